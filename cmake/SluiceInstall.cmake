@@ -1,0 +1,2 @@
+include(GNUInstallDirs)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -1,0 +1,38 @@
+# sluice_library(NAME SOURCES ... LINKS ... PRIVATE_LINKS ...)
+# One static library per folder; its LINKS repeat the layer rules that tools/check_layers.py enforces.
+function(sluice_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(sluice_${name} STATIC ${ARG_SOURCES})
+    set(scope PUBLIC)
+    target_link_libraries(sluice_${name} PRIVATE ${ARG_PRIVATE_LINKS})
+  else()
+    add_library(sluice_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(sluice_${name} ${scope} ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(sluice_${name} ${scope} sluice_flags ${ARG_LINKS})
+endfunction()
+
+# sluice_program(NAME SOURCES ... LINKS ...): a program in build/bin/.
+function(sluice_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LINKS})
+endfunction()
+
+# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds): one GoogleTest program; every case is a CTest test.
+function(sluice_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LINKS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
+
+include(GoogleTest)

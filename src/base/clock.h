@@ -1,0 +1,45 @@
+// Time as an argument. Protocol code takes `now`; only shells around it own a Clock.
+#pragma once
+
+#include <chrono>
+
+namespace sluice {
+
+using Duration = std::chrono::nanoseconds;
+using Time = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""us;
+
+inline double ToSeconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+inline Duration FromSeconds(double s) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
+}
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual Time Now() const = 0;
+};
+
+// The machine's monotonic clock. Thread-safe.
+class SteadyClock final : public Clock {
+ public:
+  Time Now() const override { return std::chrono::steady_clock::now(); }
+};
+
+// A clock that stands still until told. For tests and simulation; one thread.
+class ManualClock final : public Clock {
+ public:
+  Time Now() const override { return now_; }
+  void Set(Time now) { now_ = now; }
+  void Advance(Duration d) { now_ += d; }
+
+ private:
+  Time now_{};
+};
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+#include "base/executor.h"
+
+#include <pthread.h>
+
+namespace sluice {
+
+void SetThreadName(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+}
+
+ThreadExecutor::ThreadExecutor(const std::string& name, Task on_start)
+    : thread_([this, name, on_start = std::move(on_start)] {
+        SetThreadName(name);
+        if (on_start) on_start();
+        Run();
+      }) {}
+
+ThreadExecutor::~ThreadExecutor() {
+  queue_.Notify([](Queue& q) { q.closed = true; });
+  thread_.join();
+}
+
+void ThreadExecutor::Post(Task task) {
+  queue_.Notify([&](Queue& q) { q.tasks.push_back(std::move(task)); });
+}
+
+void ThreadExecutor::Run() {
+  // An idle executor belongs to its owner, whose destructor closes the queue: the long timeout only re-arms
+  // the wait.
+  constexpr Duration kIdle = std::chrono::hours(1);
+  bool open = true;
+  while (open) {
+    std::deque<Task> batch;
+    queue_.Await(
+        kIdle, [](const Queue& q) { return q.closed || !q.tasks.empty(); },
+        [&](Queue& q, bool) {
+          batch.swap(q.tasks);
+          open = !q.closed || !batch.empty();
+        });
+    for (Task& task : batch) task();
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,77 @@
+// Results for code that must not throw: parsers of outside bytes and protocol state machines.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice {
+
+struct Failure {
+  ErrorCode code;
+  std::string message;
+
+  [[noreturn]] void Throw() const { throw Error(code, message); }
+  bool operator==(const Failure&) const = default;
+};
+
+template <typename... Args>
+Failure Fail(ErrorCode code, const Args&... args) {
+  return Failure{code, StrCat(args...)};
+}
+
+// A value, or why there is none.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value)
+      : state_(std::move(value)) {}  // NOLINT: implicit on purpose, so that `return value;` reads well
+  Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  T& value() & {
+    SLUICE_CHECK(ok()) << failure().message;
+    return std::get<0>(state_);
+  }
+  const T& value() const& {
+    SLUICE_CHECK(ok()) << failure().message;
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    SLUICE_CHECK(ok()) << failure().message;
+    return std::get<0>(std::move(state_));
+  }
+  const Failure& failure() const { return std::get<1>(state_); }
+  // The value; a failure is thrown as sluice::Error.
+  T OrThrow() && {
+    if (!ok()) failure().Throw();
+    return std::get<0>(std::move(state_));
+  }
+
+ private:
+  std::variant<T, Failure> state_;
+};
+
+// Success, or why not.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Failure failure) : failure_(std::move(failure)) {}  // NOLINT: implicit on purpose
+  static Status Ok() { return Status(); }
+  bool ok() const { return !failure_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  const Failure& failure() const { return *failure_; }
+  void OrThrow() const {
+    if (failure_) failure_->Throw();
+  }
+
+ private:
+  std::optional<Failure> failure_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// Building and reading short texts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+template <typename... Args>
+std::string StrCat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return out.str();
+}
+
+// "a, b, c"
+template <typename Range>
+std::string StrJoin(const Range& range, std::string_view separator = ", ") {
+  std::ostringstream out;
+  bool first = true;
+  for (const auto& item : range) {
+    if (!first) out << separator;
+    first = false;
+    out << item;
+  }
+  return out.str();
+}
+
+std::vector<std::string> StrSplit(std::string_view text, char separator);
+std::string_view StrTrim(std::string_view text);
+
+// The whole text must be the number; anything else (empty, stray characters, out of range, NaN) is nullopt.
+std::optional<int64_t> ParseInt(std::string_view text);
+std::optional<double> ParseFiniteDouble(std::string_view text);
+std::optional<bool> ParseBool(std::string_view text);  // 1/0, true/false, yes/no, on/off
+
+// 1536 -> "1.5 KiB"
+std::string HumanBytes(uint64_t bytes);
+
+}  // namespace sluice
