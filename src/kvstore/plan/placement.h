@@ -1,0 +1,51 @@
+// Which shard owns which part of which key: pure arithmetic, the same on every node.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sluice/dtype.h"
+#include "wire/messages.h"
+
+namespace sluice::plan {
+
+struct PlacementOptions {
+  uint32_t num_shards = 1;
+  // Keys of at least this many elements are sliced over all shards (MXNET_KVSTORE_BIGARRAY_BOUND).
+  int64_t bigarray_bound = 100'000;
+  int64_t part_bytes = 1 << 20;
+};
+
+// Gives keys to shards in the order declared. Small keys go to the shard with the fewest bytes so far (the lowest index on a tie);
+// big ones are cut into equal slices over all shards, cuts at multiples of 64 elements, shorter slices last.
+class Placement {
+ public:
+  explicit Placement(const PlacementOptions& options);
+  // Slices in element order covering [0, elements). A key without elements has no slices.
+  std::vector<wire::Slice> Place(int64_t elements, DType dtype);
+  int64_t PartElements(DType dtype) const;  // a multiple of 64
+  const std::vector<uint64_t>& bytes_per_shard() const { return load_; }
+
+ private:
+  PlacementOptions options_;
+  std::vector<uint64_t> load_;
+};
+
+// A part: what travels in one payload frame, versioned on its own.
+struct Part {
+  uint32_t shard = 0;
+  int64_t offset = 0;  // elements from the start of the key
+  int64_t length = 0;
+  bool operator==(const Part&) const = default;
+};
+// All parts of a key, in element order: index = part number on the wire.
+std::vector<Part> PartsOf(const wire::KeyEntry& entry);
+
+// Whether an entry that came over the network is sound: slices in order without gaps over the shape's size, shards below num_shards,
+// part_elements positive. Empty: sound; else why not.
+std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards);
+
+// A worker may be at most this many rounds of a part ahead of the last closed one.
+inline constexpr uint64_t kMaxRoundsAhead = 8;
+
+}  // namespace sluice::plan

@@ -1,0 +1,66 @@
+// Who moves messages, and who acts on them.
+//
+// A Machine is a deterministic state machine: scheduler, server control, server shard, worker client. It owns no thread, no clock and
+// no socket. A Loop drives exactly one Machine: it calls it from one thread at a time, with the time, and moves the messages that it sends.
+// zmq/ runs a Loop on a thread of its own over real sockets; sim/ runs any number of Loops in one thread on virtual time from one seed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "wire/messages.h"
+
+namespace sluice::transport {
+
+// A peer of one loop: what Connect returned, or who sent a message. Meaningful in that loop only. Never reused.
+struct PeerId {
+  uint64_t value = 0;
+  bool operator==(const PeerId&) const = default;
+  auto operator<=>(const PeerId&) const = default;
+};
+
+// What a Machine may do to the world while it is being called.
+class Network {
+ public:
+  virtual ~Network() = default;
+  // Starts connecting to a bound loop and returns at once; connecting is retried until Disconnect. Messages sent before the
+  // connection stands wait. An address that cannot be parsed is an Error(kInvalidArgument).
+  virtual PeerId Connect(const std::string& address) = 0;
+  virtual void Disconnect(PeerId peer) = 0;
+  // Never blocks and never fails: the network may lose, repeat, delay and reorder. Payload frames are not copied; they are held until sent.
+  // Beyond the transport's bound of queued bytes per peer the message is dropped and counted.
+  virtual void Send(PeerId peer, wire::Message message) = 0;
+  // Payload bytes handed over for `peer` and not yet taken by the operating system.
+  virtual uint64_t QueuedBytes(PeerId peer) const = 0;
+};
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+  // Once, before anything else.
+  virtual void OnStart(Time now, Network& network) = 0;
+  // `message` has passed wire's checks and belongs to this job; nothing else about it is certain.
+  virtual void OnMessage(Time now, PeerId from, wire::Message message, Network& network) = 0;
+  // At NextTimer() or a little later. May be called early: look at `now`.
+  virtual void OnTimer(Time now, Network& network) = 0;
+  // When to be called next; Time::max(): not before something else happens. Asked again after every call.
+  virtual Time NextTimer() const = 0;
+  // True when the loop may end, once what was sent has left (or its linger time is over).
+  virtual bool Done() const = 0;
+  // Who waits for which key, round and peer: for SIGUSR1. Several lines.
+  virtual std::string DumpState(Time now) const = 0;
+};
+
+class Loop {
+ public:
+  virtual ~Loop() = default;
+  // Runs `task` between two calls of the machine, in the order posted. Thread-safe; dropped when the loop has ended.
+  virtual void Post(std::function<void(Time now, Network& network)> task) = 0;
+  // The addresses the loop is bound to, for others to connect to.
+  virtual const std::vector<std::string>& addresses() const = 0;
+};
+
+}  // namespace sluice::transport

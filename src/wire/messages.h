@@ -1,0 +1,259 @@
+// Every message of the protocol as a plain typed struct. docs/design/protocol.md says who sends which, and when.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/buffer.h"
+#include "sluice/dtype.h"
+#include "sluice/error.h"
+#include "sluice/optimizer.h"
+#include "sluice/shape.h"
+
+namespace sluice::wire {
+
+inline constexpr uint32_t kProtocolVersion = 1;
+
+enum class Role : uint8_t { kScheduler, kServer, kWorker };
+enum class NodeState : uint8_t { kAlive, kDead, kFinished };
+enum class SyncMode : uint8_t { kSync, kAsync };
+
+std::string_view Name(Role role);            // "worker"
+std::string_view Name(SyncMode mode);        // "sync"
+
+// --- Joining -------------------------------------------------------------------------------------------------------
+
+struct Register {
+  Role role = Role::kWorker;
+  std::string identity;       // names this place in the job across restarts; empty: none
+  int32_t wished_rank = -1;   // -1: any
+  std::string host;           // for people
+  uint32_t pid = 0;           // for people
+  uint32_t num_workers = 0;   // what the node believes; must agree with the scheduler's
+  uint32_t num_servers = 0;
+  std::vector<std::string> shard_addresses;  // servers: one per key-owning thread
+  bool operator==(const Register&) const = default;
+};
+
+struct NodeInfo {
+  Role role = Role::kWorker;
+  uint32_t rank = 0;
+  uint64_t incarnation = 0;
+  NodeState state = NodeState::kAlive;
+  std::string host;
+  uint32_t pid = 0;
+  std::vector<std::string> shard_addresses;
+  bool operator==(const NodeInfo&) const = default;
+};
+
+struct Welcome {
+  enum class State : uint8_t { kWaiting, kComplete };
+  State state = State::kWaiting;
+  uint32_t rank = 0;
+  std::string missing;           // kWaiting: who has not joined yet, in words
+  std::vector<NodeInfo> roster;  // kComplete: servers and workers, by role and rank
+  bool operator==(const Welcome&) const = default;
+};
+
+struct Heartbeat {
+  bool operator==(const Heartbeat&) const = default;
+};
+struct HeartbeatAck {
+  bool operator==(const HeartbeatAck&) const = default;
+};  // the envelope carries the epoch
+struct GetMembership {
+  bool operator==(const GetMembership&) const = default;
+};
+struct Membership {
+  std::vector<NodeInfo> roster;
+  bool operator==(const Membership&) const = default;
+};
+
+// --- Keys ----------------------------------------------------------------------------------------------------------
+
+// A key as users write it: an integer or a string, never mixed within a job.
+using KeyName = std::variant<int64_t, std::string>;
+std::string ToString(const KeyName& name);
+
+struct KeySpec {
+  KeyName name;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  bool operator==(const KeySpec&) const = default;
+};
+
+struct Slice {
+  uint32_t shard = 0;
+  int64_t offset = 0;  // elements
+  int64_t length = 0;
+  bool operator==(const Slice&) const = default;
+};
+
+struct KeyEntry {
+  uint32_t id = 0;
+  KeySpec spec;
+  SyncMode mode = SyncMode::kSync;
+  std::vector<Slice> slices;  // in element order, without gaps
+  int64_t part_elements = 0;  // slices are cut into parts of at most this many elements
+  bool operator==(const KeyEntry&) const = default;
+};
+
+struct DeclareKeys {
+  SyncMode mode = SyncMode::kSync;
+  std::vector<KeySpec> keys;
+  bool operator==(const DeclareKeys&) const = default;
+};
+struct KeyTable {
+  std::vector<KeyEntry> entries;  // in the order declared
+  bool operator==(const KeyTable&) const = default;
+};
+struct AnnounceKeys {
+  std::vector<KeyEntry> entries;
+  bool operator==(const AnnounceKeys&) const = default;
+};
+
+// --- Data: worker and shard ----------------------------------------------------------------------------------------
+
+struct PartRef {
+  uint32_t key = 0;
+  uint32_t part = 0;
+  bool operator==(const PartRef&) const = default;
+};
+
+struct PushPart {
+  PartRef ref;
+  uint64_t round = 0;
+  bool want_value = false;  // answer with the weight after this round
+  bool operator==(const PushPart&) const = default;
+};
+struct Push {  // one payload frame per part
+  uint64_t samples = 0;  // how many samples the gradient sums over
+  double divisor = 1;    // what the caller wants the summed gradient divided by
+  std::vector<PushPart> parts;
+  bool operator==(const Push&) const = default;
+};
+
+struct PullPart {
+  PartRef ref;
+  uint32_t slot = 0;  // 0: weight; i: the optimiser's i-th state
+  uint64_t min_round = 0;
+  bool operator==(const PullPart&) const = default;
+};
+struct Pull {
+  enum class Want : uint8_t { kValue, kVersion };
+  Want want = Want::kValue;
+  std::vector<PullPart> parts;
+  bool operator==(const Pull&) const = default;
+};
+
+struct ValuePart {
+  PartRef ref;
+  uint32_t slot = 0;
+  uint64_t version = 0;
+  bool operator==(const ValuePart&) const = default;
+};
+struct Values {  // one payload frame per part when has_data, none otherwise
+  bool has_data = true;
+  std::vector<ValuePart> parts;
+  bool operator==(const Values&) const = default;
+};
+
+struct StorePart {
+  PartRef ref;
+  uint32_t slot = 0;
+  uint64_t version = 0;  // kState: the version that the states belong to
+  bool operator==(const StorePart&) const = default;
+};
+struct Store {  // one payload frame per part; answered by Ack
+  enum class Purpose : uint8_t { kInit, kState };
+  Purpose purpose = Purpose::kInit;
+  std::vector<StorePart> parts;
+  bool operator==(const Store&) const = default;
+};
+
+// --- Control -------------------------------------------------------------------------------------------------------
+
+struct SetOptimizer {
+  OptimizerConfig config;
+  uint64_t from_round = 0;
+  bool operator==(const SetOptimizer&) const = default;
+};
+
+struct Barrier {
+  enum class Group : uint8_t { kWorkers, kServers, kAll, kRanks };
+  std::string id;      // members must agree on it
+  Group group = Group::kWorkers;
+  std::vector<uint32_t> ranks;  // kRanks: worker ranks
+  bool operator==(const Barrier&) const = default;
+};
+struct BarrierWaiting {
+  std::string id;
+  std::string missing;  // in words: "worker 2, worker 5"
+  bool operator==(const BarrierWaiting&) const = default;
+};
+
+struct Leave {
+  enum class Outcome : uint8_t { kFinished, kFailed };
+  Outcome outcome = Outcome::kFinished;
+  std::string message;
+  bool operator==(const Leave&) const = default;
+};
+struct Stop {
+  enum class Reason : uint8_t { kFinished, kFailed };
+  Reason reason = Reason::kFinished;
+  std::string message;
+  bool operator==(const Stop&) const = default;
+};
+
+struct GetStats {
+  bool operator==(const GetStats&) const = default;
+};
+struct Stats {
+  std::map<std::string, uint64_t> counters;
+  bool operator==(const Stats&) const = default;
+};
+
+struct Ack {
+  bool operator==(const Ack&) const = default;
+};
+struct ErrorReply {
+  ErrorCode code = ErrorCode::kInvalidArgument;
+  std::string message;
+  bool operator==(const ErrorReply&) const = default;
+};
+
+using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys, KeyTable,
+                          AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier, BarrierWaiting, Leave, Stop,
+                          GetStats, Stats, Ack, ErrorReply>;
+std::string_view BodyName(const Body& body);  // "Push"
+
+// --- Envelope ------------------------------------------------------------------------------------------------------
+
+struct Sender {
+  Role role = Role::kWorker;
+  uint32_t rank = 0;  // meaningless before Welcome
+  uint64_t incarnation = 0;
+  bool operator==(const Sender&) const = default;
+};
+
+struct Message {
+  uint64_t job = 0;  // HashJobId(SLUICE_JOB_ID)
+  Sender sender;
+  uint64_t id = 0;           // of this request; a repeat keeps it
+  uint64_t in_reply_to = 0;  // 0: not a reply
+  uint64_t trace_id = 0;
+  uint64_t epoch = 0;
+  Body body;
+  std::vector<Frame> payload;
+};
+
+uint64_t HashJobId(std::string_view job_id);  // FNV-1a, 64 bits
+
+// "worker 1 -> Push id 7, 3 parts, 1.2 MiB": one line for PS_VERBOSE=2 and state dumps.
+std::string Describe(const Message& message);
+uint64_t PayloadBytes(const Message& message);
+
+}  // namespace sluice::wire
