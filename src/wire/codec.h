@@ -2,6 +2,8 @@
 // (protobuf, proto/) followed by its payload frames as they are.
 #pragma once
 
+#include <optional>
+
 #include "base/result.h"
 #include "wire/messages.h"
 
@@ -19,12 +21,21 @@ struct Limits {
   size_t max_text_bytes = 64u << 10;  // a name, an address, an error text
 };
 
-// The envelope frame of `message` (its payload is not touched).
-std::string EncodeEnvelope(const Message& message);
+// The envelope frame of `message` (its payload is not touched). Another `version` is for one purpose: to tell a peer of that version, by
+// ErrorReply, why it is refused (the header and ErrorReply are the same in every version).
+std::string EncodeEnvelope(const Message& message, uint32_t version = kProtocolVersion);
 
 // Everything but the payload. Never throws, never allocates more than the limits allow. Another protocol version is an error
 // that names both versions.
 Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits);
+
+// What can be read of a message of any version, to answer one that was refused; nullopt when nothing can.
+struct Header {
+  uint32_t version = 0;
+  uint64_t job = 0;
+  uint64_t id = 0;
+};
+std::optional<Header> PeekHeader(Bytes bytes, const Limits& limits);
 
 // The number and the sizes of `message.payload` fit its body and the limits. What a key or part is, only its owner knows.
 Status CheckPayload(const Message& message, const Limits& limits);

@@ -229,6 +229,7 @@ using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembers
                           AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier, BarrierWaiting, Leave, Stop,
                           GetStats, Stats, Ack, ErrorReply>;
 std::string_view BodyName(const Body& body);  // "Push"
+std::string_view BodyName(size_t index);      // of Body's alternatives
 
 // --- Envelope ------------------------------------------------------------------------------------------------------
 

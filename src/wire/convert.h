@@ -1,0 +1,110 @@
+// Between the structs of messages.h and the generated classes. Internal to wire/.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "wire/codec.h"
+
+namespace sluice::pb {
+class AnnounceKeys;
+class Barrier;
+class BarrierWaiting;
+class DeclareKeys;
+class ErrorReply;
+class GetMembership;
+class GetStats;
+class Heartbeat;
+class HeartbeatAck;
+class KeyTable;
+class Leave;
+class Membership;
+class Pull;
+class Push;
+class Register;
+class SetOptimizer;
+class Stats;
+class Stop;
+class Store;
+class Values;
+class Welcome;
+class Ack;
+}  // namespace sluice::pb
+
+namespace sluice::wire {
+
+// Collects why a message is refused: the first reason stands.
+class Checker {
+ public:
+  explicit Checker(const Limits& limits) : limits_(limits) {}
+  const Limits& limits() const { return limits_; }
+  bool ok() const { return why_.empty(); }
+  const std::string& why() const { return why_; }
+
+  template <typename... Args>
+  bool Refuse(const Args&... args) {
+    if (why_.empty()) why_ = StrCat(args...);
+    return false;
+  }
+  bool Count(size_t count, size_t limit, const char* what) {
+    return count <= limit || Refuse(count, " ", what, "; at most ", limit, " are accepted");
+  }
+  // Texts arrive as bytes.
+  bool Text(const std::string& text, const char* what, std::string* out) {
+    if (text.size() > limits_.max_text_bytes) {
+      return Refuse(what, " of ", text.size(), " bytes; at most ", limits_.max_text_bytes, " are accepted");
+    }
+    *out = text;
+    return true;
+  }
+  bool Finite(double value, const char* what) { return std::isfinite(value) || Refuse(what, " is ", value); }
+  // On the wire 0 means unspecified, and what is n here is n + 1.
+  template <typename E>
+  bool Enum(int on_wire, E last, const char* what, E* out) {
+    if (on_wire < 1 || on_wire > static_cast<int>(last) + 1) return Refuse(what, " is ", on_wire);
+    *out = static_cast<E>(on_wire - 1);
+    return true;
+  }
+
+ private:
+  const Limits& limits_;
+  std::string why_;
+};
+
+// As Checker::Enum, the other way round.
+template <typename P, typename E>
+P EnumToWire(E value) {
+  return static_cast<P>(static_cast<int>(value) + 1);
+}
+
+// Each pair: ToWire fills a fresh generated message; FromWire returns false once `checker` has refused
+// something.
+#define SLUICE_WIRE_BODY(T)             \
+  void ToWire(const T& in, pb::T* out); \
+  bool FromWire(const pb::T& in, Checker& checker, T* out)
+SLUICE_WIRE_BODY(Register);
+SLUICE_WIRE_BODY(Welcome);
+SLUICE_WIRE_BODY(Heartbeat);
+SLUICE_WIRE_BODY(HeartbeatAck);
+SLUICE_WIRE_BODY(GetMembership);
+SLUICE_WIRE_BODY(Membership);
+SLUICE_WIRE_BODY(DeclareKeys);
+SLUICE_WIRE_BODY(KeyTable);
+SLUICE_WIRE_BODY(AnnounceKeys);
+SLUICE_WIRE_BODY(Push);
+SLUICE_WIRE_BODY(Pull);
+SLUICE_WIRE_BODY(Values);
+SLUICE_WIRE_BODY(Store);
+SLUICE_WIRE_BODY(SetOptimizer);
+SLUICE_WIRE_BODY(Barrier);
+SLUICE_WIRE_BODY(BarrierWaiting);
+SLUICE_WIRE_BODY(Leave);
+SLUICE_WIRE_BODY(Stop);
+SLUICE_WIRE_BODY(GetStats);
+SLUICE_WIRE_BODY(Stats);
+SLUICE_WIRE_BODY(Ack);
+SLUICE_WIRE_BODY(ErrorReply);
+#undef SLUICE_WIRE_BODY
+
+}  // namespace sluice::wire

@@ -1,0 +1,221 @@
+#include "data.pb.h"
+#include "wire/convert.h"
+
+namespace sluice::wire {
+namespace {
+
+void ToWire(const KeySpec& in, pb::KeySpec* out) {
+  if (const auto* number = std::get_if<int64_t>(&in.name)) {
+    out->set_number(*number);
+  } else {
+    out->set_text(std::get<std::string>(in.name));
+  }
+  out->set_dtype(EnumToWire<pb::DType>(in.dtype));
+  out->mutable_shape()->Add(in.shape.dims().begin(), in.shape.dims().end());
+}
+
+bool FromWire(const pb::KeySpec& in, Checker& checker, KeySpec* out) {
+  switch (in.name_case()) {
+    case pb::KeySpec::kNumber:
+      out->name = in.number();
+      break;
+    case pb::KeySpec::kText:
+      if (!checker.Text(in.text(), "key name", &out->name.emplace<std::string>())) return false;
+      break;
+    case pb::KeySpec::NAME_NOT_SET:
+      return checker.Refuse("a key has no name");
+  }
+  if (!checker.Enum(in.dtype(), DType::kUInt8, "dtype", &out->dtype)) return false;
+  // Before the copy: the list may be as long as the envelope.
+  if (!checker.Count(in.shape_size(), Shape::kMaxAxes, "axes")) return false;
+  std::vector<int64_t> dims(in.shape().begin(), in.shape().end());
+  if (std::string why = Shape::WhyInvalid(dims); !why.empty()) {
+    return checker.Refuse("key ", ToString(out->name), ": ", why);
+  }
+  out->shape = Shape(std::move(dims));
+  if (out->shape.size() > INT64_MAX / static_cast<int64_t>(SizeOf(out->dtype))) {
+    return checker.Refuse("key ", ToString(out->name), ": ", out->shape.ToString(), " of ", Name(out->dtype),
+                          " has more than 2^63-1 bytes");
+  }
+  return true;
+}
+
+void ToWire(const KeyEntry& in, pb::KeyEntry* out) {
+  out->set_id(in.id);
+  ToWire(in.spec, out->mutable_spec());
+  out->set_mode(EnumToWire<pb::SyncMode>(in.mode));
+  for (const Slice& slice : in.slices) {
+    pb::Slice* s = out->add_slices();
+    s->set_shard(slice.shard);
+    s->set_offset(slice.offset);
+    s->set_length(slice.length);
+  }
+  out->set_part_elements(in.part_elements);
+}
+
+bool FromWire(const pb::KeyEntry& in, Checker& checker, KeyEntry* out) {
+  out->id = in.id();
+  out->part_elements = in.part_elements();
+  if (out->part_elements < 0) return checker.Refuse("parts of ", out->part_elements, " elements");
+  if (!FromWire(in.spec(), checker, &out->spec) ||
+      !checker.Enum(in.mode(), SyncMode::kAsync, "mode", &out->mode) ||
+      !checker.Count(in.slices_size(), checker.limits().max_parts, "slices")) {
+    return false;
+  }
+  out->slices.reserve(in.slices_size());
+  for (const pb::Slice& s : in.slices()) {
+    // In this order nothing overflows.
+    if (s.offset() < 0 || s.length() < 0 || s.offset() > out->spec.shape.size() ||
+        s.length() > out->spec.shape.size() - s.offset()) {
+      return checker.Refuse("key ", ToString(out->spec.name), ": slice at ", s.offset(), " of ", s.length(),
+                            " elements lies outside ", out->spec.shape.ToString());
+    }
+    out->slices.push_back({s.shard(), s.offset(), s.length()});
+  }
+  return true;
+}
+
+using EntryField = google::protobuf::RepeatedPtrField<pb::KeyEntry>;
+
+void EntriesToWire(const std::vector<KeyEntry>& in, EntryField* out) {
+  out->Reserve(static_cast<int>(in.size()));
+  for (const KeyEntry& entry : in) ToWire(entry, out->Add());
+}
+
+bool EntriesFromWire(const EntryField& in, Checker& checker, std::vector<KeyEntry>* out) {
+  if (!checker.Count(in.size(), checker.limits().max_keys, "keys")) return false;
+  out->resize(in.size());
+  for (int i = 0; i < in.size(); ++i) {
+    if (!FromWire(in[i], checker, &(*out)[i])) return false;
+  }
+  return true;
+}
+
+template <typename Part>
+void SlotsToWire(const std::vector<Part>& in, google::protobuf::RepeatedPtrField<pb::ValuePart>* out) {
+  out->Reserve(static_cast<int>(in.size()));
+  for (const Part& part : in) {
+    pb::ValuePart* p = out->Add();
+    p->set_key(part.ref.key);
+    p->set_part(part.ref.part);
+    p->set_slot(part.slot);
+    p->set_version(part.version);
+  }
+}
+
+template <typename Part>
+bool SlotsFromWire(const google::protobuf::RepeatedPtrField<pb::ValuePart>& in, Checker& checker,
+                   std::vector<Part>* out) {
+  if (!checker.Count(in.size(), checker.limits().max_parts, "parts")) return false;
+  out->reserve(in.size());
+  for (const pb::ValuePart& p : in) out->push_back({{p.key(), p.part()}, p.slot(), p.version()});
+  return true;
+}
+
+}  // namespace
+
+void ToWire(const DeclareKeys& in, pb::DeclareKeys* out) {
+  out->set_mode(EnumToWire<pb::SyncMode>(in.mode));
+  out->mutable_keys()->Reserve(static_cast<int>(in.keys.size()));
+  for (const KeySpec& key : in.keys) ToWire(key, out->add_keys());
+}
+bool FromWire(const pb::DeclareKeys& in, Checker& checker, DeclareKeys* out) {
+  if (!checker.Enum(in.mode(), SyncMode::kAsync, "mode", &out->mode) ||
+      !checker.Count(in.keys_size(), checker.limits().max_keys, "keys")) {
+    return false;
+  }
+  out->keys.resize(in.keys_size());
+  for (int i = 0; i < in.keys_size(); ++i) {
+    if (!FromWire(in.keys(i), checker, &out->keys[i])) return false;
+  }
+  return true;
+}
+
+void ToWire(const KeyTable& in, pb::KeyTable* out) {
+  EntriesToWire(in.entries, out->mutable_entries());
+}
+bool FromWire(const pb::KeyTable& in, Checker& checker, KeyTable* out) {
+  return EntriesFromWire(in.entries(), checker, &out->entries);
+}
+void ToWire(const AnnounceKeys& in, pb::AnnounceKeys* out) {
+  EntriesToWire(in.entries, out->mutable_entries());
+}
+bool FromWire(const pb::AnnounceKeys& in, Checker& checker, AnnounceKeys* out) {
+  return EntriesFromWire(in.entries(), checker, &out->entries);
+}
+
+void ToWire(const Push& in, pb::Push* out) {
+  out->set_samples(in.samples);
+  out->set_divisor(in.divisor);
+  out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
+  for (const PushPart& part : in.parts) {
+    pb::PushPart* p = out->add_parts();
+    p->set_key(part.ref.key);
+    p->set_part(part.ref.part);
+    p->set_round(part.round);
+    p->set_reply(part.want_value ? pb::PushPart::REPLY_VALUE : pb::PushPart::REPLY_ACK);
+  }
+}
+bool FromWire(const pb::Push& in, Checker& checker, Push* out) {
+  out->samples = in.samples();
+  out->divisor = in.divisor();
+  if (!checker.Finite(out->divisor, "the divisor") ||
+      !checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) {
+    return false;
+  }
+  if (out->divisor == 0) return checker.Refuse("the divisor is 0");
+  out->parts.reserve(in.parts_size());
+  for (const pb::PushPart& p : in.parts()) {
+    if (p.reply() != pb::PushPart::REPLY_ACK && p.reply() != pb::PushPart::REPLY_VALUE) {
+      return checker.Refuse("the wanted reply is ", static_cast<int>(p.reply()));
+    }
+    out->parts.push_back({{p.key(), p.part()}, p.round(), p.reply() == pb::PushPart::REPLY_VALUE});
+  }
+  return true;
+}
+
+void ToWire(const Pull& in, pb::Pull* out) {
+  out->set_want(EnumToWire<pb::Pull::Want>(in.want));
+  out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
+  for (const PullPart& part : in.parts) {
+    pb::PullPart* p = out->add_parts();
+    p->set_key(part.ref.key);
+    p->set_part(part.ref.part);
+    p->set_slot(part.slot);
+    p->set_min_round(part.min_round);
+  }
+}
+bool FromWire(const pb::Pull& in, Checker& checker, Pull* out) {
+  if (!checker.Enum(in.want(), Pull::Want::kVersion, "what is wanted", &out->want) ||
+      !checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) {
+    return false;
+  }
+  out->parts.reserve(in.parts_size());
+  for (const pb::PullPart& p : in.parts()) {
+    out->parts.push_back({{p.key(), p.part()}, p.slot(), p.min_round()});
+  }
+  return true;
+}
+
+void ToWire(const Values& in, pb::Values* out) {
+  out->set_content(in.has_data ? pb::Values::CONTENT_VALUES : pb::Values::CONTENT_VERSIONS);
+  SlotsToWire(in.parts, out->mutable_parts());
+}
+bool FromWire(const pb::Values& in, Checker& checker, Values* out) {
+  if (in.content() != pb::Values::CONTENT_VALUES && in.content() != pb::Values::CONTENT_VERSIONS) {
+    return checker.Refuse("the content of values is ", static_cast<int>(in.content()));
+  }
+  out->has_data = in.content() == pb::Values::CONTENT_VALUES;
+  return SlotsFromWire(in.parts(), checker, &out->parts);
+}
+
+void ToWire(const Store& in, pb::Store* out) {
+  out->set_purpose(EnumToWire<pb::Store::Purpose>(in.purpose));
+  SlotsToWire(in.parts, out->mutable_parts());
+}
+bool FromWire(const pb::Store& in, Checker& checker, Store* out) {
+  return checker.Enum(in.purpose(), Store::Purpose::kState, "purpose", &out->purpose) &&
+         SlotsFromWire(in.parts(), checker, &out->parts);
+}
+
+}  // namespace sluice::wire

@@ -1,0 +1,174 @@
+#include "unit/wire/random_message.h"
+
+#include <limits>
+
+namespace sluice::wire::testing {
+
+uint64_t RandomMessages::Number() {
+  switch (rng_.Below(4)) {
+    case 0:
+      return 0;
+    case 1:
+      return std::numeric_limits<uint64_t>::max();
+    default:
+      return rng_.Next() >> rng_.Below(64);
+  }
+}
+
+std::string RandomMessages::Text() {
+  std::string text(Size(), '\0');
+  for (char& c : text) c = static_cast<char>(rng_.Below(256));  // not only UTF-8
+  return text;
+}
+
+double RandomMessages::Finite() {
+  const double magnitudes[] = {1,
+                               -1,
+                               std::numeric_limits<double>::denorm_min(),
+                               std::numeric_limits<double>::max(),
+                               0.1,
+                               rng_.Normal() + 100};
+  return magnitudes[rng_.Below(std::size(magnitudes))];
+}
+
+NodeInfo RandomMessages::Node() {
+  return {Enum(Role::kWorker),        Number32(), Number(), Enum(NodeState::kFinished), Text(), Number32(),
+          List(&RandomMessages::Text)};
+}
+
+KeySpec RandomMessages::Spec() {
+  KeySpec spec;
+  if (rng_.Chance(0.5)) {
+    spec.name = static_cast<int64_t>(Number());
+  } else {
+    spec.name = Text();
+  }
+  spec.dtype = Enum(DType::kUInt8);
+  std::vector<int64_t> dims(rng_.Below(Shape::kMaxAxes + 1));
+  for (int64_t& dim : dims) dim = static_cast<int64_t>(rng_.Below(100));
+  spec.shape = Shape(dims);
+  return spec;
+}
+
+KeyEntry RandomMessages::Entry() {
+  KeyEntry entry;
+  entry.id = Number32();
+  entry.spec = Spec();
+  entry.mode = Enum(SyncMode::kAsync);
+  entry.slices.resize(Size());
+  for (Slice& slice : entry.slices) {
+    const auto size = static_cast<uint64_t>(entry.spec.shape.size());
+    slice.shard = Number32();
+    slice.offset = static_cast<int64_t>(rng_.Below(size + 1));
+    slice.length = static_cast<int64_t>(rng_.Below(size - static_cast<uint64_t>(slice.offset) + 1));
+  }
+  entry.part_elements = static_cast<int64_t>(Number() >> 1);
+  return entry;
+}
+
+OptimizerConfig RandomMessages::Optimizer() {
+  OptimizerConfig config;
+  config.kind = Enum(OptimizerKind::kAccumulate);
+  for (double* field : {&config.learning_rate, &config.momentum, &config.wd, &config.clip_gradient,
+                        &config.rescale_grad, &config.beta1, &config.beta2, &config.epsilon,
+                        &config.schedule.factor, &config.schedule.stop_factor_lr, &config.schedule.final_lr,
+                        &config.schedule.power, &config.schedule.warmup_begin_lr}) {
+    *field = Finite();
+  }
+  config.schedule.kind = Enum(LrScheduleKind::kCosine);
+  config.schedule.warmup_mode = Enum(WarmupMode::kConstant);
+  config.schedule.step = static_cast<int64_t>(Number());
+  config.schedule.max_update = static_cast<int64_t>(Number());
+  config.schedule.warmup_steps = static_cast<int64_t>(Number());
+  config.schedule.steps.resize(Size());
+  for (int64_t& step : config.schedule.steps) step = static_cast<int64_t>(Number());
+  config.normalize_by_samples = rng_.Chance(0.5);
+  for (size_t n = Size(); n > 0; --n) config.multipliers[Text()] = {Finite(), Finite()};
+  return config;
+}
+
+Frame RandomMessages::Payload() {
+  std::string bytes(Size(), '\0');
+  for (char& c : bytes) c = static_cast<char>(rng_.Next());
+  return Frame::Copy(AsBytes(bytes));
+}
+
+Body RandomMessages::MakeBody(size_t index) {
+  // In Body's order.
+  switch (index) {
+    case 0:
+      return Register{Enum(Role::kWorker),
+                      Text(),
+                      static_cast<int32_t>(rng_.Below(1u << 31)) - 1,
+                      Text(),
+                      Number32(),
+                      Number32(),
+                      Number32(),
+                      List(&RandomMessages::Text)};
+    case 1:
+      return Welcome{Enum(Welcome::State::kComplete), Number32(), Text(), List(&RandomMessages::Node)};
+    case 2:
+      return Heartbeat{};
+    case 3:
+      return HeartbeatAck{};
+    case 4:
+      return GetMembership{};
+    case 5:
+      return Membership{List(&RandomMessages::Node)};
+    case 6:
+      return DeclareKeys{Enum(SyncMode::kAsync), List(&RandomMessages::Spec)};
+    case 7:
+      return KeyTable{List(&RandomMessages::Entry)};
+    case 8:
+      return AnnounceKeys{List(&RandomMessages::Entry)};
+    case 9:
+      return Push{Number(), Finite(), List(&RandomMessages::MakePushPart)};
+    case 10:
+      return Pull{Enum(Pull::Want::kVersion), List(&RandomMessages::MakePullPart)};
+    case 11:
+      return Values{rng_.Chance(0.5), List(&RandomMessages::MakeValuePart)};
+    case 12:
+      return Store{Enum(Store::Purpose::kState), List(&RandomMessages::MakeStorePart)};
+    case 13:
+      return SetOptimizer{Optimizer(), Number()};
+    case 14:
+      return Barrier{Text(), Enum(Barrier::Group::kRanks), List(&RandomMessages::Number32)};
+    case 15:
+      return BarrierWaiting{Text(), Text()};
+    case 16:
+      return Leave{Enum(Leave::Outcome::kFailed), Text()};
+    case 17:
+      return Stop{Enum(Stop::Reason::kFailed), Text()};
+    case 18:
+      return GetStats{};
+    case 19: {
+      Stats stats;
+      for (size_t n = Size(); n > 0; --n) stats.counters[Text()] = Number();
+      return stats;
+    }
+    case 20:
+      return Ack{};
+    default:
+      return ErrorReply{Enum(ErrorCode::kCancelled), Text()};
+  }
+}
+
+Message RandomMessages::Make(size_t index) {
+  Message message;
+  message.job = Number();
+  message.sender = {Enum(Role::kWorker), Number32(), Number()};
+  message.id = Number();
+  message.in_reply_to = Number();
+  message.trace_id = Number();
+  message.epoch = Number();
+  message.body = MakeBody(index);
+  size_t frames = 0;
+  if (const auto* push = std::get_if<Push>(&message.body)) frames = push->parts.size();
+  if (const auto* store = std::get_if<Store>(&message.body)) frames = store->parts.size();
+  if (const auto* values = std::get_if<Values>(&message.body))
+    frames = values->has_data ? values->parts.size() : 0;
+  for (size_t i = 0; i < frames; ++i) message.payload.push_back(Payload());
+  return message;
+}
+
+}  // namespace sluice::wire::testing

@@ -1,0 +1,50 @@
+// Valid messages at random: any body, any field, boundary values often.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "wire/messages.h"
+
+namespace sluice::wire::testing {
+
+class RandomMessages {
+ public:
+  explicit RandomMessages(uint64_t seed) : rng_(seed) {}
+
+  // A message whose body is the `index`-th alternative, with the payload that belongs to it.
+  Message Make(size_t index);
+
+ private:
+  uint64_t Number();  // 0, the largest, or of random width
+  uint32_t Number32() { return static_cast<uint32_t>(Number()); }
+  size_t Size() { return rng_.Below(4) == 0 ? 0 : rng_.Below(20); }
+  std::string Text();
+  double Finite();
+  template <typename E>
+  E Enum(E last) {
+    return static_cast<E>(rng_.Below(static_cast<uint64_t>(last) + 1));
+  }
+  template <typename T>
+  std::vector<T> List(T (RandomMessages::*make)()) {
+    std::vector<T> list(Size());
+    for (T& item : list) item = (this->*make)();
+    return list;
+  }
+  NodeInfo Node();
+  KeySpec Spec();
+  KeyEntry Entry();
+  PartRef Ref() { return {Number32(), Number32()}; }
+  PushPart MakePushPart() { return {Ref(), Number(), rng_.Chance(0.5)}; }
+  PullPart MakePullPart() { return {Ref(), Number32(), Number()}; }
+  ValuePart MakeValuePart() { return {Ref(), Number32(), Number()}; }
+  StorePart MakeStorePart() { return {Ref(), Number32(), Number()}; }
+  OptimizerConfig Optimizer();
+  Body MakeBody(size_t index);
+  Frame Payload();
+
+  Rng rng_;
+};
+
+}  // namespace sluice::wire::testing
