@@ -1,0 +1,353 @@
+#include "transport/sim/sim_network.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::transport {
+namespace {
+
+constexpr std::string_view kScheme = "sim://";
+// Not the clock's zero, which machines may take for "never".
+constexpr Time kStart = Time() + 1000s;
+// A machine whose timer fires this often without time passing would hang a real loop's core.
+constexpr int kMaxTimersAtOnce = 10000;
+
+void FailUnlessChance(double chance, const char* name) {
+  if (!(chance >= 0 && chance <= 1)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("SimFaults::", name, " is ", chance, ", not within 0 to 1"));
+  }
+}
+
+}  // namespace
+
+class SimLoop::Port final : public Network {
+ public:
+  explicit Port(SimLoop& loop) : loop_(loop) {}
+  PeerId Connect(const std::string& address) override { return loop_.sim_.Connect(loop_, address); }
+  void Disconnect(PeerId peer) override {
+    if (const Peer* p = Find(peer)) loop_.sim_.connections_[p->connection].open = false;
+  }
+  void Send(PeerId peer, wire::Message message) override { loop_.sim_.Send(loop_, peer, std::move(message)); }
+  uint64_t QueuedBytes(PeerId peer) const override {
+    const Peer* p = Find(peer);
+    return p == nullptr ? 0 : loop_.sim_.connections_[p->connection].in_flight[p->side];
+  }
+
+ private:
+  const Peer* Find(PeerId peer) const {
+    return peer.value == 0 || peer.value > loop_.peers_.size() ? nullptr : &loop_.peers_[peer.value - 1];
+  }
+  SimLoop& loop_;
+};
+
+SimLoop::SimLoop(SimNetwork& sim, uint32_t index, std::string name, std::shared_ptr<Machine> machine)
+    : sim_(sim),
+      index_(index),
+      name_(std::move(name)),
+      machine_(std::move(machine)),
+      addresses_{StrCat(kScheme, index)} {}
+
+void SimLoop::Post(std::function<void(Time, Network&)> task) {
+  if (ended()) return;
+  tasks_.push_back(std::move(task));
+  sim_.Push(sim_.now_, SimNetwork::EventKind::kTask, index_);
+}
+
+SimNetwork::SimNetwork(SimOptions options)
+    : options_(std::move(options)), rng_(options_.seed), now_(kStart), hash_(MixBits(options_.seed)) {
+  SetFaults(options_.faults);
+}
+
+SimNetwork::~SimNetwork() = default;
+
+void SimNetwork::SetFaults(const SimFaults& faults) {
+  FailUnlessChance(faults.drop, "drop");
+  FailUnlessChance(faults.duplicate, "duplicate");
+  FailUnlessChance(faults.reorder, "reorder");
+  if (faults.min_delay < Duration::zero() || faults.max_delay < faults.min_delay) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("SimFaults delays from ", faults.min_delay.count(),
+                                                    " to ", faults.max_delay.count(), " ns are no range"));
+  }
+  options_.faults = faults;
+}
+
+SimLoop& SimNetwork::Start(std::string name, std::shared_ptr<Machine> machine) {
+  const auto index = static_cast<uint32_t>(loops_.size());
+  loops_.push_back(std::unique_ptr<SimLoop>(new SimLoop(*this, index, std::move(name), std::move(machine))));
+  Push(now_, EventKind::kStart, index);
+  for (uint32_t c = 0; c < connections_.size(); ++c) {
+    if (connections_[c].loop[1] != index) continue;
+    for (wire::Message& message : std::exchange(connections_[c].waiting, {}))
+      Dispatch(c, 0, std::move(message));
+  }
+  return *loops_.back();
+}
+
+void SimNetwork::Crash(SimLoop& loop) {
+  if (loop.ended()) return;
+  Log(Fate::kCrashed, loop.index_, loop.index_, nullptr);
+  loop.machine_.reset();
+  loop.tasks_.clear();
+}
+
+void SimNetwork::Partition(const std::vector<const SimLoop*>& a, const std::vector<const SimLoop*>& b,
+                           Time until) {
+  Cut cut{std::vector<bool>(loops_.size()), std::vector<bool>(loops_.size()), until};
+  for (const SimLoop* loop : a) cut.a[loop->index_] = true;
+  for (const SimLoop* loop : b) cut.b[loop->index_] = true;
+  cuts_.push_back(std::move(cut));
+}
+
+bool SimNetwork::IsCut(uint32_t from, uint32_t to) {
+  std::erase_if(cuts_, [this](const Cut& cut) { return cut.until <= now_; });
+  return std::any_of(cuts_.begin(), cuts_.end(), [&](const Cut& cut) {
+    const auto in = [](const std::vector<bool>& set, uint32_t loop) {
+      return loop < set.size() && set[loop];
+    };
+    return (in(cut.a, from) && in(cut.b, to)) || (in(cut.a, to) && in(cut.b, from));
+  });
+}
+
+bool SimNetwork::RunUntil(const std::function<bool()>& done, Time deadline) {
+  while (!done()) {
+    if (!Step(deadline)) return false;
+  }
+  return true;
+}
+
+void SimNetwork::RunFor(Duration duration) {
+  const Time deadline = now_ + duration;
+  while (Step(deadline)) {
+  }
+}
+
+// One event; false, with the time at `deadline`, when none is due before it.
+bool SimNetwork::Step(Time deadline) {
+  if (events_.empty() || events_.top().time > deadline) {
+    now_ = std::max(now_, deadline);
+    return false;
+  }
+  const Event event = events_.top();
+  events_.pop();
+  now_ = std::max(now_, event.time);
+  Act(event);
+  return true;
+}
+
+void SimNetwork::Act(const Event& event) {
+  if (event.kind == EventKind::kArrival) return Arrive(event.subject);
+  SimLoop& loop = *loops_[event.subject];
+  if (loop.ended()) return;
+  switch (event.kind) {
+    case EventKind::kStart:
+      Log(Fate::kStarted, event.subject, event.subject, nullptr);
+      return CallMachine(loop, [&](Machine& m, Network& network) { m.OnStart(now_, network); });
+    case EventKind::kTask: {
+      Log(Fate::kTask, event.subject, event.subject, nullptr);
+      const auto task = std::move(loop.tasks_.front());
+      loop.tasks_.pop_front();
+      return CallMachine(loop, [&](Machine&, Network& network) { task(now_, network); });
+    }
+    case EventKind::kTimer:
+      if (event.generation != loop.timer_generation_) return;
+      SLUICE_CHECK(++loop.timers_at_once_ < kMaxTimersAtOnce)
+          << loop.name_ << "'s timer fires without end at the same moment: NextTimer must move on\n"
+          << LogText();
+      loop.timer_ = Time::max();
+      Log(Fate::kTimer, event.subject, event.subject, nullptr);
+      return CallMachine(loop, [&](Machine& m, Network& network) { m.OnTimer(now_, network); });
+    case EventKind::kArrival:
+      return;
+  }
+}
+
+template <typename Call>
+void SimNetwork::CallMachine(SimLoop& loop, Call&& call) {
+  const std::shared_ptr<Machine> machine = loop.machine_;  // the call may crash the loop
+  SimLoop::Port port(loop);
+  ++counters_.steps;
+  call(*machine, port);
+  if (loop.ended()) return;
+  if (machine->Done()) {
+    Log(Fate::kEnded, loop.index_, loop.index_, nullptr);
+    loop.machine_.reset();
+    loop.tasks_.clear();
+    return;
+  }
+  const Time timer = machine->NextTimer();
+  if (timer == loop.timer_) return;
+  loop.timer_ = timer;
+  ++loop.timer_generation_;
+  if (timer == Time::max()) return;
+  if (timer > now_) loop.timers_at_once_ = 0;
+  Push(std::max(timer, now_), EventKind::kTimer, loop.index_, loop.timer_generation_);
+}
+
+void SimNetwork::Push(Time time, EventKind kind, uint32_t subject, uint64_t generation) {
+  events_.push({time, sequence_++, kind, subject, generation});
+}
+
+PeerId SimNetwork::Connect(SimLoop& loop, const std::string& address) {
+  const auto index = address.starts_with(kScheme) ? ParseInt(std::string_view(address).substr(kScheme.size()))
+                                                  : std::nullopt;
+  if (!index || *index < 0 || *index > UINT32_MAX) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("'", address, "' is no address of a simulation: sim://<n>"));
+  }
+  loop.peers_.push_back({static_cast<uint32_t>(connections_.size()), 0});
+  const PeerId peer{loop.peers_.size()};
+  connections_.push_back({.loop = {loop.index_, static_cast<uint32_t>(*index)}, .peer = {peer, PeerId{}}});
+  return peer;
+}
+
+void SimNetwork::Send(SimLoop& loop, PeerId peer, wire::Message message) {
+  ++counters_.sent;
+  const bool known = peer.value != 0 && peer.value <= loop.peers_.size();
+  if (!known || !connections_[loop.peers_[peer.value - 1].connection].open) {
+    ++counters_.dropped;
+    return Log(Fate::kNobody, loop.index_, loop.index_, &message);
+  }
+  const SimLoop::Peer to = loop.peers_[peer.value - 1];
+  Connection& connection = connections_[to.connection];
+  const uint32_t target = connection.loop[1 - to.side];
+  const uint64_t bytes = wire::PayloadBytes(message);
+  uint64_t& in_flight = connection.in_flight[to.side];
+  if (in_flight > 0 && in_flight + bytes > options_.max_queued_bytes) {
+    ++counters_.dropped;
+    return Log(Fate::kOverflow, loop.index_, target, &message);
+  }
+  Log(Fate::kSent, loop.index_, target, &message);
+  in_flight += bytes;
+  if (target >= loops_.size()) {
+    connection.waiting.push_back(std::move(message));
+  } else {
+    Dispatch(to.connection, to.side, std::move(message));
+  }
+}
+
+void SimNetwork::Dispatch(uint32_t connection, uint8_t side, wire::Message message) {
+  const SimFaults& faults = options_.faults;
+  // Every chance is drawn for every message, so that one fault's setting does not shift the others.
+  const bool drop = rng_.Chance(faults.drop), duplicate = rng_.Chance(faults.duplicate);
+  if (drop) {
+    ++counters_.dropped;
+    Connection& c = connections_[connection];
+    c.in_flight[side] -= wire::PayloadBytes(message);
+    return Log(Fate::kDropped, c.loop[side], c.loop[1 - side], &message);
+  }
+  if (duplicate) {
+    ++counters_.duplicated;
+    connections_[connection].in_flight[side] += wire::PayloadBytes(message);
+    Launch(connection, side, message);
+  }
+  Launch(connection, side, std::move(message));
+}
+
+void SimNetwork::Launch(uint32_t connection, uint8_t side, wire::Message message) {
+  const SimFaults& faults = options_.faults;
+  const auto spread = static_cast<uint64_t>((faults.max_delay - faults.min_delay).count());
+  Time arrival = now_ + faults.min_delay + Duration(rng_.Below(spread + 1));
+  Connection& c = connections_[connection];
+  if (!rng_.Chance(faults.reorder)) {
+    arrival = std::max(arrival, c.last_arrival[side]);
+    c.last_arrival[side] = arrival;
+  }
+  uint32_t slot;
+  if (free_flights_.empty()) {
+    slot = static_cast<uint32_t>(flights_.size());
+    flights_.push_back({connection, side, std::move(message)});
+  } else {
+    slot = free_flights_.back();
+    free_flights_.pop_back();
+    flights_[slot] = {connection, side, std::move(message)};
+  }
+  Push(arrival, EventKind::kArrival, slot);
+}
+
+void SimNetwork::Arrive(uint32_t slot) {
+  Flight flight = std::move(flights_[slot]);
+  free_flights_.push_back(slot);
+  Connection& c = connections_[flight.connection];
+  const uint8_t side = flight.side;
+  const uint32_t from = c.loop[side], to = c.loop[1 - side];
+  SimLoop& loop = *loops_[to];
+  wire::Message& message = flight.message;
+  c.in_flight[side] -= wire::PayloadBytes(message);
+
+  const bool cut = IsCut(from, to);
+  if (cut || loop.ended() || !c.open) {
+    ++counters_.dropped;
+    return Log(cut ? Fate::kCut : Fate::kNobody, from, to, &message);
+  }
+  if (const Status status = Check(&message); !status.ok()) {
+    ++counters_.refused;
+    LOG(WARNING) << loop.name_ << " refused a message of " << NameOf(from) << ": "
+                 << status.failure().message;
+    return Log(Fate::kRefused, from, to, &message);
+  }
+  PeerId& peer = c.peer[1 - side];
+  if (peer.value == 0) {
+    loop.peers_.push_back({flight.connection, static_cast<uint8_t>(1 - side)});
+    peer.value = loop.peers_.size();
+  }
+  ++counters_.delivered;
+  Log(Fate::kArrived, from, to, &message);
+  CallMachine(loop, [&, from_peer = peer](Machine& m, Network& network) {
+    m.OnMessage(now_, from_peer, std::move(message), network);
+  });
+}
+
+// What a real receiver would get: checked, and in memory of its own.
+Status SimNetwork::Check(wire::Message* message) {
+  if (rng_.Chance(options_.codec)) {
+    auto decoded = wire::DecodeEnvelope(AsBytes(wire::EncodeEnvelope(*message)), options_.limits);
+    if (!decoded.ok()) return decoded.failure();
+    std::vector<Frame> payload = std::move(message->payload);
+    *message = std::move(decoded).value();
+    message->payload = std::move(payload);
+  }
+  for (Frame& frame : message->payload) frame = Frame::Copy(frame.bytes());
+  return wire::CheckPayload(*message, options_.limits);
+}
+
+std::string_view SimNetwork::NameOf(uint32_t loop) const {
+  return loop < loops_.size() ? std::string_view(loops_[loop]->name()) : "nobody yet";
+}
+
+void SimNetwork::Log(Fate fate, uint32_t from, uint32_t to, const wire::Message* message) {
+  const LogEntry entry{now_, fate, message ? static_cast<uint8_t>(message->body.index()) : uint8_t{0},
+                       from, to,   message ? message->id : 0};
+  hash_ = MixBits(hash_ ^ static_cast<uint64_t>(now_.time_since_epoch().count()));
+  hash_ = MixBits(hash_ ^ (uint64_t{from} << 40 | uint64_t{to} << 16 | uint64_t{entry.body} << 8 |
+                           static_cast<uint64_t>(fate)));
+  hash_ = MixBits(hash_ ^ entry.id);
+  if (options_.log_entries == 0) return;
+  if (log_.size() == options_.log_entries) log_.pop_front();
+  log_.push_back(entry);
+}
+
+std::string SimNetwork::LogText() const {
+  static constexpr std::string_view kFates[] = {"sent",           "arrived",      "dropped", "cut off",
+                                                "over the bound", "nobody there", "refused", "starts",
+                                                "task",           "timer",        "crashes", "ends"};
+  std::string text =
+      StrCat("seed ", options_.seed, ", ", counters_.steps, " steps, ", counters_.delivered, " delivered, ",
+             counters_.dropped, " dropped, ", counters_.duplicated, " duplicated\n");
+  for (const LogEntry& entry : log_) {
+    text += StrCat(ToSeconds(entry.time - kStart), " s  ", NameOf(entry.from), " ");
+    if (entry.fate < Fate::kStarted) {
+      text += StrCat("-> ", NameOf(entry.to), " ", wire::BodyName(entry.body), " id ", entry.id, " ");
+    }
+    text += StrCat(kFates[static_cast<size_t>(entry.fate)], "\n");
+  }
+  for (const auto& loop : loops_) {
+    if (!loop->ended()) text += StrCat("--- ", loop->name(), "\n", loop->machine_->DumpState(now_), "\n");
+  }
+  return text;
+}
+
+}  // namespace sluice::transport

@@ -1,0 +1,97 @@
+// A machine made of functions, and a way to wait for what it does on any kind of loop.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/guarded.h"
+#include "transport/transport.h"
+
+namespace sluice::transport::testing {
+
+// Woken whenever a machine has been called: what tests wait on. Thread-safe.
+class Probe {
+ public:
+  void Touch() {
+    calls_.Notify([](uint64_t& n) { ++n; });
+  }
+  // `done` must not touch the probe.
+  bool Await(Duration timeout, const std::function<bool()>& done) {
+    return calls_.Await(
+        timeout, [&](uint64_t) { return done(); }, [](uint64_t, bool ready) { return ready; });
+  }
+
+ private:
+  Guarded<uint64_t> calls_{0};
+};
+
+class ScriptMachine final : public Machine {
+ public:
+  std::function<void(Time, Network&)> on_start;
+  std::function<void(Time, PeerId, wire::Message&, Network&)> on_message;
+  std::function<void(Time, Network&)> on_timer;
+  std::function<void()> after_call;  // after each of the three
+  Time timer = Time::max();
+  std::atomic<bool> done = false;
+
+  void OnStart(Time now, Network& network) override {
+    if (on_start) on_start(now, network);
+    After();
+  }
+  void OnMessage(Time now, PeerId from, wire::Message message, Network& network) override {
+    if (on_message) on_message(now, from, message, network);
+    After();
+  }
+  void OnTimer(Time now, Network& network) override {
+    if (now < timer) return;
+    timer = Time::max();
+    if (on_timer) on_timer(now, network);
+    After();
+  }
+  Time NextTimer() const override { return timer; }
+  bool Done() const override { return done; }
+  std::string DumpState(Time) const override { return "a script"; }
+
+ private:
+  void After() {
+    if (after_call) after_call();
+  }
+};
+
+inline constexpr uint64_t kJob = 42;
+
+inline wire::Message MakeMessage(uint64_t id, wire::Body body = wire::Heartbeat{}) {
+  wire::Message message;
+  message.job = kJob;
+  message.id = id;
+  message.body = std::move(body);
+  return message;
+}
+
+// A push of one part.
+inline wire::Message MakePush(uint64_t id, Frame frame) {
+  wire::Message message = MakeMessage(id, wire::Push{.parts = {{.round = id}}});
+  message.payload.push_back(std::move(frame));
+  return message;
+}
+
+// Answers a Push with Values of the same frames, anything else with an Ack.
+inline std::shared_ptr<ScriptMachine> MakeEcho() {
+  auto machine = std::make_shared<ScriptMachine>();
+  machine->on_message = [](Time, PeerId from, wire::Message& message, Network& network) {
+    wire::Message reply = MakeMessage(message.id, wire::Ack{});
+    reply.in_reply_to = message.id;
+    if (const auto* push = std::get_if<wire::Push>(&message.body)) {
+      wire::Values values;
+      for (const wire::PushPart& part : push->parts) values.parts.push_back({part.ref, 0, part.round});
+      reply.body = std::move(values);
+      reply.payload = std::move(message.payload);
+    }
+    network.Send(from, std::move(reply));
+  };
+  return machine;
+}
+
+}  // namespace sluice::transport::testing
