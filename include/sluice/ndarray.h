@@ -1,0 +1,109 @@
+// Arrays on devices.
+//
+// An NDArray is a handle: copies share the storage. Operations return at once; each runs on its context's stream when its inputs are
+// ready. Order inside a context is program order, between contexts it follows the data. Reading a value on the host waits.
+// An error inside an operation surfaces at the next wait on its result, as sluice::Error naming the operation.
+//
+// Operations on arrays of different contexts are Error(kInvalidArgument) naming both; CopyTo and AsInContext move data.
+// Arithmetic is float32; other types are for storage, copies and the wire.
+//
+// Thread safety: different arrays may be used from different threads; one array from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sluice/context.h"
+#include "sluice/dtype.h"
+#include "sluice/shape.h"
+
+namespace sluice {
+
+namespace internal {
+struct Storage;
+struct AutogradNode;
+}  // namespace internal
+
+class NDArray {
+ public:
+  NDArray() = default;  // no array; valid() is false
+  // Zeros.
+  explicit NDArray(const Shape& shape, Context context = cpu(0), DType dtype = DType::kFloat32);
+  // Contents undefined.
+  static NDArray Empty(const Shape& shape, Context context = cpu(0), DType dtype = DType::kFloat32);
+  // Copies values; their number must be shape.size().
+  template <typename T>
+  static NDArray From(std::span<const T> values, const Shape& shape, Context context = cpu(0)) {
+    return FromBytes(std::as_bytes(values), values.size(), DTypeOf<T>::value, shape, context);
+  }
+  static NDArray From(std::initializer_list<float> values, const Shape& shape, Context context = cpu(0)) {
+    return From(std::span<const float>(values.begin(), values.size()), shape, context);
+  }
+
+  bool valid() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  DType dtype() const;
+  Context context() const;
+  int64_t size() const { return shape_.size(); }
+  bool SharesStorage(const NDArray& other) const { return storage_ == other.storage_; }
+
+  // Waits, then copies out. T must be the array's dtype.
+  template <typename T = float>
+  std::vector<T> ToVector() const {
+    std::vector<T> values(static_cast<size_t>(size()));
+    CopyToHost(std::as_writable_bytes(std::span(values)), DTypeOf<T>::value);
+    return values;
+  }
+  float ToScalar() const;  // float32 with one element
+  // Waits until every write issued so far is done; throws what went wrong.
+  void WaitToRead() const;
+
+  // Views on the same storage.
+  NDArray Reshape(const Shape& shape) const;             // same number of elements
+  NDArray SliceRows(int64_t begin, int64_t end) const;   // [begin, end) of the first axis
+
+  void CopyTo(NDArray* destination) const;    // same shape; converts the dtype between float types
+  NDArray AsInContext(Context context) const; // itself when it is there already; differentiable
+  NDArray AsType(DType dtype) const;          // between float types
+  NDArray Copy() const;
+  void Fill(double value);
+  void SetBytes(std::span<const std::byte> bytes);  // whole contents, copied before it returns
+
+  // float32, same shape and context.
+  NDArray& operator+=(const NDArray& other);
+  NDArray& operator-=(const NDArray& other);
+  NDArray& operator*=(float scalar);
+
+  // Autograd: include/sluice/autograd.h.
+  const std::shared_ptr<internal::AutogradNode>& node() const { return node_; }
+  void set_node(std::shared_ptr<internal::AutogradNode> node) { node_ = std::move(node); }
+  const std::shared_ptr<internal::Storage>& storage() const { return storage_; }
+  int64_t offset() const { return offset_; }  // elements
+
+ private:
+  static NDArray FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape, Context context);
+  void CopyToHost(std::span<std::byte> out, DType dtype) const;
+
+  std::shared_ptr<internal::Storage> storage_;
+  int64_t offset_ = 0;
+  Shape shape_;
+  std::shared_ptr<internal::AutogradNode> node_;
+};
+
+// Differentiable when recording. float32, same shape and context.
+NDArray operator+(const NDArray& a, const NDArray& b);
+NDArray operator-(const NDArray& a, const NDArray& b);
+NDArray operator*(const NDArray& a, const NDArray& b);
+NDArray operator*(const NDArray& a, float scalar);
+inline NDArray operator*(float scalar, const NDArray& a) { return a * scalar; }
+NDArray operator+(const NDArray& a, float scalar);
+NDArray operator-(const NDArray& a);
+
+// Waits for everything issued on every context of the default devices.
+void WaitAll();
+
+}  // namespace sluice

@@ -1,0 +1,133 @@
+#include "kvstore/membership/membership_client.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/strings.h"
+
+namespace sluice::membership {
+namespace {
+
+constexpr Duration kRegisterInterval = 1s;
+
+}  // namespace
+
+std::string Client::SchedulerText() const {
+  return StrCat("the scheduler at ", options_.scheduler_address, " (DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT say where)");
+}
+
+wire::Message Client::Make(wire::Body body, uint64_t id, uint64_t in_reply_to) const {
+  wire::Message message;
+  message.job = options_.job;
+  message.sender = {options_.role, rank_, options_.incarnation};
+  message.id = id;
+  message.in_reply_to = in_reply_to;
+  message.epoch = epoch_;
+  message.body = std::move(body);
+  return message;
+}
+
+void Client::OnStart(Time now, transport::Network& network) {
+  started_ = last_heard_ = now;
+  next_heartbeat_ = now + options_.heartbeat_interval;
+  scheduler_ = network.Connect(options_.scheduler_address);
+  SendRegister(now, network);
+}
+
+void Client::SendRegister(Time now, transport::Network& network) {
+  next_register_ = now + kRegisterInterval;
+  network.Send(scheduler_, Make(wire::Register{.role = options_.role,
+                                               .identity = options_.identity,
+                                               .wished_rank = options_.wished_rank,
+                                               .host = options_.host,
+                                               .pid = options_.pid,
+                                               .num_workers = options_.num_workers,
+                                               .num_servers = options_.num_servers,
+                                               .shard_addresses = options_.shard_addresses}));
+}
+
+void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
+  if (state_ != State::kJoining) return;
+  rank_ = welcome.rank;
+  missing_ = welcome.missing;
+  if (welcome.state == wire::Welcome::State::kWaiting) return;
+  roster_ = welcome.roster;
+  epoch_ = epoch;
+  state_ = State::kMember;
+  VLOG(1) << "joined " << SchedulerText() << " as " << wire::Name(options_.role) << ' ' << rank_ << ", epoch " << epoch_;
+}
+
+bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network) {
+  if (from != scheduler_ || message.sender.role != wire::Role::kScheduler) return false;
+  last_heard_ = now;
+  heard_ = true;
+  if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
+    OnWelcome(*welcome, message.epoch);
+  } else if (std::holds_alternative<wire::HeartbeatAck>(message.body)) {
+    if (state_ == State::kMember && message.epoch > epoch_) network.Send(scheduler_, Make(wire::GetMembership{}));
+  } else if (const auto* membership = std::get_if<wire::Membership>(&message.body)) {
+    if (message.epoch <= epoch_) return true;
+    epoch_ = message.epoch;
+    roster_ = membership->roster;
+    VLOG(1) << "membership: epoch " << epoch_ << ", " << NumDead() << " dead of " << roster_.size() << " nodes";
+  } else if (const auto* stop = std::get_if<wire::Stop>(&message.body)) {
+    if (state_ == State::kStopped) return true;
+    stop_ = *stop;
+    state_ = State::kStopped;
+  } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body);
+             error != nullptr && message.in_reply_to == 0 && state_ == State::kJoining) {
+    Fail(StrCat("could not join the job: ", error->message));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Client::OnTimer(Time now, transport::Network& network) {
+  if (state_ == State::kStopped || leaving_) return;
+  if (state_ == State::kJoining && now - started_ >= options_.rendezvous_timeout) {
+    const auto seconds = ToSeconds(options_.rendezvous_timeout);
+    return Fail(heard_ ? StrCat("the job was not complete after ", seconds, " s: still missing ", missing_,
+                                "; SLUICE_RENDEZVOUS_TIMEOUT sets the limit")
+                       : StrCat("no answer from ", SchedulerText(), " after ", seconds,
+                                " s: is it running, and does this process have the job's secret (SLUICE_JOB_SECRET)?"));
+  }
+  if (heard_ && now - last_heard_ >= options_.heartbeat_timeout) {
+    return Fail(StrCat(SchedulerText(), " has been silent for ", ToSeconds(now - last_heard_),
+                       " s (PS_HEARTBEAT_TIMEOUT): it is dead or unreachable, and the job with it"));
+  }
+  if (state_ == State::kJoining && now >= next_register_) SendRegister(now, network);
+  if (now >= next_heartbeat_) {
+    next_heartbeat_ = now + options_.heartbeat_interval;
+    network.Send(scheduler_, Make(wire::Heartbeat{}));
+  }
+}
+
+Time Client::NextTimer() const {
+  if (state_ == State::kStopped || leaving_) return Time::max();
+  Time next = next_heartbeat_;
+  if (heard_) next = std::min(next, last_heard_ + options_.heartbeat_timeout);
+  if (state_ == State::kJoining) next = std::min({next, next_register_, started_ + options_.rendezvous_timeout});
+  return next;
+}
+
+void Client::Fail(std::string message) {
+  stop_ = wire::Stop{wire::Stop::Reason::kFailed, std::move(message)};
+  state_ = State::kStopped;
+}
+
+size_t Client::NumDead() const {
+  return static_cast<size_t>(std::count_if(roster_.begin(), roster_.end(), [](const wire::NodeInfo& node) {
+    return node.state == wire::NodeState::kDead;
+  }));
+}
+
+std::string Client::Describe(Time now) const {
+  constexpr const char* kStates[] = {"joining", "member", "stopped"};
+  std::string text = StrCat(wire::Name(options_.role), " ", rank_, ": ", kStates[static_cast<int>(state_)], ", epoch ", epoch_, ", ",
+                            NumDead(), " dead, heard from the scheduler ", ToSeconds(now - last_heard_), " s ago");
+  if (state_ == State::kJoining) text += StrCat(", waiting for ", missing_.empty() ? SchedulerText() : missing_);
+  return text + "\n";
+}
+
+}  // namespace sluice::membership

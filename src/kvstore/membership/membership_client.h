@@ -1,0 +1,81 @@
+// A node's side of membership: joining, heartbeats, who is alive, and being told to stop. Workers and servers both
+// hold one inside their machine and pass it what concerns it. docs/design/protocol.md, "Joining" and "Barriers, leaving, dying".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace sluice::membership {
+
+struct Options {
+  wire::Role role = wire::Role::kWorker;
+  uint64_t job = 0;
+  uint64_t incarnation = 0;
+  std::string scheduler_address;
+  std::string identity;
+  int wished_rank = -1;
+  std::string host;
+  uint32_t pid = 0;
+  uint32_t num_workers = 1;
+  uint32_t num_servers = 1;
+  std::vector<std::string> shard_addresses;  // servers
+  Duration heartbeat_interval = 1s;
+  Duration heartbeat_timeout = 10s;
+  Duration rendezvous_timeout = std::chrono::minutes(10);
+};
+
+enum class State : uint8_t {
+  kJoining,  // registering
+  kMember,   // the job is complete and runs
+  kStopped,  // the scheduler said stop, or joining or the scheduler failed: stop() says which
+};
+
+class Client {
+ public:
+  explicit Client(Options options) : options_(std::move(options)) {}
+
+  void OnStart(Time now, transport::Network& network);
+  // True when the message was membership's and has been dealt with. The caller compares state() and epoch() before and after.
+  bool OnMessage(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network);
+  void OnTimer(Time now, transport::Network& network);
+  Time NextTimer() const;
+
+  State state() const { return state_; }
+  const std::optional<wire::Stop>& stop() const { return stop_; }
+  uint32_t rank() const { return rank_; }
+  uint64_t epoch() const { return epoch_; }
+  const std::vector<wire::NodeInfo>& roster() const { return roster_; }  // servers and workers, by role and rank
+  size_t NumDead() const;
+  std::string Missing() const { return missing_; }  // while joining: who has not come
+
+  transport::PeerId scheduler() const { return scheduler_; }
+  // A message of this node, with the envelope's fields filled in.
+  wire::Message Make(wire::Body body, uint64_t id = 0, uint64_t in_reply_to = 0) const;
+  // From here on silence is expected: no more heartbeats and no complaints.
+  void Leave() { leaving_ = true; }
+  const Options& options() const { return options_; }
+  std::string Describe(Time now) const;
+
+ private:
+  void SendRegister(Time now, transport::Network& network);
+  void OnWelcome(const wire::Welcome& welcome, uint64_t epoch);
+  void Fail(std::string message);
+  std::string SchedulerText() const;
+
+  const Options options_;
+  transport::PeerId scheduler_;
+  State state_ = State::kJoining;
+  std::optional<wire::Stop> stop_;
+  bool leaving_ = false;
+  bool heard_ = false;  // anything from the scheduler, ever
+  uint32_t rank_ = 0;
+  uint64_t epoch_ = 0;
+  std::vector<wire::NodeInfo> roster_;
+  std::string missing_;
+  Time started_{}, last_heard_{}, next_register_{}, next_heartbeat_{};
+};
+
+}  // namespace sluice::membership

@@ -1,0 +1,72 @@
+#include "kvstore/plan/placement.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/strings.h"
+
+namespace sluice::plan {
+namespace {
+
+constexpr int64_t kCut = 64;  // elements: slices and parts start on a cache line, whatever the dtype
+
+}  // namespace
+
+Placement::Placement(const PlacementOptions& options) : options_(options), load_(options.num_shards, 0) {
+  SLUICE_CHECK(options.num_shards > 0 && options.bigarray_bound > 0 && options.part_bytes > 0);
+}
+
+int64_t Placement::PartElements(DType dtype) const {
+  const auto elements = options_.part_bytes / static_cast<int64_t>(SizeOf(dtype));
+  return std::max(elements / kCut * kCut, kCut);
+}
+
+std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype) {
+  if (elements == 0) return {};
+  const auto width = static_cast<uint64_t>(SizeOf(dtype));
+  if (elements < options_.bigarray_bound) {
+    const auto least = static_cast<uint32_t>(std::min_element(load_.begin(), load_.end()) - load_.begin());
+    load_[least] += static_cast<uint64_t>(elements) * width;
+    return {{.shard = least, .offset = 0, .length = elements}};
+  }
+  const int64_t shards = options_.num_shards;
+  const int64_t cuts = (elements + kCut - 1) / kCut;
+  std::vector<wire::Slice> slices;
+  int64_t offset = 0;
+  for (int64_t i = 0; i < shards && offset < elements; ++i) {
+    const int64_t share = cuts / shards + (i < cuts % shards ? 1 : 0);
+    const int64_t length = std::min(share * kCut, elements - offset);
+    slices.push_back({.shard = static_cast<uint32_t>(i), .offset = offset, .length = length});
+    load_[static_cast<size_t>(i)] += static_cast<uint64_t>(length) * width;
+    offset += length;
+  }
+  return slices;
+}
+
+std::vector<Part> PartsOf(const wire::KeyEntry& entry) {
+  std::vector<Part> parts;
+  for (const wire::Slice& slice : entry.slices) {
+    for (int64_t done = 0; done < slice.length; done += entry.part_elements) {
+      const int64_t length = std::min(entry.part_elements, slice.length - done);
+      parts.push_back({.shard = slice.shard, .offset = slice.offset + done, .length = length});
+    }
+  }
+  return parts;
+}
+
+std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards) {
+  constexpr int64_t kMaxParts = int64_t{1} << 32;
+  const auto why = [&](const auto&... text) { return StrCat("key ", wire::ToString(entry.spec.name), ": ", text...); };
+  if (entry.part_elements <= 0) return why("part_elements is ", entry.part_elements);
+  if (entry.spec.shape.size() / entry.part_elements > kMaxParts) return why("more than 2^32 parts");
+  int64_t offset = 0;
+  for (const wire::Slice& slice : entry.slices) {
+    if (slice.shard >= num_shards) return why("slice on shard ", slice.shard, " of ", num_shards);
+    if (slice.offset != offset || slice.length <= 0) return why("slice [", slice.offset, ", +", slice.length, ") after ", offset);
+    if (__builtin_add_overflow(offset, slice.length, &offset)) return why("slices overflow");
+  }
+  if (offset != entry.spec.shape.size()) return why("slices cover ", offset, " of ", entry.spec.shape.size(), " elements");
+  return {};
+}
+
+}  // namespace sluice::plan

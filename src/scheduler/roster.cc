@@ -1,0 +1,147 @@
+#include "scheduler/roster.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+
+namespace sluice::scheduler {
+
+std::string Roster::NameOf(const wire::NodeInfo& node) {
+  return StrCat(wire::Name(node.role), " ", node.rank, " (host ", node.host, ", pid ", node.pid, ")");
+}
+
+const Member* Roster::At(wire::Role role, uint32_t rank) const {
+  for (const Member& member : members_) {
+    if (member.info.role == role && member.info.rank == rank) return &member;
+  }
+  return nullptr;
+}
+
+uint32_t Roster::CountOf(wire::Role role) const {
+  return static_cast<uint32_t>(
+      std::count_if(members_.begin(), members_.end(), [&](const Member& m) { return m.info.role == role; }));
+}
+
+Result<uint32_t> Roster::ChooseRank(const wire::Register& request) const {
+  const uint32_t wanted = Wanted(request.role);
+  if (request.wished_rank >= 0 && static_cast<uint32_t>(request.wished_rank) < wanted &&
+      At(request.role, static_cast<uint32_t>(request.wished_rank)) == nullptr) {
+    return static_cast<uint32_t>(request.wished_rank);
+  }
+  for (uint32_t rank = 0; rank < wanted; ++rank) {
+    if (At(request.role, rank) == nullptr) return rank;
+  }
+  return Fail(ErrorCode::kResourceExhausted, "the job already has its ", wanted, " ", wire::Name(request.role),
+              "s; one more has come from host ", request.host, ", pid ", request.pid);
+}
+
+Result<Member*> Roster::Register(Time now, transport::PeerId peer, const wire::Sender& sender, const wire::Register& request) {
+  if (request.role == wire::Role::kScheduler) {
+    return Fail(ErrorCode::kInvalidArgument, "a second scheduler tried to join from host ", request.host);
+  }
+  if (request.num_workers != num_workers_ || request.num_servers != num_servers_) {
+    return Fail(ErrorCode::kInvalidArgument, wire::Name(request.role), " on host ", request.host, " expects ", request.num_workers,
+                " workers and ", request.num_servers, " servers, but this job has ", num_workers_, " and ", num_servers_,
+                " (DMLC_NUM_WORKER, DMLC_NUM_SERVER)");
+  }
+  if (request.role == wire::Role::kServer && request.shard_addresses.empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " names no address");
+  }
+  for (Member& member : members_) {
+    if (member.info.role == request.role && member.info.incarnation == sender.incarnation) {  // a repeat
+      member.last_heard = now;
+      member.peer = peer;
+      return &member;
+    }
+  }
+  for (Member& member : members_) {
+    if (request.identity.empty() || member.info.role != request.role || member.identity != request.identity) continue;
+    if (member.info.state == wire::NodeState::kAlive) {
+      return Fail(ErrorCode::kAlreadyExists, "identity '", request.identity, "' (SLUICE_NODE_ID) is taken by the living ",
+                  NameOf(member.info));
+    }
+    // A restarted node: its rank, a new incarnation.
+    member.info.incarnation = sender.incarnation;
+    member.info.host = request.host;
+    member.info.pid = request.pid;
+    member.info.shard_addresses = request.shard_addresses;
+    member.peer = peer;
+    member.last_heard = now;
+    SetState(member, wire::NodeState::kAlive);
+    return &member;
+  }
+  const Result<uint32_t> rank = ChooseRank(request);
+  if (!rank) return rank.failure();
+  members_.push_back({.info = {.role = request.role,
+                               .rank = rank.value(),
+                               .incarnation = sender.incarnation,
+                               .state = wire::NodeState::kAlive,
+                               .host = request.host,
+                               .pid = request.pid,
+                               .shard_addresses = request.shard_addresses},
+                      .identity = request.identity,
+                      .peer = peer,
+                      .last_heard = now});
+  return &members_.back();
+}
+
+Member* Roster::Find(const wire::Sender& sender) {
+  for (Member& member : members_) {
+    if (member.info.role == sender.role && member.info.incarnation == sender.incarnation) return &member;
+  }
+  return nullptr;
+}
+
+void Roster::SetState(Member& member, wire::NodeState state) {
+  if (member.info.state == state) return;
+  member.info.state = state;
+  ++epoch_;
+}
+
+std::vector<const Member*> Roster::BuryTheSilent(Time now, Duration timeout) {
+  std::vector<const Member*> dead;
+  for (Member& member : members_) {
+    if (member.info.state != wire::NodeState::kAlive || now - member.last_heard < timeout) continue;
+    member.info.state = wire::NodeState::kDead;
+    dead.push_back(&member);
+  }
+  if (!dead.empty()) ++epoch_;
+  return dead;
+}
+
+bool Roster::AllAre(wire::Role role, wire::NodeState state) const {
+  return CountOf(role) == Wanted(role) && std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
+           return m.info.role != role || m.info.state == state;
+         });
+}
+
+std::vector<wire::NodeInfo> Roster::Infos() const {
+  std::vector<wire::NodeInfo> infos;
+  infos.reserve(members_.size());
+  for (const Member& member : members_) infos.push_back(member.info);
+  std::sort(infos.begin(), infos.end(), [](const wire::NodeInfo& a, const wire::NodeInfo& b) {
+    return std::pair(a.role, a.rank) < std::pair(b.role, b.rank);
+  });
+  return infos;
+}
+
+std::string Roster::JoinedText() const {
+  std::vector<std::string> names;
+  for (const wire::NodeInfo& node : Infos()) names.push_back(NameOf(node));
+  return names.empty() ? "nobody" : StrJoin(names);
+}
+
+std::string Roster::MissingText() const {
+  std::vector<std::string> names;
+  for (const wire::Role role : {wire::Role::kServer, wire::Role::kWorker}) {
+    for (uint32_t rank = 0; rank < Wanted(role); ++rank) {
+      if (At(role, rank) == nullptr) names.push_back(StrCat(wire::Name(role), " ", rank));
+    }
+  }
+  constexpr size_t kShown = 20;
+  const size_t rest = names.size() > kShown ? names.size() - kShown : 0;
+  names.resize(names.size() - rest);
+  return StrJoin(names) + (rest > 0 ? StrCat(" and ", rest, " more") : "");
+}
+
+}  // namespace sluice::scheduler

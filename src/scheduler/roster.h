@@ -1,0 +1,56 @@
+// Who is in the job: ranks, incarnations, heartbeats, deaths. Every change of the living makes a new epoch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "transport/transport.h"
+
+namespace sluice::scheduler {
+
+struct Member {
+  wire::NodeInfo info;
+  std::string identity;
+  transport::PeerId peer;
+  Time last_heard{};
+};
+
+class Roster {
+ public:
+  Roster(uint32_t num_workers, uint32_t num_servers) : num_workers_(num_workers), num_servers_(num_servers) {}
+
+  // Takes a node in, or finds it again. The rank: the one its identity had, else the wished one when free, else the smallest free one.
+  Result<Member*> Register(Time now, transport::PeerId peer, const wire::Sender& sender, const wire::Register& request);
+  // The living or finished member that sent this; null for strangers and for incarnations that were replaced.
+  Member* Find(const wire::Sender& sender);
+  // Marks those silent for `timeout` dead and returns them; they make one new epoch.
+  std::vector<const Member*> BuryTheSilent(Time now, Duration timeout);
+  void SetState(Member& member, wire::NodeState state);  // a new epoch when it changes
+
+  bool complete() const { return CountOf(wire::Role::kWorker) == num_workers_ && CountOf(wire::Role::kServer) == num_servers_; }
+  bool AllAre(wire::Role role, wire::NodeState state) const;
+  uint64_t epoch() const { return epoch_; }
+  std::vector<wire::NodeInfo> Infos() const;  // by role (servers first) and rank
+  std::vector<Member>& members() { return members_; }
+  const std::vector<Member>& members() const { return members_; }
+  std::string JoinedText() const;
+  std::string MissingText() const;  // "worker 1, worker 2": empty when complete
+  uint32_t num_workers() const { return num_workers_; }
+  uint32_t num_servers() const { return num_servers_; }
+
+  static std::string NameOf(const wire::NodeInfo& node);  // "worker 1 (host a, pid 17)"
+
+ private:
+  Result<uint32_t> ChooseRank(const wire::Register& request) const;
+  uint32_t CountOf(wire::Role role) const;
+  uint32_t Wanted(wire::Role role) const { return role == wire::Role::kWorker ? num_workers_ : num_servers_; }
+  const Member* At(wire::Role role, uint32_t rank) const;
+
+  const uint32_t num_workers_, num_servers_;
+  std::vector<Member> members_;
+  uint64_t epoch_ = 1;
+};
+
+}  // namespace sluice::scheduler

@@ -1,0 +1,330 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+
+namespace sluice::scheduler {
+namespace {
+
+using wire::NodeState;
+using wire::Role;
+
+constexpr size_t kAnswersKept = 4096;
+
+plan::PlacementOptions PlacementOf(const Options& options) {
+  return {.num_shards = options.num_servers * options.shards_per_server,
+          .bigarray_bound = options.bigarray_bound,
+          .part_bytes = options.part_bytes};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const Options& options)
+    : options_(options), roster_(options.num_workers, options.num_servers), keys_(PlacementOf(options)) {}
+
+void Scheduler::OnStart(Time now, transport::Network&) {
+  started_ = now;
+  next_report_ = now + options_.report_interval;
+}
+
+void Scheduler::Send(transport::PeerId to, wire::Body body, transport::Network& network, uint64_t in_reply_to, uint64_t id) {
+  wire::Message message;
+  message.job = options_.job;
+  message.sender = {Role::kScheduler, 0, options_.incarnation};
+  message.id = id;
+  message.in_reply_to = in_reply_to;
+  message.epoch = roster_.epoch();
+  message.body = std::move(body);
+  network.Send(to, std::move(message));
+}
+
+void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
+  if (std::holds_alternative<wire::Register>(message.body)) return OnRegister(now, from, message, network);
+  Member* member = roster_.Find(message.sender);
+  if (member == nullptr || member->info.state == NodeState::kDead) {
+    ++counters_["messages_of_strangers"];
+    if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
+      LOG(WARNING) << "dropped " << wire::Describe(message) << ": its sender is not a living member (" << swallowed
+                   << " more such lines were kept back)";
+    }
+    return;
+  }
+  member->last_heard = now;
+  member->peer = from;
+  Handle(now, from, *member, message, network);
+}
+
+void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::Message& message, transport::Network& network) {
+  struct Visitor {
+    Scheduler& self;
+    Time now;
+    transport::PeerId from;
+    Member& member;
+    const wire::Message& message;
+    transport::Network& network;
+    void operator()(const wire::Heartbeat&) { self.Send(from, wire::HeartbeatAck{}, network); }
+    void operator()(const wire::GetMembership&) { self.Send(from, wire::Membership{self.roster_.Infos()}, network); }
+    void operator()(const wire::DeclareKeys&) { self.OnDeclare(now, member, message, network); }
+    void operator()(const wire::SetOptimizer&) { self.OnSetOptimizer(now, member, message, network); }
+    void operator()(const wire::Barrier&) { self.OnBarrier(member, message, network); }
+    void operator()(const wire::Leave&) { self.OnLeave(now, member, message, network); }
+    void operator()(const wire::Ack&) { self.OnServerAck(member, message.in_reply_to, network); }
+    void operator()(const wire::ErrorReply& error) {
+      if (self.relays_.contains(message.in_reply_to)) {
+        Relay& relay = self.relays_.at(message.in_reply_to);
+        relay.answer = wire::ErrorReply{error.code, StrCat(Roster::NameOf(member.info), ": ", error.message)};
+        self.OnServerAck(member, message.in_reply_to, network);
+      }
+    }
+    void operator()(const wire::GetStats&) { self.Send(from, wire::Stats{self.counters_}, network, message.id); }
+    void operator()(const auto&) {
+      ++self.counters_["unexpected_messages"];
+      self.Send(from, wire::ErrorReply{ErrorCode::kInvalidArgument, StrCat("the scheduler does not take ", wire::BodyName(message.body))},
+                network, message.id);
+    }
+  };
+  std::visit(Visitor{*this, now, from, member, message, network}, message.body);
+}
+
+void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network) {
+  const auto& request = std::get<wire::Register>(message.body);
+  const size_t before = roster_.members().size();
+  const Result<Member*> result = roster_.Register(now, from, message.sender, request);
+  if (!result || result.value()->info.state == NodeState::kDead || stopping_) {
+    const Failure failure = result ? Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message) : result.failure();
+    LOG(WARNING) << "refused a node: " << failure.message;
+    return Send(from, wire::ErrorReply{failure.code, failure.message}, network);
+  }
+  const Member& member = *result.value();
+  const bool is_new = roster_.members().size() != before;
+  if (is_new) VLOG(1) << Roster::NameOf(member.info) << " joined; " << (roster_.complete() ? "all are here" : "missing " + roster_.MissingText());
+  if (is_new && roster_.complete()) return Complete(now, network);
+  Send(from, WelcomeFor(member), network);
+}
+
+wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
+  if (!complete_) return {wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}};
+  return {wire::Welcome::State::kComplete, member.info.rank, {}, roster_.Infos()};
+}
+
+void Scheduler::Complete(Time now, transport::Network& network) {
+  complete_ = true;
+  VLOG(1) << "the job is complete after " << ToSeconds(now - started_) << " s: " << roster_.JoinedText();
+  for (const Member& member : roster_.members()) Send(member.peer, WelcomeFor(member), network);
+}
+
+void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& message, transport::Network& network) {
+  const auto known = keys_.entries().size();
+  const auto& request = std::get<wire::DeclareKeys>(message.body);
+  const auto ids = keys_.Declare(request, Roster::NameOf(member.info));
+  if (!ids) return Send(member.peer, wire::ErrorReply{ids.failure().code, ids.failure().message}, network, message.id);
+  Relay relay;
+  wire::KeyTable answer;
+  for (const uint32_t id : ids.value()) answer.entries.push_back(keys_.entries()[id]);
+  // Known keys are announced again too: their first announcement may still be on its way.
+  relay.body = wire::AnnounceKeys{answer.entries};
+  relay.answer = std::move(answer);
+  relay.requester = member.peer;
+  relay.request_id = message.id;
+  const auto repeated = std::find_if(relays_.begin(), relays_.end(), [&](const auto& entry) {
+    return entry.second.requester == member.peer && entry.second.request_id == message.id;
+  });
+  if (repeated != relays_.end()) return;
+  counters_["keys"] += keys_.entries().size() - known;
+  StartRelay(now, std::move(relay), network);
+}
+
+void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Message& message, transport::Network& network) {
+  const auto& request = std::get<wire::SetOptimizer>(message.body);
+  if (member.info.role != Role::kWorker || member.info.rank != 0) {
+    return Send(member.peer, wire::ErrorReply{ErrorCode::kPermissionDenied, "only worker 0 sets the optimiser"}, network, message.id);
+  }
+  if (const std::string why = WhyInvalid(request.config); !why.empty()) {
+    return Send(member.peer, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
+  }
+  const std::pair answered(message.sender.incarnation, message.id);
+  if (const auto it = answered_.find(answered); it != answered_.end()) {
+    return Send(member.peer, it->second, network, message.id);
+  }
+  for (const auto& [id, relay] : relays_) {
+    if (relay.requester == member.peer && relay.request_id == message.id) return;
+  }
+  VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate " << request.config.learning_rate << ", from round "
+          << request.from_round;
+  Relay relay;
+  relay.body = request;
+  relay.answer = wire::Ack{};
+  relay.requester = member.peer;
+  relay.request_id = message.id;
+  StartRelay(now, std::move(relay), network);
+}
+
+uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& network) {
+  for (uint32_t rank = 0; rank < options_.num_servers; ++rank) relay.acked[rank] = false;
+  const uint64_t id = next_relay_++;
+  SendRelay(now, id, relays_.emplace(id, std::move(relay)).first->second, network);
+  return id;
+}
+
+void Scheduler::SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network) {
+  relay.next_repeat = now + options_.repeat_interval;
+  for (const Member& member : roster_.members()) {
+    if (member.info.role == Role::kServer && !relay.acked[member.info.rank]) Send(member.peer, relay.body, network, 0, id);
+  }
+}
+
+void Scheduler::OnServerAck(const Member& member, uint64_t relay_id, transport::Network& network) {
+  const auto it = relays_.find(relay_id);
+  if (it == relays_.end() || member.info.role != Role::kServer) return;
+  Relay& relay = it->second;
+  relay.acked[member.info.rank] = true;
+  if (!std::all_of(relay.acked.begin(), relay.acked.end(), [](const auto& entry) { return entry.second; })) return;
+  Send(relay.requester, relay.answer, network, relay.request_id);
+  if (std::holds_alternative<wire::SetOptimizer>(relay.body)) {
+    for (const Member& worker : roster_.members()) {
+      if (worker.peer != relay.requester) continue;
+      const std::pair key(worker.info.incarnation, relay.request_id);
+      answered_[key] = relay.answer;
+      answered_order_.push_back(key);
+    }
+    while (answered_order_.size() > kAnswersKept) {
+      answered_.erase(answered_order_.front());
+      answered_order_.pop_front();
+    }
+  }
+  relays_.erase(it);
+}
+
+void Scheduler::OnBarrier(const Member& member, const wire::Message& message, transport::Network& network) {
+  const auto& request = std::get<wire::Barrier>(message.body);
+  const Barriers::Waiter who{{member.info.role, member.info.rank}, member.peer, message.id};
+  const auto arrival = barriers_.Arrive(request, who, roster_);
+  if (!arrival) {
+    return Send(member.peer, wire::ErrorReply{arrival.failure().code, arrival.failure().message}, network, message.id);
+  }
+  if (!arrival.value().released) {
+    return Send(member.peer, wire::BarrierWaiting{request.id, arrival.value().missing}, network, message.id);
+  }
+  if (arrival.value().waiters.size() > 1) VLOG(1) << "barrier '" << request.id << "' released";
+  for (const auto& waiter : arrival.value().waiters) Send(waiter.peer, wire::Ack{}, network, waiter.request_id);
+}
+
+void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network) {
+  const auto& leave = std::get<wire::Leave>(message.body);
+  Send(member.peer, wire::Ack{}, network, message.id);
+  if (member.info.state == NodeState::kFinished) return;
+  roster_.SetState(member, NodeState::kFinished);
+  VLOG(1) << Roster::NameOf(member.info) << " left" << (leave.message.empty() ? "" : ": " + leave.message);
+  if (stopping_) return;
+  if (leave.outcome == wire::Leave::Outcome::kFailed || member.info.role == Role::kServer) {
+    return StopJob(now, {wire::Stop::Reason::kFailed, StrCat(Roster::NameOf(member.info), " failed: ", leave.message)}, network);
+  }
+  BroadcastMembership(network);
+  if (roster_.AllAre(Role::kWorker, NodeState::kFinished)) StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
+}
+
+void Scheduler::BroadcastMembership(transport::Network& network) {
+  if (!complete_) return;
+  const auto infos = roster_.Infos();
+  for (const Member& member : roster_.members()) {
+    if (member.info.state == NodeState::kAlive) Send(member.peer, wire::Membership{infos}, network);
+  }
+}
+
+void Scheduler::FailJob(Time now, const std::string& message, transport::Network& network) {
+  StopJob(now, {wire::Stop::Reason::kFailed, message}, network);
+}
+
+void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) {
+  if (stopping_) return;
+  stopping_ = true;
+  outcome_ = std::move(stop);
+  stop_deadline_ = now + options_.stop_timeout;
+  if (outcome_.reason == wire::Stop::Reason::kFailed) LOG(ERROR) << "the job stops: " << outcome_.message;
+  BroadcastMembership(network);
+  SendStop(now, network);
+}
+
+void Scheduler::SendStop(Time now, transport::Network& network) {
+  next_stop_ = now + std::min(options_.repeat_interval, options_.stop_timeout / 5);
+  bool all_left = true;
+  for (const Member& member : roster_.members()) {
+    if (member.info.state != NodeState::kAlive) continue;
+    all_left = false;
+    Send(member.peer, outcome_, network);
+  }
+  if (all_left || now >= stop_deadline_) done_ = true;
+}
+
+void Scheduler::OnTimer(Time now, transport::Network& network) {
+  if (stopping_) {
+    if (std::none_of(roster_.members().begin(), roster_.members().end(),
+                     [](const Member& m) { return m.info.state == NodeState::kAlive; }) ||
+        now >= stop_deadline_) {
+      done_ = true;
+    } else if (now >= next_stop_) {
+      SendStop(now, network);
+    }
+    return;
+  }
+  const auto dead = roster_.BuryTheSilent(now, options_.heartbeat_timeout);
+  if (!dead.empty()) {
+    std::vector<std::string> names;
+    for (const Member* member : dead) names.push_back(Roster::NameOf(member->info));
+    counters_["deaths"] += dead.size();
+    return StopJob(now, {wire::Stop::Reason::kFailed,
+                         StrCat(StrJoin(names), names.size() == 1 ? " is dead: it has" : " are dead: they have", " been silent for ",
+                                ToSeconds(options_.heartbeat_timeout), " s (PS_HEARTBEAT_TIMEOUT)")},
+                   network);
+  }
+  if (!complete_ && now - started_ >= options_.rendezvous_timeout) {
+    return StopJob(now, {wire::Stop::Reason::kFailed, StrCat("not everybody joined within ", ToSeconds(options_.rendezvous_timeout),
+                                                             " s (SLUICE_RENDEZVOUS_TIMEOUT): missing ", roster_.MissingText())},
+                   network);
+  }
+  if (!complete_ && now >= next_report_) {
+    next_report_ = now + options_.report_interval;
+    LOG(INFO) << "waiting for " << roster_.MissingText() << "; joined: " << roster_.JoinedText();
+  }
+  for (auto& [id, relay] : relays_) {
+    if (now >= relay.next_repeat) SendRelay(now, id, relay, network);
+  }
+}
+
+Time Scheduler::NextTimer() const {
+  if (done_) return Time::max();
+  if (stopping_) {
+    const bool all_left = std::none_of(roster_.members().begin(), roster_.members().end(),
+                                       [](const Member& m) { return m.info.state == NodeState::kAlive; });
+    return all_left ? Time::min() : std::min(next_stop_, stop_deadline_);
+  }
+  Time next = complete_ ? Time::max() : std::min(next_report_, started_ + options_.rendezvous_timeout);
+  for (const Member& member : roster_.members()) {
+    if (member.info.state == NodeState::kAlive) next = std::min(next, member.last_heard + options_.heartbeat_timeout);
+  }
+  for (const auto& [id, relay] : relays_) next = std::min(next, relay.next_repeat);
+  return next;
+}
+
+std::string Scheduler::DumpState(Time now) const {
+  std::string text = StrCat("scheduler: epoch ", roster_.epoch(), ", ", keys_.entries().size(), " keys",
+                            stopping_ ? StrCat(", stopping: ", outcome_.message) : "", "\n");
+  if (!complete_) text += StrCat("waiting for ", roster_.MissingText(), "\n");
+  for (const Member& member : roster_.members()) {
+    constexpr const char* kStates[] = {"alive", "dead", "finished"};
+    text += StrCat(Roster::NameOf(member.info), ": ", kStates[static_cast<int>(member.info.state)], ", heard ",
+                   ToSeconds(now - member.last_heard), " s ago\n");
+  }
+  text += barriers_.Describe();
+  for (const auto& [id, relay] : relays_) {
+    std::vector<std::string> waiting;
+    for (const auto& [rank, acked] : relay.acked) {
+      if (!acked) waiting.push_back(StrCat("server ", rank));
+    }
+    text += StrCat(wire::BodyName(relay.body), " waits for ", StrJoin(waiting), "\n");
+  }
+  return text;
+}
+
+}  // namespace sluice::scheduler

@@ -1,0 +1,30 @@
+// For stores and transports: the bytes of arrays, and the events that say when they may be touched.
+#pragma once
+
+#include <vector>
+
+#include "base/buffer.h"
+#include "sluice/ndarray.h"
+#include "tensor/stream.h"
+
+namespace sluice {
+
+// Done when everything written to `array` so far is there.
+Event ReadyToRead(const NDArray& array);
+// What a writer from outside has to wait for: the last write and all reads since.
+std::vector<Event> PendingUses(const NDArray& array);
+// `done` is a read from outside (the network sends from this memory): later writes wait for it.
+void AddReader(const NDArray& array, const Event& done);
+// `done` is a write from outside: later reads and writes wait for it, and get its error.
+void SetWriter(NDArray& array, const Event& done);
+
+// The elements of an array on a cpu context, as they lie in memory; row-major. Valid while the array's storage lives; `owner` of a frame keeps it.
+// When they may be read or written, the events above say.
+Bytes HostBytes(const NDArray& array);
+MutableBytes MutableHostBytes(NDArray& array);
+Frame HostFrame(const NDArray& array);
+
+// Work on the array's own stream, after `after` and in the order of issue.
+Event EnqueueOn(Context context, std::string_view what, std::span<const Event> after, std::function<void()> work);
+
+}  // namespace sluice
