@@ -1,0 +1,83 @@
+// What parameters hold before training.
+//
+// Values are a pure function of (seed, parameter name, shape): the same on every context, worker and machine.
+// Fan-in and fan-out of a weight [out, in, k...] are in * prod(k) and out * prod(k).
+//
+// Thread safety: immutable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "sluice/shape.h"
+
+namespace sluice::nn {
+
+class Initializer {
+ public:
+  virtual ~Initializer() = default;
+  // shape.size() values, row-major. Throws Error(kInvalidArgument) naming the parameter when the shape does
+  // not suit.
+  virtual std::vector<float> Values(std::string_view name, const Shape& shape, uint64_t seed) const = 0;
+};
+
+enum class RandomType : uint8_t { kUniform, kGaussian };
+enum class FactorType : uint8_t { kAvg, kIn, kOut };
+
+// MXNet's Xavier (Glorot, Bengio 2010, with its factor left open): scale = sqrt(magnitude / factor), factor =
+// (fan_in + fan_out) / 2, fan_in or fan_out; values are U[-scale, scale) or N(0, scale). The default is
+// Glorot's uniform: sqrt(6 / (fan_in + fan_out)). At least two axes.
+class Xavier final : public Initializer {
+ public:
+  explicit Xavier(RandomType random_type = RandomType::kUniform, FactorType factor_type = FactorType::kAvg,
+                  double magnitude = 3);
+  std::vector<float> Values(std::string_view name, const Shape& shape, uint64_t seed) const override;
+
+ private:
+  RandomType random_type_;
+  FactorType factor_type_;
+  double magnitude_;
+};
+
+// U[-scale, scale).
+class Uniform final : public Initializer {
+ public:
+  explicit Uniform(double scale = 0.07);
+  std::vector<float> Values(std::string_view name, const Shape& shape, uint64_t seed) const override;
+
+ private:
+  double scale_;
+};
+
+// N(0, sigma).
+class Normal final : public Initializer {
+ public:
+  explicit Normal(double sigma = 0.01);
+  std::vector<float> Values(std::string_view name, const Shape& shape, uint64_t seed) const override;
+
+ private:
+  double sigma_;
+};
+
+class Constant : public Initializer {
+ public:
+  explicit Constant(double value) : value_(static_cast<float>(value)) {}
+  std::vector<float> Values(std::string_view name, const Shape& shape, uint64_t seed) const override;
+
+ private:
+  float value_;
+};
+
+class Zero final : public Constant {
+ public:
+  Zero() : Constant(0) {}
+};
+
+class One final : public Constant {
+ public:
+  One() : Constant(1) {}
+};
+
+}  // namespace sluice::nn

@@ -1,0 +1,104 @@
+// How well a model does, added up over batches and devices.
+//
+//   metric::Accuracy accuracy;
+//   accuracy.Update(labels, predictions);   // one array per device
+//   accuracy.value();                       // 0.9891
+//
+// Update waits for its arrays. Labels are class numbers (int32, int64, uint8 or whole float32 numbers) of
+// shape [n] or [n, 1], predictions scores [n, classes] of float32; what does not fit is
+// Error(kInvalidArgument) naming the metric and both shapes.
+//
+// Thread safety: one metric from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/ndarray.h"
+
+namespace sluice::metric {
+
+struct Score {
+  std::string name;
+  double value = 0;
+};
+
+class Metric {
+ public:
+  virtual ~Metric() = default;
+  // labels[i] belongs to predictions[i].
+  virtual void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) = 0;
+  void Update(const NDArray& labels, const NDArray& predictions) {
+    Update(std::vector{labels}, std::vector{predictions});
+  }
+  virtual std::vector<Score> Get() const = 0;  // NaN before the first sample
+  virtual void Reset() = 0;
+};
+
+// A mean over samples.
+class MeanMetric : public Metric {
+ public:
+  std::vector<Score> Get() const override { return {{name_, value()}}; }
+  void Reset() override { sum_ = 0, count_ = 0; }
+
+  const std::string& name() const { return name_; }
+  double value() const;
+  double sum() const { return sum_; }       // with count, what workers add up to a figure of the whole job
+  int64_t count() const { return count_; }  // samples
+
+ protected:
+  explicit MeanMetric(std::string name) : name_(std::move(name)) {}
+  void Add(double sum, int64_t count) { sum_ += sum, count_ += count; }
+
+ private:
+  const std::string name_;
+  double sum_ = 0;
+  int64_t count_ = 0;
+};
+
+// The share of samples whose label is among the k highest scores; of equal scores the lower class comes
+// first.
+class TopKAccuracy : public MeanMetric {
+ public:
+  explicit TopKAccuracy(int64_t k) : TopKAccuracy("top_" + std::to_string(k) + "_accuracy", k) {}
+  using Metric::Update;
+  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+
+ protected:
+  TopKAccuracy(std::string name, int64_t k);
+
+ private:
+  void UpdateOne(const NDArray& labels, const NDArray& predictions);
+  const int64_t k_;
+};
+
+class Accuracy final : public TopKAccuracy {
+ public:
+  Accuracy() : TopKAccuracy("accuracy", 1) {}
+};
+
+// The mean of the loss values handed in as predictions (per sample, or one mean per device). Labels are not
+// looked at and may be empty.
+class Loss final : public MeanMetric {
+ public:
+  Loss() : MeanMetric("loss") {}
+  using Metric::Update;
+  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+};
+
+// Several metrics fed with the same arrays.
+class Composite final : public Metric {
+ public:
+  using Metric::Update;
+  Composite& Add(std::shared_ptr<Metric> metric);
+  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+  std::vector<Score> Get() const override;  // in the order of Add
+  void Reset() override;
+
+ private:
+  std::vector<std::shared_ptr<Metric>> metrics_;
+};
+
+}  // namespace sluice::metric

@@ -1,0 +1,116 @@
+// The weights of a model: named arrays with gradients, the same values on every context.
+//
+// An axis of extent 0 is unknown until the first forward (a deferred shape); Initialize may come before it is
+// known.
+//
+// Thread safety: one parameter from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/autograd.h"
+#include "sluice/initializer.h"
+#include "sluice/ndarray.h"
+
+namespace sluice::nn {
+
+struct ParameterOptions {
+  DType dtype = DType::kFloat32;
+  double lr_mult = 1;
+  double wd_mult = 1;  // layers give 0 to their biases
+  autograd::GradReq grad_req = autograd::GradReq::kWrite;
+  std::shared_ptr<const Initializer> init;  // null: the one handed to Initialize
+};
+
+class Parameter {
+ public:
+  Parameter(std::string name, const Shape& shape, ParameterOptions options = {});
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+
+  const std::string& name() const { return name_; }  // "conv1.weight"
+  const Shape& shape() const { return shape_; }      // 0: not yet known
+  DType dtype() const { return options_.dtype; }
+  double lr_mult() const { return options_.lr_mult; }
+  double wd_mult() const { return options_.wd_mult; }
+  autograd::GradReq grad_req() const { return options_.grad_req; }
+  void set_lr_mult(double lr_mult) { options_.lr_mult = lr_mult; }
+  void set_wd_mult(double wd_mult) { options_.wd_mult = wd_mult; }
+  void SetGradReq(autograd::GradReq grad_req);  // gradients so far are dropped
+  void SetName(std::string name);               // before Initialize: the values depend on it
+  // Fills in unknown axes, and the values where Initialize waits for them. Error(kInvalidArgument) where a
+  // known axis differs.
+  void SetShape(const Shape& shape);
+
+  // Makes the arrays, one per context; a context listed twice holds one. Error(kFailedPrecondition) when that
+  // was done before.
+  void Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
+                  uint64_t seed = 0);
+  // As Initialize, whatever went before.
+  void Reinitialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
+                    uint64_t seed = 0);
+
+  bool initialized() const { return !data_.empty(); }           // the arrays exist
+  bool deferred() const { return !initialized() && pending_; }  // Initialize was called, a shape is missing
+
+  // The array on a context. Error(kFailedPrecondition) before the arrays exist, Error(kInvalidArgument) on
+  // another context.
+  NDArray& data(Context context);
+  NDArray grad(Context context);  // Error(kFailedPrecondition) with grad_req kNull
+  // In the order of list_ctx().
+  std::vector<NDArray>& list_data();
+  std::vector<NDArray> list_grad();
+  const std::vector<Context>& list_ctx() const { return contexts_; }
+  // Copies `value` to every context; also fills in a deferred shape.
+  void SetData(const NDArray& value);
+  void ZeroGrad();
+
+ private:
+  struct Pending {
+    std::shared_ptr<const Initializer> init;
+    uint64_t seed;
+  };
+  void RequireData() const;
+  void AllocateData(const Initializer& init, uint64_t seed);
+
+  std::string name_;
+  Shape shape_;
+  ParameterOptions options_;
+  std::vector<Context> contexts_;
+  std::optional<Pending> pending_;
+  std::vector<NDArray> data_;  // beside contexts_; empty until the shape is known
+};
+
+// The parameters of a model in the order of its layers.
+class ParameterDict {
+ public:
+  // Error(kAlreadyExists) for a second parameter of the same name.
+  void Add(std::shared_ptr<Parameter> parameter);
+  void Update(const ParameterDict& other);  // adds all
+
+  size_t size() const { return parameters_.size(); }
+  bool empty() const { return parameters_.empty(); }
+  auto begin() const { return parameters_.begin(); }  // std::shared_ptr<Parameter>
+  auto end() const { return parameters_.end(); }
+  const std::shared_ptr<Parameter>& at(size_t i) const { return parameters_.at(i); }
+  std::shared_ptr<Parameter> Find(std::string_view name) const;  // null when there is none
+  Parameter& operator[](std::string_view name) const;            // Error(kNotFound) with the names there are
+  std::vector<std::string> names() const;
+
+  // Parameter::Initialize on each; the default is Xavier().
+  void Initialize(const std::vector<Context>& contexts = {cpu(0)},
+                  std::shared_ptr<const Initializer> init = nullptr, uint64_t seed = 0) const;
+  void ZeroGrad() const;
+
+ private:
+  std::vector<std::shared_ptr<Parameter>> parameters_;
+  std::map<std::string, size_t, std::less<>> by_name_;
+};
+
+}  // namespace sluice::nn
