@@ -281,6 +281,9 @@ std::optional<Header> PeekHeader(Bytes bytes, const Limits& limits) {
     } else if (is(Field::kIdFieldNumber, WireFormatLite::WIRETYPE_VARINT)) {
       if (!in.ReadVarint64(&value)) return std::nullopt;
       header.id = value;
+    } else if (is(Field::kInReplyToFieldNumber, WireFormatLite::WIRETYPE_VARINT)) {
+      if (!in.ReadVarint64(&value)) return std::nullopt;
+      header.in_reply_to = value;
     } else if (!WireFormatLite::SkipField(&in, tag)) {
       return std::nullopt;
     }

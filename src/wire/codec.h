@@ -34,6 +34,7 @@ struct Header {
   uint32_t version = 0;
   uint64_t job = 0;
   uint64_t id = 0;
+  uint64_t in_reply_to = 0;
 };
 std::optional<Header> PeekHeader(Bytes bytes, const Limits& limits);
 

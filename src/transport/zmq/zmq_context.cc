@@ -1,0 +1,92 @@
+#include "transport/zmq/zmq_context.h"
+
+#include <zmq.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "transport/zmq/zmq_socket.h"
+
+namespace sluice::transport {
+namespace {
+
+constexpr size_t kMaxSecret = 200;  // PLAIN carries 255 bytes
+// ZAP: version, request id, domain, address, routing id, mechanism, user, password.
+constexpr size_t kZapFrames = 8;
+// PLAIN wants both texts non-empty.
+constexpr const char* kUserPrefix = "job:";
+constexpr const char* kPasswordPrefix = "secret:";
+
+}  // namespace
+
+bool SameSecret(const std::string& expected, const std::string& given) {
+  unsigned difference = expected.size() == given.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const unsigned char e = expected.empty() ? 0 : static_cast<unsigned char>(expected[i % expected.size()]);
+    difference |= e ^ static_cast<unsigned char>(given[i]);
+  }
+  return difference == 0;
+}
+
+ZmqContext::ZmqContext(ZmqContextOptions options)
+    : user_(kUserPrefix + options.job_id), password_(kPasswordPrefix + options.secret) {
+  if (options.job_id.size() > kMaxSecret || options.secret.size() > kMaxSecret) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("job id of ", options.job_id.size(), " and secret of ", options.secret.size(),
+                       " bytes: at most ", kMaxSecret, " each"));
+  }
+  native_ = zmq_ctx_new();
+  if (native_ == nullptr) throw Error(ErrorCode::kResourceExhausted, "out of memory for a ZeroMQ context");
+  zmq_ctx_set(native_, ZMQ_IO_THREADS, options.io_threads);
+  zmq_ctx_set(native_, ZMQ_MAX_SOCKETS, std::min(16384, zmq_ctx_get(native_, ZMQ_SOCKET_LIMIT)));
+  try {
+    // Bound before any other socket exists: libzmq lets handshakes fail while nobody answers them.
+    auto socket = std::make_shared<ZmqSocket>(native_, ZMQ_REP);
+    socket->Set(ZMQ_LINGER, 0);
+    socket->Bind("inproc://zeromq.zap.01");
+    gatekeeper_ = std::thread([this, socket = std::move(socket)]() mutable {
+      BlockSignals();
+      SetThreadName("zap");
+      AnswerHandshakes(socket->native());
+      socket.reset();
+    });
+  } catch (...) {
+    zmq_ctx_term(native_);
+    throw;
+  }
+}
+
+ZmqContext::~ZmqContext() {
+  zmq_ctx_shutdown(native_);  // wakes the gatekeeper with ETERM
+  gatekeeper_.join();
+  while (zmq_ctx_term(native_) != 0 && zmq_errno() == EINTR) {
+  }
+}
+
+void ZmqContext::AnswerHandshakes(void* socket) {
+  LogLimiter limiter(3, 10s);
+  std::array<std::string, kZapFrames> request;
+  while (true) {
+    const auto frames = ReceiveTexts(socket, request.data(), request.size());
+    if (!frames) return;  // the context is ending
+    const bool admitted = *frames == kZapFrames && request[5] == "PLAIN" &&
+                          SameSecret(user_, request[6]) & SameSecret(password_, request[7]);
+    if (!admitted) {
+      refused_.fetch_add(1, std::memory_order_relaxed);
+      uint64_t swallowed = 0;
+      if (limiter.Allow(SteadyClock().Now(), &swallowed)) {
+        LOG(WARNING) << "refused a connection from " << request[3]
+                     << ": it does not have this job's id and secret (" << swallowed
+                     << " more since the last such line)";
+      }
+    }
+    SendTexts(socket, {"1.0", request[1], admitted ? "200" : "400", admitted ? "OK" : "refused", "", ""});
+  }
+}
+
+}  // namespace sluice::transport

@@ -1,0 +1,414 @@
+#include "transport/zmq/zmq_driver.h"
+
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iomanip>
+
+#include "base/executor.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::transport {
+namespace {
+
+// Messages read from one channel before the others, the timer and posted tasks have their turn.
+constexpr int kBurst = 32;
+// Of what strangers wrote, in logs and refusals.
+constexpr size_t kMaxReason = 500;
+
+int Milliseconds(Duration d) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+}
+
+// libzmq keeps ids that begin with a zero byte for itself.
+RoutingId RandomRoutingId() {
+  RoutingId id = 0;
+  while ((id & 0xff) == 0) {
+    SLUICE_CHECK(getrandom(&id, sizeof id, 0) == sizeof id) << "no randomness";
+  }
+  return id;
+}
+
+}  // namespace
+
+ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine,
+                     ZmqLoopOptions options)
+    : context_(std::move(context)),
+      machine_(std::move(machine)),
+      options_(std::move(options)),
+      chance_(options_.drop_seed) {
+  Bind();
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd_ < 0) throw Error(ErrorCode::kResourceExhausted, "cannot open an eventfd: see ulimit -n");
+  thread_ = std::thread([this] { ThreadMain(); });
+}
+
+ZmqDriver::~ZmqDriver() {
+  stop_ = true;
+  Wake();
+  thread_.join();
+  close(wake_fd_);
+}
+
+void ZmqDriver::Configure(ZmqSocket* socket) const {
+  socket->Set(ZMQ_SNDHWM, 0);  // water marks would drop by count, silently; we bound bytes
+  socket->Set(ZMQ_RCVHWM, 0);
+  socket->Set(ZMQ_MAXMSGSIZE, static_cast<int64_t>(std::max(options_.limits.max_frame_bytes,
+                                                            options_.limits.max_envelope_bytes)));
+  socket->Set(ZMQ_LINGER, Milliseconds(options_.linger));
+  socket->Set(ZMQ_HANDSHAKE_IVL, Milliseconds(options_.handshake_timeout));
+  socket->Set(ZMQ_HEARTBEAT_IVL, Milliseconds(options_.heartbeat_interval));
+  socket->Set(ZMQ_HEARTBEAT_TIMEOUT, Milliseconds(options_.heartbeat_timeout));
+  socket->Set(ZMQ_TCP_KEEPALIVE, 1);
+  socket->Set(ZMQ_TCP_KEEPALIVE_IDLE, 60);
+}
+
+void ZmqDriver::Bind() {
+  if (options_.bind.empty()) return;
+  router_ = std::make_unique<Channel>(context_->native(), ZMQ_ROUTER);
+  ZmqSocket& socket = router_->socket;
+  Configure(&socket);
+  socket.Set(ZMQ_PLAIN_SERVER, 1);
+  socket.Set(ZMQ_ZAP_DOMAIN, std::string_view("sluice"));
+  socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
+  socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
+  for (const std::string& address : options_.bind) {
+    // Otherwise an IPv4 address would be told as [::ffff:127.0.0.1].
+    socket.Set(ZMQ_IPV6, address.find('[') != std::string::npos ? 1 : 0);
+    socket.Bind(address, options_.bind_advice);
+    addresses_.push_back(socket.LastEndpoint());
+    VLOG(1) << options_.name << " listens on " << addresses_.back();
+  }
+}
+
+PeerId ZmqDriver::Connect(const std::string& address) {
+  auto peer = std::make_unique<Peer>();
+  peer->id = PeerId{peers_.size() + 1};
+  peer->name = address;
+  peer->dealer = std::make_unique<Channel>(context_->native(), ZMQ_DEALER);
+  peer->dealer->peer = peer.get();
+  peer->routing_id = RandomRoutingId();
+  ZmqSocket& socket = peer->dealer->socket;
+  Configure(&socket);
+  socket.Set(ZMQ_PLAIN_USERNAME, context_->user());
+  socket.Set(ZMQ_PLAIN_PASSWORD, context_->password());
+  socket.Set(ZMQ_ROUTING_ID,
+             std::string_view(reinterpret_cast<const char*>(&peer->routing_id), sizeof(RoutingId)));
+  socket.Set(ZMQ_IPV6, 1);
+  socket.Set(ZMQ_CONNECT_TIMEOUT, 2000);
+  socket.Set(ZMQ_RECONNECT_IVL, 10);
+  socket.Set(ZMQ_RECONNECT_IVL_MAX, 500);
+  Watch(peer.get());
+  socket.Connect(address);
+  VLOG(1) << options_.name << " connects to " << address;
+  peers_.push_back(std::move(peer));
+  channels_changed_ = true;
+  return peers_.back()->id;
+}
+
+// A peer that refuses our secret would otherwise look like one that is not there.
+void ZmqDriver::Watch(Peer* peer) {
+  const std::string address = StrCat("inproc://monitor-", std::hex, peer->routing_id);
+  constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+  if (zmq_socket_monitor(peer->dealer->socket.native(), address.c_str(), kEvents) != 0) {
+    throw Error(ErrorCode::kResourceExhausted,
+                StrCat("cannot watch ", peer->name, ": ", zmq_strerror(zmq_errno())));
+  }
+  peer->monitor = std::make_unique<Channel>(context_->native(), ZMQ_PAIR);
+  peer->monitor->peer = peer;
+  peer->monitor->is_monitor = true;
+  peer->monitor->socket.Set(ZMQ_LINGER, 0);
+  peer->monitor->socket.Connect(address);
+}
+
+void ZmqDriver::ReadMonitor(Channel* channel) {
+  Multipart parts;
+  if (ReceiveMultipart(channel->socket.native(), false, options_.limits, &parts) !=
+      Multipart::State::kWhole) {
+    channel->dry = true;
+    return;
+  }
+  uint16_t event = 0;  // the first two bytes: see zmq_socket_monitor
+  if (parts.envelope.bytes().size() >= sizeof event)
+    std::memcpy(&event, parts.envelope.bytes().data(), sizeof event);
+  Peer* peer = channel->peer;
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+    Warn(peer, "it refuses this process, whose job id or secret is another one");
+  } else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+    VLOG(1) << options_.name << " is connected to " << peer->name;
+    zmq_socket_monitor(peer->dealer->socket.native(), nullptr, 0);
+    peer->monitor->peer = nullptr;
+    channels_changed_ = true;
+  }
+}
+
+void ZmqDriver::Disconnect(PeerId id) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
+  VLOG(1) << options_.name << " disconnects from " << peer->name;
+  peer->open = false;
+  if (peer->dealer) channels_changed_ = true;
+}
+
+ZmqDriver::Peer* ZmqDriver::Find(PeerId id) const {
+  return id.value == 0 || id.value > peers_.size() ? nullptr : peers_[id.value - 1].get();
+}
+
+uint64_t ZmqDriver::QueuedBytes(PeerId id) const {
+  const Peer* peer = Find(id);
+  return peer == nullptr ? 0 : peer->queue->bytes();
+}
+
+void ZmqDriver::Send(PeerId id, wire::Message message) {
+  Peer* peer = Find(id);
+  if (peer == nullptr || !peer->open) {
+    ++counters_.unreachable;
+    return;
+  }
+  VLOG(2) << options_.name << " to " << peer->name << ": " << wire::Describe(message);
+  const uint64_t queued = peer->queue->bytes();
+  if (queued > 0 && queued + wire::PayloadBytes(message) > options_.max_queued_bytes) {
+    ++counters_.overflowed;
+    return Warn(peer,
+                StrCat("it takes nothing: ", HumanBytes(queued), " wait for it, so a message is dropped"));
+  }
+  Channel* channel = ChannelOf(*peer);
+  const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
+  if (SendMultipart(channel->socket.native(), to, wire::EncodeEnvelope(message), message.payload,
+                    peer->queue)) {
+    ++counters_.sent;
+  } else {
+    ++counters_.unreachable;
+  }
+  channel->dry = false;
+}
+
+void ZmqDriver::Post(PostedTask task) {
+  const bool taken = outside_.With([&](Outside& o) {
+    if (!o.ended) o.tasks.push_back(std::move(task));
+    return !o.ended;
+  });
+  if (taken && !tasks_waiting_.exchange(true) && std::this_thread::get_id() != loop_thread_) Wake();
+}
+
+void ZmqDriver::Wake() {
+  const uint64_t one = 1;
+  // A full counter means that the wake-up is on its way already.
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+}
+
+bool ZmqDriver::Join(Duration timeout) {
+  return outside_.Await(
+      timeout, [](const Outside& o) { return o.ended; }, [](Outside&, bool ended) { return ended; });
+}
+
+std::string ZmqDriver::failure() const {
+  return outside_.With([](const Outside& o) { return o.failure; });
+}
+
+ZmqCounters ZmqDriver::counters() const {
+  const auto get = [](const std::atomic<uint64_t>& n) { return n.load(std::memory_order_relaxed); };
+  return {get(counters_.sent), get(counters_.received), get(counters_.overflowed), get(counters_.unreachable),
+          get(counters_.bad),  get(counters_.muted),    get(counters_.thrown_away)};
+}
+
+void ZmqDriver::ThreadMain() {
+  loop_thread_ = std::this_thread::get_id();
+  BlockSignals();
+  SetThreadName(options_.name);
+  try {
+    machine_->OnStart(Now(), *this);
+    Run();
+    End("");
+  } catch (const std::exception& e) {
+    LOG(ERROR) << options_.name << " ends: " << e.what();
+    End(e.what());
+  }
+}
+
+void ZmqDriver::Run() {
+  while (!stop_) {
+    RunTasks();
+    if (const Time now = Now(); machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
+    if (machine_->Done()) return;
+    Settle();
+    for (Channel* channel : channels_) {
+      if (!channel->dry) Read(channel);
+    }
+    if (machine_->Done()) return;
+    const bool idle =
+        std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->dry; });
+    if (idle && !channels_changed_ && !tasks_waiting_) Sleep();
+  }
+}
+
+void ZmqDriver::RunTasks() {
+  if (!tasks_waiting_.exchange(false)) return;
+  outside_.With([&](Outside& o) { running_.swap(o.tasks); });
+  for (PostedTask& task : running_) task(Now(), *this);
+  running_.clear();
+}
+
+// Closes what was disconnected and lists what is to be read; between calls of the machine, when nobody holds
+// a channel.
+void ZmqDriver::Settle() {
+  if (!channels_changed_) return;
+  channels_changed_ = false;
+  channels_.clear();
+  if (router_) channels_.push_back(router_.get());
+  for (auto& peer : peers_) {
+    if (!peer || !peer->dealer) continue;
+    if (!peer->open) {
+      peer.reset();
+      continue;
+    }
+    if (peer->monitor && peer->monitor->peer == nullptr) peer->monitor.reset();
+    channels_.push_back(peer->dealer.get());
+    if (peer->monitor) channels_.push_back(peer->monitor.get());
+  }
+  polled_.assign(1, {wake_fd_, POLLIN, 0});
+  for (Channel* channel : channels_) {
+    channel->dry = false;
+    polled_.push_back({channel->socket.fd(), POLLIN, 0});
+  }
+}
+
+void ZmqDriver::Sleep() {
+  const Time timer = machine_->NextTimer();
+  timespec wait{};
+  if (timer != Time::max()) {
+    const auto left = std::max(timer - Now(), Duration::zero()).count();
+    wait = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+  }
+  const int ready = ppoll(polled_.data(), polled_.size(), timer == Time::max() ? nullptr : &wait, nullptr);
+  if (ready <= 0) return;
+  if (polled_[0].revents != 0) {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t drained = read(wake_fd_, &count, sizeof count);
+  }
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    if (polled_[i + 1].revents != 0) channels_[i]->dry = false;
+  }
+}
+
+void ZmqDriver::Read(Channel* channel) {
+  if (channel->is_monitor) return ReadMonitor(channel);
+  for (int i = 0; i < kBurst; ++i) {
+    Multipart parts;
+    const auto state =
+        ReceiveMultipart(channel->socket.native(), channel->peer == nullptr, options_.limits, &parts);
+    if (state == Multipart::State::kClosed)
+      throw Error(ErrorCode::kCancelled, "the ZeroMQ context has ended");
+    if (state == Multipart::State::kNone) {
+      channel->dry = true;
+      return;
+    }
+    Deliver(channel, state, &parts);
+    if (machine_->Done() || (channel->peer != nullptr && !channel->peer->open)) return;
+  }
+}
+
+ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& parts) {
+  if (channel.peer != nullptr) return channel.peer;
+  auto [it, is_new] = by_routing_id_.try_emplace(parts.from);
+  if (is_new) {
+    auto peer = std::make_unique<Peer>();
+    peer->id = it->second = PeerId{peers_.size() + 1};
+    peer->routing_id = parts.from;
+    peer->name = StrCat("peer ", peer->id.value, " at ", parts.first.peer_address());
+    VLOG(1) << options_.name << " hears from " << peer->name;
+    peers_.push_back(std::move(peer));
+  }
+  return Find(it->second);
+}
+
+void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* parts) {
+  if (state == Multipart::State::kForeign) {
+    ++counters_.bad;
+    return Warn(nullptr, "a message without a sender or content");
+  }
+  Peer* peer = SenderOf(*channel, *parts);
+  const Time now = Now();
+  if (!peer->open || now < peer->muted_until) {
+    ++counters_.muted;
+    return;
+  }
+  if (options_.drop_received > 0 && chance_.Chance(options_.drop_received)) {
+    ++counters_.thrown_away;
+    return;
+  }
+  const Bytes envelope = parts->envelope.bytes();
+  if (state == Multipart::State::kTooLong) {
+    return Refuse(peer, {}, Fail(ErrorCode::kResourceExhausted, "too many payload frames or bytes"));
+  }
+  auto decoded = wire::DecodeEnvelope(envelope, options_.limits);
+  if (!decoded.ok()) return Refuse(peer, envelope, decoded.failure());
+  wire::Message message = std::move(decoded).value();
+  message.payload = std::move(parts->payload);
+  if (message.job != options_.job) {
+    return Refuse(
+        peer, envelope,
+        Fail(ErrorCode::kPermissionDenied, "this process belongs to another job: check SLUICE_JOB_ID"));
+  }
+  if (const Status status = wire::CheckPayload(message, options_.limits); !status.ok()) {
+    return Refuse(peer, envelope, status.failure());
+  }
+  VLOG(2) << options_.name << " from " << peer->name << ": " << wire::Describe(message);
+  ++counters_.received;
+  machine_->OnMessage(now, peer->id, std::move(message), *this);
+}
+
+// Drops, counts, mutes, and answers a request in the version and under the job of whoever sent it.
+void ZmqDriver::Refuse(Peer* peer, Bytes envelope, const Failure& failure) {
+  ++counters_.bad;
+  const std::string reason = failure.message.substr(0, kMaxReason);
+  Warn(peer, StrCat("dropped its message: ", reason));
+  if (++peer->bad >= options_.bad_messages_until_mute) {
+    peer->bad = 0;
+    peer->muted_until = Now() + options_.mute;
+    Warn(peer, "it sends too many bad messages: muted");
+  }
+  const auto header = wire::PeekHeader(envelope, options_.limits);
+  if (!header || header->in_reply_to != 0) return;  // never a refusal of a refusal
+  wire::Message reply;
+  reply.job = header->job;
+  reply.sender.role = options_.role;
+  reply.in_reply_to = header->id;
+  reply.body = wire::ErrorReply{failure.code, reason};
+  const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
+  Channel* channel = ChannelOf(*peer);
+  SendMultipart(channel->socket.native(), to, wire::EncodeEnvelope(reply, header->version), {}, peer->queue);
+  channel->dry = false;
+}
+
+void ZmqDriver::Warn(const Peer* peer, const std::string& what) {
+  uint64_t swallowed = 0;
+  if (!log_.Allow(Now(), &swallowed)) return;
+  LOG(WARNING) << options_.name << ": " << (peer == nullptr ? "" : peer->name + ": ") << what
+               << (swallowed > 0 ? StrCat(" (", swallowed, " more lines kept back)") : "");
+}
+
+void ZmqDriver::End(const std::string& failure) {
+  if (!failure.empty() || !machine_->Done()) {
+    if (router_) router_->socket.Set(ZMQ_LINGER, 0);
+    for (const auto& peer : peers_) {
+      if (peer && peer->dealer) peer->dealer->socket.Set(ZMQ_LINGER, 0);
+    }
+  }
+  channels_.clear();
+  peers_.clear();
+  router_.reset();
+  std::vector<PostedTask> dropped;
+  outside_.Notify([&](Outside& o) {
+    o.ended = true;
+    o.failure = failure;
+    dropped.swap(o.tasks);
+  });
+}
+
+}  // namespace sluice::transport

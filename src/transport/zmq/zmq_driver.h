@@ -1,0 +1,123 @@
+// The thread behind a ZmqLoop. Internal to zmq/.
+//
+// Thread safety: Post, the getters and Stop may be called from any thread. All else belongs to the loop's
+// thread.
+//
+// A ZMQ_FD tells only that something has changed since the socket was last used, so a channel is asked again
+// after every use until it has nothing, and the thread sleeps only when all channels are dry.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <thread>
+#include <unordered_map>
+
+#include "base/guarded.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "transport/zmq/zmq_frames.h"
+#include "transport/zmq/zmq_loop.h"
+#include "transport/zmq/zmq_socket.h"
+
+namespace sluice::transport {
+
+class ZmqDriver final : private Network {
+ public:
+  using PostedTask = std::function<void(Time now, Network& network)>;
+
+  ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, ZmqLoopOptions options);
+  ~ZmqDriver() override;
+
+  void Post(PostedTask task);
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  bool Join(Duration timeout);
+  std::string failure() const;
+  ZmqCounters counters() const;
+
+ private:
+  struct Peer;
+  // A socket to be read: the router, or a peer's dealer, or its monitor.
+  struct Channel {
+    Channel(void* context, int type) : socket(context, type) {}
+    ZmqSocket socket;
+    Peer* peer = nullptr;  // null: the router
+    bool is_monitor = false;
+    bool dry = false;
+  };
+  struct Peer {
+    PeerId id;
+    std::string name;  // for people
+    RoutingId routing_id = 0;
+    std::unique_ptr<Channel> dealer;   // null: reached through the router
+    std::unique_ptr<Channel> monitor;  // of the dealer, until its first handshake
+    std::shared_ptr<SendQueue> queue = std::make_shared<SendQueue>();
+    bool open = true;
+    int bad = 0;
+    Time muted_until{};
+  };
+  struct Outside {
+    std::vector<PostedTask> tasks;
+    bool ended = false;
+    std::string failure;
+  };
+  struct AtomicCounters {
+    std::atomic<uint64_t> sent{0}, received{0}, overflowed{0}, unreachable{0}, bad{0}, muted{0},
+        thrown_away{0};
+  };
+
+  // Network, for the machine.
+  PeerId Connect(const std::string& address) override;
+  void Disconnect(PeerId peer) override;
+  void Send(PeerId peer, wire::Message message) override;
+  uint64_t QueuedBytes(PeerId peer) const override;
+
+  void Configure(ZmqSocket* socket) const;
+  void Bind();
+  void Watch(Peer* peer);
+  void ThreadMain();
+  void Run();
+  void RunTasks();
+  void Read(Channel* channel);
+  void Deliver(Channel* channel, Multipart::State state, Multipart* parts);
+  void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
+  void ReadMonitor(Channel* channel);
+  Peer* SenderOf(const Channel& channel, const Multipart& parts);
+  Peer* Find(PeerId peer) const;
+  Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
+  void Settle();
+  void Sleep();
+  void End(const std::string& failure);
+  void Wake();
+  void Warn(const Peer* peer, const std::string& what);
+  static Time Now() { return SteadyClock().Now(); }
+
+  const std::shared_ptr<ZmqContext> context_;
+  const std::shared_ptr<Machine> machine_;
+  const ZmqLoopOptions options_;
+  std::vector<std::string> addresses_;
+
+  // The loop's thread.
+  std::unique_ptr<Channel> router_;
+  // PeerId - 1; null once disconnected. Kept for the loop's life: as many as processes of this job ever
+  // connected.
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::unordered_map<RoutingId, PeerId> by_routing_id_;
+  std::vector<Channel*> channels_;
+  std::vector<pollfd> polled_;  // the wake-up, then channels_
+  bool channels_changed_ = true;
+  std::vector<PostedTask> running_;
+  Rng chance_;
+  LogLimiter log_{5, 10s};
+
+  // Shared.
+  int wake_fd_ = -1;
+  std::atomic<bool> tasks_waiting_ = false;
+  std::atomic<bool> stop_ = false;
+  std::atomic<std::thread::id> loop_thread_{};
+  AtomicCounters counters_;
+  Guarded<Outside> outside_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace sluice::transport

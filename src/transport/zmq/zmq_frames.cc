@@ -1,0 +1,162 @@
+#include "transport/zmq/zmq_frames.h"
+
+#include <zmq.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace sluice::transport {
+namespace {
+
+// Below this a copy costs less than the bookkeeping of handing over.
+constexpr size_t kCopyBelow = 1024;
+
+// What ZeroMQ holds for us.
+struct Held {
+  Held(std::shared_ptr<SendQueue> q, uint64_t n, Frame f, std::string e)
+      : queue(std::move(q)), counted(n), frame(std::move(f)), envelope(std::move(e)) {
+    queue->Add(counted);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() { queue->Remove(counted); }
+
+  const std::shared_ptr<SendQueue> queue;
+  const uint64_t counted;
+  const Frame frame;
+  const std::string envelope;
+};
+
+void Release(void*, void* held) {
+  delete static_cast<Held*>(held);
+}
+
+// Sends or closes. On failure the message's content is released here.
+bool SendOrClose(void* socket, zmq_msg_t* msg, bool more) {
+  int rc;
+  do {
+    rc = zmq_msg_send(msg, socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
+  } while (rc < 0 && errno == EINTR);
+  if (rc < 0) zmq_msg_close(msg);
+  return rc >= 0;
+}
+
+bool SendHeld(void* socket, std::unique_ptr<Held> held, bool more) {
+  const Bytes bytes = held->envelope.empty() ? held->frame.bytes() : AsBytes(held->envelope);
+  zmq_msg_t msg;
+  // ZeroMQ only reads what it sends.
+  void* data = const_cast<std::byte*>(bytes.data());
+  SLUICE_CHECK(zmq_msg_init_data(&msg, data, bytes.size(), &Release, held.get()) == 0) << "out of memory";
+  (void)held.release();  // Release deletes it
+  return SendOrClose(socket, &msg, more);
+}
+
+bool SendCopy(void* socket, Bytes bytes, bool more) {
+  zmq_msg_t msg;
+  SLUICE_CHECK(zmq_msg_init_size(&msg, bytes.size()) == 0) << "out of memory";
+  if (!bytes.empty()) std::memcpy(zmq_msg_data(&msg), bytes.data(), bytes.size());
+  return SendOrClose(socket, &msg, more);
+}
+
+zmq_msg_t* Native(std::byte* storage) {
+  static_assert(sizeof(zmq_msg_t) == 64);
+  return reinterpret_cast<zmq_msg_t*>(storage);
+}
+
+// EAGAIN and EINTR read as "nothing": the caller comes back.
+Multipart::State StateOfErrno() {
+  return errno == ETERM || errno == ENOTSOCK ? Multipart::State::kClosed : Multipart::State::kNone;
+}
+
+// The frames after the first one are there when the first one is; only a signal can interrupt.
+bool ReceiveNext(void* socket, ZmqFrame* frame) {
+  while (!frame->Receive(socket)) {
+    if (errno != EINTR) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool SendMultipart(void* socket, const RoutingId* to, std::string envelope, const std::vector<Frame>& payload,
+                   const std::shared_ptr<SendQueue>& queue) {
+  if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true)) return false;
+  // Copied frames are counted with the envelope, which leaves with them.
+  uint64_t counted = envelope.size();
+  for (const Frame& frame : payload) counted += frame.size() < kCopyBelow ? frame.size() : 0;
+  auto held = std::make_unique<Held>(queue, counted, Frame(), std::move(envelope));
+  if (!SendHeld(socket, std::move(held), !payload.empty())) return false;
+  for (size_t i = 0; i < payload.size(); ++i) {
+    const Frame& frame = payload[i];
+    const bool more = i + 1 < payload.size();
+    const bool sent =
+        frame.size() < kCopyBelow
+            ? SendCopy(socket, frame.bytes(), more)
+            : SendHeld(socket, std::make_unique<Held>(queue, frame.size(), frame, std::string()), more);
+    if (!sent) return false;
+  }
+  return true;
+}
+
+ZmqFrame::ZmqFrame() {
+  zmq_msg_init(Native(msg_));
+}
+ZmqFrame::~ZmqFrame() {
+  zmq_msg_close(Native(msg_));
+}
+bool ZmqFrame::Receive(void* socket) {
+  return zmq_msg_recv(Native(msg_), socket, ZMQ_DONTWAIT) >= 0;
+}
+Bytes ZmqFrame::bytes() const {
+  return {static_cast<const std::byte*>(zmq_msg_data(Native(msg_))), zmq_msg_size(Native(msg_))};
+}
+bool ZmqFrame::more() const {
+  return zmq_msg_more(Native(msg_)) != 0;
+}
+std::string ZmqFrame::peer_address() const {
+  const char* address = zmq_msg_gets(Native(msg_), "Peer-Address");
+  return address == nullptr ? "" : address;
+}
+
+Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits, Multipart* out) {
+  using State = Multipart::State;
+  out->payload.clear();
+  ZmqFrame* last = router ? &out->first : &out->envelope;
+  if (!last->Receive(socket)) return StateOfErrno();
+  State state = State::kWhole;
+  if (router) {
+    const Bytes id = last->bytes();
+    out->from = 0;
+    if (id.size() == sizeof out->from) std::memcpy(&out->from, id.data(), sizeof out->from);
+    if (out->from == 0 || !last->more()) state = State::kForeign;
+    if (last->more()) {
+      last = &out->envelope;
+      if (!ReceiveNext(socket, last)) return StateOfErrno();
+    }
+  }
+  bool more = last->more();
+  uint64_t bytes = last->bytes().size();
+  while (more) {
+    if (state != State::kWhole) {
+      if (!ReceiveNext(socket, &out->envelope)) return StateOfErrno();
+      more = out->envelope.more();
+      continue;
+    }
+    auto frame = std::make_shared<ZmqFrame>();
+    if (!ReceiveNext(socket, frame.get())) return StateOfErrno();
+    more = frame->more();
+    bytes += frame->bytes().size();
+    if (out->payload.size() == limits.max_payload_frames || bytes > limits.max_message_bytes) {
+      state = State::kTooLong;
+      out->payload.clear();
+      continue;
+    }
+    const Bytes content = frame->bytes();
+    out->payload.emplace_back(content, std::move(frame));
+  }
+  return state;
+}
+
+}  // namespace sluice::transport

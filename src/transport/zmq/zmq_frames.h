@@ -1,0 +1,69 @@
+// Messages as ZeroMQ multiparts. Internal to zmq/.
+//
+// Sending: the envelope and large payload frames are handed over, not copied; ZeroMQ drops them on one of its
+// I/O threads once they are written. Receiving: payload frames own ZeroMQ's memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "wire/codec.h"
+
+namespace sluice::transport {
+
+// Bytes given to ZeroMQ for one peer and not yet written. Thread-safe.
+class SendQueue {
+ public:
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  void Add(uint64_t n) { bytes_.fetch_add(n, std::memory_order_relaxed); }
+  void Remove(uint64_t n) { bytes_.fetch_sub(n, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> bytes_ = 0;
+};
+
+// The routing id of a ROUTER's peer: what a DEALER of ours chose. Its first byte is not zero.
+using RoutingId = uint64_t;
+
+// False when the peer cannot be reached: nothing was sent. `to`: null on a DEALER.
+bool SendMultipart(void* socket, const RoutingId* to, std::string envelope, const std::vector<Frame>& payload,
+                   const std::shared_ptr<SendQueue>& queue);
+
+// A zmq_msg_t in place: it must not move, since small messages lie inside it.
+class ZmqFrame {
+ public:
+  ZmqFrame();
+  ~ZmqFrame();
+  ZmqFrame(const ZmqFrame&) = delete;
+  ZmqFrame& operator=(const ZmqFrame&) = delete;
+  // Without waiting; what it held before is dropped. False: errno says why.
+  bool Receive(void* socket);
+  Bytes bytes() const;
+  bool more() const;
+  // Of the connection that it came by: "127.0.0.1", or empty.
+  std::string peer_address() const;
+
+ private:
+  alignas(void*) mutable std::byte msg_[64];
+};
+
+struct Multipart {
+  enum class State {
+    kNone,  // nothing has arrived
+    kWhole,
+    kTooLong,  // more frames or bytes than the limits allow: read to its end and thrown away
+    kForeign,  // no routing id of ours, or no envelope
+    kClosed,   // the context is ending
+  };
+  RoutingId from = 0;  // ROUTER only
+  ZmqFrame first;      // ROUTER: the routing id
+  ZmqFrame envelope;
+  std::vector<Frame> payload;
+};
+Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits, Multipart* out);
+
+}  // namespace sluice::transport

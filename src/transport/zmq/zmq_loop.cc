@@ -1,0 +1,28 @@
+#include "transport/zmq/zmq_loop.h"
+
+#include "transport/zmq/zmq_driver.h"
+
+namespace sluice::transport {
+
+ZmqLoop::ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine,
+                 ZmqLoopOptions options)
+    : driver_(std::make_unique<ZmqDriver>(std::move(context), std::move(machine), std::move(options))) {}
+ZmqLoop::~ZmqLoop() = default;
+
+void ZmqLoop::Post(std::function<void(Time, Network&)> task) {
+  driver_->Post(std::move(task));
+}
+const std::vector<std::string>& ZmqLoop::addresses() const {
+  return driver_->addresses();
+}
+bool ZmqLoop::Join(Duration timeout) {
+  return driver_->Join(timeout);
+}
+std::string ZmqLoop::failure() const {
+  return driver_->failure();
+}
+ZmqCounters ZmqLoop::counters() const {
+  return driver_->counters();
+}
+
+}  // namespace sluice::transport

@@ -1,0 +1,70 @@
+// A Loop on a thread of its own over ZeroMQ: one ROUTER where others connect, one DEALER per Connect.
+//
+// A message is one multipart: envelope, then its payload frames as they are. Payload is copied neither way,
+// except frames so small that copying is cheaper. What arrives is bounded, decoded, checked and counted
+// before the machine sees it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/transport.h"
+#include "transport/zmq/zmq_context.h"
+#include "wire/codec.h"
+
+namespace sluice::transport {
+
+struct ZmqLoopOptions {
+  std::string name = "loop";              // for people; the thread's name too
+  wire::Role role = wire::Role::kWorker;  // who signs the loop's own refusals
+  uint64_t job = 0;                       // messages of another job are refused
+  std::vector<std::string>
+      bind;  // tcp://host:port (port 0: any free one), tcp://[::1]:0, ipc://path; empty: nobody connects
+  std::string bind_advice;  // ends the message when an address is in use: which variable to set
+  wire::Limits limits;
+  uint64_t max_queued_bytes = uint64_t{256} << 20;  // per peer; more is dropped and counted
+  Duration linger = 2s;                             // how long the end waits for what was sent to leave
+  Duration heartbeat_interval = 1s;                 // of ZeroMQ's own heartbeats, which find dead connections
+  Duration heartbeat_timeout = 10s;
+  Duration handshake_timeout = 5s;
+  double drop_received = 0;  // the chance that a message that arrived is thrown away: for tests of resending
+  uint64_t drop_seed = 1;
+  int bad_messages_until_mute = 16;  // from one peer
+  Duration mute = 10s;
+};
+
+struct ZmqCounters {
+  uint64_t sent = 0;
+  uint64_t received = 0;     // handed to the machine
+  uint64_t overflowed = 0;   // dropped at the bound of queued bytes
+  uint64_t unreachable = 0;  // dropped: the peer is gone
+  uint64_t bad = 0;          // dropped: not decodable, over a limit, of another version or job
+  uint64_t muted = 0;        // dropped: their senders were muted
+  uint64_t thrown_away = 0;  // by drop_received
+};
+
+class ZmqDriver;
+
+// Thread safety: all methods may be called from any thread; the destructor from none of the loop's own.
+class ZmqLoop final : public Loop {
+ public:
+  // Binds, then starts the thread. Throws Error that names the address.
+  ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, ZmqLoopOptions options);
+  // Ends the loop at once: what is still queued is lost, unless the machine was Done.
+  ~ZmqLoop() override;
+
+  void Post(std::function<void(Time now, Network& network)> task) override;
+  const std::vector<std::string>& addresses() const override;
+
+  // Waits until the machine is done and the loop has ended; false after `timeout`.
+  bool Join(Duration timeout);
+  // Why the loop ended before its machine was done: an exception out of the machine. Empty otherwise.
+  std::string failure() const;
+  ZmqCounters counters() const;
+
+ private:
+  std::unique_ptr<ZmqDriver> driver_;
+};
+
+}  // namespace sluice::transport

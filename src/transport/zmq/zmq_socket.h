@@ -1,0 +1,42 @@
+// A ZeroMQ socket that closes itself, with errors as sluice::Error. Internal to zmq/. One thread at a time.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace sluice::transport {
+
+class ZmqSocket {
+ public:
+  ZmqSocket(void* context, int type);
+  ~ZmqSocket() { Close(); }
+  ZmqSocket(const ZmqSocket&) = delete;
+  ZmqSocket& operator=(const ZmqSocket&) = delete;
+
+  void* native() const { return native_; }
+  void Set(int option, int value);
+  void Set(int option, int64_t value);
+  void Set(int option, std::string_view value);
+  // `advice` ends the message when the address is in use.
+  void Bind(const std::string& address, const std::string& advice = "");
+  void Connect(const std::string& address);
+  std::string LastEndpoint() const;
+  int fd() const;  // edge-triggered: see zmq_getsockopt, ZMQ_FD
+  void Close();
+
+ private:
+  void* native_;
+};
+
+// All frames of the next message, blocking; the number of frames, of which the first `count` are kept.
+// nullopt: the context is ending.
+std::optional<size_t> ReceiveTexts(void* socket, std::string* texts, size_t count);
+void SendTexts(void* socket, std::initializer_list<std::string_view> texts);
+
+// Signals are for the threads of the application.
+void BlockSignals();
+
+}  // namespace sluice::transport

@@ -1,0 +1,89 @@
+// The same tests over every transport: a place where loops run.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/sim/sim_network.h"
+#include "transport/zmq/zmq_loop.h"
+#include "unit/transport/script_machine.h"
+
+namespace sluice::transport::testing {
+
+class SimFabric {
+ public:
+  Loop& Start(const std::string& name, std::shared_ptr<ScriptMachine> machine) {
+    return sim_.Start(name, std::move(machine));
+  }
+  Loop& StartBound(const std::string& name, std::shared_ptr<ScriptMachine> machine) {
+    return Start(name, std::move(machine));
+  }
+  // Runs until `done` or a long time is over.
+  bool Until(const std::function<bool()>& done) { return sim_.RunUntil(done, sim_.now() + 100s); }
+
+ private:
+  SimNetwork sim_{SimOptions{}};
+};
+
+// `kAddress`: where a loop that others connect to binds.
+class ZmqFabric {
+ public:
+  explicit ZmqFabric(std::string address) : address_(std::move(address)) {}
+
+  Loop& Start(const std::string& name, std::shared_ptr<ScriptMachine> machine, ZmqLoopOptions options = {}) {
+    options.name = name;
+    options.job = kJob;
+    auto user = std::exchange(machine->after_call, nullptr);
+    machine->after_call = [this, user] {
+      if (user) user();
+      probe_.Touch();
+    };
+    loops_.push_back(std::make_unique<ZmqLoop>(context_, std::move(machine), std::move(options)));
+    return *loops_.back();
+  }
+  Loop& StartBound(const std::string& name, std::shared_ptr<ScriptMachine> machine,
+                   ZmqLoopOptions options = {}) {
+    options.bind = {address_};
+    return Start(name, std::move(machine), std::move(options));
+  }
+  bool Until(const std::function<bool()>& done) { return probe_.Await(30s, done); }
+  void Touch() { probe_.Touch(); }
+  const std::shared_ptr<ZmqContext>& context() { return context_; }
+  ZmqLoop& loop(size_t index) { return *loops_[index]; }
+  void StopAll() { loops_.clear(); }
+
+ private:
+  const std::string address_;
+  Probe probe_;
+  std::shared_ptr<ZmqContext> context_ =
+      std::make_shared<ZmqContext>(ZmqContextOptions{.job_id = "test", .secret = "open sesame"});
+  std::vector<std::unique_ptr<ZmqLoop>> loops_;
+};
+
+class TcpFabric : public ZmqFabric {
+ public:
+  TcpFabric() : ZmqFabric("tcp://127.0.0.1:0") {}
+};
+class Tcp6Fabric : public ZmqFabric {
+ public:
+  Tcp6Fabric() : ZmqFabric("tcp://[::1]:0") {}
+};
+class IpcFabric : public ZmqFabric {
+ public:
+  IpcFabric() : ZmqFabric("ipc://" + Path()) {}
+
+ private:
+  static std::string Path() {
+    static std::atomic<int> count = 0;
+    return (std::filesystem::temp_directory_path() /
+            ("sluice-test-" + std::to_string(getpid()) + "-" + std::to_string(count++)))
+        .string();
+  }
+};
+
+}  // namespace sluice::transport::testing
