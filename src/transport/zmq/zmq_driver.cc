@@ -12,6 +12,7 @@
 #include "base/executor.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "transport/address.h"
 
 namespace sluice::transport {
 namespace {
@@ -78,6 +79,7 @@ void ZmqDriver::Bind() {
   socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
   socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
   for (const std::string& address : options_.bind) {
+    CheckAddress(address).OrThrow();
     // Otherwise an IPv4 address would be told as [::ffff:127.0.0.1].
     socket.Set(ZMQ_IPV6, address.find('[') != std::string::npos ? 1 : 0);
     socket.Bind(address, options_.bind_advice);
@@ -87,6 +89,7 @@ void ZmqDriver::Bind() {
 }
 
 PeerId ZmqDriver::Connect(const std::string& address) {
+  CheckAddress(address).OrThrow();
   auto peer = std::make_unique<Peer>();
   peer->id = PeerId{peers_.size() + 1};
   peer->name = address;

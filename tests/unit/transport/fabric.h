@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "transport/sim/sim_network.h"
@@ -14,6 +15,13 @@
 #include "unit/transport/script_machine.h"
 
 namespace sluice::transport::testing {
+
+// For what has no probe: counters.
+inline bool Eventually(const std::function<bool()>& done) {
+  const Time deadline = SteadyClock().Now() + 30s;
+  while (!done() && SteadyClock().Now() < deadline) std::this_thread::yield();
+  return done();
+}
 
 class SimFabric {
  public:
@@ -55,7 +63,11 @@ class ZmqFabric {
   void Touch() { probe_.Touch(); }
   const std::shared_ptr<ZmqContext>& context() { return context_; }
   ZmqLoop& loop(size_t index) { return *loops_[index]; }
+  const std::string& address() const { return address_; }
+  void StopLast() { loops_.pop_back(); }
   void StopAll() { loops_.clear(); }
+  // After StopAll: waits for ZeroMQ's threads to end.
+  void CloseContext() { context_.reset(); }
 
  private:
   const std::string address_;

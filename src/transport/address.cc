@@ -1,0 +1,158 @@
+#include "transport/address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <set>
+
+#include "base/strings.h"
+
+namespace sluice::transport {
+namespace {
+
+constexpr std::string_view kTcp = "tcp://", kIpc = "ipc://";
+// Any port will do: connecting a UDP socket sends nothing, it only looks up the route.
+constexpr const char* kAnyPort = "9";
+
+bool IsIpv6(const std::string& address) {
+  return address.find(':') != std::string::npos;
+}
+bool IsLinkLocal(const std::string& address) {
+  return address.starts_with("fe80:");
+}
+
+std::string WithoutBrackets(const std::string& host) {
+  return host.size() > 2 && host.front() == '[' && host.back() == ']' ? host.substr(1, host.size() - 2)
+                                                                      : host;
+}
+
+Result<std::string> Numeric(const sockaddr* address, socklen_t size) {
+  char host[NI_MAXHOST];
+  const int error = getnameinfo(address, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  if (error != 0) return Fail(ErrorCode::kUnavailable, "cannot print an address: ", gai_strerror(error));
+  return std::string(host);
+}
+
+// The local address that a packet to `to` would carry; empty when there is no route.
+std::string SourceAddressFor(const addrinfo& to) {
+  const int fd = socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return {};
+  sockaddr_storage from{};
+  socklen_t size = sizeof from;
+  std::string address;
+  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&from), &size) == 0) {
+    if (auto numeric = Numeric(reinterpret_cast<const sockaddr*>(&from), size); numeric.ok()) {
+      address = std::move(numeric).value();
+    }
+  }
+  close(fd);
+  return address;
+}
+
+Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(WithoutBrackets(scheduler).c_str(), kAnyPort, &hints, &found);
+  if (error != 0) {
+    return Fail(ErrorCode::kInvalidArgument, "cannot resolve the scheduler's host '", scheduler,
+                "' (DMLC_PS_ROOT_URI): ", gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
+  for (const addrinfo* to = found; to != nullptr; to = to->ai_next) {
+    if (std::string address = SourceAddressFor(*to); !address.empty()) {
+      return HostChoice{std::move(address), StrCat("the address that routes to the scheduler ", scheduler)};
+    }
+  }
+  return Fail(ErrorCode::kUnavailable, "no route to the scheduler's host '", scheduler,
+              "' (DMLC_PS_ROOT_URI); set DMLC_NODE_HOST or DMLC_INTERFACE to choose an address");
+}
+
+}  // namespace
+
+Status CheckAddress(const std::string& address) {
+  const auto bad = [&](const std::string& why) {
+    return Fail(ErrorCode::kInvalidArgument, "'", address, "' is no address: ", why,
+                "; an address is tcp://host:port, tcp://[ipv6]:port or ipc://path");
+  };
+  if (address.starts_with(kIpc)) {
+    const size_t length = address.size() - kIpc.size();
+    if (length == 0) return bad("it has no path");
+    if (length >= sizeof(sockaddr_un::sun_path)) {
+      return bad(StrCat("its path has ", length, " bytes, more than the ", sizeof(sockaddr_un::sun_path) - 1,
+                        " that a socket may have"));
+    }
+    return Status::Ok();
+  }
+  if (!address.starts_with(kTcp)) return bad("it begins with neither tcp:// nor ipc://");
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(kTcp.size(), colon < kTcp.size() ? 0 : colon - kTcp.size());
+  if (host.empty()) return bad("it has no host");
+  const auto port = ParseInt(std::string_view(address).substr(colon + 1));
+  if (!port || *port < 0 || *port > 65535) return bad("its port is not within 0 to 65535");
+  const bool bracketed = host.front() == '[' && host.back() == ']';
+  if (IsIpv6(host) && !bracketed) return bad("an IPv6 host needs brackets");
+  return Status::Ok();
+}
+
+std::string TcpAddress(const std::string& host, uint16_t port) {
+  return IsIpv6(host) && host.front() != '[' ? StrCat(kTcp, "[", host, "]:", port)
+                                             : StrCat(kTcp, host, ":", port);
+}
+
+std::vector<InterfaceAddress> LocalAddresses() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owned(list, &freeifaddrs);
+  std::vector<InterfaceAddress> addresses;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
+    const int family = i->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (auto numeric = Numeric(i->ifa_addr, size); numeric.ok()) {
+      addresses.push_back({i->ifa_name, std::move(numeric).value()});
+    }
+  }
+  return addresses;
+}
+
+Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vector<InterfaceAddress>& local,
+                                     bool prefer_ipv6) {
+  const auto is_named = [&](const InterfaceAddress& a) { return a.interface == wanted; };
+  const bool exact = std::any_of(local.begin(), local.end(), is_named);
+  const InterfaceAddress* best = nullptr;
+  const auto rank = [&](const InterfaceAddress& a) {
+    return (IsLinkLocal(a.address) ? 2 : 0) + (IsIpv6(a.address) != prefer_ipv6 ? 1 : 0);
+  };
+  for (const InterfaceAddress& a : local) {
+    const bool matches = exact ? is_named(a) : a.interface.starts_with(wanted);
+    if (matches && (best == nullptr || rank(a) < rank(*best))) best = &a;
+  }
+  if (best != nullptr)
+    return HostChoice{best->address, StrCat("an address of ", best->interface, " (DMLC_INTERFACE)")};
+  std::set<std::string> names;
+  for (const InterfaceAddress& a : local) names.insert(a.interface);
+  return Fail(ErrorCode::kInvalidArgument, "DMLC_INTERFACE is '", wanted,
+              "', but no interface that is up and has an address is called or begins like that; there are: ",
+              StrJoin(names));
+}
+
+Result<HostChoice> ChooseHost(const HostWishes& wishes) {
+  if (!wishes.node_host.empty()) return HostChoice{WithoutBrackets(wishes.node_host), "DMLC_NODE_HOST"};
+  if (!wishes.interface.empty()) {
+    return ChooseOnInterface(wishes.interface, LocalAddresses(), IsIpv6(wishes.scheduler_host));
+  }
+  return ChooseByRoute(wishes.scheduler_host);
+}
+
+}  // namespace sluice::transport

@@ -1,0 +1,45 @@
+// Addresses as texts, and which of this machine's addresses others should use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice::transport {
+
+// "tcp://10.0.0.1:9000", "tcp://[::1]:0", "tcp://host:9000", "ipc:///tmp/x" are sound. libzmq itself takes
+// port 99999 for 34463.
+Status CheckAddress(const std::string& address);
+
+// "tcp://host:port", with brackets around an IPv6 host that has none.
+std::string TcpAddress(const std::string& host, uint16_t port);
+
+struct InterfaceAddress {
+  std::string interface;  // "eth0"
+  std::string address;    // numeric; a link-local IPv6 address carries its scope: "fe80::1%eth0"
+  bool operator==(const InterfaceAddress&) const = default;
+};
+// Of the interfaces that are up, in the system's order.
+std::vector<InterfaceAddress> LocalAddresses();
+
+struct HostWishes {
+  std::string node_host;       // DMLC_NODE_HOST: taken as it is
+  std::string interface;       // DMLC_INTERFACE: a name, or else the beginning of one
+  std::string scheduler_host;  // else the address from which this one is reached; may be a name
+};
+struct HostChoice {
+  std::string host;  // numeric unless it is node_host
+  std::string why;   // in words: "DMLC_NODE_HOST", "the first address of eth0 (DMLC_INTERFACE)"
+};
+// A wrong interface is an error that lists those that exist; a scheduler that cannot be resolved or reached
+// is one that names it.
+Result<HostChoice> ChooseHost(const HostWishes& wishes);
+
+// The part of it that looks at no machine. IPv4 comes before IPv6, unless `prefer_ipv6`; link-local addresses
+// come last.
+Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vector<InterfaceAddress>& local,
+                                     bool prefer_ipv6);
+
+}  // namespace sluice::transport

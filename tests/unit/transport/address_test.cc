@@ -1,0 +1,92 @@
+#include "transport/address.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace sluice::transport {
+namespace {
+
+TEST(CheckAddress, TakesTcpAndIpcOnly) {
+  for (const char* good : {"tcp://127.0.0.1:0", "tcp://host.example:65535", "tcp://[::1]:9000",
+                           "tcp://[fe80::1%eth0]:1", "ipc:///tmp/a", "ipc://@abstract"}) {
+    EXPECT_TRUE(CheckAddress(good).ok()) << good;
+  }
+  for (const std::string& bad :
+       {std::string(), std::string("tcp://"), std::string("tcp://host"), std::string("tcp://:1"),
+        std::string("tcp://host:"), std::string("tcp://host:65536"), std::string("tcp://host:99999"),
+        std::string("tcp://host:-1"), std::string("tcp://host:1x"), std::string("tcp://::1:1"),
+        std::string("ipc://"), std::string("ipc://") + std::string(108, 'x'), std::string("udp://host:1"),
+        std::string("host:1")}) {
+    const Status status = CheckAddress(bad);
+    ASSERT_FALSE(status.ok()) << bad;
+    EXPECT_NE(status.failure().message.find("'" + bad + "'"), std::string::npos) << status.failure().message;
+  }
+}
+
+TEST(TcpAddress, BracketsIpv6) {
+  EXPECT_EQ(TcpAddress("10.0.0.1", 9000), "tcp://10.0.0.1:9000");
+  EXPECT_EQ(TcpAddress("::1", 1), "tcp://[::1]:1");
+  EXPECT_EQ(TcpAddress("[::1]", 1), "tcp://[::1]:1");
+  EXPECT_EQ(TcpAddress("host", 65535), "tcp://host:65535");
+}
+
+const std::vector<InterfaceAddress> kLocal = {
+    {"lo", "127.0.0.1"},    {"eth1", "fe80::5%eth1"}, {"eth1", "10.1.0.5"}, {"eth1", "fd00::5"},
+    {"eth10", "10.10.0.5"}, {"ib0", "fe80::7%ib0"},   {"ib0", "fd01::7"}};
+
+std::string Chosen(const std::string& wanted, bool prefer_ipv6 = false) {
+  const auto choice = ChooseOnInterface(wanted, kLocal, prefer_ipv6);
+  return choice.ok() ? choice.value().host : choice.failure().message;
+}
+
+TEST(ChooseOnInterface, TheExactNameBeatsThePrefix) {
+  EXPECT_EQ(Chosen("eth1"), "10.1.0.5");
+  EXPECT_EQ(Chosen("eth10"), "10.10.0.5");
+  EXPECT_EQ(Chosen("eth"), "10.1.0.5");
+  EXPECT_EQ(Chosen("i"), "fd01::7");
+}
+
+TEST(ChooseOnInterface, TheFamilyFollowsTheSchedulerAndLinkLocalComesLast) {
+  EXPECT_EQ(Chosen("eth1", true), "fd00::5");
+  EXPECT_EQ(Chosen("ib0", false), "fd01::7");
+  EXPECT_EQ(Chosen("lo", true), "127.0.0.1");
+}
+
+TEST(ChooseOnInterface, AWrongNameListsThoseThatExist) {
+  EXPECT_NE(Chosen("wlan0").find("DMLC_INTERFACE is 'wlan0'"), std::string::npos) << Chosen("wlan0");
+  EXPECT_NE(Chosen("wlan0").find("eth1, eth10, ib0, lo"), std::string::npos) << Chosen("wlan0");
+}
+
+TEST(ChooseHost, AnExplicitHostBeatsTheInterfaceWhichBeatsTheRoute) {
+  EXPECT_EQ(ChooseHost({"my.host", "nonsense", "127.0.0.1"}).value().host, "my.host");
+  EXPECT_EQ(ChooseHost({"[::1]", "", ""}).value().host, "::1");
+  EXPECT_FALSE(ChooseHost({"", "no-such-interface", "127.0.0.1"}).ok());
+  const HostChoice by_route = ChooseHost({"", "", "127.0.0.1"}).value();
+  EXPECT_EQ(by_route.host, "127.0.0.1");
+  EXPECT_NE(by_route.why.find("routes to the scheduler 127.0.0.1"), std::string::npos) << by_route.why;
+}
+
+TEST(ChooseHost, FollowsAnIpv6Scheduler) {
+  for (const char* scheduler : {"::1", "[::1]"}) {
+    const auto choice = ChooseHost({"", "", scheduler});
+    if (!choice.ok()) GTEST_SKIP() << "no IPv6 here: " << choice.failure().message;
+    EXPECT_EQ(choice.value().host, "::1");
+  }
+}
+
+TEST(ChooseHost, ASchedulerThatCannotBeResolvedIsNamed) {
+  const auto choice = ChooseHost({"", "", "no such host"});
+  ASSERT_FALSE(choice.ok());
+  EXPECT_NE(choice.failure().message.find("'no such host' (DMLC_PS_ROOT_URI)"), std::string::npos)
+      << choice.failure().message;
+}
+
+TEST(LocalAddresses, HaveTheLoopback) {
+  const auto local = LocalAddresses();
+  EXPECT_TRUE(
+      std::any_of(local.begin(), local.end(), [](const auto& a) { return a.address == "127.0.0.1"; }));
+}
+
+}  // namespace
+}  // namespace sluice::transport

@@ -1,0 +1,118 @@
+// Those who should not be listened to: raw TCP connections and raw ZeroMQ sockets.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "transport/zmq/zmq_context.h"
+
+namespace sluice::transport::testing {
+
+// A TCP connection to "tcp://127.0.0.1:port" that speaks as it likes.
+class RawTcp {
+ public:
+  explicit RawTcp(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval patience{.tv_sec = 2, .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+  }
+  ~RawTcp() { close(fd_); }
+  RawTcp(const RawTcp&) = delete;
+  RawTcp& operator=(const RawTcp&) = delete;
+
+  bool connected() const { return connected_; }
+  // False once the other end has hung up or takes nothing more.
+  bool Send(const std::string& bytes) {
+    size_t sent = 0;
+    while (sent < bytes.size()) {
+      const ssize_t n = send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      sent += static_cast<size_t>(n);
+    }
+    return true;
+  }
+  // Reads until the other end closes; false when it does not.
+  bool IsClosed() {
+    char buffer[4096];
+    ssize_t n;
+    while ((n = recv(fd_, buffer, sizeof buffer, 0)) > 0) {
+    }
+    return n == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  int fd_;
+  bool connected_;
+};
+
+// https://rfc.zeromq.org/spec/23/: signature, version 3.0, mechanism, as-server, filler.
+inline std::string ZmtpGreeting(std::string mechanism) {
+  mechanism.resize(20, '\0');
+  std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\x00", 12);
+  return greeting + mechanism + std::string(32, '\0');
+}
+
+// A DEALER with or without the job's credentials, that sends any frames.
+class RawDealer {
+ public:
+  RawDealer(const std::string& address, const ZmqContext* credentials) {
+    if (credentials != nullptr) {
+      zmq_setsockopt(socket_, ZMQ_PLAIN_USERNAME, credentials->user().data(), credentials->user().size());
+      zmq_setsockopt(socket_, ZMQ_PLAIN_PASSWORD, credentials->password().data(),
+                     credentials->password().size());
+    }
+    zmq_setsockopt(socket_, ZMQ_ROUTING_ID, "a-dealer", 8);
+    const int no_linger = 0, patience = 10000, unbounded = 0;
+    zmq_setsockopt(socket_, ZMQ_LINGER, &no_linger, sizeof no_linger);
+    zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &patience, sizeof patience);
+    zmq_setsockopt(socket_, ZMQ_SNDHWM, &unbounded, sizeof unbounded);
+    zmq_connect(socket_, address.c_str());
+  }
+  ~RawDealer() {
+    zmq_close(socket_);
+    zmq_ctx_term(context_);
+  }
+  RawDealer(const RawDealer&) = delete;
+  RawDealer& operator=(const RawDealer&) = delete;
+
+  void Send(const std::vector<std::string>& frames) {
+    for (size_t i = 0; i < frames.size(); ++i) {
+      zmq_send(socket_, frames[i].data(), frames[i].size(), i + 1 < frames.size() ? ZMQ_SNDMORE : 0);
+    }
+  }
+  // One frame, or "" after ten seconds.
+  std::string Receive() {
+    std::string frame(1 << 16, '\0');
+    const int size = zmq_recv(socket_, frame.data(), frame.size(), 0);
+    frame.resize(size < 0 ? 0 : static_cast<size_t>(size));
+    return frame;
+  }
+
+ private:
+  void* context_ = zmq_ctx_new();
+  void* socket_ = zmq_socket(context_, ZMQ_DEALER);
+};
+
+// Resident memory of this process.
+inline int64_t ResidentBytes() {
+  long total = 0, resident = 0;
+  FILE* file = fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  const int fields = fscanf(file, "%ld %ld", &total, &resident);
+  fclose(file);
+  return fields == 2 ? int64_t{resident} * sysconf(_SC_PAGESIZE) : 0;
+}
+
+}  // namespace sluice::transport::testing

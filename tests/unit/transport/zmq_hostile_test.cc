@@ -1,0 +1,225 @@
+// What strangers, and members gone wrong, can do to a bound port while an echo goes on: nothing.
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "unit/transport/fabric.h"
+#include "unit/transport/stranger.h"
+
+namespace sluice::transport {
+namespace {
+
+using namespace testing;  // NOLINT: fabric and stranger
+
+constexpr int64_t kMiB = 1 << 20;
+// More than an allocator's caches, less than what the floods below send.
+constexpr int64_t kMaxGrowth = 48 * kMiB;
+
+class Hostile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto echo = MakeEcho();
+    echo->on_message = [this, answer = echo->on_message](Time now, PeerId from, wire::Message& message,
+                                                         Network& network) {
+      ++heard_;
+      answer(now, from, message, network);
+    };
+    address_ = fabric_.StartBound("echo", echo, Options()).addresses()[0];
+    // A client that asks again as soon as it is answered.
+    auto client = std::make_shared<ScriptMachine>();
+    client->on_start = [this](Time, Network& network) {
+      network.Send(network.Connect(address_), MakeMessage(1));
+    };
+    client->on_message = [this](Time, PeerId from, wire::Message& message, Network& network) {
+      answered_ = message.in_reply_to;
+      network.Send(from, MakeMessage(message.in_reply_to + 1));
+    };
+    fabric_.Start("client", client);
+    ExpectAlive();
+    resident_ = ResidentBytes();
+  }
+  static ZmqLoopOptions Options() { return {.handshake_timeout = 1s}; }
+
+  void ExpectAlive() {
+    const uint64_t before = answered_;
+    EXPECT_TRUE(fabric_.Until([&] { return answered_ > before + 300; })) << "the echo has stopped";
+  }
+  // Only the client was heard.
+  void ExpectUnheard() {
+    ExpectAlive();
+    EXPECT_EQ(fabric_.loop(0).counters().bad, 0u);
+    EXPECT_LE(ResidentBytes() - resident_, kMaxGrowth);
+  }
+  // As much as the other end takes, at most `bytes`.
+  static void Flood(RawTcp* tcp, const std::string& block, int64_t bytes) {
+    for (int64_t sent = 0; sent < bytes; sent += static_cast<int64_t>(block.size())) {
+      if (!tcp->Send(block)) return;
+    }
+  }
+
+  std::atomic<uint64_t> heard_ = 0, answered_ = 0;
+  TcpFabric fabric_;
+  std::string address_;
+  int64_t resident_ = 0;
+};
+
+TEST_F(Hostile, RandomBytes) {
+  Rng rng(7);
+  for (int i = 0; i < 50; ++i) {
+    RawTcp tcp(address_);
+    ASSERT_TRUE(tcp.connected());
+    std::string bytes(rng.Below(20000), '\0');
+    for (char& c : bytes) c = static_cast<char>(rng.Next());
+    if (i % 2 == 0 && bytes.size() > 12) bytes.replace(0, 12, ZmtpGreeting("PLAIN").substr(0, 12));
+    tcp.Send(bytes);
+  }
+  ExpectUnheard();
+}
+
+TEST_F(Hostile, ANullSocketGetsNothingThrough) {
+  RawDealer dealer(address_, nullptr);
+  for (int i = 0; i < 100; ++i) dealer.Send({wire::EncodeEnvelope(MakeMessage(1))});
+  ExpectUnheard();
+  const uint64_t heard = heard_;
+  EXPECT_LE(heard, answered_ + 2) << "somebody else was heard";
+}
+
+TEST_F(Hostile, TheFirstZmtpVersionIsNoWayIn) {
+  RawTcp tcp(address_);
+  // ZMTP 1.0: an anonymous peer, then a frame.
+  const std::string envelope = wire::EncodeEnvelope(MakeMessage(1));
+  tcp.Send(std::string("\x01\x00", 2) + static_cast<char>(envelope.size() + 1) + std::string(1, '\0') +
+           envelope);
+  EXPECT_TRUE(tcp.IsClosed());
+  ExpectUnheard();
+}
+
+TEST_F(Hostile, OversizedLengths) {
+  for (const char* mechanism : {"PLAIN", "NULL", "CURVE"}) {
+    for (const unsigned char flags : {2, 3, 6}) {  // long: last, more, command
+      RawTcp tcp(address_);
+      tcp.Send(ZmtpGreeting(mechanism) + static_cast<char>(flags) +
+               std::string("\x3f\xff\xff\xff\xff\xff\xff\xff", 8));
+      Flood(&tcp, std::string(kMiB, 'x'), 100 * kMiB);
+    }
+  }
+  ExpectUnheard();
+}
+
+TEST_F(Hostile, EndlessMultiparts) {
+  std::string block;
+  while (block.size() < kMiB) block += std::string("\x01\xff", 2) + std::string(255, 'x');  // MORE, 255 bytes
+  for (const std::string& opening :
+       {ZmtpGreeting("NULL"), ZmtpGreeting("PLAIN"), std::string("\x01\x00", 2),
+        // A HELLO with somebody's name and no secret.
+        ZmtpGreeting("PLAIN") + std::string("\x04\x0e\x05HELLO\x04user\x02no", 16)}) {
+    RawTcp tcp(address_);
+    tcp.Send(opening);
+    Flood(&tcp, block, 200 * kMiB);
+  }
+  ExpectUnheard();
+}
+
+TEST_F(Hostile, ManyIdleConnections) {
+  std::vector<std::unique_ptr<RawTcp>> idle;
+  for (int i = 0; i < 200; ++i) idle.push_back(std::make_unique<RawTcp>(address_));
+  ExpectUnheard();
+  // Who does not greet in time is shown the door.
+  EXPECT_TRUE(idle.front()->IsClosed());
+}
+
+TEST_F(Hostile, AnotherJobsSecretGetsNothingThrough) {
+  for (const ZmqContextOptions& options :
+       {ZmqContextOptions{"test", "wrong"}, ZmqContextOptions{"other", "open sesame"},
+        ZmqContextOptions{"test", ""}, ZmqContextOptions{"test", "open sesame "}}) {
+    const uint64_t before = fabric_.context()->refused();
+    const auto context = std::make_shared<ZmqContext>(options);
+    RawDealer dealer(address_, context.get());
+    dealer.Send({wire::EncodeEnvelope(MakeMessage(1))});
+    EXPECT_TRUE(Eventually([&] { return fabric_.context()->refused() > before; }));
+  }
+  ExpectUnheard();
+}
+
+TEST_F(Hostile, AMemberOfAnotherVersionIsToldSoInItsOwn) {
+  RawDealer dealer(address_, fabric_.context().get());
+  dealer.Send({wire::EncodeEnvelope(MakeMessage(7), 9)});
+  std::string reply = dealer.Receive();
+  ASSERT_GT(reply.size(), 5u);
+  EXPECT_EQ(reply.substr(0, 5), std::string("\x0d\x09\x00\x00\x00", 5));
+  reply[1] = 1;  // only the version differs
+  const auto message = wire::DecodeEnvelope(AsBytes(reply), wire::Limits{});
+  ASSERT_TRUE(message.ok()) << message.failure().message;
+  EXPECT_EQ(message.value().in_reply_to, 7u);
+  EXPECT_EQ(message.value().job, kJob);
+  const auto& error = std::get<wire::ErrorReply>(message.value().body);
+  EXPECT_NE(error.message.find("version 9"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("version 1"), std::string::npos) << error.message;
+  ExpectAlive();
+}
+
+TEST_F(Hostile, AMemberOfAnotherJobIsToldSo) {
+  RawDealer dealer(address_, fabric_.context().get());
+  wire::Message message = MakeMessage(3);
+  message.job = kJob + 1;
+  dealer.Send({wire::EncodeEnvelope(message)});
+  const auto reply = wire::DecodeEnvelope(AsBytes(dealer.Receive()), wire::Limits{});
+  ASSERT_TRUE(reply.ok()) << reply.failure().message;
+  EXPECT_EQ(reply.value().job, kJob + 1);
+  EXPECT_EQ(std::get<wire::ErrorReply>(reply.value().body).code, ErrorCode::kPermissionDenied);
+  ExpectAlive();
+}
+
+TEST_F(Hostile, AMembersBadMessagesAreCountedAndItIsMuted) {
+  const std::string good = wire::EncodeEnvelope(MakeMessage(1));
+  const std::string push = wire::EncodeEnvelope(MakeMessage(1, wire::Push{.parts = {{}}}));
+  wire::Limits limits;
+  const std::vector<std::vector<std::string>> bad = {
+      {""},                                                               // empty
+      {"garbage"},                                                        // no envelope
+      {good.substr(0, good.size() - 1)},                                  // cut off
+      {good, "payload"},                                                  // a frame too many
+      {push},                                                             // a frame too few
+      std::vector<std::string>(limits.max_payload_frames + 2, "x"),       // frames over the limit
+      {wire::EncodeEnvelope(MakeMessage(1, wire::Push{.divisor = 0}))}};  // a value out of range
+  RawDealer dealer(address_, fabric_.context().get());
+  uint64_t sent = 0;
+  while (sent < 16) {
+    for (const auto& frames : bad) {
+      dealer.Send(frames);
+      ++sent;
+    }
+  }
+  for (int i = 0; i < 100; ++i) dealer.Send({good});
+  const auto counted = [&] {
+    const ZmqCounters c = fabric_.loop(0).counters();
+    return c.bad + c.muted;
+  };
+  EXPECT_TRUE(Eventually([&] { return counted() == sent + 100; })) << counted();
+  EXPECT_EQ(fabric_.loop(0).counters().bad, 16u);
+  ExpectAlive();
+}
+
+TEST_F(Hostile, AMembersHugeMessageIsReadAndThrownAway) {
+  RawDealer dealer(address_, fabric_.context().get());
+  wire::Message message = MakeMessage(5, wire::Push{.parts = std::vector<wire::PushPart>(30)});
+  std::vector<std::string> frames = {wire::EncodeEnvelope(message)};
+  for (int i = 0; i < 30; ++i) frames.emplace_back(10 * kMiB, 'x');  // 300 MiB; the limit is 256
+  dealer.Send(frames);
+  EXPECT_TRUE(Eventually([&] { return fabric_.loop(0).counters().bad == 1; }));
+  dealer.Send({wire::EncodeEnvelope(MakeMessage(6))});
+  const auto reply = wire::DecodeEnvelope(AsBytes(dealer.Receive()), wire::Limits{});
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.value().in_reply_to, 6u);
+  ExpectAlive();
+}
+
+TEST(SameSecret, ComparesAllOfIt) {
+  EXPECT_TRUE(SameSecret("abc", "abc"));
+  EXPECT_TRUE(SameSecret("", ""));
+  for (const char* other : {"", "a", "ab", "abd", "xbc", "abcd", "abcabc"})
+    EXPECT_FALSE(SameSecret("abc", other)) << other;
+  EXPECT_FALSE(SameSecret("", "a"));
+}
+
+}  // namespace
+}  // namespace sluice::transport

@@ -1,0 +1,241 @@
+#include "transport/zmq/zmq_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "sluice/error.h"
+#include "unit/transport/fabric.h"
+
+namespace sluice::transport {
+namespace {
+
+using namespace testing;  // NOLINT: the fabrics
+
+// Counts what arrives. Thread-safe.
+struct Sink {
+  Sink() {
+    machine->on_message = [this](Time, PeerId, wire::Message& message, Network&) {
+      ++count;
+      messages.With([&](auto& m) { m.push_back(std::move(message)); });
+    };
+  }
+  std::shared_ptr<ScriptMachine> machine = std::make_shared<ScriptMachine>();
+  std::atomic<int> count = 0;
+  Guarded<std::vector<wire::Message>> messages;
+};
+
+class ZmqLoopTest : public ::testing::Test {
+ protected:
+  // An echo that answers `n` questions of a new client proves that a loop is alive and well.
+  void ExpectEchoWorks(const std::string& address, uint64_t n = 20) {
+    Sink sink;
+    sink.machine->on_start = [&](Time, Network& network) {
+      const PeerId peer = network.Connect(address);
+      for (uint64_t id = 1; id <= n; ++id) network.Send(peer, MakeMessage(id));
+    };
+    fabric.Start("client", sink.machine);
+    EXPECT_TRUE(fabric.Until([&] { return sink.count == static_cast<int>(n); })) << sink.count;
+    fabric.StopLast();
+  }
+  TcpFabric fabric;
+};
+
+TEST_F(ZmqLoopTest, SentFramesAreNotCopiedAndLetGoOnceSent) {
+  // Memory changed after Send and before anybody listens arrives changed: nothing was copied.
+  IpcFabric ipc;
+  const std::string address = ipc.address();
+  auto buffer = std::make_shared<Buffer>(1 << 20);
+  std::memset(buffer->data(), 'a', buffer->size());
+  std::weak_ptr<Buffer> watch = buffer;
+  std::atomic<bool> sent = false;
+  auto sender = std::make_shared<ScriptMachine>();
+  PeerId peer;
+  sender->on_start = [&](Time, Network& network) {
+    peer = network.Connect(address);
+    network.Send(peer, MakePush(1, Frame::Of(buffer)));
+    EXPECT_GE(network.QueuedBytes(peer), buffer->size());
+    sent = true;
+  };
+  std::atomic<uint64_t> queued = 1;
+  sender->on_message = [&](Time, PeerId from, wire::Message&, Network& network) {
+    queued = network.QueuedBytes(from);
+  };
+  ipc.Start("sender", sender);
+  ASSERT_TRUE(ipc.Until([&] { return sent.load(); }));
+  std::memset(buffer->data(), 'b', buffer->size());
+  buffer.reset();
+  EXPECT_FALSE(watch.expired());
+
+  Sink sink;
+  const auto note = sink.machine->on_message;
+  sink.machine->on_message = [&](Time now, PeerId from, wire::Message& message, Network& network) {
+    wire::Message reply = MakeMessage(2, wire::Ack{});
+    network.Send(from, std::move(reply));
+    note(now, from, message, network);
+  };
+  ipc.StartBound("sink", sink.machine);
+  ASSERT_TRUE(ipc.Until([&] { return sink.count == 1 && queued != 1; }));
+  sink.messages.With([](auto& m) {
+    EXPECT_EQ(m[0].payload[0].size(), size_t{1} << 20);
+    EXPECT_EQ(AsText(m[0].payload[0].bytes()).find_first_not_of('b'), std::string_view::npos);
+  });
+  // The answer came after the whole message had left, and the frame with it.
+  EXPECT_EQ(queued, 0u);
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
+  Sink sink;
+  std::vector<const std::byte*> addresses;
+  const auto note = sink.machine->on_message;
+  sink.machine->on_message = [&](Time now, PeerId from, wire::Message& message, Network& network) {
+    addresses.push_back(message.payload[0].data());
+    note(now, from, message, network);
+  };
+  auto& loop = fabric.StartBound("sink", sink.machine);
+  Sink client;
+  const std::vector<size_t> sizes = {1, 33, 500, 5000, 500000};
+  client.machine->on_start = [&](Time, Network& network) {
+    const PeerId peer = network.Connect(loop.addresses()[0]);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      network.Send(peer,
+                   MakePush(i, Frame::Copy(AsBytes(std::string(sizes[i], static_cast<char>('a' + i))))));
+    }
+  };
+  fabric.Start("client", client.machine);
+  ASSERT_TRUE(fabric.Until([&] { return sink.count == 5; }));
+  std::vector<wire::Message> kept = sink.messages.With([](auto& m) { return std::move(m); });
+  fabric.StopAll();  // frames outlive their loop
+  for (size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(kept[i].payload[0].data(), addresses[i]);
+    EXPECT_EQ(AsText(kept[i].payload[0].bytes()), std::string(sizes[i], static_cast<char>('a' + i)));
+  }
+}
+
+TEST_F(ZmqLoopTest, APeerThatTakesNothingCostsBoundedMemory) {
+  auto buffer = std::make_shared<Buffer>(1 << 20);
+  std::atomic<uint64_t> queued = 0, other = 0;
+  auto machine = std::make_shared<ScriptMachine>();
+  Sink sink;
+  auto& alive = fabric.StartBound("alive", sink.machine);
+  machine->on_start = [&](Time, Network& network) {
+    const PeerId nobody = network.Connect("ipc:///nonexistent/nobody");
+    for (int i = 0; i < 100; ++i) network.Send(nobody, MakePush(1, Frame::Of(buffer)));
+    queued = network.QueuedBytes(nobody);
+    const PeerId peer = network.Connect(alive.addresses()[0]);  // is not held up
+    network.Send(peer, MakePush(2, Frame::Of(buffer)));
+    other = 1;
+  };
+  fabric.Start("sender", machine, {.max_queued_bytes = 10 << 20});
+  ASSERT_TRUE(fabric.Until([&] { return other == 1 && sink.count == 1; }));
+  EXPECT_GE(queued, 8u << 20);
+  EXPECT_LE(queued, 10u << 20);
+  EXPECT_GE(fabric.loop(1).counters().overflowed, 90u);
+  fabric.StopAll();
+  sink.messages.With([](auto& m) { m.clear(); });
+  fabric.CloseContext();
+  EXPECT_EQ(buffer.use_count(), 1) << "ZeroMQ still holds frames";
+}
+
+TEST_F(ZmqLoopTest, ManyThreadsPostEachInItsOrder) {
+  auto machine = std::make_shared<ScriptMachine>();
+  auto& loop = fabric.Start("loop", machine);
+  constexpr int kThreads = 4, kTasks = 2000;
+  std::vector<std::vector<int>> seen(kThreads);  // touched by the loop only
+  std::atomic<int> count = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kTasks; ++i) {
+        loop.Post([&, t, i](Time, Network&) {
+          seen[t].push_back(i);
+          ++count;
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  loop.Post([&](Time, Network&) { fabric.Touch(); });
+  ASSERT_TRUE(fabric.Until([&] { return count == kThreads * kTasks; }));
+  for (const auto& order : seen) {
+    for (int i = 0; i < kTasks; ++i) ASSERT_EQ(order[i], i);
+  }
+}
+
+TEST_F(ZmqLoopTest, AnAddressInUseIsAnErrorThatSaysWhatToDo) {
+  auto& loop = fabric.StartBound("first", MakeEcho());
+  try {
+    fabric.Start("second", MakeEcho(),
+                 {.bind = {loop.addresses()[0]}, .bind_advice = "set DMLC_PS_ROOT_PORT to a free port"});
+    FAIL() << "bound twice";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kUnavailable);
+    EXPECT_NE(std::string(e.what()).find(loop.addresses()[0]), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("DMLC_PS_ROOT_PORT"), std::string::npos) << e.what();
+  }
+  for (const char* address :
+       {"tcp://192.0.2.1:0", "nonsense", "tcp://127.0.0.1:99999", "ipc:///nonexistent/x"}) {
+    EXPECT_THROW(fabric.Start("bad", MakeEcho(), {.bind = {address}}), Error) << address;
+  }
+}
+
+TEST_F(ZmqLoopTest, SeveralAddressesOneLoop) {
+  IpcFabric other;
+  auto& loop =
+      fabric.Start("echo", MakeEcho(), {.bind = {"tcp://127.0.0.1:0", "tcp://[::1]:0", other.address()}});
+  ASSERT_EQ(loop.addresses().size(), 3u);
+  for (const std::string& address : loop.addresses()) {
+    EXPECT_EQ(address.find(":0", address.size() - 2), std::string::npos) << address;
+    ExpectEchoWorks(address);
+  }
+}
+
+TEST_F(ZmqLoopTest, AnAddressThatIsNoneIsAnErrorInTheMachine) {
+  auto machine = std::make_shared<ScriptMachine>();
+  machine->on_start = [](Time, Network& network) { network.Connect("tcp:/127.0.0.1"); };
+  fabric.Start("loop", machine);
+  // The machine did not catch it: the loop has ended and says why; the process lives.
+  EXPECT_TRUE(fabric.loop(0).Join(30s));
+  EXPECT_NE(fabric.loop(0).failure().find("tcp:/127.0.0.1"), std::string::npos) << fabric.loop(0).failure();
+  bool ran = false;
+  fabric.loop(0).Post([&](Time, Network&) { ran = true; });
+  EXPECT_FALSE(ran);
+}
+
+TEST_F(ZmqLoopTest, JoinReportsADeadlineAndTheEnd) {
+  auto machine = std::make_shared<ScriptMachine>();
+  auto& loop = fabric.Start("loop", machine);
+  EXPECT_FALSE(fabric.loop(0).Join(1ms));
+  loop.Post([&](Time, Network&) { machine->done = true; });
+  EXPECT_TRUE(fabric.loop(0).Join(30s));
+  EXPECT_EQ(fabric.loop(0).failure(), "");
+}
+
+TEST_F(ZmqLoopTest, DropsReceivedMessagesAsOftenAsAsked) {
+  constexpr int kMessages = 5000;
+  Sink sink;
+  auto& loop = fabric.StartBound("sink", sink.machine, {.drop_received = 0.1, .drop_seed = 3});
+  Sink client;
+  client.machine->on_start = [&](Time, Network& network) {
+    const PeerId peer = network.Connect(loop.addresses()[0]);
+    for (uint64_t id = 1; id <= kMessages; ++id) network.Send(peer, MakeMessage(id));
+  };
+  fabric.Start("client", client.machine);
+  const auto total = [&] {
+    const ZmqCounters c = fabric.loop(0).counters();
+    return c.received + c.thrown_away;
+  };
+  // The last ones may be thrown away without a call of the machine, so ask the loop itself.
+  loop.Post([&](Time now, Network&) { sink.machine->timer = now; });
+  sink.machine->on_timer = [&](Time now, Network&) {
+    if (total() < kMessages) sink.machine->timer = now + 1ms;
+  };
+  ASSERT_TRUE(fabric.Until([&] { return total() == kMessages; }));
+  const double thrown = static_cast<double>(fabric.loop(0).counters().thrown_away);
+  EXPECT_NEAR(thrown, kMessages * 0.1, 5 * std::sqrt(kMessages * 0.1 * 0.9));
+}
+
+}  // namespace
+}  // namespace sluice::transport
