@@ -28,8 +28,10 @@ std::string Barriers::MissingText(const Open& open) {
   return StrJoin(names);
 }
 
-Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const Waiter& who, const Roster& roster) {
-  if (const auto last = last_released_.find(who.member); last != last_released_.end() && last->second == barrier.id) {
+Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const Waiter& who,
+                                           const Roster& roster) {
+  if (const auto last = last_released_.find(who.member);
+      last != last_released_.end() && last->second == barrier.id) {
     return Arrival{.released = true, .waiters = {who}, .missing = {}};
   }
   auto [it, is_new] = open_.try_emplace(barrier.id);
@@ -40,7 +42,8 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   }
   if (open.request != barrier || !open.expected.contains(who.member)) {
     if (open.arrived.empty()) open_.erase(it);
-    return Fail(ErrorCode::kInvalidArgument, "barrier '", barrier.id, "': ", wire::Name(who.member.first), " ", who.member.second,
+    return Fail(ErrorCode::kInvalidArgument, "barrier '", barrier.id, "': ", wire::Name(who.member.first),
+                " ", who.member.second,
                 " is not one of its members, or names other members than those who wait");
   }
   open.arrived[who.member] = who;
@@ -60,7 +63,8 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
 
 std::string Barriers::Describe() const {
   std::string text;
-  for (const auto& [id, open] : open_) text += StrCat("barrier '", id, "': waiting for ", MissingText(open), "\n");
+  for (const auto& [id, open] : open_)
+    text += StrCat("barrier '", id, "': waiting for ", MissingText(open), "\n");
   return text;
 }
 

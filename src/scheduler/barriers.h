@@ -26,7 +26,8 @@ class Barriers {
     std::string missing;          // not released: in words
   };
 
-  // A member's arrival, or its repeat. An arrival at a barrier whose members or group differ from the first one's is an error.
+  // A member's arrival, or its repeat. An arrival at a barrier whose members or group differ from the first
+  // one's is an error.
   Result<Arrival> Arrive(const wire::Barrier& barrier, const Waiter& who, const Roster& roster);
   // "barrier 'x': waiting for worker 1", one line each.
   std::string Describe() const;

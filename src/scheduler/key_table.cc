@@ -16,12 +16,14 @@ Status KeyTable::Check(const wire::KeySpec& spec, wire::SyncMode mode, const std
   if (found != ids_.end()) {
     const wire::KeyEntry& first = entries_[found->second];
     if (first.spec == spec && first.mode == mode) return Status::Ok();
-    return Fail(ErrorCode::kAlreadyExists, "key ", wire::ToString(spec.name), ": ", who, " declares ", TextOf(spec, mode), ", but ",
-                declared_by_[found->second], " declared ", TextOf(first.spec, first.mode));
+    return Fail(ErrorCode::kAlreadyExists, "key ", wire::ToString(spec.name), ": ", who, " declares ",
+                TextOf(spec, mode), ", but ", declared_by_[found->second], " declared ",
+                TextOf(first.spec, first.mode));
   }
   if (!entries_.empty() && entries_.front().spec.name.index() != spec.name.index()) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ": integer and string keys do not mix in one job; ",
-                declared_by_.front(), " began with ", wire::ToString(entries_.front().spec.name));
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name),
+                ": integer and string keys do not mix in one job; ", declared_by_.front(), " began with ",
+                wire::ToString(entries_.front().spec.name));
   }
   return Status::Ok();
 }
@@ -30,8 +32,9 @@ Result<std::vector<uint32_t>> KeyTable::Declare(const wire::DeclareKeys& request
   for (const wire::KeySpec& spec : request.keys) {
     if (Status status = Check(spec, request.mode, who); !status) return status.failure();
     if (spec.name.index() != request.keys.front().name.index()) {
-      return Fail(ErrorCode::kInvalidArgument, who, " declares integer and string keys together: ",
-                  wire::ToString(request.keys.front().name), " and ", wire::ToString(spec.name));
+      return Fail(ErrorCode::kInvalidArgument, who,
+                  " declares integer and string keys together: ", wire::ToString(request.keys.front().name),
+                  " and ", wire::ToString(spec.name));
     }
   }
   std::vector<uint32_t> ids;

@@ -1,4 +1,5 @@
-// The job's keys: what each is and where it lives. Declared once by whoever comes first, announced to every server before any worker hears of it.
+// The job's keys: what each is and where it lives. Declared once by whoever comes first, announced to every
+// server before any worker hears of it.
 #pragma once
 
 #include <map>
@@ -15,8 +16,9 @@ class KeyTable {
  public:
   explicit KeyTable(const plan::PlacementOptions& options) : placement_(options) {}
 
-  // All keys or none. Returns the ids in the order given. `who` is remembered for later conflicts. A key whose shape, dtype or mode differs
-  // from its first declaration is kAlreadyExists, naming both; integer and string keys in one job are kInvalidArgument.
+  // All keys or none. Returns the ids in the order given. `who` is remembered for later conflicts. A key
+  // whose shape, dtype or mode differs from its first declaration is kAlreadyExists, naming both; integer and
+  // string keys in one job are kInvalidArgument.
   Result<std::vector<uint32_t>> Declare(const wire::DeclareKeys& request, const std::string& who);
 
   const std::vector<wire::KeyEntry>& entries() const { return entries_; }  // index = id

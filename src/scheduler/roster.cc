@@ -31,18 +31,20 @@ Result<uint32_t> Roster::ChooseRank(const wire::Register& request) const {
   for (uint32_t rank = 0; rank < wanted; ++rank) {
     if (At(request.role, rank) == nullptr) return rank;
   }
-  return Fail(ErrorCode::kResourceExhausted, "the job already has its ", wanted, " ", wire::Name(request.role),
-              "s; one more has come from host ", request.host, ", pid ", request.pid);
+  return Fail(ErrorCode::kResourceExhausted, "the job already has its ", wanted, " ",
+              wire::Name(request.role), "s; one more has come from host ", request.host, ", pid ",
+              request.pid);
 }
 
-Result<Member*> Roster::Register(Time now, transport::PeerId peer, const wire::Sender& sender, const wire::Register& request) {
+Result<Member*> Roster::Register(Time now, transport::PeerId peer, const wire::Sender& sender,
+                                 const wire::Register& request) {
   if (request.role == wire::Role::kScheduler) {
     return Fail(ErrorCode::kInvalidArgument, "a second scheduler tried to join from host ", request.host);
   }
   if (request.num_workers != num_workers_ || request.num_servers != num_servers_) {
-    return Fail(ErrorCode::kInvalidArgument, wire::Name(request.role), " on host ", request.host, " expects ", request.num_workers,
-                " workers and ", request.num_servers, " servers, but this job has ", num_workers_, " and ", num_servers_,
-                " (DMLC_NUM_WORKER, DMLC_NUM_SERVER)");
+    return Fail(ErrorCode::kInvalidArgument, wire::Name(request.role), " on host ", request.host, " expects ",
+                request.num_workers, " workers and ", request.num_servers, " servers, but this job has ",
+                num_workers_, " and ", num_servers_, " (DMLC_NUM_WORKER, DMLC_NUM_SERVER)");
   }
   if (request.role == wire::Role::kServer && request.shard_addresses.empty()) {
     return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " names no address");
@@ -55,10 +57,11 @@ Result<Member*> Roster::Register(Time now, transport::PeerId peer, const wire::S
     }
   }
   for (Member& member : members_) {
-    if (request.identity.empty() || member.info.role != request.role || member.identity != request.identity) continue;
+    if (request.identity.empty() || member.info.role != request.role || member.identity != request.identity)
+      continue;
     if (member.info.state == wire::NodeState::kAlive) {
-      return Fail(ErrorCode::kAlreadyExists, "identity '", request.identity, "' (SLUICE_NODE_ID) is taken by the living ",
-                  NameOf(member.info));
+      return Fail(ErrorCode::kAlreadyExists, "identity '", request.identity,
+                  "' (SLUICE_NODE_ID) is taken by the living ", NameOf(member.info));
     }
     // A restarted node: its rank, a new incarnation.
     member.info.incarnation = sender.incarnation;

@@ -21,15 +21,19 @@ class Roster {
  public:
   Roster(uint32_t num_workers, uint32_t num_servers) : num_workers_(num_workers), num_servers_(num_servers) {}
 
-  // Takes a node in, or finds it again. The rank: the one its identity had, else the wished one when free, else the smallest free one.
-  Result<Member*> Register(Time now, transport::PeerId peer, const wire::Sender& sender, const wire::Register& request);
+  // Takes a node in, or finds it again. The rank: the one its identity had, else the wished one when free,
+  // else the smallest free one.
+  Result<Member*> Register(Time now, transport::PeerId peer, const wire::Sender& sender,
+                           const wire::Register& request);
   // The living or finished member that sent this; null for strangers and for incarnations that were replaced.
   Member* Find(const wire::Sender& sender);
   // Marks those silent for `timeout` dead and returns them; they make one new epoch.
   std::vector<const Member*> BuryTheSilent(Time now, Duration timeout);
   void SetState(Member& member, wire::NodeState state);  // a new epoch when it changes
 
-  bool complete() const { return CountOf(wire::Role::kWorker) == num_workers_ && CountOf(wire::Role::kServer) == num_servers_; }
+  bool complete() const {
+    return CountOf(wire::Role::kWorker) == num_workers_ && CountOf(wire::Role::kServer) == num_servers_;
+  }
   bool AllAre(wire::Role role, wire::NodeState state) const;
   uint64_t epoch() const { return epoch_; }
   std::vector<wire::NodeInfo> Infos() const;  // by role (servers first) and rank

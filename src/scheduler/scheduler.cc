@@ -28,7 +28,8 @@ void Scheduler::OnStart(Time now, transport::Network&) {
   next_report_ = now + options_.report_interval;
 }
 
-void Scheduler::Send(transport::PeerId to, wire::Body body, transport::Network& network, uint64_t in_reply_to, uint64_t id) {
+void Scheduler::Send(transport::PeerId to, wire::Body body, transport::Network& network, uint64_t in_reply_to,
+                     uint64_t id) {
   wire::Message message;
   message.job = options_.job;
   message.sender = {Role::kScheduler, 0, options_.incarnation};
@@ -39,14 +40,15 @@ void Scheduler::Send(transport::PeerId to, wire::Body body, transport::Network& 
   network.Send(to, std::move(message));
 }
 
-void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
+void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message message,
+                          transport::Network& network) {
   if (std::holds_alternative<wire::Register>(message.body)) return OnRegister(now, from, message, network);
   Member* member = roster_.Find(message.sender);
   if (member == nullptr || member->info.state == NodeState::kDead) {
     ++counters_["messages_of_strangers"];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
-      LOG(WARNING) << "dropped " << wire::Describe(message) << ": its sender is not a living member (" << swallowed
-                   << " more such lines were kept back)";
+      LOG(WARNING) << "dropped " << wire::Describe(message) << ": its sender is not a living member ("
+                   << swallowed << " more such lines were kept back)";
     }
     return;
   }
@@ -55,50 +57,49 @@ void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message messag
   Handle(now, from, *member, message, network);
 }
 
-void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::Message& message, transport::Network& network) {
-  struct Visitor {
-    Scheduler& self;
-    Time now;
-    transport::PeerId from;
-    Member& member;
-    const wire::Message& message;
-    transport::Network& network;
-    void operator()(const wire::Heartbeat&) { self.Send(from, wire::HeartbeatAck{}, network); }
-    void operator()(const wire::GetMembership&) { self.Send(from, wire::Membership{self.roster_.Infos()}, network); }
-    void operator()(const wire::DeclareKeys&) { self.OnDeclare(now, member, message, network); }
-    void operator()(const wire::SetOptimizer&) { self.OnSetOptimizer(now, member, message, network); }
-    void operator()(const wire::Barrier&) { self.OnBarrier(member, message, network); }
-    void operator()(const wire::Leave&) { self.OnLeave(now, member, message, network); }
-    void operator()(const wire::Ack&) { self.OnServerAck(member, message.in_reply_to, network); }
-    void operator()(const wire::ErrorReply& error) {
-      if (self.relays_.contains(message.in_reply_to)) {
-        Relay& relay = self.relays_.at(message.in_reply_to);
-        relay.answer = wire::ErrorReply{error.code, StrCat(Roster::NameOf(member.info), ": ", error.message)};
-        self.OnServerAck(member, message.in_reply_to, network);
-      }
-    }
-    void operator()(const wire::GetStats&) { self.Send(from, wire::Stats{self.counters_}, network, message.id); }
-    void operator()(const auto&) {
-      ++self.counters_["unexpected_messages"];
-      self.Send(from, wire::ErrorReply{ErrorCode::kInvalidArgument, StrCat("the scheduler does not take ", wire::BodyName(message.body))},
-                network, message.id);
-    }
-  };
-  std::visit(Visitor{*this, now, from, member, message, network}, message.body);
+void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::Message& message,
+                       transport::Network& network) {
+  if (std::holds_alternative<wire::Heartbeat>(message.body)) return Send(from, wire::HeartbeatAck{}, network);
+  if (std::holds_alternative<wire::Ack>(message.body))
+    return OnServerAck(member, message.in_reply_to, network);
+  if (std::holds_alternative<wire::Barrier>(message.body)) return OnBarrier(member, message, network);
+  if (std::holds_alternative<wire::DeclareKeys>(message.body))
+    return OnDeclare(now, member, message, network);
+  if (std::holds_alternative<wire::SetOptimizer>(message.body))
+    return OnSetOptimizer(now, member, message, network);
+  if (std::holds_alternative<wire::Leave>(message.body)) return OnLeave(now, member, message, network);
+  if (std::holds_alternative<wire::GetMembership>(message.body))
+    return Send(from, wire::Membership{roster_.Infos()}, network);
+  if (std::holds_alternative<wire::GetStats>(message.body))
+    return Send(from, wire::Stats{counters_}, network, message.id);
+  if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
+    const auto it = relays_.find(message.in_reply_to);
+    if (it == relays_.end()) return;
+    it->second.answer =
+        wire::ErrorReply{error->code, StrCat(Roster::NameOf(member.info), ": ", error->message)};
+    return OnServerAck(member, message.in_reply_to, network);
+  }
+  ++counters_["unexpected_messages"];
+  const std::string why = StrCat("the scheduler does not take ", wire::BodyName(message.body));
+  Send(from, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
 }
 
-void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network) {
+void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message& message,
+                           transport::Network& network) {
   const auto& request = std::get<wire::Register>(message.body);
   const size_t before = roster_.members().size();
   const Result<Member*> result = roster_.Register(now, from, message.sender, request);
   if (!result || result.value()->info.state == NodeState::kDead || stopping_) {
-    const Failure failure = result ? Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message) : result.failure();
+    const Failure failure =
+        result ? Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message) : result.failure();
     LOG(WARNING) << "refused a node: " << failure.message;
     return Send(from, wire::ErrorReply{failure.code, failure.message}, network);
   }
   const Member& member = *result.value();
   const bool is_new = roster_.members().size() != before;
-  if (is_new) VLOG(1) << Roster::NameOf(member.info) << " joined; " << (roster_.complete() ? "all are here" : "missing " + roster_.MissingText());
+  if (is_new)
+    VLOG(1) << Roster::NameOf(member.info) << " joined; "
+            << (roster_.complete() ? "all are here" : "missing " + roster_.MissingText());
   if (is_new && roster_.complete()) return Complete(now, network);
   Send(from, WelcomeFor(member), network);
 }
@@ -114,11 +115,14 @@ void Scheduler::Complete(Time now, transport::Network& network) {
   for (const Member& member : roster_.members()) Send(member.peer, WelcomeFor(member), network);
 }
 
-void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& message, transport::Network& network) {
+void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& message,
+                          transport::Network& network) {
   const auto known = keys_.entries().size();
   const auto& request = std::get<wire::DeclareKeys>(message.body);
   const auto ids = keys_.Declare(request, Roster::NameOf(member.info));
-  if (!ids) return Send(member.peer, wire::ErrorReply{ids.failure().code, ids.failure().message}, network, message.id);
+  if (!ids)
+    return Send(member.peer, wire::ErrorReply{ids.failure().code, ids.failure().message}, network,
+                message.id);
   Relay relay;
   wire::KeyTable answer;
   for (const uint32_t id : ids.value()) answer.entries.push_back(keys_.entries()[id]);
@@ -135,10 +139,13 @@ void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& m
   StartRelay(now, std::move(relay), network);
 }
 
-void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Message& message, transport::Network& network) {
+void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Message& message,
+                               transport::Network& network) {
   const auto& request = std::get<wire::SetOptimizer>(message.body);
   if (member.info.role != Role::kWorker || member.info.rank != 0) {
-    return Send(member.peer, wire::ErrorReply{ErrorCode::kPermissionDenied, "only worker 0 sets the optimiser"}, network, message.id);
+    return Send(member.peer,
+                wire::ErrorReply{ErrorCode::kPermissionDenied, "only worker 0 sets the optimiser"}, network,
+                message.id);
   }
   if (const std::string why = WhyInvalid(request.config); !why.empty()) {
     return Send(member.peer, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
@@ -150,8 +157,8 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
   for (const auto& [id, relay] : relays_) {
     if (relay.requester == member.peer && relay.request_id == message.id) return;
   }
-  VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate " << request.config.learning_rate << ", from round "
-          << request.from_round;
+  VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate " << request.config.learning_rate
+          << ", from round " << request.from_round;
   Relay relay;
   relay.body = request;
   relay.answer = wire::Ack{};
@@ -170,7 +177,8 @@ uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& networ
 void Scheduler::SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network) {
   relay.next_repeat = now + options_.repeat_interval;
   for (const Member& member : roster_.members()) {
-    if (member.info.role == Role::kServer && !relay.acked[member.info.rank]) Send(member.peer, relay.body, network, 0, id);
+    if (member.info.role == Role::kServer && !relay.acked[member.info.rank])
+      Send(member.peer, relay.body, network, 0, id);
   }
 }
 
@@ -179,7 +187,8 @@ void Scheduler::OnServerAck(const Member& member, uint64_t relay_id, transport::
   if (it == relays_.end() || member.info.role != Role::kServer) return;
   Relay& relay = it->second;
   relay.acked[member.info.rank] = true;
-  if (!std::all_of(relay.acked.begin(), relay.acked.end(), [](const auto& entry) { return entry.second; })) return;
+  if (!std::all_of(relay.acked.begin(), relay.acked.end(), [](const auto& entry) { return entry.second; }))
+    return;
   Send(relay.requester, relay.answer, network, relay.request_id);
   if (std::holds_alternative<wire::SetOptimizer>(relay.body)) {
     for (const Member& worker : roster_.members()) {
@@ -201,13 +210,15 @@ void Scheduler::OnBarrier(const Member& member, const wire::Message& message, tr
   const Barriers::Waiter who{{member.info.role, member.info.rank}, member.peer, message.id};
   const auto arrival = barriers_.Arrive(request, who, roster_);
   if (!arrival) {
-    return Send(member.peer, wire::ErrorReply{arrival.failure().code, arrival.failure().message}, network, message.id);
+    return Send(member.peer, wire::ErrorReply{arrival.failure().code, arrival.failure().message}, network,
+                message.id);
   }
   if (!arrival.value().released) {
     return Send(member.peer, wire::BarrierWaiting{request.id, arrival.value().missing}, network, message.id);
   }
   if (arrival.value().waiters.size() > 1) VLOG(1) << "barrier '" << request.id << "' released";
-  for (const auto& waiter : arrival.value().waiters) Send(waiter.peer, wire::Ack{}, network, waiter.request_id);
+  for (const auto& waiter : arrival.value().waiters)
+    Send(waiter.peer, wire::Ack{}, network, waiter.request_id);
 }
 
 void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network) {
@@ -218,10 +229,13 @@ void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, 
   VLOG(1) << Roster::NameOf(member.info) << " left" << (leave.message.empty() ? "" : ": " + leave.message);
   if (stopping_) return;
   if (leave.outcome == wire::Leave::Outcome::kFailed || member.info.role == Role::kServer) {
-    return StopJob(now, {wire::Stop::Reason::kFailed, StrCat(Roster::NameOf(member.info), " failed: ", leave.message)}, network);
+    return StopJob(
+        now, {wire::Stop::Reason::kFailed, StrCat(Roster::NameOf(member.info), " failed: ", leave.message)},
+        network);
   }
   BroadcastMembership(network);
-  if (roster_.AllAre(Role::kWorker, NodeState::kFinished)) StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
+  if (roster_.AllAre(Role::kWorker, NodeState::kFinished))
+    StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
 }
 
 void Scheduler::BroadcastMembership(transport::Network& network) {
@@ -242,8 +256,9 @@ void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) 
   outcome_ = std::move(stop);
   stop_deadline_ = now + options_.stop_timeout;
   if (outcome_.reason == wire::Stop::Reason::kFailed) LOG(ERROR) << "the job stops: " << outcome_.message;
-  BroadcastMembership(network);
   SendStop(now, network);
+  // After the stop, so that no shard closes a round without the dead on the way out.
+  BroadcastMembership(network);
 }
 
 void Scheduler::SendStop(Time now, transport::Network& network) {
@@ -273,14 +288,18 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
     std::vector<std::string> names;
     for (const Member* member : dead) names.push_back(Roster::NameOf(member->info));
     counters_["deaths"] += dead.size();
-    return StopJob(now, {wire::Stop::Reason::kFailed,
-                         StrCat(StrJoin(names), names.size() == 1 ? " is dead: it has" : " are dead: they have", " been silent for ",
-                                ToSeconds(options_.heartbeat_timeout), " s (PS_HEARTBEAT_TIMEOUT)")},
-                   network);
+    return StopJob(
+        now,
+        {wire::Stop::Reason::kFailed,
+         StrCat(StrJoin(names), names.size() == 1 ? " is dead: it has" : " are dead: they have",
+                " been silent for ", ToSeconds(options_.heartbeat_timeout), " s (PS_HEARTBEAT_TIMEOUT)")},
+        network);
   }
   if (!complete_ && now - started_ >= options_.rendezvous_timeout) {
-    return StopJob(now, {wire::Stop::Reason::kFailed, StrCat("not everybody joined within ", ToSeconds(options_.rendezvous_timeout),
-                                                             " s (SLUICE_RENDEZVOUS_TIMEOUT): missing ", roster_.MissingText())},
+    return StopJob(now,
+                   {wire::Stop::Reason::kFailed,
+                    StrCat("not everybody joined within ", ToSeconds(options_.rendezvous_timeout),
+                           " s (SLUICE_RENDEZVOUS_TIMEOUT): missing ", roster_.MissingText())},
                    network);
   }
   if (!complete_ && now >= next_report_) {
@@ -301,7 +320,8 @@ Time Scheduler::NextTimer() const {
   }
   Time next = complete_ ? Time::max() : std::min(next_report_, started_ + options_.rendezvous_timeout);
   for (const Member& member : roster_.members()) {
-    if (member.info.state == NodeState::kAlive) next = std::min(next, member.last_heard + options_.heartbeat_timeout);
+    if (member.info.state == NodeState::kAlive)
+      next = std::min(next, member.last_heard + options_.heartbeat_timeout);
   }
   for (const auto& [id, relay] : relays_) next = std::min(next, relay.next_repeat);
   return next;
@@ -313,8 +333,8 @@ std::string Scheduler::DumpState(Time now) const {
   if (!complete_) text += StrCat("waiting for ", roster_.MissingText(), "\n");
   for (const Member& member : roster_.members()) {
     constexpr const char* kStates[] = {"alive", "dead", "finished"};
-    text += StrCat(Roster::NameOf(member.info), ": ", kStates[static_cast<int>(member.info.state)], ", heard ",
-                   ToSeconds(now - member.last_heard), " s ago\n");
+    text += StrCat(Roster::NameOf(member.info), ": ", kStates[static_cast<int>(member.info.state)],
+                   ", heard ", ToSeconds(now - member.last_heard), " s ago\n");
   }
   text += barriers_.Describe();
   for (const auto& [id, relay] : relays_) {

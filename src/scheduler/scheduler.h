@@ -1,5 +1,5 @@
-// The scheduler: rendezvous, key table, barriers, the optimiser's way to the servers, deaths and the end of the job.
-// A deterministic machine; docs/design/protocol.md says what it answers.
+// The scheduler: rendezvous, key table, barriers, the optimiser's way to the servers, deaths and the end of
+// the job. A deterministic machine; docs/design/protocol.md says what it answers.
 #pragma once
 
 #include <deque>
@@ -25,7 +25,7 @@ struct Options {
   Duration report_interval = 10s;  // of "waiting for ..." while nodes are missing
   Duration repeat_interval = 1s;   // of announcements and stops until they are acknowledged
   Duration rendezvous_timeout = std::chrono::minutes(10);
-  Duration stop_timeout = 5s;      // for everybody to hear the end
+  Duration stop_timeout = 5s;  // for everybody to hear the end
 };
 
 class Scheduler final : public transport::Machine {
@@ -33,7 +33,8 @@ class Scheduler final : public transport::Machine {
   explicit Scheduler(const Options& options);
 
   void OnStart(Time now, transport::Network& network) override;
-  void OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) override;
+  void OnMessage(Time now, transport::PeerId from, wire::Message message,
+                 transport::Network& network) override;
   void OnTimer(Time now, transport::Network& network) override;
   Time NextTimer() const override;
   bool Done() const override { return done_; }
@@ -47,18 +48,21 @@ class Scheduler final : public transport::Machine {
  private:
   // A change that servers must acknowledge before its sender is answered.
   struct Relay {
-    wire::Body body;                      // AnnounceKeys or SetOptimizer
-    std::map<uint32_t, bool> acked;       // by server rank
+    wire::Body body;                 // AnnounceKeys or SetOptimizer
+    std::map<uint32_t, bool> acked;  // by server rank
     transport::PeerId requester;
     uint64_t request_id = 0;
     wire::Body answer;
     Time next_repeat{};
   };
 
-  void Handle(Time now, transport::PeerId from, Member& member, wire::Message& message, transport::Network& network);
-  void OnRegister(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network);
+  void Handle(Time now, transport::PeerId from, Member& member, wire::Message& message,
+              transport::Network& network);
+  void OnRegister(Time now, transport::PeerId from, const wire::Message& message,
+                  transport::Network& network);
   void OnDeclare(Time now, const Member& member, const wire::Message& message, transport::Network& network);
-  void OnSetOptimizer(Time now, const Member& member, const wire::Message& message, transport::Network& network);
+  void OnSetOptimizer(Time now, const Member& member, const wire::Message& message,
+                      transport::Network& network);
   void OnBarrier(const Member& member, const wire::Message& message, transport::Network& network);
   void OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network);
   void OnServerAck(const Member& member, uint64_t relay_id, transport::Network& network);
@@ -70,7 +74,8 @@ class Scheduler final : public transport::Machine {
   void BroadcastMembership(transport::Network& network);
   void Complete(Time now, transport::Network& network);
   wire::Welcome WelcomeFor(const Member& member) const;
-  void Send(transport::PeerId to, wire::Body body, transport::Network& network, uint64_t in_reply_to = 0, uint64_t id = 0);
+  void Send(transport::PeerId to, wire::Body body, transport::Network& network, uint64_t in_reply_to = 0,
+            uint64_t id = 0);
 
   const Options options_;
   Roster roster_;
@@ -78,7 +83,8 @@ class Scheduler final : public transport::Machine {
   Barriers barriers_;
   std::map<uint64_t, Relay> relays_;
   uint64_t next_relay_ = 1;
-  std::map<std::pair<uint64_t, uint64_t>, wire::Body> answered_;  // (incarnation, request) of the last relayed requests
+  std::map<std::pair<uint64_t, uint64_t>, wire::Body>
+      answered_;  // (incarnation, request) of the last relayed requests
   std::deque<std::pair<uint64_t, uint64_t>> answered_order_;
   std::map<std::string, uint64_t> counters_;
   LogLimiter limiter_{5, 10s};

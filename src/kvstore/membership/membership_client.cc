@@ -13,7 +13,8 @@ constexpr Duration kRegisterInterval = 1s;
 }  // namespace
 
 std::string Client::SchedulerText() const {
-  return StrCat("the scheduler at ", options_.scheduler_address, " (DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT say where)");
+  return StrCat("the scheduler at ", options_.scheduler_address,
+                " (DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT say where)");
 }
 
 wire::Message Client::Make(wire::Body body, uint64_t id, uint64_t in_reply_to) const {
@@ -54,22 +55,26 @@ void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
   roster_ = welcome.roster;
   epoch_ = epoch;
   state_ = State::kMember;
-  VLOG(1) << "joined " << SchedulerText() << " as " << wire::Name(options_.role) << ' ' << rank_ << ", epoch " << epoch_;
+  VLOG(1) << "joined " << SchedulerText() << " as " << wire::Name(options_.role) << ' ' << rank_ << ", epoch "
+          << epoch_;
 }
 
-bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network) {
+bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& message,
+                       transport::Network& network) {
   if (from != scheduler_ || message.sender.role != wire::Role::kScheduler) return false;
   last_heard_ = now;
   heard_ = true;
   if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
     OnWelcome(*welcome, message.epoch);
   } else if (std::holds_alternative<wire::HeartbeatAck>(message.body)) {
-    if (state_ == State::kMember && message.epoch > epoch_) network.Send(scheduler_, Make(wire::GetMembership{}));
+    if (state_ == State::kMember && message.epoch > epoch_)
+      network.Send(scheduler_, Make(wire::GetMembership{}));
   } else if (const auto* membership = std::get_if<wire::Membership>(&message.body)) {
     if (message.epoch <= epoch_) return true;
     epoch_ = message.epoch;
     roster_ = membership->roster;
-    VLOG(1) << "membership: epoch " << epoch_ << ", " << NumDead() << " dead of " << roster_.size() << " nodes";
+    VLOG(1) << "membership: epoch " << epoch_ << ", " << NumDead() << " dead of " << roster_.size()
+            << " nodes";
   } else if (const auto* stop = std::get_if<wire::Stop>(&message.body)) {
     if (state_ == State::kStopped) return true;
     stop_ = *stop;
@@ -87,10 +92,12 @@ void Client::OnTimer(Time now, transport::Network& network) {
   if (state_ == State::kStopped || leaving_) return;
   if (state_ == State::kJoining && now - started_ >= options_.rendezvous_timeout) {
     const auto seconds = ToSeconds(options_.rendezvous_timeout);
-    return Fail(heard_ ? StrCat("the job was not complete after ", seconds, " s: still missing ", missing_,
-                                "; SLUICE_RENDEZVOUS_TIMEOUT sets the limit")
-                       : StrCat("no answer from ", SchedulerText(), " after ", seconds,
-                                " s: is it running, and does this process have the job's secret (SLUICE_JOB_SECRET)?"));
+    return Fail(
+        heard_
+            ? StrCat("the job was not complete after ", seconds, " s: still missing ", missing_,
+                     "; SLUICE_RENDEZVOUS_TIMEOUT sets the limit")
+            : StrCat("no answer from ", SchedulerText(), " after ", seconds,
+                     " s: is it running, and does this process have the job's secret (SLUICE_JOB_SECRET)?"));
   }
   if (heard_ && now - last_heard_ >= options_.heartbeat_timeout) {
     return Fail(StrCat(SchedulerText(), " has been silent for ", ToSeconds(now - last_heard_),
@@ -107,7 +114,8 @@ Time Client::NextTimer() const {
   if (state_ == State::kStopped || leaving_) return Time::max();
   Time next = next_heartbeat_;
   if (heard_) next = std::min(next, last_heard_ + options_.heartbeat_timeout);
-  if (state_ == State::kJoining) next = std::min({next, next_register_, started_ + options_.rendezvous_timeout});
+  if (state_ == State::kJoining)
+    next = std::min({next, next_register_, started_ + options_.rendezvous_timeout});
   return next;
 }
 
@@ -124,9 +132,11 @@ size_t Client::NumDead() const {
 
 std::string Client::Describe(Time now) const {
   constexpr const char* kStates[] = {"joining", "member", "stopped"};
-  std::string text = StrCat(wire::Name(options_.role), " ", rank_, ": ", kStates[static_cast<int>(state_)], ", epoch ", epoch_, ", ",
-                            NumDead(), " dead, heard from the scheduler ", ToSeconds(now - last_heard_), " s ago");
-  if (state_ == State::kJoining) text += StrCat(", waiting for ", missing_.empty() ? SchedulerText() : missing_);
+  std::string text = StrCat(wire::Name(options_.role), " ", rank_, ": ", kStates[static_cast<int>(state_)],
+                            ", epoch ", epoch_, ", ", NumDead(), " dead, heard from the scheduler ",
+                            ToSeconds(now - last_heard_), " s ago");
+  if (state_ == State::kJoining)
+    text += StrCat(", waiting for ", missing_.empty() ? SchedulerText() : missing_);
   return text + "\n";
 }
 

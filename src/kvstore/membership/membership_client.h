@@ -1,5 +1,6 @@
-// A node's side of membership: joining, heartbeats, who is alive, and being told to stop. Workers and servers both
-// hold one inside their machine and pass it what concerns it. docs/design/protocol.md, "Joining" and "Barriers, leaving, dying".
+// A node's side of membership: joining, heartbeats, who is alive, and being told to stop. Workers and servers
+// both hold one inside their machine and pass it what concerns it. docs/design/protocol.md, "Joining" and
+// "Barriers, leaving, dying".
 #pragma once
 
 #include <optional>
@@ -38,7 +39,8 @@ class Client {
   explicit Client(Options options) : options_(std::move(options)) {}
 
   void OnStart(Time now, transport::Network& network);
-  // True when the message was membership's and has been dealt with. The caller compares state() and epoch() before and after.
+  // True when the message was membership's and has been dealt with. The caller compares state() and epoch()
+  // before and after.
   bool OnMessage(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network);
   void OnTimer(Time now, transport::Network& network);
   Time NextTimer() const;
@@ -47,7 +49,9 @@ class Client {
   const std::optional<wire::Stop>& stop() const { return stop_; }
   uint32_t rank() const { return rank_; }
   uint64_t epoch() const { return epoch_; }
-  const std::vector<wire::NodeInfo>& roster() const { return roster_; }  // servers and workers, by role and rank
+  const std::vector<wire::NodeInfo>& roster() const {
+    return roster_;
+  }  // servers and workers, by role and rank
   size_t NumDead() const;
   std::string Missing() const { return missing_; }  // while joining: who has not come
 

@@ -56,16 +56,20 @@ std::vector<Part> PartsOf(const wire::KeyEntry& entry) {
 
 std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards) {
   constexpr int64_t kMaxParts = int64_t{1} << 32;
-  const auto why = [&](const auto&... text) { return StrCat("key ", wire::ToString(entry.spec.name), ": ", text...); };
+  const auto why = [&](const auto&... text) {
+    return StrCat("key ", wire::ToString(entry.spec.name), ": ", text...);
+  };
   if (entry.part_elements <= 0) return why("part_elements is ", entry.part_elements);
   if (entry.spec.shape.size() / entry.part_elements > kMaxParts) return why("more than 2^32 parts");
   int64_t offset = 0;
   for (const wire::Slice& slice : entry.slices) {
     if (slice.shard >= num_shards) return why("slice on shard ", slice.shard, " of ", num_shards);
-    if (slice.offset != offset || slice.length <= 0) return why("slice [", slice.offset, ", +", slice.length, ") after ", offset);
+    if (slice.offset != offset || slice.length <= 0)
+      return why("slice [", slice.offset, ", +", slice.length, ") after ", offset);
     if (__builtin_add_overflow(offset, slice.length, &offset)) return why("slices overflow");
   }
-  if (offset != entry.spec.shape.size()) return why("slices cover ", offset, " of ", entry.spec.shape.size(), " elements");
+  if (offset != entry.spec.shape.size())
+    return why("slices cover ", offset, " of ", entry.spec.shape.size(), " elements");
   return {};
 }
 

@@ -17,8 +17,9 @@ struct PlacementOptions {
   int64_t part_bytes = 1 << 20;
 };
 
-// Gives keys to shards in the order declared. Small keys go to the shard with the fewest bytes so far (the lowest index on a tie);
-// big ones are cut into equal slices over all shards, cuts at multiples of 64 elements, shorter slices last.
+// Gives keys to shards in the order declared. Small keys go to the shard with the fewest bytes so far (the
+// lowest index on a tie); big ones are cut into equal slices over all shards, cuts at multiples of 64
+// elements, shorter slices last.
 class Placement {
  public:
   explicit Placement(const PlacementOptions& options);
@@ -42,8 +43,8 @@ struct Part {
 // All parts of a key, in element order: index = part number on the wire.
 std::vector<Part> PartsOf(const wire::KeyEntry& entry);
 
-// Whether an entry that came over the network is sound: slices in order without gaps over the shape's size, shards below num_shards,
-// part_elements positive. Empty: sound; else why not.
+// Whether an entry that came over the network is sound: slices in order without gaps over the shape's size,
+// shards below num_shards, part_elements positive. Empty: sound; else why not.
 std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards);
 
 // A worker may be at most this many rounds of a part ahead of the last closed one.

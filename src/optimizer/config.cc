@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/strings.h"
+#include "sluice/optimizer.h"
+
+namespace sluice {
+namespace {
+
+// Collects the first complaint.
+class Checker {
+ public:
+  void Range(const char* field, double value, double low, double high, bool high_included = true) {
+    if (!why_.empty() || (value >= low && (value < high || (high_included && value == high)))) return;
+    why_ = StrCat("optimiser: ", field, " is ", value, "; it must be at least ", low,
+                  high_included ? " and at most " : " and below ", high);
+  }
+  void Require(bool sound, const std::string& why) {
+    if (why_.empty() && !sound) why_ = StrCat("optimiser: ", why);
+  }
+  std::string why() && { return std::move(why_); }
+
+ private:
+  std::string why_;
+};
+
+constexpr double kHuge = 1e30;
+
+void CheckSchedule(const LrSchedule& s, Checker& check) {
+  check.Require(s.kind <= LrScheduleKind::kCosine,
+                StrCat("schedule kind ", static_cast<int>(s.kind), " is unknown"));
+  check.Require(s.warmup_mode <= WarmupMode::kConstant,
+                StrCat("warmup_mode ", static_cast<int>(s.warmup_mode), " is unknown"));
+  check.Range("schedule.factor", s.factor, 0, kHuge);
+  check.Range("schedule.step", static_cast<double>(s.step), 1, kHuge);
+  check.Range("schedule.stop_factor_lr", s.stop_factor_lr, 0, kHuge);
+  check.Range("schedule.final_lr", s.final_lr, 0, kHuge);
+  check.Range("schedule.power", s.power, 0, 1e3);
+  check.Range("schedule.max_update", static_cast<double>(s.max_update), 1, kHuge);
+  check.Range("schedule.warmup_steps", static_cast<double>(s.warmup_steps), 0, kHuge);
+  check.Range("schedule.warmup_begin_lr", s.warmup_begin_lr, 0, kHuge);
+  check.Require(std::is_sorted(s.steps.begin(), s.steps.end()),
+                StrCat("schedule.steps must ascend: ", StrJoin(s.steps)));
+  check.Require(s.kind == LrScheduleKind::kConstant || s.warmup_steps == 0 ||
+                    s.kind == LrScheduleKind::kFactor || s.kind == LrScheduleKind::kMultiFactor ||
+                    s.warmup_steps < s.max_update,
+                StrCat("schedule.warmup_steps is ", s.warmup_steps, ", but max_update is ", s.max_update));
+}
+
+}  // namespace
+
+std::string_view Name(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kSgd:
+      return "sgd";
+    case OptimizerKind::kNag:
+      return "nag";
+    case OptimizerKind::kAdam:
+      return "adam";
+    case OptimizerKind::kAccumulate:
+      return "accumulate";
+  }
+  return "unknown";
+}
+
+std::string WhyInvalid(const OptimizerConfig& c) {
+  Checker check;
+  check.Require(c.kind <= OptimizerKind::kAccumulate,
+                StrCat("kind ", static_cast<int>(c.kind), " is unknown"));
+  check.Range("learning_rate", c.learning_rate, 0, kHuge);
+  check.Range("momentum", c.momentum, 0, 1, false);
+  check.Range("wd", c.wd, 0, kHuge);
+  check.Range("clip_gradient", c.clip_gradient, -kHuge, kHuge);
+  check.Range("rescale_grad", c.rescale_grad, -kHuge, kHuge);
+  check.Range("beta1", c.beta1, 0, 1, false);
+  check.Range("beta2", c.beta2, 0, 1, false);
+  check.Range("epsilon", c.epsilon, 0, kHuge);
+  CheckSchedule(c.schedule, check);
+  for (const auto& [key, multiplier] : c.multipliers) {
+    check.Range(StrCat("lr_mult of ", key).c_str(), multiplier.lr_mult, -kHuge, kHuge);
+    check.Range(StrCat("wd_mult of ", key).c_str(), multiplier.wd_mult, -kHuge, kHuge);
+  }
+  return std::move(check).why();
+}
+
+}  // namespace sluice

@@ -1,0 +1,58 @@
+// Keeping pushes until their round closes.
+#include "base/strings.h"
+#include "server/shard.h"
+
+namespace sluice::server {
+namespace {
+
+// nullopt: a repeat of something closed; a failure: too far ahead; else the index in a window that begins
+// after `closed`.
+Result<std::optional<size_t>> WindowIndex(uint64_t round, uint64_t closed, const wire::KeySpec& spec) {
+  if (round <= closed) return std::optional<size_t>();
+  if (round - closed > plan::kMaxRoundsAhead) {
+    return Fail(ErrorCode::kResourceExhausted, "push of key ", wire::ToString(spec.name), " for round ",
+                round, ": the last closed is ", closed, ", and at most ", plan::kMaxRoundsAhead,
+                " rounds ahead are kept");
+  }
+  return std::optional<size_t>(round - closed - 1);
+}
+
+}  // namespace
+
+Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, uint64_t round,
+                                    Contribution contribution) {
+  const auto index = WindowIndex(round, part.version, key.entry.spec);
+  if (!index) return index.failure();
+  if (!index.value()) return Kept::kRepeat;
+  if (part.rounds.size() <= *index.value()) part.rounds.resize(*index.value() + 1);
+  Round& open = part.rounds[*index.value()];
+  if (open.Has(sender.rank) && options_.deduplicate) return Kept::kRepeat;
+  if (const auto divisor = open.divisor(); divisor && *divisor != contribution.divisor) {
+    return Fail(ErrorCode::kInvalidArgument, "push of key ", wire::ToString(key.entry.spec.name),
+                " for round ", round, ": worker ", sender.rank, " divides by ", contribution.divisor,
+                ", another worker by ", *divisor,
+                "; the divisor must be the same on all workers (or use normalize_by_samples)");
+  }
+  open.Add(sender.rank, std::move(contribution));
+  CloseRounds(key, part);
+  return Kept::kNew;
+}
+
+Result<Shard::Kept> Shard::KeepAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
+                                     Contribution contribution) {
+  Key::WorkerPushes& pushes = key.pushes[sender.rank];
+  const auto index = WindowIndex(round, pushes.applied, key.entry.spec);
+  if (!index) return index.failure();
+  if (!index.value()) return Kept::kRepeat;
+  if (pushes.staged.size() <= *index.value()) pushes.staged.resize(*index.value() + 1);
+  Key::Staged& staged = pushes.staged[*index.value()];
+  if (staged.parts.empty()) staged.parts.resize(key.parts.size());
+  auto& place = staged.parts[key.local.at(part.ref.part)];
+  if (place && options_.deduplicate) return Kept::kRepeat;
+  if (!place) ++staged.arrived;
+  place = std::move(contribution);
+  ApplyStaged(key, pushes);
+  return Kept::kNew;
+}
+
+}  // namespace sluice::server

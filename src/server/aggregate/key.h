@@ -1,0 +1,39 @@
+// One key's parts on this shard, and for async keys the pushes whose parts have not all come.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "kvstore/plan/placement.h"
+#include "server/aggregate/part.h"
+
+namespace sluice::server {
+
+struct Key {
+  wire::KeyEntry entry;
+  std::vector<plan::Part> all_parts;  // of the whole key: index = part number
+  std::vector<Part> parts;            // those of this shard, in order
+  std::map<uint32_t, size_t> local;   // part number -> index in `parts`
+  size_t initialised_parts = 0;
+  uint64_t reported_round = 0;  // for the log: the last round that all parts here have closed
+
+  // Async: a worker's push applies as a whole, in the order of its rounds.
+  struct Staged {
+    std::vector<std::optional<Contribution>> parts;  // by local index
+    size_t arrived = 0;
+  };
+  struct WorkerPushes {
+    uint64_t applied = 0;       // rounds applied
+    std::deque<Staged> staged;  // staged[i] is round applied + 1 + i
+  };
+  std::map<uint32_t, WorkerPushes> pushes;  // by rank
+
+  Part* Find(uint32_t part) {
+    const auto it = local.find(part);
+    return it == local.end() ? nullptr : &parts[it->second];
+  }
+  bool async() const { return entry.mode == wire::SyncMode::kAsync; }
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,58 @@
+#include "server/aggregate/part.h"
+
+#include <algorithm>
+
+namespace sluice::server {
+
+void Round::Add(uint32_t rank, Contribution contribution) {
+  if (by_rank_.size() <= rank) by_rank_.resize(rank + 1);
+  if (by_rank_[rank]) doubled_.push_back(std::move(*by_rank_[rank]));
+  by_rank_[rank] = std::move(contribution);
+}
+
+bool Round::Complete(const std::set<uint32_t>& live) const {
+  return !live.empty() && std::all_of(live.begin(), live.end(), [this](uint32_t rank) { return Has(rank); });
+}
+
+std::vector<const std::byte*> Round::Gradients() const {
+  std::vector<const std::byte*> frames;
+  frames.reserve(by_rank_.size());
+  for (const auto& contribution : by_rank_) {
+    if (contribution) frames.push_back(contribution->gradient.data());
+  }
+  for (const Contribution& contribution : doubled_) frames.push_back(contribution.gradient.data());
+  return frames;
+}
+
+uint64_t Round::samples() const {
+  uint64_t sum = 0;
+  for (const auto& contribution : by_rank_) sum += contribution ? contribution->samples : 0;
+  return sum;
+}
+
+std::optional<double> Round::divisor() const {
+  for (const auto& contribution : by_rank_) {
+    if (contribution) return contribution->divisor;
+  }
+  return std::nullopt;
+}
+
+std::vector<uint32_t> Round::Missing(const std::set<uint32_t>& live) const {
+  std::vector<uint32_t> missing;
+  std::copy_if(live.begin(), live.end(), std::back_inserter(missing),
+               [this](uint32_t rank) { return !Has(rank); });
+  return missing;
+}
+
+bool Part::Wait(const Waiter& waiter) {
+  for (Waiter& known : waiters) {
+    if (known.rank == waiter.rank && known.slot == waiter.slot && known.want_data == waiter.want_data) {
+      known = waiter;
+      return true;
+    }
+  }
+  waiters.push_back(waiter);
+  return false;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,75 @@
+// One part on its shard: its weight, the pushes that came for rounds not yet closed, and who waits for which
+// version.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "server/update/update.h"
+#include "server/update/weight.h"
+#include "transport/transport.h"
+
+namespace sluice::server {
+
+// One worker's push of one part for one round, as it came.
+struct Contribution {
+  Frame gradient;
+  uint64_t samples = 0;
+  double divisor = 1;
+};
+
+// The pushes of one round, by worker rank. In sync modes a round of a part; it closes on the set of live
+// workers, never on a count.
+class Round {
+ public:
+  bool Has(uint32_t rank) const { return rank < by_rank_.size() && by_rank_[rank].has_value(); }
+  // A second contribution of one worker counts twice: whoever must not let that happen asks Has() first.
+  void Add(uint32_t rank, Contribution contribution);
+  bool Complete(const std::set<uint32_t>& live) const;
+  // Frames in rank order, and what they are to be scaled by.
+  std::vector<const std::byte*> Gradients() const;
+  uint64_t samples() const;
+  // The divisor that the first push of the round named; others must agree.
+  std::optional<double> divisor() const;
+  std::vector<uint32_t> Missing(const std::set<uint32_t>& live) const;
+
+ private:
+  std::vector<std::optional<Contribution>> by_rank_;
+  std::vector<Contribution> doubled_;
+};
+
+// A pull, or a push that wants the value: one per worker and slot; a repeat takes the place of the one
+// before.
+struct Waiter {
+  uint32_t rank = 0;
+  uint32_t slot = 0;
+  uint64_t min_round = 0;
+  bool want_data = true;
+  transport::PeerId peer;
+  uint64_t request_id = 0;
+};
+
+struct Part {
+  wire::PartRef ref;
+  int64_t offset = 0;
+  size_t length = 0;
+
+  bool initialised = false;
+  uint64_t version = 0;     // rounds (async: pushes) applied
+  int64_t num_updates = 0;  // updates of the optimiser, which outlive a restart together with its states
+  std::optional<Weight> weight;
+  std::vector<std::shared_ptr<Buffer>> slots;
+
+  std::deque<Round> rounds;  // rounds[i] is round version + 1 + i; sync only
+  std::vector<Waiter> waiters;
+
+  // True when this worker waited already: a repeat, which takes the earlier one's place.
+  bool Wait(const Waiter& waiter);
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,132 @@
+#include "server/control.h"
+
+#include <atomic>
+
+#include "base/log.h"
+#include "base/strings.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr Duration kLeaveRepeat = 200ms;
+constexpr Duration kLeaveTimeout = 2s;  // for the scheduler to hear the goodbye; it may be gone already
+constexpr uint64_t kLeaveId = 1;
+
+}  // namespace
+
+Control::Control(membership::Options options, std::vector<ShardHandle> shards, PostToSelf self)
+    : membership_(std::move(options)), shards_(std::move(shards)), self_(std::move(self)) {}
+
+void Control::OnStart(Time now, transport::Network& network) {
+  membership_.OnStart(now, network);
+}
+
+void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
+                        transport::Network& network) {
+  if (membership_.OnMessage(now, from, message, network)) return Act(now, network);
+  // Not a member yet: the Welcome is late or lost. The scheduler repeats; shards must know the workers before
+  // any worker uses a key.
+  if (from != membership_.scheduler() || membership_.state() == membership::State::kJoining) return;
+  if (std::holds_alternative<wire::AnnounceKeys>(message.body)) return OnAnnounce(message);
+  if (std::holds_alternative<wire::SetOptimizer>(message.body)) return OnSetOptimizer(message, network);
+  if (std::holds_alternative<wire::Ack>(message.body) && message.in_reply_to == kLeaveId && leaving_)
+    done_ = true;
+}
+
+void Control::Act(Time now, transport::Network& network) {
+  if (membership_.state() == membership::State::kStopped && !leaving_)
+    return BeginLeaving(now, *membership_.stop(), network);
+  if (membership_.state() != membership::State::kMember || membership_.epoch() == told_epoch_) return;
+  told_epoch_ = membership_.epoch();
+  for (const ShardHandle& handle : shards_) {
+    handle.loop->Post([shard = handle.shard, rank = membership_.rank(), epoch = told_epoch_,
+                       roster = membership_.roster()](Time, transport::Network& shard_network) {
+      shard->SetMembership(rank, epoch, roster, shard_network);
+    });
+  }
+}
+
+void Control::OnAllShards(uint64_t request, std::function<Status(Shard&)> apply) {
+  struct Pending {
+    size_t left;
+    Status status;
+  };
+  const auto pending = std::make_shared<Pending>(
+      Pending{shards_.size(), Status::Ok()});  // touched on this machine's loop only
+  for (const ShardHandle& handle : shards_) {
+    handle.loop->Post([this, apply, pending, request, shard = handle.shard](Time, transport::Network&) {
+      self_([this, pending, request, status = apply(*shard)](Time, transport::Network& network) {
+        if (pending->status.ok()) pending->status = status;
+        if (--pending->left > 0) return;
+        wire::Body answer = wire::Ack{};
+        if (!pending->status)
+          answer = wire::ErrorReply{pending->status.failure().code, pending->status.failure().message};
+        network.Send(membership_.scheduler(), membership_.Make(std::move(answer), 0, request));
+      });
+    });
+  }
+}
+
+void Control::OnAnnounce(const wire::Message& message) {
+  const auto& entries = std::get<wire::AnnounceKeys>(message.body).entries;
+  uint32_t num_shards = static_cast<uint32_t>(shards_.size()) * membership_.options().num_servers;
+  for (const wire::KeyEntry& entry : entries) {
+    if (const std::string why = plan::WhyInvalid(entry, num_shards); !why.empty()) {
+      LOG(ERROR) << "the scheduler announced an unsound key and it is ignored: " << why;
+      return;
+    }
+  }
+  OnAllShards(message.id, [entries](Shard& shard) { return shard.AddKeys(entries); });
+}
+
+void Control::OnSetOptimizer(const wire::Message& message, transport::Network&) {
+  OnAllShards(message.id, [set = std::get<wire::SetOptimizer>(message.body)](Shard& shard) {
+    return shard.SetOptimizer(set.config, set.from_round);
+  });
+}
+
+void Control::Fail(Time now, const std::string& message, transport::Network& network) {
+  if (!leaving_) BeginLeaving(now, {wire::Stop::Reason::kFailed, message}, network);
+}
+
+void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& network) {
+  leaving_ = true;
+  outcome_ = std::move(outcome);
+  if (outcome_.reason == wire::Stop::Reason::kFailed) LOG(ERROR) << "the job stops: " << outcome_.message;
+  membership_.Leave();
+  for (const ShardHandle& handle : shards_) {
+    handle.loop->Post([shard = handle.shard](Time, transport::Network&) { shard->End(); });
+  }
+  leave_deadline_ = now + kLeaveTimeout;
+  next_leave_ = now;
+  OnTimer(now, network);
+}
+
+void Control::OnTimer(Time now, transport::Network& network) {
+  if (!leaving_) {
+    membership_.OnTimer(now, network);
+    return Act(now, network);
+  }
+  if (now >= leave_deadline_) {
+    done_ = true;
+  } else if (now >= next_leave_) {
+    next_leave_ = now + kLeaveRepeat;
+    const bool finished = outcome_.reason == wire::Stop::Reason::kFinished;
+    network.Send(membership_.scheduler(),
+                 membership_.Make(
+                     wire::Leave{finished ? wire::Leave::Outcome::kFinished : wire::Leave::Outcome::kFailed,
+                                 finished ? "" : outcome_.message},
+                     kLeaveId));
+  }
+}
+
+Time Control::NextTimer() const {
+  if (done_) return Time::max();
+  return leaving_ ? std::min(next_leave_, leave_deadline_) : membership_.NextTimer();
+}
+
+std::string Control::DumpState(Time now) const {
+  return membership_.Describe(now);
+}
+
+}  // namespace sluice::server

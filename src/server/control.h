@@ -1,0 +1,56 @@
+// A server's control machine: joins the job, and hands what the scheduler tells on to the shards.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kvstore/membership/membership_client.h"
+#include "server/shard.h"
+
+namespace sluice::server {
+
+// A shard as its control machine sees it: work posted to the shard's loop, in order.
+struct ShardHandle {
+  transport::Loop* loop = nullptr;
+  Shard* shard = nullptr;
+};
+
+class Control final : public transport::Machine {
+ public:
+  // `self` posts to this machine's own loop: how a shard's answer comes back.
+  using PostToSelf = std::function<void(std::function<void(Time, transport::Network&)>)>;
+  Control(membership::Options options, std::vector<ShardHandle> shards, PostToSelf self);
+
+  void OnStart(Time now, transport::Network& network) override;
+  void OnMessage(Time now, transport::PeerId from, wire::Message message,
+                 transport::Network& network) override;
+  void OnTimer(Time now, transport::Network& network) override;
+  Time NextTimer() const override;
+  bool Done() const override { return done_; }
+  std::string DumpState(Time now) const override;
+
+  // Ends the whole job from outside, for example on SIGTERM.
+  void Fail(Time now, const std::string& message, transport::Network& network);
+  const wire::Stop& outcome() const { return outcome_; }
+
+ private:
+  void Act(Time now, transport::Network& network);  // after membership may have changed
+  void OnAnnounce(const wire::Message& message);
+  void OnSetOptimizer(const wire::Message& message, transport::Network& network);
+  // Runs `apply` on every shard; when all are done, answers `request` with Ack or the first failure.
+  void OnAllShards(uint64_t request, std::function<Status(Shard&)> apply);
+  void BeginLeaving(Time now, wire::Stop outcome, transport::Network& network);
+
+  membership::Client membership_;
+  const std::vector<ShardHandle> shards_;
+  const PostToSelf self_;
+  uint64_t told_epoch_ = 0;
+  bool leaving_ = false;
+  bool done_ = false;
+  wire::Stop outcome_;
+  Time next_leave_{}, leave_deadline_{};
+};
+
+}  // namespace sluice::server

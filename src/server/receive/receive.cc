@@ -1,0 +1,192 @@
+// What comes in: checked against the key table before anything changes.
+#include "base/strings.h"
+#include "server/shard.h"
+
+namespace sluice::server {
+
+void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
+  if (!IsMember(message.sender)) {
+    ++counters_["messages_of_strangers"];
+    if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
+      LOG(WARNING) << "dropped " << wire::Describe(message) << ": its sender is no living worker of the job ("
+                   << swallowed << " more such lines were kept back)";
+    }
+    return;
+  }
+  Handle(now, from, message, network);
+  Flush(network);
+}
+
+void Shard::Handle(Time, transport::PeerId from, wire::Message& message, transport::Network& network) {
+  const Sender sender{message.sender.rank, from, message.id};
+  if (std::holds_alternative<wire::Push>(message.body)) return OnPush(sender, message, network);
+  if (std::holds_alternative<wire::Pull>(message.body)) return OnPull(sender, message, network);
+  if (std::holds_alternative<wire::Store>(message.body)) return OnStore(sender, message, network);
+  if (std::holds_alternative<wire::GetStats>(message.body))
+    return Send(from, message.id, wire::Stats{counters_}, {}, network);
+  Refuse(sender,
+         Fail(ErrorCode::kInvalidArgument, "a server shard does not take ", wire::BodyName(message.body)),
+         network);
+}
+
+bool Shard::IsMember(const wire::Sender& sender) const {
+  if (sender.role != wire::Role::kWorker) return false;
+  const auto it = incarnations_.find(sender.rank);
+  return it != incarnations_.end() && it->second == sender.incarnation;
+}
+
+Result<Part*> Shard::FindPart(const wire::PartRef& ref, Key** key) {
+  if (ref.key >= keys_.size() || keys_[ref.key] == nullptr) {
+    return Fail(ErrorCode::kNotFound, "shard ", options_.index, " has no key with id ", ref.key);
+  }
+  *key = keys_[ref.key].get();
+  Part* part = (*key)->Find(ref.part);
+  if (part == nullptr) {
+    return Fail(ErrorCode::kNotFound, "part ", ref.part, " of key ", wire::ToString((*key)->entry.spec.name),
+                " is not on shard ", options_.index);
+  }
+  return part;
+}
+
+Status Shard::CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** key, Part** part) {
+  const Result<Part*> found = FindPart(push.parts[i].ref, key);
+  if (!found) return found.failure();
+  *part = found.value();
+  const wire::KeySpec& spec = (*key)->entry.spec;
+  const auto refuse = [&](ErrorCode code, const auto&... why) {
+    return Fail(code, "push of key ", wire::ToString(spec.name), ", part ", push.parts[i].ref.part, ": ",
+                why...);
+  };
+  if (!(*part)->initialised)
+    return refuse(ErrorCode::kFailedPrecondition, "the key has not been initialised");
+  if (bytes != (*part)->length * SizeOf(spec.dtype)) {
+    return refuse(ErrorCode::kInvalidArgument, bytes, " bytes came, the part has ",
+                  (*part)->length * SizeOf(spec.dtype));
+  }
+  if (push.parts[i].round == 0) return refuse(ErrorCode::kInvalidArgument, "rounds count from 1");
+  if (!(push.divisor > 0)) return refuse(ErrorCode::kInvalidArgument, "the divisor is ", push.divisor);
+  if (!IsFloating(spec.dtype) && push.divisor != 1) {
+    return refuse(ErrorCode::kInvalidArgument, "a ", Name(spec.dtype), " key cannot be divided by ",
+                  push.divisor);
+  }
+  const UpdateRule& rule = RuleFor(push.parts[i].round, (*key)->async());
+  if ((*key)->async() && !rule.optimizer && !rule.updater) {
+    return refuse(
+        ErrorCode::kFailedPrecondition,
+        "an async store without optimiser would assign whatever comes last; call SetOptimizer first");
+  }
+  return Status::Ok();
+}
+
+void Shard::OnPush(const Sender& sender, wire::Message& message, transport::Network& network) {
+  const auto& push = std::get<wire::Push>(message.body);
+  bool all_answered = true;  // every part was answered with its value at once, which says Ack as well
+  for (size_t i = 0; i < push.parts.size(); ++i) {
+    Key* key = nullptr;
+    Part* part = nullptr;
+    Frame& frame = message.payload[i];
+    const wire::PushPart& pushed = push.parts[i];
+    if (Status status = CheckPush(push, i, frame.size(), &key, &part); !status) {
+      ++counters_["rejected"];
+      return Refuse(sender, status.failure(), network);
+    }
+    counters_["bytes_in"] += frame.size();
+    Contribution contribution{std::move(frame), push.samples, push.divisor};
+    const auto kept = key->async() ? KeepAsync(sender, *key, *part, pushed.round, std::move(contribution))
+                                   : KeepSync(sender, *key, *part, pushed.round, std::move(contribution));
+    if (!kept) {
+      ++counters_["rejected"];
+      return Refuse(sender, kept.failure(), network);
+    }
+    ++counters_[kept.value() == Kept::kNew ? "pushes" : "repeats"];
+    if (!pushed.want_value) {
+      all_answered = false;
+      continue;
+    }
+    const Waiter waiter{sender.rank, 0, pushed.round, true, sender.peer, sender.request_id};
+    if (Ready(*key, *part, waiter)) {
+      Answer(*key, *part, waiter);
+    } else {
+      all_answered = false;
+      part->Wait(waiter);
+    }
+  }
+  if (!all_answered) Send(sender.peer, sender.request_id, wire::Ack{}, {}, network);
+}
+
+void Shard::OnPull(const Sender& sender, const wire::Message& message, transport::Network& network) {
+  const auto& pull = std::get<wire::Pull>(message.body);
+  for (const wire::PullPart& wanted : pull.parts) {
+    Key* key = nullptr;
+    const Result<Part*> part = FindPart(wanted.ref, &key);
+    if (!part) {
+      ++counters_["rejected"];
+      return Refuse(sender, part.failure(), network);
+    }
+    if (wanted.slot > part.value()->slots.size()) {
+      ++counters_["rejected"];
+      return Refuse(
+          sender,
+          Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec.name), " has ",
+               part.value()->slots.size(), " optimiser states, state ", wanted.slot, " was asked for"),
+          network);
+    }
+    ++counters_["pulls"];
+    const Waiter waiter{sender.rank,      wanted.slot,
+                        wanted.min_round, pull.want == wire::Pull::Want::kValue,
+                        sender.peer,      sender.request_id};
+    if (Ready(*key, *part.value(), waiter)) {
+      Answer(*key, *part.value(), waiter);
+    } else if (part.value()->Wait(waiter)) {
+      Send(sender.peer, sender.request_id,
+           wire::BarrierWaiting{wire::ToString(key->entry.spec.name), MissingText(*key, *part.value())}, {},
+           network);
+    }
+  }
+}
+
+Status Shard::StoreOne(const wire::Store& store, size_t i, const Frame& frame) {
+  Key* key = nullptr;
+  const Result<Part*> found = FindPart(store.parts[i].ref, &key);
+  if (!found) return found.failure();
+  Part& part = *found.value();
+  const wire::KeySpec& spec = key->entry.spec;
+  const bool init = store.purpose == wire::Store::Purpose::kInit;
+  const size_t expected = init ? part.length * SizeOf(spec.dtype) : SlotBytes(spec.dtype, part.length);
+  if (frame.size() != expected) {
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ", part ", part.ref.part,
+                ": ", frame.size(), " bytes came to be stored, the part has ", expected);
+  }
+  if (init) {
+    if (part.initialised) return Status::Ok();  // a repeat, or a restarted worker
+    part.weight.emplace(frame.size());
+    std::memcpy(part.weight->Next(), frame.data(), frame.size());
+    part.weight->Publish();
+    part.initialised = true;
+    ++key->initialised_parts;
+    AnswerWaiters(*key, part);
+    return Status::Ok();
+  }
+  PrepareSlots(RuleFor(part.version + 1, key->async()), spec, part);
+  const uint32_t slot = store.parts[i].slot;
+  if (slot == 0 || slot > part.slots.size()) {
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ": optimiser state ", slot,
+                " was to be loaded, but its optimiser has ", part.slots.size(), "; call SetOptimizer first");
+  }
+  std::memcpy(part.slots[slot - 1]->data(), frame.data(), frame.size());
+  part.num_updates = static_cast<int64_t>(store.parts[i].version);
+  return Status::Ok();
+}
+
+void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Network& network) {
+  const auto& store = std::get<wire::Store>(message.body);
+  for (size_t i = 0; i < store.parts.size(); ++i) {
+    if (Status status = StoreOne(store, i, message.payload[i]); !status) {
+      ++counters_["rejected"];
+      return Refuse(sender, status.failure(), network);
+    }
+  }
+  Send(sender.peer, sender.request_id, wire::Ack{}, {}, network);
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,38 @@
+// Collects what one event answers, so that small values for one request share a message.
+#pragma once
+
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace sluice::server {
+
+class Replies {
+ public:
+  // A value for `request_id` of `peer`; an empty frame with has_data false answers with the version alone.
+  void Add(transport::PeerId peer, uint64_t request_id, const wire::ValuePart& part, bool has_data,
+           Frame frame);
+  // Sends all, through `send(peer, in_reply_to, Values, frames)`, and forgets them. Values above kShare bytes
+  // go alone.
+  template <typename SendFn>
+  void Flush(SendFn&& send) {
+    for (Open& open : open_) send(open.peer, open.request_id, std::move(open.values), std::move(open.frames));
+    open_.clear();
+  }
+  bool empty() const { return open_.empty(); }
+
+  static constexpr size_t kShare = 256 << 10;  // bytes that values sharing a message may have together
+  static constexpr size_t kMaxFrames = 1024;
+
+ private:
+  struct Open {
+    transport::PeerId peer;
+    uint64_t request_id;
+    wire::Values values;
+    std::vector<Frame> frames;
+    size_t bytes = 0;
+  };
+  std::vector<Open> open_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,79 @@
+// Answering who waits.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "server/shard.h"
+
+namespace sluice::server {
+
+bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const {
+  if (!key.async()) return part.initialised && part.version >= waiter.min_round;
+  if (key.initialised_parts < key.parts.size()) return false;
+  const auto it = key.pushes.find(waiter.rank);
+  return (it == key.pushes.end() ? 0 : it->second.applied) >= waiter.min_round;
+}
+
+void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
+  wire::ValuePart value{part.ref, waiter.slot, part.version};
+  if (key.async() && waiter.slot == 0) {  // a worker counts its own pushes
+    const auto it = key.pushes.find(waiter.rank);
+    value.version = it == key.pushes.end() ? 0 : it->second.applied;
+  }
+  Frame frame;
+  if (waiter.slot > 0) {
+    value.version = static_cast<uint64_t>(part.num_updates);
+    // States change in place: a copy, on the rare way of saving them.
+    if (waiter.want_data) frame = Frame::Copy(part.slots[waiter.slot - 1]->bytes());
+  } else if (waiter.want_data) {
+    frame = part.weight->Share();
+  }
+  counters_["bytes_out"] += frame.size();
+  replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame));
+}
+
+void Shard::AnswerWaiters(Key& key, Part& part) {
+  if (part.waiters.empty()) return;
+  auto waiting = std::partition(part.waiters.begin(), part.waiters.end(),
+                                [&](const Waiter& waiter) { return !Ready(key, part, waiter); });
+  for (auto it = waiting; it != part.waiters.end(); ++it) {
+    if (it->slot <= part.slots.size()) Answer(key, part, *it);
+  }
+  part.waiters.erase(waiting, part.waiters.end());
+}
+
+std::string Shard::MissingText(const Key& key, const Part& part) const {
+  if (!part.initialised) return "worker 0 to initialise the key";
+  if (key.async()) return "this worker's own push";
+  const std::vector<uint32_t> missing = part.rounds.empty()
+                                            ? std::vector<uint32_t>(live_.begin(), live_.end())
+                                            : part.rounds.front().Missing(live_);
+  std::vector<std::string> names;
+  for (const uint32_t rank : missing) names.push_back(StrCat("worker ", rank));
+  return StrJoin(names);
+}
+
+void Shard::Flush(transport::Network& network) {
+  if (replies_.empty()) return;
+  replies_.Flush(
+      [&](transport::PeerId peer, uint64_t request_id, wire::Values values, std::vector<Frame> frames) {
+        Send(peer, request_id, std::move(values), std::move(frames), network);
+      });
+}
+
+void Shard::Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, std::vector<Frame> frames,
+                 transport::Network& network) {
+  wire::Message message;
+  message.job = options_.job;
+  message.sender = {wire::Role::kServer, rank_, options_.incarnation};
+  message.in_reply_to = in_reply_to;
+  message.epoch = epoch_;
+  message.body = std::move(body);
+  message.payload = std::move(frames);
+  network.Send(to, std::move(message));
+}
+
+void Shard::Refuse(const Sender& to, const Failure& failure, transport::Network& network) {
+  Send(to.peer, to.request_id, wire::ErrorReply{failure.code, failure.message}, {}, network);
+}
+
+}  // namespace sluice::server

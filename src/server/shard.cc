@@ -1,0 +1,77 @@
+#include "server/shard.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+
+namespace sluice::server {
+
+Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
+  for (const wire::KeyEntry& entry : entries) {
+    const UpdateRule rule = optimizers_.empty()
+                                ? UpdateRule{.optimizer = nullptr, .updater = options_.updater}
+                                : optimizers_.back().rule;
+    if (Status status = CheckRule(rule, entry.spec); !status) return status;
+    if (entry.id < keys_.size() && keys_[entry.id] != nullptr) continue;  // announced again
+    auto key = std::make_unique<Key>();
+    key->entry = entry;
+    key->all_parts = plan::PartsOf(entry);
+    for (uint32_t i = 0; i < key->all_parts.size(); ++i) {
+      const plan::Part& planned = key->all_parts[i];
+      if (planned.shard != options_.index) continue;
+      key->local[i] = key->parts.size();
+      Part& part = key->parts.emplace_back();
+      part.ref = {entry.id, i};
+      part.offset = planned.offset;
+      part.length = static_cast<size_t>(planned.length);
+    }
+    if (key->parts.empty()) continue;
+    if (keys_.size() <= entry.id) keys_.resize(entry.id + 1);
+    keys_[entry.id] = std::move(key);
+  }
+  if (options_.updater && optimizers_.empty())
+    optimizers_.push_back({0, {.optimizer = nullptr, .updater = options_.updater}});
+  return Status::Ok();
+}
+
+void Shard::SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire::NodeInfo>& roster,
+                          transport::Network& network) {
+  rank_ = rank;
+  epoch_ = epoch;
+  incarnations_.clear();
+  live_.clear();
+  for (const wire::NodeInfo& node : roster) {
+    if (node.role != wire::Role::kWorker || node.state == wire::NodeState::kDead) continue;
+    incarnations_[node.rank] = node.incarnation;
+    if (node.state == wire::NodeState::kAlive) live_.insert(node.rank);
+  }
+  for (const auto& key : keys_) {
+    if (key == nullptr || key->async()) continue;
+    for (Part& part : key->parts) CloseRounds(*key, part);
+  }
+  Flush(network);
+}
+
+std::string Shard::DumpState(Time) const {
+  std::string text =
+      StrCat("shard ", options_.index, ": epoch ", epoch_, ", ", live_.size(), " live workers\n");
+  for (const auto& [name, value] : counters_) text += StrCat("  ", name, " ", value, "\n");
+  constexpr size_t kShown = 100;
+  size_t shown = 0;
+  for (const auto& key : keys_) {
+    if (key == nullptr) continue;
+    for (const Part& part : key->parts) {
+      if (part.rounds.empty() && part.waiters.empty()) continue;
+      if (++shown > kShown) return text + "  ...\n";
+      text += StrCat("  key ", wire::ToString(key->entry.spec.name), " part ", part.ref.part, " version ",
+                     part.version);
+      text += StrCat(", round ", part.version + 1, " waits for ", MissingText(*key, part));
+      for (const Waiter& waiter : part.waiters)
+        text += StrCat("; worker ", waiter.rank, " waits for round ", waiter.min_round);
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,117 @@
+// A server's shard: one thread, one socket, the keys' parts that live here. The gradient's journey through
+// it:
+//   receive/    what came is checked against the key table; repeats are acknowledged and dropped
+//   aggregate/  frames are kept as they came, by round and worker
+//   update/     a round that all live workers have pushed closes in one pass
+//   reply/      who waited for the version gets it, without a copy
+// A deterministic machine; docs/design/protocol.md says what it answers. What comes from the control machine
+// is handed in between calls (Loop::Post) through the methods under "from the control machine".
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "server/aggregate/key.h"
+#include "server/reply/replies.h"
+
+namespace sluice::server {
+
+struct ShardOptions {
+  uint64_t job = 0;
+  uint64_t incarnation = 0;
+  uint32_t index = 0;  // of this shard in the job
+  uint32_t num_shards = 1;
+  ServerUpdater updater;
+  bool deduplicate = true;  // off only in tests that must find the bug this makes
+};
+
+class Shard final : public transport::Machine {
+ public:
+  explicit Shard(ShardOptions options) : options_(std::move(options)) {}
+
+  void OnStart(Time, transport::Network&) override {}
+  void OnMessage(Time now, transport::PeerId from, wire::Message message,
+                 transport::Network& network) override;
+  void OnTimer(Time, transport::Network&) override {}
+  Time NextTimer() const override { return Time::max(); }
+  bool Done() const override { return done_; }
+  std::string DumpState(Time now) const override;
+
+  // --- From the control machine ---
+  // New keys, and repeats of known ones. Sound entries only (plan::WhyInvalid).
+  Status AddKeys(const std::vector<wire::KeyEntry>& entries);
+  // Rounds greater than or equal to from_round are updated by this optimiser; async: from now on.
+  Status SetOptimizer(const OptimizerConfig& config, uint64_t from_round);
+  // Who is alive: may close rounds that waited for the dead.
+  void SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire::NodeInfo>& roster,
+                     transport::Network& network);
+  void End() { done_ = true; }
+
+  const std::map<std::string, uint64_t>& counters() const { return counters_; }
+
+ private:
+  struct Sender {
+    uint32_t rank;
+    transport::PeerId peer;
+    uint64_t request_id;
+  };
+  struct Configured {
+    uint64_t from_round;
+    UpdateRule rule;
+  };
+
+  void Handle(Time now, transport::PeerId from, wire::Message& message, transport::Network& network);
+
+  // receive/
+  bool IsMember(const wire::Sender& sender) const;
+  Result<Part*> FindPart(const wire::PartRef& ref, Key** key);
+  void OnPush(const Sender& sender, wire::Message& message, transport::Network& network);
+  Status CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** key, Part** part);
+  void OnPull(const Sender& sender, const wire::Message& message, transport::Network& network);
+  void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
+  Status StoreOne(const wire::Store& store, size_t i, const Frame& frame);
+
+  // aggregate/
+  enum class Kept : uint8_t { kNew, kRepeat };
+  Result<Kept> KeepSync(const Sender& sender, Key& key, Part& part, uint64_t round,
+                        Contribution contribution);
+  Result<Kept> KeepAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
+                         Contribution contribution);
+
+  // update/
+  const UpdateRule& RuleFor(uint64_t round, bool async) const;
+  void CloseRounds(Key& key, Part& part);
+  void ApplyStaged(Key& key, Key::WorkerPushes& pushes);
+  void Update(Key& key, Part& part, const std::vector<const std::byte*>& gradients, double divisor,
+              uint64_t samples);
+  void PrepareSlots(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const;
+  void PruneOptimizers();
+
+  // reply/
+  bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
+  void Answer(const Key& key, Part& part, const Waiter& waiter);
+  void AnswerWaiters(Key& key, Part& part);
+  // Whom the part's next version waits for: "worker 1, worker 2".
+  std::string MissingText(const Key& key, const Part& part) const;
+  void Flush(transport::Network& network);
+  void Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, std::vector<Frame> frames,
+            transport::Network& network);
+  void Refuse(const Sender& to, const Failure& failure, transport::Network& network);
+
+  const ShardOptions options_;
+  uint32_t rank_ = 0;
+  uint64_t epoch_ = 0;
+  std::map<uint32_t, uint64_t> incarnations_;  // of the members, by worker rank
+  std::set<uint32_t> live_;                    // worker ranks
+  std::vector<std::unique_ptr<Key>> keys_;     // by id; null where this shard has no part
+  std::vector<Configured> optimizers_;         // by from_round
+  Replies replies_;
+  std::map<std::string, uint64_t> counters_;
+  LogLimiter limiter_{5, 10s};
+  bool done_ = false;
+};
+
+}  // namespace sluice::server

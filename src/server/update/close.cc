@@ -1,0 +1,116 @@
+// Closing rounds: when all live workers have pushed (sync), or when a push is whole (async).
+#include <algorithm>
+#include <cstring>
+
+#include "base/strings.h"
+#include "server/shard.h"
+
+namespace sluice::server {
+
+const UpdateRule& Shard::RuleFor(uint64_t round, bool async) const {
+  static const UpdateRule kAssign;
+  const UpdateRule* rule = &kAssign;
+  for (const Configured& configured : optimizers_) {
+    if (async || configured.from_round <= round) rule = &configured.rule;
+  }
+  return *rule;
+}
+
+void Shard::PrepareSlots(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const {
+  const size_t wanted = rule.optimizer && !rule.updater ? rule.optimizer->num_slots() : 0;
+  if (part.slots.size() == wanted) return;
+  part.slots.clear();
+  for (size_t i = 0; i < wanted; ++i) {
+    auto buffer = std::make_shared<Buffer>(SlotBytes(spec.dtype, part.length));
+    std::memset(buffer->data(), 0, buffer->size());
+    part.slots.push_back(std::move(buffer));
+  }
+}
+
+void Shard::Update(Key& key, Part& part, const std::vector<const std::byte*>& gradients, double divisor,
+                   uint64_t samples) {
+  const UpdateRule& rule = RuleFor(part.version + 1, key.async());
+  const bool by_samples = rule.optimizer && !rule.updater && rule.optimizer->config().normalize_by_samples;
+  ++part.version;
+  if (by_samples && samples == 0) return;  // nobody had a sample: the round closes and nothing changes
+  ++part.num_updates;
+  PrepareSlots(rule, key.entry.spec, part);
+  const UpdateInput input{.spec = &key.entry.spec,
+                          .offset = part.offset,
+                          .length = part.length,
+                          .gradients = gradients,
+                          .scale = by_samples ? 1.0 / static_cast<double>(samples) : 1.0 / divisor,
+                          .samples = samples,
+                          .round = part.version,
+                          .num_update = part.num_updates};
+  const std::byte* old = part.weight->data();
+  UpdatePart(rule, input, old, part.weight->Next(), part.slots);
+  part.weight->Publish();
+}
+
+void Shard::CloseRounds(Key& key, Part& part) {
+  bool closed = false;
+  while (!part.rounds.empty() && part.rounds.front().Complete(live_)) {
+    const Round round = std::move(part.rounds.front());
+    part.rounds.pop_front();
+    Update(key, part, round.Gradients(), round.divisor().value_or(1), round.samples());
+    ++counters_["rounds_closed"];
+    closed = true;
+    AnswerWaiters(key, part);
+  }
+  if (!closed || !VLOG_IS_ON(1)) return;
+  uint64_t everywhere = part.version;
+  for (const Part& other : key.parts) everywhere = std::min(everywhere, other.version);
+  if (everywhere > key.reported_round) {
+    VLOG(1) << "round " << everywhere << " of key " << wire::ToString(key.entry.spec.name) << " closed ("
+            << live_.size() << " workers)";
+    key.reported_round = everywhere;
+  }
+}
+
+void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
+  bool applied = false;
+  while (!pushes.staged.empty() && pushes.staged.front().arrived == key.parts.size()) {
+    const Key::Staged push = std::move(pushes.staged.front());
+    pushes.staged.pop_front();
+    for (size_t i = 0; i < key.parts.size(); ++i) {
+      const Contribution& contribution = *push.parts[i];
+      Update(key, key.parts[i], {contribution.gradient.data()}, contribution.divisor, contribution.samples);
+    }
+    ++pushes.applied;
+    ++counters_["rounds_closed"];
+    applied = true;
+  }
+  if (!applied) return;
+  for (Part& part : key.parts) AnswerWaiters(key, part);
+}
+
+Status Shard::SetOptimizer(const OptimizerConfig& config, uint64_t from_round) {
+  if (options_.updater) {
+    return Fail(ErrorCode::kFailedPrecondition,
+                "this server updates with a function of its own; SetOptimizer has no place there");
+  }
+  if (const std::string why = WhyInvalid(config); !why.empty()) return Fail(ErrorCode::kInvalidArgument, why);
+  const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
+  for (const auto& key : keys_) {
+    if (key == nullptr) continue;
+    if (Status status = CheckRule(rule, key->entry.spec); !status) return status;
+  }
+  PruneOptimizers();
+  std::erase_if(optimizers_, [&](const Configured& known) { return known.from_round >= from_round; });
+  optimizers_.push_back({from_round, rule});
+  return Status::Ok();
+}
+
+// What no open round can need any more.
+void Shard::PruneOptimizers() {
+  uint64_t oldest = UINT64_MAX;
+  for (const auto& key : keys_) {
+    if (key == nullptr) continue;
+    for (const Part& part : key->parts) oldest = std::min(oldest, part.version + 1);
+  }
+  while (optimizers_.size() >= 2 && optimizers_[1].from_round <= oldest)
+    optimizers_.erase(optimizers_.begin());
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,22 @@
+// The sum over workers: n received frames, in the order given, into one block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "sluice/dtype.h"
+
+namespace sluice::server {
+
+// out[i] = sources[0][first + i] + sources[1][first + i] + ... for i < n, in that order. Sources are frames
+// of `dtype` elements at any alignment. 16-bit floats are summed in float. At least one source.
+void SumBlock(DType dtype, std::span<const std::byte* const> sources, size_t first, size_t n,
+              float* out);  // float32, float16, bfloat16
+void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, double* out);  // float64
+// Whole numbers wrap as unsigned ones do.
+void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, int32_t* out);
+void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, int64_t* out);
+void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, uint8_t* out);
+
+}  // namespace sluice::server

@@ -1,0 +1,49 @@
+// Closing a round: one pass over a part that sums the gradients in rank order, scales, updates and writes the
+// fresh weight, block by block so that what lies between stays in the cache.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/result.h"
+#include "sluice/optimizer.h"
+#include "sluice/server.h"
+#include "wire/messages.h"
+
+namespace sluice::server {
+
+// How a key's weights change. No optimiser and no updater: the sum is assigned.
+struct UpdateRule {
+  std::shared_ptr<const Optimizer> optimizer;
+  ServerUpdater updater;  // wins over the optimiser
+};
+
+// Whether the rule can work on keys of this dtype; the failure names both.
+Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec);
+
+struct UpdateInput {
+  const wire::KeySpec* spec = nullptr;
+  int64_t offset = 0;                           // of the part, in elements
+  size_t length = 0;                            // elements
+  std::span<const std::byte* const> gradients;  // frames in rank order; not empty
+  double scale = 1;                             // of their sum
+  uint64_t samples = 0;
+  uint64_t round = 0;
+  int64_t num_update = 1;
+};
+
+// Reads `weight`, writes `new_weight` (may be the same memory); `slots` are the optimiser's states: float, or
+// double for float64 keys.
+void UpdatePart(const UpdateRule& rule, const UpdateInput& input, const std::byte* weight,
+                std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots);
+
+// Bytes of one state array for `length` elements of `dtype`.
+inline size_t SlotBytes(DType dtype, size_t length) {
+  return length * (dtype == DType::kFloat64 ? 8 : 4);
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,36 @@
+// One part's weight as replies share it: never changed while a reply that carries it is on its way.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "base/buffer.h"
+
+namespace sluice::server {
+
+class Weight {
+ public:
+  explicit Weight(size_t bytes) : current_(std::make_shared<Version>(bytes)) {}
+
+  const std::byte* data() const { return current_->buffer.data(); }
+  size_t size() const { return current_->buffer.size(); }
+  // The weight as it is now, for a reply; no copy. The frame may be released on any thread.
+  Frame Share() const;
+  // Where the next version is to be written: the current memory when nobody reads it, else other memory.
+  // Publish() makes it current.
+  std::byte* Next();
+  void Publish();
+
+ private:
+  struct Version {
+    explicit Version(size_t bytes) : buffer(bytes) {}
+    Buffer buffer;
+    std::atomic<int> readers = 0;
+    bool Unread() const { return readers.load(std::memory_order_acquire) == 0; }
+  };
+  std::shared_ptr<Version> current_;
+  std::shared_ptr<Version> spare_;  // the one before, for reuse once its readers are gone
+  bool in_place_ = false;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,186 @@
+#include "worker/client.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+
+namespace sluice::worker {
+
+Client::Client(ClientOptions options)
+    : options_(std::move(options)),
+      tracer_(options_.tracer ? *options_.tracer : no_tracer_),
+      membership_(options_.membership) {}
+
+// Operations that never finished hold themselves through their completions.
+Client::~Client() {
+  for (auto& [number, op] : operations_) op->done = nullptr;
+}
+
+void Client::OnStart(Time now, NetworkRef network) {
+  membership_.OnStart(now, network);
+}
+
+void Client::WhenJoined(worker::Done done) {
+  if (failure_) return done(*failure_);
+  if (membership_.state() == membership::State::kMember) return done(Status::Ok());
+  when_joined_.push_back(std::move(done));
+}
+
+void Client::ConnectShards(NetworkRef network) {
+  for (const wire::NodeInfo& node : membership_.roster()) {
+    if (node.role != wire::Role::kServer) continue;
+    for (const std::string& address : node.shard_addresses) {
+      auto shard =
+          std::make_unique<Shard>(Shard{network.Connect(address), {}, Requests(options_.resend_timeout), 0});
+      shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
+      VLOG(1) << "shard " << shards_.size() << " (server " << node.rank << ") is at " << address;
+      shards_.push_back(std::move(shard));
+    }
+  }
+}
+
+void Client::AfterMembership(Time, NetworkRef network) {
+  if (membership_.state() == membership::State::kMember && shards_.empty()) {
+    ConnectShards(network);
+    for (auto& done : std::exchange(when_joined_, {}))
+      completions_.push_back([done](Time, NetworkRef) { done(Status::Ok()); });
+  }
+  if (membership_.state() == membership::State::kStopped && !failure_ && !leaving_) {
+    const wire::Stop& stop = *membership_.stop();
+    FailAll(
+        Failure{stop.reason == wire::Stop::Reason::kFailed ? ErrorCode::kUnavailable : ErrorCode::kCancelled,
+                stop.message});
+  }
+}
+
+void Client::FailAll(const Failure& failure) {
+  failure_ = failure;
+  for (auto& done : std::exchange(when_joined_, {}))
+    completions_.push_back([done, failure](Time, NetworkRef) { done(failure); });
+  for (auto& [number, op] : std::exchange(operations_, {})) FinishOperation(*op, failure);
+  for (auto& [id, control] : std::exchange(controls_, {})) {
+    completions_.push_back(
+        [done = control.done, failure](Time now, NetworkRef network) { done(now, network, failure); });
+  }
+  for (auto& shard : shards_) {
+    shard->queue = SendQueue();
+    shard->requests.Clear();
+    shard->inflight_bytes = 0;
+  }
+  for (auto& [id, key] : keys_) {
+    for (PartFlow& flow : key.flows) flow = PartFlow();
+  }
+}
+
+void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, NetworkRef network) {
+  if (from == membership_.scheduler()) {
+    if (membership_.OnMessage(now, from, message, network)) {
+      AfterMembership(now, network);
+    } else {
+      OnControlAnswer(now, message, network);
+    }
+    return RunCompletions(now, network);
+  }
+  const auto it = shard_of_.find(from);
+  if (it == shard_of_.end() || message.sender.role != wire::Role::kServer) return;
+  const uint32_t shard = it->second;
+  if (std::holds_alternative<wire::Ack>(message.body)) {
+    OnAck(shard, message.in_reply_to);
+  } else if (std::holds_alternative<wire::Values>(message.body)) {
+    OnValues(shard, message, network);
+  } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
+    OnShardError(shard, message.in_reply_to, Failure{error->code, error->message});
+  } else if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
+    OnShardWaiting(shard, message.in_reply_to, waiting->missing);
+  }
+  FlushShard(now, shard, network);
+  RunCompletions(now, network);
+}
+
+void Client::Expire(Time now) {
+  std::vector<std::shared_ptr<Operation>> expired;
+  if (now >= earliest_deadline_) {
+    earliest_deadline_ = Time::max();
+    for (const auto& [number, op] : operations_) {
+      if (now >= op->deadline)
+        expired.push_back(op);
+      else
+        earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
+    }
+  }
+  for (const auto& op : expired) {
+    const std::string who =
+        op->waiting_for.empty() ? "the servers have not said why" : "waiting for " + op->waiting_for;
+    FinishOperation(*op, Fail(ErrorCode::kDeadlineExceeded, Name(op->kind), " of key ", op->key_name,
+                              ", round ", op->round, ", was not done by its deadline: ", who));
+  }
+  if (!expired.empty()) std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
+  std::vector<uint64_t> ended;
+  for (auto& [id, control] : controls_) {
+    if (now >= control.deadline) ended.push_back(id);
+  }
+  for (const uint64_t id : ended) {
+    Control control = std::move(controls_.at(id));
+    controls_.erase(id);
+    const Failure failure =
+        Fail(ErrorCode::kDeadlineExceeded, control.what, " was not done by its deadline: waiting for ",
+             control.waiting_for.empty() ? "the scheduler" : control.waiting_for);
+    completions_.push_back(
+        [done = std::move(control.done), failure](Time at, NetworkRef net) { done(at, net, failure); });
+  }
+}
+
+void Client::OnTimer(Time now, NetworkRef network) {
+  if (!failure_) {
+    membership_.OnTimer(now, network);
+    AfterMembership(now, network);
+  }
+  Expire(now);
+  RepeatControl(now, network);
+  for (uint32_t shard = 0; shard < shards_.size(); ++shard) {
+    if (now >= shards_[shard]->requests.NextTimer()) Repeat(now, shard, network);
+    FlushShard(now, shard, network);
+  }
+  RunCompletions(now, network);
+}
+
+Time Client::NextTimer() const {
+  Time next = failure_ ? Time::max() : membership_.NextTimer();
+  for (const auto& shard : shards_) next = std::min(next, shard->requests.NextTimer());
+  next = std::min(next, earliest_deadline_);
+  for (const auto& [id, control] : controls_) next = std::min({next, control.deadline, control.next_repeat});
+  return next;
+}
+
+void Client::RunCompletions(Time now, NetworkRef network) {
+  while (!completions_.empty()) {
+    for (const auto& completion : std::exchange(completions_, {})) completion(now, network);
+  }
+}
+
+std::string Client::DumpState(Time now) const {
+  std::string text = membership_.Describe(now);
+  if (failure_) text += StrCat("failed: ", failure_->message, "\n");
+  constexpr size_t kShown = 100;
+  size_t shown = 0;
+  for (const auto& [number, op] : operations_) {
+    if (++shown > kShown) {
+      text += "  ...\n";
+      break;
+    }
+    text += StrCat("  ", Name(op->kind), " of key ", op->key_name, " round ", op->round, ": ", op->parts_left,
+                   " parts left", op->waiting_for.empty() ? "" : ", waiting for " + op->waiting_for, "\n");
+  }
+  for (const auto& [id, control] : controls_) {
+    text += StrCat("  ", control.what,
+                   control.waiting_for.empty() ? "" : ": waiting for " + control.waiting_for, "\n");
+  }
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    text +=
+        StrCat("  shard ", i, ": ", shards_[i]->queue.size(), " parts queued, ", shards_[i]->requests.size(),
+               " requests unanswered, ", HumanBytes(shards_[i]->inflight_bytes), " in flight\n");
+  }
+  return text;
+}
+
+}  // namespace sluice::worker

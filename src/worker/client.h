@@ -1,0 +1,170 @@
+// The worker's client: plain arrays to and from the servers. A deterministic machine: its methods are called
+// on its loop (Loop::Post), its completions come on its loop. docs/design/protocol.md says what it sends;
+// gradient_flow.h is the way of a gradient.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "kvstore/membership/membership_client.h"
+#include "kvstore/plan/placement.h"
+#include "worker/gradient_flow.h"
+#include "worker/part_flow.h"
+#include "worker/push/requests.h"
+#include "worker/push/send_queue.h"
+
+namespace sluice::worker {
+
+struct ClientOptions {
+  membership::Options membership;
+  Duration resend_timeout = 5s;
+  uint64_t max_inflight_bytes = 64u << 20;  // unanswered payload per shard, both directions
+  Tracer* tracer = nullptr;                 // outlives the client; null: none
+};
+
+struct InitArgs {
+  wire::KeySpec spec;
+  Frame value;  // rank 0's counts
+};
+struct PushArgs {
+  uint32_t key = 0;
+  Frame source;
+  int priority = 0;
+  uint64_t samples = 0;
+  double divisor = 1;
+};
+struct PullArgs {
+  uint32_t key = 0;
+  Destination destination;
+  int priority = 0;
+  uint32_t slot = 0;
+  bool latest = false;  // whatever is there, in place of this worker's last push
+};
+
+class Client final : public transport::Machine {
+ public:
+  using NetworkRef = transport::Network&;
+  // The ids of the keys, in the order given.
+  using InitDone = std::function<void(const Result<std::vector<uint32_t>>&)>;
+  using AnswerDone = std::function<void(Time now, NetworkRef network, const Result<wire::Body>&)>;
+
+  explicit Client(ClientOptions options);
+  ~Client() override;
+
+  void OnStart(Time now, NetworkRef network) override;
+  void OnMessage(Time now, transport::PeerId from, wire::Message message, NetworkRef network) override;
+  void OnTimer(Time now, NetworkRef network) override;
+  Time NextTimer() const override;
+  bool Done() const override { return done_; }
+  std::string DumpState(Time now) const override;
+
+  // --- Membership ---
+  // Once, when the job is complete, or with the reason why it never will be.
+  void WhenJoined(worker::Done done);
+  uint32_t rank() const { return membership_.rank(); }
+  size_t NumDead() const { return membership_.NumDead(); }
+  // Why nothing works any more; empty while it does.
+  const std::optional<Failure>& failure() const { return failure_; }
+
+  // --- Keys and values. Every `done` is called exactly once. `deadline`: when to give up, with a message
+  // that says who is waited for. ---
+  void Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
+            NetworkRef network);
+  void Push(Time now, PushArgs args, worker::Done done, NetworkRef network);
+  // The value after this round lands in `destination`.
+  void PushPull(Time now, PushArgs args, Destination destination, Time deadline, worker::Done done,
+                NetworkRef network);
+  void Pull(Time now, PullArgs args, Time deadline, worker::Done done, NetworkRef network);
+  // Optimiser states: element type float32 (float64 for float64 keys). `version` of Pull's counterpart: how
+  // many updates they have seen.
+  void StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
+                  worker::Done done, NetworkRef network);
+  void PullState(Time now, PullArgs args, Time deadline, std::function<void(const Result<uint64_t>&)> done,
+                 NetworkRef network);
+
+  // --- Control ---
+  void SetOptimizer(Time now, const OptimizerConfig& config, Time deadline, worker::Done done,
+                    NetworkRef network);
+  void Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network);
+  void Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
+  void GetStats(Time now, Time deadline, AnswerDone done, NetworkRef network);
+
+  const wire::KeyEntry& entry(uint32_t key) const { return keys_.at(key).entry; }
+  bool Knows(uint32_t key) const { return keys_.contains(key); }
+
+ private:
+  struct KeyState {
+    wire::KeyEntry entry;
+    std::vector<plan::Part> parts;
+    std::vector<PartFlow> flows;  // by part
+    uint64_t pushed = 0;          // this worker's last round
+  };
+  struct Shard {
+    transport::PeerId peer;
+    SendQueue queue;
+    Requests requests;
+    uint64_t inflight_bytes = 0;
+  };
+  struct Control {  // a request to the scheduler
+    wire::Body body;
+    AnswerDone done;
+    Time deadline, next_repeat;
+    std::string what, waiting_for;
+  };
+
+  // client.cc
+  void AfterMembership(Time now, NetworkRef network);
+  void ConnectShards(NetworkRef network);
+  void FailAll(const Failure& failure);
+  void Expire(Time now);
+  wire::Message Envelope(wire::Body body, uint64_t id) const { return membership_.Make(std::move(body), id); }
+
+  // client_flow.cc: operations to messages and back
+  void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
+  void Open(const std::shared_ptr<Operation>& op);
+  void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
+  void Release(PartFlow& flow);
+  void FlushShard(Time now, uint32_t shard, NetworkRef network);
+  void SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>& batch, NetworkRef network);
+  void OnAck(uint32_t shard, uint64_t id);
+  void OnValues(uint32_t shard, wire::Message& message, NetworkRef network);
+  void OnShardError(uint32_t shard, uint64_t id, const Failure& failure);
+  void OnShardWaiting(uint32_t shard, uint64_t id, const std::string& missing);
+  void Repeat(Time now, uint32_t shard, NetworkRef network);
+  void Finish(const PartOpPtr& part);
+  void FinishOperation(Operation& op, const Status& status);
+
+  // client_control.cc
+  void Ask(Time now, wire::Body body, std::string what, Time deadline, AnswerDone done, NetworkRef network);
+  bool OnControlAnswer(Time now, const wire::Message& message, NetworkRef network);
+  void RepeatControl(Time now, NetworkRef network);
+  void OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
+                  Time deadline, InitDone done, NetworkRef network);
+
+  const ClientOptions options_;
+  NoTracer no_tracer_;
+  Tracer& tracer_;
+  membership::Client membership_;
+  std::optional<Failure> failure_;
+  bool done_ = false;
+  bool leaving_ = false;
+  std::vector<worker::Done> when_joined_;
+
+  std::map<uint32_t, KeyState> keys_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::map<transport::PeerId, uint32_t> shard_of_;
+  std::map<uint64_t, std::shared_ptr<Operation>> operations_;  // all open ones, by number
+  Time earliest_deadline_ = Time::max();                       // of operations; a lower bound
+  std::map<uint64_t, Control> controls_;
+  uint64_t next_id_ = 1;
+  uint64_t next_order_ = 1;
+  LogLimiter limiter_{5, 10s};
+  std::vector<std::function<void(Time, NetworkRef)>>
+      completions_;  // run when a call has left the machine in order
+  void RunCompletions(Time now, NetworkRef network);
+};
+
+}  // namespace sluice::worker

@@ -1,0 +1,168 @@
+// What goes through the scheduler: keys, optimiser, barriers, leaving.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "worker/client.h"
+
+namespace sluice::worker {
+namespace {
+
+constexpr Duration kControlRepeat = 1s;
+
+std::string BarrierText(const wire::Barrier& barrier) {
+  return StrCat("barrier '", barrier.id, "'");
+}
+
+}  // namespace
+
+void Client::Ask(Time now, wire::Body body, std::string what, Time deadline, AnswerDone done,
+                 NetworkRef network) {
+  if (failure_) {
+    completions_.push_back(
+        [done = std::move(done), failure = *failure_](Time at, NetworkRef net) { done(at, net, failure); });
+    return RunCompletions(now, network);
+  }
+  const uint64_t id = next_id_++;
+  network.Send(membership_.scheduler(), Envelope(body, id));
+  controls_.emplace(
+      id, Control{std::move(body), std::move(done), deadline, now + kControlRepeat, std::move(what), {}});
+}
+
+bool Client::OnControlAnswer(Time now, const wire::Message& message, NetworkRef network) {
+  const auto it = controls_.find(message.in_reply_to);
+  if (it == controls_.end()) return false;
+  if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
+    it->second.waiting_for = waiting->missing;
+    return true;
+  }
+  AnswerDone done = std::move(it->second.done);
+  controls_.erase(it);
+  if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
+    done(now, network, Failure{error->code, error->message});
+  } else {
+    done(now, network, message.body);
+  }
+  return true;
+}
+
+void Client::RepeatControl(Time now, NetworkRef network) {
+  for (auto& [id, control] : controls_) {
+    if (now < control.next_repeat) continue;
+    control.next_repeat = now + kControlRepeat;
+    network.Send(membership_.scheduler(), Envelope(control.body, id));
+  }
+}
+
+void Client::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
+                  NetworkRef network) {
+  wire::DeclareKeys declare{mode, {}};
+  for (const InitArgs& key : keys) declare.keys.push_back(key.spec);
+  auto on_answer = [this, keys = std::move(keys), deadline, done = std::move(done)](
+                       Time at, NetworkRef net, const Result<wire::Body>& answer) mutable {
+    if (!answer) return done(answer.failure());
+    const auto* table = std::get_if<wire::KeyTable>(&answer.value());
+    if (table == nullptr || table->entries.size() != keys.size()) {
+      return done(Fail(ErrorCode::kDataLoss, "the scheduler answered a declaration of ", keys.size(),
+                       " keys with ", wire::BodyName(answer.value())));
+    }
+    OnDeclared(at, table->entries, std::move(keys), deadline, std::move(done), net);
+  };
+  Ask(now, std::move(declare), "declaring keys", deadline, std::move(on_answer), network);
+}
+
+void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
+                        Time deadline, InitDone done, NetworkRef network) {
+  struct Pending {
+    size_t left;
+    Status status;
+    std::vector<uint32_t> ids;
+    InitDone done;
+  };
+  auto pending = std::make_shared<Pending>(Pending{entries.size(), Status::Ok(), {}, std::move(done)});
+  for (const wire::KeyEntry& entry : entries) {
+    pending->ids.push_back(entry.id);
+    const std::string why = plan::WhyInvalid(entry, static_cast<uint32_t>(shards_.size()));
+    if (!why.empty())
+      return pending->done(Fail(ErrorCode::kDataLoss, "the scheduler sent an unsound key table: ", why));
+  }
+  if (entries.empty()) return pending->done(pending->ids);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const wire::KeyEntry& entry = entries[i];
+    if (!keys_.contains(entry.id)) {
+      KeyState& key = keys_[entry.id];
+      key.entry = entry;
+      key.parts = plan::PartsOf(entry);
+      key.flows.resize(key.parts.size());
+    }
+    auto version = std::make_shared<Operation>();
+    version->kind = OpKind::kVersion;
+    version->key = entry.id;
+    version->key_name = wire::ToString(entry.spec.name);
+    version->deadline = deadline;
+    version->waiting_for = membership_.rank() == 0 ? "" : "worker 0 to initialise the key";
+    version->done = [this, pending, id = entry.id, op = version](const Status& status) {
+      if (!status.ok()) pending->status = status;
+      // A restarted worker goes on where the servers are.
+      if (status.ok() && op->lowest_version != UINT64_MAX)
+        keys_.at(id).pushed = std::max(keys_.at(id).pushed, op->lowest_version);
+      if (--pending->left > 0) return;
+      pending->done(pending->status.ok() ? Result<std::vector<uint32_t>>(pending->ids)
+                                         : Result<std::vector<uint32_t>>(pending->status.failure()));
+    };
+    if (membership_.rank() == 0) {
+      auto init = std::make_shared<Operation>();
+      init->kind = OpKind::kInit;
+      init->key = entry.id;
+      init->key_name = version->key_name;
+      init->source = std::move(keys[i].value);
+      init->done = [version_done = version](const Status& status) {
+        if (!status.ok() && version_done->done) std::exchange(version_done->done, nullptr)(status);
+      };
+      Start(now, std::move(init), network);
+    }
+    Start(now, std::move(version), network);
+  }
+}
+
+void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline, worker::Done done,
+                          NetworkRef network) {
+  uint64_t from_round = 0;
+  for (const auto& [id, key] : keys_) from_round = std::max(from_round, key.pushed);
+  Ask(
+      now, wire::SetOptimizer{config, from_round + 1}, "setting the optimiser", deadline,
+      [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
+        done(answer ? Status::Ok() : Status(answer.failure()));
+      },
+      network);
+}
+
+void Client::Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network) {
+  const std::string what = BarrierText(barrier);
+  Ask(
+      now, std::move(barrier), what, deadline,
+      [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
+        done(answer ? Status::Ok() : Status(answer.failure()));
+      },
+      network);
+}
+
+void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {
+  leaving_ = true;
+  auto on_answer = [this, done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
+    membership_.Leave();
+    done_ = true;
+    done(answer ? Status::Ok() : Status(answer.failure()));
+  };
+  if (failure_) {  // the others know already; say goodbye all the same, once
+    network.Send(membership_.scheduler(), Envelope(std::move(leave), next_id_++));
+    done_ = true;
+    return done(*failure_);
+  }
+  Ask(now, std::move(leave), "leaving the job", deadline, std::move(on_answer), network);
+}
+
+void Client::GetStats(Time now, Time deadline, AnswerDone done, NetworkRef network) {
+  Ask(now, wire::GetStats{}, "asking for statistics", deadline, std::move(done), network);
+}
+
+}  // namespace sluice::worker

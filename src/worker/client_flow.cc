@@ -1,0 +1,351 @@
+// Operations become messages, answers become completions.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "worker/client.h"
+#include "worker/pull/landing.h"
+
+namespace sluice::worker {
+namespace {
+
+size_t ElementBytes(const Operation& op, DType dtype) {
+  if (op.kind == OpKind::kState || op.slot > 0) return dtype == DType::kFloat64 ? 8 : 4;
+  return SizeOf(dtype);
+}
+
+uint64_t InflightBytes(const PartOp& part) {
+  return part.bytes * (part.op->kind == OpKind::kPushPull ? 2 : 1);
+}
+
+}  // namespace
+
+void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) {
+  const auto it = keys_.find(op->key);
+  if (failure_ || it == keys_.end()) {
+    const Failure failure =
+        failure_ ? *failure_ : Fail(ErrorCode::kNotFound, "key ", op->key_name, " has not been initialised");
+    return FinishOperation(*op, failure);
+  }
+  KeyState& key = it->second;
+  op->key_name = wire::ToString(key.entry.spec.name);
+  const size_t width = ElementBytes(*op, key.entry.spec.dtype);
+  const size_t total = static_cast<size_t>(key.entry.spec.shape.size()) * width;
+  const bool carries = op->kind != OpKind::kPull && op->kind != OpKind::kVersion;
+  const bool lands = op->kind == OpKind::kPull || op->kind == OpKind::kPushPull;
+  if ((carries && op->source.size() != total) || (lands && op->destination.bytes.size() != total)) {
+    return FinishOperation(*op, Fail(ErrorCode::kInvalidArgument, Name(op->kind), " of key ", op->key_name,
+                                     ": ", carries ? op->source.size() : op->destination.bytes.size(),
+                                     " bytes were given, the key has ", total));
+  }
+  op->parts_left = key.parts.size();
+  if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
+  Open(op);
+  for (uint32_t i = 0; i < key.parts.size(); ++i) {
+    const plan::Part& planned = key.parts[i];
+    if (op->kind == OpKind::kPush || op->kind == OpKind::kPushPull) AddWindowPull(now, key, i, op->round);
+    auto part = std::make_shared<PartOp>();
+    part->op = op;
+    part->ref = {op->key, i};
+    part->shard = planned.shard;
+    part->offset = static_cast<size_t>(planned.offset) * width;
+    part->bytes = op->kind == OpKind::kVersion ? 0 : static_cast<size_t>(planned.length) * width;
+    part->order = next_order_++;
+    key.flows[i].Append(std::move(part));
+    Release(key.flows[i]);
+  }
+  tracer_.OnStage(now, Stage::kQueue, op->key, op->round, total);
+  for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
+}
+
+// A push may be at most kMaxRoundsAhead beyond what the shard has closed: when that is not known, the shard
+// is asked first, and the push waits for the answer as it waits for any pull.
+void Client::AddWindowPull(Time, KeyState& key, uint32_t part, uint64_t round) {
+  PartFlow& flow = key.flows[part];
+  if (round <= std::max(flow.known_version, flow.asked_version) + plan::kMaxRoundsAhead) return;
+  auto op = std::make_shared<Operation>();
+  op->kind = OpKind::kVersion;
+  op->key = key.entry.id;
+  op->key_name = wire::ToString(key.entry.spec.name);
+  op->round = round - plan::kMaxRoundsAhead / 2;
+  op->priority = INT32_MAX;
+  op->parts_left = 1;
+  flow.asked_version = op->round;
+  Open(op);
+  auto part_op = std::make_shared<PartOp>();
+  part_op->op = op;
+  part_op->ref = {key.entry.id, part};
+  part_op->shard = key.parts[part].shard;
+  part_op->order = next_order_++;
+  flow.Append(std::move(part_op));
+}
+
+void Client::Release(PartFlow& flow) {
+  for (PartOpPtr& part : flow.Release()) {
+    const uint32_t shard = part->shard;
+    shards_[shard]->queue.Add(std::move(part));
+  }
+}
+
+void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
+  Shard& shard = *shards_[index];
+  while (!shard.queue.empty() && shard.inflight_bytes < options_.max_inflight_bytes) {
+    const auto batch = shard.queue.NextBatch();
+    if (batch.empty()) return;
+    const uint64_t id = next_id_++;
+    for (const PartOpPtr& part : batch) {
+      part->sent = true;
+      shard.inflight_bytes += InflightBytes(*part);
+      tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes);
+    }
+    SendBatch(index, id, batch, network);
+    shard.requests.Add(now, id, batch);
+  }
+}
+
+void Client::SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>& batch, NetworkRef network) {
+  const Operation& first = *batch.front()->op;
+  wire::Message message = Envelope(wire::Ack{}, id);
+  const auto add_frame = [&](const PartOp& part) {
+    message.payload.push_back(part.op->source.Slice(part.offset, part.bytes));
+  };
+  switch (first.kind) {
+    case OpKind::kPush:
+    case OpKind::kPushPull: {
+      wire::Push push{.samples = first.samples, .divisor = first.divisor, .parts = {}};
+      for (const PartOpPtr& part : batch) {
+        push.parts.push_back({part->ref, part->op->round, first.kind == OpKind::kPushPull});
+        add_frame(*part);
+      }
+      message.body = std::move(push);
+      break;
+    }
+    case OpKind::kPull:
+    case OpKind::kVersion: {
+      wire::Pull pull{
+          .want = first.kind == OpKind::kPull ? wire::Pull::Want::kValue : wire::Pull::Want::kVersion,
+          .parts = {}};
+      for (const PartOpPtr& part : batch)
+        pull.parts.push_back({part->ref, part->op->slot, part->op->slot == 0 ? part->op->round : 0});
+      message.body = std::move(pull);
+      break;
+    }
+    case OpKind::kInit:
+    case OpKind::kState: {
+      wire::Store store{
+          .purpose = first.kind == OpKind::kInit ? wire::Store::Purpose::kInit : wire::Store::Purpose::kState,
+          .parts = {}};
+      for (const PartOpPtr& part : batch) {
+        store.parts.push_back({part->ref, part->op->slot, part->op->round});
+        add_frame(*part);
+      }
+      message.body = std::move(store);
+      break;
+    }
+  }
+  network.Send(shards_[shard]->peer, std::move(message));
+}
+
+void Client::OnAck(uint32_t shard, uint64_t id) {
+  Requests::Request* request = shards_[shard]->requests.Find(id);
+  if (request == nullptr) return;  // late: answered before
+  for (const PartOpPtr& part : request->parts) {
+    if (part->finished || !part->Carries()) continue;
+    part->acked = true;
+    if (!part->WantsAnswer()) Finish(part);
+  }
+  if (Requests::Finished(*request)) shards_[shard]->requests.Erase(id);
+}
+
+void Client::OnValues(uint32_t shard, wire::Message& message, NetworkRef) {
+  const auto& values = std::get<wire::Values>(message.body);
+  for (size_t i = 0; i < values.parts.size(); ++i) {
+    const wire::ValuePart& value = values.parts[i];
+    const auto it = keys_.find(value.ref.key);
+    if (it == keys_.end() || value.ref.part >= it->second.flows.size() ||
+        it->second.parts[value.ref.part].shard != shard) {
+      LOG_EVERY_N(WARNING, 100) << "shard " << shard
+                                << " sent a value of a part that is not its own: " << wire::Describe(message);
+      continue;
+    }
+    PartFlow& flow = it->second.flows[value.ref.part];
+    if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
+    for (const PartOpPtr& part : flow.AnsweredBy(value.slot, value.version, values.has_data)) {
+      if (part->WantsValue()) {
+        if (!Fits(*part, message.payload[i])) {
+          LOG_EVERY_N(WARNING, 100) << "shard " << shard << " sent " << message.payload[i].size()
+                                    << " bytes for a part of " << part->bytes;
+          continue;
+        }
+        Land(*part, message.payload[i]);
+      }
+      part->op->lowest_version = std::min(part->op->lowest_version, value.version);
+      Finish(part);
+    }
+    Release(flow);
+  }
+  if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to);
+      request != nullptr && Requests::Finished(*request)) {
+    shards_[shard]->requests.Erase(message.in_reply_to);
+  }
+}
+
+void Client::OnShardError(uint32_t shard, uint64_t id, const Failure& failure) {
+  Requests::Request* request = shards_[shard]->requests.Find(id);
+  if (request == nullptr) return;
+  const auto parts = request->parts;
+  shards_[shard]->requests.Erase(id);
+  for (const PartOpPtr& part : parts) {
+    if (part->finished) continue;
+    const auto op = part->op;
+    Finish(part);
+    FinishOperation(*op, failure);
+  }
+  std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
+}
+
+void Client::OnShardWaiting(uint32_t shard, uint64_t id, const std::string& missing) {
+  Requests::Request* request = shards_[shard]->requests.Find(id);
+  if (request == nullptr) return;
+  for (const PartOpPtr& part : request->parts) part->op->waiting_for = missing;
+}
+
+void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
+  Shard& shard = *shards_[index];
+  for (const uint64_t id : shard.requests.Due(now)) {
+    std::vector<PartOpPtr> again, value_only;
+    for (const PartOpPtr& part : shard.requests.Find(id)->parts) {
+      if (part->finished) continue;
+      // The shard has the push: what is missing is the value, and asking for it needs no bytes.
+      (part->acked ? value_only : again).push_back(part);
+    }
+    if (!again.empty()) SendBatch(index, id, again, network);
+    if (value_only.empty()) continue;
+    wire::Pull pull;
+    for (const PartOpPtr& part : value_only)
+      pull.parts.push_back({part->ref, part->op->slot, part->op->round});
+    network.Send(shard.peer, Envelope(std::move(pull), id));
+  }
+}
+
+void Client::Finish(const PartOpPtr& part) {
+  part->finished = true;
+  Shard& shard = *shards_[part->shard];
+  if (part->sent) shard.inflight_bytes -= std::min(shard.inflight_bytes, InflightBytes(*part));
+  PartFlow& flow = keys_.at(part->ref.key).flows[part->ref.part];
+  flow.Sweep();
+  Release(flow);
+  Operation& op = *part->op;
+  if (op.finished || --op.parts_left > 0) return;
+  FinishOperation(op, Status::Ok());
+  operations_.erase(op.number);
+}
+
+void Client::Open(const std::shared_ptr<Operation>& op) {
+  op->number = next_order_++;
+  operations_.emplace(op->number, op);
+  earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
+}
+
+void Client::FinishOperation(Operation& op, const Status& status) {
+  if (op.finished) return;
+  op.finished = true;
+  op.source = Frame();
+  if (op.done)
+    completions_.push_back([done = std::move(op.done), status](Time, NetworkRef) { done(status); });
+  if (status.ok() || !keys_.contains(op.key)) return;
+  // What is left of a failed operation must not hold up its parts.
+  KeyState& key = keys_.at(op.key);
+  for (PartFlow& flow : key.flows) {
+    for (const PartOpPtr& part : flow.ops()) {
+      if (part->op.get() != &op || part->finished) continue;
+      part->finished = true;
+      Shard& shard = *shards_[part->shard];
+      if (part->sent) shard.inflight_bytes -= std::min(shard.inflight_bytes, InflightBytes(*part));
+    }
+    flow.Sweep();
+    Release(flow);
+  }
+}
+
+// --- What callers ask for
+// ------------------------------------------------------------------------------------------
+
+void Client::Push(Time now, PushArgs args, worker::Done done, NetworkRef network) {
+  auto op = std::make_shared<Operation>();
+  op->kind = OpKind::kPush;
+  op->key = args.key;
+  op->source = std::move(args.source);
+  op->priority = args.priority;
+  op->samples = args.samples;
+  op->divisor = args.divisor;
+  op->done = std::move(done);
+  if (const auto it = keys_.find(args.key); it != keys_.end()) op->round = ++it->second.pushed;
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, worker::Done done,
+                      NetworkRef network) {
+  auto op = std::make_shared<Operation>();
+  op->kind = OpKind::kPushPull;
+  op->key = args.key;
+  op->source = std::move(args.source);
+  op->priority = args.priority;
+  op->samples = args.samples;
+  op->divisor = args.divisor;
+  op->destination = std::move(destination);
+  op->deadline = deadline;
+  op->done = std::move(done);
+  if (const auto it = keys_.find(args.key); it != keys_.end()) op->round = ++it->second.pushed;
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+void Client::Pull(Time now, PullArgs args, Time deadline, worker::Done done, NetworkRef network) {
+  auto op = std::make_shared<Operation>();
+  op->kind = OpKind::kPull;
+  op->key = args.key;
+  op->destination = std::move(args.destination);
+  op->priority = args.priority;
+  op->slot = args.slot;
+  op->deadline = deadline;
+  op->done = std::move(done);
+  if (const auto it = keys_.find(args.key); it != keys_.end() && !args.latest) op->round = it->second.pushed;
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+void Client::PullState(Time now, PullArgs args, Time deadline,
+                       std::function<void(const Result<uint64_t>&)> done, NetworkRef network) {
+  auto op = std::make_shared<Operation>();
+  Operation* raw = op.get();
+  op->kind = OpKind::kPull;
+  op->key = args.key;
+  op->destination = std::move(args.destination);
+  op->slot = args.slot;
+  op->deadline = deadline;
+  op->done = [done = std::move(done), raw](const Status& status) {
+    done(status.ok() ? Result<uint64_t>(raw->lowest_version) : Result<uint64_t>(status.failure()));
+  };
+  // The operation must outlive its completion.
+  auto keep = op;
+  auto inner = std::move(op->done);
+  op->done = [inner = std::move(inner), keep](const Status& status) { inner(status); };
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+void Client::StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
+                        worker::Done done, NetworkRef network) {
+  auto op = std::make_shared<Operation>();
+  op->kind = OpKind::kState;
+  op->key = key;
+  op->slot = slot;
+  op->round = num_updates;
+  op->source = std::move(source);
+  op->done = std::move(done);
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,23 @@
+#include "worker/gradient_flow.h"
+
+namespace sluice::worker {
+
+std::string_view Name(Stage stage) {
+  switch (stage) {
+    case Stage::kReduce:
+      return "reduce";
+    case Stage::kQueue:
+      return "queue";
+    case Stage::kPush:
+      return "push";
+    case Stage::kWait:
+      return "wait";
+    case Stage::kLand:
+      return "land";
+    case Stage::kBroadcast:
+      return "broadcast";
+  }
+  return "unknown";
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,38 @@
+// The journey of a gradient on the worker's side, as one ordered table. Read this first.
+//
+//   reduce    the gradients of this machine's devices are summed                 collective/, dist_store.cc
+//   queue     the sum is cut into parts, each queued for its shard by priority   part_flow.h,
+//   push/send_queue.h push      parts leave, small ones together, their bytes not copied push/requests.h wait
+//   the shard has the push; the round closes when all have pushed      (server/) land      the fresh weight
+//   is written into the destination's own memory      pull/landing.h broadcast the weight goes on to the
+//   other devices                            dist_store.cc
+//
+// Every stage reports to a Tracer.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace sluice::worker {
+
+enum class Stage : uint8_t { kReduce, kQueue, kPush, kWait, kLand, kBroadcast };
+inline constexpr Stage kStages[] = {Stage::kReduce, Stage::kQueue, Stage::kPush,
+                                    Stage::kWait,   Stage::kLand,  Stage::kBroadcast};
+std::string_view Name(Stage stage);
+
+// Hears when a key's round enters a stage. Called from the thread that runs the stage: must be thread-safe
+// and quick.
+class Tracer {
+ public:
+  virtual ~Tracer() = default;
+  virtual void OnStage(Time now, Stage stage, uint32_t key, uint64_t round, uint64_t bytes) = 0;
+};
+
+class NoTracer final : public Tracer {
+ public:
+  void OnStage(Time, Stage, uint32_t, uint64_t, uint64_t) override {}
+};
+
+}  // namespace sluice::worker

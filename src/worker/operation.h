@@ -1,0 +1,82 @@
+// What callers ask for, and the pieces it is carried out in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "wire/messages.h"
+
+namespace sluice::worker {
+
+// Called once, on the client's loop.
+using Done = std::function<void(const Status&)>;
+
+// Memory that values land in, kept alive by its owner until the operation is done.
+struct Destination {
+  MutableBytes bytes;
+  std::shared_ptr<void> owner;
+};
+
+enum class OpKind : uint8_t {
+  kPush,      // gradient out
+  kPushPull,  // gradient out, the round's weight back
+  kPull,      // weight or state back
+  kVersion,   // the version alone
+  kInit,      // first value out
+  kState,     // optimiser state out
+};
+
+// One call on one key.
+struct Operation {
+  OpKind kind = OpKind::kPush;
+  uint32_t key = 0;
+  std::string key_name;
+  int priority = 0;
+  uint64_t round = 0;  // of the push, or the smallest version to be pulled
+  uint32_t slot = 0;
+  uint64_t samples = 0;
+  double divisor = 1;
+  Frame source;  // kPush, kPushPull, kInit, kState
+  Destination destination;
+  Time deadline = Time::max();
+  Done done;
+
+  uint64_t number = 0;  // among the client's open operations
+  size_t parts_left = 0;
+  bool finished = false;                 // `done` was called; what still comes is late
+  std::string waiting_for;               // what a shard last said
+  uint64_t lowest_version = UINT64_MAX;  // of the values that came
+};
+
+// One part of an operation: what is queued, sent, acknowledged and answered.
+struct PartOp {
+  std::shared_ptr<Operation> op;
+  wire::PartRef ref;
+  uint32_t shard = 0;
+  size_t offset = 0;  // bytes within source and destination
+  size_t bytes = 0;
+  uint64_t order = 0;     // of issue
+  bool released = false;  // in its shard's queue, or beyond
+  bool sent = false;
+  bool acked = false;  // the shard has the push
+  bool finished = false;
+
+  bool Carries() const { return op->kind != OpKind::kPull && op->kind != OpKind::kVersion; }
+  bool WantsValue() const { return op->kind == OpKind::kPushPull || op->kind == OpKind::kPull; }
+  bool WantsAnswer() const { return WantsValue() || op->kind == OpKind::kVersion; }
+};
+using PartOpPtr = std::shared_ptr<PartOp>;
+
+inline const char* Name(OpKind kind) {
+  constexpr const char* kNames[] = {"push", "push_pull", "pull", "version", "init", "state"};
+  return kNames[static_cast<int>(kind)];
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,32 @@
+// The order of operations on one part. Pulls may go at once (the shard waits for the version they need); a
+// push waits until every earlier pull of the part has been answered. That is what lets shards forget old
+// versions: docs/design/protocol.md.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "worker/operation.h"
+
+namespace sluice::worker {
+
+class PartFlow {
+ public:
+  void Append(PartOpPtr op) { ops_.push_back(std::move(op)); }
+  // What may go now and has not been released yet, in order; marks it released.
+  std::vector<PartOpPtr> Release();
+  // Forgets what is finished.
+  void Sweep();
+  // Sent, unanswered operations that a value of `slot` with `version` answers.
+  std::vector<PartOpPtr> AnsweredBy(uint32_t slot, uint64_t version, bool has_data) const;
+  bool empty() const { return ops_.empty(); }
+  const std::deque<PartOpPtr>& ops() const { return ops_; }
+
+  uint64_t known_version = 0;  // the highest that a shard has told
+  uint64_t asked_version = 0;  // the highest that a version pull asks for
+
+ private:
+  std::deque<PartOpPtr> ops_;
+};
+
+}  // namespace sluice::worker

@@ -1,0 +1,29 @@
+// What waits to be sent to one shard: highest priority first, within a priority in order of issue; small
+// parts of one kind go together.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "worker/operation.h"
+
+namespace sluice::worker {
+
+class SendQueue {
+ public:
+  void Add(PartOpPtr op);
+  bool empty() const { return queue_.empty(); }
+  size_t size() const { return queue_.size(); }
+  // The next message's parts: one kind, one slot, and for pushes one sample count and divisor. Not empty
+  // unless the queue is.
+  std::vector<PartOpPtr> NextBatch();
+
+  static constexpr size_t kBatchBytes = 256 << 10;
+  static constexpr size_t kBatchParts = 256;
+
+ private:
+  static bool Together(const PartOp& a, const PartOp& b);
+  std::map<std::pair<int, uint64_t>, PartOpPtr> queue_;  // by (-priority, order)
+};
+
+}  // namespace sluice::worker

@@ -1,0 +1,146 @@
+// Whoever dies: the others hear of it within the heartbeat timeout, by name, and what waits fails.
+#include <gtest/gtest.h>
+
+#include "sim/rounds.h"
+
+namespace sluice::testing {
+namespace {
+
+// Every worker pushes a key and waits for a round that never closes because of `kill`; returns what each got
+// to hear.
+std::vector<std::string> FailuresAfter(const std::function<void(SimCluster&)>& kill) {
+  SimClusterOptions options;
+  options.workers = 3;
+  options.servers = 2;
+  SimCluster cluster(options);
+  EXPECT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
+  kill(cluster);
+  std::vector<std::string> heard(options.workers);
+  std::vector<float> gradient(300), out(300);
+  for (uint32_t w = 0; w < options.workers; ++w) {
+    cluster.OnWorker(w, [&, w](worker::Client& client, Time now, transport::Network& network) {
+      client.PushPull(
+          now, {.key = 1, .source = Frame(std::as_bytes(std::span(gradient)), nullptr)},
+          {std::as_writable_bytes(std::span(out)), nullptr}, Time::max(),
+          [&heard, w](const Status& status) { heard[w] = status.ok() ? "ok" : status.failure().message; },
+          network);
+    });
+  }
+  cluster.network().RunFor(options.heartbeat_timeout + 3s);
+  return heard;
+}
+
+TEST(SimDeath, OfAWorker) {
+  const auto heard = FailuresAfter([](SimCluster& cluster) { cluster.KillWorker(1); });
+  EXPECT_NE(heard[0].find("worker 1"), std::string::npos) << heard[0];
+  EXPECT_NE(heard[2].find("worker 1"), std::string::npos) << heard[2];
+}
+
+TEST(SimDeath, OfAServer) {
+  for (const std::string& text : FailuresAfter([](SimCluster& cluster) { cluster.KillServer(1); })) {
+    EXPECT_TRUE(text == "ok" || text.find("server 1") != std::string::npos) << text;
+  }
+  const auto heard = FailuresAfter([](SimCluster& cluster) {
+    cluster.KillServer(0);
+    cluster.KillServer(1);
+  });
+  for (const std::string& text : heard) EXPECT_NE(text.find("server "), std::string::npos) << text;
+}
+
+TEST(SimDeath, OfTheScheduler) {
+  SimClusterOptions options;
+  SimCluster cluster(options);
+  ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
+  cluster.KillScheduler();
+  cluster.network().RunFor(options.heartbeat_timeout + 3s);
+  for (uint32_t w = 0; w < options.workers; ++w) {
+    ASSERT_TRUE(cluster.client(w).failure().has_value());
+    EXPECT_NE(cluster.client(w).failure()->message.find("the scheduler at sim://0"), std::string::npos);
+  }
+  for (uint32_t s = 0; s < options.servers; ++s) {
+    EXPECT_EQ(cluster.control(s).outcome().reason, wire::Stop::Reason::kFailed);
+  }
+}
+
+TEST(SimDeath, TheOthersEndTheirLoops) {
+  SimClusterOptions options;
+  SimCluster cluster(options);
+  ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
+  cluster.KillWorker(2);
+  cluster.network().RunFor(options.heartbeat_timeout + 20s);
+  EXPECT_TRUE(cluster.scheduler_loop().ended());
+  EXPECT_EQ(cluster.scheduler().outcome().reason, wire::Stop::Reason::kFailed);
+  for (uint32_t s = 0; s < options.servers; ++s) EXPECT_TRUE(cluster.control(s).Done());
+}
+
+TEST(SimEnd, AJobWhoseWorkersAllLeaveEndsInOrder) {
+  SimClusterOptions options;
+  SimCluster cluster(options);
+  ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
+  size_t left = 0;
+  for (uint32_t w = 0; w < options.workers; ++w) {
+    cluster.OnWorker(w, [&](worker::Client& client, Time now, transport::Network& network) {
+      client.Leave(
+          now, {}, now + 5s, [&](const Status& status) { left += status.ok() ? 1 : 0; }, network);
+    });
+  }
+  cluster.network().RunFor(5s);
+  EXPECT_EQ(left, options.workers);
+  EXPECT_TRUE(cluster.scheduler_loop().ended());
+  EXPECT_EQ(cluster.scheduler().outcome().reason, wire::Stop::Reason::kFinished);
+  for (uint32_t s = 0; s < options.servers; ++s)
+    EXPECT_EQ(cluster.control(s).outcome().reason, wire::Stop::Reason::kFinished);
+}
+
+TEST(SimDeath, AWorkerThatFailsTakesTheJobWithItAtOnce) {
+  SimClusterOptions options;
+  SimCluster cluster(options);
+  ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
+  cluster.OnWorker(0, [](worker::Client& client, Time now, transport::Network& network) {
+    client.Leave(
+        now, {wire::Leave::Outcome::kFailed, "out of data"}, now + 5s, [](const Status&) {}, network);
+  });
+  cluster.network().RunFor(2s);
+  ASSERT_TRUE(cluster.client(1).failure().has_value());
+  EXPECT_NE(cluster.client(1).failure()->message.find("worker 0"), std::string::npos);
+  EXPECT_NE(cluster.client(1).failure()->message.find("out of data"), std::string::npos);
+}
+
+TEST(SimBarrier, ADeadlineNamesWhoIsMissing) {
+  SimClusterOptions options;
+  SimCluster cluster(options);
+  ASSERT_TRUE(cluster.Join());
+  std::string heard;
+  for (const uint32_t w : {0u, 2u}) {
+    cluster.OnWorker(w, [&](worker::Client& client, Time now, transport::Network& network) {
+      client.Barrier(
+          now, {.id = "b", .group = wire::Barrier::Group::kWorkers, .ranks = {}}, now + 5s,
+          [&](const Status& status) { heard = status.ok() ? "ok" : status.failure().message; }, network);
+    });
+  }
+  cluster.network().RunFor(10s);
+  EXPECT_NE(heard.find("worker 1"), std::string::npos) << heard;
+  EXPECT_EQ(heard.find("worker 0"), std::string::npos) << heard;
+}
+
+TEST(SimPull, ADeadlineNamesWhoHasNotPushed) {
+  SimClusterOptions options;
+  SimCluster cluster(options);
+  ASSERT_TRUE(RunRounds(cluster, {.rounds = 1}).completed);
+  std::string heard;
+  std::vector<float> gradient(300), out(300);
+  for (const uint32_t w : {0u, 1u}) {
+    cluster.OnWorker(w, [&](worker::Client& client, Time now, transport::Network& network) {
+      client.PushPull(
+          now, {.key = 1, .source = Frame(std::as_bytes(std::span(gradient)), nullptr)},
+          {std::as_writable_bytes(std::span(out)), nullptr}, now + 5s,
+          [&](const Status& status) { heard = status.ok() ? "ok" : status.failure().message; }, network);
+    });
+  }
+  cluster.network().RunFor(10s);
+  EXPECT_NE(heard.find("worker 2"), std::string::npos) << heard;
+  EXPECT_NE(heard.find("key 1"), std::string::npos) << heard;
+}
+
+}  // namespace
+}  // namespace sluice::testing

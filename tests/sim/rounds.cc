@@ -1,0 +1,186 @@
+#include "sim/rounds.h"
+
+namespace sluice::testing {
+namespace {
+
+float Pushed(uint32_t worker, int round, int64_t element) {
+  return static_cast<float>((worker + 1) * static_cast<uint64_t>(round + element % 7));
+}
+
+// After `rounds` rounds of everybody.
+double Expected(uint32_t workers, int rounds, int64_t element) {
+  const double ranks = workers * (workers + 1) / 2.0;
+  return ranks *
+         (rounds * (rounds + 1) / 2.0 + static_cast<double>(rounds) * static_cast<double>(element % 7));
+}
+
+std::shared_ptr<Buffer> Floats(int64_t n) {
+  return std::make_shared<Buffer>(static_cast<size_t>(n) * sizeof(float));
+}
+
+class Script {
+ public:
+  Script(SimCluster& cluster, const RoundsOptions& options)
+      : cluster_(cluster),
+        options_(options),
+        rng_(DeriveSeed(cluster.options().seed, 99)),
+        workers_(cluster.options().workers) {}
+
+  RoundsResult Run() {
+    RoundsResult result;
+    const Time deadline = cluster_.network().now() + options_.deadline;
+    const bool joined = cluster_.Join();
+    if (joined) {
+      for (uint32_t w = 0; w < workers_.size(); ++w) StartWorker(w);
+      result.completed = cluster_.network().RunUntil(
+                             [&] { return finished_ == workers_.size() || !mismatch_.empty(); }, deadline) &&
+                         mismatch_.empty();
+    }
+    result.mismatch = mismatch_;
+    result.history = cluster_.network().history_hash();
+    if (!result.completed) result.log = cluster_.network().LogText();
+    return result;
+  }
+
+ private:
+  struct Worker {
+    std::vector<uint32_t> keys;
+    int round = 0;
+    size_t waiting = 0;
+    std::vector<std::shared_ptr<Buffer>> out;
+  };
+  using Client = worker::Client;
+
+  void StartWorker(uint32_t w) {
+    cluster_.OnWorker(w, [this, w](Client& client, Time now, transport::Network& network) {
+      std::vector<worker::InitArgs> keys;
+      for (size_t k = 0; k < options_.key_elements.size(); ++k) {
+        const int64_t n = options_.key_elements[k];
+        auto zeros = Floats(n);
+        std::memset(zeros->data(), 0, zeros->size());
+        keys.push_back({{static_cast<int64_t>(k), DType::kFloat32, Shape({n})}, Frame::Of(zeros)});
+      }
+      client.Init(
+          now, options_.mode, std::move(keys), Time::max(),
+          [this, w](const Result<std::vector<uint32_t>>& ids) {
+            if (!ids) return Mismatch(StrCat("worker ", w, ": init failed: ", ids.failure().message));
+            workers_[w].keys = ids.value();
+            cluster_.OnWorker(w,
+                              [this, w](Client& c, Time t, transport::Network& n) { Configure(w, c, t, n); });
+          },
+          network);
+    });
+  }
+
+  void Configure(uint32_t w, Client& client, Time now, transport::Network& network) {
+    const auto on_set = [this, w](const Status& status) {
+      if (!status) return Mismatch(StrCat("set optimiser failed: ", status.failure().message));
+      ReachBarrier(w);
+    };
+    if (w != 0) return ReachBarrier(w);
+    OptimizerConfig config;
+    config.kind = OptimizerKind::kAccumulate;
+    client.SetOptimizer(now, config, Time::max(), on_set, network);
+  }
+
+  void ReachBarrier(uint32_t w) {
+    cluster_.OnWorker(w, [this, w](Client& client, Time now, transport::Network& network) {
+      wire::Barrier barrier;
+      barrier.id = "start";
+      client.Barrier(
+          now, barrier, Time::max(),
+          [this, w](const Status& status) {
+            if (!status) return Mismatch(StrCat("barrier failed: ", status.failure().message));
+            NextRound(w);
+          },
+          network);
+    });
+  }
+
+  void NextRound(uint32_t w) {
+    if (workers_[w].round == options_.rounds) {
+      ++finished_;
+      return;
+    }
+    ++workers_[w].round;
+    if (rng_.Chance(options_.cut_chance))
+      cluster_.CutSomebody(rng_, std::chrono::milliseconds(10 + rng_.Below(1500)));
+    cluster_.OnWorker(w, [this, w](Client& client, Time now, transport::Network& network) {
+      PushRound(w, client, now, network);
+    });
+  }
+
+  void PushRound(uint32_t w, Client& client, Time now, transport::Network& network) {
+    Worker& worker = workers_[w];
+    worker.waiting = worker.keys.size();
+    worker.out.clear();
+    for (const uint32_t key : worker.keys) {
+      const int64_t n = client.entry(key).spec.shape.size();
+      auto gradient = Floats(n);
+      for (int64_t i = 0; i < n; ++i) gradient->as<float>()[i] = Pushed(w, worker.round, i);
+      auto out = Floats(n);
+      worker.out.push_back(out);
+      const worker::PushArgs push{
+          .key = key, .source = Frame::Of(gradient), .priority = static_cast<int>(key)};
+      const worker::Destination destination{out->bytes(), out};
+      const auto landed = [this, w, out](const Status& status) { Landed(w, *out, status); };
+      if (options_.push_pull) {
+        client.PushPull(now, push, destination, Time::max(), landed, network);
+      } else {
+        client.Push(
+            now, push,
+            [this](const Status& status) {
+              if (!status) Mismatch("push failed: " + status.failure().message);
+            },
+            network);
+        client.Pull(now, {.key = key, .destination = destination}, Time::max(), landed, network);
+      }
+    }
+  }
+
+  void Landed(uint32_t w, const Buffer& out, const Status& status) {
+    if (!status) return Mismatch(StrCat("worker ", w, ": ", status.failure().message));
+    const int round = workers_[w].round;
+    const bool async = options_.mode == wire::SyncMode::kAsync;
+    const auto n = static_cast<int64_t>(out.size() / sizeof(float));
+    for (int64_t i = 0; i < n && !async; ++i) {
+      const double expected = Expected(static_cast<uint32_t>(workers_.size()), round, i);
+      if (out.as<float>()[i] != expected) {
+        return Mismatch(StrCat("worker ", w, ", round ", round, ", element ", i, " of ", n, ": ",
+                               out.as<float>()[i], " in place of ", expected));
+      }
+    }
+    if (async && round == options_.rounds) CheckOwnPushes(w, out);
+    if (--workers_[w].waiting == 0) NextRound(w);
+  }
+
+  // Async: at least all of this worker's own pushes are in, and at most everybody's.
+  void CheckOwnPushes(uint32_t w, const Buffer& out) {
+    const int rounds = options_.rounds;
+    const double own = (w + 1) * (rounds * (rounds + 1) / 2.0);
+    const double all = Expected(static_cast<uint32_t>(workers_.size()), rounds, 0);
+    if (out.as<float>()[0] < own || out.as<float>()[0] > all) {
+      Mismatch(StrCat("worker ", w, ": ", out.as<float>()[0], " is not between its own ", own,
+                      " and everybody's ", all));
+    }
+  }
+
+  void Mismatch(const std::string& what) {
+    if (mismatch_.empty()) mismatch_ = what;
+  }
+
+  SimCluster& cluster_;
+  const RoundsOptions options_;
+  Rng rng_;
+  std::vector<Worker> workers_;
+  size_t finished_ = 0;
+  std::string mismatch_;
+};
+
+}  // namespace
+
+RoundsResult RunRounds(SimCluster& cluster, const RoundsOptions& options) {
+  return Script(cluster, options).Run();
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,33 @@
+// The scripted training that simulations run: every worker pushes every key each round and checks what comes
+// back against closed form.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/sim_cluster.h"
+
+namespace sluice::testing {
+
+struct RoundsOptions {
+  int rounds = 100;
+  std::vector<int64_t> key_elements = {1, 300, 2000};
+  wire::SyncMode mode = wire::SyncMode::kSync;
+  bool push_pull = true;                         // false: push, then pull
+  double cut_chance = 0.01;                      // of a short partition, per round and worker
+  Duration deadline = std::chrono::minutes(30);  // virtual
+};
+
+struct RoundsResult {
+  bool completed = false;  // all workers did all rounds before the virtual deadline
+  std::string mismatch;    // the first wrong value, in words; empty: all exact
+  uint64_t history = 0;    // hash of everything that happened
+  std::string log;         // when something went wrong
+};
+
+// Weights start at 0 and the optimiser is `accumulate`. In round r worker w pushes (w + 1) * (r + element %
+// 7) as every element: after round r an element is the sum over workers and rounds so far, small whole
+// numbers that float32 holds exactly.
+RoundsResult RunRounds(SimCluster& cluster, const RoundsOptions& options);
+
+}  // namespace sluice::testing

@@ -1,0 +1,109 @@
+// Many seeds, many faults, exact values. SLUICE_SIM_SEEDS says how many seeds (default 100; `make soak` runs
+// 1,000), SLUICE_SIM_FIRST_SEED where to begin: with both, a failure's printed seed is replayed.
+#include "sim/rounds.h"
+
+#include <gtest/gtest.h>
+
+#include "base/env.h"
+
+namespace sluice::testing {
+namespace {
+
+SimClusterOptions Stormy(uint64_t seed) {
+  SimClusterOptions options;
+  options.seed = seed;
+  options.workers = 5;
+  options.servers = 3;
+  options.part_bytes = 1024;
+  options.bigarray_bound = 1000;
+  options.heartbeat_timeout = 60s;  // partitions are no deaths
+  options.faults = {.drop = 0.05, .duplicate = 0.05, .reorder = 0.1, .min_delay = 50us, .max_delay = 2ms};
+  return options;
+}
+
+int64_t Setting(const char* name, int64_t fallback) {
+  return Env::FromProcess().GetInt(name, fallback, 0, 1'000'000'000);
+}
+
+TEST(SimRounds, AThousandSeedsOfFaultsChangeNoValue) {
+  const auto first = static_cast<uint64_t>(Setting("SLUICE_SIM_FIRST_SEED", 1));
+  const auto count = static_cast<uint64_t>(Setting("SLUICE_SIM_SEEDS", 100));
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    SimCluster cluster(Stormy(seed));
+    RoundsOptions options;
+    options.push_pull = seed % 2 == 0;
+    const RoundsResult result = RunRounds(cluster, options);
+    ASSERT_TRUE(result.completed) << "seed " << seed << ": "
+                                  << (result.mismatch.empty() ? "hangs" : result.mismatch)
+                                  << "\nreplay: SLUICE_SIM_FIRST_SEED=" << seed << " SLUICE_SIM_SEEDS=1\n"
+                                  << result.log;
+  }
+}
+
+TEST(SimRounds, AsyncPushesAreAllAppliedOnce) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimCluster cluster(Stormy(seed));
+    RoundsOptions options;
+    options.mode = wire::SyncMode::kAsync;
+    options.rounds = 50;
+    RoundsResult result = RunRounds(cluster, options);
+    ASSERT_TRUE(result.completed) << "seed " << seed << ": "
+                                  << (result.mismatch.empty() ? "hangs" : result.mismatch) << "\n"
+                                  << result.log;
+    // Everybody is done: the weights are the start plus the sum of all updates.
+    std::vector<float> weight(2000);
+    bool landed = false;
+    cluster.OnWorker(0, [&](worker::Client& client, Time now, transport::Network& network) {
+      client.Pull(
+          now, {.key = 2, .destination = {std::as_writable_bytes(std::span(weight)), nullptr}}, Time::max(),
+          [&](const Status& status) { landed = status.ok(); }, network);
+    });
+    ASSERT_TRUE(cluster.network().RunUntil([&] { return landed; }, cluster.network().now() + 60s));
+    for (int64_t i = 0; i < 2000; ++i) {
+      ASSERT_EQ(weight[static_cast<size_t>(i)], 15 * (50 * 51 / 2 + 50 * (i % 7)))
+          << "seed " << seed << " element " << i;
+    }
+  }
+}
+
+TEST(SimRounds, TheSameSeedIsTheSameHistory) {
+  RoundsOptions options;
+  options.rounds = 20;
+  SimCluster a(Stormy(7)), b(Stormy(7)), c(Stormy(8));
+  const uint64_t history = RunRounds(a, options).history;
+  EXPECT_EQ(history, RunRounds(b, options).history);
+  EXPECT_NE(history, RunRounds(c, options).history);
+}
+
+TEST(SimRounds, APlantedBugIsFoundAndItsSeedReplaysIt) {
+  std::string found;
+  uint64_t seed = 0;
+  RoundsOptions options;
+  options.rounds = 50;
+  while (found.empty() && ++seed <= 50) {
+    SimClusterOptions planted = Stormy(seed);
+    planted.deduplicate = false;
+    SimCluster cluster(planted);
+    found = RunRounds(cluster, options).mismatch;
+  }
+  ASSERT_FALSE(found.empty()) << "50 seeds did not find that repeated pushes are summed twice";
+  SimClusterOptions planted = Stormy(seed);
+  planted.deduplicate = false;
+  SimCluster again(planted);
+  EXPECT_EQ(RunRounds(again, options).mismatch, found) << "seed " << seed;
+  SimCluster mended(Stormy(seed));
+  EXPECT_EQ(RunRounds(mended, options).mismatch, "");
+}
+
+TEST(SimRounds, SeveralShardsPerServerAndManyParts) {
+  SimClusterOptions options = Stormy(3);
+  options.shards_per_server = 3;
+  options.part_bytes = 256;
+  options.codec = 1;
+  SimCluster cluster(options);
+  const RoundsResult result = RunRounds(cluster, {.rounds = 20, .key_elements = {5000, 64, 65, 1}});
+  EXPECT_TRUE(result.completed) << result.mismatch << result.log;
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,121 @@
+#include "sim/sim_cluster.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr uint64_t kJob = 42;
+
+transport::SimOptions NetworkOptions(const SimClusterOptions& options) {
+  transport::SimOptions network;
+  network.seed = options.seed;
+  network.faults = options.faults;
+  network.codec = options.codec;
+  return network;
+}
+
+}  // namespace
+
+SimCluster::SimCluster(const SimClusterOptions& options)
+    : options_(options), network_(NetworkOptions(options)) {
+  scheduler::Options scheduler;
+  scheduler.job = kJob;
+  scheduler.incarnation = DeriveSeed(options.seed, 0);
+  scheduler.num_workers = options.workers;
+  scheduler.num_servers = options.servers;
+  scheduler.shards_per_server = options.shards_per_server;
+  scheduler.bigarray_bound = options.bigarray_bound;
+  scheduler.part_bytes = options.part_bytes;
+  scheduler.heartbeat_timeout = options.heartbeat_timeout;
+  scheduler_ = std::make_shared<scheduler::Scheduler>(scheduler);
+  scheduler_loop_ = &network_.Start("scheduler", scheduler_);
+  servers_.resize(options.servers);
+  workers_.resize(options.workers);
+  for (uint32_t rank = 0; rank < options.servers; ++rank) StartServer(rank);
+  for (uint32_t rank = 0; rank < options.workers; ++rank) StartWorker(rank);
+}
+
+SimCluster::~SimCluster() = default;
+
+membership::Options SimCluster::MembershipOptions(wire::Role role, uint32_t rank) const {
+  membership::Options membership;
+  membership.role = role;
+  membership.job = kJob;
+  membership.incarnation = DeriveSeed(options_.seed, 1, static_cast<uint64_t>(role), rank);
+  membership.scheduler_address = scheduler_loop_->addresses().front();
+  membership.wished_rank = static_cast<int>(rank);
+  membership.host = "sim";
+  membership.pid = rank;
+  membership.num_workers = options_.workers;
+  membership.num_servers = options_.servers;
+  membership.heartbeat_timeout = options_.heartbeat_timeout;
+  return membership;
+}
+
+void SimCluster::StartServer(uint32_t rank) {
+  Server& server = servers_[rank];
+  membership::Options membership = MembershipOptions(wire::Role::kServer, rank);
+  std::vector<server::ShardHandle> handles;
+  for (uint32_t i = 0; i < options_.shards_per_server; ++i) {
+    server::ShardOptions shard;
+    shard.job = kJob;
+    shard.incarnation = membership.incarnation;
+    shard.index = rank * options_.shards_per_server + i;
+    shard.num_shards = options_.servers * options_.shards_per_server;
+    shard.deduplicate = options_.deduplicate;
+    server.shards.push_back(std::make_shared<server::Shard>(shard));
+    server.shard_loops.push_back(
+        &network_.Start(StrCat("server ", rank, " shard ", i), server.shards.back()));
+    membership.shard_addresses.push_back(server.shard_loops.back()->addresses().front());
+    handles.push_back({server.shard_loops.back(), server.shards.back().get()});
+  }
+  server.control = std::make_shared<server::Control>(
+      membership, handles, [this, rank](auto task) { servers_[rank].control_loop->Post(std::move(task)); });
+  server.control_loop = &network_.Start(StrCat("server ", rank), server.control);
+}
+
+void SimCluster::StartWorker(uint32_t rank) {
+  worker::ClientOptions client;
+  client.membership = MembershipOptions(wire::Role::kWorker, rank);
+  client.resend_timeout = options_.resend_timeout;
+  workers_[rank].client = std::make_shared<worker::Client>(client);
+  workers_[rank].loop = &network_.Start(StrCat("worker ", rank), workers_[rank].client);
+}
+
+void SimCluster::OnWorker(uint32_t worker,
+                          std::function<void(worker::Client&, Time, transport::Network&)> call) {
+  workers_[worker].loop->Post([client = workers_[worker].client.get(), call = std::move(call)](
+                                  Time now, transport::Network& network) { call(*client, now, network); });
+}
+
+void SimCluster::KillWorker(uint32_t worker) {
+  network_.Crash(*workers_[worker].loop);
+}
+
+void SimCluster::KillServer(uint32_t server) {
+  network_.Crash(*servers_[server].control_loop);
+  for (transport::SimLoop* loop : servers_[server].shard_loops) network_.Crash(*loop);
+}
+
+void SimCluster::KillScheduler() {
+  network_.Crash(*scheduler_loop_);
+}
+
+void SimCluster::CutSomebody(Rng& rng, Duration duration) {
+  const Worker& worker = workers_[rng.Below(workers_.size())];
+  const Server& server = servers_[rng.Below(servers_.size())];
+  std::vector<const transport::SimLoop*> other(server.shard_loops.begin(), server.shard_loops.end());
+  if (rng.Chance(0.3)) other = {scheduler_loop_};
+  network_.Partition({worker.loop}, other, network_.now() + duration);
+}
+
+bool SimCluster::Join(Duration deadline) {
+  size_t joined = 0;
+  for (uint32_t worker = 0; worker < options_.workers; ++worker) {
+    OnWorker(worker, [&joined](worker::Client& client, Time, transport::Network&) {
+      client.WhenJoined([&joined](const Status& status) { joined += status.ok() ? 1 : 0; });
+    });
+  }
+  return network_.RunUntil([&] { return joined == options_.workers; }, network_.now() + deadline);
+}
+
+}  // namespace sluice::testing

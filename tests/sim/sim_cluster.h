@@ -1,0 +1,79 @@
+// A whole cluster in one thread on virtual time: the real scheduler, server and worker machines on a
+// simulated network, from one seed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "scheduler/scheduler.h"
+#include "server/control.h"
+#include "transport/sim/sim_network.h"
+#include "worker/client.h"
+
+namespace sluice::testing {
+
+struct SimClusterOptions {
+  uint64_t seed = 1;
+  uint32_t workers = 3;
+  uint32_t servers = 2;
+  uint32_t shards_per_server = 1;
+  int64_t part_bytes = 1 << 20;
+  int64_t bigarray_bound = 100'000;
+  Duration heartbeat_timeout = 10s;
+  Duration resend_timeout = 500ms;
+  transport::SimFaults faults;
+  double codec = 0.01;  // how often messages go through real bytes; the codec has tests of its own
+  bool deduplicate = true;
+};
+
+class SimCluster {
+ public:
+  explicit SimCluster(const SimClusterOptions& options);
+  ~SimCluster();
+
+  transport::SimNetwork& network() { return network_; }
+  scheduler::Scheduler& scheduler() { return *scheduler_; }
+  server::Control& control(uint32_t rank) { return *servers_[rank].control; }
+  server::Shard& shard(uint32_t server, uint32_t index) { return *servers_[server].shards[index]; }
+  worker::Client& client(uint32_t worker) { return *workers_[worker].client; }
+  transport::SimLoop& worker_loop(uint32_t worker) { return *workers_[worker].loop; }
+  transport::SimLoop& scheduler_loop() { return *scheduler_loop_; }
+
+  // Runs `call` on the worker's loop.
+  void OnWorker(uint32_t worker, std::function<void(worker::Client&, Time, transport::Network&)> call);
+  // A process dies: its loops never act again.
+  void KillWorker(uint32_t worker);
+  void KillServer(uint32_t server);
+  void KillScheduler();
+  // Cuts a random pair of nodes apart for a short while; called now and then by scripts that want partitions.
+  void CutSomebody(Rng& rng, Duration duration);
+
+  // Until all workers have joined. False: the virtual deadline came first.
+  bool Join(Duration deadline = 60s);
+  const SimClusterOptions& options() const { return options_; }
+
+ private:
+  struct Server {
+    std::vector<std::shared_ptr<server::Shard>> shards;
+    std::vector<transport::SimLoop*> shard_loops;
+    std::shared_ptr<server::Control> control;
+    transport::SimLoop* control_loop = nullptr;
+  };
+  struct Worker {
+    std::shared_ptr<worker::Client> client;
+    transport::SimLoop* loop = nullptr;
+  };
+  membership::Options MembershipOptions(wire::Role role, uint32_t rank) const;
+  void StartServer(uint32_t rank);
+  void StartWorker(uint32_t rank);
+
+  const SimClusterOptions options_;
+  transport::SimNetwork network_;
+  std::shared_ptr<scheduler::Scheduler> scheduler_;
+  transport::SimLoop* scheduler_loop_ = nullptr;
+  std::vector<Server> servers_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace sluice::testing
