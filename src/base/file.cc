@@ -1,0 +1,168 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/strings.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kLargestCall = size_t{1} << 30;  // Linux moves at most 2^31 - 4096 bytes per read or write
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+Failure FailFromErrno(const char* action, const std::string& path, int error) {
+  const char* advice = "";
+  ErrorCode code = ErrorCode::kUnavailable;
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      code = ErrorCode::kNotFound;
+      advice = "; check the path";
+      break;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      code = ErrorCode::kPermissionDenied;
+      advice = "; check its permissions";
+      break;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      code = ErrorCode::kResourceExhausted;
+      advice = "; make room or choose another folder";
+      break;
+    default:
+      break;
+  }
+  return Fail(code, "cannot ", action, " '", path, "': ", std::strerror(error), advice);
+}
+
+// Bytes read; fewer than asked only at the end of the file.
+Result<size_t> ReadAll(int fd, MutableBytes into, const std::string& path) {
+  size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got = ::read(fd, into.data() + done, std::min(into.size() - done, kLargestCall));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FailFromErrno("read", path, errno);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+Status WriteAll(int fd, Bytes from, const std::string& path) {
+  while (!from.empty()) {
+    const ssize_t put = ::write(fd, from.data(), std::min(from.size(), kLargestCall));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return FailFromErrno("write", path, errno);
+    from = from.subspan(static_cast<size_t>(put));
+  }
+  return Status::Ok();
+}
+
+Result<std::string> TemporaryName(const std::string& path) {
+  uint64_t random = 0;
+  if (::getrandom(&random, sizeof(random), 0) != static_cast<ssize_t>(sizeof(random))) {
+    return FailFromErrno("name a temporary file beside", path, errno);
+  }
+  char suffix[32];
+  std::snprintf(suffix, sizeof(suffix), ".%016llx.tmp", static_cast<unsigned long long>(random));
+  return path + suffix;
+}
+
+Status WriteAndFlush(const std::string& name, std::span<const Bytes> pieces) {
+  const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file.ok()) return FailFromErrno("create", name, errno);
+  for (const Bytes piece : pieces) {
+    if (Status status = WriteAll(file.get(), piece, name); !status) return status;
+  }
+  if (::fsync(file.get()) != 0) return FailFromErrno("flush", name, errno);
+  return Status::Ok();
+}
+
+// The rename itself must survive a power cut. Some file systems cannot flush a folder: that is no failure.
+void FlushFolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const FileDescriptor opened(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.ok()) ::fsync(opened.get());
+}
+
+}  // namespace
+
+Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes) {
+  // Without O_NONBLOCK a pipe with no writer would block here for ever.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.ok()) return FailFromErrno("open", path, errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return FailFromErrno("inspect", path, errno);
+  if (!S_ISREG(info.st_mode)) {
+    return Fail(ErrorCode::kInvalidArgument, "'", path, "' is not a regular file; name a file");
+  }
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (size > max_bytes) {
+    return Fail(ErrorCode::kResourceExhausted, "'", path, "' has ", HumanBytes(size), "; at most ",
+                HumanBytes(max_bytes), " are accepted here");
+  }
+  try {
+    Buffer contents(size);
+    const Result<size_t> got = ReadAll(file.get(), contents.bytes(), path);
+    if (!got) return got.failure();
+    if (got.value() != size) {
+      return Fail(ErrorCode::kDataLoss, "'", path, "' ended after ", got.value(), " of ", size,
+                  " bytes; something changes it while it is read");
+    }
+    return contents;
+  } catch (const Error& e) {  // no memory
+    return Fail(e.code(), "cannot read '", path, "': ", e.what());
+  }
+}
+
+Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces) {
+  std::error_code ignored;
+  std::string target = path;
+  if (std::filesystem::is_symlink(path, ignored)) {
+    if (auto real = std::filesystem::canonical(path, ignored); !ignored) target = real.string();
+  }
+  struct stat info {};
+  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return Fail(ErrorCode::kInvalidArgument, "'", path, "' exists and is not a regular file; name another");
+  }
+  const Result<std::string> temporary = TemporaryName(target);
+  if (!temporary) return temporary.failure();
+  Status status = WriteAndFlush(temporary.value(), pieces);
+  if (status && ::rename(temporary.value().c_str(), target.c_str()) != 0) {
+    status = FailFromErrno("rename a temporary file to", target, errno);
+  }
+  if (!status) {
+    ::unlink(temporary.value().c_str());
+    return status;
+  }
+  FlushFolderOf(target);
+  return status;
+}
+
+}  // namespace sluice

@@ -1,0 +1,110 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+class File : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = fs::temp_directory_path() / "sluice-file-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string Path(const std::string& name) const { return folder_ / name; }
+  std::string Contents(const std::string& path) const {
+    const Result<Buffer> buffer = ReadFile(path, 1 << 20);
+    return buffer ? std::string(AsText(buffer.value().bytes())) : "failed: " + buffer.failure().message;
+  }
+  size_t FilesInFolder() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+  fs::path folder_;
+};
+
+TEST_F(File, PiecesAreWrittenInOrderAndReadBack) {
+  const std::string zeros("\0\r\n\0", 4);
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), {AsBytes("head "), Bytes(), AsBytes(zeros), AsBytes("tail")}));
+  std::ifstream file(Path("a"), std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  EXPECT_EQ(text, "head " + zeros + "tail");
+  EXPECT_EQ(Contents(Path("a")), text);
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+TEST_F(File, AnEmptyFileIsAFile) {
+  ASSERT_TRUE(WriteFileAtomically(Path("empty"), {}));
+  const Result<Buffer> buffer = ReadFile(Path("empty"), 0);
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_EQ(buffer.value().size(), 0u);
+}
+
+TEST_F(File, TheLimitIsExact) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), {AsBytes("12345")}));
+  EXPECT_TRUE(ReadFile(Path("a"), 5).ok());
+  const Result<Buffer> longer = ReadFile(Path("a"), 4);
+  ASSERT_FALSE(longer.ok());
+  EXPECT_EQ(longer.failure().code, ErrorCode::kResourceExhausted);
+}
+
+TEST_F(File, WhatCannotBeReadIsNamed) {
+  const Result<Buffer> missing = ReadFile(Path("missing"), 10);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.failure().code, ErrorCode::kNotFound);
+  EXPECT_NE(missing.failure().message.find("missing"), std::string::npos);
+  const Result<Buffer> folder = ReadFile(folder_, 10);
+  ASSERT_FALSE(folder.ok());
+  EXPECT_EQ(folder.failure().code, ErrorCode::kInvalidArgument);
+  ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(ReadFile(Path("pipe"), 10).ok()) << "a pipe without a writer must not block";
+}
+
+TEST_F(File, AFailureLeavesTheOldFileAndNoTemporaryOne) {
+  const Status no_folder = WriteFileAtomically(Path("no/such/folder"), {AsBytes("x")});
+  ASSERT_FALSE(no_folder.ok());
+  EXPECT_EQ(no_folder.failure().code, ErrorCode::kNotFound);
+  EXPECT_NE(no_folder.failure().message.find("no/such/folder"), std::string::npos);
+  fs::create_directory(Path("taken"));
+  EXPECT_FALSE(WriteFileAtomically(Path("taken"), {AsBytes("x")}).ok());
+  EXPECT_FALSE(WriteFileAtomically("/dev/null", {AsBytes("x")}).ok()) << "a device must not be replaced";
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+TEST_F(File, ALinkIsFollowed) {
+  ASSERT_TRUE(WriteFileAtomically(Path("real"), {AsBytes("old")}));
+  fs::create_symlink(Path("real"), Path("link"));
+  ASSERT_TRUE(WriteFileAtomically(Path("link"), {AsBytes("new")}));
+  EXPECT_TRUE(fs::is_symlink(Path("link")));
+  EXPECT_EQ(Contents(Path("real")), "new");
+}
+
+TEST_F(File, ReadersSeeOneWholeVersionWhileWritersCompete) {
+  const std::vector<std::string> versions = {std::string(50'000, 'a'), std::string(70'000, 'b')};
+  ASSERT_TRUE(WriteFileAtomically(Path("shared"), {AsBytes(versions[0])}));
+  std::vector<std::thread> writers;
+  for (const std::string& version : versions) {
+    writers.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) EXPECT_TRUE(WriteFileAtomically(Path("shared"), {AsBytes(version)}));
+    });
+  }
+  for (int i = 0; i < 100; ++i) {
+    const std::string seen = Contents(Path("shared"));
+    EXPECT_TRUE(seen == versions[0] || seen == versions[1]) << seen.size() << " bytes";
+  }
+  for (auto& writer : writers) writer.join();
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+}  // namespace
+}  // namespace sluice
