@@ -1,0 +1,32 @@
+// IDX, the format of MNIST: arrays of bytes with a small header, plain or gzipped.
+// Format (http://yann.lecun.com/exdb/mnist): two zero bytes, a type code (8: unsigned bytes), the number of
+// axes, each extent as u32 big-endian, then the elements, row-major.
+//
+// Nothing here throws; a failure says which file and field, what was found and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/result.h"
+
+namespace sluice {
+
+struct IdxArray {
+  std::vector<int64_t> dims;
+  std::vector<uint8_t> values;  // the product of dims
+};
+
+inline constexpr uint64_t kMaxIdxBytes = uint64_t{4} << 30;
+
+// `origin` names the bytes in failures. Gzipped bytes are unpacked first, to at most max_bytes.
+Result<IdxArray> ParseIdx(Bytes bytes, std::string_view origin, uint64_t max_bytes = kMaxIdxBytes);
+Result<IdxArray> ReadIdx(const std::string& path);
+
+// Every member of a gzip file, one after another.
+Result<std::vector<uint8_t>> Gunzip(Bytes bytes, std::string_view origin, uint64_t max_bytes);
+
+}  // namespace sluice
