@@ -22,6 +22,10 @@ endif()
 
 add_library(sluice_flags INTERFACE)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+# GCC 12 warns of what its own std::string does (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(sluice_flags INTERFACE -Wno-restrict)
+endif()
 # The same sum must come out whatever the compiler contracts: reductions are promised bit-reproducible.
 target_compile_options(sluice_flags INTERFACE -ffp-contract=off)
 

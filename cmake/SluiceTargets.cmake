@@ -14,11 +14,16 @@ function(sluice_library name)
   target_link_libraries(sluice_${name} ${scope} sluice_flags ${ARG_LINKS})
 endfunction()
 
-# sluice_program(NAME SOURCES ... LINKS ...): a program in build/bin/.
+# sluice_program(NAME SOURCES ... LINKS ... OUTPUT file): a program in build/bin/, installed with the rest. OUTPUT: where the file's name is not the
+# target's.
 function(sluice_program name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "OUTPUT" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LINKS})
+  if(ARG_OUTPUT)
+    set_target_properties(${name} PROPERTIES OUTPUT_NAME ${ARG_OUTPUT})
+  endif()
+  install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 
 # sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds): one GoogleTest program; every case is a CTest test.

@@ -18,7 +18,7 @@ Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
     key->all_parts = plan::PartsOf(entry);
     for (uint32_t i = 0; i < key->all_parts.size(); ++i) {
       const plan::Part& planned = key->all_parts[i];
-      if (planned.shard != options_.index) continue;
+      if (planned.shard != index()) continue;
       key->local[i] = key->parts.size();
       Part& part = key->parts.emplace_back();
       part.ref = {entry.id, i};
@@ -54,7 +54,7 @@ void Shard::SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire:
 
 std::string Shard::DumpState(Time) const {
   std::string text =
-      StrCat("shard ", options_.index, ": epoch ", epoch_, ", ", live_.size(), " live workers\n");
+      StrCat("shard ", index(), ": epoch ", epoch_, ", ", live_.size(), " live workers\n");
   for (const auto& [name, value] : counters_) text += StrCat("  ", name, " ", value, "\n");
   constexpr size_t kShown = 100;
   size_t shown = 0;

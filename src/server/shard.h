@@ -22,8 +22,8 @@ namespace sluice::server {
 struct ShardOptions {
   uint64_t job = 0;
   uint64_t incarnation = 0;
-  uint32_t index = 0;  // of this shard in the job
-  uint32_t num_shards = 1;
+  uint32_t thread = 0;  // which of its server's shards this is
+  uint32_t shards_per_server = 1;
   ServerUpdater updater;
   bool deduplicate = true;  // off only in tests that must find the bug this makes
 };
@@ -102,7 +102,9 @@ class Shard final : public transport::Machine {
   void Refuse(const Sender& to, const Failure& failure, transport::Network& network);
 
   const ShardOptions options_;
-  uint32_t rank_ = 0;
+  uint32_t index() const { return rank_ * options_.shards_per_server + options_.thread; }  // among the job's shards
+
+  uint32_t rank_ = 0;  // of the server
   uint64_t epoch_ = 0;
   std::map<uint32_t, uint64_t> incarnations_;  // of the members, by worker rank
   std::set<uint32_t> live_;                    // worker ranks

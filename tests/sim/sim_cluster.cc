@@ -59,8 +59,8 @@ void SimCluster::StartServer(uint32_t rank) {
     server::ShardOptions shard;
     shard.job = kJob;
     shard.incarnation = membership.incarnation;
-    shard.index = rank * options_.shards_per_server + i;
-    shard.num_shards = options_.servers * options_.shards_per_server;
+    shard.thread = i;
+    shard.shards_per_server = options_.shards_per_server;
     shard.deduplicate = options_.deduplicate;
     server.shards.push_back(std::make_shared<server::Shard>(shard));
     server.shard_loops.push_back(

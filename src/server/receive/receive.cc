@@ -37,13 +37,13 @@ bool Shard::IsMember(const wire::Sender& sender) const {
 
 Result<Part*> Shard::FindPart(const wire::PartRef& ref, Key** key) {
   if (ref.key >= keys_.size() || keys_[ref.key] == nullptr) {
-    return Fail(ErrorCode::kNotFound, "shard ", options_.index, " has no key with id ", ref.key);
+    return Fail(ErrorCode::kNotFound, "shard ", index(), " has no key with id ", ref.key);
   }
   *key = keys_[ref.key].get();
   Part* part = (*key)->Find(ref.part);
   if (part == nullptr) {
     return Fail(ErrorCode::kNotFound, "part ", ref.part, " of key ", wire::ToString((*key)->entry.spec.name),
-                " is not on shard ", options_.index);
+                " is not on shard ", index());
   }
   return part;
 }

@@ -1,0 +1,147 @@
+#include "runtime/flags.h"
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <limits>
+#include <optional>
+
+#include "base/strings.h"
+
+namespace sluice::runtime {
+namespace {
+
+using FlagInfo = gflags::CommandLineFlagInfo;
+
+[[noreturn]] void Refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, message + "; --help lists every flag");
+}
+
+// gflags' own flags and glog's are libraries' business.
+bool IsOfProgram(const FlagInfo& flag) {
+  for (const char* library : {"gflags", "glog", "logging.cc", "vlog_is_on.cc", "utilities.cc"}) {
+    if (flag.filename.find(library) != std::string::npos) return false;
+  }
+  return true;
+}
+
+std::vector<FlagInfo> ProgramFlags() {
+  std::vector<FlagInfo> flags;
+  gflags::GetAllFlags(&flags);
+  std::erase_if(flags, [](const FlagInfo& flag) { return !IsOfProgram(flag); });
+  std::sort(flags.begin(), flags.end(), [](const FlagInfo& a, const FlagInfo& b) { return a.name < b.name; });
+  return flags;
+}
+
+std::string Dashed(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+
+const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name) {
+  for (const FlagInfo& flag : flags) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void RefuseUnknown(const std::vector<FlagInfo>& flags, const std::string& argument, const std::string& name) {
+  const FlagInfo* nearest = nullptr;
+  size_t best = 4;
+  for (const FlagInfo& flag : flags) {
+    const size_t distance = EditDistance(flag.name, name);
+    if (distance < best) {
+      best = distance;
+      nearest = &flag;
+    }
+  }
+  Refuse(StrCat("unknown flag '", argument, "'", nearest ? StrCat(" (did you mean --", Dashed(nearest->name), "?)") : ""));
+}
+
+void Set(const FlagInfo& flag, const std::string& value) {
+  const bool number = flag.type == "double";
+  if ((number && !ParseFiniteDouble(value)) || (flag.type != "string" && value.empty()) ||
+      gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) {
+    Refuse(StrCat("flag --", Dashed(flag.name), " got '", value, "'; it takes ", number ? "a finite number" : flag.type));
+  }
+}
+
+std::string Wrapped(const std::string& text, size_t indent, size_t width) {
+  std::string out(indent, ' ');
+  size_t column = indent;
+  for (const std::string& word : StrSplit(text, ' ')) {
+    if (column > indent && column + 1 + word.size() > width) {
+      out += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out + '\n';
+}
+
+}  // namespace
+
+std::string FlagsHelp(const std::string& program, const std::string& usage) {
+  std::string out = Wrapped(usage, 0, 80) + StrCat("\nUsage: ", program, " [--flag=value ...]\n\nFlags:\n");
+  for (const FlagInfo& flag : ProgramFlags()) {
+    const std::string value = flag.type == "string" ? StrCat('"', flag.default_value, '"') : flag.default_value;
+    out += StrCat("  --", Dashed(flag.name), " (", flag.type, ", default ", value, ")\n");
+    out += Wrapped(flag.description, 6, 80);
+  }
+  return out;
+}
+
+void ParseFlags(int argc, char** argv, const std::string& usage) {
+  const std::vector<FlagInfo> flags = ProgramFlags();
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--help" || argument == "-h") {
+      const std::string path = argv[0];
+      std::cout << FlagsHelp(path.substr(path.find_last_of('/') + 1), usage);
+      std::exit(0);
+    }
+    if (!argument.starts_with("--") || argument.size() == 2) Refuse(StrCat("stray argument '", argument, "'"));
+    const size_t equals = argument.find('=');
+    std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (const FlagInfo* flag = Find(flags, name)) {
+      if (equals != std::string::npos) {
+        Set(*flag, argument.substr(equals + 1));
+      } else if (flag->type == "bool") {
+        Set(*flag, "true");
+      } else if (i + 1 < argc) {
+        Set(*flag, argv[++i]);
+      } else {
+        Refuse(StrCat("flag '", argument, "' needs a value"));
+      }
+      continue;
+    }
+    const FlagInfo* negated = name.starts_with("no") ? Find(flags, name.substr(name.starts_with("no_") ? 3 : 2)) : nullptr;
+    if (negated == nullptr || negated->type != "bool" || equals != std::string::npos) {
+      RefuseUnknown(flags, argument, name);
+    }
+    Set(*negated, "false");
+  }
+}
+
+}  // namespace sluice::runtime

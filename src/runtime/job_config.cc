@@ -1,0 +1,80 @@
+#include "runtime/job_config.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::runtime {
+namespace {
+
+constexpr const char* kLaunch = "tools/launch.py sets it; see docs/environment.md";
+
+std::optional<wire::Role> ReadRole(const Env& env) {
+  const auto text = env.Get("DMLC_ROLE");
+  if (!text) return std::nullopt;
+  for (const wire::Role role : {wire::Role::kScheduler, wire::Role::kServer, wire::Role::kWorker}) {
+    if (*text == wire::Name(role)) return role;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("environment variable DMLC_ROLE is '", *text, "'; it must be scheduler, server or worker"));
+}
+
+int IntOf(const Env& env, const char* name, int fallback, int min, int max) {
+  return static_cast<int>(env.GetInt(name, fallback, min, max));
+}
+
+Duration SecondsOf(const Env& env, const char* name, Duration fallback, double min, double max) {
+  return FromSeconds(env.GetDouble(name, ToSeconds(fallback), min, max));
+}
+
+void ReadPlace(const Env& env, JobConfig* config) {
+  constexpr int kMaxNodes = 65536;
+  const bool scheduler = config->role == wire::Role::kScheduler;
+  config->root_host = env.Require("DMLC_PS_ROOT_URI", kLaunch);
+  env.Require("DMLC_PS_ROOT_PORT", kLaunch);
+  env.Require("DMLC_NUM_WORKER", kLaunch);
+  env.Require("DMLC_NUM_SERVER", kLaunch);
+  config->root_port = IntOf(env, "DMLC_PS_ROOT_PORT", 0, scheduler ? 0 : 1, 65535);
+  config->port_fd = IntOf(env, "SLUICE_PORT_FD", -1, -1, 1 << 20);
+  config->num_workers = IntOf(env, "DMLC_NUM_WORKER", 1, 1, kMaxNodes);
+  config->num_servers = IntOf(env, "DMLC_NUM_SERVER", 1, 1, kMaxNodes);
+  config->job_id = env.Get("SLUICE_JOB_ID", config->job_id);
+  config->secret = env.Get("SLUICE_JOB_SECRET", "");
+  config->wished_rank = IntOf(env, "DMLC_RANK", -1, -1, kMaxNodes);
+  config->identity = env.Get("SLUICE_NODE_ID", "");
+  config->node_host = env.Get("DMLC_NODE_HOST", "");
+  config->interface = env.Get("DMLC_INTERFACE", "");
+  config->local_only = env.GetBool("DMLC_LOCAL", false);
+}
+
+}  // namespace
+
+std::string JobConfig::root_address() const {
+  const bool ipv6 = root_host.find(':') != std::string::npos && root_host.front() != '[';
+  return ipv6 ? StrCat("tcp://[", root_host, "]:", root_port) : StrCat("tcp://", root_host, ":", root_port);
+}
+
+JobConfig JobConfig::FromEnv(const Env& env, int cores) {
+  JobConfig config;
+  config.role = ReadRole(env);
+  if (config.role) ReadPlace(env, &config);
+  config.verbose = IntOf(env, "PS_VERBOSE", 0, 0, 2);
+  config.heartbeat_interval = SecondsOf(env, "PS_HEARTBEAT_INTERVAL", config.heartbeat_interval, 0.01, 3600);
+  config.heartbeat_timeout = SecondsOf(env, "PS_HEARTBEAT_TIMEOUT", config.heartbeat_timeout, 0.05, 86400);
+  if (config.heartbeat_timeout < 2 * config.heartbeat_interval) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("PS_HEARTBEAT_TIMEOUT (", ToSeconds(config.heartbeat_timeout),
+                       " s) must be at least twice PS_HEARTBEAT_INTERVAL (", ToSeconds(config.heartbeat_interval),
+                       " s), or one late heartbeat counts as a death"));
+  }
+  config.resend_timeout = std::chrono::milliseconds(env.GetInt("PS_RESEND_TIMEOUT", 5000, 10, 3'600'000));
+  config.rendezvous_timeout = SecondsOf(env, "SLUICE_RENDEZVOUS_TIMEOUT", config.rendezvous_timeout, 0.1, 86400);
+  config.drop_percent = IntOf(env, "PS_DROP_MSG", 0, 0, 99);
+  config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", std::clamp(cores / 4, 1, 8), 1, 256);
+  config.bigarray_bound = env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);
+  config.reduction_threads = IntOf(env, "MXNET_KVSTORE_REDUCTION_NTHREADS", std::clamp(cores, 1, 4), 1, 256);
+  return config;
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,48 @@
+// What the environment says about the job and this process's place in it; read once, handed down as plain data.
+// docs/environment.md lists every variable.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/env.h"
+#include "wire/messages.h"
+
+namespace sluice::runtime {
+
+struct JobConfig {
+  std::optional<wire::Role> role;  // none: not part of a distributed job
+
+  std::string root_host;  // of the scheduler
+  int root_port = 0;      // 0 (scheduler only): any free port, told through port_fd
+  int port_fd = -1;       // scheduler: writes "<port>\n" here and closes it
+  int num_workers = 1;
+  int num_servers = 1;
+  std::string job_id = "sluice";
+  std::string secret;     // empty: chosen by nobody, so any local user could join; launch.py always sets one
+
+  std::string identity;   // stable over restarts
+  int wished_rank = -1;
+  std::string node_host;  // DMLC_NODE_HOST
+  std::string interface;  // DMLC_INTERFACE
+  bool local_only = false;  // DMLC_LOCAL: ipc sockets instead of tcp
+
+  int verbose = 0;
+  Duration heartbeat_interval = 1s;
+  Duration heartbeat_timeout = 10s;
+  Duration resend_timeout = 5s;
+  Duration rendezvous_timeout = 10min;
+  int drop_percent = 0;   // PS_DROP_MSG
+  int server_threads = 1;
+  int64_t bigarray_bound = 100'000;
+  int reduction_threads = 4;
+
+  std::string root_address() const;  // "tcp://10.0.0.1:9000"
+
+  // Throws Error(kInvalidArgument | kFailedPrecondition) naming the variable, its value and what is accepted.
+  static JobConfig FromEnv(const Env& env, int cores);
+};
+
+}  // namespace sluice::runtime

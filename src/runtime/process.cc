@@ -1,0 +1,44 @@
+#include "runtime/process.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <random>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::runtime {
+
+uint64_t RandomBits() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+int CoreCount() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+int RunProcess(const std::string& program, const std::function<int(const JobConfig&)>& body) {
+  try {
+    const JobConfig config = JobConfig::FromEnv(Env::FromProcess(), CoreCount());
+    InitLogging(program, config.verbose);
+    return body(config);
+  } catch (const Error& e) {
+    std::cerr << program << ": error: " << e.what() << std::endl;
+    return e.code() == ErrorCode::kInvalidArgument ? kExitBadUsage : kExitFailed;
+  } catch (const std::exception& e) {
+    std::cerr << program << ": unexpected error: " << e.what() << std::endl;
+    return kExitFailed;
+  }
+}
+
+}  // namespace sluice::runtime

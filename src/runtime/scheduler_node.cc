@@ -1,0 +1,74 @@
+#include <unistd.h>
+
+#include <csignal>
+#include <mutex>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "runtime/nodes.h"
+#include "runtime/process.h"
+#include "runtime/signals.h"
+#include "scheduler/scheduler.h"
+#include "sluice/error.h"
+#include "transport/zmq/zmq_loop.h"
+
+namespace sluice::runtime {
+namespace {
+
+// Whoever started the scheduler with port 0 waits for this line.
+void TellPort(int fd, const std::string& address) {
+  if (fd < 0) return;
+  const std::string line = address.substr(address.rfind(':') + 1) + "\n";
+  const bool told = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  close(fd);
+  if (!told) throw Error(ErrorCode::kUnavailable, StrCat("could not tell the port: descriptor ", fd, " (SLUICE_PORT_FD) takes no bytes"));
+}
+
+scheduler::Options OptionsOf(const JobConfig& config) {
+  scheduler::Options options;
+  options.job = wire::HashJobId(config.job_id);
+  options.incarnation = RandomBits();
+  options.num_workers = static_cast<uint32_t>(config.num_workers);
+  options.num_servers = static_cast<uint32_t>(config.num_servers);
+  options.shards_per_server = static_cast<uint32_t>(config.server_threads);
+  options.bigarray_bound = config.bigarray_bound;
+  options.heartbeat_timeout = config.heartbeat_timeout;
+  options.rendezvous_timeout = config.rendezvous_timeout;
+  return options;
+}
+
+}  // namespace
+
+int RunSchedulerNode(const JobConfig& config) {
+  std::atomic<int> signal = 0;
+  const auto machine = std::make_shared<scheduler::Scheduler>(OptionsOf(config));
+  transport::ZmqLoop* loop_for_signals = nullptr;  // set before the first signal can be handled
+  std::mutex starting;
+  std::unique_lock started(starting);
+  const SignalWatcher watcher([&](int number) {
+    const std::lock_guard wait_for_start(starting);
+    loop_for_signals->Post([&, number](Time now, transport::Network& network) {
+      if (number == SIGUSR1) {
+        LOG(WARNING) << "state of the scheduler:\n" << machine->DumpState(now);
+        return;
+      }
+      signal = number;
+      machine->FailJob(now, StrCat("the scheduler was ended by ", SignalName(number)), network);
+    });
+  });
+  auto context = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+  transport::ZmqLoopOptions options = LoopOptions(config, "scheduler");
+  options.bind = {config.root_address()};
+  options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
+  transport::ZmqLoop loop(context, machine, options);
+  loop_for_signals = &loop;
+  started.unlock();
+  TellPort(config.port_fd, loop.addresses().front());
+  VLOG(1) << "the scheduler listens at " << loop.addresses().front() << " for " << config.num_workers << " workers and "
+          << config.num_servers << " servers";
+  WaitForEnd(loop);
+  if (signal != 0) return kExitSignal + signal;
+  return machine->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;
+}
+
+}  // namespace sluice::runtime

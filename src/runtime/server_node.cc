@@ -1,0 +1,111 @@
+#include <unistd.h>
+
+#include <csignal>
+#include <future>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "runtime/nodes.h"
+#include "runtime/process.h"
+#include "runtime/signals.h"
+#include "server/control.h"
+#include "sluice/error.h"
+#include "transport/address.h"
+
+namespace sluice::runtime {
+namespace {
+
+struct ShardThread {
+  std::shared_ptr<server::Shard> machine;
+  std::unique_ptr<transport::ZmqLoop> loop;
+};
+
+std::string ShardAddress(const JobConfig& config, uint32_t thread) {
+  if (config.local_only) return StrCat("ipc:///tmp/sluice-", config.job_id, "-", getpid(), "-", thread);
+  const auto choice = transport::ChooseHost({config.node_host, config.interface, config.root_host}).OrThrow();
+  VLOG(1) << "shard " << thread << " listens at " << choice.host << ": " << choice.why;
+  return transport::TcpAddress(choice.host, 0);
+}
+
+ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqContext> context, const ServerOptions& server,
+                       uint64_t incarnation, uint32_t thread) {
+  server::ShardOptions options;
+  options.job = wire::HashJobId(config.job_id);
+  options.incarnation = incarnation;
+  options.thread = thread;
+  options.shards_per_server = static_cast<uint32_t>(config.server_threads);
+  options.updater = server.updater;
+  ShardThread shard;
+  shard.machine = std::make_shared<server::Shard>(options);
+  transport::ZmqLoopOptions loop = LoopOptions(config, StrCat("shard ", thread));
+  loop.bind = {ShardAddress(config, thread)};
+  loop.bind_advice = "DMLC_NODE_HOST or DMLC_INTERFACE choose another address";
+  shard.loop = std::make_unique<transport::ZmqLoop>(std::move(context), shard.machine, loop);
+  return shard;
+}
+
+}  // namespace
+
+membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnation) {
+  membership::Options options;
+  options.role = *config.role;
+  options.job = wire::HashJobId(config.job_id);
+  options.incarnation = incarnation;
+  options.scheduler_address = config.root_address();
+  options.identity = config.identity;
+  options.wished_rank = config.wished_rank;
+  options.host = HostName();
+  options.pid = static_cast<uint32_t>(getpid());
+  options.num_workers = static_cast<uint32_t>(config.num_workers);
+  options.num_servers = static_cast<uint32_t>(config.num_servers);
+  options.heartbeat_interval = config.heartbeat_interval;
+  options.heartbeat_timeout = config.heartbeat_timeout;
+  options.rendezvous_timeout = config.rendezvous_timeout;
+  return options;
+}
+
+int RunServerNode(const JobConfig& config, const ServerOptions& server) {
+  std::atomic<int> signal = 0;
+  std::promise<transport::ZmqLoop*> started;
+  const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();
+  std::shared_ptr<server::Control> control;
+  std::vector<ShardThread> shards;
+  const SignalWatcher watcher([&](int number) {
+    // Until the node stands, a signal waits.
+    if (control_loop.wait_for(std::chrono::seconds(60)) != std::future_status::ready) return;
+    if (number == SIGUSR1) {
+      for (ShardThread& shard : shards) {
+        shard.loop->Post([machine = shard.machine](Time now, transport::Network&) {
+          LOG(WARNING) << "state of a server shard:\n" << machine->DumpState(now);
+        });
+      }
+    }
+    control_loop.get()->Post([&, number](Time now, transport::Network& network) {
+      if (number == SIGUSR1) {
+        LOG(WARNING) << "state of the server:\n" << control->DumpState(now);
+        return;
+      }
+      signal = number;
+      control->Fail(now, StrCat("the server was ended by ", SignalName(number)), network);
+    });
+  });
+  const uint64_t incarnation = RandomBits();
+  auto context = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+  membership::Options membership = MembershipOptions(config, incarnation);
+  std::vector<server::ShardHandle> handles;
+  for (int i = 0; i < config.server_threads; ++i) {
+    shards.push_back(StartShard(config, context, server, incarnation, static_cast<uint32_t>(i)));
+    membership.shard_addresses.push_back(shards.back().loop->addresses().front());
+  }
+  for (ShardThread& shard : shards) handles.push_back({shard.loop.get(), shard.machine.get()});
+  control = std::make_shared<server::Control>(membership, handles,
+                                              [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
+  transport::ZmqLoop loop(context, control, LoopOptions(config, "control"));
+  started.set_value(&loop);
+  WaitForEnd(loop);
+  for (ShardThread& shard : shards) WaitForEnd(*shard.loop);
+  if (signal != 0) return kExitSignal + signal;
+  return control->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;
+}
+
+}  // namespace sluice::runtime

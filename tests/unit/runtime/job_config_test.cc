@@ -1,0 +1,93 @@
+#include "runtime/job_config.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/error.h"
+
+namespace sluice::runtime {
+namespace {
+
+using Map = std::map<std::string, std::string>;
+
+Map Worker() {
+  return {{"DMLC_ROLE", "worker"},     {"DMLC_PS_ROOT_URI", "10.0.0.1"}, {"DMLC_PS_ROOT_PORT", "9000"},
+          {"DMLC_NUM_WORKER", "2"},    {"DMLC_NUM_SERVER", "3"},         {"DMLC_RANK", "1"},
+          {"SLUICE_JOB_SECRET", "s"}};
+}
+
+std::string ErrorOf(const Map& values) {
+  try {
+    JobConfig::FromEnv(Env(values), 2);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(JobConfig, WithoutARoleNothingElseIsNeeded) {
+  const JobConfig config = JobConfig::FromEnv(Env(Map{}), 2);
+  EXPECT_FALSE(config.role.has_value());
+  EXPECT_EQ(config.heartbeat_interval, 1s);
+  EXPECT_EQ(config.heartbeat_timeout, 10s);
+}
+
+TEST(JobConfig, ReadsAWorkersPlace) {
+  const JobConfig config = JobConfig::FromEnv(Env(Worker()), 2);
+  EXPECT_EQ(config.role, wire::Role::kWorker);
+  EXPECT_EQ(config.root_address(), "tcp://10.0.0.1:9000");
+  EXPECT_EQ(config.num_workers, 2);
+  EXPECT_EQ(config.num_servers, 3);
+  EXPECT_EQ(config.wished_rank, 1);
+}
+
+TEST(JobConfig, PutsIpv6InBrackets) {
+  Map values = Worker();
+  values["DMLC_PS_ROOT_URI"] = "fd00::1";
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).root_address(), "tcp://[fd00::1]:9000");
+}
+
+TEST(JobConfig, EveryVariableOfAPlaceIsRequiredByName) {
+  for (const char* name : {"DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER"}) {
+    Map values = Worker();
+    values.erase(name);
+    EXPECT_NE(ErrorOf(values).find(name), std::string::npos) << ErrorOf(values);
+  }
+}
+
+TEST(JobConfig, BadValuesAreNamed) {
+  for (const auto& [name, value] : Map{{"DMLC_ROLE", "boss"},           {"DMLC_NUM_WORKER", "0"},
+                                       {"DMLC_PS_ROOT_PORT", "70000"},  {"PS_VERBOSE", "9"},
+                                       {"PS_DROP_MSG", "100"},          {"PS_HEARTBEAT_TIMEOUT", "nan"},
+                                       {"SLUICE_SERVER_THREADS", "x"},  {"MXNET_KVSTORE_BIGARRAY_BOUND", "-1"},
+                                       {"PS_RESEND_TIMEOUT", "0"}}) {
+    Map values = Worker();
+    values[name] = value;
+    const std::string error = ErrorOf(values);
+    EXPECT_NE(error.find(name), std::string::npos) << error;
+    EXPECT_NE(error.find("'" + value + "'"), std::string::npos) << error;
+  }
+}
+
+TEST(JobConfig, OnlyTheSchedulerMayAskForAnyPort) {
+  Map values = Worker();
+  values["DMLC_PS_ROOT_PORT"] = "0";
+  EXPECT_NE(ErrorOf(values), "");
+  values["DMLC_ROLE"] = "scheduler";
+  EXPECT_EQ(ErrorOf(values), "");
+}
+
+TEST(JobConfig, ATimeoutShorterThanTwoHeartbeatsIsRefused) {
+  Map values = Worker();
+  values["PS_HEARTBEAT_INTERVAL"] = "2";
+  values["PS_HEARTBEAT_TIMEOUT"] = "3";
+  EXPECT_NE(ErrorOf(values).find("PS_HEARTBEAT_TIMEOUT"), std::string::npos);
+}
+
+TEST(JobConfig, TheUnprefixedPortIsNotRead) {
+  Map values = Worker();
+  values["PORT"] = "1234";
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).root_port, 9000);
+}
+
+}  // namespace
+}  // namespace sluice::runtime
