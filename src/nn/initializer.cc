@@ -1,0 +1,82 @@
+#include "sluice/initializer.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "base/rng.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::nn {
+namespace {
+
+// FNV-1a: the name's share of the seed has to be the same on every machine, which std::hash does not promise.
+uint64_t HashName(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+std::vector<float> Draw(std::string_view name, const Shape& shape, uint64_t seed, RandomType type,
+                        double scale) {
+  Rng rng(DeriveSeed(seed, HashName(name)));
+  std::vector<float> values(static_cast<size_t>(shape.size()));
+  for (float& value : values) {
+    value =
+        static_cast<float>(type == RandomType::kUniform ? rng.Uniform(-scale, scale) : scale * rng.Normal());
+  }
+  return values;
+}
+
+void RequirePositive(const char* what, double value) {
+  if (std::isfinite(value) && value > 0) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(what, " is ", value, "; it must be a positive finite number"));
+}
+
+}  // namespace
+
+Xavier::Xavier(RandomType random_type, FactorType factor_type, double magnitude)
+    : random_type_(random_type), factor_type_(factor_type), magnitude_(magnitude) {
+  RequirePositive("Xavier's magnitude", magnitude);
+}
+
+std::vector<float> Xavier::Values(std::string_view name, const Shape& shape, uint64_t seed) const {
+  if (shape.ndim() < 2 || shape.size() == 0) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat(
+            "Xavier cannot fill parameter '", name, "' of shape ", shape,
+            ": it needs at least two axes and no empty one; give the parameter an initialiser of its own"));
+  }
+  const auto& dims = shape.dims();
+  const double window = std::accumulate(dims.begin() + 2, dims.end(), 1.0, std::multiplies<>());
+  const double fan_in = static_cast<double>(dims[1]) * window;
+  const double fan_out = static_cast<double>(dims[0]) * window;
+  const double factor = factor_type_ == FactorType::kIn    ? fan_in
+                        : factor_type_ == FactorType::kOut ? fan_out
+                                                           : (fan_in + fan_out) / 2;
+  return Draw(name, shape, seed, random_type_, std::sqrt(magnitude_ / factor));
+}
+
+Uniform::Uniform(double scale) : scale_(scale) {
+  RequirePositive("Uniform's scale", scale);
+}
+
+std::vector<float> Uniform::Values(std::string_view name, const Shape& shape, uint64_t seed) const {
+  return Draw(name, shape, seed, RandomType::kUniform, scale_);
+}
+
+Normal::Normal(double sigma) : sigma_(sigma) {
+  RequirePositive("Normal's sigma", sigma);
+}
+
+std::vector<float> Normal::Values(std::string_view name, const Shape& shape, uint64_t seed) const {
+  return Draw(name, shape, seed, RandomType::kGaussian, sigma_);
+}
+
+std::vector<float> Constant::Values(std::string_view, const Shape& shape, uint64_t) const {
+  return std::vector<float>(static_cast<size_t>(shape.size()), value_);
+}
+
+}  // namespace sluice::nn

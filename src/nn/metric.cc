@@ -1,0 +1,121 @@
+#include "sluice/metric.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::metric {
+namespace {
+
+[[noreturn]] void Refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, message);
+}
+
+template <typename T>
+std::vector<int64_t> WholeNumbers(const NDArray& array) {
+  const std::vector<T> values = array.ToVector<T>();
+  return {values.begin(), values.end()};
+}
+
+std::vector<int64_t> ReadLabels(const std::string& metric, const NDArray& labels) {
+  switch (labels.dtype()) {
+    case DType::kInt32:
+      return WholeNumbers<int32_t>(labels);
+    case DType::kInt64:
+      return WholeNumbers<int64_t>(labels);
+    case DType::kUInt8:
+      return WholeNumbers<uint8_t>(labels);
+    case DType::kFloat32:
+      for (const float label : labels.ToVector()) {
+        if (!(std::fabs(label) < 0x1p24f) || std::trunc(label) != label) {
+          Refuse(StrCat(metric, ": label ", label, " is no class number"));
+        }
+      }
+      return WholeNumbers<float>(labels);
+    default:
+      Refuse(StrCat(metric, ": labels are ", Name(labels.dtype()), "; use int32, int64, uint8 or float32"));
+  }
+}
+
+// How many classes come before `label` in descending order of score. NaN scores come last.
+int64_t RankOf(int64_t label, std::span<const float> scores) {
+  const float own = scores[static_cast<size_t>(label)];
+  if (std::isnan(own)) return std::numeric_limits<int64_t>::max();
+  int64_t rank = 0;
+  for (size_t c = 0; c < scores.size(); ++c) {
+    rank += scores[c] > own || (scores[c] == own && static_cast<int64_t>(c) < label);
+  }
+  return rank;
+}
+
+}  // namespace
+
+double MeanMetric::value() const {
+  return count_ == 0 ? std::numeric_limits<double>::quiet_NaN() : sum_ / static_cast<double>(count_);
+}
+
+TopKAccuracy::TopKAccuracy(std::string name, int64_t k) : MeanMetric(std::move(name)), k_(k) {
+  if (k < 1) Refuse(StrCat("top-k accuracy with k = ", k, "; k must be at least 1"));
+}
+
+void TopKAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
+  if (labels.size() != predictions.size()) {
+    Refuse(StrCat(name(), ": ", labels.size(), " label arrays for ", predictions.size(),
+                  " prediction arrays; give one per device"));
+  }
+  for (size_t i = 0; i < predictions.size(); ++i) UpdateOne(labels[i], predictions[i]);
+}
+
+void TopKAccuracy::UpdateOne(const NDArray& labels, const NDArray& predictions) {
+  const Shape& shape = predictions.shape();
+  if (shape.ndim() != 2 || labels.shape().ndim() == 0 || labels.shape()[0] != shape[0] ||
+      labels.size() != shape[0]) {
+    Refuse(StrCat(name(), ": labels of shape ", labels.shape(), " do not fit predictions of shape ", shape,
+                  "; expected [n] and [n, classes]"));
+  }
+  const std::vector<int64_t> classes = ReadLabels(name(), labels);
+  const std::vector<float> scores = predictions.ToVector();
+  const auto num_classes = static_cast<size_t>(shape[1]);
+  int64_t hits = 0;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i] < 0 || classes[i] >= shape[1]) {
+      Refuse(StrCat(name(), ": label ", classes[i], " of sample ", i, " is outside the ", num_classes,
+                    " classes of the predictions"));
+    }
+    hits += RankOf(classes[i], std::span(scores).subspan(i * num_classes, num_classes)) < k_;
+  }
+  Add(static_cast<double>(hits), static_cast<int64_t>(classes.size()));
+}
+
+void Loss::Update(const std::vector<NDArray>&, const std::vector<NDArray>& predictions) {
+  for (const NDArray& losses : predictions) {
+    const std::vector<float> values = losses.ToVector();
+    Add(std::accumulate(values.begin(), values.end(), 0.0), static_cast<int64_t>(values.size()));
+  }
+}
+
+Composite& Composite::Add(std::shared_ptr<Metric> metric) {
+  metrics_.push_back(std::move(metric));
+  return *this;
+}
+
+void Composite::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
+  for (const auto& metric : metrics_) metric->Update(labels, predictions);
+}
+
+std::vector<Score> Composite::Get() const {
+  std::vector<Score> scores;
+  for (const auto& metric : metrics_) {
+    for (Score& score : metric->Get()) scores.push_back(std::move(score));
+  }
+  return scores;
+}
+
+void Composite::Reset() {
+  for (const auto& metric : metrics_) metric->Reset();
+}
+
+}  // namespace sluice::metric

@@ -1,0 +1,196 @@
+#include "sluice/parameter.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::nn {
+namespace {
+
+bool IsComplete(const Shape& shape) {
+  return std::find(shape.dims().begin(), shape.dims().end(), 0) == shape.dims().end();
+}
+
+bool Agrees(const Shape& known, const Shape& given) {
+  if (known.ndim() != given.ndim()) return false;
+  for (size_t axis = 0; axis < known.ndim(); ++axis) {
+    if (known[axis] != 0 && given[axis] != 0 && known[axis] != given[axis]) return false;
+  }
+  return true;
+}
+
+std::vector<Context> Distinct(const std::vector<Context>& contexts) {
+  std::vector<Context> distinct;
+  for (const Context& context : contexts) {
+    if (std::find(distinct.begin(), distinct.end(), context) == distinct.end()) distinct.push_back(context);
+  }
+  return distinct;
+}
+
+}  // namespace
+
+Parameter::Parameter(std::string name, const Shape& shape, ParameterOptions options)
+    : name_(std::move(name)), shape_(shape), options_(std::move(options)) {}
+
+void Parameter::SetName(std::string name) {
+  if (initialized() || deferred()) {
+    throw Error(ErrorCode::kFailedPrecondition, StrCat("parameter '", name_, "' cannot become '", name,
+                                                       "' after Initialize: name layers before it"));
+  }
+  name_ = std::move(name);
+}
+
+void Parameter::SetGradReq(autograd::GradReq grad_req) {
+  options_.grad_req = grad_req;
+  for (NDArray& array : data_) autograd::AttachGrad(array, grad_req);
+}
+
+void Parameter::SetShape(const Shape& shape) {
+  if (shape == shape_ && (initialized() || !pending_)) return;
+  if (!Agrees(shape_, shape)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("parameter '", name_, "' has shape ", shape_, " (0: unknown) and was given ", shape));
+  }
+  std::vector<int64_t> dims = shape_.dims();
+  for (size_t axis = 0; axis < dims.size(); ++axis) dims[axis] = std::max(dims[axis], shape[axis]);
+  shape_ = Shape(std::move(dims));
+  if (!deferred() || !IsComplete(shape_)) return;
+  AllocateData(*pending_->init, pending_->seed);
+}
+
+void Parameter::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
+                           uint64_t seed) {
+  if (initialized() || deferred()) {
+    throw Error(ErrorCode::kFailedPrecondition, StrCat("parameter '", name_, "' is initialised already on ",
+                                                       StrJoin(contexts_), "; Reinitialize starts anew"));
+  }
+  Reinitialize(contexts, std::move(init), seed);
+}
+
+void Parameter::Reinitialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
+                             uint64_t seed) {
+  if (contexts.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("parameter '", name_, "' was initialised over no context; give at least one"));
+  }
+  if (options_.init) init = options_.init;
+  if (!init) init = std::make_shared<Xavier>();
+  contexts_ = Distinct(contexts);
+  data_.clear();
+  pending_.reset();
+  if (IsComplete(shape_)) {
+    AllocateData(*init, seed);
+  } else {
+    pending_ = Pending{std::move(init), seed};
+  }
+}
+
+void Parameter::AllocateData(const Initializer& init, uint64_t seed) {
+  const NDArray values =
+      NDArray::From(std::span<const float>(init.Values(name_, shape_, seed)), shape_, contexts_.front());
+  const NDArray typed = dtype() == DType::kFloat32 ? values : values.AsType(dtype());
+  autograd::PauseScope pause;
+  std::vector<NDArray> arrays;
+  for (const Context& context : contexts_) {
+    arrays.push_back(typed.AsInContext(context));
+    autograd::AttachGrad(arrays.back(), options_.grad_req);
+  }
+  data_ = std::move(arrays);
+  pending_.reset();
+}
+
+void Parameter::RequireData() const {
+  if (initialized()) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              deferred() ? StrCat("parameter '", name_, "' has shape ", shape_,
+                                  " (0: unknown) and gets its values at the first forward: run one, or give "
+                                  "the layer its input size")
+                         : StrCat("parameter '", name_, "' has no values: call Initialize first"));
+}
+
+NDArray& Parameter::data(Context context) {
+  RequireData();
+  const auto found = std::find(contexts_.begin(), contexts_.end(), context);
+  if (found == contexts_.end()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("parameter '", name_, "' is not on ", context,
+                                                    "; it was initialised on ", StrJoin(contexts_)));
+  }
+  return data_[static_cast<size_t>(found - contexts_.begin())];
+}
+
+NDArray Parameter::grad(Context context) {
+  NDArray& array = data(context);
+  if (grad_req() == autograd::GradReq::kNull) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                StrCat("parameter '", name_, "' has no gradient: its grad_req is kNull"));
+  }
+  return autograd::Grad(array);
+}
+
+std::vector<NDArray>& Parameter::list_data() {
+  RequireData();
+  return data_;
+}
+
+std::vector<NDArray> Parameter::list_grad() {
+  RequireData();
+  std::vector<NDArray> gradients;
+  for (const Context& context : contexts_) gradients.push_back(grad(context));
+  return gradients;
+}
+
+void Parameter::SetData(const NDArray& value) {
+  if (value.shape() != shape_ || deferred()) SetShape(value.shape());
+  RequireData();
+  autograd::PauseScope pause;
+  for (NDArray& array : data_) value.AsInContext(array.context()).CopyTo(&array);
+}
+
+void Parameter::ZeroGrad() {
+  if (grad_req() == autograd::GradReq::kNull || !initialized()) return;
+  for (NDArray& gradient : list_grad()) gradient.Fill(0);
+}
+
+void ParameterDict::Add(std::shared_ptr<Parameter> parameter) {
+  if (!by_name_.emplace(parameter->name(), parameters_.size()).second) {
+    throw Error(ErrorCode::kAlreadyExists, StrCat("two parameters are called '", parameter->name(),
+                                                  "': give their layers different names in Sequential::Add"));
+  }
+  parameters_.push_back(std::move(parameter));
+}
+
+void ParameterDict::Update(const ParameterDict& other) {
+  for (const auto& parameter : other) Add(parameter);
+}
+
+std::shared_ptr<Parameter> ParameterDict::Find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : parameters_[found->second];
+}
+
+Parameter& ParameterDict::operator[](std::string_view name) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) {
+    throw Error(ErrorCode::kNotFound,
+                StrCat("no parameter is called '", name, "'; there are ", StrJoin(names())));
+  }
+  return *parameters_[found->second];
+}
+
+std::vector<std::string> ParameterDict::names() const {
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters_) names.push_back(parameter->name());
+  return names;
+}
+
+void ParameterDict::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
+                               uint64_t seed) const {
+  for (const auto& parameter : parameters_) parameter->Initialize(contexts, init, seed);
+}
+
+void ParameterDict::ZeroGrad() const {
+  for (const auto& parameter : parameters_) parameter->ZeroGrad();
+}
+
+}  // namespace sluice::nn

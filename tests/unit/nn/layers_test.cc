@@ -1,0 +1,251 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sluice/autograd.h"
+#include "sluice/error.h"
+#include "sluice/nn.h"
+#include "unit/nn/reference.h"
+
+namespace sluice::nn {
+namespace {
+
+using reference::Geometry;
+using reference::Random;
+using reference::Tensor;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The layer's forward, and the gradients of its input and parameters for a random head, against the float64
+// function of (x, parameters...).
+void Check(Layer& layer, const Shape& x_shape, const reference::Function& function, uint64_t seed) {
+  SCOPED_TRACE(::testing::Message() << layer.kind() << " of " << x_shape << ", seed " << seed);
+  Rng rng(seed);
+  std::vector<Tensor> inputs = {Random(x_shape, &rng)};
+  NDArray x = reference::ToNDArray(inputs[0]);
+  autograd::AttachGrad(x);
+  const ParameterDict parameters = layer.CollectParams();
+  parameters.Initialize({cpu(0)});
+  layer(x);  // deferred shapes
+  for (const auto& parameter : parameters) {
+    inputs.push_back(Random(parameter->shape(), &rng));
+    parameter->SetData(reference::ToNDArray(inputs.back()));
+  }
+  NDArray y;
+  {
+    autograd::RecordScope record;
+    y = layer(x);
+  }
+  const Tensor expected = function(inputs);
+  reference::ExpectClose(y, expected);
+  const Tensor head = Random(expected.shape, &rng);
+  autograd::Backward({y}, {reference::ToNDArray(head)});
+  reference::ExpectClose(autograd::Grad(x), reference::Gradient(function, inputs, 0, head));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    SCOPED_TRACE(parameters.at(i)->name());
+    reference::ExpectClose(parameters.at(i)->grad(cpu(0)),
+                           reference::Gradient(function, inputs, i + 1, head));
+  }
+}
+
+TEST(DenseTest, MatchesTheReference) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    Rng rng(seed);
+    const auto batch = static_cast<int64_t>(1 + rng.Below(5)), in = static_cast<int64_t>(1 + rng.Below(20));
+    Dense dense(static_cast<int64_t>(1 + rng.Below(12)), {.use_bias = seed % 4 != 0});
+    Check(
+        dense, {batch, in},
+        [](const auto& v) { return reference::Dense(v[0], v[1], v.size() > 2 ? &v[2] : nullptr); }, seed);
+  }
+}
+
+TEST(DenseTest, FlattensImages) {
+  Dense dense(3);
+  Check(
+      dense, {2, 3, 2, 2}, [](const auto& v) { return reference::Dense(v[0], v[1], &v[2]); }, 1);
+  EXPECT_EQ(dense.weight().shape(), (Shape{3, 12}));
+}
+
+TEST(Conv2DTest, MatchesTheReference) {
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    Rng rng(seed);
+    const auto below = [&](uint64_t n) { return static_cast<int64_t>(rng.Below(n)); };
+    const Geometry g{{1 + below(3), 1 + below(3)}, {1 + below(2), 1 + below(2)}, {below(2), below(2)}};
+    Conv2D conv(1 + below(4), g.window,
+                {.stride = g.stride, .padding = g.padding, .use_bias = seed % 4 != 0});
+    Check(
+        conv, {1 + below(3), 1 + below(3), 3 + below(4), 3 + below(4)},
+        [&](const auto& v) { return reference::Conv2D(v[0], v[1], v.size() > 2 ? &v[2] : nullptr, g); },
+        seed);
+  }
+}
+
+template <typename Pool>
+void CheckPool(Tensor (*function)(const Tensor&, const Geometry&)) {
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    Rng rng(seed);
+    const auto below = [&](uint64_t n) { return static_cast<int64_t>(rng.Below(n)); };
+    const Window window{1 + below(3), 1 + below(3)};
+    const Geometry g{
+        window,
+        {1 + below(3), 1 + below(3)},
+        {below(static_cast<uint64_t>(window.height)), below(static_cast<uint64_t>(window.width))}};
+    Pool pool(g.window, g.stride, g.padding);
+    Check(
+        pool, {1 + below(3), 1 + below(4), 3 + below(5), 3 + below(5)},
+        [&](const auto& v) { return function(v[0], g); }, seed);
+  }
+  Pool halving(2);
+  const Geometry g{2, 2, 0};
+  Check(
+      halving, {2, 20, 8, 8}, [&](const auto& v) { return function(v[0], g); }, 99);
+  Check(
+      halving, {1, 3, 5, 7}, [&](const auto& v) { return function(v[0], g); },
+      100);  // odd sizes: the last row and column fall off
+}
+
+TEST(PoolTest, MaxMatchesTheReference) {
+  CheckPool<MaxPool2D>(reference::MaxPool2D);
+}
+
+TEST(PoolTest, AvgMatchesTheReference) {
+  CheckPool<AvgPool2D>(reference::AvgPool2D);
+}
+
+TEST(PoolTest, OfEqualValuesTheFirstGetsTheGradient) {
+  MaxPool2D pool(2);
+  NDArray x = NDArray::From({3, 3, 1, 3, 0, 0, 3, 3}, {1, 2, 2, 2});
+  autograd::AttachGrad(x);
+  NDArray y;
+  {
+    autograd::RecordScope record;
+    y = pool(x);
+  }
+  autograd::Backward({y});
+  EXPECT_THAT(autograd::Grad(x).ToVector(), ElementsAre(1, 0, 0, 0, 0, 0, 1, 0));
+}
+
+TEST(ActivationTest, MatchesTheReference) {
+  const std::pair<const char*, double (*)(double)> functions[] = {
+      {"relu", [](double x) { return std::max(x, 0.0); }},
+      {"tanh", [](double x) { return std::tanh(x); }},
+      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }}};
+  for (const auto& [name, function] : functions) {
+    Activation activation(name);
+    const auto f = [function = function](const auto& v) { return reference::Map(v[0], function); };
+    Check(activation, {3, 7}, f, 1);
+    Check(activation, {2, 3, 5, 5}, f, 2);
+  }
+  EXPECT_THROW(Activation("swish"), Error);
+}
+
+TEST(ActivationTest, SaturatesWithoutNan) {
+  const NDArray x = NDArray::From({-1000, -20, 0, 20, 1000}, {1, 5});
+  EXPECT_THAT(Activation::Tanh()(x).ToVector(), ElementsAre(-1, -1, 0, 1, 1));
+  const std::vector<float> sigmoid = Activation::Sigmoid()(x).ToVector();
+  EXPECT_EQ(sigmoid[0], 0);
+  EXPECT_NEAR(sigmoid[1], std::exp(-20.0), 1e-13);
+  EXPECT_EQ(sigmoid[2], 0.5f);
+  EXPECT_EQ(sigmoid[4], 1);
+}
+
+TEST(FlattenTest, KeepsChannelHeightWidthOrder) {
+  // Behind a convolution, whose result may lie in another order in memory.
+  Conv2D conv(2, 1, {.use_bias = false});
+  conv.CollectParams().Initialize({cpu(0)});
+  conv.weight().SetShape({2, 1, 1, 1});
+  conv.weight().SetData(NDArray::From({1, 10}, {2, 1, 1, 1}));
+  const NDArray y = Flatten()(conv(NDArray::From({1, 2, 3, 4}, {1, 1, 2, 2})));
+  EXPECT_EQ(y.shape(), (Shape{1, 8}));
+  EXPECT_THAT(y.ToVector(), ElementsAre(1, 2, 3, 4, 10, 20, 30, 40));
+}
+
+TEST(SequentialTest, ChainsGradients) {
+  Sequential net;
+  net.Add("conv", Conv2D(3, 2)).Add("tanh", Activation::Tanh()).Add("pool", AvgPool2D(2)).Add("fc", Dense(2));
+  const Geometry conv{2, 1, 0}, pool{2, 2, 0};
+  Check(
+      net, {2, 2, 5, 5},
+      [&](const auto& v) {
+        const Tensor c =
+            reference::Map(reference::Conv2D(v[0], v[1], &v[2], conv), [](double x) { return std::tanh(x); });
+        return reference::Dense(reference::AvgPool2D(c, pool), v[3], &v[4]);
+      },
+      5);
+}
+
+TEST(SequentialTest, NamesParametersAfterTheirLayers) {
+  Sequential features;
+  features.Add("conv1", Conv2D(4, 3)).Add(Activation::Relu());
+  Sequential net;
+  net.Add("features", std::move(features)).Add(Dense(10)).Add("out", Dense(2, {.use_bias = false}));
+  EXPECT_THAT(net.CollectParams().names(), ElementsAre("features.conv1.weight", "features.conv1.bias",
+                                                       "1.weight", "1.bias", "out.weight"));
+  EXPECT_EQ(net[0].name(), "features");
+  EXPECT_THROW(net.Add("out", Dense(3)), Error);
+  EXPECT_THROW(net.Add("", Dense(3)), Error);
+}
+
+TEST(LayerTest, WeightDecayIsForWeightsOnly) {
+  Dense dense(3);
+  EXPECT_EQ(dense.weight().wd_mult(), 1);
+  EXPECT_EQ(dense.bias()->wd_mult(), 0);
+  EXPECT_EQ(dense.bias()->lr_mult(), 1);
+}
+
+TEST(LayerTest, BiasesStartAtZeroWhateverTheInitialiser) {
+  Dense dense(3, {.in_units = 2});
+  dense.CollectParams().Initialize({cpu(0)}, std::make_shared<Constant>(7));
+  EXPECT_THAT(dense.weight().data(cpu(0)).ToVector(), ::testing::Each(7));
+  EXPECT_THAT(dense.bias()->data(cpu(0)).ToVector(), ::testing::Each(0));
+}
+
+template <typename F>
+std::string MessageOf(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(LayerTest, ShapeErrorsNameLayerExpectedAndGiven) {
+  Sequential net;
+  net.Add("conv1", Conv2D(4, 5, {.in_channels = 3}))
+      .Add("pool1", MaxPool2D(2))
+      .Add("fc1", Dense(10, {.in_units = 16}));
+  net.CollectParams().Initialize({cpu(0)});
+  EXPECT_THAT(
+      MessageOf([&] {
+        net(NDArray({2, 1, 8, 8}));
+      }),
+      HasSubstr("conv1 (Conv2D) expects input of shape [batch, 3, height, width] and got [2, 1, 8, 8]"));
+  EXPECT_THAT(MessageOf([&] { net(NDArray({2, 192})); }), HasSubstr("got [2, 192]"));
+  EXPECT_THAT(MessageOf([&] {
+                net(NDArray({2, 3, 4, 8}));
+              }),
+              HasSubstr("at least 5x5 with its padding of 0x0 and got [2, 3, 4, 8]"));
+  EXPECT_THAT(MessageOf([&] {
+                net(NDArray({2, 3, 5, 5}));
+              }),
+              HasSubstr("pool1 (MaxPool2D) expects input of at least 2x2"));
+  EXPECT_THAT(MessageOf([&] {
+                net(NDArray({2, 3, 10, 10}));
+              }),
+              HasSubstr("fc1 (Dense) expects input of shape [batch, 16] and got [2, 4, 3, 3]"));
+  EXPECT_THAT(MessageOf([&] { Flatten()(NDArray({3})); }),
+              HasSubstr("Flatten expects input of shape [batch, ...] and got [3]"));
+  EXPECT_EQ(net(NDArray({2, 3, 8, 8})).shape(), (Shape{2, 10}));  // and goes on working
+}
+
+TEST(LayerTest, RefusesImpossibleSizes) {
+  EXPECT_THAT(MessageOf([] { Dense(0); }), HasSubstr("number of units is 0"));
+  EXPECT_THAT(MessageOf([] { Conv2D(4, {3, 0}); }), HasSubstr("the kernel is 3x0"));
+  EXPECT_THAT(MessageOf([] { Conv2D(4, 3, {.stride = 0}); }), HasSubstr("the stride is 0x0"));
+  EXPECT_THAT(MessageOf([] { MaxPool2D(2, 2, 2); }),
+              HasSubstr("padding 2x2 must be smaller than the window 2x2"));
+}
+
+}  // namespace
+}  // namespace sluice::nn

@@ -1,0 +1,128 @@
+#include "sluice/metric.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sluice/error.h"
+
+namespace sluice::metric {
+namespace {
+
+using ::testing::HasSubstr;
+
+NDArray Labels(std::vector<int32_t> values, Context context = cpu(0)) {
+  return NDArray::From(std::span<const int32_t>(values), {static_cast<int64_t>(values.size())}, context);
+}
+
+template <typename F>
+std::string MessageOf(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Accuracy, CountsTheHighestScoresOverAllDevices) {
+  Accuracy accuracy;
+  EXPECT_TRUE(std::isnan(accuracy.value()));
+  accuracy.Update({Labels({2, 0}), Labels({1}, cpu(1))},
+                  {NDArray::From({0.1f, 0.2f, 0.7f, 0.1f, 0.8f, 0.1f}, {2, 3}),
+                   NDArray::From({0, 1, 0}, {1, 3}, cpu(1))});
+  EXPECT_EQ(accuracy.count(), 3);
+  EXPECT_DOUBLE_EQ(accuracy.value(), 2.0 / 3);
+  accuracy.Update(Labels({0}), NDArray::From({1, 0, 0}, {1, 3}));
+  EXPECT_DOUBLE_EQ(accuracy.value(), 3.0 / 4);
+  accuracy.Reset();
+  EXPECT_TRUE(std::isnan(accuracy.value()));
+}
+
+TEST(Accuracy, OfEqualScoresTheLowerClassWins) {
+  Accuracy accuracy;
+  accuracy.Update(Labels({0, 1}), NDArray::From({0.5f, 0.5f, 0.5f, 0.5f}, {2, 2}));
+  EXPECT_DOUBLE_EQ(accuracy.value(), 0.5);
+}
+
+TEST(Accuracy, NanIsNeverRight) {
+  Accuracy accuracy;
+  accuracy.Update(Labels({0}), NDArray::From({NAN, NAN}, {1, 2}));
+  EXPECT_DOUBLE_EQ(accuracy.value(), 0);
+}
+
+TEST(Accuracy, TakesLabelsOfEveryWholeType) {
+  const NDArray scores = NDArray::From({0, 1, 1, 0}, {2, 2});
+  const std::vector<int64_t> wide = {1, 0};
+  const std::vector<uint8_t> narrow = {1, 0};
+  for (const NDArray& labels :
+       {NDArray::From(std::span<const int64_t>(wide), {2}),
+        NDArray::From(std::span<const uint8_t>(narrow), {2}), NDArray::From({1, 0}, {2, 1})}) {
+    Accuracy accuracy;
+    accuracy.Update(labels, scores);
+    EXPECT_DOUBLE_EQ(accuracy.value(), 1) << Name(labels.dtype());
+  }
+}
+
+TEST(Accuracy, SaysWhatDoesNotFit) {
+  Accuracy accuracy;
+  const NDArray scores = NDArray::From({0, 1, 1, 0}, {2, 2});
+  EXPECT_THAT(MessageOf([&] {
+                accuracy.Update(Labels({1, 0, 1}), scores);
+              }),
+              HasSubstr("accuracy: labels of shape [3] do not fit predictions of shape [2, 2]"));
+  EXPECT_THAT(MessageOf([&] {
+                accuracy.Update(Labels({1, 2}), scores);
+              }),
+              HasSubstr("label 2 of sample 1 is outside the 2 classes"));
+  EXPECT_THAT(MessageOf([&] { accuracy.Update(Labels({-1, 0}), scores); }), HasSubstr("label -1"));
+  EXPECT_THAT(MessageOf([&] {
+                accuracy.Update(NDArray::From({0.5f, 0}, {2}), scores);
+              }),
+              HasSubstr("0.5 is no class"));
+  EXPECT_THAT(MessageOf([&] {
+                accuracy.Update({Labels({0, 1})}, {scores, scores});
+              }),
+              HasSubstr("1 label arrays for 2"));
+  EXPECT_EQ(accuracy.count(), 0);
+}
+
+TEST(TopKAccuracy, CountsLabelsAmongTheHighest) {
+  const NDArray scores =
+      NDArray::From({0.1f, 0.4f, 0.2f, 0.3f, 0.1f, 0.4f, 0.2f, 0.3f, 0.1f, 0.4f, 0.2f, 0.3f}, {3, 4});
+  const NDArray labels = Labels({1, 3, 2});
+  const double expected[] = {1.0 / 3, 2.0 / 3, 1, 1, 1};
+  for (int64_t k = 1; k <= 5; ++k) {
+    TopKAccuracy top(k);
+    top.Update(labels, scores);
+    EXPECT_DOUBLE_EQ(top.value(), expected[k - 1]) << k;
+  }
+  EXPECT_EQ(TopKAccuracy(5).name(), "top_5_accuracy");
+  EXPECT_THAT(MessageOf([] { TopKAccuracy(0); }), HasSubstr("k = 0"));
+}
+
+TEST(LossMetric, AveragesAllValues) {
+  Loss loss;
+  loss.Update({}, {NDArray::From({1, 2, 3}, {3}), NDArray::From({6}, {1}, cpu(1))});
+  EXPECT_DOUBLE_EQ(loss.value(), 3);
+  EXPECT_EQ(loss.count(), 4);
+}
+
+TEST(CompositeMetric, FeedsAllAndKeepsTheOrder) {
+  Composite composite;
+  composite.Add(std::make_shared<Accuracy>()).Add(std::make_shared<TopKAccuracy>(2));
+  composite.Update(Labels({0, 2}), NDArray::From({2, 1, 0, 2, 0, 1}, {2, 3}));
+  const std::vector<Score> scores = composite.Get();
+  ASSERT_EQ(scores.size(), 2u);
+  EXPECT_EQ(scores[0].name, "accuracy");
+  EXPECT_DOUBLE_EQ(scores[0].value, 0.5);
+  EXPECT_EQ(scores[1].name, "top_2_accuracy");
+  EXPECT_DOUBLE_EQ(scores[1].value, 1);
+  composite.Reset();
+  EXPECT_TRUE(std::isnan(composite.Get()[1].value));
+}
+
+}  // namespace
+}  // namespace sluice::metric

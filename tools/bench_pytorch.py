@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+"""Images per second of PyTorch on what train_bench measures: forward, backward and SGD step on random data.
+
+Prints one JSON object per network, number of threads and memory layout, with the field names of train_bench.
+Debian: python3-torch libopenblas0-openmp (the pthread OpenBLAS fights OpenMP for the cores). ATEN_CPU_CAPABILITY
+defaults to the best this processor has; it is read when torch loads. Without torch it says so and exits 0.
+"""
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+
+
+def best_capability():
+    with open("/proc/cpuinfo", encoding="ascii") as cpuinfo:
+        flags = cpuinfo.read()
+    return "avx512" if "avx512f" in flags else "avx2" if "avx2" in flags else "default"
+
+
+def lenet(nn, pool, channels, activation, widths):
+    (first, first_side), (second, second_side) = channels
+    side = ((28 - first_side + 1) // 2 - second_side + 1) // 2
+    layers = [nn.Conv2d(1, first, first_side), activation(), pool(2), nn.Conv2d(first, second, second_side), activation(),
+              pool(2), nn.Flatten()]
+    width = second * side * side
+    for units in widths:
+        layers += [nn.Linear(width, units), activation()]
+        width = units
+    return nn.Sequential(*layers, nn.Linear(width, 10))
+
+
+def make_network(torch, name):
+    nn = torch.nn
+    if name == "gluon_lenet":
+        return lenet(nn, nn.MaxPool2d, ((6, 5), (16, 3)), nn.ReLU, (120, 84))
+    return lenet(nn, nn.AvgPool2d if name == "lenet_avg" else nn.MaxPool2d, ((20, 5), (50, 5)), nn.Tanh, (500,))
+
+
+def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    net = make_network(torch, name)
+    x = torch.rand(batch_size, 1, 28, 28)
+    if channels_last:
+        net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    y = torch.randint(0, 10, (batch_size,))
+    loss = torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, foreach=True)
+
+    def run(count):
+        for _ in range(count):
+            optimizer.zero_grad(set_to_none=True)
+            loss(net(x), y).backward()
+            optimizer.step()
+
+    run(max(3, steps // 5))
+    rates = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run(steps)
+        rates.append(batch_size * steps / (time.perf_counter() - start))
+    return {"network": name, "batch_size": batch_size, "threads": threads, "channels_last": channels_last,
+            "images_per_sec": round(statistics.median(rates), 1), "best_images_per_sec": round(max(rates), 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--threads", default="1", help="comma-separated numbers of threads")
+    parser.add_argument("--steps", type=int, default=30, help="steps per repeat")
+    parser.add_argument("--repeats", type=int, default=5, help="the median of these is reported")
+    parser.add_argument("--layout", choices=("both", "channels_last", "contiguous"), default="both")
+    parser.add_argument("--json", metavar="FILE", help="write the objects here, one per line")
+    args = parser.parse_args()
+
+    os.environ.setdefault("ATEN_CPU_CAPABILITY", best_capability())
+    try:
+        import torch
+    except ImportError as error:
+        print(f"bench_pytorch.py: skipped, no PyTorch for {sys.executable} ({error}); Debian: apt-get install python3-torch "
+              "libopenblas0-openmp, then run it with /usr/bin/python3", file=sys.stderr)
+        return 0
+    layouts = {"both": (True, False), "channels_last": (True,), "contiguous": (False,)}[args.layout]
+    lines = []
+    for name in args.network.split(","):
+        for threads in map(int, args.threads.split(",")):
+            for channels_last in layouts:
+                result = measure(torch, name, args.batch_size, threads, channels_last, args.steps, args.repeats)
+                lines.append(json.dumps({"framework": f"pytorch {torch.__version__}", **result}))
+                print(lines[-1], flush=True)
+    if args.json:
+        temporary = args.json + ".tmp"
+        with open(temporary, "w", encoding="utf-8") as out:
+            out.writelines(line + "\n" for line in lines)
+        os.replace(temporary, args.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
