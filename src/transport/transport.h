@@ -1,8 +1,9 @@
 // Who moves messages, and who acts on them.
 //
-// A Machine is a deterministic state machine: scheduler, server control, server shard, worker client. It owns no thread, no clock and
-// no socket. A Loop drives exactly one Machine: it calls it from one thread at a time, with the time, and moves the messages that it sends.
-// zmq/ runs a Loop on a thread of its own over real sockets; sim/ runs any number of Loops in one thread on virtual time from one seed.
+// A Machine is a deterministic state machine: scheduler, server control, server shard, worker client. It owns
+// no thread, no clock and no socket. A Loop drives exactly one Machine: it calls it from one thread at a
+// time, with the time, and moves the messages that it sends. zmq/ runs a Loop on a thread of its own over
+// real sockets; sim/ runs any number of Loops in one thread on virtual time from one seed.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace sluice::transport {
 
-// A peer of one loop: what Connect returned, or who sent a message. Meaningful in that loop only. Never reused.
+// A peer of one loop: what Connect returned, or who sent a message. Meaningful in that loop only. Never
+// reused.
 struct PeerId {
   uint64_t value = 0;
   bool operator==(const PeerId&) const = default;
@@ -26,12 +28,13 @@ struct PeerId {
 class Network {
  public:
   virtual ~Network() = default;
-  // Starts connecting to a bound loop and returns at once; connecting is retried until Disconnect. Messages sent before the
-  // connection stands wait. An address that cannot be parsed is an Error(kInvalidArgument).
+  // Starts connecting to a bound loop and returns at once; connecting is retried until Disconnect. Messages
+  // sent before the connection stands wait. An address that cannot be parsed is an Error(kInvalidArgument).
   virtual PeerId Connect(const std::string& address) = 0;
   virtual void Disconnect(PeerId peer) = 0;
-  // Never blocks and never fails: the network may lose, repeat, delay and reorder. Payload frames are not copied; they are held until sent.
-  // Beyond the transport's bound of queued bytes per peer the message is dropped and counted.
+  // Never blocks and never fails: the network may lose, repeat, delay and reorder. Payload frames are not
+  // copied; they are held until sent. Beyond the transport's bound of queued bytes per peer the message is
+  // dropped and counted.
   virtual void Send(PeerId peer, wire::Message message) = 0;
   // Payload bytes handed over for `peer` and not yet taken by the operating system.
   virtual uint64_t QueuedBytes(PeerId peer) const = 0;
@@ -57,7 +60,8 @@ class Machine {
 class Loop {
  public:
   virtual ~Loop() = default;
-  // Runs `task` between two calls of the machine, in the order posted. Thread-safe; dropped when the loop has ended.
+  // Runs `task` between two calls of the machine, in the order posted. Thread-safe; dropped when the loop has
+  // ended.
   virtual void Post(std::function<void(Time now, Network& network)> task) = 0;
   // The addresses the loop is bound to, for others to connect to.
   virtual const std::vector<std::string>& addresses() const = 0;

@@ -1,5 +1,5 @@
-// Structs <-> bytes. The only door to the generated protobuf code. On the wire a message is one envelope frame
-// (protobuf, proto/) followed by its payload frames as they are.
+// Structs <-> bytes. The only door to the generated protobuf code. On the wire a message is one envelope
+// frame (protobuf, proto/) followed by its payload frames as they are.
 #pragma once
 
 #include <optional>
@@ -15,18 +15,19 @@ struct Limits {
   size_t max_payload_frames = 4096;
   size_t max_frame_bytes = 64u << 20;
   size_t max_message_bytes = 256u << 20;
-  size_t max_parts = 65536;     // parts named in one message
-  size_t max_keys = 65536;      // keys in one declaration
+  size_t max_parts = 65536;  // parts named in one message
+  size_t max_keys = 65536;   // keys in one declaration
   size_t max_nodes = 65536;
   size_t max_text_bytes = 64u << 10;  // a name, an address, an error text
 };
 
-// The envelope frame of `message` (its payload is not touched). Another `version` is for one purpose: to tell a peer of that version, by
-// ErrorReply, why it is refused (the header and ErrorReply are the same in every version).
+// The envelope frame of `message` (its payload is not touched). Another `version` is for one purpose: to tell
+// a peer of that version, by ErrorReply, why it is refused (the header and ErrorReply are the same in every
+// version).
 std::string EncodeEnvelope(const Message& message, uint32_t version = kProtocolVersion);
 
-// Everything but the payload. Never throws, never allocates more than the limits allow. Another protocol version is an error
-// that names both versions.
+// Everything but the payload. Never throws, never allocates more than the limits allow. Another protocol
+// version is an error that names both versions.
 Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits);
 
 // What can be read of a message of any version, to answer one that was refused; nullopt when nothing can.
@@ -38,7 +39,8 @@ struct Header {
 };
 std::optional<Header> PeekHeader(Bytes bytes, const Limits& limits);
 
-// The number and the sizes of `message.payload` fit its body and the limits. What a key or part is, only its owner knows.
+// The number and the sizes of `message.payload` fit its body and the limits. What a key or part is, only its
+// owner knows.
 Status CheckPayload(const Message& message, const Limits& limits);
 
 }  // namespace sluice::wire

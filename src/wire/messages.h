@@ -1,4 +1,5 @@
-// Every message of the protocol as a plain typed struct. docs/design/protocol.md says who sends which, and when.
+// Every message of the protocol as a plain typed struct. docs/design/protocol.md says who sends which, and
+// when.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +22,19 @@ enum class Role : uint8_t { kScheduler, kServer, kWorker };
 enum class NodeState : uint8_t { kAlive, kDead, kFinished };
 enum class SyncMode : uint8_t { kSync, kAsync };
 
-std::string_view Name(Role role);            // "worker"
-std::string_view Name(SyncMode mode);        // "sync"
+std::string_view Name(Role role);      // "worker"
+std::string_view Name(SyncMode mode);  // "sync"
 
-// --- Joining -------------------------------------------------------------------------------------------------------
+// --- Joining
+// -------------------------------------------------------------------------------------------------------
 
 struct Register {
   Role role = Role::kWorker;
-  std::string identity;       // names this place in the job across restarts; empty: none
-  int32_t wished_rank = -1;   // -1: any
-  std::string host;           // for people
-  uint32_t pid = 0;           // for people
-  uint32_t num_workers = 0;   // what the node believes; must agree with the scheduler's
+  std::string identity;      // names this place in the job across restarts; empty: none
+  int32_t wished_rank = -1;  // -1: any
+  std::string host;          // for people
+  uint32_t pid = 0;          // for people
+  uint32_t num_workers = 0;  // what the node believes; must agree with the scheduler's
   uint32_t num_servers = 0;
   std::vector<std::string> shard_addresses;  // servers: one per key-owning thread
   bool operator==(const Register&) const = default;
@@ -72,7 +74,8 @@ struct Membership {
   bool operator==(const Membership&) const = default;
 };
 
-// --- Keys ----------------------------------------------------------------------------------------------------------
+// --- Keys
+// ----------------------------------------------------------------------------------------------------------
 
 // A key as users write it: an integer or a string, never mixed within a job.
 using KeyName = std::variant<int64_t, std::string>;
@@ -115,7 +118,8 @@ struct AnnounceKeys {
   bool operator==(const AnnounceKeys&) const = default;
 };
 
-// --- Data: worker and shard ----------------------------------------------------------------------------------------
+// --- Data: worker and shard
+// ----------------------------------------------------------------------------------------
 
 struct PartRef {
   uint32_t key = 0;
@@ -129,7 +133,7 @@ struct PushPart {
   bool want_value = false;  // answer with the weight after this round
   bool operator==(const PushPart&) const = default;
 };
-struct Push {  // one payload frame per part
+struct Push {            // one payload frame per part
   uint64_t samples = 0;  // how many samples the gradient sums over
   double divisor = 1;    // what the caller wants the summed gradient divided by
   std::vector<PushPart> parts;
@@ -174,7 +178,8 @@ struct Store {  // one payload frame per part; answered by Ack
   bool operator==(const Store&) const = default;
 };
 
-// --- Control -------------------------------------------------------------------------------------------------------
+// --- Control
+// -------------------------------------------------------------------------------------------------------
 
 struct SetOptimizer {
   OptimizerConfig config;
@@ -184,7 +189,7 @@ struct SetOptimizer {
 
 struct Barrier {
   enum class Group : uint8_t { kWorkers, kServers, kAll, kRanks };
-  std::string id;      // members must agree on it
+  std::string id;  // members must agree on it
   Group group = Group::kWorkers;
   std::vector<uint32_t> ranks;  // kRanks: worker ranks
   bool operator==(const Barrier&) const = default;
@@ -225,13 +230,14 @@ struct ErrorReply {
   bool operator==(const ErrorReply&) const = default;
 };
 
-using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys, KeyTable,
-                          AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier, BarrierWaiting, Leave, Stop,
-                          GetStats, Stats, Ack, ErrorReply>;
+using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys,
+                          KeyTable, AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier,
+                          BarrierWaiting, Leave, Stop, GetStats, Stats, Ack, ErrorReply>;
 std::string_view BodyName(const Body& body);  // "Push"
 std::string_view BodyName(size_t index);      // of Body's alternatives
 
-// --- Envelope ------------------------------------------------------------------------------------------------------
+// --- Envelope
+// ------------------------------------------------------------------------------------------------------
 
 struct Sender {
   Role role = Role::kWorker;

@@ -141,6 +141,7 @@ void ZmqDriver::ReadMonitor(Channel* channel) {
     std::memcpy(&event, parts.envelope.bytes().data(), sizeof event);
   Peer* peer = channel->peer;
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+    outside_.With([&](Outside& o) { o.refused_by = peer->name; });
     Warn(peer, "it refuses this process, whose job id or secret is another one");
   } else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
     VLOG(1) << options_.name << " is connected to " << peer->name;
@@ -212,6 +213,10 @@ bool ZmqDriver::Join(Duration timeout) {
 
 std::string ZmqDriver::failure() const {
   return outside_.With([](const Outside& o) { return o.failure; });
+}
+
+std::string ZmqDriver::refused_by() const {
+  return outside_.With([](const Outside& o) { return o.refused_by; });
 }
 
 ZmqCounters ZmqDriver::counters() const {

@@ -140,6 +140,16 @@ TEST_F(Hostile, AnotherJobsSecretGetsNothingThrough) {
   ExpectUnheard();
 }
 
+TEST_F(Hostile, ALoopWithAnotherSecretLearnsWhoRefusedIt) {
+  auto machine = std::make_shared<ScriptMachine>();
+  machine->on_start = [this](Time, Network& network) {
+    network.Send(network.Connect(address_), MakeMessage(1));
+  };
+  ZmqLoop loop(std::make_shared<ZmqContext>(ZmqContextOptions{"test", "wrong"}), machine, {.job = kJob});
+  EXPECT_TRUE(Eventually([&] { return loop.refused_by() == address_; }));
+  ExpectUnheard();
+}
+
 TEST_F(Hostile, AMemberOfAnotherVersionIsToldSoInItsOwn) {
   RawDealer dealer(address_, fabric_.context().get());
   dealer.Send({wire::EncodeEnvelope(MakeMessage(7), 9)});
