@@ -102,6 +102,8 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 Interval ShareOfStep(const SamplerConfig& config, int64_t step, const Share& share);
+// The interval of all workers together.
+Interval GlobalStep(const SamplerConfig& config, int64_t step, int64_t num_workers);
 
 // One worker's part of one step.
 struct Batch {

@@ -1,0 +1,267 @@
+// Thread safety: everything shared with the threads is in State, reachable only through its lock.
+// Invariants of State: batches are numbered along the sequence (epoch, step), (epoch, step + 1), ... from the
+// last Seek; given <= claimed <= given + prefetch; `made` holds some of [given, claimed), and only of this
+// generation.
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+#include "base/executor.h"
+#include "base/guarded.h"
+#include "base/strings.h"
+#include "sluice/data.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+using Order = std::shared_ptr<const std::vector<uint64_t>>;
+using Made = std::variant<Batch, std::exception_ptr>;
+
+// A batch to make.
+struct Ticket {
+  uint64_t generation = 0;
+  uint64_t number = 0;
+  Position position;
+  Share share;
+};
+
+struct State {
+  uint64_t generation = 0;  // grows at every Seek: what older tickets bring is dropped
+  Position start;           // of batch number 0
+  Share share;
+  uint64_t claimed = 0;
+  uint64_t given = 0;
+  std::map<uint64_t, Made> made;
+  std::map<int64_t, Order> orders;  // of the epochs being made: two at most
+  bool stopping = false;
+};
+
+// Positions `count` steps after `start`.
+Position Advance(const Position& start, uint64_t count, int64_t steps_per_epoch) {
+  const int64_t step = start.step + static_cast<int64_t>(count);
+  return {start.epoch + step / steps_per_epoch, step % steps_per_epoch};
+}
+
+std::shared_ptr<const Dataset> Required(std::shared_ptr<const Dataset> dataset) {
+  if (!dataset) throw Error(ErrorCode::kInvalidArgument, "DataLoader: no dataset was given");
+  return dataset;
+}
+
+void CheckOptions(const DataLoaderOptions& options) {
+  const auto require = [](bool condition, const char* name, int64_t value) {
+    if (!condition) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("DataLoader: ", name, " is ", value, "; expected at least 1"));
+    }
+  };
+  require(options.num_threads >= 1, "num_threads", options.num_threads);
+  require(options.prefetch >= 1, "prefetch", options.prefetch);
+  require(options.timeout.count() >= 1, "timeout (ms)", options.timeout.count());
+}
+
+}  // namespace
+
+class DataLoader::Impl {
+ public:
+  Impl(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options)
+      : dataset_(Required(std::move(dataset))),
+        options_(options),
+        sampler_{dataset_->size(), options.batch_size, options.seed, options.shuffle} {
+    CheckOptions(options);
+    Seek(Position{}, options.share);
+    for (int i = 0; i < options.num_threads; ++i) {
+      threads_.emplace_back([this, i] {
+        SetThreadName(StrCat("loader ", i));
+        MakeBatches();
+      });
+    }
+  }
+
+  ~Impl() {
+    state_.Notify([](State& state) { state.stopping = true; });
+    for (auto& thread : threads_) thread.join();
+  }
+
+  std::optional<Batch> Next();
+  void Seek(const Position& position, std::optional<Share> share);
+
+  Position position() const {
+    return state_.With([this](const State& state) { return PositionOf(state, state.given); });
+  }
+  int64_t steps_per_epoch() const {
+    return state_.With([this](const State& state) { return Steps(state); });
+  }
+  const Dataset& dataset() const { return *dataset_; }
+
+ private:
+  int64_t Steps(const State& state) const { return StepsPerEpoch(sampler_, state.share.num_workers); }
+  Position PositionOf(const State& state, uint64_t number) const {
+    return Advance(state.start, number, Steps(state));
+  }
+  bool IsPastTheEnd(const Position& position) const {
+    return options_.num_epochs >= 0 && position.epoch >= options_.num_epochs;
+  }
+  bool CanClaim(const State& state) const {
+    return state.claimed < state.given + static_cast<uint64_t>(options_.prefetch) &&
+           !IsPastTheEnd(PositionOf(state, state.claimed));
+  }
+
+  void MakeBatches();
+  std::optional<Ticket> Claim();
+  Made Make(const Ticket& ticket);
+  Order OrderOf(const Ticket& ticket);
+
+  const std::shared_ptr<const Dataset> dataset_;
+  const DataLoaderOptions options_;
+  const SamplerConfig sampler_;
+  Guarded<State> state_;
+  std::vector<std::thread> threads_;
+};
+
+std::optional<Batch> DataLoader::Impl::Next() {
+  enum class Outcome { kMade, kEnd, kLate };
+  std::optional<Batch> batch;
+  std::exception_ptr error;
+  Position position;
+  const auto ready = [this](State& state) {
+    return state.made.contains(state.given) || IsPastTheEnd(PositionOf(state, state.given));
+  };
+  const Outcome outcome = state_.Await(options_.timeout, ready, [&](State& state, bool was_ready) {
+    position = PositionOf(state, state.given);
+    if (!was_ready) return Outcome::kLate;
+    const auto made = state.made.find(state.given);
+    if (made == state.made.end()) return Outcome::kEnd;
+    if (auto* thrown = std::get_if<std::exception_ptr>(&made->second)) {
+      error = *thrown;
+      return Outcome::kMade;
+    }
+    batch = std::move(std::get<Batch>(made->second));
+    state.made.erase(made);
+    ++state.given;
+    return Outcome::kMade;
+  });
+  if (outcome == Outcome::kLate) {
+    throw Error(ErrorCode::kDeadlineExceeded,
+                StrCat("DataLoader: the batch of epoch ", position.epoch, ", step ", position.step,
+                       " was not ready after ", options_.timeout.count(),
+                       " ms; the dataset is slow or stuck: raise `timeout` or `num_threads`"));
+  }
+  if (error) std::rethrow_exception(error);
+  if (batch) state_.Notify([](State&) {});  // there is room for one more
+  return batch;
+}
+
+void DataLoader::Impl::Seek(const Position& position, std::optional<Share> share) {
+  const Share to = share ? *share : state_.With([](State& state) { return state.share; });
+  if (to.rank < 0 || to.rank >= to.num_workers) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("DataLoader: rank ", to.rank, " of ", to.num_workers,
+                                                    " workers; expected 0 to num_workers - 1"));
+  }
+  const int64_t steps = StepsPerEpoch(sampler_, to.num_workers);
+  if (position.epoch < 0 || position.step < 0 || position.step >= steps) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("DataLoader: no epoch ", position.epoch, ", step ", position.step,
+                       "; an epoch has steps 0 to ", steps - 1, " with ", to.num_workers, " workers"));
+  }
+  state_.Notify([&](State& state) {
+    ++state.generation;
+    state.start = position;
+    state.share = to;
+    state.claimed = state.given = 0;
+    state.made.clear();
+  });
+}
+
+void DataLoader::Impl::MakeBatches() {
+  while (const std::optional<Ticket> ticket = Claim()) {
+    Made made = Make(*ticket);
+    state_.Notify([&](State& state) {
+      if (ticket->generation == state.generation) state.made.emplace(ticket->number, std::move(made));
+    });
+  }
+}
+
+// The next batch to make, or nothing when the loader stops.
+std::optional<Ticket> DataLoader::Impl::Claim() {
+  std::optional<Ticket> ticket;
+  bool stopping = false;
+  while (!ticket && !stopping) {
+    const auto ready = [this](State& state) { return state.stopping || CanClaim(state); };
+    state_.Await(1min, ready, [&](State& state, bool was_ready) {
+      stopping = state.stopping;
+      if (stopping || !was_ready) return;
+      ticket = Ticket{state.generation, state.claimed, PositionOf(state, state.claimed), state.share};
+      ++state.claimed;
+    });
+  }
+  return ticket;
+}
+
+Order DataLoader::Impl::OrderOf(const Ticket& ticket) {
+  const int64_t epoch = ticket.position.epoch;
+  if (Order known = state_.With([&](State& state) {
+        const auto found = state.orders.find(epoch);
+        return found == state.orders.end() ? nullptr : found->second;
+      })) {
+    return known;
+  }
+  // Two threads may both come here; the orders they make are the same.
+  auto order = std::make_shared<const std::vector<uint64_t>>(EpochOrder(sampler_, epoch));
+  state_.With([&](State& state) {
+    std::erase_if(state.orders,
+                  [&](const auto& entry) { return entry.first < epoch - 1 || entry.first > epoch; });
+    state.orders.emplace(epoch, order);
+  });
+  return order;
+}
+
+Made DataLoader::Impl::Make(const Ticket& ticket) {
+  try {
+    const Order order = OrderOf(ticket);
+    const Interval interval = ShareOfStep(sampler_, ticket.position.step, ticket.share);
+    const int64_t sample_size = dataset_->sample_shape().size();
+    std::vector<int64_t> dims = dataset_->sample_shape().dims();
+    dims.insert(dims.begin(), interval.size());
+    Batch batch{.position = ticket.position, .shape = Shape(dims)};
+    batch.samples.resize(static_cast<size_t>(batch.shape.size()));
+    batch.global_size = GlobalStep(sampler_, ticket.position.step, ticket.share.num_workers).size();
+    std::span<float> rest(batch.samples);
+    for (int64_t at = interval.begin; at < interval.end; ++at) {
+      const uint64_t index = (*order)[static_cast<size_t>(at)];
+      batch.indices.push_back(index);
+      batch.labels.push_back(
+          dataset_->Get(static_cast<int64_t>(index), rest.first(static_cast<size_t>(sample_size))));
+      rest = rest.subspan(static_cast<size_t>(sample_size));
+      if (state_.With([](const State& state) { return state.stopping; })) break;
+    }
+    return batch;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), options)) {}
+DataLoader::~DataLoader() = default;
+std::optional<Batch> DataLoader::Next() {
+  return impl_->Next();
+}
+void DataLoader::Seek(const Position& position, std::optional<Share> share) {
+  impl_->Seek(position, share);
+}
+Position DataLoader::position() const {
+  return impl_->position();
+}
+int64_t DataLoader::steps_per_epoch() const {
+  return impl_->steps_per_epoch();
+}
+const Dataset& DataLoader::dataset() const {
+  return impl_->dataset();
+}
+
+}  // namespace sluice
