@@ -1,0 +1,117 @@
+"""tools/get_mnist.py against a server of our own: no network is needed."""
+import functools
+import hashlib
+import http.server
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "get_mnist.py"
+sys.path.insert(0, str(TOOL.parent))
+import get_mnist  # noqa: E402
+
+NAMES = list(get_mnist.DATASETS["mnist"]["files"])
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+class CutShort(Quiet):
+    """Promises more than it sends."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"only this")
+
+
+class GetMnist(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = pathlib.Path(folder.name) / "new" / "out"
+        self.source = pathlib.Path(folder.name) / "source"
+        self.source.mkdir()
+        self.contents = {name: f"contents of {name}".encode() * 1000 for name in NAMES}
+        for name, contents in self.contents.items():
+            (self.source / name).write_bytes(contents)
+        sums = {name: hashlib.md5(contents).hexdigest() for name, contents in self.contents.items()}
+        real = get_mnist.DATASETS["mnist"]["files"]
+        get_mnist.DATASETS["mnist"]["files"] = sums
+        self.addCleanup(get_mnist.DATASETS["mnist"].__setitem__, "files", real)
+
+    def serve(self, handler=Quiet):
+        server = http.server.ThreadingHTTPServer(
+            ("127.0.0.1", 0), functools.partial(handler, directory=str(self.source)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    def run_tool(self, *mirrors):
+        saved = os.environ.get("SLUICE_MNIST_MIRRORS")
+        os.environ["SLUICE_MNIST_MIRRORS"] = " ".join(mirrors)
+        self.addCleanup(lambda: os.environ.pop("SLUICE_MNIST_MIRRORS", None) if saved is None
+                        else os.environ.__setitem__("SLUICE_MNIST_MIRRORS", saved))
+        return get_mnist.main(["--out", str(self.out), "--timeout", "5"])
+
+    def files(self):
+        return {path.name: path.read_bytes() for path in self.out.iterdir()} if self.out.exists() else {}
+
+    def test_fetches_all_files(self):
+        self.assertEqual(self.run_tool(self.serve()), 0)
+        self.assertEqual(self.files(), self.contents)
+
+    def test_keeps_good_files_and_replaces_damaged_ones(self):
+        self.out.mkdir(parents=True)
+        (self.out / NAMES[0]).write_bytes(self.contents[NAMES[0]])
+        (self.out / NAMES[1]).write_bytes(b"damaged")
+        (self.source / NAMES[0]).unlink()  # so that asking for it would fail
+        self.assertEqual(self.run_tool(self.serve()), 0)
+        self.assertEqual(self.files(), self.contents)
+
+    def test_goes_on_to_the_next_mirror(self):
+        nobody = "http://127.0.0.1:9/"
+        self.assertEqual(self.run_tool(nobody, self.serve(CutShort), self.serve()), 0)
+        self.assertEqual(self.files(), self.contents)
+
+    def test_a_wrong_checksum_fails_and_leaves_nothing(self):
+        (self.source / NAMES[0]).write_bytes(b"not what was published")
+        self.assertEqual(self.run_tool(self.serve()), 1)
+        self.assertEqual(self.files(), {})
+
+    def test_a_failure_does_not_touch_the_old_file(self):
+        self.out.mkdir(parents=True)
+        (self.out / NAMES[0]).write_bytes(b"old")
+        self.assertEqual(self.run_tool(self.serve(CutShort)), 1)
+        self.assertEqual(self.files(), {NAMES[0]: b"old"})
+
+    def test_without_a_network_it_says_what_to_do(self):
+        run = subprocess.run([sys.executable, TOOL, "--out", self.out], capture_output=True, text=True, check=False,
+                             env={**os.environ, "SLUICE_MNIST_MIRRORS": "http://127.0.0.1:9/"}, timeout=60)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("Check the network", run.stderr)
+        self.assertIn("http://127.0.0.1:9/" + NAMES[0], run.stderr)
+        self.assertNotIn("Traceback", run.stderr)
+
+    def test_wrong_arguments_exit_with_2(self):
+        for arguments in (["--dataset", "cifar", "--out", "x"], [], ["--out", "x", "--timeout", "nan"]):
+            run = subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, timeout=60, check=False)
+            self.assertEqual(run.returncode, 2, arguments)
+
+    def test_a_file_in_the_way_of_the_folder_is_an_error(self):
+        self.out.parent.mkdir()
+        self.out.write_bytes(b"")
+        self.assertEqual(self.run_tool(self.serve()), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
