@@ -1,0 +1,95 @@
+#include "tensor/cpu/pool.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace sluice::cpu {
+namespace {
+
+struct Span {
+  int64_t begin, end;
+};
+
+// Where a window lies inside an extent, padding cut off.
+Span WindowAt(int64_t index, int64_t stride, int64_t pad, int64_t window, int64_t extent) {
+  const int64_t start = index * stride - pad;
+  return {std::max<int64_t>(start, 0), std::min(start + window, extent)};
+}
+
+template <typename Visit>  // visit(output index, rows, columns)
+void ForEachWindow(const PoolShape& s, Visit&& visit) {
+  const WindowShape& w = s.window;
+  const int64_t out_height = s.out_height(), out_width = s.out_width();
+  for (int64_t i = 0; i < out_height; ++i) {
+    const Span rows = WindowAt(i, w.stride_height, w.pad_height, w.height, s.in_height);
+    for (int64_t j = 0; j < out_width; ++j) {
+      visit(i * out_width + j, rows, WindowAt(j, w.stride_width, w.pad_width, w.width, s.in_width));
+    }
+  }
+}
+
+void MaxPlane(const PoolShape& s, const float* x, float* out, int32_t* where) {
+  ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
+    float best = -std::numeric_limits<float>::infinity();
+    int64_t best_at = rows.begin * s.in_width + columns.begin;
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      for (int64_t c = columns.begin; c < columns.end; ++c) {
+        const float value = x[r * s.in_width + c];
+        if (value > best) {
+          best = value;
+          best_at = r * s.in_width + c;
+        }
+      }
+    }
+    out[at] = x[best_at];
+    where[at] = static_cast<int32_t>(best_at);
+  });
+}
+
+void AveragePlane(const PoolShape& s, const float* x, float* out) {
+  const float share = 1.0f / static_cast<float>(s.window.height * s.window.width);
+  ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
+    float sum = 0;
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      for (int64_t c = columns.begin; c < columns.end; ++c) sum += x[r * s.in_width + c];
+    }
+    out[at] = sum * share;
+  });
+}
+
+}  // namespace
+
+void PoolPlanes(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_t* where, int64_t first, int64_t last) {
+  const int64_t in = s.in_height * s.in_width, outs = s.out_height() * s.out_width();
+  for (int64_t plane = first; plane < last; ++plane) {
+    if (kind == PoolKind::kMax) {
+      MaxPlane(s, x + plane * in, out + plane * outs, where + plane * outs);
+    } else {
+      AveragePlane(s, x + plane * in, out + plane * outs);
+    }
+  }
+}
+
+void PoolPlanesBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where, float* grad_x, int64_t first,
+                        int64_t last) {
+  const int64_t in = s.in_height * s.in_width, outs = s.out_height() * s.out_width();
+  const float share = 1.0f / static_cast<float>(s.window.height * s.window.width);
+  std::memset(grad_x + first * in, 0, static_cast<size_t>((last - first) * in) * sizeof(float));
+  for (int64_t plane = first; plane < last; ++plane) {
+    float* to = grad_x + plane * in;
+    const float* from = grad + plane * outs;
+    if (kind == PoolKind::kMax) {
+      for (int64_t at = 0; at < outs; ++at) to[where[plane * outs + at]] += from[at];
+      continue;
+    }
+    ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
+      const float value = from[at] * share;
+      for (int64_t r = rows.begin; r < rows.end; ++r) {
+        for (int64_t c = columns.begin; c < columns.end; ++c) to[r * s.in_width + c] += value;
+      }
+    });
+  }
+}
+
+}  // namespace sluice::cpu

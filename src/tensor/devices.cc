@@ -1,0 +1,76 @@
+#include "tensor/devices.h"
+
+#include <sched.h>
+
+#include <vector>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+int Cores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+// The one default that the design allows, beside the tape.
+struct DefaultSlot {
+  std::mutex mutex;
+  std::shared_ptr<Devices> devices;  // guarded by mutex
+};
+DefaultSlot& Slot() {
+  static DefaultSlot slot;
+  return slot;
+}
+
+}  // namespace
+
+std::string Context::ToString() const {
+  constexpr const char* kNames[] = {"cpu", "gpu", "cpu_pinned"};
+  return StrCat(kNames[static_cast<int>(kind)], "(", id, ")");
+}
+
+std::shared_ptr<Device> Devices::Get(Context context) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Device>& device = devices_[context];
+  if (device != nullptr) return device;
+  if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
+  device = context.kind == DeviceKind::kGpu
+               ? MakeGpuDevice(context.id)
+               : MakeCpuDevice(context.id, options_.threads_per_cpu_context > 0 ? options_.threads_per_cpu_context : Cores());
+  return device;
+}
+
+void Devices::SetThreadsPerCpuContext(int threads) {
+  const std::lock_guard lock(mutex_);
+  options_.threads_per_cpu_context = threads;
+}
+
+void Devices::DrainAll() {
+  std::vector<std::shared_ptr<Device>> devices;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [context, device] : devices_) {
+      if (device != nullptr) devices.push_back(device);
+    }
+  }
+  for (const auto& device : devices) device->stream().Drain();
+}
+
+std::shared_ptr<Devices> Devices::Default() {
+  const std::lock_guard lock(Slot().mutex);
+  if (Slot().devices == nullptr) Slot().devices = std::make_shared<Devices>();
+  return Slot().devices;
+}
+
+void Devices::SetDefault(std::shared_ptr<Devices> devices) {
+  std::shared_ptr<Devices> old;
+  {
+    const std::lock_guard lock(Slot().mutex);
+    old = std::exchange(Slot().devices, std::move(devices));
+  }
+}
+
+}  // namespace sluice

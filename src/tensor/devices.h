@@ -1,0 +1,58 @@
+// The devices of this process: for each context a stream, an allocator and kernels.
+//
+// One Devices object is the default, made on first use (or put in place by the Runtime); arrays keep what they need of it alive.
+// Thread safety: all methods.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/buffer.h"
+#include "sluice/context.h"
+#include "tensor/kernels.h"
+#include "tensor/stream.h"
+
+namespace sluice {
+
+// One context's share of the machine.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual Stream& stream() = 0;
+  virtual const std::shared_ptr<Allocator>& allocator() = 0;
+  virtual Kernels& kernels() = 0;  // to be used on the stream only
+};
+
+// Twins: cpu/ makes cpu(i); no_cuda/ (or, later, cuda/) makes gpu(i).
+std::shared_ptr<Device> MakeCpuDevice(int id, int threads);
+std::shared_ptr<Device> MakeGpuDevice(int id);
+
+struct DevicesOptions {
+  int threads_per_cpu_context = 0;  // 0: all cores that the process may use
+};
+
+class Devices {
+ public:
+  explicit Devices(const DevicesOptions& options = {}) : options_(options) {}
+
+  // Made on first use. Error(kUnimplemented) for gpu(i) where this build has no CUDA.
+  std::shared_ptr<Device> Get(Context context);
+  // How many threads each cpu context made from now on may use; those that exist keep theirs. Call it before the first array.
+  void SetThreadsPerCpuContext(int threads);
+  // Waits for everything enqueued.
+  void DrainAll();
+
+  static std::shared_ptr<Devices> Default();
+  // For tests: what Default() returns from here on; null: a new one on next use.
+  static void SetDefault(std::shared_ptr<Devices> devices);
+
+ private:
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  DevicesOptions options_;
+  std::map<Context, std::shared_ptr<Device>> devices_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,165 @@
+#include "sluice/ndarray.h"
+
+#include <cstring>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "tensor/storage.h"
+
+namespace sluice {
+
+using internal::DataOf;
+using internal::Launch;
+
+namespace {
+
+[[noreturn]] void Refuse(std::string_view what, const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
+}
+
+void RequireAlike(std::string_view what, const NDArray& a, const NDArray& b) {
+  if (a.context() != b.context()) {
+    Refuse(what, StrCat("one array is on ", a.context(), ", the other on ", b.context(), "; AsInContext or CopyTo moves data"));
+  }
+  if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
+  for (const NDArray* array : {&a, &b}) {
+    if (array->dtype() != DType::kFloat32) Refuse(what, StrCat("needs float32 and got ", Name(array->dtype())));
+  }
+}
+
+void InPlace(std::string_view what, NDArray& a, const NDArray& b, float beta) {
+  RequireAlike(what, a, b);
+  const NDArray inputs[] = {a, b}, outputs[] = {a};
+  Launch(what, a.context(), inputs, outputs, [pa = DataOf(a), pb = DataOf(b), beta, n = a.size()](Kernels& k) {
+    k.Combine(1, pa, beta, pb, pa, n);
+  });
+}
+
+}  // namespace
+
+NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
+  NDArray array;
+  array.storage_ = std::make_shared<internal::Storage>(context, dtype, static_cast<size_t>(shape.size()) * SizeOf(dtype));
+  array.shape_ = shape;
+  return array;
+}
+
+NDArray::NDArray(const Shape& shape, Context context, DType dtype) : NDArray(Empty(shape, context, dtype)) { Fill(0); }
+
+NDArray NDArray::FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape, Context context) {
+  if (count != static_cast<size_t>(shape.size())) {
+    Refuse("NDArray::From", StrCat(count, " values do not fill shape ", shape, " of ", shape.size(), " elements"));
+  }
+  NDArray array = Empty(shape, context, dtype);
+  array.SetBytes(bytes);
+  return array;
+}
+
+DType NDArray::dtype() const {
+  if (!valid()) throw Error(ErrorCode::kFailedPrecondition, "an array that was never made has no dtype");
+  return storage_->dtype;
+}
+
+Context NDArray::context() const {
+  if (!valid()) throw Error(ErrorCode::kFailedPrecondition, "an array that was never made has no context");
+  return storage_->context;
+}
+
+void NDArray::WaitToRead() const {
+  if (valid()) storage_->LastWrite().Wait();
+}
+
+void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
+  if (dtype() != wanted) Refuse("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
+  const NDArray inputs[] = {*this};
+  Launch("copy to host", context(), inputs, {}, [from = DataOf<std::byte>(*this), out](Kernels& k) {
+    k.Copy(from, out.data(), out.size());
+  }).Wait();
+}
+
+float NDArray::ToScalar() const {
+  if (size() != 1) Refuse("ToScalar", StrCat("shape ", shape_, " has ", size(), " elements"));
+  return ToVector<float>()[0];
+}
+
+NDArray NDArray::Reshape(const Shape& shape) const {
+  if (shape.size() != size()) Refuse("Reshape", StrCat("shape ", shape_, " has ", size(), " elements, ", shape, " has ", shape.size()));
+  NDArray view = *this;
+  view.shape_ = shape;
+  view.node_ = nullptr;
+  return view;
+}
+
+NDArray NDArray::SliceRows(int64_t begin, int64_t end) const {
+  if (shape_.ndim() == 0 || begin < 0 || end < begin || end > shape_[0]) {
+    Refuse("SliceRows", StrCat("rows [", begin, ", ", end, ") of shape ", shape_));
+  }
+  std::vector<int64_t> dims = shape_.dims();
+  const int64_t row = shape_[0] == 0 ? 0 : size() / shape_[0];
+  dims[0] = end - begin;
+  NDArray view = *this;
+  view.shape_ = Shape(dims);
+  view.offset_ = offset_ + begin * row;
+  view.node_ = nullptr;
+  return view;
+}
+
+void NDArray::CopyTo(NDArray* destination) const {
+  if (destination->shape() != shape_) Refuse("CopyTo", StrCat("shapes ", shape_, " and ", destination->shape(), " differ"));
+  const DType from_type = dtype(), to_type = destination->dtype();
+  if (from_type != to_type && !(IsFloating(from_type) && IsFloating(to_type))) {
+    Refuse("CopyTo", StrCat(Name(from_type), " does not convert to ", Name(to_type)));
+  }
+  const NDArray inputs[] = {*this}, outputs[] = {*destination};
+  Launch("copy", destination->context(), inputs, outputs,
+         [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type, n = size()](Kernels& k) {
+           if (from_type == to_type) return k.Copy(from, to, static_cast<size_t>(n) * SizeOf(from_type));
+           k.Convert(from_type, from, to_type, to, n);
+         });
+}
+
+NDArray NDArray::AsType(DType type) const {
+  NDArray converted = Empty(shape_, context(), type);
+  CopyTo(&converted);
+  return converted;
+}
+
+NDArray NDArray::Copy() const { return AsType(dtype()); }
+
+void NDArray::Fill(double value) {
+  const NDArray outputs[] = {*this};
+  Launch("fill", context(), {}, outputs, [to = DataOf<std::byte>(*this), type = dtype(), value, n = size()](Kernels& k) {
+    k.Fill(type, to, value, n);
+  });
+}
+
+void NDArray::SetBytes(std::span<const std::byte> bytes) {
+  if (bytes.size() != static_cast<size_t>(size()) * SizeOf(dtype())) {
+    Refuse("SetBytes", StrCat(bytes.size(), " bytes do not fill ", Name(dtype()), " ", shape_));
+  }
+  const NDArray outputs[] = {*this};
+  Launch("set", context(), {}, outputs, [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
+    k.Copy(bytes.data(), to, bytes.size());
+  }).Wait();
+}
+
+NDArray& NDArray::operator+=(const NDArray& other) {
+  InPlace("+=", *this, other, 1);
+  return *this;
+}
+
+NDArray& NDArray::operator-=(const NDArray& other) {
+  InPlace("-=", *this, other, -1);
+  return *this;
+}
+
+NDArray& NDArray::operator*=(float scalar) {
+  if (dtype() != DType::kFloat32) Refuse("*=", StrCat("needs float32 and got ", Name(dtype())));
+  const NDArray inputs[] = {*this}, outputs[] = {*this};
+  Launch("*=", context(), inputs, outputs, [p = DataOf(*this), scalar, n = size()](Kernels& k) { k.Affine(p, scalar, 0, p, n); });
+  return *this;
+}
+
+void WaitAll() { Devices::Default()->DrainAll(); }
+
+}  // namespace sluice
