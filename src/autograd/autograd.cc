@@ -1,0 +1,182 @@
+#include "sluice/autograd.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "autograd/record.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::autograd {
+namespace {
+
+using internal::AutogradNode;
+using NodePtr = std::shared_ptr<AutogradNode>;
+
+struct Tape {
+  bool recording = false;
+  bool training = false;
+};
+thread_local Tape tape;  // the one the design allows
+
+// Every node that the heads reach, each once.
+std::vector<AutogradNode*> Reach(const std::vector<NDArray>& heads) {
+  std::vector<AutogradNode*> nodes, stack;
+  for (const NDArray& head : heads) stack.push_back(head.node().get());
+  while (!stack.empty()) {
+    AutogradNode* node = stack.back();
+    stack.pop_back();
+    if (node->visited) continue;
+    node->visited = true;
+    nodes.push_back(node);
+    for (const NodePtr& parent : node->parents) {
+      if (parent == nullptr) continue;
+      ++parent->uses_left;
+      stack.push_back(parent.get());
+    }
+  }
+  return nodes;
+}
+
+// The variable's gradient is complete: it is where it belongs before anything else is issued.
+void Deliver(AutogradNode& variable, const NDArray& gradient) {
+  if (variable.req == GradReq::kAdd && variable.version > 0) {
+    variable.grad += gradient;
+  } else if (!gradient.SharesStorage(variable.grad) || gradient.offset() != variable.grad.offset()) {
+    gradient.CopyTo(&variable.grad);
+  }
+  ++variable.version;
+  if (variable.hook) variable.hook();
+}
+
+// Memory that the parent's gradient may be written to directly: it is a variable with this one use.
+NDArray DirectTarget(const AutogradNode& parent, const AutogradNode& from) {
+  if (!parent.is_variable || parent.req == GradReq::kNull || parent.uses_left != 1 || parent.pending.valid()) return {};
+  if (parent.req == GradReq::kAdd && parent.version > 0) return {};
+  return std::count_if(from.parents.begin(), from.parents.end(), [&](const NodePtr& p) { return p.get() == &parent; }) == 1
+             ? parent.grad
+             : NDArray();
+}
+
+void Accumulate(AutogradNode& node, const NDArray& gradient) {
+  node.pending = node.pending.valid() ? node.pending + gradient : gradient;
+}
+
+class Pass {
+ public:
+  void Run(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads) {
+    const std::vector<AutogradNode*> nodes = Reach(heads);
+    for (size_t i = 0; i < heads.size(); ++i) {
+      NDArray gradient = i < head_grads.size() ? head_grads[i] : NDArray();
+      if (!gradient.valid()) {
+        gradient = NDArray::Empty(heads[i].shape(), heads[i].context());
+        gradient.Fill(1);
+      }
+      Accumulate(*heads[i].node(), gradient);
+    }
+    // First in, first out: the graphs of several heads, on several contexts, are issued in turn.
+    for (const NDArray& head : heads) {
+      AutogradNode* node = head.node().get();
+      if (node->uses_left == 0 && std::find(ready_.begin(), ready_.end(), node) == ready_.end()) ready_.push_back(node);
+    }
+    while (!ready_.empty()) {
+      AutogradNode* node = ready_.front();
+      ready_.pop_front();
+      Step(*node);
+    }
+    for (AutogradNode* node : nodes) node->visited = false;
+  }
+
+ private:
+  void Step(AutogradNode& node) {
+    const NDArray gradient = std::exchange(node.pending, NDArray());
+    if (node.is_variable) {
+      if (gradient.valid() && node.req != GradReq::kNull) Deliver(node, gradient);
+      return;
+    }
+    std::vector<NDArray> out(node.parents.size());
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (node.parents[i] != nullptr) out[i] = DirectTarget(*node.parents[i], node);
+    }
+    if (gradient.valid() && node.backward) node.backward(gradient, out);
+    // Variables first: their hooks push before the rest of backward is issued.
+    for (const bool variables : {true, false}) {
+      for (size_t i = 0; i < out.size(); ++i) {
+        AutogradNode* parent = node.parents[i].get();
+        if (parent == nullptr || parent->is_variable != variables) continue;
+        if (gradient.valid() && out[i].valid()) Accumulate(*parent, out[i]);
+        if (--parent->uses_left > 0) continue;
+        if (variables) {
+          Step(*parent);
+        } else {
+          ready_.push_back(parent);
+        }
+      }
+    }
+    node.backward = nullptr;  // frees what it kept
+  }
+
+  std::deque<AutogradNode*> ready_;
+};
+
+}  // namespace
+
+bool IsRecording() { return tape.recording; }
+bool IsTraining() { return tape.training; }
+
+RecordScope::RecordScope(bool training) : was_recording_(tape.recording), was_training_(tape.training) { tape = {true, training}; }
+RecordScope::~RecordScope() { tape = {was_recording_, was_training_}; }
+PauseScope::PauseScope(bool training) : was_recording_(tape.recording), was_training_(tape.training) { tape = {false, training}; }
+PauseScope::~PauseScope() { tape = {was_recording_, was_training_}; }
+
+bool Follows(std::initializer_list<const NDArray*> inputs) {
+  return tape.recording && std::any_of(inputs.begin(), inputs.end(), [](const NDArray* input) { return input->node() != nullptr; });
+}
+
+void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, BackwardFn backward) {
+  if (!Follows(inputs)) return;
+  auto node = std::make_shared<AutogradNode>();
+  for (const NDArray* input : inputs) node->parents.push_back(input->node());
+  node->backward = std::move(backward);
+  output.set_node(std::move(node));
+}
+
+void AttachGrad(NDArray& array, GradReq req) {
+  auto node = std::make_shared<AutogradNode>();
+  node->is_variable = true;
+  node->req = req;
+  if (req != GradReq::kNull) node->grad = NDArray(array.shape(), array.context(), array.dtype());
+  array.set_node(req == GradReq::kNull ? nullptr : std::move(node));
+}
+
+NDArray Grad(const NDArray& variable) {
+  if (variable.node() == nullptr || !variable.node()->is_variable) {
+    throw Error(ErrorCode::kFailedPrecondition, StrCat("array of shape ", variable.shape(), " has no gradient: call AttachGrad before recording"));
+  }
+  return variable.node()->grad;
+}
+
+uint64_t GradVersion(const NDArray& variable) { return variable.node() == nullptr ? 0 : variable.node()->version; }
+
+void SetGradHook(NDArray& variable, std::function<void()> hook) {
+  if (variable.node() == nullptr || !variable.node()->is_variable) {
+    throw Error(ErrorCode::kFailedPrecondition, "a gradient hook needs a variable: call AttachGrad first");
+  }
+  variable.node()->hook = std::move(hook);
+}
+
+void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads) {
+  if (!head_grads.empty() && head_grads.size() != heads.size()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("Backward: ", heads.size(), " heads and ", head_grads.size(), " head gradients"));
+  }
+  for (const NDArray& head : heads) {
+    if (head.node() == nullptr) {
+      throw Error(ErrorCode::kFailedPrecondition, "Backward: a head was not recorded: compute it inside a RecordScope, from arrays with AttachGrad");
+    }
+  }
+  const PauseScope pause;
+  Pass().Run(heads, head_grads);
+}
+
+}  // namespace sluice::autograd

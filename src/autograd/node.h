@@ -1,0 +1,32 @@
+// The recorded graph. A node is an operation's result or a variable.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "sluice/autograd.h"
+
+namespace sluice::internal {
+
+struct AutogradNode {
+  // --- Recorded operations ---
+  std::vector<std::shared_ptr<AutogradNode>> parents;  // by input; null: no gradient wanted
+  // Gradients of the inputs from the output's. out[i] is memory to write to when it is valid (a variable's own gradient), else the operation makes
+  // its own; inputs without a parent stay invalid.
+  std::function<void(const NDArray& grad, std::vector<NDArray>& out)> backward;
+
+  // --- Variables ---
+  bool is_variable = false;
+  autograd::GradReq req = autograd::GradReq::kNull;
+  NDArray grad;
+  uint64_t version = 0;
+  std::function<void()> hook;
+
+  // --- While Backward runs ---
+  int uses_left = 0;
+  NDArray pending;  // the sum of what has come
+  bool visited = false;
+};
+
+}  // namespace sluice::internal

@@ -1,0 +1,32 @@
+// Differentiable operations: float32, recorded when the tape runs. All return at once.
+#pragma once
+
+#include "sluice/ndarray.h"
+
+namespace sluice::ops {
+
+struct Window2D {
+  int64_t height = 1, width = 1;
+  int64_t stride_height = 1, stride_width = 1;
+  int64_t pad_height = 0, pad_width = 0;
+};
+
+// x [n, in] weight [out, in] bias [out] or no array -> [n, out]
+NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias);
+// x [n, c, h, w] weight [o, c, kh, kw] bias [o] or no array -> [n, o, h', w']; the window's extent is the weight's.
+NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window);
+NDArray MaxPool2D(const NDArray& x, const Window2D& window);
+NDArray AvgPool2D(const NDArray& x, const Window2D& window);
+NDArray Relu(const NDArray& x);
+NDArray Tanh(const NDArray& x);
+NDArray Sigmoid(const NDArray& x);
+NDArray Flatten(const NDArray& x);  // [n, ...] -> [n, rest]
+NDArray Reshape(const NDArray& x, const Shape& shape);
+// scores [n, classes], labels [n] -> losses [n]
+NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels);
+// 1/2 (prediction - label)^2, the mean over all axes but the first -> [n]
+NDArray L2(const NDArray& prediction, const NDArray& label);
+NDArray Sum(const NDArray& x);   // -> [1]
+NDArray Mean(const NDArray& x);  // -> [1]
+
+}  // namespace sluice::ops
