@@ -1,5 +1,5 @@
 // Losses. By default the value of each sample, [batch] (as Gluon's): Backward on it gives gradients summed
-// over the batch, which Trainer::Step(batch_size) divides. With Reduction::kMean the mean of those, a scalar.
+// over the batch, which Trainer::Step(batch_size) divides. With Reduction::kMean the mean of those, [1].
 //
 // Shapes and labels that do not fit are Error(kInvalidArgument) naming the loss and both shapes.
 //

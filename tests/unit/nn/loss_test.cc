@@ -36,7 +36,7 @@ Tensor HalfSquares(const Tensor& a, const Tensor& b) {
 }
 
 Tensor Mean(const Tensor& x) {
-  Tensor mean{Shape{}};
+  Tensor mean({1});
   for (const double value : x.values) mean.at(0) += value / static_cast<double>(x.values.size());
   return mean;
 }
@@ -73,6 +73,21 @@ TEST(SoftmaxCrossEntropyTest, MatchesTheReference) {
     Check(
         SoftmaxCrossEntropyLoss(Reduction::kMean), scores, label,
         [&](const auto& v) { return Mean(CrossEntropy(v[0], labels)); }, &rng);
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, TakesLabelsOfEveryWholeType) {
+  const NDArray scores = NDArray::From({0.1f, 0.9f, 0.4f, 0.3f, 0.2f, 0.8f}, {2, 3});
+  const std::vector<int32_t> int32 = {2, 0};
+  const std::vector<int64_t> int64 = {2, 0};
+  const std::vector<uint8_t> uint8 = {2, 0};
+  const std::vector<float> expected =
+      SoftmaxCrossEntropyLoss()(scores, NDArray::From({2, 0}, {2})).ToVector();
+  EXPECT_NEAR(expected[0], std::log(std::exp(0.1) + std::exp(0.9) + std::exp(0.4)) - 0.4, 1e-6);
+  for (const NDArray& label : {NDArray::From(std::span<const int32_t>(int32), {2}),
+                               NDArray::From(std::span<const int64_t>(int64), {2}),
+                               NDArray::From(std::span<const uint8_t>(uint8), {2})}) {
+    EXPECT_EQ(SoftmaxCrossEntropyLoss()(scores, label).ToVector(), expected) << Name(label.dtype());
   }
 }
 
