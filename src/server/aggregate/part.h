@@ -10,11 +10,17 @@
 #include <set>
 #include <vector>
 
-#include "server/update/update.h"
+#include "kvstore/update/update.h"
 #include "server/update/weight.h"
 #include "transport/transport.h"
 
 namespace sluice::server {
+
+using kvstore::CheckRule;
+using kvstore::SlotBytes;
+using kvstore::UpdateInput;
+using kvstore::UpdatePart;
+using kvstore::UpdateRule;
 
 // One worker's push of one part for one round, as it came.
 struct Contribution {

@@ -1,4 +1,4 @@
-#include "server/update/sum.h"
+#include "kvstore/update/sum.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "base/simd.h"
 #include "tensor/types/half.h"
 
-namespace sluice::server {
+namespace sluice::kvstore {
 namespace {
 
 // Unaligned loads through memcpy: compilers turn it into plain vector loads.
@@ -82,4 +82,4 @@ void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n,
   SumOf(sources, first, n, out);
 }
 
-}  // namespace sluice::server
+}  // namespace sluice::kvstore

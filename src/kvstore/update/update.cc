@@ -1,14 +1,14 @@
-#include "server/update/update.h"
+#include "kvstore/update/update.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "base/strings.h"
-#include "server/update/sum.h"
+#include "kvstore/update/sum.h"
 #include "tensor/types/half.h"
 
-namespace sluice::server {
+namespace sluice::kvstore {
 namespace {
 
 constexpr size_t kBlock =
@@ -157,4 +157,4 @@ void UpdatePart(const UpdateRule& rule, const UpdateInput& input, const std::byt
   }
 }
 
-}  // namespace sluice::server
+}  // namespace sluice::kvstore

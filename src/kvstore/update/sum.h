@@ -7,7 +7,7 @@
 
 #include "sluice/dtype.h"
 
-namespace sluice::server {
+namespace sluice::kvstore {
 
 // out[i] = sources[0][first + i] + sources[1][first + i] + ... for i < n, in that order. Sources are frames
 // of `dtype` elements at any alignment. 16-bit floats are summed in float. At least one source.
@@ -19,4 +19,4 @@ void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n,
 void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, int64_t* out);
 void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, uint8_t* out);
 
-}  // namespace sluice::server
+}  // namespace sluice::kvstore

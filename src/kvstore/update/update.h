@@ -11,10 +11,10 @@
 #include "base/buffer.h"
 #include "base/result.h"
 #include "sluice/optimizer.h"
-#include "sluice/server.h"
+#include "sluice/updater.h"
 #include "wire/messages.h"
 
-namespace sluice::server {
+namespace sluice::kvstore {
 
 // How a key's weights change. No optimiser and no updater: the sum is assigned.
 struct UpdateRule {
@@ -46,4 +46,4 @@ inline size_t SlotBytes(DType dtype, size_t length) {
   return length * (dtype == DType::kFloat64 ? 8 : 4);
 }
 
-}  // namespace sluice::server
+}  // namespace sluice::kvstore

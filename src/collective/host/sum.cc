@@ -1,0 +1,94 @@
+#include "collective/host/sum.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/simd.h"
+#include "tensor/access.h"
+#include "tensor/types/half.h"
+
+namespace sluice::collective {
+namespace {
+
+template <typename T>
+inline void AddLoop(const T* from, T* to, size_t n) {
+  for (size_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
+}
+SLUICE_SIMD void Add(const float* from, float* to, size_t n) { AddLoop(from, to, n); }
+SLUICE_SIMD void Add(const double* from, double* to, size_t n) { AddLoop(from, to, n); }
+// Unsigned: whole numbers wrap.
+SLUICE_SIMD void Add(const uint32_t* from, uint32_t* to, size_t n) { AddLoop(from, to, n); }
+SLUICE_SIMD void Add(const uint64_t* from, uint64_t* to, size_t n) { AddLoop(from, to, n); }
+SLUICE_SIMD void Add(const uint8_t* from, uint8_t* to, size_t n) { AddLoop(from, to, n); }
+
+template <typename T>
+void SumRange(const std::vector<const std::byte*>& sources, std::byte* out, size_t first, size_t n) {
+  T* to = reinterpret_cast<T*>(out) + first;
+  std::memcpy(to, reinterpret_cast<const T*>(sources[0]) + first, n * sizeof(T));
+  for (size_t s = 1; s < sources.size(); ++s) Add(reinterpret_cast<const T*>(sources[s]) + first, to, n);
+}
+
+void SumHalves(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t first, size_t n) {
+  const auto widen = dtype == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
+  const auto narrow = dtype == DType::kFloat16 ? FloatToHalf : FloatToBFloat16;
+  constexpr size_t kBlock = 1024;
+  float sum[kBlock], term[kBlock];
+  for (size_t at = first; at < first + n; at += kBlock) {
+    const size_t count = std::min(kBlock, first + n - at);
+    widen(sources[0] + 2 * at, sum, count);
+    for (size_t s = 1; s < sources.size(); ++s) {
+      widen(sources[s] + 2 * at, term, count);
+      Add(term, sum, count);
+    }
+    narrow(sum, out + 2 * at, count);
+  }
+}
+
+void SumInto(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t first, size_t n) {
+  switch (dtype) {
+    case DType::kFloat32: return SumRange<float>(sources, out, first, n);
+    case DType::kFloat64: return SumRange<double>(sources, out, first, n);
+    case DType::kFloat16:
+    case DType::kBFloat16: return SumHalves(dtype, sources, out, first, n);
+    case DType::kInt32: return SumRange<uint32_t>(sources, out, first, n);
+    case DType::kInt64: return SumRange<uint64_t>(sources, out, first, n);
+    case DType::kUInt8: return SumRange<uint8_t>(sources, out, first, n);
+  }
+}
+
+void SumWithThreads(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t n, int threads) {
+  constexpr size_t kWorthAThread = 1 << 20;  // elements
+  const size_t pieces = std::clamp<size_t>(n / kWorthAThread, 1, static_cast<size_t>(std::max(threads, 1)));
+  std::vector<std::thread> helpers;
+  for (size_t piece = 1; piece < pieces; ++piece) {
+    const size_t begin = n * piece / pieces, end = n * (piece + 1) / pieces;
+    helpers.emplace_back([&, begin, end] { SumInto(dtype, sources, out, begin, end - begin); });
+  }
+  SumInto(dtype, sources, out, 0, n / pieces);
+  for (std::thread& helper : helpers) helper.join();
+}
+
+}  // namespace
+
+void EnqueueSum(std::span<const NDArray> values, NDArray* out, int threads) {
+  std::vector<Event> after = PendingUses(*out);
+  std::vector<Frame> frames;
+  std::vector<const std::byte*> sources;
+  for (const NDArray& value : values) {
+    after.push_back(ReadyToRead(value));
+    frames.push_back(HostFrame(value));
+    sources.push_back(frames.back().data());
+  }
+  const Frame target = HostFrame(*out);
+  const Event done = EnqueueOn(out->context(), "sum of gradients", after,
+                               [dtype = out->dtype(), frames = std::move(frames), sources = std::move(sources), target,
+                                to = MutableHostBytes(*out).data(), n = static_cast<size_t>(out->size()), threads] {
+                                 SumWithThreads(dtype, sources, to, n, threads);
+                               });
+  for (const NDArray& value : values) AddReader(value, done);
+  SetWriter(*out, done);
+}
+
+}  // namespace sluice::collective

@@ -1,0 +1,36 @@
+#include <algorithm>
+#include <map>
+
+#include "collective/host/sum.h"
+#include "collective/reducer.h"
+
+namespace sluice::collective {
+namespace {
+
+class DeviceReducer final : public Reducer {
+ public:
+  Context Place(const std::vector<Context>& contexts, uint64_t bytes) override {
+    const Context least = *std::min_element(contexts.begin(), contexts.end(), [this](const Context& a, const Context& b) {
+      return std::pair(load_[a], a) < std::pair(load_[b], b);
+    });
+    load_[least] += bytes;
+    return least;
+  }
+
+ protected:
+  void DoReduce(const std::vector<NDArray>& values, NDArray* out) override {
+    if (out->context().kind != DeviceKind::kGpu) return EnqueueSum(values, out, 1);
+    NDArray sum = values[0].AsInContext(out->context());
+    for (size_t i = 1; i < values.size(); ++i) sum = sum + values[i].AsInContext(out->context());
+    sum.CopyTo(out);
+  }
+
+ private:
+  std::map<Context, uint64_t> load_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reducer> MakeDeviceReducer() { return std::make_unique<DeviceReducer>(); }
+
+}  // namespace sluice::collective

@@ -1,0 +1,25 @@
+#include "collective/reducer.h"
+
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice::collective {
+
+void Reducer::Reduce(const std::vector<NDArray>& values, NDArray* out) {
+  if (values.empty()) throw Error(ErrorCode::kInvalidArgument, "Reduce: no arrays were given");
+  for (const NDArray& value : values) {
+    if (value.shape() != out->shape() || value.dtype() != out->dtype()) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat("Reduce: ", Name(value.dtype()), " ", value.shape(), " on ", value.context(),
+                                                      " does not fit ", Name(out->dtype()), " ", out->shape()));
+    }
+  }
+  DoReduce(values, out);
+}
+
+void Reducer::Broadcast(const NDArray& value, const std::vector<NDArray>& outs) {
+  for (NDArray out : outs) {
+    if (!out.SharesStorage(value)) value.CopyTo(&out);
+  }
+}
+
+}  // namespace sluice::collective

@@ -1,0 +1,37 @@
+// Inside one machine: the gradients of its devices become one sum, and one array goes to all devices. A reducer is two functions (after
+// Flashlight's distributed/reducers). Both return at once; arrays carry the order.
+//
+// The sum is taken in the order of the list, whatever the devices' timing: bit-reproducible. 16-bit floats are summed in float32 and rounded
+// once; whole numbers wrap.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sluice/ndarray.h"
+
+namespace sluice::collective {
+
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+
+  // Where sums of a key with `bytes` bytes are to be kept, given the contexts that its gradients come from.
+  virtual Context Place(const std::vector<Context>& contexts, uint64_t bytes) = 0;
+  // out = values[0] + values[1] + ...; same shape and dtype, on any contexts; out may not be one of them. Error(kInvalidArgument) otherwise.
+  void Reduce(const std::vector<NDArray>& values, NDArray* out);
+  void Broadcast(const NDArray& value, const std::vector<NDArray>& outs);
+
+ protected:
+  virtual void DoReduce(const std::vector<NDArray>& values, NDArray* out) = 0;
+};
+
+// In host memory, on a stream of the host's own; sums of large arrays use up to `threads` threads (MXNET_KVSTORE_REDUCTION_NTHREADS).
+std::unique_ptr<Reducer> MakeHostReducer(int threads);
+// On the devices themselves: a key's sum lives on the device with the fewest bytes so far.
+std::unique_ptr<Reducer> MakeDeviceReducer();
+// NCCL; Error(kUnimplemented) in builds without it.
+std::unique_ptr<Reducer> MakeNcclReducer();
+
+}  // namespace sluice::collective
