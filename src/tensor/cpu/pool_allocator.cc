@@ -23,7 +23,7 @@ void* PoolAllocator::Allocate(size_t size) {
       return data;
     }
   }
-  return HeapAllocator()->Allocate(block);
+  return heap_->Allocate(block);
 }
 
 void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
@@ -36,12 +36,12 @@ void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
       return;
     }
   }
-  HeapAllocator()->Deallocate(data, block);
+  heap_->Deallocate(data, block);
 }
 
 PoolAllocator::~PoolAllocator() {
   for (const auto& [block, blocks] : kept_) {
-    for (void* data : blocks) HeapAllocator()->Deallocate(data, block);
+    for (void* data : blocks) heap_->Deallocate(data, block);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -20,6 +21,7 @@ class PoolAllocator final : public Allocator {
   static size_t BlockSize(size_t size);
 
  private:
+  const std::shared_ptr<Allocator> heap_ = HeapAllocator();  // its own handle: the default devices end after main
   const size_t max_kept_;
   std::mutex mutex_;
   // Guarded by mutex_.
