@@ -1,0 +1,64 @@
+// The stores of one process: `local` sums and updates in host memory, `device` on the devices.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "collective/reducer.h"
+#include "kvstore/store_base.h"
+#include "kvstore/update/update.h"
+
+namespace sluice::kvstore {
+
+class LocalStore final : public KVStore {
+ public:
+  LocalStore(std::string type, std::unique_ptr<collective::Reducer> reducer) : type_(std::move(type)), reducer_(std::move(reducer)) {}
+
+  using KVStore::Init;
+  using KVStore::Pull;
+  using KVStore::Push;
+  using KVStore::PushPull;
+  std::string type() const override { return type_; }
+  int rank() const override { return 0; }
+  int num_workers() const override { return 1; }
+  void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
+  void Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options) override;
+  void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
+  void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override { Pull(keys, outs, priority); }
+  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values, const std::vector<Values>& outs,
+                const PushOptions& options) override;
+  void SetOptimizer(const OptimizerConfig& config) override;
+  void SetUpdater(Updater updater) override;
+  void SaveOptimizerStates(const std::string& path) override;
+  void LoadOptimizerStates(const std::string& path) override;
+  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(timeout); }
+  void Barrier(BarrierGroup, std::chrono::milliseconds) override {}
+  int NumDeadNodes() override { return 0; }
+
+ private:
+  struct KeyState {
+    KeyShape shape;
+    wire::KeySpec spec;
+    NDArray weight;
+    NDArray merged;  // where gradients are summed; made with the first push
+    std::vector<std::shared_ptr<Buffer>> slots;
+    int64_t num_updates = 0;
+  };
+  KeyState& Find(const std::string& what, const Key& key);
+  void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
+  NDArray Merge(KeyState& state, const std::vector<NDArray>& values);
+  void EnqueueUpdate(const Key& key, KeyState& state, const NDArray& gradient, const PushOptions& options);
+  std::vector<std::pair<std::string, KeyState*>> ByText();
+
+  const std::string type_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  const std::unique_ptr<collective::Reducer> reducer_;
+  std::map<Key, KeyState> keys_;
+  UpdateRule rule_;
+  Updater updater_;
+  Outstanding outstanding_;
+};
+
+}  // namespace sluice::kvstore

@@ -1,0 +1,33 @@
+// Optimiser states on disk: safetensors with an entry "<key>/<slot>" for each state, and in the metadata "updates of <key>": how many updates
+// they have seen.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "data/safetensors/safetensors.h"
+#include "sluice/optimizer.h"
+
+namespace sluice::kvstore {
+
+struct KeyStates {
+  uint64_t num_updates = 0;
+  std::vector<Buffer> slots;  // float32 (float64 for float64 keys), in the optimiser's order
+};
+
+// What Load must find, and Save writes: by key text.
+struct StateLayout {
+  std::string key;
+  Shape shape;
+  DType dtype = DType::kFloat32;  // of the states
+};
+inline DType StateType(DType weight) { return weight == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
+
+void SaveStates(const std::string& path, const Optimizer& optimizer, const std::vector<StateLayout>& layouts,
+                const std::map<std::string, KeyStates>& states);
+// Throws Error naming file and entry when one is missing or differs in shape or dtype.
+std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optimizer& optimizer, const std::vector<StateLayout>& layouts);
+
+}  // namespace sluice::kvstore

@@ -1,0 +1,114 @@
+#include "kvstore/store_base.h"
+
+#include <atomic>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+
+namespace sluice {
+
+std::string ToString(const Key& key) {
+  return std::holds_alternative<int64_t>(key) ? std::to_string(std::get<int64_t>(key)) : std::get<std::string>(key);
+}
+
+namespace kvstore {
+
+std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys, const std::vector<KVStore::Values>& values) {
+  if (keys.size() != values.size()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", keys.size(), " keys and ", values.size(), " lists of arrays"));
+  }
+  std::vector<Entry> entries;
+  std::map<Key, size_t> places;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (values[i].empty()) throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": key ", ToString(keys[i]), " comes without an array"));
+    const auto [it, is_new] = places.emplace(keys[i], entries.size());
+    if (is_new) entries.push_back({keys[i], {}});
+    auto& arrays = entries[it->second].arrays;
+    arrays.insert(arrays.end(), values[i].begin(), values[i].end());
+  }
+  return entries;
+}
+
+void RequireFit(const std::string& what, const Key& key, const KeyShape& expected, const std::vector<NDArray>& arrays) {
+  for (const NDArray& array : arrays) {
+    if (!array.valid() || array.shape() != expected.shape || array.dtype() != expected.dtype) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(what, " of key ", ToString(key), ": ", array.valid() ? StrCat(Name(array.dtype()), " ", array.shape()) : "no array",
+                         " was given, the key is ", Name(expected.dtype), " ", expected.shape));
+    }
+  }
+}
+
+void WhenAll(const std::vector<Event>& events, std::function<void(std::exception_ptr)> then) {
+  struct Join {
+    std::atomic<size_t> left;
+    std::vector<Event> events;
+    std::function<void(std::exception_ptr)> then;
+  };
+  auto join = std::make_shared<Join>();
+  join->left = events.size() + 1;
+  join->events = events;
+  join->then = std::move(then);
+  const auto one_done = [join] {
+    if (join->left.fetch_sub(1) != 1) return;
+    std::exception_ptr error;
+    for (const Event& event : join->events) {
+      if (error == nullptr) error = event.error();
+    }
+    join->then(error);
+    join->events.clear();
+  };
+  for (const Event& event : events) event.OnDone(one_done);
+  one_done();
+}
+
+void Outstanding::Add(const std::string& what, const Event& event) {
+  const std::lock_guard lock(mutex_);
+  constexpr size_t kSweep = 256;
+  if (events_.size() >= kSweep) {
+    std::erase_if(events_, [](const auto& entry) { return entry.second.Done() && entry.second.error() == nullptr; });
+  }
+  events_.emplace_back(what, event);
+}
+
+namespace {
+
+[[noreturn]] void Rethrow(const std::string& what, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    throw Error(e.code(), StrCat(what, ": ", e.what()));
+  }
+}
+
+}  // namespace
+
+void Outstanding::Check() {
+  std::optional<std::pair<std::string, Event>> failed;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = events_.begin(); it != events_.end() && !failed; ++it) {
+      if (!it->second.Done() || it->second.error() == nullptr) continue;
+      failed = *it;
+      events_.erase(it);
+      break;
+    }
+  }
+  if (failed) Rethrow(failed->first, failed->second.error());
+}
+
+void Outstanding::Wait(Duration timeout) {
+  std::vector<std::pair<std::string, Event>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all.swap(events_);
+  }
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  for (const auto& [what, event] : all) {
+    event.WaitQuietly(std::max<Duration>(end - std::chrono::steady_clock::now(), 1ms));
+    if (event.error() != nullptr) Rethrow(what, event.error());
+  }
+}
+
+}  // namespace kvstore
+}  // namespace sluice

@@ -1,0 +1,233 @@
+#include "worker/dist_store.h"
+
+#include <algorithm>
+#include <future>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "tensor/access.h"
+
+namespace sluice::worker {
+namespace {
+
+constexpr std::chrono::seconds kGrace{5};  // beyond the client's own deadline, which has the better message
+
+std::exception_ptr ErrorOf(const Status& status) {
+  return status.ok() ? nullptr : std::make_exception_ptr(Error(status.failure().code, status.failure().message));
+}
+
+bool OnHost(const NDArray& array) { return array.context().kind != DeviceKind::kGpu; }
+
+}  // namespace
+
+DistStore::DistStore(Options options, std::shared_ptr<Client> client, transport::Loop& loop, std::unique_ptr<collective::Reducer> reducer)
+    : options_(std::move(options)), client_(std::move(client)), loop_(loop), rank_(static_cast<int>(client_->rank())), reducer_(std::move(reducer)) {}
+
+Time DistStore::Deadline(std::chrono::milliseconds timeout) const { return SteadyClock().Now() + timeout; }
+
+void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
+  const Event done = Event::Make(what);
+  loop_.Post([client = client_, call = std::move(call), done](Time now, transport::Network& network) {
+    call(*client, now, network, [done](const Status& status) { done.Complete(ErrorOf(status)); });
+  });
+  done.Wait(timeout + kGrace);
+}
+
+DistStore::KeyState& DistStore::Find(const std::string& what, const Key& key) {
+  const auto it = keys_.find(key);
+  if (it == keys_.end()) {
+    throw Error(ErrorCode::kFailedPrecondition, StrCat(what, " of key ", ToString(key), ": the key has not been initialised; call Init first"));
+  }
+  return it->second;
+}
+
+void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+  outstanding_.Check();
+  std::vector<Values> lists;
+  for (const NDArray& value : values) lists.push_back({value});
+  const auto entries = kvstore::Join("Init", keys, lists);
+  std::vector<InitArgs> args;
+  std::vector<NDArray> on_host;  // keeps the bytes until the servers have them
+  for (const kvstore::Entry& entry : entries) {
+    if (entry.arrays.size() > 1) throw Error(ErrorCode::kAlreadyExists, StrCat("Init: key ", ToString(entry.key), " is named twice"));
+    on_host.push_back(entry.arrays.front().AsInContext(cpu_pinned(0)));
+    on_host.back().WaitToRead();
+    args.push_back({{entry.key, on_host.back().dtype(), on_host.back().shape()}, HostFrame(on_host.back())});
+  }
+  auto ids = std::make_shared<std::vector<uint32_t>>();
+  Await("Init", options_.timeout, [&, this, ids](Client& client, Time now, transport::Network& network, worker::Done done) {
+    client.Init(now, options_.mode, args, Deadline(options_.timeout),
+                [ids, done](const Result<std::vector<uint32_t>>& result) {
+                  if (result) *ids = result.value();
+                  done(result ? Status::Ok() : Status(result.failure()));
+                },
+                network);
+  });
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    KeyState& state = keys_[entries[i].key];
+    state.id = (*ids)[i];
+    state.shape = {args[i].spec.shape, args[i].spec.dtype};
+  }
+}
+
+NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
+  if (values.size() == 1 && OnHost(values.front())) return values.front();
+  if (!state.merged.valid()) {
+    std::vector<Context> contexts;
+    for (const NDArray& value : values) contexts.push_back(value.context());
+    const auto bytes = static_cast<uint64_t>(state.shape.shape.size()) * SizeOf(state.shape.dtype);
+    state.merged = NDArray::Empty(state.shape.shape, reducer_->Place(contexts, bytes), state.shape.dtype);
+  }
+  reducer_->Reduce(values, &state.merged);
+  return state.merged.AsInContext(OnHost(state.merged) ? state.merged.context() : cpu_pinned(0));
+}
+
+NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
+  for (const NDArray& out : outs) {
+    if (OnHost(out)) return out;
+  }
+  if (!state.landing.valid()) state.landing = NDArray::Empty(state.shape.shape, cpu_pinned(0), state.shape.dtype);
+  return state.landing;
+}
+
+Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after, Call call) {
+  const Event done = Event::Make(StrCat(what, " of key ", ToString(key)));
+  const Event issued = Event::Make("issue");
+  after.push_back(std::exchange(state.issued, issued));
+  kvstore::WhenAll(after, [client = client_, &loop = loop_, call = std::move(call), done, issued](std::exception_ptr error) {
+    issued.Complete();
+    if (error != nullptr) return done.Complete(error);
+    loop.Post([client, call, done](Time now, transport::Network& network) {
+      call(*client, now, network, [done](const Status& status) { done.Complete(ErrorOf(status)); });
+    });
+  });
+  outstanding_.Add(StrCat(what, " of key ", ToString(key)), done);
+  return done;
+}
+
+void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options) {
+  outstanding_.Check();
+  const std::lock_guard lock(mutex_);
+  const auto entries = kvstore::Join("Push", keys, values);
+  for (const auto& entry : entries) kvstore::RequireFit("Push", entry.key, Find("Push", entry.key).shape, entry.arrays);
+  for (const auto& entry : entries) {
+    KeyState& state = keys_.at(entry.key);
+    const NDArray source = Source(state, entry.arrays);
+    const PushArgs args{state.id, HostFrame(source), options.priority, options.samples, options.divisor};
+    const Event done = Issue("push", entry.key, state, {ReadyToRead(source)},
+                             [args](Client& client, Time now, transport::Network& network, worker::Done end) {
+                               client.Push(now, args, std::move(end), network);
+                             });
+    AddReader(source, done);
+  }
+}
+
+void DistStore::PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority, bool latest) {
+  KeyState& state = keys_.at(key);
+  NDArray target = Target(state, outs);
+  const PullArgs args{.key = state.id, .destination = {MutableHostBytes(target), target.storage()}, .priority = priority, .slot = 0, .latest = latest};
+  const Event done = Issue(what, key, state, PendingUses(target),
+                           [args, deadline = Deadline(options_.timeout)](Client& client, Time now, transport::Network& network, worker::Done end) {
+                             client.Pull(now, args, deadline, std::move(end), network);
+                           });
+  SetWriter(target, done);
+  reducer_->Broadcast(target, outs);
+}
+
+void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
+  outstanding_.Check();
+  const std::lock_guard lock(mutex_);
+  const auto entries = kvstore::Join("Pull", keys, outs);
+  for (const auto& entry : entries) kvstore::RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
+  for (const auto& entry : entries) PullInto("pull", entry.key, entry.arrays, priority, false);
+}
+
+void DistStore::PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
+  outstanding_.Check();
+  const std::lock_guard lock(mutex_);
+  const auto entries = kvstore::Join("PullLatest", keys, outs);
+  for (const auto& entry : entries) kvstore::RequireFit("PullLatest", entry.key, Find("PullLatest", entry.key).shape, entry.arrays);
+  for (const auto& entry : entries) PullInto("pull", entry.key, entry.arrays, priority, true);
+}
+
+void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values, const std::vector<Values>& outs,
+                         const PushOptions& options) {
+  outstanding_.Check();
+  const std::lock_guard lock(mutex_);
+  const auto sources = kvstore::Join("PushPull", keys, values);
+  const auto targets = kvstore::Join("PushPull", keys, outs.empty() ? values : outs);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    kvstore::RequireFit("PushPull", sources[i].key, Find("PushPull", sources[i].key).shape, sources[i].arrays);
+    kvstore::RequireFit("PushPull", targets[i].key, Find("PushPull", targets[i].key).shape, targets[i].arrays);
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    KeyState& state = keys_.at(sources[i].key);
+    const NDArray source = Source(state, sources[i].arrays);
+    NDArray target = Target(state, targets[i].arrays);
+    std::vector<Event> after = PendingUses(target);
+    after.push_back(ReadyToRead(source));
+    const PushArgs push{state.id, HostFrame(source), options.priority, options.samples, options.divisor};
+    const Destination destination{MutableHostBytes(target), target.storage()};
+    const Event done = Issue("push_pull", sources[i].key, state, std::move(after),
+                             [push, destination, deadline = Deadline(options_.timeout)](Client& client, Time now, transport::Network& network,
+                                                                                        worker::Done end) {
+                               client.PushPull(now, push, destination, deadline, std::move(end), network);
+                             });
+    if (!source.SharesStorage(target)) AddReader(source, done);
+    SetWriter(target, done);
+    reducer_->Broadcast(target, targets[i].arrays);
+  }
+}
+
+void DistStore::WaitIssued() {
+  std::vector<Event> issued;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, state] : keys_) issued.push_back(state.issued);
+  }
+  for (const Event& event : issued) event.WaitQuietly(options_.timeout);
+}
+
+void DistStore::SetOptimizer(const OptimizerConfig& config) {
+  outstanding_.Check();
+  std::shared_ptr<const Optimizer> optimizer = Optimizer::Create(config);
+  WaitIssued();  // the round from which it counts comes after everything pushed so far
+  if (rank_ == 0) {
+    Await("SetOptimizer", options_.timeout, [&](Client& client, Time now, transport::Network& network, worker::Done done) {
+      client.SetOptimizer(now, config, Deadline(options_.timeout), std::move(done), network);
+    });
+  }
+  const std::lock_guard lock(mutex_);
+  optimizer_ = std::move(optimizer);
+}
+
+void DistStore::SetUpdater(Updater) {
+  throw Error(ErrorCode::kFailedPrecondition,
+              "SetUpdater works on local stores; for dist stores write a server program (sluice/server.h) and start it with launch.py --server-command");
+}
+
+void DistStore::Barrier(BarrierGroup group, std::chrono::milliseconds timeout) {
+  outstanding_.Check();
+  WaitIssued();
+  wire::Barrier barrier;
+  barrier.group = static_cast<wire::Barrier::Group>(group);
+  {
+    const std::lock_guard lock(mutex_);
+    barrier.id = StrCat("kvstore ", ++barriers_);
+  }
+  Await("Barrier", timeout, [&](Client& client, Time now, transport::Network& network, worker::Done done) {
+    client.Barrier(now, barrier, Deadline(timeout), std::move(done), network);
+  });
+}
+
+int DistStore::NumDeadNodes() {
+  int dead = 0;
+  Await("NumDeadNodes", options_.timeout, [&dead](Client& client, Time, transport::Network&, const worker::Done& done) {
+    dead = static_cast<int>(client.NumDead());
+    done(Status::Ok());
+  });
+  return dead;
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,82 @@
+// The distributed stores: a shell of NDArrays around the client's plain arrays. gradient_flow.h tells the way through it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "collective/reducer.h"
+#include "kvstore/store_base.h"
+#include "worker/client.h"
+
+namespace sluice::worker {
+
+class DistStore final : public KVStore {
+ public:
+  struct Options {
+    std::string type;  // "dist_sync"
+    wire::SyncMode mode = wire::SyncMode::kSync;
+    int num_workers = 1;
+    std::chrono::milliseconds timeout = kDefaultTimeout;  // of pulls and calls that wait
+  };
+  // `client` runs on `loop` and has joined.
+  DistStore(Options options, std::shared_ptr<Client> client, transport::Loop& loop, std::unique_ptr<collective::Reducer> reducer);
+
+  using KVStore::Init;
+  using KVStore::Pull;
+  using KVStore::Push;
+  using KVStore::PushPull;
+  std::string type() const override { return options_.type; }
+  int rank() const override { return rank_; }
+  int num_workers() const override { return options_.num_workers; }
+  void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
+  void Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options) override;
+  void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
+  void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
+  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values, const std::vector<Values>& outs,
+                const PushOptions& options) override;
+  void SetOptimizer(const OptimizerConfig& config) override;
+  void SetUpdater(Updater updater) override;
+  void SaveOptimizerStates(const std::string& path) override;
+  void LoadOptimizerStates(const std::string& path) override;
+  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(timeout); }
+  void Barrier(BarrierGroup group, std::chrono::milliseconds timeout) override;
+  int NumDeadNodes() override;
+
+ private:
+  struct KeyState {
+    uint32_t id = 0;
+    kvstore::KeyShape shape;
+    NDArray merged;       // the sum over this machine's devices
+    NDArray landing;      // where a pull lands when no output is in host memory
+    Event issued;         // the last operation has been handed to the client: keeps program order
+  };
+  using Call = std::function<void(Client&, Time, transport::Network&, worker::Done)>;
+
+  KeyState& Find(const std::string& what, const Key& key);
+  // The array to be pushed: the only host array itself, or the sum of all.
+  NDArray Source(KeyState& state, const std::vector<NDArray>& values);
+  NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
+  // Hands `call` to the client once `after` is done and what was issued before on this key has been handed over. The event is the operation's end.
+  Event Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after, Call call);
+  void PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority, bool latest);
+  void WaitIssued();
+  // Runs `call` on the loop and waits for its end.
+  void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);
+  Time Deadline(std::chrono::milliseconds timeout) const;
+
+  const Options options_;
+  const std::shared_ptr<Client> client_;
+  transport::Loop& loop_;
+  const int rank_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  const std::unique_ptr<collective::Reducer> reducer_;
+  std::map<Key, KeyState> keys_;
+  std::shared_ptr<const Optimizer> optimizer_;
+  uint64_t barriers_ = 0;
+  kvstore::Outstanding outstanding_;
+};
+
+}  // namespace sluice::worker
