@@ -58,7 +58,7 @@ void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& g
   }
   const bool by_samples = rule_.optimizer && rule_.optimizer->config().normalize_by_samples;
   if (by_samples && options.samples == 0) return;  // nobody had a sample: nothing changes
-  ++state.num_updates;
+  if (rule_.optimizer) ++state.num_updates;
   UpdateInput input;
   input.length = length;
   input.scale = by_samples ? 1.0 / static_cast<double>(options.samples) : 1.0 / options.divisor;

@@ -157,8 +157,7 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
   for (const auto& [id, relay] : relays_) {
     if (relay.requester == member.peer && relay.request_id == message.id) return;
   }
-  VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate " << request.config.learning_rate
-          << ", from round " << request.from_round;
+  VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate " << request.config.learning_rate;
   Relay relay;
   relay.body = request;
   relay.answer = wire::Ack{};

@@ -81,7 +81,7 @@ void Control::OnAnnounce(const wire::Message& message) {
 
 void Control::OnSetOptimizer(const wire::Message& message, transport::Network&) {
   OnAllShards(message.id, [set = std::get<wire::SetOptimizer>(message.body)](Shard& shard) {
-    return shard.SetOptimizer(set.config, set.from_round);
+    return shard.SetOptimizer(set.config, set.first_rounds);
   });
 }
 

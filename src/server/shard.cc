@@ -30,7 +30,7 @@ Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
     keys_[entry.id] = std::move(key);
   }
   if (options_.updater && optimizers_.empty())
-    optimizers_.push_back({0, {.optimizer = nullptr, .updater = options_.updater}});
+    optimizers_.push_back({{}, {.optimizer = nullptr, .updater = options_.updater}});
   return Status::Ok();
 }
 

@@ -43,8 +43,8 @@ class Shard final : public transport::Machine {
   // --- From the control machine ---
   // New keys, and repeats of known ones. Sound entries only (plan::WhyInvalid).
   Status AddKeys(const std::vector<wire::KeyEntry>& entries);
-  // Rounds greater than or equal to from_round are updated by this optimiser; async: from now on.
-  Status SetOptimizer(const OptimizerConfig& config, uint64_t from_round);
+  // From each key's first round on (1 where none is named) its updates are this optimiser's; async: from now on.
+  Status SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds);
   // Who is alive: may close rounds that waited for the dead.
   void SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire::NodeInfo>& roster,
                      transport::Network& network);
@@ -59,8 +59,12 @@ class Shard final : public transport::Machine {
     uint64_t request_id;
   };
   struct Configured {
-    uint64_t from_round;
+    std::map<uint32_t, uint64_t> first_rounds;
     UpdateRule rule;
+    uint64_t FirstRound(uint32_t key) const {
+      const auto it = first_rounds.find(key);
+      return it == first_rounds.end() ? 1 : it->second;
+    }
   };
 
   void Handle(Time now, transport::PeerId from, wire::Message& message, transport::Network& network);
@@ -82,7 +86,7 @@ class Shard final : public transport::Machine {
                          Contribution contribution);
 
   // update/
-  const UpdateRule& RuleFor(uint64_t round, bool async) const;
+  const UpdateRule& RuleFor(const Key& key, uint64_t round) const;
   void CloseRounds(Key& key, Part& part);
   void ApplyStaged(Key& key, Key::WorkerPushes& pushes);
   void Update(Key& key, Part& part, const std::vector<const std::byte*>& gradients, double divisor,
@@ -109,7 +113,7 @@ class Shard final : public transport::Machine {
   std::map<uint32_t, uint64_t> incarnations_;  // of the members, by worker rank
   std::set<uint32_t> live_;                    // worker ranks
   std::vector<std::unique_ptr<Key>> keys_;     // by id; null where this shard has no part
-  std::vector<Configured> optimizers_;         // by from_round
+  std::vector<Configured> optimizers_;         // in the order set
   Replies replies_;
   std::map<std::string, uint64_t> counters_;
   LogLimiter limiter_{5, 10s};

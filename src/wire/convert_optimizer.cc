@@ -94,12 +94,17 @@ bool FromWire(const pb::Optimizer& in, Checker& checker, OptimizerConfig* out) {
 
 void ToWire(const SetOptimizer& in, pb::SetOptimizer* out) {
   ToWire(in.config, out->mutable_config());
-  out->set_from_round(in.from_round);
+  for (const auto& [key, round] : in.first_rounds) {
+    pb::FirstRound* first = out->add_first_rounds();
+    first->set_key(key);
+    first->set_round(round);
+  }
 }
 
 // Whether the fields make sense together, the optimizer itself says (WhyInvalid).
 bool FromWire(const pb::SetOptimizer& in, Checker& checker, SetOptimizer* out) {
-  out->from_round = in.from_round();
+  if (!checker.Count(static_cast<size_t>(in.first_rounds_size()), checker.limits().max_keys, "first rounds")) return false;
+  for (const pb::FirstRound& first : in.first_rounds()) out->first_rounds[first.key()] = first.round();
   return FromWire(in.config(), checker, &out->config);
 }
 

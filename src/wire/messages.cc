@@ -36,7 +36,7 @@ struct Summary {
     return StrCat(Counted(b.parts.size(), "part"), ", version ", b.parts.front().version);
   }
   std::string operator()(const Store& b) const { return Counted(b.parts.size(), "part"); }
-  std::string operator()(const SetOptimizer& b) const { return StrCat("from round ", b.from_round); }
+  std::string operator()(const SetOptimizer& b) const { return std::string(Name(b.config.kind)); }
   std::string operator()(const Barrier& b) const { return StrCat("'", b.id, "'"); }
   std::string operator()(const BarrierWaiting& b) const {
     return StrCat("'", b.id, "', missing ", b.missing);

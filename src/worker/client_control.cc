@@ -126,10 +126,9 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
 
 void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline, worker::Done done,
                           NetworkRef network) {
-  uint64_t from_round = 0;
-  for (const auto& [id, key] : keys_) from_round = std::max(from_round, key.pushed);
-  Ask(
-      now, wire::SetOptimizer{config, from_round + 1}, "setting the optimiser", deadline,
+  wire::SetOptimizer set{config, {}};
+  for (const auto& [id, key] : keys_) set.first_rounds[id] = key.pushed + 1;
+  Ask(now, std::move(set), "setting the optimiser", deadline,
       [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
         done(answer ? Status::Ok() : Status(answer.failure()));
       },
@@ -148,16 +147,16 @@ void Client::Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Don
 
 void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {
   leaving_ = true;
-  auto on_answer = [this, done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
-    membership_.Leave();
-    done_ = true;
-    done(answer ? Status::Ok() : Status(answer.failure()));
-  };
   if (failure_) {  // the others know already; say goodbye all the same, once
     network.Send(membership_.scheduler(), Envelope(std::move(leave), next_id_++));
     done_ = true;
     return done(*failure_);
   }
+  auto on_answer = [this, done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
+    membership_.Leave();
+    done_ = true;
+    done(answer ? Status::Ok() : Status(answer.failure()));
+  };
   Ask(now, std::move(leave), "leaving the job", deadline, std::move(on_answer), network);
 }
 

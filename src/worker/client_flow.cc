@@ -194,12 +194,7 @@ void Client::OnShardError(uint32_t shard, uint64_t id, const Failure& failure) {
   if (request == nullptr) return;
   const auto parts = request->parts;
   shards_[shard]->requests.Erase(id);
-  for (const PartOpPtr& part : parts) {
-    if (part->finished) continue;
-    const auto op = part->op;
-    Finish(part);
-    FinishOperation(*op, failure);
-  }
+  for (const PartOpPtr& part : parts) FinishOperation(*part->op, failure);
   std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
 }
 

@@ -96,11 +96,14 @@ Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state,
   const Event issued = Event::Make("issue");
   after.push_back(std::exchange(state.issued, issued));
   kvstore::WhenAll(after, [client = client_, &loop = loop_, call = std::move(call), done, issued](std::exception_ptr error) {
-    issued.Complete();
-    if (error != nullptr) return done.Complete(error);
-    loop.Post([client, call, done](Time now, transport::Network& network) {
-      call(*client, now, network, [done](const Status& status) { done.Complete(ErrorOf(status)); });
-    });
+    if (error != nullptr) {
+      done.Complete(error);
+    } else {
+      loop.Post([client, call, done](Time now, transport::Network& network) {
+        call(*client, now, network, [done](const Status& status) { done.Complete(ErrorOf(status)); });
+      });
+    }
+    issued.Complete();  // last: it may hand over the next operation here
   });
   outstanding_.Add(StrCat(what, " of key ", ToString(key)), done);
   return done;

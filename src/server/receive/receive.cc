@@ -69,7 +69,7 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** ke
     return refuse(ErrorCode::kInvalidArgument, "a ", Name(spec.dtype), " key cannot be divided by ",
                   push.divisor);
   }
-  const UpdateRule& rule = RuleFor(push.parts[i].round, (*key)->async());
+  const UpdateRule& rule = RuleFor(**key, push.parts[i].round);
   if ((*key)->async() && !rule.optimizer && !rule.updater) {
     return refuse(
         ErrorCode::kFailedPrecondition,
@@ -123,6 +123,8 @@ void Shard::OnPull(const Sender& sender, const wire::Message& message, transport
       ++counters_["rejected"];
       return Refuse(sender, part.failure(), network);
     }
+    // States that no update has touched yet are zeros.
+    if (wanted.slot > 0) PrepareSlots(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
     if (wanted.slot > part.value()->slots.size()) {
       ++counters_["rejected"];
       return Refuse(
@@ -167,7 +169,7 @@ Status Shard::StoreOne(const wire::Store& store, size_t i, const Frame& frame) {
     AnswerWaiters(*key, part);
     return Status::Ok();
   }
-  PrepareSlots(RuleFor(part.version + 1, key->async()), spec, part);
+  PrepareSlots(RuleFor(*key, part.version + 1), spec, part);
   const uint32_t slot = store.parts[i].slot;
   if (slot == 0 || slot > part.slots.size()) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ": optimiser state ", slot,

@@ -7,11 +7,11 @@
 
 namespace sluice::server {
 
-const UpdateRule& Shard::RuleFor(uint64_t round, bool async) const {
+const UpdateRule& Shard::RuleFor(const Key& key, uint64_t round) const {
   static const UpdateRule kAssign;
   const UpdateRule* rule = &kAssign;
   for (const Configured& configured : optimizers_) {
-    if (async || configured.from_round <= round) rule = &configured.rule;
+    if (key.async() || configured.FirstRound(key.entry.id) <= round) rule = &configured.rule;
   }
   return *rule;
 }
@@ -29,11 +29,11 @@ void Shard::PrepareSlots(const UpdateRule& rule, const wire::KeySpec& spec, Part
 
 void Shard::Update(Key& key, Part& part, const std::vector<const std::byte*>& gradients, double divisor,
                    uint64_t samples) {
-  const UpdateRule& rule = RuleFor(part.version + 1, key.async());
+  const UpdateRule& rule = RuleFor(key, part.version + 1);
   const bool by_samples = rule.optimizer && !rule.updater && rule.optimizer->config().normalize_by_samples;
   ++part.version;
   if (by_samples && samples == 0) return;  // nobody had a sample: the round closes and nothing changes
-  ++part.num_updates;
+  if (rule.optimizer) ++part.num_updates;
   PrepareSlots(rule, key.entry.spec, part);
   const UpdateInput input{.spec = &key.entry.spec,
                           .offset = part.offset,
@@ -85,7 +85,7 @@ void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
   for (Part& part : key.parts) AnswerWaiters(key, part);
 }
 
-Status Shard::SetOptimizer(const OptimizerConfig& config, uint64_t from_round) {
+Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds) {
   if (options_.updater) {
     return Fail(ErrorCode::kFailedPrecondition,
                 "this server updates with a function of its own; SetOptimizer has no place there");
@@ -97,20 +97,20 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, uint64_t from_round) {
     if (Status status = CheckRule(rule, key->entry.spec); !status) return status;
   }
   PruneOptimizers();
-  std::erase_if(optimizers_, [&](const Configured& known) { return known.from_round >= from_round; });
-  optimizers_.push_back({from_round, rule});
+  optimizers_.push_back({first_rounds, rule});
   return Status::Ok();
 }
 
-// What no open round can need any more.
+// A setting that the next one has replaced for every part's open round is never needed again.
 void Shard::PruneOptimizers() {
-  uint64_t oldest = UINT64_MAX;
-  for (const auto& key : keys_) {
-    if (key == nullptr) continue;
-    for (const Part& part : key->parts) oldest = std::min(oldest, part.version + 1);
-  }
-  while (optimizers_.size() >= 2 && optimizers_[1].from_round <= oldest)
-    optimizers_.erase(optimizers_.begin());
+  const auto replaced_by = [this](const Configured& next) {
+    return std::all_of(keys_.begin(), keys_.end(), [&](const auto& key) {
+      return key == nullptr || key->async() || std::all_of(key->parts.begin(), key->parts.end(), [&](const Part& part) {
+               return next.FirstRound(key->entry.id) <= part.version + 1;
+             });
+    });
+  };
+  while (optimizers_.size() >= 2 && replaced_by(optimizers_[1])) optimizers_.erase(optimizers_.begin());
 }
 
 }  // namespace sluice::server

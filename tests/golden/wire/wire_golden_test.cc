@@ -58,7 +58,7 @@ std::vector<Body> GoldenBodies() {
       Pull{Pull::Want::kVersion, {{{1, 2}, 1, 9}}},
       Values{true, {{{1, 2}, 1, 9}}},
       Store{Store::Purpose::kState, {{{1, 2}, 1, 9}}},
-      SetOptimizer{GoldenOptimizer(), 12},
+      SetOptimizer{GoldenOptimizer(), {{3, 12}}},
       Barrier{"start", Barrier::Group::kRanks, {0, 300}},
       BarrierWaiting{"start", "worker 2"},
       Leave{Leave::Outcome::kFailed, "out of memory"},

@@ -1,0 +1,88 @@
+// A tour of the KVStore: init, push, pull, push_pull, broadcast, optimiser, states.
+//
+//   build/bin/kv_tour                                            in one process
+//   tools/launch.py -n 2 -s 2 build/bin/kv_tour --kv-store dist_sync
+#include <gflags/gflags.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "runtime/flags.h"
+#include "sluice/error.h"
+#include "sluice/kvstore.h"
+#include "sluice/runtime.h"
+
+DEFINE_string(kv_store, "local", "Type of the store: local, device, dist_sync, dist_device_sync.");
+
+namespace {
+
+using sluice::KVStore;
+using sluice::NDArray;
+
+void Show(KVStore& kv, const std::string& what, const NDArray& array, float expected) {
+  const std::vector<float> values = array.ToVector();
+  if (kv.rank() == 0) std::cout << what << ": " << values.front() << std::endl;
+  for (const float value : values) {
+    if (value != expected) {
+      throw sluice::Error(sluice::ErrorCode::kDataLoss, what + ": " + std::to_string(value) + " in place of " + std::to_string(expected));
+    }
+  }
+}
+
+void Tour() {
+  const auto kv = KVStore::Create(FLAGS_kv_store);
+  const auto n = static_cast<float>(kv->num_workers());
+  const sluice::Shape shape = {2, 3};
+  NDArray ones(shape), weight(shape);
+  ones.Fill(1);
+
+  // Without an optimiser a push assigns the sum over the workers.
+  kv->Init(std::string("a"), ones);
+  kv->Pull(std::string("a"), &weight);
+  Show(*kv, "initial value", weight, 1);
+  kv->Push(std::string("a"), ones * 2.0f);
+  kv->Pull(std::string("a"), &weight);
+  Show(*kv, "after a push of 2 by each worker", weight, 2 * n);
+  NDArray both = ones * 3.0f;
+  kv->PushPull(std::string("a"), both);
+  Show(*kv, "push_pull of 3, in place", both, 3 * n);
+
+  // Arrays of several devices, or of one key named twice, are summed first.
+  kv->Push(std::string("a"), KVStore::Values{ones, ones, ones, ones});
+  kv->Pull(std::string("a"), &weight);
+  Show(*kv, "ones from four devices", weight, 4 * n);
+
+  NDArray left(shape), right(shape, sluice::cpu(1));
+  kv->Broadcast({std::string("b")}, {ones * 7.0f}, {{left, right}});
+  Show(*kv, "broadcast to cpu(0)", left, 7);
+  Show(*kv, "broadcast to cpu(1)", right.AsInContext(sluice::cpu(0)), 7);
+
+  // With an optimiser the store updates its weights: w -= 0.5 * sum of gradients.
+  kv->SetOptimizer({.kind = sluice::OptimizerKind::kSgd, .learning_rate = 0.5, .momentum = 0.5});
+  kv->Barrier();
+  kv->Push(std::string("b"), ones);
+  kv->Pull(std::string("b"), &weight);
+  Show(*kv, "after one SGD step", weight, 7 - 0.5f * n);
+  kv->WaitAll();
+
+  const std::string path = (std::filesystem::temp_directory_path() / ("kv_tour-" + std::to_string(getpid()) + ".safetensors")).string();
+  kv->SaveOptimizerStates(path);
+  kv->LoadOptimizerStates(path);
+  std::filesystem::remove(path);
+  kv->Barrier();
+  kv->Push(std::string("b"), ones);
+  kv->Pull(std::string("b"), &weight);
+  Show(*kv, "after a second step, with the momentum of the first", weight, 7 - 0.5f * n - 0.75f * n);
+  kv->Barrier();
+  if (kv->rank() == 0) std::cout << "the tour is over: " << kv->type() << ", " << kv->num_workers() << " workers, all values right" << std::endl;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sluice::RunProgram(argc, argv, [&] {
+    sluice::runtime::ParseFlags(argc, argv, "A tour of the KVStore; every value is checked.");
+    Tour();
+  });
+}

@@ -1,0 +1,154 @@
+#include "runtime/runtime.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <iostream>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "collective/reducer.h"
+#include "kvstore/local_store.h"
+#include "runtime/nodes.h"
+#include "runtime/process.h"
+#include "sluice/error.h"
+#include "sluice/runtime.h"
+
+namespace sluice {
+namespace runtime {
+namespace {
+
+constexpr Duration kLeaveTimeout = 5s;
+constexpr const char* kTypes = "local, device, dist_sync, dist_device_sync, dist_async, dist_device_async";
+
+struct DefaultSlot {
+  std::mutex mutex;
+  std::shared_ptr<Runtime> runtime;  // guarded by mutex
+};
+DefaultSlot& Slot() {
+  static DefaultSlot slot;
+  return slot;
+}
+
+}  // namespace
+
+Runtime::Runtime(const JobConfig& config)
+    : config_(config), watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {}
+
+Runtime::~Runtime() { watcher_.reset(); }
+
+std::shared_ptr<Runtime> Runtime::Default() {
+  const std::lock_guard lock(Slot().mutex);
+  if (Slot().runtime == nullptr) {
+    Slot().runtime = std::make_shared<Runtime>(JobConfig::FromEnv(Env::FromProcess(), CoreCount()));
+  }
+  return Slot().runtime;
+}
+
+void Runtime::SetDefault(std::shared_ptr<Runtime> runtime) {
+  const std::lock_guard lock(Slot().mutex);
+  std::swap(Slot().runtime, runtime);
+}
+
+WorkerNode& Runtime::Node() {
+  const std::lock_guard lock(mutex_);
+  if (node_ != nullptr) return *node_;
+  if (config_.role != wire::Role::kWorker) {
+    throw Error(ErrorCode::kFailedPrecondition, "a distributed store needs a job: start the program with tools/launch.py -n W -s S PROGRAM ...");
+  }
+  node_ = std::make_unique<WorkerNode>(config_);
+  return *node_;
+}
+
+bool Runtime::HasJoined() {
+  const std::lock_guard lock(mutex_);
+  return node_ != nullptr;
+}
+
+std::shared_ptr<KVStore> Runtime::MakeStore(const std::string& type) {
+  if (type == "local") return std::make_shared<kvstore::LocalStore>(type, collective::MakeHostReducer(config_.reduction_threads));
+  if (type == "device") return std::make_shared<kvstore::LocalStore>(type, collective::MakeDeviceReducer());
+  for (const char* known : {"dist_sync", "dist_device_sync", "dist_async", "dist_device_async"}) {
+    if (type == known) return Node().MakeStore(type);
+  }
+  throw Error(ErrorCode::kInvalidArgument, StrCat("there is no store type '", type, "'; the types are ", kTypes));
+}
+
+void Runtime::Leave(wire::Leave::Outcome outcome, const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  if (node_ == nullptr) return;
+  const auto node = std::move(node_);
+  node->Leave(outcome, message, kLeaveTimeout);
+}
+
+void Runtime::OnSignal(int number) {
+  if (number == SIGUSR1) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) {
+      LOG(WARNING) << "state of the worker: it is joining or leaving its job";
+    } else if (node_ != nullptr) {
+      node_->Dump();
+    } else {
+      LOG(WARNING) << "state of the worker: it has joined no job";
+    }
+    return;
+  }
+  // The training thread may be anywhere: the others are told, and the process ends here. Files are written under temporary names.
+  std::cerr << "ended by " << SignalName(number) << std::endl;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock() && node_ != nullptr) {
+    try {
+      node_->Leave(wire::Leave::Outcome::kFailed, StrCat("it was ended by ", SignalName(number)), 1s);
+    } catch (const std::exception&) {  // the job has failed already: nobody left to tell
+    }
+  }
+  _exit(kExitSignal + number);
+}
+
+}  // namespace runtime
+
+std::shared_ptr<KVStore> KVStore::Create(const std::string& type) { return runtime::Runtime::Default()->MakeStore(type); }
+
+void Init(int argc, char** argv) {
+  const std::string path = argc > 0 ? argv[0] : "sluice";
+  const auto config = runtime::JobConfig::FromEnv(Env::FromProcess(), runtime::CoreCount());
+  InitLogging(path.substr(path.find_last_of('/') + 1), config.verbose);
+  if (config.role == wire::Role::kScheduler) std::exit(runtime::RunSchedulerNode(config));
+  if (config.role == wire::Role::kServer) std::exit(runtime::RunServerNode(config, {}));
+  runtime::Runtime::SetDefault(std::make_shared<runtime::Runtime>(config));
+}
+
+int Finish() {
+  runtime::Runtime::Default()->Leave(wire::Leave::Outcome::kFinished, "");
+  return 0;
+}
+
+int RunProgram(int argc, char** argv, const std::function<void()>& body) {
+  const std::string path = argc > 0 ? argv[0] : "sluice";
+  const std::string program = path.substr(path.find_last_of('/') + 1);
+  return runtime::RunProcess(program, [&](const runtime::JobConfig&) {
+    try {
+      Init(argc, argv);
+      body();
+      return Finish();
+    } catch (const std::exception& e) {
+      // What this process knows, the others hear; whoever joined before it failed leaves with its message.
+      try {
+        runtime::Runtime::Default()->Leave(wire::Leave::Outcome::kFailed, e.what());
+      } catch (const std::exception&) {  // the job has failed already, and says so
+      }
+      throw;
+    }
+  });
+}
+
+int RunServer(const ServerOptions& options) {
+  return runtime::RunProcess("server", [&](const runtime::JobConfig& config) {
+    if (config.role != wire::Role::kServer) {
+      throw Error(ErrorCode::kInvalidArgument, "this program is a server, but DMLC_ROLE does not say so; start it with tools/launch.py --server-command");
+    }
+    return runtime::RunServerNode(config, options);
+  });
+}
+
+}  // namespace sluice

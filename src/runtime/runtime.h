@@ -1,0 +1,39 @@
+// What a program holds while it runs: its place in the job and its signals. sluice::Init makes one; KVStore::Create asks it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/job_config.h"
+#include "runtime/signals.h"
+#include "runtime/worker_node.h"
+
+namespace sluice::runtime {
+
+class Runtime {
+ public:
+  // Takes over the signals. A worker joins its job with the first distributed store, not here.
+  explicit Runtime(const JobConfig& config);
+  ~Runtime();
+
+  std::shared_ptr<KVStore> MakeStore(const std::string& type);
+  // The worker's node, joined on first use. Error(kFailedPrecondition) outside a job.
+  WorkerNode& Node();
+  bool HasJoined();
+  void Leave(wire::Leave::Outcome outcome, const std::string& message);
+  const JobConfig& config() const { return config_; }
+
+  static std::shared_ptr<Runtime> Default();  // made on first use from the environment
+  static void SetDefault(std::shared_ptr<Runtime> runtime);
+
+ private:
+  void OnSignal(int number);
+
+  const JobConfig config_;
+  std::mutex mutex_;
+  std::unique_ptr<WorkerNode> node_;  // guarded by mutex_
+  std::unique_ptr<SignalWatcher> watcher_;
+};
+
+}  // namespace sluice::runtime

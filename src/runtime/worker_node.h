@@ -1,0 +1,36 @@
+// A worker's connection to its job.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "runtime/job_config.h"
+#include "sluice/kvstore.h"
+#include "transport/zmq/zmq_loop.h"
+#include "worker/client.h"
+
+namespace sluice::runtime {
+
+class WorkerNode {
+ public:
+  // Joins; returns when the job is complete. Throws Error when it never will be.
+  explicit WorkerNode(const JobConfig& config);
+  ~WorkerNode();
+
+  std::shared_ptr<KVStore> MakeStore(const std::string& type);
+  int rank() const { return static_cast<int>(client_->rank()); }
+  // Says goodbye and waits until the scheduler has heard it. Throws Error when the job has failed meanwhile.
+  void Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout);
+  // Prints who waits for what.
+  void Dump();
+  worker::Client& client() { return *client_; }
+  transport::ZmqLoop& loop() { return *loop_; }
+
+ private:
+  const JobConfig config_;
+  const std::shared_ptr<worker::Client> client_;
+  std::unique_ptr<transport::ZmqLoop> loop_;
+};
+
+}  // namespace sluice::runtime

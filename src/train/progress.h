@@ -1,0 +1,52 @@
+// What a person sees while training: a live bar on a terminal, plain lines when piped.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "base/clock.h"
+
+namespace sluice::train {
+
+struct ProgressState {
+  int epoch = 0;  // from 0
+  int num_epochs = 0;
+  int64_t batch = 0;  // done in this epoch
+  int64_t num_batches = 0;
+  double loss = 0;      // mean of this epoch so far
+  double accuracy = 0;  // of this epoch so far, 0..1
+  double images_per_sec = 0;
+  Duration left{};  // of the whole training, estimated
+};
+
+// "epoch 2/10 [#########>          ] 450/938 loss 0.1234 acc 0.9632 5,210 img/s 0:42 left": never wider than `columns`.
+std::string ProgressBar(const ProgressState& state, int columns);
+// "epoch 2 batch 450/938 loss 0.1234 accuracy 0.9632 5210 images/s"
+std::string ProgressLine(const ProgressState& state);
+// 3725 s -> "1:02:05", 42 s -> "0:42"
+std::string ClockText(Duration duration);
+
+class Progress {
+ public:
+  // terminal: redraws one line, at most ten times a second. Otherwise prints a line every `every` batches (0: none).
+  Progress(std::ostream& out, bool terminal, int columns, int64_t every)
+      : out_(out), terminal_(terminal), columns_(columns), every_(every) {}
+  ~Progress() { Clear(); }
+
+  void Update(Time now, const ProgressState& state);
+  // A line that stays, for example an epoch's result.
+  void Say(const std::string& line);
+
+ private:
+  void Clear();
+
+  std::ostream& out_;
+  const bool terminal_;
+  const int columns_;
+  const int64_t every_;
+  Time last_drawn_{};
+  bool drawn_ = false;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,203 @@
+"""The local launcher: every process of the job on this machine."""
+import os
+import queue
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from . import watchdog
+from .errors import UsageError
+from .job import find_program, find_stock
+from .processes import Output, Process
+
+PORT_DEADLINE = 30.0   # seconds for the scheduler to bind
+BLAME_WINDOW = 1.0     # within which other ends belong to the first
+STOP_GRACE = 5.0       # between SIGTERM and SIGKILL
+FINISH_GRACE = 15.0    # for servers and scheduler to end after the workers have
+
+
+class LocalRun:
+    def __init__(self, job):
+        self.job = job
+        self.worker_command = find_program(job.worker_command, "the command")
+        self.server_command = (find_program(job.server_command, "the server command") if job.server_command
+                               else find_stock("sluice_server", self.worker_command[0]))
+        self.scheduler_command = find_stock("sluice_scheduler", self.worker_command[0])
+        self.output = Output()
+        self.processes, self.events = [], queue.Queue()  # events: a Process that ended, or a signal's number
+        self.log_dir = self._make_log_dir()
+
+    def _make_log_dir(self):
+        if self.job.log_dir is None:
+            return tempfile.mkdtemp(prefix="sluice-logs-")
+        try:
+            os.makedirs(self.job.log_dir, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--log-dir {self.job.log_dir}: {error.strerror}") from error
+        return self.job.log_dir
+
+    def say(self, text):
+        print(f"launch.py: {text}", file=sys.stderr, flush=True)
+
+    # --- Starting ---
+
+    def start(self, role, rank, command, port, extra, pass_fds=()):
+        environment = self.job.environment(role, rank, port, extra)
+        try:
+            process = Process(role, rank, command, environment, self.log_dir, self.output, self.events.put, pass_fds)
+        except OSError as error:
+            raise UsageError(f"could not start {command[0]}: {error.strerror}") from error
+        self.processes.append(process)
+        process.follow()
+        return process
+
+    def start_scheduler(self):
+        """The port that it listens on; None when it ended before it had one."""
+        read_end, write_end = os.pipe()
+        self.start("scheduler", None, self.scheduler_command, 0,
+                   {**self.job.scheduler_environment, "SLUICE_PORT_FD": str(write_end)}, pass_fds=(write_end,))
+        os.close(write_end)
+        os.set_blocking(read_end, False)
+        text, end = b"", time.monotonic() + PORT_DEADLINE
+        with os.fdopen(read_end, "rb", buffering=0) as pipe:
+            poller = select.poll()
+            poller.register(pipe, select.POLLIN)
+            while not text.endswith(b"\n"):
+                left = end - time.monotonic()
+                if left <= 0 or not poller.poll(min(left, 0.2) * 1000):
+                    if left <= 0:
+                        return None
+                    if not self.events.empty():
+                        return None
+                    continue
+                chunk = pipe.read(64)
+                if not chunk:
+                    return None
+                text += chunk
+        return int(text)
+
+    def start_all(self):
+        port = self.start_scheduler()
+        if port is None:
+            return
+        for rank in range(self.job.num_servers):
+            self.start("server", rank, self.server_command, port, self.job.server_environment)
+        for rank in range(self.job.num_workers):
+            self.start("worker", rank, self.worker_command, port, self.job.worker_environment)
+
+    # --- Watching ---
+
+    def watch(self):
+        """The job's exit code, once all have ended or been stopped."""
+        self.start_all()
+        alive = set(self.processes)
+        if len(alive) == 1:  # the scheduler never told a port
+            return self.fail_with(self.await_first(alive, PORT_DEADLINE), alive)
+        deadline = None
+        while alive:
+            event = self.next_event(deadline)
+            if event is None:
+                self.say("still running after all workers ended: " + ", ".join(sorted(p.name for p in alive)) + "; stopping")
+                self.stop(alive)
+                return 0
+            if isinstance(event, int):
+                self.say(f"{signal.Signals(event).name}: stopping the job")
+                self.stop(alive)
+                return 128 + event
+            alive.discard(event)
+            if event.returncode != 0 or self.ended_too_soon(event, alive):
+                return self.fail_with(event, alive)
+            if not any(p.role == "worker" for p in alive) and deadline is None:
+                deadline = time.monotonic() + FINISH_GRACE
+        return 0
+
+    @staticmethod
+    def ended_too_soon(process, alive):
+        return process.role != "worker" and any(p.role == "worker" for p in alive)
+
+    def next_event(self, deadline):
+        timeout = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        while True:
+            try:
+                return self.events.get(timeout=timeout)
+            except queue.Empty:
+                if deadline is not None:
+                    return None
+
+    def await_first(self, alive, seconds):
+        try:
+            event = self.events.get(timeout=seconds)
+            return next(iter(alive)) if isinstance(event, int) else event
+        except queue.Empty:
+            return next(iter(alive))
+
+    def root_of(self, process, alive):
+        """Who failed first. One process's end makes the others end within moments: what was killed, or a worker, comes before those that it took along."""
+        ended, end = [process], time.monotonic() + BLAME_WINDOW
+        while alive - set(ended) and time.monotonic() < end:
+            try:
+                event = self.events.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+            if isinstance(event, int):
+                self.events.put(event)
+                break
+            ended.append(event)
+        alive.difference_update(ended)
+        failed = [p for p in ended if p.returncode != 0] or ended
+        return min(failed, key=lambda p: (p.returncode >= 0, p.role != "worker"))
+
+    def fail_with(self, process, alive):
+        if process.returncode is not None:
+            process = self.root_of(process, alive)
+        if process.returncode is None:
+            self.stop(alive)
+            self.say(f"{process.name} told no port within {PORT_DEADLINE:.0f} s")
+            return 1
+        code = process.exit_code() or 1
+        self.say(f"{process.name} (pid {process.pid}) ended with {process.how_it_ended()}; its last lines:")
+        for line in process.tail:
+            self.output.line(b"  | ", line)
+        self.stop(alive)
+        self.say(f"the job failed; logs are in {self.log_dir}")
+        return code
+
+    def stop(self, alive):
+        """SIGTERM, a grace, SIGKILL; then nothing of the job is left."""
+        for process in alive:
+            process.signal(signal.SIGTERM)
+        end = time.monotonic() + STOP_GRACE
+        waiting = set(alive)
+        while waiting and time.monotonic() < end:
+            try:
+                event = self.events.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+            if isinstance(event, int):
+                break  # asked twice: no more grace
+            waiting.discard(event)
+        for process in waiting:
+            process.signal(signal.SIGKILL)
+        if not watchdog.kill_all(self.job.id):
+            self.say("some processes of the job could not be killed")
+
+
+def run(job):
+    local = LocalRun(job)
+    guard = subprocess.Popen([sys.executable, watchdog.__file__, job.id], stdin=subprocess.PIPE, start_new_session=True,
+                             stdout=subprocess.DEVNULL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _: local.events.put(n))
+    code = 1
+    try:
+        code = local.watch()
+    finally:
+        guard.stdin.close()
+        guard.wait()
+        if code == 0 and job.log_dir is None:
+            shutil.rmtree(local.log_dir, ignore_errors=True)
+    return code

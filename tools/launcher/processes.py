@@ -1,0 +1,84 @@
+"""One process of a job: its output goes to the terminal with its name before each line, and to its log."""
+import collections
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+TAIL_LINES = 20
+
+
+class Output:
+    """Where all processes' lines meet; a line is written whole."""
+
+    def __init__(self, stream=None):
+        self._stream = stream or sys.stdout.buffer
+        self._lock = threading.Lock()
+
+    def line(self, prefix, data):
+        with self._lock:
+            try:
+                self._stream.write(prefix + data + b"\n")
+                self._stream.flush()
+            except (BrokenPipeError, ValueError):
+                pass  # nobody reads any more; the logs go on
+
+
+class Process:
+    def __init__(self, role, rank, command, environment, log_dir, output, ended, pass_fds=()):
+        """`ended(process)` is called from a thread of this process, once, after its last line."""
+        self.role, self.rank = role, rank
+        self.name = role if rank is None else f"{role} {rank}"
+        self.tail = collections.deque(maxlen=TAIL_LINES)
+        self._output, self._ended = output, ended
+        self._log = open(os.path.join(log_dir, self.name.replace(" ", "-") + ".log"), "wb")
+        try:
+            self._popen = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                           stderr=subprocess.STDOUT, start_new_session=True, pass_fds=pass_fds)
+        except OSError:
+            self._log.close()
+            raise
+        self._thread = threading.Thread(target=self._follow, name=self.name, daemon=True)
+
+    def follow(self):
+        self._thread.start()
+
+    @property
+    def pid(self):
+        return self._popen.pid
+
+    @property
+    def returncode(self):
+        return self._popen.returncode
+
+    def _follow(self):
+        prefix = f"[{self.name}] ".encode()
+        with self._popen.stdout as pipe, self._log as log:
+            for line in pipe:
+                log.write(line)
+                log.flush()
+                text = line.rstrip(b"\r\n")
+                self.tail.append(text)
+                self._output.line(prefix, text)
+        self._popen.wait()
+        self._ended(self)
+
+    def signal(self, number):
+        """To the whole process group."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def exit_code(self):
+        """As a shell would say it: 128 + the signal's number for a signal."""
+        return 128 - self.returncode if self.returncode < 0 else self.returncode
+
+    def how_it_ended(self):
+        if self.returncode >= 0:
+            return f"exit code {self.returncode}"
+        try:
+            return f"signal {signal.Signals(-self.returncode).name}"
+        except ValueError:
+            return f"signal {-self.returncode}"
