@@ -1,6 +1,8 @@
 // cpu(i): one thread in order, with its share of the cores for the kernels' own threads.
 #include <omp.h>
 
+#include <algorithm>
+
 #include "base/executor.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -14,7 +16,10 @@ namespace {
 class CpuStream final : public Stream {
  public:
   CpuStream(int id, int threads)
-      : executor_(StrCat("cpu(", id, ")"), [threads] { omp_set_num_threads(threads); }) {}
+      : executor_(StrCat("cpu(", id, ")"), [threads] {
+          // oneDNN shares work among as many threads as it asked for; a smaller team leaves some of it undone.
+          omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
+        }) {}
 
   Event Enqueue(std::string_view what, std::span<const Event> after, std::function<void()> work) override {
     const Event done = Event::Make(std::string(what));
