@@ -103,7 +103,8 @@ void ToWire(const SetOptimizer& in, pb::SetOptimizer* out) {
 
 // Whether the fields make sense together, the optimizer itself says (WhyInvalid).
 bool FromWire(const pb::SetOptimizer& in, Checker& checker, SetOptimizer* out) {
-  if (!checker.Count(static_cast<size_t>(in.first_rounds_size()), checker.limits().max_keys, "first rounds")) return false;
+  if (!checker.Count(static_cast<size_t>(in.first_rounds_size()), checker.limits().max_keys, "first rounds"))
+    return false;
   for (const pb::FirstRound& first : in.first_rounds()) out->first_rounds[first.key()] = first.round();
   return FromWire(in.config(), checker, &out->config);
 }

@@ -183,7 +183,8 @@ struct Store {  // one payload frame per part; answered by Ack
 
 struct SetOptimizer {
   OptimizerConfig config;
-  std::map<uint32_t, uint64_t> first_rounds;  // by key id: the first round that the config governs; keys not named: 1
+  std::map<uint32_t, uint64_t>
+      first_rounds;  // by key id: the first round that the config governs; keys not named: 1
   bool operator==(const SetOptimizer&) const = default;
 };
 

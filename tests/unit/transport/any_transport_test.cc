@@ -90,6 +90,7 @@ TYPED_TEST(AnyTransport, PayloadsOfEverySizeComeBackAsTheyWere) {
       EXPECT_TRUE(answers.back().payload.at(i) == BytesOf(sizes[i], i)) << sizes[i];
     }
   });
+  this->fabric.StopAll();
 }
 
 TYPED_TEST(AnyTransport, AConnectionKeepsItsOrder) {
@@ -102,6 +103,7 @@ TYPED_TEST(AnyTransport, AConnectionKeepsItsOrder) {
   asker.answers.With([](const auto& answers) {
     for (size_t i = 0; i < answers.size(); ++i) ASSERT_EQ(answers[i].id, i + 1);
   });
+  this->fabric.StopAll();
 }
 
 TYPED_TEST(AnyTransport, ClientsGetTheirOwnAnswers) {
@@ -130,6 +132,7 @@ TYPED_TEST(AnyTransport, ClientsGetTheirOwnAnswers) {
     });
     askers[n]->senders.With([&](const auto& s) { EXPECT_EQ(s, std::set<PeerId>{askers[n]->peer}); });
   }
+  this->fabric.StopAll();
 }
 
 TYPED_TEST(AnyTransport, ALoopTalksToSeveralAndTellsThemApart) {
@@ -151,6 +154,7 @@ TYPED_TEST(AnyTransport, ALoopTalksToSeveralAndTellsThemApart) {
     for (const auto& [from, id] : g) EXPECT_EQ(from, peers[id - 1]);
   });
   EXPECT_EQ(std::set<PeerId>(peers.begin(), peers.end()).size(), 3u);
+  this->fabric.StopAll();
 }
 
 TYPED_TEST(AnyTransport, TimersAndTasksRunOnTheLoop) {
@@ -167,6 +171,7 @@ TYPED_TEST(AnyTransport, TimersAndTasksRunOnTheLoop) {
   });
   EXPECT_TRUE(this->fabric.Until([&] { return fired == 5; }));
   EXPECT_FALSE(early);
+  this->fabric.StopAll();
 }
 
 TYPED_TEST(AnyTransport, WhatADoneMachineSentStillArrives) {
@@ -181,6 +186,7 @@ TYPED_TEST(AnyTransport, WhatADoneMachineSentStillArrives) {
   asker.machine->done = true;
   this->fabric.Start("asker", asker.machine);
   EXPECT_TRUE(this->fabric.Until([&] { return got == 100; })) << got;
+  this->fabric.StopAll();
 }
 
 TYPED_TEST(AnyTransport, SendingToNobodyIsHarmless) {
@@ -196,6 +202,7 @@ TYPED_TEST(AnyTransport, SendingToNobodyIsHarmless) {
   };
   this->fabric.Start("loop", machine);
   EXPECT_TRUE(this->fabric.Until([&] { return started.load(); }));
+  this->fabric.StopAll();
 }
 
 }  // namespace

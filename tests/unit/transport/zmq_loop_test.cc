@@ -17,8 +17,8 @@ using namespace testing;  // NOLINT: the fabrics
 struct Sink {
   Sink() {
     machine->on_message = [this](Time, PeerId, wire::Message& message, Network&) {
-      ++count;
       messages.With([&](auto& m) { m.push_back(std::move(message)); });
+      ++count;
     };
   }
   std::shared_ptr<ScriptMachine> machine = std::make_shared<ScriptMachine>();
@@ -84,6 +84,7 @@ TEST_F(ZmqLoopTest, SentFramesAreNotCopiedAndLetGoOnceSent) {
   // The answer came after the whole message had left, and the frame with it.
   EXPECT_EQ(queued, 0u);
   EXPECT_TRUE(watch.expired());
+  ipc.StopAll();
 }
 
 TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
@@ -94,11 +95,11 @@ TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
     addresses.push_back(message.payload[0].data());
     note(now, from, message, network);
   };
-  auto& loop = fabric.StartBound("sink", sink.machine);
+  const std::string address = fabric.StartBound("sink", sink.machine).addresses()[0];
   Sink client;
   const std::vector<size_t> sizes = {1, 33, 500, 5000, 500000};
   client.machine->on_start = [&](Time, Network& network) {
-    const PeerId peer = network.Connect(loop.addresses()[0]);
+    const PeerId peer = network.Connect(address);
     for (size_t i = 0; i < sizes.size(); ++i) {
       network.Send(peer,
                    MakePush(i, Frame::Copy(AsBytes(std::string(sizes[i], static_cast<char>('a' + i))))));
@@ -112,6 +113,7 @@ TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
     EXPECT_EQ(kept[i].payload[0].data(), addresses[i]);
     EXPECT_EQ(AsText(kept[i].payload[0].bytes()), std::string(sizes[i], static_cast<char>('a' + i)));
   }
+  fabric.StopAll();
 }
 
 TEST_F(ZmqLoopTest, APeerThatTakesNothingCostsBoundedMemory) {
@@ -119,12 +121,12 @@ TEST_F(ZmqLoopTest, APeerThatTakesNothingCostsBoundedMemory) {
   std::atomic<uint64_t> queued = 0, other = 0;
   auto machine = std::make_shared<ScriptMachine>();
   Sink sink;
-  auto& alive = fabric.StartBound("alive", sink.machine);
+  const std::string alive = fabric.StartBound("alive", sink.machine).addresses()[0];
   machine->on_start = [&](Time, Network& network) {
     const PeerId nobody = network.Connect("ipc:///nonexistent/nobody");
     for (int i = 0; i < 100; ++i) network.Send(nobody, MakePush(1, Frame::Of(buffer)));
     queued = network.QueuedBytes(nobody);
-    const PeerId peer = network.Connect(alive.addresses()[0]);  // is not held up
+    const PeerId peer = network.Connect(alive);  // is not held up
     network.Send(peer, MakePush(2, Frame::Of(buffer)));
     other = 1;
   };
@@ -137,6 +139,7 @@ TEST_F(ZmqLoopTest, APeerThatTakesNothingCostsBoundedMemory) {
   sink.messages.With([](auto& m) { m.clear(); });
   fabric.CloseContext();
   EXPECT_EQ(buffer.use_count(), 1) << "ZeroMQ still holds frames";
+  fabric.StopAll();
 }
 
 TEST_F(ZmqLoopTest, ManyThreadsPostEachInItsOrder) {
@@ -162,6 +165,7 @@ TEST_F(ZmqLoopTest, ManyThreadsPostEachInItsOrder) {
   for (const auto& order : seen) {
     for (int i = 0; i < kTasks; ++i) ASSERT_EQ(order[i], i);
   }
+  fabric.StopAll();
 }
 
 TEST_F(ZmqLoopTest, AnAddressInUseIsAnErrorThatSaysWhatToDo) {
@@ -179,6 +183,7 @@ TEST_F(ZmqLoopTest, AnAddressInUseIsAnErrorThatSaysWhatToDo) {
        {"tcp://192.0.2.1:0", "nonsense", "tcp://127.0.0.1:99999", "ipc:///nonexistent/x"}) {
     EXPECT_THROW(fabric.Start("bad", MakeEcho(), {.bind = {address}}), Error) << address;
   }
+  fabric.StopAll();
 }
 
 TEST_F(ZmqLoopTest, SeveralAddressesOneLoop) {
@@ -190,6 +195,7 @@ TEST_F(ZmqLoopTest, SeveralAddressesOneLoop) {
     EXPECT_EQ(address.find(":0", address.size() - 2), std::string::npos) << address;
     ExpectEchoWorks(address);
   }
+  fabric.StopAll();
 }
 
 TEST_F(ZmqLoopTest, AnAddressThatIsNoneIsAnErrorInTheMachine) {
@@ -202,6 +208,7 @@ TEST_F(ZmqLoopTest, AnAddressThatIsNoneIsAnErrorInTheMachine) {
   bool ran = false;
   fabric.loop(0).Post([&](Time, Network&) { ran = true; });
   EXPECT_FALSE(ran);
+  fabric.StopAll();
 }
 
 TEST_F(ZmqLoopTest, JoinReportsADeadlineAndTheEnd) {
@@ -211,15 +218,17 @@ TEST_F(ZmqLoopTest, JoinReportsADeadlineAndTheEnd) {
   loop.Post([&](Time, Network&) { machine->done = true; });
   EXPECT_TRUE(fabric.loop(0).Join(30s));
   EXPECT_EQ(fabric.loop(0).failure(), "");
+  fabric.StopAll();
 }
 
 TEST_F(ZmqLoopTest, DropsReceivedMessagesAsOftenAsAsked) {
   constexpr int kMessages = 5000;
   Sink sink;
-  auto& loop = fabric.StartBound("sink", sink.machine, {.drop_received = 0.1, .drop_seed = 3});
+  const std::string address =
+      fabric.StartBound("sink", sink.machine, {.drop_received = 0.1, .drop_seed = 3}).addresses()[0];
   Sink client;
   client.machine->on_start = [&](Time, Network& network) {
-    const PeerId peer = network.Connect(loop.addresses()[0]);
+    const PeerId peer = network.Connect(address);
     for (uint64_t id = 1; id <= kMessages; ++id) network.Send(peer, MakeMessage(id));
   };
   fabric.Start("client", client.machine);
@@ -228,6 +237,7 @@ TEST_F(ZmqLoopTest, DropsReceivedMessagesAsOftenAsAsked) {
   EXPECT_TRUE(Eventually([&] { return sink.count == static_cast<int>(counters().received); }));
   const double thrown = static_cast<double>(counters().thrown_away);
   EXPECT_NEAR(thrown, kMessages * 0.1, 5 * std::sqrt(kMessages * 0.1 * 0.9));
+  fabric.StopAll();
 }
 
 }  // namespace

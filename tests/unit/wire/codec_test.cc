@@ -177,6 +177,12 @@ TEST(Limits, HoldForEveryList) {
          return set;
        },
        4},
+      {[](size_t n) {
+         SetOptimizer set;
+         for (size_t i = 0; i < n; ++i) set.first_rounds[static_cast<uint32_t>(i)] = i;
+         return set;
+       },
+       4},
       {[](size_t n) { return Welcome{.roster = std::vector<NodeInfo>(n)}; }, 5},
       {[](size_t n) { return Membership{std::vector<NodeInfo>(n)}; }, 5},
       {[](size_t n) { return Register{.shard_addresses = std::vector<std::string>(n)}; }, 5},

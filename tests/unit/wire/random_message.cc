@@ -87,6 +87,12 @@ OptimizerConfig RandomMessages::Optimizer() {
   return config;
 }
 
+std::map<uint32_t, uint64_t> RandomMessages::FirstRounds() {
+  std::map<uint32_t, uint64_t> rounds;
+  for (size_t n = Size(); n > 0; --n) rounds[Number32()] = Number();
+  return rounds;
+}
+
 Frame RandomMessages::Payload() {
   std::string bytes(Size(), '\0');
   for (char& c : bytes) c = static_cast<char>(rng_.Next());
@@ -130,7 +136,7 @@ Body RandomMessages::MakeBody(size_t index) {
     case 12:
       return Store{Enum(Store::Purpose::kState), List(&RandomMessages::MakeStorePart)};
     case 13:
-      return SetOptimizer{Optimizer(), Number()};
+      return SetOptimizer{Optimizer(), FirstRounds()};
     case 14:
       return Barrier{Text(), Enum(Barrier::Group::kRanks), List(&RandomMessages::Number32)};
     case 15:

@@ -1,6 +1,7 @@
 // Valid messages at random: any body, any field, boundary values often.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ class RandomMessages {
   ValuePart MakeValuePart() { return {Ref(), Number32(), Number()}; }
   StorePart MakeStorePart() { return {Ref(), Number32(), Number()}; }
   OptimizerConfig Optimizer();
+  std::map<uint32_t, uint64_t> FirstRounds();
   Body MakeBody(size_t index);
   Frame Payload();
 
