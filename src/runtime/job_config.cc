@@ -74,6 +74,8 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", std::clamp(cores / 4, 1, 8), 1, 256);
   config.bigarray_bound = env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);
   config.reduction_threads = IntOf(env, "MXNET_KVSTORE_REDUCTION_NTHREADS", std::clamp(cores, 1, 4), 1, 256);
+  const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
+  config.cpu_threads = IntOf(env, "SLUICE_CPU_THREADS", std::max(1, cores / local_workers), 1, 4096);
   return config;
 }
 

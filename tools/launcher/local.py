@@ -17,7 +17,7 @@ from .processes import Output, Process
 PORT_DEADLINE = 30.0   # seconds for the scheduler to bind
 BLAME_WINDOW = 1.0     # within which other ends belong to the first
 STOP_GRACE = 5.0       # between SIGTERM and SIGKILL
-FINISH_GRACE = 15.0    # for servers and scheduler to end after the workers have
+FINISH_GRACE = 15.0    # for the rest to end once the job is over
 
 
 class LocalRun:
@@ -46,6 +46,7 @@ class LocalRun:
     # --- Starting ---
 
     def start(self, role, rank, command, port, extra, pass_fds=()):
+        extra = {"SLUICE_LOCAL_WORKERS": str(self.job.num_workers), **extra}  # they share this machine's cores
         environment = self.job.environment(role, rank, port, extra)
         try:
             process = Process(role, rank, command, environment, self.log_dir, self.output, self.events.put, pass_fds)
@@ -101,23 +102,21 @@ class LocalRun:
         while alive:
             event = self.next_event(deadline)
             if event is None:
-                self.say("still running after all workers ended: " + ", ".join(sorted(p.name for p in alive)) + "; stopping")
+                self.say("the job is over, but these still run: " + ", ".join(sorted(p.name for p in alive)) + "; stopping them")
+                workers_left = any(p.role == "worker" for p in alive)
                 self.stop(alive)
-                return 0
+                return 1 if workers_left else 0
             if isinstance(event, int):
                 self.say(f"{signal.Signals(event).name}: stopping the job")
                 self.stop(alive)
                 return 128 + event
             alive.discard(event)
-            if event.returncode != 0 or self.ended_too_soon(event, alive):
+            if event.returncode != 0:
                 return self.fail_with(event, alive)
-            if not any(p.role == "worker" for p in alive) and deadline is None:
+            # Servers and scheduler end well only when the workers have said goodbye; the rest must follow soon.
+            if deadline is None and (event.role != "worker" or not any(p.role == "worker" for p in alive)):
                 deadline = time.monotonic() + FINISH_GRACE
         return 0
-
-    @staticmethod
-    def ended_too_soon(process, alive):
-        return process.role != "worker" and any(p.role == "worker" for p in alive)
 
     def next_event(self, deadline):
         timeout = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())

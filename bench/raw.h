@@ -1,0 +1,26 @@
+// What the machine itself gives: the yardsticks beside every figure of kv_bench, measured in the same run over the same working set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::bench {
+
+struct RawOptions {
+  size_t message_bytes = 1 << 20;
+  size_t working_set = 256u << 20;  // memory that senders and receivers walk through; larger than the caches
+  double seconds = 0.5;             // of each measurement
+  int repeats = 5;                  // the median counts
+};
+
+struct RawFigures {
+  double tcp_two_streams_gbit = 0;  // one stream each way between two processes, both directions added
+  double zmq_gbit = 0;              // one way, DEALER to ROUTER, zero-copy send
+  double zmq_rtt_us = 0;            // DEALER/ROUTER round trip of 4 bytes, median
+  double memcpy_gbyte = 0;          // one thread, bytes copied per second
+};
+
+// Forks peers: call it before any thread exists.
+RawFigures MeasureRaw(const RawOptions& options);
+
+}  // namespace sluice::bench

@@ -1,0 +1,201 @@
+// Trains a network on MNIST, or on synthetic digits when there is no --data-dir; on one device or many, in one process or a job.
+//
+//   build/bin/train_mnist --network lenet
+//   tools/launch.py -n 2 -s 2 build/bin/train_mnist --network lenet --kv-store dist_sync
+#include <gflags/gflags.h>
+
+#include <iomanip>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/strings.h"
+#include "runtime/flags.h"
+#include "runtime/runtime.h"
+#include "sluice/error.h"
+#include "sluice/fit.h"
+#include "sluice/models.h"
+#include "sluice/parameters_file.h"
+#include "sluice/runtime.h"
+#include "tensor/devices.h"
+
+DEFINE_string(network, "mlp", "Which network: mlp, lenet, lenet_avg, gluon_lenet.");
+DEFINE_string(kv_store, "local", "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
+DEFINE_string(gpus, "", "GPUs to train on, for example 0,1. Empty: CPU.");
+DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the cores.");
+DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
+DEFINE_int64(batch_size, 64, "Batch size of each worker.");
+DEFINE_int64(num_epochs, 10, "How often to go through the training data.");
+DEFINE_int64(num_steps, -1, "Train exactly this many steps in place of epochs; -1: epochs count.");
+DEFINE_double(lr, 0.05, "Learning rate.");
+DEFINE_double(lr_factor, 0.1, "What the learning rate is multiplied by at each of --lr-step-epochs.");
+DEFINE_string(lr_step_epochs, "", "Epochs after which the learning rate drops, for example 10,15.");
+DEFINE_string(optimizer, "sgd", "Optimiser: sgd, nag, adam.");
+DEFINE_double(mom, 0.9, "Momentum of sgd and nag.");
+DEFINE_double(wd, 1e-4, "Weight decay.");
+DEFINE_int64(disp_batches, 100, "Print a line every so many batches.");
+DEFINE_string(model_prefix, "", "Save parameters as PREFIX-0001.safetensors and so on after epochs.");
+DEFINE_int64(save_period, 1, "Save every so many epochs.");
+DEFINE_int64(load_epoch, 0, "Go on after this epoch of --model-prefix.");
+DEFINE_int64(top_k, 0, "Report top-k accuracy too; 0: only accuracy.");
+DEFINE_string(data_dir, "", "Folder with MNIST's four IDX files (tools/get_mnist.py). Empty: synthetic digits.");
+DEFINE_int64(num_examples, -1, "How many synthetic training digits; -1: 20000.");
+DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
+DEFINE_bool(shuffle, true, "Whether to shuffle the training data each epoch.");
+DEFINE_string(load_params, "", "Start from this safetensors file.");
+DEFINE_string(save_params, "", "Write the final parameters to this safetensors file (rank 0).");
+DEFINE_string(json, "", "Write a report to this file (rank 0).");
+
+namespace {
+
+using namespace sluice;
+
+[[noreturn]] void Refuse(const std::string& flag, const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
+}
+
+void RequireAtLeast(const std::string& flag, int64_t value, int64_t least) {
+  if (value < least) Refuse(flag, StrCat("is ", value, "; it must be at least ", least));
+}
+
+std::vector<double> Numbers(const std::string& flag, const std::string& text) {
+  std::vector<double> numbers;
+  for (const std::string& part : text.empty() ? std::vector<std::string>() : StrSplit(text, ',')) {
+    const auto number = ParseFiniteDouble(StrTrim(part));
+    if (!number || *number <= 0) Refuse(flag, StrCat("is '", text, "'; it takes positive numbers with commas between"));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::vector<Context> Contexts() {
+  if (!FLAGS_gpus.empty()) Refuse("gpus", StrCat("is '", FLAGS_gpus, "', but this build of Sluice has no CUDA; use --num-devices"));
+  RequireAtLeast("num-devices", FLAGS_num_devices, 1);
+  std::vector<Context> contexts;
+  for (int i = 0; i < FLAGS_num_devices; ++i) contexts.push_back(cpu(i));
+  const int threads = std::max(1, runtime::Runtime::Default()->config().cpu_threads / FLAGS_num_devices);
+  Devices::Default()->SetThreadsPerCpuContext(threads);
+  return contexts;
+}
+
+OptimizerConfig Optimizer(int64_t steps_per_epoch) {
+  OptimizerConfig config;
+  if (FLAGS_optimizer == "sgd") {
+    config.kind = OptimizerKind::kSgd;
+  } else if (FLAGS_optimizer == "nag") {
+    config.kind = OptimizerKind::kNag;
+  } else if (FLAGS_optimizer == "adam") {
+    config.kind = OptimizerKind::kAdam;
+  } else {
+    Refuse("optimizer", StrCat("is '", FLAGS_optimizer, "'; it takes sgd, nag or adam"));
+  }
+  config.learning_rate = FLAGS_lr;
+  config.momentum = FLAGS_mom;
+  config.wd = FLAGS_wd;
+  for (const double epoch : Numbers("lr-step-epochs", FLAGS_lr_step_epochs)) {
+    config.schedule.kind = LrScheduleKind::kMultiFactor;
+    config.schedule.factor = FLAGS_lr_factor;
+    config.schedule.steps.push_back(static_cast<int64_t>(epoch * static_cast<double>(steps_per_epoch)));
+  }
+  if (const std::string why = WhyInvalid(config); !why.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, why + " (--lr, --mom, --wd, --lr-factor, --lr-step-epochs)");
+  }
+  return config;
+}
+
+void WarnOfDivergence() {
+  if (FLAGS_kv_store.find("async") != std::string::npos && FLAGS_lr >= 0.05 && FLAGS_mom >= 0.9) {
+    std::cerr << "warning: " << FLAGS_kv_store << " with --lr " << FLAGS_lr << " and --mom " << FLAGS_mom
+              << " is known to diverge: every worker's push moves the weights on its own. --lr 0.01 works." << std::endl;
+  }
+}
+
+std::string EpochFile(int64_t epoch) {
+  std::ostringstream name;
+  name << FLAGS_model_prefix << '-' << std::setfill('0') << std::setw(4) << epoch << ".safetensors";
+  return name.str();
+}
+
+void CheckFlags() {
+  RequireAtLeast("batch-size", FLAGS_batch_size, 1);
+  RequireAtLeast("num-epochs", FLAGS_num_epochs, 0);
+  RequireAtLeast("num-steps", FLAGS_num_steps, -1);
+  RequireAtLeast("disp-batches", FLAGS_disp_batches, 0);
+  RequireAtLeast("save-period", FLAGS_save_period, 1);
+  RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
+  RequireAtLeast("top-k", FLAGS_top_k, 0);
+  if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
+  const auto loads = Numbers("work-load-list", FLAGS_work_load_list);
+  if (!loads.empty() && loads.size() != static_cast<size_t>(FLAGS_num_devices)) {
+    Refuse("work-load-list", StrCat("has ", loads.size(), " shares for ", FLAGS_num_devices, " devices"));
+  }
+}
+
+void WriteReport(const FitReport& report, const KVStore& store, int num_servers) {
+  const nlohmann::json json = {{"test_accuracy", report.test_accuracy}, {"train_loss", report.train_loss},
+                               {"images_per_sec", report.images_per_sec}, {"steps", report.steps},
+                               {"epochs", report.epochs}, {"kv_store", store.type()},
+                               {"num_workers", store.num_workers()}, {"num_servers", num_servers},
+                               {"network", FLAGS_network}, {"batch_size", FLAGS_batch_size}};
+  const std::string text = json.dump(2) + "\n";
+  const Bytes bytes = AsBytes(text);
+  WriteFileAtomically(FLAGS_json, std::span(&bytes, 1)).OrThrow();
+}
+
+void Train() {
+  CheckFlags();
+  const std::vector<Context> contexts = Contexts();
+  nn::Sequential net = nn::CreateModel(FLAGS_network);
+  const auto seed = static_cast<uint64_t>(FLAGS_seed);
+  const auto train = FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTrain, 0, FLAGS_num_examples) : LoadMnist(FLAGS_data_dir, Subset::kTrain);
+  const auto test = FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
+  net.CollectParams().Initialize(contexts, nullptr, seed);
+  if (FLAGS_load_epoch > 0) LoadParameters(EpochFile(FLAGS_load_epoch), net.CollectParams());
+  if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, net.CollectParams());
+  WarnOfDivergence();
+
+  // Flags are checked in full before the job is joined.
+  SamplerConfig sampler{train->size(), FLAGS_batch_size, seed, FLAGS_shuffle};
+  const auto& job = runtime::Runtime::Default()->config();
+  const int workers = FLAGS_kv_store.starts_with("dist") ? job.num_workers : 1;
+  const OptimizerConfig optimizer = Optimizer(StepsPerEpoch(sampler, workers));
+  const auto store = KVStore::Create(FLAGS_kv_store);
+  const bool leader = store->rank() == 0;
+  if (leader) {
+    std::cout << FLAGS_network << " on " << (FLAGS_data_dir.empty() ? "synthetic digits" : FLAGS_data_dir) << ", " << train->size()
+              << " images, " << store->type() << ", " << store->num_workers() << " workers x " << contexts.size() << " devices" << std::endl;
+  }
+  FitOptions options;
+  options.contexts = contexts;
+  options.work_load = Numbers("work-load-list", FLAGS_work_load_list);
+  options.batch_size = FLAGS_batch_size;
+  options.num_epochs = FLAGS_num_epochs;
+  options.num_steps = FLAGS_num_steps;
+  options.first_epoch = FLAGS_load_epoch;
+  options.shuffle = FLAGS_shuffle;
+  options.seed = seed;
+  options.disp_batches = FLAGS_disp_batches;
+  options.top_k = FLAGS_top_k;
+  options.live_progress = true;
+  if (!FLAGS_model_prefix.empty()) {
+    options.after_epoch = [&](int64_t epoch) {
+      if (epoch % FLAGS_save_period == 0) SaveParameters(EpochFile(epoch), net.CollectParams());
+    };
+  }
+  const FitReport report = Fit(net, train, test, optimizer, store, options);
+  if (leader) {
+    if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams());
+    if (!FLAGS_json.empty()) WriteReport(report, *store, job.role ? job.num_servers : 0);
+    std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_accuracy << std::endl;
+  }
+  store->Barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sluice::RunProgram(argc, argv, [&] {
+    sluice::runtime::ParseFlags(argc, argv, "Trains a network on MNIST or on synthetic digits.");
+    Train();
+  });
+}

@@ -1,0 +1,83 @@
+// The Trainer: takes the gradients of a model's parameters to a KVStore and brings fresh weights back.
+//
+//   sluice::Trainer trainer(net.CollectParams(), {.learning_rate = 0.1}, sluice::KVStore::Create("device"));
+//   { autograd::RecordScope record; loss = ...; }
+//   autograd::Backward({loss});
+//   trainer.Step(batch_size);
+//
+// Thread safety: one caller.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/kvstore.h"
+#include "sluice/optimizer.h"
+#include "sluice/parameter.h"
+
+namespace sluice {
+
+struct TrainerOptions {
+  // Whether the store updates the weights (true), or holds summed gradients and each worker updates its own. Async stores need true.
+  bool update_on_kvstore = true;
+};
+
+class Trainer {
+ public:
+  // The parameters must be initialised; rank 0's values win. Per-parameter lr_mult and wd_mult go into the optimiser's multipliers.
+  // Throws Error(kInvalidArgument) for async with update_on_kvstore false.
+  Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store, TrainerOptions options = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Sums gradients over devices and workers, divides by exactly batch_size, updates. A parameter whose gradient no Backward has written since the last
+  // step is Error(kFailedPrecondition) naming it, unless ignore_stale: then it is left alone.
+  void Step(int64_t batch_size, bool ignore_stale = false);
+  // As Step, for an optimiser with normalize_by_samples: the gradients sum over `samples` samples of this worker, 0 included. A context on which no
+  // Backward ran (its share of the batch was empty) contributes nothing.
+  void StepSamples(uint64_t samples);
+  // Before Backward: pushes each parameter as soon as its gradient is issued, while backward goes on. The Step or StepSamples that follows must say
+  // the same number; it pushes what is left.
+  void PushDuringBackward(int64_t batch_size);
+  void PushSamplesDuringBackward(uint64_t samples);
+
+  // The two halves of Step; update_on_kvstore must be false.
+  void AllreduceGrads();
+  void Update(int64_t batch_size, bool ignore_stale = false);
+
+  double learning_rate() const { return config_.learning_rate; }
+  void SetLearningRate(double learning_rate);  // on every key and server at one round
+  void SaveStates(const std::string& path);
+  void LoadStates(const std::string& path);
+  KVStore& store() { return *store_; }
+
+ private:
+  class LocalUpdate;
+  struct Tracked {
+    std::shared_ptr<nn::Parameter> parameter;
+    std::vector<uint64_t> seen;  // versions of the gradients at the last step, by context
+    size_t fired = 0;           // contexts whose gradient is issued
+    bool pushed = false;        // in this step, during backward
+  };
+
+  void InitKeys();
+  void Arm(const PushOptions& options);
+  void OnGradient(size_t index);
+  void StepWith(const PushOptions& options, bool ignore_stale);
+  void PushPull(size_t index, const PushOptions& options);
+  static std::vector<uint64_t> VersionsOf(const Tracked& tracked);
+  static bool IsStale(const Tracked& tracked);  // on any context
+  void RequireOwnUpdate(const char* what) const;
+
+  std::vector<Tracked> tracked_;
+  OptimizerConfig config_;
+  const std::shared_ptr<KVStore> store_;
+  const TrainerOptions options_;
+  std::optional<PushOptions> armed_;
+  std::unique_ptr<LocalUpdate> local_update_;
+};
+
+}  // namespace sluice

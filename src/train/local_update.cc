@@ -1,0 +1,84 @@
+#include "train/local_update.h"
+
+#include <cstring>
+
+#include "tensor/access.h"
+
+namespace sluice {
+
+void Trainer::LocalUpdate::Set(const OptimizerConfig& config) { rule_.optimizer = Optimizer::Create(config); }
+
+void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& weights, const std::vector<NDArray>& gradients, double scale) {
+  State& state = states_[key];
+  state.shape = weights.front().shape();
+  state.copies.resize(weights.size());
+  state.updates.resize(weights.size());
+  ++state.num_updates;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    NDArray& weight = weights[i];
+    auto& slots = state.copies[i].slots;
+    while (slots.size() < rule_.optimizer->num_slots()) {
+      slots.push_back(std::make_shared<Buffer>(kvstore::SlotBytes(weight.dtype(), static_cast<size_t>(weight.size()))));
+      std::memset(slots.back()->data(), 0, slots.back()->size());
+    }
+    kvstore::UpdateInput input;
+    input.length = static_cast<size_t>(weight.size());
+    input.scale = scale;
+    input.num_update = state.num_updates;
+    std::vector<Event> after = PendingUses(weight);
+    after.push_back(ReadyToRead(gradients[i]));
+    const Event done = EnqueueOn(
+        weight.context(), "update of " + key, after,
+        [input, rule = rule_, spec = wire::KeySpec{key, weight.dtype(), weight.shape()}, slots, from = HostFrame(gradients[i]),
+         old = HostFrame(weight), to = MutableHostBytes(weight).data()]() mutable {
+          const std::byte* source[] = {from.data()};
+          input.spec = &spec;
+          input.gradients = source;
+          kvstore::UpdatePart(rule, input, old.data(), to, slots);
+        });
+    AddReader(gradients[i], done);
+    SetWriter(weight, done);
+    state.updates[i] = done;
+  }
+}
+
+void Trainer::LocalUpdate::Wait() {
+  for (const auto& [key, state] : states_) {
+    for (const Event& update : state.updates) update.Wait();
+  }
+}
+
+std::vector<kvstore::StateLayout> Trainer::LocalUpdate::Layouts() const {
+  std::vector<kvstore::StateLayout> layouts;
+  for (const auto& [key, state] : states_) layouts.push_back({key, state.shape, DType::kFloat32});
+  return layouts;
+}
+
+void Trainer::LocalUpdate::Save(const std::string& path) {
+  Wait();
+  std::map<std::string, kvstore::KeyStates> saved;
+  for (const auto& [key, state] : states_) {
+    saved[key].num_updates = static_cast<uint64_t>(state.num_updates);
+    for (const auto& slot : state.copies.front().slots) {
+      Buffer& copy = saved[key].slots.emplace_back(slot->size());
+      std::memcpy(copy.data(), slot->data(), copy.size());
+    }
+  }
+  kvstore::SaveStates(path, *rule_.optimizer, Layouts(), saved);
+}
+
+void Trainer::LocalUpdate::Load(const std::string& path) {
+  Wait();
+  const auto loaded = kvstore::LoadStates(path, *rule_.optimizer, Layouts());
+  for (auto& [key, state] : states_) {
+    const kvstore::KeyStates& of_key = loaded.at(key);
+    state.num_updates = static_cast<int64_t>(of_key.num_updates);
+    for (Copy& copy : state.copies) {
+      for (size_t slot = 0; slot < copy.slots.size(); ++slot) {
+        std::memcpy(copy.slots[slot]->data(), of_key.slots[slot].data(), of_key.slots[slot].size());
+      }
+    }
+  }
+}
+
+}  // namespace sluice

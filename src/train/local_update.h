@@ -1,0 +1,42 @@
+// Updating weights where they are used: what a Trainer does with update_on_kvstore = false.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "kvstore/states_file.h"
+#include "kvstore/update/update.h"
+#include "sluice/ndarray.h"
+#include "sluice/trainer.h"
+#include "tensor/stream.h"
+
+namespace sluice {
+
+class Trainer::LocalUpdate {
+ public:
+  explicit LocalUpdate(const OptimizerConfig& config) { Set(config); }
+  void Set(const OptimizerConfig& config);
+  // Enqueues the update of every context's copy; equal copies stay equal.
+  void Run(const std::string& key, std::vector<NDArray>& weights, const std::vector<NDArray>& gradients, double scale);
+  void Save(const std::string& path);
+  void Load(const std::string& path);
+
+ private:
+  struct Copy {
+    std::vector<std::shared_ptr<Buffer>> slots;
+  };
+  struct State {
+    Shape shape;
+    int64_t num_updates = 0;
+    std::vector<Copy> copies;
+    std::vector<Event> updates;  // the last of each copy
+  };
+  void Wait();
+  std::vector<kvstore::StateLayout> Layouts() const;
+
+  kvstore::UpdateRule rule_;
+  std::map<std::string, State> states_;
+};
+
+}  // namespace sluice

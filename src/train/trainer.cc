@@ -1,0 +1,180 @@
+#include "sluice/trainer.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "sluice/autograd.h"
+#include "sluice/error.h"
+#include "train/local_update.h"
+
+namespace sluice {
+
+Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store, TrainerOptions options)
+    : config_(std::move(optimizer)), store_(std::move(store)), options_(options) {
+  if (!options_.update_on_kvstore && store_->type().find("async") != std::string::npos) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("store type ", store_->type(), " updates at every push: it needs update_on_kvstore = true"));
+  }
+  for (const auto& parameter : parameters) {
+    if (parameter->grad_req() == autograd::GradReq::kNull) continue;
+    config_.multipliers[parameter->name()] = {parameter->lr_mult(), parameter->wd_mult()};
+    tracked_.push_back({parameter});
+  }
+  InitKeys();
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    for (NDArray& data : tracked_[i].parameter->list_data()) autograd::SetGradHook(data, [this, i] { OnGradient(i); });
+  }
+}
+
+Trainer::~Trainer() {
+  for (Tracked& tracked : tracked_) {
+    for (NDArray& data : tracked.parameter->list_data()) autograd::SetGradHook(data, nullptr);
+  }
+}
+
+void Trainer::InitKeys() {
+  std::vector<Key> keys;
+  std::vector<NDArray> values;
+  std::vector<KVStore::Values> outs;
+  for (Tracked& tracked : tracked_) {
+    keys.emplace_back(tracked.parameter->name());
+    values.push_back(tracked.parameter->list_data().front());
+    outs.push_back(tracked.parameter->list_data());
+    tracked.seen = VersionsOf(tracked);
+  }
+  if (!keys.empty()) store_->Broadcast(keys, values, outs);
+  if (options_.update_on_kvstore) {
+    store_->SetOptimizer(config_);
+  } else {
+    local_update_ = std::make_unique<LocalUpdate>(config_);
+  }
+  store_->Barrier();  // nobody pushes before the optimiser stands
+}
+
+std::vector<uint64_t> Trainer::VersionsOf(const Tracked& tracked) {
+  std::vector<uint64_t> versions;
+  for (const NDArray& data : tracked.parameter->list_data()) versions.push_back(autograd::GradVersion(data));
+  return versions;
+}
+
+bool Trainer::IsStale(const Tracked& tracked) {
+  const auto versions = VersionsOf(tracked);
+  for (size_t i = 0; i < versions.size(); ++i) {
+    if (versions[i] == tracked.seen[i]) return true;
+  }
+  return false;
+}
+
+void Trainer::PushPull(size_t index, const PushOptions& options) {
+  Tracked& tracked = tracked_[index];
+  PushOptions here = options;
+  here.priority = -static_cast<int>(index);  // the first layers are needed first
+  auto& data = tracked.parameter->list_data();
+  store_->PushPull({tracked.parameter->name()}, {tracked.parameter->list_grad()},
+                   {options_.update_on_kvstore ? data : tracked.parameter->list_grad()}, here);
+}
+
+void Trainer::Arm(const PushOptions& options) {
+  armed_ = options;
+  for (Tracked& tracked : tracked_) {
+    tracked.fired = 0;
+    tracked.pushed = false;
+  }
+}
+
+void Trainer::PushDuringBackward(int64_t batch_size) { Arm({.divisor = static_cast<double>(batch_size)}); }
+void Trainer::PushSamplesDuringBackward(uint64_t samples) { Arm({.samples = samples}); }
+
+void Trainer::OnGradient(size_t index) {
+  if (!armed_) return;
+  Tracked& tracked = tracked_[index];
+  if (++tracked.fired < tracked.parameter->list_ctx().size() || tracked.pushed) return;
+  tracked.pushed = true;
+  PushPull(index, *armed_);
+}
+
+void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
+  for (Tracked& tracked : tracked_) {
+    if (!ignore_stale && IsStale(tracked)) {
+      throw Error(ErrorCode::kFailedPrecondition,
+                  StrCat("parameter ", tracked.parameter->name(), " has a stale gradient: no Backward has written it since the last step on every context; "
+                         "if that is meant, step with ignore_stale"));
+    }
+  }
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    Tracked& tracked = tracked_[i];
+    if (!(armed_ && tracked.pushed) && !IsStale(tracked)) PushPull(i, options);
+    tracked.seen = VersionsOf(tracked);
+    tracked.pushed = false;
+  }
+  armed_.reset();
+}
+
+void Trainer::Step(int64_t batch_size, bool ignore_stale) {
+  if (batch_size <= 0) throw Error(ErrorCode::kInvalidArgument, StrCat("Step: the batch size is ", batch_size, "; it must be positive"));
+  if (options_.update_on_kvstore) return StepWith({.divisor = static_cast<double>(batch_size)}, ignore_stale);
+  AllreduceGrads();
+  Update(batch_size, ignore_stale);
+}
+
+void Trainer::StepSamples(uint64_t samples) {
+  if (!config_.normalize_by_samples || !options_.update_on_kvstore) {
+    throw Error(ErrorCode::kFailedPrecondition, "StepSamples needs an optimiser with normalize_by_samples and update_on_kvstore");
+  }
+  for (Tracked& tracked : tracked_) {
+    auto gradients = tracked.parameter->list_grad();
+    const auto versions = VersionsOf(tracked);
+    for (size_t i = 0; i < versions.size(); ++i) {
+      if (versions[i] != tracked.seen[i]) continue;
+      gradients[i].Fill(0);
+      tracked.seen[i] = UINT64_MAX;  // not stale: zero
+    }
+  }
+  StepWith({.samples = samples}, /*ignore_stale=*/false);
+}
+
+void Trainer::RequireOwnUpdate(const char* what) const {
+  if (options_.update_on_kvstore) {
+    throw Error(ErrorCode::kFailedPrecondition, StrCat(what, ": the store updates the weights; use Step, or make the Trainer with update_on_kvstore = false"));
+  }
+}
+
+void Trainer::AllreduceGrads() {
+  RequireOwnUpdate("AllreduceGrads");
+  for (size_t i = 0; i < tracked_.size(); ++i) PushPull(i, {});
+}
+
+void Trainer::Update(int64_t batch_size, bool ignore_stale) {
+  RequireOwnUpdate("Update");
+  if (batch_size <= 0) throw Error(ErrorCode::kInvalidArgument, StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
+  for (Tracked& tracked : tracked_) {
+    if (IsStale(tracked)) {
+      if (ignore_stale) continue;
+      throw Error(ErrorCode::kFailedPrecondition, StrCat("parameter ", tracked.parameter->name(), " has a stale gradient: no Backward has written it since "
+                                                         "the last step; if that is meant, update with ignore_stale"));
+    }
+    tracked.seen = VersionsOf(tracked);
+    local_update_->Run(tracked.parameter->name(), tracked.parameter->list_data(), tracked.parameter->list_grad(), 1.0 / static_cast<double>(batch_size));
+  }
+}
+
+void Trainer::SetLearningRate(double learning_rate) {
+  if (learning_rate == config_.learning_rate) return;
+  config_.learning_rate = learning_rate;
+  if (options_.update_on_kvstore) {
+    store_->SetOptimizer(config_);
+  } else {
+    local_update_->Set(config_);
+  }
+}
+
+void Trainer::SaveStates(const std::string& path) {
+  if (options_.update_on_kvstore) return store_->SaveOptimizerStates(path);
+  local_update_->Save(path);
+}
+
+void Trainer::LoadStates(const std::string& path) {
+  if (options_.update_on_kvstore) return store_->LoadOptimizerStates(path);
+  local_update_->Load(path);
+}
+
+}  // namespace sluice

@@ -1,0 +1,198 @@
+"""Real processes, real deaths: whatever dies, the others end soon, say who it was, and with a non-zero exit code.
+
+Usage: failure_test.py BIN_DIR
+"""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from cluster import Cluster  # noqa: E402
+
+BIN = None
+HEARTBEAT = {"PS_HEARTBEAT_INTERVAL": "0.2", "PS_HEARTBEAT_TIMEOUT": "3"}
+# Long enough that a test always interrupts it.
+LONG = ["--network=mlp", "--kv-store=dist_sync", "--num-epochs=1000", "--num-examples=2000", "--disp-batches=5"]
+# Heartbeat timeout, plus what a loaded machine needs to notice, tell and end.
+SOON = 20
+
+
+def train(*flags):
+    return [BIN / "train_mnist", *flags]
+
+
+class Death(unittest.TestCase):
+    def interrupted(self, victim_of, number=signal.SIGKILL):
+        """Starts 1+2+2, kills one process in mid-training; returns the victim and the others, all ended."""
+        with Cluster(BIN, 2, 2, **HEARTBEAT) as cluster:
+            scheduler, servers, workers = cluster.start_all(train(*LONG))
+            workers[0].wait_for_output("batch", 60)
+            victim = victim_of(scheduler, servers, workers)
+            victim.kill(number)
+            victim.wait(10)
+            others = [p for p in cluster.processes if p is not victim]
+            codes = {p.name: p.wait(SOON) for p in others}
+            return victim, codes, {p.name: p.output() for p in cluster.processes}
+
+    def assert_all_failed_naming(self, name, codes, outputs):
+        for process, code in codes.items():
+            self.assertNotEqual(code, 0, f"{process} ended with 0:\n{outputs[process]}")
+            self.assertIn(name, outputs[process], f"{process} does not say who died")
+
+    def test_a_killed_worker_ends_the_job(self):
+        _, codes, outputs = self.interrupted(lambda s, v, w: w[1])
+        self.assert_all_failed_naming("worker 1", codes, outputs)
+
+    def test_a_killed_server_ends_the_job(self):
+        _, codes, outputs = self.interrupted(lambda s, v, w: v[0])
+        self.assert_all_failed_naming("server 0", codes, outputs)
+
+    def test_a_killed_scheduler_ends_the_job(self):
+        _, codes, outputs = self.interrupted(lambda s, v, w: s)
+        self.assert_all_failed_naming("scheduler", codes, outputs)
+
+    def test_a_stopped_worker_counts_as_dead(self):
+        with Cluster(BIN, 2, 1, **HEARTBEAT) as cluster:
+            scheduler, servers, workers = cluster.start_all(train(*LONG))
+            workers[0].wait_for_output("batch", 60)
+            workers[1].kill(signal.SIGSTOP)
+            codes = {p.name: p.wait(SOON) for p in (scheduler, *servers, workers[0])}
+            outputs = {p.name: p.output() for p in cluster.processes}
+        self.assert_all_failed_naming("worker 1", codes, outputs)
+
+    def test_sigterm_ends_a_worker_and_the_job_with_143(self):
+        with Cluster(BIN, 2, 1, **HEARTBEAT) as cluster:
+            scheduler, servers, workers = cluster.start_all(train(*LONG))
+            workers[0].wait_for_output("batch", 60)
+            workers[0].kill(signal.SIGTERM)
+            self.assertEqual(workers[0].wait(SOON), 143, workers[0].output())
+            for process in (scheduler, *servers, workers[1]):
+                self.assertNotEqual(process.wait(SOON), 0, process.output())
+
+    def test_sigusr1_prints_who_waits_for_what_and_hurts_nobody(self):
+        with Cluster(BIN, 2, 1, **HEARTBEAT) as cluster:
+            cluster.start_all(train(*LONG))
+            for process in cluster.processes:
+                if process.name == "worker 0":
+                    process.wait_for_output("batch", 60)
+            for process in cluster.processes:
+                process.kill(signal.SIGUSR1)
+            for process in cluster.processes:
+                process.wait_for_output("state of", 10)
+                self.assertIsNone(process.popen.poll())
+
+
+class Joining(unittest.TestCase):
+    def test_nobody_listens(self):
+        with socket.socket() as holder:  # bound, not listening: nobody answers
+            holder.bind(("127.0.0.1", 0))
+            with Cluster(BIN, 1, 1, SLUICE_RENDEZVOUS_TIMEOUT="2", **HEARTBEAT) as cluster:
+                cluster.environment["DMLC_PS_ROOT_PORT"] = str(holder.getsockname()[1])
+                worker = cluster.start_worker(0, train("--kv-store=dist_sync"))
+                self.assertNotEqual(worker.wait(SOON), 0)
+                output = worker.output()
+        self.assertIn(f"127.0.0.1:{holder.getsockname()[1] if holder.fileno() >= 0 else ''}", output)
+        self.assertIn("DMLC_PS_ROOT_PORT", output)
+
+    def test_a_port_in_use_is_named(self):
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            holder.listen()
+            port = holder.getsockname()[1]
+            with Cluster(BIN, 1, 1, **HEARTBEAT) as cluster:
+                cluster.environment["DMLC_PS_ROOT_PORT"] = str(port)
+                scheduler = cluster.start("scheduler", [BIN / "sluice_scheduler"], DMLC_ROLE="scheduler")
+                self.assertNotEqual(scheduler.wait(SOON), 0)
+                self.assertIn(str(port), scheduler.output())
+                self.assertIn("in use", scheduler.output())
+
+    def test_a_worker_with_another_secret_is_kept_out_and_the_job_goes_on(self):
+        with Cluster(BIN, 1, 1, **HEARTBEAT) as cluster:
+            scheduler = cluster.start_scheduler()
+            server = cluster.start_server(0)
+            stranger = cluster.start_worker(0, train("--kv-store=dist_sync"), SLUICE_JOB_SECRET="0" * 32,
+                                            SLUICE_RENDEZVOUS_TIMEOUT="2")
+            self.assertNotEqual(stranger.wait(SOON), 0, stranger.output())
+            worker = cluster.start_worker(0, [BIN / "kv_tour", "--kv-store=dist_sync"])
+            self.assertEqual(worker.wait(60), 0, worker.output())
+            self.assertEqual(server.wait(SOON), 0, server.output())
+            self.assertEqual(scheduler.wait(SOON), 0, scheduler.output())
+
+    def test_missing_nodes_are_named(self):
+        with Cluster(BIN, 2, 1, SLUICE_RENDEZVOUS_TIMEOUT="3", **HEARTBEAT) as cluster:
+            scheduler = cluster.start_scheduler()
+            cluster.start_server(0)
+            worker = cluster.start_worker(0, train("--kv-store=dist_sync"))
+            self.assertNotEqual(scheduler.wait(SOON), 0)
+            self.assertIn("worker 1", scheduler.output())
+            self.assertNotEqual(worker.wait(SOON), 0)
+
+
+class Strangers(unittest.TestCase):
+    """Bytes at every port while a job runs: bounded memory, the same result."""
+
+    ATTACKS = {
+        "random bytes": lambda: os.urandom(4096),
+        # ZMTP 3.1 greeting, then a frame that claims 2^62 bytes.
+        "oversized length": lambda: b"\xff" + b"\0" * 8 + b"\x7f\x03\x01NULL" + b"\0" * 48 + b"\x02" + (1 << 62).to_bytes(8, "big"),
+        # ZMTP 1.0 endless multipart: length 2, flag MORE, one byte.
+        "endless multipart": lambda: b"\x01\x00" + b"\x02\x01x" * 20000,
+        "http": lambda: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    }
+
+    @staticmethod
+    def attack(ports, stop, sent):
+        while not stop.is_set():
+            for port in ports:
+                for make in Strangers.ATTACKS.values():
+                    try:
+                        with socket.create_connection(("127.0.0.1", port), timeout=0.5) as connection:
+                            connection.settimeout(0.1)
+                            connection.sendall(make())
+                            sent[0] += 1
+                            try:
+                                connection.recv(64)
+                            except OSError:
+                                pass
+                    except OSError:
+                        pass
+            stop.wait(0.02)
+
+    def run_job(self, attacked):
+        flags = ["--network=lenet", "--kv-store=dist_sync", "--num-steps=60", "--shuffle=false", "--num-examples=4000"]
+        with Cluster(BIN, 2, 2) as cluster:
+            saved = cluster.folder / "end.safetensors"
+            scheduler = cluster.start_scheduler()
+            servers = [cluster.start_server(rank) for rank in range(2)]
+            workers = [cluster.start_worker(rank, train(*flags, f"--save-params={saved}")) for rank in range(2)]
+            stop, sent = threading.Event(), [0]
+            if attacked:
+                workers[0].wait_for_output("batch", 60)
+                ports = cluster.listening_ports()
+                self.assertGreaterEqual(len(ports), 3)
+                attacker = threading.Thread(target=self.attack, args=(ports, stop, sent))
+                attacker.start()
+            try:
+                for process in (*workers, *servers, scheduler):
+                    self.assertEqual(process.wait(120), 0, process.output())
+            finally:
+                stop.set()
+                if attacked:
+                    attacker.join()
+            if attacked:
+                self.assertGreater(sent[0], 10)
+            return saved.read_bytes()
+
+    def test_the_result_is_the_same_under_attack(self):
+        self.assertEqual(self.run_job(attacked=True), self.run_job(attacked=False))
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
