@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "kvstore/update/update.h"
 
 namespace sluice::scheduler {
 namespace {
@@ -149,6 +150,13 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
   }
   if (const std::string why = WhyInvalid(request.config); !why.empty()) {
     return Send(member.peer, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
+  }
+  const kvstore::UpdateRule rule{.optimizer = Optimizer::Create(request.config), .updater = nullptr};
+  for (const wire::KeyEntry& entry : keys_.entries()) {  // all servers or none
+    if (Status status = kvstore::CheckRule(rule, entry.spec); !status) {
+      return Send(member.peer, wire::ErrorReply{status.failure().code, status.failure().message}, network,
+                  message.id);
+    }
   }
   const std::pair answered(message.sender.incarnation, message.id);
   if (const auto it = answered_.find(answered); it != answered_.end()) {

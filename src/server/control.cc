@@ -28,7 +28,7 @@ void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
   // any worker uses a key.
   if (from != membership_.scheduler() || membership_.state() == membership::State::kJoining) return;
   if (std::holds_alternative<wire::AnnounceKeys>(message.body)) return OnAnnounce(message);
-  if (std::holds_alternative<wire::SetOptimizer>(message.body)) return OnSetOptimizer(message, network);
+  if (std::holds_alternative<wire::SetOptimizer>(message.body)) return OnSetOptimizer(message);
   if (std::holds_alternative<wire::Ack>(message.body) && message.in_reply_to == kLeaveId && leaving_)
     done_ = true;
 }
@@ -79,7 +79,11 @@ void Control::OnAnnounce(const wire::Message& message) {
   OnAllShards(message.id, [entries](Shard& shard) { return shard.AddKeys(entries); });
 }
 
-void Control::OnSetOptimizer(const wire::Message& message, transport::Network&) {
+void Control::OnSetOptimizer(const wire::Message& message) {
+  // Requests of the scheduler count up. A belated repeat of an earlier one must not undo a later one.
+  if (message.id < last_optimizer_)
+    return OnAllShards(message.id, [](Shard&) { return Status::Ok(); });
+  last_optimizer_ = message.id;
   OnAllShards(message.id, [set = std::get<wire::SetOptimizer>(message.body)](Shard& shard) {
     return shard.SetOptimizer(set.config, set.first_rounds);
   });

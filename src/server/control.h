@@ -38,7 +38,7 @@ class Control final : public transport::Machine {
  private:
   void Act(Time now, transport::Network& network);  // after membership may have changed
   void OnAnnounce(const wire::Message& message);
-  void OnSetOptimizer(const wire::Message& message, transport::Network& network);
+  void OnSetOptimizer(const wire::Message& message);
   // Runs `apply` on every shard; when all are done, answers `request` with Ack or the first failure.
   void OnAllShards(uint64_t request, std::function<Status(Shard&)> apply);
   void BeginLeaving(Time now, wire::Stop outcome, transport::Network& network);
@@ -47,6 +47,7 @@ class Control final : public transport::Machine {
   const std::vector<ShardHandle> shards_;
   const PostToSelf self_;
   uint64_t told_epoch_ = 0;
+  uint64_t last_optimizer_ = 0;  // request that set the newest optimiser
   bool leaving_ = false;
   bool done_ = false;
   wire::Stop outcome_;

@@ -9,6 +9,7 @@ namespace sluice::membership {
 namespace {
 
 constexpr Duration kRegisterInterval = 1s;
+constexpr Duration kReportInterval = 10s;
 
 }  // namespace
 
@@ -31,6 +32,7 @@ wire::Message Client::Make(wire::Body body, uint64_t id, uint64_t in_reply_to) c
 void Client::OnStart(Time now, transport::Network& network) {
   started_ = last_heard_ = now;
   next_heartbeat_ = now + options_.heartbeat_interval;
+  next_report_ = now + kReportInterval;
   scheduler_ = network.Connect(options_.scheduler_address);
   SendRegister(now, network);
 }
@@ -103,6 +105,10 @@ void Client::OnTimer(Time now, transport::Network& network) {
     return Fail(StrCat(SchedulerText(), " has been silent for ", ToSeconds(now - last_heard_),
                        " s (PS_HEARTBEAT_TIMEOUT): it is dead or unreachable, and the job with it"));
   }
+  if (!heard_ && now >= next_report_) {
+    next_report_ = now + kReportInterval;
+    LOG(WARNING) << "no answer yet from " << SchedulerText();
+  }
   if (state_ == State::kJoining && now >= next_register_) SendRegister(now, network);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat_interval;
@@ -113,7 +119,7 @@ void Client::OnTimer(Time now, transport::Network& network) {
 Time Client::NextTimer() const {
   if (state_ == State::kStopped || leaving_) return Time::max();
   Time next = next_heartbeat_;
-  if (heard_) next = std::min(next, last_heard_ + options_.heartbeat_timeout);
+  next = std::min(next, heard_ ? last_heard_ + options_.heartbeat_timeout : next_report_);
   if (state_ == State::kJoining)
     next = std::min({next, next_register_, started_ + options_.rendezvous_timeout});
   return next;

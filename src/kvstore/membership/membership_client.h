@@ -79,7 +79,7 @@ class Client {
   uint64_t epoch_ = 0;
   std::vector<wire::NodeInfo> roster_;
   std::string missing_;
-  Time started_{}, last_heard_{}, next_register_{}, next_heartbeat_{};
+  Time started_{}, last_heard_{}, next_register_{}, next_heartbeat_{}, next_report_{};
 };
 
 }  // namespace sluice::membership

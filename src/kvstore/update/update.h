@@ -20,6 +20,10 @@ namespace sluice::kvstore {
 struct UpdateRule {
   std::shared_ptr<const Optimizer> optimizer;
   ServerUpdater updater;  // wins over the optimiser
+  // The round's samples divide, in place of what the pushes name.
+  bool normalizes_by_samples() const {
+    return optimizer && !updater && optimizer->config().normalize_by_samples;
+  }
 };
 
 // Whether the rule can work on keys of this dtype; the failure names both.

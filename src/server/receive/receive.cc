@@ -1,4 +1,6 @@
 // What comes in: checked against the key table before anything changes.
+#include <cmath>
+
 #include "base/strings.h"
 #include "server/shard.h"
 
@@ -64,7 +66,8 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** ke
                   (*part)->length * SizeOf(spec.dtype));
   }
   if (push.parts[i].round == 0) return refuse(ErrorCode::kInvalidArgument, "rounds count from 1");
-  if (!(push.divisor > 0)) return refuse(ErrorCode::kInvalidArgument, "the divisor is ", push.divisor);
+  if (!(push.divisor > 0) || std::isinf(push.divisor))
+    return refuse(ErrorCode::kInvalidArgument, "the divisor is ", push.divisor);
   if (!IsFloating(spec.dtype) && push.divisor != 1) {
     return refuse(ErrorCode::kInvalidArgument, "a ", Name(spec.dtype), " key cannot be divided by ",
                   push.divisor);
@@ -80,16 +83,20 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** ke
 
 void Shard::OnPush(const Sender& sender, wire::Message& message, transport::Network& network) {
   const auto& push = std::get<wire::Push>(message.body);
-  bool all_answered = true;  // every part was answered with its value at once, which says Ack as well
   for (size_t i = 0; i < push.parts.size(); ++i) {
     Key* key = nullptr;
     Part* part = nullptr;
-    Frame& frame = message.payload[i];
-    const wire::PushPart& pushed = push.parts[i];
-    if (Status status = CheckPush(push, i, frame.size(), &key, &part); !status) {
+    if (Status status = CheckPush(push, i, message.payload[i].size(), &key, &part); !status) {
       ++counters_["rejected"];
       return Refuse(sender, status.failure(), network);
     }
+  }
+  bool all_answered = true;  // every part was answered with its value at once, which says Ack as well
+  for (size_t i = 0; i < push.parts.size(); ++i) {
+    const wire::PushPart& pushed = push.parts[i];
+    Key* key = keys_[pushed.ref.key].get();
+    Part* part = key->Find(pushed.ref.part);
+    Frame& frame = message.payload[i];
     counters_["bytes_in"] += frame.size();
     Contribution contribution{std::move(frame), push.samples, push.divisor};
     const auto kept = key->async() ? KeepAsync(sender, *key, *part, pushed.round, std::move(contribution))

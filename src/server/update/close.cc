@@ -30,7 +30,7 @@ void Shard::PrepareSlots(const UpdateRule& rule, const wire::KeySpec& spec, Part
 void Shard::Update(Key& key, Part& part, const std::vector<const std::byte*>& gradients, double divisor,
                    uint64_t samples) {
   const UpdateRule& rule = RuleFor(key, part.version + 1);
-  const bool by_samples = rule.optimizer && !rule.updater && rule.optimizer->config().normalize_by_samples;
+  const bool by_samples = rule.normalizes_by_samples();
   ++part.version;
   if (by_samples && samples == 0) return;  // nobody had a sample: the round closes and nothing changes
   if (rule.optimizer) ++part.num_updates;
@@ -91,6 +91,10 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_
                 "this server updates with a function of its own; SetOptimizer has no place there");
   }
   if (const std::string why = WhyInvalid(config); !why.empty()) return Fail(ErrorCode::kInvalidArgument, why);
+  if (!optimizers_.empty() && optimizers_.back().first_rounds == first_rounds &&
+      optimizers_.back().rule.optimizer->config() == config) {
+    return Status::Ok();  // told again
+  }
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& key : keys_) {
     if (key == nullptr) continue;

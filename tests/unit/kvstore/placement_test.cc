@@ -1,0 +1,121 @@
+#include "kvstore/plan/placement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+
+namespace sluice::plan {
+namespace {
+
+wire::KeyEntry EntryOf(Placement& placement, int64_t elements, DType dtype) {
+  wire::KeyEntry entry;
+  entry.spec = {int64_t{1}, dtype, Shape{elements}};
+  entry.slices = placement.Place(elements, dtype);
+  entry.part_elements = placement.PartElements(dtype);
+  return entry;
+}
+
+TEST(Placement, SmallKeysGoWhereTheFewestBytesAre) {
+  Placement placement({.num_shards = 3});
+  EXPECT_EQ(placement.Place(100, DType::kFloat32), (std::vector<wire::Slice>{{0, 0, 100}}));
+  EXPECT_EQ(placement.Place(10, DType::kFloat32), (std::vector<wire::Slice>{{1, 0, 10}}));
+  EXPECT_EQ(placement.Place(10, DType::kFloat64), (std::vector<wire::Slice>{{2, 0, 10}}));
+  EXPECT_EQ(placement.Place(1, DType::kFloat32), (std::vector<wire::Slice>{{1, 0, 1}}));  // 40 bytes, not 80
+  EXPECT_EQ(placement.bytes_per_shard(), (std::vector<uint64_t>{400, 44, 80}));
+}
+
+TEST(Placement, BigKeysAreSlicedOverAllShardsAtCacheLines) {
+  Placement placement({.num_shards = 3, .bigarray_bound = 1000});
+  EXPECT_EQ(placement.Place(999, DType::kFloat32).size(), 1u);
+  // 1000 elements are 16 cuts of 64, the last one 40 long: 6, 5 and 5 of them.
+  EXPECT_EQ(placement.Place(1000, DType::kFloat32),
+            (std::vector<wire::Slice>{{0, 0, 384}, {1, 384, 320}, {2, 704, 296}}));
+}
+
+TEST(Placement, FewElementsDoNotReachEveryShard) {
+  Placement placement({.num_shards = 4, .bigarray_bound = 1});
+  EXPECT_EQ(placement.Place(65, DType::kFloat32), (std::vector<wire::Slice>{{0, 0, 64}, {1, 64, 1}}));
+}
+
+TEST(Placement, AKeyWithoutElementsHasNoSlices) {
+  Placement placement({.num_shards = 2});
+  const wire::KeyEntry entry = EntryOf(placement, 0, DType::kFloat32);
+  EXPECT_TRUE(entry.slices.empty());
+  EXPECT_TRUE(PartsOf(entry).empty());
+  EXPECT_EQ(WhyInvalid(entry, 2), "");
+}
+
+TEST(Placement, PartsAreWholeCacheLinesOfAtMostPartBytes) {
+  const Placement placement({.part_bytes = 1000});
+  EXPECT_EQ(placement.PartElements(DType::kFloat32), 192);  // 768 bytes; 256 elements would be 1024
+  EXPECT_EQ(placement.PartElements(DType::kUInt8), 960);
+  EXPECT_EQ(Placement({.part_bytes = 1}).PartElements(DType::kFloat64), 64);  // never less
+}
+
+TEST(Placement, PartsFollowTheSlicesInElementOrder) {
+  wire::KeyEntry entry;
+  entry.spec = {int64_t{1}, DType::kFloat32, Shape{300}};
+  entry.slices = {{2, 0, 200}, {0, 200, 100}};
+  entry.part_elements = 128;
+  EXPECT_EQ(PartsOf(entry), (std::vector<Part>{{2, 0, 128}, {2, 128, 72}, {0, 200, 100}}));
+}
+
+// Whatever the sizes: sound, covering, balanced, and the same again from the same declarations.
+TEST(Placement, EveryPlacementIsSoundAndBalanced) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    Rng rng(seed);
+    const PlacementOptions options{.num_shards = static_cast<uint32_t>(1 + rng.Below(9)),
+                                   .bigarray_bound = static_cast<int64_t>(1 + rng.Below(5000)),
+                                   .part_bytes = static_cast<int64_t>(1 + rng.Below(10'000))};
+    Placement placement(options), again(options);
+    uint64_t bytes = 0;
+    for (int key = 0; key < 100; ++key) {
+      const auto elements = static_cast<int64_t>(rng.Below(20'000));
+      const DType dtype = kAllDTypes[rng.Below(std::size(kAllDTypes))];
+      const wire::KeyEntry entry = EntryOf(placement, elements, dtype);
+      ASSERT_EQ(WhyInvalid(entry, options.num_shards), "") << "seed " << seed;
+      ASSERT_EQ(entry.slices, again.Place(elements, dtype));
+      bytes += static_cast<uint64_t>(elements) * SizeOf(dtype);
+      int64_t covered = 0;
+      for (const Part& part : PartsOf(entry)) {
+        ASSERT_EQ(part.offset, covered);
+        ASSERT_EQ(part.offset % 64, 0);
+        ASSERT_GT(part.length, 0);
+        ASSERT_LE(part.length, entry.part_elements);
+        covered += part.length;
+      }
+      ASSERT_EQ(covered, elements);
+    }
+    const auto& load = placement.bytes_per_shard();
+    EXPECT_EQ(std::accumulate(load.begin(), load.end(), uint64_t{0}), bytes);
+    // The greedy choice leaves at most one small key between two shards, and each big key one cut.
+    const auto [least, most] = std::minmax_element(load.begin(), load.end());
+    EXPECT_LE(*most - *least, 8u * static_cast<uint64_t>(options.bigarray_bound) + 100u * 64 * 8)
+        << "seed " << seed;
+  }
+}
+
+TEST(Placement, UnsoundEntriesAreToldApart) {
+  Placement placement({.num_shards = 2, .bigarray_bound = 100});
+  const wire::KeyEntry sound = EntryOf(placement, 300, DType::kFloat32);
+  ASSERT_EQ(WhyInvalid(sound, 2), "");
+  const auto why = [&](const std::function<void(wire::KeyEntry&)>& spoil) {
+    wire::KeyEntry entry = sound;
+    spoil(entry);
+    return WhyInvalid(entry, 2);
+  };
+  EXPECT_NE(why([](auto& e) { e.part_elements = 0; }), "");
+  EXPECT_NE(why([](auto& e) { e.slices[1].shard = 2; }), "");
+  EXPECT_NE(why([](auto& e) { e.slices[1].offset += 1; }), "");
+  EXPECT_NE(why([](auto& e) { e.slices[1].length -= 1; }), "");
+  EXPECT_NE(why([](auto& e) { e.slices[0].length = -5; }), "");
+  EXPECT_NE(why([](auto& e) { e.slices.pop_back(); }), "");
+  EXPECT_NE(why([](auto& e) { e.slices[1].length = INT64_MAX; }), "");
+  EXPECT_NE(why([](auto& e) { std::swap(e.slices[0], e.slices[1]); }), "");
+  EXPECT_NE(why([](auto& e) { e.spec.shape = Shape{int64_t{1} << 60}; }), "");
+}
+
+}  // namespace
+}  // namespace sluice::plan

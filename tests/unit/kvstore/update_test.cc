@@ -1,0 +1,240 @@
+#include "kvstore/update/update.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/rng.h"
+#include "kvstore/update/sum.h"
+#include "tensor/types/half.h"
+
+namespace sluice::kvstore {
+namespace {
+
+using ::testing::HasSubstr;
+
+wire::KeySpec SpecOf(DType dtype, size_t n) {
+  return {std::string("w"), dtype, Shape{static_cast<int64_t>(n)}};
+}
+
+template <typename T>
+std::vector<T> RandomWholes(Rng& rng, size_t n) {
+  std::vector<T> values(n);
+  for (T& v : values) v = static_cast<T>(rng.Below(100));
+  return values;
+}
+
+// Frames as they arrive: `shift` bytes off any alignment.
+template <typename T>
+struct Gradients {
+  Gradients(const std::vector<std::vector<T>>& values, size_t shift) {
+    for (const auto& one : values) {
+      frames.emplace_back(one.size() * sizeof(T) + shift);
+      std::memcpy(frames.back().data() + shift, one.data(), one.size() * sizeof(T));
+      pointers.push_back(frames.back().data() + shift);
+    }
+  }
+  std::vector<Buffer> frames;
+  std::vector<const std::byte*> pointers;
+};
+
+template <typename T>
+class SumOfType : public ::testing::Test {};
+using SummedTypes = ::testing::Types<float, double, int32_t, int64_t, uint8_t>;
+TYPED_TEST_SUITE(SumOfType, SummedTypes);
+
+TYPED_TEST(SumOfType, FramesAtAnyAlignmentInTheirOrder) {
+  using T = TypeParam;
+  Rng rng(1);
+  for (const size_t n : {1, 7, 64, 1000}) {
+    std::vector<std::vector<T>> values;
+    for (int s = 0; s < 5; ++s) values.push_back(RandomWholes<T>(rng, n + 3));
+    const Gradients<T> gradients(values, 1);
+    std::vector<T> out(n);
+    if constexpr (std::is_same_v<T, float>) {
+      SumBlock(DType::kFloat32, gradients.pointers, 3, n, out.data());
+    } else {
+      SumBlock(gradients.pointers, 3, n, out.data());
+    }
+    for (size_t i = 0; i < n; ++i) {
+      T expected{};
+      for (const auto& one : values) expected = static_cast<T>(expected + one[3 + i]);
+      ASSERT_EQ(out[i], expected) << i << " of " << n;
+    }
+  }
+}
+
+TEST(Sum, AddsInRankOrderToTheLastBit) {
+  const Gradients<float> a({{1e8f}, {1.0f}, {-1e8f}}, 0), b({{1e8f}, {-1e8f}, {1.0f}}, 0);
+  float sum = -1;
+  SumBlock(DType::kFloat32, a.pointers, 0, 1, &sum);
+  EXPECT_EQ(sum, 0.0f);  // (1e8 + 1) - 1e8: the 1 is lost
+  SumBlock(DType::kFloat32, b.pointers, 0, 1, &sum);
+  EXPECT_EQ(sum, 1.0f);
+}
+
+TEST(Sum, WholeNumbersWrap) {
+  const Gradients<int32_t> gradients({{INT32_MAX}, {2}}, 0);
+  int32_t sum = 0;
+  SumBlock(gradients.pointers, 0, 1, &sum);
+  EXPECT_EQ(sum, INT32_MIN + 1);
+}
+
+// 2048 + 1 + 1 is 2048 when each sum is rounded to 16 bits; it must be 2050, which float16 holds.
+TEST(Sum, HalvesAreSummedInFloat) {
+  std::vector<std::vector<Half>> values;
+  for (const float v : {2048.0f, 1.0f, 1.0f}) values.push_back(std::vector<Half>(1500, HalfFromFloat(v)));
+  const Gradients<Half> gradients(values, 1);
+  std::vector<float> out(1500);
+  SumBlock(DType::kFloat16, gradients.pointers, 0, 1500, out.data());
+  EXPECT_THAT(out, ::testing::Each(2050.0f));
+}
+
+// sgd with momentum, decay, clipping and a divisor against float64, across block borders.
+TEST(UpdatePart, FollowsTheFormulaAtEverySize) {
+  OptimizerConfig config;
+  config.kind = OptimizerKind::kSgd;
+  config.learning_rate = 0.1;
+  config.momentum = 0.9;
+  config.wd = 0.01;
+  config.clip_gradient = 0.5;
+  config.multipliers["w"] = {.lr_mult = 0.5, .wd_mult = 2};
+  const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
+  Rng rng(2);
+  for (const size_t n : {size_t{1}, size_t{2047}, size_t{2048}, size_t{2049}, size_t{5000}}) {
+    const wire::KeySpec spec = SpecOf(DType::kFloat32, n);
+    std::vector<float> weight(n);
+    for (float& w : weight) w = static_cast<float>(rng.Normal());
+    std::vector<double> w64(weight.begin(), weight.end()), v64(n);
+    const auto slot = std::make_shared<Buffer>(SlotBytes(DType::kFloat32, n));
+    std::memset(slot->data(), 0, slot->size());
+    for (int round = 1; round <= 3; ++round) {
+      std::vector<std::vector<float>> values(3, std::vector<float>(n));
+      for (auto& one : values)
+        for (float& g : one) g = static_cast<float>(rng.Normal());
+      const Gradients<float> gradients(values, 3);
+      std::vector<float> fresh(n);
+      const UpdateInput input{
+          .spec = &spec, .length = n, .gradients = gradients.pointers, .scale = 1.0 / 3, .num_update = round};
+      UpdatePart(rule, input, reinterpret_cast<const std::byte*>(weight.data()),
+                 reinterpret_cast<std::byte*>(fresh.data()), std::span(&slot, 1));
+      weight = fresh;
+      for (size_t i = 0; i < n; ++i) {
+        double g = (double{values[0][i]} + values[1][i] + values[2][i]) / 3;
+        g = std::clamp(g, -0.5, 0.5) + 0.01 * 2 * w64[i];
+        v64[i] = 0.9 * v64[i] - 0.1 * 0.5 * g;
+        w64[i] += v64[i];
+        ASSERT_NEAR(weight[i], w64[i], 2e-6) << "element " << i << " of " << n << ", round " << round;
+      }
+    }
+  }
+}
+
+TEST(UpdatePart, InPlaceIsTheSameAsIntoOtherMemory) {
+  OptimizerConfig config;
+  config.kind = OptimizerKind::kAdam;
+  const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    constexpr size_t n = 3000;
+    const wire::KeySpec spec = SpecOf(dtype, n);
+    Buffer gradient(n * SizeOf(dtype)), weight(n * SizeOf(dtype)), fresh(n * SizeOf(dtype));
+    std::memset(gradient.data(), 0x31, gradient.size());  // some finite number in every type
+    std::memset(weight.data(), 0x33, weight.size());
+    const std::byte* const frames[] = {gradient.data()};
+    const auto slots = [&] {
+      std::vector<std::shared_ptr<Buffer>> made;
+      for (int i = 0; i < 2; ++i) {
+        made.push_back(std::make_shared<Buffer>(SlotBytes(dtype, n)));
+        std::memset(made.back()->data(), 0, made.back()->size());
+      }
+      return made;
+    };
+    const UpdateInput input{.spec = &spec, .length = n, .gradients = frames};
+    UpdatePart(rule, input, weight.data(), fresh.data(), slots());
+    EXPECT_NE(std::memcmp(weight.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
+    UpdatePart(rule, input, weight.data(), weight.data(), slots());
+    EXPECT_EQ(std::memcmp(weight.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
+  }
+}
+
+TEST(UpdatePart, WithoutARuleTheScaledSumIsAssigned) {
+  const wire::KeySpec spec = SpecOf(DType::kFloat64, 2);
+  const Gradients<double> gradients({{1, 2}, {3, 5}}, 1);
+  double weight[] = {100, 100};
+  auto* bytes = reinterpret_cast<std::byte*>(weight);
+  UpdatePart({}, {.spec = &spec, .length = 2, .gradients = gradients.pointers, .scale = 0.5}, bytes, bytes,
+             {});
+  EXPECT_THAT(weight, ::testing::ElementsAre(2.0, 3.5));
+}
+
+TEST(UpdatePart, WholeNumbersAccumulateByAWholeFactor) {
+  OptimizerConfig config;
+  config.kind = OptimizerKind::kAccumulate;
+  config.rescale_grad = -3;
+  const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
+  const wire::KeySpec spec = SpecOf(DType::kInt64, 2);
+  const int64_t large = (int64_t{1} << 60) + 1;  // a double would lose the 1
+  const Gradients<int64_t> gradients({{1, -1}, {1, 0}}, 1);
+  int64_t weight[] = {large, 7};
+  auto* bytes = reinterpret_cast<std::byte*>(weight);
+  UpdatePart(rule, {.spec = &spec, .length = 2, .gradients = gradients.pointers}, bytes, bytes, {});
+  EXPECT_THAT(weight, ::testing::ElementsAre(large - 6, 10));
+}
+
+TEST(UpdatePart, AnUpdaterSeesEveryElementOnceWithItsPlace) {
+  constexpr size_t n = 5000;
+  std::vector<int> seen(n);
+  UpdateRule rule;
+  rule.updater = [&](const UpdateContext& at, std::span<const float> gradient, std::span<float> weight) {
+    EXPECT_EQ(at.key, "w");
+    EXPECT_EQ(at.round, 4u);
+    EXPECT_EQ(at.samples, 12u);
+    for (size_t i = 0; i < weight.size(); ++i) {
+      ++seen[static_cast<size_t>(at.offset) - 640 + i];
+      weight[i] += 10 * gradient[i];
+    }
+  };
+  const wire::KeySpec spec = SpecOf(DType::kBFloat16, 100'000);
+  const Gradients<BFloat16> gradients({std::vector<BFloat16>(n, BFloat16FromFloat(6))}, 1);
+  std::vector<BFloat16> weight(n, BFloat16FromFloat(2)), fresh(n);
+  const UpdateInput input{.spec = &spec,
+                          .offset = 640,
+                          .length = n,
+                          .gradients = gradients.pointers,
+                          .scale = 0.5,
+                          .samples = 12,
+                          .round = 4};
+  UpdatePart(rule, input, reinterpret_cast<const std::byte*>(weight.data()),
+             reinterpret_cast<std::byte*>(fresh.data()), {});
+  EXPECT_THAT(seen, ::testing::Each(1));
+  for (const BFloat16 w : fresh) ASSERT_EQ(ToFloat(w), 32.0f);
+}
+
+TEST(CheckRule, SaysWhichKeyCannotBeUpdatedAndWhy) {
+  OptimizerConfig sgd, factor, samples;
+  factor.kind = samples.kind = OptimizerKind::kAccumulate;
+  factor.rescale_grad = 0.5;
+  samples.normalize_by_samples = true;
+  const auto check = [](const OptimizerConfig& config, DType dtype) {
+    const Status status =
+        CheckRule({.optimizer = Optimizer::Create(config), .updater = nullptr}, SpecOf(dtype, 1));
+    return status.ok() ? std::string() : status.failure().message;
+  };
+  for (const DType dtype : kAllDTypes) {
+    EXPECT_EQ(check(sgd, dtype).empty(), IsFloating(dtype));
+    EXPECT_EQ(check(factor, dtype).empty(), IsFloating(dtype));
+    EXPECT_EQ(check(samples, dtype).empty(), IsFloating(dtype));
+    EXPECT_TRUE(CheckRule({}, SpecOf(dtype, 1)).ok());
+  }
+  EXPECT_THAT(check(sgd, DType::kInt32), HasSubstr("key w is int32"));
+  EXPECT_THAT(check(sgd, DType::kInt32), HasSubstr("sgd"));
+  const UpdateRule own{.optimizer = nullptr,
+                       .updater = [](const UpdateContext&, std::span<const float>, std::span<float>) {}};
+  EXPECT_TRUE(CheckRule(own, SpecOf(DType::kFloat16, 1)).ok());
+  EXPECT_FALSE(CheckRule(own, SpecOf(DType::kFloat64, 1)).ok());
+  EXPECT_FALSE(CheckRule(own, SpecOf(DType::kUInt8, 1)).ok());
+}
+
+}  // namespace
+}  // namespace sluice::kvstore
