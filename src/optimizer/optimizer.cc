@@ -52,14 +52,16 @@ inline void NesterovLoop(Factors<T> f, T momentum, const T* w, T* out, const T* 
 }
 template <typename T>
 struct AdamFactors {
-  T beta1, beta2, correction1, correction2, epsilon;
+  T beta1, beta2;
+  T rest1, rest2;  // 1 - beta: of the exact beta, or float would keep five digits of 1 - 0.999
+  T correction1, correction2, epsilon;
 };
 template <typename T>
 inline void AdamLoop(Factors<T> f, AdamFactors<T> a, const T* w, T* out, const T* g, T* m, T* u, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const T gradient = f.Gradient(g[i], w[i]);
-    m[i] = a.beta1 * m[i] + (1 - a.beta1) * gradient;
-    u[i] = a.beta2 * u[i] + (1 - a.beta2) * gradient * gradient;
+    m[i] = a.beta1 * m[i] + a.rest1 * gradient;
+    u[i] = a.beta2 * u[i] + a.rest2 * gradient * gradient;
     out[i] = w[i] - f.rate * (m[i] * a.correction1) / (std::sqrt(u[i] * a.correction2) + a.epsilon);
   }
 }
@@ -140,6 +142,7 @@ class AdamOptimizer final : public Typed<AdamOptimizer> {
   void Run(const Step& step, const T* w, T* out, const T* g, T* const* slots, size_t n) const {
     const auto t = static_cast<double>(step.num_update);
     const AdamFactors<T> adam{static_cast<T>(config().beta1), static_cast<T>(config().beta2),
+                              static_cast<T>(1 - config().beta1), static_cast<T>(1 - config().beta2),
                               static_cast<T>(1 / (1 - std::pow(config().beta1, t))),
                               static_cast<T>(1 / (1 - std::pow(config().beta2, t))),
                               static_cast<T>(config().epsilon)};

@@ -1,0 +1,231 @@
+#include "server/control.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "unit/server/shard_harness.h"
+
+namespace sluice::server {
+namespace {
+
+using sluice::testing::Accumulate;
+using sluice::testing::RecordingNetwork;
+using sluice::testing::Sent;
+using sluice::testing::ShardHarness;
+using ::testing::HasSubstr;
+using wire::Role;
+
+// Keeps what is posted until the test lets it run.
+class HandLoop final : public transport::Loop {
+ public:
+  void Post(std::function<void(Time, transport::Network&)> task) override {
+    tasks.push_back(std::move(task));
+  }
+  const std::vector<std::string>& addresses() const override { return addresses_; }
+  void Run(transport::Network& network) {
+    while (!tasks.empty()) {
+      const auto task = std::move(tasks.front());
+      tasks.pop_front();
+      task(Time{}, network);
+    }
+  }
+  std::deque<std::function<void(Time, transport::Network&)>> tasks;
+
+ private:
+  std::vector<std::string> addresses_;
+};
+
+class ServerControl : public ::testing::Test {
+ protected:
+  ServerControl() {
+    control_.OnStart(now_, network_);
+    network_.Take();
+  }
+
+  void Deliver(wire::Body body, uint64_t id = 0, uint64_t in_reply_to = 0, uint64_t epoch = 1) {
+    wire::Message message;
+    message.sender = {Role::kScheduler, 0, 99};
+    message.id = id;
+    message.in_reply_to = in_reply_to;
+    message.epoch = epoch;
+    message.body = std::move(body);
+    control_.OnMessage(now_, {1}, std::move(message), network_);
+  }
+  void Join() {
+    Deliver(wire::Welcome{wire::Welcome::State::kComplete, 0, "", roster_});
+    RunAll();
+    network_.Take();
+  }
+  void RunAll() {
+    for (HandLoop* loop : {&loops_[0], &loops_[1], &self_}) loop->Run(network_);
+  }
+  // What the scheduler hears.
+  template <typename Body>
+  std::vector<Body> Heard() {
+    return network_.Take<Body>({1});
+  }
+  static wire::KeyEntry Entry(DType dtype = DType::kFloat32) {
+    wire::KeyEntry entry = ShardHarness::EntryOf(0, dtype, 8, wire::SyncMode::kSync, 4);
+    entry.slices = {{0, 0, 4}, {1, 4, 4}};
+    return entry;
+  }
+  // A worker initialises the shard's part and pushes rounds of ones; returns the first weight.
+  float WeightAfter(uint32_t shard, uint64_t round) {
+    const Frame ones = sluice::testing::FrameOf(std::vector<float>(4, 1));
+    const auto deliver = [&](wire::Body body, std::vector<Frame> payload) {
+      wire::Message message;
+      message.sender = {Role::kWorker, 0, 1000};
+      message.id = 1;
+      message.body = std::move(body);
+      message.payload = std::move(payload);
+      shards_[shard].OnMessage(now_, {50}, std::move(message), network_);
+    };
+    deliver(wire::Store{.parts = {{.ref = {0, shard}}}}, {ones});
+    network_.Take();
+    deliver(wire::Push{.parts = {{{0, shard}, round, true}}}, {ones});
+    return sluice::testing::ValuesOf<float>(network_.Take().at(0).message.payload.at(0)).at(0);
+  }
+
+  Time now_{};
+  RecordingNetwork network_;
+  std::vector<wire::NodeInfo> roster_ = {{.role = Role::kServer, .rank = 0, .incarnation = 7},
+                                         {.role = Role::kWorker, .rank = 0, .incarnation = 1000}};
+  Shard shards_[2] = {Shard({.thread = 0, .shards_per_server = 2}),
+                      Shard({.thread = 1, .shards_per_server = 2})};
+  HandLoop loops_[2], self_;
+  Control control_{{.role = Role::kServer,
+                    .incarnation = 7,
+                    .scheduler_address = "tcp://a:1",
+                    .num_workers = 1,
+                    .num_servers = 1,
+                    .shard_addresses = {"tcp://b:1", "tcp://b:2"}},
+                   {{&loops_[0], &shards_[0]}, {&loops_[1], &shards_[1]}},
+                   [this](auto task) { self_.Post(std::move(task)); }};
+};
+
+TEST_F(ServerControl, AcknowledgesKeysWhenEveryShardHasThem) {
+  Join();
+  Deliver(wire::AnnounceKeys{{Entry()}}, 5);
+  loops_[0].Run(network_);
+  self_.Run(network_);
+  EXPECT_TRUE(network_.Take().empty());
+  loops_[1].Run(network_);
+  self_.Run(network_);
+  const auto sent = network_.Take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_TRUE(sent[0].Is<wire::Ack>());
+  EXPECT_EQ(sent[0].message.in_reply_to, 5u);
+  Deliver(wire::AnnounceKeys{{Entry()}}, 5);  // the Ack was lost
+  RunAll();
+  EXPECT_EQ(Heard<wire::Ack>().size(), 1u);
+  EXPECT_EQ(WeightAfter(0, 1), 1);
+  EXPECT_EQ(WeightAfter(1, 1), 1);
+}
+
+TEST_F(ServerControl, ShardsHearOfTheWorkersBeforeTheyHearOfKeys) {
+  Deliver(wire::AnnounceKeys{{Entry()}}, 5);  // before the Welcome: to be repeated
+  RunAll();
+  EXPECT_TRUE(network_.Take().empty());
+  Deliver(wire::Welcome{wire::Welcome::State::kComplete, 0, "", roster_});
+  Deliver(wire::AnnounceKeys{{Entry()}}, 5);
+  RunAll();
+  EXPECT_EQ(Heard<wire::Ack>().size(), 1u);
+  EXPECT_EQ(WeightAfter(1, 1), 1);
+}
+
+TEST_F(ServerControl, AShardsRefusalIsTheAnswer) {
+  Join();
+  Deliver(wire::AnnounceKeys{{Entry(DType::kInt32)}}, 5);
+  Deliver(wire::SetOptimizer{.config = {.kind = OptimizerKind::kSgd}}, 6);
+  RunAll();
+  const auto errors = Heard<wire::ErrorReply>();
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_THAT(errors[0].message, HasSubstr("int32"));
+}
+
+TEST_F(ServerControl, UnsoundKeysAreIgnored) {
+  Join();
+  wire::KeyEntry unsound = Entry();
+  unsound.slices[1].shard = 2;  // there are two
+  Deliver(wire::AnnounceKeys{{unsound}}, 5);
+  RunAll();
+  EXPECT_TRUE(network_.Take().empty());
+}
+
+TEST_F(ServerControl, ABelatedRepeatDoesNotUndoALaterOptimiser) {
+  Join();
+  Deliver(wire::AnnounceKeys{{Entry()}}, 1);
+  Deliver(wire::SetOptimizer{.config = Accumulate(1)}, 2);
+  Deliver(wire::SetOptimizer{.config = Accumulate(10)}, 3);
+  Deliver(wire::SetOptimizer{.config = Accumulate(1)}, 2);
+  RunAll();
+  EXPECT_EQ(Heard<wire::Ack>().size(), 4u);
+  EXPECT_EQ(WeightAfter(0, 1), 11);
+}
+
+TEST_F(ServerControl, ANewMembershipReachesTheShards) {
+  Join();
+  Deliver(wire::AnnounceKeys{{Entry()}}, 1);
+  roster_[1].incarnation = 2000;
+  Deliver(wire::Membership{roster_}, 0, 0, 2);
+  RunAll();
+  network_.Take();
+  wire::Message former;
+  former.sender = {Role::kWorker, 0, 1000};
+  former.body = wire::GetStats{};
+  shards_[0].OnMessage(now_, {50}, former, network_);
+  EXPECT_TRUE(network_.Take().empty());
+  former.sender.incarnation = 2000;
+  shards_[0].OnMessage(now_, {50}, former, network_);
+  EXPECT_EQ(network_.Take().size(), 1u);
+}
+
+TEST_F(ServerControl, StopEndsTheShardsAndSaysGoodbyeUntilItIsHeard) {
+  Join();
+  Deliver(wire::Stop{wire::Stop::Reason::kFinished, "done"});
+  RunAll();
+  EXPECT_TRUE(shards_[0].Done());
+  EXPECT_TRUE(shards_[1].Done());
+  EXPECT_EQ(Heard<wire::Leave>().size(), 1u);
+  EXPECT_FALSE(control_.Done());
+  now_ = control_.NextTimer();
+  control_.OnTimer(now_, network_);
+  const auto sent = network_.Take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].As<wire::Leave>().outcome, wire::Leave::Outcome::kFinished);
+  Deliver(wire::Ack{}, 0, sent[0].message.id);
+  EXPECT_TRUE(control_.Done());
+  EXPECT_EQ(control_.outcome().reason, wire::Stop::Reason::kFinished);
+}
+
+TEST_F(ServerControl, AGoodbyeThatNobodyHearsEnds) {
+  Join();
+  control_.Fail(now_, "out of memory", network_);
+  while (!control_.Done()) {
+    now_ = control_.NextTimer();
+    ASSERT_LT(now_, Time{} + 10s);
+    control_.OnTimer(now_, network_);
+  }
+  const auto leaves = Heard<wire::Leave>();
+  ASSERT_FALSE(leaves.empty());
+  EXPECT_EQ(leaves[0], (wire::Leave{wire::Leave::Outcome::kFailed, "out of memory"}));
+  EXPECT_EQ(control_.outcome().message, "out of memory");
+}
+
+TEST_F(ServerControl, ASilentSchedulerEndsTheServer) {
+  Join();
+  while (!control_.Done()) {
+    now_ = std::max(now_, control_.NextTimer());
+    ASSERT_LT(now_, Time{} + 60s);
+    control_.OnTimer(now_, network_);
+    RunAll();
+  }
+  EXPECT_EQ(control_.outcome().reason, wire::Stop::Reason::kFailed);
+  EXPECT_THAT(control_.outcome().message, HasSubstr("tcp://a:1"));
+  EXPECT_TRUE(shards_[1].Done());
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,103 @@
+// The shard's small parts on their own: rounds, weights, replies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/aggregate/part.h"
+#include "server/reply/replies.h"
+
+namespace sluice::server {
+namespace {
+
+using ::testing::ElementsAre;
+
+Contribution Of(const std::byte& at, uint64_t samples = 1) {
+  return {Frame(Bytes(&at, 1), nullptr), samples, 1};
+}
+
+TEST(Round, ClosesOnTheSetOfLiveWorkersNotOnACount) {
+  const std::byte bytes[4] = {};
+  Round round;
+  round.Add(0, Of(bytes[0]));
+  round.Add(2, Of(bytes[2]));
+  EXPECT_FALSE(round.Complete({0, 1}));  // two came, but not these two
+  EXPECT_THAT(round.Missing({0, 1, 3}), ElementsAre(1, 3));
+  EXPECT_TRUE(round.Complete({0, 2}));
+  EXPECT_TRUE(round.Complete({2}));
+  EXPECT_FALSE(round.Complete({}));  // nobody lives: nothing closes
+}
+
+TEST(Round, HandsOutGradientsInRankOrder) {
+  const std::byte bytes[4] = {};
+  Round round;
+  for (const uint32_t rank : {3u, 0u, 2u}) round.Add(rank, Of(bytes[rank], rank + 1));
+  EXPECT_THAT(round.Gradients(), ElementsAre(&bytes[0], &bytes[2], &bytes[3]));
+  EXPECT_EQ(round.samples(), 8u);
+}
+
+TEST(Weight, IsWrittenInPlaceWhenNobodyReadsIt) {
+  Weight weight(64);
+  const std::byte* const first = weight.data();
+  weight.Next()[0] = std::byte{1};
+  weight.Publish();
+  EXPECT_EQ(weight.data(), first);
+  EXPECT_EQ(weight.data()[0], std::byte{1});
+}
+
+TEST(Weight, MovesWhileItIsReadAndReusesWhatWasRead) {
+  Weight weight(64);
+  weight.Next()[0] = std::byte{1};
+  weight.Publish();
+  const std::byte* const first = weight.data();
+  Frame held = weight.Share();
+  weight.Next()[0] = std::byte{2};
+  EXPECT_EQ(held.data()[0], std::byte{1});
+  EXPECT_EQ(weight.Share().data()[0], std::byte{1});  // not yet published
+  weight.Publish();
+  EXPECT_EQ(held.data()[0], std::byte{1});
+  EXPECT_EQ(weight.data()[0], std::byte{2});
+  Frame second = weight.Share();
+  held = Frame();
+  EXPECT_EQ(weight.Next(), first);
+}
+
+TEST(Weight, AReplyOutlivesThePart) {
+  Frame held;
+  {
+    Weight weight(4);
+    weight.Next()[3] = std::byte{9};
+    weight.Publish();
+    held = weight.Share();
+  }
+  EXPECT_EQ(held.data()[3], std::byte{9});
+}
+
+TEST(Part, ARepeatTakesItsWaitersPlace) {
+  Part part;
+  EXPECT_FALSE(part.Wait({.rank = 1, .request_id = 5}));
+  EXPECT_FALSE(part.Wait({.rank = 2, .request_id = 6}));
+  EXPECT_FALSE(part.Wait({.rank = 1, .slot = 1, .request_id = 7}));
+  EXPECT_TRUE(part.Wait({.rank = 1, .request_id = 8}));
+  ASSERT_EQ(part.waiters.size(), 3u);
+  EXPECT_EQ(part.waiters[0].request_id, 8u);
+}
+
+TEST(Replies, GroupByPeerAndRequest) {
+  Replies replies;
+  const Frame frame = Frame::Copy(AsBytes("abcd"));
+  replies.Add({1}, 10, {{0, 0}}, true, frame);
+  replies.Add({2}, 10, {{0, 0}}, true, frame);
+  replies.Add({1}, 10, {{0, 1}}, true, frame);
+  replies.Add({1}, 11, {{0, 1}}, true, frame);
+  replies.Add({1}, 11, {{0, 2}}, false, Frame());  // a version alone: no frame to go with it
+  std::vector<std::tuple<uint64_t, uint64_t, size_t, size_t>> sent;
+  replies.Flush(
+      [&](transport::PeerId peer, uint64_t request, wire::Values values, std::vector<Frame> frames) {
+        sent.emplace_back(peer.value, request, values.parts.size(), frames.size());
+      });
+  EXPECT_THAT(sent, ElementsAre(std::tuple(1, 10, 2, 2), std::tuple(2, 10, 1, 1), std::tuple(1, 11, 1, 1),
+                                std::tuple(1, 11, 1, 0)));
+  EXPECT_TRUE(replies.empty());
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,183 @@
+// A shard and what surrounds it: its keys, its workers' messages, and a network that keeps its answers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "server/shard.h"
+#include "unit/recording_network.h"
+
+namespace sluice::testing {
+
+// `values` as a network delivers them: `shift` bytes off any alignment.
+template <typename T>
+Frame FrameOf(std::span<const T> values, size_t shift = 0) {
+  const auto buffer = std::make_shared<Buffer>(values.size_bytes() + shift);
+  std::memcpy(buffer->data() + shift, values.data(), values.size_bytes());
+  return Frame::Of(buffer).Slice(shift, values.size_bytes());
+}
+template <typename T>
+Frame FrameOf(const std::vector<T>& values, size_t shift = 0) {
+  return FrameOf(std::span(values), shift);
+}
+template <typename T>
+std::vector<T> ValuesOf(const Frame& frame) {
+  std::vector<T> values(frame.size() / sizeof(T));
+  std::memcpy(values.data(), frame.data(), frame.size());
+  return values;
+}
+
+struct PushOptions {
+  uint64_t samples = 1;
+  double divisor = 1;
+  bool want_value = false;
+  size_t shift = 0;
+};
+
+class ShardHarness {
+ public:
+  explicit ShardHarness(uint32_t workers, server::ShardOptions options = {}) : shard(options) {
+    for (uint32_t w = 0; w < workers; ++w)
+      roster.push_back({.role = wire::Role::kWorker, .rank = w, .incarnation = 1000 + w});
+    SetMembership(1);
+  }
+  void SetMembership(uint64_t epoch) { shard.SetMembership(0, epoch, roster, network); }
+
+  static transport::PeerId PeerOf(uint32_t worker) { return {100 + worker}; }
+
+  // All parts on this shard.
+  static wire::KeyEntry EntryOf(uint32_t id, DType dtype, int64_t elements, wire::SyncMode mode,
+                                int64_t part_elements) {
+    wire::KeyEntry entry;
+    entry.id = id;
+    entry.spec = {int64_t{id}, dtype, Shape{elements}};
+    entry.mode = mode;
+    entry.slices = {{0, 0, elements}};
+    entry.part_elements = part_elements;
+    return entry;
+  }
+  // A key named by its id, of `part_elements` per part.
+  template <typename T>
+  uint32_t AddKey(const std::vector<T>& initial, wire::SyncMode mode = wire::SyncMode::kSync,
+                  int64_t part_elements = 1 << 20) {
+    const auto id = static_cast<uint32_t>(keys_.size());
+    keys_.push_back(
+        EntryOf(id, DTypeOf<T>::value, static_cast<int64_t>(initial.size()), mode, part_elements));
+    EXPECT_TRUE(shard.AddKeys({keys_.back()}).ok());
+    wire::Store store;
+    std::vector<Frame> frames = Cut(id, std::span(initial), 0);
+    for (uint32_t part = 0; part < frames.size(); ++part) store.parts.push_back({.ref = {id, part}});
+    EXPECT_TRUE(Deliver(0, store, std::move(frames)).at(0).Is<wire::Ack>());
+    return id;
+  }
+
+  // A message of a worker; returns what the shard answers to anybody.
+  std::vector<Sent> Deliver(uint32_t worker, wire::Body body, std::vector<Frame> payload = {}) {
+    wire::Message message;
+    message.sender = {wire::Role::kWorker, worker, 1000 + worker};
+    message.id = ++last_id;
+    message.body = std::move(body);
+    message.payload = std::move(payload);
+    return DeliverRaw(PeerOf(worker), std::move(message));
+  }
+  std::vector<Sent> DeliverRaw(transport::PeerId from, wire::Message message) {
+    shard.OnMessage(Time{}, from, std::move(message), network);
+    return network.Take();
+  }
+
+  // All parts of the key in one message.
+  template <typename T>
+  std::vector<Sent> Push(uint32_t worker, uint32_t key, uint64_t round, const std::vector<T>& gradient,
+                         const PushOptions& options = {}) {
+    wire::Push push{.samples = options.samples, .divisor = options.divisor, .parts = {}};
+    std::vector<Frame> frames = Cut(key, std::span(gradient), options.shift);
+    for (uint32_t part = 0; part < frames.size(); ++part)
+      push.parts.push_back({{key, part}, round, options.want_value});
+    return Deliver(worker, push, std::move(frames));
+  }
+  // One part of the key.
+  template <typename T>
+  std::vector<Sent> PushPart(uint32_t worker, wire::PartRef ref, uint64_t round,
+                             const std::vector<T>& gradient, const PushOptions& options = {}) {
+    return Deliver(worker,
+                   wire::Push{.samples = options.samples,
+                              .divisor = options.divisor,
+                              .parts = {{ref, round, options.want_value}}},
+                   {FrameOf(gradient, options.shift)});
+  }
+  std::vector<Sent> Pull(uint32_t worker, uint32_t key, uint64_t min_round, uint32_t slot = 0,
+                         wire::Pull::Want want = wire::Pull::Want::kValue) {
+    wire::Pull pull{.want = want, .parts = {}};
+    for (uint32_t part = 0; part < plan::PartsOf(keys_.at(key)).size(); ++part)
+      pull.parts.push_back({{key, part}, slot, min_round});
+    return Deliver(worker, pull);
+  }
+
+  // The key's current weight or optimiser state, parts joined.
+  template <typename T>
+  std::vector<T> Weight(uint32_t key, uint32_t slot = 0) {
+    return Join<T>(Pull(0, key, 0, slot));
+  }
+  // The version of each part.
+  std::vector<uint64_t> Versions(uint32_t key, uint32_t worker = 0) {
+    std::vector<uint64_t> versions;
+    for (const Sent& sent : Pull(worker, key, 0, 0, wire::Pull::Want::kVersion)) {
+      for (const wire::ValuePart& part : sent.As<wire::Values>().parts) versions.push_back(part.version);
+    }
+    return versions;
+  }
+  // Values messages in answer to one request, joined in part order.
+  template <typename T>
+  static std::vector<T> Join(const std::vector<Sent>& answers) {
+    std::map<uint32_t, std::vector<T>> parts;
+    for (const Sent& sent : answers) {
+      const auto& values = sent.As<wire::Values>();
+      for (size_t i = 0; i < values.parts.size(); ++i)
+        parts[values.parts[i].ref.part] = ValuesOf<T>(sent.message.payload[i]);
+    }
+    std::vector<T> joined;
+    for (const auto& [part, values] : parts) joined.insert(joined.end(), values.begin(), values.end());
+    return joined;
+  }
+  uint64_t Counter(const std::string& name) const {
+    const auto it = shard.counters().find(name);
+    return it == shard.counters().end() ? 0 : it->second;
+  }
+
+  std::vector<wire::NodeInfo> roster;
+  RecordingNetwork network;
+  server::Shard shard;
+  uint64_t last_id = 0;
+
+ private:
+  template <typename T>
+  std::vector<Frame> Cut(uint32_t key, std::span<const T> values, size_t shift) const {
+    std::vector<Frame> frames;
+    for (const plan::Part& part : plan::PartsOf(keys_.at(key)))
+      frames.push_back(
+          FrameOf(values.subspan(static_cast<size_t>(part.offset), static_cast<size_t>(part.length)), shift));
+    return frames;
+  }
+
+  std::vector<wire::KeyEntry> keys_;
+};
+
+inline OptimizerConfig Accumulate(double factor = 1) {
+  OptimizerConfig config;
+  config.kind = OptimizerKind::kAccumulate;
+  config.rescale_grad = factor;
+  return config;
+}
+
+// The one error among the answers, or empty.
+inline std::string ErrorOf(const std::vector<Sent>& answers) {
+  if (answers.size() != 1 || !answers[0].Is<wire::ErrorReply>()) return {};
+  return answers[0].As<wire::ErrorReply>().message;
+}
+inline bool OnlyAck(const std::vector<Sent>& answers) {
+  return answers.size() == 1 && answers[0].Is<wire::Ack>();
+}
+
+}  // namespace sluice::testing

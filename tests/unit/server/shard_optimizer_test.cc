@@ -1,0 +1,164 @@
+// How weights change: when an optimiser takes over, its states, and a server's own updater.
+#include <gmock/gmock.h>
+
+#include "unit/server/shard_harness.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+OptimizerConfig Momentum(double learning_rate) {
+  OptimizerConfig config;
+  config.learning_rate = learning_rate;
+  config.momentum = 0.5;
+  return config;
+}
+
+TEST(ShardOptimizer, WithoutOneTheSumIsAssigned) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>{100});
+  for (const uint32_t w : {0u, 1u}) harness.Push<float>(w, key, 1, {2});
+  EXPECT_THAT(harness.Weight<float>(key), ElementsAre(4));
+}
+
+TEST(ShardOptimizer, TakesOverAtTheRoundNamedForTheKey) {
+  ShardHarness harness(2);
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(1), {}).ok());
+  const uint32_t a = harness.AddKey(std::vector<double>{0}), b = harness.AddKey(std::vector<double>{0});
+  // Worker 1 is ahead with all of its pushes when the change to x100 comes: from a's round 3, from b's
+  // round 2.
+  for (const uint32_t key : {a, b})
+    for (uint64_t round = 1; round <= 4; ++round) harness.Push<double>(1, key, round, {1});
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(100), {{a, 3}, {b, 2}}).ok());
+  for (uint64_t round = 1; round <= 4; ++round) {
+    for (const uint32_t key : {a, b}) harness.Push<double>(0, key, round, {0});
+    const double of_a[] = {1, 2, 102, 202}, of_b[] = {1, 101, 201, 301};
+    EXPECT_THAT(harness.Weight<double>(a), ElementsAre(of_a[round - 1]));
+    EXPECT_THAT(harness.Weight<double>(b), ElementsAre(of_b[round - 1]));
+  }
+}
+
+TEST(ShardOptimizer, SeveralChangesEachRuleTheirRounds) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<double>{0});
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(1), {{key, 2}}).ok());
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(10), {{key, 3}}).ok());
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(100), {{key, 4}}).ok());
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(100), {{key, 4}}).ok());  // told again
+  for (const double expected : {1.0, 2.0, 12.0, 112.0, 212.0}) {
+    harness.Push<double>(0, key, harness.Versions(key)[0] + 1, {1});
+    EXPECT_THAT(harness.Weight<double>(key), ElementsAre(expected));
+  }
+}
+
+TEST(ShardOptimizer, AChangeOfTheLearningRateKeepsTheMomentum) {
+  ShardHarness harness(1);
+  ASSERT_TRUE(harness.shard.SetOptimizer(Momentum(1), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<double>{0});
+  harness.Push<double>(0, key, 1, {4});  // v = -4
+  ASSERT_TRUE(harness.shard.SetOptimizer(Momentum(0.5), {{key, 2}}).ok());
+  harness.Push<double>(0, key, 2, {4});  // v = -2 - 2
+  EXPECT_THAT(harness.Weight<double>(key), ElementsAre(-8));
+  EXPECT_THAT(harness.Weight<double>(key, 1), ElementsAre(-4));
+}
+
+TEST(ShardOptimizer, StatesAreReadAndWritten) {
+  ShardHarness from(1), to(1);
+  OptimizerConfig adam;
+  adam.kind = OptimizerKind::kAdam;
+  adam.learning_rate = 0.1;
+  for (ShardHarness* harness : {&from, &to}) {
+    ASSERT_TRUE(harness->shard.SetOptimizer(adam, {}).ok());
+    harness->AddKey(std::vector<float>(100, 1), wire::SyncMode::kSync, 64);
+  }
+  EXPECT_THAT(from.Weight<float>(0, 1), Each(0));  // no update yet
+  const std::vector<float> gradient(100, 0.25f);
+  for (uint64_t round = 1; round <= 3; ++round) from.Push(0, 0, round, gradient);
+  // Adam's first moment after three equal gradients: (1 - b1^3) g; the second likewise.
+  for (const float m : from.Weight<float>(0, 1)) ASSERT_NEAR(m, (1 - 0.9 * 0.9 * 0.9) * 0.25, 1e-7);
+  for (const float u : from.Weight<float>(0, 2)) ASSERT_NEAR(u, (1 - 0.999 * 0.999 * 0.999) * 0.0625, 1e-9);
+
+  for (const uint32_t slot : {1u, 2u}) {
+    for (const Sent& sent : from.Pull(0, 0, 0, slot)) {
+      wire::Store store{.purpose = wire::Store::Purpose::kState, .parts = {}};
+      for (const wire::ValuePart& part : sent.As<wire::Values>().parts) {
+        EXPECT_EQ(part.version, 3u);
+        store.parts.push_back({part.ref, slot, part.version});
+      }
+      EXPECT_TRUE(OnlyAck(to.Deliver(0, store, sent.message.payload)));
+    }
+  }
+  EXPECT_EQ(to.Weight<float>(0, 1), from.Weight<float>(0, 1));
+  // The same next step, bias correction of the fourth update included; only the weights began elsewhere.
+  const float before = from.Weight<float>(0)[0];
+  from.Push(0, 0, 4, gradient);
+  to.Push(0, 0, 1, gradient);
+  EXPECT_NEAR(1 - to.Weight<float>(0)[0], before - from.Weight<float>(0)[0], 2e-7);
+}
+
+TEST(ShardOptimizer, StatesThatDoNotExistAreErrors) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<float>{1});
+  EXPECT_THAT(ErrorOf(harness.Pull(0, key, 0, 1)), HasSubstr("has 0 optimiser states"));
+  const Frame state = FrameOf(std::vector<float>{1});
+  const auto store = [&](uint32_t slot, const Frame& frame) {
+    return ErrorOf(harness.Deliver(
+        0, wire::Store{.purpose = wire::Store::Purpose::kState, .parts = {{{key, 0}, slot, 1}}}, {frame}));
+  };
+  EXPECT_THAT(store(1, state), HasSubstr("SetOptimizer"));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Momentum(1), {}).ok());
+  EXPECT_EQ(store(1, state), "");
+  EXPECT_NE(store(2, state), "");
+  EXPECT_NE(store(0, state), "");
+  EXPECT_THAT(store(1, state.Slice(0, 3)), HasSubstr("3 bytes"));
+  EXPECT_THAT(harness.Weight<float>(key, 1), ElementsAre(1));
+}
+
+TEST(ShardOptimizer, IsRefusedWhereAKeyCannotTakeIt) {
+  ShardHarness harness(1);
+  harness.AddKey(std::vector<int32_t>{1});
+  const Status refused = harness.shard.SetOptimizer(Momentum(1), {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.failure().message, HasSubstr("int32"));
+  harness.Push<int32_t>(0, 0, 1, {5});  // still assigns
+  EXPECT_THAT(harness.Weight<int32_t>(0), ElementsAre(5));
+
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(2), {}).ok());
+  OptimizerConfig unsound = Momentum(-1);
+  EXPECT_FALSE(harness.shard.SetOptimizer(unsound, {}).ok());
+}
+
+TEST(ShardOptimizer, AKeyThatItCannotUpdateIsNotTaken) {
+  ShardHarness harness(1);
+  ASSERT_TRUE(harness.shard.SetOptimizer(Momentum(1), {}).ok());
+  const auto entry = ShardHarness::EntryOf(0, DType::kUInt8, 1, wire::SyncMode::kSync, 64);
+  const Status refused = harness.shard.AddKeys({entry});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.failure().message, HasSubstr("uint8"));
+}
+
+TEST(ShardOptimizer, AServersOwnUpdaterIsUsedAndNotReplaced) {
+  std::vector<uint64_t> rounds;
+  ShardHarness harness(
+      2, {.updater = [&](const UpdateContext& at, std::span<const float> gradient, std::span<float> weight) {
+        rounds.push_back(at.round);
+        EXPECT_EQ(at.samples, 5u);
+        for (size_t i = 0; i < weight.size(); ++i) weight[i] = 2 * weight[i] - gradient[i];
+      }});
+  const uint32_t key = harness.AddKey(std::vector<float>{10, 20});
+  for (uint64_t round = 1; round <= 2; ++round) {
+    harness.Push<float>(0, key, round, {2, 4}, {.samples = 2, .divisor = 2});
+    harness.Push<float>(1, key, round, {4, 8}, {.samples = 3, .divisor = 2});
+  }
+  EXPECT_THAT(rounds, ElementsAre(1, 2));
+  EXPECT_THAT(harness.Weight<float>(key), ElementsAre(2 * (20 - 3) - 3, 2 * (40 - 6) - 6));
+  const Status refused = harness.shard.SetOptimizer(Accumulate(), {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.failure().message, HasSubstr("function of its own"));
+}
+
+}  // namespace
+}  // namespace sluice::testing

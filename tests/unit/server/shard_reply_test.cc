@@ -1,0 +1,141 @@
+// Who is answered, when, and with which weight.
+#include <gmock/gmock.h>
+
+#include "unit/server/shard_harness.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ShardReply, AHeldReplyNeverChanges) {
+  ShardHarness harness(1);
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>{0, 0});
+  std::vector<Frame> held;
+  for (uint64_t round = 1; round <= 5; ++round) {
+    auto answers = harness.Push<float>(0, key, round, {1, 2}, {.want_value = true});
+    held.push_back(answers.at(0).message.payload.at(0));
+  }
+  for (size_t i = 0; i < held.size(); ++i) {
+    const auto round = static_cast<float>(i + 1);
+    EXPECT_THAT(ValuesOf<float>(held[i]), ElementsAre(round, 2 * round));
+  }
+}
+
+TEST(ShardReply, AReplySharesTheWeightsMemory) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>{0, 0});
+  const auto first = harness.Pull(0, key, 0), second = harness.Pull(1, key, 0);
+  EXPECT_EQ(first.at(0).message.payload.at(0).data(), second.at(0).message.payload.at(0).data());
+}
+
+TEST(ShardReply, WhenThePushClosesTheRoundValuesAloneAnswer) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  EXPECT_TRUE(OnlyAck(harness.Push<float>(0, key, 1, {1}, {.want_value = true})));
+  const uint64_t waits = harness.last_id;
+  const auto answers = harness.Push<float>(1, key, 1, {2}, {.want_value = true});
+  ASSERT_EQ(answers.size(), 2u);
+  for (const Sent& sent : answers) {
+    ASSERT_TRUE(sent.Is<wire::Values>());
+    const bool first = sent.to == ShardHarness::PeerOf(0);
+    EXPECT_EQ(sent.message.in_reply_to, first ? waits : harness.last_id);
+    EXPECT_EQ(sent.As<wire::Values>().parts, (std::vector<wire::ValuePart>{{{key, 0}, 0, 1}}));
+    EXPECT_THAT(ValuesOf<float>(sent.message.payload.at(0)), ElementsAre(3));
+  }
+}
+
+TEST(ShardReply, ARepeatedPushThatWantsItsValueGetsItAgain) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  harness.Push<float>(0, key, 1, {4}, {.want_value = true});
+  const auto again = harness.Push<float>(0, key, 1, {4}, {.want_value = true});
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_THAT(harness.Join<float>(again), ElementsAre(4));
+  EXPECT_THAT(harness.Versions(key), ElementsAre(1));
+}
+
+TEST(ShardReply, AnswersCarryTheServersIdentity) {
+  ShardHarness harness(1, {.job = 6, .incarnation = 44});
+  harness.SetMembership(9);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  const auto answers = harness.Pull(0, key, 0);
+  EXPECT_EQ(answers.at(0).message.job, 6u);
+  EXPECT_EQ(answers.at(0).message.sender, (wire::Sender{wire::Role::kServer, 0, 44}));
+  EXPECT_EQ(answers.at(0).message.epoch, 9u);
+}
+
+TEST(ShardReply, APullWaitsForItsRoundAndItsRepeatHearsForWhom) {
+  ShardHarness harness(3);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  harness.Push<float>(0, key, 1, {1});
+  EXPECT_TRUE(harness.Pull(0, key, 1).empty());
+  const auto repeat = harness.Pull(0, key, 1);
+  ASSERT_EQ(repeat.size(), 1u);
+  EXPECT_EQ(repeat[0].As<wire::BarrierWaiting>(), (wire::BarrierWaiting{"0", "worker 1, worker 2"}));
+}
+
+TEST(ShardReply, OneWaiterPerWorkerAndSlot) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  harness.Push<float>(0, key, 1, {1});
+  for (int repeat = 0; repeat < 5; ++repeat) harness.Pull(0, key, 1);
+  const uint64_t newest = harness.last_id;
+  std::vector<Sent> closing = harness.Push<float>(1, key, 1, {1});
+  std::erase_if(closing, [](const Sent& sent) { return sent.Is<wire::Ack>(); });
+  ASSERT_EQ(closing.size(), 1u);
+  EXPECT_EQ(closing[0].message.in_reply_to, newest);
+}
+
+TEST(ShardReply, BeforeInitAPullWaitsForIt) {
+  ShardHarness harness(2);
+  const auto entry = ShardHarness::EntryOf(0, DType::kFloat32, 2, wire::SyncMode::kSync, 64);
+  ASSERT_TRUE(harness.shard.AddKeys({entry}).ok());
+  const wire::Pull pull{.want = wire::Pull::Want::kVersion, .parts = {{{0, 0}, 0, 0}}};
+  EXPECT_TRUE(harness.Deliver(1, pull).empty());
+  EXPECT_THAT(harness.Deliver(1, pull).at(0).As<wire::BarrierWaiting>().missing, HasSubstr("worker 0"));
+  const Frame value = FrameOf(std::vector<float>{3, 4});
+  const auto answers = harness.Deliver(0, wire::Store{.parts = {{.ref = {0, 0}}}}, {value});
+  ASSERT_EQ(answers.size(), 2u);  // worker 0's Ack, worker 1's version
+  for (const Sent& sent : answers) {
+    if (sent.to == ShardHarness::PeerOf(0)) {
+      EXPECT_TRUE(sent.Is<wire::Ack>());
+      continue;
+    }
+    EXPECT_FALSE(sent.As<wire::Values>().has_data);
+    EXPECT_EQ(sent.As<wire::Values>().parts.at(0).version, 0u);
+    EXPECT_TRUE(sent.message.payload.empty());
+  }
+}
+
+TEST(ShardReply, OnlyTheFirstInitCounts) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<float>{3, 4});
+  const Frame other = FrameOf(std::vector<float>{8, 8});
+  EXPECT_TRUE(OnlyAck(harness.Deliver(0, wire::Store{.parts = {{.ref = {key, 0}}}}, {other})));
+  EXPECT_THAT(harness.Weight<float>(key), ElementsAre(3, 4));
+  EXPECT_THAT(ErrorOf(harness.Deliver(0, wire::Store{.parts = {{.ref = {key, 0}}}}, {other.Slice(0, 4)})),
+              HasSubstr("4 bytes"));
+}
+
+TEST(ShardReply, SmallValuesOfOneRequestShareAMessageLargeOnesDoNot) {
+  ShardHarness harness(1);
+  const uint32_t small = harness.AddKey(std::vector<float>(16 * 64), wire::SyncMode::kSync, 64);
+  EXPECT_EQ(harness.Pull(0, small, 0).size(), 1u);
+  const uint32_t large = harness.AddKey(std::vector<float>(4 << 16), wire::SyncMode::kSync, 1 << 16);
+  EXPECT_EQ(harness.Pull(0, large, 0).size(), 4u);  // 256 KiB each
+}
+
+TEST(ShardReply, AMessageNeverHoldsMoreFramesThanItMay) {
+  ShardHarness harness(1);
+  constexpr size_t kParts = server::Replies::kMaxFrames + 10;
+  const uint32_t key = harness.AddKey(std::vector<uint8_t>(kParts), wire::SyncMode::kSync, 1);
+  const auto answers = harness.Pull(0, key, 0);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0].message.payload.size() + answers[1].message.payload.size(), kParts);
+}
+
+}  // namespace
+}  // namespace sluice::testing
