@@ -26,13 +26,14 @@ test-release: build
 test-asan: test-deps
 	@cmake --preset asan >/dev/null
 	@cmake --build build/asan -j $(JOBS)
-	ASAN_OPTIONS=allocator_may_return_null=1 ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE cluster
+	ASAN_OPTIONS=allocator_may_return_null=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp \
+	  ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE cluster
 
 test-tsan: test-deps
 	@cmake --preset tsan >/dev/null
 	@cmake --build build/tsan -j $(JOBS)
-	TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1" \
-	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE cluster
+	OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1" \
+	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE cluster -E 'ByHeart'
 
 FUZZ_SECONDS ?= 15
 test-fuzz: test-deps

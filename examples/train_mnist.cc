@@ -4,6 +4,7 @@
 //   tools/launch.py -n 2 -s 2 build/bin/train_mnist --network lenet --kv-store dist_sync
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -124,6 +125,10 @@ void CheckFlags() {
   RequireAtLeast("save-period", FLAGS_save_period, 1);
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
   RequireAtLeast("top-k", FLAGS_top_k, 0);
+  const auto names = nn::ModelNames();
+  if (std::find(names.begin(), names.end(), FLAGS_network) == names.end()) {
+    Refuse("network", StrCat("is '", FLAGS_network, "'; it takes ", StrJoin(names)));
+  }
   if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
   const auto loads = Numbers("work-load-list", FLAGS_work_load_list);
   if (!loads.empty() && loads.size() != static_cast<size_t>(FLAGS_num_devices)) {

@@ -36,6 +36,8 @@ struct DevicesOptions {
 class Devices {
  public:
   explicit Devices(const DevicesOptions& options = {}) : options_(options) {}
+  // Drains: the last array of a device may otherwise go on the device's own thread, which cannot wait for itself.
+  ~Devices() { DrainAll(); }
 
   // Made on first use. Error(kUnimplemented) for gpu(i) where this build has no CUDA.
   std::shared_ptr<Device> Get(Context context);

@@ -123,7 +123,7 @@ class BadInput(unittest.TestCase):
     def test_parameter_files(self):
         path = self.folder / "p.safetensors"
         write_safetensors(path, {"conv1.weight": ([20, 1, 5, 5], [0.0] * 500)})
-        self.assert_refused(self.run_program(f"--load-params={path}", "--num-steps=1"), "conv1.bias")
+        self.assert_refused(self.run_program(f"--load-params={path}", "--num-steps=1", "--network=lenet"), "conv1.bias")
         good = self.folder / "good.safetensors"
         self.assertEqual(self.run_program(f"--save-params={good}", "--num-steps=0", "--network=lenet").returncode, 0)
         self.assert_refused(self.run_program(f"--load-params={good}", "--num-steps=1", "--network=mlp"), str(good))

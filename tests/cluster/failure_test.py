@@ -165,7 +165,7 @@ class Strangers(unittest.TestCase):
             stop.wait(0.02)
 
     def run_job(self, attacked):
-        flags = ["--network=lenet", "--kv-store=dist_sync", "--num-steps=60", "--shuffle=false", "--num-examples=4000"]
+        flags = ["--network=lenet", "--kv-store=dist_sync", "--num-steps=60", "--disp-batches=5", "--shuffle=false", "--num-examples=4000"]
         with Cluster(BIN, 2, 2) as cluster:
             saved = cluster.folder / "end.safetensors"
             scheduler = cluster.start_scheduler()

@@ -1,0 +1,127 @@
+"""tools/launch.py as its users meet it: output, exit codes, signals, and nothing left behind.
+
+Usage: launch_test.py BIN_DIR
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LAUNCH = [sys.executable, str(ROOT / "tools" / "launch.py")]
+BIN = None
+LONG = ["--network=mlp", "--kv-store=dist_sync", "--num-epochs=1000", "--disp-batches=5"]
+
+
+def launch(*arguments, timeout=120):
+    return subprocess.run([*LAUNCH, *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
+
+
+def carrying(marker):
+    """Processes whose environment holds the marker."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if marker.encode() in (entry / "environ").read_bytes() and (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+class Launch(unittest.TestCase):
+    def start_long(self, marker):
+        job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "2", "--env", f"LAUNCH_TEST={marker}", str(BIN / "train_mnist"), *LONG],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(job.stdout.close)
+        for line in job.stdout:
+            if "batch" in line:
+                return job
+        self.fail("the job ended before it trained")
+
+    def assert_gone(self, marker, seconds=10):
+        end = time.monotonic() + seconds
+        while carrying(f"LAUNCH_TEST={marker}"):
+            self.assertLess(time.monotonic(), end, "processes of the job are left")
+            time.sleep(0.1)
+
+    def test_a_job_runs_through_and_says_who_says_what(self):
+        done = launch("-n", 2, "-s", 2, BIN / "kv_tour", "--kv-store=dist_sync")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("[worker 0] the tour is over: dist_sync, 2 workers", done.stdout)
+
+    def test_every_store_type_on_several_shapes_of_jobs(self):
+        for kind in ("dist_sync", "dist_device_sync"):
+            for workers, servers in ((1, 1), (3, 2)):
+                with self.subTest(kind=kind, workers=workers):
+                    done = launch("-n", workers, "-s", servers, "--env-server", "SLUICE_SERVER_THREADS=2", "--env", "SLUICE_SERVER_THREADS=2",
+                                  BIN / "kv_tour", f"--kv-store={kind}")
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_dropped_messages_change_nothing(self):
+        done = launch("-n", 3, "-s", 2, "--env", "PS_DROP_MSG=10", "--env", "PS_RESEND_TIMEOUT=100", BIN / "kv_tour", "--kv-store=dist_sync")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_exit_code_and_last_words_of_the_first_failure(self):
+        done = launch("-n", 2, "-s", 1, BIN / "train_mnist", "--kv-store=dist_sync", "--lr=nan")
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertIn("ended with exit code 2", done.stderr)
+        self.assertIn("| train_mnist: error: flag --lr", done.stdout)
+
+    def test_wrong_use(self):
+        for arguments, word in ((["-n", "1"], "no command"), (["-n", "0", "x"], "-n is 0"), (["-n", "1", "/no/such/program"], "does not exist"),
+                                (["-n", "1", "-H", "hosts", "x"], "ssh"), (["-n", "1", "--env", "NOVALUE", "x"], "NAME=VALUE")):
+            with self.subTest(arguments):
+                done = launch(*arguments)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(word, done.stderr)
+
+    def test_arguments_arrive_unchanged(self):
+        nasty = ["a b", "quo'te", 'dou"ble', "$HOME", ";ls", "line\nbreak", "\u00fc\u4e2d"]
+        script = "import sys; print(ascii(sys.argv[1:]))"
+        done = launch("-n", 1, "-s", 1, "--env", f"PATH={BIN}:{os.environ['PATH']}", sys.executable, "-c", script, *nasty, timeout=60)
+        self.assertIn(ascii(nasty), done.stdout)
+
+    def test_ctrl_c_stops_everything(self):
+        job = self.start_long("ctrl-c")
+        job.send_signal(signal.SIGINT)
+        job.stdout.read()
+        self.assertEqual(job.wait(20), 130)
+        self.assert_gone("ctrl-c")
+
+    def test_kill_9_of_the_launcher_leaves_nothing(self):
+        job = self.start_long("kill-9")
+        self.assertGreaterEqual(len(carrying("LAUNCH_TEST=kill-9")), 5)
+        job.kill()
+        job.wait(10)
+        self.assert_gone("kill-9")
+
+    def test_the_secret_is_on_no_command_line(self):
+        job = self.start_long("secret")
+        for pid in carrying("LAUNCH_TEST=secret"):
+            try:
+                environment = dict(part.split(b"=", 1) for part in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"=" in part)
+                secret = environment.get(b"SLUICE_JOB_SECRET", b"")
+            except OSError:
+                continue
+            if not secret:
+                continue
+            self.assertGreaterEqual(len(secret), 32)
+            for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    self.assertNotIn(secret, entry.read_bytes())
+                except OSError:
+                    continue
+        job.send_signal(signal.SIGTERM)
+        job.stdout.read()
+        self.assertEqual(job.wait(20), 143)
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
