@@ -29,8 +29,13 @@ Status KeyTable::Check(const wire::KeySpec& spec, wire::SyncMode mode, const std
 }
 
 Result<std::vector<uint32_t>> KeyTable::Declare(const wire::DeclareKeys& request, const std::string& who) {
+  std::map<wire::KeyName, const wire::KeySpec*> named;
   for (const wire::KeySpec& spec : request.keys) {
     if (Status status = Check(spec, request.mode, who); !status) return status.failure();
+    if (const auto* before = named.emplace(spec.name, &spec).first->second; *before != spec) {
+      return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ": ", who, " declares ",
+                  TextOf(*before, request.mode), " and ", TextOf(spec, request.mode), " at once");
+    }
     if (spec.name.index() != request.keys.front().name.index()) {
       return Fail(ErrorCode::kInvalidArgument, who,
                   " declares integer and string keys together: ", wire::ToString(request.keys.front().name),

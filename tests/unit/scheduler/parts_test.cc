@@ -1,0 +1,232 @@
+// The scheduler's parts on their own: roster, key table, barriers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scheduler/barriers.h"
+#include "scheduler/key_table.h"
+#include "scheduler/roster.h"
+
+namespace sluice::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using wire::NodeState;
+using wire::Role;
+
+struct Newcomer {
+  Role role = Role::kWorker;
+  uint64_t incarnation = 1;
+  std::string identity;
+  int32_t wished_rank = -1;
+};
+
+Result<Member*> Join(Roster& roster, const Newcomer& who, Time now = {}) {
+  wire::Register request{.role = who.role,
+                         .identity = who.identity,
+                         .wished_rank = who.wished_rank,
+                         .host = "h",
+                         .pid = static_cast<uint32_t>(who.incarnation),
+                         .num_workers = roster.num_workers(),
+                         .num_servers = roster.num_servers()};
+  if (who.role == Role::kServer) request.shard_addresses = {"tcp://h:1"};
+  return roster.Register(now, {who.incarnation}, {who.role, 0, who.incarnation}, request);
+}
+void MustJoin(Roster& roster, const Newcomer& who, Time now = {}) {
+  ASSERT_TRUE(Join(roster, who, now).ok());
+}
+int RankOf(const Result<Member*>& member) {
+  return member ? static_cast<int>(member.value()->info.rank) : -1;
+}
+template <typename T>
+std::string MessageOf(const Result<T>& result) {
+  return result ? "" : result.failure().message;
+}
+
+TEST(Roster, GivesWishedRanksElseTheSmallestFree) {
+  Roster roster(4, 1);
+  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 1, .wished_rank = 2})), 2);
+  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 2})), 0);
+  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 3, .wished_rank = 2})), 1);       // taken
+  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 4, .wished_rank = 99})), 3);      // no such rank
+  EXPECT_EQ(RankOf(Join(roster, {.role = Role::kServer, .incarnation = 5})), 0);  // ranks are per role
+  EXPECT_TRUE(roster.complete());
+  EXPECT_THAT(MessageOf(Join(roster, {.incarnation = 6})), HasSubstr("already has its 4 workers"));
+}
+
+TEST(Roster, ARepeatIsTheSameMember) {
+  Roster roster(2, 1);
+  ASSERT_EQ(RankOf(Join(roster, {.incarnation = 1})), 0);
+  const uint64_t epoch = roster.epoch();
+  const auto again = Join(roster, {.incarnation = 1}, Time{} + 3s);
+  EXPECT_EQ(RankOf(again), 0);
+  EXPECT_EQ(again.value()->last_heard, Time{} + 3s);
+  EXPECT_EQ(roster.members().size(), 1u);
+  EXPECT_EQ(roster.epoch(), epoch);
+}
+
+TEST(Roster, AnIdentityKeepsItsRankAndFencesItsFormerLife) {
+  Roster roster(3, 1);
+  MustJoin(roster, {.incarnation = 1, .identity = "a"});
+  ASSERT_EQ(RankOf(Join(roster, {.incarnation = 2, .identity = "b"})), 1);
+  EXPECT_THAT(MessageOf(Join(roster, {.incarnation = 3, .identity = "b"})),
+              HasSubstr("identity 'b' (SLUICE_NODE_ID) is taken by the living worker 1 (host h, pid 2)"));
+  roster.SetState(*roster.Find({Role::kWorker, 1, 2}), NodeState::kDead);
+  const uint64_t epoch = roster.epoch();
+  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 3, .identity = "b", .wished_rank = 2})), 1);
+  EXPECT_GT(roster.epoch(), epoch);
+  EXPECT_EQ(roster.Find({Role::kWorker, 1, 2}), nullptr);
+  EXPECT_EQ(roster.Find({Role::kWorker, 1, 3})->info.state, NodeState::kAlive);
+  // The same name on a server is another place.
+  EXPECT_EQ(RankOf(Join(roster, {.role = Role::kServer, .incarnation = 4, .identity = "b"})), 0);
+}
+
+TEST(Roster, OtherJobsShapesAreRefused) {
+  Roster roster(2, 1);
+  wire::Register request{.role = Role::kWorker, .host = "h", .num_workers = 3, .num_servers = 1};
+  const auto refused = [&](const wire::Register& r) {
+    return MessageOf(roster.Register({}, {1}, {r.role, 0, 1}, r));
+  };
+  EXPECT_THAT(refused(request), HasSubstr("expects 3 workers and 1 servers, but this job has 2 and 1"));
+  request = {.role = Role::kServer, .host = "h", .num_workers = 2, .num_servers = 1};
+  EXPECT_THAT(refused(request), HasSubstr("names no address"));
+  request.role = Role::kScheduler;
+  EXPECT_THAT(refused(request), HasSubstr("second scheduler"));
+  EXPECT_TRUE(roster.members().empty());
+}
+
+TEST(Roster, TheSilentDieTogetherInOneEpoch) {
+  Roster roster(3, 1);
+  for (const uint64_t i : {1, 2, 3}) MustJoin(roster, {.incarnation = i}, Time{} + std::chrono::seconds(i));
+  roster.SetState(*roster.Find({Role::kWorker, 0, 1}), NodeState::kFinished);  // may be silent for ever
+  const uint64_t epoch = roster.epoch();
+  EXPECT_TRUE(roster.BuryTheSilent(Time{} + 5999ms, 4s).empty());
+  EXPECT_EQ(roster.epoch(), epoch);
+  EXPECT_EQ(roster.BuryTheSilent(Time{} + 7s, 4s).size(), 2u);
+  EXPECT_EQ(roster.epoch(), epoch + 1);
+  EXPECT_TRUE(roster.BuryTheSilent(Time{} + 70s, 4s).empty());
+}
+
+TEST(Roster, SaysWhoIsThereAndWhoIsMissing) {
+  Roster roster(3, 2);
+  EXPECT_EQ(roster.JoinedText(), "nobody");
+  EXPECT_EQ(roster.MissingText(), "server 0, server 1, worker 0, worker 1, worker 2");
+  MustJoin(roster, {.incarnation = 1, .wished_rank = 1});
+  MustJoin(roster, {.role = Role::kServer, .incarnation = 2});
+  EXPECT_EQ(roster.JoinedText(), "server 0 (host h, pid 2), worker 1 (host h, pid 1)");
+  EXPECT_EQ(roster.MissingText(), "server 1, worker 0, worker 2");
+  EXPECT_THAT(Roster(1000, 1).MissingText(), HasSubstr("worker 18 and 981 more"));
+}
+
+wire::KeySpec Spec(wire::KeyName name, Shape shape = {4}, DType dtype = DType::kFloat32) {
+  return {std::move(name), dtype, std::move(shape)};
+}
+
+TEST(KeyTable, NumbersKeysInTheOrderDeclared) {
+  KeyTable table({.num_shards = 2, .bigarray_bound = 100});
+  const wire::DeclareKeys first{.keys = {Spec("b"), Spec("a", {200})}};
+  EXPECT_THAT(table.Declare(first, "worker 0").value(), ElementsAre(0, 1));
+  // Declared again in another order, with something new.
+  const wire::DeclareKeys second{.keys = {Spec("c"), Spec("a", {200}), Spec("b")}};
+  EXPECT_THAT(table.Declare(second, "worker 1").value(), ElementsAre(2, 1, 0));
+  ASSERT_EQ(table.entries().size(), 3u);
+  EXPECT_EQ(table.entries()[1].slices.size(), 2u);
+  for (const wire::KeyEntry& entry : table.entries()) EXPECT_EQ(plan::WhyInvalid(entry, 2), "");
+}
+
+TEST(KeyTable, ADifferentDeclarationNamesBothAndWhoWasFirst) {
+  KeyTable table({.num_shards = 1});
+  ASSERT_TRUE(table.Declare({.keys = {Spec("w", {2, 3})}}, "worker 0").ok());
+  const auto refused = [&](const wire::DeclareKeys& request) {
+    const auto result = table.Declare(request, "worker 4");
+    EXPECT_TRUE(!result && result.failure().code == ErrorCode::kAlreadyExists);
+    return MessageOf(result);
+  };
+  EXPECT_EQ(refused({.keys = {Spec("w", {3, 2})}}),
+            "key w: worker 4 declares float32 [3, 2] (sync), but worker 0 declared float32 [2, 3] (sync)");
+  EXPECT_THAT(refused({.keys = {Spec("w", {2, 3}, DType::kFloat16)}}), HasSubstr("float16 [2, 3]"));
+  EXPECT_THAT(refused({.mode = wire::SyncMode::kAsync, .keys = {Spec("w", {2, 3})}}), HasSubstr("(async)"));
+}
+
+TEST(KeyTable, IntegerAndStringKeysDoNotMix) {
+  KeyTable table({.num_shards = 1});
+  EXPECT_THAT(MessageOf(table.Declare({.keys = {Spec(int64_t{3}), Spec("3")}}, "worker 0")),
+              HasSubstr("integer and string keys together"));
+  EXPECT_TRUE(table.entries().empty());
+  ASSERT_TRUE(table.Declare({.keys = {Spec(int64_t{3})}}, "worker 0").ok());
+  EXPECT_THAT(MessageOf(table.Declare({.keys = {Spec("3")}}, "worker 1")), HasSubstr("do not mix"));
+}
+
+TEST(KeyTable, ARefusedDeclarationLeavesNothingBehind) {
+  KeyTable table({.num_shards = 1});
+  ASSERT_TRUE(table.Declare({.keys = {Spec("w")}}, "worker 0").ok());
+  EXPECT_FALSE(table.Declare({.keys = {Spec("new"), Spec("w", {5})}}, "worker 1").ok());
+  EXPECT_EQ(table.entries().size(), 1u);
+}
+
+TEST(KeyTable, AKeyTwiceInOneDeclarationMustAgreeWithItself) {
+  KeyTable table({.num_shards = 1});
+  EXPECT_THAT(table.Declare({.keys = {Spec("a"), Spec("a")}}, "worker 0").value(), ElementsAre(0, 0));
+  EXPECT_FALSE(table.Declare({.keys = {Spec("b"), Spec("b", {5})}}, "worker 0").ok());
+}
+
+Barriers::Waiter Of(uint32_t rank, uint64_t request, Role role = Role::kWorker) {
+  return {.member = {role, rank}, .peer = {rank}, .request_id = request};
+}
+
+TEST(Barriers, ReleaseWhenAllHaveArrived) {
+  const Roster roster(3, 1);
+  Barriers barriers;
+  const wire::Barrier barrier{.id = "x"};
+  EXPECT_EQ(barriers.Arrive(barrier, Of(2, 10), roster).value().missing, "worker 0, worker 1");
+  EXPECT_EQ(barriers.Arrive(barrier, Of(0, 11), roster).value().missing, "worker 1");
+  EXPECT_EQ(barriers.Arrive(barrier, Of(0, 12), roster).value().missing, "worker 1");  // a repeat
+  EXPECT_EQ(barriers.Describe(), "barrier 'x': waiting for worker 1\n");
+  const auto last = barriers.Arrive(barrier, Of(1, 13), roster).value();
+  ASSERT_TRUE(last.released);
+  std::vector<uint64_t> requests;
+  for (const auto& waiter : last.waiters) requests.push_back(waiter.request_id);
+  EXPECT_THAT(requests, ElementsAre(12, 13, 10));
+  EXPECT_EQ(barriers.Describe(), "");
+}
+
+TEST(Barriers, ARepeatWhoseReleaseWasLostIsReleasedAgainAlone) {
+  const Roster roster(2, 1);
+  Barriers barriers;
+  for (const uint32_t rank : {0u, 1u}) ASSERT_TRUE(barriers.Arrive({.id = "1"}, Of(rank, 1), roster).ok());
+  const auto repeat = barriers.Arrive({.id = "1"}, Of(0, 1), roster).value();
+  EXPECT_TRUE(repeat.released);
+  EXPECT_EQ(repeat.waiters.size(), 1u);
+  EXPECT_FALSE(barriers.Arrive({.id = "2"}, Of(0, 2), roster).value().released);
+}
+
+TEST(Barriers, GroupsWaitForTheirMembersOnly) {
+  const Roster roster(3, 2);
+  Barriers barriers;
+  using Group = wire::Barrier::Group;
+  const wire::Barrier servers{.id = "s", .group = Group::kServers};
+  EXPECT_FALSE(barriers.Arrive(servers, Of(0, 1, Role::kServer), roster).value().released);
+  EXPECT_TRUE(barriers.Arrive(servers, Of(1, 1, Role::kServer), roster).value().released);
+  const wire::Barrier all{.id = "a", .group = Group::kAll};
+  EXPECT_EQ(barriers.Arrive(all, Of(0, 1, Role::kServer), roster).value().missing,
+            "server 1, worker 0, worker 1, worker 2");
+  const wire::Barrier ranks{.id = "r", .group = Group::kRanks, .ranks = {0, 2}};
+  EXPECT_EQ(barriers.Arrive(ranks, Of(0, 1), roster).value().missing, "worker 2");
+  EXPECT_TRUE(barriers.Arrive(ranks, Of(2, 1), roster).value().released);
+}
+
+TEST(Barriers, NonMembersAndOtherMemberListsAreErrors) {
+  const Roster roster(3, 1);
+  Barriers barriers;
+  const wire::Barrier ranks{.id = "r", .group = wire::Barrier::Group::kRanks, .ranks = {0, 2}};
+  EXPECT_THAT(MessageOf(barriers.Arrive(ranks, Of(1, 1), roster)), HasSubstr("barrier 'r': worker 1"));
+  EXPECT_EQ(barriers.Describe(), "");  // nobody waits for what a stranger asked
+  ASSERT_TRUE(barriers.Arrive(ranks, Of(0, 1), roster).ok());
+  wire::Barrier others = ranks;
+  others.ranks = {0, 1, 2};
+  EXPECT_FALSE(barriers.Arrive(others, Of(2, 1), roster).ok());
+  EXPECT_TRUE(barriers.Arrive(ranks, Of(2, 2), roster).value().released);
+}
+
+}  // namespace
+}  // namespace sluice::scheduler

@@ -1,0 +1,335 @@
+#include "scheduler/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/recording_network.h"
+
+namespace sluice::scheduler {
+namespace {
+
+using sluice::testing::RecordingNetwork;
+using sluice::testing::Sent;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using wire::NodeState;
+using wire::Role;
+
+struct Node {
+  Role role;
+  uint32_t rank;
+  transport::PeerId peer() const { return {(role == Role::kServer ? 100u : 200u) + rank}; }
+  uint64_t incarnation() const { return peer().value * 10; }
+};
+constexpr Node kServer0{Role::kServer, 0}, kServer1{Role::kServer, 1};
+constexpr Node kWorker0{Role::kWorker, 0}, kWorker1{Role::kWorker, 1};
+constexpr Node kAll[] = {kServer0, kServer1, kWorker0, kWorker1};
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  SchedulerTest() { scheduler_.OnStart(now_, network_); }
+
+  // What the scheduler sends because of it.
+  std::vector<Sent> Deliver(const Node& from, wire::Body body, uint64_t id = 0, uint64_t in_reply_to = 0) {
+    wire::Message message;
+    message.sender = {from.role, from.rank, from.incarnation()};
+    message.id = id;
+    message.in_reply_to = in_reply_to;
+    message.body = std::move(body);
+    scheduler_.OnMessage(now_, from.peer(), std::move(message), network_);
+    return network_.Take();
+  }
+  std::vector<Sent> Register(const Node& node) {
+    wire::Register request{.role = node.role,
+                           .wished_rank = static_cast<int32_t>(node.rank),
+                           .host = "h",
+                           .num_workers = 2,
+                           .num_servers = 2};
+    if (node.role == Role::kServer) request.shard_addresses = {"tcp://h:1"};
+    return Deliver(node, request);
+  }
+  void JoinAll() {
+    for (const Node& node : kAll) Register(node);
+  }
+  void RunUntil(Duration end) {
+    while (!scheduler_.Done() && scheduler_.NextTimer() <= Time{} + end) {
+      now_ = std::max(now_, scheduler_.NextTimer());
+      scheduler_.OnTimer(now_, network_);
+    }
+    now_ = std::max(now_, Time{} + end);
+  }
+  static std::vector<transport::PeerId> PeersOf(const std::vector<Sent>& sent) {
+    std::vector<transport::PeerId> peers;
+    for (const Sent& one : sent) peers.push_back(one.to);
+    return peers;
+  }
+  static wire::DeclareKeys Declaration(DType dtype = DType::kFloat32) {
+    return {.keys = {{std::string("w"), dtype, Shape{8}}}};
+  }
+  // Both servers acknowledge what they were sent; what follows from it.
+  std::vector<Sent> AckBoth(uint64_t id) {
+    std::vector<Sent> sent = Deliver(kServer0, wire::Ack{}, 0, id);
+    EXPECT_TRUE(sent.empty());
+    return Deliver(kServer1, wire::Ack{}, 0, id);
+  }
+
+  RecordingNetwork network_;
+  Time now_{};
+  Scheduler scheduler_{
+      {.job = 3, .incarnation = 9, .num_workers = 2, .num_servers = 2, .rendezvous_timeout = 30s}};
+};
+
+TEST_F(SchedulerTest, EveryoneIsWelcomedWhenTheLastOneJoins) {
+  EXPECT_EQ(Register(kWorker1).at(0).As<wire::Welcome>(),
+            (wire::Welcome{wire::Welcome::State::kWaiting, 1, "server 0, server 1, worker 0", {}}));
+  Register(kServer1);
+  Register(kServer0);
+  const auto sent = Register(kWorker0);
+  EXPECT_EQ(sent.size(), 4u);
+  for (const Sent& one : sent) {
+    EXPECT_EQ(one.message.job, 3u);
+    EXPECT_EQ(one.message.sender, (wire::Sender{Role::kScheduler, 0, 9}));
+    const auto& welcome = one.As<wire::Welcome>();
+    EXPECT_EQ(welcome.state, wire::Welcome::State::kComplete);
+    ASSERT_EQ(welcome.roster.size(), 4u);
+    EXPECT_EQ(welcome.roster[3].incarnation, kWorker1.incarnation());
+    EXPECT_THAT(welcome.roster[0].shard_addresses, ElementsAre("tcp://h:1"));
+  }
+  // A Welcome that was lost is given again.
+  EXPECT_EQ(Register(kWorker0).at(0).As<wire::Welcome>().state, wire::Welcome::State::kComplete);
+}
+
+TEST_F(SchedulerTest, WhoCannotJoinIsToldWhy) {
+  JoinAll();
+  const auto sent = Register({Role::kWorker, 2});
+  EXPECT_THAT(sent.at(0).As<wire::ErrorReply>().message, HasSubstr("already has its 2 workers"));
+  EXPECT_EQ(sent.at(0).message.in_reply_to, 0u);
+}
+
+TEST_F(SchedulerTest, StrangersAreNotHeard) {
+  JoinAll();
+  EXPECT_TRUE(Deliver({Role::kWorker, 7}, Declaration(), 1).empty());
+  EXPECT_TRUE(Deliver({Role::kWorker, 7}, wire::Leave{wire::Leave::Outcome::kFailed, "forged"}, 1).empty());
+  EXPECT_FALSE(scheduler_.Done());
+}
+
+TEST_F(SchedulerTest, HeartbeatsAreAnsweredWithTheEpoch) {
+  Register(kWorker0);
+  const auto sent = Deliver(kWorker0, wire::Heartbeat{});
+  EXPECT_TRUE(sent.at(0).Is<wire::HeartbeatAck>());
+  EXPECT_GT(sent.at(0).message.epoch, 0u);
+}
+
+TEST_F(SchedulerTest, ARendezvousThatDoesNotHappenEndsNamingTheMissing) {
+  Register(kServer0);
+  for (int second = 5; second < 30; second += 5) {
+    RunUntil(std::chrono::seconds(second));
+    Deliver(kServer0, wire::Heartbeat{});
+  }
+  RunUntil(60s);
+  ASSERT_TRUE(scheduler_.Done());
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFailed);
+  EXPECT_THAT(scheduler_.outcome().message, HasSubstr("missing server 1, worker 0, worker 1"));
+  EXPECT_FALSE(network_.Take<wire::Stop>(kServer0.peer()).empty());
+}
+
+TEST_F(SchedulerTest, KeysAreKnownToAllServersBeforeAnyWorkerHearsOfThem) {
+  JoinAll();
+  const auto announced = Deliver(kWorker0, Declaration(), 21);
+  EXPECT_THAT(PeersOf(announced), ElementsAre(kServer0.peer(), kServer1.peer()));
+  const uint64_t relay = announced.at(0).message.id;
+  EXPECT_EQ(announced[0].As<wire::AnnounceKeys>().entries.at(0).spec, Declaration().keys[0]);
+  EXPECT_TRUE(Deliver(kWorker0, Declaration(), 21).empty());  // a repeat meanwhile
+  EXPECT_TRUE(Deliver(kServer1, wire::Ack{}, 0, relay).empty());
+  EXPECT_TRUE(Deliver(kServer1, wire::Ack{}, 0, relay).empty());  // twice the same server
+  EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("AnnounceKeys waits for server 0"));
+  // Repeated to those who have not acknowledged.
+  RunUntil(1500ms);
+  EXPECT_THAT(PeersOf(network_.Take()), ElementsAre(kServer0.peer()));
+  const auto answered = Deliver(kServer0, wire::Ack{}, 0, relay);
+  ASSERT_EQ(answered.size(), 1u);
+  EXPECT_EQ(answered[0].to, kWorker0.peer());
+  EXPECT_EQ(answered[0].message.in_reply_to, 21u);
+  EXPECT_EQ(answered[0].As<wire::KeyTable>().entries, announced[0].As<wire::AnnounceKeys>().entries);
+  RunUntil(5s);
+  EXPECT_TRUE(network_.Take().empty());
+}
+
+TEST_F(SchedulerTest, TwoWorkersThatDeclareTheSameGetTheSame) {
+  JoinAll();
+  const uint64_t first = Deliver(kWorker0, Declaration(), 1).at(0).message.id;
+  const uint64_t second = Deliver(kWorker1, Declaration(), 1).at(0).message.id;
+  const auto to_worker1 = AckBoth(second), to_worker0 = AckBoth(first);
+  EXPECT_EQ(to_worker1.at(0).to, kWorker1.peer());
+  EXPECT_EQ(to_worker1[0].As<wire::KeyTable>(), to_worker0.at(0).As<wire::KeyTable>());
+}
+
+TEST_F(SchedulerTest, AConflictingDeclarationIsAnErrorForItsSender) {
+  JoinAll();
+  AckBoth(Deliver(kWorker0, Declaration(), 1).at(0).message.id);
+  const auto sent = Deliver(kWorker1, Declaration(DType::kFloat64), 2);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].to, kWorker1.peer());
+  EXPECT_EQ(sent[0].message.in_reply_to, 2u);
+  EXPECT_THAT(sent[0].As<wire::ErrorReply>().message, HasSubstr("worker 0"));
+}
+
+TEST_F(SchedulerTest, TheOptimiserGoesToAllServersAndIsAnsweredOnce) {
+  JoinAll();
+  const wire::SetOptimizer request{.config = {.learning_rate = 0.5}, .first_rounds = {{0, 4}}};
+  const auto relayed = Deliver(kWorker0, request, 31);
+  EXPECT_THAT(PeersOf(relayed), ElementsAre(kServer0.peer(), kServer1.peer()));
+  EXPECT_EQ(relayed[0].As<wire::SetOptimizer>(), request);
+  const auto answered = AckBoth(relayed[0].message.id);
+  ASSERT_EQ(answered.size(), 1u);
+  EXPECT_TRUE(answered[0].Is<wire::Ack>());
+  EXPECT_EQ(answered[0].message.in_reply_to, 31u);
+  // The answer was lost: given again, without bothering the servers.
+  const auto again = Deliver(kWorker0, request, 31);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_TRUE(again[0].Is<wire::Ack>());
+}
+
+TEST_F(SchedulerTest, OnlySoundOptimisersOfWorkerZeroAreRelayed) {
+  JoinAll();
+  EXPECT_EQ(Deliver(kWorker1, wire::SetOptimizer{}, 1).at(0).As<wire::ErrorReply>().code,
+            ErrorCode::kPermissionDenied);
+  const wire::SetOptimizer unsound{.config = {.learning_rate = -1}};
+  EXPECT_EQ(Deliver(kWorker0, unsound, 2).at(0).As<wire::ErrorReply>().code, ErrorCode::kInvalidArgument);
+  AckBoth(Deliver(kWorker0, Declaration(DType::kInt32), 3).at(0).message.id);
+  const auto refused = Deliver(kWorker0, wire::SetOptimizer{}, 4);
+  ASSERT_EQ(refused.size(), 1u);  // no server has heard of it
+  EXPECT_THAT(refused[0].As<wire::ErrorReply>().message, HasSubstr("key w is int32"));
+}
+
+TEST_F(SchedulerTest, AServersRefusalReachesWhoAsked) {
+  JoinAll();
+  const uint64_t relay = Deliver(kWorker0, wire::SetOptimizer{}, 8).at(0).message.id;
+  Deliver(kServer0, wire::Ack{}, 0, relay);
+  const auto sent =
+      Deliver(kServer1, wire::ErrorReply{ErrorCode::kFailedPrecondition, "own updater"}, 0, relay);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].message.in_reply_to, 8u);
+  EXPECT_EQ(sent[0].As<wire::ErrorReply>().code, ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(sent[0].As<wire::ErrorReply>().message, HasSubstr("server 1"));
+}
+
+TEST_F(SchedulerTest, BarriersAnswerEachMembersOwnRequest) {
+  JoinAll();
+  const auto waiting = Deliver(kWorker1, wire::Barrier{.id = "b"}, 5);
+  EXPECT_EQ(waiting.at(0).As<wire::BarrierWaiting>(), (wire::BarrierWaiting{"b", "worker 0"}));
+  EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("barrier 'b': waiting for worker 0"));
+  const auto released = Deliver(kWorker0, wire::Barrier{.id = "b"}, 6);
+  ASSERT_EQ(released.size(), 2u);
+  for (const Sent& sent : released) {
+    EXPECT_TRUE(sent.Is<wire::Ack>());
+    EXPECT_EQ(sent.message.in_reply_to, sent.to == kWorker1.peer() ? 5u : 6u);
+  }
+}
+
+TEST_F(SchedulerTest, ADeathStopsTheJobNamingTheDead) {
+  JoinAll();
+  const uint64_t epoch = Deliver(kWorker0, wire::Heartbeat{}).at(0).message.epoch;
+  RunUntil(9s);
+  for (const Node& node : {kServer0, kServer1, kWorker0}) Deliver(node, wire::Heartbeat{});
+  RunUntil(9999ms);
+  EXPECT_TRUE(network_.Take().empty());
+  RunUntil(10s);
+  std::map<uint64_t, std::pair<int, int>> heard;  // stops and memberships, by peer
+  for (const Sent& sent : network_.Take()) {
+    EXPECT_GT(sent.message.epoch, epoch);
+    if (sent.Is<wire::Stop>()) {
+      EXPECT_EQ(sent.As<wire::Stop>().reason, wire::Stop::Reason::kFailed);
+      EXPECT_THAT(sent.As<wire::Stop>().message, HasSubstr("worker 1"));
+      ++heard[sent.to.value].first;
+    } else {
+      EXPECT_EQ(sent.As<wire::Membership>().roster.at(3).state, NodeState::kDead);
+      ++heard[sent.to.value].second;
+    }
+  }
+  EXPECT_EQ(heard, (decltype(heard){{100, {1, 1}}, {101, {1, 1}}, {200, {1, 1}}}));
+  EXPECT_TRUE(Deliver(kWorker1, wire::Heartbeat{}).empty());  // too late
+  EXPECT_THAT(Register({Role::kWorker, 5}).at(0).As<wire::ErrorReply>().message, HasSubstr("worker"));
+  for (const Node& node : {kServer0, kServer1, kWorker0}) {
+    EXPECT_FALSE(scheduler_.Done());
+    const auto sent = Deliver(node, wire::Leave{wire::Leave::Outcome::kFailed, "told to"}, 1);
+    EXPECT_TRUE(sent.at(0).Is<wire::Ack>());
+  }
+  scheduler_.OnTimer(now_, network_);
+  EXPECT_TRUE(scheduler_.Done());
+  EXPECT_THAT(scheduler_.outcome().message, HasSubstr("worker 1 (host h, pid 0) is dead"));
+}
+
+TEST_F(SchedulerTest, StopIsRepeatedButNotForEver) {
+  JoinAll();
+  scheduler_.FailJob(now_, "SIGTERM", network_);
+  network_.Take();
+  RunUntil(2500ms);
+  EXPECT_EQ(network_.Take<wire::Stop>(kWorker0.peer()).size(), 2u);
+  RunUntil(5s);
+  EXPECT_TRUE(scheduler_.Done());
+  EXPECT_EQ(scheduler_.outcome().message, "SIGTERM");
+}
+
+TEST_F(SchedulerTest, WhenAllWorkersHaveFinishedTheServersAreStopped) {
+  JoinAll();
+  const auto first = Deliver(kWorker0, wire::Leave{}, 1);
+  EXPECT_TRUE(first.at(0).Is<wire::Ack>());
+  for (size_t i = 1; i < first.size(); ++i)
+    EXPECT_EQ(first[i].As<wire::Membership>().roster.at(2).state, NodeState::kFinished);
+  EXPECT_EQ(first.size(), 4u);                                // the Ack; two servers and a worker hear of it
+  EXPECT_EQ(Deliver(kWorker0, wire::Leave{}, 1).size(), 1u);  // the Ack was lost
+  std::vector<transport::PeerId> stopped;
+  for (const Sent& sent : Deliver(kWorker1, wire::Leave{}, 2)) {
+    if (!sent.Is<wire::Stop>()) continue;
+    EXPECT_EQ(sent.As<wire::Stop>().reason, wire::Stop::Reason::kFinished);
+    stopped.push_back(sent.to);
+  }
+  EXPECT_THAT(stopped, ElementsAre(kServer0.peer(), kServer1.peer()));
+  Deliver(kServer0, wire::Leave{}, 1);
+  Deliver(kServer1, wire::Leave{}, 1);
+  scheduler_.OnTimer(now_, network_);
+  EXPECT_TRUE(scheduler_.Done());
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFinished);
+}
+
+TEST_F(SchedulerTest, AFinishedWorkerMayBeSilent) {
+  JoinAll();
+  Deliver(kWorker0, wire::Leave{}, 1);
+  for (int second = 5; second < 60; second += 5) {
+    RunUntil(std::chrono::seconds(second));
+    for (const Node& node : {kServer0, kServer1, kWorker1}) Deliver(node, wire::Heartbeat{});
+  }
+  EXPECT_FALSE(scheduler_.Done());
+  EXPECT_TRUE(network_.Take<wire::Stop>(kWorker1.peer()).empty());
+}
+
+TEST_F(SchedulerTest, AFailureStopsEverybodyAtOnce) {
+  JoinAll();
+  size_t stops = 0;
+  for (const Sent& sent : Deliver(kWorker1, wire::Leave{wire::Leave::Outcome::kFailed, "out of data"}, 1)) {
+    if (!sent.Is<wire::Stop>()) continue;
+    ++stops;
+    EXPECT_THAT(sent.As<wire::Stop>().message, HasSubstr("worker 1 (host h, pid 0) failed: out of data"));
+  }
+  EXPECT_EQ(stops, 3u);
+}
+
+TEST_F(SchedulerTest, AServerThatLeavesBeforeTheEndIsAFailure) {
+  JoinAll();
+  Deliver(kServer1, wire::Leave{wire::Leave::Outcome::kFailed, "SIGTERM"}, 1);
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFailed);
+  EXPECT_THAT(scheduler_.outcome().message, HasSubstr("server 1"));
+}
+
+TEST_F(SchedulerTest, AnswersQuestionsAndRefusesTheRest) {
+  JoinAll();
+  EXPECT_EQ(Deliver(kServer0, wire::GetMembership{}).at(0).As<wire::Membership>().roster.size(), 4u);
+  AckBoth(Deliver(kWorker0, Declaration(), 1).at(0).message.id);
+  EXPECT_EQ(Deliver(kWorker0, wire::GetStats{}, 2).at(0).As<wire::Stats>().counters.at("keys"), 1u);
+  const auto refused = Deliver(kWorker0, wire::Push{}, 3);
+  EXPECT_THAT(refused.at(0).As<wire::ErrorReply>().message, HasSubstr("does not take Push"));
+}
+
+}  // namespace
+}  // namespace sluice::scheduler
