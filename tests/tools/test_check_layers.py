@@ -1,0 +1,46 @@
+"""tools/check_layers.py finds what it is there to find."""
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import check_layers  # noqa: E402
+
+
+class CheckLayers(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+        for folder in ("src", "include"):
+            shutil.copytree(ROOT / folder, self.root / folder)
+
+    def plant(self, path, line):
+        file = self.root / path
+        file.write_text(line + "\n" + file.read_text())
+        return check_layers.violations(self.root)
+
+    def test_the_project_is_clean(self):
+        self.assertEqual(check_layers.violations(ROOT), [])
+        self.assertEqual(check_layers.drawn_layers(ROOT), list(check_layers.LAYERS))
+
+    def test_planted_violations_are_found(self):
+        for path, line, word in (
+            ("src/base/env.cc", '#include "wire/messages.h"', "base/ may not include wire/"),
+            ("src/server/shard.h", '#include "worker/client.h"', "server/ may not include worker/"),
+            ("src/worker/client.h", '#include "scheduler/scheduler.h"', "worker/ may not include scheduler/"),
+            ("src/server/shard.cc", "#include <zmq.h>", "stays in src/transport/zmq/"),
+            ("src/tensor/devices.cc", "#include <dnnl.hpp>", "stays in src/tensor/cpu/"),
+            ("include/sluice/kvstore.h", '#include "tensor/stream.h"', "which is not public"),
+        ):
+            with self.subTest(path=path, line=line):
+                before = (self.root / path).read_text()
+                self.assertTrue(any(word in found for found in self.plant(path, line)), word)
+                (self.root / path).write_text(before)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

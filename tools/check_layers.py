@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Holds the rule that dependencies point one way: every #include of src/ and include/sluice/ against the table of layers.
+
+Usage: tools/check_layers.py [ROOT]   exit code 1 and a line for each violation
+"""
+import pathlib
+import re
+import sys
+
+# Bottom to top; what a folder may include beside itself and the standard library. ARCHITECTURE.md lists the same folders in the same order.
+LAYERS = {
+    "base": set(),
+    "tensor": {"base"},
+    "autograd": {"base", "tensor"},
+    "nn": {"base", "tensor", "autograd"},
+    "optimizer": {"base"},
+    "data": {"base", "tensor"},
+    "collective": {"base", "tensor", "autograd"},
+    "wire": {"base", "tensor", "optimizer"},
+    "transport": {"base", "wire"},
+    "kvstore": {"base", "tensor", "optimizer", "data", "collective", "wire", "transport"},
+    "scheduler": {"base", "optimizer", "wire", "transport", "kvstore"},
+    "server": {"base", "tensor", "optimizer", "wire", "transport", "kvstore"},
+    "worker": {"base", "tensor", "optimizer", "data", "collective", "wire", "transport", "kvstore"},
+    "train": {"base", "tensor", "autograd", "nn", "optimizer", "data", "kvstore", "wire"},
+    "runtime": {"base", "tensor", "collective", "wire", "transport", "kvstore", "scheduler", "server", "worker"},
+}
+
+# Which layer a public header belongs to.
+PUBLIC = {
+    "error": "base", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd",
+    "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
+    "optimizer": "optimizer", "data": "data", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
+    "trainer": "train", "fit": "train", "parameters_file": "train", "runtime": "runtime",
+}
+
+# Libraries that stay in the folders named for them.
+CONFINED = {
+    r"zmq(\.h|\.hpp)?": ["src/transport/zmq/"],
+    r"(google/protobuf/.*|.*\.pb\.h)": ["src/wire/"],
+    r"(dnnl.*|oneapi/.*)": ["src/tensor/cpu/"],
+    r"omp\.h": ["src/tensor/cpu/"],
+    r"gflags/.*": ["src/runtime/"],
+    r"zlib\.h": ["src/data/"],
+    r"nlohmann/.*": ["src/data/safetensors/"],
+    r"(cuda.*|cublas.*|cudnn.*)": ["src/tensor/cuda/"],
+    r"nccl\.h": ["src/collective/nccl/"],
+    r"glog/.*": ["src/base/"],
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def layer_of(path):
+    """Of a file or an include, relative to the root; None for what is not the project's."""
+    parts = path.parts
+    if parts[:2] == ("include", "sluice") or parts[:1] == ("sluice",):
+        return PUBLIC.get(pathlib.PurePath(parts[-1]).stem, f"unknown public header {parts[-1]}")
+    if parts[0] == "src":
+        parts = parts[1:]
+    return parts[0] if parts and parts[0] in LAYERS else None
+
+
+def violations(root):
+    found = []
+    for path in sorted([*root.glob("src/**/*"), *root.glob("include/**/*")]):
+        if path.suffix not in (".h", ".cc"):
+            continue
+        name = path.relative_to(root)
+        own = layer_of(pathlib.PurePath(name))
+        if own not in LAYERS:
+            found.append(f"{name}: belongs to no layer ({own}); name it in tools/check_layers.py")
+            continue
+        for _, target in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            for pattern, homes in CONFINED.items():
+                if re.fullmatch(pattern, target) and not any(str(name).startswith(home) for home in homes):
+                    found.append(f"{name}: includes <{target}>, which stays in {' and '.join(homes)}")
+            layer = layer_of(pathlib.PurePath(target))
+            if layer is None or layer == own:
+                continue
+            if layer not in LAYERS:
+                found.append(f"{name}: includes {target}: {layer}")
+            elif layer not in LAYERS[own]:
+                found.append(f"{name}: {own}/ may not include {layer}/ ({target})")
+            if name.parts[0] == "include" and not target.startswith("sluice/"):
+                found.append(f"{name}: a public header includes {target}, which is not public")
+    return found
+
+
+def drawn_layers(root):
+    """The folders of ARCHITECTURE.md's table, in order."""
+    return re.findall(r"^\| `(\w+)/` \|", (root / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def main(arguments):
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
+    found = violations(root)
+    if drawn_layers(root) != list(LAYERS):
+        found.append(f"ARCHITECTURE.md lists {drawn_layers(root)}, the layers are {list(LAYERS)}")
+    for line in found:
+        print(line)
+    print(f"check_layers: {len(found)} violations")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
