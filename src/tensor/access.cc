@@ -9,16 +9,25 @@ namespace {
 
 void RequireHost(const NDArray& array) {
   if (array.context().kind == DeviceKind::kGpu) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("the bytes of an array on ", array.context(), " are not in host memory"));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("the bytes of an array on ", array.context(), " are not in host memory"));
   }
 }
 
 }  // namespace
 
-Event ReadyToRead(const NDArray& array) { return array.storage()->LastWrite(); }
-std::vector<Event> PendingUses(const NDArray& array) { return array.storage()->Uses(); }
-void AddReader(const NDArray& array, const Event& done) { array.storage()->AddRead(done); }
-void SetWriter(NDArray& array, const Event& done) { array.storage()->SetWrite(done); }
+Event ReadyToRead(const NDArray& array) {
+  return array.storage()->LastWrite();
+}
+std::vector<Event> PendingUses(const NDArray& array) {
+  return array.storage()->Uses();
+}
+void AddReader(const NDArray& array, const Event& done) {
+  array.storage()->AddRead(done);
+}
+void SetWriter(NDArray& array, const Event& done) {
+  array.storage()->SetWrite(done);
+}
 
 Bytes HostBytes(const NDArray& array) {
   RequireHost(array);
@@ -30,9 +39,12 @@ MutableBytes MutableHostBytes(NDArray& array) {
   return {internal::DataOf<std::byte>(array), static_cast<size_t>(array.size()) * SizeOf(array.dtype())};
 }
 
-Frame HostFrame(const NDArray& array) { return Frame(HostBytes(array), array.storage()); }
+Frame HostFrame(const NDArray& array) {
+  return Frame(HostBytes(array), array.storage());
+}
 
-Event EnqueueOn(Context context, std::string_view what, std::span<const Event> after, std::function<void()> work) {
+Event EnqueueOn(Context context, std::string_view what, std::span<const Event> after,
+                std::function<void()> work) {
   return Devices::Default()->Get(context)->stream().Enqueue(what, after, std::move(work));
 }
 

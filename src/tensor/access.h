@@ -18,13 +18,14 @@ void AddReader(const NDArray& array, const Event& done);
 // `done` is a write from outside: later reads and writes wait for it, and get its error.
 void SetWriter(NDArray& array, const Event& done);
 
-// The elements of an array on a cpu context, as they lie in memory; row-major. Valid while the array's storage lives; `owner` of a frame keeps it.
-// When they may be read or written, the events above say.
+// The elements of an array on a cpu context, as they lie in memory; row-major. Valid while the array's
+// storage lives; `owner` of a frame keeps it. When they may be read or written, the events above say.
 Bytes HostBytes(const NDArray& array);
 MutableBytes MutableHostBytes(NDArray& array);
 Frame HostFrame(const NDArray& array);
 
 // Work on the array's own stream, after `after` and in the order of issue.
-Event EnqueueOn(Context context, std::string_view what, std::span<const Event> after, std::function<void()> work);
+Event EnqueueOn(Context context, std::string_view what, std::span<const Event> after,
+                std::function<void()> work);
 
 }  // namespace sluice

@@ -37,9 +37,10 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   std::shared_ptr<Device>& device = devices_[context];
   if (device != nullptr) return device;
   if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
-  device = context.kind == DeviceKind::kGpu
-               ? MakeGpuDevice(context.id)
-               : MakeCpuDevice(context.id, options_.threads_per_cpu_context > 0 ? options_.threads_per_cpu_context : Cores());
+  device = context.kind == DeviceKind::kGpu ? MakeGpuDevice(context.id)
+                                            : MakeCpuDevice(context.id, options_.threads_per_cpu_context > 0
+                                                                            ? options_.threads_per_cpu_context
+                                                                            : Cores());
   return device;
 }
 
@@ -63,6 +64,15 @@ std::shared_ptr<Devices> Devices::Default() {
   const std::lock_guard lock(Slot().mutex);
   if (Slot().devices == nullptr) Slot().devices = std::make_shared<Devices>();
   return Slot().devices;
+}
+
+void Devices::DrainDefault() {
+  std::shared_ptr<Devices> devices;
+  {
+    const std::lock_guard lock(Slot().mutex);
+    devices = Slot().devices;
+  }
+  if (devices != nullptr) devices->DrainAll();
 }
 
 void Devices::SetDefault(std::shared_ptr<Devices> devices) {

@@ -1,7 +1,7 @@
 // The devices of this process: for each context a stream, an allocator and kernels.
 //
-// One Devices object is the default, made on first use (or put in place by the Runtime); arrays keep what they need of it alive.
-// Thread safety: all methods.
+// One Devices object is the default, made on first use (or put in place by the Runtime); arrays keep what
+// they need of it alive. Thread safety: all methods.
 #pragma once
 
 #include <functional>
@@ -36,17 +36,21 @@ struct DevicesOptions {
 class Devices {
  public:
   explicit Devices(const DevicesOptions& options = {}) : options_(options) {}
-  // Drains: the last array of a device may otherwise go on the device's own thread, which cannot wait for itself.
+  // Drains: the last array of a device may otherwise go on the device's own thread, which cannot wait for
+  // itself.
   ~Devices() { DrainAll(); }
 
   // Made on first use. Error(kUnimplemented) for gpu(i) where this build has no CUDA.
   std::shared_ptr<Device> Get(Context context);
-  // How many threads each cpu context made from now on may use; those that exist keep theirs. Call it before the first array.
+  // How many threads each cpu context made from now on may use; those that exist keep theirs. Call it before
+  // the first array.
   void SetThreadsPerCpuContext(int threads);
   // Waits for everything enqueued.
   void DrainAll();
 
   static std::shared_ptr<Devices> Default();
+  // Waits for what the default devices, if there are any, still do.
+  static void DrainDefault();
   // For tests: what Default() returns from here on; null: a new one on next use.
   static void SetDefault(std::shared_ptr<Devices> devices);
 

@@ -1,6 +1,7 @@
-// What a device can compute: float32, row-major, PyTorch's layouts (images [n, c, h, w], convolution weights [o, i, kh, kw], dense weights
-// [out, in]). cpu/ implements it with oneDNN; a GPU's twin will stand beside it. Called on the device's stream only: an implementation may keep
-// caches without locks. Pointers are memory of the device.
+// What a device can compute: float32, row-major, PyTorch's layouts (images [n, c, h, w], convolution weights
+// [o, i, kh, kw], dense weights [out, in]). cpu/ implements it with oneDNN; a GPU's twin will stand beside
+// it. Called on the device's stream only: an implementation may keep caches without locks. Pointers are
+// memory of the device.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,12 @@ struct WindowShape {
 struct ConvShape {
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0, out_channels = 0;
   WindowShape window;
-  int64_t out_height() const { return (in_height + 2 * window.pad_height - window.height) / window.stride_height + 1; }
-  int64_t out_width() const { return (in_width + 2 * window.pad_width - window.width) / window.stride_width + 1; }
+  int64_t out_height() const {
+    return (in_height + 2 * window.pad_height - window.height) / window.stride_height + 1;
+  }
+  int64_t out_width() const {
+    return (in_width + 2 * window.pad_width - window.width) / window.stride_width + 1;
+  }
   auto operator<=>(const ConvShape&) const = default;
 };
 using PoolShape = ConvShape;  // out_channels is in_channels
@@ -34,31 +39,41 @@ class Kernels {
 
   virtual void Copy(const void* from, void* to, size_t bytes) = 0;
   virtual void Fill(DType dtype, void* out, double value, int64_t n) = 0;
-  virtual void Convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) = 0;  // floating types
+  virtual void Convert(DType from_type, const void* from, DType to_type, void* to,
+                       int64_t n) = 0;  // floating types
 
   // out = alpha a + beta b; out may be a or b.
   virtual void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) = 0;
   virtual void Multiply(const float* a, const float* b, float* out, int64_t n) = 0;
-  virtual void Affine(const float* a, float scale, float shift, float* out, int64_t n) = 0;  // scale a + shift
+  virtual void Affine(const float* a, float scale, float shift, float* out,
+                      int64_t n) = 0;  // scale a + shift
   virtual double Sum(const float* a, int64_t n) = 0;
 
   // out [rows, out] = x [rows, in] * weight^T + bias; bias may be null.
-  virtual void Dense(const float* x, const float* weight, const float* bias, float* out, int64_t rows, int64_t in, int64_t units) = 0;
-  virtual void DenseBackward(const float* x, const float* weight, const float* grad, float* grad_x, float* grad_weight, float* grad_bias,
-                             int64_t rows, int64_t in, int64_t units) = 0;  // null outputs are not computed
-  virtual void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias, float* out) = 0;
-  virtual void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad, float* grad_x,
-                            float* grad_weight, float* grad_bias) = 0;
-  // `where`: for kMax, which input each output came from (index within its plane), one per output; unused otherwise. The first maximum wins.
+  virtual void Dense(const float* x, const float* weight, const float* bias, float* out, int64_t rows,
+                     int64_t in, int64_t units) = 0;
+  virtual void DenseBackward(const float* x, const float* weight, const float* grad, float* grad_x,
+                             float* grad_weight, float* grad_bias, int64_t rows, int64_t in,
+                             int64_t units) = 0;  // null outputs are not computed
+  virtual void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
+                    float* out) = 0;
+  virtual void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
+                            float* grad_x, float* grad_weight, float* grad_bias) = 0;
+  // `where`: for kMax, which input each output came from (index within its plane), one per output; unused
+  // otherwise. The first maximum wins.
   virtual void Pool(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where) = 0;
-  virtual void PoolBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where, float* grad_x) = 0;
+  virtual void PoolBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where,
+                            float* grad_x) = 0;
   virtual void Activation(ActivationKind kind, const float* x, float* out, int64_t n) = 0;
   // From the output y.
-  virtual void ActivationBackward(ActivationKind kind, const float* y, const float* grad, float* grad_x, int64_t n) = 0;
-  // probabilities [rows, classes]; losses [rows] = -log p[label]. labels are whole numbers as floats; one outside [0, classes) throws.
-  virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities, float* losses, int64_t rows, int64_t classes) = 0;
-  virtual void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, const float* grad, float* grad_scores,
-                                           int64_t rows, int64_t classes) = 0;
+  virtual void ActivationBackward(ActivationKind kind, const float* y, const float* grad, float* grad_x,
+                                  int64_t n) = 0;
+  // probabilities [rows, classes]; losses [rows] = -log p[label]. labels are whole numbers as floats; one
+  // outside [0, classes) throws.
+  virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities,
+                                   float* losses, int64_t rows, int64_t classes) = 0;
+  virtual void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, const float* grad,
+                                           float* grad_scores, int64_t rows, int64_t classes) = 0;
 };
 
 }  // namespace sluice

@@ -19,36 +19,44 @@ namespace {
 
 void RequireAlike(std::string_view what, const NDArray& a, const NDArray& b) {
   if (a.context() != b.context()) {
-    Refuse(what, StrCat("one array is on ", a.context(), ", the other on ", b.context(), "; AsInContext or CopyTo moves data"));
+    Refuse(what, StrCat("one array is on ", a.context(), ", the other on ", b.context(),
+                        "; AsInContext or CopyTo moves data"));
   }
   if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
   for (const NDArray* array : {&a, &b}) {
-    if (array->dtype() != DType::kFloat32) Refuse(what, StrCat("needs float32 and got ", Name(array->dtype())));
+    if (array->dtype() != DType::kFloat32)
+      Refuse(what, StrCat("needs float32 and got ", Name(array->dtype())));
   }
 }
 
 void InPlace(std::string_view what, NDArray& a, const NDArray& b, float beta) {
   RequireAlike(what, a, b);
   const NDArray inputs[] = {a, b}, outputs[] = {a};
-  Launch(what, a.context(), inputs, outputs, [pa = DataOf(a), pb = DataOf(b), beta, n = a.size()](Kernels& k) {
-    k.Combine(1, pa, beta, pb, pa, n);
-  });
+  Launch(what, a.context(), inputs, outputs,
+         [pa = DataOf(a), pb = DataOf(b), beta, n = a.size()](Kernels& k) {
+           k.Combine(1, pa, beta, pb, pa, n);
+         });
 }
 
 }  // namespace
 
 NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
   NDArray array;
-  array.storage_ = std::make_shared<internal::Storage>(context, dtype, static_cast<size_t>(shape.size()) * SizeOf(dtype));
+  array.storage_ =
+      std::make_shared<internal::Storage>(context, dtype, static_cast<size_t>(shape.size()) * SizeOf(dtype));
   array.shape_ = shape;
   return array;
 }
 
-NDArray::NDArray(const Shape& shape, Context context, DType dtype) : NDArray(Empty(shape, context, dtype)) { Fill(0); }
+NDArray::NDArray(const Shape& shape, Context context, DType dtype) : NDArray(Empty(shape, context, dtype)) {
+  Fill(0);
+}
 
-NDArray NDArray::FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape, Context context) {
+NDArray NDArray::FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
+                           Context context) {
   if (count != static_cast<size_t>(shape.size())) {
-    Refuse("NDArray::From", StrCat(count, " values do not fill shape ", shape, " of ", shape.size(), " elements"));
+    Refuse("NDArray::From",
+           StrCat(count, " values do not fill shape ", shape, " of ", shape.size(), " elements"));
   }
   NDArray array = Empty(shape, context, dtype);
   array.SetBytes(bytes);
@@ -70,7 +78,8 @@ void NDArray::WaitToRead() const {
 }
 
 void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
-  if (dtype() != wanted) Refuse("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
+  if (dtype() != wanted)
+    Refuse("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
   const NDArray inputs[] = {*this};
   Launch("copy to host", context(), inputs, {}, [from = DataOf<std::byte>(*this), out](Kernels& k) {
     k.Copy(from, out.data(), out.size());
@@ -83,7 +92,8 @@ float NDArray::ToScalar() const {
 }
 
 NDArray NDArray::Reshape(const Shape& shape) const {
-  if (shape.size() != size()) Refuse("Reshape", StrCat("shape ", shape_, " has ", size(), " elements, ", shape, " has ", shape.size()));
+  if (shape.size() != size())
+    Refuse("Reshape", StrCat("shape ", shape_, " has ", size(), " elements, ", shape, " has ", shape.size()));
   NDArray view = *this;
   view.shape_ = shape;
   view.node_ = nullptr;
@@ -105,14 +115,16 @@ NDArray NDArray::SliceRows(int64_t begin, int64_t end) const {
 }
 
 void NDArray::CopyTo(NDArray* destination) const {
-  if (destination->shape() != shape_) Refuse("CopyTo", StrCat("shapes ", shape_, " and ", destination->shape(), " differ"));
+  if (destination->shape() != shape_)
+    Refuse("CopyTo", StrCat("shapes ", shape_, " and ", destination->shape(), " differ"));
   const DType from_type = dtype(), to_type = destination->dtype();
   if (from_type != to_type && !(IsFloating(from_type) && IsFloating(to_type))) {
     Refuse("CopyTo", StrCat(Name(from_type), " does not convert to ", Name(to_type)));
   }
   const NDArray inputs[] = {*this}, outputs[] = {*destination};
   Launch("copy", destination->context(), inputs, outputs,
-         [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type, n = size()](Kernels& k) {
+         [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type,
+          n = size()](Kernels& k) {
            if (from_type == to_type) return k.Copy(from, to, static_cast<size_t>(n) * SizeOf(from_type));
            k.Convert(from_type, from, to_type, to, n);
          });
@@ -124,13 +136,16 @@ NDArray NDArray::AsType(DType type) const {
   return converted;
 }
 
-NDArray NDArray::Copy() const { return AsType(dtype()); }
+NDArray NDArray::Copy() const {
+  return AsType(dtype());
+}
 
 void NDArray::Fill(double value) {
   const NDArray outputs[] = {*this};
-  Launch("fill", context(), {}, outputs, [to = DataOf<std::byte>(*this), type = dtype(), value, n = size()](Kernels& k) {
-    k.Fill(type, to, value, n);
-  });
+  Launch("fill", context(), {}, outputs,
+         [to = DataOf<std::byte>(*this), type = dtype(), value, n = size()](Kernels& k) {
+           k.Fill(type, to, value, n);
+         });
 }
 
 void NDArray::SetBytes(std::span<const std::byte> bytes) {
@@ -156,10 +171,13 @@ NDArray& NDArray::operator-=(const NDArray& other) {
 NDArray& NDArray::operator*=(float scalar) {
   if (dtype() != DType::kFloat32) Refuse("*=", StrCat("needs float32 and got ", Name(dtype())));
   const NDArray inputs[] = {*this}, outputs[] = {*this};
-  Launch("*=", context(), inputs, outputs, [p = DataOf(*this), scalar, n = size()](Kernels& k) { k.Affine(p, scalar, 0, p, n); });
+  Launch("*=", context(), inputs, outputs,
+         [p = DataOf(*this), scalar, n = size()](Kernels& k) { k.Affine(p, scalar, 0, p, n); });
   return *this;
 }
 
-void WaitAll() { Devices::Default()->DrainAll(); }
+void WaitAll() {
+  Devices::Default()->DrainAll();
+}
 
 }  // namespace sluice

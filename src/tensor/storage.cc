@@ -34,8 +34,8 @@ void Storage::SetWrite(const Event& event) {
   reads_.clear();
 }
 
-Event Launch(std::string_view what, Context context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
-             std::function<void(Kernels&)> work) {
+Event Launch(std::string_view what, Context context, std::span<const NDArray> inputs,
+             std::span<const NDArray> outputs, std::function<void(Kernels&)> work) {
   std::vector<Event> after;
   for (const NDArray& input : inputs) after.push_back(input.storage()->LastWrite());
   for (const NDArray& output : outputs) {
@@ -48,9 +48,9 @@ Event Launch(std::string_view what, Context context, std::span<const NDArray> in
   for (const NDArray& input : inputs) keep.push_back(input.storage());
   for (const NDArray& output : outputs) keep.push_back(output.storage());
   const std::shared_ptr<Device> device = Devices::Default()->Get(context);
-  const Event done = device->stream().Enqueue(what, after, [work = std::move(work), keep = std::move(keep), kernels = &device->kernels()] {
-    work(*kernels);
-  });
+  const Event done = device->stream().Enqueue(
+      what, after,
+      [work = std::move(work), keep = std::move(keep), kernels = &device->kernels()] { work(*kernels); });
   for (const NDArray& input : inputs) input.storage()->AddRead(done);
   for (const NDArray& output : outputs) output.storage()->SetWrite(done);
   return done;

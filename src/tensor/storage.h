@@ -11,7 +11,10 @@ namespace sluice::internal {
 
 struct Storage {
   Storage(Context where, DType type, size_t bytes)
-      : context(where), dtype(type), device(Devices::Default()->Get(where)), buffer(bytes, device->allocator()) {}
+      : context(where),
+        dtype(type),
+        device(Devices::Default()->Get(where)),
+        buffer(bytes, device->allocator()) {}
 
   const Context context;
   const DType dtype;
@@ -31,14 +34,16 @@ struct Storage {
   std::vector<Event> reads_;
 };
 
-// Runs `work` on `context`'s stream, ordered after the writes of `inputs` and all uses of `outputs`, and makes it the last of both.
-Event Launch(std::string_view what, Context context, std::span<const NDArray> inputs, std::span<const NDArray> outputs,
-             std::function<void(Kernels&)> work);
+// Runs `work` on `context`'s stream, ordered after the writes of `inputs` and all uses of `outputs`, and
+// makes it the last of both.
+Event Launch(std::string_view what, Context context, std::span<const NDArray> inputs,
+             std::span<const NDArray> outputs, std::function<void(Kernels&)> work);
 
 // The elements of a view.
 template <typename T = float>
 T* DataOf(const NDArray& array) {
-  return reinterpret_cast<T*>(array.storage()->buffer.data() + static_cast<size_t>(array.offset()) * SizeOf(array.storage()->dtype));
+  return reinterpret_cast<T*>(array.storage()->buffer.data() +
+                              static_cast<size_t>(array.offset()) * SizeOf(array.storage()->dtype));
 }
 
 }  // namespace sluice::internal

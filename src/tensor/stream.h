@@ -15,8 +15,8 @@
 
 namespace sluice {
 
-// Something that will have happened once: a shared handle. A default-made event has happened. It may carry the
-// error that kept the work from being done; whoever waits gets it.
+// Something that will have happened once: a shared handle. A default-made event has happened. It may carry
+// the error that kept the work from being done; whoever waits gets it.
 class Event {
  public:
   Event() = default;
@@ -42,8 +42,8 @@ class Event {
   std::shared_ptr<State> state_;
 };
 
-// An in-order queue of one device. Work starts when everything before it on this stream and all of `after` are done. If one of `after`
-// carries an error the work is skipped and its event carries that error on.
+// An in-order queue of one device. Work starts when everything before it on this stream and all of `after`
+// are done. If one of `after` carries an error the work is skipped and its event carries that error on.
 class Stream {
  public:
   virtual ~Stream() = default;

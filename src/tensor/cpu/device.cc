@@ -2,7 +2,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "base/check.h"
 #include "base/executor.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -17,7 +19,8 @@ class CpuStream final : public Stream {
  public:
   CpuStream(int id, int threads)
       : executor_(StrCat("cpu(", id, ")"), [threads] {
-          // oneDNN shares work among as many threads as it asked for; a smaller team leaves some of it undone.
+          // oneDNN shares work among as many threads as it asked for; a smaller team leaves some of it
+          // undone.
           omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
         }) {}
 
@@ -25,24 +28,27 @@ class CpuStream final : public Stream {
     const Event done = Event::Make(std::string(what));
     std::vector<Event> waits;
     for (const Event& event : after) waits.push_back(event);
-    executor_.Post([done, waits = std::move(waits), work = std::move(work), name = std::string(what)]() mutable {
-      std::exception_ptr error;
-      try {
-        for (const Event& event : waits) event.Wait();
-        work();
-      } catch (const Error& e) {
-        error = std::make_exception_ptr(Error(e.code(), Named(name, e.what())));
-      } catch (const std::exception& e) {
-        error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(name, e.what())));
-      }
-      work = nullptr;  // lets go of its arrays before whoever waits goes on
-      waits.clear();
-      done.Complete(error);
-    });
+    executor_.Post(
+        [done, waits = std::move(waits), work = std::move(work), name = std::string(what)]() mutable {
+          std::exception_ptr error;
+          try {
+            for (const Event& event : waits) event.Wait();
+            work();
+          } catch (const Error& e) {
+            error = std::make_exception_ptr(Error(e.code(), Named(name, e.what())));
+          } catch (const std::exception& e) {
+            error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(name, e.what())));
+          }
+          work = nullptr;  // lets go of its arrays before whoever waits goes on
+          waits.clear();
+          done.Complete(error);
+        });
     return done;
   }
 
-  void Drain(Duration timeout) override { Enqueue("everything before", {}, [] {}).Wait(timeout); }
+  void Drain(Duration timeout) override {
+    Enqueue("everything before", {}, [] {}).Wait(timeout);
+  }
 
  private:
   // The operation that failed first is the one to name.
@@ -54,7 +60,8 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int id, int threads) : allocator_(std::make_shared<PoolAllocator>()), kernels_(MakeCpuKernels()), stream_(id, threads) {}
+  CpuDevice(int id, int threads)
+      : allocator_(std::make_shared<PoolAllocator>()), kernels_(MakeCpuKernels()), stream_(id, threads) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
   Kernels& kernels() override { return *kernels_; }
@@ -67,6 +74,19 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::shared_ptr<Device> MakeCpuDevice(int id, int threads) { return std::make_shared<CpuDevice>(id, threads); }
+// oneDNN keeps generated code in objects that go when the process exits; work that nobody waited for must be
+// done by then. What registers later ends earlier: so oneDNN makes its code first.
+void DrainBeforeOneDnnGoes() {
+  static const bool registered = [] {
+    WarmUpOneDnn();
+    return std::atexit(&Devices::DrainDefault) == 0;
+  }();
+  SLUICE_CHECK(registered);
+}
+
+std::shared_ptr<Device> MakeCpuDevice(int id, int threads) {
+  DrainBeforeOneDnnGoes();
+  return std::make_shared<CpuDevice>(id, threads);
+}
 
 }  // namespace sluice

@@ -47,9 +47,12 @@ SLUICE_SIMD void SumRows(const float* a, float* out, int64_t rows, int64_t colum
 
 void ActivationBackward(ActivationKind kind, const float* y, const float* grad, float* grad_x, int64_t n) {
   switch (kind) {
-    case ActivationKind::kRelu: return ReluBackward(y, grad, grad_x, n);
-    case ActivationKind::kTanh: return TanhBackward(y, grad, grad_x, n);
-    case ActivationKind::kSigmoid: return SigmoidBackward(y, grad, grad_x, n);
+    case ActivationKind::kRelu:
+      return ReluBackward(y, grad, grad_x, n);
+    case ActivationKind::kTanh:
+      return TanhBackward(y, grad, grad_x, n);
+    case ActivationKind::kSigmoid:
+      return SigmoidBackward(y, grad, grad_x, n);
   }
 }
 

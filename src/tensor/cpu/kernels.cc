@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -24,19 +25,31 @@ void FillAs(void* out, T value, int64_t n) {
 
 float LoadFloat(DType dtype, const void* from, int64_t i) {
   switch (dtype) {
-    case DType::kFloat64: return static_cast<float>(static_cast<const double*>(from)[i]);
-    case DType::kFloat16: return ToFloat(static_cast<const Half*>(from)[i]);
-    case DType::kBFloat16: return ToFloat(static_cast<const BFloat16*>(from)[i]);
-    default: return static_cast<const float*>(from)[i];
+    case DType::kFloat64:
+      return static_cast<float>(static_cast<const double*>(from)[i]);
+    case DType::kFloat16:
+      return ToFloat(static_cast<const Half*>(from)[i]);
+    case DType::kBFloat16:
+      return ToFloat(static_cast<const BFloat16*>(from)[i]);
+    default:
+      return static_cast<const float*>(from)[i];
   }
 }
 
 void StoreFloat(DType dtype, void* to, int64_t i, float value) {
   switch (dtype) {
-    case DType::kFloat64: static_cast<double*>(to)[i] = value; return;
-    case DType::kFloat16: static_cast<Half*>(to)[i] = HalfFromFloat(value); return;
-    case DType::kBFloat16: static_cast<BFloat16*>(to)[i] = BFloat16FromFloat(value); return;
-    default: static_cast<float*>(to)[i] = value; return;
+    case DType::kFloat64:
+      static_cast<double*>(to)[i] = value;
+      return;
+    case DType::kFloat16:
+      static_cast<Half*>(to)[i] = HalfFromFloat(value);
+      return;
+    case DType::kBFloat16:
+      static_cast<BFloat16*>(to)[i] = BFloat16FromFloat(value);
+      return;
+    default:
+      static_cast<float*>(to)[i] = value;
+      return;
   }
 }
 
@@ -47,59 +60,78 @@ class CpuKernels final : public Kernels {
   }
   void Fill(DType dtype, void* out, double value, int64_t n) override {
     switch (dtype) {
-      case DType::kFloat32: return FillAs(out, static_cast<float>(value), n);
-      case DType::kFloat64: return FillAs(out, value, n);
-      case DType::kFloat16: return FillAs(out, HalfFromFloat(static_cast<float>(value)), n);
-      case DType::kBFloat16: return FillAs(out, BFloat16FromFloat(static_cast<float>(value)), n);
-      case DType::kInt32: return FillAs(out, static_cast<int32_t>(value), n);
-      case DType::kInt64: return FillAs(out, static_cast<int64_t>(value), n);
-      case DType::kUInt8: return FillAs(out, static_cast<uint8_t>(value), n);
+      case DType::kFloat32:
+        return FillAs(out, static_cast<float>(value), n);
+      case DType::kFloat64:
+        return FillAs(out, value, n);
+      case DType::kFloat16:
+        return FillAs(out, HalfFromFloat(static_cast<float>(value)), n);
+      case DType::kBFloat16:
+        return FillAs(out, BFloat16FromFloat(static_cast<float>(value)), n);
+      case DType::kInt32:
+        return FillAs(out, static_cast<int32_t>(value), n);
+      case DType::kInt64:
+        return FillAs(out, static_cast<int64_t>(value), n);
+      case DType::kUInt8:
+        return FillAs(out, static_cast<uint8_t>(value), n);
     }
   }
   void Convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) override {
     for (int64_t i = 0; i < n; ++i) StoreFloat(to_type, to, i, LoadFloat(from_type, from, i));
   }
   void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) override {
-    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) { cpu::Combine(alpha, a + i, beta, b + i, out + i, end - i); });
+    ParallelFor(n, kGrain,
+                [=](int64_t i, int64_t end) { cpu::Combine(alpha, a + i, beta, b + i, out + i, end - i); });
   }
   void Multiply(const float* a, const float* b, float* out, int64_t n) override {
     ParallelFor(n, kGrain, [=](int64_t i, int64_t end) { cpu::Multiply(a + i, b + i, out + i, end - i); });
   }
   void Affine(const float* a, float scale, float shift, float* out, int64_t n) override {
-    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) { cpu::Affine(a + i, scale, shift, out + i, end - i); });
+    ParallelFor(n, kGrain,
+                [=](int64_t i, int64_t end) { cpu::Affine(a + i, scale, shift, out + i, end - i); });
   }
   double Sum(const float* a, int64_t n) override { return cpu::Sum(a, n); }
 
-  void Dense(const float* x, const float* weight, const float* bias, float* out, int64_t rows, int64_t in, int64_t units) override {
+  void Dense(const float* x, const float* weight, const float* bias, float* out, int64_t rows, int64_t in,
+             int64_t units) override {
     if (rows == 0) return;
     for (int64_t row = 0; row < rows && bias != nullptr; ++row) {
       std::memcpy(out + row * units, bias, static_cast<size_t>(units) * sizeof(float));
     }
     cpu::OneDnn::Gemm(false, true, rows, units, in, x, weight, bias != nullptr ? 1.0f : 0.0f, out);
   }
-  void DenseBackward(const float* x, const float* weight, const float* grad, float* grad_x, float* grad_weight, float* grad_bias,
-                     int64_t rows, int64_t in, int64_t units) override {
-    if (grad_weight != nullptr && rows == 0) std::memset(grad_weight, 0, static_cast<size_t>(units * in) * sizeof(float));
-    if (grad_weight != nullptr && rows > 0) cpu::OneDnn::Gemm(true, false, units, in, rows, grad, x, 0, grad_weight);
+  void DenseBackward(const float* x, const float* weight, const float* grad, float* grad_x,
+                     float* grad_weight, float* grad_bias, int64_t rows, int64_t in, int64_t units) override {
+    if (grad_weight != nullptr && rows == 0)
+      std::memset(grad_weight, 0, static_cast<size_t>(units * in) * sizeof(float));
+    if (grad_weight != nullptr && rows > 0)
+      cpu::OneDnn::Gemm(true, false, units, in, rows, grad, x, 0, grad_weight);
     if (grad_bias != nullptr) cpu::SumRows(grad, grad_bias, rows, units);
-    if (grad_x != nullptr && rows > 0) cpu::OneDnn::Gemm(false, false, rows, in, units, grad, weight, 0, grad_x);
+    if (grad_x != nullptr && rows > 0)
+      cpu::OneDnn::Gemm(false, false, rows, in, units, grad, weight, 0, grad_x);
   }
-  void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias, float* out) override {
+  void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
+            float* out) override {
     if (shape.batch > 0) onednn_.Conv(shape, x, weight, bias, out);
   }
-  void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad, float* grad_x, float* grad_weight,
-                    float* grad_bias) override {
+  void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
+                    float* grad_x, float* grad_weight, float* grad_bias) override {
     if (shape.batch > 0) return onednn_.ConvBackward(shape, x, weight, grad, grad_x, grad_weight, grad_bias);
-    const auto elements = static_cast<size_t>(shape.out_channels * shape.in_channels * shape.window.height * shape.window.width);
+    const auto elements = static_cast<size_t>(shape.out_channels * shape.in_channels * shape.window.height *
+                                              shape.window.width);
     if (grad_weight != nullptr) std::memset(grad_weight, 0, elements * sizeof(float));
-    if (grad_bias != nullptr) std::memset(grad_bias, 0, static_cast<size_t>(shape.out_channels) * sizeof(float));
+    if (grad_bias != nullptr)
+      std::memset(grad_bias, 0, static_cast<size_t>(shape.out_channels) * sizeof(float));
   }
   void Pool(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_t* where) override {
-    ParallelFor(s.batch * s.in_channels, Planes(s), [&](int64_t i, int64_t end) { cpu::PoolPlanes(kind, s, x, out, where, i, end); });
-  }
-  void PoolBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where, float* grad_x) override {
     ParallelFor(s.batch * s.in_channels, Planes(s),
-                [&](int64_t i, int64_t end) { cpu::PoolPlanesBackward(kind, s, grad, where, grad_x, i, end); });
+                [&](int64_t i, int64_t end) { cpu::PoolPlanes(kind, s, x, out, where, i, end); });
+  }
+  void PoolBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where,
+                    float* grad_x) override {
+    ParallelFor(s.batch * s.in_channels, Planes(s), [&](int64_t i, int64_t end) {
+      cpu::PoolPlanesBackward(kind, s, grad, where, grad_x, i, end);
+    });
   }
   void Activation(ActivationKind kind, const float* x, float* out, int64_t n) override {
     if (n == 0) return;
@@ -107,11 +139,14 @@ class CpuKernels final : public Kernels {
     if (kind == ActivationKind::kSigmoid) return onednn_.Sigmoid(x, out, n);
     ParallelFor(n, kGrain, [=](int64_t i, int64_t end) { cpu::Relu(x + i, out + i, end - i); });
   }
-  void ActivationBackward(ActivationKind kind, const float* y, const float* grad, float* grad_x, int64_t n) override {
-    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) { cpu::ActivationBackward(kind, y + i, grad + i, grad_x + i, end - i); });
+  void ActivationBackward(ActivationKind kind, const float* y, const float* grad, float* grad_x,
+                          int64_t n) override {
+    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) {
+      cpu::ActivationBackward(kind, y + i, grad + i, grad_x + i, end - i);
+    });
   }
-  void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities, float* losses, int64_t rows,
-                           int64_t classes) override {
+  void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities, float* losses,
+                           int64_t rows, int64_t classes) override {
     for (int64_t row = 0; row < rows; ++row) {
       const float* s = scores + row * classes;
       float* p = probabilities + row * classes;
@@ -123,8 +158,8 @@ class CpuKernels final : public Kernels {
       losses[row] = static_cast<float>(std::log(sum) - (static_cast<double>(s[label]) - highest));
     }
   }
-  void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, const float* grad, float* grad_scores, int64_t rows,
-                                   int64_t classes) override {
+  void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, const float* grad,
+                                   float* grad_scores, int64_t rows, int64_t classes) override {
     for (int64_t row = 0; row < rows; ++row) {
       cpu::Affine(probabilities + row * classes, grad[row], 0, grad_scores + row * classes, classes);
       grad_scores[row * classes + Label(labels[row], row, classes)] -= grad[row];
@@ -132,10 +167,13 @@ class CpuKernels final : public Kernels {
   }
 
  private:
-  static int64_t Planes(const PoolShape& s) { return kGrain / std::max<int64_t>(1, s.in_height * s.in_width) + 1; }
+  static int64_t Planes(const PoolShape& s) {
+    return kGrain / std::max<int64_t>(1, s.in_height * s.in_width) + 1;
+  }
   static int64_t Label(float label, int64_t row, int64_t classes) {
     if (!(label >= 0 && label < static_cast<float>(classes)) || label != std::floor(label)) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat("label ", label, " of row ", row, " is no class of [0, ", classes, ")"));
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("label ", label, " of row ", row, " is no class of [0, ", classes, ")"));
     }
     return static_cast<int64_t>(label);
   }
@@ -145,6 +183,26 @@ class CpuKernels final : public Kernels {
 
 }  // namespace
 
-std::unique_ptr<Kernels> MakeCpuKernels() { return std::make_unique<CpuKernels>(); }
+// The ways that its matrix product takes differ by transposition, by beta, and by whether a side is thin,
+// small or large.
+void WarmUpOneDnn() {
+  constexpr int64_t kSides[] = {1, 10, 128, 512};
+  const std::vector<float> in(512 * 512);
+  std::vector<float> out(512 * 512);
+  for (int ways = 0; ways < 8; ++ways) {
+    for (const int64_t m : kSides) {
+      for (const int64_t n : kSides) {
+        for (const int64_t k : kSides) {
+          cpu::OneDnn::Gemm((ways & 1) != 0, (ways & 2) != 0, m, n, k, in.data(), in.data(),
+                            (ways & 4) != 0 ? 1.0f : 0.0f, out.data());
+        }
+      }
+    }
+  }
+}
+
+std::unique_ptr<Kernels> MakeCpuKernels() {
+  return std::make_unique<CpuKernels>();
+}
 
 }  // namespace sluice

@@ -8,5 +8,7 @@
 namespace sluice {
 
 std::unique_ptr<Kernels> MakeCpuKernels();
+// Makes oneDNN generate its matrix code.
+void WarmUpOneDnn();
 
 }  // namespace sluice

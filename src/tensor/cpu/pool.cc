@@ -60,7 +60,8 @@ void AveragePlane(const PoolShape& s, const float* x, float* out) {
 
 }  // namespace
 
-void PoolPlanes(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_t* where, int64_t first, int64_t last) {
+void PoolPlanes(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_t* where, int64_t first,
+                int64_t last) {
   const int64_t in = s.in_height * s.in_width, outs = s.out_height() * s.out_width();
   for (int64_t plane = first; plane < last; ++plane) {
     if (kind == PoolKind::kMax) {
@@ -71,8 +72,8 @@ void PoolPlanes(PoolKind kind, const PoolShape& s, const float* x, float* out, i
   }
 }
 
-void PoolPlanesBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where, float* grad_x, int64_t first,
-                        int64_t last) {
+void PoolPlanesBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where,
+                        float* grad_x, int64_t first, int64_t last) {
   const int64_t in = s.in_height * s.in_width, outs = s.out_height() * s.out_width();
   const float share = 1.0f / static_cast<float>(s.window.height * s.window.width);
   std::memset(grad_x + first * in, 0, static_cast<size_t>((last - first) * in) * sizeof(float));
