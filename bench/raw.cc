@@ -28,7 +28,9 @@ namespace {
   throw Error(ErrorCode::kUnavailable, StrCat("raw measurement: ", what, " failed: ", std::strerror(errno)));
 }
 
-double Now() { return ToSeconds(std::chrono::steady_clock::now().time_since_epoch()); }
+double Now() {
+  return ToSeconds(std::chrono::steady_clock::now().time_since_epoch());
+}
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -38,7 +40,8 @@ double Median(std::vector<double> values) {
 // Memory walked through in steps of one message, so that no message finds its bytes in a cache.
 class Ring {
  public:
-  Ring(size_t message, size_t total) : message_(message), count_(std::max<size_t>(1, total / message)), buffer_(message * count_) {
+  Ring(size_t message, size_t total)
+      : message_(message), count_(std::max<size_t>(1, total / message)), buffer_(message * count_) {
     std::memset(buffer_.data(), 1, buffer_.size());
   }
   std::byte* Next() { return buffer_.data() + message_ * (next_++ % count_); }
@@ -120,14 +123,16 @@ void Receive(int fd, Ring& ring, std::atomic<uint64_t>& bytes) {
   }
 }
 
-// Each side sends on one connection and receives on the other. The parent counts what it receives and what the child acknowledges by TCP's own
-// flow control: both streams run at the same time, and the parent's sent bytes are those the child has taken from its socket buffers.
+// Each side sends on one connection and receives on the other. The parent counts what it receives and what
+// the child acknowledges by TCP's own flow control: both streams run at the same time, and the parent's sent
+// bytes are those the child has taken from its socket buffers.
 double TcpTwoStreams(const RawOptions& options) {
   uint16_t port = 0;
   const int listener = Listen(&port);
   const Child child([&] {
     const int in = ConnectTo(port), out = ConnectTo(port);
-    Ring to_send(options.message_bytes, options.working_set / 2), to_receive(options.message_bytes, options.working_set / 2);
+    Ring to_send(options.message_bytes, options.working_set / 2),
+        to_receive(options.message_bytes, options.working_set / 2);
     std::atomic<uint64_t> received = 0;
     std::atomic<bool> never = false;
     std::thread sender([&] { SendUntil(out, to_send, never); });
@@ -137,7 +142,8 @@ double TcpTwoStreams(const RawOptions& options) {
   });
   const int out = accept(listener, nullptr, nullptr), in = accept(listener, nullptr, nullptr);
   if (in < 0 || out < 0) Broken("accept");
-  Ring to_send(options.message_bytes, options.working_set / 2), to_receive(options.message_bytes, options.working_set / 2);
+  Ring to_send(options.message_bytes, options.working_set / 2),
+      to_receive(options.message_bytes, options.working_set / 2);
   std::atomic<uint64_t> received = 0, sent = 0;
   std::atomic<bool> stop = false;
   std::thread receiver([&] { Receive(in, to_receive, received); });
@@ -198,7 +204,8 @@ size_t ReceiveLast(void* socket) {
 }
 
 // The child binds on any port and tells it through a pipe.
-double WithZmqPeer(const std::function<void(void* router)>& peer, const std::function<double(void* dealer)>& measure) {
+double WithZmqPeer(const std::function<void(void* router)>& peer,
+                   const std::function<double(void* dealer)>& measure) {
   int pipe_fds[2];
   if (pipe(pipe_fds) < 0) Broken("pipe");
   const Child child([&] {
@@ -220,7 +227,8 @@ double WithZmqPeer(const std::function<void(void* router)>& peer, const std::fun
 }
 
 double ZmqOneWay(const RawOptions& options) {
-  const size_t batch = std::max<size_t>(1, (32u << 20) / options.message_bytes);  // in flight between two acknowledgements
+  const size_t batch =
+      std::max<size_t>(1, (32u << 20) / options.message_bytes);  // in flight between two acknowledgements
   const auto peer = [&](void* router) {
     while (true) {
       zmq_msg_t id;
@@ -239,7 +247,8 @@ double ZmqOneWay(const RawOptions& options) {
     const auto send_batch = [&] {
       for (size_t i = 0; i < batch; ++i) {
         zmq_msg_t message;
-        zmq_msg_init_data(&message, ring.Next(), ring.message(), [](void*, void*) {}, nullptr);
+        zmq_msg_init_data(
+            &message, ring.Next(), ring.message(), [](void*, void*) {}, nullptr);
         if (zmq_msg_send(&message, dealer, 0) < 0) Broken("zmq send");
       }
     };
@@ -285,7 +294,8 @@ double ZmqRoundTrip(const RawOptions& options) {
 }
 
 double CopyRate(const RawOptions& options) {
-  Ring from(options.message_bytes, options.working_set / 2), to(options.message_bytes, options.working_set / 2);
+  Ring from(options.message_bytes, options.working_set / 2),
+      to(options.message_bytes, options.working_set / 2);
   std::vector<double> rates;
   for (int i = 0; i < options.repeats; ++i) {
     const double start = Now();

@@ -1,4 +1,5 @@
-// What the machine itself gives: the yardsticks beside every figure of kv_bench, measured in the same run over the same working set.
+// What the machine itself gives: the yardsticks beside every figure of kv_bench, measured in the same run
+// over the same working set.
 #pragma once
 
 #include <cstddef>

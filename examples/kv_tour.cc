@@ -25,7 +25,8 @@ void Show(KVStore& kv, const std::string& what, const NDArray& array, float expe
   if (kv.rank() == 0) std::cout << what << ": " << values.front() << std::endl;
   for (const float value : values) {
     if (value != expected) {
-      throw sluice::Error(sluice::ErrorCode::kDataLoss, what + ": " + std::to_string(value) + " in place of " + std::to_string(expected));
+      throw sluice::Error(sluice::ErrorCode::kDataLoss,
+                          what + ": " + std::to_string(value) + " in place of " + std::to_string(expected));
     }
   }
 }
@@ -66,7 +67,9 @@ void Tour() {
   Show(*kv, "after one SGD step", weight, 7 - 0.5f * n);
   kv->WaitAll();
 
-  const std::string path = (std::filesystem::temp_directory_path() / ("kv_tour-" + std::to_string(getpid()) + ".safetensors")).string();
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("kv_tour-" + std::to_string(getpid()) + ".safetensors"))
+          .string();
   kv->SaveOptimizerStates(path);
   kv->LoadOptimizerStates(path);
   std::filesystem::remove(path);
@@ -75,7 +78,9 @@ void Tour() {
   kv->Pull(std::string("b"), &weight);
   Show(*kv, "after a second step, with the momentum of the first", weight, 7 - 0.5f * n - 0.75f * n);
   kv->Barrier();
-  if (kv->rank() == 0) std::cout << "the tour is over: " << kv->type() << ", " << kv->num_workers() << " workers, all values right" << std::endl;
+  if (kv->rank() == 0)
+    std::cout << "the tour is over: " << kv->type() << ", " << kv->num_workers()
+              << " workers, all values right" << std::endl;
 }
 
 }  // namespace

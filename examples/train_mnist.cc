@@ -1,4 +1,5 @@
-// Trains a network on MNIST, or on synthetic digits when there is no --data-dir; on one device or many, in one process or a job.
+// Trains a network on MNIST, or on synthetic digits when there is no --data-dir; on one device or many, in
+// one process or a job.
 //
 //   build/bin/train_mnist --network lenet
 //   tools/launch.py -n 2 -s 2 build/bin/train_mnist --network lenet --kv-store dist_sync
@@ -21,7 +22,9 @@
 #include "tensor/devices.h"
 
 DEFINE_string(network, "mlp", "Which network: mlp, lenet, lenet_avg, gluon_lenet.");
-DEFINE_string(kv_store, "local", "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
+DEFINE_string(
+    kv_store, "local",
+    "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
 DEFINE_string(gpus, "", "GPUs to train on, for example 0,1. Empty: CPU.");
 DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the cores.");
 DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
@@ -39,7 +42,8 @@ DEFINE_string(model_prefix, "", "Save parameters as PREFIX-0001.safetensors and 
 DEFINE_int64(save_period, 1, "Save every so many epochs.");
 DEFINE_int64(load_epoch, 0, "Go on after this epoch of --model-prefix.");
 DEFINE_int64(top_k, 0, "Report top-k accuracy too; 0: only accuracy.");
-DEFINE_string(data_dir, "", "Folder with MNIST's four IDX files (tools/get_mnist.py). Empty: synthetic digits.");
+DEFINE_string(data_dir, "",
+              "Folder with MNIST's four IDX files (tools/get_mnist.py). Empty: synthetic digits.");
 DEFINE_int64(num_examples, -1, "How many synthetic training digits; -1: 20000.");
 DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
 DEFINE_bool(shuffle, true, "Whether to shuffle the training data each epoch.");
@@ -63,14 +67,16 @@ std::vector<double> Numbers(const std::string& flag, const std::string& text) {
   std::vector<double> numbers;
   for (const std::string& part : text.empty() ? std::vector<std::string>() : StrSplit(text, ',')) {
     const auto number = ParseFiniteDouble(StrTrim(part));
-    if (!number || *number <= 0) Refuse(flag, StrCat("is '", text, "'; it takes positive numbers with commas between"));
+    if (!number || *number <= 0)
+      Refuse(flag, StrCat("is '", text, "'; it takes positive numbers with commas between"));
     numbers.push_back(*number);
   }
   return numbers;
 }
 
 std::vector<Context> Contexts() {
-  if (!FLAGS_gpus.empty()) Refuse("gpus", StrCat("is '", FLAGS_gpus, "', but this build of Sluice has no CUDA; use --num-devices"));
+  if (!FLAGS_gpus.empty())
+    Refuse("gpus", StrCat("is '", FLAGS_gpus, "', but this build of Sluice has no CUDA; use --num-devices"));
   RequireAtLeast("num-devices", FLAGS_num_devices, 1);
   std::vector<Context> contexts;
   for (int i = 0; i < FLAGS_num_devices; ++i) contexts.push_back(cpu(i));
@@ -107,7 +113,8 @@ OptimizerConfig Optimizer(int64_t steps_per_epoch) {
 void WarnOfDivergence() {
   if (FLAGS_kv_store.find("async") != std::string::npos && FLAGS_lr >= 0.05 && FLAGS_mom >= 0.9) {
     std::cerr << "warning: " << FLAGS_kv_store << " with --lr " << FLAGS_lr << " and --mom " << FLAGS_mom
-              << " is known to diverge: every worker's push moves the weights on its own. --lr 0.01 works." << std::endl;
+              << " is known to diverge: every worker's push moves the weights on its own. --lr 0.01 works."
+              << std::endl;
   }
 }
 
@@ -137,11 +144,16 @@ void CheckFlags() {
 }
 
 void WriteReport(const FitReport& report, const KVStore& store, int num_servers) {
-  const nlohmann::json json = {{"test_accuracy", report.test_accuracy}, {"train_loss", report.train_loss},
-                               {"images_per_sec", report.images_per_sec}, {"steps", report.steps},
-                               {"epochs", report.epochs}, {"kv_store", store.type()},
-                               {"num_workers", store.num_workers()}, {"num_servers", num_servers},
-                               {"network", FLAGS_network}, {"batch_size", FLAGS_batch_size}};
+  const nlohmann::json json = {{"test_accuracy", report.test_accuracy},
+                               {"train_loss", report.train_loss},
+                               {"images_per_sec", report.images_per_sec},
+                               {"steps", report.steps},
+                               {"epochs", report.epochs},
+                               {"kv_store", store.type()},
+                               {"num_workers", store.num_workers()},
+                               {"num_servers", num_servers},
+                               {"network", FLAGS_network},
+                               {"batch_size", FLAGS_batch_size}};
   const std::string text = json.dump(2) + "\n";
   const Bytes bytes = AsBytes(text);
   WriteFileAtomically(FLAGS_json, std::span(&bytes, 1)).OrThrow();
@@ -152,8 +164,10 @@ void Train() {
   const std::vector<Context> contexts = Contexts();
   nn::Sequential net = nn::CreateModel(FLAGS_network);
   const auto seed = static_cast<uint64_t>(FLAGS_seed);
-  const auto train = FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTrain, 0, FLAGS_num_examples) : LoadMnist(FLAGS_data_dir, Subset::kTrain);
-  const auto test = FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
+  const auto train = FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTrain, 0, FLAGS_num_examples)
+                                            : LoadMnist(FLAGS_data_dir, Subset::kTrain);
+  const auto test =
+      FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
   net.CollectParams().Initialize(contexts, nullptr, seed);
   if (FLAGS_load_epoch > 0) LoadParameters(EpochFile(FLAGS_load_epoch), net.CollectParams());
   if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, net.CollectParams());
@@ -167,8 +181,9 @@ void Train() {
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
   if (leader) {
-    std::cout << FLAGS_network << " on " << (FLAGS_data_dir.empty() ? "synthetic digits" : FLAGS_data_dir) << ", " << train->size()
-              << " images, " << store->type() << ", " << store->num_workers() << " workers x " << contexts.size() << " devices" << std::endl;
+    std::cout << FLAGS_network << " on " << (FLAGS_data_dir.empty() ? "synthetic digits" : FLAGS_data_dir)
+              << ", " << train->size() << " images, " << store->type() << ", " << store->num_workers()
+              << " workers x " << contexts.size() << " devices" << std::endl;
   }
   FitOptions options;
   options.contexts = contexts;
@@ -191,7 +206,8 @@ void Train() {
   if (leader) {
     if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams());
     if (!FLAGS_json.empty()) WriteReport(report, *store, job.role ? job.num_servers : 0);
-    std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_accuracy << std::endl;
+    std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_accuracy
+              << std::endl;
   }
   store->Barrier();
 }

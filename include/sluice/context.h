@@ -10,7 +10,8 @@ namespace sluice {
 
 enum class DeviceKind : uint8_t { kCpu, kGpu, kCpuPinned };
 
-// A device of this machine. cpu(0), cpu(1), ... are separate streams over shares of the cores: they run in parallel.
+// A device of this machine. cpu(0), cpu(1), ... are separate streams over shares of the cores: they run in
+// parallel.
 struct Context {
   DeviceKind kind = DeviceKind::kCpu;
   int id = 0;
@@ -18,10 +19,18 @@ struct Context {
   std::string ToString() const;  // "cpu(0)"
 };
 
-inline Context cpu(int id = 0) { return {DeviceKind::kCpu, id}; }
-inline Context gpu(int id = 0) { return {DeviceKind::kGpu, id}; }
-inline Context cpu_pinned(int id = 0) { return {DeviceKind::kCpuPinned, id}; }
+inline Context cpu(int id = 0) {
+  return {DeviceKind::kCpu, id};
+}
+inline Context gpu(int id = 0) {
+  return {DeviceKind::kGpu, id};
+}
+inline Context cpu_pinned(int id = 0) {
+  return {DeviceKind::kCpuPinned, id};
+}
 
-inline std::ostream& operator<<(std::ostream& out, const Context& context) { return out << context.ToString(); }
+inline std::ostream& operator<<(std::ostream& out, const Context& context) {
+  return out << context.ToString();
+}
 
 }  // namespace sluice

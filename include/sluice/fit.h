@@ -20,23 +20,23 @@ struct FitOptions {
   std::vector<double> work_load;  // by context; empty: equal
   int64_t batch_size = 64;        // of this worker
   int64_t num_epochs = 10;
-  int64_t num_steps = -1;         // >= 0: exactly these many steps in place of epochs
+  int64_t num_steps = -1;  // >= 0: exactly these many steps in place of epochs
   int64_t first_epoch = 0;
   bool shuffle = true;
   uint64_t seed = 0;
-  int64_t disp_batches = 100;     // a plain line every so many batches
-  int64_t top_k = 0;              // > 1: evaluated too
-  bool live_progress = false;     // a bar on a terminal
+  int64_t disp_batches = 100;  // a plain line every so many batches
+  int64_t top_k = 0;           // > 1: evaluated too
+  bool live_progress = false;  // a bar on a terminal
   // After each epoch, counted from 1; rank 0 only.
   std::function<void(int64_t epoch)> after_epoch;
 };
 
 struct FitReport {
   int64_t steps = 0;
-  int64_t epochs = 0;                // begun
-  double images_per_sec = 0;         // all workers together, the first steps left out
-  std::vector<double> train_loss;    // mean of this worker's batch, one per step (num_steps) or per epoch
-  double test_accuracy = 0;          // rank 0 only, after the last step
+  int64_t epochs = 0;              // begun
+  double images_per_sec = 0;       // all workers together, the first steps left out
+  std::vector<double> train_loss;  // mean of this worker's batch, one per step (num_steps) or per epoch
+  double test_accuracy = 0;        // rank 0 only, after the last step
   double test_top_k = 0;
 };
 
@@ -46,11 +46,12 @@ struct EvalReport {
 };
 
 // Accuracy over a whole data set, its batches cut over all contexts. `net` must be initialised on them.
-EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts, int64_t top_k = 0);
+EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
+                    int64_t top_k = 0);
 
-// Trains `net` (parameters initialised, shapes may be deferred) with softmax cross-entropy. The optimiser is set with normalize_by_samples: right for
-// uneven batches. Pushes overlap backward. `test` may be null.
-FitReport Fit(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test, OptimizerConfig optimizer,
-              std::shared_ptr<KVStore> store, const FitOptions& options);
+// Trains `net` (parameters initialised, shapes may be deferred) with softmax cross-entropy. The optimiser is
+// set with normalize_by_samples: right for uneven batches. Pushes overlap backward. `test` may be null.
+FitReport Fit(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test,
+              OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options);
 
 }  // namespace sluice

@@ -6,14 +6,17 @@
 //   kv->Push("w", gradient);               // returns at once
 //   kv->Pull("w", &weight);                // returns at once; using `weight` waits for it
 //
-// Types: local, device (one process, sums on the host or on the devices); dist_sync, dist_device_sync (a round of a key closes when every
-// live worker has pushed it); dist_async, dist_device_async (every push is applied when it arrives). docs/kvstore.md tells each apart.
+// Types: local, device (one process, sums on the host or on the devices); dist_sync, dist_device_sync (a
+// round of a key closes when every live worker has pushed it); dist_async, dist_device_async (every push is
+// applied when it arrives). docs/kvstore.md tells each apart.
 //
-// Asynchrony: Push, Pull and PushPull return before they are done; arrays carry the order (a pushed array must not be waited for, a
-// pulled one is waited for where it is used). Operations of one worker on one key keep their order. A failed operation is thrown, as sluice::Error with key,
-// operation and cause, by the next wait on its array or by the next call on the store.
+// Asynchrony: Push, Pull and PushPull return before they are done; arrays carry the order (a pushed array
+// must not be waited for, a pulled one is waited for where it is used). Operations of one worker on one key
+// keep their order. A failed operation is thrown, as sluice::Error with key, operation and cause, by the next
+// wait on its array or by the next call on the store.
 //
-// Thread safety: all methods may be called from several threads; the order of calls from different threads is theirs to define.
+// Thread safety: all methods may be called from several threads; the order of calls from different threads is
+// theirs to define.
 #pragma once
 
 #include <chrono>
@@ -35,9 +38,11 @@ using Key = std::variant<int64_t, std::string>;
 std::string ToString(const Key& key);
 
 struct PushOptions {
-  int priority = 0;        // higher goes first
-  uint64_t samples = 0;    // how many samples the gradient sums over (used with OptimizerConfig::normalize_by_samples)
-  double divisor = 1;      // what the summed gradient of all workers is divided by; the same on all workers in a round
+  int priority = 0;  // higher goes first
+  uint64_t samples =
+      0;  // how many samples the gradient sums over (used with OptimizerConfig::normalize_by_samples)
+  double divisor =
+      1;  // what the summed gradient of all workers is divided by; the same on all workers in a round
 };
 
 enum class BarrierGroup { kWorkers, kServers, kAll };
@@ -48,7 +53,8 @@ class KVStore {
   // new weight = f(key, summed gradient, weight), on the store's own copy: writes `weight` in place.
   using Updater = std::function<void(const Key& key, const NDArray& gradient, NDArray& weight)>;
 
-  // The store of `type`, of the default Runtime. Throws Error(kInvalidArgument) that lists the types. Defined in runtime/.
+  // The store of `type`, of the default Runtime. Throws Error(kInvalidArgument) that lists the types. Defined
+  // in runtime/.
   static std::shared_ptr<KVStore> Create(const std::string& type);
 
   virtual ~KVStore() = default;
@@ -57,53 +63,67 @@ class KVStore {
   virtual int rank() const = 0;
   virtual int num_workers() const = 0;
 
-  // Makes the key. Dist: returns once the key exists on every server; rank 0's value wins and is what a pull before the first push returns.
-  // Not a barrier. Throws kAlreadyExists (naming both) when another worker made it with another shape or dtype; on local stores also for a repeated key.
+  // Makes the key. Dist: returns once the key exists on every server; rank 0's value wins and is what a pull
+  // before the first push returns. Not a barrier. Throws kAlreadyExists (naming both) when another worker
+  // made it with another shape or dtype; on local stores also for a repeated key.
   void Init(const Key& key, const NDArray& value) { Init(std::vector<Key>{key}, {value}); }
   virtual void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
 
-  // values[i] are the arrays of keys[i]: they are summed, over devices and over repeats of a key in this call.
+  // values[i] are the arrays of keys[i]: they are summed, over devices and over repeats of a key in this
+  // call.
   void Push(const Key& key, const NDArray& value, const PushOptions& options = {}) {
     Push(std::vector<Key>{key}, {{value}}, options);
   }
   void Push(const Key& key, const Values& values, const PushOptions& options = {}) {
     Push(std::vector<Key>{key}, {values}, options);
   }
-  virtual void Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options = {}) = 0;
+  virtual void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
+                    const PushOptions& options = {}) = 0;
 
   // Writes the key's value into every output (arrays are handles: they are taken by value and share storage).
-  void Pull(const Key& key, NDArray* out, int priority = 0) { Pull(std::vector<Key>{key}, {{*out}}, priority); }
-  void Pull(const Key& key, const Values& outs, int priority = 0) { Pull(std::vector<Key>{key}, {outs}, priority); }
+  void Pull(const Key& key, NDArray* out, int priority = 0) {
+    Pull(std::vector<Key>{key}, {{*out}}, priority);
+  }
+  void Pull(const Key& key, const Values& outs, int priority = 0) {
+    Pull(std::vector<Key>{key}, {outs}, priority);
+  }
   virtual void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority = 0) = 0;
   // The newest closed version, whatever this worker has pushed. For clients that never push.
-  virtual void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority = 0) = 0;
+  virtual void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs,
+                          int priority = 0) = 0;
 
   // Push, then pull of the round's result; into `values` themselves when `outs` is empty.
-  void PushPull(const Key& key, const NDArray& value, NDArray* out = nullptr, const PushOptions& options = {}) {
-    PushPull(std::vector<Key>{key}, {{value}}, out == nullptr ? std::vector<Values>{} : std::vector<Values>{{*out}}, options);
+  void PushPull(const Key& key, const NDArray& value, NDArray* out = nullptr,
+                const PushOptions& options = {}) {
+    PushPull(std::vector<Key>{key}, {{value}},
+             out == nullptr ? std::vector<Values>{} : std::vector<Values>{{*out}}, options);
   }
-  virtual void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values, const std::vector<Values>& outs = {},
-                        const PushOptions& options = {}) = 0;
+  virtual void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                        const std::vector<Values>& outs = {}, const PushOptions& options = {}) = 0;
   // Init, then Pull into the outputs.
-  void Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values, const std::vector<Values>& outs) {
+  void Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
+                 const std::vector<Values>& outs) {
     Init(keys, values);
     Pull(keys, outs);
   }
 
-  // Updates happen in the store from here on (update_on_kvstore). Dist: rank 0's call counts, the others' return at once; takes effect on every key
-  // and server at one round. May be called again to change anything, for example the learning rate. Throws kInvalidArgument naming the field.
+  // Updates happen in the store from here on (update_on_kvstore). Dist: rank 0's call counts, the others'
+  // return at once; takes effect on every key and server at one round. May be called again to change
+  // anything, for example the learning rate. Throws kInvalidArgument naming the field.
   virtual void SetOptimizer(const OptimizerConfig& config) = 0;
   // Own update function. Local stores only; for dist write a server program (sluice/server.h).
   virtual void SetUpdater(Updater updater) = 0;
 
-  // Optimiser states of all keys as safetensors, named "<key>/<slot>". Dist: rank 0 writes or reads; states are gathered from the servers.
+  // Optimiser states of all keys as safetensors, named "<key>/<slot>". Dist: rank 0 writes or reads; states
+  // are gathered from the servers.
   virtual void SaveOptimizerStates(const std::string& path) = 0;
   virtual void LoadOptimizerStates(const std::string& path) = 0;
 
   // Waits until everything issued so far is done; throws the first failure.
   virtual void WaitAll(std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
   // Waits for the members; throws kDeadlineExceeded that names who is missing.
-  virtual void Barrier(BarrierGroup group = BarrierGroup::kWorkers, std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
+  virtual void Barrier(BarrierGroup group = BarrierGroup::kWorkers,
+                       std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
   virtual int NumDeadNodes() = 0;
 
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);

@@ -1,11 +1,12 @@
 // Arrays on devices.
 //
-// An NDArray is a handle: copies share the storage. Operations return at once; each runs on its context's stream when its inputs are
-// ready. Order inside a context is program order, between contexts it follows the data. Reading a value on the host waits.
-// An error inside an operation surfaces at the next wait on its result, as sluice::Error naming the operation.
+// An NDArray is a handle: copies share the storage. Operations return at once; each runs on its context's
+// stream when its inputs are ready. Order inside a context is program order, between contexts it follows the
+// data. Reading a value on the host waits. An error inside an operation surfaces at the next wait on its
+// result, as sluice::Error naming the operation.
 //
-// Operations on arrays of different contexts are Error(kInvalidArgument) naming both; CopyTo and AsInContext move data.
-// Arithmetic is float32; other types are for storage, copies and the wire.
+// Operations on arrays of different contexts are Error(kInvalidArgument) naming both; CopyTo and AsInContext
+// move data. Arithmetic is float32; other types are for storage, copies and the wire.
 //
 // Thread safety: different arrays may be used from different threads; one array from one thread at a time.
 #pragma once
@@ -63,12 +64,12 @@ class NDArray {
   void WaitToRead() const;
 
   // Views on the same storage.
-  NDArray Reshape(const Shape& shape) const;             // same number of elements
-  NDArray SliceRows(int64_t begin, int64_t end) const;   // [begin, end) of the first axis
+  NDArray Reshape(const Shape& shape) const;            // same number of elements
+  NDArray SliceRows(int64_t begin, int64_t end) const;  // [begin, end) of the first axis
 
-  void CopyTo(NDArray* destination) const;    // same shape; converts the dtype between float types
-  NDArray AsInContext(Context context) const; // itself when it is there already; differentiable
-  NDArray AsType(DType dtype) const;          // between float types
+  void CopyTo(NDArray* destination) const;     // same shape; converts the dtype between float types
+  NDArray AsInContext(Context context) const;  // itself when it is there already; differentiable
+  NDArray AsType(DType dtype) const;           // between float types
   NDArray Copy() const;
   void Fill(double value);
   void SetBytes(std::span<const std::byte> bytes);  // whole contents, copied before it returns
@@ -85,7 +86,8 @@ class NDArray {
   int64_t offset() const { return offset_; }  // elements
 
  private:
-  static NDArray FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape, Context context);
+  static NDArray FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
+                           Context context);
   void CopyToHost(std::span<std::byte> out, DType dtype) const;
 
   std::shared_ptr<internal::Storage> storage_;
@@ -99,7 +101,9 @@ NDArray operator+(const NDArray& a, const NDArray& b);
 NDArray operator-(const NDArray& a, const NDArray& b);
 NDArray operator*(const NDArray& a, const NDArray& b);
 NDArray operator*(const NDArray& a, float scalar);
-inline NDArray operator*(float scalar, const NDArray& a) { return a * scalar; }
+inline NDArray operator*(float scalar, const NDArray& a) {
+  return a * scalar;
+}
 NDArray operator+(const NDArray& a, float scalar);
 NDArray operator-(const NDArray& a);
 

@@ -1,12 +1,15 @@
 // Optimisers: plain configurations that travel to where the weights are, and the arithmetic that runs there.
 //
-// With g = clip(gradient * grad_scale * rescale_grad) + wd * wd_mult * w and lr = schedule(num_update) * lr_mult:
-//   sgd          v = momentum * v - lr * g;  w += v      (MXNet's SGD; equal to PyTorch's at a constant learning rate)
-//   nag          v = momentum * v - lr * g;  w += momentum * v - lr * g   (Nesterov 1983, as MXNet's NAG)
-//   adam         m = b1 m + (1 - b1) g;  u = b2 u + (1 - b2) g^2;  w -= lr * (m / (1 - b1^t)) / (sqrt(u / (1 - b2^t)) + eps)
+// With g = clip(gradient * grad_scale * rescale_grad) + wd * wd_mult * w and lr = schedule(num_update) *
+// lr_mult:
+//   sgd          v = momentum * v - lr * g;  w += v      (MXNet's SGD; equal to PyTorch's at a constant
+//   learning rate) nag          v = momentum * v - lr * g;  w += momentum * v - lr * g   (Nesterov 1983, as
+//   MXNet's NAG) adam         m = b1 m + (1 - b1) g;  u = b2 u + (1 - b2) g^2;  w -= lr * (m / (1 - b1^t)) /
+//   (sqrt(u / (1 - b2^t)) + eps)
 //                (Kingma, Ba 2015; t = num_update of the key; eps outside the root)
 //   accumulate   w += rescale_grad * grad_scale * gradient   (no learning rate, no weight decay, no clipping)
-// clip bounds each element to [-clip_gradient, clip_gradient] when clip_gradient > 0. docs/design/optimizers.md.
+// clip bounds each element to [-clip_gradient, clip_gradient] when clip_gradient > 0.
+// docs/design/optimizers.md.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +36,8 @@ struct LrSchedule {
   std::vector<int64_t> steps;    // multi_factor: after each of these updates, ascending
   int64_t max_update = 1;        // poly, cosine: when final_lr is reached
   double final_lr = 0;
-  double power = 2;              // poly
-  int64_t warmup_steps = 0;      // all: the first updates rise from warmup_begin_lr to the base rate
+  double power = 2;          // poly
+  int64_t warmup_steps = 0;  // all: the first updates rise from warmup_begin_lr to the base rate
   double warmup_begin_lr = 0;
   WarmupMode warmup_mode = WarmupMode::kLinear;
   bool operator==(const LrSchedule&) const = default;
@@ -66,7 +69,8 @@ std::string_view Name(OptimizerKind kind);  // "sgd"
 // Empty when sound; else which field has which value, and what it accepts.
 std::string WhyInvalid(const OptimizerConfig& config);
 
-// The arithmetic. Immutable and thread-safe. The result for an element does not depend on how elements are cut into calls.
+// The arithmetic. Immutable and thread-safe. The result for an element does not depend on how elements are
+// cut into calls.
 class Optimizer {
  public:
   // Throws Error(kInvalidArgument) with WhyInvalid's text.
@@ -86,8 +90,8 @@ class Optimizer {
   size_t num_slots() const { return slot_names().size(); }
   double LearningRate(int64_t num_update) const;
   // new_weight may be weight; slots[i] is updated in place. 16-bit weights come through float.
-  virtual void Update(const Step& step, const float* weight, float* new_weight, const float* gradient, float* const* slots,
-                      size_t n) const = 0;
+  virtual void Update(const Step& step, const float* weight, float* new_weight, const float* gradient,
+                      float* const* slots, size_t n) const = 0;
   virtual void Update(const Step& step, const double* weight, double* new_weight, const double* gradient,
                       double* const* slots, size_t n) const = 0;
 

@@ -15,15 +15,17 @@
 
 namespace sluice {
 
-// Reads the environment once, sets up logging and signals. With DMLC_ROLE=scheduler or server, runs that role and exits the process with its
-// exit code, as users of the earlier system expect. Throws Error for a bad environment.
+// Reads the environment once, sets up logging and signals. With DMLC_ROLE=scheduler or server, runs that role
+// and exits the process with its exit code, as users of the earlier system expect. Throws Error for a bad
+// environment.
 void Init(int argc, char** argv);
 
 // Leaves the job in good order. Returns 0; throws Error when the job has failed meanwhile.
 int Finish();
 
-// A whole main(): Init, `body`, Finish. A thrown Error is printed as one line and told to the job; the exit code is 1, or 2 for bad flags and
-// environment (Error(kInvalidArgument) before the job was joined), or 130/143 after Ctrl-C/SIGTERM.
+// A whole main(): Init, `body`, Finish. A thrown Error is printed as one line and told to the job; the exit
+// code is 1, or 2 for bad flags and environment (Error(kInvalidArgument) before the job was joined), or
+// 130/143 after Ctrl-C/SIGTERM.
 int RunProgram(int argc, char** argv, const std::function<void()>& body);
 
 }  // namespace sluice

@@ -2,10 +2,12 @@
 //
 //   int main(int argc, char** argv) {
 //     sluice::ServerOptions options;
-//     options.updater = [](const sluice::UpdateContext& c, std::span<const float> gradient, std::span<float> weight) {
+//     options.updater = [](const sluice::UpdateContext& c, std::span<const float> gradient, std::span<float>
+//     weight) {
 //       for (size_t i = 0; i < weight.size(); ++i) weight[i] -= 0.1f * gradient[i];
 //     };
-//     return sluice::RunServer(options);   // reads DMLC_* and SLUICE_* from the environment; returns the exit code
+//     return sluice::RunServer(options);   // reads DMLC_* and SLUICE_* from the environment; returns the
+//     exit code
 //   }
 //
 // Started by `tools/launch.py --server-command ./my_server ...`.

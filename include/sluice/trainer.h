@@ -20,27 +20,31 @@
 namespace sluice {
 
 struct TrainerOptions {
-  // Whether the store updates the weights (true), or holds summed gradients and each worker updates its own. Async stores need true.
+  // Whether the store updates the weights (true), or holds summed gradients and each worker updates its own.
+  // Async stores need true.
   bool update_on_kvstore = true;
 };
 
 class Trainer {
  public:
-  // The parameters must be initialised; rank 0's values win. Per-parameter lr_mult and wd_mult go into the optimiser's multipliers.
-  // Throws Error(kInvalidArgument) for async with update_on_kvstore false.
-  Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store, TrainerOptions options = {});
+  // The parameters must be initialised; rank 0's values win. Per-parameter lr_mult and wd_mult go into the
+  // optimiser's multipliers. Throws Error(kInvalidArgument) for async with update_on_kvstore false.
+  Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
+          TrainerOptions options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Sums gradients over devices and workers, divides by exactly batch_size, updates. A parameter whose gradient no Backward has written since the last
-  // step is Error(kFailedPrecondition) naming it, unless ignore_stale: then it is left alone.
+  // Sums gradients over devices and workers, divides by exactly batch_size, updates. A parameter whose
+  // gradient no Backward has written since the last step is Error(kFailedPrecondition) naming it, unless
+  // ignore_stale: then it is left alone.
   void Step(int64_t batch_size, bool ignore_stale = false);
-  // As Step, for an optimiser with normalize_by_samples: the gradients sum over `samples` samples of this worker, 0 included. A context on which no
-  // Backward ran (its share of the batch was empty) contributes nothing.
+  // As Step, for an optimiser with normalize_by_samples: the gradients sum over `samples` samples of this
+  // worker, 0 included. A context on which no Backward ran (its share of the batch was empty) contributes
+  // nothing.
   void StepSamples(uint64_t samples);
-  // Before Backward: pushes each parameter as soon as its gradient is issued, while backward goes on. The Step or StepSamples that follows must say
-  // the same number; it pushes what is left.
+  // Before Backward: pushes each parameter as soon as its gradient is issued, while backward goes on. The
+  // Step or StepSamples that follows must say the same number; it pushes what is left.
   void PushDuringBackward(int64_t batch_size);
   void PushSamplesDuringBackward(uint64_t samples);
 
@@ -59,8 +63,8 @@ class Trainer {
   struct Tracked {
     std::shared_ptr<nn::Parameter> parameter;
     std::vector<uint64_t> seen;  // versions of the gradients at the last step, by context
-    size_t fired = 0;           // contexts whose gradient is issued
-    bool pushed = false;        // in this step, during backward
+    size_t fired = 0;            // contexts whose gradient is issued
+    bool pushed = false;         // in this step, during backward
   };
 
   void InitKeys();

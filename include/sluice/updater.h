@@ -12,16 +12,18 @@ namespace sluice {
 
 // Where the elements of one call lie.
 struct UpdateContext {
-  std::string key;      // as the worker named it
-  int64_t offset = 0;   // of the first element, within the key
-  uint64_t round = 0;   // the round that closes (dist_sync) or the number of the push (dist_async), from 1
-  uint64_t samples = 0; // sum of the sample counts of the pushes
+  std::string key;       // as the worker named it
+  int64_t offset = 0;    // of the first element, within the key
+  uint64_t round = 0;    // the round that closes (dist_sync) or the number of the push (dist_async), from 1
+  uint64_t samples = 0;  // sum of the sample counts of the pushes
   DType dtype = DType::kFloat32;  // as stored; spans are float32 for 16-bit and 32-bit floats
 };
 
-// Called with a block of a key's elements: the gradient summed in rank order and divided by the push's divisor, and the weight to change in place. Blocks of one key come
-// from one thread, blocks of different keys from several. Must not throw, must not keep the spans. Keys that are not float32, float16 or bfloat16 are refused at Init.
-using ServerUpdater =
-    std::function<void(const UpdateContext& context, std::span<const float> gradient, std::span<float> weight)>;
+// Called with a block of a key's elements: the gradient summed in rank order and divided by the push's
+// divisor, and the weight to change in place. Blocks of one key come from one thread, blocks of different
+// keys from several. Must not throw, must not keep the spans. Keys that are not float32, float16 or bfloat16
+// are refused at Init.
+using ServerUpdater = std::function<void(const UpdateContext& context, std::span<const float> gradient,
+                                         std::span<float> weight)>;
 
 }  // namespace sluice

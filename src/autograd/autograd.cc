@@ -52,9 +52,11 @@ void Deliver(AutogradNode& variable, const NDArray& gradient) {
 
 // Memory that the parent's gradient may be written to directly: it is a variable with this one use.
 NDArray DirectTarget(const AutogradNode& parent, const AutogradNode& from) {
-  if (!parent.is_variable || parent.req == GradReq::kNull || parent.uses_left != 1 || parent.pending.valid()) return {};
+  if (!parent.is_variable || parent.req == GradReq::kNull || parent.uses_left != 1 || parent.pending.valid())
+    return {};
   if (parent.req == GradReq::kAdd && parent.version > 0) return {};
-  return std::count_if(from.parents.begin(), from.parents.end(), [&](const NodePtr& p) { return p.get() == &parent; }) == 1
+  return std::count_if(from.parents.begin(), from.parents.end(),
+                       [&](const NodePtr& p) { return p.get() == &parent; }) == 1
              ? parent.grad
              : NDArray();
 }
@@ -78,7 +80,8 @@ class Pass {
     // First in, first out: the graphs of several heads, on several contexts, are issued in turn.
     for (const NDArray& head : heads) {
       AutogradNode* node = head.node().get();
-      if (node->uses_left == 0 && std::find(ready_.begin(), ready_.end(), node) == ready_.end()) ready_.push_back(node);
+      if (node->uses_left == 0 && std::find(ready_.begin(), ready_.end(), node) == ready_.end())
+        ready_.push_back(node);
     }
     while (!ready_.empty()) {
       AutogradNode* node = ready_.front();
@@ -122,16 +125,29 @@ class Pass {
 
 }  // namespace
 
-bool IsRecording() { return tape.recording; }
-bool IsTraining() { return tape.training; }
+bool IsRecording() {
+  return tape.recording;
+}
+bool IsTraining() {
+  return tape.training;
+}
 
-RecordScope::RecordScope(bool training) : was_recording_(tape.recording), was_training_(tape.training) { tape = {true, training}; }
-RecordScope::~RecordScope() { tape = {was_recording_, was_training_}; }
-PauseScope::PauseScope(bool training) : was_recording_(tape.recording), was_training_(tape.training) { tape = {false, training}; }
-PauseScope::~PauseScope() { tape = {was_recording_, was_training_}; }
+RecordScope::RecordScope(bool training) : was_recording_(tape.recording), was_training_(tape.training) {
+  tape = {true, training};
+}
+RecordScope::~RecordScope() {
+  tape = {was_recording_, was_training_};
+}
+PauseScope::PauseScope(bool training) : was_recording_(tape.recording), was_training_(tape.training) {
+  tape = {false, training};
+}
+PauseScope::~PauseScope() {
+  tape = {was_recording_, was_training_};
+}
 
 bool Follows(std::initializer_list<const NDArray*> inputs) {
-  return tape.recording && std::any_of(inputs.begin(), inputs.end(), [](const NDArray* input) { return input->node() != nullptr; });
+  return tape.recording && std::any_of(inputs.begin(), inputs.end(),
+                                       [](const NDArray* input) { return input->node() != nullptr; });
 }
 
 void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, BackwardFn backward) {
@@ -152,12 +168,15 @@ void AttachGrad(NDArray& array, GradReq req) {
 
 NDArray Grad(const NDArray& variable) {
   if (variable.node() == nullptr || !variable.node()->is_variable) {
-    throw Error(ErrorCode::kFailedPrecondition, StrCat("array of shape ", variable.shape(), " has no gradient: call AttachGrad before recording"));
+    throw Error(ErrorCode::kFailedPrecondition, StrCat("array of shape ", variable.shape(),
+                                                       " has no gradient: call AttachGrad before recording"));
   }
   return variable.node()->grad;
 }
 
-uint64_t GradVersion(const NDArray& variable) { return variable.node() == nullptr ? 0 : variable.node()->version; }
+uint64_t GradVersion(const NDArray& variable) {
+  return variable.node() == nullptr ? 0 : variable.node()->version;
+}
 
 void SetGradHook(NDArray& variable, std::function<void()> hook) {
   if (variable.node() == nullptr || !variable.node()->is_variable) {
@@ -168,11 +187,14 @@ void SetGradHook(NDArray& variable, std::function<void()> hook) {
 
 void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads) {
   if (!head_grads.empty() && head_grads.size() != heads.size()) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("Backward: ", heads.size(), " heads and ", head_grads.size(), " head gradients"));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Backward: ", heads.size(), " heads and ", head_grads.size(), " head gradients"));
   }
   for (const NDArray& head : heads) {
     if (head.node() == nullptr) {
-      throw Error(ErrorCode::kFailedPrecondition, "Backward: a head was not recorded: compute it inside a RecordScope, from arrays with AttachGrad");
+      throw Error(
+          ErrorCode::kFailedPrecondition,
+          "Backward: a head was not recorded: compute it inside a RecordScope, from arrays with AttachGrad");
     }
   }
   const PauseScope pause;

@@ -12,8 +12,8 @@ namespace sluice::internal {
 struct AutogradNode {
   // --- Recorded operations ---
   std::vector<std::shared_ptr<AutogradNode>> parents;  // by input; null: no gradient wanted
-  // Gradients of the inputs from the output's. out[i] is memory to write to when it is valid (a variable's own gradient), else the operation makes
-  // its own; inputs without a parent stay invalid.
+  // Gradients of the inputs from the output's. out[i] is memory to write to when it is valid (a variable's
+  // own gradient), else the operation makes its own; inputs without a parent stay invalid.
   std::function<void(const NDArray& grad, std::vector<NDArray>& out)> backward;
 
   // --- Variables ---

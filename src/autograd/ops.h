@@ -13,7 +13,8 @@ struct Window2D {
 
 // x [n, in] weight [out, in] bias [out] or no array -> [n, out]
 NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias);
-// x [n, c, h, w] weight [o, c, kh, kw] bias [o] or no array -> [n, o, h', w']; the window's extent is the weight's.
+// x [n, c, h, w] weight [o, c, kh, kw] bias [o] or no array -> [n, o, h', w']; the window's extent is the
+// weight's.
 NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window);
 NDArray MaxPool2D(const NDArray& x, const Window2D& window);
 NDArray AvgPool2D(const NDArray& x, const Window2D& window);

@@ -9,8 +9,9 @@ void Reducer::Reduce(const std::vector<NDArray>& values, NDArray* out) {
   if (values.empty()) throw Error(ErrorCode::kInvalidArgument, "Reduce: no arrays were given");
   for (const NDArray& value : values) {
     if (value.shape() != out->shape() || value.dtype() != out->dtype()) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat("Reduce: ", Name(value.dtype()), " ", value.shape(), " on ", value.context(),
-                                                      " does not fit ", Name(out->dtype()), " ", out->shape()));
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("Reduce: ", Name(value.dtype()), " ", value.shape(), " on ", value.context(),
+                         " does not fit ", Name(out->dtype()), " ", out->shape()));
     }
   }
   DoReduce(values, out);

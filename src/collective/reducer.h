@@ -1,8 +1,9 @@
-// Inside one machine: the gradients of its devices become one sum, and one array goes to all devices. A reducer is two functions (after
-// Flashlight's distributed/reducers). Both return at once; arrays carry the order.
+// Inside one machine: the gradients of its devices become one sum, and one array goes to all devices. A
+// reducer is two functions (after Flashlight's distributed/reducers). Both return at once; arrays carry the
+// order.
 //
-// The sum is taken in the order of the list, whatever the devices' timing: bit-reproducible. 16-bit floats are summed in float32 and rounded
-// once; whole numbers wrap.
+// The sum is taken in the order of the list, whatever the devices' timing: bit-reproducible. 16-bit floats
+// are summed in float32 and rounded once; whole numbers wrap.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ class Reducer {
 
   // Where sums of a key with `bytes` bytes are to be kept, given the contexts that its gradients come from.
   virtual Context Place(const std::vector<Context>& contexts, uint64_t bytes) = 0;
-  // out = values[0] + values[1] + ...; same shape and dtype, on any contexts; out may not be one of them. Error(kInvalidArgument) otherwise.
+  // out = values[0] + values[1] + ...; same shape and dtype, on any contexts; out may not be one of them.
+  // Error(kInvalidArgument) otherwise.
   void Reduce(const std::vector<NDArray>& values, NDArray* out);
   void Broadcast(const NDArray& value, const std::vector<NDArray>& outs);
 
@@ -27,7 +29,8 @@ class Reducer {
   virtual void DoReduce(const std::vector<NDArray>& values, NDArray* out) = 0;
 };
 
-// In host memory, on a stream of the host's own; sums of large arrays use up to `threads` threads (MXNET_KVSTORE_REDUCTION_NTHREADS).
+// In host memory, on a stream of the host's own; sums of large arrays use up to `threads` threads
+// (MXNET_KVSTORE_REDUCTION_NTHREADS).
 std::unique_ptr<Reducer> MakeHostReducer(int threads);
 // On the devices themselves: a key's sum lives on the device with the fewest bytes so far.
 std::unique_ptr<Reducer> MakeDeviceReducer();

@@ -12,7 +12,9 @@ namespace sluice::kvstore {
 LocalStore::KeyState& LocalStore::Find(const std::string& what, const Key& key) {
   const auto it = keys_.find(key);
   if (it == keys_.end()) {
-    throw Error(ErrorCode::kFailedPrecondition, StrCat(what, " of key ", ToString(key), ": the key has not been initialised; call Init first"));
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat(what, " of key ", ToString(key), ": the key has not been initialised; call Init first"));
   }
   return it->second;
 }
@@ -27,7 +29,8 @@ void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& 
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init of key ", text, ": the key exists already"));
     }
     if (!keys_.empty() && keys_.begin()->first.index() != entry.key.index()) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat("Init of key ", text, ": integer and string keys do not mix in one store"));
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("Init of key ", text, ": integer and string keys do not mix in one store"));
     }
     const NDArray& value = entry.arrays.front();
     KeyState state;
@@ -43,12 +46,14 @@ void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& 
 
 NDArray LocalStore::Merge(KeyState& state, const std::vector<NDArray>& values) {
   if (values.size() == 1) return values.front();
-  if (!state.merged.valid()) state.merged = NDArray::Empty(state.shape.shape, state.weight.context(), state.shape.dtype);
+  if (!state.merged.valid())
+    state.merged = NDArray::Empty(state.shape.shape, state.weight.context(), state.shape.dtype);
   reducer_->Reduce(values, &state.merged);
   return state.merged;
 }
 
-void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& gradient, const PushOptions& options) {
+void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& gradient,
+                               const PushOptions& options) {
   const size_t wanted = rule_.optimizer ? rule_.optimizer->num_slots() : 0;
   const auto length = static_cast<size_t>(state.shape.shape.size());
   while (state.slots.size() < wanted) {
@@ -67,8 +72,8 @@ void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& g
   input.num_update = state.num_updates;
   std::vector<Event> after = PendingUses(state.weight);
   after.push_back(ReadyToRead(gradient));
-  const auto work = [input, rule = rule_, spec = state.spec, slots = state.slots, from = HostFrame(gradient), weight = HostFrame(state.weight),
-                     to = MutableHostBytes(state.weight).data()]() mutable {
+  const auto work = [input, rule = rule_, spec = state.spec, slots = state.slots, from = HostFrame(gradient),
+                     weight = HostFrame(state.weight), to = MutableHostBytes(state.weight).data()]() mutable {
     const std::byte* source[] = {from.data()};
     input.spec = &spec;
     input.gradients = source;
@@ -84,18 +89,22 @@ void LocalStore::PushOne(const Key& key, const std::vector<NDArray>& values, con
   KeyState& state = Find("Push", key);
   RequireFit("Push", key, state.shape, values);
   if (!(options.divisor > 0) || (!IsFloating(state.shape.dtype) && options.divisor != 1)) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("Push of key ", ToString(key), ", ", Name(state.shape.dtype), ": the divisor is ", options.divisor));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Push of key ", ToString(key), ", ", Name(state.shape.dtype), ": the divisor is ",
+                       options.divisor));
   }
   const NDArray gradient = Merge(state, values);
   if (updater_) return updater_(key, gradient.AsInContext(state.weight.context()), state.weight);
   EnqueueUpdate(key, state, gradient, options);
 }
 
-void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options) {
+void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
+                      const PushOptions& options) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = Join("Push", keys, values);
-  for (const Entry& entry : entries) RequireFit("Push", entry.key, Find("Push", entry.key).shape, entry.arrays);
+  for (const Entry& entry : entries)
+    RequireFit("Push", entry.key, Find("Push", entry.key).shape, entry.arrays);
   for (const Entry& entry : entries) PushOne(entry.key, entry.arrays, options);
 }
 
@@ -103,12 +112,13 @@ void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& o
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = Join("Pull", keys, outs);
-  for (const Entry& entry : entries) RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
+  for (const Entry& entry : entries)
+    RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
   for (const Entry& entry : entries) reducer_->Broadcast(keys_.at(entry.key).weight, entry.arrays);
 }
 
-void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values, const std::vector<Values>& outs,
-                          const PushOptions& options) {
+void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                          const std::vector<Values>& outs, const PushOptions& options) {
   Push(keys, values, options);
   Pull(keys, outs.empty() ? values : outs, options.priority);
 }
@@ -145,7 +155,8 @@ void LocalStore::SaveOptimizerStates(const std::string& path) {
     layouts.push_back({text, state->shape.shape, StateType(state->shape.dtype)});
     saved[text].num_updates = static_cast<uint64_t>(state->num_updates);
     for (size_t slot = 0; slot < rule_.optimizer->num_slots(); ++slot) {
-      Buffer& copy = saved[text].slots.emplace_back(SlotBytes(state->shape.dtype, static_cast<size_t>(state->shape.shape.size())));
+      Buffer& copy = saved[text].slots.emplace_back(
+          SlotBytes(state->shape.dtype, static_cast<size_t>(state->shape.shape.size())));
       if (slot < state->slots.size()) {
         std::memcpy(copy.data(), state->slots[slot]->data(), copy.size());
       } else {
@@ -160,12 +171,14 @@ void LocalStore::LoadOptimizerStates(const std::string& path) {
   outstanding_.Wait(kDefaultTimeout);
   const std::lock_guard lock(mutex_);
   std::vector<StateLayout> layouts;
-  for (const auto& [text, state] : ByText()) layouts.push_back({text, state->shape.shape, StateType(state->shape.dtype)});
+  for (const auto& [text, state] : ByText())
+    layouts.push_back({text, state->shape.shape, StateType(state->shape.dtype)});
   auto loaded = LoadStates(path, *rule_.optimizer, layouts);
   for (const auto& [text, state] : ByText()) {
     state->num_updates = static_cast<int64_t>(loaded[text].num_updates);
     state->slots.clear();
-    for (Buffer& buffer : loaded[text].slots) state->slots.push_back(std::make_shared<Buffer>(std::move(buffer)));
+    for (Buffer& buffer : loaded[text].slots)
+      state->slots.push_back(std::make_shared<Buffer>(std::move(buffer)));
   }
 }
 

@@ -13,7 +13,8 @@ namespace sluice::kvstore {
 
 class LocalStore final : public KVStore {
  public:
-  LocalStore(std::string type, std::unique_ptr<collective::Reducer> reducer) : type_(std::move(type)), reducer_(std::move(reducer)) {}
+  LocalStore(std::string type, std::unique_ptr<collective::Reducer> reducer)
+      : type_(std::move(type)), reducer_(std::move(reducer)) {}
 
   using KVStore::Init;
   using KVStore::Pull;
@@ -23,11 +24,14 @@ class LocalStore final : public KVStore {
   int rank() const override { return 0; }
   int num_workers() const override { return 1; }
   void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
-  void Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options) override;
+  void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
+            const PushOptions& options) override;
   void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
-  void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override { Pull(keys, outs, priority); }
-  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values, const std::vector<Values>& outs,
-                const PushOptions& options) override;
+  void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override {
+    Pull(keys, outs, priority);
+  }
+  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                const std::vector<Values>& outs, const PushOptions& options) override;
   void SetOptimizer(const OptimizerConfig& config) override;
   void SetUpdater(Updater updater) override;
   void SaveOptimizerStates(const std::string& path) override;

@@ -1,5 +1,5 @@
-// Optimiser states on disk: safetensors with an entry "<key>/<slot>" for each state, and in the metadata "updates of <key>": how many updates
-// they have seen.
+// Optimiser states on disk: safetensors with an entry "<key>/<slot>" for each state, and in the metadata
+// "updates of <key>": how many updates they have seen.
 #pragma once
 
 #include <map>
@@ -23,11 +23,14 @@ struct StateLayout {
   Shape shape;
   DType dtype = DType::kFloat32;  // of the states
 };
-inline DType StateType(DType weight) { return weight == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
+inline DType StateType(DType weight) {
+  return weight == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+}
 
 void SaveStates(const std::string& path, const Optimizer& optimizer, const std::vector<StateLayout>& layouts,
                 const std::map<std::string, KeyStates>& states);
 // Throws Error naming file and entry when one is missing or differs in shape or dtype.
-std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optimizer& optimizer, const std::vector<StateLayout>& layouts);
+std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optimizer& optimizer,
+                                            const std::vector<StateLayout>& layouts);
 
 }  // namespace sluice::kvstore

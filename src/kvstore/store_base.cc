@@ -8,19 +8,24 @@
 namespace sluice {
 
 std::string ToString(const Key& key) {
-  return std::holds_alternative<int64_t>(key) ? std::to_string(std::get<int64_t>(key)) : std::get<std::string>(key);
+  return std::holds_alternative<int64_t>(key) ? std::to_string(std::get<int64_t>(key))
+                                              : std::get<std::string>(key);
 }
 
 namespace kvstore {
 
-std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys, const std::vector<KVStore::Values>& values) {
+std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys,
+                        const std::vector<KVStore::Values>& values) {
   if (keys.size() != values.size()) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", keys.size(), " keys and ", values.size(), " lists of arrays"));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(what, ": ", keys.size(), " keys and ", values.size(), " lists of arrays"));
   }
   std::vector<Entry> entries;
   std::map<Key, size_t> places;
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (values[i].empty()) throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": key ", ToString(keys[i]), " comes without an array"));
+    if (values[i].empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(what, ": key ", ToString(keys[i]), " comes without an array"));
     const auto [it, is_new] = places.emplace(keys[i], entries.size());
     if (is_new) entries.push_back({keys[i], {}});
     auto& arrays = entries[it->second].arrays;
@@ -29,11 +34,13 @@ std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys, c
   return entries;
 }
 
-void RequireFit(const std::string& what, const Key& key, const KeyShape& expected, const std::vector<NDArray>& arrays) {
+void RequireFit(const std::string& what, const Key& key, const KeyShape& expected,
+                const std::vector<NDArray>& arrays) {
   for (const NDArray& array : arrays) {
     if (!array.valid() || array.shape() != expected.shape || array.dtype() != expected.dtype) {
       throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(what, " of key ", ToString(key), ": ", array.valid() ? StrCat(Name(array.dtype()), " ", array.shape()) : "no array",
+                  StrCat(what, " of key ", ToString(key), ": ",
+                         array.valid() ? StrCat(Name(array.dtype()), " ", array.shape()) : "no array",
                          " was given, the key is ", Name(expected.dtype), " ", expected.shape));
     }
   }
@@ -66,7 +73,8 @@ void Outstanding::Add(const std::string& what, const Event& event) {
   const std::lock_guard lock(mutex_);
   constexpr size_t kSweep = 256;
   if (events_.size() >= kSweep) {
-    std::erase_if(events_, [](const auto& entry) { return entry.second.Done() && entry.second.error() == nullptr; });
+    std::erase_if(events_,
+                  [](const auto& entry) { return entry.second.Done() && entry.second.error() == nullptr; });
   }
   events_.emplace_back(what, event);
 }

@@ -18,9 +18,10 @@ struct Entry {
   std::vector<NDArray> arrays;
 };
 
-// Checks that keys and values pair up, that no list is empty and arrays of a key are alike; joins repeats of a key, in order of first appearance.
-// Throws Error(kInvalidArgument) that begins with `what`.
-std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys, const std::vector<KVStore::Values>& values);
+// Checks that keys and values pair up, that no list is empty and arrays of a key are alike; joins repeats of
+// a key, in order of first appearance. Throws Error(kInvalidArgument) that begins with `what`.
+std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys,
+                        const std::vector<KVStore::Values>& values);
 
 // A key's shape and dtype, fixed by Init.
 struct KeyShape {
@@ -28,9 +29,11 @@ struct KeyShape {
   DType dtype = DType::kFloat32;
 };
 // Throws Error(kInvalidArgument) naming the key and both when an array does not fit.
-void RequireFit(const std::string& what, const Key& key, const KeyShape& expected, const std::vector<NDArray>& arrays);
+void RequireFit(const std::string& what, const Key& key, const KeyShape& expected,
+                const std::vector<NDArray>& arrays);
 
-// Runs `then` when all events are done, with the first error among them (null: none); on the thread that completes the last one, or here.
+// Runs `then` when all events are done, with the first error among them (null: none); on the thread that
+// completes the last one, or here.
 void WhenAll(const std::vector<Event>& events, std::function<void(std::exception_ptr)> then);
 
 // What has been issued and not finished, and what went wrong. Thread-safe.
@@ -38,7 +41,7 @@ class Outstanding {
  public:
   // The event's error, once it is done with one, is what Check throws next, with `what` before it.
   void Add(const std::string& what, const Event& event);
-  void Check();  // throws the first failure not yet thrown
+  void Check();                 // throws the first failure not yet thrown
   void Wait(Duration timeout);  // for all; throws the first failure
 
  private:

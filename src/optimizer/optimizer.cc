@@ -141,8 +141,10 @@ class AdamOptimizer final : public Typed<AdamOptimizer> {
   template <typename T>
   void Run(const Step& step, const T* w, T* out, const T* g, T* const* slots, size_t n) const {
     const auto t = static_cast<double>(step.num_update);
-    const AdamFactors<T> adam{static_cast<T>(config().beta1), static_cast<T>(config().beta2),
-                              static_cast<T>(1 - config().beta1), static_cast<T>(1 - config().beta2),
+    const AdamFactors<T> adam{static_cast<T>(config().beta1),
+                              static_cast<T>(config().beta2),
+                              static_cast<T>(1 - config().beta1),
+                              static_cast<T>(1 - config().beta2),
                               static_cast<T>(1 / (1 - std::pow(config().beta1, t))),
                               static_cast<T>(1 / (1 - std::pow(config().beta2, t))),
                               static_cast<T>(config().epsilon)};

@@ -61,7 +61,8 @@ const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name
   return nullptr;
 }
 
-[[noreturn]] void RefuseUnknown(const std::vector<FlagInfo>& flags, const std::string& argument, const std::string& name) {
+[[noreturn]] void RefuseUnknown(const std::vector<FlagInfo>& flags, const std::string& argument,
+                                const std::string& name) {
   const FlagInfo* nearest = nullptr;
   size_t best = 4;
   for (const FlagInfo& flag : flags) {
@@ -71,14 +72,16 @@ const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name
       nearest = &flag;
     }
   }
-  Refuse(StrCat("unknown flag '", argument, "'", nearest ? StrCat(" (did you mean --", Dashed(nearest->name), "?)") : ""));
+  Refuse(StrCat("unknown flag '", argument, "'",
+                nearest ? StrCat(" (did you mean --", Dashed(nearest->name), "?)") : ""));
 }
 
 void Set(const FlagInfo& flag, const std::string& value) {
   const bool number = flag.type == "double";
   if ((number && !ParseFiniteDouble(value)) || (flag.type != "string" && value.empty()) ||
       gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) {
-    Refuse(StrCat("flag --", Dashed(flag.name), " got '", value, "'; it takes ", number ? "a finite number" : flag.type));
+    Refuse(StrCat("flag --", Dashed(flag.name), " got '", value, "'; it takes ",
+                  number ? "a finite number" : flag.type));
   }
 }
 
@@ -104,7 +107,8 @@ std::string Wrapped(const std::string& text, size_t indent, size_t width) {
 std::string FlagsHelp(const std::string& program, const std::string& usage) {
   std::string out = Wrapped(usage, 0, 80) + StrCat("\nUsage: ", program, " [--flag=value ...]\n\nFlags:\n");
   for (const FlagInfo& flag : ProgramFlags()) {
-    const std::string value = flag.type == "string" ? StrCat('"', flag.default_value, '"') : flag.default_value;
+    const std::string value =
+        flag.type == "string" ? StrCat('"', flag.default_value, '"') : flag.default_value;
     out += StrCat("  --", Dashed(flag.name), " (", flag.type, ", default ", value, ")\n");
     out += Wrapped(flag.description, 6, 80);
   }
@@ -120,7 +124,8 @@ void ParseFlags(int argc, char** argv, const std::string& usage) {
       std::cout << FlagsHelp(path.substr(path.find_last_of('/') + 1), usage);
       std::exit(0);
     }
-    if (!argument.starts_with("--") || argument.size() == 2) Refuse(StrCat("stray argument '", argument, "'"));
+    if (!argument.starts_with("--") || argument.size() == 2)
+      Refuse(StrCat("stray argument '", argument, "'"));
     const size_t equals = argument.find('=');
     std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
     std::replace(name.begin(), name.end(), '-', '_');
@@ -136,7 +141,8 @@ void ParseFlags(int argc, char** argv, const std::string& usage) {
       }
       continue;
     }
-    const FlagInfo* negated = name.starts_with("no") ? Find(flags, name.substr(name.starts_with("no_") ? 3 : 2)) : nullptr;
+    const FlagInfo* negated =
+        name.starts_with("no") ? Find(flags, name.substr(name.starts_with("no_") ? 3 : 2)) : nullptr;
     if (negated == nullptr || negated->type != "bool" || equals != std::string::npos) {
       RefuseUnknown(flags, argument, name);
     }

@@ -1,5 +1,6 @@
-// Command lines on top of gflags, with what gflags gets wrong mended: dashes and underscores are alike, stray arguments, the
-// value in `--shuffle false` and non-finite numbers are errors, and so is an unknown flag (with the nearest known one).
+// Command lines on top of gflags, with what gflags gets wrong mended: dashes and underscores are alike, stray
+// arguments, the value in `--shuffle false` and non-finite numbers are errors, and so is an unknown flag
+// (with the nearest known one).
 #pragma once
 
 #include <string>
@@ -9,8 +10,10 @@
 
 namespace sluice::runtime {
 
-// Sets the gflags defined by the program (in any file that is not a library's). Throws Error(kInvalidArgument) that names the argument.
-// `--help` (or -h): prints `usage` and every flag of the program with its default, 80 columns wide, and exits 0.
+// Sets the gflags defined by the program (in any file that is not a library's). Throws
+// Error(kInvalidArgument) that names the argument.
+// `--help` (or -h): prints `usage` and every flag of the program with its default, 80 columns wide, and exits
+// 0.
 void ParseFlags(int argc, char** argv, const std::string& usage);
 
 // What `--help` prints.

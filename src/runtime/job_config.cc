@@ -16,8 +16,8 @@ std::optional<wire::Role> ReadRole(const Env& env) {
   for (const wire::Role role : {wire::Role::kScheduler, wire::Role::kServer, wire::Role::kWorker}) {
     if (*text == wire::Name(role)) return role;
   }
-  throw Error(ErrorCode::kInvalidArgument,
-              StrCat("environment variable DMLC_ROLE is '", *text, "'; it must be scheduler, server or worker"));
+  throw Error(ErrorCode::kInvalidArgument, StrCat("environment variable DMLC_ROLE is '", *text,
+                                                  "'; it must be scheduler, server or worker"));
 }
 
 int IntOf(const Env& env, const char* name, int fallback, int min, int max) {
@@ -65,14 +65,16 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   if (config.heartbeat_timeout < 2 * config.heartbeat_interval) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("PS_HEARTBEAT_TIMEOUT (", ToSeconds(config.heartbeat_timeout),
-                       " s) must be at least twice PS_HEARTBEAT_INTERVAL (", ToSeconds(config.heartbeat_interval),
-                       " s), or one late heartbeat counts as a death"));
+                       " s) must be at least twice PS_HEARTBEAT_INTERVAL (",
+                       ToSeconds(config.heartbeat_interval), " s), or one late heartbeat counts as a death"));
   }
   config.resend_timeout = std::chrono::milliseconds(env.GetInt("PS_RESEND_TIMEOUT", 5000, 10, 3'600'000));
-  config.rendezvous_timeout = SecondsOf(env, "SLUICE_RENDEZVOUS_TIMEOUT", config.rendezvous_timeout, 0.1, 86400);
+  config.rendezvous_timeout =
+      SecondsOf(env, "SLUICE_RENDEZVOUS_TIMEOUT", config.rendezvous_timeout, 0.1, 86400);
   config.drop_percent = IntOf(env, "PS_DROP_MSG", 0, 0, 99);
   config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", std::clamp(cores / 4, 1, 8), 1, 256);
-  config.bigarray_bound = env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);
+  config.bigarray_bound =
+      env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);
   config.reduction_threads = IntOf(env, "MXNET_KVSTORE_REDUCTION_NTHREADS", std::clamp(cores, 1, 4), 1, 256);
   const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
   config.cpu_threads = IntOf(env, "SLUICE_CPU_THREADS", std::max(1, cores / local_workers), 1, 4096);

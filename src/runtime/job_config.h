@@ -1,5 +1,5 @@
-// What the environment says about the job and this process's place in it; read once, handed down as plain data.
-// docs/environment.md lists every variable.
+// What the environment says about the job and this process's place in it; read once, handed down as plain
+// data. docs/environment.md lists every variable.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ struct JobConfig {
   int num_workers = 1;
   int num_servers = 1;
   std::string job_id = "sluice";
-  std::string secret;     // empty: chosen by nobody, so any local user could join; launch.py always sets one
+  std::string secret;  // empty: chosen by nobody, so any local user could join; launch.py always sets one
 
-  std::string identity;   // stable over restarts
+  std::string identity;  // stable over restarts
   int wished_rank = -1;
-  std::string node_host;  // DMLC_NODE_HOST
-  std::string interface;  // DMLC_INTERFACE
+  std::string node_host;    // DMLC_NODE_HOST
+  std::string interface;    // DMLC_INTERFACE
   bool local_only = false;  // DMLC_LOCAL: ipc sockets instead of tcp
 
   int verbose = 0;
@@ -34,11 +34,11 @@ struct JobConfig {
   Duration heartbeat_timeout = 10s;
   Duration resend_timeout = 5s;
   Duration rendezvous_timeout = 10min;
-  int drop_percent = 0;   // PS_DROP_MSG
+  int drop_percent = 0;  // PS_DROP_MSG
   int server_threads = 1;
   int64_t bigarray_bound = 100'000;
   int reduction_threads = 4;
-  int cpu_threads = 1;    // that this process should use: its share of the cores
+  int cpu_threads = 1;  // that this process should use: its share of the cores
 
   std::string root_address() const;  // "tcp://10.0.0.1:9000"
 

@@ -29,7 +29,8 @@ int RunStockNode(const JobConfig& config, wire::Role role) {
   if (config.role != role) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("this program is a ", wire::Name(role), ", but DMLC_ROLE is ",
-                       config.role ? StrCat("'", wire::Name(*config.role), "'") : "not set", "; start jobs with tools/launch.py"));
+                       config.role ? StrCat("'", wire::Name(*config.role), "'") : "not set",
+                       "; start jobs with tools/launch.py"));
   }
   return role == wire::Role::kScheduler ? RunSchedulerNode(config) : RunServerNode(config, {});
 }

@@ -11,17 +11,17 @@
 namespace sluice::runtime {
 
 // Exit codes, beside 0.
-inline constexpr int kExitFailed = 1;      // the job or this process failed
-inline constexpr int kExitBadUsage = 2;    // flags or environment
-inline constexpr int kExitSignal = 128;    // + the signal's number
+inline constexpr int kExitFailed = 1;    // the job or this process failed
+inline constexpr int kExitBadUsage = 2;  // flags or environment
+inline constexpr int kExitSignal = 128;  // + the signal's number
 
 // Random bits for incarnations, from the operating system.
 uint64_t RandomBits();
 std::string HostName();
 int CoreCount();  // that this process may run on
 
-// Runs a whole process: logging is set up, an Error becomes one line on standard error and an exit code (kInvalidArgument: kExitBadUsage), and
-// `body`'s result is returned otherwise.
+// Runs a whole process: logging is set up, an Error becomes one line on standard error and an exit code
+// (kInvalidArgument: kExitBadUsage), and `body`'s result is returned otherwise.
 int RunProcess(const std::string& program, const std::function<int(const JobConfig&)>& body);
 
 }  // namespace sluice::runtime

@@ -35,7 +35,9 @@ DefaultSlot& Slot() {
 Runtime::Runtime(const JobConfig& config)
     : config_(config), watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {}
 
-Runtime::~Runtime() { watcher_.reset(); }
+Runtime::~Runtime() {
+  watcher_.reset();
+}
 
 std::shared_ptr<Runtime> Runtime::Default() {
   const std::lock_guard lock(Slot().mutex);
@@ -54,7 +56,9 @@ WorkerNode& Runtime::Node() {
   const std::lock_guard lock(mutex_);
   if (node_ != nullptr) return *node_;
   if (config_.role != wire::Role::kWorker) {
-    throw Error(ErrorCode::kFailedPrecondition, "a distributed store needs a job: start the program with tools/launch.py -n W -s S PROGRAM ...");
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        "a distributed store needs a job: start the program with tools/launch.py -n W -s S PROGRAM ...");
   }
   node_ = std::make_unique<WorkerNode>(config_);
   return *node_;
@@ -66,12 +70,15 @@ bool Runtime::HasJoined() {
 }
 
 std::shared_ptr<KVStore> Runtime::MakeStore(const std::string& type) {
-  if (type == "local") return std::make_shared<kvstore::LocalStore>(type, collective::MakeHostReducer(config_.reduction_threads));
+  if (type == "local")
+    return std::make_shared<kvstore::LocalStore>(type,
+                                                 collective::MakeHostReducer(config_.reduction_threads));
   if (type == "device") return std::make_shared<kvstore::LocalStore>(type, collective::MakeDeviceReducer());
   for (const char* known : {"dist_sync", "dist_device_sync", "dist_async", "dist_device_async"}) {
     if (type == known) return Node().MakeStore(type);
   }
-  throw Error(ErrorCode::kInvalidArgument, StrCat("there is no store type '", type, "'; the types are ", kTypes));
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("there is no store type '", type, "'; the types are ", kTypes));
 }
 
 void Runtime::Leave(wire::Leave::Outcome outcome, const std::string& message) {
@@ -93,7 +100,8 @@ void Runtime::OnSignal(int number) {
     }
     return;
   }
-  // The training thread may be anywhere: the others are told, and the process ends here. Files are written under temporary names.
+  // The training thread may be anywhere: the others are told, and the process ends here. Files are written
+  // under temporary names.
   std::cerr << "ended by " << SignalName(number) << std::endl;
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock() && node_ != nullptr) {
@@ -107,7 +115,9 @@ void Runtime::OnSignal(int number) {
 
 }  // namespace runtime
 
-std::shared_ptr<KVStore> KVStore::Create(const std::string& type) { return runtime::Runtime::Default()->MakeStore(type); }
+std::shared_ptr<KVStore> KVStore::Create(const std::string& type) {
+  return runtime::Runtime::Default()->MakeStore(type);
+}
 
 void Init(int argc, char** argv) {
   const std::string path = argc > 0 ? argv[0] : "sluice";
@@ -145,7 +155,9 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
 int RunServer(const ServerOptions& options) {
   return runtime::RunProcess("server", [&](const runtime::JobConfig& config) {
     if (config.role != wire::Role::kServer) {
-      throw Error(ErrorCode::kInvalidArgument, "this program is a server, but DMLC_ROLE does not say so; start it with tools/launch.py --server-command");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "this program is a server, but DMLC_ROLE does not say so; start it with tools/launch.py "
+                  "--server-command");
     }
     return runtime::RunServerNode(config, options);
   });

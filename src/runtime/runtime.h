@@ -1,4 +1,5 @@
-// What a program holds while it runs: its place in the job and its signals. sluice::Init makes one; KVStore::Create asks it.
+// What a program holds while it runs: its place in the job and its signals. sluice::Init makes one;
+// KVStore::Create asks it.
 #pragma once
 
 #include <memory>

@@ -21,7 +21,9 @@ void TellPort(int fd, const std::string& address) {
   const std::string line = address.substr(address.rfind(':') + 1) + "\n";
   const bool told = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   close(fd);
-  if (!told) throw Error(ErrorCode::kUnavailable, StrCat("could not tell the port: descriptor ", fd, " (SLUICE_PORT_FD) takes no bytes"));
+  if (!told)
+    throw Error(ErrorCode::kUnavailable,
+                StrCat("could not tell the port: descriptor ", fd, " (SLUICE_PORT_FD) takes no bytes"));
 }
 
 scheduler::Options OptionsOf(const JobConfig& config) {
@@ -56,7 +58,8 @@ int RunSchedulerNode(const JobConfig& config) {
       machine->FailJob(now, StrCat("the scheduler was ended by ", SignalName(number)), network);
     });
   });
-  auto context = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+  auto context =
+      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   transport::ZmqLoopOptions options = LoopOptions(config, "scheduler");
   options.bind = {config.root_address()};
   options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
@@ -64,8 +67,8 @@ int RunSchedulerNode(const JobConfig& config) {
   loop_for_signals = &loop;
   started.unlock();
   TellPort(config.port_fd, loop.addresses().front());
-  VLOG(1) << "the scheduler listens at " << loop.addresses().front() << " for " << config.num_workers << " workers and "
-          << config.num_servers << " servers";
+  VLOG(1) << "the scheduler listens at " << loop.addresses().front() << " for " << config.num_workers
+          << " workers and " << config.num_servers << " servers";
   WaitForEnd(loop);
   if (signal != 0) return kExitSignal + signal;
   return machine->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;

@@ -27,8 +27,8 @@ std::string ShardAddress(const JobConfig& config, uint32_t thread) {
   return transport::TcpAddress(choice.host, 0);
 }
 
-ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqContext> context, const ServerOptions& server,
-                       uint64_t incarnation, uint32_t thread) {
+ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqContext> context,
+                       const ServerOptions& server, uint64_t incarnation, uint32_t thread) {
   server::ShardOptions options;
   options.job = wire::HashJobId(config.job_id);
   options.incarnation = incarnation;
@@ -90,7 +90,8 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
     });
   });
   const uint64_t incarnation = RandomBits();
-  auto context = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+  auto context =
+      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   membership::Options membership = MembershipOptions(config, incarnation);
   std::vector<server::ShardHandle> handles;
   for (int i = 0; i < config.server_threads; ++i) {
@@ -98,8 +99,8 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
     membership.shard_addresses.push_back(shards.back().loop->addresses().front());
   }
   for (ShardThread& shard : shards) handles.push_back({shard.loop.get(), shard.machine.get()});
-  control = std::make_shared<server::Control>(membership, handles,
-                                              [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
+  control = std::make_shared<server::Control>(
+      membership, handles, [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
   transport::ZmqLoop loop(context, control, LoopOptions(config, "control"));
   started.set_value(&loop);
   WaitForEnd(loop);

@@ -46,9 +46,12 @@ void SignalWatcher::Run() {
 
 const char* SignalName(int number) {
   switch (number) {
-    case SIGINT: return "SIGINT (Ctrl-C)";
-    case SIGTERM: return "SIGTERM";
-    case SIGUSR1: return "SIGUSR1";
+    case SIGINT:
+      return "SIGINT (Ctrl-C)";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGUSR1:
+      return "SIGUSR1";
   }
   return "a signal";
 }

@@ -7,8 +7,9 @@
 
 namespace sluice::runtime {
 
-// Takes over SIGINT, SIGTERM and SIGUSR1 from its construction on: create it before any other thread, which then inherit the mask.
-// `on_signal(number)` runs on the watcher's thread, one signal at a time. The destructor ends the thread; the signals stay blocked.
+// Takes over SIGINT, SIGTERM and SIGUSR1 from its construction on: create it before any other thread, which
+// then inherit the mask. `on_signal(number)` runs on the watcher's thread, one signal at a time. The
+// destructor ends the thread; the signals stay blocked.
 class SignalWatcher {
  public:
   explicit SignalWatcher(std::function<void(int)> on_signal);

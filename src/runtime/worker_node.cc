@@ -19,13 +19,16 @@ worker::ClientOptions ClientOptionsOf(const JobConfig& config) {
 }
 
 std::exception_ptr ErrorOf(const Status& status) {
-  return status.ok() ? nullptr : std::make_exception_ptr(Error(status.failure().code, status.failure().message));
+  return status.ok() ? nullptr
+                     : std::make_exception_ptr(Error(status.failure().code, status.failure().message));
 }
 
 }  // namespace
 
-WorkerNode::WorkerNode(const JobConfig& config) : config_(config), client_(std::make_shared<worker::Client>(ClientOptionsOf(config))) {
-  auto context = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+WorkerNode::WorkerNode(const JobConfig& config)
+    : config_(config), client_(std::make_shared<worker::Client>(ClientOptionsOf(config))) {
+  auto context =
+      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   loop_ = std::make_unique<transport::ZmqLoop>(context, client_, LoopOptions(config, "worker"));
   const Event joined = Event::Make("joining the job");
   loop_->Post([client = client_, joined](Time, transport::Network&) {
@@ -44,21 +47,27 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.mode = async ? wire::SyncMode::kAsync : wire::SyncMode::kSync;
   options.num_workers = config_.num_workers;
   return std::make_shared<worker::DistStore>(
-      options, client_, *loop_, device ? collective::MakeDeviceReducer() : collective::MakeHostReducer(config_.reduction_threads));
+      options, client_, *loop_,
+      device ? collective::MakeDeviceReducer() : collective::MakeHostReducer(config_.reduction_threads));
 }
 
 void WorkerNode::Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout) {
   const Event left = Event::Make("leaving the job");
   loop_->Post([client = client_, left, outcome, message, timeout](Time now, transport::Network& network) {
-    client->Leave(now, {outcome, message}, now + timeout, [left](const Status& status) { left.Complete(ErrorOf(status)); }, network);
+    client->Leave(
+        now, {outcome, message}, now + timeout,
+        [left](const Status& status) { left.Complete(ErrorOf(status)); }, network);
   });
   left.WaitQuietly(timeout + 1s);
   loop_->Join(timeout);
-  if (const auto error = left.error(); error != nullptr && outcome == wire::Leave::Outcome::kFinished) std::rethrow_exception(error);
+  if (const auto error = left.error(); error != nullptr && outcome == wire::Leave::Outcome::kFinished)
+    std::rethrow_exception(error);
 }
 
 void WorkerNode::Dump() {
-  loop_->Post([client = client_](Time now, transport::Network&) { LOG(WARNING) << "state of the worker:\n" << client->DumpState(now); });
+  loop_->Post([client = client_](Time now, transport::Network&) {
+    LOG(WARNING) << "state of the worker:\n" << client->DumpState(now);
+  });
 }
 
 }  // namespace sluice::runtime

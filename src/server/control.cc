@@ -81,8 +81,7 @@ void Control::OnAnnounce(const wire::Message& message) {
 
 void Control::OnSetOptimizer(const wire::Message& message) {
   // Requests of the scheduler count up. A belated repeat of an earlier one must not undo a later one.
-  if (message.id < last_optimizer_)
-    return OnAllShards(message.id, [](Shard&) { return Status::Ok(); });
+  if (message.id < last_optimizer_) return OnAllShards(message.id, [](Shard&) { return Status::Ok(); });
   last_optimizer_ = message.id;
   OnAllShards(message.id, [set = std::get<wire::SetOptimizer>(message.body)](Shard& shard) {
     return shard.SetOptimizer(set.config, set.first_rounds);

@@ -43,7 +43,8 @@ class Shard final : public transport::Machine {
   // --- From the control machine ---
   // New keys, and repeats of known ones. Sound entries only (plan::WhyInvalid).
   Status AddKeys(const std::vector<wire::KeyEntry>& entries);
-  // From each key's first round on (1 where none is named) its updates are this optimiser's; async: from now on.
+  // From each key's first round on (1 where none is named) its updates are this optimiser's; async: from now
+  // on.
   Status SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds);
   // Who is alive: may close rounds that waited for the dead.
   void SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire::NodeInfo>& roster,
@@ -106,7 +107,9 @@ class Shard final : public transport::Machine {
   void Refuse(const Sender& to, const Failure& failure, transport::Network& network);
 
   const ShardOptions options_;
-  uint32_t index() const { return rank_ * options_.shards_per_server + options_.thread; }  // among the job's shards
+  uint32_t index() const {
+    return rank_ * options_.shards_per_server + options_.thread;
+  }  // among the job's shards
 
   uint32_t rank_ = 0;  // of the server
   uint64_t epoch_ = 0;

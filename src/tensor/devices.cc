@@ -1,9 +1,12 @@
 #include "tensor/devices.h"
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <vector>
 
+#include "base/check.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
@@ -23,6 +26,21 @@ struct DefaultSlot {
 DefaultSlot& Slot() {
   static DefaultSlot slot;
   return slot;
+}
+
+struct DrainOnMainThread {
+  ~DrainOnMainThread() {
+    if (gettid() == getpid()) Devices::DrainDefault();
+  }
+};
+
+// Work that nobody waited for must be done before the static objects of the libraries that do it (oneDNN's
+// generated code) go. exit() first ends the locals of its thread, which is main's unless another calls it:
+// for that case, as early as can be told.
+void DrainAtExit() {
+  thread_local const DrainOnMainThread at_main_end;
+  static const bool at_exit = std::atexit(&Devices::DrainDefault) == 0;
+  SLUICE_CHECK(at_exit);
 }
 
 }  // namespace
@@ -62,6 +80,7 @@ void Devices::DrainAll() {
 
 std::shared_ptr<Devices> Devices::Default() {
   const std::lock_guard lock(Slot().mutex);
+  DrainAtExit();  // after the slot was made: what is made first goes last
   if (Slot().devices == nullptr) Slot().devices = std::make_shared<Devices>();
   return Slot().devices;
 }

@@ -28,7 +28,9 @@ struct Shards {
 };
 
 // Through memory of its own, so that the copy waits for no computation.
-NDArray OnHost(std::span<const float> values, const Shape& shape) { return NDArray::From(values, shape, cpu_pinned(0)); }
+NDArray OnHost(std::span<const float> values, const Shape& shape) {
+  return NDArray::From(values, shape, cpu_pinned(0));
+}
 
 Shards Load(const Batch& batch, const std::vector<Context>& contexts, const std::vector<double>& work_load) {
   Shards shards;
@@ -55,9 +57,12 @@ struct StepResult {
 
 class FitRun {
  public:
-  FitRun(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test, OptimizerConfig optimizer,
-         std::shared_ptr<KVStore> store, const FitOptions& options)
-      : net_(net), test_(std::move(test)), store_(std::move(store)), options_(options),
+  FitRun(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test,
+         OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options)
+      : net_(net),
+        test_(std::move(test)),
+        store_(std::move(store)),
+        options_(options),
         loader_(std::move(train), LoaderOptions()),
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches) {
     ResolveShapes();
@@ -69,10 +74,13 @@ class FitRun {
   FitReport Run() {
     const bool by_steps = options_.num_steps >= 0;
     const int64_t per_epoch = loader_.steps_per_epoch();
-    const int64_t last_epoch = options_.first_epoch + (by_steps ? (options_.num_steps + per_epoch - 1) / per_epoch : options_.num_epochs);
+    const int64_t last_epoch =
+        options_.first_epoch +
+        (by_steps ? (options_.num_steps + per_epoch - 1) / per_epoch : options_.num_epochs);
     for (int64_t epoch = options_.first_epoch; epoch < last_epoch; ++epoch) {
       ++report_.epochs;
-      RunEpoch(epoch, last_epoch, by_steps ? std::min(per_epoch, options_.num_steps - report_.steps) : per_epoch);
+      RunEpoch(epoch, last_epoch,
+               by_steps ? std::min(per_epoch, options_.num_steps - report_.steps) : per_epoch);
     }
     store_->WaitAll();
     if (by_steps && leader() && test_ != nullptr) EvaluateNow();
@@ -161,18 +169,26 @@ class FitRun {
     double before = loss_.sum();
     loss_.Update(result.labels, result.losses);
     accuracy_.Update(result.labels, result.predictions);
-    if (options_.num_steps >= 0) report_.train_loss.push_back(result.size == 0 ? 0 : (loss_.sum() - before) / static_cast<double>(result.size));
+    if (options_.num_steps >= 0)
+      report_.train_loss.push_back(
+          result.size == 0 ? 0 : (loss_.sum() - before) / static_cast<double>(result.size));
   }
 
   void Show(int64_t epoch, int64_t last_epoch, int64_t step, int64_t steps) {
     if (!leader() || loss_.count() == 0) return;
-    const double per_step = report_.images_per_sec > 0
-                                ? static_cast<double>(options_.batch_size * store_->num_workers()) / report_.images_per_sec
-                                : 0;
+    const double per_step =
+        report_.images_per_sec > 0
+            ? static_cast<double>(options_.batch_size * store_->num_workers()) / report_.images_per_sec
+            : 0;
     const auto left = static_cast<double>((last_epoch - epoch) * steps - step) * per_step;
-    progress_.Update(SteadyClock().Now(), {.epoch = static_cast<int>(epoch), .num_epochs = static_cast<int>(last_epoch), .batch = step,
-                                           .num_batches = steps, .loss = loss_.value(), .accuracy = accuracy_.value(),
-                                           .images_per_sec = report_.images_per_sec, .left = FromSeconds(left)});
+    progress_.Update(SteadyClock().Now(), {.epoch = static_cast<int>(epoch),
+                                           .num_epochs = static_cast<int>(last_epoch),
+                                           .batch = step,
+                                           .num_batches = steps,
+                                           .loss = loss_.value(),
+                                           .accuracy = accuracy_.value(),
+                                           .images_per_sec = report_.images_per_sec,
+                                           .left = FromSeconds(left)});
   }
 
   void EvaluateNow() {
@@ -202,7 +218,8 @@ class FitRun {
 
 }  // namespace
 
-EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts, int64_t top_k) {
+EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
+                    int64_t top_k) {
   const autograd::PauseScope pause;
   metric::Accuracy accuracy;
   metric::TopKAccuracy best(std::max<int64_t>(top_k, 1));
@@ -215,7 +232,8 @@ EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Co
     batch.shape = Shape(dims);
     batch.samples.resize(static_cast<size_t>(count) * sample);
     for (int64_t i = 0; i < count; ++i) {
-      batch.labels.push_back(dataset.Get(first + i, std::span(batch.samples).subspan(static_cast<size_t>(i) * sample, sample)));
+      batch.labels.push_back(
+          dataset.Get(first + i, std::span(batch.samples).subspan(static_cast<size_t>(i) * sample, sample)));
     }
     const Shards shards = Load(batch, contexts, {});
     std::vector<NDArray> predictions;
@@ -226,9 +244,10 @@ EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Co
   return {accuracy.value(), top_k > 1 ? best.value() : 0};
 }
 
-FitReport Fit(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test, OptimizerConfig optimizer,
-              std::shared_ptr<KVStore> store, const FitOptions& options) {
-  return FitRun(net, std::move(train), std::move(test), std::move(optimizer), std::move(store), options).Run();
+FitReport Fit(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test,
+              OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options) {
+  return FitRun(net, std::move(train), std::move(test), std::move(optimizer), std::move(store), options)
+      .Run();
 }
 
 }  // namespace sluice

@@ -6,9 +6,12 @@
 
 namespace sluice {
 
-void Trainer::LocalUpdate::Set(const OptimizerConfig& config) { rule_.optimizer = Optimizer::Create(config); }
+void Trainer::LocalUpdate::Set(const OptimizerConfig& config) {
+  rule_.optimizer = Optimizer::Create(config);
+}
 
-void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& weights, const std::vector<NDArray>& gradients, double scale) {
+void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& weights,
+                               const std::vector<NDArray>& gradients, double scale) {
   State& state = states_[key];
   state.shape = weights.front().shape();
   state.copies.resize(weights.size());
@@ -18,7 +21,8 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
     NDArray& weight = weights[i];
     auto& slots = state.copies[i].slots;
     while (slots.size() < rule_.optimizer->num_slots()) {
-      slots.push_back(std::make_shared<Buffer>(kvstore::SlotBytes(weight.dtype(), static_cast<size_t>(weight.size()))));
+      slots.push_back(
+          std::make_shared<Buffer>(kvstore::SlotBytes(weight.dtype(), static_cast<size_t>(weight.size()))));
       std::memset(slots.back()->data(), 0, slots.back()->size());
     }
     kvstore::UpdateInput input;
@@ -27,15 +31,16 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
     input.num_update = state.num_updates;
     std::vector<Event> after = PendingUses(weight);
     after.push_back(ReadyToRead(gradients[i]));
-    const Event done = EnqueueOn(
-        weight.context(), "update of " + key, after,
-        [input, rule = rule_, spec = wire::KeySpec{key, weight.dtype(), weight.shape()}, slots, from = HostFrame(gradients[i]),
-         old = HostFrame(weight), to = MutableHostBytes(weight).data()]() mutable {
-          const std::byte* source[] = {from.data()};
-          input.spec = &spec;
-          input.gradients = source;
-          kvstore::UpdatePart(rule, input, old.data(), to, slots);
-        });
+    const Event done =
+        EnqueueOn(weight.context(), "update of " + key, after,
+                  [input, rule = rule_, spec = wire::KeySpec{key, weight.dtype(), weight.shape()}, slots,
+                   from = HostFrame(gradients[i]), old = HostFrame(weight),
+                   to = MutableHostBytes(weight).data()]() mutable {
+                    const std::byte* source[] = {from.data()};
+                    input.spec = &spec;
+                    input.gradients = source;
+                    kvstore::UpdatePart(rule, input, old.data(), to, slots);
+                  });
     AddReader(gradients[i], done);
     SetWriter(weight, done);
     state.updates[i] = done;

@@ -18,7 +18,8 @@ class Trainer::LocalUpdate {
   explicit LocalUpdate(const OptimizerConfig& config) { Set(config); }
   void Set(const OptimizerConfig& config);
   // Enqueues the update of every context's copy; equal copies stay equal.
-  void Run(const std::string& key, std::vector<NDArray>& weights, const std::vector<NDArray>& gradients, double scale);
+  void Run(const std::string& key, std::vector<NDArray>& weights, const std::vector<NDArray>& gradients,
+           double scale);
   void Save(const std::string& path);
   void Load(const std::string& path);
 

@@ -32,15 +32,20 @@ void LoadParameters(const std::string& path, const nn::ParameterDict& parameters
   const SafetensorsFile file = ReadSafetensors(path).OrThrow();
   for (const auto& parameter : parameters) {
     const TensorView* tensor = file.Find(parameter->name());
-    if (tensor == nullptr || tensor->dtype != parameter->dtype() || !Fits(parameter->shape(), tensor->shape)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(path, ": parameter ", parameter->name(), tensor == nullptr ? " is missing" : StrCat(" is ", Name(tensor->dtype), " ", tensor->shape),
-                         "; the model has ", Name(parameter->dtype()), " ", parameter->shape()));
+    if (tensor == nullptr || tensor->dtype != parameter->dtype() ||
+        !Fits(parameter->shape(), tensor->shape)) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          StrCat(path, ": parameter ", parameter->name(),
+                 tensor == nullptr ? " is missing" : StrCat(" is ", Name(tensor->dtype), " ", tensor->shape),
+                 "; the model has ", Name(parameter->dtype()), " ", parameter->shape()));
     }
   }
   for (const TensorView& tensor : file.tensors) {
     if (parameters.Find(tensor.name) == nullptr) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat(path, ": holds ", tensor.name, ", which the model does not have; it has ", StrJoin(parameters.names())));
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(path, ": holds ", tensor.name, ", which the model does not have; it has ",
+                         StrJoin(parameters.names())));
     }
   }
   for (const auto& parameter : parameters) {

@@ -26,34 +26,39 @@ std::string Thousands(double value) {
 }  // namespace
 
 std::string ClockText(Duration duration) {
-  const auto seconds = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(duration).count());
+  const auto seconds =
+      std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(duration).count());
   char text[32];
   if (seconds >= 3600) {
     std::snprintf(text, sizeof text, "%lld:%02d:%02d", static_cast<long long>(seconds / 3600),
                   static_cast<int>(seconds / 60 % 60), static_cast<int>(seconds % 60));
   } else {
-    std::snprintf(text, sizeof text, "%d:%02d", static_cast<int>(seconds / 60), static_cast<int>(seconds % 60));
+    std::snprintf(text, sizeof text, "%d:%02d", static_cast<int>(seconds / 60),
+                  static_cast<int>(seconds % 60));
   }
   return text;
 }
 
 std::string ProgressBar(const ProgressState& s, int columns) {
   const std::string head = StrCat("epoch ", s.epoch + 1, "/", s.num_epochs, " ");
-  const std::string tail = StrCat(" ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4), " acc ", Fixed(s.accuracy, 4),
-                                  " ", Thousands(s.images_per_sec), " img/s ", ClockText(s.left), " left");
+  const std::string tail =
+      StrCat(" ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4), " acc ", Fixed(s.accuracy, 4), " ",
+             Thousands(s.images_per_sec), " img/s ", ClockText(s.left), " left");
   const int room = columns - static_cast<int>(head.size() + tail.size()) - 2;
   std::string bar;
   if (room >= 4) {
-    const double share = s.num_batches > 0 ? static_cast<double>(s.batch) / static_cast<double>(s.num_batches) : 1.0;
+    const double share =
+        s.num_batches > 0 ? static_cast<double>(s.batch) / static_cast<double>(s.num_batches) : 1.0;
     const int full = std::clamp(static_cast<int>(share * room), 0, room);
-    bar = "[" + std::string(full, '#') + (full < room ? ">" : "") + std::string(std::max(room - full - 1, 0), ' ') + "]";
+    bar = "[" + std::string(full, '#') + (full < room ? ">" : "") +
+          std::string(std::max(room - full - 1, 0), ' ') + "]";
   }
   return (head + bar + tail).substr(0, std::max(columns, 0));
 }
 
 std::string ProgressLine(const ProgressState& s) {
-  return StrCat("epoch ", s.epoch + 1, " batch ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4), " accuracy ",
-                Fixed(s.accuracy, 4), " ", Fixed(s.images_per_sec, 0), " images/s");
+  return StrCat("epoch ", s.epoch + 1, " batch ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4),
+                " accuracy ", Fixed(s.accuracy, 4), " ", Fixed(s.images_per_sec, 0), " images/s");
 }
 
 void Progress::Update(Time now, const ProgressState& state) {

@@ -20,7 +20,8 @@ struct ProgressState {
   Duration left{};  // of the whole training, estimated
 };
 
-// "epoch 2/10 [#########>          ] 450/938 loss 0.1234 acc 0.9632 5,210 img/s 0:42 left": never wider than `columns`.
+// "epoch 2/10 [#########>          ] 450/938 loss 0.1234 acc 0.9632 5,210 img/s 0:42 left": never wider than
+// `columns`.
 std::string ProgressBar(const ProgressState& state, int columns);
 // "epoch 2 batch 450/938 loss 0.1234 accuracy 0.9632 5210 images/s"
 std::string ProgressLine(const ProgressState& state);
@@ -29,7 +30,8 @@ std::string ClockText(Duration duration);
 
 class Progress {
  public:
-  // terminal: redraws one line, at most ten times a second. Otherwise prints a line every `every` batches (0: none).
+  // terminal: redraws one line, at most ten times a second. Otherwise prints a line every `every` batches (0:
+  // none).
   Progress(std::ostream& out, bool terminal, int columns, int64_t every)
       : out_(out), terminal_(terminal), columns_(columns), every_(every) {}
   ~Progress() { Clear(); }

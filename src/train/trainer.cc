@@ -9,10 +9,13 @@
 
 namespace sluice {
 
-Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store, TrainerOptions options)
+Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
+                 TrainerOptions options)
     : config_(std::move(optimizer)), store_(std::move(store)), options_(options) {
   if (!options_.update_on_kvstore && store_->type().find("async") != std::string::npos) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("store type ", store_->type(), " updates at every push: it needs update_on_kvstore = true"));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("store type ", store_->type(), " updates at every push: it needs update_on_kvstore = true"));
   }
   for (const auto& parameter : parameters) {
     if (parameter->grad_req() == autograd::GradReq::kNull) continue;
@@ -21,7 +24,8 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
   }
   InitKeys();
   for (size_t i = 0; i < tracked_.size(); ++i) {
-    for (NDArray& data : tracked_[i].parameter->list_data()) autograd::SetGradHook(data, [this, i] { OnGradient(i); });
+    for (NDArray& data : tracked_[i].parameter->list_data())
+      autograd::SetGradHook(data, [this, i] { OnGradient(i); });
   }
 }
 
@@ -81,8 +85,12 @@ void Trainer::Arm(const PushOptions& options) {
   }
 }
 
-void Trainer::PushDuringBackward(int64_t batch_size) { Arm({.divisor = static_cast<double>(batch_size)}); }
-void Trainer::PushSamplesDuringBackward(uint64_t samples) { Arm({.samples = samples}); }
+void Trainer::PushDuringBackward(int64_t batch_size) {
+  Arm({.divisor = static_cast<double>(batch_size)});
+}
+void Trainer::PushSamplesDuringBackward(uint64_t samples) {
+  Arm({.samples = samples});
+}
 
 void Trainer::OnGradient(size_t index) {
   if (!armed_) return;
@@ -95,9 +103,11 @@ void Trainer::OnGradient(size_t index) {
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   for (Tracked& tracked : tracked_) {
     if (!ignore_stale && IsStale(tracked)) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  StrCat("parameter ", tracked.parameter->name(), " has a stale gradient: no Backward has written it since the last step on every context; "
-                         "if that is meant, step with ignore_stale"));
+      throw Error(
+          ErrorCode::kFailedPrecondition,
+          StrCat("parameter ", tracked.parameter->name(),
+                 " has a stale gradient: no Backward has written it since the last step on every context; "
+                 "if that is meant, step with ignore_stale"));
     }
   }
   for (size_t i = 0; i < tracked_.size(); ++i) {
@@ -110,7 +120,9 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
 }
 
 void Trainer::Step(int64_t batch_size, bool ignore_stale) {
-  if (batch_size <= 0) throw Error(ErrorCode::kInvalidArgument, StrCat("Step: the batch size is ", batch_size, "; it must be positive"));
+  if (batch_size <= 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Step: the batch size is ", batch_size, "; it must be positive"));
   if (options_.update_on_kvstore) return StepWith({.divisor = static_cast<double>(batch_size)}, ignore_stale);
   AllreduceGrads();
   Update(batch_size, ignore_stale);
@@ -118,7 +130,8 @@ void Trainer::Step(int64_t batch_size, bool ignore_stale) {
 
 void Trainer::StepSamples(uint64_t samples) {
   if (!config_.normalize_by_samples || !options_.update_on_kvstore) {
-    throw Error(ErrorCode::kFailedPrecondition, "StepSamples needs an optimiser with normalize_by_samples and update_on_kvstore");
+    throw Error(ErrorCode::kFailedPrecondition,
+                "StepSamples needs an optimiser with normalize_by_samples and update_on_kvstore");
   }
   for (Tracked& tracked : tracked_) {
     auto gradients = tracked.parameter->list_grad();
@@ -134,7 +147,11 @@ void Trainer::StepSamples(uint64_t samples) {
 
 void Trainer::RequireOwnUpdate(const char* what) const {
   if (options_.update_on_kvstore) {
-    throw Error(ErrorCode::kFailedPrecondition, StrCat(what, ": the store updates the weights; use Step, or make the Trainer with update_on_kvstore = false"));
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat(
+            what,
+            ": the store updates the weights; use Step, or make the Trainer with update_on_kvstore = false"));
   }
 }
 
@@ -145,15 +162,20 @@ void Trainer::AllreduceGrads() {
 
 void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   RequireOwnUpdate("Update");
-  if (batch_size <= 0) throw Error(ErrorCode::kInvalidArgument, StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
+  if (batch_size <= 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
   for (Tracked& tracked : tracked_) {
     if (IsStale(tracked)) {
       if (ignore_stale) continue;
-      throw Error(ErrorCode::kFailedPrecondition, StrCat("parameter ", tracked.parameter->name(), " has a stale gradient: no Backward has written it since "
-                                                         "the last step; if that is meant, update with ignore_stale"));
+      throw Error(ErrorCode::kFailedPrecondition,
+                  StrCat("parameter ", tracked.parameter->name(),
+                         " has a stale gradient: no Backward has written it since "
+                         "the last step; if that is meant, update with ignore_stale"));
     }
     tracked.seen = VersionsOf(tracked);
-    local_update_->Run(tracked.parameter->name(), tracked.parameter->list_data(), tracked.parameter->list_grad(), 1.0 / static_cast<double>(batch_size));
+    local_update_->Run(tracked.parameter->name(), tracked.parameter->list_data(),
+                       tracked.parameter->list_grad(), 1.0 / static_cast<double>(batch_size));
   }
 }
 

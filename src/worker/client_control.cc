@@ -128,7 +128,8 @@ void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline
                           NetworkRef network) {
   wire::SetOptimizer set{config, {}};
   for (const auto& [id, key] : keys_) set.first_rounds[id] = key.pushed + 1;
-  Ask(now, std::move(set), "setting the optimiser", deadline,
+  Ask(
+      now, std::move(set), "setting the optimiser", deadline,
       [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
         done(answer ? Status::Ok() : Status(answer.failure()));
       },

@@ -13,17 +13,27 @@ namespace {
 constexpr std::chrono::seconds kGrace{5};  // beyond the client's own deadline, which has the better message
 
 std::exception_ptr ErrorOf(const Status& status) {
-  return status.ok() ? nullptr : std::make_exception_ptr(Error(status.failure().code, status.failure().message));
+  return status.ok() ? nullptr
+                     : std::make_exception_ptr(Error(status.failure().code, status.failure().message));
 }
 
-bool OnHost(const NDArray& array) { return array.context().kind != DeviceKind::kGpu; }
+bool OnHost(const NDArray& array) {
+  return array.context().kind != DeviceKind::kGpu;
+}
 
 }  // namespace
 
-DistStore::DistStore(Options options, std::shared_ptr<Client> client, transport::Loop& loop, std::unique_ptr<collective::Reducer> reducer)
-    : options_(std::move(options)), client_(std::move(client)), loop_(loop), rank_(static_cast<int>(client_->rank())), reducer_(std::move(reducer)) {}
+DistStore::DistStore(Options options, std::shared_ptr<Client> client, transport::Loop& loop,
+                     std::unique_ptr<collective::Reducer> reducer)
+    : options_(std::move(options)),
+      client_(std::move(client)),
+      loop_(loop),
+      rank_(static_cast<int>(client_->rank())),
+      reducer_(std::move(reducer)) {}
 
-Time DistStore::Deadline(std::chrono::milliseconds timeout) const { return SteadyClock().Now() + timeout; }
+Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
+  return SteadyClock().Now() + timeout;
+}
 
 void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
   const Event done = Event::Make(what);
@@ -36,7 +46,9 @@ void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout
 DistStore::KeyState& DistStore::Find(const std::string& what, const Key& key) {
   const auto it = keys_.find(key);
   if (it == keys_.end()) {
-    throw Error(ErrorCode::kFailedPrecondition, StrCat(what, " of key ", ToString(key), ": the key has not been initialised; call Init first"));
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat(what, " of key ", ToString(key), ": the key has not been initialised; call Init first"));
   }
   return it->second;
 }
@@ -49,20 +61,23 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
   std::vector<InitArgs> args;
   std::vector<NDArray> on_host;  // keeps the bytes until the servers have them
   for (const kvstore::Entry& entry : entries) {
-    if (entry.arrays.size() > 1) throw Error(ErrorCode::kAlreadyExists, StrCat("Init: key ", ToString(entry.key), " is named twice"));
+    if (entry.arrays.size() > 1)
+      throw Error(ErrorCode::kAlreadyExists, StrCat("Init: key ", ToString(entry.key), " is named twice"));
     on_host.push_back(entry.arrays.front().AsInContext(cpu_pinned(0)));
     on_host.back().WaitToRead();
     args.push_back({{entry.key, on_host.back().dtype(), on_host.back().shape()}, HostFrame(on_host.back())});
   }
   auto ids = std::make_shared<std::vector<uint32_t>>();
-  Await("Init", options_.timeout, [&, this, ids](Client& client, Time now, transport::Network& network, worker::Done done) {
-    client.Init(now, options_.mode, args, Deadline(options_.timeout),
-                [ids, done](const Result<std::vector<uint32_t>>& result) {
-                  if (result) *ids = result.value();
-                  done(result ? Status::Ok() : Status(result.failure()));
-                },
-                network);
-  });
+  Await("Init", options_.timeout,
+        [&, this, ids](Client& client, Time now, transport::Network& network, worker::Done done) {
+          client.Init(
+              now, options_.mode, args, Deadline(options_.timeout),
+              [ids, done](const Result<std::vector<uint32_t>>& result) {
+                if (result) *ids = result.value();
+                done(result ? Status::Ok() : Status(result.failure()));
+              },
+              network);
+        });
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < entries.size(); ++i) {
     KeyState& state = keys_[entries[i].key];
@@ -87,15 +102,18 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
   for (const NDArray& out : outs) {
     if (OnHost(out)) return out;
   }
-  if (!state.landing.valid()) state.landing = NDArray::Empty(state.shape.shape, cpu_pinned(0), state.shape.dtype);
+  if (!state.landing.valid())
+    state.landing = NDArray::Empty(state.shape.shape, cpu_pinned(0), state.shape.dtype);
   return state.landing;
 }
 
-Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after, Call call) {
+Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after,
+                       Call call) {
   const Event done = Event::Make(StrCat(what, " of key ", ToString(key)));
   const Event issued = Event::Make("issue");
   after.push_back(std::exchange(state.issued, issued));
-  kvstore::WhenAll(after, [client = client_, &loop = loop_, call = std::move(call), done, issued](std::exception_ptr error) {
+  kvstore::WhenAll(after, [client = client_, &loop = loop_, call = std::move(call), done,
+                           issued](std::exception_ptr error) {
     if (error != nullptr) {
       done.Complete(error);
     } else {
@@ -109,11 +127,13 @@ Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state,
   return done;
 }
 
-void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options) {
+void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
+                     const PushOptions& options) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = kvstore::Join("Push", keys, values);
-  for (const auto& entry : entries) kvstore::RequireFit("Push", entry.key, Find("Push", entry.key).shape, entry.arrays);
+  for (const auto& entry : entries)
+    kvstore::RequireFit("Push", entry.key, Find("Push", entry.key).shape, entry.arrays);
   for (const auto& entry : entries) {
     KeyState& state = keys_.at(entry.key);
     const NDArray source = Source(state, entry.arrays);
@@ -126,12 +146,18 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   }
 }
 
-void DistStore::PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority, bool latest) {
+void DistStore::PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs,
+                         int priority, bool latest) {
   KeyState& state = keys_.at(key);
   NDArray target = Target(state, outs);
-  const PullArgs args{.key = state.id, .destination = {MutableHostBytes(target), target.storage()}, .priority = priority, .slot = 0, .latest = latest};
+  const PullArgs args{.key = state.id,
+                      .destination = {MutableHostBytes(target), target.storage()},
+                      .priority = priority,
+                      .slot = 0,
+                      .latest = latest};
   const Event done = Issue(what, key, state, PendingUses(target),
-                           [args, deadline = Deadline(options_.timeout)](Client& client, Time now, transport::Network& network, worker::Done end) {
+                           [args, deadline = Deadline(options_.timeout)](
+                               Client& client, Time now, transport::Network& network, worker::Done end) {
                              client.Pull(now, args, deadline, std::move(end), network);
                            });
   SetWriter(target, done);
@@ -142,7 +168,8 @@ void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& ou
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = kvstore::Join("Pull", keys, outs);
-  for (const auto& entry : entries) kvstore::RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
+  for (const auto& entry : entries)
+    kvstore::RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
   for (const auto& entry : entries) PullInto("pull", entry.key, entry.arrays, priority, false);
 }
 
@@ -150,19 +177,22 @@ void DistStore::PullLatest(const std::vector<Key>& keys, const std::vector<Value
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = kvstore::Join("PullLatest", keys, outs);
-  for (const auto& entry : entries) kvstore::RequireFit("PullLatest", entry.key, Find("PullLatest", entry.key).shape, entry.arrays);
+  for (const auto& entry : entries)
+    kvstore::RequireFit("PullLatest", entry.key, Find("PullLatest", entry.key).shape, entry.arrays);
   for (const auto& entry : entries) PullInto("pull", entry.key, entry.arrays, priority, true);
 }
 
-void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values, const std::vector<Values>& outs,
-                         const PushOptions& options) {
+void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                         const std::vector<Values>& outs, const PushOptions& options) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto sources = kvstore::Join("PushPull", keys, values);
   const auto targets = kvstore::Join("PushPull", keys, outs.empty() ? values : outs);
   for (size_t i = 0; i < sources.size(); ++i) {
-    kvstore::RequireFit("PushPull", sources[i].key, Find("PushPull", sources[i].key).shape, sources[i].arrays);
-    kvstore::RequireFit("PushPull", targets[i].key, Find("PushPull", targets[i].key).shape, targets[i].arrays);
+    kvstore::RequireFit("PushPull", sources[i].key, Find("PushPull", sources[i].key).shape,
+                        sources[i].arrays);
+    kvstore::RequireFit("PushPull", targets[i].key, Find("PushPull", targets[i].key).shape,
+                        targets[i].arrays);
   }
   for (size_t i = 0; i < sources.size(); ++i) {
     KeyState& state = keys_.at(sources[i].key);
@@ -173,8 +203,8 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     const PushArgs push{state.id, HostFrame(source), options.priority, options.samples, options.divisor};
     const Destination destination{MutableHostBytes(target), target.storage()};
     const Event done = Issue("push_pull", sources[i].key, state, std::move(after),
-                             [push, destination, deadline = Deadline(options_.timeout)](Client& client, Time now, transport::Network& network,
-                                                                                        worker::Done end) {
+                             [push, destination, deadline = Deadline(options_.timeout)](
+                                 Client& client, Time now, transport::Network& network, worker::Done end) {
                                client.PushPull(now, push, destination, deadline, std::move(end), network);
                              });
     if (!source.SharesStorage(target)) AddReader(source, done);
@@ -197,9 +227,10 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
   std::shared_ptr<const Optimizer> optimizer = Optimizer::Create(config);
   WaitIssued();  // the round from which it counts comes after everything pushed so far
   if (rank_ == 0) {
-    Await("SetOptimizer", options_.timeout, [&](Client& client, Time now, transport::Network& network, worker::Done done) {
-      client.SetOptimizer(now, config, Deadline(options_.timeout), std::move(done), network);
-    });
+    Await("SetOptimizer", options_.timeout,
+          [&](Client& client, Time now, transport::Network& network, worker::Done done) {
+            client.SetOptimizer(now, config, Deadline(options_.timeout), std::move(done), network);
+          });
   }
   const std::lock_guard lock(mutex_);
   optimizer_ = std::move(optimizer);
@@ -207,7 +238,8 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
 
 void DistStore::SetUpdater(Updater) {
   throw Error(ErrorCode::kFailedPrecondition,
-              "SetUpdater works on local stores; for dist stores write a server program (sluice/server.h) and start it with launch.py --server-command");
+              "SetUpdater works on local stores; for dist stores write a server program (sluice/server.h) "
+              "and start it with launch.py --server-command");
 }
 
 void DistStore::Barrier(BarrierGroup group, std::chrono::milliseconds timeout) {
@@ -226,10 +258,11 @@ void DistStore::Barrier(BarrierGroup group, std::chrono::milliseconds timeout) {
 
 int DistStore::NumDeadNodes() {
   int dead = 0;
-  Await("NumDeadNodes", options_.timeout, [&dead](Client& client, Time, transport::Network&, const worker::Done& done) {
-    dead = static_cast<int>(client.NumDead());
-    done(Status::Ok());
-  });
+  Await("NumDeadNodes", options_.timeout,
+        [&dead](Client& client, Time, transport::Network&, const worker::Done& done) {
+          dead = static_cast<int>(client.NumDead());
+          done(Status::Ok());
+        });
   return dead;
 }
 

@@ -1,4 +1,5 @@
-// The distributed stores: a shell of NDArrays around the client's plain arrays. gradient_flow.h tells the way through it.
+// The distributed stores: a shell of NDArrays around the client's plain arrays. gradient_flow.h tells the way
+// through it.
 #pragma once
 
 #include <map>
@@ -21,7 +22,8 @@ class DistStore final : public KVStore {
     std::chrono::milliseconds timeout = kDefaultTimeout;  // of pulls and calls that wait
   };
   // `client` runs on `loop` and has joined.
-  DistStore(Options options, std::shared_ptr<Client> client, transport::Loop& loop, std::unique_ptr<collective::Reducer> reducer);
+  DistStore(Options options, std::shared_ptr<Client> client, transport::Loop& loop,
+            std::unique_ptr<collective::Reducer> reducer);
 
   using KVStore::Init;
   using KVStore::Pull;
@@ -31,11 +33,12 @@ class DistStore final : public KVStore {
   int rank() const override { return rank_; }
   int num_workers() const override { return options_.num_workers; }
   void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
-  void Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options) override;
+  void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
+            const PushOptions& options) override;
   void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
   void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
-  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values, const std::vector<Values>& outs,
-                const PushOptions& options) override;
+  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                const std::vector<Values>& outs, const PushOptions& options) override;
   void SetOptimizer(const OptimizerConfig& config) override;
   void SetUpdater(Updater updater) override;
   void SaveOptimizerStates(const std::string& path) override;
@@ -48,9 +51,9 @@ class DistStore final : public KVStore {
   struct KeyState {
     uint32_t id = 0;
     kvstore::KeyShape shape;
-    NDArray merged;       // the sum over this machine's devices
-    NDArray landing;      // where a pull lands when no output is in host memory
-    Event issued;         // the last operation has been handed to the client: keeps program order
+    NDArray merged;   // the sum over this machine's devices
+    NDArray landing;  // where a pull lands when no output is in host memory
+    Event issued;     // the last operation has been handed to the client: keeps program order
   };
   using Call = std::function<void(Client&, Time, transport::Network&, worker::Done)>;
 
@@ -58,9 +61,11 @@ class DistStore final : public KVStore {
   // The array to be pushed: the only host array itself, or the sum of all.
   NDArray Source(KeyState& state, const std::vector<NDArray>& values);
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
-  // Hands `call` to the client once `after` is done and what was issued before on this key has been handed over. The event is the operation's end.
+  // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
+  // over. The event is the operation's end.
   Event Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after, Call call);
-  void PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority, bool latest);
+  void PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority,
+                bool latest);
   void WaitIssued();
   // Runs `call` on the loop and waits for its end.
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);

@@ -25,6 +25,8 @@ class HostReducer final : public Reducer {
 
 }  // namespace
 
-std::unique_ptr<Reducer> MakeHostReducer(int threads) { return std::make_unique<HostReducer>(threads); }
+std::unique_ptr<Reducer> MakeHostReducer(int threads) {
+  return std::make_unique<HostReducer>(threads);
+}
 
 }  // namespace sluice::collective

@@ -16,12 +16,22 @@ template <typename T>
 inline void AddLoop(const T* from, T* to, size_t n) {
   for (size_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
 }
-SLUICE_SIMD void Add(const float* from, float* to, size_t n) { AddLoop(from, to, n); }
-SLUICE_SIMD void Add(const double* from, double* to, size_t n) { AddLoop(from, to, n); }
+SLUICE_SIMD void Add(const float* from, float* to, size_t n) {
+  AddLoop(from, to, n);
+}
+SLUICE_SIMD void Add(const double* from, double* to, size_t n) {
+  AddLoop(from, to, n);
+}
 // Unsigned: whole numbers wrap.
-SLUICE_SIMD void Add(const uint32_t* from, uint32_t* to, size_t n) { AddLoop(from, to, n); }
-SLUICE_SIMD void Add(const uint64_t* from, uint64_t* to, size_t n) { AddLoop(from, to, n); }
-SLUICE_SIMD void Add(const uint8_t* from, uint8_t* to, size_t n) { AddLoop(from, to, n); }
+SLUICE_SIMD void Add(const uint32_t* from, uint32_t* to, size_t n) {
+  AddLoop(from, to, n);
+}
+SLUICE_SIMD void Add(const uint64_t* from, uint64_t* to, size_t n) {
+  AddLoop(from, to, n);
+}
+SLUICE_SIMD void Add(const uint8_t* from, uint8_t* to, size_t n) {
+  AddLoop(from, to, n);
+}
 
 template <typename T>
 void SumRange(const std::vector<const std::byte*>& sources, std::byte* out, size_t first, size_t n) {
@@ -30,7 +40,8 @@ void SumRange(const std::vector<const std::byte*>& sources, std::byte* out, size
   for (size_t s = 1; s < sources.size(); ++s) Add(reinterpret_cast<const T*>(sources[s]) + first, to, n);
 }
 
-void SumHalves(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t first, size_t n) {
+void SumHalves(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t first,
+               size_t n) {
   const auto widen = dtype == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
   const auto narrow = dtype == DType::kFloat16 ? FloatToHalf : FloatToBFloat16;
   constexpr size_t kBlock = 1024;
@@ -46,19 +57,27 @@ void SumHalves(DType dtype, const std::vector<const std::byte*>& sources, std::b
   }
 }
 
-void SumInto(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t first, size_t n) {
+void SumInto(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t first,
+             size_t n) {
   switch (dtype) {
-    case DType::kFloat32: return SumRange<float>(sources, out, first, n);
-    case DType::kFloat64: return SumRange<double>(sources, out, first, n);
+    case DType::kFloat32:
+      return SumRange<float>(sources, out, first, n);
+    case DType::kFloat64:
+      return SumRange<double>(sources, out, first, n);
     case DType::kFloat16:
-    case DType::kBFloat16: return SumHalves(dtype, sources, out, first, n);
-    case DType::kInt32: return SumRange<uint32_t>(sources, out, first, n);
-    case DType::kInt64: return SumRange<uint64_t>(sources, out, first, n);
-    case DType::kUInt8: return SumRange<uint8_t>(sources, out, first, n);
+    case DType::kBFloat16:
+      return SumHalves(dtype, sources, out, first, n);
+    case DType::kInt32:
+      return SumRange<uint32_t>(sources, out, first, n);
+    case DType::kInt64:
+      return SumRange<uint64_t>(sources, out, first, n);
+    case DType::kUInt8:
+      return SumRange<uint8_t>(sources, out, first, n);
   }
 }
 
-void SumWithThreads(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t n, int threads) {
+void SumWithThreads(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t n,
+                    int threads) {
   constexpr size_t kWorthAThread = 1 << 20;  // elements
   const size_t pieces = std::clamp<size_t>(n / kWorthAThread, 1, static_cast<size_t>(std::max(threads, 1)));
   std::vector<std::thread> helpers;
@@ -82,11 +101,11 @@ void EnqueueSum(std::span<const NDArray> values, NDArray* out, int threads) {
     sources.push_back(frames.back().data());
   }
   const Frame target = HostFrame(*out);
-  const Event done = EnqueueOn(out->context(), "sum of gradients", after,
-                               [dtype = out->dtype(), frames = std::move(frames), sources = std::move(sources), target,
-                                to = MutableHostBytes(*out).data(), n = static_cast<size_t>(out->size()), threads] {
-                                 SumWithThreads(dtype, sources, to, n, threads);
-                               });
+  const Event done =
+      EnqueueOn(out->context(), "sum of gradients", after,
+                [dtype = out->dtype(), frames = std::move(frames), sources = std::move(sources), target,
+                 to = MutableHostBytes(*out).data(), n = static_cast<size_t>(out->size()),
+                 threads] { SumWithThreads(dtype, sources, to, n, threads); });
   for (const NDArray& value : values) AddReader(value, done);
   SetWriter(*out, done);
 }

@@ -5,7 +5,8 @@
 namespace sluice::collective {
 
 std::unique_ptr<Reducer> MakeNcclReducer() {
-  throw Error(ErrorCode::kUnimplemented, "this build of Sluice has no NCCL; use the store types 'device' or 'local'");
+  throw Error(ErrorCode::kUnimplemented,
+              "this build of Sluice has no NCCL; use the store types 'device' or 'local'");
 }
 
 }  // namespace sluice::collective

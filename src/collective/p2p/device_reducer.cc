@@ -10,9 +10,10 @@ namespace {
 class DeviceReducer final : public Reducer {
  public:
   Context Place(const std::vector<Context>& contexts, uint64_t bytes) override {
-    const Context least = *std::min_element(contexts.begin(), contexts.end(), [this](const Context& a, const Context& b) {
-      return std::pair(load_[a], a) < std::pair(load_[b], b);
-    });
+    const Context least =
+        *std::min_element(contexts.begin(), contexts.end(), [this](const Context& a, const Context& b) {
+          return std::pair(load_[a], a) < std::pair(load_[b], b);
+        });
     load_[least] += bytes;
     return least;
   }
@@ -31,6 +32,8 @@ class DeviceReducer final : public Reducer {
 
 }  // namespace
 
-std::unique_ptr<Reducer> MakeDeviceReducer() { return std::make_unique<DeviceReducer>(); }
+std::unique_ptr<Reducer> MakeDeviceReducer() {
+  return std::make_unique<DeviceReducer>();
+}
 
 }  // namespace sluice::collective

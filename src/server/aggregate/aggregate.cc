@@ -27,8 +27,8 @@ Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, 
   if (part.rounds.size() <= *index.value()) part.rounds.resize(*index.value() + 1);
   Round& open = part.rounds[*index.value()];
   if (open.Has(sender.rank) && options_.deduplicate) return Kept::kRepeat;
-  if (const auto divisor = open.divisor(); divisor && *divisor != contribution.divisor &&
-                                           !RuleFor(key, round).normalizes_by_samples()) {
+  if (const auto divisor = open.divisor();
+      divisor && *divisor != contribution.divisor && !RuleFor(key, round).normalizes_by_samples()) {
     return Fail(ErrorCode::kInvalidArgument, "push of key ", wire::ToString(key.entry.spec.name),
                 " for round ", round, ": worker ", sender.rank, " divides by ", contribution.divisor,
                 ", another worker by ", *divisor,

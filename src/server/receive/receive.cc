@@ -131,7 +131,8 @@ void Shard::OnPull(const Sender& sender, const wire::Message& message, transport
       return Refuse(sender, part.failure(), network);
     }
     // States that no update has touched yet are zeros.
-    if (wanted.slot > 0) PrepareSlots(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
+    if (wanted.slot > 0)
+      PrepareSlots(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
     if (wanted.slot > part.value()->slots.size()) {
       ++counters_["rejected"];
       return Refuse(

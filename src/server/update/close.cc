@@ -109,7 +109,8 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_
 void Shard::PruneOptimizers() {
   const auto replaced_by = [this](const Configured& next) {
     return std::all_of(keys_.begin(), keys_.end(), [&](const auto& key) {
-      return key == nullptr || key->async() || std::all_of(key->parts.begin(), key->parts.end(), [&](const Part& part) {
+      return key == nullptr || key->async() ||
+             std::all_of(key->parts.begin(), key->parts.end(), [&](const Part& part) {
                return next.FirstRound(key->entry.id) <= part.version + 1;
              });
     });

@@ -2,9 +2,7 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "base/check.h"
 #include "base/executor.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -74,18 +72,7 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-// oneDNN keeps generated code in objects that go when the process exits; work that nobody waited for must be
-// done by then. What registers later ends earlier: so oneDNN makes its code first.
-void DrainBeforeOneDnnGoes() {
-  static const bool registered = [] {
-    WarmUpOneDnn();
-    return std::atexit(&Devices::DrainDefault) == 0;
-  }();
-  SLUICE_CHECK(registered);
-}
-
 std::shared_ptr<Device> MakeCpuDevice(int id, int threads) {
-  DrainBeforeOneDnnGoes();
   return std::make_shared<CpuDevice>(id, threads);
 }
 

@@ -183,24 +183,6 @@ class CpuKernels final : public Kernels {
 
 }  // namespace
 
-// The ways that its matrix product takes differ by transposition, by beta, and by whether a side is thin,
-// small or large.
-void WarmUpOneDnn() {
-  constexpr int64_t kSides[] = {1, 10, 128, 512};
-  const std::vector<float> in(512 * 512);
-  std::vector<float> out(512 * 512);
-  for (int ways = 0; ways < 8; ++ways) {
-    for (const int64_t m : kSides) {
-      for (const int64_t n : kSides) {
-        for (const int64_t k : kSides) {
-          cpu::OneDnn::Gemm((ways & 1) != 0, (ways & 2) != 0, m, n, k, in.data(), in.data(),
-                            (ways & 4) != 0 ? 1.0f : 0.0f, out.data());
-        }
-      }
-    }
-  }
-}
-
 std::unique_ptr<Kernels> MakeCpuKernels() {
   return std::make_unique<CpuKernels>();
 }

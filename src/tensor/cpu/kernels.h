@@ -8,7 +8,5 @@
 namespace sluice {
 
 std::unique_ptr<Kernels> MakeCpuKernels();
-// Makes oneDNN generate its matrix code.
-void WarmUpOneDnn();
 
 }  // namespace sluice

@@ -6,7 +6,9 @@
 namespace sluice::cpu {
 
 // Planes [first, last) of the shape's batch x channels.
-void PoolPlanes(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where, int64_t first, int64_t last);
-void PoolPlanesBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where, float* grad_x, int64_t first, int64_t last);
+void PoolPlanes(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where,
+                int64_t first, int64_t last);
+void PoolPlanesBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where,
+                        float* grad_x, int64_t first, int64_t last);
 
 }  // namespace sluice::cpu

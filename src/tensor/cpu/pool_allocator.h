@@ -1,4 +1,5 @@
-// Keeps freed blocks for the next array of about the same size: a step's arrays come and go with the same sizes, and fresh pages are slow.
+// Keeps freed blocks for the next array of about the same size: a step's arrays come and go with the same
+// sizes, and fresh pages are slow.
 #pragma once
 
 #include <map>
@@ -21,7 +22,8 @@ class PoolAllocator final : public Allocator {
   static size_t BlockSize(size_t size);
 
  private:
-  const std::shared_ptr<Allocator> heap_ = HeapAllocator();  // its own handle: the default devices end after main
+  const std::shared_ptr<Allocator> heap_ =
+      HeapAllocator();  // its own handle: the default devices end after main
   const size_t max_kept_;
   std::mutex mutex_;
   // Guarded by mutex_.

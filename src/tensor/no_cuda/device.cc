@@ -6,7 +6,8 @@
 namespace sluice {
 
 std::shared_ptr<Device> MakeGpuDevice(int id) {
-  throw Error(ErrorCode::kUnimplemented, StrCat("gpu(", id, "): this build of Sluice has no CUDA; use cpu contexts (--num-devices)"));
+  throw Error(ErrorCode::kUnimplemented,
+              StrCat("gpu(", id, "): this build of Sluice has no CUDA; use cpu contexts (--num-devices)"));
 }
 
 }  // namespace sluice

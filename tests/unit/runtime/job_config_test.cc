@@ -10,8 +10,8 @@ namespace {
 using Map = std::map<std::string, std::string>;
 
 Map Worker() {
-  return {{"DMLC_ROLE", "worker"},     {"DMLC_PS_ROOT_URI", "10.0.0.1"}, {"DMLC_PS_ROOT_PORT", "9000"},
-          {"DMLC_NUM_WORKER", "2"},    {"DMLC_NUM_SERVER", "3"},         {"DMLC_RANK", "1"},
+  return {{"DMLC_ROLE", "worker"},   {"DMLC_PS_ROOT_URI", "10.0.0.1"}, {"DMLC_PS_ROOT_PORT", "9000"},
+          {"DMLC_NUM_WORKER", "2"},  {"DMLC_NUM_SERVER", "3"},         {"DMLC_RANK", "1"},
           {"SLUICE_JOB_SECRET", "s"}};
 }
 
@@ -55,10 +55,14 @@ TEST(JobConfig, EveryVariableOfAPlaceIsRequiredByName) {
 }
 
 TEST(JobConfig, BadValuesAreNamed) {
-  for (const auto& [name, value] : Map{{"DMLC_ROLE", "boss"},           {"DMLC_NUM_WORKER", "0"},
-                                       {"DMLC_PS_ROOT_PORT", "70000"},  {"PS_VERBOSE", "9"},
-                                       {"PS_DROP_MSG", "100"},          {"PS_HEARTBEAT_TIMEOUT", "nan"},
-                                       {"SLUICE_SERVER_THREADS", "x"},  {"MXNET_KVSTORE_BIGARRAY_BOUND", "-1"},
+  for (const auto& [name, value] : Map{{"DMLC_ROLE", "boss"},
+                                       {"DMLC_NUM_WORKER", "0"},
+                                       {"DMLC_PS_ROOT_PORT", "70000"},
+                                       {"PS_VERBOSE", "9"},
+                                       {"PS_DROP_MSG", "100"},
+                                       {"PS_HEARTBEAT_TIMEOUT", "nan"},
+                                       {"SLUICE_SERVER_THREADS", "x"},
+                                       {"MXNET_KVSTORE_BIGARRAY_BOUND", "-1"},
                                        {"PS_RESEND_TIMEOUT", "0"}}) {
     Map values = Worker();
     values[name] = value;

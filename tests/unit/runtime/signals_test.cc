@@ -21,11 +21,14 @@ TEST(SignalWatcher, HandsSignalsToItsThread) {
     });
     kill(getpid(), SIGUSR1);
     kill(getpid(), SIGTERM);
-    const bool both = seen.Await(10s, [](const auto& s) { return s.size() == 2; }, [](auto&, bool ready) { return ready; });
+    const bool both = seen.Await(
+        10s, [](const auto& s) { return s.size() == 2; }, [](auto&, bool ready) { return ready; });
     ASSERT_TRUE(both);
   }
   EXPECT_NE(thread, std::this_thread::get_id());
-  seen.With([](const auto& s) { EXPECT_EQ((std::set<int>(s.begin(), s.end())), (std::set<int>{SIGUSR1, SIGTERM})); });
+  seen.With([](const auto& s) {
+    EXPECT_EQ((std::set<int>(s.begin(), s.end())), (std::set<int>{SIGUSR1, SIGTERM}));
+  });
 }
 
 TEST(SignalWatcher, StopsWithoutASignal) {

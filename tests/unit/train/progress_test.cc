@@ -9,8 +9,14 @@ namespace sluice::train {
 namespace {
 
 ProgressState State() {
-  return {.epoch = 1, .num_epochs = 10, .batch = 450, .num_batches = 938, .loss = 0.12344, .accuracy = 0.96321,
-          .images_per_sec = 5210.4, .left = 42s};
+  return {.epoch = 1,
+          .num_epochs = 10,
+          .batch = 450,
+          .num_batches = 938,
+          .loss = 0.12344,
+          .accuracy = 0.96321,
+          .images_per_sec = 5210.4,
+          .left = 42s};
 }
 
 TEST(Progress, BarFitsAnyTerminal) {
@@ -19,7 +25,8 @@ TEST(Progress, BarFitsAnyTerminal) {
   }
   const std::string bar = ProgressBar(State(), 100);
   EXPECT_EQ(bar.size(), 100u);
-  for (const char* part : {"epoch 2/10 [#", ">", "450/938", "loss 0.1234", "acc 0.9632", "5,210 img/s", "0:42 left"}) {
+  for (const char* part :
+       {"epoch 2/10 [#", ">", "450/938", "loss 0.1234", "acc 0.9632", "5,210 img/s", "0:42 left"}) {
     EXPECT_NE(bar.find(part), std::string::npos) << bar;
   }
 }
@@ -33,7 +40,8 @@ TEST(Progress, PlainLinesComeEveryFewBatchesWithoutControlCharacters) {
   const std::string text = out.str();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_EQ(text.find('\r'), std::string::npos);
-  EXPECT_NE(text.find("epoch 2 batch 200/938 loss 0.1234 accuracy 0.9632 5210 images/s"), std::string::npos) << text;
+  EXPECT_NE(text.find("epoch 2 batch 200/938 loss 0.1234 accuracy 0.9632 5210 images/s"), std::string::npos)
+      << text;
 }
 
 TEST(Progress, TheLiveBarIsDrawnAtMostTenTimesASecondAndGivesWayToWords) {
