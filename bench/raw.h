@@ -12,6 +12,7 @@ struct RawOptions {
   size_t working_set = 256u << 20;  // memory that senders and receivers walk through; larger than the caches
   double seconds = 0.5;             // of each measurement
   int repeats = 5;                  // the median counts
+  bool round_trips = true;          // whether to measure zmq_rtt_us
 };
 
 struct RawFigures {

@@ -1,6 +1,7 @@
 #include "runtime/process.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -25,6 +26,16 @@ std::string HostName() {
 int CoreCount() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+std::map<std::string, uint64_t> ProcessCounters() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto micros = [](const timeval& t) {
+    return static_cast<uint64_t>(t.tv_sec) * 1'000'000 + static_cast<uint64_t>(t.tv_usec);
+  };
+  return {{"cpu_us", micros(usage.ru_utime) + micros(usage.ru_stime)},
+          {"max_rss_kb", static_cast<uint64_t>(usage.ru_maxrss)}};
 }
 
 int RunProcess(const std::string& program, const std::function<int(const JobConfig&)>& body) {

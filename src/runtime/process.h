@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "runtime/job_config.h"
@@ -18,6 +19,8 @@ inline constexpr int kExitSignal = 128;  // + the signal's number
 // Random bits for incarnations, from the operating system.
 uint64_t RandomBits();
 std::string HostName();
+// What the operating system counts for this process: cpu_us (of all threads, user and system), max_rss_kb.
+std::map<std::string, uint64_t> ProcessCounters();
 int CoreCount();  // that this process may run on
 
 // Runs a whole process: logging is set up, an Error becomes one line on standard error and an exit code

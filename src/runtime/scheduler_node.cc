@@ -36,6 +36,7 @@ scheduler::Options OptionsOf(const JobConfig& config) {
   options.bigarray_bound = config.bigarray_bound;
   options.heartbeat_timeout = config.heartbeat_timeout;
   options.rendezvous_timeout = config.rendezvous_timeout;
+  options.process_counters = ProcessCounters;
   return options;
 }
 

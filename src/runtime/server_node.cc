@@ -35,6 +35,7 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   options.thread = thread;
   options.shards_per_server = static_cast<uint32_t>(config.server_threads);
   options.updater = server.updater;
+  options.process_counters = ProcessCounters;
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
   transport::ZmqLoopOptions loop = LoopOptions(config, StrCat("shard ", thread));

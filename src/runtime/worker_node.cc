@@ -23,6 +23,11 @@ std::exception_ptr ErrorOf(const Status& status) {
                      : std::make_exception_ptr(Error(status.failure().code, status.failure().message));
 }
 
+// Counted once for a process, however many shards it has.
+bool IsOfProcess(const std::string& counter) {
+  return ProcessCounters().contains(counter);
+}
+
 }  // namespace
 
 WorkerNode::WorkerNode(const JobConfig& config)
@@ -62,6 +67,40 @@ void WorkerNode::Leave(wire::Leave::Outcome outcome, const std::string& message,
   loop_->Join(timeout);
   if (const auto error = left.error(); error != nullptr && outcome == wire::Leave::Outcome::kFinished)
     std::rethrow_exception(error);
+}
+
+std::map<std::string, std::map<std::string, uint64_t>> WorkerNode::Stats(Duration timeout) {
+  struct Gathered {
+    Event done = Event::Make("asking for statistics");
+    size_t left = 0;
+    Status status;
+    std::map<std::string, std::map<std::string, uint64_t>> counters;
+  };
+  const auto gathered = std::make_shared<Gathered>();
+  const auto take = [gathered](std::string name) {
+    return [gathered, name](Time, transport::Network&, const Result<wire::Body>& answer) {
+      if (!answer) {
+        gathered->status = answer.failure();
+      } else if (const auto* stats = std::get_if<wire::Stats>(&answer.value())) {
+        for (const auto& [counter, value] : stats->counters) {
+          uint64_t& sum = gathered->counters[name][counter];
+          sum = IsOfProcess(counter) ? value : sum + value;
+        }
+      }
+      if (--gathered->left == 0) gathered->done.Complete(ErrorOf(gathered->status));
+    };
+  };
+  const auto shards_per_server = static_cast<uint32_t>(config_.server_threads);
+  loop_->Post([=, client = client_](Time now, transport::Network& network) {
+    gathered->left = 1 + client->num_shards();
+    client->GetSchedulerStats(now, now + timeout, take("scheduler"), network);
+    for (uint32_t shard = 0; shard < client->num_shards(); ++shard) {
+      client->GetShardStats(now, shard, now + timeout, take(StrCat("server ", shard / shards_per_server)),
+                            network);
+    }
+  });
+  gathered->done.Wait(timeout + 1s);
+  return gathered->counters;
 }
 
 void WorkerNode::Dump() {

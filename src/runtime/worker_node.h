@@ -1,7 +1,7 @@
 // A worker's connection to its job.
 #pragma once
 
-#include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,6 +22,9 @@ class WorkerNode {
   int rank() const { return static_cast<int>(client_->rank()); }
   // Says goodbye and waits until the scheduler has heard it. Throws Error when the job has failed meanwhile.
   void Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout);
+  // The counters of every process of the job but the other workers: "scheduler", "server 0", ... What a
+  // server's shards count is added up. Throws Error(kDeadlineExceeded).
+  std::map<std::string, std::map<std::string, uint64_t>> Stats(Duration timeout);
   // Prints who waits for what.
   void Dump();
   worker::Client& client() { return *client_; }

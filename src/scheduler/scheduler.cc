@@ -71,8 +71,11 @@ void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::M
   if (std::holds_alternative<wire::Leave>(message.body)) return OnLeave(now, member, message, network);
   if (std::holds_alternative<wire::GetMembership>(message.body))
     return Send(from, wire::Membership{roster_.Infos()}, network);
-  if (std::holds_alternative<wire::GetStats>(message.body))
-    return Send(from, wire::Stats{counters_}, network, message.id);
+  if (std::holds_alternative<wire::GetStats>(message.body)) {
+    wire::Stats stats{counters_};
+    if (options_.process_counters) stats.counters.merge(options_.process_counters());
+    return Send(from, std::move(stats), network, message.id);
+  }
   if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
     const auto it = relays_.find(message.in_reply_to);
     if (it == relays_.end()) return;

@@ -25,6 +25,7 @@ struct ShardOptions {
   uint32_t thread = 0;  // which of its server's shards this is
   uint32_t shards_per_server = 1;
   ServerUpdater updater;
+  std::function<std::map<std::string, uint64_t>()> process_counters;  // go with this shard's own in Stats
   bool deduplicate = true;  // off only in tests that must find the bug this makes
 };
 
@@ -77,6 +78,7 @@ class Shard final : public transport::Machine {
   Status CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** key, Part** part);
   void OnPull(const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
+  void OnGetStats(const Sender& sender, transport::Network& network);
   Status StoreOne(const wire::Store& store, size_t i, const Frame& frame);
 
   // aggregate/

@@ -92,6 +92,8 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
     OnShardError(shard, message.in_reply_to, Failure{error->code, error->message});
   } else if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
     OnShardWaiting(shard, message.in_reply_to, waiting->missing);
+  } else if (std::holds_alternative<wire::Stats>(message.body)) {
+    OnControlAnswer(now, message, network);
   }
   FlushShard(now, shard, network);
   RunCompletions(now, network);

@@ -90,8 +90,11 @@ class Client final : public transport::Machine {
                     NetworkRef network);
   void Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network);
   void Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
-  void GetStats(Time now, Time deadline, AnswerDone done, NetworkRef network);
+  // The counters (wire::Stats) of the scheduler or of a shard.
+  void GetSchedulerStats(Time now, Time deadline, AnswerDone done, NetworkRef network);
+  void GetShardStats(Time now, uint32_t shard, Time deadline, AnswerDone done, NetworkRef network);
 
+  uint32_t num_shards() const { return static_cast<uint32_t>(shards_.size()); }
   const wire::KeyEntry& entry(uint32_t key) const { return keys_.at(key).entry; }
   bool Knows(uint32_t key) const { return keys_.contains(key); }
 
@@ -108,7 +111,8 @@ class Client final : public transport::Machine {
     Requests requests;
     uint64_t inflight_bytes = 0;
   };
-  struct Control {  // a request to the scheduler
+  struct Control {  // a request that is about no key
+    transport::PeerId to;
     wire::Body body;
     AnswerDone done;
     Time deadline, next_repeat;
@@ -138,7 +142,7 @@ class Client final : public transport::Machine {
   void FinishOperation(Operation& op, const Status& status);
 
   // client_control.cc
-  void Ask(Time now, wire::Body body, std::string what, Time deadline, AnswerDone done, NetworkRef network);
+  void Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline, AnswerDone done, NetworkRef network);
   bool OnControlAnswer(Time now, const wire::Message& message, NetworkRef network);
   void RepeatControl(Time now, NetworkRef network);
   void OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,

@@ -15,17 +15,17 @@ std::string BarrierText(const wire::Barrier& barrier) {
 
 }  // namespace
 
-void Client::Ask(Time now, wire::Body body, std::string what, Time deadline, AnswerDone done,
-                 NetworkRef network) {
+void Client::Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline,
+                 AnswerDone done, NetworkRef network) {
   if (failure_) {
     completions_.push_back(
         [done = std::move(done), failure = *failure_](Time at, NetworkRef net) { done(at, net, failure); });
     return RunCompletions(now, network);
   }
   const uint64_t id = next_id_++;
-  network.Send(membership_.scheduler(), Envelope(body, id));
+  network.Send(whom, Envelope(body, id));
   controls_.emplace(
-      id, Control{std::move(body), std::move(done), deadline, now + kControlRepeat, std::move(what), {}});
+      id, Control{whom, std::move(body), std::move(done), deadline, now + kControlRepeat, std::move(what), {}});
 }
 
 bool Client::OnControlAnswer(Time now, const wire::Message& message, NetworkRef network) {
@@ -49,7 +49,7 @@ void Client::RepeatControl(Time now, NetworkRef network) {
   for (auto& [id, control] : controls_) {
     if (now < control.next_repeat) continue;
     control.next_repeat = now + kControlRepeat;
-    network.Send(membership_.scheduler(), Envelope(control.body, id));
+    network.Send(control.to, Envelope(control.body, id));
   }
 }
 
@@ -67,7 +67,7 @@ void Client::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Tim
     }
     OnDeclared(at, table->entries, std::move(keys), deadline, std::move(done), net);
   };
-  Ask(now, std::move(declare), "declaring keys", deadline, std::move(on_answer), network);
+  Ask(now, membership_.scheduler(), std::move(declare), "declaring keys", deadline, std::move(on_answer), network);
 }
 
 void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
@@ -129,7 +129,7 @@ void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline
   wire::SetOptimizer set{config, {}};
   for (const auto& [id, key] : keys_) set.first_rounds[id] = key.pushed + 1;
   Ask(
-      now, std::move(set), "setting the optimiser", deadline,
+      now, membership_.scheduler(), std::move(set), "setting the optimiser", deadline,
       [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
         done(answer ? Status::Ok() : Status(answer.failure()));
       },
@@ -139,7 +139,7 @@ void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline
 void Client::Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network) {
   const std::string what = BarrierText(barrier);
   Ask(
-      now, std::move(barrier), what, deadline,
+      now, membership_.scheduler(), std::move(barrier), what, deadline,
       [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
         done(answer ? Status::Ok() : Status(answer.failure()));
       },
@@ -158,11 +158,17 @@ void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done
     done_ = true;
     done(answer ? Status::Ok() : Status(answer.failure()));
   };
-  Ask(now, std::move(leave), "leaving the job", deadline, std::move(on_answer), network);
+  Ask(now, membership_.scheduler(), std::move(leave), "leaving the job", deadline, std::move(on_answer), network);
 }
 
-void Client::GetStats(Time now, Time deadline, AnswerDone done, NetworkRef network) {
-  Ask(now, wire::GetStats{}, "asking for statistics", deadline, std::move(done), network);
+void Client::GetSchedulerStats(Time now, Time deadline, AnswerDone done, NetworkRef network) {
+  Ask(now, membership_.scheduler(), wire::GetStats{}, "asking the scheduler for statistics", deadline,
+      std::move(done), network);
+}
+
+void Client::GetShardStats(Time now, uint32_t shard, Time deadline, AnswerDone done, NetworkRef network) {
+  Ask(now, shards_.at(shard)->peer, wire::GetStats{}, StrCat("asking shard ", shard, " for statistics"),
+      deadline, std::move(done), network);
 }
 
 }  // namespace sluice::worker

@@ -25,7 +25,7 @@ void Shard::Handle(Time, transport::PeerId from, wire::Message& message, transpo
   if (std::holds_alternative<wire::Pull>(message.body)) return OnPull(sender, message, network);
   if (std::holds_alternative<wire::Store>(message.body)) return OnStore(sender, message, network);
   if (std::holds_alternative<wire::GetStats>(message.body))
-    return Send(from, message.id, wire::Stats{counters_}, {}, network);
+    return OnGetStats(sender, network);
   Refuse(sender,
          Fail(ErrorCode::kInvalidArgument, "a server shard does not take ", wire::BodyName(message.body)),
          network);
@@ -153,6 +153,12 @@ void Shard::OnPull(const Sender& sender, const wire::Message& message, transport
            network);
     }
   }
+}
+
+void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
+  wire::Stats stats{counters_};
+  if (options_.process_counters) stats.counters.merge(options_.process_counters());
+  Send(sender.peer, sender.request_id, std::move(stats), {}, network);
 }
 
 Status Shard::StoreOne(const wire::Store& store, size_t i, const Frame& frame) {
