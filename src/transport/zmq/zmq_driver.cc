@@ -129,6 +129,10 @@ void ZmqDriver::Watch(Peer* peer) {
   peer->monitor->socket.Connect(address);
 }
 
+void ZmqDriver::Peer::StopWatching() {
+  if (monitor) zmq_socket_monitor(dealer->socket.native(), nullptr, 0);
+}
+
 void ZmqDriver::ReadMonitor(Channel* channel) {
   Multipart parts;
   if (ReceiveMultipart(channel->socket.native(), false, options_.limits, &parts) !=
@@ -145,7 +149,7 @@ void ZmqDriver::ReadMonitor(Channel* channel) {
     Warn(peer, "it refuses this process, whose job id or secret is another one");
   } else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
     VLOG(1) << options_.name << " is connected to " << peer->name;
-    zmq_socket_monitor(peer->dealer->socket.native(), nullptr, 0);
+    peer->StopWatching();
     peer->monitor->peer = nullptr;
     channels_changed_ = true;
   }

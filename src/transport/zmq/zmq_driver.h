@@ -47,6 +47,10 @@ class ZmqDriver final : private Network {
     bool dry = false;
   };
   struct Peer {
+    ~Peer() { StopWatching(); }
+    // libzmq blocks its I/O thread on an event that nobody reads: no event comes after this.
+    void StopWatching();
+
     PeerId id;
     std::string name;  // for people
     RoutingId routing_id = 0;
