@@ -6,15 +6,39 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace sluice {
 
+namespace internal {
+template <typename T>
+concept Text = std::is_convertible_v<const T&, std::string_view>;
+template <typename T>
+concept Number = std::is_integral_v<T> && (sizeof(T) > 1);
+
+template <Text T>
+void Append(std::string* out, const T& text) {
+  *out += std::string_view(text);
+}
+template <Number T>
+void Append(std::string* out, T number) {
+  *out += std::to_string(number);
+}
+}  // namespace internal
+
+// What can be written to a stream, one after another; texts and whole numbers without making a stream.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
-  std::ostringstream out;
-  (out << ... << args);
-  return out.str();
+  if constexpr (((internal::Text<Args> || internal::Number<Args>) && ...)) {
+    std::string out;
+    (internal::Append(&out, args), ...);
+    return out;
+  } else {
+    std::ostringstream out;
+    (out << ... << args);
+    return out.str();
+  }
 }
 
 // "a, b, c"

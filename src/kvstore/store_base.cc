@@ -20,6 +20,7 @@ std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys,
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(what, ": ", keys.size(), " keys and ", values.size(), " lists of arrays"));
   }
+  if (keys.size() == 1 && !values.front().empty()) return {{keys.front(), values.front()}};
   std::vector<Entry> entries;
   std::map<Key, size_t> places;
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -49,27 +50,25 @@ void RequireFit(const std::string& what, const Key& key, const KeyShape& expecte
 void WhenAll(const std::vector<Event>& events, std::function<void(std::exception_ptr)> then) {
   struct Join {
     std::atomic<size_t> left;
-    std::vector<Event> events;
+    std::atomic<bool> failed = false;
+    std::exception_ptr error;  // written by whoever sets `failed`
     std::function<void(std::exception_ptr)> then;
   };
   auto join = std::make_shared<Join>();
   join->left = events.size() + 1;
-  join->events = events;
   join->then = std::move(then);
-  const auto one_done = [join] {
-    if (join->left.fetch_sub(1) != 1) return;
-    std::exception_ptr error;
-    for (const Event& event : join->events) {
-      if (error == nullptr) error = event.error();
-    }
-    join->then(error);
-    join->events.clear();
+  const auto one_done = [join](const std::exception_ptr& error) {
+    if (error != nullptr && !join->failed.exchange(true)) join->error = error;
+    if (join->left.fetch_sub(1) == 1) join->then(join->error);
   };
   for (const Event& event : events) event.OnDone(one_done);
-  one_done();
+  one_done(nullptr);
 }
 
 void Outstanding::Add(const std::string& what, const Event& event) {
+  event.OnDone([failed = failed_](const std::exception_ptr& error) {
+    if (error != nullptr) *failed = true;
+  });
   const std::lock_guard lock(mutex_);
   constexpr size_t kSweep = 256;
   if (events_.size() >= kSweep) {
@@ -92,6 +91,7 @@ namespace {
 }  // namespace
 
 void Outstanding::Check() {
+  if (!failed_->exchange(false)) return;
   std::optional<std::pair<std::string, Event>> failed;
   {
     const std::lock_guard lock(mutex_);
@@ -99,6 +99,7 @@ void Outstanding::Check() {
       if (!it->second.Done() || it->second.error() == nullptr) continue;
       failed = *it;
       events_.erase(it);
+      *failed_ = true;  // there may be more
       break;
     }
   }

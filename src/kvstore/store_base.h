@@ -1,7 +1,9 @@
 // What every store checks and keeps the same way.
 #pragma once
 
+#include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -32,7 +34,7 @@ struct KeyShape {
 void RequireFit(const std::string& what, const Key& key, const KeyShape& expected,
                 const std::vector<NDArray>& arrays);
 
-// Runs `then` when all events are done, with the first error among them (null: none); on the thread that
+// Runs `then` when all events are done, with the error that came first (null: none); on the thread that
 // completes the last one, or here.
 void WhenAll(const std::vector<Event>& events, std::function<void(std::exception_ptr)> then);
 
@@ -41,10 +43,12 @@ class Outstanding {
  public:
   // The event's error, once it is done with one, is what Check throws next, with `what` before it.
   void Add(const std::string& what, const Event& event);
-  void Check();                 // throws the first failure not yet thrown
+  void Check();                 // throws the first failure not yet thrown; cheap while there is none
   void Wait(Duration timeout);  // for all; throws the first failure
 
  private:
+  // Set by events that end with an error, which may be after this object is gone.
+  const std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   std::mutex mutex_;
   // Guarded by mutex_.
   std::vector<std::pair<std::string, Event>> events_;

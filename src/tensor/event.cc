@@ -16,7 +16,7 @@ struct Event::State {
   // Guarded by mutex.
   bool done = false;
   std::exception_ptr error;
-  std::vector<std::function<void()>> callbacks;
+  std::vector<Callback> callbacks;
 };
 
 Event Event::Make(std::string what) {
@@ -51,19 +51,20 @@ std::exception_ptr Event::error() const {
 
 void Event::Complete(std::exception_ptr error) const {
   if (state_ == nullptr) return;
-  std::vector<std::function<void()>> callbacks;
+  const std::shared_ptr<State> state = state_;  // a waiter may let go of this handle
+  std::vector<Callback> callbacks;
   {
-    const std::lock_guard lock(state_->mutex);
-    SLUICE_CHECK(!state_->done) << state_->what << " completed twice";
-    state_->done = true;
-    state_->error = std::move(error);
-    callbacks.swap(state_->callbacks);
-    state_->completed.notify_all();
+    const std::lock_guard lock(state->mutex);
+    SLUICE_CHECK(!state->done) << state->what << " completed twice";
+    state->done = true;
+    state->error = std::move(error);
+    callbacks.swap(state->callbacks);
   }
-  for (const auto& callback : callbacks) callback();
+  state->completed.notify_all();
+  for (const Callback& callback : callbacks) callback(state->error);
 }
 
-void Event::OnDone(std::function<void()> callback) const {
+void Event::OnDone(Callback callback) const {
   if (state_ != nullptr) {
     const std::lock_guard lock(state_->mutex);
     if (!state_->done) {
@@ -71,7 +72,7 @@ void Event::OnDone(std::function<void()> callback) const {
       return;
     }
   }
-  callback();
+  callback(state_ == nullptr ? nullptr : state_->error);
 }
 
 }  // namespace sluice

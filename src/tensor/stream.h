@@ -32,8 +32,10 @@ class Event {
 
   // Once. Wakes waiters and runs the callbacks here.
   void Complete(std::exception_ptr error = nullptr) const;
-  // Runs at once when done already; else on the thread that completes the event. Must not block or throw.
-  void OnDone(std::function<void()> callback) const;
+  // With the carried error, if any. Runs at once when done already; else on the thread that completes the
+  // event. Must not block or throw.
+  using Callback = std::function<void(const std::exception_ptr& error)>;
+  void OnDone(Callback callback) const;
 
   static constexpr Duration kTimeout = std::chrono::minutes(10);
 

@@ -109,7 +109,8 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
 
 Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after,
                        Call call) {
-  const Event done = Event::Make(StrCat(what, " of key ", ToString(key)));
+  const std::string name = what + " of key " + ToString(key);
+  const Event done = Event::Make(name);
   const Event issued = Event::Make("issue");
   after.push_back(std::exchange(state.issued, issued));
   kvstore::WhenAll(after, [client = client_, &loop = loop_, call = std::move(call), done,
@@ -123,7 +124,7 @@ Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state,
     }
     issued.Complete();  // last: it may hand over the next operation here
   });
-  outstanding_.Add(StrCat(what, " of key ", ToString(key)), done);
+  outstanding_.Add(name, done);
   return done;
 }
 
