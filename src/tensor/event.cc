@@ -1,4 +1,8 @@
-#include <condition_variable>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <mutex>
 
 #include "base/check.h"
@@ -11,13 +15,28 @@ namespace sluice {
 struct Event::State {
   explicit State(std::string name) : what(std::move(name)) {}
   const std::string what;
-  std::mutex mutex;
-  std::condition_variable completed;
-  // Guarded by mutex.
-  bool done = false;
+  std::atomic<uint32_t> done = 0;  // 1: done, and `error` is what it is
+  std::atomic<uint32_t> waiters = 0;
   std::exception_ptr error;
-  std::vector<Callback> callbacks;
+  std::mutex mutex;
+  std::vector<Callback> callbacks;  // guarded by mutex
 };
+
+namespace {
+
+// On the word itself: a condition variable costs two system calls more for every wait.
+void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, Duration timeout) {
+  static_assert(sizeof *word == sizeof(uint32_t));
+  const timespec limit = {static_cast<time_t>(timeout.count() / 1'000'000'000),
+                          static_cast<long>(timeout.count() % 1'000'000'000)};
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &limit, nullptr, 0);
+}
+
+void FutexWakeAll(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
 
 Event Event::Make(std::string what) {
   Event event;
@@ -26,16 +45,26 @@ Event Event::Make(std::string what) {
 }
 
 bool Event::Done() const {
-  if (state_ == nullptr) return true;
-  const std::lock_guard lock(state_->mutex);
-  return state_->done;
+  return state_ == nullptr || state_->done != 0;
+}
+
+bool Event::Succeeded() const {
+  return Done() && error() == nullptr;
 }
 
 void Event::WaitQuietly(Duration timeout) const {
-  if (state_ == nullptr) return;
-  std::unique_lock lock(state_->mutex);
-  if (state_->completed.wait_for(lock, timeout, [this] { return state_->done; })) return;
-  throw Error(ErrorCode::kDeadlineExceeded, StrCat("waited ", ToSeconds(timeout), " s for ", state_->what));
+  if (Done()) return;
+  const SteadyClock clock;
+  const Time end = clock.Now() + timeout;
+  ++state_->waiters;
+  Duration left = timeout;
+  while (!Done() && left > Duration::zero()) {
+    FutexWait(&state_->done, 0, left);
+    left = end - clock.Now();
+  }
+  --state_->waiters;
+  if (!Done())
+    throw Error(ErrorCode::kDeadlineExceeded, StrCat("waited ", ToSeconds(timeout), " s for ", state_->what));
 }
 
 void Event::Wait(Duration timeout) const {
@@ -44,9 +73,7 @@ void Event::Wait(Duration timeout) const {
 }
 
 std::exception_ptr Event::error() const {
-  if (state_ == nullptr) return nullptr;
-  const std::lock_guard lock(state_->mutex);
-  return state_->error;
+  return state_ == nullptr || !Done() ? nullptr : state_->error;
 }
 
 void Event::Complete(std::exception_ptr error) const {
@@ -55,24 +82,24 @@ void Event::Complete(std::exception_ptr error) const {
   std::vector<Callback> callbacks;
   {
     const std::lock_guard lock(state->mutex);
-    SLUICE_CHECK(!state->done) << state->what << " completed twice";
-    state->done = true;
+    SLUICE_CHECK(state->done == 0) << state->what << " completed twice";
     state->error = std::move(error);
     callbacks.swap(state->callbacks);
+    state->done = 1;
   }
-  state->completed.notify_all();
+  if (state->waiters > 0) FutexWakeAll(&state->done);
   for (const Callback& callback : callbacks) callback(state->error);
 }
 
 void Event::OnDone(Callback callback) const {
   if (state_ != nullptr) {
     const std::lock_guard lock(state_->mutex);
-    if (!state_->done) {
+    if (!Done()) {
       state_->callbacks.push_back(std::move(callback));
       return;
     }
   }
-  callback(state_ == nullptr ? nullptr : state_->error);
+  callback(error());
 }
 
 }  // namespace sluice

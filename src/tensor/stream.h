@@ -24,6 +24,7 @@ class Event {
   static Event Make(std::string what);
 
   bool Done() const;
+  bool Succeeded() const;  // done, and carries no error
   // Throws the carried error, or Error(kDeadlineExceeded) naming what was waited for.
   void Wait(Duration timeout = kTimeout) const;
   // As Wait, but does not throw what the event carries.

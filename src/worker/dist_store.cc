@@ -111,20 +111,22 @@ Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state,
                        Call call) {
   const std::string name = what + " of key " + ToString(key);
   const Event done = Event::Make(name);
-  const Event issued = Event::Make("issue");
-  after.push_back(std::exchange(state.issued, issued));
-  kvstore::WhenAll(after, [client = client_, &loop = loop_, call = std::move(call), done,
-                           issued](std::exception_ptr error) {
-    if (error != nullptr) {
-      done.Complete(error);
-    } else {
-      loop.Post([client, call, done](Time now, transport::Network& network) {
-        call(*client, now, network, [done](const Status& status) { done.Complete(ErrorOf(status)); });
-      });
-    }
+  outstanding_.Add(name, done);
+  const auto hand_over = [client = client_, &loop = loop_, call = std::move(call), done] {
+    loop.Post([client, call, done](Time now, transport::Network& network) {
+      call(*client, now, network, [done](const Status& status) { done.Complete(ErrorOf(status)); });
+    });
+  };
+  after.push_back(state.issued);
+  if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {
+    hand_over();
+    return done;
+  }
+  state.issued = Event::Make("issue");
+  kvstore::WhenAll(after, [hand_over, done, issued = state.issued](std::exception_ptr error) {
+    error == nullptr ? hand_over() : done.Complete(error);
     issued.Complete();  // last: it may hand over the next operation here
   });
-  outstanding_.Add(name, done);
   return done;
 }
 

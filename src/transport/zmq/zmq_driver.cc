@@ -201,7 +201,7 @@ void ZmqDriver::Post(PostedTask task) {
     if (!o.ended) o.tasks.push_back(std::move(task));
     return !o.ended;
   });
-  if (taken && !tasks_waiting_.exchange(true) && std::this_thread::get_id() != loop_thread_) Wake();
+  if (taken && !tasks_waiting_.exchange(true) && sleeping_) Wake();
 }
 
 void ZmqDriver::Wake() {
@@ -230,7 +230,6 @@ ZmqCounters ZmqDriver::counters() const {
 }
 
 void ZmqDriver::ThreadMain() {
-  loop_thread_ = std::this_thread::get_id();
   BlockSignals();
   SetThreadName(options_.name);
   try {
@@ -255,7 +254,7 @@ void ZmqDriver::Run() {
     if (machine_->Done()) return;
     const bool idle =
         std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->dry; });
-    if (idle && !channels_changed_ && !tasks_waiting_) Sleep();
+    if (idle && !channels_changed_) Sleep();
   }
 }
 
@@ -291,6 +290,12 @@ void ZmqDriver::Settle() {
 }
 
 void ZmqDriver::Sleep() {
+  sleeping_ = true;  // before the last look at what was posted: whoever posts later sees it and wakes
+  if (!tasks_waiting_ && !stop_) WaitForInput();
+  sleeping_ = false;
+}
+
+void ZmqDriver::WaitForInput() {
   const Time timer = machine_->NextTimer();
   timespec wait{};
   if (timer != Time::max()) {
@@ -321,7 +326,7 @@ void ZmqDriver::Read(Channel* channel) {
       return;
     }
     Deliver(channel, state, &parts);
-    if (machine_->Done() || (channel->peer != nullptr && !channel->peer->open)) return;
+    if (machine_->Done() || tasks_waiting_ || (channel->peer != nullptr && !channel->peer->open)) return;
   }
 }
 

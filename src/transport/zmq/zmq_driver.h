@@ -93,6 +93,7 @@ class ZmqDriver final : private Network {
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();
+  void WaitForInput();
   void End(const std::string& failure);
   void Wake();
   void Warn(const Peer* peer, const std::string& what);
@@ -119,8 +120,8 @@ class ZmqDriver final : private Network {
   // Shared.
   int wake_fd_ = -1;
   std::atomic<bool> tasks_waiting_ = false;
+  std::atomic<bool> sleeping_ = false;
   std::atomic<bool> stop_ = false;
-  std::atomic<std::thread::id> loop_thread_{};
   AtomicCounters counters_;
   Guarded<Outside> outside_;
   std::thread thread_;  // last: it uses all of the above
