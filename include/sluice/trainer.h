@@ -28,7 +28,8 @@ struct TrainerOptions {
 class Trainer {
  public:
   // The parameters must be initialised; rank 0's values win. Per-parameter lr_mult and wd_mult go into the
-  // optimiser's multipliers. Throws Error(kInvalidArgument) for async with update_on_kvstore false.
+  // optimiser's multipliers; a change, the same on all workers, holds from the next step on. Throws
+  // Error(kInvalidArgument) for async with update_on_kvstore false.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
           TrainerOptions options = {});
   ~Trainer();
@@ -74,6 +75,8 @@ class Trainer {
   void PushPull(size_t index, const PushOptions& options);
   static std::vector<uint64_t> VersionsOf(const Tracked& tracked);
   static bool IsStale(const Tracked& tracked);  // on any context
+  void FollowMultipliers();
+  void SetConfig();
   void RequireOwnUpdate(const char* what) const;
 
   std::vector<Tracked> tracked_;

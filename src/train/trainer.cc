@@ -78,6 +78,7 @@ void Trainer::PushPull(size_t index, const PushOptions& options) {
 }
 
 void Trainer::Arm(const PushOptions& options) {
+  FollowMultipliers();
   armed_ = options;
   for (Tracked& tracked : tracked_) {
     tracked.fired = 0;
@@ -101,6 +102,7 @@ void Trainer::OnGradient(size_t index) {
 }
 
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
+  FollowMultipliers();
   for (Tracked& tracked : tracked_) {
     if (!ignore_stale && IsStale(tracked)) {
       throw Error(
@@ -162,6 +164,7 @@ void Trainer::AllreduceGrads() {
 
 void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   RequireOwnUpdate("Update");
+  FollowMultipliers();
   if (batch_size <= 0)
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
@@ -182,6 +185,21 @@ void Trainer::Update(int64_t batch_size, bool ignore_stale) {
 void Trainer::SetLearningRate(double learning_rate) {
   if (learning_rate == config_.learning_rate) return;
   config_.learning_rate = learning_rate;
+  SetConfig();
+}
+
+void Trainer::FollowMultipliers() {
+  bool changed = false;
+  for (const Tracked& tracked : tracked_) {
+    LrWdMultiplier& known = config_.multipliers[tracked.parameter->name()];
+    const LrWdMultiplier now = {tracked.parameter->lr_mult(), tracked.parameter->wd_mult()};
+    changed |= now != known;
+    known = now;
+  }
+  if (changed) SetConfig();
+}
+
+void Trainer::SetConfig() {
   if (options_.update_on_kvstore) {
     store_->SetOptimizer(config_);
   } else {

@@ -1,0 +1,339 @@
+// What every store promises, with one worker or several: include/sluice/kvstore.h.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/strings.h"
+#include "contract/job.h"
+#include "sluice/error.h"
+#include "tensor/access.h"
+
+namespace sluice::testing {
+namespace {
+
+std::vector<float> Repeat(float value, const Shape& shape) {
+  return std::vector<float>(static_cast<size_t>(shape.size()), value);
+}
+
+const Key kKey = std::string("weight");
+const Shape kShape = {2, 3};
+
+class AnyStore : public ::testing::TestWithParam<std::string> {
+ protected:
+  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
+  bool IsDist() const { return GetParam().starts_with("dist"); }
+  int workers() const { return IsDist() ? 2 : 1; }
+  Job MakeJob() const { return Job({.type = GetParam(), .workers = workers()}); }
+  // Makes the key, zeros, and an optimiser that adds pushes up: async stores take none without one.
+  static void InitAccumulating(KVStore& kv, const Key& key = kKey, const Shape& shape = kShape) {
+    kv.Init(key, Filled(kv, shape, 0));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+  }
+  // After everybody's pushes: what they add up to.
+  static std::vector<float> Settled(KVStore& kv, const Key& key = kKey, const Shape& shape = kShape) {
+    kv.WaitAll();
+    kv.Barrier();
+    NDArray out = Filled(kv, shape, 0);
+    kv.PullLatest({key}, {{out}});
+    return out.ToVector();
+  }
+};
+
+TEST_P(AnyStore, SaysWhatItIs) {
+  Job job = MakeJob();
+  std::atomic<int> ranks = 0;
+  job.Run([&](KVStore& kv) {
+    EXPECT_EQ(kv.type(), GetParam());
+    EXPECT_EQ(kv.num_workers(), workers());
+    EXPECT_EQ(kv.NumDeadNodes(), 0);
+    ranks += 1 << kv.rank();
+  });
+  EXPECT_EQ(ranks, (1 << workers()) - 1);
+}
+
+TEST_P(AnyStore, AFreshKeyHoldsTheValueOfRankZero) {
+  MakeJob().Run([](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 3 + kv.rank()));
+    NDArray out = Filled(kv, kShape, 0);
+    kv.Pull(kKey, &out);
+    EXPECT_EQ(out.ToVector(), Repeat(3, kShape));
+  });
+}
+
+TEST_P(AnyStore, KeysAreNamesOrNumbers) {
+  MakeJob().Run([](KVStore& kv) {
+    kv.Init({int64_t{3}, int64_t{-7}}, {Filled(kv, {2}, 1), Filled(kv, {4}, 2)});
+    const NDArray three = Filled(kv, {2}, 0), minus_seven = Filled(kv, {4}, 0);
+    kv.Pull({int64_t{-7}, int64_t{3}}, {{minus_seven}, {three}});
+    EXPECT_EQ(three.ToVector(), Repeat(1, {2}));
+    EXPECT_EQ(minus_seven.ToVector(), Repeat(2, {4}));
+  });
+}
+
+TEST_P(AnyStore, EveryWorkersPushCounts) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    kv.Push(kKey, Filled(kv, kShape, 1 + kv.rank()));
+    const int n = kv.num_workers();
+    EXPECT_EQ(Settled(kv), Repeat(static_cast<float>(n * (n + 1) / 2), kShape));
+  });
+}
+
+TEST_P(AnyStore, OnesOnFourContextsAddUpToFour) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    std::vector<NDArray> ones;
+    for (int i = 0; i < 4; ++i) ones.push_back(Filled(kv, kShape, 1, i));
+    kv.Push(kKey, ones);
+    EXPECT_EQ(Settled(kv), Repeat(4.0f * static_cast<float>(kv.num_workers()), kShape));
+  });
+}
+
+TEST_P(AnyStore, AKeyNamedTwiceInACallIsSummed) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    kv.Push({kKey, kKey}, {{Filled(kv, kShape, 1)}, {Filled(kv, kShape, 4)}});
+    EXPECT_EQ(Settled(kv), Repeat(5.0f * static_cast<float>(kv.num_workers()), kShape));
+  });
+}
+
+TEST_P(AnyStore, APullFillsEveryOutputOnEveryContext) {
+  MakeJob().Run([](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 6));
+    const NDArray a = Filled(kv, kShape, 0), b = Filled(kv, kShape, 0, 1), c = Filled(kv, kShape, 0, 2);
+    kv.Pull(kKey, KVStore::Values{a, b, c});
+    for (const NDArray& out : {a, b, c}) EXPECT_EQ(out.ToVector(), Repeat(6, kShape));
+  });
+}
+
+TEST_P(AnyStore, ABroadcastMakesAndFetches) {
+  MakeJob().Run([](KVStore& kv) {
+    const NDArray a = Filled(kv, kShape, 0), b = Filled(kv, kShape, 0, 1);
+    kv.Broadcast({kKey}, {Filled(kv, kShape, 7 - kv.rank())}, {{a, b}});
+    EXPECT_EQ(a.ToVector(), Repeat(7, kShape));
+    EXPECT_EQ(b.ToVector(), Repeat(7, kShape));
+  });
+}
+
+TEST_P(AnyStore, APullAfterAPushSeesIt) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    for (int round = 1; round <= 20; ++round) {
+      NDArray out = Filled(kv, kShape, 0);
+      kv.Push(kKey, Filled(kv, kShape, 1));
+      kv.Pull(kKey, &out);
+      const auto values = out.ToVector();
+      const auto all = static_cast<float>(round * kv.num_workers());
+      if (IsAsync()) {  // its own pushes at least, the others' as they come
+        EXPECT_GE(values.front(), static_cast<float>(round));
+        EXPECT_LE(values.front(), 20.0f * static_cast<float>(kv.num_workers()));
+      } else {
+        ASSERT_EQ(values, Repeat(all, kShape));
+      }
+    }
+  });
+}
+
+TEST_P(AnyStore, PushPullInPlaceReturnsTheRound) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    NDArray both = Filled(kv, kShape, 2);
+    kv.PushPull(kKey, both);
+    if (!IsAsync()) {
+      EXPECT_EQ(both.ToVector(), Repeat(2.0f * static_cast<float>(kv.num_workers()), kShape));
+    }
+    EXPECT_EQ(Settled(kv), Repeat(2.0f * static_cast<float>(kv.num_workers()), kShape));
+  });
+}
+
+TEST_P(AnyStore, EveryFloatingTypeIsSummedAndStored) {
+  MakeJob().Run([&](KVStore& kv) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16})
+      kv.Init(std::string(Name(dtype)), Filled(kv, kShape, 1, 0, dtype));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+      const Key key = std::string(Name(dtype));
+      kv.Push(key, KVStore::Values{Filled(kv, kShape, 0.5, 0, dtype), Filled(kv, kShape, 2, 1, dtype)});
+      kv.WaitAll();
+      kv.Barrier();
+      NDArray out = NDArray::Empty(kShape, DeviceOf(kv), dtype);
+      kv.PullLatest({key}, {{out}});
+      const NDArray wide = out.AsType(DType::kFloat32);
+      EXPECT_EQ(wide.ToVector(), Repeat(1 + 2.5f * static_cast<float>(kv.num_workers()), kShape))
+          << Name(dtype);
+    }
+  });
+}
+
+TEST_P(AnyStore, AnOptimizerUpdatesTheStoresWeight) {
+  MakeJob().Run([&](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 1));
+    kv.SetOptimizer({.kind = OptimizerKind::kSgd, .learning_rate = 0.5});
+    kv.Barrier();
+    kv.Push(kKey, Filled(kv, kShape, 2), {.divisor = 4});
+    EXPECT_EQ(Settled(kv), Repeat(1 - 0.25f * static_cast<float>(kv.num_workers()), kShape));
+  });
+}
+
+TEST_P(AnyStore, StatesSurviveSavingAndLoading) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / StrCat("states-", getpid(), ".safetensors")).string();
+  std::vector<float> undisturbed, resumed;
+  for (const bool reload : {false, true}) {
+    MakeJob().Run([&](KVStore& kv) {
+      const OptimizerConfig config = {.kind = OptimizerKind::kSgd, .learning_rate = 0.25, .momentum = 0.5};
+      kv.Init(kKey, Filled(kv, kShape, 1));
+      kv.SetOptimizer(config);
+      kv.Barrier();
+      for (int round = 0; round < 4; ++round) {
+        if (kv.rank() == 0) kv.Push(kKey, Filled(kv, kShape, 1));
+        if (kv.rank() != 0 && !IsAsync()) kv.Push(kKey, Filled(kv, kShape, 0));
+        kv.WaitAll();
+        kv.Barrier();
+        if (round != 1 || !reload) continue;
+        kv.SaveOptimizerStates(path);
+        kv.Barrier();
+        if (kv.rank() == 0) kv.Push(kKey, Filled(kv, kShape, 0));  // disturbs momentum and weight
+        if (kv.rank() != 0 && !IsAsync()) kv.Push(kKey, Filled(kv, kShape, 0));
+        kv.WaitAll();
+        kv.Barrier();
+        kv.LoadOptimizerStates(path);
+        kv.Barrier();
+      }
+      const auto values = Settled(kv);
+      if (kv.rank() == 0) (reload ? resumed : undisturbed) = values;
+    });
+  }
+  std::filesystem::remove(path);
+  // v: -.25 -.375 -.4375 -.46875; the disturbing push moved the weight by half of -.375 once more.
+  EXPECT_EQ(undisturbed, Repeat(1 - 1.53125f, kShape));
+  EXPECT_EQ(resumed, Repeat(1 - 1.53125f - 0.1875f, kShape));
+}
+
+TEST_P(AnyStore, APushDoesNotWaitForItsGradient) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    NDArray gradient = Filled(kv, kShape, 0);
+    const Event gate = Event::Make("the gate");
+    const std::vector<Event> after = {gate, ReadyToRead(gradient)};
+    const Event written = EnqueueOn(DeviceOf(kv, 1), "a slow gradient", after, [gradient]() mutable {
+      auto* values = reinterpret_cast<float*>(MutableHostBytes(gradient).data());
+      std::fill_n(values, gradient.size(), 5.0f);
+    });
+    SetWriter(gradient, written);
+    kv.Push(kKey, gradient);  // would never return
+    gate.Complete();
+    EXPECT_EQ(Settled(kv), Repeat(5.0f * static_cast<float>(kv.num_workers()), kShape));
+  });
+}
+
+TEST_P(AnyStore, AGradientThatFailedIsReportedByTheNextWait) {
+  Job job = MakeJob();
+  job.Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    NDArray gradient = Filled(kv, kShape, 0);
+    SetWriter(gradient, EnqueueOn(DeviceOf(kv), "a gradient", {},
+                                  [] { throw Error(ErrorCode::kInvalidArgument, "label 11 is no class"); }));
+    kv.Push(kKey, gradient);
+    try {
+      kv.WaitAll();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("push of key weight"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("label 11 is no class"), std::string::npos) << e.what();
+    }
+    kv.Barrier();
+  });
+}
+
+void ExpectError(ErrorCode code, const std::vector<std::string>& texts, const std::function<void()>& call) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown; expected an error with '" << texts.front() << "'";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    for (const std::string& text : texts)
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+  }
+}
+
+TEST_P(AnyStore, BadCallsAreRefusedAndLoseNothing) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    NDArray out = Filled(kv, kShape, 0), other = Filled(kv, {3, 2}, 0);
+    ExpectError(ErrorCode::kFailedPrecondition, {"Push", "nobody"},
+                [&] { kv.Push(std::string("nobody"), out); });
+    ExpectError(ErrorCode::kFailedPrecondition, {"Pull", "nobody"},
+                [&] { kv.Pull(std::string("nobody"), &out); });
+    ExpectError(ErrorCode::kInvalidArgument, {"weight", "[3, 2]", "[2, 3]"}, [&] { kv.Push(kKey, other); });
+    ExpectError(ErrorCode::kInvalidArgument, {"weight", "[3, 2]", "[2, 3]"}, [&] { kv.Pull(kKey, &other); });
+    ExpectError(ErrorCode::kInvalidArgument, {"weight", "float64", "float32"},
+                [&] { kv.Push(kKey, Filled(kv, kShape, 1, 0, DType::kFloat64)); });
+    ExpectError(ErrorCode::kInvalidArgument, {"2 keys", "1 lists"}, [&] { kv.Push({kKey, kKey}, {{out}}); });
+    ExpectError(ErrorCode::kInvalidArgument, {"weight", "without an array"},
+                [&] { kv.Push(kKey, KVStore::Values{}); });
+    ExpectError(ErrorCode::kInvalidArgument, {"learning_rate"},
+                [&] { kv.SetOptimizer({.kind = OptimizerKind::kSgd, .learning_rate = -1}); });
+    // Of two keys one is bad: neither is pushed.
+    ExpectError(ErrorCode::kFailedPrecondition, {"nobody"}, [&] {
+      kv.Push({kKey, std::string("nobody")}, {{Filled(kv, kShape, 100)}, {Filled(kv, kShape, 100)}});
+    });
+    kv.Push(kKey, Filled(kv, kShape, 1));
+    EXPECT_EQ(Settled(kv), Repeat(static_cast<float>(kv.num_workers()), kShape));
+  });
+}
+
+TEST_P(AnyStore, AnUpdaterOfOnesOwnWorksInOneProcess) {
+  MakeJob().Run([&](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 10));
+    const auto updater = [](const Key& key, const NDArray& gradient, NDArray& weight) {
+      EXPECT_EQ(key, kKey);
+      (weight - gradient * 2.0f).CopyTo(&weight);
+    };
+    if (IsDist()) {
+      ExpectError(ErrorCode::kFailedPrecondition, {"server program"}, [&] { kv.SetUpdater(updater); });
+      return;
+    }
+    kv.SetUpdater(updater);
+    kv.Push(kKey, KVStore::Values{Filled(kv, kShape, 1), Filled(kv, kShape, 2, 1)});
+    NDArray out = Filled(kv, kShape, 0);
+    kv.Pull(kKey, &out);
+    EXPECT_EQ(out.ToVector(), Repeat(4, kShape));
+  });
+}
+
+TEST_P(AnyStore, ManyKeysKeepTheirOrderWhateverTheirPriorities) {
+  MakeJob().Run([&](KVStore& kv) {
+    constexpr int kKeys = 40, kRounds = 5;
+    std::vector<Key> keys;
+    std::vector<NDArray> zeros;
+    for (int k = 0; k < kKeys; ++k) {
+      keys.push_back(StrCat("key ", k));
+      zeros.push_back(Filled(kv, {1 + k}, 0));
+    }
+    kv.Init(keys, zeros);
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+    for (int round = 0; round < kRounds; ++round) {
+      for (int k = 0; k < kKeys; ++k) {
+        kv.Push(keys[static_cast<size_t>(k)], Filled(kv, {1 + k}, k + 1),
+                {.priority = (k * 7 + round) % 11 - 5});
+      }
+    }
+    for (int k = 0; k < kKeys; k += 13) {
+      EXPECT_EQ(Settled(kv, keys[static_cast<size_t>(k)], {1 + k}),
+                Repeat(static_cast<float>(kRounds * (k + 1) * kv.num_workers()), {1 + k}));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
+                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",
+                                           "dist_device_async"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,144 @@
+#include "contract/job.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/strings.h"
+#include "collective/reducer.h"
+#include "kvstore/local_store.h"
+#include "runtime/process.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr const char* kJobId = "contract";
+constexpr const char* kSecret = "of the contract tests";
+constexpr Duration kPatience = 20s;
+
+}  // namespace
+
+Job::Job(const JobOptions& options) : options_(options) {
+  workers_.resize(static_cast<size_t>(options.workers));
+  if (IsDist()) {
+    context_ = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{kJobId, kSecret, 1});
+    StartScheduler();
+    for (int rank = 0; rank < options.servers; ++rank) StartServer(rank);
+  }
+  StartWorkers();
+}
+
+Job::~Job() {
+  for (Worker& worker : workers_) worker.store = nullptr;
+  if (!IsDist()) return;
+  OnThreads(workers_.size(), [this](size_t rank) {
+    workers_[rank].node->Leave(wire::Leave::Outcome::kFinished, "", kPatience);
+  });
+  EXPECT_TRUE(scheduler_loop_->Join(kPatience));
+  for (const auto& server : servers_) {
+    EXPECT_TRUE(server->control_loop->Join(kPatience));
+    for (const auto& loop : server->shard_loops) EXPECT_TRUE(loop->Join(kPatience));
+  }
+}
+
+runtime::JobConfig Job::Config(wire::Role role, int rank) const {
+  runtime::JobConfig config;
+  config.role = role;
+  config.root_host = "127.0.0.1";
+  if (scheduler_loop_) {
+    const std::string& address = scheduler_loop_->addresses().front();
+    config.root_port = std::stoi(address.substr(address.rfind(':') + 1));
+  }
+  config.num_workers = options_.workers;
+  config.num_servers = options_.servers;
+  config.server_threads = options_.server_threads;
+  config.job_id = kJobId;
+  config.secret = kSecret;
+  config.wished_rank = rank;
+  config.heartbeat_timeout = 60s;  // sanitizers are slow
+  config.rendezvous_timeout = 60s;
+  return config;
+}
+
+void Job::StartScheduler() {
+  const runtime::JobConfig config = Config(wire::Role::kScheduler, 0);
+  scheduler::Options options;
+  options.job = wire::HashJobId(kJobId);
+  options.incarnation = runtime::RandomBits();
+  options.num_workers = static_cast<uint32_t>(options_.workers);
+  options.num_servers = static_cast<uint32_t>(options_.servers);
+  options.shards_per_server = static_cast<uint32_t>(options_.server_threads);
+  options.bigarray_bound = options_.bigarray_bound;
+  options.heartbeat_timeout = config.heartbeat_timeout;
+  scheduler_ = std::make_shared<scheduler::Scheduler>(options);
+  transport::ZmqLoopOptions loop = runtime::LoopOptions(config, "scheduler");
+  loop.bind = {"tcp://127.0.0.1:0"};
+  scheduler_loop_ = std::make_unique<transport::ZmqLoop>(context_, scheduler_, loop);
+}
+
+void Job::StartServer(int rank) {
+  const runtime::JobConfig config = Config(wire::Role::kServer, rank);
+  auto server = std::make_unique<Server>();
+  membership::Options membership = runtime::MembershipOptions(config, runtime::RandomBits());
+  std::vector<server::ShardHandle> handles;
+  for (int i = 0; i < options_.server_threads; ++i) {
+    server::ShardOptions shard;
+    shard.job = membership.job;
+    shard.incarnation = membership.incarnation;
+    shard.thread = static_cast<uint32_t>(i);
+    shard.shards_per_server = static_cast<uint32_t>(options_.server_threads);
+    server->shards.push_back(std::make_shared<server::Shard>(shard));
+    transport::ZmqLoopOptions loop = runtime::LoopOptions(config, StrCat("shard ", i));
+    loop.bind = {"tcp://127.0.0.1:0"};
+    server->shard_loops.push_back(
+        std::make_unique<transport::ZmqLoop>(context_, server->shards.back(), loop));
+    membership.shard_addresses.push_back(server->shard_loops.back()->addresses().front());
+    handles.push_back({server->shard_loops.back().get(), server->shards.back().get()});
+  }
+  // The control machine posts to its own loop only after that loop runs it.
+  Server* const self = server.get();
+  server->control = std::make_shared<server::Control>(
+      membership, handles, [self](auto task) { self->control_loop->Post(std::move(task)); });
+  server->control_loop = std::make_unique<transport::ZmqLoop>(context_, server->control,
+                                                              runtime::LoopOptions(config, "control"));
+  servers_.push_back(std::move(server));
+}
+
+void Job::StartWorkers() {
+  OnThreads(workers_.size(), [this](size_t rank) {
+    Worker& worker = workers_[rank];
+    if (IsDist()) {
+      worker.node =
+          std::make_unique<runtime::WorkerNode>(Config(wire::Role::kWorker, static_cast<int>(rank)));
+      worker.store = worker.node->MakeStore(options_.type);
+    } else {
+      worker.store = std::make_shared<kvstore::LocalStore>(
+          options_.type,
+          options_.type == "local" ? collective::MakeHostReducer(2) : collective::MakeDeviceReducer());
+    }
+  });
+}
+
+void Job::Run(const Body& body) {
+  RunShared([&](const std::shared_ptr<KVStore>& store) { body(*store); });
+}
+
+void Job::RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body) {
+  OnThreads(workers_.size(), [&](size_t rank) { body(workers_[rank].store); });
+}
+
+void Job::OnThreads(size_t count, const std::function<void(size_t)>& body) {
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&body, i] {
+      try {
+        body(i);
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << "worker " << i << ": " << e.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,77 @@
+// A whole job in one process: scheduler and servers over real sockets, one thread for each worker.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/nodes.h"
+#include "runtime/worker_node.h"
+#include "scheduler/scheduler.h"
+#include "server/control.h"
+
+namespace sluice::testing {
+
+// The i-th device of a worker. The workers here share a process, but no device: the streams of one worker
+// wait for the others' gradients.
+inline Context DeviceOf(const KVStore& store, int i = 0) {
+  return cpu(10 * store.rank() + i);
+}
+
+// On that device.
+inline NDArray Filled(const KVStore& store, const Shape& shape, double value, int device = 0,
+                      DType dtype = DType::kFloat32) {
+  NDArray array = NDArray::Empty(shape, DeviceOf(store, device), dtype);
+  array.Fill(value);
+  return array;
+}
+
+struct JobOptions {
+  std::string type = "local";  // of the store
+  int workers = 1;             // 1 for stores of one process
+  int servers = 2;
+  int server_threads = 1;
+  int64_t bigarray_bound = 100'000;
+};
+
+class Job {
+ public:
+  explicit Job(const JobOptions& options);
+  ~Job();
+
+  // Runs `body` once for each worker, each on a thread of its own with a store of its own. What a body throws
+  // is a failure of the test.
+  using Body = std::function<void(KVStore& store)>;
+  void Run(const Body& body);
+  // As Run, for what takes the store over.
+  void RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body);
+
+ private:
+  struct Server {
+    std::vector<std::shared_ptr<server::Shard>> shards;
+    std::vector<std::unique_ptr<transport::ZmqLoop>> shard_loops;
+    std::shared_ptr<server::Control> control;
+    std::unique_ptr<transport::ZmqLoop> control_loop;
+  };
+  struct Worker {
+    std::unique_ptr<runtime::WorkerNode> node;  // dist only
+    std::shared_ptr<KVStore> store;
+  };
+
+  bool IsDist() const { return options_.type.starts_with("dist"); }
+  runtime::JobConfig Config(wire::Role role, int rank) const;
+  void StartScheduler();
+  void StartServer(int rank);
+  void StartWorkers();
+  static void OnThreads(size_t count, const std::function<void(size_t)>& body);
+
+  const JobOptions options_;
+  std::shared_ptr<transport::ZmqContext> context_;
+  std::shared_ptr<scheduler::Scheduler> scheduler_;
+  std::unique_ptr<transport::ZmqLoop> scheduler_loop_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace sluice::testing
