@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "base/file.h"
@@ -22,14 +23,17 @@
 #include "yardstick.h"
 
 DEFINE_string(modes, "push,pull,push_pull,push_then_pull", "What to measure, in this order.");
-DEFINE_string(bytes, "4,65536,1048576,4194304,16777216", "Sizes of a key, in bytes; multiples of 4.");
+DEFINE_string(bytes, "4,65536,1048576,4194304,16777216",
+              "Sizes of the keys, in bytes; multiples of 4. An entry like 2000+80 is one "
+              "measurement over a key of each size, as a model's parameters.");
 DEFINE_int64(keys, 0, "How many keys; 0: as many as fill the working set.");
 DEFINE_int64(max_keys, 4096, "At most so many keys when --keys is 0.");
 DEFINE_int64(working_set, 256 << 20, "Bytes of all gradients and results; the same for the raw figures.");
 DEFINE_string(
     kv_store, "dist_sync",
     "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
-DEFINE_string(optimizer, "accumulate", "What the servers do: accumulate or none (assign the sum).");
+DEFINE_string(optimizer, "accumulate",
+              "What the store does with pushes: none (assign the sum), accumulate, sgd (momentum 0.9).");
 DEFINE_double(seconds, 0.5, "Of each repeat, about.");
 DEFINE_int32(repeats, 5, "The median of these counts.");
 DEFINE_int32(latency_samples, 300, "Operations, one at a time, for p50 and p99.");
@@ -46,23 +50,34 @@ using Counters = std::map<std::string, std::map<std::string, uint64_t>>;
   throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
 }
 
-std::vector<int64_t> SizesFlag() {
-  std::vector<int64_t> sizes;
-  for (const std::string& text : StrSplit(FLAGS_bytes, ',')) {
-    const auto size = ParseInt(text);
-    if (!size || *size < 4 || *size % 4 != 0 || *size > FLAGS_working_set)
-      Refuse("bytes", StrCat("names '", text, "'; a size is a multiple of 4, at most --working-set"));
-    sizes.push_back(*size);
+// The keys of each measurement.
+std::vector<std::vector<int64_t>> SizesFlag() {
+  std::vector<std::vector<int64_t>> sizes;
+  for (const std::string& entry : StrSplit(FLAGS_bytes, ',')) {
+    sizes.emplace_back();
+    for (const std::string& text : StrSplit(entry, '+')) {
+      const auto size = ParseInt(text);
+      if (!size || *size < 4 || *size % 4 != 0 || *size > FLAGS_working_set)
+        Refuse("bytes", StrCat("names '", text, "'; a size is a multiple of 4, at most --working-set"));
+      sizes.back().push_back(*size);
+    }
+    if (sizes.back().size() > 1) continue;
+    const int64_t filling = FLAGS_working_set / 2 / sizes.back().front();
+    sizes.back().resize(
+        static_cast<size_t>(FLAGS_keys > 0 ? FLAGS_keys : std::clamp(filling, int64_t{1}, FLAGS_max_keys)),
+        sizes.back().front());
   }
   return sizes;
+}
+
+int64_t Largest(const std::vector<int64_t>& sizes) {
+  return *std::max_element(sizes.begin(), sizes.end());
 }
 
 void CheckFlags() {
   SizesFlag();
   for (const std::string& mode : StrSplit(FLAGS_modes, ',')) ModeFromName(mode);
-  if (FLAGS_optimizer != "accumulate" && FLAGS_optimizer != "none")
-    Refuse("optimizer", StrCat("is '", FLAGS_optimizer, "'; it is accumulate or none"));
-  if (FLAGS_optimizer == "none" && FLAGS_kv_store.find("async") != std::string::npos)
+  if (UpdateFromName(FLAGS_optimizer) == Update::kNone && FLAGS_kv_store.find("async") != std::string::npos)
     Refuse("optimizer", "is none, but an async store updates nothing without one");
   if (FLAGS_keys < 0) Refuse("keys", StrCat("is ", FLAGS_keys));
   if (FLAGS_max_keys < 1) Refuse("max-keys", StrCat("is ", FLAGS_max_keys));
@@ -76,15 +91,15 @@ class Bench {
   explicit Bench(Yardstick* yardstick)
       : yardstick_(yardstick),
         store_(KVStore::Create(FLAGS_kv_store)),
-        exchange_(store_, FLAGS_optimizer == "accumulate") {
-    if (FLAGS_optimizer == "accumulate") store_->SetOptimizer({.kind = OptimizerKind::kAccumulate});
+        exchange_(store_, UpdateFromName(FLAGS_optimizer)) {
+    SetUpdate(*store_, UpdateFromName(FLAGS_optimizer));
     store_->Barrier();
   }
 
   void Run() {
     if (IsFirst()) PrintHead();
-    for (const int64_t bytes : SizesFlag()) {
-      if (yardstick_ != nullptr) MeasureRaw(bytes);
+    for (const std::vector<int64_t>& bytes : SizesFlag()) {
+      if (yardstick_ != nullptr) MeasureRaw(Largest(bytes));
       store_->Barrier();
       for (const std::string& mode : StrSplit(FLAGS_modes, ',')) Measure(ModeFromName(mode), bytes);
     }
@@ -118,12 +133,10 @@ class Bench {
     return counters;
   }
 
-  void Measure(Mode mode, int64_t bytes) {
+  void Measure(Mode mode, const std::vector<int64_t>& bytes) {
     LoadOptions options;
     options.mode = mode;
     options.bytes = bytes;
-    options.keys =
-        FLAGS_keys > 0 ? FLAGS_keys : std::clamp(FLAGS_working_set / 2 / bytes, int64_t{1}, FLAGS_max_keys);
     options.seconds = FLAGS_seconds;
     options.repeats = FLAGS_repeats;
     options.latency_samples = FLAGS_latency_samples;
@@ -133,9 +146,19 @@ class Bench {
     const std::map<std::string, double> cpu = CpuSeconds(snapshots);
     if (!IsFirst()) return;
     nlohmann::json line = Line(options, figures);
-    for (const auto& [process, seconds] : cpu) line["cpu_s_per_gb"][process] = seconds / figures.gbyte;
+    double all = 0;
+    for (const auto& [process, seconds] : cpu) {
+      line["cpu_s_per_gb"][process] = seconds / figures.gbyte;
+      all += seconds;
+    }
+    line["cpu_ms_per_round"] = all * 1e3 / static_cast<double>(figures.passes);
     lines_ += line.dump() + "\n";
     PrintLine(line);
+    if (Largest(bytes) != bytes.front() || bytes.back() != bytes.front()) {
+      std::printf("%-15score time of a round, all processes: %.2f ms\n", "",
+                  line["cpu_ms_per_round"].get<double>());
+      std::fflush(stdout);
+    }
   }
 
   // Of every process, between the two snapshots. All workers together.
@@ -156,11 +179,14 @@ class Bench {
     nlohmann::json line = {{"mode", Name(options.mode)},
                            {"kv_store", FLAGS_kv_store},
                            {"optimizer", FLAGS_optimizer},
-                           {"transport", !IsDist() ? "none" : config.local_only ? "ipc" : "tcp"},
+                           {"transport", !IsDist()           ? "none"
+                                         : config.local_only ? "ipc"
+                                                             : "tcp"},
                            {"workers", store_->num_workers()},
                            {"servers", IsDist() ? config.num_servers : 0},
-                           {"bytes", options.bytes},
-                           {"keys", options.keys},
+                           {"bytes", std::accumulate(options.bytes.begin(), options.bytes.end(), int64_t{0}) /
+                                         static_cast<int64_t>(options.bytes.size())},
+                           {"keys", options.bytes.size()},
                            {"gbit_per_s", figures.gbit_per_s},
                            {"p50_us", figures.p50_us},
                            {"p99_us", figures.p99_us},

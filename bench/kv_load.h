@@ -15,12 +15,16 @@ enum class Mode : uint8_t { kPush, kPull, kPushPull, kPushThenPull };
 const char* Name(Mode mode);
 Mode ModeFromName(const std::string& name);  // Error(kInvalidArgument)
 
+// What the store does with pushes: assigns their sum, adds it up, or SGD with momentum.
+enum class Update : uint8_t { kNone, kAccumulate, kSgd };
+Update UpdateFromName(const std::string& name);  // Error(kInvalidArgument)
+void SetUpdate(KVStore& store, Update update);
+
 struct LoadOptions {
   Mode mode = Mode::kPushPull;
-  int64_t bytes = 1 << 20;  // of each key; a multiple of 4
-  int64_t keys = 1;
-  double seconds = 0.5;  // of each repeat, about
-  int repeats = 5;       // the median counts
+  std::vector<int64_t> bytes;  // of each key; multiples of 4
+  double seconds = 0.5;        // of each repeat, about
+  int repeats = 5;             // the median counts
   int latency_samples = 200;
 };
 
@@ -28,20 +32,21 @@ struct LoadFigures {
   double gbit_per_s = 0;          // payload per direction, of all workers together
   double seconds = 0;             // of all repeats together
   double gbyte = 0;               // payload per direction, of all repeats and all workers together
+  int64_t passes = 0;             // over all keys
   double p50_us = 0, p99_us = 0;  // of one operation alone, as worker 0 sees it, from the call to the result
 };
 
-// A number of each worker, told to all through the store, whose optimiser must be `accumulate` or none.
+// A number of each worker, told to all through the store, under any Update.
 // Every method is called by all workers together.
 class Exchange {
  public:
-  Exchange(std::shared_ptr<KVStore> store, bool accumulates);
+  Exchange(std::shared_ptr<KVStore> store, Update update);
   std::vector<double> Gather(double mine);  // by rank
 
  private:
   const std::shared_ptr<KVStore> store_;
-  const bool accumulates_;
-  std::vector<double> before_;
+  const Update update_;
+  std::vector<double> now_, before_;  // what the key holds, and held before the last push
 };
 
 class Load {
@@ -52,9 +57,9 @@ class Load {
   LoadFigures Run(const std::function<void()>& around_throughput);
 
  private:
-  void Issue(int64_t key);
-  void Finish(int64_t key);  // waits for the operation issued last on it
-  double Pass();             // every key once, pipelined; seconds
+  void Issue(size_t key);
+  void Finish(size_t key);  // waits for the operation issued last on it
+  double Pass();            // every key once, pipelined; seconds
   int64_t AgreePasses();
 
   const std::shared_ptr<KVStore> store_;
