@@ -1,0 +1,202 @@
+// Data parallelism without a KVStore, written with NDArrays only: a copy of the parameters on each device,
+// the batch cut over them, the gradients summed by an all-reduce of its own, the same SGD step everywhere.
+// After "Training on Multiple GPUs" in Zhang, Lipton, Li, Smola: Dive into Deep Learning (https://d2l.ai).
+//
+//   tools/get_mnist.py --dataset fashion-mnist --out data/fashion-mnist
+//   build/bin/from_scratch --data-dir data/fashion-mnist --num-devices 1,2
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+
+#include "autograd/ops.h"
+#include "base/clock.h"
+#include "base/strings.h"
+#include "runtime/flags.h"
+#include "runtime/runtime.h"
+#include "sluice/autograd.h"
+#include "sluice/data.h"
+#include "sluice/error.h"
+#include "sluice/initializer.h"
+#include "sluice/metric.h"
+#include "sluice/runtime.h"
+#include "tensor/devices.h"
+
+DEFINE_string(data_dir, "",
+              "Folder with Fashion-MNIST's or MNIST's four IDX files (tools/get_mnist.py). Empty: synthetic "
+              "digits.");
+DEFINE_string(num_devices, "1,2", "Train once on each of these numbers of devices, from the same weights.");
+DEFINE_int64(num_epochs, 10, "How often to go through the training data.");
+DEFINE_int64(num_examples, -1, "How many synthetic training digits; -1: 20000.");
+DEFINE_int64(batch_size, 256, "Batch size of all devices together.");
+DEFINE_double(lr, 0.2, "Learning rate.");
+DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
+
+namespace {
+
+using namespace sluice;
+
+constexpr int kMaxDevices = 64;
+constexpr int64_t kTestBatch = 250;
+
+using Params = std::vector<NDArray>;  // one device's: weight, bias, weight, bias, ...
+
+const std::vector<Shape> kParamShapes = {{20, 1, 3, 3}, {20},  {50, 20, 5, 5}, {50},
+                                         {128, 800},    {128}, {10, 128},      {10}};
+
+Params GetParams(Context device) {
+  Params params;
+  for (size_t i = 0; i < kParamShapes.size(); ++i) {
+    const Shape& shape = kParamShapes[i];
+    params.push_back(NDArray(shape, device));
+    if (shape.ndim() > 1) {
+      const auto values = nn::Xavier().Values(StrCat(i), shape, static_cast<uint64_t>(FLAGS_seed));
+      params.back() = NDArray::From(std::span(values), shape, device);
+    }
+    autograd::AttachGrad(params.back());
+  }
+  return params;
+}
+
+NDArray Lenet(const NDArray& images, const Params& w) {
+  const ops::Window2D pool{2, 2, 2, 2};
+  NDArray h = ops::AvgPool2D(ops::Relu(ops::Conv2D(images, w[0], w[1], {})), pool);
+  h = ops::AvgPool2D(ops::Relu(ops::Conv2D(h, w[2], w[3], {})), pool);
+  h = ops::Relu(ops::Dense(ops::Flatten(h), w[4], w[5]));
+  return ops::Dense(h, w[6], w[7]);
+}
+
+// Every array becomes the sum of all; they lie on different devices.
+void AllReduce(std::vector<NDArray> arrays) {
+  for (size_t i = 1; i < arrays.size(); ++i) arrays[0] += arrays[i].AsInContext(arrays[0].context());
+  for (size_t i = 1; i < arrays.size(); ++i) arrays[0].CopyTo(&arrays[i]);
+}
+
+std::vector<NDArray> SplitBatch(const NDArray& batch, const std::vector<Context>& devices) {
+  const int64_t rows = batch.shape()[0], parts = static_cast<int64_t>(devices.size());
+  std::vector<NDArray> shards;
+  for (int64_t i = 0; i < parts; ++i) {
+    const NDArray rows_of_device = batch.SliceRows(rows * i / parts, rows * (i + 1) / parts);
+    shards.push_back(rows_of_device.AsInContext(devices[static_cast<size_t>(i)]));
+  }
+  return shards;
+}
+
+// w -= lr / batch_size * gradient
+void Sgd(Params& params, double lr, int64_t batch_size) {
+  const auto rate = static_cast<float>(lr / static_cast<double>(batch_size));
+  for (NDArray& param : params) param -= autograd::Grad(param) * rate;
+}
+
+// The losses, one array per device.
+std::vector<NDArray> TrainBatch(const NDArray& images, const NDArray& labels,
+                                std::vector<Params>& device_params, const std::vector<Context>& devices) {
+  const std::vector<NDArray> image_shards = SplitBatch(images, devices);
+  const std::vector<NDArray> label_shards = SplitBatch(labels, devices);
+  std::vector<NDArray> losses;
+  {
+    const autograd::RecordScope record;
+    for (size_t d = 0; d < devices.size(); ++d) {
+      losses.push_back(ops::SoftmaxCrossEntropy(Lenet(image_shards[d], device_params[d]), label_shards[d]));
+    }
+  }
+  autograd::Backward(losses);
+  for (size_t i = 0; i < kParamShapes.size(); ++i) {
+    std::vector<NDArray> gradients;
+    for (const Params& params : device_params) gradients.push_back(autograd::Grad(params[i]));
+    AllReduce(gradients);
+  }
+  for (Params& params : device_params) Sgd(params, FLAGS_lr, images.shape()[0]);
+  return losses;
+}
+
+NDArray Images(const Batch& batch) {
+  return NDArray::From(std::span(batch.samples), batch.shape);
+}
+
+NDArray Labels(const Batch& batch) {
+  const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
+  return NDArray::From(std::span(classes), {batch.size()});
+}
+
+double TestAccuracy(const std::shared_ptr<const Dataset>& test, const Params& params) {
+  metric::Accuracy accuracy;
+  DataLoader loader(test, {.batch_size = kTestBatch, .shuffle = false, .num_epochs = 1});
+  while (const auto batch = loader.Next()) {
+    accuracy.Update(Labels(*batch), Lenet(Images(*batch).AsInContext(params[0].context()), params));
+  }
+  return accuracy.value();
+}
+
+void Train(const std::shared_ptr<const Dataset>& train, const std::shared_ptr<const Dataset>& test,
+           const std::vector<Context>& devices) {
+  std::vector<Params> device_params;
+  for (const Context& device : devices) device_params.push_back(GetParams(device));
+  DataLoader loader(train, {.batch_size = FLAGS_batch_size, .seed = static_cast<uint64_t>(FLAGS_seed)});
+  for (int64_t epoch = 1; epoch <= FLAGS_num_epochs; ++epoch) {
+    metric::Loss loss;
+    const Time started = SteadyClock().Now();
+    for (int64_t step = 0; step < loader.steps_per_epoch(); ++step) {
+      const Batch batch = *loader.Next();
+      if (batch.size() < static_cast<int64_t>(devices.size())) continue;  // an epoch's end, too small to cut
+      const auto losses = TrainBatch(Images(batch), Labels(batch), device_params, devices);
+      loss.Update({}, losses);
+    }
+    WaitAll();
+    const double seconds = ToSeconds(SteadyClock().Now() - started);
+    std::cout << "devices " << devices.size() << " epoch " << epoch << std::fixed << std::setprecision(6)
+              << " loss " << loss.value() << std::setprecision(4) << " test accuracy "
+              << TestAccuracy(test, device_params[0]) << std::setprecision(2) << " seconds " << seconds
+              << std::endl;
+  }
+}
+
+[[noreturn]] void Refuse(const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", why));
+}
+
+std::vector<int> DeviceCounts() {
+  std::vector<int> counts;
+  for (const std::string& part : StrSplit(FLAGS_num_devices, ',')) {
+    const auto count = ParseInt(StrTrim(part));
+    if (!count || *count < 1 || *count > kMaxDevices) {
+      Refuse(StrCat("num-devices is '", FLAGS_num_devices, "'; it takes numbers from 1 to ", kMaxDevices,
+                    " with commas between, for example 1,2"));
+    }
+    counts.push_back(static_cast<int>(*count));
+  }
+  return counts;
+}
+
+void Run() {
+  const std::vector<int> counts = DeviceCounts();
+  const int most = *std::max_element(counts.begin(), counts.end());
+  if (FLAGS_num_epochs < 1) Refuse(StrCat("num-epochs is ", FLAGS_num_epochs, "; it must be at least 1"));
+  if (FLAGS_batch_size < most) {
+    Refuse(StrCat("batch-size is ", FLAGS_batch_size, "; it must be at least the ", most, " devices"));
+  }
+  if (FLAGS_lr <= 0) Refuse(StrCat("lr is ", FLAGS_lr, "; it must be above 0"));
+  // A device is as strong in every run, however many there are: seconds tell what more devices bring.
+  Devices::Default()->SetThreadsPerCpuContext(
+      std::max(1, runtime::Runtime::Default()->config().cpu_threads / most));
+
+  const bool digits = FLAGS_data_dir.empty();
+  const auto train = digits ? SyntheticDigits(Subset::kTrain, 0, FLAGS_num_examples)
+                            : LoadMnist(FLAGS_data_dir, Subset::kTrain);
+  const auto test = digits ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
+  for (const int count : counts) {
+    std::vector<Context> devices;
+    for (int i = 0; i < count; ++i) devices.push_back(cpu(i));
+    Train(train, test, devices);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sluice::RunProgram(argc, argv, [&] {
+    runtime::ParseFlags(argc, argv, "Data parallelism written with NDArrays only.");
+    Run();
+  });
+}
