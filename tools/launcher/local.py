@@ -98,12 +98,13 @@ class LocalRun:
         alive = set(self.processes)
         if len(alive) == 1:  # the scheduler never told a port
             return self.fail_with(self.await_first(alive, PORT_DEADLINE), alive)
-        deadline = None
+        deadline = first = None
         while alive:
             event = self.next_event(deadline)
             if event is None:
-                self.say("the job is over, but these still run: " + ", ".join(sorted(p.name for p in alive)) + "; stopping them")
                 workers_left = any(p.role == "worker" for p in alive)
+                what = f"{first.name} ended with {first.how_it_ended()}" if workers_left else "the job is over"
+                self.say(f"{what}, but these still run: " + ", ".join(sorted(p.name for p in alive)) + "; stopping them")
                 self.stop(alive)
                 return 1 if workers_left else 0
             if isinstance(event, int):
@@ -115,7 +116,7 @@ class LocalRun:
                 return self.fail_with(event, alive)
             # Servers and scheduler end well only when the workers have said goodbye; the rest must follow soon.
             if deadline is None and (event.role != "worker" or not any(p.role == "worker" for p in alive)):
-                deadline = time.monotonic() + FINISH_GRACE
+                deadline, first = time.monotonic() + FINISH_GRACE, event
         return 0
 
     def next_event(self, deadline):
