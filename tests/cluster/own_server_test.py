@@ -3,6 +3,7 @@
 Usage: own_server_test.py BIN_DIR
 """
 import math
+import os
 import pathlib
 import re
 import sys
@@ -92,4 +93,6 @@ class ServerCommand(unittest.TestCase):
 
 if __name__ == "__main__":
     BIN = pathlib.Path(sys.argv[1]).resolve()
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TMPDIR"] = folder  # takes the logs that failed jobs leave
+        unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
