@@ -1,0 +1,111 @@
+// Trajectories that PyTorch ran (make_reference.py), where its definition of an optimiser is ours.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "sluice/optimizer.h"
+
+namespace sluice {
+namespace {
+
+struct Case {
+  std::string name;
+  OptimizerConfig config;
+  std::map<int64_t, std::vector<double>> after;  // weights by number of updates
+};
+
+struct Reference {
+  std::vector<double> weight;
+  std::vector<std::vector<double>> gradients;
+  std::vector<Case> cases;
+};
+
+std::vector<double> Numbers(std::istream& in) {
+  std::vector<double> numbers;
+  for (double number; in >> number;) numbers.push_back(number);
+  return numbers;
+}
+
+OptimizerConfig ReadConfig(std::istream& in) {
+  const std::map<std::string, OptimizerKind> kinds = {
+      {"sgd", OptimizerKind::kSgd}, {"nag", OptimizerKind::kNag}, {"adam", OptimizerKind::kAdam}};
+  const std::map<std::string, double OptimizerConfig::*> fields = {
+      {"learning_rate", &OptimizerConfig::learning_rate},
+      {"momentum", &OptimizerConfig::momentum},
+      {"wd", &OptimizerConfig::wd},
+      {"clip_gradient", &OptimizerConfig::clip_gradient},
+      {"beta1", &OptimizerConfig::beta1},
+      {"beta2", &OptimizerConfig::beta2},
+      {"epsilon", &OptimizerConfig::epsilon}};
+  OptimizerConfig config;
+  std::string word;
+  in >> word;
+  config.kind = kinds.at(word);
+  while (in >> word) {
+    const size_t equals = word.find('=');
+    config.*fields.at(word.substr(0, equals)) = std::stod(word.substr(equals + 1));
+  }
+  return config;
+}
+
+Reference ReadReference() {
+  std::ifstream file(GOLDEN_FOLDER "/reference.txt");
+  Reference reference;
+  for (std::string text; std::getline(file, text);) {
+    std::istringstream line(text);
+    std::string word;
+    line >> word;
+    if (word == "weight") {
+      reference.weight = Numbers(line);
+    } else if (word == "gradient") {
+      reference.gradients.push_back(Numbers(line));
+    } else if (word == "case") {
+      std::string name;
+      line >> name;
+      reference.cases.push_back({name, ReadConfig(line), {}});
+    } else if (word == "after") {
+      int64_t updates = 0;
+      line >> updates;
+      reference.cases.back().after[updates] = Numbers(line);
+    }
+  }
+  return reference;
+}
+
+template <typename T>
+void Follow(const Reference& reference, const Case& one, double tolerance) {
+  const auto optimizer = Optimizer::Create(one.config);
+  std::vector<T> weight(reference.weight.begin(), reference.weight.end());
+  std::vector<std::vector<T>> slots(optimizer->num_slots(), std::vector<T>(weight.size()));
+  std::vector<T*> pointers;
+  for (auto& slot : slots) pointers.push_back(slot.data());
+  int64_t updates = 0;
+  for (const auto& values : reference.gradients) {
+    const std::vector<T> gradient(values.begin(), values.end());
+    optimizer->Update({.num_update = ++updates}, weight.data(), weight.data(), gradient.data(),
+                      pointers.data(), weight.size());
+    const auto recorded = one.after.find(updates);
+    if (recorded == one.after.end()) continue;
+    for (size_t i = 0; i < weight.size(); ++i) {
+      const double expected = recorded->second.at(i);
+      // Relative, or to the size of what an element near zero was summed from.
+      ASSERT_NEAR(weight[i], expected, tolerance * std::max(1.0, std::abs(expected)))
+          << one.name << ", element " << i << " after " << updates << " updates";
+    }
+  }
+}
+
+TEST(PyTorchTrajectory, IsFollowedInBothPrecisions) {
+  const Reference reference = ReadReference();
+  ASSERT_EQ(reference.gradients.size(), 100u);
+  ASSERT_EQ(reference.cases.size(), 9u);
+  for (const Case& one : reference.cases) {
+    ASSERT_EQ(one.after.rbegin()->first, 100) << one.name;
+    Follow<float>(reference, one, 1e-6);
+    Follow<double>(reference, one, 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
