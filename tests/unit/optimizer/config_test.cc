@@ -1,0 +1,165 @@
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <limits>
+
+#include "sluice/error.h"
+#include "sluice/optimizer.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::string WhyInvalidWith(const std::function<void(OptimizerConfig&)>& change) {
+  OptimizerConfig config;
+  change(config);
+  return WhyInvalid(config);
+}
+
+TEST(OptimizerConfig, SoundOnesAreAccepted) {
+  for (const auto kind :
+       {OptimizerKind::kSgd, OptimizerKind::kNag, OptimizerKind::kAdam, OptimizerKind::kAccumulate}) {
+    EXPECT_THAT(WhyInvalidWith([&](OptimizerConfig& c) { c.kind = kind; }), IsEmpty());
+  }
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) {
+                c.learning_rate = c.wd = c.epsilon = c.beta1 = c.beta2 = 0;
+                c.clip_gradient = -1;
+                c.rescale_grad = -2;
+                c.multipliers["w"] = {.lr_mult = -1, .wd_mult = 0};
+                c.schedule.steps = {3, 3, 9};
+              }),
+              IsEmpty());
+}
+
+struct Field {
+  const char* name;
+  double OptimizerConfig::*field;
+  std::vector<double> bad;
+};
+
+TEST(OptimizerConfig, ABadFieldIsNamedWithItsValue) {
+  const std::vector<double> negative = {-0.5, kNan, kInfinity}, endless = {kNan, kInfinity, -kInfinity},
+                            share = {-0.1, 1.0, 1.5, kNan};
+  const Field fields[] = {{"learning_rate", &OptimizerConfig::learning_rate, negative},
+                          {"momentum", &OptimizerConfig::momentum, share},
+                          {"wd", &OptimizerConfig::wd, negative},
+                          {"clip_gradient", &OptimizerConfig::clip_gradient, endless},
+                          {"rescale_grad", &OptimizerConfig::rescale_grad, endless},
+                          {"beta1", &OptimizerConfig::beta1, share},
+                          {"beta2", &OptimizerConfig::beta2, share},
+                          {"epsilon", &OptimizerConfig::epsilon, negative}};
+  for (const Field& field : fields) {
+    for (const double value : field.bad) {
+      std::ostringstream text;
+      text << field.name << " is " << value;
+      EXPECT_THAT(WhyInvalidWith([&](OptimizerConfig& c) { c.*field.field = value; }), HasSubstr(text.str()));
+    }
+  }
+}
+
+TEST(OptimizerConfig, ABadScheduleFieldIsNamed) {
+  const auto why = [](const std::function<void(LrSchedule&)>& change) {
+    return WhyInvalidWith([&](OptimizerConfig& c) { change(c.schedule); });
+  };
+  for (const double value : {-1.0, kNan, kInfinity}) {
+    EXPECT_THAT(why([&](LrSchedule& s) { s.factor = value; }), HasSubstr("schedule.factor is "));
+    EXPECT_THAT(why([&](LrSchedule& s) { s.stop_factor_lr = value; }),
+                HasSubstr("schedule.stop_factor_lr is "));
+    EXPECT_THAT(why([&](LrSchedule& s) { s.final_lr = value; }), HasSubstr("schedule.final_lr is "));
+    EXPECT_THAT(why([&](LrSchedule& s) { s.power = value; }), HasSubstr("schedule.power is "));
+    EXPECT_THAT(why([&](LrSchedule& s) { s.warmup_begin_lr = value; }),
+                HasSubstr("schedule.warmup_begin_lr is "));
+  }
+  EXPECT_THAT(why([](LrSchedule& s) { s.step = 0; }), HasSubstr("schedule.step is 0"));
+  EXPECT_THAT(why([](LrSchedule& s) { s.max_update = 0; }), HasSubstr("schedule.max_update is 0"));
+  EXPECT_THAT(why([](LrSchedule& s) { s.warmup_steps = -1; }), HasSubstr("schedule.warmup_steps is -1"));
+  EXPECT_THAT(why([](LrSchedule& s) { s.steps = {5, 4}; }), HasSubstr("schedule.steps must ascend: 5, 4"));
+  for (const auto kind : {LrScheduleKind::kPoly, LrScheduleKind::kCosine}) {
+    EXPECT_THAT(why([&](LrSchedule& s) { s.kind = kind, s.max_update = 10, s.warmup_steps = 10; }),
+                AllOf(HasSubstr("schedule.warmup_steps is 10"), HasSubstr("max_update is 10")));
+    EXPECT_THAT(why([&](LrSchedule& s) { s.kind = kind, s.max_update = 10, s.warmup_steps = 9; }), IsEmpty());
+  }
+}
+
+TEST(OptimizerConfig, ABadMultiplierIsNamedWithItsKey) {
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.multipliers["fc1.weight"].lr_mult = kNan; }),
+              HasSubstr("lr_mult of fc1.weight is nan"));
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.multipliers["7"].wd_mult = kInfinity; }),
+              HasSubstr("wd_mult of 7 is inf"));
+}
+
+// Enumerations come over the network as numbers.
+TEST(OptimizerConfig, UnknownKindsAreRefused) {
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.kind = static_cast<OptimizerKind>(9); }),
+              HasSubstr("kind 9 is unknown"));
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.schedule.kind = static_cast<LrScheduleKind>(8); }),
+              HasSubstr("schedule kind 8 is unknown"));
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.schedule.warmup_mode = static_cast<WarmupMode>(7); }),
+              HasSubstr("warmup_mode 7 is unknown"));
+}
+
+TEST(OptimizerConfig, CreateThrowsWhatIsWrong) {
+  OptimizerConfig config;
+  config.momentum = 1;
+  try {
+    Optimizer::Create(config);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(error.what(), WhyInvalid(config));
+  }
+}
+
+TEST(Optimizer, NamesItsStates) {
+  const auto names = [](OptimizerKind kind, double momentum) {
+    OptimizerConfig config;
+    config.kind = kind;
+    config.momentum = momentum;
+    const auto optimizer = Optimizer::Create(config);
+    return std::vector<std::string_view>(optimizer->slot_names().begin(), optimizer->slot_names().end());
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(names(OptimizerKind::kSgd, 0), IsEmpty());
+  EXPECT_THAT(names(OptimizerKind::kSgd, 0.9), ElementsAre("momentum"));
+  EXPECT_THAT(names(OptimizerKind::kNag, 0), ElementsAre("momentum"));
+  EXPECT_THAT(names(OptimizerKind::kAdam, 0), ElementsAre("mean", "variance"));
+  EXPECT_THAT(names(OptimizerKind::kAccumulate, 0.9), IsEmpty());
+}
+
+// Steps leave other memory alone, and cutting the elements into calls changes no bit.
+TEST(Optimizer, AnElementsResultDoesNotDependOnTheCut) {
+  constexpr size_t n = 131;
+  for (const auto kind :
+       {OptimizerKind::kSgd, OptimizerKind::kNag, OptimizerKind::kAdam, OptimizerKind::kAccumulate}) {
+    OptimizerConfig config;
+    config.kind = kind;
+    config.momentum = 0.9;
+    config.wd = 0.1;
+    const auto optimizer = Optimizer::Create(config);
+    std::vector<float> weight(n), gradient(n), whole(n), cut(n, -1);
+    for (size_t i = 0; i < n; ++i) {
+      weight[i] = 1.0f / static_cast<float>(i + 1);
+      gradient[i] = 0.1f * static_cast<float>(i) - 3;
+    }
+    std::vector<float> a(2 * n), b(2 * n);
+    float* const a_slots[] = {a.data(), a.data() + n};
+    optimizer->Update({}, weight.data(), whole.data(), gradient.data(), a_slots, n);
+    for (size_t first = 0, length = 1; first < n; first += length, length = length % 19 + 3) {
+      const size_t here = std::min(length, n - first);
+      float* const b_slots[] = {b.data() + first, b.data() + n + first};
+      optimizer->Update({}, weight.data() + first, cut.data() + first, gradient.data() + first, b_slots,
+                        here);
+    }
+    EXPECT_EQ(whole, cut) << Name(kind);
+    EXPECT_EQ(a, b) << Name(kind);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
