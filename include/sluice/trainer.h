@@ -76,7 +76,8 @@ class Trainer {
   static std::vector<uint64_t> VersionsOf(const Tracked& tracked);
   static bool IsStale(const Tracked& tracked);  // on any context
   void FollowMultipliers();
-  void SetConfig();
+  void SetConfig(OptimizerConfig changed);
+  void RequireFresh() const;
   void RequireOwnUpdate(const char* what) const;
 
   std::vector<Tracked> tracked_;

@@ -10,21 +10,27 @@ void Trainer::LocalUpdate::Set(const OptimizerConfig& config) {
   rule_.optimizer = Optimizer::Create(config);
 }
 
-void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& weights,
-                               const std::vector<NDArray>& gradients, double scale) {
+void Trainer::LocalUpdate::Add(const std::string& key, const std::vector<NDArray>& weights) {
   State& state = states_[key];
   state.shape = weights.front().shape();
+  state.dtype = weights.front().dtype();
   state.copies.resize(weights.size());
   state.updates.resize(weights.size());
+  for (Copy& copy : state.copies) {
+    for (size_t slot = 0; slot < rule_.optimizer->num_slots(); ++slot) {
+      copy.slots.push_back(
+          std::make_shared<Buffer>(kvstore::SlotBytes(state.dtype, static_cast<size_t>(state.shape.size()))));
+      std::memset(copy.slots.back()->data(), 0, copy.slots.back()->size());
+    }
+  }
+}
+
+void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& weights,
+                               const std::vector<NDArray>& gradients, double scale) {
+  State& state = states_.at(key);
   ++state.num_updates;
   for (size_t i = 0; i < weights.size(); ++i) {
     NDArray& weight = weights[i];
-    auto& slots = state.copies[i].slots;
-    while (slots.size() < rule_.optimizer->num_slots()) {
-      slots.push_back(
-          std::make_shared<Buffer>(kvstore::SlotBytes(weight.dtype(), static_cast<size_t>(weight.size()))));
-      std::memset(slots.back()->data(), 0, slots.back()->size());
-    }
     kvstore::UpdateInput input;
     input.length = static_cast<size_t>(weight.size());
     input.scale = scale;
@@ -33,8 +39,8 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
     after.push_back(ReadyToRead(gradients[i]));
     const Event done =
         EnqueueOn(weight.context(), "update of " + key, after,
-                  [input, rule = rule_, spec = wire::KeySpec{key, weight.dtype(), weight.shape()}, slots,
-                   from = HostFrame(gradients[i]), old = HostFrame(weight),
+                  [input, rule = rule_, spec = wire::KeySpec{key, weight.dtype(), weight.shape()},
+                   slots = state.copies[i].slots, from = HostFrame(gradients[i]), old = HostFrame(weight),
                    to = MutableHostBytes(weight).data()]() mutable {
                     const std::byte* source[] = {from.data()};
                     input.spec = &spec;
@@ -55,7 +61,8 @@ void Trainer::LocalUpdate::Wait() {
 
 std::vector<kvstore::StateLayout> Trainer::LocalUpdate::Layouts() const {
   std::vector<kvstore::StateLayout> layouts;
-  for (const auto& [key, state] : states_) layouts.push_back({key, state.shape, DType::kFloat32});
+  for (const auto& [key, state] : states_)
+    layouts.push_back({key, state.shape, kvstore::StateType(state.dtype)});
   return layouts;
 }
 

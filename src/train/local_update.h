@@ -17,6 +17,8 @@ class Trainer::LocalUpdate {
  public:
   explicit LocalUpdate(const OptimizerConfig& config) { Set(config); }
   void Set(const OptimizerConfig& config);
+  // Makes the states of a key, zero.
+  void Add(const std::string& key, const std::vector<NDArray>& weights);
   // Enqueues the update of every context's copy; equal copies stay equal.
   void Run(const std::string& key, std::vector<NDArray>& weights, const std::vector<NDArray>& gradients,
            double scale);
@@ -29,6 +31,7 @@ class Trainer::LocalUpdate {
   };
   struct State {
     Shape shape;
+    DType dtype = DType::kFloat32;  // of the weights
     int64_t num_updates = 0;
     std::vector<Copy> copies;
     std::vector<Event> updates;  // the last of each copy

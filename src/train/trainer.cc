@@ -50,6 +50,8 @@ void Trainer::InitKeys() {
     store_->SetOptimizer(config_);
   } else {
     local_update_ = std::make_unique<LocalUpdate>(config_);
+    for (Tracked& tracked : tracked_)
+      local_update_->Add(tracked.parameter->name(), tracked.parameter->list_data());
   }
   store_->Barrier();  // nobody pushes before the optimiser stands
 }
@@ -87,7 +89,8 @@ void Trainer::Arm(const PushOptions& options) {
 }
 
 void Trainer::PushDuringBackward(int64_t batch_size) {
-  Arm({.divisor = static_cast<double>(batch_size)});
+  // An own update divides the sum itself.
+  Arm({.divisor = options_.update_on_kvstore ? static_cast<double>(batch_size) : 1});
 }
 void Trainer::PushSamplesDuringBackward(uint64_t samples) {
   Arm({.samples = samples});
@@ -101,17 +104,20 @@ void Trainer::OnGradient(size_t index) {
   PushPull(index, *armed_);
 }
 
+void Trainer::RequireFresh() const {
+  for (const Tracked& tracked : tracked_) {
+    if (!IsStale(tracked)) continue;
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat("parameter ", tracked.parameter->name(),
+               " has a stale gradient: no Backward has written it since the last step on every context; "
+               "if that is meant, step or update with ignore_stale"));
+  }
+}
+
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   FollowMultipliers();
-  for (Tracked& tracked : tracked_) {
-    if (!ignore_stale && IsStale(tracked)) {
-      throw Error(
-          ErrorCode::kFailedPrecondition,
-          StrCat("parameter ", tracked.parameter->name(),
-                 " has a stale gradient: no Backward has written it since the last step on every context; "
-                 "if that is meant, step with ignore_stale"));
-    }
-  }
+  if (!ignore_stale) RequireFresh();
   for (size_t i = 0; i < tracked_.size(); ++i) {
     Tracked& tracked = tracked_[i];
     if (!(armed_ && tracked.pushed) && !IsStale(tracked)) PushPull(i, options);
@@ -126,6 +132,7 @@ void Trainer::Step(int64_t batch_size, bool ignore_stale) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Step: the batch size is ", batch_size, "; it must be positive"));
   if (options_.update_on_kvstore) return StepWith({.divisor = static_cast<double>(batch_size)}, ignore_stale);
+  if (!ignore_stale) RequireFresh();
   AllreduceGrads();
   Update(batch_size, ignore_stale);
 }
@@ -159,7 +166,10 @@ void Trainer::RequireOwnUpdate(const char* what) const {
 
 void Trainer::AllreduceGrads() {
   RequireOwnUpdate("AllreduceGrads");
-  for (size_t i = 0; i < tracked_.size(); ++i) PushPull(i, {});
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    if (!(armed_ && tracked_[i].pushed)) PushPull(i, {});
+  }
+  armed_.reset();
 }
 
 void Trainer::Update(int64_t batch_size, bool ignore_stale) {
@@ -168,14 +178,9 @@ void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   if (batch_size <= 0)
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
+  if (!ignore_stale) RequireFresh();
   for (Tracked& tracked : tracked_) {
-    if (IsStale(tracked)) {
-      if (ignore_stale) continue;
-      throw Error(ErrorCode::kFailedPrecondition,
-                  StrCat("parameter ", tracked.parameter->name(),
-                         " has a stale gradient: no Backward has written it since "
-                         "the last step; if that is meant, update with ignore_stale"));
-    }
+    if (IsStale(tracked)) continue;
     tracked.seen = VersionsOf(tracked);
     local_update_->Run(tracked.parameter->name(), tracked.parameter->list_data(),
                        tracked.parameter->list_grad(), 1.0 / static_cast<double>(batch_size));
@@ -184,27 +189,25 @@ void Trainer::Update(int64_t batch_size, bool ignore_stale) {
 
 void Trainer::SetLearningRate(double learning_rate) {
   if (learning_rate == config_.learning_rate) return;
-  config_.learning_rate = learning_rate;
-  SetConfig();
+  OptimizerConfig changed = config_;
+  changed.learning_rate = learning_rate;
+  SetConfig(std::move(changed));
 }
 
 void Trainer::FollowMultipliers() {
-  bool changed = false;
-  for (const Tracked& tracked : tracked_) {
-    LrWdMultiplier& known = config_.multipliers[tracked.parameter->name()];
-    const LrWdMultiplier now = {tracked.parameter->lr_mult(), tracked.parameter->wd_mult()};
-    changed |= now != known;
-    known = now;
-  }
-  if (changed) SetConfig();
+  OptimizerConfig now = config_;
+  for (const Tracked& tracked : tracked_)
+    now.multipliers[tracked.parameter->name()] = {tracked.parameter->lr_mult(), tracked.parameter->wd_mult()};
+  if (now.multipliers != config_.multipliers) SetConfig(std::move(now));
 }
 
-void Trainer::SetConfig() {
+void Trainer::SetConfig(OptimizerConfig changed) {
   if (options_.update_on_kvstore) {
-    store_->SetOptimizer(config_);
+    store_->SetOptimizer(changed);
   } else {
-    local_update_->Set(config_);
+    local_update_->Set(changed);
   }
+  config_ = std::move(changed);
 }
 
 void Trainer::SaveStates(const std::string& path) {

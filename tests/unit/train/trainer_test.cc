@@ -1,0 +1,277 @@
+// Steps in closed form: gradients are named, the formula runs beside in float64.
+#include "sluice/trainer.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "base/rng.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "unit/train/toy.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+constexpr size_t kElements = 5;
+
+template <typename F>
+std::string MessageOf(ErrorCode code, F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+  return "no error";
+}
+
+OptimizerConfig Momentum() {
+  OptimizerConfig config;
+  config.learning_rate = 0.5;
+  config.momentum = 0.9;
+  config.wd = 0.01;
+  return config;
+}
+
+struct Setup {
+  std::string store;
+  int contexts;
+  bool update_on_kvstore;
+};
+std::ostream& operator<<(std::ostream& out, const Setup& setup) {
+  return out << setup.store << '_' << setup.contexts << (setup.update_on_kvstore ? "_store" : "_own");
+}
+
+// One parameter, its Trainer, and SGD with momentum in float64.
+class TrainerOn : public ::testing::TestWithParam<Setup> {
+ protected:
+  static constexpr int64_t kBatch = 4;
+
+  TrainerOn() : contexts_(Cpus(GetParam().contexts)) {
+    for (size_t i = 0; i < kElements; ++i) expected_.push_back(static_cast<float>(rng_.Normal()));
+    velocity_.resize(kElements);
+    parameter_ =
+        MakeParameter("w", {expected_.begin(), expected_.end()}, contexts_, {.lr_mult = 0.5, .wd_mult = 3});
+    Renew();
+  }
+  // A Trainer with no past on a store with none.
+  void Renew() {
+    nn::ParameterDict parameters;
+    parameters.Add(parameter_);
+    trainer_.reset();
+    trainer_ = std::make_unique<Trainer>(parameters, Momentum(), StoreOf(GetParam().store),
+                                         TrainerOptions{GetParam().update_on_kvstore});
+  }
+  std::vector<std::vector<float>> RandomGradients() {
+    std::vector<std::vector<float>> gradients(contexts_.size(), std::vector<float>(kElements));
+    for (auto& of_context : gradients)
+      for (float& g : of_context) g = static_cast<float>(rng_.Normal());
+    return gradients;
+  }
+  void Expect(const std::vector<std::vector<float>>& gradients, double learning_rate = 0.5) {
+    for (size_t i = 0; i < kElements; ++i) {
+      double g = 0;
+      for (const auto& of_context : gradients) g += of_context[i];
+      velocity_[i] = 0.9 * velocity_[i] - learning_rate * 0.5 * (g / kBatch + 0.01 * 3 * expected_[i]);
+      expected_[i] += velocity_[i];
+    }
+  }
+  void Step(double learning_rate = 0.5) {
+    const auto gradients = RandomGradients();
+    BackwardWith(*parameter_, gradients);
+    trainer_->Step(kBatch);
+    Expect(gradients, learning_rate);
+  }
+  void Check() {
+    for (const NDArray& weight : parameter_->list_data())
+      EXPECT_THAT(weight.ToVector(), Pointwise(FloatNear(2e-6f), expected_)) << weight.context();
+  }
+
+  Rng rng_{3};
+  const std::vector<Context> contexts_;
+  std::vector<double> expected_, velocity_;
+  std::shared_ptr<nn::Parameter> parameter_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TrainerOn,
+                         ::testing::Values(Setup{"local", 1, true}, Setup{"local", 1, false},
+                                           Setup{"local", 3, true}, Setup{"local", 3, false},
+                                           Setup{"device", 1, true}, Setup{"device", 1, false},
+                                           Setup{"device", 3, true}, Setup{"device", 3, false}),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(TrainerOn, StepsFollowTheFormulaOnEveryContext) {
+  for (int step = 0; step < 10; ++step) {
+    Step();
+    Check();
+  }
+}
+
+TEST_P(TrainerOn, PushingDuringBackwardChangesNoValue) {
+  for (int step = 0; step < 3; ++step) {
+    const auto gradients = RandomGradients();
+    trainer_->PushDuringBackward(kBatch);
+    BackwardWith(*parameter_, gradients);
+    trainer_->Step(kBatch);
+    Expect(gradients);
+    Check();
+  }
+}
+
+TEST_P(TrainerOn, ANewLearningRateHoldsFromTheNextStep) {
+  Step();
+  trainer_->SetLearningRate(0.125);
+  EXPECT_EQ(trainer_->learning_rate(), 0.125);
+  Step(0.125);
+  Step(0.125);
+  Check();
+}
+
+TEST_P(TrainerOn, ABadLearningRateIsRefusedEveryTimeAndTheOldOneStays) {
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, [&] { trainer_->SetLearningRate(-1); }),
+                HasSubstr("learning_rate is -1"));
+  }
+  EXPECT_EQ(trainer_->learning_rate(), 0.5);
+  Step();
+  Check();
+}
+
+TEST_P(TrainerOn, AStaleGradientIsRefusedAndNothingHappens) {
+  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Step(kBatch); }),
+              HasSubstr("parameter w has a stale gradient"));
+  Step();
+  const auto before = parameter_->list_grad().front().ToVector();
+  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Step(kBatch); }),
+              HasSubstr("parameter w has a stale gradient"));
+  EXPECT_EQ(parameter_->list_grad().front().ToVector(), before);
+  Check();
+  trainer_->Step(kBatch, /*ignore_stale=*/true);
+  Check();
+  Step();
+  Check();
+}
+
+TEST_P(TrainerOn, StatesGoOnInANewTrainer) {
+  std::string folder = std::filesystem::temp_directory_path() / "sluice-trainer-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/states";
+  for (int step = 0; step < 3; ++step) Step();
+  trainer_->SaveStates(path);
+  Renew();
+  trainer_->LoadStates(path);
+  std::filesystem::remove_all(folder);
+  for (int step = 0; step < 3; ++step) Step();
+  Check();
+}
+
+TEST_P(TrainerOn, TheTwoHalvesOfAStepAreForOwnUpdates) {
+  const auto gradients = RandomGradients();
+  BackwardWith(*parameter_, gradients);
+  if (GetParam().update_on_kvstore) {
+    EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer_->AllreduceGrads(); }),
+                HasSubstr("update_on_kvstore"));
+    EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Update(kBatch); }),
+                HasSubstr("update_on_kvstore"));
+    return;
+  }
+  trainer_->AllreduceGrads();
+  std::vector<double> sum(kElements);
+  for (size_t i = 0; i < kElements; ++i)
+    for (const auto& of_context : gradients) sum[i] += of_context[i];
+  for (const NDArray& gradient : parameter_->list_grad())
+    EXPECT_THAT(gradient.ToVector(), Pointwise(FloatNear(2e-6f), sum));
+  Check();
+  trainer_->Update(kBatch);
+  Expect(gradients);
+  Check();
+}
+
+TEST_P(TrainerOn, ABatchSizeIsPositive) {
+  BackwardWith(*parameter_, RandomGradients());
+  for (const int64_t size : {0, -3})
+    EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, [&] { trainer_->Step(size); }),
+                HasSubstr(StrCat("batch size is ", size)));
+  Check();
+}
+
+// w = 0, lr 1: after a step the weight is minus the mean gradient over the samples.
+TEST(Trainer, SamplesDivideAndAnIdleContextCountsNothing) {
+  OptimizerConfig config;
+  config.learning_rate = 1;
+  config.normalize_by_samples = true;
+  nn::ParameterDict parameters;
+  parameters.Add(MakeParameter("w", {0, 0}, Cpus(3)));
+  nn::Parameter& w = *parameters.at(0);
+  Trainer trainer(parameters, config, StoreOf("local"));
+  BackwardWith(w, {{1, 2}, {3, 4}, {5, 6}});
+  trainer.StepSamples(6);
+  EXPECT_THAT(w.data(cpu(2)).ToVector(), ElementsAre(-1.5f, -2));
+  BackwardWith(w, {{10, 20}});
+  trainer.StepSamples(5);
+  EXPECT_THAT(w.data(cpu(2)).ToVector(), ElementsAre(-3.5f, -6));
+  trainer.StepSamples(0);
+  EXPECT_THAT(w.data(cpu(0)).ToVector(), ElementsAre(-3.5f, -6));
+  BackwardWith(w, {{1, 0}, {0, 0}, {0, 0}});
+  trainer.StepSamples(1);
+  EXPECT_THAT(w.data(cpu(1)).ToVector(), ElementsAre(-4.5f, -6));
+}
+
+TEST(Trainer, SamplesNeedAnOptimizerThatDividesByThem) {
+  nn::ParameterDict parameters;
+  parameters.Add(MakeParameter("w", {0}, {cpu(0)}));
+  Trainer trainer(parameters, {}, StoreOf("local"));
+  BackwardWith(*parameters.at(0), {{1}});
+  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer.StepSamples(1); }),
+              HasSubstr("normalize_by_samples"));
+}
+
+TEST(Trainer, AnAsyncStoreUpdatesItself) {
+  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument,
+                        [] { Trainer trainer({}, {}, StoreOf("dist_async"), {.update_on_kvstore = false}); }),
+              HasSubstr("dist_async"));
+}
+
+TEST(Trainer, AFrozenParameterIsLeftAlone) {
+  nn::ParameterDict parameters;
+  parameters.Add(MakeParameter("frozen", {7}, {cpu(0)}, {.grad_req = autograd::GradReq::kNull}));
+  parameters.Add(MakeParameter("w", {7}, {cpu(0)}));
+  Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("device"));
+  BackwardWith(*parameters.at(1), {{2}});
+  trainer.Step(1);
+  EXPECT_THAT(parameters.at(0)->data(cpu(0)).ToVector(), ElementsAre(7));
+  EXPECT_THAT(parameters.at(1)->data(cpu(0)).ToVector(), ElementsAre(5));
+}
+
+TEST(Trainer, AGradientOfSomeContextsOnlyIsStale) {
+  nn::ParameterDict parameters;
+  parameters.Add(MakeParameter("w", {1}, Cpus(3)));
+  Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("local"));
+  BackwardWith(*parameters.at(0), {{1}, {1}});
+  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer.Step(1); }),
+              HasSubstr("parameter w has a stale gradient"));
+  trainer.Step(1, /*ignore_stale=*/true);
+  EXPECT_THAT(parameters.at(0)->data(cpu(0)).ToVector(), ElementsAre(1));
+}
+
+TEST(Trainer, IgnoringStaleOnesStepsTheOthers) {
+  for (const bool update_on_kvstore : {true, false}) {
+    nn::ParameterDict parameters;
+    for (const char* name : {"a", "b"}) parameters.Add(MakeParameter(name, {1}, Cpus(2)));
+    Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("local"), {update_on_kvstore});
+    BackwardWith(parameters["b"], {{1}, {2}});
+    trainer.Step(1, /*ignore_stale=*/true);
+    EXPECT_THAT(parameters["a"].data(cpu(1)).ToVector(), ElementsAre(1));
+    EXPECT_THAT(parameters["b"].data(cpu(1)).ToVector(), ElementsAre(-2));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
