@@ -31,6 +31,11 @@ void SaveParameters(const std::string& path, const nn::ParameterDict& parameters
 void LoadParameters(const std::string& path, const nn::ParameterDict& parameters) {
   const SafetensorsFile file = ReadSafetensors(path).OrThrow();
   for (const auto& parameter : parameters) {
+    if (!parameter->initialized() && !parameter->deferred()) {
+      throw Error(ErrorCode::kFailedPrecondition,
+                  StrCat(path, ": parameter ", parameter->name(),
+                         " is on no context yet: call Initialize before LoadParameters"));
+    }
     const TensorView* tensor = file.Find(parameter->name());
     if (tensor == nullptr || tensor->dtype != parameter->dtype() ||
         !Fits(parameter->shape(), tensor->shape)) {
