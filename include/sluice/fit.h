@@ -17,7 +17,7 @@ namespace sluice {
 
 struct FitOptions {
   std::vector<Context> contexts = {cpu(0)};
-  std::vector<double> work_load;  // by context; empty: equal
+  std::vector<double> work_load;  // of a full batch, by context; empty: equal
   int64_t batch_size = 64;        // of this worker
   int64_t num_epochs = 10;
   int64_t num_steps = -1;  // >= 0: exactly these many steps in place of epochs

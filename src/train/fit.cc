@@ -32,20 +32,24 @@ NDArray OnHost(std::span<const float> values, const Shape& shape) {
   return NDArray::From(values, shape, cpu_pinned(0));
 }
 
+// Equal slices without a work load.
 Shards Load(const Batch& batch, const std::vector<Context>& contexts, const std::vector<double>& work_load) {
   Shards shards;
   if (batch.size() == 0) return shards;
   const NDArray images = OnHost(batch.samples, batch.shape);
   const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
   const NDArray labels = OnHost(classes, {batch.size()});
-  if (batch.size() < static_cast<int64_t>(contexts.size()) * 2) {  // the end of an epoch: too small to cut
+  if (batch.size() < static_cast<int64_t>(contexts.size())) {  // the end of an epoch: too small to cut
     shards.images = {images.AsInContext(contexts.front())};
     shards.labels = {labels.AsInContext(contexts.front())};
     return shards;
   }
-  const std::vector<double> loads = work_load.empty() ? std::vector<double>(contexts.size(), 1.0) : work_load;
-  shards.images = SplitAndLoad(images, contexts, std::span<const double>(loads));
-  shards.labels = SplitAndLoad(labels, contexts, std::span<const double>(loads));
+  const auto cut = [&](const NDArray& whole) {
+    return work_load.empty() ? SplitAndLoad(whole, contexts, /*even_split=*/false)
+                             : SplitAndLoad(whole, contexts, std::span<const double>(work_load));
+  };
+  shards.images = cut(images);
+  shards.labels = cut(labels);
   return shards;
 }
 
@@ -131,7 +135,9 @@ class FitRun {
   }
 
   void Step(const Batch& batch) {
-    Shards shards = Load(batch, options_.contexts, options_.work_load);
+    // Work loads fit a full batch; of what is left at the end of an epoch a small one may get nothing.
+    const bool full = batch.size() == options_.batch_size;
+    Shards shards = Load(batch, options_.contexts, full ? options_.work_load : std::vector<double>());
     trainer_->PushSamplesDuringBackward(static_cast<uint64_t>(batch.size()));
     StepResult result{shards.labels, {}, {}, batch.size()};
     if (batch.size() > 0) {

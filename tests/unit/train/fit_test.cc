@@ -1,0 +1,251 @@
+// Softmax regression beside its float64 self: every weight, loss and count that Fit reports.
+#include "sluice/fit.h"
+
+#include <gmock/gmock.h>
+
+#include "base/rng.h"
+#include "sluice/error.h"
+#include "unit/train/toy.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pointwise;
+
+constexpr size_t kFeatures = 4, kClasses = 3;
+
+class RandomPoints final : public Dataset {
+ public:
+  RandomPoints(int64_t count, uint64_t seed) {
+    Rng rng(seed);
+    for (int64_t i = 0; i < count; ++i) {
+      labels_.push_back(static_cast<int32_t>(rng.Below(kClasses)));
+      for (size_t f = 0; f < kFeatures; ++f) values_.push_back(static_cast<float>(rng.Normal()));
+      values_[values_.size() - kFeatures + static_cast<size_t>(labels_.back())] += 1;
+    }
+  }
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  const Shape& sample_shape() const override { return shape_; }
+  int64_t num_classes() const override { return kClasses; }
+  int32_t Get(int64_t index, std::span<float> sample) const override {
+    const float* first = values_.data() + static_cast<size_t>(index) * kFeatures;
+    std::copy(first, first + kFeatures, sample.begin());
+    return labels_[static_cast<size_t>(index)];
+  }
+
+ private:
+  const Shape shape_{kFeatures};
+  std::vector<float> values_;
+  std::vector<int32_t> labels_;
+};
+
+// Plain gradient descent on the mean cross-entropy of each batch.
+class Reference {
+ public:
+  explicit Reference(std::vector<double> weight) : weight(std::move(weight)) {}
+
+  // Returns the mean loss of the batch before the step.
+  double Step(const Dataset& data, std::span<const uint64_t> batch, double learning_rate) {
+    std::vector<double> gradient(weight.size());
+    double loss = 0;
+    for (const uint64_t i : batch) {
+      const auto [x, label, probabilities] = Forward(data, static_cast<int64_t>(i));
+      loss -= std::log(probabilities[label]);
+      for (size_t c = 0; c < kClasses; ++c)
+        for (size_t f = 0; f < kFeatures; ++f)
+          gradient[c * kFeatures + f] += (probabilities[c] - (c == label ? 1 : 0)) * x[f];
+    }
+    const auto count = static_cast<double>(batch.size());
+    for (size_t i = 0; i < weight.size(); ++i) weight[i] -= learning_rate * gradient[i] / count;
+    return loss / count;
+  }
+  // The mean loss over the samples.
+  double Epoch(const Dataset& data, std::span<const uint64_t> order, size_t batch, double learning_rate) {
+    double sum = 0;
+    for (size_t begin = 0; begin < order.size(); begin += batch) {
+      const auto here = order.subspan(begin, std::min(batch, order.size() - begin));
+      sum += Step(data, here, learning_rate) * static_cast<double>(here.size());
+    }
+    return sum / static_cast<double>(order.size());
+  }
+  double Accuracy(const Dataset& data, size_t k = 1) const {
+    double right = 0;
+    for (int64_t i = 0; i < data.size(); ++i) {
+      const auto [x, label, probabilities] = Forward(data, i);
+      const double own = probabilities[label];
+      right += std::count_if(probabilities.begin(), probabilities.end(), [&](double p) { return p > own; }) <
+               static_cast<std::ptrdiff_t>(k);
+    }
+    return right / static_cast<double>(data.size());
+  }
+
+  std::vector<double> weight;
+
+ private:
+  struct Sample {
+    std::vector<float> x;
+    size_t label;
+    std::vector<double> probabilities;
+  };
+  Sample Forward(const Dataset& data, int64_t index) const {
+    Sample sample{std::vector<float>(kFeatures), 0, std::vector<double>(kClasses)};
+    sample.label = static_cast<size_t>(data.Get(index, sample.x));
+    double total = 0;
+    for (size_t c = 0; c < kClasses; ++c) {
+      double score = 0;
+      for (size_t f = 0; f < kFeatures; ++f) score += weight[c * kFeatures + f] * sample.x[f];
+      total += sample.probabilities[c] = std::exp(score);
+    }
+    for (double& p : sample.probabilities) p /= total;
+    return sample;
+  }
+};
+
+class FitTest : public ::testing::Test {
+ protected:
+  static constexpr double kRate = 0.5;
+  // Shapes are learnt from the first sample.
+  FitReport Run(const FitOptions& options, const std::string& store = "local") {
+    net_ = std::make_unique<nn::Dense>(int64_t{kClasses}, nn::Dense::Options{.use_bias = false});
+    net_->CollectParams().Initialize(options.contexts, nullptr, 4);
+    return Fit(*net_, train_, test_, {.learning_rate = kRate}, StoreOf(store), options);
+  }
+  double Step(Reference& reference, size_t begin, size_t size) const {
+    return reference.Step(*train_, std::span(order_).subspan(begin, size), kRate);
+  }
+  // The weights that Run starts from.
+  static Reference Start() {
+    const auto values = nn::Xavier().Values("weight", Shape{int64_t{kClasses}, int64_t{kFeatures}}, 4);
+    return Reference({values.begin(), values.end()});
+  }
+  void ExpectWeights(const Reference& reference) {
+    for (const NDArray& weight : net_->weight().list_data())
+      EXPECT_THAT(weight.ToVector(), Pointwise(FloatNear(1e-5f), reference.weight)) << weight.context();
+  }
+  static FitOptions InOrder(int64_t batch_size, int contexts = 1) {
+    FitOptions options;
+    options.batch_size = batch_size;
+    options.contexts = Cpus(contexts);
+    options.shuffle = false;
+    options.disp_batches = 0;
+    return options;
+  }
+
+  const std::shared_ptr<const Dataset> train_ = std::make_shared<RandomPoints>(22, 1);
+  const std::shared_ptr<const Dataset> test_ = std::make_shared<RandomPoints>(300, 2);  // two batches
+  std::vector<uint64_t> order_ = EpochOrder({.num_samples = 22, .batch_size = 1, .shuffle = false}, 0);
+  std::unique_ptr<nn::Dense> net_;
+};
+
+TEST_F(FitTest, EpochsAreGradientDescentOnAnyNumberOfContexts) {
+  for (const char* store : {"local", "device"}) {
+    for (const int contexts : {1, 2, 3}) {
+      FitOptions options = InOrder(8, contexts);  // 8, 8 and 6 samples
+      options.num_epochs = 3;
+      options.top_k = 2;
+      std::vector<int64_t> ended;
+      options.after_epoch = [&](int64_t epoch) { ended.push_back(epoch); };
+      const FitReport report = Run(options, store);
+      Reference reference = Start();
+      std::vector<double> losses;
+      for (int epoch = 0; epoch < 3; ++epoch) losses.push_back(reference.Epoch(*train_, order_, 8, kRate));
+      ExpectWeights(reference);
+      EXPECT_EQ(report.steps, 9);
+      EXPECT_EQ(report.epochs, 3);
+      EXPECT_THAT(report.train_loss, Pointwise(::testing::DoubleNear(1e-5), losses));
+      EXPECT_DOUBLE_EQ(report.test_accuracy, reference.Accuracy(*test_));
+      EXPECT_DOUBLE_EQ(report.test_top_k, reference.Accuracy(*test_, 2));
+      EXPECT_THAT(ended, ElementsAre(1, 2, 3));
+    }
+  }
+}
+
+TEST_F(FitTest, StepsAreCountedAcrossEpochs) {
+  FitOptions options = InOrder(8, 2);
+  options.num_steps = 4;
+  options.after_epoch = [](int64_t) { FAIL() << "no epoch was asked for"; };
+  const FitReport report = Run(options);
+  Reference reference = Start();
+  const std::vector<double> losses = {Step(reference, 0, 8), Step(reference, 8, 8), Step(reference, 16, 6),
+                                      Step(reference, 0, 8)};
+  ExpectWeights(reference);
+  EXPECT_EQ(report.steps, 4);
+  EXPECT_EQ(report.epochs, 2);
+  EXPECT_THAT(report.train_loss, Pointwise(::testing::DoubleNear(1e-5), losses));
+  EXPECT_DOUBLE_EQ(report.test_accuracy, reference.Accuracy(*test_));
+}
+
+TEST_F(FitTest, NoStepsLeaveTheWeightsAndAreEvaluated) {
+  FitOptions options = InOrder(8);
+  options.num_steps = 0;
+  const FitReport report = Run(options);
+  ExpectWeights(Start());
+  EXPECT_THAT(report.train_loss, IsEmpty());
+  EXPECT_DOUBLE_EQ(report.test_accuracy, Start().Accuracy(*test_));
+}
+
+TEST_F(FitTest, WorkLoadsCutBatchesAndChangeNoValue) {
+  FitOptions options = InOrder(18, 2);
+  options.num_epochs = 2;
+  options.work_load = {10, 1};  // the epoch's last 4 samples would leave nothing for the second
+  Run(options);
+  Reference reference = Start();
+  for (int epoch = 0; epoch < 2; ++epoch) reference.Epoch(*train_, order_, 18, kRate);
+  ExpectWeights(reference);
+}
+
+TEST_F(FitTest, AnyBatchIsCutOverAnyNumberOfContexts) {
+  for (int64_t batch = 1; batch <= train_->size(); ++batch) {
+    FitOptions options = InOrder(batch, 7);
+    options.num_epochs = 1;
+    Run(options);
+    Reference reference = Start();
+    reference.Epoch(*train_, order_, static_cast<size_t>(batch), kRate);
+    ExpectWeights(reference);
+  }
+}
+
+// A run that goes on takes the orders of the epochs that follow.
+TEST_F(FitTest, EpochsAreShuffledByTheirNumber) {
+  FitOptions options = InOrder(8, 2);
+  options.shuffle = true;
+  options.seed = 7;
+  options.first_epoch = 3;
+  options.num_epochs = 2;
+  const FitReport report = Run(options);
+  Reference reference = Start();
+  for (const int64_t epoch : {3, 4}) {
+    order_ = EpochOrder({.num_samples = 22, .batch_size = 8, .seed = 7}, epoch);
+    reference.Epoch(*train_, order_, 8, kRate);
+  }
+  ExpectWeights(reference);
+  EXPECT_EQ(report.epochs, 2);
+  EXPECT_EQ(report.steps, 6);
+}
+
+TEST_F(FitTest, BadOptionsAreRefused) {
+  const auto why = [&](const FitOptions& options) -> std::string {
+    try {
+      Run(options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(why(InOrder(0)), HasSubstr("batch_size is 0"));
+  FitOptions options = InOrder(8, 2);
+  options.work_load = {1};
+  EXPECT_THAT(why(options), HasSubstr("work load"));
+  options.work_load = {1, -1};
+  EXPECT_THAT(why(options), HasSubstr("holds -1"));
+  options.work_load = {1000, 1};
+  EXPECT_THAT(why(options), HasSubstr("Too many slices. Some splits are empty."));
+}
+
+}  // namespace
+}  // namespace sluice::testing
