@@ -143,11 +143,17 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
       return Finish();
     } catch (const std::exception& e) {
       // What this process knows, the others hear; whoever joined before it failed leaves with its message.
+      bool joined = false;
       try {
-        runtime::Runtime::Default()->Leave(wire::Leave::Outcome::kFailed, e.what());
+        const auto runtime = runtime::Runtime::Default();
+        joined = runtime->HasJoined();
+        runtime->Leave(wire::Leave::Outcome::kFailed, e.what());
       } catch (const std::exception&) {  // the job has failed already, and says so
       }
-      throw;
+      if (!joined) throw;
+      // Whatever its code: what fails within a job is no bad usage.
+      std::cerr << program << ": error: " << e.what() << std::endl;
+      return runtime::kExitFailed;
     }
   });
 }

@@ -11,6 +11,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from cluster import Cluster  # noqa: E402
+
 BIN = None
 
 
@@ -142,6 +145,17 @@ class BadInput(unittest.TestCase):
                               env={"DMLC_ROLE": "worker", "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": "x",
                                    "DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "1"})
         self.assert_refused(done, "DMLC_PS_ROOT_PORT", code=2)
+
+    def test_bad_usage_before_a_job_is_2_and_a_mistake_within_it_is_1(self):
+        shares = ["--num-devices=3", "--work-load-list=1000000,1,1", "--num-steps=1", "--num-examples=128"]
+        self.assert_refused(self.run_program(*shares), "Some splits are empty", code=2)
+        with Cluster(BIN, 1, 1) as cluster:
+            scheduler, servers, workers = cluster.start_all([BIN / "train_mnist", "--kv-store=dist_sync", *shares])
+            self.assertEqual(workers[0].wait(60), 1, workers[0].output())
+            self.assertIn("Some splits are empty", workers[0].output())
+            for process in (scheduler, *servers):
+                self.assertEqual(process.wait(60), 1, process.output())
+                self.assertIn("Some splits are empty", process.output())
 
 
 if __name__ == "__main__":
