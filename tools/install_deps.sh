@@ -6,9 +6,9 @@
 set -euo pipefail
 
 build=(build-essential cmake ninja-build ccache pkg-config git python3
-  libzmq3-dev cppzmq-dev libprotobuf-dev protobuf-compiler libgflags-dev libgoogle-glog-dev
+  libzmq3-dev libprotobuf-dev protobuf-compiler libgflags-dev libgoogle-glog-dev
   libdnnl-dev zlib1g-dev nlohmann-json3-dev libgtest-dev libgmock-dev)
-tests=(clang libclang-rt-14-dev python3-torch python3-numpy libopenblas0-openmp procps)
+tests=(clang libclang-rt-14-dev python3-torch python3-numpy libopenblas0-openmp)
 
 packages=("${build[@]}")
 case "${1:-}" in
