@@ -116,8 +116,8 @@ void Trainer::RequireFresh() const {
 }
 
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
-  FollowMultipliers();
   if (!ignore_stale) RequireFresh();
+  if (!armed_) FollowMultipliers();  // else it was done then
   for (size_t i = 0; i < tracked_.size(); ++i) {
     Tracked& tracked = tracked_[i];
     if (!(armed_ && tracked.pushed) && !IsStale(tracked)) PushPull(i, options);
@@ -174,11 +174,11 @@ void Trainer::AllreduceGrads() {
 
 void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   RequireOwnUpdate("Update");
-  FollowMultipliers();
   if (batch_size <= 0)
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
   if (!ignore_stale) RequireFresh();
+  FollowMultipliers();
   for (Tracked& tracked : tracked_) {
     if (IsStale(tracked)) continue;
     tracked.seen = VersionsOf(tracked);
