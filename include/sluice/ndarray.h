@@ -88,7 +88,7 @@ class NDArray {
  private:
   static NDArray FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
                            Context context);
-  void CopyToHost(std::span<std::byte> out, DType dtype) const;
+  void CopyToHost(std::span<std::byte> out, DType wanted) const;
 
   std::shared_ptr<internal::Storage> storage_;
   int64_t offset_ = 0;

@@ -24,7 +24,7 @@ class Heap final : public Allocator {
   void Deallocate(void* data, size_t) noexcept override { std::free(data); }
 
  private:
-  static constexpr size_t kPageBlock = 64 * 1024;
+  static constexpr size_t kPageBlock = size_t{64} << 10;
 };
 
 }  // namespace

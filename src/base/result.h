@@ -29,9 +29,9 @@ Failure Fail(ErrorCode code, const Args&... args) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : state_(std::move(value)) {}  // NOLINT: implicit on purpose, so that `return value;` reads well
-  Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT
+  // Implicit on purpose, so that `return value;` reads well.
+  Result(T value) : state_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
+  Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
   T& value() & {
@@ -61,7 +61,7 @@ class [[nodiscard]] Result {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Failure failure) : failure_(std::move(failure)) {}  // NOLINT: implicit on purpose
+  Status(Failure failure) : failure_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
   static Status Ok() { return Status(); }
   bool ok() const { return !failure_.has_value(); }
   explicit operator bool() const { return ok(); }

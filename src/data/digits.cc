@@ -122,7 +122,7 @@ class DistanceField {
         const float along = std::clamp((px * dx + py * dy) * scale, 0.0f, 1.0f);
         const float ex = px - along * dx;
         const float ey = py - along * dy;
-        float& nearest = squared_[static_cast<size_t>(y * kSide + x)];
+        float& nearest = squared_[static_cast<size_t>(y) * kSide + static_cast<size_t>(x)];
         nearest = std::min(nearest, ex * ex + ey * ey);
       }
     }
@@ -163,8 +163,8 @@ void Draw(int digit, Rng* rng, std::span<uint8_t> image) {
     bits = pixel % 4 == 0 ? rng->Next() : bits >> 16;
     const double triangular =
         (static_cast<double>(bits & 0xff) + static_cast<double>(bits >> 8 & 0xff) - 255) / 255;
-    image[pixel] =
-        static_cast<uint8_t>(std::clamp(255 * (ink * covered + noise * triangular), 0.0, 255.0) + .5);
+    const double level = std::clamp(255 * (ink * covered + noise * triangular), 0.0, 255.0);
+    image[pixel] = static_cast<uint8_t>(level + .5);  // NOLINT(bugprone-incorrect-roundings): never negative
   }
 }
 

@@ -41,9 +41,9 @@ Status CheckMagic(std::span<const uint8_t> bytes, std::string_view origin) {
   if (bytes[3] < 1 || bytes[3] > kMaxAxes) {
     return Corrupt(origin, "number of axes is ", int{bytes[3]}, "; expected 1 to ", kMaxAxes);
   }
-  if (bytes.size() < kMagicBytes + 4u * bytes[3]) {
+  if (bytes.size() < kMagicBytes + size_t{4} * bytes[3]) {
     return Corrupt(origin, "ends inside the extents: ", bytes.size(), " bytes; ", int{bytes[3]},
-                   " axes need ", kMagicBytes + 4u * bytes[3]);
+                   " axes need ", kMagicBytes + size_t{4} * bytes[3]);
   }
   return Status::Ok();
 }
@@ -52,7 +52,7 @@ Result<IdxArray> ParsePlain(std::span<const uint8_t> bytes, std::string_view ori
   if (Status status = CheckMagic(bytes, origin); !status) return status.failure();
   IdxArray array;
   uint64_t size = 1;
-  const size_t header = kMagicBytes + 4u * bytes[3];
+  const size_t header = kMagicBytes + size_t{4} * bytes[3];
   for (size_t at = kMagicBytes; at < header; at += 4) {
     const uint64_t extent = uint64_t{bytes[at]} << 24 | uint64_t{bytes[at + 1]} << 16 |
                             uint64_t{bytes[at + 2]} << 8 | uint64_t{bytes[at + 3]};

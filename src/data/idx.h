@@ -27,6 +27,6 @@ Result<IdxArray> ParseIdx(Bytes bytes, std::string_view origin, uint64_t max_byt
 Result<IdxArray> ReadIdx(const std::string& path);
 
 // Every member of a gzip file, one after another.
-Result<std::vector<uint8_t>> Gunzip(Bytes bytes, std::string_view origin, uint64_t max_bytes);
+Result<std::vector<uint8_t>> Gunzip(Bytes packed, std::string_view origin, uint64_t max_bytes);
 
 }  // namespace sluice

@@ -12,7 +12,7 @@ namespace sluice::runtime {
 
 // Plays the role until the job ends; returns the exit code.
 int RunSchedulerNode(const JobConfig& config);
-int RunServerNode(const JobConfig& config, const ServerOptions& options);
+int RunServerNode(const JobConfig& config, const ServerOptions& server);
 // A program that plays one role only: checks that DMLC_ROLE says so.
 int RunStockNode(const JobConfig& config, wire::Role role);
 

@@ -48,7 +48,7 @@ Event Launch(std::string_view what, Context context, std::span<const NDArray> in
   for (const NDArray& input : inputs) keep.push_back(input.storage());
   for (const NDArray& output : outputs) keep.push_back(output.storage());
   const std::shared_ptr<Device> device = Devices::Default()->Get(context);
-  const Event done = device->stream().Enqueue(
+  Event done = device->stream().Enqueue(
       what, after,
       [work = std::move(work), keep = std::move(keep), kernels = &device->kernels()] { work(*kernels); });
   for (const NDArray& input : inputs) input.storage()->AddRead(done);

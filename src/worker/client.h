@@ -131,18 +131,19 @@ class Client final : public transport::Machine {
   void Open(const std::shared_ptr<Operation>& op);
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);
-  void FlushShard(Time now, uint32_t shard, NetworkRef network);
+  void FlushShard(Time now, uint32_t index, NetworkRef network);
   void SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>& batch, NetworkRef network);
   void OnAck(uint32_t shard, uint64_t id);
   void OnValues(uint32_t shard, wire::Message& message, NetworkRef network);
   void OnShardError(uint32_t shard, uint64_t id, const Failure& failure);
   void OnShardWaiting(uint32_t shard, uint64_t id, const std::string& missing);
-  void Repeat(Time now, uint32_t shard, NetworkRef network);
+  void Repeat(Time now, uint32_t index, NetworkRef network);
   void Finish(const PartOpPtr& part);
   void FinishOperation(Operation& op, const Status& status);
 
   // client_control.cc
-  void Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline, AnswerDone done, NetworkRef network);
+  void Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline,
+           AnswerDone done, NetworkRef network);
   bool OnControlAnswer(Time now, const wire::Message& message, NetworkRef network);
   void RepeatControl(Time now, NetworkRef network);
   void OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,

@@ -110,7 +110,7 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
 Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after,
                        Call call) {
   const std::string name = what + " of key " + ToString(key);
-  const Event done = Event::Make(name);
+  Event done = Event::Make(name);
   outstanding_.Add(name, done);
   const auto hand_over = [client = client_, &loop = loop_, call = std::move(call), done] {
     loop.Post([client, call, done](Time now, transport::Network& network) {

@@ -30,7 +30,7 @@ struct Header {
 };
 
 // Never throws, and needs no more stack for deep nesting.
-Result<Header> ParseHeader(std::string_view json, std::string_view origin);
+Result<Header> ParseHeader(std::string_view text, std::string_view origin);
 
 // Padded with spaces to a multiple of 8. kInvalidArgument when a text is no UTF-8.
 Result<std::string> FormatHeader(const Header& header);

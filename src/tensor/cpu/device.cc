@@ -23,7 +23,7 @@ class CpuStream final : public Stream {
         }) {}
 
   Event Enqueue(std::string_view what, std::span<const Event> after, std::function<void()> work) override {
-    const Event done = Event::Make(std::string(what));
+    Event done = Event::Make(std::string(what));
     std::vector<Event> waits;
     for (const Event& event : after) waits.push_back(event);
     executor_.Post(

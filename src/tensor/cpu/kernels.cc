@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kGrain = 32 * 1024;  // elements below which another thread costs more than it brings
+constexpr int64_t kGrain = int64_t{32} << 10;  // elements below which another thread costs more than it brings
 
 template <typename T>
 void FillAs(void* out, T value, int64_t n) {

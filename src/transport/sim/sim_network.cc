@@ -57,8 +57,8 @@ void SimLoop::Post(std::function<void(Time, Network&)> task) {
   sim_.Push(sim_.now_, SimNetwork::EventKind::kTask, index_);
 }
 
-SimNetwork::SimNetwork(SimOptions options)
-    : options_(std::move(options)), rng_(options_.seed), now_(kStart), hash_(MixBits(options_.seed)) {
+SimNetwork::SimNetwork(const SimOptions& options)
+    : options_(options), rng_(options_.seed), now_(kStart), hash_(MixBits(options_.seed)) {
   SetFaults(options_.faults);
 }
 

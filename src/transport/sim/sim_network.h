@@ -82,7 +82,7 @@ class SimLoop final : public Loop {
 
 class SimNetwork {
  public:
-  explicit SimNetwork(SimOptions options);
+  explicit SimNetwork(const SimOptions& options);
   ~SimNetwork();
   SimNetwork(const SimNetwork&) = delete;
   SimNetwork& operator=(const SimNetwork&) = delete;

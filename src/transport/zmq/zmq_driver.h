@@ -74,9 +74,9 @@ class ZmqDriver final : private Network {
 
   // Network, for the machine.
   PeerId Connect(const std::string& address) override;
-  void Disconnect(PeerId peer) override;
-  void Send(PeerId peer, wire::Message message) override;
-  uint64_t QueuedBytes(PeerId peer) const override;
+  void Disconnect(PeerId id) override;
+  void Send(PeerId id, wire::Message message) override;
+  uint64_t QueuedBytes(PeerId id) const override;
 
   void Configure(ZmqSocket* socket) const;
   void Bind();
@@ -89,7 +89,7 @@ class ZmqDriver final : private Network {
   void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
   void ReadMonitor(Channel* channel);
   Peer* SenderOf(const Channel& channel, const Multipart& parts);
-  Peer* Find(PeerId peer) const;
+  Peer* Find(PeerId id) const;
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();
