@@ -37,6 +37,7 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
                                      ": ", carries ? op->source.size() : op->destination.bytes.size(),
                                      " bytes were given, the key has ", total));
   }
+  if (op->kind == OpKind::kPush || op->kind == OpKind::kPushPull) op->round = ++key.pushed;
   op->parts_left = key.parts.size();
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
@@ -94,6 +95,7 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
     const uint64_t id = next_id_++;
     for (const PartOpPtr& part : batch) {
       part->sent = true;
+      part->request = id;
       shard.inflight_bytes += InflightBytes(*part);
       tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes);
     }
@@ -169,7 +171,7 @@ void Client::OnValues(uint32_t shard, wire::Message& message, NetworkRef) {
     }
     PartFlow& flow = it->second.flows[value.ref.part];
     if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
-    for (const PartOpPtr& part : flow.AnsweredBy(value.slot, value.version, values.has_data)) {
+    for (const PartOpPtr& part : flow.AnsweredBy(value, values.has_data, message.in_reply_to)) {
       if (part->WantsValue()) {
         if (!Fits(*part, message.payload[i])) {
           LOG_EVERY_N(WARNING, 100) << "shard " << shard << " sent " << message.payload[i].size()
@@ -274,7 +276,6 @@ void Client::Push(Time now, PushArgs args, worker::Done done, NetworkRef network
   op->samples = args.samples;
   op->divisor = args.divisor;
   op->done = std::move(done);
-  if (const auto it = keys_.find(args.key); it != keys_.end()) op->round = ++it->second.pushed;
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }
@@ -291,7 +292,6 @@ void Client::PushPull(Time now, PushArgs args, Destination destination, Time dea
   op->destination = std::move(destination);
   op->deadline = deadline;
   op->done = std::move(done);
-  if (const auto it = keys_.find(args.key); it != keys_.end()) op->round = ++it->second.pushed;
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }

@@ -63,6 +63,7 @@ struct PartOp {
   size_t offset = 0;  // bytes within source and destination
   size_t bytes = 0;
   uint64_t order = 0;     // of issue
+  uint64_t request = 0;   // the message it was sent with
   bool released = false;  // in its shard's queue, or beyond
   bool sent = false;
   bool acked = false;  // the shard has the push

@@ -20,12 +20,15 @@ void PartFlow::Sweep() {
   std::erase_if(ops_, [](const PartOpPtr& op) { return op->finished; });
 }
 
-std::vector<PartOpPtr> PartFlow::AnsweredBy(uint32_t slot, uint64_t version, bool has_data) const {
+std::vector<PartOpPtr> PartFlow::AnsweredBy(const wire::ValuePart& value, bool has_data,
+                                            uint64_t request) const {
   std::vector<PartOpPtr> answered;
   for (const PartOpPtr& op : ops_) {
-    if (op->finished || !op->sent || !op->WantsAnswer() || op->op->slot != slot) continue;
+    if (op->finished || !op->sent || !op->WantsAnswer() || op->op->slot != value.slot) continue;
     if (op->WantsValue() && !has_data) continue;
-    if (slot == 0 && version < op->op->round) continue;
+    if (value.slot == 0 && value.version < op->op->round) continue;
+    // Whatever is newest: a late answer to an earlier question may be older than this one.
+    if ((value.slot > 0 || op->op->round == 0) && request < op->request) continue;
     answered.push_back(op);
   }
   return answered;

@@ -17,8 +17,8 @@ class PartFlow {
   std::vector<PartOpPtr> Release();
   // Forgets what is finished.
   void Sweep();
-  // Sent, unanswered operations that a value of `slot` with `version` answers.
-  std::vector<PartOpPtr> AnsweredBy(uint32_t slot, uint64_t version, bool has_data) const;
+  // Sent, unanswered operations that a value answers which came in reply to `request`.
+  std::vector<PartOpPtr> AnsweredBy(const wire::ValuePart& value, bool has_data, uint64_t request) const;
   bool empty() const { return ops_.empty(); }
   const std::deque<PartOpPtr>& ops() const { return ops_; }
 

@@ -1,0 +1,270 @@
+// Which messages an operation becomes, in which order, and what completes it.
+#include <gmock/gmock.h>
+
+#include "unit/worker/client_harness.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class ClientFlow : public ClientHarness {};
+
+TEST_F(ClientFlow, InitDeclaresThenStoresEachPartAtItsShard) {
+  const wire::KeyEntry entry = EntryOf(4, {0, 1}, 2);
+  const Frame value = FrameOf({1, 2, 3, 4});
+  int calls = 0;
+  client.Init(
+      now, wire::SyncMode::kSync, {{entry.spec, value}}, Time::max(), [&](const auto&) { ++calls; }, network);
+  const Sent declare = ToScheduler();
+  EXPECT_EQ(declare.As<wire::DeclareKeys>(), (wire::DeclareKeys{wire::SyncMode::kSync, {entry.spec}}));
+  FromScheduler(wire::KeyTable{{entry}}, declare.message.id);
+  std::vector<Sent> stores, versions;
+  for (const Sent& sent : ToShards()) (sent.Is<wire::Store>() ? stores : versions).push_back(sent);
+  ASSERT_THAT(stores, SizeIs(2));
+  ASSERT_THAT(versions, SizeIs(2));
+  for (uint32_t part = 0; part < 2; ++part) {
+    EXPECT_EQ(stores[part].to, ShardPeer(part));
+    EXPECT_EQ(stores[part].As<wire::Store>(),
+              (wire::Store{wire::Store::Purpose::kInit, {{.ref = {4, part}}}}));
+    EXPECT_EQ(stores[part].message.payload.at(0).data(), value.data() + 8 * part);
+    EXPECT_EQ(versions[part].As<wire::Pull>(),
+              (wire::Pull{wire::Pull::Want::kVersion, {{.ref = {4, part}}}}));
+  }
+  for (const Sent& store : stores) Ack(store);
+  AnswerVersion(versions[0], {4, 0}, 0);
+  EXPECT_EQ(calls, 0);
+  AnswerVersion(versions[1], {4, 1}, 0);
+  EXPECT_EQ(calls, 1);
+}
+
+class ClientOfRank1 : public ClientHarness {
+ protected:
+  ClientOfRank1() : ClientHarness(1) {}
+};
+
+TEST_F(ClientOfRank1, WaitsForRank0sValueInPlaceOfStoringItsOwn) {
+  const wire::KeyEntry entry = EntryOf(0, {1}, 2);
+  Result<std::vector<uint32_t>> ids = Fail(ErrorCode::kUnavailable, "not called");
+  client.Init(
+      now, wire::SyncMode::kSync, {{entry.spec, FrameOf({1, 2})}}, now + 60s,
+      [&](const auto& result) { ids = result; }, network);
+  FromScheduler(wire::KeyTable{{entry}}, ToScheduler().message.id);
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_TRUE(sent[0].Is<wire::Pull>());
+  RunFor(61s);
+  ASSERT_FALSE(ids.ok());
+  EXPECT_EQ(ids.failure().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_THAT(ids.failure().message, HasSubstr("key0"));
+  EXPECT_THAT(ids.failure().message, HasSubstr("worker 0 to initialise the key"));
+}
+
+TEST_F(ClientFlow, ARestartedWorkerGoesOnAtTheServersVersion) {
+  AddKey(EntryOf(0, {0}, 2), 41);
+  Outcome pushed, set;
+  Push(0, FrameOf({1, 1}), &pushed);
+  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).round, 42u);
+  client.SetOptimizer(now, {}, Time::max(), set.Record(), network);
+  EXPECT_EQ(ToScheduler().As<wire::SetOptimizer>().first_rounds, (std::map<uint32_t, uint64_t>{{0, 43}}));
+}
+
+// A part may be one round behind the others when the servers are asked.
+TEST_F(ClientFlow, TheLowestVersionOfTheParts) {
+  const wire::KeyEntry entry = EntryOf(0, {0, 1}, 1);
+  client.Init(
+      now, entry.mode, {{entry.spec, FrameOf({0, 0})}}, Time::max(), [](const auto&) {}, network);
+  FromScheduler(wire::KeyTable{{entry}}, ToScheduler().message.id);
+  for (const Sent& sent : ToShards()) {
+    if (sent.Is<wire::Store>())
+      Ack(sent);
+    else
+      AnswerVersion(sent, sent.As<wire::Pull>().parts.at(0).ref, sent.to == ShardPeer(0) ? 8 : 7);
+  }
+  Outcome pushed;
+  Push(0, FrameOf({1, 1}), &pushed);
+  for (const Sent& sent : ToShards()) EXPECT_EQ(sent.As<wire::Push>().parts.at(0).round, 8u);
+}
+
+TEST_F(ClientFlow, APushIsDoneWhenEveryPartIsAcknowledged) {
+  AddKey(EntryOf(0, {0, 1, 0}, 2));
+  const Frame gradient = FrameOf({1, 2, 3, 4, 5, 6});
+  Outcome pushed;
+  client.Push(now, {.key = 0, .source = gradient, .samples = 9, .divisor = 4}, pushed.Record(), network);
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_EQ(sent[0].to, ShardPeer(0));
+  EXPECT_EQ(sent[0].As<wire::Push>(), (wire::Push{9, 4, {{{0, 0}, 1, false}, {{0, 2}, 1, false}}}));
+  EXPECT_EQ(sent[0].message.payload.at(0).data(), gradient.data());  // the caller's own memory
+  EXPECT_EQ(sent[0].message.payload.at(1).data(), gradient.data() + 16);
+  EXPECT_EQ(sent[1].As<wire::Push>(), (wire::Push{9, 4, {{{0, 1}, 1, false}}}));
+  Ack(sent[1]);
+  EXPECT_EQ(pushed.calls, 0);
+  Ack(sent[0]);
+  EXPECT_TRUE(pushed.Succeeded());
+}
+
+TEST_F(ClientFlow, APullAsksForThisWorkersLastRoundAndLands) {
+  AddKey(EntryOf(0, {0, 1}, 2));
+  Outcome pushed, pulled;
+  std::vector<float> weight(4);
+  Push(0, FrameOf({1, 1, 1, 1}), &pushed);
+  for (const Sent& sent : ToShards()) Ack(sent);
+  Pull(0, &weight, &pulled);
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_EQ(sent[1].As<wire::Pull>(), (wire::Pull{wire::Pull::Want::kValue, {{{0, 1}, 0, 1}}}));
+  Answer(sent[1], {0, 1}, 1, 5, 2);
+  EXPECT_EQ(pulled.calls, 0);
+  Answer(sent[0], {0, 0}, 1, 4, 2);
+  EXPECT_TRUE(pulled.Succeeded());
+  EXPECT_THAT(weight, ElementsAre(4, 4, 5, 5));
+}
+
+TEST_F(ClientFlow, PullLatestAsksForNoRound) {
+  AddKey(EntryOf(0, {0}, 1), 6);
+  Outcome pulled;
+  std::vector<float> weight(1);
+  Pull(0, &weight, &pulled, Time::max(), /*latest=*/true);
+  EXPECT_EQ(ToShards().at(0).As<wire::Pull>().parts.at(0).min_round, 0u);
+}
+
+TEST_F(ClientFlow, ValuesAloneAnswerAPushPull) {
+  AddKey(EntryOf(0, {0}, 2));
+  Outcome done;
+  std::vector<float> weight(2);
+  PushPull(0, FrameOf({1, 1}), &weight, &done);
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].As<wire::Push>().parts, (std::vector<wire::PushPart>{{{0, 0}, 1, true}}));
+  Answer(sent[0], {0, 0}, 1, 3, 2);
+  EXPECT_TRUE(done.Succeeded());
+  EXPECT_THAT(weight, Each(3));
+}
+
+// Shards forget version r when round r + 1 closes: it must not be pushed before r was read.
+TEST_F(ClientFlow, APushWaitsForTheAnswersOfEarlierPullsOfItsPart) {
+  AddKey(EntryOf(0, {0, 1}, 1));
+  Outcome first, second;
+  std::vector<float> a(2), b(2);
+  PushPull(0, FrameOf({1, 1}), &a, &first);
+  const auto round1 = ToShards();
+  PushPull(0, FrameOf({2, 2}), &b, &second);
+  for (const Sent& sent : round1) Ack(sent);
+  EXPECT_THAT(ToShards(), IsEmpty());
+  Answer(round1.at(1), {0, 1}, 1, 7, 1);
+  const auto round2 = ToShards();  // of that part alone
+  ASSERT_THAT(round2, SizeIs(1));
+  EXPECT_EQ(round2[0].As<wire::Push>().parts, (std::vector<wire::PushPart>{{{0, 1}, 2, true}}));
+}
+
+TEST_F(ClientFlow, PushesDoNotWaitForOneAnother) {
+  AddKey(EntryOf(0, {0}, 1));
+  Outcome outcomes[3];
+  for (Outcome& outcome : outcomes) Push(0, FrameOf({1}), &outcome);
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(3));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(sent[i].As<wire::Push>().parts.at(0).round, i + 1);
+}
+
+TEST_F(ClientFlow, APushFarAheadFirstHearsHowFarTheShardIs) {
+  AddKey(EntryOf(0, {0}, 1));
+  std::vector<Outcome> outcomes(plan::kMaxRoundsAhead + 1);
+  for (Outcome& outcome : outcomes) Push(0, FrameOf({1}), &outcome);
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(plan::kMaxRoundsAhead + 1));
+  const Sent& ask = sent.back();
+  ASSERT_TRUE(ask.Is<wire::Pull>());
+  EXPECT_EQ(ask.As<wire::Pull>().want, wire::Pull::Want::kVersion);
+  const uint64_t asked = ask.As<wire::Pull>().parts.at(0).min_round;
+  EXPECT_GE(asked + plan::kMaxRoundsAhead, outcomes.size());
+  AnswerVersion(ask, {0, 0}, asked - 1);
+  EXPECT_THAT(ToShards(), IsEmpty());
+  AnswerVersion(ask, {0, 0}, asked);
+  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).round, plan::kMaxRoundsAhead + 1);
+}
+
+TEST_F(ClientFlow, SmallPartsOfSeveralKeysTravelTogetherOnceTheyQueue) {
+  AddKey(EntryOf(0, {0}, kWindow / 4));
+  for (uint32_t key = 1; key <= 3; ++key) AddKey(EntryOf(key, {0}, 1));
+  Outcome large, small[3];
+  Push(0, FrameOf(std::vector<float>(kWindow / 4)), &large);  // fills the window
+  const auto first = ToShards();
+  for (uint32_t key = 1; key <= 3; ++key) Push(key, FrameOf({1}), &small[key - 1]);
+  EXPECT_THAT(ToShards(), IsEmpty());
+  Ack(first.at(0));
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_THAT(sent[0].As<wire::Push>().parts, SizeIs(3));
+  EXPECT_THAT(sent[0].message.payload, SizeIs(3));
+}
+
+TEST_F(ClientFlow, TheWindowCountsUnansweredBytesOfEachShard) {
+  for (uint32_t key = 0; key < 4; ++key) AddKey(EntryOf(key, {key == 3 ? 1u : 0u}, kWindow / 8));
+  const Frame half = FrameOf(std::vector<float>(kWindow / 8));
+  Outcome outcomes[4];
+  for (uint32_t key = 0; key < 3; ++key) Push(key, half, &outcomes[key]);
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(2));  // two halves are the window
+  Push(3, half, &outcomes[3]);
+  EXPECT_EQ(ToShards().at(0).to, ShardPeer(1));  // the other shard is free
+  Ack(sent[0]);
+  EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).ref.key, 2u);
+}
+
+TEST_F(ClientFlow, BothDirectionsOfAPushPullCount) {
+  for (uint32_t key = 0; key < 2; ++key) AddKey(EntryOf(key, {0}, kWindow / 8));
+  const Frame half = FrameOf(std::vector<float>(kWindow / 8));
+  std::vector<float> weight(kWindow / 8);
+  Outcome both, pushed;
+  PushPull(0, half, &weight, &both);
+  const auto sent = ToShards();
+  Push(1, half, &pushed);
+  Ack(sent.at(0));  // the value is still to come
+  EXPECT_THAT(ToShards(), IsEmpty());
+  Answer(sent[0], {0, 0}, 1, 1, kWindow / 8);
+  EXPECT_THAT(ToShards(), SizeIs(1));
+}
+
+TEST_F(ClientFlow, HigherPrioritiesOvertakeWhatWaits) {
+  constexpr int kPriorities[] = {0, -2, 5, -1, 5};
+  for (uint32_t key = 0; key < 5; ++key) AddKey(EntryOf(key, {0}, kWindow / 4));
+  Outcome outcomes[5];
+  for (uint32_t key = 0; key < 5; ++key)
+    Push(key, FrameOf(std::vector<float>(kWindow / 4)), &outcomes[key], kPriorities[key]);
+  std::vector<uint32_t> order;
+  for (auto sent = ToShards(); !sent.empty(); sent = ToShards()) {
+    for (const Sent& one : sent) {
+      for (const wire::PushPart& part : one.As<wire::Push>().parts) order.push_back(part.ref.key);
+      Ack(one);
+    }
+  }
+  EXPECT_THAT(order, ElementsAre(0, 2, 4, 3, 1));  // 0 had left when the others came
+}
+
+TEST_F(ClientFlow, StatesTravelBySlotWithTheirUpdates) {
+  AddKey(EntryOf(0, {0}, 2));
+  Outcome stored;
+  client.StoreState(now, 0, 1, 17, FrameOf({1, 2}), stored.Record(), network);
+  const auto store = ToShards();
+  EXPECT_EQ(store.at(0).As<wire::Store>(), (wire::Store{wire::Store::Purpose::kState, {{{0, 0}, 1, 17}}}));
+  Ack(store[0]);
+  EXPECT_TRUE(stored.Succeeded());
+  std::vector<float> state(2);
+  std::optional<uint64_t> updates;
+  client.PullState(
+      now, {.key = 0, .destination = Into(&state), .slot = 1}, Time::max(),
+      [&](const Result<uint64_t>& seen) { updates = seen.value(); }, network);
+  const auto pull = ToShards();
+  EXPECT_EQ(pull.at(0).As<wire::Pull>(), (wire::Pull{wire::Pull::Want::kValue, {{{0, 0}, 1, 0}}}));
+  Answer(pull[0], {0, 0}, 17, 8, 2, /*slot=*/1);
+  EXPECT_EQ(updates, 17u);
+  EXPECT_THAT(state, Each(8));
+}
+
+}  // namespace
+}  // namespace sluice::testing
