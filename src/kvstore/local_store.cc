@@ -71,6 +71,7 @@ void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& g
   input.round = static_cast<uint64_t>(state.num_updates);
   input.num_update = state.num_updates;
   std::vector<Event> after = PendingUses(state.weight);
+  after.push_back(ReadyToRead(state.weight));
   after.push_back(ReadyToRead(gradient));
   const auto work = [input, rule = rule_, spec = state.spec, slots = state.slots, from = HostFrame(gradient),
                      weight = HostFrame(state.weight), to = MutableHostBytes(state.weight).data()]() mutable {

@@ -11,7 +11,8 @@ namespace sluice {
 
 // Done when everything written to `array` so far is there.
 Event ReadyToRead(const NDArray& array);
-// What a writer from outside has to wait for: the last write and all reads since.
+// What a writer from outside has to wait for: the end of the last write and of all reads since. One that
+// also reads what is there waits for ReadyToRead too, which carries the last write's error on.
 std::vector<Event> PendingUses(const NDArray& array);
 // `done` is a read from outside (the network sends from this memory): later writes wait for it.
 void AddReader(const NDArray& array, const Event& done);

@@ -73,7 +73,13 @@ void Event::Wait(Duration timeout) const {
 }
 
 std::exception_ptr Event::error() const {
-  return state_ == nullptr || !Done() ? nullptr : state_->error;
+  return state_ == nullptr || quiet_ || !Done() ? nullptr : state_->error;
+}
+
+Event Event::Quietly() const {
+  Event quiet = *this;
+  quiet.quiet_ = true;
+  return quiet;
 }
 
 void Event::Complete(std::exception_ptr error) const {
@@ -92,6 +98,7 @@ void Event::Complete(std::exception_ptr error) const {
 }
 
 void Event::OnDone(Callback callback) const {
+  if (quiet_) callback = [callback = std::move(callback)](const std::exception_ptr&) { callback(nullptr); };
   if (state_ != nullptr) {
     const std::lock_guard lock(state_->mutex);
     if (!Done()) {

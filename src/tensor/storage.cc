@@ -16,9 +16,9 @@ std::vector<Event> Storage::Uses() {
   const std::lock_guard lock(mutex_);
   std::vector<Event> uses;
   for (const Event& read : reads_) {
-    if (!read.Done()) uses.push_back(read);
+    if (!read.Done()) uses.push_back(read.Quietly());
   }
-  uses.push_back(write_);
+  if (!write_.Done()) uses.push_back(write_.Quietly());
   return uses;
 }
 
@@ -39,10 +39,7 @@ Event Launch(std::string_view what, Context context, std::span<const NDArray> in
   std::vector<Event> after;
   for (const NDArray& input : inputs) after.push_back(input.storage()->LastWrite());
   for (const NDArray& output : outputs) {
-    // A failed earlier write is replaced by this one; only its end matters.
-    for (Event& use : output.storage()->Uses()) {
-      if (!use.Done()) after.push_back(std::move(use));
-    }
+    for (Event& use : output.storage()->Uses()) after.push_back(std::move(use));
   }
   std::vector<std::shared_ptr<Storage>> keep;
   for (const NDArray& input : inputs) keep.push_back(input.storage());

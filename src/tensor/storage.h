@@ -22,7 +22,8 @@ struct Storage {
   Buffer buffer;
 
   Event LastWrite();
-  // What a write has to wait for: the last write and the reads since.
+  // What a write has to wait for: the last write and the reads since. Their ends only: it replaces what a
+  // failed write left, and a reader's failure is not its own.
   std::vector<Event> Uses();
   void AddRead(const Event& event);
   void SetWrite(const Event& event);
@@ -39,11 +40,11 @@ struct Storage {
 Event Launch(std::string_view what, Context context, std::span<const NDArray> inputs,
              std::span<const NDArray> outputs, std::function<void(Kernels&)> work);
 
-// The elements of a view.
+// The elements of a view. Throws where there is no array.
 template <typename T = float>
 T* DataOf(const NDArray& array) {
-  return reinterpret_cast<T*>(array.storage()->buffer.data() +
-                              static_cast<size_t>(array.offset()) * SizeOf(array.storage()->dtype));
+  const size_t before = static_cast<size_t>(array.offset()) * SizeOf(array.dtype());
+  return reinterpret_cast<T*>(array.storage()->buffer.data() + before);
 }
 
 }  // namespace sluice::internal

@@ -30,6 +30,8 @@ class Event {
   // As Wait, but does not throw what the event carries.
   void WaitQuietly(Duration timeout = kTimeout) const;
   std::exception_ptr error() const;  // null while not done
+  // The same event for those who need its end and not its success: this handle shows no error.
+  Event Quietly() const;
 
   // Once. Wakes waiters and runs the callbacks here.
   void Complete(std::exception_ptr error = nullptr) const;
@@ -43,6 +45,7 @@ class Event {
  private:
   struct State;
   std::shared_ptr<State> state_;
+  bool quiet_ = false;
 };
 
 // An in-order queue of one device. Work starts when everything before it on this stream and all of `after`

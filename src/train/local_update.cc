@@ -36,6 +36,7 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
     input.scale = scale;
     input.num_update = state.num_updates;
     std::vector<Event> after = PendingUses(weight);
+    after.push_back(ReadyToRead(weight));
     after.push_back(ReadyToRead(gradients[i]));
     const Event done =
         EnqueueOn(weight.context(), "update of " + key, after,
