@@ -41,9 +41,12 @@ void InPlace(std::string_view what, NDArray& a, const NDArray& b, float beta) {
 }  // namespace
 
 NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(shape.size(), SizeOf(dtype), &bytes)) {
+    throw Error(ErrorCode::kResourceExhausted, StrCat("out of memory: ", Name(dtype), " ", shape));
+  }
   NDArray array;
-  array.storage_ =
-      std::make_shared<internal::Storage>(context, dtype, static_cast<size_t>(shape.size()) * SizeOf(dtype));
+  array.storage_ = std::make_shared<internal::Storage>(context, dtype, bytes);
   array.shape_ = shape;
   return array;
 }

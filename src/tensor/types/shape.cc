@@ -15,10 +15,10 @@ std::string Shape::WhyInvalid(const std::vector<int64_t>& dims) {
     return StrCat("shape [", StrJoin(dims), "] has ", dims.size(), " axes; at most ", kMaxAxes,
                   " are possible");
   }
-  int64_t size = 1;
+  int64_t size = 1;  // without the zeros: the rows of an empty array have a size too
   for (const int64_t dim : dims) {
     if (dim < 0) return StrCat("shape [", StrJoin(dims), "] has a negative extent");
-    if (__builtin_mul_overflow(size, dim, &size)) {
+    if (dim > 0 && __builtin_mul_overflow(size, dim, &size)) {
       return StrCat("shape [", StrJoin(dims), "] has more than 2^63-1 elements");
     }
   }
