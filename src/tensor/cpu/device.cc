@@ -36,6 +36,8 @@ class CpuStream final : public Stream {
             error = std::make_exception_ptr(Error(e.code(), Named(name, e.what())));
           } catch (const std::exception& e) {
             error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(name, e.what())));
+          } catch (...) {
+            error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(name, "unknown error")));
           }
           work = nullptr;  // lets go of its arrays before whoever waits goes on
           waits.clear();

@@ -1,6 +1,7 @@
 #include "tensor/cpu/kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -23,10 +24,18 @@ void FillAs(void* out, T value, int64_t n) {
   std::fill_n(static_cast<T*>(out), n, value);
 }
 
-float LoadFloat(DType dtype, const void* from, int64_t i) {
+// Rounded to odd: rounding the result to 16 bits gives what rounding `value` would (Boldo, Melquiond 2008).
+float ToOddFloat(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (std::isnan(value) || nearest == value || (std::bit_cast<uint32_t>(nearest) & 1) != 0) return nearest;
+  const bool rounded_up = std::fabs(static_cast<double>(nearest)) > std::fabs(value);
+  return std::nextafter(nearest, rounded_up ? 0.0f : std::copysign(HUGE_VALF, nearest));
+}
+
+double Load(DType dtype, const void* from, int64_t i) {
   switch (dtype) {
     case DType::kFloat64:
-      return static_cast<float>(static_cast<const double*>(from)[i]);
+      return static_cast<const double*>(from)[i];
     case DType::kFloat16:
       return ToFloat(static_cast<const Half*>(from)[i]);
     case DType::kBFloat16:
@@ -36,19 +45,19 @@ float LoadFloat(DType dtype, const void* from, int64_t i) {
   }
 }
 
-void StoreFloat(DType dtype, void* to, int64_t i, float value) {
+void Store(DType dtype, void* to, int64_t i, double value) {
   switch (dtype) {
     case DType::kFloat64:
       static_cast<double*>(to)[i] = value;
       return;
     case DType::kFloat16:
-      static_cast<Half*>(to)[i] = HalfFromFloat(value);
+      static_cast<Half*>(to)[i] = HalfFromFloat(ToOddFloat(value));
       return;
     case DType::kBFloat16:
-      static_cast<BFloat16*>(to)[i] = BFloat16FromFloat(value);
+      static_cast<BFloat16*>(to)[i] = BFloat16FromFloat(ToOddFloat(value));
       return;
     default:
-      static_cast<float*>(to)[i] = value;
+      static_cast<float*>(to)[i] = static_cast<float>(value);
       return;
   }
 }
@@ -56,7 +65,7 @@ void StoreFloat(DType dtype, void* to, int64_t i, float value) {
 class CpuKernels final : public Kernels {
  public:
   void Copy(const void* from, void* to, size_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memmove(to, from, bytes);  // views of one array may overlap
   }
   void Fill(DType dtype, void* out, double value, int64_t n) override {
     switch (dtype) {
@@ -65,9 +74,9 @@ class CpuKernels final : public Kernels {
       case DType::kFloat64:
         return FillAs(out, value, n);
       case DType::kFloat16:
-        return FillAs(out, HalfFromFloat(static_cast<float>(value)), n);
+        return FillAs(out, HalfFromFloat(ToOddFloat(value)), n);
       case DType::kBFloat16:
-        return FillAs(out, BFloat16FromFloat(static_cast<float>(value)), n);
+        return FillAs(out, BFloat16FromFloat(ToOddFloat(value)), n);
       case DType::kInt32:
         return FillAs(out, static_cast<int32_t>(value), n);
       case DType::kInt64:
@@ -77,7 +86,7 @@ class CpuKernels final : public Kernels {
     }
   }
   void Convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) override {
-    for (int64_t i = 0; i < n; ++i) StoreFloat(to_type, to, i, LoadFloat(from_type, from, i));
+    for (int64_t i = 0; i < n; ++i) Store(to_type, to, i, Load(from_type, from, i));
   }
   void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) override {
     ParallelFor(n, kGrain,
