@@ -1,0 +1,28 @@
+// An event that a test holds back, so that the order of things is the test's and not the machine's.
+#pragma once
+
+#include "sluice/error.h"
+#include "tensor/stream.h"
+
+namespace sluice {
+
+class Gate {
+ public:
+  Gate() = default;
+  ~Gate() { Open(); }  // a test that ended early must not leave a stream waiting
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  const Event& event() const { return event_; }
+  void Open() {
+    if (!event_.Done()) event_.Complete();
+  }
+  void Fail(const std::string& why) {
+    event_.Complete(std::make_exception_ptr(Error(ErrorCode::kUnavailable, why)));
+  }
+
+ private:
+  const Event event_ = Event::Make("the gate");
+};
+
+}  // namespace sluice
