@@ -59,7 +59,7 @@ void SetGradHook(NDArray& variable, std::function<void()> hook);
 
 // Gradients of the sum of `heads` (each weighted by its head gradient, or by ones). Heads may live on several
 // contexts: their graphs are issued in turn, so that the contexts work at the same time. Frees the recorded
-// graphs.
+// graphs: a second Backward through any part of them is Error(kFailedPrecondition).
 void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads = {});
 
 }  // namespace sluice::autograd

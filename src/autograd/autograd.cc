@@ -41,7 +41,7 @@ std::vector<AutogradNode*> Reach(const std::vector<NDArray>& heads) {
 
 // The variable's gradient is complete: it is where it belongs before anything else is issued.
 void Deliver(AutogradNode& variable, const NDArray& gradient) {
-  if (variable.req == GradReq::kAdd && variable.version > 0) {
+  if (variable.req == GradReq::kAdd) {
     variable.grad += gradient;
   } else if (!gradient.SharesStorage(variable.grad) || gradient.offset() != variable.grad.offset()) {
     gradient.CopyTo(&variable.grad);
@@ -52,9 +52,8 @@ void Deliver(AutogradNode& variable, const NDArray& gradient) {
 
 // Memory that the parent's gradient may be written to directly: it is a variable with this one use.
 NDArray DirectTarget(const AutogradNode& parent, const AutogradNode& from) {
-  if (!parent.is_variable || parent.req == GradReq::kNull || parent.uses_left != 1 || parent.pending.valid())
+  if (!parent.is_variable || parent.req != GradReq::kWrite || parent.uses_left != 1 || parent.pending.valid())
     return {};
-  if (parent.req == GradReq::kAdd && parent.version > 0) return {};
   return std::count_if(from.parents.begin(), from.parents.end(),
                        [&](const NodePtr& p) { return p.get() == &parent; }) == 1
              ? parent.grad
@@ -65,10 +64,33 @@ void Accumulate(AutogradNode& node, const NDArray& gradient) {
   node.pending = node.pending.valid() ? node.pending + gradient : gradient;
 }
 
+// A head gradient that is given must look like its head.
+void RequireFit(const NDArray& head, const NDArray& gradient) {
+  if (!gradient.valid() || (gradient.shape() == head.shape() && gradient.context() == head.context() &&
+                            gradient.dtype() == head.dtype()))
+    return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("Backward: a head is ", Name(head.dtype()), " ", head.shape(), " on ", head.context(),
+                     ", its head gradient ", Name(gradient.dtype()), " ", gradient.shape(), " on ",
+                     gradient.context()));
+}
+
 class Pass {
  public:
+  explicit Pass(const std::vector<NDArray>& heads) : nodes_(Reach(heads)) {}
+  // However it ended: the variables take part in the next one.
+  ~Pass() {
+    for (AutogradNode* node : nodes_) {
+      node->visited = false;
+      node->uses_left = 0;
+      node->pending = NDArray();
+    }
+  }
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+
   void Run(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads) {
-    const std::vector<AutogradNode*> nodes = Reach(heads);
+    RequireUnused();
     for (size_t i = 0; i < heads.size(); ++i) {
       NDArray gradient = i < head_grads.size() ? head_grads[i] : NDArray();
       if (!gradient.valid()) {
@@ -88,10 +110,18 @@ class Pass {
       ready_.pop_front();
       Step(*node);
     }
-    for (AutogradNode* node : nodes) node->visited = false;
   }
 
  private:
+  void RequireUnused() const {
+    for (const AutogradNode* node : nodes_) {
+      if (node->is_variable || node->backward) continue;
+      throw Error(ErrorCode::kFailedPrecondition,
+                  "Backward: a part of this graph was freed by an earlier Backward: record it again, or give "
+                  "all heads to one Backward");
+    }
+  }
+
   void Step(AutogradNode& node) {
     const NDArray gradient = std::exchange(node.pending, NDArray());
     if (node.is_variable) {
@@ -120,6 +150,7 @@ class Pass {
     node.backward = nullptr;  // frees what it kept
   }
 
+  const std::vector<AutogradNode*> nodes_;
   std::deque<AutogradNode*> ready_;
 };
 
@@ -197,8 +228,9 @@ void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& hea
           "Backward: a head was not recorded: compute it inside a RecordScope, from arrays with AttachGrad");
     }
   }
+  for (size_t i = 0; i < head_grads.size(); ++i) RequireFit(heads[i], head_grads[i]);
   const PauseScope pause;
-  Pass().Run(heads, head_grads);
+  Pass(heads).Run(heads, head_grads);
 }
 
 }  // namespace sluice::autograd
