@@ -1,5 +1,6 @@
 #include "tensor/cpu/onednn.h"
 
+#include <cstring>
 #include <dnnl.hpp>
 #include <unordered_map>
 
@@ -149,6 +150,11 @@ void OneDnn::ConvBackward(const ConvShape& shape, const float* x, const float* w
 
 void OneDnn::Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
                   const float* b, float beta, float* out) {
+  if (m == 0 || n == 0) return;
+  if (k == 0) {  // sgemm refuses it; the product is zero
+    if (beta == 0) std::memset(out, 0, static_cast<size_t>(m * n) * sizeof(float));
+    return;
+  }
   const auto status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a,
                                  transpose_a ? m : k, b, transpose_b ? k : n, beta, out, n);
   SLUICE_CHECK(status == dnnl_success) << "sgemm " << m << " x " << n << " x " << k << ": status " << status;
