@@ -8,6 +8,9 @@ namespace sluice::collective {
 void Reducer::Reduce(const std::vector<NDArray>& values, NDArray* out) {
   if (values.empty()) throw Error(ErrorCode::kInvalidArgument, "Reduce: no arrays were given");
   for (const NDArray& value : values) {
+    if (value.SharesStorage(*out))
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("Reduce: the sum of shape ", out->shape(), " would overwrite one of the arrays"));
     if (value.shape() != out->shape() || value.dtype() != out->dtype()) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("Reduce: ", Name(value.dtype()), " ", value.shape(), " on ", value.context(),
