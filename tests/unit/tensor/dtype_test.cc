@@ -57,6 +57,10 @@ struct Format {
   }
 };
 
+void PrintTo(const Format& format, std::ostream* out) {
+  *out << (format.digits == 10 ? "Half" : "BFloat16");
+}
+
 const Format kHalf = {5,
                       10,
                       [](float value) { return HalfFromFloat(value).bits; },
@@ -72,7 +76,7 @@ const Format kBFloat16 = {8,
 
 class SixteenBitTest : public ::testing::TestWithParam<Format> {};
 INSTANTIATE_TEST_SUITE_P(Formats, SixteenBitTest, ::testing::Values(kHalf, kBFloat16),
-                         [](const auto& info) { return info.index == 0 ? "Half" : "BFloat16"; });
+                         ::testing::PrintToStringParamName());
 
 TEST_P(SixteenBitTest, EveryValueWidensExactlyAndComesBack) {
   for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
