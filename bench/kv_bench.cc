@@ -155,7 +155,7 @@ class Bench {
     lines_ += line.dump() + "\n";
     PrintLine(line);
     if (Largest(bytes) != bytes.front() || bytes.back() != bytes.front()) {
-      std::printf("%-15score time of a round, all processes: %.2f ms\n", "",
+      std::printf("%-16score time of a round, all processes: %.2f ms\n", "",
                   line["cpu_ms_per_round"].get<double>());
       std::fflush(stdout);
     }
@@ -206,13 +206,13 @@ class Bench {
         "operation. raw: share of raw TCP's two ways. rtts: p50 in raw ZeroMQ round\n"
         "trips. CPU: seconds per GB, of the workers and of the servers.\n",
         FLAGS_kv_store.c_str(), FLAGS_optimizer.c_str(), store_->num_workers());
-    std::printf("%-15s%6s %4s %6s %6s %6s %4s %4s %5s %4s\n", "", "bytes", "keys", "Gbit/s", "p50", "p99",
+    std::printf("%-16s%7s %4s %6s %6s %6s %4s %4s %5s %4s\n", "", "bytes", "keys", "Gbit/s", "p50", "p99",
                 "raw", "rtts", "CPU w", "s");
     std::fflush(stdout);
   }
 
   static void PrintRaw(const char* what, int64_t bytes, double rate) {
-    std::printf("%-15s%6s %4s %6.3g\n", what, HumanBytes(static_cast<uint64_t>(bytes)).c_str(), "", rate);
+    std::printf("%-16s%7s %4s %6.3g\n", what, HumanBytes(static_cast<uint64_t>(bytes)).c_str(), "", rate);
   }
 
   void PrintLine(const nlohmann::json& line) const {
@@ -227,7 +227,7 @@ class Bench {
       std::snprintf(of_raw, sizeof of_raw, "%.2f", directions * rate / raw_.tcp_two_streams_gbit);
       std::snprintf(round_trips, sizeof round_trips, "%.3g", p50 / raw_.zmq_rtt_us);
     }
-    std::printf("%-15s%6s %4lld %6.3g %6.4g %6.4g %4s %4s %5.2g %4.2g\n", mode.c_str(),
+    std::printf("%-16s%7s %4lld %6.3g %6.4g %6.4g %4s %4s %5.2g %4.2g\n", mode.c_str(),
                 HumanBytes(line["bytes"]).c_str(), static_cast<long long>(line["keys"]), rate, p50, p99,
                 of_raw, round_trips, worker, server);
     std::fflush(stdout);
