@@ -28,7 +28,7 @@ DEFINE_string(bytes, "4,65536,1048576,4194304,16777216",
               "measurement over a key of each size, as a model's parameters.");
 DEFINE_int64(keys, 0, "How many keys; 0: as many as fill the working set.");
 DEFINE_int64(max_keys, 4096, "At most so many keys when --keys is 0.");
-DEFINE_int64(working_set, 256 << 20, "Bytes of all gradients and results; the same for the raw figures.");
+DEFINE_int64(working_set, 512 << 20, "Bytes of all gradients and results; the same for the raw figures.");
 DEFINE_string(
     kv_store, "dist_sync",
     "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");

@@ -71,7 +71,7 @@ class NDArray {
   NDArray AsInContext(Context context) const;  // itself when it is there already; differentiable
   NDArray AsType(DType dtype) const;           // between float types
   NDArray Copy() const;
-  void Fill(double value);
+  void Fill(double value);  // Error(kInvalidArgument) where a whole type cannot hold it
   void SetBytes(std::span<const std::byte> bytes);  // whole contents, copied before it returns
 
   // float32, same shape and context.

@@ -64,7 +64,7 @@ bool Env::GetBool(const std::string& name, bool fallback) const {
 
 std::string Env::Require(const std::string& name, const std::string& why) const {
   if (auto value = Get(name)) return *value;
-  throw Error(ErrorCode::kFailedPrecondition, StrCat("environment variable ", name, " is not set: ", why));
+  throw Error(ErrorCode::kInvalidArgument, StrCat("environment variable ", name, " is not set: ", why));
 }
 
 }  // namespace sluice

@@ -37,17 +37,28 @@ void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& 
     state.shape = {value.shape(), value.dtype()};
     state.spec = {entry.key, value.dtype(), value.shape()};
     CheckRule(rule_, state.spec).OrThrow();
-    const auto bytes = static_cast<uint64_t>(value.size()) * SizeOf(value.dtype());
-    state.weight = NDArray::Empty(value.shape(), reducer_->Place({value.context()}, bytes), value.dtype());
+    // For now: the first gradients tell which devices there are.
+    state.weight = NDArray::Empty(value.shape(), reducer_->Place({value.context()}, 0), value.dtype());
     value.CopyTo(&state.weight);
     keys_.emplace(entry.key, std::move(state));
   }
 }
 
+void LocalStore::PlaceByLoad(KeyState& state, const std::vector<NDArray>& values) {
+  std::vector<Context> contexts;
+  for (const NDArray& value : values) contexts.push_back(value.context());
+  const auto bytes = static_cast<uint64_t>(state.shape.shape.size()) * SizeOf(state.shape.dtype);
+  const Context place = reducer_->Place(contexts, bytes);
+  state.merged = NDArray::Empty(state.shape.shape, place, state.shape.dtype);
+  if (state.weight.context() == place) return;
+  NDArray weight = NDArray::Empty(state.shape.shape, place, state.shape.dtype);
+  state.weight.CopyTo(&weight);
+  state.weight = weight;
+}
+
 NDArray LocalStore::Merge(KeyState& state, const std::vector<NDArray>& values) {
   if (values.size() == 1) return values.front();
-  if (!state.merged.valid())
-    state.merged = NDArray::Empty(state.shape.shape, state.weight.context(), state.shape.dtype);
+  if (!state.merged.valid()) PlaceByLoad(state, values);
   reducer_->Reduce(values, &state.merged);
   return state.merged;
 }

@@ -51,6 +51,7 @@ class LocalStore final : public KVStore {
   };
   KeyState& Find(const std::string& what, const Key& key);
   void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
+  void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values);
   NDArray Merge(KeyState& state, const std::vector<NDArray>& values);
   void EnqueueUpdate(const Key& key, KeyState& state, const NDArray& gradient, const PushOptions& options);
   std::vector<std::pair<std::string, KeyState*>> ByText();

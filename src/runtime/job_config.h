@@ -42,7 +42,7 @@ struct JobConfig {
 
   std::string root_address() const;  // "tcp://10.0.0.1:9000"
 
-  // Throws Error(kInvalidArgument | kFailedPrecondition) naming the variable, its value and what is accepted.
+  // Throws Error(kInvalidArgument) naming the variable, its value and what is accepted.
   static JobConfig FromEnv(const Env& env, int cores);
 };
 

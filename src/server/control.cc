@@ -105,6 +105,11 @@ void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& net
   OnTimer(now, network);
 }
 
+void Control::OnRefused(Time now, transport::PeerId peer, transport::Network& network) {
+  membership_.OnRefused(peer);
+  Act(now, network);
+}
+
 void Control::OnTimer(Time now, transport::Network& network) {
   if (!leaving_) {
     membership_.OnTimer(now, network);

@@ -148,7 +148,26 @@ NDArray NDArray::Copy() const {
   return AsType(dtype());
 }
 
+namespace {
+
+// Of whole types; the bounds are exact in float64 but int64's upper one, which is the next power of two.
+bool Holds(DType dtype, double value) {
+  switch (dtype) {
+    case DType::kInt32:
+      return value >= -0x1p31 && value < 0x1p31;
+    case DType::kInt64:
+      return value >= -0x1p63 && value < 0x1p63;
+    case DType::kUInt8:
+      return value >= 0 && value < 256;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
 void NDArray::Fill(double value) {
+  if (!Holds(dtype(), value)) Refuse("Fill", StrCat(Name(dtype()), " cannot hold ", value));
   const NDArray outputs[] = {*this};
   Launch("fill", context(), {}, outputs,
          [to = DataOf<std::byte>(*this), type = dtype(), value, n = size()](Kernels& k) {

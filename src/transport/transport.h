@@ -47,6 +47,8 @@ class Machine {
   virtual void OnStart(Time now, Network& network) = 0;
   // `message` has passed wire's checks and belongs to this job; nothing else about it is certain.
   virtual void OnMessage(Time now, PeerId from, wire::Message message, Network& network) = 0;
+  // `peer` (of Connect) keeps this process out: its job id or secret is another one. Connecting goes on.
+  virtual void OnRefused(Time /*now*/, PeerId /*peer*/, Network& /*network*/) {}
   // At NextTimer() or a little later. May be called early: look at `now`.
   virtual void OnTimer(Time now, Network& network) = 0;
   // When to be called next; Time::max(): not before something else happens. Asked again after every call.

@@ -99,6 +99,12 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
   RunCompletions(now, network);
 }
 
+void Client::OnRefused(Time now, transport::PeerId peer, NetworkRef network) {
+  membership_.OnRefused(peer);
+  AfterMembership(now, network);
+  RunCompletions(now, network);
+}
+
 void Client::Expire(Time now) {
   std::vector<std::shared_ptr<Operation>> expired;
   if (now >= earliest_deadline_) {

@@ -56,6 +56,7 @@ class Client final : public transport::Machine {
 
   void OnStart(Time now, NetworkRef network) override;
   void OnMessage(Time now, transport::PeerId from, wire::Message message, NetworkRef network) override;
+  void OnRefused(Time now, transport::PeerId peer, NetworkRef network) override;
   void OnTimer(Time now, NetworkRef network) override;
   Time NextTimer() const override;
   bool Done() const override { return done_; }

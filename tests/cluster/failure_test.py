@@ -116,9 +116,12 @@ class Joining(unittest.TestCase):
         with Cluster(BIN, 1, 1, **HEARTBEAT) as cluster:
             scheduler = cluster.start_scheduler()
             server = cluster.start_server(0)
-            stranger = cluster.start_worker(0, train("--kv-store=dist_sync"), SLUICE_JOB_SECRET="0" * 32,
-                                            SLUICE_RENDEZVOUS_TIMEOUT="2")
-            self.assertNotEqual(stranger.wait(SOON), 0, stranger.output())
+            stranger = cluster.start_worker(0, train("--kv-store=dist_sync"), SLUICE_JOB_SECRET="0" * 32)
+            self.assertEqual(stranger.wait(SOON), 1, stranger.output())
+            self.assertIn("SLUICE_JOB_SECRET", stranger.output())
+            late = cluster.start_server(1, SLUICE_JOB_SECRET="0" * 32)
+            self.assertEqual(late.wait(SOON), 1, late.output())
+            self.assertIn("SLUICE_JOB_SECRET", late.output())
             worker = cluster.start_worker(0, [BIN / "kv_tour", "--kv-store=dist_sync"])
             self.assertEqual(worker.wait(60), 0, worker.output())
             self.assertEqual(server.wait(SOON), 0, server.output())

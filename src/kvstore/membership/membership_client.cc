@@ -90,6 +90,13 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
   return true;
 }
 
+void Client::OnRefused(transport::PeerId peer) {
+  if (peer != scheduler_ || state_ != State::kJoining) return;
+  Fail(StrCat(SchedulerText(),
+              " refuses this process: its job id or secret is another one (SLUICE_JOB_ID, "
+              "SLUICE_JOB_SECRET)"));
+}
+
 void Client::OnTimer(Time now, transport::Network& network) {
   if (state_ == State::kStopped || leaving_) return;
   if (state_ == State::kJoining && now - started_ >= options_.rendezvous_timeout) {

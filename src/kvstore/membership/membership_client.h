@@ -42,6 +42,7 @@ class Client {
   // True when the message was membership's and has been dealt with. The caller compares state() and epoch()
   // before and after.
   bool OnMessage(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network);
+  void OnRefused(transport::PeerId peer);
   void OnTimer(Time now, transport::Network& network);
   Time NextTimer() const;
 

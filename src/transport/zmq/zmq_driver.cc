@@ -145,8 +145,8 @@ void ZmqDriver::ReadMonitor(Channel* channel) {
     std::memcpy(&event, parts.envelope.bytes().data(), sizeof event);
   Peer* peer = channel->peer;
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
-    outside_.With([&](Outside& o) { o.refused_by = peer->name; });
     Warn(peer, "it refuses this process, whose job id or secret is another one");
+    machine_->OnRefused(Now(), peer->id, *this);
   } else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
     VLOG(1) << options_.name << " is connected to " << peer->name;
     peer->StopWatching();
@@ -217,10 +217,6 @@ bool ZmqDriver::Join(Duration timeout) {
 
 std::string ZmqDriver::failure() const {
   return outside_.With([](const Outside& o) { return o.failure; });
-}
-
-std::string ZmqDriver::refused_by() const {
-  return outside_.With([](const Outside& o) { return o.refused_by; });
 }
 
 ZmqCounters ZmqDriver::counters() const {
@@ -299,7 +295,8 @@ void ZmqDriver::WaitForInput() {
   const Time timer = machine_->NextTimer();
   timespec wait{};
   if (timer != Time::max()) {
-    const auto left = std::max(timer - Now(), Duration::zero()).count();
+    const Time now = Now();
+    const auto left = timer <= now ? 0 : (timer - now).count();  // Time::min() has no distance
     wait = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
   }
   const int ready = ppoll(polled_.data(), polled_.size(), timer == Time::max() ? nullptr : &wait, nullptr);

@@ -33,7 +33,6 @@ class ZmqDriver final : private Network {
   const std::vector<std::string>& addresses() const { return addresses_; }
   bool Join(Duration timeout);
   std::string failure() const;
-  std::string refused_by() const;
   ZmqCounters counters() const;
 
  private:
@@ -65,7 +64,6 @@ class ZmqDriver final : private Network {
     std::vector<PostedTask> tasks;
     bool ended = false;
     std::string failure;
-    std::string refused_by;
   };
   struct AtomicCounters {
     std::atomic<uint64_t> sent{0}, received{0}, overflowed{0}, unreachable{0}, bad{0}, muted{0},

@@ -21,9 +21,6 @@ bool ZmqLoop::Join(Duration timeout) {
 std::string ZmqLoop::failure() const {
   return driver_->failure();
 }
-std::string ZmqLoop::refused_by() const {
-  return driver_->refused_by();
-}
 ZmqCounters ZmqLoop::counters() const {
   return driver_->counters();
 }

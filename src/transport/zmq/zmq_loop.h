@@ -61,8 +61,6 @@ class ZmqLoop final : public Loop {
   bool Join(Duration timeout);
   // Why the loop ended before its machine was done: an exception out of the machine. Empty otherwise.
   std::string failure() const;
-  // The address that refused this process's job id or secret, if one did: a likely reason why nobody answers.
-  std::string refused_by() const;
   ZmqCounters counters() const;
 
  private:

@@ -50,6 +50,22 @@ TEST(NDArrayTest, KeepsValuesOfEveryTypeToTheBit) {
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(back[i].bits, halves[i].bits);
 }
 
+TEST(NDArrayTest, WholeTypesRefuseWhatTheyCannotHold) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [dtype, value] : {std::pair(DType::kUInt8, 256.0),
+                                     {DType::kUInt8, -1.0},
+                                     {DType::kInt32, 0x1p31},
+                                     {DType::kInt64, 0x1p63},
+                                     {DType::kInt64, nan},
+                                     {DType::kInt32, nan}}) {
+    NDArray array({2}, cpu(0), dtype);
+    EXPECT_THROW(array.Fill(value), Error) << Name(dtype) << ' ' << value;
+  }
+  NDArray lowest({1}, cpu(0), DType::kInt64);
+  lowest.Fill(-0x1p63);
+  EXPECT_EQ(lowest.ToVector<int64_t>()[0], INT64_MIN);
+}
+
 TEST(NDArrayTest, FillsEveryType) {
   const auto filled = [](DType dtype, double value) {
     NDArray array({2}, cpu(), dtype);

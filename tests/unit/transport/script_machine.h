@@ -32,7 +32,8 @@ class ScriptMachine final : public Machine {
   std::function<void(Time, Network&)> on_start;
   std::function<void(Time, PeerId, wire::Message&, Network&)> on_message;
   std::function<void(Time, Network&)> on_timer;
-  std::function<void()> after_call;  // after each of the three
+  std::function<void(PeerId)> on_refused;
+  std::function<void()> after_call;  // after each of these
   Time timer = Time::max();
   std::atomic<bool> done = false;
 
@@ -42,6 +43,10 @@ class ScriptMachine final : public Machine {
   }
   void OnMessage(Time now, PeerId from, wire::Message message, Network& network) override {
     if (on_message) on_message(now, from, message, network);
+    After();
+  }
+  void OnRefused(Time, PeerId peer, Network&) override {
+    if (on_refused) on_refused(peer);
     After();
   }
   void OnTimer(Time now, Network& network) override {

@@ -142,11 +142,16 @@ TEST_F(Hostile, AnotherJobsSecretGetsNothingThrough) {
 
 TEST_F(Hostile, ALoopWithAnotherSecretLearnsWhoRefusedIt) {
   auto machine = std::make_shared<ScriptMachine>();
-  machine->on_start = [this](Time, Network& network) {
-    network.Send(network.Connect(address_), MakeMessage(1));
+  std::atomic<uint64_t> asked = 0, refused = 0;
+  machine->on_start = [&](Time, Network& network) {
+    const PeerId peer = network.Connect(address_);
+    network.Send(peer, MakeMessage(1));
+    asked = peer.value;
   };
-  ZmqLoop loop(std::make_shared<ZmqContext>(ZmqContextOptions{"test", "wrong"}), machine, {.job = kJob});
-  EXPECT_TRUE(Eventually([&] { return loop.refused_by() == address_; }));
+  machine->on_refused = [&](PeerId peer) { refused = peer.value; };
+  const ZmqLoop loop(std::make_shared<ZmqContext>(ZmqContextOptions{"test", "wrong"}), machine,
+                     {.job = kJob});
+  EXPECT_TRUE(Eventually([&] { return asked != 0 && refused == asked; }));
   ExpectUnheard();
 }
 

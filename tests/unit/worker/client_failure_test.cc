@@ -224,7 +224,7 @@ TEST_F(ClientFailure, AnUnsoundKeyTableIsRefused) {
         now, wire::SyncMode::kSync, {{EntryOf(9, {0}, 1).spec, FrameOf({1})}}, Time::max(),
         [&](const auto& result) { failure = result.failure(); }, network);
     FromScheduler(std::move(answer), ToScheduler().message.id);
-    return std::exchange(failure, {}).value();
+    return std::exchange(failure, std::nullopt).value();
   };
   EXPECT_EQ(init(wire::KeyTable{}).code, ErrorCode::kDataLoss);
   EXPECT_EQ(init(wire::Ack{}).code, ErrorCode::kDataLoss);
