@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <mutex>
+#include <optional>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -48,7 +49,7 @@ int RunSchedulerNode(const JobConfig& config) {
   transport::ZmqLoop* loop_for_signals = nullptr;  // set before the first signal can be handled
   std::mutex starting;
   std::unique_lock started(starting);
-  const SignalWatcher watcher([&](int number) {
+  std::optional<SignalWatcher> watcher(std::in_place, [&](int number) {
     const std::lock_guard wait_for_start(starting);
     loop_for_signals->Post([&, number](Time now, transport::Network& network) {
       if (number == SIGUSR1) {
@@ -71,6 +72,7 @@ int RunSchedulerNode(const JobConfig& config) {
   VLOG(1) << "the scheduler listens at " << loop.addresses().front() << " for " << config.num_workers
           << " workers and " << config.num_servers << " servers";
   WaitForEnd(loop);
+  watcher.reset();  // before what it posts to
   if (signal != 0) return kExitSignal + signal;
   return machine->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;
 }

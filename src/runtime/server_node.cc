@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <future>
+#include <optional>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -71,7 +72,7 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
   const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();
   std::shared_ptr<server::Control> control;
   std::vector<ShardThread> shards;
-  const SignalWatcher watcher([&](int number) {
+  std::optional<SignalWatcher> watcher(std::in_place, [&](int number) {
     // Until the node stands, a signal waits.
     if (control_loop.wait_for(std::chrono::seconds(60)) != std::future_status::ready) return;
     if (number == SIGUSR1) {
@@ -106,6 +107,7 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
   started.set_value(&loop);
   WaitForEnd(loop);
   for (ShardThread& shard : shards) WaitForEnd(*shard.loop);
+  watcher.reset();  // before what it posts to
   if (signal != 0) return kExitSignal + signal;
   return control->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;
 }

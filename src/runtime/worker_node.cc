@@ -51,6 +51,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.type = type;
   options.mode = async ? wire::SyncMode::kAsync : wire::SyncMode::kSync;
   options.num_workers = config_.num_workers;
+  options.number = stores_made_++;
   return std::make_shared<worker::DistStore>(
       options, client_, *loop_,
       device ? collective::MakeDeviceReducer() : collective::MakeHostReducer(config_.reduction_threads));

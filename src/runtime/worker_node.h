@@ -32,6 +32,7 @@ class WorkerNode {
 
  private:
   const JobConfig config_;
+  std::atomic<int> stores_made_ = 0;
   const std::shared_ptr<worker::Client> client_;
   std::unique_ptr<transport::ZmqLoop> loop_;
 };

@@ -105,6 +105,9 @@ class Client final : public transport::Machine {
     std::vector<plan::Part> parts;
     std::vector<PartFlow> flows;  // by part
     uint64_t pushed = 0;          // this worker's last round
+    // A shard has refused this worker's push of a round: no value of that round or a later one will come.
+    uint64_t refused_round = UINT64_MAX;
+    std::optional<Failure> refusal;
   };
   struct Shard {
     transport::PeerId peer;
@@ -136,6 +139,8 @@ class Client final : public transport::Machine {
   void SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>& batch, NetworkRef network);
   void OnAck(uint32_t shard, uint64_t id);
   void OnValues(uint32_t shard, wire::Message& message, NetworkRef network);
+  void RefuseFrom(KeyState& key, const Operation& push, const Failure& failure);
+  static bool NeedsRound(const Operation& op, uint64_t round);
   void OnShardError(uint32_t shard, uint64_t id, const Failure& failure);
   void OnShardWaiting(uint32_t shard, uint64_t id, const std::string& missing);
   void Repeat(Time now, uint32_t index, NetworkRef network);

@@ -27,6 +27,7 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
     return FinishOperation(*op, failure);
   }
   KeyState& key = it->second;
+  if (key.refusal && NeedsRound(*op, key.refused_round)) return FinishOperation(*op, *key.refusal);
   op->key_name = wire::ToString(key.entry.spec.name);
   const size_t width = ElementBytes(*op, key.entry.spec.dtype);
   const size_t total = static_cast<size_t>(key.entry.spec.shape.size()) * width;
@@ -191,12 +192,32 @@ void Client::OnValues(uint32_t shard, wire::Message& message, NetworkRef) {
   }
 }
 
+bool Client::NeedsRound(const Operation& op, uint64_t round) {
+  const bool of_rounds =
+      op.kind == OpKind::kPush || op.kind == OpKind::kPushPull || (op.kind == OpKind::kPull && op.slot == 0);
+  return of_rounds && op.round >= round;
+}
+
+void Client::RefuseFrom(KeyState& key, const Operation& push, const Failure& failure) {
+  if (push.round >= key.refused_round) return;
+  key.refused_round = push.round;
+  key.refusal =
+      Fail(failure.code, "round ", push.round, " cannot close, its push was refused: ", failure.message);
+  for (const auto& [number, op] : operations_) {
+    if (op->key == push.key && NeedsRound(*op, push.round)) FinishOperation(*op, *key.refusal);
+  }
+}
+
 void Client::OnShardError(uint32_t shard, uint64_t id, const Failure& failure) {
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;
   const auto parts = request->parts;
   shards_[shard]->requests.Erase(id);
-  for (const PartOpPtr& part : parts) FinishOperation(*part->op, failure);
+  for (const PartOpPtr& part : parts) {
+    Operation& op = *part->op;
+    FinishOperation(op, failure);
+    if (op.kind == OpKind::kPush || op.kind == OpKind::kPushPull) RefuseFrom(keys_.at(op.key), op, failure);
+  }
   std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
 }
 

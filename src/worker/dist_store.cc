@@ -252,7 +252,7 @@ void DistStore::Barrier(BarrierGroup group, std::chrono::milliseconds timeout) {
   barrier.group = static_cast<wire::Barrier::Group>(group);
   {
     const std::lock_guard lock(mutex_);
-    barrier.id = StrCat("kvstore ", ++barriers_);
+    barrier.id = StrCat("kvstore ", options_.number, ", barrier ", ++barriers_);
   }
   Await("Barrier", timeout, [&](Client& client, Time now, transport::Network& network, worker::Done done) {
     client.Barrier(now, barrier, Deadline(timeout), std::move(done), network);

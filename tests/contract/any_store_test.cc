@@ -91,6 +91,16 @@ TEST_P(AnyStore, OnesOnFourContextsAddUpToFour) {
   });
 }
 
+TEST_P(AnyStore, AKeyOfManyPartsIsThereAtOnce) {
+  MakeJob().Run([](KVStore& kv) {
+    const Shape shape = {3'000'000};  // a dozen parts, several on each server
+    kv.Init(kKey, Filled(kv, shape, 2));
+    NDArray out = Filled(kv, shape, 0);
+    kv.Pull(kKey, &out);
+    EXPECT_EQ(out.SliceRows(shape[0] - 1, shape[0]).ToScalar(), 2);
+  });
+}
+
 TEST_P(AnyStore, AKeyNamedTwiceInACallIsSummed) {
   MakeJob().Run([&](KVStore& kv) {
     InitAccumulating(kv);
@@ -329,6 +339,23 @@ TEST_P(AnyStore, ManyKeysKeepTheirOrderWhateverTheirPriorities) {
     }
   });
 }
+
+// Without an optimiser an async store does not know what to do with a push.
+class AsyncStore : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AsyncStore, ARefusedPushEndsWhatWaitsForItsRound) {
+  Job({.type = GetParam(), .workers = 2}).Run([](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 1));
+    NDArray out = Filled(kv, kShape, 0);
+    kv.Push(kKey, Filled(kv, kShape, 1));
+    kv.Pull(kKey, &out);
+    ExpectError(ErrorCode::kFailedPrecondition, {"weight", "SetOptimizer"}, [&] { out.WaitToRead(); });
+    ExpectError(ErrorCode::kFailedPrecondition, {"weight", "SetOptimizer"}, [&] { kv.WaitAll(); });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, AsyncStore, ::testing::Values("dist_async", "dist_device_async"),
+                         [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
                          ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",

@@ -56,6 +56,7 @@ runtime::JobConfig Job::Config(wire::Role role, int rank) const {
   config.secret = kSecret;
   config.wished_rank = rank;
   config.heartbeat_timeout = 60s;  // sanitizers are slow
+  config.resend_timeout = 60min;   // nothing is lost here: whatever waits for a repeat is a mistake
   config.rendezvous_timeout = 60s;
   return config;
 }

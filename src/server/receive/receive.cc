@@ -24,8 +24,7 @@ void Shard::Handle(Time, transport::PeerId from, wire::Message& message, transpo
   if (std::holds_alternative<wire::Push>(message.body)) return OnPush(sender, message, network);
   if (std::holds_alternative<wire::Pull>(message.body)) return OnPull(sender, message, network);
   if (std::holds_alternative<wire::Store>(message.body)) return OnStore(sender, message, network);
-  if (std::holds_alternative<wire::GetStats>(message.body))
-    return OnGetStats(sender, network);
+  if (std::holds_alternative<wire::GetStats>(message.body)) return OnGetStats(sender, network);
   Refuse(sender,
          Fail(ErrorCode::kInvalidArgument, "a server shard does not take ", wire::BodyName(message.body)),
          network);
@@ -180,7 +179,8 @@ Status Shard::StoreOne(const wire::Store& store, size_t i, const Frame& frame) {
     part.weight->Publish();
     part.initialised = true;
     ++key->initialised_parts;
-    AnswerWaiters(*key, part);
+    // An async key is there as a whole or not at all: the last part may be what others' waiters wait for.
+    for (Part& each : key->parts) AnswerWaiters(*key, each);
     return Status::Ok();
   }
   PrepareSlots(RuleFor(*key, part.version + 1), spec, part);
