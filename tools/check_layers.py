@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Holds the rule that dependencies point one way: every #include of src/ and include/sluice/ against the table of layers.
 
-Usage: tools/check_layers.py [ROOT]   exit code 1 and a line for each violation
+Usage: tools/check_layers.py [ROOT]      exit code 1 and a line for each violation
+       tools/check_layers.py --picture   prints the picture of ARCHITECTURE.md
 """
 import pathlib
 import re
@@ -87,16 +88,32 @@ def violations(root):
     return found
 
 
+def picture():
+    """Who may include whom, one row for each folder: `x` under the number of a folder further down the stack. Nothing
+    right of the diagonal: dependencies point one way."""
+    names = list(LAYERS)
+    lines = [" " * 15 + " ".join(f"{i + 1:>2}" for i in range(len(names)))]
+    for row, name in enumerate(names):
+        marks = [" x" if other in LAYERS[name] else " ." for other in names[:row]]
+        lines.append(f"{row + 1:>2} {name:<12}" + " ".join([*marks, " *"]))
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
 def drawn_layers(root):
     """The folders of ARCHITECTURE.md's table, in order."""
     return re.findall(r"^\| `(\w+)/` \|", (root / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def main(arguments):
+    if arguments == ["--picture"]:
+        print(picture(), end="")
+        return 0
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
     found = violations(root)
     if drawn_layers(root) != list(LAYERS):
         found.append(f"ARCHITECTURE.md lists {drawn_layers(root)}, the layers are {list(LAYERS)}")
+    if f"```\n{picture()}```" not in (root / "ARCHITECTURE.md").read_text(encoding="utf-8"):
+        found.append("ARCHITECTURE.md's picture is not the code's; tools/check_layers.py --picture prints it")
     for line in found:
         print(line)
     print(f"check_layers: {len(found)} violations")

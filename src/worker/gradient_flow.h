@@ -1,11 +1,11 @@
 // The journey of a gradient on the worker's side, as one ordered table. Read this first.
 //
-//   reduce    the gradients of this machine's devices are summed                 collective/, dist_store.cc
-//   queue     the sum is cut into parts, each queued for its shard by priority   part_flow.h,
-//   push/send_queue.h push      parts leave, small ones together, their bytes not copied push/requests.h wait
-//   the shard has the push; the round closes when all have pushed      (server/) land      the fresh weight
-//   is written into the destination's own memory      pull/landing.h broadcast the weight goes on to the
-//   other devices                            dist_store.cc
+//   reduce     this machine's devices' gradients become one sum       dist_store.cc, collective/
+//   queue      the sum's parts wait for their shards, by priority     part_flow.h, push/send_queue.h
+//   push       parts leave, small ones together, uncopied             push/requests.h
+//   wait       the shard has them; the round closes when all pushed   server/
+//   land       the weight goes into the destination's own memory      pull/landing.h
+//   broadcast  and from there to the other devices                    dist_store.cc
 //
 // Every stage reports to a Tracer.
 #pragma once

@@ -27,6 +27,14 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(check_layers.violations(ROOT), [])
         self.assertEqual(check_layers.drawn_layers(ROOT), list(check_layers.LAYERS))
 
+    def test_the_picture_is_held_to_the_code(self):
+        text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+        drawn = self.root / "ARCHITECTURE.md"
+        drawn.write_text(text, encoding="utf-8")
+        self.assertEqual(check_layers.main([str(self.root)]), 0)
+        drawn.write_text(text.replace(" 3 autograd     x  x  *", " 3 autograd     x  .  *"), encoding="utf-8")
+        self.assertEqual(check_layers.main([str(self.root)]), 1)
+
     def test_planted_violations_are_found(self):
         for path, line, word in (
             ("src/base/env.cc", '#include "wire/messages.h"', "base/ may not include wire/"),
