@@ -31,7 +31,7 @@ void Client::ConnectShards(NetworkRef network) {
     if (node.role != wire::Role::kServer) continue;
     for (const std::string& address : node.shard_addresses) {
       auto shard =
-          std::make_unique<Shard>(Shard{network.Connect(address), {}, Requests(options_.resend_timeout), 0});
+          std::make_unique<Shard>(Shard{network.Connect(address), Requests(options_.resend_timeout), {}, {}});
       shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
       VLOG(1) << "shard " << shards_.size() << " (server " << node.rank << ") is at " << address;
       shards_.push_back(std::move(shard));
@@ -63,9 +63,8 @@ void Client::FailAll(const Failure& failure) {
         [done = control.done, failure](Time now, NetworkRef network) { done(now, network, failure); });
   }
   for (auto& shard : shards_) {
-    shard->queue = SendQueue();
+    shard->pushes = shard->pulls = Lane();
     shard->requests.Clear();
-    shard->inflight_bytes = 0;
   }
   for (auto& [id, key] : keys_) {
     for (PartFlow& flow : key.flows) flow = PartFlow();
@@ -184,9 +183,9 @@ std::string Client::DumpState(Time now) const {
                    control.waiting_for.empty() ? "" : ": waiting for " + control.waiting_for, "\n");
   }
   for (size_t i = 0; i < shards_.size(); ++i) {
-    text +=
-        StrCat("  shard ", i, ": ", shards_[i]->queue.size(), " parts queued, ", shards_[i]->requests.size(),
-               " requests unanswered, ", HumanBytes(shards_[i]->inflight_bytes), " in flight\n");
+    text += StrCat("  shard ", i, ": ", shards_[i]->pushes.queue.size() + shards_[i]->pulls.queue.size(),
+                   " parts queued, ", shards_[i]->requests.size(), " requests unanswered, ",
+                   HumanBytes(shards_[i]->pushes.in_flight + shards_[i]->pulls.in_flight), " in flight\n");
   }
   return text;
 }

@@ -21,8 +21,11 @@ namespace sluice::worker {
 struct ClientOptions {
   membership::Options membership;
   Duration resend_timeout = 5s;
-  uint64_t max_inflight_bytes = 64u << 20;  // unanswered payload per shard, both directions
-  Tracer* tracer = nullptr;                 // outlives the client; null: none
+  // Per shard: of pushes the shard does not yet have, and as much again of pulls it has not answered. Values
+  // that wait for other workers' pushes never keep a push from leaving: two workers would wait for each
+  // other.
+  uint64_t max_inflight_bytes = 64u << 20;
+  Tracer* tracer = nullptr;  // outlives the client; null: none
 };
 
 struct InitArgs {
@@ -109,11 +112,15 @@ class Client final : public transport::Machine {
     uint64_t refused_round = UINT64_MAX;
     std::optional<Failure> refusal;
   };
+  struct Lane {
+    SendQueue queue;
+    uint64_t in_flight = 0;
+  };
   struct Shard {
     transport::PeerId peer;
-    SendQueue queue;
     Requests requests;
-    uint64_t inflight_bytes = 0;
+    Lane pushes, pulls;
+    Lane& LaneOf(const PartOp& part) { return part.Carries() ? pushes : pulls; }
   };
   struct Control {  // a request that is about no key
     transport::PeerId to;
@@ -135,7 +142,9 @@ class Client final : public transport::Machine {
   void Open(const std::shared_ptr<Operation>& op);
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);
+  Lane* NextLane(Shard& shard) const;
   void FlushShard(Time now, uint32_t index, NetworkRef network);
+  void Landed(PartOp& part);  // it no longer counts as in flight
   void SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>& batch, NetworkRef network);
   void OnAck(uint32_t shard, uint64_t id);
   void OnValues(uint32_t shard, wire::Message& message, NetworkRef network);

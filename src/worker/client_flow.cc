@@ -13,10 +13,6 @@ size_t ElementBytes(const Operation& op, DType dtype) {
   return SizeOf(dtype);
 }
 
-uint64_t InflightBytes(const PartOp& part) {
-  return part.bytes * (part.op->kind == OpKind::kPushPull ? 2 : 1);
-}
-
 }  // namespace
 
 void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) {
@@ -84,20 +80,35 @@ void Client::AddWindowPull(Time, KeyState& key, uint32_t part, uint64_t round) {
 void Client::Release(PartFlow& flow) {
   for (PartOpPtr& part : flow.Release()) {
     const uint32_t shard = part->shard;
-    shards_[shard]->queue.Add(std::move(part));
+    Lane& lane = shards_[shard]->LaneOf(*part);
+    lane.queue.Add(std::move(part));
   }
+}
+
+// Of the lanes that have something to send and may, the one whose turn it is.
+Client::Lane* Client::NextLane(Shard& shard) const {
+  const auto open = [this](const Lane& lane) {
+    return !lane.queue.empty() && lane.in_flight < options_.max_inflight_bytes;
+  };
+  if (!open(shard.pushes)) return open(shard.pulls) ? &shard.pulls : nullptr;
+  return open(shard.pulls) && shard.pulls.queue.Before(shard.pushes.queue) ? &shard.pulls : &shard.pushes;
+}
+
+void Client::Landed(PartOp& part) {
+  shards_[part.shard]->LaneOf(part).in_flight -= std::exchange(part.in_flight, 0);
 }
 
 void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
   Shard& shard = *shards_[index];
-  while (!shard.queue.empty() && shard.inflight_bytes < options_.max_inflight_bytes) {
-    const auto batch = shard.queue.NextBatch();
-    if (batch.empty()) return;
+  while (Lane* lane = NextLane(shard)) {
+    const auto batch = lane->queue.NextBatch();
+    if (batch.empty()) continue;
     const uint64_t id = next_id_++;
     for (const PartOpPtr& part : batch) {
       part->sent = true;
+      part->in_flight = part->bytes;
+      lane->in_flight += part->bytes;
       part->request = id;
-      shard.inflight_bytes += InflightBytes(*part);
       tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes);
     }
     SendBatch(index, id, batch, network);
@@ -154,6 +165,7 @@ void Client::OnAck(uint32_t shard, uint64_t id) {
   for (const PartOpPtr& part : request->parts) {
     if (part->finished || !part->Carries()) continue;
     part->acked = true;
+    Landed(*part);
     if (!part->WantsAnswer()) Finish(part);
   }
   if (Requests::Finished(*request)) shards_[shard]->requests.Erase(id);
@@ -247,8 +259,7 @@ void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
 
 void Client::Finish(const PartOpPtr& part) {
   part->finished = true;
-  Shard& shard = *shards_[part->shard];
-  if (part->sent) shard.inflight_bytes -= std::min(shard.inflight_bytes, InflightBytes(*part));
+  Landed(*part);
   PartFlow& flow = keys_.at(part->ref.key).flows[part->ref.part];
   flow.Sweep();
   Release(flow);
@@ -277,8 +288,7 @@ void Client::FinishOperation(Operation& op, const Status& status) {
     for (const PartOpPtr& part : flow.ops()) {
       if (part->op.get() != &op || part->finished) continue;
       part->finished = true;
-      Shard& shard = *shards_[part->shard];
-      if (part->sent) shard.inflight_bytes -= std::min(shard.inflight_bytes, InflightBytes(*part));
+      Landed(*part);
     }
     flow.Sweep();
     Release(flow);

@@ -66,7 +66,8 @@ struct PartOp {
   uint64_t request = 0;   // the message it was sent with
   bool released = false;  // in its shard's queue, or beyond
   bool sent = false;
-  bool acked = false;  // the shard has the push
+  size_t in_flight = 0;  // bytes that count against its lane's window
+  bool acked = false;    // the shard has the push
   bool finished = false;
 
   bool Carries() const { return op->kind != OpKind::kPull && op->kind != OpKind::kVersion; }

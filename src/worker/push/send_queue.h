@@ -18,6 +18,9 @@ class SendQueue {
   // unless the queue is.
   std::vector<PartOpPtr> NextBatch();
 
+  // Whether this queue's next part goes before the other's. Neither is empty.
+  bool Before(const SendQueue& other) const { return queue_.begin()->first < other.queue_.begin()->first; }
+
   static constexpr size_t kBatchBytes = 256 << 10;
   static constexpr size_t kBatchParts = 256;
 
