@@ -32,6 +32,12 @@ void Show(KVStore& kv, const std::string& what, const NDArray& array, float expe
 }
 
 void Tour() {
+  if (FLAGS_kv_store.find("async") != std::string::npos) {
+    throw sluice::Error(
+        sluice::ErrorCode::kInvalidArgument,
+        "--kv-store is " + FLAGS_kv_store +
+            ": the tour's values are those of a synchronous store; train_mnist takes async ones");
+  }
   const auto kv = KVStore::Create(FLAGS_kv_store);
   const auto n = static_cast<float>(kv->num_workers());
   const sluice::Shape shape = {2, 3};

@@ -5,4 +5,7 @@ import sys
 from launcher import command_line
 
 if __name__ == "__main__":
-    sys.exit(command_line.main(sys.argv[1:]))
+    try:
+        sys.exit(command_line.main(sys.argv[1:]))
+    except KeyboardInterrupt:  # before anything was started
+        sys.exit(130)

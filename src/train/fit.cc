@@ -87,7 +87,7 @@ class FitRun {
                by_steps ? std::min(per_epoch, options_.num_steps - report_.steps) : per_epoch);
     }
     store_->WaitAll();
-    if (by_steps && leader() && test_ != nullptr) EvaluateNow();
+    if ((by_steps || report_.epochs == 0) && leader() && test_ != nullptr) EvaluateNow();
     return report_;
   }
 

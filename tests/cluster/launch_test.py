@@ -73,6 +73,21 @@ class Launch(unittest.TestCase):
         self.assertIn("ended with exit code 2", done.stderr)
         self.assertIn("| train_mnist: error: flag --lr", done.stdout)
 
+    def test_a_server_that_fails_by_itself_is_blamed_and_not_the_workers_it_took_along(self):
+        # The worker sees the job fail and ends with 1, as Sluice's programs do then.
+        done = launch("-n", 1, "-s", 1, "--server-command", "sh -c 'exit 5'", "/bin/sh", "-c", "read never < /dev/null; exit 1")
+        self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+        self.assertIn("server 0", done.stderr)
+
+    def test_ctrl_c_while_python_starts(self):
+        for _ in range(3):
+            job = subprocess.Popen([*LAUNCH, "-n", "1", "-s", "1", str(BIN / "train_mnist"), *LONG], stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+            job.stdout.readline()  # something runs
+            job.send_signal(signal.SIGINT)
+            self.assertNotIn("Traceback", job.stdout.read())
+            self.assertEqual(job.wait(20), 130)
+
     def test_wrong_use(self):
         for arguments, word in ((["-n", "1"], "no command"), (["-n", "0", "x"], "-n is 0"), (["-n", "1", "/no/such/program"], "does not exist"),
                                 (["-n", "1", "-H", "hosts", "x"], "ssh"), (["-n", "1", "--env", "NOVALUE", "x"], "NAME=VALUE")):

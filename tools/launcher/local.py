@@ -97,7 +97,7 @@ class LocalRun:
         self.start_all()
         alive = set(self.processes)
         if len(alive) == 1:  # the scheduler never told a port
-            return self.fail_with(self.await_first(alive, PORT_DEADLINE), alive)
+            return self.fail_without_port(alive)
         deadline = first = None
         while alive:
             event = self.next_event(deadline)
@@ -108,9 +108,7 @@ class LocalRun:
                 self.stop(alive)
                 return 1 if workers_left else 0
             if isinstance(event, int):
-                self.say(f"{signal.Signals(event).name}: stopping the job")
-                self.stop(alive)
-                return 128 + event
+                return self.end_by(event, alive)
             alive.discard(event)
             if event.returncode != 0:
                 return self.fail_with(event, alive)
@@ -128,15 +126,24 @@ class LocalRun:
                 if deadline is not None:
                     return None
 
-    def await_first(self, alive, seconds):
-        try:
-            event = self.events.get(timeout=seconds)
-            return next(iter(alive)) if isinstance(event, int) else event
-        except queue.Empty:
-            return next(iter(alive))
+    def fail_without_port(self, alive):
+        event = self.next_event(time.monotonic() + PORT_DEADLINE)
+        if isinstance(event, int):
+            return self.end_by(event, alive)
+        if event is not None:
+            return self.fail_with(event, alive)
+        self.stop(alive)
+        self.say(f"{next(iter(alive)).name} told no port within {PORT_DEADLINE:.0f} s")
+        return 1
+
+    def end_by(self, number, alive):
+        self.say(f"{signal.Signals(number).name}: stopping the job")
+        self.stop(alive)
+        return 128 + number
 
     def root_of(self, process, alive):
-        """Who failed first. One process's end makes the others end within moments: what was killed, or a worker, comes before those that it took along."""
+        """Who failed first. One process's end makes the others end within moments, with 1 for "the job failed": what was
+        killed, or ended with a code of its own, or else a worker, comes before those that it took along."""
         ended, end = [process], time.monotonic() + BLAME_WINDOW
         while alive - set(ended) and time.monotonic() < end:
             try:
@@ -149,15 +156,10 @@ class LocalRun:
             ended.append(event)
         alive.difference_update(ended)
         failed = [p for p in ended if p.returncode != 0] or ended
-        return min(failed, key=lambda p: (p.returncode >= 0, p.role != "worker"))
+        return min(failed, key=lambda p: (p.returncode >= 0, p.returncode == 1, p.role != "worker"))
 
     def fail_with(self, process, alive):
-        if process.returncode is not None:
-            process = self.root_of(process, alive)
-        if process.returncode is None:
-            self.stop(alive)
-            self.say(f"{process.name} told no port within {PORT_DEADLINE:.0f} s")
-            return 1
+        process = self.root_of(process, alive)
         code = process.exit_code() or 1
         self.say(f"{process.name} (pid {process.pid}) ended with {process.how_it_ended()}; its last lines:")
         for line in process.tail:
@@ -188,10 +190,10 @@ class LocalRun:
 
 def run(job):
     local = LocalRun(job)
-    guard = subprocess.Popen([sys.executable, watchdog.__file__, job.id], stdin=subprocess.PIPE, start_new_session=True,
-                             stdout=subprocess.DEVNULL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda n, _: local.events.put(n))
+    guard = subprocess.Popen([sys.executable, watchdog.__file__, job.id], stdin=subprocess.PIPE, start_new_session=True,
+                             stdout=subprocess.DEVNULL)
     code = 1
     try:
         code = local.watch()

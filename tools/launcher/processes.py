@@ -54,15 +54,29 @@ class Process:
 
     def _follow(self):
         prefix = f"[{self.name}] ".encode()
-        with self._popen.stdout as pipe, self._log as log:
-            for line in pipe:
-                log.write(line)
-                log.flush()
-                text = line.rstrip(b"\r\n")
-                self.tail.append(text)
-                self._output.line(prefix, text)
-        self._popen.wait()
-        self._ended(self)
+        try:
+            with self._popen.stdout as pipe:
+                for line in pipe:
+                    self._keep(line)
+                    text = line.rstrip(b"\r\n")
+                    self.tail.append(text)
+                    self._output.line(prefix, text)
+        finally:
+            if self._log is not None:
+                self._log.close()
+            self._popen.wait()
+            self._ended(self)
+
+    def _keep(self, line):
+        """In the log; a job goes on without one when the disk is full."""
+        if self._log is None:
+            return
+        try:
+            self._log.write(line)
+            self._log.flush()
+        except OSError as error:
+            self._log = None
+            self._output.line(b"launch.py: ", f"no more log of {self.name}: {error}".encode())
 
     def signal(self, number):
         """To the whole process group."""
