@@ -49,6 +49,11 @@ Result<Member*> Roster::Register(Time now, transport::PeerId peer, const wire::S
   if (request.role == wire::Role::kServer && request.shard_addresses.empty()) {
     return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " names no address");
   }
+  if (request.role == wire::Role::kServer && request.shard_addresses.size() != shards_per_server_) {
+    return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " runs ",
+                request.shard_addresses.size(), " shards, but the scheduler counts on ", shards_per_server_,
+                " (SLUICE_SERVER_THREADS must be the same on all nodes)");
+  }
   for (Member& member : members_) {
     if (member.info.role == request.role && member.info.incarnation == sender.incarnation) {  // a repeat
       member.last_heard = now;

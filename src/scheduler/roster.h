@@ -19,7 +19,8 @@ struct Member {
 
 class Roster {
  public:
-  Roster(uint32_t num_workers, uint32_t num_servers) : num_workers_(num_workers), num_servers_(num_servers) {}
+  Roster(uint32_t num_workers, uint32_t num_servers, uint32_t shards_per_server = 1)
+      : num_workers_(num_workers), num_servers_(num_servers), shards_per_server_(shards_per_server) {}
 
   // Takes a node in, or finds it again. The rank: the one its identity had, else the wished one when free,
   // else the smallest free one.
@@ -52,7 +53,7 @@ class Roster {
   uint32_t Wanted(wire::Role role) const { return role == wire::Role::kWorker ? num_workers_ : num_servers_; }
   const Member* At(wire::Role role, uint32_t rank) const;
 
-  const uint32_t num_workers_, num_servers_;
+  const uint32_t num_workers_, num_servers_, shards_per_server_;
   std::vector<Member> members_;
   uint64_t epoch_ = 1;
 };

@@ -22,7 +22,9 @@ plan::PlacementOptions PlacementOf(const Options& options) {
 }  // namespace
 
 Scheduler::Scheduler(const Options& options)
-    : options_(options), roster_(options.num_workers, options.num_servers), keys_(PlacementOf(options)) {}
+    : options_(options),
+      roster_(options.num_workers, options.num_servers, options.shards_per_server),
+      keys_(PlacementOf(options)) {}
 
 void Scheduler::OnStart(Time now, transport::Network&) {
   started_ = now;

@@ -26,7 +26,7 @@ struct Options {
   Duration repeat_interval = 1s;   // of announcements and stops until they are acknowledged
   Duration rendezvous_timeout = std::chrono::minutes(10);
   std::function<std::map<std::string, uint64_t>()> process_counters;  // go with the scheduler's in Stats
-  Duration stop_timeout = 5s;  // for everybody to hear the end
+  Duration stop_timeout = 5s;                                         // for everybody to hear the end
 };
 
 class Scheduler final : public transport::Machine {

@@ -32,7 +32,7 @@ class OwnServer(unittest.TestCase):
         return launch("-n", workers, "-s", servers, *extra, "--server-command", server, BIN / "own_server", *flags)
 
     def test_the_servers_apply_the_programs_rule(self):
-        for workers, servers, rate, extra in ((1, 1, 0.25, ()), (2, 2, 0.25, ()), (3, 2, 0.5, ("--env-server", "SLUICE_SERVER_THREADS=3"))):
+        for workers, servers, rate, extra in ((1, 1, 0.25, ()), (2, 2, 0.25, ()), (3, 2, 0.5, ("--env", "SLUICE_SERVER_THREADS=3"))):
             with self.subTest(workers=workers, servers=servers):
                 done = self.launch_own(workers, servers, f"--rate={rate}", extra=extra)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
 
 #include "base/strings.h"
@@ -96,12 +97,14 @@ void Job::StartServer(int rank) {
     membership.shard_addresses.push_back(server->shard_loops.back()->addresses().front());
     handles.push_back({server->shard_loops.back().get(), server->shards.back().get()});
   }
-  // The control machine posts to its own loop only after that loop runs it.
-  Server* const self = server.get();
+  // Shards answer through the control machine's loop, which may not stand yet.
+  std::promise<transport::ZmqLoop*> started;
   server->control = std::make_shared<server::Control>(
-      membership, handles, [self](auto task) { self->control_loop->Post(std::move(task)); });
+      membership, handles,
+      [loop = started.get_future().share()](auto task) { loop.get()->Post(std::move(task)); });
   server->control_loop = std::make_unique<transport::ZmqLoop>(context_, server->control,
                                                               runtime::LoopOptions(config, "control"));
+  started.set_value(server->control_loop.get());
   servers_.push_back(std::move(server));
 }
 

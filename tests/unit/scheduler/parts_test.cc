@@ -90,6 +90,8 @@ TEST(Roster, OtherJobsShapesAreRefused) {
   EXPECT_THAT(refused(request), HasSubstr("expects 3 workers and 1 servers, but this job has 2 and 1"));
   request = {.role = Role::kServer, .host = "h", .num_workers = 2, .num_servers = 1};
   EXPECT_THAT(refused(request), HasSubstr("names no address"));
+  request.shard_addresses = {"tcp://h:1", "tcp://h:2"};
+  EXPECT_THAT(refused(request), HasSubstr("runs 2 shards, but the scheduler counts on 1"));
   request.role = Role::kScheduler;
   EXPECT_THAT(refused(request), HasSubstr("second scheduler"));
   EXPECT_TRUE(roster.members().empty());
