@@ -44,7 +44,7 @@ namespace {
 
 using namespace sluice;
 using namespace sluice::bench;
-using Counters = std::map<std::string, std::map<std::string, uint64_t>>;
+using CountersByProcess = std::map<std::string, wire::Counters>;
 
 [[noreturn]] void Refuse(const std::string& flag, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
@@ -126,8 +126,8 @@ class Bench {
   }
 
   // Processor time, so far, of the processes of the job; of the workers only this one.
-  Counters Snapshot() {
-    Counters counters;
+  CountersByProcess Snapshot() {
+    CountersByProcess counters;
     if (IsDist() && IsFirst()) counters = runtime::Runtime::Default()->Node().Stats(std::chrono::seconds(30));
     counters[StrCat("worker ", store_->rank())] = runtime::ProcessCounters();
     return counters;
@@ -140,7 +140,7 @@ class Bench {
     options.seconds = FLAGS_seconds;
     options.repeats = FLAGS_repeats;
     options.latency_samples = FLAGS_latency_samples;
-    std::vector<Counters> snapshots;
+    std::vector<CountersByProcess> snapshots;
     Load load(store_, options, exchange_);
     const LoadFigures figures = load.Run([&] { snapshots.push_back(Snapshot()); });
     const std::map<std::string, double> cpu = CpuSeconds(snapshots);
@@ -162,7 +162,7 @@ class Bench {
   }
 
   // Of every process, between the two snapshots. All workers together.
-  std::map<std::string, double> CpuSeconds(const std::vector<Counters>& snapshots) {
+  std::map<std::string, double> CpuSeconds(const std::vector<CountersByProcess>& snapshots) {
     std::map<std::string, double> seconds;
     for (const auto& [process, counters] : snapshots[1]) {
       seconds[process] =

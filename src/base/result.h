@@ -1,6 +1,7 @@
 // Results for code that must not throw: parsers of outside bytes and protocol state machines.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,6 +69,10 @@ class [[nodiscard]] Status {
   const Failure& failure() const { return *failure_; }
   void OrThrow() const {
     if (failure_) failure_->Throw();
+  }
+  // The sluice::Error that OrThrow would throw; null for success.
+  std::exception_ptr AsException() const {
+    return failure_ ? std::make_exception_ptr(Error(failure_->code, failure_->message)) : nullptr;
   }
 
  private:

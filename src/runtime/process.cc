@@ -28,7 +28,7 @@ int CoreCount() {
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-std::map<std::string, uint64_t> ProcessCounters() {
+wire::Counters ProcessCounters() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const auto micros = [](const timeval& t) {

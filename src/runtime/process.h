@@ -4,10 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 
 #include "runtime/job_config.h"
+#include "wire/messages.h"
 
 namespace sluice::runtime {
 
@@ -20,7 +20,7 @@ inline constexpr int kExitSignal = 128;  // + the signal's number
 uint64_t RandomBits();
 std::string HostName();
 // What the operating system counts for this process: cpu_us (of all threads, user and system), max_rss_kb.
-std::map<std::string, uint64_t> ProcessCounters();
+wire::Counters ProcessCounters();
 int CoreCount();  // that this process may run on
 
 // Runs a whole process: logging is set up, an Error becomes one line on standard error and an exit code

@@ -1,8 +1,7 @@
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
-#include <mutex>
-#include <optional>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -46,12 +45,15 @@ scheduler::Options OptionsOf(const JobConfig& config) {
 int RunSchedulerNode(const JobConfig& config) {
   std::atomic<int> signal = 0;
   const auto machine = std::make_shared<scheduler::Scheduler>(OptionsOf(config));
-  transport::ZmqLoop* loop_for_signals = nullptr;  // set before the first signal can be handled
-  std::mutex starting;
-  std::unique_lock started(starting);
-  std::optional<SignalWatcher> watcher(std::in_place, [&](int number) {
-    const std::lock_guard wait_for_start(starting);
-    loop_for_signals->Post([&, number](Time now, transport::Network& network) {
+  HoldSignals();
+  auto context =
+      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+  transport::ZmqLoopOptions options = LoopOptions(config, "scheduler");
+  options.bind = {config.root_address()};
+  options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
+  transport::ZmqLoop loop(context, machine, options);
+  const SignalWatcher watcher([&](int number) {
+    loop.Post([&, number](Time now, transport::Network& network) {
       if (number == SIGUSR1) {
         LOG(WARNING) << "state of the scheduler:\n" << machine->DumpState(now);
         return;
@@ -60,19 +62,10 @@ int RunSchedulerNode(const JobConfig& config) {
       machine->FailJob(now, StrCat("the scheduler was ended by ", SignalName(number)), network);
     });
   });
-  auto context =
-      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
-  transport::ZmqLoopOptions options = LoopOptions(config, "scheduler");
-  options.bind = {config.root_address()};
-  options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
-  transport::ZmqLoop loop(context, machine, options);
-  loop_for_signals = &loop;
-  started.unlock();
   TellPort(config.port_fd, loop.addresses().front());
   VLOG(1) << "the scheduler listens at " << loop.addresses().front() << " for " << config.num_workers
           << " workers and " << config.num_servers << " servers";
   WaitForEnd(loop);
-  watcher.reset();  // before what it posts to
   if (signal != 0) return kExitSignal + signal;
   return machine->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;
 }

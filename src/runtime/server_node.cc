@@ -2,7 +2,7 @@
 
 #include <csignal>
 #include <future>
-#include <optional>
+#include <memory>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -21,6 +21,16 @@ struct ShardThread {
   std::unique_ptr<transport::ZmqLoop> loop;
 };
 
+// They post to one another: none goes before all have stopped.
+struct Threads {
+  ~Threads() {
+    for (ShardThread& shard : shards) shard.loop->Stop();
+    if (control) control->Stop();
+  }
+  std::vector<ShardThread> shards;
+  std::unique_ptr<transport::ZmqLoop> control;
+};
+
 std::string ShardAddress(const JobConfig& config, uint32_t thread) {
   if (config.local_only) return StrCat("ipc:///tmp/sluice-", config.job_id, "-", getpid(), "-", thread);
   const auto choice = transport::ChooseHost({config.node_host, config.interface, config.root_host}).OrThrow();
@@ -36,7 +46,7 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   options.thread = thread;
   options.shards_per_server = static_cast<uint32_t>(config.server_threads);
   options.updater = server.updater;
-  options.process_counters = ProcessCounters;
+  if (thread == 0) options.process_counters = ProcessCounters;  // once for the process
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
   transport::ZmqLoopOptions loop = LoopOptions(config, StrCat("shard ", thread));
@@ -67,22 +77,34 @@ membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnat
 }
 
 int RunServerNode(const JobConfig& config, const ServerOptions& server) {
+  HoldSignals();
   std::atomic<int> signal = 0;
   std::promise<transport::ZmqLoop*> started;
   const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();
-  std::shared_ptr<server::Control> control;
-  std::vector<ShardThread> shards;
-  std::optional<SignalWatcher> watcher(std::in_place, [&](int number) {
-    // Until the node stands, a signal waits.
-    if (control_loop.wait_for(std::chrono::seconds(60)) != std::future_status::ready) return;
+  Threads threads;
+  const uint64_t incarnation = RandomBits();
+  auto context =
+      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+  membership::Options membership = MembershipOptions(config, incarnation);
+  std::vector<server::ShardHandle> handles;
+  for (int i = 0; i < config.server_threads; ++i) {
+    threads.shards.push_back(StartShard(config, context, server, incarnation, static_cast<uint32_t>(i)));
+    membership.shard_addresses.push_back(threads.shards.back().loop->addresses().front());
+  }
+  for (ShardThread& shard : threads.shards) handles.push_back({shard.loop.get(), shard.machine.get()});
+  const auto control = std::make_shared<server::Control>(
+      membership, handles, [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
+  threads.control = std::make_unique<transport::ZmqLoop>(context, control, LoopOptions(config, "control"));
+  started.set_value(threads.control.get());
+  const SignalWatcher watcher([&](int number) {
     if (number == SIGUSR1) {
-      for (ShardThread& shard : shards) {
+      for (ShardThread& shard : threads.shards) {
         shard.loop->Post([machine = shard.machine](Time now, transport::Network&) {
           LOG(WARNING) << "state of a server shard:\n" << machine->DumpState(now);
         });
       }
     }
-    control_loop.get()->Post([&, number](Time now, transport::Network& network) {
+    threads.control->Post([&, number](Time now, transport::Network& network) {
       if (number == SIGUSR1) {
         LOG(WARNING) << "state of the server:\n" << control->DumpState(now);
         return;
@@ -91,23 +113,8 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
       control->Fail(now, StrCat("the server was ended by ", SignalName(number)), network);
     });
   });
-  const uint64_t incarnation = RandomBits();
-  auto context =
-      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
-  membership::Options membership = MembershipOptions(config, incarnation);
-  std::vector<server::ShardHandle> handles;
-  for (int i = 0; i < config.server_threads; ++i) {
-    shards.push_back(StartShard(config, context, server, incarnation, static_cast<uint32_t>(i)));
-    membership.shard_addresses.push_back(shards.back().loop->addresses().front());
-  }
-  for (ShardThread& shard : shards) handles.push_back({shard.loop.get(), shard.machine.get()});
-  control = std::make_shared<server::Control>(
-      membership, handles, [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
-  transport::ZmqLoop loop(context, control, LoopOptions(config, "control"));
-  started.set_value(&loop);
-  WaitForEnd(loop);
-  for (ShardThread& shard : shards) WaitForEnd(*shard.loop);
-  watcher.reset();  // before what it posts to
+  WaitForEnd(*threads.control);
+  for (ShardThread& shard : threads.shards) WaitForEnd(*shard.loop);
   if (signal != 0) return kExitSignal + signal;
   return control->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;
 }

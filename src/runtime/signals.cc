@@ -11,11 +11,25 @@
 
 namespace sluice::runtime {
 
-SignalWatcher::SignalWatcher(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
+namespace {
+
+sigset_t OurSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&signals, number);
+  return signals;
+}
+
+}  // namespace
+
+void HoldSignals() {
+  const sigset_t signals = OurSignals();
   SLUICE_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
+}
+
+SignalWatcher::SignalWatcher(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
+  HoldSignals();
+  const sigset_t signals = OurSignals();
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   stop_fd_ = eventfd(0, EFD_CLOEXEC);
   SLUICE_CHECK(signal_fd_ >= 0 && stop_fd_ >= 0) << "signalfd/eventfd: errno " << errno;

@@ -7,11 +7,15 @@
 
 namespace sluice::runtime {
 
-// Takes over SIGINT, SIGTERM and SIGUSR1 from its construction on: create it before any other thread, which
-// then inherit the mask. `on_signal(number)` runs on the watcher's thread, one signal at a time. The
-// destructor ends the thread; the signals stay blocked.
+// Keeps SIGINT, SIGTERM and SIGUSR1 from this thread and from all that it starts from now on; they wait for a
+// watcher.
+void HoldSignals();
+
+// Hears SIGINT, SIGTERM and SIGUSR1, also those that came since HoldSignals. `on_signal(number)` runs on the
+// watcher's thread, one signal at a time. The destructor ends the thread; the signals stay held.
 class SignalWatcher {
  public:
+  // Holds the signals, should nobody have done so.
   explicit SignalWatcher(std::function<void(int)> on_signal);
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;

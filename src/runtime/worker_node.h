@@ -1,6 +1,8 @@
 // A worker's connection to its job.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,8 +16,9 @@ namespace sluice::runtime {
 
 class WorkerNode {
  public:
-  // Joins; returns when the job is complete. Throws Error when it never will be.
-  explicit WorkerNode(const JobConfig& config);
+  // Joins; returns when the job is complete. Throws Error when it never will be. `tracer`, which may be null,
+  // hears of every gradient's stages and outlives the node and its stores.
+  explicit WorkerNode(const JobConfig& config, worker::Tracer* tracer = nullptr);
   ~WorkerNode();
 
   std::shared_ptr<KVStore> MakeStore(const std::string& type);
@@ -24,17 +27,21 @@ class WorkerNode {
   void Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout);
   // The counters of every process of the job but the other workers: "scheduler", "server 0", ... What a
   // server's shards count is added up. Throws Error(kDeadlineExceeded).
-  std::map<std::string, std::map<std::string, uint64_t>> Stats(Duration timeout);
+  std::map<std::string, wire::Counters> Stats(Duration timeout);
   // Prints who waits for what.
   void Dump();
   worker::Client& client() { return *client_; }
   transport::ZmqLoop& loop() { return *loop_; }
 
  private:
+  // On the loop; throws Error(kCancelled) when it has ended.
+  void Post(std::function<void(Time, transport::Network&)> task);
+
   const JobConfig config_;
+  worker::Tracer* const tracer_;
   std::atomic<int> stores_made_ = 0;
   const std::shared_ptr<worker::Client> client_;
-  std::unique_ptr<transport::ZmqLoop> loop_;
+  std::shared_ptr<transport::ZmqLoop> loop_;
 };
 
 }  // namespace sluice::runtime

@@ -25,8 +25,8 @@ struct Options {
   Duration report_interval = 10s;  // of "waiting for ..." while nodes are missing
   Duration repeat_interval = 1s;   // of announcements and stops until they are acknowledged
   Duration rendezvous_timeout = std::chrono::minutes(10);
-  std::function<std::map<std::string, uint64_t>()> process_counters;  // go with the scheduler's in Stats
-  Duration stop_timeout = 5s;                                         // for everybody to hear the end
+  std::function<wire::Counters()> process_counters;  // go with the scheduler's in Stats
+  Duration stop_timeout = 5s;                        // for everybody to hear the end
 };
 
 class Scheduler final : public transport::Machine {
@@ -87,7 +87,7 @@ class Scheduler final : public transport::Machine {
   std::map<std::pair<uint64_t, uint64_t>, wire::Body>
       answered_;  // (incarnation, request) of the last relayed requests
   std::deque<std::pair<uint64_t, uint64_t>> answered_order_;
-  std::map<std::string, uint64_t> counters_;
+  wire::Counters counters_;
   LogLimiter limiter_{5, 10s};
 
   bool complete_ = false;

@@ -25,8 +25,8 @@ struct ShardOptions {
   uint32_t thread = 0;  // which of its server's shards this is
   uint32_t shards_per_server = 1;
   ServerUpdater updater;
-  std::function<std::map<std::string, uint64_t>()> process_counters;  // go with this shard's own in Stats
-  bool deduplicate = true;  // off only in tests that must find the bug this makes
+  std::function<wire::Counters()> process_counters;  // go with this shard's own in Stats; null: none
+  bool deduplicate = true;                           // off only in tests that must find the bug this makes
 };
 
 class Shard final : public transport::Machine {
@@ -52,7 +52,7 @@ class Shard final : public transport::Machine {
                      transport::Network& network);
   void End() { done_ = true; }
 
-  const std::map<std::string, uint64_t>& counters() const { return counters_; }
+  const wire::Counters& counters() const { return counters_; }
 
  private:
   struct Sender {
@@ -120,7 +120,7 @@ class Shard final : public transport::Machine {
   std::vector<std::unique_ptr<Key>> keys_;     // by id; null where this shard has no part
   std::vector<Configured> optimizers_;         // in the order set
   Replies replies_;
-  std::map<std::string, uint64_t> counters_;
+  wire::Counters counters_;
   LogLimiter limiter_{5, 10s};
   bool done_ = false;
 };

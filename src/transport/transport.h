@@ -55,6 +55,8 @@ class Machine {
   virtual Time NextTimer() const = 0;
   // True when the loop may end, once what was sent has left (or its linger time is over).
   virtual bool Done() const = 0;
+  // Once, last: the loop ends, done or not, and whoever still waits for something waits in vain.
+  virtual void OnEnd(Time /*now*/, const std::string& /*why*/, Network& /*network*/) {}
   // Who waits for which key, round and peer: for SIGUSR1. Several lines.
   virtual std::string DumpState(Time now) const = 0;
 };
@@ -62,9 +64,9 @@ class Machine {
 class Loop {
  public:
   virtual ~Loop() = default;
-  // Runs `task` between two calls of the machine, in the order posted. Thread-safe; dropped when the loop has
-  // ended.
-  virtual void Post(std::function<void(Time now, Network& network)> task) = 0;
+  // Runs `task` between two calls of the machine, in the order posted; tasks that the end overtakes run after
+  // Machine::OnEnd. False, and never run, when the loop has ended. Thread-safe.
+  virtual bool Post(std::function<void(Time now, Network& network)> task) = 0;
   // The addresses the loop is bound to, for others to connect to.
   virtual const std::vector<std::string>& addresses() const = 0;
 };

@@ -217,8 +217,9 @@ struct Stop {
 struct GetStats {
   bool operator==(const GetStats&) const = default;
 };
+using Counters = std::map<std::string, uint64_t>;
 struct Stats {
-  std::map<std::string, uint64_t> counters;
+  Counters counters;
   bool operator==(const Stats&) const = default;
 };
 

@@ -16,6 +16,11 @@ Client::~Client() {
   for (auto& [number, op] : operations_) op->done = nullptr;
 }
 
+void Client::OnEnd(Time now, const std::string& why, NetworkRef network) {
+  if (!failure_) FailAll(Fail(ErrorCode::kCancelled, "this worker is no longer in the job: ", why));
+  RunCompletions(now, network);
+}
+
 void Client::OnStart(Time now, NetworkRef network) {
   membership_.OnStart(now, network);
 }
@@ -84,11 +89,11 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
   if (it == shard_of_.end() || message.sender.role != wire::Role::kServer) return;
   const uint32_t shard = it->second;
   if (std::holds_alternative<wire::Ack>(message.body)) {
-    OnAck(shard, message.in_reply_to);
+    OnAck(now, shard, message.in_reply_to);
   } else if (std::holds_alternative<wire::Values>(message.body)) {
-    OnValues(shard, message, network);
+    OnValues(now, shard, message);
   } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
-    OnShardError(shard, message.in_reply_to, Failure{error->code, error->message});
+    OnShardError(now, shard, message.in_reply_to, Failure{error->code, error->message}, network);
   } else if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
     OnShardWaiting(shard, message.in_reply_to, waiting->missing);
   } else if (std::holds_alternative<wire::Stats>(message.body)) {
@@ -118,6 +123,7 @@ void Client::Expire(Time now) {
   for (const auto& op : expired) {
     const std::string who =
         op->waiting_for.empty() ? "the servers have not said why" : "waiting for " + op->waiting_for;
+    if (op->kind == OpKind::kPushPull) GoOnAsPush(op);
     FinishOperation(*op, Fail(ErrorCode::kDeadlineExceeded, Name(op->kind), " of key ", op->key_name,
                               ", round ", op->round, ", was not done by its deadline: ", who));
   }

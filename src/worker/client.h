@@ -63,6 +63,7 @@ class Client final : public transport::Machine {
   void OnTimer(Time now, NetworkRef network) override;
   Time NextTimer() const override;
   bool Done() const override { return done_; }
+  void OnEnd(Time now, const std::string& why, NetworkRef network) override;
   std::string DumpState(Time now) const override;
 
   // --- Membership ---
@@ -73,8 +74,8 @@ class Client final : public transport::Machine {
   // Why nothing works any more; empty while it does.
   const std::optional<Failure>& failure() const { return failure_; }
 
-  // --- Keys and values. Every `done` is called exactly once. `deadline`: when to give up, with a message
-  // that says who is waited for. ---
+  // --- Keys and values (client_calls.cc). Every `done` is called exactly once. `deadline`: when to give up,
+  // with a message that says who is waited for. ---
   void Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
             NetworkRef network);
   void Push(Time now, PushArgs args, worker::Done done, NetworkRef network);
@@ -146,14 +147,16 @@ class Client final : public transport::Machine {
   void FlushShard(Time now, uint32_t index, NetworkRef network);
   void Landed(PartOp& part);  // it no longer counts as in flight
   void SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>& batch, NetworkRef network);
-  void OnAck(uint32_t shard, uint64_t id);
-  void OnValues(uint32_t shard, wire::Message& message, NetworkRef network);
+  void OnAck(Time now, uint32_t shard, uint64_t id);
+  void OnValues(Time now, uint32_t shard, const wire::Message& message);
   void RefuseFrom(KeyState& key, const Operation& push, const Failure& failure);
   static bool NeedsRound(const Operation& op, uint64_t round);
-  void OnShardError(uint32_t shard, uint64_t id, const Failure& failure);
+  void OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network);
+  void SendAlone(Time now, uint32_t shard, const std::vector<PartOpPtr>& parts, NetworkRef network);
   void OnShardWaiting(uint32_t shard, uint64_t id, const std::string& missing);
   void Repeat(Time now, uint32_t index, NetworkRef network);
   void Finish(const PartOpPtr& part);
+  void GoOnAsPush(const std::shared_ptr<Operation>& op);
   void FinishOperation(Operation& op, const Status& status);
 
   // client_control.cc

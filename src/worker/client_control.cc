@@ -25,7 +25,8 @@ void Client::Ask(Time now, transport::PeerId whom, wire::Body body, std::string 
   const uint64_t id = next_id_++;
   network.Send(whom, Envelope(body, id));
   controls_.emplace(
-      id, Control{whom, std::move(body), std::move(done), deadline, now + kControlRepeat, std::move(what), {}});
+      id,
+      Control{whom, std::move(body), std::move(done), deadline, now + kControlRepeat, std::move(what), {}});
 }
 
 bool Client::OnControlAnswer(Time now, const wire::Message& message, NetworkRef network) {
@@ -67,7 +68,8 @@ void Client::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Tim
     }
     OnDeclared(at, table->entries, std::move(keys), deadline, std::move(done), net);
   };
-  Ask(now, membership_.scheduler(), std::move(declare), "declaring keys", deadline, std::move(on_answer), network);
+  Ask(now, membership_.scheduler(), std::move(declare), "declaring keys", deadline, std::move(on_answer),
+      network);
 }
 
 void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
@@ -156,9 +158,11 @@ void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done
   auto on_answer = [this, done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
     membership_.Leave();
     done_ = true;
+    FailAll(Fail(ErrorCode::kCancelled, "this worker has left the job"));
     done(answer ? Status::Ok() : Status(answer.failure()));
   };
-  Ask(now, membership_.scheduler(), std::move(leave), "leaving the job", deadline, std::move(on_answer), network);
+  Ask(now, membership_.scheduler(), std::move(leave), "leaving the job", deadline, std::move(on_answer),
+      network);
 }
 
 void Client::GetSchedulerStats(Time now, Time deadline, AnswerDone done, NetworkRef network) {

@@ -34,13 +34,13 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
                                      ": ", carries ? op->source.size() : op->destination.bytes.size(),
                                      " bytes were given, the key has ", total));
   }
-  if (op->kind == OpKind::kPush || op->kind == OpKind::kPushPull) op->round = ++key.pushed;
+  if (op->IsPush()) op->round = ++key.pushed;
   op->parts_left = key.parts.size();
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
   for (uint32_t i = 0; i < key.parts.size(); ++i) {
     const plan::Part& planned = key.parts[i];
-    if (op->kind == OpKind::kPush || op->kind == OpKind::kPushPull) AddWindowPull(now, key, i, op->round);
+    if (op->IsPush()) AddWindowPull(now, key, i, op->round);
     auto part = std::make_shared<PartOp>();
     part->op = op;
     part->ref = {op->key, i};
@@ -51,7 +51,7 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
     key.flows[i].Append(std::move(part));
     Release(key.flows[i]);
   }
-  tracer_.OnStage(now, Stage::kQueue, op->key, op->round, total);
+  if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, op->key, op->round, total);
   for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
 }
 
@@ -109,7 +109,7 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
       part->in_flight = part->bytes;
       lane->in_flight += part->bytes;
       part->request = id;
-      tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes);
+      if (part->op->IsPush()) tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes);
     }
     SendBatch(index, id, batch, network);
     shard.requests.Add(now, id, batch);
@@ -127,7 +127,7 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>
     case OpKind::kPushPull: {
       wire::Push push{.samples = first.samples, .divisor = first.divisor, .parts = {}};
       for (const PartOpPtr& part : batch) {
-        push.parts.push_back({part->ref, part->op->round, first.kind == OpKind::kPushPull});
+        push.parts.push_back({part->ref, part->op->round, part->WantsValue()});
         add_frame(*part);
       }
       message.body = std::move(push);
@@ -159,11 +159,13 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>
   network.Send(shards_[shard]->peer, std::move(message));
 }
 
-void Client::OnAck(uint32_t shard, uint64_t id) {
+void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;  // late: answered before
   for (const PartOpPtr& part : request->parts) {
     if (part->finished || !part->Carries()) continue;
+    if (!part->acked && part->op->IsPush())
+      tracer_.OnStage(now, Stage::kWait, part->ref.key, part->op->round, part->bytes);
     part->acked = true;
     Landed(*part);
     if (!part->WantsAnswer()) Finish(part);
@@ -171,7 +173,7 @@ void Client::OnAck(uint32_t shard, uint64_t id) {
   if (Requests::Finished(*request)) shards_[shard]->requests.Erase(id);
 }
 
-void Client::OnValues(uint32_t shard, wire::Message& message, NetworkRef) {
+void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
   const auto& values = std::get<wire::Values>(message.body);
   for (size_t i = 0; i < values.parts.size(); ++i) {
     const wire::ValuePart& value = values.parts[i];
@@ -191,6 +193,7 @@ void Client::OnValues(uint32_t shard, wire::Message& message, NetworkRef) {
                                     << " bytes for a part of " << part->bytes;
           continue;
         }
+        tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->bytes);
         Land(*part, message.payload[i]);
       }
       part->op->lowest_version = std::min(part->op->lowest_version, value.version);
@@ -205,8 +208,7 @@ void Client::OnValues(uint32_t shard, wire::Message& message, NetworkRef) {
 }
 
 bool Client::NeedsRound(const Operation& op, uint64_t round) {
-  const bool of_rounds =
-      op.kind == OpKind::kPush || op.kind == OpKind::kPushPull || (op.kind == OpKind::kPull && op.slot == 0);
+  const bool of_rounds = op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0);
   return of_rounds && op.round >= round;
 }
 
@@ -220,15 +222,33 @@ void Client::RefuseFrom(KeyState& key, const Operation& push, const Failure& fai
   }
 }
 
-void Client::OnShardError(uint32_t shard, uint64_t id, const Failure& failure) {
+// A shard refuses a message as a whole and tells one reason: sent by themselves, the operations that it has
+// nothing against go on, and the others learn their own reasons.
+void Client::SendAlone(Time now, uint32_t shard, const std::vector<PartOpPtr>& parts, NetworkRef network) {
+  for (auto first = parts.begin(); first != parts.end();) {
+    const auto last =
+        std::find_if(first, parts.end(), [&](const auto& part) { return part->op != (*first)->op; });
+    std::vector<PartOpPtr> batch;
+    std::copy_if(first, last, std::back_inserter(batch), [](const auto& part) { return !part->finished; });
+    first = last;
+    if (batch.empty()) continue;
+    const uint64_t id = next_id_++;
+    for (const PartOpPtr& part : batch) part->request = id;
+    SendBatch(shard, id, batch, network);
+    shards_[shard]->requests.Add(now, id, batch);
+  }
+}
+
+void Client::OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network) {
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;
   const auto parts = request->parts;
   shards_[shard]->requests.Erase(id);
+  if (parts.front()->op != parts.back()->op) return SendAlone(now, shard, parts, network);
   for (const PartOpPtr& part : parts) {
     Operation& op = *part->op;
     FinishOperation(op, failure);
-    if (op.kind == OpKind::kPush || op.kind == OpKind::kPushPull) RefuseFrom(keys_.at(op.key), op, failure);
+    if (op.IsPush()) RefuseFrom(keys_.at(op.key), op, failure);
   }
   std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
 }
@@ -275,6 +295,31 @@ void Client::Open(const std::shared_ptr<Operation>& op) {
   earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
 }
 
+// A round that others wait for needs its push, whoever has given up on the answer. From here on the caller
+// may write to the source: what has not arrived is copied.
+void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
+  std::shared_ptr<Operation> push;
+  for (PartFlow& flow : keys_.at(op->key).flows) {
+    for (const PartOpPtr& part : flow.ops()) {
+      if (part->op != op || part->finished || part->acked) continue;
+      if (push == nullptr) {
+        push = std::make_shared<Operation>();
+        push->kind = OpKind::kPush;
+        push->key = op->key;
+        push->key_name = op->key_name;
+        push->priority = op->priority;
+        push->round = op->round;
+        push->samples = op->samples;
+        push->divisor = op->divisor;
+        push->source = Frame::Copy(op->source.bytes());
+        Open(push);
+      }
+      part->op = push;
+      ++push->parts_left;
+    }
+  }
+}
+
 void Client::FinishOperation(Operation& op, const Status& status) {
   if (op.finished) return;
   op.finished = true;
@@ -293,85 +338,6 @@ void Client::FinishOperation(Operation& op, const Status& status) {
     flow.Sweep();
     Release(flow);
   }
-}
-
-// --- What callers ask for
-// ------------------------------------------------------------------------------------------
-
-void Client::Push(Time now, PushArgs args, worker::Done done, NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kPush;
-  op->key = args.key;
-  op->source = std::move(args.source);
-  op->priority = args.priority;
-  op->samples = args.samples;
-  op->divisor = args.divisor;
-  op->done = std::move(done);
-  Start(now, std::move(op), network);
-  RunCompletions(now, network);
-}
-
-void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, worker::Done done,
-                      NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kPushPull;
-  op->key = args.key;
-  op->source = std::move(args.source);
-  op->priority = args.priority;
-  op->samples = args.samples;
-  op->divisor = args.divisor;
-  op->destination = std::move(destination);
-  op->deadline = deadline;
-  op->done = std::move(done);
-  Start(now, std::move(op), network);
-  RunCompletions(now, network);
-}
-
-void Client::Pull(Time now, PullArgs args, Time deadline, worker::Done done, NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kPull;
-  op->key = args.key;
-  op->destination = std::move(args.destination);
-  op->priority = args.priority;
-  op->slot = args.slot;
-  op->deadline = deadline;
-  op->done = std::move(done);
-  if (const auto it = keys_.find(args.key); it != keys_.end() && !args.latest) op->round = it->second.pushed;
-  Start(now, std::move(op), network);
-  RunCompletions(now, network);
-}
-
-void Client::PullState(Time now, PullArgs args, Time deadline,
-                       std::function<void(const Result<uint64_t>&)> done, NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  Operation* raw = op.get();
-  op->kind = OpKind::kPull;
-  op->key = args.key;
-  op->destination = std::move(args.destination);
-  op->slot = args.slot;
-  op->deadline = deadline;
-  op->done = [done = std::move(done), raw](const Status& status) {
-    done(status.ok() ? Result<uint64_t>(raw->lowest_version) : Result<uint64_t>(status.failure()));
-  };
-  // The operation must outlive its completion.
-  auto keep = op;
-  auto inner = std::move(op->done);
-  op->done = [inner = std::move(inner), keep](const Status& status) { inner(status); };
-  Start(now, std::move(op), network);
-  RunCompletions(now, network);
-}
-
-void Client::StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
-                        worker::Done done, NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kState;
-  op->key = key;
-  op->slot = slot;
-  op->round = num_updates;
-  op->source = std::move(source);
-  op->done = std::move(done);
-  Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 }  // namespace sluice::worker

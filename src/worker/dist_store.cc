@@ -12,10 +12,7 @@ namespace {
 
 constexpr std::chrono::seconds kGrace{5};  // beyond the client's own deadline, which has the better message
 
-std::exception_ptr ErrorOf(const Status& status) {
-  return status.ok() ? nullptr
-                     : std::make_exception_ptr(Error(status.failure().code, status.failure().message));
-}
+constexpr const char* kHasLeft = "this worker has left its job";
 
 bool OnHost(const NDArray& array) {
   return array.context().kind != DeviceKind::kGpu;
@@ -23,11 +20,11 @@ bool OnHost(const NDArray& array) {
 
 }  // namespace
 
-DistStore::DistStore(Options options, std::shared_ptr<Client> client, transport::Loop& loop,
+DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::shared_ptr<transport::Loop> loop,
                      std::unique_ptr<collective::Reducer> reducer)
     : options_(std::move(options)),
       client_(std::move(client)),
-      loop_(loop),
+      loop_(std::move(loop)),
       rank_(static_cast<int>(client_->rank())),
       reducer_(std::move(reducer)) {}
 
@@ -37,9 +34,11 @@ Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
 
 void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
   const Event done = Event::Make(what);
-  loop_.Post([client = client_, call = std::move(call), done](Time now, transport::Network& network) {
-    call(*client, now, network, [done](const Status& status) { done.Complete(ErrorOf(status)); });
-  });
+  const bool posted =
+      loop_->Post([client = client_, call = std::move(call), done](Time now, transport::Network& network) {
+        call(*client, now, network, [done](const Status& status) { done.Complete(status.AsException()); });
+      });
+  if (!posted) throw Error(ErrorCode::kCancelled, StrCat(what, ": ", kHasLeft));
   done.Wait(timeout + kGrace);
 }
 
@@ -87,12 +86,17 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
 }
 
 NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
+  ++state.round;
+  if (options_.tracer != nullptr) {
+    options_.tracer->OnStage(SteadyClock().Now(), Stage::kReduce, state.id, state.round,
+                             state.Bytes() * values.size());
+  }
   if (values.size() == 1 && OnHost(values.front())) return values.front();
   if (!state.merged.valid()) {
     std::vector<Context> contexts;
     for (const NDArray& value : values) contexts.push_back(value.context());
-    const auto bytes = static_cast<uint64_t>(state.shape.shape.size()) * SizeOf(state.shape.dtype);
-    state.merged = NDArray::Empty(state.shape.shape, reducer_->Place(contexts, bytes), state.shape.dtype);
+    state.merged =
+        NDArray::Empty(state.shape.shape, reducer_->Place(contexts, state.Bytes()), state.shape.dtype);
   }
   reducer_->Reduce(values, &state.merged);
   return state.merged.AsInContext(OnHost(state.merged) ? state.merged.context() : cpu_pinned(0));
@@ -107,15 +111,28 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
   return state.landing;
 }
 
+void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
+                          const std::vector<NDArray>& outs) {
+  if (options_.tracer != nullptr) {
+    kvstore::WhenAll({landed}, [tracer = options_.tracer, key = state.id, round = state.round,
+                                bytes = state.Bytes() * outs.size()](const std::exception_ptr& error) {
+      if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kBroadcast, key, round, bytes);
+    });
+  }
+  reducer_->Broadcast(target, outs);
+}
+
 Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after,
                        Call call) {
   const std::string name = what + " of key " + ToString(key);
   Event done = Event::Make(name);
   outstanding_.Add(name, done);
-  const auto hand_over = [client = client_, &loop = loop_, call = std::move(call), done] {
-    loop.Post([client, call, done](Time now, transport::Network& network) {
-      call(*client, now, network, [done](const Status& status) { done.Complete(ErrorOf(status)); });
+  const auto hand_over = [client = client_, loop = loop_, call = std::move(call), done, name] {
+    const bool posted = loop->Post([client, call, done](Time now, transport::Network& network) {
+      call(*client, now, network, [done](const Status& status) { done.Complete(status.AsException()); });
     });
+    if (!posted)
+      done.Complete(std::make_exception_ptr(Error(ErrorCode::kCancelled, StrCat(name, ": ", kHasLeft))));
   };
   after.push_back(state.issued);
   if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {
@@ -164,7 +181,7 @@ void DistStore::PullInto(const std::string& what, const Key& key, const std::vec
                              client.Pull(now, args, deadline, std::move(end), network);
                            });
   SetWriter(target, done);
-  reducer_->Broadcast(target, outs);
+  Broadcast(state, target, done, outs);
 }
 
 void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
@@ -212,7 +229,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
                              });
     if (!source.SharesStorage(target)) AddReader(source, done);
     SetWriter(target, done);
-    reducer_->Broadcast(target, targets[i].arrays);
+    Broadcast(state, target, done, targets[i].arrays);
   }
 }
 

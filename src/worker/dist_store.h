@@ -21,9 +21,10 @@ class DistStore final : public KVStore {
     int num_workers = 1;
     int number = 0;  // among the stores of this process: all workers make theirs in one order
     std::chrono::milliseconds timeout = kDefaultTimeout;  // of pulls and calls that wait
+    Tracer* tracer = nullptr;                             // outlives the store; null: none
   };
   // `client` runs on `loop` and has joined.
-  DistStore(Options options, std::shared_ptr<Client> client, transport::Loop& loop,
+  DistStore(Options options, std::shared_ptr<Client> client, std::shared_ptr<transport::Loop> loop,
             std::unique_ptr<collective::Reducer> reducer);
 
   using KVStore::Init;
@@ -50,11 +51,14 @@ class DistStore final : public KVStore {
 
  private:
   struct KeyState {
+    uint64_t Bytes() const { return static_cast<uint64_t>(shape.shape.size()) * SizeOf(shape.dtype); }
+
     uint32_t id = 0;
     kvstore::KeyShape shape;
-    NDArray merged;   // the sum over this machine's devices
-    NDArray landing;  // where a pull lands when no output is in host memory
-    Event issued;     // the last operation has been handed to the client: keeps program order
+    NDArray merged;      // the sum over this machine's devices
+    NDArray landing;     // where a pull lands when no output is in host memory
+    Event issued;        // the last operation has been handed to the client: keeps program order
+    uint64_t round = 0;  // the last one pushed
   };
   using Call = std::function<void(Client&, Time, transport::Network&, worker::Done)>;
 
@@ -62,6 +66,9 @@ class DistStore final : public KVStore {
   // The array to be pushed: the only host array itself, or the sum of all.
   NDArray Source(KeyState& state, const std::vector<NDArray>& values);
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
+  // From the target, once it has `landed`, to the other arrays.
+  void Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
+                 const std::vector<NDArray>& outs);
   // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
   // over. The event is the operation's end.
   Event Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after, Call call);
@@ -74,7 +81,7 @@ class DistStore final : public KVStore {
 
   const Options options_;
   const std::shared_ptr<Client> client_;
-  transport::Loop& loop_;
+  const std::shared_ptr<transport::Loop> loop_;
   const int rank_;
   std::mutex mutex_;
   // Guarded by mutex_.

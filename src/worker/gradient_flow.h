@@ -7,7 +7,7 @@
 //   land       the weight goes into the destination's own memory      pull/landing.h
 //   broadcast  and from there to the other devices                    dist_store.cc
 //
-// Every stage reports to a Tracer.
+// Every stage reports to a Tracer; a key's parts report one by one where they go their own ways.
 #pragma once
 
 #include <cstdint>

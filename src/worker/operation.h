@@ -48,6 +48,8 @@ struct Operation {
   Time deadline = Time::max();
   Done done;
 
+  bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
+
   uint64_t number = 0;  // among the client's open operations
   size_t parts_left = 0;
   bool finished = false;                 // `done` was called; what still comes is late

@@ -1,5 +1,5 @@
 // What every store promises, with one worker or several: include/sluice/kvstore.h.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,9 +8,12 @@
 #include "contract/job.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
+#include "unit/expect_error.h"
 
 namespace sluice::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::vector<float> Repeat(float value, const Shape& shape) {
   return std::vector<float>(static_cast<size_t>(shape.size()), value);
@@ -260,14 +263,8 @@ TEST_P(AnyStore, AGradientThatFailedIsReportedByTheNextWait) {
 }
 
 void ExpectError(ErrorCode code, const std::vector<std::string>& texts, const std::function<void()>& call) {
-  try {
-    call();
-    ADD_FAILURE() << "nothing was thrown; expected an error with '" << texts.front() << "'";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), code) << e.what();
-    for (const std::string& text : texts)
-      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
-  }
+  const std::string message = ErrorOf(code, call);
+  for (const std::string& text : texts) EXPECT_NE(message.find(text), std::string::npos) << message;
 }
 
 TEST_P(AnyStore, BadCallsAreRefusedAndLoseNothing) {
@@ -354,6 +351,28 @@ TEST_P(AsyncStore, ARefusedPushEndsWhatWaitsForItsRound) {
       out.WaitToRead();
     });
   });
+}
+
+// Worker 1 never pushes: no value of worker 0's round will come.
+TEST(LeavingTest, WhatIsStillOpenEndsWithAnErrorAndSoDoesWhatComesAfter) {
+  std::shared_ptr<KVStore> kept;
+  NDArray out;
+  Job({.type = "dist_sync", .workers = 2}).RunShared([&](const std::shared_ptr<KVStore>& kv) {
+    kv->Init(kKey, Filled(*kv, kShape, 0));
+    if (kv->rank() != 0) return;
+    kept = kv;
+    out = Filled(*kv, kShape, 1);
+    kv->PushPull(kKey, out, &out);
+  });
+  EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { out.WaitToRead(); }), HasSubstr("has left"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { kept->Barrier(); }), HasSubstr("has left"));
+  NDArray late = NDArray::Empty(kShape, cpu(0));
+  EXPECT_THAT(ErrorOf(ErrorCode::kCancelled,
+                      [&] {
+                        kept->Pull(kKey, &late);
+                        late.WaitToRead();
+                      }),
+              HasSubstr("has left"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, AsyncStore, ::testing::Values("dist_async", "dist_device_async"),

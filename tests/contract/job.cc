@@ -112,8 +112,8 @@ void Job::StartWorkers() {
   OnThreads(workers_.size(), [this](size_t rank) {
     Worker& worker = workers_[rank];
     if (IsDist()) {
-      worker.node =
-          std::make_unique<runtime::WorkerNode>(Config(wire::Role::kWorker, static_cast<int>(rank)));
+      worker.node = std::make_unique<runtime::WorkerNode>(Config(wire::Role::kWorker, static_cast<int>(rank)),
+                                                          options_.tracer);
       worker.store = worker.node->MakeStore(options_.type);
     } else {
       worker.store = std::make_shared<kvstore::LocalStore>(

@@ -51,10 +51,11 @@ SimLoop::SimLoop(SimNetwork& sim, uint32_t index, std::string name, std::shared_
       machine_(std::move(machine)),
       addresses_{StrCat(kScheme, index)} {}
 
-void SimLoop::Post(std::function<void(Time, Network&)> task) {
-  if (ended()) return;
+bool SimLoop::Post(std::function<void(Time, Network&)> task) {
+  if (ended()) return false;
   tasks_.push_back(std::move(task));
   sim_.Push(sim_.now_, SimNetwork::EventKind::kTask, index_);
+  return true;
 }
 
 SimNetwork::SimNetwork(const SimOptions& options)

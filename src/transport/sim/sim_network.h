@@ -54,7 +54,7 @@ class SimNetwork;
 // One machine's place in the simulation. Lives as long as its SimNetwork; a crashed one stays behind, silent.
 class SimLoop final : public Loop {
  public:
-  void Post(std::function<void(Time now, Network& network)> task) override;
+  bool Post(std::function<void(Time now, Network& network)> task) override;
   const std::vector<std::string>& addresses() const override { return addresses_; }
   const std::string& name() const { return name_; }
   bool ended() const { return machine_ == nullptr; }  // Done() or crashed

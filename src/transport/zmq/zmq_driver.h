@@ -29,7 +29,8 @@ class ZmqDriver final : private Network {
   ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, ZmqLoopOptions options);
   ~ZmqDriver() override;
 
-  void Post(PostedTask task);
+  bool Post(PostedTask task);
+  void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
   bool Join(Duration timeout);
   std::string failure() const;
@@ -62,6 +63,7 @@ class ZmqDriver final : private Network {
   };
   struct Outside {
     std::vector<PostedTask> tasks;
+    bool closed = false;  // no more tasks
     bool ended = false;
     std::string failure;
   };
@@ -76,18 +78,22 @@ class ZmqDriver final : private Network {
   void Send(PeerId id, wire::Message message) override;
   uint64_t QueuedBytes(PeerId id) const override;
 
+  // zmq_peers.cc
   void Configure(ZmqSocket* socket) const;
   void Bind();
   void Watch(Peer* peer);
+  void ForgetUnsent();  // when the sockets close
+  void ReadMonitor(Channel* channel);
+  Peer* Find(PeerId id) const;
+
+  // zmq_driver.cc
   void ThreadMain();
   void Run();
   void RunTasks();
   void Read(Channel* channel);
   void Deliver(Channel* channel, Multipart::State state, Multipart* parts);
   void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
-  void ReadMonitor(Channel* channel);
   Peer* SenderOf(const Channel& channel, const Multipart& parts);
-  Peer* Find(PeerId id) const;
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();

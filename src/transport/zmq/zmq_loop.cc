@@ -9,8 +9,11 @@ ZmqLoop::ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> m
     : driver_(std::make_unique<ZmqDriver>(std::move(context), std::move(machine), std::move(options))) {}
 ZmqLoop::~ZmqLoop() = default;
 
-void ZmqLoop::Post(std::function<void(Time, Network&)> task) {
-  driver_->Post(std::move(task));
+bool ZmqLoop::Post(std::function<void(Time, Network&)> task) {
+  return driver_->Post(std::move(task));
+}
+void ZmqLoop::Stop() {
+  driver_->Stop();
 }
 const std::vector<std::string>& ZmqLoop::addresses() const {
   return driver_->addresses();

@@ -51,12 +51,14 @@ class ZmqLoop final : public Loop {
  public:
   // Binds, then starts the thread. Throws Error that names the address.
   ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, ZmqLoopOptions options);
-  // Ends the loop at once: what is still queued is lost, unless the machine was Done.
-  ~ZmqLoop() override;
+  ~ZmqLoop() override;  // stops it
 
-  void Post(std::function<void(Time now, Network& network)> task) override;
+  bool Post(std::function<void(Time now, Network& network)> task) override;
   const std::vector<std::string>& addresses() const override;
 
+  // Ends the loop at once: what is still queued is lost, unless the machine was Done. Returns when it has
+  // ended.
+  void Stop();
   // Waits until the machine is done and the loop has ended; false after `timeout`.
   bool Join(Duration timeout);
   // Why the loop ended before its machine was done: an exception out of the machine. Empty otherwise.

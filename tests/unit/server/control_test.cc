@@ -20,8 +20,9 @@ using wire::Role;
 // Keeps what is posted until the test lets it run.
 class HandLoop final : public transport::Loop {
  public:
-  void Post(std::function<void(Time, transport::Network&)> task) override {
+  bool Post(std::function<void(Time, transport::Network&)> task) override {
     tasks.push_back(std::move(task));
+    return true;
   }
   const std::vector<std::string>& addresses() const override { return addresses_; }
   void Run(transport::Network& network) {

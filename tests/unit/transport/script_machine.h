@@ -33,6 +33,7 @@ class ScriptMachine final : public Machine {
   std::function<void(Time, PeerId, wire::Message&, Network&)> on_message;
   std::function<void(Time, Network&)> on_timer;
   std::function<void(PeerId)> on_refused;
+  std::function<void(const std::string& why)> on_end;
   std::function<void()> after_call;  // after each of these
   Time timer = Time::max();
   std::atomic<bool> done = false;
@@ -48,6 +49,9 @@ class ScriptMachine final : public Machine {
   void OnRefused(Time, PeerId peer, Network&) override {
     if (on_refused) on_refused(peer);
     After();
+  }
+  void OnEnd(Time, const std::string& why, Network&) override {
+    if (on_end) on_end(why);
   }
   void OnTimer(Time now, Network& network) override {
     if (now < timer) return;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <future>
 #include <thread>
 
 #include "sluice/error.h"
@@ -206,7 +207,7 @@ TEST_F(ZmqLoopTest, AnAddressThatIsNoneIsAnErrorInTheMachine) {
   EXPECT_TRUE(fabric.loop(0).Join(30s));
   EXPECT_NE(fabric.loop(0).failure().find("tcp:/127.0.0.1"), std::string::npos) << fabric.loop(0).failure();
   bool ran = false;
-  fabric.loop(0).Post([&](Time, Network&) { ran = true; });
+  EXPECT_FALSE(fabric.loop(0).Post([&](Time, Network&) { ran = true; }));
   EXPECT_FALSE(ran);
   fabric.StopAll();
 }
@@ -218,6 +219,28 @@ TEST_F(ZmqLoopTest, JoinReportsADeadlineAndTheEnd) {
   loop.Post([&](Time, Network&) { machine->done = true; });
   EXPECT_TRUE(fabric.loop(0).Join(30s));
   EXPECT_EQ(fabric.loop(0).failure(), "");
+  fabric.StopAll();
+}
+
+TEST_F(ZmqLoopTest, TheMachineHearsOfTheEndAndNoTakenTaskIsLost) {
+  std::vector<std::string> order;
+  auto machine = std::make_shared<ScriptMachine>();
+  machine->on_end = [&](const std::string&) { order.emplace_back("end"); };
+  auto& loop = fabric.Start("loop", machine);
+  std::promise<void> posted;
+  loop.Post([&](Time, Network&) {
+    posted.get_future().wait();
+    machine->done = true;
+  });
+  // Taken while the loop still runs, overtaken by its end.
+  EXPECT_TRUE(loop.Post([&](Time, Network&) { order.emplace_back("task"); }));
+  posted.set_value();
+  EXPECT_TRUE(fabric.loop(0).Join(30s));
+  EXPECT_EQ(std::count(order.begin(), order.end(), "end"), 1);
+  EXPECT_EQ(std::count(order.begin(), order.end(), "task"), 1);
+  EXPECT_FALSE(loop.Post([&](Time, Network&) { order.emplace_back("late"); }));
+  fabric.loop(0).Stop();
+  EXPECT_EQ(order.size(), 2u);
   fabric.StopAll();
 }
 

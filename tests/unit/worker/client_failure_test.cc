@@ -180,6 +180,50 @@ TEST_F(ClientFailure, AfterADeadlineLateAnswersLandNowhereAndTheKeyGoesOn) {
   EXPECT_EQ(outcome_.calls, 1);
 }
 
+TEST_F(ClientFailure, APushWhoseAnswerIsGivenUpStillArrives) {
+  std::vector<float> values = {1, 2};
+  PushPull(0, Frame(std::as_bytes(std::span(values)), nullptr), &weight_, &outcome_, now + 5s);
+  RunFor(5s);
+  EXPECT_EQ(outcome_.status.failure().code, ErrorCode::kDeadlineExceeded);
+  ToShards();               // all of them lost
+  values.assign({77, 77});  // the caller has its array back
+  RunFor(60s);
+  const auto sent = ToShards();
+  ASSERT_FALSE(sent.empty());
+  EXPECT_EQ(sent.front().As<wire::Push>().parts, (std::vector<wire::PushPart>{{{0, 0}, 1, false}}));
+  EXPECT_TRUE(std::ranges::equal(sent.front().message.payload.at(0).bytes(), gradient_.bytes()));
+  Ack(sent.front());
+  RunFor(60s);
+  EXPECT_THAT(ToShards(), IsEmpty());
+  EXPECT_EQ(outcome_.calls, 1);
+}
+
+TEST_F(ClientFailure, ARefusedMessageIsSentAgainOperationByOperation) {
+  AddKey(EntryOf(2, {0}, kWindow / 4));
+  for (uint32_t key = 3; key <= 5; ++key) AddKey(EntryOf(key, {0}, 2));
+  Outcome large, good, bad, also_good;
+  Push(2, FrameOf(std::vector<float>(kWindow / 4)), &large);  // fills the window: the others go together
+  const auto first = ToShards();
+  Push(3, gradient_, &good);
+  Push(4, gradient_, &bad);
+  Push(5, gradient_, &also_good);
+  Ack(first.at(0));
+  const auto together = ToShards();
+  ASSERT_THAT(together, SizeIs(1));
+  const wire::ErrorReply error{ErrorCode::kInvalidArgument, "key key4: too bad"};
+  FromShard(0, together[0].message.id, error);
+  const auto alone = ToShards();
+  ASSERT_THAT(alone, SizeIs(3));
+  Ack(alone[0]);
+  FromShard(0, alone[1].message.id, error);
+  Ack(alone[2]);
+  EXPECT_TRUE(good.Succeeded());
+  EXPECT_THAT(bad.Error(), HasSubstr("key key4: too bad"));
+  EXPECT_TRUE(also_good.Succeeded());
+  RunFor(60s);
+  EXPECT_THAT(ToShards(), IsEmpty());
+}
+
 TEST_F(ClientFailure, ABarriersDeadlineNamesWhoIsMissing) {
   client.Barrier(now, {.id = "b7"}, now + 10s, outcome_.Record(), network);
   const Sent barrier = ToScheduler();

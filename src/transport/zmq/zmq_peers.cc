@@ -1,0 +1,155 @@
+// Which sockets the loop has: the bound one, and one for every process it connects to.
+#include <sys/random.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iomanip>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "transport/address.h"
+#include "transport/zmq/zmq_driver.h"
+
+namespace sluice::transport {
+namespace {
+
+int Milliseconds(Duration d) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+}
+
+// libzmq keeps ids that begin with a zero byte for itself.
+RoutingId RandomRoutingId() {
+  RoutingId id = 0;
+  while ((id & 0xff) == 0) {
+    SLUICE_CHECK(getrandom(&id, sizeof id, 0) == sizeof id) << "no randomness";
+  }
+  return id;
+}
+
+}  // namespace
+
+void ZmqDriver::Configure(ZmqSocket* socket) const {
+  socket->Set(ZMQ_SNDHWM, 0);  // water marks would drop by count, silently; we bound bytes
+  socket->Set(ZMQ_RCVHWM, 0);
+  socket->Set(ZMQ_MAXMSGSIZE, static_cast<int64_t>(std::max(options_.limits.max_frame_bytes,
+                                                            options_.limits.max_envelope_bytes)));
+  socket->Set(ZMQ_LINGER, Milliseconds(options_.linger));
+  socket->Set(ZMQ_HANDSHAKE_IVL, Milliseconds(options_.handshake_timeout));
+  socket->Set(ZMQ_HEARTBEAT_IVL, Milliseconds(options_.heartbeat_interval));
+  socket->Set(ZMQ_HEARTBEAT_TIMEOUT, Milliseconds(options_.heartbeat_timeout));
+  socket->Set(ZMQ_TCP_KEEPALIVE, 1);
+  socket->Set(ZMQ_TCP_KEEPALIVE_IDLE, 60);
+}
+
+void ZmqDriver::Bind() {
+  if (options_.bind.empty()) return;
+  router_ = std::make_unique<Channel>(context_->native(), ZMQ_ROUTER);
+  ZmqSocket& socket = router_->socket;
+  Configure(&socket);
+  socket.Set(ZMQ_PLAIN_SERVER, 1);
+  socket.Set(ZMQ_ZAP_DOMAIN, std::string_view("sluice"));
+  socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
+  socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
+  for (const std::string& address : options_.bind) {
+    CheckAddress(address).OrThrow();
+    // Otherwise an IPv4 address would be told as [::ffff:127.0.0.1].
+    socket.Set(ZMQ_IPV6, address.find('[') != std::string::npos ? 1 : 0);
+    socket.Bind(address, options_.bind_advice);
+    addresses_.push_back(socket.LastEndpoint());
+    VLOG(1) << options_.name << " listens on " << addresses_.back();
+  }
+}
+
+PeerId ZmqDriver::Connect(const std::string& address) {
+  CheckAddress(address).OrThrow();
+  auto peer = std::make_unique<Peer>();
+  peer->id = PeerId{peers_.size() + 1};
+  peer->name = address;
+  peer->dealer = std::make_unique<Channel>(context_->native(), ZMQ_DEALER);
+  peer->dealer->peer = peer.get();
+  peer->routing_id = RandomRoutingId();
+  ZmqSocket& socket = peer->dealer->socket;
+  Configure(&socket);
+  socket.Set(ZMQ_PLAIN_USERNAME, context_->user());
+  socket.Set(ZMQ_PLAIN_PASSWORD, context_->password());
+  socket.Set(ZMQ_ROUTING_ID,
+             std::string_view(reinterpret_cast<const char*>(&peer->routing_id), sizeof(RoutingId)));
+  socket.Set(ZMQ_IPV6, 1);
+  socket.Set(ZMQ_CONNECT_TIMEOUT, 2000);
+  socket.Set(ZMQ_RECONNECT_IVL, 10);
+  socket.Set(ZMQ_RECONNECT_IVL_MAX, 500);
+  Watch(peer.get());
+  socket.Connect(address);
+  VLOG(1) << options_.name << " connects to " << address;
+  peers_.push_back(std::move(peer));
+  channels_changed_ = true;
+  return peers_.back()->id;
+}
+
+// A peer that refuses our secret would otherwise look like one that is not there.
+void ZmqDriver::Watch(Peer* peer) {
+  const std::string address = StrCat("inproc://monitor-", std::hex, peer->routing_id);
+  constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+  if (zmq_socket_monitor(peer->dealer->socket.native(), address.c_str(), kEvents) != 0) {
+    throw Error(ErrorCode::kResourceExhausted,
+                StrCat("cannot watch ", peer->name, ": ", zmq_strerror(zmq_errno())));
+  }
+  peer->monitor = std::make_unique<Channel>(context_->native(), ZMQ_PAIR);
+  peer->monitor->peer = peer;
+  peer->monitor->is_monitor = true;
+  peer->monitor->socket.Set(ZMQ_LINGER, 0);
+  peer->monitor->socket.Connect(address);
+}
+
+void ZmqDriver::Peer::StopWatching() {
+  if (monitor) zmq_socket_monitor(dealer->socket.native(), nullptr, 0);
+}
+
+void ZmqDriver::ReadMonitor(Channel* channel) {
+  Multipart parts;
+  if (ReceiveMultipart(channel->socket.native(), false, options_.limits, &parts) !=
+      Multipart::State::kWhole) {
+    channel->dry = true;
+    return;
+  }
+  uint16_t event = 0;  // the first two bytes: see zmq_socket_monitor
+  if (parts.envelope.bytes().size() >= sizeof event)
+    std::memcpy(&event, parts.envelope.bytes().data(), sizeof event);
+  Peer* peer = channel->peer;
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+    Warn(peer, "it refuses this process, whose job id or secret is another one");
+    machine_->OnRefused(Now(), peer->id, *this);
+  } else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+    VLOG(1) << options_.name << " is connected to " << peer->name;
+    peer->StopWatching();
+    peer->monitor->peer = nullptr;
+    channels_changed_ = true;
+  }
+}
+
+void ZmqDriver::Disconnect(PeerId id) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
+  VLOG(1) << options_.name << " disconnects from " << peer->name;
+  peer->open = false;
+  if (peer->dealer) channels_changed_ = true;
+}
+
+void ZmqDriver::ForgetUnsent() {
+  if (router_) router_->socket.Set(ZMQ_LINGER, 0);
+  for (const auto& peer : peers_) {
+    if (peer && peer->dealer) peer->dealer->socket.Set(ZMQ_LINGER, 0);
+  }
+}
+
+ZmqDriver::Peer* ZmqDriver::Find(PeerId id) const {
+  return id.value == 0 || id.value > peers_.size() ? nullptr : peers_[id.value - 1].get();
+}
+
+uint64_t ZmqDriver::QueuedBytes(PeerId id) const {
+  const Peer* peer = Find(id);
+  return peer == nullptr ? 0 : peer->queue->bytes();
+}
+
+}  // namespace sluice::transport

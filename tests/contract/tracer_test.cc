@@ -1,0 +1,76 @@
+// The journey of a gradient as a Tracer hears it: src/worker/gradient_flow.h.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/guarded.h"
+#include "contract/job.h"
+
+namespace sluice::testing {
+namespace {
+
+using worker::Stage;
+
+// The stages of each round, in the order of their first report, and the bytes that each told of.
+class Recorder final : public worker::Tracer {
+ public:
+  struct Round {
+    std::vector<Stage> stages;
+    std::map<Stage, uint64_t> bytes;
+    Time last{};
+    bool in_order = true;
+  };
+
+  void OnStage(Time now, Stage stage, uint32_t, uint64_t round, uint64_t bytes) override {
+    rounds_.With([&](auto& rounds) {
+      Round& one = rounds[round];
+      if (!one.bytes.contains(stage)) one.stages.push_back(stage);
+      one.bytes[stage] += bytes;
+      one.in_order = one.in_order && now >= one.last;
+      one.last = now;
+    });
+  }
+  std::map<uint64_t, Round> rounds() const {
+    return rounds_.With([](const auto& rounds) { return rounds; });
+  }
+
+ private:
+  Guarded<std::map<uint64_t, Round>> rounds_;
+};
+
+TEST(TracerTest, HearsEveryStageOfEveryRoundInTheOrderOfTheTable) {
+  constexpr int kRounds = 3, kDevices = 2;
+  constexpr uint64_t kBytes = 300 * 400 * sizeof(float);  // beyond the bound: sliced over both servers
+  Recorder recorder;
+  {
+    Job job({.type = "dist_device_sync", .tracer = &recorder});
+    job.Run([&](KVStore& kv) {
+      const Key key = std::string("weight");
+      kv.Init(key, Filled(kv, {300, 400}, 0));
+      kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+      for (int round = 0; round < kRounds; ++round) {
+        std::vector<NDArray> values = {Filled(kv, {300, 400}, 1, 0), Filled(kv, {300, 400}, 1, 1)};
+        // The push on its own, so that the acknowledgement is not overtaken by the value.
+        kv.Push(key, values);
+        kv.WaitAll();
+        kv.Pull({key}, {values}, 0);
+        kv.WaitAll();
+        EXPECT_EQ(values[1].ToVector().back(), static_cast<float>((round + 1) * kDevices));
+      }
+    });
+  }
+  const auto rounds = recorder.rounds();
+  for (uint64_t round = 1; round <= kRounds; ++round) {
+    ASSERT_TRUE(rounds.contains(round)) << "round " << round;
+    const Recorder::Round& heard = rounds.at(round);
+    EXPECT_EQ(heard.stages, std::vector(std::begin(worker::kStages), std::end(worker::kStages)))
+        << "round " << round;
+    EXPECT_EQ(heard.bytes.at(Stage::kReduce), kDevices * kBytes);
+    for (const Stage stage : {Stage::kPush, Stage::kWait, Stage::kLand})
+      EXPECT_EQ(heard.bytes.at(stage), kBytes) << worker::Name(stage) << " of round " << round;
+    EXPECT_EQ(heard.bytes.at(Stage::kBroadcast), kDevices * kBytes);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
