@@ -6,6 +6,7 @@
 #include <google/protobuf/wire_format_lite.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "envelope.pb.h"
 #include "wire/convert.h"
@@ -199,11 +200,30 @@ bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
   return checker.Refuse("it has no body that this version knows");
 }
 
+// In one block of memory.
+std::vector<Frame> SmallPayload(const pb::Envelope& envelope, size_t total) {
+  const std::shared_ptr<std::byte[]> owner(new std::byte[total]);
+  std::vector<Frame> frames;
+  frames.reserve(static_cast<size_t>(envelope.small_payload_size()));
+  std::byte* at = owner.get();
+  for (const std::string& data : envelope.small_payload()) {
+    if (!data.empty()) std::memcpy(at, data.data(), data.size());
+    frames.emplace_back(Bytes(at, data.size()), owner);
+    at += data.size();
+  }
+  return frames;
+}
+
 bool Parse(Bytes bytes, pb::Envelope* envelope) {
   return envelope->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
 }  // namespace
+
+bool PayloadTravelsInside(const Message& message) {
+  return !message.payload.empty() && message.payload.size() <= kSmallPayload &&
+         PayloadBytes(message) <= kSmallPayload;
+}
 
 std::string EncodeEnvelope(const Message& message, uint32_t version) {
   alignas(8) char block[kArenaBlock];
@@ -219,6 +239,9 @@ std::string EncodeEnvelope(const Message& message, uint32_t version) {
   envelope->set_in_reply_to(message.in_reply_to);
   envelope->set_trace_id(message.trace_id);
   envelope->set_epoch(message.epoch);
+  if (PayloadTravelsInside(message)) {
+    for (const Frame& frame : message.payload) envelope->add_small_payload(frame.data(), frame.size());
+  }
   std::visit([&](const auto& body) { ToWire(body, Mutable(envelope, body)); }, message.body);
   std::string bytes;
   envelope->SerializeToString(&bytes);
@@ -262,6 +285,15 @@ Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits) {
       !BodyFromWire(*envelope, checker, &message.body)) {
     return Fail(ErrorCode::kInvalidArgument, BodyName(message.body), " refused: ", checker.why());
   }
+  if (envelope->small_payload_size() == 0) return message;
+  size_t total = 0;
+  for (const std::string& data : envelope->small_payload()) total += data.size();
+  if (total > kSmallPayload || static_cast<size_t>(envelope->small_payload_size()) > kSmallPayload) {
+    return Fail(ErrorCode::kInvalidArgument, BodyName(message.body), " has ", total, " bytes in ",
+                envelope->small_payload_size(), " frames inside its envelope; at most ", kSmallPayload,
+                " may be there");
+  }
+  message.payload = SmallPayload(*envelope, total);
   return message;
 }
 

@@ -1,5 +1,6 @@
 // Structs <-> bytes. The only door to the generated protobuf code. On the wire a message is one envelope
-// frame (protobuf, proto/) followed by its payload frames as they are.
+// frame (protobuf, proto/) followed by its payload frames as they are; a small payload travels inside the
+// envelope, since a frame of its own costs a message more than its bytes.
 #pragma once
 
 #include <optional>
@@ -21,13 +22,17 @@ struct Limits {
   size_t max_text_bytes = 64u << 10;  // a name, an address, an error text
 };
 
-// The envelope frame of `message` (its payload is not touched). Another `version` is for one purpose: to tell
-// a peer of that version, by ErrorReply, why it is refused (the header and ErrorReply are the same in every
-// version).
+// A payload of at most so many bytes, all frames together, travels inside.
+inline constexpr size_t kSmallPayload = 256;
+bool PayloadTravelsInside(const Message& message);
+
+// The envelope frame of `message`, with its payload if that travels inside. Another `version` is for one
+// purpose: to tell a peer of that version, by ErrorReply, why it is refused (the header and ErrorReply are
+// the same in every version).
 std::string EncodeEnvelope(const Message& message, uint32_t version = kProtocolVersion);
 
-// Everything but the payload. Never throws, never allocates more than the limits allow. Another protocol
-// version is an error that names both versions.
+// Everything but a payload that comes in frames of its own. Never throws, never allocates more than the
+// limits allow. Another protocol version is an error that names both versions.
 Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits);
 
 // What can be read of a message of any version, to answer one that was refused; nullopt when nothing can.

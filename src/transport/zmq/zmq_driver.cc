@@ -58,8 +58,9 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   }
   Channel* channel = ChannelOf(*peer);
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
-  if (SendMultipart(channel->socket.native(), to, wire::EncodeEnvelope(message), message.payload,
-                    peer->queue)) {
+  std::string envelope = wire::EncodeEnvelope(message);
+  if (wire::PayloadTravelsInside(message)) message.payload.clear();
+  if (SendMultipart(channel->socket.native(), to, std::move(envelope), message.payload, peer->queue)) {
     ++counters_.sent;
   } else {
     ++counters_.unreachable;
@@ -235,7 +236,11 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
   auto decoded = wire::DecodeEnvelope(envelope, options_.limits);
   if (!decoded.ok()) return Refuse(peer, envelope, decoded.failure());
   wire::Message message = std::move(decoded).value();
-  message.payload = std::move(parts->payload);
+  if (!message.payload.empty() && !parts->payload.empty()) {
+    return Refuse(peer, envelope,
+                  Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
+  }
+  if (!parts->payload.empty()) message.payload = std::move(parts->payload);
   if (message.job != options_.job) {
     return Refuse(
         peer, envelope,

@@ -80,12 +80,13 @@ class Golden : public ::testing::TestWithParam<Body> {};
 INSTANTIATE_TEST_SUITE_P(Wire, Golden, ::testing::ValuesIn(GoldenBodies()),
                          [](const auto& info) { return std::string(BodyName(info.param)); });
 
-TEST_P(Golden, BytesAreThoseOfTheContract) {
-  std::ifstream file(std::string(GOLDEN_FOLDER "/") + std::string(BodyName(GetParam())) + ".bin",
-                     std::ios::binary);
-  ASSERT_TRUE(file.is_open());
-  const std::string golden{std::istreambuf_iterator<char>(file), {}};
+std::string GoldenBytes(std::string_view name) {
+  std::ifstream file(std::string(GOLDEN_FOLDER "/") + std::string(name) + ".bin", std::ios::binary);
+  EXPECT_TRUE(file.is_open()) << name;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
+Message GoldenMessage(Body body) {
   Message message;
   message.job = 0x1122334455667788;
   message.sender = {Role::kWorker, 3, 0xa1b2c3d4e5f60718};
@@ -93,7 +94,13 @@ TEST_P(Golden, BytesAreThoseOfTheContract) {
   message.in_reply_to = 7;
   message.trace_id = 0x0102030405060708;
   message.epoch = 5;
-  message.body = GetParam();
+  message.body = std::move(body);
+  return message;
+}
+
+TEST_P(Golden, BytesAreThoseOfTheContract) {
+  const std::string golden = GoldenBytes(BodyName(GetParam()));
+  const Message message = GoldenMessage(GetParam());
   EXPECT_EQ(Hex(EncodeEnvelope(message)), Hex(golden));
 
   const auto decoded = DecodeEnvelope(AsBytes(golden), Limits{});
@@ -105,6 +112,18 @@ TEST_P(Golden, BytesAreThoseOfTheContract) {
   EXPECT_EQ(decoded.value().in_reply_to, message.in_reply_to);
   EXPECT_EQ(decoded.value().trace_id, message.trace_id);
   EXPECT_EQ(decoded.value().epoch, message.epoch);
+}
+
+TEST(GoldenSmallPayload, BytesAreThoseOfTheContract) {
+  Message message = GoldenMessage(Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}});
+  message.payload = {Frame::Copy(AsBytes("four")), Frame::Copy(AsBytes(std::string_view("\xff\0", 2)))};
+  const std::string golden = GoldenBytes("SmallPayload");
+  EXPECT_EQ(Hex(EncodeEnvelope(message)), Hex(golden));
+  const auto decoded = DecodeEnvelope(AsBytes(golden), Limits{});
+  ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
+  ASSERT_EQ(decoded.value().payload.size(), 2u);
+  EXPECT_EQ(AsText(decoded.value().payload[0].bytes()), "four");
+  EXPECT_EQ(AsText(decoded.value().payload[1].bytes()), std::string_view("\xff\0", 2));
 }
 
 TEST(GoldenSet, HasEveryBody) {

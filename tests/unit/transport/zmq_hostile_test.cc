@@ -214,6 +214,15 @@ TEST_F(Hostile, AMembersBadMessagesAreCountedAndItIsMuted) {
   ExpectAlive();
 }
 
+TEST_F(Hostile, AMembersPayloadLiesInOnePlaceOnly) {
+  RawDealer dealer(address_, fabric_.context().get());
+  wire::Message message = MakeMessage(5, wire::Push{.parts = std::vector<wire::PushPart>(2)});
+  message.payload = {Frame::Copy(AsBytes("four"))};
+  dealer.Send({wire::EncodeEnvelope(message), "four"});  // one inside, one beside: two parts, two frames
+  EXPECT_TRUE(Eventually([&] { return fabric_.loop(0).counters().bad == 1; }));
+  ExpectAlive();
+}
+
 TEST_F(Hostile, AMembersHugeMessageIsReadAndThrownAway) {
   RawDealer dealer(address_, fabric_.context().get());
   wire::Message message = MakeMessage(5, wire::Push{.parts = std::vector<wire::PushPart>(30)});

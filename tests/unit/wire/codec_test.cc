@@ -1,6 +1,6 @@
 #include "wire/codec.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <functional>
 #include <limits>
@@ -10,6 +10,8 @@
 namespace sluice::wire {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::RandomMessages;
 
 constexpr size_t kBodies = std::variant_size_v<Body>;
@@ -22,6 +24,12 @@ void ExpectSame(const Message& a, const Message& b) {
   EXPECT_EQ(a.trace_id, b.trace_id);
   EXPECT_EQ(a.epoch, b.epoch);
   EXPECT_TRUE(a.body == b.body) << Describe(a) << " / " << Describe(b);
+}
+
+std::vector<std::string> PayloadOf(const Message& message) {
+  std::vector<std::string> payload;
+  for (const Frame& frame : message.payload) payload.emplace_back(AsText(frame.bytes()));
+  return payload;
 }
 
 // Why `message` does not arrive under `limits`; empty when it does.
@@ -44,8 +52,44 @@ TEST_P(EveryBody, ArrivesAsItWasSent) {
     const auto decoded = DecodeEnvelope(AsBytes(bytes), Limits{});
     ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
     ExpectSame(message, decoded.value());
+    EXPECT_EQ(PayloadOf(decoded.value()),
+              PayloadTravelsInside(message) ? PayloadOf(message) : std::vector<std::string>());
     EXPECT_TRUE(CheckPayload(message, Limits{}).ok());
   }
+}
+
+Message PushOf(const std::vector<std::string>& payload) {
+  Message message;
+  message.body = Push{.parts = std::vector<PushPart>(payload.size())};
+  for (const std::string& frame : payload) message.payload.push_back(Frame::Copy(AsBytes(frame)));
+  return message;
+}
+
+TEST(SmallPayload, TravelsInsideUpToItsBoundAndInTheOrderGiven) {
+  const std::string half(kSmallPayload / 2, 'h');
+  for (const std::vector<std::string>& payload :
+       std::vector<std::vector<std::string>>{{"four"}, {""}, {"a", "", "bc"}, {half, half}}) {
+    const Message message = PushOf(payload);
+    EXPECT_TRUE(PayloadTravelsInside(message));
+    const auto decoded = DecodeEnvelope(AsBytes(EncodeEnvelope(message)), Limits{});
+    ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
+    EXPECT_EQ(PayloadOf(decoded.value()), payload);
+  }
+  for (const std::vector<std::string>& payload : std::vector<std::vector<std::string>>{
+           {}, {half, half, "x"}, std::vector<std::string>(kSmallPayload + 1)}) {
+    const Message message = PushOf(payload);
+    EXPECT_FALSE(PayloadTravelsInside(message));
+    const auto decoded = DecodeEnvelope(AsBytes(EncodeEnvelope(message)), Limits{});
+    ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
+    EXPECT_THAT(decoded.value().payload, IsEmpty());
+  }
+}
+
+TEST(SmallPayload, LargeOnesDoNotBelongThere) {
+  // One more field 8 of 256 bytes, by hand.
+  const std::string bytes = EncodeEnvelope(PushOf({"four"})) + "\x42\x80\x02" + std::string(256, 'x');
+  EXPECT_THAT(DecodeEnvelope(AsBytes(bytes), Limits{}).failure().message,
+              HasSubstr("260 bytes in 2 frames inside its envelope"));
 }
 
 TEST_P(EveryBody, CutOffAnywhereIsAnErrorOrAnotherValidMessage) {
