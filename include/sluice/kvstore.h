@@ -124,6 +124,8 @@ class KVStore {
   // Waits for the members; throws kDeadlineExceeded that names who is missing.
   virtual void Barrier(BarrierGroup group = BarrierGroup::kWorkers,
                        std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
+  // How many nodes of the job have been found dead so far: workers, servers and the scheduler. Still answers
+  // after a death has ended the job and everything else throws.
   virtual int NumDeadNodes() = 0;
 
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);

@@ -117,6 +117,12 @@ std::vector<const Member*> Roster::BuryTheSilent(Time now, Duration timeout) {
   return dead;
 }
 
+size_t Roster::NumDead() const {
+  return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [](const Member& m) {
+    return m.info.state == wire::NodeState::kDead;
+  }));
+}
+
 bool Roster::AllAre(wire::Role role, wire::NodeState state) const {
   return CountOf(role) == Wanted(role) && std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
            return m.info.role != role || m.info.state == state;

@@ -36,6 +36,7 @@ class Roster {
     return CountOf(wire::Role::kWorker) == num_workers_ && CountOf(wire::Role::kServer) == num_servers_;
   }
   bool AllAre(wire::Role role, wire::NodeState state) const;
+  size_t NumDead() const;
   uint64_t epoch() const { return epoch_; }
   std::vector<wire::NodeInfo> Infos() const;  // by role (servers first) and rank
   std::vector<Member>& members() { return members_; }

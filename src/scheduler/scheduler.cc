@@ -62,7 +62,13 @@ void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message messag
 
 void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::Message& message,
                        transport::Network& network) {
-  if (std::holds_alternative<wire::Heartbeat>(message.body)) return Send(from, wire::HeartbeatAck{}, network);
+  const bool asks = std::holds_alternative<wire::GetMembership>(message.body);
+  if (std::holds_alternative<wire::Heartbeat>(message.body) || asks) {
+    // Never the roster of a job that stops without its end: a shard would close rounds without the dead.
+    if (stopping_) return Send(from, StopMessage(), network);
+    return asks ? Send(from, wire::Membership{roster_.Infos()}, network)
+                : Send(from, wire::HeartbeatAck{}, network);
+  }
   if (std::holds_alternative<wire::Ack>(message.body))
     return OnServerAck(member, message.in_reply_to, network);
   if (std::holds_alternative<wire::Barrier>(message.body)) return OnBarrier(member, message, network);
@@ -71,8 +77,6 @@ void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::M
   if (std::holds_alternative<wire::SetOptimizer>(message.body))
     return OnSetOptimizer(now, member, message, network);
   if (std::holds_alternative<wire::Leave>(message.body)) return OnLeave(now, member, message, network);
-  if (std::holds_alternative<wire::GetMembership>(message.body))
-    return Send(from, wire::Membership{roster_.Infos()}, network);
   if (std::holds_alternative<wire::GetStats>(message.body)) {
     wire::Stats stats{counters_};
     if (options_.process_counters) stats.counters.merge(options_.process_counters());
@@ -269,8 +273,12 @@ void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) 
   stop_deadline_ = now + options_.stop_timeout;
   if (outcome_.reason == wire::Stop::Reason::kFailed) LOG(ERROR) << "the job stops: " << outcome_.message;
   SendStop(now, network);
-  // After the stop, so that no shard closes a round without the dead on the way out.
-  BroadcastMembership(network);
+}
+
+wire::Stop Scheduler::StopMessage() const {
+  wire::Stop stop = outcome_;
+  stop.roster = roster_.Infos();
+  return stop;
 }
 
 void Scheduler::SendStop(Time now, transport::Network& network) {
@@ -279,7 +287,7 @@ void Scheduler::SendStop(Time now, transport::Network& network) {
   for (const Member& member : roster_.members()) {
     if (member.info.state != NodeState::kAlive) continue;
     all_left = false;
-    Send(member.peer, outcome_, network);
+    Send(member.peer, StopMessage(), network);
   }
   if (all_left || now >= stop_deadline_) done_ = true;
 }
@@ -340,8 +348,9 @@ Time Scheduler::NextTimer() const {
 }
 
 std::string Scheduler::DumpState(Time now) const {
-  std::string text = StrCat("scheduler: epoch ", roster_.epoch(), ", ", keys_.entries().size(), " keys",
-                            stopping_ ? StrCat(", stopping: ", outcome_.message) : "", "\n");
+  std::string text =
+      StrCat("scheduler: epoch ", roster_.epoch(), ", ", roster_.NumDead(), " dead, ", keys_.entries().size(),
+             " keys", stopping_ ? StrCat(", stopping: ", outcome_.message) : "", "\n");
   if (!complete_) text += StrCat("waiting for ", roster_.MissingText(), "\n");
   for (const Member& member : roster_.members()) {
     constexpr const char* kStates[] = {"alive", "dead", "finished"};

@@ -45,6 +45,7 @@ class Scheduler final : public transport::Machine {
   void FailJob(Time now, const std::string& message, transport::Network& network);
   // How the job ended; meaningful once Done().
   const wire::Stop& outcome() const { return outcome_; }
+  size_t NumDead() const { return roster_.NumDead(); }
 
  private:
   // A change that servers must acknowledge before its sender is answered.
@@ -72,6 +73,7 @@ class Scheduler final : public transport::Machine {
   void SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network);
   void StopJob(Time now, wire::Stop stop, transport::Network& network);
   void SendStop(Time now, transport::Network& network);
+  wire::Stop StopMessage() const;
   void BroadcastMembership(transport::Network& network);
   void Complete(Time now, transport::Network& network);
   wire::Welcome WelcomeFor(const Member& member) const;

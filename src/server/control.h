@@ -35,6 +35,7 @@ class Control final : public transport::Machine {
   // Ends the whole job from outside, for example on SIGTERM.
   void Fail(Time now, const std::string& message, transport::Network& network);
   const wire::Stop& outcome() const { return outcome_; }
+  size_t NumDead() const { return membership_.NumDead(); }
 
  private:
   void Act(Time now, transport::Network& network);  // after membership may have changed

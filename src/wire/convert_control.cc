@@ -140,10 +140,12 @@ bool FromWire(const pb::Leave& in, Checker& checker, Leave* out) {
 void ToWire(const Stop& in, pb::Stop* out) {
   out->set_reason(EnumToWire<pb::Stop::Reason>(in.reason));
   out->set_message(in.message);
+  RosterToWire(in.roster, out->mutable_roster());
 }
 bool FromWire(const pb::Stop& in, Checker& checker, Stop* out) {
   return checker.Enum(in.reason(), Stop::Reason::kFailed, "stop reason", &out->reason) &&
-         checker.Text(in.message(), "message", &out->message);
+         checker.Text(in.message(), "message", &out->message) &&
+         RosterFromWire(in.roster(), checker, &out->roster);
 }
 
 void ToWire(const GetStats&, pb::GetStats*) {}

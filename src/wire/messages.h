@@ -211,6 +211,9 @@ struct Stop {
   enum class Reason : uint8_t { kFinished, kFailed };
   Reason reason = Reason::kFinished;
   std::string message;
+  // Who is alive, dead or finished at the end: with the reason in one message, so that nobody hears of a
+  // death and goes on without the dead. Empty: not told.
+  std::vector<NodeInfo> roster = {};
   bool operator==(const Stop&) const = default;
 };
 

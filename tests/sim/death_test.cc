@@ -47,6 +47,35 @@ TEST(SimDeath, OfAServer) {
   for (const std::string& text : heard) EXPECT_NE(text.find("server "), std::string::npos) << text;
 }
 
+// On every role, whoever it was that died, and while messages are lost.
+TEST(SimDeath, IsCountedOnEveryRole) {
+  for (const auto& [victim, is_server] : {std::pair{2u, false}, std::pair{1u, true}}) {
+    SimClusterOptions options;
+    options.workers = 3;
+    options.servers = 2;
+    options.faults = {.drop = 0.05, .duplicate = 0.05, .reorder = 0.1};
+    SimCluster cluster(options);
+    ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
+    for (uint32_t w = 0; w < options.workers; ++w) EXPECT_EQ(cluster.client(w).NumDead(), 0u);
+    is_server ? cluster.KillServer(victim) : cluster.KillWorker(victim);
+    cluster.network().RunFor(options.heartbeat_timeout + 3s);
+    const std::string name = StrCat(is_server ? "server " : "worker ", victim);
+    EXPECT_EQ(cluster.scheduler().NumDead(), 1u);
+    EXPECT_NE(cluster.scheduler().outcome().message.find(name), std::string::npos);
+    for (uint32_t w = 0; w < options.workers; ++w) {
+      if (!is_server && w == victim) continue;
+      EXPECT_EQ(cluster.client(w).NumDead(), 1u) << "worker " << w;
+      ASSERT_TRUE(cluster.client(w).failure()) << "worker " << w;
+      EXPECT_NE(cluster.client(w).failure()->message.find(name), std::string::npos);
+    }
+    for (uint32_t s = 0; s < options.servers; ++s) {
+      if (is_server && s == victim) continue;
+      EXPECT_EQ(cluster.control(s).NumDead(), 1u) << "server " << s;
+      EXPECT_EQ(cluster.control(s).outcome().reason, wire::Stop::Reason::kFailed);
+    }
+  }
+}
+
 TEST(SimDeath, OfTheScheduler) {
   SimClusterOptions options;
   SimCluster cluster(options);
@@ -56,6 +85,7 @@ TEST(SimDeath, OfTheScheduler) {
   for (uint32_t w = 0; w < options.workers; ++w) {
     ASSERT_TRUE(cluster.client(w).failure().has_value());
     EXPECT_NE(cluster.client(w).failure()->message.find("the scheduler at sim://0"), std::string::npos);
+    EXPECT_EQ(cluster.client(w).NumDead(), 1u);
   }
   for (uint32_t s = 0; s < options.servers; ++s) {
     EXPECT_EQ(cluster.control(s).outcome().reason, wire::Stop::Reason::kFailed);

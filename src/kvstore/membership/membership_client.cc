@@ -61,6 +61,13 @@ void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
           << epoch_;
 }
 
+void Client::Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch) {
+  if (epoch <= epoch_) return;
+  epoch_ = epoch;
+  roster_ = roster;
+  VLOG(1) << "membership: epoch " << epoch_ << ", " << NumDead() << " dead of " << roster_.size() << " nodes";
+}
+
 bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& message,
                        transport::Network& network) {
   if (from != scheduler_ || message.sender.role != wire::Role::kScheduler) return false;
@@ -72,12 +79,9 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
     if (state_ == State::kMember && message.epoch > epoch_)
       network.Send(scheduler_, Make(wire::GetMembership{}));
   } else if (const auto* membership = std::get_if<wire::Membership>(&message.body)) {
-    if (message.epoch <= epoch_) return true;
-    epoch_ = message.epoch;
-    roster_ = membership->roster;
-    VLOG(1) << "membership: epoch " << epoch_ << ", " << NumDead() << " dead of " << roster_.size()
-            << " nodes";
+    Adopt(membership->roster, message.epoch);
   } else if (const auto* stop = std::get_if<wire::Stop>(&message.body)) {
+    if (!stop->roster.empty()) Adopt(stop->roster, message.epoch);
     if (state_ == State::kStopped) return true;
     stop_ = *stop;
     state_ = State::kStopped;
@@ -109,6 +113,7 @@ void Client::OnTimer(Time now, transport::Network& network) {
                      " s: is it running, and does this process have the job's secret (SLUICE_JOB_SECRET)?"));
   }
   if (heard_ && now - last_heard_ >= options_.heartbeat_timeout) {
+    scheduler_is_dead_ = true;
     return Fail(StrCat(SchedulerText(), " has been silent for ", ToSeconds(now - last_heard_),
                        " s (PS_HEARTBEAT_TIMEOUT): it is dead or unreachable, and the job with it"));
   }
@@ -138,9 +143,10 @@ void Client::Fail(std::string message) {
 }
 
 size_t Client::NumDead() const {
-  return static_cast<size_t>(std::count_if(roster_.begin(), roster_.end(), [](const wire::NodeInfo& node) {
+  const auto dead = std::count_if(roster_.begin(), roster_.end(), [](const wire::NodeInfo& node) {
     return node.state == wire::NodeState::kDead;
-  }));
+  });
+  return static_cast<size_t>(dead) + (scheduler_is_dead_ ? 1 : 0);
 }
 
 std::string Client::Describe(Time now) const {

@@ -53,6 +53,7 @@ class Client {
   const std::vector<wire::NodeInfo>& roster() const {
     return roster_;
   }  // servers and workers, by role and rank
+  // Nodes found dead so far, the scheduler among them. Goes on counting when stopped.
   size_t NumDead() const;
   std::string Missing() const { return missing_; }  // while joining: who has not come
 
@@ -67,6 +68,7 @@ class Client {
  private:
   void SendRegister(Time now, transport::Network& network);
   void OnWelcome(const wire::Welcome& welcome, uint64_t epoch);
+  void Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch);  // when it is news
   void Fail(std::string message);
   std::string SchedulerText() const;
 
@@ -76,6 +78,7 @@ class Client {
   std::optional<wire::Stop> stop_;
   bool leaving_ = false;
   bool heard_ = false;  // anything from the scheduler, ever
+  bool scheduler_is_dead_ = false;
   uint32_t rank_ = 0;
   uint64_t epoch_ = 0;
   std::vector<wire::NodeInfo> roster_;

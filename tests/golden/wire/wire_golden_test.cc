@@ -62,7 +62,7 @@ std::vector<Body> GoldenBodies() {
       Barrier{"start", Barrier::Group::kRanks, {0, 300}},
       BarrierWaiting{"start", "worker 2"},
       Leave{Leave::Outcome::kFailed, "out of memory"},
-      Stop{Stop::Reason::kFinished, "done"},
+      Stop{Stop::Reason::kFinished, "done", {node, dead}},
       GetStats{},
       Stats{{{"pushes", 5}, {"rounds", UINT64_MAX}}},
       Ack{},

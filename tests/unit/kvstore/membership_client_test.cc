@@ -182,6 +182,31 @@ TEST_F(MembershipClient, TheFirstStopCounts) {
   EXPECT_EQ(client_.NumDead(), 1u);
 }
 
+TEST_F(MembershipClient, AStopCarriesTheDead) {
+  Join(4);
+  const wire::Stop stop{wire::Stop::Reason::kFailed, "worker 1 is dead", Roster(NodeState::kDead)};
+  Deliver(stop, 5);
+  EXPECT_EQ(client_.state(), State::kStopped);
+  EXPECT_EQ(client_.NumDead(), 1u);
+  EXPECT_EQ(client_.epoch(), 5u);
+}
+
+TEST_F(MembershipClient, AStopOfAnEarlierEpochStopsAndCountsNobodyTwice) {
+  Join(4);
+  Deliver(wire::Membership{Roster(NodeState::kDead)}, 5);
+  Deliver(wire::Stop{wire::Stop::Reason::kFailed, "reordered", Roster()}, 4);
+  EXPECT_EQ(client_.state(), State::kStopped);
+  EXPECT_EQ(client_.NumDead(), 1u);
+}
+
+TEST_F(MembershipClient, ASilentSchedulerCountsAsDead) {
+  Join();
+  RunUntil(4999ms);
+  EXPECT_EQ(client_.NumDead(), 0u);
+  RunUntil(5s);
+  EXPECT_EQ(client_.NumDead(), 1u);
+}
+
 TEST_F(MembershipClient, LeavesWhatIsNotItsOwnToTheMachine) {
   Join();
   EXPECT_FALSE(Deliver(wire::Ack{}, 1, 4));

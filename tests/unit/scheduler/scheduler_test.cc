@@ -235,19 +235,18 @@ TEST_F(SchedulerTest, ADeathStopsTheJobNamingTheDead) {
   RunUntil(9999ms);
   EXPECT_TRUE(network_.Take().empty());
   RunUntil(10s);
-  std::map<uint64_t, std::pair<int, int>> heard;  // stops and memberships, by peer
-  for (const Sent& sent : network_.Take()) {
+  // The death and the end in one message: nobody can hear the one and act on it before the other.
+  const auto told = network_.Take();
+  EXPECT_THAT(PeersOf(told), ElementsAre(kServer0.peer(), kServer1.peer(), kWorker0.peer()));
+  for (const Sent& sent : told) {
     EXPECT_GT(sent.message.epoch, epoch);
-    if (sent.Is<wire::Stop>()) {
-      EXPECT_EQ(sent.As<wire::Stop>().reason, wire::Stop::Reason::kFailed);
-      EXPECT_THAT(sent.As<wire::Stop>().message, HasSubstr("worker 1"));
-      ++heard[sent.to.value].first;
-    } else {
-      EXPECT_EQ(sent.As<wire::Membership>().roster.at(3).state, NodeState::kDead);
-      ++heard[sent.to.value].second;
-    }
+    EXPECT_EQ(sent.As<wire::Stop>().reason, wire::Stop::Reason::kFailed);
+    EXPECT_THAT(sent.As<wire::Stop>().message, HasSubstr("worker 1"));
+    EXPECT_EQ(sent.As<wire::Stop>().roster.at(3).state, NodeState::kDead);
+    EXPECT_EQ(sent.As<wire::Stop>().roster.at(2).state, NodeState::kAlive);
   }
-  EXPECT_EQ(heard, (decltype(heard){{100, {1, 1}}, {101, {1, 1}}, {200, {1, 1}}}));
+  EXPECT_EQ(scheduler_.NumDead(), 1u);
+  EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("1 dead"));
   EXPECT_TRUE(Deliver(kWorker1, wire::Heartbeat{}).empty());  // too late
   EXPECT_THAT(Register({Role::kWorker, 5}).at(0).As<wire::ErrorReply>().message, HasSubstr("worker"));
   for (const Node& node : {kServer0, kServer1, kWorker0}) {
@@ -258,6 +257,20 @@ TEST_F(SchedulerTest, ADeathStopsTheJobNamingTheDead) {
   scheduler_.OnTimer(now_, network_);
   EXPECT_TRUE(scheduler_.Done());
   EXPECT_THAT(scheduler_.outcome().message, HasSubstr("worker 1 (host h, pid 0) is dead"));
+}
+
+TEST_F(SchedulerTest, WhoAsksWhileTheJobStopsHearsTheEndAndNotTheRosterAlone) {
+  JoinAll();
+  RunUntil(9s);
+  for (const Node& node : {kServer0, kServer1, kWorker0}) Deliver(node, wire::Heartbeat{});
+  RunUntil(10s);
+  network_.Take();  // all lost
+  const std::vector<wire::Body> questions = {wire::Heartbeat{}, wire::GetMembership{}};
+  for (const wire::Body& question : questions) {
+    const auto sent = Deliver(kServer0, question);
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].As<wire::Stop>().roster.at(3).state, NodeState::kDead);
+  }
 }
 
 TEST_F(SchedulerTest, StopIsRepeatedButNotForEver) {

@@ -183,6 +183,33 @@ TEST_F(ServerControl, ANewMembershipReachesTheShards) {
   EXPECT_EQ(network_.Take().size(), 1u);
 }
 
+TEST_F(ServerControl, ADeathThatEndsTheJobIsCountedAndClosesNoRound) {
+  roster_.push_back({.role = Role::kWorker, .rank = 1, .incarnation = 1001});
+  Join();
+  Deliver(wire::AnnounceKeys{{Entry()}}, 1);
+  RunAll();
+  const Frame ones = sluice::testing::FrameOf(std::vector<float>(4, 1));
+  const auto from_worker0 = [&](wire::Body body) {
+    wire::Message message;
+    message.sender = {Role::kWorker, 0, 1000};
+    message.id = 1;
+    message.body = std::move(body);
+    message.payload = {ones};
+    shards_[0].OnMessage(now_, {50}, std::move(message), network_);
+  };
+  from_worker0(wire::Store{.parts = {{.ref = {0, 0}}}});
+  from_worker0(wire::Push{.parts = {{{0, 0}, 1, true}}});  // waits for worker 1
+  network_.Take();
+  EXPECT_EQ(control_.NumDead(), 0u);
+  auto dead = roster_;
+  dead[2].state = wire::NodeState::kDead;
+  Deliver(wire::Stop{wire::Stop::Reason::kFailed, "worker 1 is dead", dead}, 0, 0, 2);
+  RunAll();
+  EXPECT_EQ(control_.NumDead(), 1u);
+  EXPECT_TRUE(network_.Take<wire::Values>({50}).empty());
+  EXPECT_TRUE(shards_[0].Done());
+}
+
 TEST_F(ServerControl, StopEndsTheShardsAndSaysGoodbyeUntilItIsHeard) {
   Join();
   Deliver(wire::Stop{wire::Stop::Reason::kFinished, "done"});

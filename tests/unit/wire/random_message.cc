@@ -144,7 +144,7 @@ Body RandomMessages::MakeBody(size_t index) {
     case 16:
       return Leave{Enum(Leave::Outcome::kFailed), Text()};
     case 17:
-      return Stop{Enum(Stop::Reason::kFailed), Text()};
+      return Stop{Enum(Stop::Reason::kFailed), Text(), List(&RandomMessages::Node)};
     case 18:
       return GetStats{};
     case 19: {
