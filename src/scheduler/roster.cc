@@ -33,11 +33,10 @@ Result<uint32_t> Roster::ChooseRank(const wire::Register& request) const {
   }
   return Fail(ErrorCode::kResourceExhausted, "the job already has its ", wanted, " ",
               wire::Name(request.role), "s; one more has come from host ", request.host, ", pid ",
-              request.pid);
+              request.pid, "; a restarted one gets its place back by its identity (SLUICE_NODE_ID)");
 }
 
-Result<Member*> Roster::Register(Time now, transport::PeerId peer, const wire::Sender& sender,
-                                 const wire::Register& request) {
+Status Roster::CheckShape(const wire::Register& request) const {
   if (request.role == wire::Role::kScheduler) {
     return Fail(ErrorCode::kInvalidArgument, "a second scheduler tried to join from host ", request.host);
   }
@@ -54,48 +53,83 @@ Result<Member*> Roster::Register(Time now, transport::PeerId peer, const wire::S
                 request.shard_addresses.size(), " shards, but the scheduler counts on ", shards_per_server_,
                 " (SLUICE_SERVER_THREADS must be the same on all nodes)");
   }
+  return Status::Ok();
+}
+
+Result<Roster::Registration> Roster::Register(Time now, transport::PeerId peer, const wire::Sender& sender,
+                                              const wire::Register& request, uint64_t answers) {
+  if (Status status = CheckShape(request); !status) return status.failure();
   for (Member& member : members_) {
-    if (member.info.role == request.role && member.info.incarnation == sender.incarnation) {  // a repeat
+    if (member.info.role != request.role) continue;
+    if (member.info.incarnation == sender.incarnation) {
       member.last_heard = now;
       member.peer = peer;
-      return &member;
+      return Registration{Standing::kKnown, &member};
     }
+    if (std::count(member.former.begin(), member.former.end(), sender.incarnation) > 0)
+      return Registration{Standing::kReplaced, &member};
   }
   for (Member& member : members_) {
-    if (request.identity.empty() || member.info.role != request.role || member.identity != request.identity)
-      continue;
-    if (member.info.state == wire::NodeState::kAlive) {
-      return Fail(ErrorCode::kAlreadyExists, "identity '", request.identity,
-                  "' (SLUICE_NODE_ID) is taken by the living ", NameOf(member.info));
-    }
-    // A restarted node: its rank, a new incarnation.
-    member.info.incarnation = sender.incarnation;
-    member.info.host = request.host;
-    member.info.pid = request.pid;
-    member.info.shard_addresses = request.shard_addresses;
-    member.peer = peer;
-    member.last_heard = now;
-    SetState(member, wire::NodeState::kAlive);
-    return &member;
+    if (!request.identity.empty() && member.info.role == request.role && member.identity == request.identity)
+      return Claim(member, sender, answers);
   }
   const Result<uint32_t> rank = ChooseRank(request);
   if (!rank) return rank.failure();
-  members_.push_back({.info = {.role = request.role,
-                               .rank = rank.value(),
-                               .incarnation = sender.incarnation,
-                               .state = wire::NodeState::kAlive,
-                               .host = request.host,
-                               .pid = request.pid,
-                               .shard_addresses = request.shard_addresses},
-                      .identity = request.identity,
-                      .peer = peer,
-                      .last_heard = now});
-  return &members_.back();
+  Member& member = members_.emplace_back();
+  member.info.role = request.role;
+  member.info.rank = rank.value();
+  member.identity = request.identity;
+  Occupy(now, member, peer, sender, request);
+  return Registration{Standing::kJoined, &member};
+}
+
+Result<Roster::Registration> Roster::Claim(Member& member, const wire::Sender& sender, uint64_t answers) {
+  if (member.info.state == wire::NodeState::kFinished) {
+    return Fail(ErrorCode::kFailedPrecondition, "identity '", member.identity,
+                "' (SLUICE_NODE_ID) is that of ", NameOf(member.info),
+                ", which has finished; a job takes no finished node back");
+  }
+  if (member.claim.incarnation != sender.incarnation) {
+    member.claim = {sender.incarnation, next_challenge_++};
+  } else if (answers == member.claim.challenge) {
+    return Registration{Standing::kReturned, &member};
+  }
+  return Registration{Standing::kClaimant, &member};
+}
+
+void Roster::Occupy(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,
+                    const wire::Register& request) {
+  member.info.incarnation = sender.incarnation;
+  member.info.state = wire::NodeState::kAlive;
+  member.info.host = request.host;
+  member.info.pid = request.pid;
+  member.info.shard_addresses = request.shard_addresses;
+  member.peer = peer;
+  member.last_heard = now;
+}
+
+void Roster::Replace(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,
+                     const wire::Register& request) {
+  constexpr size_t kFormerKept = 16;
+  member.former.push_back(member.info.incarnation);
+  if (member.former.size() > kFormerKept) member.former.pop_front();
+  member.claim = {};
+  Occupy(now, member, peer, sender, request);
+  ++epoch_;
 }
 
 Member* Roster::Find(const wire::Sender& sender) {
   for (Member& member : members_) {
     if (member.info.role == sender.role && member.info.incarnation == sender.incarnation) return &member;
+  }
+  return nullptr;
+}
+
+const Member* Roster::FindHeir(const wire::Sender& sender) const {
+  for (const Member& member : members_) {
+    if (member.info.role == sender.role &&
+        std::count(member.former.begin(), member.former.end(), sender.incarnation) > 0)
+      return &member;
   }
   return nullptr;
 }

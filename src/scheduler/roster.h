@@ -1,6 +1,7 @@
 // Who is in the job: ranks, incarnations, heartbeats, deaths. Every change of the living makes a new epoch.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,12 @@ struct Member {
   std::string identity;
   transport::PeerId peer;
   Time last_heard{};
+  std::deque<uint64_t> former;  // incarnations that were replaced, the newest ones: never heard again
+  // Who else brings this identity, and the question it has to answer before that is believed.
+  struct Claim {
+    uint64_t incarnation = 0;
+    uint64_t challenge = 0;
+  } claim;
 };
 
 class Roster {
@@ -22,12 +29,28 @@ class Roster {
   Roster(uint32_t num_workers, uint32_t num_servers, uint32_t shards_per_server = 1)
       : num_workers_(num_workers), num_servers_(num_servers), shards_per_server_(shards_per_server) {}
 
-  // Takes a node in, or finds it again. The rank: the one its identity had, else the wished one when free,
-  // else the smallest free one.
-  Result<Member*> Register(Time now, transport::PeerId peer, const wire::Sender& sender,
-                           const wire::Register& request);
-  // The living or finished member that sent this; null for strangers and for incarnations that were replaced.
+  enum class Standing : uint8_t {
+    kJoined,    // new: the wished rank when that is free, else the smallest free one
+    kKnown,     // registered before
+    kReplaced,  // a former process of the member; it must end
+    kClaimant,  // brings the member's identity, and has not shown yet that it lives: member->claim
+    kReturned,  // brings the member's identity and lives: Replace() gives it the place
+  };
+  struct Registration {
+    Standing standing = Standing::kKnown;
+    Member* member = nullptr;
+  };
+  // Takes a node in, or finds out who it is. `answers`: the challenge that this Register answers, or 0. A
+  // Register alone proves nothing about an identity: it may be a belated one of a process that is gone.
+  Result<Registration> Register(Time now, transport::PeerId peer, const wire::Sender& sender,
+                                const wire::Register& request, uint64_t answers = 0);
+  // A restarted node takes its former process's place: its rank, a new incarnation, a new epoch.
+  void Replace(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,
+               const wire::Register& request);
+  // The living, dead or finished member that sent this; null for strangers and for former processes.
   Member* Find(const wire::Sender& sender);
+  // The member whose former process sent this, or null.
+  const Member* FindHeir(const wire::Sender& sender) const;
   // Marks those silent for `timeout` dead and returns them; they make one new epoch.
   std::vector<const Member*> BuryTheSilent(Time now, Duration timeout);
   void SetState(Member& member, wire::NodeState state);  // a new epoch when it changes
@@ -49,6 +72,10 @@ class Roster {
   static std::string NameOf(const wire::NodeInfo& node);  // "worker 1 (host a, pid 17)"
 
  private:
+  Status CheckShape(const wire::Register& request) const;
+  Result<Registration> Claim(Member& member, const wire::Sender& sender, uint64_t answers);
+  static void Occupy(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,
+                     const wire::Register& request);
   Result<uint32_t> ChooseRank(const wire::Register& request) const;
   uint32_t CountOf(wire::Role role) const;
   uint32_t Wanted(wire::Role role) const { return role == wire::Role::kWorker ? num_workers_ : num_servers_; }
@@ -57,6 +84,7 @@ class Roster {
   const uint32_t num_workers_, num_servers_, shards_per_server_;
   std::vector<Member> members_;
   uint64_t epoch_ = 1;
+  uint64_t next_challenge_ = 1;
 };
 
 }  // namespace sluice::scheduler

@@ -47,6 +47,10 @@ void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message messag
                           transport::Network& network) {
   if (std::holds_alternative<wire::Register>(message.body)) return OnRegister(now, from, message, network);
   Member* member = roster_.Find(message.sender);
+  if (member != nullptr && member->info.state == NodeState::kDead && stopping_)
+    return SendAway(from, message, StopMessage(), network);
+  if (const Member* heir = roster_.FindHeir(message.sender))
+    return SendAway(from, message, ReplacedBy(*heir), network);
   if (member == nullptr || member->info.state == NodeState::kDead) {
     ++counters_["messages_of_strangers"];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
@@ -92,37 +96,6 @@ void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::M
   ++counters_["unexpected_messages"];
   const std::string why = StrCat("the scheduler does not take ", wire::BodyName(message.body));
   Send(from, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
-}
-
-void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message& message,
-                           transport::Network& network) {
-  const auto& request = std::get<wire::Register>(message.body);
-  const size_t before = roster_.members().size();
-  const Result<Member*> result = roster_.Register(now, from, message.sender, request);
-  if (!result || result.value()->info.state == NodeState::kDead || stopping_) {
-    const Failure failure =
-        result ? Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message) : result.failure();
-    LOG(WARNING) << "refused a node: " << failure.message;
-    return Send(from, wire::ErrorReply{failure.code, failure.message}, network);
-  }
-  const Member& member = *result.value();
-  const bool is_new = roster_.members().size() != before;
-  if (is_new)
-    VLOG(1) << Roster::NameOf(member.info) << " joined; "
-            << (roster_.complete() ? "all are here" : "missing " + roster_.MissingText());
-  if (is_new && roster_.complete()) return Complete(now, network);
-  Send(from, WelcomeFor(member), network);
-}
-
-wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
-  if (!complete_) return {wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}};
-  return {wire::Welcome::State::kComplete, member.info.rank, {}, roster_.Infos()};
-}
-
-void Scheduler::Complete(Time now, transport::Network& network) {
-  complete_ = true;
-  VLOG(1) << "the job is complete after " << ToSeconds(now - started_) << " s: " << roster_.JoinedText();
-  for (const Member& member : roster_.members()) Send(member.peer, WelcomeFor(member), network);
 }
 
 void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& message,
@@ -254,6 +227,18 @@ void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, 
     StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
 }
 
+// Surviving a death begins here: a new epoch is made already, and the roster can give the place away.
+void Scheduler::OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
+                        transport::Network& network) {
+  std::vector<std::string> names;
+  for (const Member* member : dead) names.push_back(Roster::NameOf(member->info));
+  counters_["deaths"] += dead.size();
+  StopJob(now,
+          {wire::Stop::Reason::kFailed,
+           StrCat(StrJoin(names), names.size() == 1 ? " is dead: " : " are dead: ", how)},
+          network);
+}
+
 void Scheduler::BroadcastMembership(transport::Network& network) {
   if (!complete_) return;
   const auto infos = roster_.Infos();
@@ -305,15 +290,9 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
   }
   const auto dead = roster_.BuryTheSilent(now, options_.heartbeat_timeout);
   if (!dead.empty()) {
-    std::vector<std::string> names;
-    for (const Member* member : dead) names.push_back(Roster::NameOf(member->info));
-    counters_["deaths"] += dead.size();
-    return StopJob(
-        now,
-        {wire::Stop::Reason::kFailed,
-         StrCat(StrJoin(names), names.size() == 1 ? " is dead: it has" : " are dead: they have",
-                " been silent for ", ToSeconds(options_.heartbeat_timeout), " s (PS_HEARTBEAT_TIMEOUT)")},
-        network);
+    return OnDeath(now, dead,
+                   StrCat("silent for ", ToSeconds(options_.heartbeat_timeout), " s (PS_HEARTBEAT_TIMEOUT)"),
+                   network);
   }
   if (!complete_ && now - started_ >= options_.rendezvous_timeout) {
     return StopJob(now,

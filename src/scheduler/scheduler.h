@@ -58,10 +58,22 @@ class Scheduler final : public transport::Machine {
     Time next_repeat{};
   };
 
-  void Handle(Time now, transport::PeerId from, Member& member, wire::Message& message,
-              transport::Network& network);
+  // joining.cc
   void OnRegister(Time now, transport::PeerId from, const wire::Message& message,
                   transport::Network& network);
+  void OnReturn(Time now, transport::PeerId from, Member& member, const wire::Message& message,
+                transport::Network& network);
+  wire::Welcome WelcomeFor(const Member& member) const;
+  void Complete(Time now, transport::Network& network);
+  void RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network);
+  // Whoever is no member any more hears why, and may go.
+  void SendAway(transport::PeerId from, const wire::Message& message, wire::Stop why,
+                transport::Network& network);
+  static wire::Stop ReplacedBy(const Member& member);
+
+  // scheduler.cc
+  void Handle(Time now, transport::PeerId from, Member& member, wire::Message& message,
+              transport::Network& network);
   void OnDeclare(Time now, const Member& member, const wire::Message& message, transport::Network& network);
   void OnSetOptimizer(Time now, const Member& member, const wire::Message& message,
                       transport::Network& network);
@@ -71,12 +83,12 @@ class Scheduler final : public transport::Machine {
 
   uint64_t StartRelay(Time now, Relay relay, transport::Network& network);
   void SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network);
+  void OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
+               transport::Network& network);
   void StopJob(Time now, wire::Stop stop, transport::Network& network);
   void SendStop(Time now, transport::Network& network);
   wire::Stop StopMessage() const;
   void BroadcastMembership(transport::Network& network);
-  void Complete(Time now, transport::Network& network);
-  wire::Welcome WelcomeFor(const Member& member) const;
   void Send(transport::PeerId to, wire::Body body, transport::Network& network, uint64_t in_reply_to = 0,
             uint64_t id = 0);
 

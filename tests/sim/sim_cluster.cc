@@ -31,20 +31,21 @@ SimCluster::SimCluster(const SimClusterOptions& options)
   servers_.resize(options.servers);
   workers_.resize(options.workers);
   for (uint32_t rank = 0; rank < options.servers; ++rank) StartServer(rank);
-  for (uint32_t rank = 0; rank < options.workers; ++rank) StartWorker(rank);
+  for (uint32_t rank = 0; rank < options.workers - options.late_workers; ++rank) StartWorker(rank);
 }
 
 SimCluster::~SimCluster() = default;
 
-membership::Options SimCluster::MembershipOptions(wire::Role role, uint32_t rank) const {
+membership::Options SimCluster::MembershipOptions(wire::Role role, uint32_t rank, uint64_t life) const {
   membership::Options membership;
   membership.role = role;
   membership.job = kJob;
-  membership.incarnation = DeriveSeed(options_.seed, 1, static_cast<uint64_t>(role), rank);
+  membership.incarnation = DeriveSeed(options_.seed, 1, static_cast<uint64_t>(role), rank + (life << 32));
+  if (options_.identities) membership.identity = StrCat(role == wire::Role::kWorker ? "w" : "s", rank);
   membership.scheduler_address = scheduler_loop_->addresses().front();
   membership.wished_rank = static_cast<int>(rank);
   membership.host = "sim";
-  membership.pid = rank;
+  membership.pid = rank + 1000 * static_cast<uint32_t>(life);
   membership.num_workers = options_.workers;
   membership.num_servers = options_.servers;
   membership.heartbeat_timeout = options_.heartbeat_timeout;
@@ -74,8 +75,10 @@ void SimCluster::StartServer(uint32_t rank) {
 }
 
 void SimCluster::StartWorker(uint32_t rank) {
+  const uint64_t life = former_workers_.size() + 1;
+  if (workers_[rank].client) former_workers_.push_back(workers_[rank]);
   worker::ClientOptions client;
-  client.membership = MembershipOptions(wire::Role::kWorker, rank);
+  client.membership = MembershipOptions(wire::Role::kWorker, rank, workers_[rank].client ? life : 0);
   client.resend_timeout = options_.resend_timeout;
   workers_[rank].client = std::make_shared<worker::Client>(client);
   workers_[rank].loop = &network_.Start(StrCat("worker ", rank), workers_[rank].client);

@@ -25,6 +25,8 @@ struct SimClusterOptions {
   transport::SimFaults faults;
   double codec = 0.01;  // how often messages go through real bytes; the codec has tests of its own
   bool deduplicate = true;
+  bool identities = false;    // nodes bring "w0", "s1", ... and may be started again
+  uint32_t late_workers = 0;  // so many, the last ones, are left to StartWorker
 };
 
 class SimCluster {
@@ -46,6 +48,9 @@ class SimCluster {
   void KillWorker(uint32_t worker);
   void KillServer(uint32_t server);
   void KillScheduler();
+  // A worker that was left out, or another process in a worker's place: with a new incarnation, whatever the
+  // former one does. client() and worker_loop() are the new one's from here on.
+  void StartWorker(uint32_t rank);
   // Cuts a random pair of nodes apart for a short while; called now and then by scripts that want partitions.
   void CutSomebody(Rng& rng, Duration duration);
 
@@ -64,9 +69,8 @@ class SimCluster {
     std::shared_ptr<worker::Client> client;
     transport::SimLoop* loop = nullptr;
   };
-  membership::Options MembershipOptions(wire::Role role, uint32_t rank) const;
+  membership::Options MembershipOptions(wire::Role role, uint32_t rank, uint64_t life = 0) const;
   void StartServer(uint32_t rank);
-  void StartWorker(uint32_t rank);
 
   const SimClusterOptions options_;
   transport::SimNetwork network_;
@@ -74,6 +78,7 @@ class SimCluster {
   transport::SimLoop* scheduler_loop_ = nullptr;
   std::vector<Server> servers_;
   std::vector<Worker> workers_;
+  std::vector<Worker> former_workers_;
 };
 
 }  // namespace sluice::testing

@@ -37,7 +37,7 @@ void Client::OnStart(Time now, transport::Network& network) {
   SendRegister(now, network);
 }
 
-void Client::SendRegister(Time now, transport::Network& network) {
+void Client::SendRegister(Time now, transport::Network& network, uint64_t challenge) {
   next_register_ = now + kRegisterInterval;
   network.Send(scheduler_, Make(wire::Register{.role = options_.role,
                                                .identity = options_.identity,
@@ -46,7 +46,8 @@ void Client::SendRegister(Time now, transport::Network& network) {
                                                .pid = options_.pid,
                                                .num_workers = options_.num_workers,
                                                .num_servers = options_.num_servers,
-                                               .shard_addresses = options_.shard_addresses}));
+                                               .shard_addresses = options_.shard_addresses},
+                                0, challenge));
 }
 
 void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
@@ -75,6 +76,8 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
   heard_ = true;
   if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
     OnWelcome(*welcome, message.epoch);
+    // A numbered one asks whether this process lives: another one has its identity's place.
+    if (state_ == State::kJoining && message.id != 0) SendRegister(now, network, message.id);
   } else if (std::holds_alternative<wire::HeartbeatAck>(message.body)) {
     if (state_ == State::kMember && message.epoch > epoch_)
       network.Send(scheduler_, Make(wire::GetMembership{}));

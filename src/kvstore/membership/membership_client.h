@@ -66,7 +66,7 @@ class Client {
   std::string Describe(Time now) const;
 
  private:
-  void SendRegister(Time now, transport::Network& network);
+  void SendRegister(Time now, transport::Network& network, uint64_t challenge = 0);
   void OnWelcome(const wire::Welcome& welcome, uint64_t epoch);
   void Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch);  // when it is news
   void Fail(std::string message);

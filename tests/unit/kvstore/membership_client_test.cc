@@ -101,6 +101,20 @@ TEST_F(MembershipClient, RegistersEverySecondUntilTheJobIsComplete) {
   EXPECT_EQ(Count<wire::Register>(), 0u);
 }
 
+TEST_F(MembershipClient, AnswersAtOnceWhenAskedWhetherItLives) {
+  network_.Take();
+  wire::Message message;
+  message.sender = {Role::kScheduler, 0, kSchedulerIncarnation};
+  message.id = 77;
+  message.body = wire::Welcome{wire::Welcome::State::kWaiting, 1, "worker 0", {}};
+  client_.OnMessage(now_, client_.scheduler(), message, network_);
+  const auto sent = network_.Take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_TRUE(sent[0].Is<wire::Register>());
+  EXPECT_EQ(sent[0].message.in_reply_to, 77u);
+  EXPECT_EQ(client_.state(), State::kJoining);
+}
+
 TEST_F(MembershipClient, MessagesCarryRankIncarnationAndEpoch) {
   Join(7);
   const wire::Message message = client_.Make(wire::Ack{}, 11, 12);

@@ -21,7 +21,8 @@ struct Newcomer {
   int32_t wished_rank = -1;
 };
 
-Result<Member*> Join(Roster& roster, const Newcomer& who, Time now = {}) {
+Result<Roster::Registration> Register(Roster& roster, const Newcomer& who, Time now = {},
+                                      uint64_t answers = 0) {
   wire::Register request{.role = who.role,
                          .identity = who.identity,
                          .wished_rank = who.wished_rank,
@@ -30,7 +31,11 @@ Result<Member*> Join(Roster& roster, const Newcomer& who, Time now = {}) {
                          .num_workers = roster.num_workers(),
                          .num_servers = roster.num_servers()};
   if (who.role == Role::kServer) request.shard_addresses = {"tcp://h:1"};
-  return roster.Register(now, {who.incarnation}, {who.role, 0, who.incarnation}, request);
+  return roster.Register(now, {who.incarnation}, {who.role, 0, who.incarnation}, request, answers);
+}
+Result<Member*> Join(Roster& roster, const Newcomer& who, Time now = {}) {
+  const auto registration = Register(roster, who, now);
+  return registration ? Result<Member*>(registration.value().member) : registration.failure();
 }
 void MustJoin(Roster& roster, const Newcomer& who, Time now = {}) {
   ASSERT_TRUE(Join(roster, who, now).ok());
@@ -65,20 +70,75 @@ TEST(Roster, ARepeatIsTheSameMember) {
   EXPECT_EQ(roster.epoch(), epoch);
 }
 
-TEST(Roster, AnIdentityKeepsItsRankAndFencesItsFormerLife) {
+using Standing = Roster::Standing;
+
+// Claims the identity, and answers the question that follows.
+Standing Claim(Roster& roster, const Newcomer& who) {
+  const auto claim = Register(roster, who);
+  EXPECT_TRUE(claim && claim.value().standing == Standing::kClaimant);
+  return Register(roster, who, {}, claim.value().member->claim.challenge).value().standing;
+}
+
+TEST(Roster, AnIdentityKeepsItsRankAndFencesItsFormerProcesses) {
   Roster roster(3, 1);
   MustJoin(roster, {.incarnation = 1, .identity = "a"});
   ASSERT_EQ(RankOf(Join(roster, {.incarnation = 2, .identity = "b"})), 1);
-  EXPECT_THAT(MessageOf(Join(roster, {.incarnation = 3, .identity = "b"})),
-              HasSubstr("identity 'b' (SLUICE_NODE_ID) is taken by the living worker 1 (host h, pid 2)"));
-  roster.SetState(*roster.Find({Role::kWorker, 1, 2}), NodeState::kDead);
+  const Newcomer again{.incarnation = 3, .identity = "b", .wished_rank = 2};
+  ASSERT_EQ(Claim(roster, again), Standing::kReturned);
   const uint64_t epoch = roster.epoch();
-  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 3, .identity = "b", .wished_rank = 2})), 1);
+  Member& member = *roster.Find({Role::kWorker, 1, 2});
+  roster.Replace(Time{} + 5s, member, {33}, {Role::kWorker, 0, 3},
+                 {.role = Role::kWorker, .host = "i", .pid = 30});
   EXPECT_GT(roster.epoch(), epoch);
   EXPECT_EQ(roster.Find({Role::kWorker, 1, 2}), nullptr);
-  EXPECT_EQ(roster.Find({Role::kWorker, 1, 3})->info.state, NodeState::kAlive);
+  EXPECT_EQ(roster.FindHeir({Role::kWorker, 1, 2}), &member);
+  EXPECT_EQ(roster.FindHeir({Role::kServer, 1, 2}), nullptr);
+  EXPECT_EQ(roster.Find({Role::kWorker, 1, 3}), &member);
+  EXPECT_EQ(Roster::NameOf(member.info), "worker 1 (host i, pid 30)");
+  EXPECT_EQ(member.peer, transport::PeerId{33});
+  EXPECT_EQ(member.last_heard, Time{} + 5s);
+  // Whatever still comes of the former process, also what it had proved.
+  EXPECT_EQ(Register(roster, {.incarnation = 2, .identity = "b"}, {}, 1).value().standing,
+            Standing::kReplaced);
+  EXPECT_EQ(Register(roster, again).value().standing, Standing::kKnown);
   // The same name on a server is another place.
   EXPECT_EQ(RankOf(Join(roster, {.role = Role::kServer, .incarnation = 4, .identity = "b"})), 0);
+}
+
+TEST(Roster, ABelatedRegisterOfAProcessThatIsGoneTakesNoPlace) {
+  Roster roster(2, 1);
+  MustJoin(roster, {.incarnation = 5, .identity = "a"});
+  const Newcomer gone{.incarnation = 4, .identity = "a"};  // started before 5, arrives after it, and again
+  for (int copy = 0; copy < 3; ++copy)
+    EXPECT_EQ(Register(roster, gone).value().standing, Standing::kClaimant);
+  EXPECT_NE(roster.Find({Role::kWorker, 0, 5}), nullptr);
+}
+
+TEST(Roster, ABelatedAnswerIsNoneOnceAnotherProcessHasCome) {
+  Roster roster(2, 1);
+  MustJoin(roster, {.incarnation = 1, .identity = "a"});
+  const Newcomer second{.incarnation = 2, .identity = "a"}, third{.incarnation = 3, .identity = "a"};
+  const uint64_t asked = Register(roster, second).value().member->claim.challenge;
+  const uint64_t asked_later = Register(roster, third).value().member->claim.challenge;
+  EXPECT_NE(asked, asked_later);
+  EXPECT_EQ(Register(roster, second, {}, asked).value().standing, Standing::kClaimant);
+  EXPECT_EQ(Register(roster, third, {}, asked_later).value().standing, Standing::kClaimant);  // asked anew
+  EXPECT_EQ(Claim(roster, second), Standing::kReturned);
+}
+
+TEST(Roster, AFinishedNodeIsNotTakenBack) {
+  Roster roster(2, 1);
+  MustJoin(roster, {.incarnation = 1, .identity = "a"});
+  roster.SetState(*roster.Find({Role::kWorker, 0, 1}), NodeState::kFinished);
+  EXPECT_THAT(MessageOf(Register(roster, {.incarnation = 2, .identity = "a"})),
+              HasSubstr("worker 0 (host h, pid 1), which has finished"));
+}
+
+TEST(Roster, ADeadNodesPlaceIsThereForItsIdentity) {
+  Roster roster(2, 1);
+  MustJoin(roster, {.incarnation = 1, .identity = "a"});
+  roster.SetState(*roster.Find({Role::kWorker, 0, 1}), NodeState::kDead);
+  EXPECT_EQ(Claim(roster, {.incarnation = 2, .identity = "a"}), Standing::kReturned);
 }
 
 TEST(Roster, OtherJobsShapesAreRefused) {

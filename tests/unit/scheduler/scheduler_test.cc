@@ -21,6 +21,11 @@ struct Node {
   transport::PeerId peer() const { return {(role == Role::kServer ? 100u : 200u) + rank}; }
   uint64_t incarnation() const { return peer().value * 10; }
 };
+// The process that a supervisor starts when worker 1's has died.
+struct Successor {
+  transport::PeerId peer{301};
+  uint64_t incarnation = 3010;
+};
 constexpr Node kServer0{Role::kServer, 0}, kServer1{Role::kServer, 1};
 constexpr Node kWorker0{Role::kWorker, 0}, kWorker1{Role::kWorker, 1};
 constexpr Node kAll[] = {kServer0, kServer1, kWorker0, kWorker1};
@@ -41,12 +46,23 @@ class SchedulerTest : public ::testing::Test {
   }
   std::vector<Sent> Register(const Node& node) {
     wire::Register request{.role = node.role,
+                           .identity = node.role == Role::kWorker ? "w" + std::to_string(node.rank) : "",
                            .wished_rank = static_cast<int32_t>(node.rank),
                            .host = "h",
                            .num_workers = 2,
                            .num_servers = 2};
     if (node.role == Role::kServer) request.shard_addresses = {"tcp://h:1"};
     return Deliver(node, request);
+  }
+  // Worker 1's identity in another process; `answers` a challenge, or none.
+  std::vector<Sent> RegisterAgain(const Successor& successor, uint64_t answers = 0) {
+    wire::Message message;
+    message.sender = {Role::kWorker, 0, successor.incarnation};
+    message.in_reply_to = answers;
+    message.body = wire::Register{
+        .role = Role::kWorker, .identity = "w1", .host = "new", .pid = 8, .num_workers = 2, .num_servers = 2};
+    scheduler_.OnMessage(now_, successor.peer, std::move(message), network_);
+    return network_.Take();
   }
   void JoinAll() {
     for (const Node& node : kAll) Register(node);
@@ -104,6 +120,61 @@ TEST_F(SchedulerTest, WhoCannotJoinIsToldWhy) {
   const auto sent = Register({Role::kWorker, 2});
   EXPECT_THAT(sent.at(0).As<wire::ErrorReply>().message, HasSubstr("already has its 2 workers"));
   EXPECT_EQ(sent.at(0).message.in_reply_to, 0u);
+}
+
+TEST_F(SchedulerTest, DuringTheRendezvousARestartedNodeTakesItsPlace) {
+  Register(kWorker1);
+  const Successor successor;
+  const auto asked = RegisterAgain(successor);
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_NE(asked[0].message.id, 0u);
+  EXPECT_EQ(asked[0].As<wire::Welcome>().state, wire::Welcome::State::kWaiting);
+  EXPECT_EQ(Deliver(kWorker1, wire::Heartbeat{}).size(), 1u);  // nothing has changed yet
+  const auto taken = RegisterAgain(successor, asked[0].message.id);
+  ASSERT_EQ(taken.size(), 2u);
+  EXPECT_EQ(taken[0].to, kWorker1.peer());
+  EXPECT_THAT(taken[0].As<wire::Stop>().message,
+              HasSubstr("replaced by worker 1 (host new, pid 8), which brought its identity 'w1'"));
+  EXPECT_EQ(taken[1].to, successor.peer);
+  EXPECT_EQ(taken[1].As<wire::Welcome>().rank, 1u);
+  // The former process hears that it is none any more, whatever it says, and does not end the job.
+  EXPECT_TRUE(Deliver(kWorker1, wire::Heartbeat{}).at(0).Is<wire::Stop>());
+  EXPECT_TRUE(Register(kWorker1).at(0).Is<wire::Stop>());
+  EXPECT_TRUE(
+      Deliver(kWorker1, wire::Leave{wire::Leave::Outcome::kFailed, "replaced"}, 3).at(0).Is<wire::Ack>());
+  for (const Node& node : {kServer0, kServer1}) Register(node);
+  const auto complete = Register(kWorker0);
+  EXPECT_EQ(complete.at(0).As<wire::Welcome>().roster.at(3).incarnation, successor.incarnation);
+  EXPECT_FALSE(scheduler_.Done());
+}
+
+TEST_F(SchedulerTest, ABelatedRegisterOfADeadProcessStopsNoJob) {
+  JoinAll();
+  for (int copy = 0; copy < 3; ++copy) {
+    const auto asked = RegisterAgain({});
+    ASSERT_EQ(asked.size(), 1u);
+    EXPECT_EQ(asked[0].As<wire::Welcome>().state, wire::Welcome::State::kWaiting);
+  }
+  EXPECT_EQ(scheduler_.NumDead(), 0u);
+  EXPECT_TRUE(Deliver(kWorker1, wire::Heartbeat{}).at(0).Is<wire::HeartbeatAck>());
+}
+
+TEST_F(SchedulerTest, WhoReturnsToACompleteJobWasDeadAndEndsItAtOnce) {
+  JoinAll();
+  now_ += 10ms;
+  const Successor successor;
+  const auto sent = RegisterAgain(successor, RegisterAgain(successor).at(0).message.id);
+  EXPECT_THAT(PeersOf(sent), ElementsAre(kServer0.peer(), kServer1.peer(), kWorker0.peer(), successor.peer));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(sent[i].As<wire::Stop>().roster.at(3).state, NodeState::kDead);
+    EXPECT_EQ(
+        sent[i].As<wire::Stop>().message,
+        "worker 1 (host h, pid 0) is dead: a new process (host new, pid 8) has come with its identity 'w1' "
+        "(SLUICE_NODE_ID)");
+  }
+  EXPECT_THAT(sent[3].As<wire::ErrorReply>().message, HasSubstr("the job has ended: worker 1"));
+  EXPECT_EQ(scheduler_.NumDead(), 1u);
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFailed);
 }
 
 TEST_F(SchedulerTest, StrangersAreNotHeard) {
@@ -247,7 +318,8 @@ TEST_F(SchedulerTest, ADeathStopsTheJobNamingTheDead) {
   }
   EXPECT_EQ(scheduler_.NumDead(), 1u);
   EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("1 dead"));
-  EXPECT_TRUE(Deliver(kWorker1, wire::Heartbeat{}).empty());  // too late
+  EXPECT_TRUE(Deliver(kWorker1, wire::Heartbeat{}).at(0).Is<wire::Stop>());  // too late: it was only slow
+  EXPECT_EQ(scheduler_.NumDead(), 1u);
   EXPECT_THAT(Register({Role::kWorker, 5}).at(0).As<wire::ErrorReply>().message, HasSubstr("worker"));
   for (const Node& node : {kServer0, kServer1, kWorker0}) {
     EXPECT_FALSE(scheduler_.Done());

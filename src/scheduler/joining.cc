@@ -1,0 +1,86 @@
+// Who is taken in, who takes whose place, and who is sent away.
+#include "base/strings.h"
+#include "scheduler/scheduler.h"
+
+namespace sluice::scheduler {
+
+using Standing = Roster::Standing;
+
+void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message& message,
+                           transport::Network& network) {
+  if (stopping_ && roster_.Find(message.sender) != nullptr) return Send(from, StopMessage(), network);
+  if (stopping_)
+    return RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message),
+                        network);
+  const auto& request = std::get<wire::Register>(message.body);
+  const auto result = roster_.Register(now, from, message.sender, request, message.in_reply_to);
+  if (!result) return RefuseToJoin(from, result.failure(), network);
+  Member& member = *result.value().member;
+  switch (result.value().standing) {
+    case Standing::kReplaced:
+      return SendAway(from, message, ReplacedBy(member), network);
+    case Standing::kClaimant:  // the message's id is the challenge
+      return Send(from,
+                  wire::Welcome{wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}},
+                  network, 0, member.claim.challenge);
+    case Standing::kReturned:
+      return OnReturn(now, from, member, message, network);
+    case Standing::kJoined:
+      VLOG(1) << Roster::NameOf(member.info) << " joined; "
+              << (roster_.complete() ? "all are here" : "missing " + roster_.MissingText());
+      if (roster_.complete()) return Complete(now, network);
+      break;
+    case Standing::kKnown:
+      break;
+  }
+  Send(from, WelcomeFor(member), network);
+}
+
+void Scheduler::OnReturn(Time now, transport::PeerId from, Member& member, const wire::Message& message,
+                         transport::Network& network) {
+  const auto& request = std::get<wire::Register>(message.body);
+  const std::string successor =
+      StrCat("a new process (host ", request.host, ", pid ", request.pid, ") has come with its identity '",
+             member.identity, "' (SLUICE_NODE_ID)");
+  if (complete_) {  // rounds may hold the former process's pushes: its place cannot be given away yet
+    roster_.SetState(member, wire::NodeState::kDead);
+    OnDeath(now, {&member}, successor, network);
+    return RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message),
+                        network);
+  }
+  LOG(WARNING) << Roster::NameOf(member.info) << " is replaced: " << successor;
+  const transport::PeerId former = member.peer;
+  roster_.Replace(now, member, from, message.sender, request);
+  Send(former, ReplacedBy(member), network);
+  Send(from, WelcomeFor(member), network);
+}
+
+wire::Stop Scheduler::ReplacedBy(const Member& member) {
+  return {wire::Stop::Reason::kFailed,
+          StrCat("this process was replaced by ", Roster::NameOf(member.info),
+                 ", which brought its identity '", member.identity, "' (SLUICE_NODE_ID)")};
+}
+
+void Scheduler::SendAway(transport::PeerId from, const wire::Message& message, wire::Stop why,
+                         transport::Network& network) {
+  if (std::holds_alternative<wire::Leave>(message.body)) return Send(from, wire::Ack{}, network, message.id);
+  Send(from, std::move(why), network);
+}
+
+void Scheduler::RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network) {
+  LOG(WARNING) << "refused a node: " << failure.message;
+  Send(from, wire::ErrorReply{failure.code, failure.message}, network);
+}
+
+wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
+  if (!complete_) return {wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}};
+  return {wire::Welcome::State::kComplete, member.info.rank, {}, roster_.Infos()};
+}
+
+void Scheduler::Complete(Time now, transport::Network& network) {
+  complete_ = true;
+  VLOG(1) << "the job is complete after " << ToSeconds(now - started_) << " s: " << roster_.JoinedText();
+  for (const Member& member : roster_.members()) Send(member.peer, WelcomeFor(member), network);
+}
+
+}  // namespace sluice::scheduler
