@@ -36,8 +36,8 @@ class Shard final : public transport::Machine {
   void OnStart(Time, transport::Network&) override {}
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
                  transport::Network& network) override;
-  void OnTimer(Time, transport::Network&) override {}
-  Time NextTimer() const override { return Time::max(); }
+  void OnTimer(Time now, transport::Network& network) override;
+  Time NextTimer() const override { return next_word_; }
   bool Done() const override { return done_; }
   std::string DumpState(Time now) const override;
 
@@ -74,9 +74,9 @@ class Shard final : public transport::Machine {
   // receive/
   bool IsMember(const wire::Sender& sender) const;
   Result<Part*> FindPart(const wire::PartRef& ref, Key** key);
-  void OnPush(const Sender& sender, wire::Message& message, transport::Network& network);
+  void OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network);
   Status CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** key, Part** part);
-  void OnPull(const Sender& sender, const wire::Message& message, transport::Network& network);
+  void OnPull(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
   Status StoreOne(const wire::Store& store, size_t i, const Frame& frame);
@@ -101,6 +101,9 @@ class Shard final : public transport::Machine {
   bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
   void Answer(const Key& key, Part& part, const Waiter& waiter);
   void AnswerWaiters(Key& key, Part& part);
+  void KeepWaiting(Time now, Part& part, Waiter waiter);
+  // Whoever has waited long enough hears for whom; makes next_word_ later.
+  void TellWaiters(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network);
   // Whom the part's next version waits for: "worker 1, worker 2".
   std::string MissingText(const Key& key, const Part& part) const;
   void Flush(transport::Network& network);
@@ -120,6 +123,7 @@ class Shard final : public transport::Machine {
   std::vector<std::unique_ptr<Key>> keys_;     // by id; null where this shard has no part
   std::vector<Configured> optimizers_;         // in the order set
   Replies replies_;
+  Time next_word_ = Time::max();  // not later than that of any waiter
   wire::Counters counters_;
   LogLimiter limiter_{5, 10s};
   bool done_ = false;

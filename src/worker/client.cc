@@ -1,6 +1,7 @@
 #include "worker/client.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/strings.h"
 
@@ -35,8 +36,8 @@ void Client::ConnectShards(NetworkRef network) {
   for (const wire::NodeInfo& node : membership_.roster()) {
     if (node.role != wire::Role::kServer) continue;
     for (const std::string& address : node.shard_addresses) {
-      auto shard =
-          std::make_unique<Shard>(Shard{network.Connect(address), Requests(options_.resend_timeout), {}, {}});
+      auto shard = std::make_unique<Shard>(
+          Shard{network.Connect(address), node.rank, Requests(options_.resend_timeout), {}, {}});
       shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
       VLOG(1) << "shard " << shards_.size() << " (server " << node.rank << ") is at " << address;
       shards_.push_back(std::move(shard));
@@ -95,7 +96,7 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
   } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
     OnShardError(now, shard, message.in_reply_to, Failure{error->code, error->message}, network);
   } else if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
-    OnShardWaiting(shard, message.in_reply_to, waiting->missing);
+    OnShardWaiting(shard, message.in_reply_to, *waiting);
   } else if (std::holds_alternative<wire::Stats>(message.body)) {
     OnControlAnswer(now, message, network);
   }
@@ -107,6 +108,20 @@ void Client::OnRefused(Time now, transport::PeerId peer, NetworkRef network) {
   membership_.OnRefused(peer);
   AfterMembership(now, network);
   RunCompletions(now, network);
+}
+
+std::string Client::WaitingFor(const Operation& op) const {
+  if (!op.waiting_for.empty()) return op.waiting_for;
+  std::set<uint32_t> servers;
+  for (const PartFlow& flow : keys_.at(op.key).flows) {
+    for (const PartOpPtr& part : flow.ops()) {
+      if (part->op.get() == &op && part->sent && !part->finished)
+        servers.insert(shards_[part->shard]->server);
+    }
+  }
+  std::vector<std::string> names;
+  for (const uint32_t server : servers) names.push_back(StrCat("server ", server));
+  return names.empty() ? "earlier operations" : StrCat(StrJoin(names), " to answer");
 }
 
 void Client::Expire(Time now) {
@@ -121,11 +136,10 @@ void Client::Expire(Time now) {
     }
   }
   for (const auto& op : expired) {
-    const std::string who =
-        op->waiting_for.empty() ? "the servers have not said why" : "waiting for " + op->waiting_for;
     if (op->kind == OpKind::kPushPull) GoOnAsPush(op);
-    FinishOperation(*op, Fail(ErrorCode::kDeadlineExceeded, Name(op->kind), " of key ", op->key_name,
-                              ", round ", op->round, ", was not done by its deadline: ", who));
+    FinishOperation(*op,
+                    Fail(ErrorCode::kDeadlineExceeded, Name(op->kind), " of key ", op->key_name, ", round ",
+                         op->round, ", was not done by its deadline: waiting for ", WaitingFor(*op)));
   }
   if (!expired.empty()) std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
   std::vector<uint64_t> ended;
@@ -182,7 +196,7 @@ std::string Client::DumpState(Time now) const {
       break;
     }
     text += StrCat("  ", Name(op->kind), " of key ", op->key_name, " round ", op->round, ": ", op->parts_left,
-                   " parts left", op->waiting_for.empty() ? "" : ", waiting for " + op->waiting_for, "\n");
+                   " parts left, waiting for ", WaitingFor(*op), "\n");
   }
   for (const auto& [id, control] : controls_) {
     text += StrCat("  ", control.what,

@@ -119,6 +119,7 @@ class Client final : public transport::Machine {
   };
   struct Shard {
     transport::PeerId peer;
+    uint32_t server = 0;  // rank
     Requests requests;
     Lane pushes, pulls;
     Lane& LaneOf(const PartOp& part) { return part.Carries() ? pushes : pulls; }
@@ -136,6 +137,8 @@ class Client final : public transport::Machine {
   void ConnectShards(NetworkRef network);
   void FailAll(const Failure& failure);
   void Expire(Time now);
+  // Whom an operation waits for: what a shard said last, else which servers owe it an answer.
+  std::string WaitingFor(const Operation& op) const;
   wire::Message Envelope(wire::Body body, uint64_t id) const { return membership_.Make(std::move(body), id); }
 
   // client_flow.cc: operations to messages and back
@@ -153,7 +156,7 @@ class Client final : public transport::Machine {
   static bool NeedsRound(const Operation& op, uint64_t round);
   void OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network);
   void SendAlone(Time now, uint32_t shard, const std::vector<PartOpPtr>& parts, NetworkRef network);
-  void OnShardWaiting(uint32_t shard, uint64_t id, const std::string& missing);
+  void OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting);
   void Repeat(Time now, uint32_t index, NetworkRef network);
   void Finish(const PartOpPtr& part);
   void GoOnAsPush(const std::shared_ptr<Operation>& op);

@@ -253,10 +253,12 @@ void Client::OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& 
   std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
 }
 
-void Client::OnShardWaiting(uint32_t shard, uint64_t id, const std::string& missing) {
+void Client::OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting) {
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;
-  for (const PartOpPtr& part : request->parts) part->op->waiting_for = missing;
+  for (const PartOpPtr& part : request->parts) {
+    if (part->op->key_name == waiting.id) part->op->waiting_for = waiting.missing;
+  }
 }
 
 void Client::Repeat(Time now, uint32_t index, NetworkRef network) {

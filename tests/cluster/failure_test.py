@@ -88,6 +88,22 @@ class Death(unittest.TestCase):
                 self.assertIsNone(process.popen.poll())
 
 
+    def test_sigusr1_names_whom_a_worker_waits_for_before_anything_is_repeated(self):
+        with Cluster(BIN, 2, 1, PS_RESEND_TIMEOUT=600_000, PS_HEARTBEAT_TIMEOUT=600) as cluster:
+            _, _, workers = cluster.start_all(train(*LONG))
+            workers[0].wait_for_output("batch", 60)
+            workers[1].kill(signal.SIGSTOP)
+            end = time.monotonic() + 60
+            while "waiting for worker 1" not in workers[0].output():
+                self.assertLess(time.monotonic(), end, workers[0].output())
+                asked = workers[0].output().count("state of the worker")
+                workers[0].kill(signal.SIGUSR1)
+                while workers[0].output().count("state of the worker") == asked:
+                    self.assertLess(time.monotonic(), end, workers[0].output())
+                    time.sleep(0.05)
+            self.assertRegex(workers[0].output(), r"(pull|push_pull) of key \S+ round \d+: \d+ parts left, waiting for worker 1\n")
+
+
 class Joining(unittest.TestCase):
     def test_nobody_listens(self):
         with socket.socket() as holder:  # bound, not listening: nobody answers

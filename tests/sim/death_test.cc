@@ -153,8 +153,10 @@ TEST(SimBarrier, ADeadlineNamesWhoIsMissing) {
   EXPECT_EQ(heard.find("worker 0"), std::string::npos) << heard;
 }
 
-TEST(SimPull, ADeadlineNamesWhoHasNotPushed) {
+// Long before anything would be repeated.
+TEST(SimPull, ADeadlineAndTheDumpNameWhoHasNotPushed) {
   SimClusterOptions options;
+  options.resend_timeout = 60s;
   SimCluster cluster(options);
   ASSERT_TRUE(RunRounds(cluster, {.rounds = 1}).completed);
   std::string heard;
@@ -167,7 +169,14 @@ TEST(SimPull, ADeadlineNamesWhoHasNotPushed) {
           [&](const Status& status) { heard = status.ok() ? "ok" : status.failure().message; }, network);
     });
   }
-  cluster.network().RunFor(10s);
+  cluster.network().RunFor(1s);
+  for (const uint32_t w : {0u, 1u}) {
+    const std::string dump = cluster.client(w).DumpState(cluster.network().now());
+    EXPECT_NE(dump.find("push_pull of key 1 round 2: 1 parts left, waiting for worker 2\n"),
+              std::string::npos)
+        << dump;
+  }
+  cluster.network().RunFor(9s);
   EXPECT_NE(heard.find("worker 2"), std::string::npos) << heard;
   EXPECT_NE(heard.find("key 1"), std::string::npos) << heard;
 }

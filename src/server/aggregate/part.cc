@@ -44,15 +44,18 @@ std::vector<uint32_t> Round::Missing(const std::set<uint32_t>& live) const {
   return missing;
 }
 
-bool Part::Wait(const Waiter& waiter) {
+void Part::Wait(Waiter waiter) {
   for (Waiter& known : waiters) {
-    if (known.rank == waiter.rank && known.slot == waiter.slot && known.want_data == waiter.want_data) {
-      known = waiter;
-      return true;
+    if (known.rank != waiter.rank || known.slot != waiter.slot || known.want_data != waiter.want_data)
+      continue;
+    if (known.request_id == waiter.request_id) {
+      waiter.next_word = known.next_word;
+      waiter.pause = known.pause;
     }
+    known = waiter;
+    return;
   }
   waiters.push_back(waiter);
-  return false;
 }
 
 }  // namespace sluice::server

@@ -58,6 +58,9 @@ struct Waiter {
   bool want_data = true;
   transport::PeerId peer;
   uint64_t request_id = 0;
+  // When it hears next for whom it waits, and how long after that again.
+  Time next_word = Time::max();
+  Duration pause{};
 };
 
 struct Part {
@@ -74,8 +77,9 @@ struct Part {
   std::deque<Round> rounds;  // rounds[i] is round version + 1 + i; sync only
   std::vector<Waiter> waiters;
 
-  // True when this worker waited already: a repeat, which takes the earlier one's place.
-  bool Wait(const Waiter& waiter);
+  // In place of what this worker waited for before. A repeat of the same request keeps its time of the next
+  // word.
+  void Wait(Waiter waiter);
 };
 
 }  // namespace sluice::server

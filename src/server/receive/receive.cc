@@ -19,10 +19,10 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
   Flush(network);
 }
 
-void Shard::Handle(Time, transport::PeerId from, wire::Message& message, transport::Network& network) {
+void Shard::Handle(Time now, transport::PeerId from, wire::Message& message, transport::Network& network) {
   const Sender sender{message.sender.rank, from, message.id};
-  if (std::holds_alternative<wire::Push>(message.body)) return OnPush(sender, message, network);
-  if (std::holds_alternative<wire::Pull>(message.body)) return OnPull(sender, message, network);
+  if (std::holds_alternative<wire::Push>(message.body)) return OnPush(now, sender, message, network);
+  if (std::holds_alternative<wire::Pull>(message.body)) return OnPull(now, sender, message, network);
   if (std::holds_alternative<wire::Store>(message.body)) return OnStore(sender, message, network);
   if (std::holds_alternative<wire::GetStats>(message.body)) return OnGetStats(sender, network);
   Refuse(sender,
@@ -80,7 +80,7 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** ke
   return Status::Ok();
 }
 
-void Shard::OnPush(const Sender& sender, wire::Message& message, transport::Network& network) {
+void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network) {
   const auto& push = std::get<wire::Push>(message.body);
   for (size_t i = 0; i < push.parts.size(); ++i) {
     Key* key = nullptr;
@@ -114,13 +114,14 @@ void Shard::OnPush(const Sender& sender, wire::Message& message, transport::Netw
       Answer(*key, *part, waiter);
     } else {
       all_answered = false;
-      part->Wait(waiter);
+      KeepWaiting(now, *part, waiter);
     }
   }
   if (!all_answered) Send(sender.peer, sender.request_id, wire::Ack{}, {}, network);
 }
 
-void Shard::OnPull(const Sender& sender, const wire::Message& message, transport::Network& network) {
+void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
+                   transport::Network& network) {
   const auto& pull = std::get<wire::Pull>(message.body);
   for (const wire::PullPart& wanted : pull.parts) {
     Key* key = nullptr;
@@ -146,10 +147,8 @@ void Shard::OnPull(const Sender& sender, const wire::Message& message, transport
                         sender.peer,      sender.request_id};
     if (Ready(*key, *part.value(), waiter)) {
       Answer(*key, *part.value(), waiter);
-    } else if (part.value()->Wait(waiter)) {
-      Send(sender.peer, sender.request_id,
-           wire::BarrierWaiting{wire::ToString(key->entry.spec.name), MissingText(*key, *part.value())}, {},
-           network);
+    } else {
+      KeepWaiting(now, *part.value(), waiter);
     }
   }
 }

@@ -5,6 +5,13 @@
 #include "server/shard.h"
 
 namespace sluice::server {
+namespace {
+
+// What a training round takes is no news: only who waits longer hears for whom, and then ever more rarely.
+constexpr Duration kFirstWord = 100ms;
+constexpr Duration kLongestPause = 2s;
+
+}  // namespace
 
 bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const {
   if (!key.async()) return part.initialised && part.version >= waiter.min_round;
@@ -39,6 +46,40 @@ void Shard::AnswerWaiters(Key& key, Part& part) {
     if (it->slot <= part.slots.size()) Answer(key, part, *it);
   }
   part.waiters.erase(waiting, part.waiters.end());
+}
+
+void Shard::KeepWaiting(Time now, Part& part, Waiter waiter) {
+  waiter.next_word = now + kFirstWord;
+  waiter.pause = kFirstWord;
+  next_word_ = std::min(next_word_, waiter.next_word);
+  part.Wait(waiter);
+}
+
+void Shard::OnTimer(Time now, transport::Network& network) {
+  if (now < next_word_) return;
+  next_word_ = Time::max();
+  for (const auto& key : keys_) {
+    if (key != nullptr) TellWaiters(now, *key, key->parts, network);
+  }
+}
+
+void Shard::TellWaiters(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network) {
+  std::set<std::pair<transport::PeerId, uint64_t>> told;  // one word for a request's whole key
+  for (Part& part : parts) {
+    for (Waiter& waiter : part.waiters) {
+      if (now >= waiter.next_word) {
+        waiter.pause = std::min(2 * waiter.pause, kLongestPause);
+        waiter.next_word = now + waiter.pause;
+        if (told.emplace(waiter.peer, waiter.request_id).second) {
+          ++counters_["words_to_waiters"];
+          Send(waiter.peer, waiter.request_id,
+               wire::BarrierWaiting{wire::ToString(key.entry.spec.name), MissingText(key, part)}, {},
+               network);
+        }
+      }
+      next_word_ = std::min(next_word_, waiter.next_word);
+    }
+  }
 }
 
 std::string Shard::MissingText(const Key& key, const Part& part) const {

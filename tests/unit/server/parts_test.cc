@@ -73,12 +73,16 @@ TEST(Weight, AReplyOutlivesThePart) {
 
 TEST(Part, ARepeatTakesItsWaitersPlace) {
   Part part;
-  EXPECT_FALSE(part.Wait({.rank = 1, .request_id = 5}));
-  EXPECT_FALSE(part.Wait({.rank = 2, .request_id = 6}));
-  EXPECT_FALSE(part.Wait({.rank = 1, .slot = 1, .request_id = 7}));
-  EXPECT_TRUE(part.Wait({.rank = 1, .request_id = 8}));
+  part.Wait({.rank = 1, .request_id = 5, .next_word = Time{} + 1s});
+  part.Wait({.rank = 2, .request_id = 6});
+  part.Wait({.rank = 1, .slot = 1, .request_id = 7});
+  part.Wait({.rank = 1, .request_id = 5, .next_word = Time{} + 9s});
+  ASSERT_EQ(part.waiters.size(), 3u);
+  EXPECT_EQ(part.waiters[0].next_word, Time{} + 1s);
+  part.Wait({.rank = 1, .request_id = 8, .next_word = Time{} + 9s});
   ASSERT_EQ(part.waiters.size(), 3u);
   EXPECT_EQ(part.waiters[0].request_id, 8u);
+  EXPECT_EQ(part.waiters[0].next_word, Time{} + 9s);
 }
 
 TEST(Replies, GroupByPeerAndRequest) {

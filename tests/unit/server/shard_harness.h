@@ -83,7 +83,17 @@ class ShardHarness {
     return DeliverRaw(PeerOf(worker), std::move(message));
   }
   std::vector<Sent> DeliverRaw(transport::PeerId from, wire::Message message) {
-    shard.OnMessage(Time{}, from, std::move(message), network);
+    shard.OnMessage(now, from, std::move(message), network);
+    return network.Take();
+  }
+  // Lets the time go by timer by timer; what the shard says meanwhile.
+  std::vector<Sent> RunFor(Duration duration) {
+    const Time end = now + duration;
+    while (shard.NextTimer() <= end) {
+      now = std::max(now, shard.NextTimer());
+      shard.OnTimer(now, network);
+    }
+    now = end;
     return network.Take();
   }
 
@@ -150,6 +160,7 @@ class ShardHarness {
   RecordingNetwork network;
   server::Shard shard;
   uint64_t last_id = 0;
+  Time now{};
 
  private:
   template <typename T>

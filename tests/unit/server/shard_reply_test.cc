@@ -67,14 +67,69 @@ TEST(ShardReply, AnswersCarryTheServersIdentity) {
   EXPECT_EQ(answers.at(0).message.epoch, 9u);
 }
 
-TEST(ShardReply, APullWaitsForItsRoundAndItsRepeatHearsForWhom) {
+TEST(ShardReply, WhoWaitsHearsForWhomBeforeItAsksAgain) {
   ShardHarness harness(3);
   const uint32_t key = harness.AddKey(std::vector<float>{0});
   harness.Push<float>(0, key, 1, {1});
   EXPECT_TRUE(harness.Pull(0, key, 1).empty());
-  const auto repeat = harness.Pull(0, key, 1);
-  ASSERT_EQ(repeat.size(), 1u);
-  EXPECT_EQ(repeat[0].As<wire::BarrierWaiting>(), (wire::BarrierWaiting{"0", "worker 1, worker 2"}));
+  const uint64_t request = harness.last_id;
+  EXPECT_TRUE(harness.RunFor(99ms).empty());
+  const auto first = harness.RunFor(1ms);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].to, ShardHarness::PeerOf(0));
+  EXPECT_EQ(first[0].message.in_reply_to, request);
+  EXPECT_EQ(first[0].As<wire::BarrierWaiting>(), (wire::BarrierWaiting{"0", "worker 1, worker 2"}));
+  EXPECT_TRUE(OnlyAck(harness.Push<float>(1, key, 1, {1})));
+  EXPECT_EQ(harness.RunFor(200ms).at(0).As<wire::BarrierWaiting>().missing, "worker 2");
+  EXPECT_EQ(harness.Push<float>(2, key, 1, {1}).size(), 2u);  // the value, and worker 2's Ack
+  EXPECT_TRUE(harness.RunFor(60s).empty());
+  EXPECT_EQ(harness.shard.NextTimer(), Time::max());
+}
+
+TEST(ShardReply, APushThatWantsItsValueHearsToo) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  harness.Push<float>(1, key, 1, {1}, {.want_value = true});
+  EXPECT_EQ(harness.RunFor(100ms).at(0).As<wire::BarrierWaiting>().missing, "worker 0");
+}
+
+TEST(ShardReply, WhoWaitsLongHearsRarely) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  harness.Push<float>(0, key, 1, {1}, {.want_value = true});
+  EXPECT_EQ(harness.RunFor(1500ms).size(), 4u);  // at 0.1, 0.3, 0.7 and 1.5 s
+  EXPECT_EQ(harness.RunFor(100s).size(), 50u);   // then every 2 s
+}
+
+TEST(ShardReply, RoundsThatCloseSoonCostNoWord) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  for (uint64_t round = 1; round <= 100; ++round) {
+    EXPECT_TRUE(OnlyAck(harness.Push<float>(0, key, round, {1}, {.want_value = true})));
+    EXPECT_TRUE(harness.RunFor(90ms).empty());
+    EXPECT_EQ(harness.Push<float>(1, key, round, {1}, {.want_value = true}).size(), 2u);
+  }
+}
+
+TEST(ShardReply, ARepeatNeitherBringsAWordNorPutsItOff) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  harness.Push<float>(0, key, 1, {1});
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    wire::Message pull;
+    pull.sender = {wire::Role::kWorker, 0, 1000};
+    pull.id = 77;
+    pull.body = wire::Pull{.parts = {{{key, 0}, 0, 1}}};
+    EXPECT_TRUE(harness.DeliverRaw(ShardHarness::PeerOf(0), pull).empty());
+    EXPECT_EQ(harness.RunFor(10ms).size(), repeat == 9 ? 1u : 0u);
+  }
+}
+
+TEST(ShardReply, OneWordForAllPartsOfAKey) {
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(std::vector<float>(64), wire::SyncMode::kSync, 4);
+  harness.Push<float>(0, key, 1, std::vector<float>(64), {.want_value = true});
+  EXPECT_EQ(harness.RunFor(100ms).size(), 1u);
 }
 
 TEST(ShardReply, OneWaiterPerWorkerAndSlot) {
@@ -95,7 +150,7 @@ TEST(ShardReply, BeforeInitAPullWaitsForIt) {
   ASSERT_TRUE(harness.shard.AddKeys({entry}).ok());
   const wire::Pull pull{.want = wire::Pull::Want::kVersion, .parts = {{{0, 0}, 0, 0}}};
   EXPECT_TRUE(harness.Deliver(1, pull).empty());
-  EXPECT_THAT(harness.Deliver(1, pull).at(0).As<wire::BarrierWaiting>().missing, HasSubstr("worker 0"));
+  EXPECT_THAT(harness.RunFor(100ms).at(0).As<wire::BarrierWaiting>().missing, HasSubstr("worker 0"));
   const Frame value = FrameOf(std::vector<float>{3, 4});
   const auto answers = harness.Deliver(0, wire::Store{.parts = {{.ref = {0, 0}}}}, {value});
   ASSERT_EQ(answers.size(), 2u);  // worker 0's Ack, worker 1's version

@@ -157,11 +157,21 @@ TEST_F(ClientFailure, ADeadlineNamesWhomTheShardWaitsFor) {
               AllOf(HasSubstr("pull of key key0, round 1"), HasSubstr("waiting for worker 2, worker 5")));
 }
 
+TEST_F(ClientFailure, AWordAboutOneKeyIsNotAboutAnotherOfTheSameMessage) {
+  client.Push(now, {.key = 0, .source = gradient_}, outcome_.Record(), network);
+  Ack(ToShards().at(0));
+  Pull(0, &weight_, &second_, now + 30s);
+  const auto pull = ToShards();
+  FromShard(0, pull.at(0).message.id, wire::BarrierWaiting{"key9", "worker 7"});
+  EXPECT_THAT(client.DumpState(now),
+              AllOf(HasSubstr("waiting for server 0 to answer"), Not(HasSubstr("worker 7"))));
+}
+
 TEST_F(ClientFailure, ADeadlineWithoutAWordFromTheShardSaysSo) {
   PushPull(0, gradient_, &weight_, &outcome_, now + 5s);
   RunFor(5s);
-  EXPECT_THAT(outcome_.Error(),
-              AllOf(HasSubstr("push_pull of key key0, round 1"), HasSubstr("servers have not said why")));
+  EXPECT_THAT(outcome_.Error(), AllOf(HasSubstr("push_pull of key key0, round 1"),
+                                      HasSubstr("waiting for server 0 to answer")));
 }
 
 TEST_F(ClientFailure, AfterADeadlineLateAnswersLandNowhereAndTheKeyGoesOn) {
