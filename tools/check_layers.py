@@ -31,7 +31,7 @@ LAYERS = {
 PUBLIC = {
     "error": "base", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd",
     "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
-    "optimizer": "optimizer", "data": "data", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
+    "optimizer": "optimizer", "data": "data", "barrier": "kvstore", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
     "trainer": "train", "fit": "train", "parameters_file": "train", "runtime": "runtime",
 }
 

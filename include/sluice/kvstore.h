@@ -28,6 +28,7 @@
 #include <variant>
 #include <vector>
 
+#include "sluice/barrier.h"
 #include "sluice/ndarray.h"
 #include "sluice/optimizer.h"
 
@@ -44,8 +45,6 @@ struct PushOptions {
   double divisor =
       1;  // what the summed gradient of all workers is divided by; the same on all workers in a round
 };
-
-enum class BarrierGroup { kWorkers, kServers, kAll };
 
 class KVStore {
  public:
@@ -121,8 +120,15 @@ class KVStore {
 
   // Waits until everything issued so far is done; throws the first failure.
   virtual void WaitAll(std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
-  // Waits for the members; throws kDeadlineExceeded that names who is missing.
+  // Waits until all members have called it as often as this one; throws kDeadlineExceeded that names who is
+  // missing, and kInvalidArgument for kServers on dist stores, since a worker is none. Servers take part in
+  // kAll when their program calls ServerNode::Barrier (sluice/server.h); stock servers do not. Stores of one
+  // process are their only member.
   virtual void Barrier(BarrierGroup group = BarrierGroup::kWorkers,
+                       std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
+  // The same among the workers of these ranks, in any order; each set of ranks counts its own barriers.
+  // Throws kInvalidArgument when this worker is not among them or a rank does not exist.
+  virtual void Barrier(const std::vector<int>& ranks,
                        std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
   // How many nodes of the job have been found dead so far: workers, servers and the scheduler. Still answers
   // after a death has ended the job and everything else throws.

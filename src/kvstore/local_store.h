@@ -38,6 +38,9 @@ class LocalStore final : public KVStore {
   void LoadOptimizerStates(const std::string& path) override;
   void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(timeout); }
   void Barrier(BarrierGroup, std::chrono::milliseconds) override {}
+  void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds) override {
+    RequireRanks(ranks, 0, 1);
+  }
   int NumDeadNodes() override { return 0; }
 
  private:

@@ -1,6 +1,7 @@
 #include "kvstore/store_base.h"
 
 #include <atomic>
+#include <set>
 
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -117,6 +118,23 @@ void Outstanding::Wait(Duration timeout) {
     event.WaitQuietly(std::max<Duration>(end - std::chrono::steady_clock::now(), 1ms));
     if (event.error() != nullptr) Rethrow(what, event.error());
   }
+}
+
+std::vector<uint32_t> RequireRanks(const std::vector<int>& ranks, int self, int num_workers) {
+  std::set<uint32_t> members;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= num_workers) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("Barrier: there is no worker ", rank, "; the ranks are 0 to ", num_workers - 1));
+    }
+    members.insert(static_cast<uint32_t>(rank));
+  }
+  if (!members.contains(static_cast<uint32_t>(self))) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("Barrier: this is worker ", self, ", which is not among the ranks given; only members wait"));
+  }
+  return {members.begin(), members.end()};
 }
 
 }  // namespace kvstore

@@ -54,4 +54,7 @@ class Outstanding {
   std::vector<std::pair<std::string, Event>> events_;
 };
 
+// Of a barrier: sorted, each once. Throws Error(kInvalidArgument) unless all exist and `self` is among them.
+std::vector<uint32_t> RequireRanks(const std::vector<int>& ranks, int self, int num_workers);
+
 }  // namespace sluice::kvstore

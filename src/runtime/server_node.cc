@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "runtime/nodes.h"
 #include "runtime/process.h"
+#include "runtime/server_program.h"
 #include "runtime/signals.h"
 #include "server/control.h"
 #include "sluice/error.h"
@@ -113,8 +114,11 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
       control->Fail(now, StrCat("the server was ended by ", SignalName(number)), network);
     });
   });
+  std::optional<ServerProgram> program;
+  if (server.program) program.emplace(config, control, *threads.control, server.program);
   WaitForEnd(*threads.control);
   for (ShardThread& shard : threads.shards) WaitForEnd(*shard.loop);
+  program.reset();
   if (signal != 0) return kExitSignal + signal;
   return control->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;
 }

@@ -1,5 +1,7 @@
 #include "scheduler/barriers.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 
 namespace sluice::scheduler {
@@ -20,31 +22,55 @@ std::set<Barriers::Member> Barriers::Expected(const wire::Barrier& barrier, cons
   return members;
 }
 
-std::string Barriers::MissingText(const Open& open) {
+std::string Barriers::NamesOf(const std::set<Member>& members) {
+  constexpr size_t kShown = 20;
   std::vector<std::string> names;
-  for (const Member& member : open.expected) {
-    if (!open.arrived.contains(member)) names.push_back(StrCat(wire::Name(member.first), " ", member.second));
+  for (const Member& member : members) {
+    if (names.size() == kShown) return StrCat(StrJoin(names), " and ", members.size() - kShown, " more");
+    names.push_back(StrCat(wire::Name(member.first), " ", member.second));
   }
   return StrJoin(names);
 }
 
+std::string Barriers::MissingText(const Open& open) {
+  std::set<Member> missing;
+  for (const Member& member : open.expected) {
+    if (!open.arrived.contains(member)) missing.insert(member);
+  }
+  return NamesOf(missing);
+}
+
+bool Barriers::WasReleased(const Member& member, const std::string& id) const {
+  const auto it = released_.find(member);
+  return it != released_.end() && std::count(it->second.begin(), it->second.end(), id) > 0;
+}
+
+void Barriers::Remember(const Member& member, const std::string& id) {
+  constexpr size_t kRemembered = 64;
+  std::deque<std::string>& ids = released_[member];
+  ids.push_back(id);
+  if (ids.size() > kRemembered) ids.pop_front();
+}
+
 Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const Waiter& who,
                                            const Roster& roster) {
-  if (const auto last = last_released_.find(who.member);
-      last != last_released_.end() && last->second == barrier.id) {
-    return Arrival{.released = true, .waiters = {who}, .missing = {}};
+  if (WasReleased(who.member, barrier.id)) return Arrival{.released = true, .waiters = {who}, .missing = {}};
+  const auto refuse = [&](const auto&... why) {
+    return Fail(ErrorCode::kInvalidArgument, "barrier '", barrier.id, "': ", why...);
+  };
+  const std::set<Member> expected = Expected(barrier, roster);
+  if (!expected.contains(who.member)) {
+    return refuse(wire::Name(who.member.first), " ", who.member.second, " is not one of its members, ",
+                  NamesOf(expected));
   }
-  auto [it, is_new] = open_.try_emplace(barrier.id);
-  Open& open = it->second;
-  if (is_new) {
-    open.request = barrier;
-    open.expected = Expected(barrier, roster);
-  }
-  if (open.request != barrier || !open.expected.contains(who.member)) {
-    if (open.arrived.empty()) open_.erase(it);
-    return Fail(ErrorCode::kInvalidArgument, "barrier '", barrier.id, "': ", wire::Name(who.member.first),
-                " ", who.member.second,
-                " is not one of its members, or names other members than those who wait");
+  if (const Member& last = *expected.rbegin();
+      last.second >= roster.num_workers() && last.first == wire::Role::kWorker)
+    return refuse("there is no worker ", last.second, "; the job has ", roster.num_workers());
+  Open& open = open_[barrier.id];
+  if (open.expected.empty()) open.expected = expected;
+  if (open.expected != expected) {
+    return refuse(wire::Name(who.member.first), " ", who.member.second, " waits in it with ",
+                  NamesOf(expected), ", but others do with ", NamesOf(open.expected));
   }
   open.arrived[who.member] = who;
   Arrival arrival;
@@ -55,9 +81,9 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   arrival.released = true;
   for (const auto& [member, waiter] : open.arrived) {
     arrival.waiters.push_back(waiter);
-    last_released_[member] = barrier.id;
+    Remember(member, barrier.id);
   }
-  open_.erase(it);
+  open_.erase(barrier.id);
   return arrival;
 }
 

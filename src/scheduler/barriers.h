@@ -1,6 +1,7 @@
 // Barriers over sets of members: released when all have arrived.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -26,23 +27,28 @@ class Barriers {
     std::string missing;          // not released: in words
   };
 
-  // A member's arrival, or its repeat. An arrival at a barrier whose members or group differ from the first
-  // one's is an error.
+  // A member's arrival, or its repeat. An error: no member of it, or it names other members than the first
+  // one that came, or members that the job does not have.
   Result<Arrival> Arrive(const wire::Barrier& barrier, const Waiter& who, const Roster& roster);
   // "barrier 'x': waiting for worker 1", one line each.
   std::string Describe() const;
 
  private:
   struct Open {
-    wire::Barrier request;
     std::set<Member> expected;
     std::map<Member, Waiter> arrived;
   };
   static std::set<Member> Expected(const wire::Barrier& barrier, const Roster& roster);
+  static std::string NamesOf(const std::set<Member>& members);  // "worker 0, worker 2"
   static std::string MissingText(const Open& open);
 
   std::map<std::string, Open> open_;
-  std::map<Member, std::string> last_released_;  // a repeat whose release was lost is acknowledged again
+  bool WasReleased(const Member& member, const std::string& id) const;
+  void Remember(const Member& member, const std::string& id);
+
+  // A repeat whose release was lost is acknowledged again. By member; the newest ones, since the threads of a
+  // node may each wait in one.
+  std::map<Member, std::deque<std::string>> released_;
 };
 
 }  // namespace sluice::scheduler

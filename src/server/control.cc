@@ -24,6 +24,8 @@ void Control::OnStart(Time now, transport::Network& network) {
 void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
                         transport::Network& network) {
   if (membership_.OnMessage(now, from, message, network)) return Act(now, network);
+  if (from == membership_.scheduler() && requests_.OnAnswer(message, &completions_))
+    return RunCompletions(now, network);
   // Not a member yet: the Welcome is late or lost. The scheduler repeats; shards must know the workers before
   // any worker uses a key.
   if (from != membership_.scheduler() || membership_.state() == membership::State::kJoining) return;
@@ -44,6 +46,39 @@ void Control::Act(Time now, transport::Network& network) {
       shard->SetMembership(rank, epoch, roster, shard_network);
     });
   }
+  for (const Then& done : std::exchange(when_joined_, {})) done(Status::Ok());
+}
+
+Failure Control::EndedBecause() const {
+  const bool failed = outcome_.reason == wire::Stop::Reason::kFailed;
+  return {failed ? ErrorCode::kUnavailable : ErrorCode::kCancelled,
+          failed ? outcome_.message : StrCat("the job has ended: ", outcome_.message)};
+}
+
+void Control::WhenJoined(Then done) {
+  if (leaving_) return done(EndedBecause());
+  if (membership_.state() == membership::State::kMember) return done(Status::Ok());
+  when_joined_.push_back(std::move(done));
+}
+
+void Control::Barrier(Time now, wire::Barrier::Group group, Time deadline, Then done,
+                      transport::Network& network) {
+  if (leaving_) return done(EndedBecause());
+  const uint64_t number = ++barriers_[group];
+  const bool all = group == wire::Barrier::Group::kAll;
+  wire::Barrier barrier{
+      all ? membership::IdOfBarrierOfAll(number) : StrCat("of the servers, ", number), group, {}};
+  std::string what = StrCat("barrier '", barrier.id, "'");
+  requests_.Ask(now, next_request_++,
+                {membership_.scheduler(), std::move(barrier), std::move(what), deadline,
+                 [done = std::move(done)](Time, transport::Network&, const Result<wire::Body>& answer) {
+                   done(answer ? Status::Ok() : Status(answer.failure()));
+                 }},
+                membership_, network);
+}
+
+void Control::RunCompletions(Time now, transport::Network& network) {
+  for (const auto& completion : std::exchange(completions_, {})) completion(now, network);
 }
 
 void Control::OnAllShards(uint64_t request, std::function<Status(Shard&)> apply) {
@@ -97,6 +132,9 @@ void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& net
   outcome_ = std::move(outcome);
   if (outcome_.reason == wire::Stop::Reason::kFailed) LOG(ERROR) << "the job stops: " << outcome_.message;
   membership_.Leave();
+  requests_.FailAll(EndedBecause(), &completions_);
+  RunCompletions(now, network);
+  for (const Then& done : std::exchange(when_joined_, {})) done(EndedBecause());
   for (const ShardHandle& handle : shards_) {
     handle.loop->Post([shard = handle.shard](Time, transport::Network&) { shard->End(); });
   }
@@ -113,6 +151,9 @@ void Control::OnRefused(Time now, transport::PeerId peer, transport::Network& ne
 void Control::OnTimer(Time now, transport::Network& network) {
   if (!leaving_) {
     membership_.OnTimer(now, network);
+    requests_.Expire(now, &completions_);
+    requests_.Repeat(now, membership_, network);
+    RunCompletions(now, network);
     return Act(now, network);
   }
   if (now >= leave_deadline_) {
@@ -130,11 +171,12 @@ void Control::OnTimer(Time now, transport::Network& network) {
 
 Time Control::NextTimer() const {
   if (done_) return Time::max();
-  return leaving_ ? std::min(next_leave_, leave_deadline_) : membership_.NextTimer();
+  if (leaving_) return std::min(next_leave_, leave_deadline_);
+  return std::min(membership_.NextTimer(), requests_.NextTimer());
 }
 
 std::string Control::DumpState(Time now) const {
-  return membership_.Describe(now);
+  return membership_.Describe(now) + requests_.Describe();
 }
 
 }  // namespace sluice::server

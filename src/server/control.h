@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kvstore/membership/membership_client.h"
+#include "kvstore/membership/control_requests.h"
 #include "server/shard.h"
 
 namespace sluice::server {
@@ -32,6 +32,15 @@ class Control final : public transport::Machine {
   bool Done() const override { return done_; }
   std::string DumpState(Time now) const override;
 
+  using Then = std::function<void(const Status&)>;  // called once, on this machine's loop
+  // Once the job is complete, or with the reason why it never will be.
+  void WhenJoined(Then done);
+  // Waits for the other servers (kServers) or for all workers and servers (kAll).
+  void Barrier(Time now, wire::Barrier::Group group, Time deadline, Then done, transport::Network& network);
+  uint32_t rank() const { return membership_.rank(); }
+  // Of what fails because the job has ended: kUnavailable with the cause of its failure, or kCancelled.
+  Failure EndedBecause() const;
+
   // Ends the whole job from outside, for example on SIGTERM.
   void Fail(Time now, const std::string& message, transport::Network& network);
   const wire::Stop& outcome() const { return outcome_; }
@@ -44,8 +53,14 @@ class Control final : public transport::Machine {
   // Runs `apply` on every shard; when all are done, answers `request` with Ack or the first failure.
   void OnAllShards(uint64_t request, std::function<Status(Shard&)> apply);
   void BeginLeaving(Time now, wire::Stop outcome, transport::Network& network);
+  void RunCompletions(Time now, transport::Network& network);
 
   membership::Client membership_;
+  membership::ControlRequests requests_;
+  uint64_t next_request_ = 2;  // 1 is the goodbye
+  std::map<wire::Barrier::Group, uint64_t> barriers_;
+  std::vector<Then> when_joined_;
+  std::vector<membership::ControlRequests::Completion> completions_;
   const std::vector<ShardHandle> shards_;
   const PostToSelf self_;
   uint64_t told_epoch_ = 0;

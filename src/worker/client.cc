@@ -64,10 +64,7 @@ void Client::FailAll(const Failure& failure) {
   for (auto& done : std::exchange(when_joined_, {}))
     completions_.push_back([done, failure](Time, NetworkRef) { done(failure); });
   for (auto& [number, op] : std::exchange(operations_, {})) FinishOperation(*op, failure);
-  for (auto& [id, control] : std::exchange(controls_, {})) {
-    completions_.push_back(
-        [done = control.done, failure](Time now, NetworkRef network) { done(now, network, failure); });
-  }
+  controls_.FailAll(failure, &completions_);
   for (auto& shard : shards_) {
     shard->pushes = shard->pulls = Lane();
     shard->requests.Clear();
@@ -82,7 +79,7 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
     if (membership_.OnMessage(now, from, message, network)) {
       AfterMembership(now, network);
     } else {
-      OnControlAnswer(now, message, network);
+      controls_.OnAnswer(message, &completions_);
     }
     return RunCompletions(now, network);
   }
@@ -98,7 +95,7 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
   } else if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
     OnShardWaiting(shard, message.in_reply_to, *waiting);
   } else if (std::holds_alternative<wire::Stats>(message.body)) {
-    OnControlAnswer(now, message, network);
+    controls_.OnAnswer(message, &completions_);
   }
   FlushShard(now, shard, network);
   RunCompletions(now, network);
@@ -142,19 +139,7 @@ void Client::Expire(Time now) {
                          op->round, ", was not done by its deadline: waiting for ", WaitingFor(*op)));
   }
   if (!expired.empty()) std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
-  std::vector<uint64_t> ended;
-  for (auto& [id, control] : controls_) {
-    if (now >= control.deadline) ended.push_back(id);
-  }
-  for (const uint64_t id : ended) {
-    Control control = std::move(controls_.at(id));
-    controls_.erase(id);
-    const Failure failure =
-        Fail(ErrorCode::kDeadlineExceeded, control.what, " was not done by its deadline: waiting for ",
-             control.waiting_for.empty() ? "the scheduler" : control.waiting_for);
-    completions_.push_back(
-        [done = std::move(control.done), failure](Time at, NetworkRef net) { done(at, net, failure); });
-  }
+  controls_.Expire(now, &completions_);
 }
 
 void Client::OnTimer(Time now, NetworkRef network) {
@@ -163,7 +148,7 @@ void Client::OnTimer(Time now, NetworkRef network) {
     AfterMembership(now, network);
   }
   Expire(now);
-  RepeatControl(now, network);
+  controls_.Repeat(now, membership_, network);
   for (uint32_t shard = 0; shard < shards_.size(); ++shard) {
     if (now >= shards_[shard]->requests.NextTimer()) Repeat(now, shard, network);
     FlushShard(now, shard, network);
@@ -175,8 +160,7 @@ Time Client::NextTimer() const {
   Time next = failure_ ? Time::max() : membership_.NextTimer();
   for (const auto& shard : shards_) next = std::min(next, shard->requests.NextTimer());
   next = std::min(next, earliest_deadline_);
-  for (const auto& [id, control] : controls_) next = std::min({next, control.deadline, control.next_repeat});
-  return next;
+  return std::min(next, controls_.NextTimer());
 }
 
 void Client::RunCompletions(Time now, NetworkRef network) {
@@ -198,10 +182,7 @@ std::string Client::DumpState(Time now) const {
     text += StrCat("  ", Name(op->kind), " of key ", op->key_name, " round ", op->round, ": ", op->parts_left,
                    " parts left, waiting for ", WaitingFor(*op), "\n");
   }
-  for (const auto& [id, control] : controls_) {
-    text += StrCat("  ", control.what,
-                   control.waiting_for.empty() ? "" : ": waiting for " + control.waiting_for, "\n");
-  }
+  text += controls_.Describe();
   for (size_t i = 0; i < shards_.size(); ++i) {
     text += StrCat("  shard ", i, ": ", shards_[i]->pushes.queue.size() + shards_[i]->pulls.queue.size(),
                    " parts queued, ", shards_[i]->requests.size(), " requests unanswered, ",

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "kvstore/membership/membership_client.h"
+#include "kvstore/membership/control_requests.h"
 #include "kvstore/plan/placement.h"
 #include "worker/gradient_flow.h"
 #include "worker/part_flow.h"
@@ -52,7 +52,7 @@ class Client final : public transport::Machine {
   using NetworkRef = transport::Network&;
   // The ids of the keys, in the order given.
   using InitDone = std::function<void(const Result<std::vector<uint32_t>>&)>;
-  using AnswerDone = std::function<void(Time now, NetworkRef network, const Result<wire::Body>&)>;
+  using AnswerDone = membership::ControlRequests::Done;
 
   explicit Client(ClientOptions options);
   ~Client() override;
@@ -93,6 +93,7 @@ class Client final : public transport::Machine {
   // --- Control ---
   void SetOptimizer(Time now, const OptimizerConfig& config, Time deadline, worker::Done done,
                     NetworkRef network);
+  // Among all nodes (Group::kAll) an empty id is filled in: servers count these barriers, too.
   void Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network);
   void Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
   // The counters (wire::Stats) of the scheduler or of a shard.
@@ -123,13 +124,6 @@ class Client final : public transport::Machine {
     Requests requests;
     Lane pushes, pulls;
     Lane& LaneOf(const PartOp& part) { return part.Carries() ? pushes : pulls; }
-  };
-  struct Control {  // a request that is about no key
-    transport::PeerId to;
-    wire::Body body;
-    AnswerDone done;
-    Time deadline, next_repeat;
-    std::string what, waiting_for;
   };
 
   // client.cc
@@ -165,8 +159,6 @@ class Client final : public transport::Machine {
   // client_control.cc
   void Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline,
            AnswerDone done, NetworkRef network);
-  bool OnControlAnswer(Time now, const wire::Message& message, NetworkRef network);
-  void RepeatControl(Time now, NetworkRef network);
   void OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
                   Time deadline, InitDone done, NetworkRef network);
 
@@ -184,11 +176,12 @@ class Client final : public transport::Machine {
   std::map<transport::PeerId, uint32_t> shard_of_;
   std::map<uint64_t, std::shared_ptr<Operation>> operations_;  // all open ones, by number
   Time earliest_deadline_ = Time::max();                       // of operations; a lower bound
-  std::map<uint64_t, Control> controls_;
+  membership::ControlRequests controls_;
   uint64_t next_id_ = 1;
   uint64_t next_order_ = 1;
+  uint64_t barriers_of_all_ = 0;
   LogLimiter limiter_{5, 10s};
-  std::vector<std::function<void(Time, NetworkRef)>>
+  std::vector<membership::ControlRequests::Completion>
       completions_;  // run when a call has left the machine in order
   void RunCompletions(Time now, NetworkRef network);
 };

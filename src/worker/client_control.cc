@@ -7,8 +7,6 @@
 namespace sluice::worker {
 namespace {
 
-constexpr Duration kControlRepeat = 1s;
-
 std::string BarrierText(const wire::Barrier& barrier) {
   return StrCat("barrier '", barrier.id, "'");
 }
@@ -22,36 +20,8 @@ void Client::Ask(Time now, transport::PeerId whom, wire::Body body, std::string 
         [done = std::move(done), failure = *failure_](Time at, NetworkRef net) { done(at, net, failure); });
     return RunCompletions(now, network);
   }
-  const uint64_t id = next_id_++;
-  network.Send(whom, Envelope(body, id));
-  controls_.emplace(
-      id,
-      Control{whom, std::move(body), std::move(done), deadline, now + kControlRepeat, std::move(what), {}});
-}
-
-bool Client::OnControlAnswer(Time now, const wire::Message& message, NetworkRef network) {
-  const auto it = controls_.find(message.in_reply_to);
-  if (it == controls_.end()) return false;
-  if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
-    it->second.waiting_for = waiting->missing;
-    return true;
-  }
-  AnswerDone done = std::move(it->second.done);
-  controls_.erase(it);
-  if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
-    done(now, network, Failure{error->code, error->message});
-  } else {
-    done(now, network, message.body);
-  }
-  return true;
-}
-
-void Client::RepeatControl(Time now, NetworkRef network) {
-  for (auto& [id, control] : controls_) {
-    if (now < control.next_repeat) continue;
-    control.next_repeat = now + kControlRepeat;
-    network.Send(control.to, Envelope(control.body, id));
-  }
+  controls_.Ask(now, next_id_++, {whom, std::move(body), std::move(what), deadline, std::move(done)},
+                membership_, network);
 }
 
 void Client::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
@@ -139,6 +109,8 @@ void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline
 }
 
 void Client::Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network) {
+  if (barrier.group == wire::Barrier::Group::kAll && barrier.id.empty())
+    barrier.id = membership::IdOfBarrierOfAll(++barriers_of_all_);
   const std::string what = BarrierText(barrier);
   Ask(
       now, membership_.scheduler(), std::move(barrier), what, deadline,

@@ -263,13 +263,30 @@ void DistStore::SetUpdater(Updater) {
 }
 
 void DistStore::Barrier(BarrierGroup group, std::chrono::milliseconds timeout) {
-  outstanding_.Check();
-  WaitIssued();
   wire::Barrier barrier;
   barrier.group = static_cast<wire::Barrier::Group>(group);
-  {
+  WaitIn(std::move(barrier), "", timeout);
+}
+
+void DistStore::Barrier(const std::vector<int>& ranks, std::chrono::milliseconds timeout) {
+  wire::Barrier barrier;
+  barrier.group = wire::Barrier::Group::kRanks;
+  barrier.ranks = kvstore::RequireRanks(ranks, rank_, options_.num_workers);
+  std::vector<std::string> names;
+  for (const uint32_t rank : barrier.ranks) names.push_back(std::to_string(rank));
+  std::string members = " of workers " + StrJoin(names);
+  // Whom a long list names, the barrier itself says.
+  if (constexpr size_t kShown = 100; members.size() > kShown)
+    members = StrCat(" of ", names.size(), " workers (", wire::HashJobId(members), ")");
+  WaitIn(std::move(barrier), members, timeout);
+}
+
+void DistStore::WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout) {
+  outstanding_.Check();
+  WaitIssued();
+  if (barrier.group != wire::Barrier::Group::kAll) {  // those of all nodes are numbered by the client
     const std::lock_guard lock(mutex_);
-    barrier.id = StrCat("kvstore ", options_.number, ", barrier ", ++barriers_);
+    barrier.id = StrCat("kvstore ", options_.number, members, ", barrier ", ++barriers_[members]);
   }
   Await("Barrier", timeout, [&](Client& client, Time now, transport::Network& network, worker::Done done) {
     client.Barrier(now, barrier, Deadline(timeout), std::move(done), network);

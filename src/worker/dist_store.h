@@ -47,6 +47,7 @@ class DistStore final : public KVStore {
   void LoadOptimizerStates(const std::string& path) override;
   void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(timeout); }
   void Barrier(BarrierGroup group, std::chrono::milliseconds timeout) override;
+  void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds timeout) override;
   int NumDeadNodes() override;
 
  private:
@@ -78,6 +79,8 @@ class DistStore final : public KVStore {
   // Runs `call` on the loop and waits for its end.
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);
   Time Deadline(std::chrono::milliseconds timeout) const;
+  // `members`: who they are, in words; each has a count of its own. The id is chosen here.
+  void WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout);
 
   const Options options_;
   const std::shared_ptr<Client> client_;
@@ -88,7 +91,7 @@ class DistStore final : public KVStore {
   const std::unique_ptr<collective::Reducer> reducer_;
   std::map<Key, KeyState> keys_;
   std::shared_ptr<const Optimizer> optimizer_;
-  uint64_t barriers_ = 0;
+  std::map<std::string, uint64_t> barriers_;  // by members
   kvstore::Outstanding outstanding_;
 };
 

@@ -56,6 +56,50 @@ TEST_P(AnyStore, SaysWhatItIs) {
   EXPECT_EQ(ranks, (1 << workers()) - 1);
 }
 
+TEST_P(AnyStore, RanksThatAreNoneOrNotItsOwnAreRefused) {
+  MakeJob().Run([&](KVStore& kv) {
+    const auto refused = [&](const std::vector<int>& ranks) {
+      return ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Barrier(ranks, 20s); });
+    };
+    EXPECT_NE(refused({kv.rank(), workers()}).find(StrCat("there is no worker ", workers())),
+              std::string::npos);
+    EXPECT_NE(refused({-1}).find("there is no worker -1"), std::string::npos);
+    EXPECT_NE(refused(std::vector<int>()).find("not among the ranks"), std::string::npos);
+    kv.Barrier({kv.rank()}, 20s);  // alone
+  });
+}
+
+TEST(DistBarrier, ASetOfRanksWaitsForItsMembersAlone) {
+  std::atomic<int> arrived = 0;
+  Job({.type = "dist_sync", .workers = 3}).Run([&](KVStore& kv) {
+    for (int i = 1; i <= 3 && kv.rank() != 1; ++i) {  // worker 1 never comes, and is not waited for
+      ++arrived;
+      kv.Barrier({2, 0}, 20s);
+      EXPECT_GE(arrived, 2 * i);
+    }
+    kv.Barrier();
+  });
+}
+
+TEST(DistBarrier, ADeadlineNamesWhoIsMissing) {
+  Job({.type = "dist_sync", .workers = 3}).Run([](KVStore& kv) {
+    if (kv.rank() == 0) {
+      const std::string error = ErrorOf(ErrorCode::kDeadlineExceeded, [&] { kv.Barrier({0, 2}, 300ms); });
+      EXPECT_NE(error.find("of workers 0, 2"), std::string::npos) << error;
+      EXPECT_NE(error.find("waiting for worker 2"), std::string::npos) << error;
+    }
+    kv.Barrier();
+  });
+}
+
+TEST(DistBarrier, AWorkerIsNoServer) {
+  Job({.type = "dist_sync", .workers = 2}).Run([](KVStore& kv) {
+    const std::string error =
+        ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Barrier(BarrierGroup::kServers, 20s); });
+    EXPECT_NE(error.find("is not one of its members, server 0, server 1"), std::string::npos) << error;
+  });
+}
+
 TEST_P(AnyStore, AFreshKeyHoldsTheValueOfRankZero) {
   MakeJob().Run([](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 3 + kv.rank()));

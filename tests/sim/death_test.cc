@@ -153,6 +153,45 @@ TEST(SimBarrier, ADeadlineNamesWhoIsMissing) {
   EXPECT_EQ(heard.find("worker 0"), std::string::npos) << heard;
 }
 
+// Each node waits in ten barriers of all, one after the other, while messages are lost: nobody passes the
+// n-th before everybody has come to it.
+TEST(SimBarrier, OfAllWorkersAndServersHoldsUnderFaults) {
+  constexpr int kBarriers = 10;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimClusterOptions options;
+    options.seed = seed;
+    options.faults = {.drop = 0.1, .duplicate = 0.2, .reorder = 0.3, .min_delay = 1ms, .max_delay = 300ms};
+    SimCluster cluster(options);
+    ASSERT_TRUE(cluster.Join());
+    const uint32_t nodes = options.workers + options.servers;
+    std::vector<int> arrived(nodes);
+    size_t finished = 0;
+    std::function<void(uint32_t)> next = [&](uint32_t node) {
+      if (arrived[node] == kBarriers) return void(++finished);
+      const int number = ++arrived[node];
+      const auto passed = [&, node, number](const Status& status) {
+        EXPECT_TRUE(status.ok()) << status.failure().message;
+        for (const int others : arrived) EXPECT_GE(others, number) << "seed " << seed;
+        if (status.ok()) next(node);
+      };
+      constexpr auto kAll = wire::Barrier::Group::kAll;
+      if (node < options.workers) {
+        cluster.OnWorker(node, [passed](worker::Client& client, Time now, transport::Network& network) {
+          client.Barrier(now, {.id = "", .group = kAll, .ranks = {}}, now + 600s, passed, network);
+        });
+      } else {
+        cluster.OnServer(node - options.workers,
+                         [passed](server::Control& control, Time now, transport::Network& network) {
+                           control.Barrier(now, kAll, now + 600s, passed, network);
+                         });
+      }
+    };
+    for (uint32_t node = 0; node < nodes; ++node) next(node);
+    EXPECT_TRUE(cluster.network().RunUntil([&] { return finished == nodes; }, cluster.network().now() + 600s))
+        << "seed " << seed << cluster.network().LogText();
+  }
+}
+
 // Long before anything would be repeated.
 TEST(SimPull, ADeadlineAndTheDumpNameWhoHasNotPushed) {
   SimClusterOptions options;

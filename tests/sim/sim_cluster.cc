@@ -90,6 +90,13 @@ void SimCluster::OnWorker(uint32_t worker,
                                   Time now, transport::Network& network) { call(*client, now, network); });
 }
 
+void SimCluster::OnServer(uint32_t server,
+                          std::function<void(server::Control&, Time, transport::Network&)> call) {
+  servers_[server].control_loop->Post(
+      [control = servers_[server].control.get(), call = std::move(call)](
+          Time now, transport::Network& network) { call(*control, now, network); });
+}
+
 void SimCluster::KillWorker(uint32_t worker) {
   network_.Crash(*workers_[worker].loop);
 }

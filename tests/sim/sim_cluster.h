@@ -44,6 +44,7 @@ class SimCluster {
 
   // Runs `call` on the worker's loop.
   void OnWorker(uint32_t worker, std::function<void(worker::Client&, Time, transport::Network&)> call);
+  void OnServer(uint32_t server, std::function<void(server::Control&, Time, transport::Network&)> call);
   // A process dies: its loops never act again.
   void KillWorker(uint32_t worker);
   void KillServer(uint32_t server);

@@ -281,13 +281,34 @@ TEST(Barriers, NonMembersAndOtherMemberListsAreErrors) {
   const Roster roster(3, 1);
   Barriers barriers;
   const wire::Barrier ranks{.id = "r", .group = wire::Barrier::Group::kRanks, .ranks = {0, 2}};
-  EXPECT_THAT(MessageOf(barriers.Arrive(ranks, Of(1, 1), roster)), HasSubstr("barrier 'r': worker 1"));
+  EXPECT_EQ(MessageOf(barriers.Arrive(ranks, Of(1, 1), roster)),
+            "barrier 'r': worker 1 is not one of its members, worker 0, worker 2");
   EXPECT_EQ(barriers.Describe(), "");  // nobody waits for what a stranger asked
   ASSERT_TRUE(barriers.Arrive(ranks, Of(0, 1), roster).ok());
   wire::Barrier others = ranks;
   others.ranks = {0, 1, 2};
-  EXPECT_FALSE(barriers.Arrive(others, Of(2, 1), roster).ok());
-  EXPECT_TRUE(barriers.Arrive(ranks, Of(2, 2), roster).value().released);
+  EXPECT_EQ(MessageOf(barriers.Arrive(others, Of(2, 1), roster)),
+            "barrier 'r': worker 2 waits in it with worker 0, worker 1, worker 2, but others do with worker "
+            "0, worker 2");
+  others.ranks = {2, 0, 2};  // the same set
+  EXPECT_TRUE(barriers.Arrive(others, Of(2, 2), roster).value().released);
+  others = {.id = "s", .group = wire::Barrier::Group::kRanks, .ranks = {0, 3}};
+  EXPECT_EQ(MessageOf(barriers.Arrive(others, Of(0, 3), roster)),
+            "barrier 's': there is no worker 3; the job has 3");
+  others = {.id = "t", .group = wire::Barrier::Group::kServers};
+  EXPECT_THAT(MessageOf(barriers.Arrive(others, Of(0, 4), roster)),
+              HasSubstr("worker 0 is not one of its members"));
+}
+
+// The threads of a node may each wait in a barrier.
+TEST(Barriers, AReleaseIsGivenAgainAfterALaterOne) {
+  const Roster roster(2, 1);
+  Barriers barriers;
+  for (const std::string id : {"1", "2", "3"}) {
+    for (const uint32_t rank : {0u, 1u}) ASSERT_TRUE(barriers.Arrive({.id = id}, Of(rank, 1), roster).ok());
+  }
+  EXPECT_TRUE(barriers.Arrive({.id = "1"}, Of(0, 1), roster).value().released);
+  EXPECT_EQ(barriers.Describe(), "");
 }
 
 }  // namespace

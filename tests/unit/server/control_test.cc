@@ -210,6 +210,67 @@ TEST_F(ServerControl, ADeathThatEndsTheJobIsCountedAndClosesNoRound) {
   EXPECT_TRUE(shards_[0].Done());
 }
 
+TEST_F(ServerControl, WaitsInBarriersOfServersAndOfAll) {
+  Join();
+  int released = 0;
+  const auto done = [&](const Status& status) { released += status.ok() ? 1 : 100; };
+  control_.Barrier(now_, wire::Barrier::Group::kServers, now_ + 60s, done, network_);
+  control_.Barrier(now_, wire::Barrier::Group::kAll, now_ + 60s, done, network_);
+  const auto sent = network_.Take();
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(sent[0].As<wire::Barrier>(),
+            (wire::Barrier{"of the servers, 1", wire::Barrier::Group::kServers, {}}));
+  EXPECT_EQ(sent[1].As<wire::Barrier>(),
+            (wire::Barrier{membership::IdOfBarrierOfAll(1), wire::Barrier::Group::kAll, {}}));
+  now_ += 1s;
+  control_.OnTimer(now_, network_);
+  EXPECT_EQ(Heard<wire::Barrier>().size(), 2u);  // until answered
+  Deliver(wire::Ack{}, 0, sent[1].message.id);
+  EXPECT_EQ(released, 1);
+  Deliver(wire::Ack{}, 0, sent[1].message.id);  // twice
+  EXPECT_EQ(released, 1);
+  Deliver(wire::Ack{}, 0, sent[0].message.id);
+  EXPECT_EQ(released, 2);
+  EXPECT_FALSE(control_.Done());
+}
+
+TEST_F(ServerControl, ABarriersDeadlineAndTheDumpNameWhoIsMissing) {
+  Join();
+  Status ended;
+  control_.Barrier(
+      now_, wire::Barrier::Group::kServers, now_ + 3s, [&](const Status& status) { ended = status; },
+      network_);
+  const uint64_t id = network_.Take().at(0).message.id;
+  Deliver(wire::BarrierWaiting{"of the servers, 1", "server 1"}, 0, id);
+  EXPECT_THAT(control_.DumpState(now_), HasSubstr("barrier 'of the servers, 1': waiting for server 1"));
+  while (ended.ok()) {
+    now_ = std::max(now_, control_.NextTimer());
+    ASSERT_LE(now_, Time{} + 3s);
+    control_.OnTimer(now_, network_);
+  }
+  EXPECT_EQ(ended.failure().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_THAT(ended.failure().message, HasSubstr("waiting for server 1"));
+}
+
+TEST_F(ServerControl, TheEndOfTheJobEndsWhatWaitsWithItsReason) {
+  std::vector<Status> ends;
+  const auto record = [&](const Status& status) { ends.push_back(status); };
+  control_.WhenJoined(record);
+  EXPECT_TRUE(ends.empty());
+  Join();
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_TRUE(ends[0].ok());
+  control_.Barrier(now_, wire::Barrier::Group::kServers, now_ + 60s, record, network_);
+  Deliver(wire::Stop{wire::Stop::Reason::kFailed, "worker 1 is dead"});
+  control_.Barrier(now_, wire::Barrier::Group::kServers, now_ + 60s, record, network_);
+  control_.WhenJoined(record);
+  ASSERT_EQ(ends.size(), 4u);
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_EQ(ends[i].failure().code, ErrorCode::kUnavailable);
+    EXPECT_EQ(ends[i].failure().message, "worker 1 is dead");
+  }
+}
+
 TEST_F(ServerControl, StopEndsTheShardsAndSaysGoodbyeUntilItIsHeard) {
   Join();
   Deliver(wire::Stop{wire::Stop::Reason::kFinished, "done"});

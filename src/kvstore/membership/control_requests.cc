@@ -1,0 +1,84 @@
+#include "kvstore/membership/control_requests.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+
+namespace sluice::membership {
+namespace {
+
+constexpr Duration kRepeat = 1s;
+
+}  // namespace
+
+std::string IdOfBarrierOfAll(uint64_t number) {
+  return StrCat("of all nodes, ", number);
+}
+
+ControlRequests::Completion ControlRequests::End(Done done, Result<wire::Body> answer) {
+  return [done = std::move(done), answer = std::move(answer)](Time now, transport::Network& network) {
+    done(now, network, answer);
+  };
+}
+
+void ControlRequests::Ask(Time now, uint64_t id, Request request, const Client& self,
+                          transport::Network& network) {
+  network.Send(request.to, self.Make(request.body, id));
+  open_.emplace(id, Open{std::move(request), now + kRepeat, {}});
+}
+
+bool ControlRequests::OnAnswer(const wire::Message& message, std::vector<Completion>* ended) {
+  const auto it = open_.find(message.in_reply_to);
+  if (it == open_.end()) return false;
+  if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
+    it->second.waiting_for = waiting->missing;
+    return true;
+  }
+  Done done = std::move(it->second.request.done);
+  open_.erase(it);
+  const auto* error = std::get_if<wire::ErrorReply>(&message.body);
+  ended->push_back(End(std::move(done), error ? Result<wire::Body>(Failure{error->code, error->message})
+                                              : Result<wire::Body>(message.body)));
+  return true;
+}
+
+void ControlRequests::Expire(Time now, std::vector<Completion>* ended) {
+  for (auto& [id, open] : open_) {
+    if (now < open.request.deadline) continue;
+    ended->push_back(End(
+        std::exchange(open.request.done, nullptr),
+        Fail(ErrorCode::kDeadlineExceeded, open.request.what, " was not done by its deadline: waiting for ",
+             open.waiting_for.empty() ? "the scheduler" : open.waiting_for)));
+  }
+  std::erase_if(open_, [](const auto& entry) { return entry.second.request.done == nullptr; });
+}
+
+void ControlRequests::FailAll(const Failure& failure, std::vector<Completion>* ended) {
+  for (auto& [id, open] : open_) ended->push_back(End(std::move(open.request.done), failure));
+  open_.clear();
+}
+
+void ControlRequests::Repeat(Time now, const Client& self, transport::Network& network) {
+  for (auto& [id, open] : open_) {
+    if (now < open.next_repeat) continue;
+    open.next_repeat = now + kRepeat;
+    network.Send(open.request.to, self.Make(open.request.body, id));
+  }
+}
+
+Time ControlRequests::NextTimer() const {
+  Time next = Time::max();
+  for (const auto& [id, open] : open_) next = std::min({next, open.request.deadline, open.next_repeat});
+  return next;
+}
+
+std::string ControlRequests::Describe() const {
+  std::string text;
+  for (const auto& [id, open] : open_) {
+    text += StrCat("  ", open.request.what,
+                   open.waiting_for.empty() ? "" : ": waiting for " + open.waiting_for, "\n");
+  }
+  return text;
+}
+
+}  // namespace sluice::membership

@@ -1,0 +1,97 @@
+#include "runtime/server_program.h"
+
+#include <cstdlib>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "runtime/process.h"
+#include "sluice/error.h"
+
+namespace sluice::runtime {
+namespace {
+
+constexpr Duration kGrace = 5s;  // beyond the control machine's own deadline, which has the better message
+constexpr Duration kPatience = 10s;
+
+}  // namespace
+
+ServerProgram::ServerProgram(const JobConfig& config, std::shared_ptr<server::Control> control,
+                             transport::Loop& loop, std::function<void(ServerNode&)> program)
+    : config_(config), control_(std::move(control)), loop_(loop) {
+  thread_ = std::thread([this, program = std::move(program)] {
+    Run(program);
+    returned_.set_value();
+  });
+}
+
+ServerProgram::~ServerProgram() {
+  if (end_.wait_for(kPatience) != std::future_status::ready) {
+    LOG(ERROR) << "the server's program still runs " << ToSeconds(kPatience)
+               << " s after the job has ended; the process ends without it";
+    std::_Exit(kExitFailed);  // threads cannot be ended from outside
+  }
+  thread_.join();
+}
+
+void ServerProgram::Run(const std::function<void(ServerNode&)>& program) {
+  const auto joined =
+      OnLoop(config_.rendezvous_timeout, [this](Time, transport::Network&, server::Control::Then done) {
+        control_->WhenJoined(std::move(done));
+      });
+  if (!joined || !joined->ok()) return;  // no job: the control machine says why
+  std::string failure = "something that is no std::exception was thrown";
+  try {
+    return program(*this);
+  } catch (const std::exception& e) {
+    failure = e.what();
+  } catch (...) {
+  }
+  loop_.Post([control = control_, failure](Time now, transport::Network& network) {
+    control->Fail(now, StrCat("the server's program failed: ", failure), network);
+  });
+}
+
+std::optional<Status> ServerProgram::OnLoop(Duration timeout, Call call) const {
+  auto ended = std::make_shared<std::promise<Status>>();
+  std::future<Status> end = ended->get_future();
+  // A loop that has ended drops the task, and the promise with it.
+  loop_.Post([call = std::move(call), ended = std::move(ended)](Time now, transport::Network& network) {
+    call(now, network, [ended](const Status& status) { ended->set_value(status); });
+  });
+  if (end.wait_for(timeout + kGrace) != std::future_status::ready)
+    return Fail(ErrorCode::kDeadlineExceeded, "the server's control machine did not answer");
+  try {
+    return end.get();
+  } catch (const std::future_error&) {
+    return std::nullopt;
+  }
+}
+
+void ServerProgram::Barrier(BarrierGroup group, std::chrono::milliseconds timeout) {
+  if (group == BarrierGroup::kWorkers)
+    throw Error(ErrorCode::kInvalidArgument,
+                "Barrier: a server is no member of kWorkers; use kServers or kAll");
+  const auto wire_group =
+      group == BarrierGroup::kAll ? wire::Barrier::Group::kAll : wire::Barrier::Group::kServers;
+  const auto status =
+      OnLoop(timeout, [=, this](Time now, transport::Network& network, server::Control::Then done) {
+        control_->Barrier(now, wire_group, now + timeout, std::move(done), network);
+      });
+  const Status outcome = status ? *status : Status(control_->EndedBecause());
+  if (!outcome) throw Error(outcome.failure().code, outcome.failure().message);
+}
+
+int ServerProgram::NumDeadNodes() const {
+  const auto dead = std::make_shared<size_t>(0);
+  const auto count = [this, dead] { *dead = control_->NumDead(); };
+  const auto status =
+      OnLoop(kPatience, [count](Time, transport::Network&, const server::Control::Then& done) {
+        count();
+        done(Status::Ok());
+      });
+  if (!status) count();
+  if (status && !status->ok()) throw Error(status->failure().code, status->failure().message);
+  return static_cast<int>(*dead);
+}
+
+}  // namespace sluice::runtime
