@@ -54,7 +54,7 @@ void ServerProgram::Run(const std::function<void(ServerNode&)>& program) {
 std::optional<Status> ServerProgram::OnLoop(Duration timeout, Call call) const {
   auto ended = std::make_shared<std::promise<Status>>();
   std::future<Status> end = ended->get_future();
-  // A loop that has ended drops the task, and the promise with it.
+  // A loop that has ended does not take the task: it goes, and the promise with it.
   loop_.Post([call = std::move(call), ended = std::move(ended)](Time now, transport::Network& network) {
     call(now, network, [ended](const Status& status) { ended->set_value(status); });
   });

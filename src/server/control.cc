@@ -127,6 +127,10 @@ void Control::Fail(Time now, const std::string& message, transport::Network& net
   if (!leaving_) BeginLeaving(now, {wire::Stop::Reason::kFailed, message}, network);
 }
 
+void Control::OnEnd(Time now, const std::string& why, transport::Network& network) {
+  Fail(now, why, network);
+}
+
 void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& network) {
   leaving_ = true;
   outcome_ = std::move(outcome);

@@ -26,6 +26,7 @@ class Control final : public transport::Machine {
   void OnStart(Time now, transport::Network& network) override;
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
                  transport::Network& network) override;
+  void OnEnd(Time now, const std::string& why, transport::Network& network) override;
   void OnRefused(Time now, transport::PeerId peer, transport::Network& network) override;
   void OnTimer(Time now, transport::Network& network) override;
   Time NextTimer() const override;

@@ -1,0 +1,32 @@
+#include "worker/dist_store.h"
+
+#include <gmock/gmock.h>
+
+#include "unit/expect_error.h"
+
+namespace sluice::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Has ended: takes nothing.
+class EndedLoop final : public transport::Loop {
+ public:
+  bool Post(std::function<void(Time, transport::Network&)>) override { return false; }
+  const std::vector<std::string>& addresses() const override { return addresses_; }
+
+ private:
+  std::vector<std::string> addresses_;
+};
+
+// With the default timeout of ten minutes: the test's own is shorter.
+TEST(DistStore, NobodyWaitsForAWorkerThatHasLeft) {
+  DistStore store({.type = "dist_sync", .num_workers = 2}, std::make_shared<Client>(ClientOptions{}),
+                  std::make_shared<EndedLoop>(), collective::MakeHostReducer(1));
+  EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { store.Barrier(BarrierGroup::kWorkers, 600s); }),
+              HasSubstr("has left"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { store.Init("w", NDArray({2})); }), HasSubstr("has left"));
+}
+
+}  // namespace
+}  // namespace sluice::worker
