@@ -133,10 +133,11 @@ void Client::Expire(Time now) {
     }
   }
   for (const auto& op : expired) {
+    const Failure failure =
+        Fail(ErrorCode::kDeadlineExceeded, Name(op->kind), " of key ", op->key_name, ", round ", op->round,
+             ", was not done by its deadline: waiting for ", WaitingFor(*op));
     if (op->kind == OpKind::kPushPull) GoOnAsPush(op);
-    FinishOperation(*op,
-                    Fail(ErrorCode::kDeadlineExceeded, Name(op->kind), " of key ", op->key_name, ", round ",
-                         op->round, ", was not done by its deadline: waiting for ", WaitingFor(*op)));
+    FinishOperation(*op, failure);
   }
   if (!expired.empty()) std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
   controls_.Expire(now, &completions_);
