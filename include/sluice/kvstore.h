@@ -113,8 +113,9 @@ class KVStore {
   // Own update function. Local stores only; for dist write a server program (sluice/server.h).
   virtual void SetUpdater(Updater updater) = 0;
 
-  // Optimiser states of all keys as safetensors, named "<key>/<slot>". Dist: rank 0 writes or reads; states
-  // are gathered from the servers.
+  // Optimiser states of all keys as safetensors, named "<key>/<slot>", with the number of updates of each
+  // key, which schedules go by. Stores of any type read what one has written. Dist: rank 0 writes or reads;
+  // states are gathered from the servers; nobody may push until rank 0 has loaded (a Barrier tells).
   virtual void SaveOptimizerStates(const std::string& path) = 0;
   virtual void LoadOptimizerStates(const std::string& path) = 0;
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/strings.h"
+#include "kvstore/update/update.h"
 #include "sluice/error.h"
 
 namespace sluice::kvstore {
@@ -44,8 +45,12 @@ std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optim
     KeyStates& of_key = states[layout.key];
     const auto updates = file.metadata.find(UpdatesEntry(layout.key));
     const auto count = updates == file.metadata.end() ? std::nullopt : ParseInt(updates->second);
-    if (!count || *count < 0)
-      throw Error(ErrorCode::kDataLoss, StrCat(path, " does not say the updates of key ", layout.key));
+    if (!count || *count < 0 || static_cast<uint64_t>(*count) > kMaxUpdates) {
+      throw Error(ErrorCode::kDataLoss,
+                  StrCat(path, " does not say the updates of key ", layout.key, ": its metadata has '",
+                         updates == file.metadata.end() ? "" : updates->second, "', a number from 0 to ",
+                         kMaxUpdates, " is expected"));
+    }
     of_key.num_updates = static_cast<uint64_t>(*count);
     for (const std::string_view slot : optimizer.slot_names()) {
       const std::string name = StrCat(layout.key, "/", slot);

@@ -80,6 +80,8 @@ class Shard final : public transport::Machine {
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
   Status StoreOne(const wire::Store& store, size_t i, const Frame& frame);
+  Status StoreValue(Key& key, Part& part, const Frame& value);
+  Status StoreState(const Key& key, Part& part, const wire::StorePart& state, const Frame& frame);
 
   // aggregate/
   enum class Kept : uint8_t { kNew, kRepeat };
@@ -120,6 +122,7 @@ class Shard final : public transport::Machine {
   uint64_t epoch_ = 0;
   std::map<uint32_t, uint64_t> incarnations_;  // of the members, by worker rank
   std::set<uint32_t> live_;                    // worker ranks
+  uint32_t num_workers_ = 1;                   // of the job, whether they live or not
   std::vector<std::unique_ptr<Key>> keys_;     // by id; null where this shard has no part
   std::vector<Configured> optimizers_;         // in the order set
   Replies replies_;

@@ -43,7 +43,7 @@ struct PullArgs {
   uint32_t key = 0;
   Destination destination;
   int priority = 0;
-  uint32_t slot = 0;
+  uint32_t slot = 0;    // 0: the weight; i: the optimiser's i-th state
   bool latest = false;  // whatever is there, in place of this worker's last push
 };
 
@@ -53,6 +53,7 @@ class Client final : public transport::Machine {
   // The ids of the keys, in the order given.
   using InitDone = std::function<void(const Result<std::vector<uint32_t>>&)>;
   using AnswerDone = membership::ControlRequests::Done;
+  using UpdatesDone = std::function<void(const Result<uint64_t>&)>;
 
   explicit Client(ClientOptions options);
   ~Client() override;
@@ -83,12 +84,12 @@ class Client final : public transport::Machine {
   void PushPull(Time now, PushArgs args, Destination destination, Time deadline, worker::Done done,
                 NetworkRef network);
   void Pull(Time now, PullArgs args, Time deadline, worker::Done done, NetworkRef network);
-  // Optimiser states: element type float32 (float64 for float64 keys). `version` of Pull's counterpart: how
-  // many updates they have seen.
+  // How many updates the key's optimiser has made.
+  void PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network);
+  // Sets that number, and one of its states: float32 (float64 for float64 keys). Slot 0 is no state: `source`
+  // is empty.
   void StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
                   worker::Done done, NetworkRef network);
-  void PullState(Time now, PullArgs args, Time deadline, std::function<void(const Result<uint64_t>&)> done,
-                 NetworkRef network);
 
   // --- Control ---
   void SetOptimizer(Time now, const OptimizerConfig& config, Time deadline, worker::Done done,

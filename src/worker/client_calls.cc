@@ -46,22 +46,16 @@ void Client::Pull(Time now, PullArgs args, Time deadline, worker::Done done, Net
   RunCompletions(now, network);
 }
 
-void Client::PullState(Time now, PullArgs args, Time deadline,
-                       std::function<void(const Result<uint64_t>&)> done, NetworkRef network) {
+void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network) {
   auto op = std::make_shared<Operation>();
-  Operation* raw = op.get();
-  op->kind = OpKind::kPull;
-  op->key = args.key;
-  op->destination = std::move(args.destination);
-  op->slot = args.slot;
+  op->kind = OpKind::kVersion;
+  op->key = key;
+  op->slot = 1;  // the version of a state, which a part has even without states
   op->deadline = deadline;
-  op->done = [done = std::move(done), raw](const Status& status) {
-    done(status.ok() ? Result<uint64_t>(raw->lowest_version) : Result<uint64_t>(status.failure()));
+  op->done = [done = std::move(done), op](const Status& status) {
+    const bool none = op->lowest_version == UINT64_MAX;  // of a key without elements
+    done(status.ok() ? Result<uint64_t>(none ? 0 : op->lowest_version) : Result<uint64_t>(status.failure()));
   };
-  // The operation must outlive its completion.
-  auto keep = op;
-  auto inner = std::move(op->done);
-  op->done = [inner = std::move(inner), keep](const Status& status) { inner(status); };
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }

@@ -9,6 +9,7 @@ namespace sluice::worker {
 namespace {
 
 size_t ElementBytes(const Operation& op, DType dtype) {
+  if (op.kind == OpKind::kState && op.slot == 0) return 0;
   if (op.kind == OpKind::kState || op.slot > 0) return dtype == DType::kFloat64 ? 8 : 4;
   return SizeOf(dtype);
 }

@@ -9,64 +9,71 @@ namespace sluice::worker {
 using kvstore::KeyStates;
 using kvstore::StateLayout;
 
+std::vector<StateLayout> DistStore::StateLayouts(const std::string& what) const {
+  if (optimizer_ == nullptr) throw Error(ErrorCode::kFailedPrecondition, what + ": no optimiser was set");
+  std::vector<StateLayout> layouts;
+  for (const auto& [key, state] : keys_)
+    layouts.push_back({ToString(key), state.shape.shape, kvstore::StateType(state.shape.dtype)});
+  return layouts;
+}
+
+void DistStore::PullBytes(const std::string& what, PullArgs args) {
+  Await(what, options_.timeout, [&](Client& client, Time now, transport::Network& network, Done done) {
+    client.Pull(now, std::move(args), Deadline(options_.timeout), std::move(done), network);
+  });
+}
+
+KeyStates DistStore::PullStates(const KeyState& key) {
+  const auto elements = static_cast<size_t>(key.shape.shape.size());
+  // The weight first: its pull waits for this worker's last round, and the states with it.
+  Buffer weight(elements * SizeOf(key.shape.dtype));
+  PullBytes("pull before states", {.key = key.id, .destination = {weight.bytes(), nullptr}});
+  KeyStates states;
+  Await("pull of updates", options_.timeout,
+        [&](Client& client, Time now, transport::Network& network, Done done) {
+          client.PullUpdates(
+              now, key.id, Deadline(options_.timeout),
+              [&states, done](const Result<uint64_t>& updates) {
+                if (updates) states.num_updates = updates.value();
+                done(updates ? Status::Ok() : Status(updates.failure()));
+              },
+              network);
+        });
+  for (uint32_t slot = 1; slot <= optimizer_->num_slots(); ++slot) {
+    Buffer& buffer = states.slots.emplace_back(elements * SizeOf(kvstore::StateType(key.shape.dtype)));
+    PullBytes("pull of states",
+              {.key = key.id, .destination = {buffer.bytes(), nullptr}, .slot = slot, .latest = true});
+  }
+  return states;
+}
+
 void DistStore::SaveOptimizerStates(const std::string& path) {
   WaitAll(options_.timeout);
   if (rank_ != 0) return;
   const std::lock_guard lock(mutex_);
-  if (optimizer_ == nullptr)
-    throw Error(ErrorCode::kFailedPrecondition, "SaveOptimizerStates: no optimiser was set");
-  std::vector<StateLayout> layouts;
+  const auto layouts = StateLayouts("SaveOptimizerStates");
   std::map<std::string, KeyStates> saved;
-  for (auto& [key, state] : keys_) {
-    const std::string text = ToString(key);
-    const auto elements = static_cast<size_t>(state.shape.shape.size());
-    layouts.push_back({text, state.shape.shape, kvstore::StateType(state.shape.dtype)});
-    // The weight first: its pull waits for this worker's last round, and the states with it.
-    Buffer weight(elements * SizeOf(state.shape.dtype));
-    Await("pull before states", options_.timeout,
-          [&, id = state.id](Client& client, Time now, transport::Network& network, worker::Done done) {
-            client.Pull(now, {.key = id, .destination = {weight.bytes(), nullptr}},
-                        Deadline(options_.timeout), std::move(done), network);
-          });
-    KeyStates& of_key = saved[text];
-    for (uint32_t slot = 1; slot <= optimizer_->num_slots(); ++slot) {
-      Buffer& buffer = of_key.slots.emplace_back(elements * SizeOf(layouts.back().dtype));
-      Await("pull of states", options_.timeout,
-            [&, id = state.id](Client& client, Time now, transport::Network& network, worker::Done done) {
-              client.PullState(
-                  now, {.key = id, .destination = {buffer.bytes(), nullptr}, .slot = slot},
-                  Deadline(options_.timeout),
-                  [&of_key, done](const Result<uint64_t>& updates) {
-                    if (updates) of_key.num_updates = updates.value();
-                    done(updates ? Status::Ok() : Status(updates.failure()));
-                  },
-                  network);
-            });
-    }
-  }
+  for (const auto& [key, state] : keys_) saved[ToString(key)] = PullStates(state);
   kvstore::SaveStates(path, *optimizer_, layouts, saved);
+}
+
+void DistStore::StoreStates(const KeyState& key, const KeyStates& states) {
+  for (uint32_t slot = 0; slot <= states.slots.size(); ++slot) {
+    const Frame frame = slot == 0 ? Frame() : Frame(states.slots[slot - 1].bytes(), nullptr);
+    Await("store of states", options_.timeout,
+          [&](Client& client, Time now, transport::Network& network, Done done) {
+            client.StoreState(now, key.id, slot, states.num_updates, frame, std::move(done), network);
+          });
+  }
 }
 
 void DistStore::LoadOptimizerStates(const std::string& path) {
   WaitAll(options_.timeout);
   if (rank_ != 0) return;
   const std::lock_guard lock(mutex_);
-  if (optimizer_ == nullptr)
-    throw Error(ErrorCode::kFailedPrecondition, "LoadOptimizerStates: no optimiser was set");
-  std::vector<StateLayout> layouts;
-  for (auto& [key, state] : keys_)
-    layouts.push_back({ToString(key), state.shape.shape, kvstore::StateType(state.shape.dtype)});
-  auto loaded = kvstore::LoadStates(path, *optimizer_, layouts);
-  for (auto& [key, state] : keys_) {
-    KeyStates& of_key = loaded.at(ToString(key));
-    for (uint32_t slot = 1; slot <= of_key.slots.size(); ++slot) {
-      const Frame frame(of_key.slots[slot - 1].bytes(), nullptr);
-      Await("store of states", options_.timeout,
-            [&, id = state.id](Client& client, Time now, transport::Network& network, worker::Done done) {
-              client.StoreState(now, id, slot, of_key.num_updates, frame, std::move(done), network);
-            });
-    }
-  }
+  const auto layouts = StateLayouts("LoadOptimizerStates");
+  const auto loaded = kvstore::LoadStates(path, *optimizer_, layouts);
+  for (const auto& [key, state] : keys_) StoreStates(state, loaded.at(ToString(key)));
 }
 
 }  // namespace sluice::worker

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective/reducer.h"
+#include "kvstore/states_file.h"
 #include "kvstore/store_base.h"
 #include "worker/client.h"
 
@@ -81,6 +82,12 @@ class DistStore final : public KVStore {
   Time Deadline(std::chrono::milliseconds timeout) const;
   // `members`: who they are, in words; each has a count of its own. The id is chosen here.
   void WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout);
+
+  // dist_states.cc
+  std::vector<kvstore::StateLayout> StateLayouts(const std::string& what) const;
+  void PullBytes(const std::string& what, PullArgs args);
+  kvstore::KeyStates PullStates(const KeyState& key);
+  void StoreStates(const KeyState& key, const kvstore::KeyStates& states);
 
   const Options options_;
   const std::shared_ptr<Client> client_;

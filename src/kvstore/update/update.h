@@ -38,12 +38,16 @@ struct UpdateInput {
   uint64_t samples = 0;
   uint64_t round = 0;
   int64_t num_update = 1;
+  int64_t updates_per_step = 1;  // of all workers: Optimizer::Step
 };
 
 // Reads `weight`, writes `new_weight` (may be the same memory); `slots` are the optimiser's states: float, or
 // double for float64 keys.
 void UpdatePart(const UpdateRule& rule, const UpdateInput& input, const std::byte* weight,
                 std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots);
+
+// What a number of updates that comes from outside may be: all of them are exact as float64.
+inline constexpr uint64_t kMaxUpdates = uint64_t{1} << 53;
 
 // Bytes of one state array for `length` elements of `dtype`.
 inline size_t SlotBytes(DType dtype, size_t length) {

@@ -133,7 +133,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     // States that no update has touched yet are zeros.
     if (wanted.slot > 0)
       PrepareSlots(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
-    if (wanted.slot > part.value()->slots.size()) {
+    if (pull.want == wire::Pull::Want::kValue && wanted.slot > part.value()->slots.size()) {
       ++counters_["rejected"];
       return Refuse(
           sender,
@@ -164,32 +164,47 @@ Status Shard::StoreOne(const wire::Store& store, size_t i, const Frame& frame) {
   const Result<Part*> found = FindPart(store.parts[i].ref, &key);
   if (!found) return found.failure();
   Part& part = *found.value();
-  const wire::KeySpec& spec = key->entry.spec;
   const bool init = store.purpose == wire::Store::Purpose::kInit;
-  const size_t expected = init ? part.length * SizeOf(spec.dtype) : SlotBytes(spec.dtype, part.length);
+  const wire::StorePart& stored = store.parts[i];
+  const DType dtype = key->entry.spec.dtype;
+  const size_t expected = init               ? part.length * SizeOf(dtype)
+                          : stored.slot == 0 ? 0
+                                             : SlotBytes(dtype, part.length);
   if (frame.size() != expected) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ", part ", part.ref.part,
-                ": ", frame.size(), " bytes came to be stored, the part has ", expected);
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec.name), ", part ",
+                part.ref.part, ": ", frame.size(), " bytes came to be stored, the part has ", expected);
   }
-  if (init) {
-    if (part.initialised) return Status::Ok();  // a repeat, or a restarted worker
-    part.weight.emplace(frame.size());
-    std::memcpy(part.weight->Next(), frame.data(), frame.size());
-    part.weight->Publish();
-    part.initialised = true;
-    ++key->initialised_parts;
-    // An async key is there as a whole or not at all: the last part may be what others' waiters wait for.
-    for (Part& each : key->parts) AnswerWaiters(*key, each);
-    return Status::Ok();
+  return init ? StoreValue(*key, part, frame) : StoreState(*key, part, stored, frame);
+}
+
+Status Shard::StoreValue(Key& key, Part& part, const Frame& value) {
+  if (part.initialised) return Status::Ok();  // a repeat, or a restarted worker
+  part.weight.emplace(value.size());
+  std::memcpy(part.weight->Next(), value.data(), value.size());
+  part.weight->Publish();
+  part.initialised = true;
+  ++key.initialised_parts;
+  // An async key is there as a whole or not at all: the last part may be what others' waiters wait for.
+  for (Part& each : key.parts) AnswerWaiters(key, each);
+  return Status::Ok();
+}
+
+Status Shard::StoreState(const Key& key, Part& part, const wire::StorePart& state, const Frame& frame) {
+  const UpdateRule& rule = RuleFor(key, part.version + 1);
+  PrepareSlots(rule, key.entry.spec, part);
+  const auto refuse = [&](const auto&... why) {
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec.name), ": ", why...);
+  };
+  if (!rule.optimizer || state.slot > part.slots.size()) {
+    return refuse("optimiser state ", state.slot, " was to be loaded, but its optimiser has ",
+                  part.slots.size(), "; call SetOptimizer first");
   }
-  PrepareSlots(RuleFor(*key, part.version + 1), spec, part);
-  const uint32_t slot = store.parts[i].slot;
-  if (slot == 0 || slot > part.slots.size()) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ": optimiser state ", slot,
-                " was to be loaded, but its optimiser has ", part.slots.size(), "; call SetOptimizer first");
+  if (state.version > kvstore::kMaxUpdates) {
+    return refuse("the state's number of updates is ", state.version, "; it must be at most ",
+                  kvstore::kMaxUpdates);
   }
-  std::memcpy(part.slots[slot - 1]->data(), frame.data(), frame.size());
-  part.num_updates = static_cast<int64_t>(store.parts[i].version);
+  if (state.slot > 0) std::memcpy(part.slots[state.slot - 1]->data(), frame.data(), frame.size());
+  part.num_updates = static_cast<int64_t>(state.version);
   return Status::Ok();
 }
 

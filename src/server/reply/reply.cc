@@ -43,7 +43,7 @@ void Shard::AnswerWaiters(Key& key, Part& part) {
   auto waiting = std::partition(part.waiters.begin(), part.waiters.end(),
                                 [&](const Waiter& waiter) { return !Ready(key, part, waiter); });
   for (auto it = waiting; it != part.waiters.end(); ++it) {
-    if (it->slot <= part.slots.size()) Answer(key, part, *it);
+    if (!it->want_data || it->slot <= part.slots.size()) Answer(key, part, *it);
   }
   part.waiters.erase(waiting, part.waiters.end());
 }

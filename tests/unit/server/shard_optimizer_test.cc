@@ -99,6 +99,39 @@ TEST(ShardOptimizer, StatesAreReadAndWritten) {
   EXPECT_NEAR(1 - to.Weight<float>(0)[0], before - from.Weight<float>(0)[0], 2e-7);
 }
 
+// Plain SGD has no state, but a place in its schedule.
+TEST(ShardOptimizer, TheNumberOfUpdatesIsReadAndWrittenWithoutStates) {
+  OptimizerConfig config{.learning_rate = 1};
+  config.schedule.kind = LrScheduleKind::kFactor;
+  config.schedule.factor = 0.5;
+  config.schedule.step = 2;
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<float>(100), wire::SyncMode::kSync, 64);
+  const auto store = [&](uint64_t updates, const Frame& frame) {
+    const wire::Store body{.purpose = wire::Store::Purpose::kState,
+                           .parts = {{{key, 0}, 0, updates}, {{key, 1}, 0, updates}}};
+    return harness.Deliver(0, body, {frame, Frame()});
+  };
+  EXPECT_THAT(ErrorOf(store(2, Frame())), HasSubstr("SetOptimizer"));
+  ASSERT_TRUE(harness.shard.SetOptimizer(config, {}).ok());
+  harness.Push(0, key, 1, std::vector<float>(100, 8));  // at rate 1: -8
+  const auto updates = [&] {
+    std::vector<uint64_t> found;
+    for (const Sent& sent : harness.Pull(0, key, 0, 1, wire::Pull::Want::kVersion)) {
+      EXPECT_TRUE(sent.message.payload.empty());
+      for (const wire::ValuePart& part : sent.As<wire::Values>().parts) found.push_back(part.version);
+    }
+    return found;
+  };
+  EXPECT_THAT(updates(), ElementsAre(1, 1));
+  EXPECT_TRUE(OnlyAck(store(2, Frame())));
+  EXPECT_THAT(updates(), ElementsAre(2, 2));
+  EXPECT_THAT(ErrorOf(store(7, FrameOf(std::vector<float>{1}))), HasSubstr("4 bytes"));
+  EXPECT_THAT(ErrorOf(store(uint64_t{1} << 63, Frame())), HasSubstr("at most 9007199254740992"));
+  harness.Push(0, key, 2, std::vector<float>(100, 8));  // the third update, at rate 1/2
+  EXPECT_THAT(harness.Weight<float>(key), Each(-12));
+}
+
 TEST(ShardOptimizer, StatesThatDoNotExistAreErrors) {
   ShardHarness harness(1);
   const uint32_t key = harness.AddKey(std::vector<float>{1});

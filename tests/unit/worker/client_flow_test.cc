@@ -257,15 +257,38 @@ TEST_F(ClientFlow, StatesTravelBySlotWithTheirUpdates) {
   Ack(store[0]);
   EXPECT_TRUE(stored.Succeeded());
   std::vector<float> state(2);
-  std::optional<uint64_t> updates;
-  client.PullState(
-      now, {.key = 0, .destination = Into(&state), .slot = 1}, Time::max(),
-      [&](const Result<uint64_t>& seen) { updates = seen.value(); }, network);
+  Outcome pulled;
+  client.Pull(now, {.key = 0, .destination = Into(&state), .slot = 1, .latest = true}, Time::max(),
+              pulled.Record(), network);
   const auto pull = ToShards();
   EXPECT_EQ(pull.at(0).As<wire::Pull>(), (wire::Pull{wire::Pull::Want::kValue, {{{0, 0}, 1, 0}}}));
   Answer(pull[0], {0, 0}, 17, 8, 2, /*slot=*/1);
-  EXPECT_EQ(updates, 17u);
+  EXPECT_TRUE(pulled.Succeeded());
   EXPECT_THAT(state, Each(8));
+}
+
+TEST_F(ClientFlow, TheNumberOfUpdatesTravelsAlone) {
+  AddKey(EntryOf(0, {0, 1}, 2));
+  Outcome stored;
+  client.StoreState(now, 0, 0, 17, Frame(), stored.Record(), network);
+  for (const Sent& store : ToShards()) {
+    const auto& parts = store.As<wire::Store>().parts;
+    EXPECT_THAT(parts, ElementsAre(wire::StorePart{parts.front().ref, 0, 17}));
+    EXPECT_TRUE(store.message.payload.at(0).empty());
+    Ack(store);
+  }
+  EXPECT_TRUE(stored.Succeeded());
+  std::optional<uint64_t> updates;
+  client.PullUpdates(
+      now, 0, Time::max(), [&](const Result<uint64_t>& seen) { updates = seen.value(); }, network);
+  const auto pulls = ToShards();
+  ASSERT_EQ(pulls.size(), 2u);
+  for (uint32_t part : {0u, 1u}) {
+    EXPECT_EQ(pulls[part].As<wire::Pull>(), (wire::Pull{wire::Pull::Want::kVersion, {{{0, part}, 1, 0}}}));
+    EXPECT_EQ(updates, std::nullopt);
+    AnswerVersion(pulls[part], {0, part}, 18 - part, /*slot=*/1);
+  }
+  EXPECT_EQ(updates, 17u);  // of parts between two rounds the earlier
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ class ClientHarness : public ::testing::Test {
     FromShard(ShardOf(request), request.message.id, wire::Values{true, {{ref, slot, version}}},
               {FrameOf(std::vector<float>(elements, value))});
   }
-  void AnswerVersion(const Sent& request, wire::PartRef ref, uint64_t version) {
-    FromShard(ShardOf(request), request.message.id, wire::Values{false, {{ref, 0, version}}});
+  void AnswerVersion(const Sent& request, wire::PartRef ref, uint64_t version, uint32_t slot = 0) {
+    FromShard(ShardOf(request), request.message.id, wire::Values{false, {{ref, slot, version}}});
   }
 
   // What went to the shards since the last call.
