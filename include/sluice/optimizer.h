@@ -1,12 +1,13 @@
 // Optimisers: plain configurations that travel to where the weights are, and the arithmetic that runs there.
 //
-// With g = clip(gradient * grad_scale * rescale_grad) + wd * wd_mult * w and lr = schedule(num_update) *
-// lr_mult:
-//   sgd          v = momentum * v - lr * g;  w += v      (MXNet's SGD; equal to PyTorch's at a constant
-//   learning rate) nag          v = momentum * v - lr * g;  w += momentum * v - lr * g   (Nesterov 1983, as
-//   MXNet's NAG) adam         m = b1 m + (1 - b1) g;  u = b2 u + (1 - b2) g^2;  w -= lr * (m / (1 - b1^t)) /
-//   (sqrt(u / (1 - b2^t)) + eps)
-//                (Kingma, Ba 2015; t = num_update of the key; eps outside the root)
+// With g = clip(gradient * grad_scale * rescale_grad) + wd * wd_mult * w, lr = schedule(t) * lr_mult and
+// t = num_update / updates_per_step, rounded up:
+//   sgd          v = momentum * v - lr * g;  w += v
+//                (MXNet's SGD; equal to PyTorch's at a constant learning rate)
+//   nag          v = momentum * v - lr * g;  w += momentum * v - lr * g   (Nesterov 1983, as MXNet's NAG)
+//   adam         m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
+//                w -= lr * (m / (1 - b1^num_update)) / (sqrt(v / (1 - b2^num_update)) + eps)
+//                (Kingma, Ba 2015; eps outside the root)
 //   accumulate   w += rescale_grad * grad_scale * gradient   (no learning rate, no weight decay, no clipping)
 // clip bounds each element to [-clip_gradient, clip_gradient] when clip_gradient > 0.
 // docs/design/optimizers.md.
@@ -27,13 +28,14 @@ enum class OptimizerKind : uint8_t { kSgd, kNag, kAdam, kAccumulate };
 enum class LrScheduleKind : uint8_t { kConstant, kFactor, kMultiFactor, kPoly, kCosine };
 enum class WarmupMode : uint8_t { kLinear, kConstant };
 
-// The learning rate as a function of num_update, counted from 1; MXNet's lr_scheduler formulas.
+// The learning rate as a function of t, the steps of all workers together, counted from 1: in async stores,
+// where a step of n workers is n updates, t grows with every n-th. MXNet's lr_scheduler formulas.
 struct LrSchedule {
   LrScheduleKind kind = LrScheduleKind::kConstant;
   double factor = 1;             // factor, multi_factor: what the rate is multiplied by
   int64_t step = 1;              // factor: after every `step` updates
   double stop_factor_lr = 1e-8;  // factor: never below
-  std::vector<int64_t> steps;    // multi_factor: after each of these updates, ascending
+  std::vector<int64_t> steps;    // multi_factor: after each of these, ascending; 0: from the start
   int64_t max_update = 1;        // poly, cosine: when final_lr is reached
   double final_lr = 0;
   double power = 2;          // poly
@@ -79,6 +81,8 @@ class Optimizer {
 
   struct Step {
     int64_t num_update = 1;  // of this key, from 1
+    // Schedules count steps of all workers together. Async: each worker's push of a step is an update.
+    int64_t updates_per_step = 1;
     double lr_mult = 1;
     double wd_mult = 1;
     double grad_scale = 1;  // 1 / divisor or 1 / samples
@@ -88,7 +92,7 @@ class Optimizer {
   // State arrays beside the weight, each of its size, zero at first.
   virtual std::span<const std::string_view> slot_names() const = 0;
   size_t num_slots() const { return slot_names().size(); }
-  double LearningRate(int64_t num_update) const;
+  double LearningRate(int64_t t) const;  // without lr_mult
   // new_weight may be weight; slots[i] is updated in place. 16-bit weights come through float.
   virtual void Update(const Step& step, const float* weight, float* new_weight, const float* gradient,
                       float* const* slots, size_t n) const = 0;

@@ -41,8 +41,8 @@ void CheckSchedule(const LrSchedule& s, Checker& check) {
   check.Range("schedule.warmup_begin_lr", s.warmup_begin_lr, 0, kHuge);
   check.Require(std::is_sorted(s.steps.begin(), s.steps.end()),
                 StrCat("schedule.steps must ascend: ", StrJoin(s.steps)));
-  check.Require(s.steps.empty() || s.steps.front() >= 1,
-                StrCat("schedule.steps begins with ", StrJoin(s.steps), "; updates count from 1"));
+  check.Require(s.steps.empty() || s.steps.front() >= 0,
+                StrCat("schedule.steps begins with ", StrJoin(s.steps), "; none may be below 0"));
   check.Require(s.kind == LrScheduleKind::kConstant || s.warmup_steps == 0 ||
                     s.kind == LrScheduleKind::kFactor || s.kind == LrScheduleKind::kMultiFactor ||
                     s.warmup_steps < s.max_update,

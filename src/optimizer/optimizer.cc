@@ -26,9 +26,9 @@ struct Factors {
 template <typename T>
 Factors<T> FactorsOf(const Optimizer& optimizer, const Optimizer::Step& step) {
   const OptimizerConfig& config = optimizer.config();
+  const int64_t t = (step.num_update - 1) / step.updates_per_step + 1;
   return {static_cast<T>(step.grad_scale * config.rescale_grad), static_cast<T>(config.clip_gradient),
-          static_cast<T>(config.wd * step.wd_mult),
-          static_cast<T>(optimizer.LearningRate(step.num_update) * step.lr_mult)};
+          static_cast<T>(config.wd * step.wd_mult), static_cast<T>(optimizer.LearningRate(t) * step.lr_mult)};
 }
 
 template <typename T>
@@ -164,8 +164,8 @@ class AccumulateOptimizer final : public Typed<AccumulateOptimizer> {
 
 }  // namespace
 
-double Optimizer::LearningRate(int64_t num_update) const {
-  return LearningRateAt(config_.schedule, config_.learning_rate, num_update);
+double Optimizer::LearningRate(int64_t t) const {
+  return LearningRateAt(config_.schedule, config_.learning_rate, t);
 }
 
 std::unique_ptr<const Optimizer> Optimizer::Create(const OptimizerConfig& config) {

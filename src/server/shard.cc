@@ -40,8 +40,11 @@ void Shard::SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire:
   epoch_ = epoch;
   incarnations_.clear();
   live_.clear();
+  num_workers_ = 0;
   for (const wire::NodeInfo& node : roster) {
-    if (node.role != wire::Role::kWorker || node.state == wire::NodeState::kDead) continue;
+    if (node.role != wire::Role::kWorker) continue;
+    ++num_workers_;
+    if (node.state == wire::NodeState::kDead) continue;
     incarnations_[node.rank] = node.incarnation;
     if (node.state == wire::NodeState::kAlive) live_.insert(node.rank);
   }

@@ -17,6 +17,7 @@ constexpr size_t kBlock =
 Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
   Optimizer::Step step;
   step.num_update = input.num_update;
+  step.updates_per_step = input.updates_per_step;
   step.grad_scale = input.scale;
   const auto& multipliers = optimizer.config().multipliers;
   if (const auto it = multipliers.find(wire::ToString(input.spec->name)); it != multipliers.end()) {

@@ -42,7 +42,8 @@ void Shard::Update(Key& key, Part& part, const std::vector<const std::byte*>& gr
                           .scale = by_samples ? 1.0 / static_cast<double>(samples) : 1.0 / divisor,
                           .samples = samples,
                           .round = part.version,
-                          .num_update = part.num_updates};
+                          .num_update = part.num_updates,
+                          .updates_per_step = key.async() ? num_workers_ : 1};
   const std::byte* old = part.weight->data();
   UpdatePart(rule, input, old, part.weight->Next(), part.slots);
   part.weight->Publish();

@@ -80,6 +80,8 @@ TEST(OptimizerConfig, ABadScheduleFieldIsNamed) {
   EXPECT_THAT(why([](LrSchedule& s) { s.max_update = 0; }), HasSubstr("schedule.max_update is 0"));
   EXPECT_THAT(why([](LrSchedule& s) { s.warmup_steps = -1; }), HasSubstr("schedule.warmup_steps is -1"));
   EXPECT_THAT(why([](LrSchedule& s) { s.steps = {5, 4}; }), HasSubstr("schedule.steps must ascend: 5, 4"));
+  EXPECT_THAT(why([](LrSchedule& s) { s.steps = {-1, 4}; }), HasSubstr("schedule.steps begins with -1, 4"));
+  EXPECT_THAT(why([](LrSchedule& s) { s.steps = {0, 4}; }), IsEmpty());
   for (const auto kind : {LrScheduleKind::kPoly, LrScheduleKind::kCosine}) {
     EXPECT_THAT(why([&](LrSchedule& s) { s.kind = kind, s.max_update = 10, s.warmup_steps = 10; }),
                 AllOf(HasSubstr("schedule.warmup_steps is 10"), HasSubstr("max_update is 10")));

@@ -104,6 +104,13 @@ TEST(Schedule, FactorsCountTheWarmUp) {
   EXPECT_DOUBLE_EQ(LearningRateAt(schedule, kBase, 21), kBase / 4);
 }
 
+// What training that goes on has behind it.
+TEST(Schedule, AStepAtZeroHoldsFromTheFirstUpdate) {
+  const LrSchedule schedule{.kind = LrScheduleKind::kMultiFactor, .factor = 0.5, .steps = {0, 0, 2}};
+  EXPECT_DOUBLE_EQ(LearningRateAt(schedule, kBase, 1), kBase / 4);
+  EXPECT_DOUBLE_EQ(LearningRateAt(schedule, kBase, 3), kBase / 8);
+}
+
 TEST(Schedule, OfAnOptimizerStartsFromItsLearningRate) {
   OptimizerConfig config;
   config.learning_rate = 8;

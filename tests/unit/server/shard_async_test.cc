@@ -53,6 +53,25 @@ TEST(ShardAsync, APushIsSeenWholeOrNotAtAll) {
   EXPECT_THAT(harness.Join<float>(answers), ::testing::AllOf(::testing::SizeIs(4 * 64), Each(1)));
 }
 
+// Three workers make a step of three updates; a worker that has finished or died was one of them.
+TEST(ShardAsync, ASchedulesStepIsAPushOfEveryWorker) {
+  for (const auto state : {wire::NodeState::kAlive, wire::NodeState::kFinished, wire::NodeState::kDead}) {
+    OptimizerConfig config{.learning_rate = 1};
+    config.schedule.kind = LrScheduleKind::kMultiFactor;
+    config.schedule.factor = 0.5;
+    config.schedule.steps = {2};
+    ShardHarness harness(3);
+    ASSERT_TRUE(harness.shard.SetOptimizer(config, {}).ok());
+    const uint32_t key = harness.AddKey(std::vector<float>{0}, kAsync);
+    harness.roster[2].state = state;
+    harness.SetMembership(2);
+    for (uint64_t push = 1; push <= 6; ++push) harness.Push<float>(push % 2, key, (push + 1) / 2, {1});
+    EXPECT_THAT(harness.Weight<float>(key), ElementsAre(-6));
+    harness.Push<float>(0, key, 4, {1});
+    EXPECT_THAT(harness.Weight<float>(key), ElementsAre(-6.5));
+  }
+}
+
 TEST(ShardAsync, AWorkersPushesApplyInItsOrder) {
   ShardHarness harness(1);
   OptimizerConfig config;  // with momentum the order shows
