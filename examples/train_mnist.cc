@@ -14,6 +14,7 @@
 #include "base/strings.h"
 #include "runtime/flags.h"
 #include "runtime/runtime.h"
+#include "sluice/checkpoint.h"
 #include "sluice/error.h"
 #include "sluice/fit.h"
 #include "sluice/models.h"
@@ -29,18 +30,24 @@ DEFINE_string(gpus, "", "GPUs to train on, for example 0,1. Empty: CPU.");
 DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the cores.");
 DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
 DEFINE_int64(batch_size, 64, "Batch size of each worker.");
-DEFINE_int64(num_epochs, 10, "How often to go through the training data.");
+DEFINE_int64(num_epochs, 10,
+             "How often to go through the training data, epochs before --load-epoch included.");
 DEFINE_int64(num_steps, -1, "Train exactly this many steps in place of epochs; -1: epochs count.");
 DEFINE_double(lr, 0.05, "Learning rate.");
 DEFINE_double(lr_factor, 0.1, "What the learning rate is multiplied by at each of --lr-step-epochs.");
-DEFINE_string(lr_step_epochs, "", "Epochs after which the learning rate drops, for example 10,15.");
+DEFINE_string(lr_step_epochs, "",
+              "Epochs of the data after which the learning rate drops, for example 10,15.");
 DEFINE_string(optimizer, "sgd", "Optimiser: sgd, nag, adam.");
 DEFINE_double(mom, 0.9, "Momentum of sgd and nag.");
 DEFINE_double(wd, 1e-4, "Weight decay.");
 DEFINE_int64(disp_batches, 100, "Print a line every so many batches.");
-DEFINE_string(model_prefix, "", "Save parameters as PREFIX-0001.safetensors and so on after epochs.");
+DEFINE_string(model_prefix, "",
+              "Save parameters as PREFIX-0001.safetensors and optimiser states as "
+              "PREFIX-0001.states.safetensors, and so on, after epochs (rank 0).");
 DEFINE_int64(save_period, 1, "Save every so many epochs.");
-DEFINE_int64(load_epoch, 0, "Go on after this epoch of --model-prefix.");
+DEFINE_int64(load_epoch, 0,
+             "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
+             "they are; --num-epochs is the number of the last epoch.");
 DEFINE_int64(top_k, 0, "Report top-k accuracy too; 0: only accuracy.");
 DEFINE_string(data_dir, "",
               "Folder with MNIST's four IDX files (tools/get_mnist.py). Empty: synthetic digits.");
@@ -85,7 +92,21 @@ std::vector<Context> Contexts() {
   return contexts;
 }
 
-OptimizerConfig Optimizer(int64_t steps_per_epoch) {
+bool IsAsync() {
+  return FLAGS_kv_store.find("async") != std::string::npos;
+}
+
+// The step of the schedule that ends the given epoch of the data. It counts on from the updates that the
+// loaded states have seen, with today's steps per epoch: batch size and workers may have been others before.
+// What has passed ends at 0 at the earliest, without states: then it holds from the first step on.
+int64_t LastStepOf(double epoch, const LoadedCheckpoint& start, int64_t steps_per_epoch, int workers) {
+  const int64_t updates_per_step = IsAsync() ? workers : 1;
+  const int64_t done = (start.updates + updates_per_step - 1) / updates_per_step;
+  const double ahead = (epoch - static_cast<double>(start.epoch)) * static_cast<double>(steps_per_epoch);
+  return std::max<int64_t>(0, done + static_cast<int64_t>(ahead));
+}
+
+OptimizerConfig Optimizer(const LoadedCheckpoint& start, int64_t steps_per_epoch, int workers) {
   OptimizerConfig config;
   if (FLAGS_optimizer == "sgd") {
     config.kind = OptimizerKind::kSgd;
@@ -102,7 +123,7 @@ OptimizerConfig Optimizer(int64_t steps_per_epoch) {
   for (const double epoch : Numbers("lr-step-epochs", FLAGS_lr_step_epochs)) {
     config.schedule.kind = LrScheduleKind::kMultiFactor;
     config.schedule.factor = FLAGS_lr_factor;
-    config.schedule.steps.push_back(static_cast<int64_t>(epoch * static_cast<double>(steps_per_epoch)));
+    config.schedule.steps.push_back(LastStepOf(epoch, start, steps_per_epoch, workers));
   }
   if (const std::string why = WhyInvalid(config); !why.empty()) {
     throw Error(ErrorCode::kInvalidArgument, why + " (--lr, --mom, --wd, --lr-factor, --lr-step-epochs)");
@@ -111,17 +132,11 @@ OptimizerConfig Optimizer(int64_t steps_per_epoch) {
 }
 
 void WarnOfDivergence() {
-  if (FLAGS_kv_store.find("async") != std::string::npos && FLAGS_lr >= 0.05 && FLAGS_mom >= 0.9) {
+  if (IsAsync() && FLAGS_lr >= 0.05 && FLAGS_mom >= 0.9) {
     std::cerr << "warning: " << FLAGS_kv_store << " with --lr " << FLAGS_lr << " and --mom " << FLAGS_mom
               << " is known to diverge: every worker's push moves the weights on its own. --lr 0.01 works."
               << std::endl;
   }
-}
-
-std::string EpochFile(int64_t epoch) {
-  std::ostringstream name;
-  name << FLAGS_model_prefix << '-' << std::setfill('0') << std::setw(4) << epoch << ".safetensors";
-  return name.str();
 }
 
 void CheckFlags() {
@@ -137,9 +152,34 @@ void CheckFlags() {
     Refuse("network", StrCat("is '", FLAGS_network, "'; it takes ", StrJoin(names)));
   }
   if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
+  if (FLAGS_load_epoch > 0 && !FLAGS_load_params.empty())
+    Refuse("load-epoch", "and --load-params both say where to start; give one of them");
   const auto loads = Numbers("work-load-list", FLAGS_work_load_list);
   if (!loads.empty() && loads.size() != static_cast<size_t>(FLAGS_num_devices)) {
     Refuse("work-load-list", StrCat("has ", loads.size(), " shares for ", FLAGS_num_devices, " devices"));
+  }
+}
+
+// Before the first step: afresh, from --load-params, or after --load-epoch.
+LoadedCheckpoint Start(const nn::ParameterDict& parameters) {
+  if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, parameters);
+  return FLAGS_load_epoch > 0 ? LoadCheckpoint(FLAGS_model_prefix, FLAGS_load_epoch, parameters)
+                              : LoadedCheckpoint();
+}
+
+void TellStart(const LoadedCheckpoint& start) {
+  if (start.epoch == 0) return;
+  std::cout << "goes on after epoch " << start.epoch << ", with "
+            << (start.states.empty() ? "optimiser states of zero: none were saved" : start.states)
+            << std::endl;
+  if (start.epoch >= FLAGS_num_epochs && FLAGS_num_steps < 0)
+    std::cout << "nothing is left to train: --num-epochs is " << FLAGS_num_epochs << std::endl;
+  if (start.has_position &&
+      (start.seed != static_cast<uint64_t>(FLAGS_seed) || start.shuffle != FLAGS_shuffle)) {
+    std::cerr << "warning: the epochs before were trained with --seed " << start.seed
+              << " --shuffle=" << (start.shuffle ? "true" : "false")
+              << "; the order of samples goes on as that of --seed " << FLAGS_seed
+              << " --shuffle=" << (FLAGS_shuffle ? "true" : "false") << std::endl;
   }
 }
 
@@ -169,21 +209,21 @@ void Train() {
   const auto test =
       FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
   net.CollectParams().Initialize(contexts, nullptr, seed);
-  if (FLAGS_load_epoch > 0) LoadParameters(EpochFile(FLAGS_load_epoch), net.CollectParams());
-  if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, net.CollectParams());
+  const LoadedCheckpoint start = Start(net.CollectParams());
   WarnOfDivergence();
 
   // Flags are checked in full before the job is joined.
   SamplerConfig sampler{train->size(), FLAGS_batch_size, seed, FLAGS_shuffle};
   const auto& job = runtime::Runtime::Default()->config();
   const int workers = FLAGS_kv_store.starts_with("dist") ? job.num_workers : 1;
-  const OptimizerConfig optimizer = Optimizer(StepsPerEpoch(sampler, workers));
+  const OptimizerConfig optimizer = Optimizer(start, StepsPerEpoch(sampler, workers), workers);
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
   if (leader) {
     std::cout << FLAGS_network << " on " << (FLAGS_data_dir.empty() ? "synthetic digits" : FLAGS_data_dir)
               << ", " << train->size() << " images, " << store->type() << ", " << store->num_workers()
               << " workers x " << contexts.size() << " devices" << std::endl;
+    TellStart(start);
   }
   FitOptions options;
   options.contexts = contexts;
@@ -191,15 +231,18 @@ void Train() {
   options.batch_size = FLAGS_batch_size;
   options.num_epochs = FLAGS_num_epochs;
   options.num_steps = FLAGS_num_steps;
-  options.first_epoch = FLAGS_load_epoch;
+  options.first_epoch = start.epoch;
+  options.optimizer_states = start.states;
   options.shuffle = FLAGS_shuffle;
   options.seed = seed;
   options.disp_batches = FLAGS_disp_batches;
   options.top_k = FLAGS_top_k;
   options.live_progress = true;
   if (!FLAGS_model_prefix.empty()) {
-    options.after_epoch = [&](int64_t epoch) {
-      if (epoch % FLAGS_save_period == 0) SaveParameters(EpochFile(epoch), net.CollectParams());
+    options.after_epoch = [&](const EpochEnd& end) {
+      if (end.epoch % FLAGS_save_period != 0) return;
+      const Checkpoint here{end.epoch, start.step + end.steps, seed, FLAGS_shuffle};
+      SaveCheckpoint(FLAGS_model_prefix, here, net.CollectParams(), end.trainer);
     };
   }
   const FitReport report = Fit(net, train, test, optimizer, store, options);

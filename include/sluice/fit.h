@@ -12,23 +12,31 @@
 #include "sluice/kvstore.h"
 #include "sluice/nn.h"
 #include "sluice/optimizer.h"
+#include "sluice/trainer.h"
 
 namespace sluice {
+
+// What a callback at the end of an epoch may save: sluice/checkpoint.h.
+struct EpochEnd {
+  int64_t epoch = 0;  // epochs done, those before first_epoch included
+  int64_t steps = 0;  // of this run
+  Trainer& trainer;
+};
 
 struct FitOptions {
   std::vector<Context> contexts = {cpu(0)};
   std::vector<double> work_load;  // of a full batch, by context; empty: equal
   int64_t batch_size = 64;        // of this worker
-  int64_t num_epochs = 10;
-  int64_t num_steps = -1;  // >= 0: exactly these many steps in place of epochs
-  int64_t first_epoch = 0;
+  int64_t first_epoch = 0;        // counted from 0; > 0 goes on with a run
+  int64_t num_epochs = 10;        // of the whole run: first_epoch to num_epochs - 1 are trained
+  int64_t num_steps = -1;         // >= 0: exactly these many steps from first_epoch on in place of num_epochs
+  std::string optimizer_states;   // a file to go on from; rank 0 reads it; empty: none
   bool shuffle = true;
   uint64_t seed = 0;
-  int64_t disp_batches = 100;  // a plain line every so many batches
-  int64_t top_k = 0;           // > 1: evaluated too
-  bool live_progress = false;  // a bar on a terminal
-  // After each epoch, counted from 1; rank 0 only.
-  std::function<void(int64_t epoch)> after_epoch;
+  int64_t disp_batches = 100;                        // a plain line every so many batches
+  int64_t top_k = 0;                                 // > 1: evaluated too
+  bool live_progress = false;                        // a bar on a terminal
+  std::function<void(const EpochEnd&)> after_epoch;  // rank 0 only
 };
 
 struct FitReport {

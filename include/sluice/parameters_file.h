@@ -1,17 +1,21 @@
 // A model's parameters on disk, as safetensors: other tools read them.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "sluice/parameter.h"
 
 namespace sluice {
 
-// Written under a temporary name, then renamed. The parameters must be initialised.
-void SaveParameters(const std::string& path, const nn::ParameterDict& parameters);
+using FileMetadata = std::map<std::string, std::string>;
+
+// Written under a temporary name, then renamed. The parameters must be initialised. `metadata` goes into the
+// file beside its format.
+void SaveParameters(const std::string& path, const nn::ParameterDict& parameters, FileMetadata metadata = {});
 // Every parameter must be in the file with its shape and dtype, and nothing else: Error names the file, the
 // parameter, and both. Fills in deferred shapes; the parameters must have been initialised on their contexts
-// (Initialize may be deferred).
-void LoadParameters(const std::string& path, const nn::ParameterDict& parameters);
+// (Initialize may be deferred). Returns the file's metadata.
+FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& parameters);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 #include "kvstore/states_file.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/strings.h"
@@ -9,8 +10,16 @@
 namespace sluice::kvstore {
 namespace {
 
-std::string UpdatesEntry(const std::string& key) {
-  return StrCat("updates of ", key);
+constexpr std::string_view kUpdatesEntry = "updates of ";  // <key>
+
+uint64_t ParseUpdates(const std::string& path, std::string_view key, const std::string& text) {
+  const auto count = ParseInt(text);
+  if (!count || *count < 0 || static_cast<uint64_t>(*count) > kMaxUpdates) {
+    throw Error(ErrorCode::kDataLoss,
+                StrCat(path, " does not say the updates of key ", key, ": its metadata has '", text,
+                       "', a number from 0 to ", kMaxUpdates, " is expected"));
+  }
+  return static_cast<uint64_t>(*count);
 }
 
 }  // namespace
@@ -22,7 +31,7 @@ void SaveStates(const std::string& path, const Optimizer& optimizer, const std::
                        {"optimizer", std::string(Name(optimizer.config().kind))}};
   for (const StateLayout& layout : layouts) {
     const KeyStates& of_key = states.at(layout.key);
-    metadata[UpdatesEntry(layout.key)] = std::to_string(of_key.num_updates);
+    metadata[StrCat(kUpdatesEntry, layout.key)] = std::to_string(of_key.num_updates);
     for (size_t slot = 0; slot < of_key.slots.size(); ++slot) {
       tensors.push_back({StrCat(layout.key, "/", optimizer.slot_names()[slot]), layout.dtype, layout.shape,
                          of_key.slots[slot].bytes()});
@@ -38,20 +47,15 @@ std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optim
   if (kind == file.metadata.end() || kind->second != Name(optimizer.config().kind)) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(path, " holds states of optimiser '", kind == file.metadata.end() ? "?" : kind->second,
-                       "', the store has '", Name(optimizer.config().kind), "'"));
+                       "', the store has '", Name(optimizer.config().kind),
+                       "': set that optimiser, or go on without these states"));
   }
   std::map<std::string, KeyStates> states;
   for (const StateLayout& layout : layouts) {
     KeyStates& of_key = states[layout.key];
-    const auto updates = file.metadata.find(UpdatesEntry(layout.key));
-    const auto count = updates == file.metadata.end() ? std::nullopt : ParseInt(updates->second);
-    if (!count || *count < 0 || static_cast<uint64_t>(*count) > kMaxUpdates) {
-      throw Error(ErrorCode::kDataLoss,
-                  StrCat(path, " does not say the updates of key ", layout.key, ": its metadata has '",
-                         updates == file.metadata.end() ? "" : updates->second, "', a number from 0 to ",
-                         kMaxUpdates, " is expected"));
-    }
-    of_key.num_updates = static_cast<uint64_t>(*count);
+    const auto updates = file.metadata.find(StrCat(kUpdatesEntry, layout.key));
+    of_key.num_updates =
+        ParseUpdates(path, layout.key, updates == file.metadata.end() ? "" : updates->second);
     for (const std::string_view slot : optimizer.slot_names()) {
       const std::string name = StrCat(layout.key, "/", slot);
       const TensorView* tensor = file.Find(name);
@@ -67,6 +71,16 @@ std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optim
     }
   }
   return states;
+}
+
+uint64_t MostUpdates(const std::string& path) {
+  const SafetensorsFile file = ReadSafetensors(path).OrThrow();
+  uint64_t most = 0;
+  for (const auto& [entry, text] : file.metadata) {
+    if (entry.starts_with(kUpdatesEntry))
+      most = std::max(most, ParseUpdates(path, entry.substr(kUpdatesEntry.size()), text));
+  }
+  return most;
 }
 
 }  // namespace sluice::kvstore

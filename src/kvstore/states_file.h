@@ -32,5 +32,7 @@ void SaveStates(const std::string& path, const Optimizer& optimizer, const std::
 // Throws Error naming file and entry when one is missing or differs in shape or dtype.
 std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optimizer& optimizer,
                                             const std::vector<StateLayout>& layouts);
+// The updates of the key that has seen most. Throws Error naming the file.
+uint64_t MostUpdates(const std::string& path);
 
 }  // namespace sluice::kvstore

@@ -73,14 +73,17 @@ class FitRun {
     optimizer.normalize_by_samples = true;
     trainer_ = std::make_unique<Trainer>(net_.CollectParams(), std::move(optimizer), store_);
     if (options_.first_epoch > 0) loader_.Seek({options_.first_epoch, 0});
+    if (options_.optimizer_states.empty()) return;
+    trainer_->LoadStates(options_.optimizer_states);
+    store_->Barrier();  // nobody pushes before the states stand
   }
 
   FitReport Run() {
     const bool by_steps = options_.num_steps >= 0;
     const int64_t per_epoch = loader_.steps_per_epoch();
-    const int64_t last_epoch =
-        options_.first_epoch +
-        (by_steps ? (options_.num_steps + per_epoch - 1) / per_epoch : options_.num_epochs);
+    const int64_t last_epoch = by_steps
+                                   ? options_.first_epoch + (options_.num_steps + per_epoch - 1) / per_epoch
+                                   : options_.num_epochs;
     for (int64_t epoch = options_.first_epoch; epoch < last_epoch; ++epoch) {
       ++report_.epochs;
       RunEpoch(epoch, last_epoch,
@@ -131,7 +134,10 @@ class FitRun {
       if (options_.top_k > 1) line += StrCat(" top-", options_.top_k, " ", report_.test_top_k);
     }
     progress_.Say(line + StrCat(" images/s ", static_cast<int64_t>(report_.images_per_sec)));
-    if (options_.after_epoch) options_.after_epoch(epoch + 1);
+    if (!options_.after_epoch) return;
+    const Time before = SteadyClock().Now();
+    options_.after_epoch({.epoch = epoch + 1, .steps = report_.steps, .trainer = *trainer_});
+    not_training_ += SteadyClock().Now() - before;
   }
 
   void Step(const Batch& batch) {

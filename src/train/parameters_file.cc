@@ -18,17 +18,18 @@ bool Fits(const Shape& known, const Shape& found) {
 
 }  // namespace
 
-void SaveParameters(const std::string& path, const nn::ParameterDict& parameters) {
+void SaveParameters(const std::string& path, const nn::ParameterDict& parameters, FileMetadata metadata) {
   std::vector<TensorView> tensors;
   for (const auto& parameter : parameters) {
     const NDArray& data = parameter->list_data().front();
     data.WaitToRead();
     tensors.push_back({parameter->name(), data.dtype(), data.shape(), HostBytes(data)});
   }
-  WriteSafetensors(path, tensors, {{"format", "sluice parameters 1"}}).OrThrow();
+  metadata["format"] = "sluice parameters 1";
+  WriteSafetensors(path, tensors, metadata).OrThrow();
 }
 
-void LoadParameters(const std::string& path, const nn::ParameterDict& parameters) {
+FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& parameters) {
   const SafetensorsFile file = ReadSafetensors(path).OrThrow();
   for (const auto& parameter : parameters) {
     if (!parameter->initialized() && !parameter->deferred()) {
@@ -59,6 +60,7 @@ void LoadParameters(const std::string& path, const nn::ParameterDict& parameters
     value.SetBytes(tensor.bytes);
     parameter->SetData(value);
   }
+  return file.metadata;
 }
 
 }  // namespace sluice

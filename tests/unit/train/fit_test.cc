@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "base/rng.h"
 #include "sluice/error.h"
+#include "unit/train/points.h"
 #include "unit/train/toy.h"
 
 namespace sluice::testing {
@@ -15,33 +15,6 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
-
-constexpr size_t kFeatures = 4, kClasses = 3;
-
-class RandomPoints final : public Dataset {
- public:
-  RandomPoints(int64_t count, uint64_t seed) {
-    Rng rng(seed);
-    for (int64_t i = 0; i < count; ++i) {
-      labels_.push_back(static_cast<int32_t>(rng.Below(kClasses)));
-      for (size_t f = 0; f < kFeatures; ++f) values_.push_back(static_cast<float>(rng.Normal()));
-      values_[values_.size() - kFeatures + static_cast<size_t>(labels_.back())] += 1;
-    }
-  }
-  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
-  const Shape& sample_shape() const override { return shape_; }
-  int64_t num_classes() const override { return kClasses; }
-  int32_t Get(int64_t index, std::span<float> sample) const override {
-    const float* first = values_.data() + static_cast<size_t>(index) * kFeatures;
-    std::copy(first, first + kFeatures, sample.begin());
-    return labels_[static_cast<size_t>(index)];
-  }
-
- private:
-  const Shape shape_{kFeatures};
-  std::vector<float> values_;
-  std::vector<int32_t> labels_;
-};
 
 // Plain gradient descent on the mean cross-entropy of each batch.
 class Reference {
@@ -148,7 +121,7 @@ TEST_F(FitTest, EpochsAreGradientDescentOnAnyNumberOfContexts) {
       options.num_epochs = 3;
       options.top_k = 2;
       std::vector<int64_t> ended;
-      options.after_epoch = [&](int64_t epoch) { ended.push_back(epoch); };
+      options.after_epoch = [&](const EpochEnd& end) { ended.push_back(end.epoch); };
       const FitReport report = Run(options, store);
       Reference reference = Start();
       std::vector<double> losses;
@@ -167,7 +140,7 @@ TEST_F(FitTest, EpochsAreGradientDescentOnAnyNumberOfContexts) {
 TEST_F(FitTest, StepsAreCountedAcrossEpochs) {
   FitOptions options = InOrder(8, 2);
   options.num_steps = 4;
-  options.after_epoch = [](int64_t) { FAIL() << "no epoch was asked for"; };
+  options.after_epoch = [](const EpochEnd&) { FAIL() << "no epoch was asked for"; };
   const FitReport report = Run(options);
   Reference reference = Start();
   const std::vector<double> losses = {Step(reference, 0, 8), Step(reference, 8, 8), Step(reference, 16, 6),
@@ -215,7 +188,7 @@ TEST_F(FitTest, EpochsAreShuffledByTheirNumber) {
   options.shuffle = true;
   options.seed = 7;
   options.first_epoch = 3;
-  options.num_epochs = 2;
+  options.num_epochs = 5;
   const FitReport report = Run(options);
   Reference reference = Start();
   for (const int64_t epoch : {3, 4}) {

@@ -1,0 +1,106 @@
+"""train_mnist --load-epoch goes on where it was: four epochs are two and two, to the last bit.
+
+Usage: resume_test.py BIN_DIR
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import safetensors_file  # noqa: E402
+from examples_test import write_bars  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = None
+# A rate at which the bars are not learnt to the last bit: gradients that are denormal numbers take ten times as long.
+RATE = 0.005
+SMALL = ["--network=mlp", "--batch-size=32", "--lr-step-epochs=1,3", "--lr-factor=0.5", f"--lr={RATE}", "--seed=3"]
+
+
+class Resume(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        write_bars(self.folder, 640)
+
+    def train(self, workers, *flags):
+        command = [str(BIN / "train_mnist"), f"--data-dir={self.folder}", *SMALL, *flags]
+        if workers:
+            command = [sys.executable, str(ROOT / "tools/launch.py"), "-n", str(workers), "-s", "2", *command]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+
+    def parameters(self, done, path):
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return path.read_bytes()
+
+    def in_one_go(self, workers, *flags):
+        path = self.folder / "whole.safetensors"
+        return self.parameters(self.train(workers, "--num-epochs=4", f"--save-params={path}", *flags), path)
+
+    def first_half(self, workers, *flags):
+        done = self.train(workers, "--num-epochs=2", f"--model-prefix={self.folder}/half", *flags)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def second_half(self, workers, *flags):
+        path = self.folder / "resumed.safetensors"
+        done = self.train(workers, "--num-epochs=4", "--load-epoch=2", f"--model-prefix={self.folder}/half", f"--save-params={path}", *flags)
+        return self.parameters(done, path), done.stdout
+
+    def test_two_halves_are_the_whole(self):
+        for store, workers, mom in (("local", 0, 0), ("local", 0, 0.9), ("dist_sync", 2, 0), ("dist_sync", 2, 0.9), ("dist_async", 1, 0.9)):
+            with self.subTest(store=store, mom=mom):
+                flags = [f"--kv-store={store}", f"--mom={mom}"]
+                whole = self.in_one_go(workers, *flags)
+                self.first_half(workers, *flags)
+                resumed, output = self.second_half(workers, *flags)
+                self.assertEqual(resumed, whole, output)
+                for epoch in (3, 4):
+                    self.assertIn(f"epoch {epoch} loss", output)
+                self.assertNotIn("epoch 2 loss", output)
+
+    def test_the_schedule_goes_on_without_states(self):
+        whole = self.in_one_go(0, "--mom=0")
+        self.first_half(0, "--mom=0")
+        (self.folder / "half-0002.states.safetensors").unlink()
+        resumed, output = self.second_half(0, "--mom=0")
+        self.assertEqual(resumed, whole)
+        self.assertIn("none were saved", output)
+
+    # Batches of 64 take half the steps: an epoch stays an epoch, whatever the updates made so far.
+    def test_epochs_mean_epochs_with_another_batch(self):
+        self.first_half(0, "--mom=0", "--shuffle=false")
+        resumed, _ = self.second_half(0, "--mom=0", "--shuffle=false", "--batch-size=64")
+        path = self.folder / "spelt-out.safetensors"
+        done = self.train(0, "--mom=0", "--shuffle=false", "--batch-size=64", f"--load-params={self.folder}/half-0002.safetensors",
+                          f"--lr={RATE / 2}", "--lr-step-epochs=1", "--num-epochs=2", f"--save-params={path}")
+        self.assertEqual(resumed, self.parameters(done, path))
+
+    def test_training_goes_on_with_another_number_of_workers(self):
+        self.first_half(0, "--mom=0.9")
+        paths = [self.folder / "one.safetensors", self.folder / "two.safetensors"]
+        paths[0].write_bytes(self.second_half(0, "--mom=0.9", "--batch-size=64")[0])
+        paths[1].write_bytes(self.second_half(2, "--mom=0.9", "--kv-store=dist_sync")[0])
+        apart, name = safetensors_file.worst_difference(*map(safetensors_file.load, paths))
+        self.assertLess(apart, 1e-5, name)
+
+    def test_what_is_said(self):
+        self.first_half(0)
+        _, output = self.second_half(0, "--num-epochs=2")
+        self.assertIn("nothing is left to train: --num-epochs is 2", output)
+        self.assertIn("final test accuracy", output)
+        _, output = self.second_half(0, "--num-epochs=2", "--seed=4")
+        self.assertIn("warning: the epochs before were trained with --seed 3", output)
+        for flags, code, words in ((["--load-epoch=3", f"--model-prefix={self.folder}/half"], 1, "half-0003.safetensors"),
+                                   (["--load-epoch=2"], 2, "needs --model-prefix"),
+                                   (["--load-epoch=2", f"--model-prefix={self.folder}/half", "--load-params=x"], 2, "--load-params")):
+            done = self.train(0, *flags)
+            self.assertEqual(done.returncode, code, done.stdout)
+            self.assertIn(words, done.stdout)
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

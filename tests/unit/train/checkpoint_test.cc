@@ -1,0 +1,176 @@
+// A run in two halves is the run in one go, to the last bit.
+#include "sluice/checkpoint.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "sluice/fit.h"
+#include "sluice/parameters_file.h"
+#include "unit/train/points.h"
+#include "unit/train/toy.h"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr int64_t kSteps = 3;  // of an epoch: 22 samples in batches of 8
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = fs::temp_directory_path() / "sluice-checkpoint-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    prefix_ = name + "/run";
+  }
+  void TearDown() override { fs::remove_all(fs::path(prefix_).parent_path()); }
+
+  static nn::Dense Net(uint64_t seed) {
+    nn::Dense net(int64_t{kClasses});
+    net.CollectParams().Initialize(Cpus(2), nullptr, seed);
+    return net;
+  }
+  static FitOptions Options(int64_t first_epoch, int64_t num_epochs) {
+    FitOptions options;
+    options.contexts = Cpus(2);
+    options.batch_size = 8;
+    options.first_epoch = first_epoch;
+    options.num_epochs = num_epochs;
+    options.seed = 7;
+    options.disp_batches = 0;
+    return options;
+  }
+  // Falls after the first epoch and after the third.
+  static OptimizerConfig Optimizer(OptimizerKind kind, double momentum) {
+    OptimizerConfig config{.kind = kind, .learning_rate = 0.1, .momentum = momentum};
+    config.schedule.kind = LrScheduleKind::kMultiFactor;
+    config.schedule.factor = 0.25;
+    config.schedule.steps = {kSteps, 3 * kSteps};
+    return config;
+  }
+  static std::vector<std::vector<float>> Values(nn::Layer& net) {
+    std::vector<std::vector<float>> values;
+    for (const auto& parameter : net.CollectParams())
+      values.push_back(parameter->list_data().front().ToVector());
+    return values;
+  }
+  // Trains from the first epoch on and saves after each.
+  std::vector<std::vector<float>> Train(const std::string& store, const OptimizerConfig& config,
+                                        int64_t epochs) {
+    nn::Dense net = Net(4);
+    FitOptions options = Options(0, epochs);
+    options.after_epoch = [&](const EpochEnd& end) {
+      SaveCheckpoint(prefix_, {.epoch = end.epoch, .step = end.steps, .seed = 7}, net.CollectParams(),
+                     end.trainer);
+    };
+    Fit(net, data_, nullptr, config, StoreOf(store), options);
+    return Values(net);
+  }
+  std::string WhyRefused(int64_t epoch) {
+    nn::Dense net = Net(9);
+    try {
+      LoadCheckpoint(prefix_, epoch, net.CollectParams());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  const std::shared_ptr<const Dataset> data_ = std::make_shared<RandomPoints>(22, 1);
+  std::string prefix_;
+};
+
+TEST_F(CheckpointTest, TrainingOnIsTrainingInOneGo) {
+  const std::pair<OptimizerKind, double> optimizers[] = {{OptimizerKind::kSgd, 0},
+                                                         {OptimizerKind::kSgd, 0.9},
+                                                         {OptimizerKind::kNag, 0.9},
+                                                         {OptimizerKind::kAdam, 0}};
+  for (const char* store : {"local", "device"}) {
+    for (const auto& [kind, momentum] : optimizers) {
+      SCOPED_TRACE(StrCat(store, " ", Name(kind), " ", momentum));
+      const OptimizerConfig config = Optimizer(kind, momentum);
+      const auto whole = Train(store, config, 4);
+      nn::Dense net = Net(9);  // other weights, until the checkpoint is loaded
+      const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, 2, net.CollectParams());
+      EXPECT_TRUE(loaded.has_position);
+      EXPECT_EQ(loaded.epoch, 2);
+      EXPECT_EQ(loaded.step, 2 * kSteps);
+      EXPECT_EQ(loaded.seed, 7u);
+      EXPECT_TRUE(loaded.shuffle);
+      EXPECT_EQ(loaded.updates, 2 * kSteps);
+      FitOptions options = Options(2, 4);
+      options.optimizer_states = loaded.states;
+      std::vector<std::pair<int64_t, int64_t>> ends;
+      options.after_epoch = [&](const EpochEnd& end) { ends.emplace_back(end.epoch, end.steps); };
+      EXPECT_EQ(Fit(net, data_, nullptr, config, StoreOf(store), options).epochs, 2);
+      EXPECT_EQ(Values(net), whole);
+      EXPECT_EQ(ends, (std::vector<std::pair<int64_t, int64_t>>{{3, kSteps}, {4, 2 * kSteps}}));
+    }
+  }
+}
+
+TEST_F(CheckpointTest, NothingIsLeftOfARunThatIsOver) {
+  const auto whole = Train("local", Optimizer(OptimizerKind::kSgd, 0), 2);
+  nn::Dense net = Net(9);
+  FitOptions options = Options(2, 2);
+  options.optimizer_states = LoadCheckpoint(prefix_, 2, net.CollectParams()).states;
+  const FitReport report =
+      Fit(net, data_, data_, Optimizer(OptimizerKind::kSgd, 0), StoreOf("local"), options);
+  EXPECT_EQ(report.steps, 0);
+  EXPECT_EQ(Values(net), whole);
+  EXPECT_EQ(report.test_accuracy, Evaluate(net, *data_, Cpus(2)).accuracy);
+}
+
+TEST_F(CheckpointTest, ParametersAloneAreAStart) {
+  nn::Dense net = Net(4), other = Net(9);
+  NDArray sample = NDArray(Shape{1, int64_t{kFeatures}}, cpu(0));
+  net(sample);
+  SaveParameters(CheckpointFile(prefix_, 12), net.CollectParams());
+  EXPECT_EQ(CheckpointFile(prefix_, 12), prefix_ + "-0012.safetensors");
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, 12, other.CollectParams());
+  EXPECT_EQ(Values(other), Values(net));
+  EXPECT_FALSE(loaded.has_position);
+  EXPECT_EQ(loaded.epoch, 12);
+  EXPECT_EQ(loaded.updates, 0);
+  EXPECT_EQ(loaded.states, "");
+}
+
+TEST_F(CheckpointTest, StatesOfAnotherOptimizerAreRefusedWithBothNames) {
+  Train("local", Optimizer(OptimizerKind::kAdam, 0), 1);
+  nn::Dense net = Net(9);
+  FitOptions options = Options(1, 2);
+  options.optimizer_states = LoadCheckpoint(prefix_, 1, net.CollectParams()).states;
+  try {
+    Fit(net, data_, nullptr, Optimizer(OptimizerKind::kSgd, 0), StoreOf("local"), options);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(CheckpointStatesFile(prefix_, 1)));
+    EXPECT_THAT(error.what(), HasSubstr("'adam', the store has 'sgd'"));
+  }
+}
+
+TEST_F(CheckpointTest, WhatNoCheckpointSaysIsRefused) {
+  EXPECT_THAT(WhyRefused(1), HasSubstr("run-0001.safetensors"));
+  nn::Dense net = Net(4);
+  net(NDArray(Shape{1, int64_t{kFeatures}}, cpu(0)));
+  const FileMetadata sound = {{"epoch", "1"}, {"step", "3"}, {"seed", "7"}, {"shuffle", "true"}};
+  const auto why = [&](const std::string& entry, const std::string& text) {
+    FileMetadata metadata = sound;
+    metadata[entry] = text;
+    SaveParameters(CheckpointFile(prefix_, 1), net.CollectParams(), metadata);
+    return WhyRefused(1);
+  };
+  EXPECT_EQ(why("epoch", "1"), "accepted");
+  EXPECT_THAT(why("epoch", "2"), HasSubstr("after epoch 2, not 1"));
+  EXPECT_THAT(why("epoch", "-1"), HasSubstr("'epoch' is '-1'"));
+  EXPECT_THAT(why("step", ""), HasSubstr("'step' is ''"));
+  EXPECT_THAT(why("seed", "seven"), HasSubstr("'seed' is 'seven'"));
+  EXPECT_THAT(why("shuffle", "maybe"), HasSubstr("'shuffle' is 'maybe'"));
+}
+
+}  // namespace
+}  // namespace sluice::testing
