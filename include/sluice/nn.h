@@ -127,7 +127,7 @@ class Pool2D : public PlainLayer {
   NDArray Forward(const NDArray& x) override;
 
  protected:
-  Pool2D(Window window, Window stride, Window padding);
+  Pool2D(std::string_view kind, Window window, Window stride, Window padding);
   virtual NDArray Pool(const NDArray& x) const = 0;
   Window window_, stride_, padding_;
 };
@@ -136,7 +136,8 @@ class Pool2D : public PlainLayer {
 class MaxPool2D final : public Pool2D {
  public:
   explicit MaxPool2D(Window window) : MaxPool2D(window, window) {}
-  MaxPool2D(Window window, Window stride, Window padding = 0) : Pool2D(window, stride, padding) {}
+  MaxPool2D(Window window, Window stride, Window padding = 0)
+      : Pool2D("MaxPool2D", window, stride, padding) {}
   std::string_view kind() const override { return "MaxPool2D"; }
 
  private:
@@ -147,7 +148,8 @@ class MaxPool2D final : public Pool2D {
 class AvgPool2D final : public Pool2D {
  public:
   explicit AvgPool2D(Window window) : AvgPool2D(window, window) {}
-  AvgPool2D(Window window, Window stride, Window padding = 0) : Pool2D(window, stride, padding) {}
+  AvgPool2D(Window window, Window stride, Window padding = 0)
+      : Pool2D("AvgPool2D", window, stride, padding) {}
   std::string_view kind() const override { return "AvgPool2D"; }
 
  private:

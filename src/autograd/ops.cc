@@ -1,5 +1,7 @@
 #include "autograd/ops.h"
 
+#include <algorithm>
+
 #include "autograd/record.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -133,6 +135,27 @@ NDArray NDArray::AsInContext(Context context) const {
 }
 
 namespace ops {
+namespace {
+
+void RequireSides(std::string_view what, const char* name, int64_t height, int64_t width, int64_t least) {
+  constexpr int64_t kMost = int64_t{1} << 30;  // sums of a few cannot overflow
+  if (std::min(height, width) >= least && std::max(height, width) <= kMost) return;
+  Refuse(what,
+         StrCat(name, " is ", height, "x", width, "; both numbers must be from ", least, " to ", kMost));
+}
+
+// That at least one position of the window lies within the padded image x [n, c, h, w].
+void RequireWindow(std::string_view what, const Shape& x, const WindowShape& w) {
+  RequireSides(what, "the window", w.height, w.width, 1);
+  RequireSides(what, "the stride", w.stride_height, w.stride_width, 1);
+  RequireSides(what, "the padding", w.pad_height, w.pad_width, 0);
+  if (x[2] + 2 * w.pad_height < w.height || x[3] + 2 * w.pad_width < w.width) {
+    Refuse(what, StrCat("x ", x, " with a padding of ", w.pad_height, "x", w.pad_width,
+                        " is smaller than the window ", w.height, "x", w.width));
+  }
+}
+
+}  // namespace
 
 NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias) {
   RequireTogether("Dense", {&x, &weight, &bias});
@@ -175,8 +198,7 @@ NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, con
   const ConvShape shape{xs[0], xs[1],
                         xs[2], xs[3],
                         ws[0], {ws[2], ws[3], w.stride_height, w.stride_width, w.pad_height, w.pad_width}};
-  if (shape.out_height() <= 0 || shape.out_width() <= 0)
-    Refuse("Conv2D", StrCat("x ", xs, " is smaller than the window of weight ", ws));
+  RequireWindow("Conv2D", xs, shape.window);
   const Context context = x.context();
   NDArray out = NDArray::Empty({xs[0], ws[0], shape.out_height(), shape.out_width()}, context);
   LaunchOn("Conv2D", context, {x, weight, bias}, {out},
@@ -205,8 +227,11 @@ NDArray Pool(std::string_view what, PoolKind kind, const NDArray& x, const Windo
   const PoolShape shape{
       xs[0], xs[1], xs[2],
       xs[3], xs[1], {w.height, w.width, w.stride_height, w.stride_width, w.pad_height, w.pad_width}};
-  if (shape.out_height() <= 0 || shape.out_width() <= 0)
-    Refuse(what, StrCat("x ", xs, " is smaller than the window"));
+  RequireWindow(what, xs, shape.window);
+  if (w.pad_height >= w.height || w.pad_width >= w.width) {  // some windows would hold padding alone
+    Refuse(what, StrCat("the padding ", w.pad_height, "x", w.pad_width, " must be smaller than the window ",
+                        w.height, "x", w.width));
+  }
   NDArray out = NDArray::Empty({xs[0], xs[1], shape.out_height(), shape.out_width()}, x.context());
   NDArray where =
       kind == PoolKind::kMax ? NDArray::Empty(out.shape(), x.context(), DType::kInt32) : NDArray();

@@ -5,6 +5,8 @@
 
 namespace sluice::ops {
 
+// Extent and stride are at least 1, padding at least 0 (pooling: smaller than the window), none above 2^30;
+// the window must fit the padded image. Else Error(kInvalidArgument) that names the operation and both.
 struct Window2D {
   int64_t height = 1, width = 1;
   int64_t stride_height = 1, stride_width = 1;

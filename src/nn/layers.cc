@@ -121,13 +121,13 @@ NDArray Conv2D::Forward(const NDArray& x) {
   return ops::Conv2D(x, weight, BiasFor(x), ToOps(kernel_, stride_, padding_));
 }
 
-Pool2D::Pool2D(Window window, Window stride, Window padding)
+Pool2D::Pool2D(std::string_view kind, Window window, Window stride, Window padding)
     : window_(window), stride_(stride), padding_(padding) {
-  RequireAtLeast("pooling: the window", window, 1);
-  RequireAtLeast("pooling: the stride", stride, 1);
-  RequireAtLeast("pooling: the padding", padding, 0);
+  RequireAtLeast(StrCat(kind, ": the window"), window, 1);
+  RequireAtLeast(StrCat(kind, ": the stride"), stride, 1);
+  RequireAtLeast(StrCat(kind, ": the padding"), padding, 0);
   if (padding.height >= window.height || padding.width >= window.width) {
-    Refuse(StrCat("pooling: the padding ", ToString(padding), " must be smaller than the window ",
+    Refuse(StrCat(kind, ": the padding ", ToString(padding), " must be smaller than the window ",
                   ToString(window)));
   }
 }

@@ -135,12 +135,45 @@ TEST_F(MisuseTest, OperandsThatDoNotFit) {
               AllOf(HasSubstr("cpu(0)"), HasSubstr("cpu(1)")));
   refusal([&] { ops::Dense(x, NDArray({4, 3}), NDArray({3})); });
   refusal([&] { ops::Conv2D(image, NDArray({1, 3, 2, 2}), NDArray(), {}); });
-  refusal([&] { ops::Conv2D(image, NDArray({1, 2, 4, 4}), NDArray(), {}); });
   refusal([&] { ops::MaxPool2D(x, {2, 2}); });
-  refusal([&] { ops::AvgPool2D(image, {4, 4}); });
   refusal([&] { ops::Flatten(NDArray(Shape{})); });
   refusal([&] { ops::SoftmaxCrossEntropy(x, NDArray({3})); });
   refusal([&] { ops::Sum(NDArray({2}, cpu(0), DType::kInt32)); });
+}
+
+TEST_F(MisuseTest, WindowsThatDoNotFit) {
+  const NDArray image({1, 2, 3, 4}), weight({1, 2, 2, 2});
+  using Pool = NDArray (*)(const NDArray&, const ops::Window2D&);
+  for (const auto& [name, pool] : {std::pair<std::string, Pool>{"MaxPool2D", ops::MaxPool2D},
+                                   std::pair<std::string, Pool>{"AvgPool2D", ops::AvgPool2D}}) {
+    const auto refusal = [&, pool = pool](const ops::Window2D& window) {
+      return ErrorOf(ErrorCode::kInvalidArgument, [&] { pool(image, window); });
+    };
+    EXPECT_THAT(refusal({2, 2, 0, 1}), HasSubstr(name + ": the stride is 0x1; both numbers must be from 1"));
+    EXPECT_THAT(refusal({2, 2, 1, -1}), HasSubstr(name + ": the stride is 1x-1"));
+    EXPECT_THAT(refusal({0, 2}), HasSubstr(name + ": the window is 0x2"));
+    EXPECT_THAT(refusal({2, 2, 1, 1, -1, 0}), HasSubstr(name + ": the padding is -1x0"));
+    EXPECT_THAT(refusal({2, 3, 1, 1, 0, 3}),
+                HasSubstr(name + ": the padding 0x3 must be smaller than the window 2x3"));
+    // A stride beyond the shortage: rounded towards zero there would be one position.
+    EXPECT_THAT(refusal({4, 2, 3, 1}),
+                HasSubstr("x [1, 2, 3, 4] with a padding of 0x0 is smaller than the window 4x2"));
+    EXPECT_THAT(refusal({2, 7, 1, 4, 0, 1}),
+                HasSubstr("with a padding of 0x1 is smaller than the window 2x7"));
+    EXPECT_THAT(refusal({2, 2, 1, 1, INT64_MAX, 0}), HasSubstr("9223372036854775807x0"));
+    EXPECT_EQ(pool(image, {3, 4, 5, 5}).shape(), (Shape{1, 2, 1, 1}));
+    EXPECT_EQ(pool(image, {4, 4, 3, 3, 1, 0}).shape(), (Shape{1, 2, 1, 1}));
+  }
+  const auto refusal = [&](const NDArray& filter, const ops::Window2D& window) {
+    return ErrorOf(ErrorCode::kInvalidArgument, [&] { ops::Conv2D(image, filter, NDArray(), window); });
+  };
+  EXPECT_THAT(refusal(weight, {.stride_height = 0}), HasSubstr("Conv2D: the stride is 0x1"));
+  EXPECT_THAT(refusal(weight, {.pad_width = -2}), HasSubstr("Conv2D: the padding is 0x-2"));
+  EXPECT_THAT(refusal(NDArray({1, 2, 0, 2}), {}), HasSubstr("Conv2D: the window is 0x2"));
+  EXPECT_THAT(refusal(NDArray({1, 2, 4, 2}), {.stride_height = 2}),
+              HasSubstr("Conv2D: x [1, 2, 3, 4] with a padding of 0x0 is smaller than the window 4x2"));
+  EXPECT_EQ(ops::Conv2D(image, weight, NDArray(), {.pad_height = 2, .pad_width = 3}).shape(),
+            (Shape{1, 1, 6, 9}));  // a padding beyond the filter is sound: those outputs are the bias
 }
 
 }  // namespace

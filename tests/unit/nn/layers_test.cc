@@ -243,8 +243,16 @@ TEST(LayerTest, RefusesImpossibleSizes) {
   EXPECT_THAT(MessageOf([] { Dense(0); }), HasSubstr("number of units is 0"));
   EXPECT_THAT(MessageOf([] { Conv2D(4, {3, 0}); }), HasSubstr("the kernel is 3x0"));
   EXPECT_THAT(MessageOf([] { Conv2D(4, 3, {.stride = 0}); }), HasSubstr("the stride is 0x0"));
+  EXPECT_THAT(MessageOf([] { Conv2D(4, 3, {.padding = -1}); }), HasSubstr("the padding is -1x-1"));
   EXPECT_THAT(MessageOf([] { MaxPool2D(2, 2, 2); }),
-              HasSubstr("padding 2x2 must be smaller than the window 2x2"));
+              HasSubstr("MaxPool2D: the padding 2x2 must be smaller than the window 2x2"));
+  EXPECT_THAT(MessageOf([] {
+                AvgPool2D({2, 3}, 1, {0, 3});
+              }),
+              HasSubstr("AvgPool2D: the padding 0x3 must be smaller than the window 2x3"));
+  EXPECT_THAT(MessageOf([] { MaxPool2D(Window{0, 2}); }), HasSubstr("MaxPool2D: the window is 0x2"));
+  EXPECT_THAT(MessageOf([] { AvgPool2D(2, {2, 0}); }), HasSubstr("AvgPool2D: the stride is 2x0"));
+  EXPECT_THAT(MessageOf([] { AvgPool2D(2, 2, {-1, 0}); }), HasSubstr("AvgPool2D: the padding is -1x0"));
 }
 
 }  // namespace
