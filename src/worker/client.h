@@ -88,7 +88,7 @@ class Client final : public transport::Machine {
   void PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network);
   // Sets that number, and one of its states: float32 (float64 for float64 keys). Slot 0 is no state: `source`
   // is empty.
-  void StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
+  void StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source, Time deadline,
                   worker::Done done, NetworkRef network);
 
   // --- Control ---

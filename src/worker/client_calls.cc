@@ -61,13 +61,14 @@ void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done
 }
 
 void Client::StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
-                        worker::Done done, NetworkRef network) {
+                        Time deadline, worker::Done done, NetworkRef network) {
   auto op = std::make_shared<Operation>();
   op->kind = OpKind::kState;
   op->key = key;
   op->slot = slot;
   op->round = num_updates;
   op->source = std::move(source);
+  op->deadline = deadline;
   op->done = std::move(done);
   Start(now, std::move(op), network);
   RunCompletions(now, network);

@@ -62,7 +62,8 @@ void DistStore::StoreStates(const KeyState& key, const KeyStates& states) {
     const Frame frame = slot == 0 ? Frame() : Frame(states.slots[slot - 1].bytes(), nullptr);
     Await("store of states", options_.timeout,
           [&](Client& client, Time now, transport::Network& network, Done done) {
-            client.StoreState(now, key.id, slot, states.num_updates, frame, std::move(done), network);
+            client.StoreState(now, key.id, slot, states.num_updates, frame, Deadline(options_.timeout),
+                              std::move(done), network);
           });
   }
 }

@@ -172,6 +172,37 @@ TEST_P(TrainerOn, StatesGoOnInANewTrainer) {
   Check();
 }
 
+// One file, whoever updates; and plain SGD has a place in its schedule to go on from.
+TEST(TrainerStates, AreReadByAStoreAndByATrainerThatUpdatesItself) {
+  std::string folder = std::filesystem::temp_directory_path() / "sluice-trainer-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/states";
+  OptimizerConfig config{.learning_rate = 1};
+  config.schedule = {.kind = LrScheduleKind::kFactor, .factor = 0.5, .step = 2};
+  for (const bool writer : {false, true}) {
+    for (const bool reader : {false, true}) {
+      const auto parameter = MakeParameter("w", {0}, Cpus(2));
+      nn::ParameterDict parameters;
+      parameters.Add(parameter);
+      const auto step = [&](Trainer& trainer) {
+        BackwardWith(*parameter, {{3}, {1}});
+        trainer.Step(4);
+      };
+      {
+        Trainer trainer(parameters, config, StoreOf("local"), {.update_on_kvstore = writer});
+        for (int i = 0; i < 3; ++i) step(trainer);  // at rates 1, 1, 1/2
+        trainer.SaveStates(path);
+      }
+      Trainer trainer(parameters, config, StoreOf("device"), {.update_on_kvstore = reader});
+      trainer.LoadStates(path);
+      for (int i = 0; i < 2; ++i) step(trainer);  // at 1/2 and 1/4
+      for (const NDArray& data : parameter->list_data())
+        EXPECT_EQ(data.ToScalar(), -3.25f) << writer << reader;
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST_P(TrainerOn, TheTwoHalvesOfAStepAreForOwnUpdates) {
   const auto gradients = RandomGradients();
   BackwardWith(*parameter_, gradients);

@@ -174,6 +174,18 @@ TEST_F(ClientFailure, ADeadlineWithoutAWordFromTheShardSaysSo) {
                                       HasSubstr("waiting for server 0 to answer")));
 }
 
+TEST_F(ClientFailure, StatesDoNotWaitForEver) {
+  client.StoreState(now, 0, 1, 3, FrameOf({1, 2}), now + 10s, outcome_.Record(), network);
+  client.PullUpdates(
+      now, 1, now + 20s,
+      [&](const Result<uint64_t>& updates) { second_.Record()(Status(updates.failure())); }, network);
+  RunFor(15s);
+  EXPECT_EQ(outcome_.status.failure().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(second_.calls, 0);
+  RunFor(6s);
+  EXPECT_EQ(second_.status.failure().code, ErrorCode::kDeadlineExceeded);
+}
+
 TEST_F(ClientFailure, AfterADeadlineLateAnswersLandNowhereAndTheKeyGoesOn) {
   PushPull(0, gradient_, &weight_, &outcome_, now + 5s);
   const auto late = ToShards();

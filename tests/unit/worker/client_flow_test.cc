@@ -251,7 +251,7 @@ TEST_F(ClientFlow, HigherPrioritiesOvertakeWhatWaits) {
 TEST_F(ClientFlow, StatesTravelBySlotWithTheirUpdates) {
   AddKey(EntryOf(0, {0}, 2));
   Outcome stored;
-  client.StoreState(now, 0, 1, 17, FrameOf({1, 2}), stored.Record(), network);
+  client.StoreState(now, 0, 1, 17, FrameOf({1, 2}), Time::max(), stored.Record(), network);
   const auto store = ToShards();
   EXPECT_EQ(store.at(0).As<wire::Store>(), (wire::Store{wire::Store::Purpose::kState, {{{0, 0}, 1, 17}}}));
   Ack(store[0]);
@@ -270,7 +270,7 @@ TEST_F(ClientFlow, StatesTravelBySlotWithTheirUpdates) {
 TEST_F(ClientFlow, TheNumberOfUpdatesTravelsAlone) {
   AddKey(EntryOf(0, {0, 1}, 2));
   Outcome stored;
-  client.StoreState(now, 0, 0, 17, Frame(), stored.Record(), network);
+  client.StoreState(now, 0, 0, 17, Frame(), Time::max(), stored.Record(), network);
   for (const Sent& store : ToShards()) {
     const auto& parts = store.As<wire::Store>().parts;
     EXPECT_THAT(parts, ElementsAre(wire::StorePart{parts.front().ref, 0, 17}));
