@@ -17,7 +17,8 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kGrain = int64_t{32} << 10;  // elements below which another thread costs more than it brings
+constexpr int64_t kGrain = int64_t{32}
+                           << 10;  // elements below which another thread costs more than it brings
 
 template <typename T>
 void FillAs(void* out, T value, int64_t n) {
@@ -62,6 +63,21 @@ void Store(DType dtype, void* to, int64_t i, double value) {
   }
 }
 
+// Elements i to end - 1. Between float32 and 16 bits in vector loops, else through float64.
+void ConvertRange(DType from_type, const void* from, DType to_type, void* to, int64_t i, int64_t end) {
+  const auto is_16_bits = [](DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; };
+  const auto n = static_cast<size_t>(end - i);
+  if (is_16_bits(from_type) && to_type == DType::kFloat32) {
+    const auto widen = from_type == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
+    return widen(static_cast<const std::byte*>(from) + 2 * i, static_cast<float*>(to) + i, n);
+  }
+  if (from_type == DType::kFloat32 && is_16_bits(to_type)) {
+    const auto round = to_type == DType::kFloat16 ? FloatToHalf : FloatToBFloat16;
+    return round(static_cast<const float*>(from) + i, static_cast<std::byte*>(to) + 2 * i, n);
+  }
+  for (; i < end; ++i) Store(to_type, to, i, Load(from_type, from, i));
+}
+
 class CpuKernels final : public Kernels {
  public:
   void Copy(const void* from, void* to, size_t bytes) override {
@@ -86,7 +102,8 @@ class CpuKernels final : public Kernels {
     }
   }
   void Convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) override {
-    for (int64_t i = 0; i < n; ++i) Store(to_type, to, i, Load(from_type, from, i));
+    ParallelFor(n, kGrain,
+                [=](int64_t i, int64_t end) { ConvertRange(from_type, from, to_type, to, i, end); });
   }
   void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) override {
     ParallelFor(n, kGrain,

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "sluice/ndarray.h"
+#include "tensor/types/half.h"
 #include "unit/expect_error.h"
 
 namespace sluice {
@@ -67,6 +68,28 @@ TEST(CopyTest, ConvertsBetweenFloatingTypes) {
         EXPECT_NEAR(actual[i], values[i], std::max(std::fabs(values[i]) * relative, absolute)) << Name(dtype);
       }
     }
+  }
+}
+
+// Long enough for several threads and for the loops' ends; dtype_test holds the scalar conversions to a
+// reference.
+TEST(CopyTest, ConvertsEveryElementOfALongArray) {
+  std::vector<float> values(200'003);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = std::ldexp(static_cast<float>(i % 4099) - 2049.5f, static_cast<int>(i % 31) - 20);
+  const NDArray array = NDArray::From(std::span<const float>(values), {200'003});
+  const NDArray halves = array.AsType(DType::kFloat16), bfloats = array.AsType(DType::kBFloat16);
+  const auto half_bits = halves.ToVector<Half>();
+  const auto bfloat_bits = bfloats.ToVector<BFloat16>();
+  const auto from_halves = halves.AsType(DType::kFloat32).ToVector();
+  const auto from_bfloats = bfloats.AsType(DType::kFloat32).ToVector();
+  const auto doubles = array.AsType(DType::kFloat64).ToVector<double>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(half_bits[i].bits, HalfFromFloat(values[i]).bits) << i;
+    ASSERT_EQ(bfloat_bits[i].bits, BFloat16FromFloat(values[i]).bits) << i;
+    ASSERT_EQ(from_halves[i], ToFloat(half_bits[i])) << i;
+    ASSERT_EQ(from_bfloats[i], ToFloat(bfloat_bits[i])) << i;
+    ASSERT_EQ(doubles[i], values[i]) << i;
   }
 }
 
