@@ -79,9 +79,10 @@ class Shard final : public transport::Machine {
   void OnPull(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
-  Status StoreOne(const wire::Store& store, size_t i, const Frame& frame);
-  Status StoreValue(Key& key, Part& part, const Frame& value);
-  Status StoreState(const Key& key, Part& part, const wire::StorePart& state, const Frame& frame);
+  Status CheckStore(const wire::Store& store, size_t i, size_t bytes, Key** key, Part** part);
+  Status CheckState(const Key& key, Part& part, const wire::StorePart& state) const;
+  void StoreValue(Key& key, Part& part, const Frame& value);
+  static void StoreState(Part& part, const wire::StorePart& state, const Frame& frame);
 
   // aggregate/
   enum class Kept : uint8_t { kNew, kRepeat };

@@ -159,37 +159,24 @@ void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
   Send(sender.peer, sender.request_id, std::move(stats), {}, network);
 }
 
-Status Shard::StoreOne(const wire::Store& store, size_t i, const Frame& frame) {
-  Key* key = nullptr;
-  const Result<Part*> found = FindPart(store.parts[i].ref, &key);
-  if (!found) return found.failure();
-  Part& part = *found.value();
-  const bool init = store.purpose == wire::Store::Purpose::kInit;
+Status Shard::CheckStore(const wire::Store& store, size_t i, size_t bytes, Key** key, Part** part) {
   const wire::StorePart& stored = store.parts[i];
-  const DType dtype = key->entry.spec.dtype;
-  const size_t expected = init               ? part.length * SizeOf(dtype)
+  const Result<Part*> found = FindPart(stored.ref, key);
+  if (!found) return found.failure();
+  *part = found.value();
+  const wire::KeySpec& spec = (*key)->entry.spec;
+  const bool init = store.purpose == wire::Store::Purpose::kInit;
+  const size_t expected = init               ? (*part)->length * SizeOf(spec.dtype)
                           : stored.slot == 0 ? 0
-                                             : SlotBytes(dtype, part.length);
-  if (frame.size() != expected) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec.name), ", part ",
-                part.ref.part, ": ", frame.size(), " bytes came to be stored, the part has ", expected);
+                                             : SlotBytes(spec.dtype, (*part)->length);
+  if (bytes != expected) {
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ", part ", stored.ref.part,
+                ": ", bytes, " bytes came to be stored, the part has ", expected);
   }
-  return init ? StoreValue(*key, part, frame) : StoreState(*key, part, stored, frame);
+  return init ? Status::Ok() : CheckState(**key, **part, stored);
 }
 
-Status Shard::StoreValue(Key& key, Part& part, const Frame& value) {
-  if (part.initialised) return Status::Ok();  // a repeat, or a restarted worker
-  part.weight.emplace(value.size());
-  std::memcpy(part.weight->Next(), value.data(), value.size());
-  part.weight->Publish();
-  part.initialised = true;
-  ++key.initialised_parts;
-  // An async key is there as a whole or not at all: the last part may be what others' waiters wait for.
-  for (Part& each : key.parts) AnswerWaiters(key, each);
-  return Status::Ok();
-}
-
-Status Shard::StoreState(const Key& key, Part& part, const wire::StorePart& state, const Frame& frame) {
+Status Shard::CheckState(const Key& key, Part& part, const wire::StorePart& state) const {
   const UpdateRule& rule = RuleFor(key, part.version + 1);
   PrepareSlots(rule, key.entry.spec, part);
   const auto refuse = [&](const auto&... why) {
@@ -203,17 +190,42 @@ Status Shard::StoreState(const Key& key, Part& part, const wire::StorePart& stat
     return refuse("the state's number of updates is ", state.version, "; it must be at most ",
                   kvstore::kMaxUpdates);
   }
+  return Status::Ok();
+}
+
+void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
+  if (part.initialised) return;  // a repeat, or a restarted worker
+  part.weight.emplace(value.size());
+  std::memcpy(part.weight->Next(), value.data(), value.size());
+  part.weight->Publish();
+  part.initialised = true;
+  ++key.initialised_parts;
+  // An async key is there as a whole or not at all: the last part may be what others' waiters wait for.
+  for (Part& each : key.parts) AnswerWaiters(key, each);
+}
+
+void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& frame) {
   if (state.slot > 0) std::memcpy(part.slots[state.slot - 1]->data(), frame.data(), frame.size());
   part.num_updates = static_cast<int64_t>(state.version);
-  return Status::Ok();
 }
 
 void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Network& network) {
   const auto& store = std::get<wire::Store>(message.body);
+  Key* key = nullptr;
+  Part* part = nullptr;
   for (size_t i = 0; i < store.parts.size(); ++i) {
-    if (Status status = StoreOne(store, i, message.payload[i]); !status) {
+    if (Status status = CheckStore(store, i, message.payload[i].size(), &key, &part); !status) {
       ++counters_["rejected"];
       return Refuse(sender, status.failure(), network);
+    }
+  }
+  for (size_t i = 0; i < store.parts.size(); ++i) {
+    key = keys_[store.parts[i].ref.key].get();
+    part = key->Find(store.parts[i].ref.part);
+    if (store.purpose == wire::Store::Purpose::kInit) {
+      StoreValue(*key, *part, message.payload[i]);
+    } else {
+      StoreState(*part, store.parts[i], message.payload[i]);
     }
   }
   Send(sender.peer, sender.request_id, wire::Ack{}, {}, network);
