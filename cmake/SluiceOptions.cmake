@@ -30,7 +30,8 @@ endif()
 target_compile_options(sluice_flags INTERFACE -ffp-contract=off)
 
 if(SLUICE_SANITIZE STREQUAL "address")
-  target_compile_options(sluice_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(sluice_flags INTERFACE
+    -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(sluice_flags INTERFACE -fsanitize=address,undefined)
 elseif(SLUICE_SANITIZE STREQUAL "thread")
   target_compile_options(sluice_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer)

@@ -1,21 +1,19 @@
-# sluice_library(NAME SOURCES ... LINKS ... PRIVATE_LINKS ...)
-# One static library per folder; its LINKS repeat the layer rules that tools/check_layers.py enforces.
+# sluice_library(NAME SOURCES ... LINKS ... PRIVATE_LINKS ... [FOR_TESTS]) One static library per folder; its
+# LINKS repeat the layer rules that tools/check_layers.py enforces. All are installed but those FOR_TESTS.
 function(sluice_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
-  if(ARG_SOURCES)
-    add_library(sluice_${name} STATIC ${ARG_SOURCES})
-    set(scope PUBLIC)
-    target_link_libraries(sluice_${name} PRIVATE ${ARG_PRIVATE_LINKS})
-  else()
-    add_library(sluice_${name} INTERFACE)
-    set(scope INTERFACE)
+  cmake_parse_arguments(ARG "FOR_TESTS" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(sluice_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(sluice_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  target_link_libraries(sluice_${name}
+    PUBLIC $<BUILD_INTERFACE:sluice_flags> ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+  if(NOT ARG_FOR_TESTS)
+    set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES sluice_${name})
   endif()
-  target_include_directories(sluice_${name} ${scope} ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
-  target_link_libraries(sluice_${name} ${scope} sluice_flags ${ARG_LINKS})
 endfunction()
 
-# sluice_program(NAME SOURCES ... LINKS ... OUTPUT file): a program in build/bin/, installed with the rest. OUTPUT: where the file's name is not the
-# target's.
+# sluice_program(NAME SOURCES ... LINKS ... OUTPUT file): a program in build/bin/, installed with the rest.
+# OUTPUT: where the file's name is not the target's.
 function(sluice_program name)
   cmake_parse_arguments(ARG "" "OUTPUT" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -23,10 +21,11 @@ function(sluice_program name)
   if(ARG_OUTPUT)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${ARG_OUTPUT})
   endif()
-  install(TARGETS ${name} RUNTIME DESTINATION bin)
+  install(TARGETS ${name})
 endfunction()
 
-# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds): one GoogleTest program; every case is a CTest test.
+# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds): one GoogleTest program; every case is a
+# CTest test.
 function(sluice_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)

@@ -6,6 +6,7 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <climits>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -81,9 +82,24 @@ std::vector<double> Numbers(const std::string& flag, const std::string& text) {
   return numbers;
 }
 
+std::vector<Context> Gpus() {
+  std::vector<Context> contexts;
+  for (const std::string& part : StrSplit(FLAGS_gpus, ',')) {
+    const auto id = ParseInt(StrTrim(part));
+    if (!id || *id < 0 || *id > INT_MAX)
+      Refuse("gpus", StrCat("is '", FLAGS_gpus, "'; it takes numbers of GPUs with commas between"));
+    contexts.push_back(gpu(static_cast<int>(*id)));
+  }
+  try {
+    for (const Context& context : contexts) Devices::Default()->Get(context);
+  } catch (const Error& error) {
+    Refuse("gpus", StrCat("is '", FLAGS_gpus, "': ", error.what()));
+  }
+  return contexts;
+}
+
 std::vector<Context> Contexts() {
-  if (!FLAGS_gpus.empty())
-    Refuse("gpus", StrCat("is '", FLAGS_gpus, "', but this build of Sluice has no CUDA; use --num-devices"));
+  if (!FLAGS_gpus.empty()) return Gpus();
   RequireAtLeast("num-devices", FLAGS_num_devices, 1);
   std::vector<Context> contexts;
   for (int i = 0; i < FLAGS_num_devices; ++i) contexts.push_back(cpu(i));

@@ -25,7 +25,7 @@ class Device {
   virtual Kernels& kernels() = 0;  // to be used on the stream only
 };
 
-// Twins: cpu/ makes cpu(i); no_cuda/ (or, later, cuda/) makes gpu(i).
+// cpu/ makes cpu(i); one of the twins cuda/ and no_cuda/ makes gpu(i).
 std::shared_ptr<Device> MakeCpuDevice(int id, int threads);
 std::shared_ptr<Device> MakeGpuDevice(int id);
 
@@ -40,7 +40,7 @@ class Devices {
   // itself.
   ~Devices() { DrainAll(); }
 
-  // Made on first use. Error(kUnimplemented) for gpu(i) where this build has no CUDA.
+  // Made on first use. Throws for gpu(i) that cannot be used, and says why: tensor/gpus.h.
   std::shared_ptr<Device> Get(Context context);
   // How many threads each cpu context made from now on may use; those that exist keep theirs. Call it before
   // the first array.

@@ -76,7 +76,8 @@ class BadInput(unittest.TestCase):
             (["--num-devices=2", "--work-load-list=1,2,3"], ["--work-load-list"]),
             (["--work-load-list=1,x", "--num-devices=2"], ["--work-load-list"]),
             (["extra"], ["stray", "extra"]),
-            (["--gpus=0"], ["CUDA"]),
+            (["--gpus=0"], ["--gpus", "gpu(0)", "--num-devices"]),
+            (["--gpus=0,x"], ["--gpus", "0,x"]),
         ):
             with self.subTest(flags=flags):
                 self.assert_refused(self.run_program(*flags), *words, code=2)

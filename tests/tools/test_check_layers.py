@@ -42,12 +42,18 @@ class CheckLayers(unittest.TestCase):
             ("src/worker/client.h", '#include "scheduler/scheduler.h"', "worker/ may not include scheduler/"),
             ("src/server/shard.cc", "#include <zmq.h>", "stays in src/transport/zmq/"),
             ("src/tensor/devices.cc", "#include <dnnl.hpp>", "stays in src/tensor/cpu/"),
+            ("src/tensor/devices.cc", "#include <cuda_runtime_api.h>", "stays in src/tensor/cuda/"),
             ("include/sluice/kvstore.h", '#include "tensor/stream.h"', "which is not public"),
         ):
             with self.subTest(path=path, line=line):
                 before = (self.root / path).read_text()
                 self.assertTrue(any(word in found for found in self.plant(path, line)), word)
                 (self.root / path).write_text(before)
+
+    def test_twins_have_the_same_file_names(self):
+        self.assertEqual(check_layers.unlike_twins(self.root), [])
+        (self.root / "src/tensor/cuda/stream.cc").write_text("")
+        self.assertEqual(len(check_layers.unlike_twins(self.root)), 1)
 
 
 if __name__ == "__main__":

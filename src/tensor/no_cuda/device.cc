@@ -1,13 +1,16 @@
 // The twin of cuda/device.cc in builds without CUDA.
-#include "base/strings.h"
-#include "sluice/error.h"
 #include "tensor/devices.h"
+#include "tensor/gpus.h"
 
 namespace sluice {
 
+Gpus FindGpus() {
+  return Fail(ErrorCode::kUnimplemented,
+              "this build of Sluice has no CUDA (cmake -DSLUICE_CUDA=ON says what it misses)");
+}
+
 std::shared_ptr<Device> MakeGpuDevice(int id) {
-  throw Error(ErrorCode::kUnimplemented,
-              StrCat("gpu(", id, "): this build of Sluice has no CUDA; use cpu contexts (--num-devices)"));
+  WhyNotGpu(id, FindGpus()).Throw();
 }
 
 }  // namespace sluice

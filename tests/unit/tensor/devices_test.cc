@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/ndarray.h"
+#include "tensor/gpus.h"
 #include "unit/expect_error.h"
 #include "unit/tensor/gate.h"
 
@@ -30,13 +31,13 @@ TEST(DevicesTest, MakesEachContextOnce) {
 
 TEST(DevicesTest, RefusesContextsThatAreNotThere) {
   Devices devices;
+  const Failure no_gpu = WhyNotGpu(2, FindGpus());
   for (int attempt = 0; attempt < 2; ++attempt) {  // a refusal leaves nothing behind
-    EXPECT_THAT(ErrorOf(ErrorCode::kUnimplemented, [&] { devices.Get(gpu(2)); }),
-                HasSubstr("gpu(2): this build of Sluice has no CUDA"));
+    EXPECT_THAT(ErrorOf(no_gpu.code, [&] { devices.Get(gpu(2)); }), no_gpu.message);
     EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { devices.Get(cpu(-1)); }), HasSubstr("cpu(-1)"));
   }
   devices.DrainAll();
-  EXPECT_THAT(ErrorOf(ErrorCode::kUnimplemented, [] { NDArray({2}, gpu(0)); }), HasSubstr("gpu(0)"));
+  EXPECT_THAT(ErrorOf(no_gpu.code, [] { NDArray({2}, gpu(2)); }), HasSubstr("gpu(2)"));
 }
 
 TEST(DevicesTest, DrainsEveryContext) {
