@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from .errors import UsageError
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout, or PREFIX/share/sluice
+STOCK_FOLDERS = (ROOT / "build" / "bin", ROOT.parents[1] / "bin")
 
 
 @dataclass
@@ -47,8 +48,8 @@ def find_program(command, what):
 
 
 def find_stock(name, worker_program):
-    """A stock program: beside the workers' program, in this checkout's build/bin, or on the PATH."""
-    for folder in (pathlib.Path(worker_program).parent, ROOT / "build" / "bin"):
+    """A stock program: beside the workers' program, where launch.py's own build or installation has it, or on the PATH."""
+    for folder in (pathlib.Path(worker_program).parent, *STOCK_FOLDERS):
         if os.access(folder / name, os.X_OK):
             return [str(folder / name)]
     return find_program([name], "the stock program")
