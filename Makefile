@@ -7,6 +7,9 @@ JOBS ?= $(shell nproc)
 LAUNCH = tools/launch.py
 RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 
+# Targets share build folders, and tests share the cores: `make -j` must not mix them.
+.NOTPARALLEL:
+
 .PHONY: run test bench soak format build deps test-deps test-release test-asan test-tsan test-fuzz clean
 
 build: deps
@@ -48,6 +51,7 @@ bench: build
 	@tools/bench.sh
 
 format:
+	@tools/install_deps.sh --develop
 	git ls-files '*.h' '*.cc' | xargs clang-format -i
 
 deps:

@@ -3,37 +3,53 @@
 #
 #   tools/install_deps.sh              to build and run
 #   tools/install_deps.sh --tests      and to run every test: fuzzers, and PyTorch as an independent reference
+#   tools/install_deps.sh --develop    and to change it: formatting and linting
+#
+# docs/design/dependencies.md says what each is for.
 set -euo pipefail
 
+# libdnnl-dev only recommends ocl-icd-opencl-dev, but its CMake package does not work without.
 build=(build-essential cmake ninja-build ccache pkg-config git python3
   libzmq3-dev libprotobuf-dev protobuf-compiler libgflags-dev libgoogle-glog-dev
-  libdnnl-dev zlib1g-dev nlohmann-json3-dev libgtest-dev libgmock-dev)
+  libdnnl-dev ocl-icd-opencl-dev zlib1g-dev nlohmann-json3-dev libgtest-dev libgmock-dev)
 tests=(clang libclang-rt-14-dev python3-torch python3-numpy libopenblas0-openmp)
+develop=(clang-format clang-tidy)
 
-packages=("${build[@]}")
 case "${1:-}" in
-  "") ;;
-  --tests) packages+=("${tests[@]}") ;;
-  *) echo "install_deps.sh: unknown argument '$1'; it takes --tests or nothing" >&2; exit 2 ;;
+  "") packages=("${build[@]}") ;;
+  --tests) packages=("${build[@]}" "${tests[@]}") ;;
+  --develop) packages=("${build[@]}" "${tests[@]}" "${develop[@]}") ;;
+  *) echo "install_deps.sh: unknown argument '$1'; it takes --tests, --develop or nothing" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "install_deps.sh: this is not a Debian system; install these by hand: ${packages[*]}" >&2
-  exit 1
+  echo "install_deps.sh: not a Debian system, so nothing is checked; what must be there: ${packages[*]}" >&2
+  exit 0
 fi
 
+installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null || true)
 missing=()
 for package in "${packages[@]}"; do
-  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$status" = installed ] || missing+=("$package")
+  grep -qx "installed $package" <<<"$installed" || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "install_deps.sh: not root and no sudo; as root run: apt-get install ${missing[*]}" >&2; exit 1; }
+  if ! command -v sudo >/dev/null; then
+    echo "install_deps.sh: not root and no sudo; as root run: apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
   as_root=(sudo)
 fi
+
+# A machine that has just started may hold the lock for its own updates.
+apt_get() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >/dev/null || {
+    echo "install_deps.sh: 'apt-get $1' failed. Is the network there, and is this Debian 12? Missing: ${missing[*]}" >&2
+    exit 1
+  }
+}
 echo "Installing from Debian: ${missing[*]}"
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+apt_get update
+apt_get install -y --no-install-recommends "${missing[@]}"

@@ -1,4 +1,4 @@
-"""What `cmake --install` leaves is enough: another project builds against it, and its programs and the installed ones run.
+"""What `cmake --install` leaves is enough: another project builds against it, and programs run from it.
 
 Usage: install_test.py BUILD_FOLDER
 """
