@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fetches MNIST or Fashion-MNIST as four gzipped IDX files, each checked against its published MD5.
+"""Fetches MNIST or Fashion-MNIST as four gzipped IDX files, each checked by its SHA-256.
 
     tools/get_mnist.py --dataset mnist --out data/mnist
 
@@ -12,12 +12,14 @@ import hashlib
 import http.client
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import urllib.error
 import urllib.request
 
-# MD5 guards against damage only: these are the sums that the authors published.
+# Of the files that the authors published; several projects that pin them agree. A mirror may do without TLS, for only
+# what was published has these digests.
 DATASETS = {
     "mnist": {
         "mirrors": [
@@ -25,10 +27,10 @@ DATASETS = {
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
         ],
         "files": {
-            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+            "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
         },
     },
     "fashion-mnist": {
@@ -37,10 +39,10 @@ DATASETS = {
             "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
         ],
         "files": {
-            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+            "train-images-idx3-ubyte.gz": "08dc20ab1689590a0bcd66e874647b6ee8464e2d501b5a3f1f78831db19a3fdc",
+            "train-labels-idx1-ubyte.gz": "b0197879cbda89f3dc7b894f9fd52b858e68ea4182b6947c9d8c2b67e5f18dcc",
+            "t10k-images-idx3-ubyte.gz": "78dcbbfb5a27efaf1b6c1d616caca68560be8766c5bffcb2791df9273a534229",
+            "t10k-labels-idx1-ubyte.gz": "42bd18137a62d5998cdeae52bf3a0676ac6b706f5cf8439b47bb5b151ae3dccf",
         },
     },
 }
@@ -52,8 +54,8 @@ class FetchError(Exception):
     """One mirror could not give one file; says why."""
 
 
-def md5_of(path):
-    digest = hashlib.md5()
+def sha256_of(path):
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
@@ -74,11 +76,12 @@ class Progress:
         print(f"{self._name}{share} {done / 1e6:6.2f} MB", end="\n" if end else "\r", file=self._stream, flush=True)
 
 
-def copy_checked(response, file, name, expected_md5):
-    """Copies the response's body to file; raises FetchError unless its MD5 is the expected one."""
-    length = response.headers.get("Content-Length") or ""
-    progress = Progress(name, int(length) if length.isdigit() else 0)
-    digest, done = hashlib.md5(), 0
+def copy_checked(response, file, name, expected):
+    """Copies the response's body to file; raises FetchError unless its SHA-256 is the expected one."""
+    header = response.headers.get("Content-Length") or ""
+    length = int(header) if header.isdigit() else 0
+    progress = Progress(name, length)
+    digest, done = hashlib.sha256(), 0
     while chunk := response.read(CHUNK):
         digest.update(chunk)
         file.write(chunk)
@@ -87,34 +90,37 @@ def copy_checked(response, file, name, expected_md5):
             raise FetchError(f"sends more than {MAX_BYTES} bytes")
         progress.show(done)
     progress.show(done, end=True)
-    if digest.hexdigest() != expected_md5:
-        raise FetchError(f"sent {done} bytes with MD5 {digest.hexdigest()}; expected {expected_md5}")
+    if done < length:
+        raise FetchError(f"broke off after {done} of {length} bytes")
+    if digest.hexdigest() != expected:
+        raise FetchError(f"sent {done} bytes with SHA-256 {digest.hexdigest()}; expected {expected}")
 
 
-def fetch(url, target, expected_md5, timeout):
+def fetch(url, target, expected, timeout):
     """Puts the file at url at target, whole and right, or raises FetchError and leaves no file behind."""
     descriptor, temporary = tempfile.mkstemp(prefix=target.name + ".", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             with urllib.request.urlopen(url, timeout=timeout) as response:
-                copy_checked(response, file, target.name, expected_md5)
+                copy_checked(response, file, target.name, expected)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
-        raise FetchError(str(getattr(error, "reason", error) or type(error).__name__)) from error
+        status = f"HTTP {error.code} " if isinstance(error, urllib.error.HTTPError) else ""
+        raise FetchError(status + str(getattr(error, "reason", error) or type(error).__name__)) from error
     finally:
         pathlib.Path(temporary).unlink(missing_ok=True)
 
 
-def fetch_from_any(mirrors, target, expected_md5, timeout):
+def fetch_from_any(mirrors, target, expected, timeout):
     """Why each mirror failed, or nothing when one gave the file."""
     failures = []
     for mirror in mirrors:
         url = mirror.rstrip("/") + "/" + target.name
         try:
-            fetch(url, target, expected_md5, timeout)
+            fetch(url, target, expected, timeout)
             return []
         except FetchError as error:
             failures.append(f"{url}: {error}")
@@ -134,16 +140,17 @@ def main(arguments=None):
     mirrors = os.environ.get("SLUICE_MNIST_MIRRORS", "").split() or dataset["mirrors"]
     try:
         options.out.mkdir(parents=True, exist_ok=True)
-        for name, expected_md5 in dataset["files"].items():
+        for name, expected in dataset["files"].items():
             target = options.out / name
-            if target.is_file() and md5_of(target) == expected_md5:
+            if target.is_file() and sha256_of(target) == expected:
                 print(f"{name} is there already", file=sys.stderr)
                 continue
-            failures = fetch_from_any(mirrors, target, expected_md5, options.timeout)
+            failures = fetch_from_any(mirrors, target, expected, options.timeout)
             if failures:
-                print(f"error: no mirror gave {name}:\n  " + "\n  ".join(failures) + "\nCheck the network (and "
-                      "HTTPS_PROXY behind a proxy), put the files into "
-                      f"{options.out} by hand, or train on synthetic digits, which need no download.", file=sys.stderr)
+                print(f"error: no mirror gave {name}:\n  " + "\n  ".join(failures) + "\n"
+                      "Check the network (and HTTPS_PROXY behind a proxy), name mirrors of your own in "
+                      f"SLUICE_MNIST_MIRRORS, put the files into {options.out} by hand, or train on synthetic digits, "
+                      "which need no download.", file=sys.stderr)
                 return 1
     except OSError as error:
         print(f"error: cannot write to '{options.out}': {error}", file=sys.stderr)
@@ -152,7 +159,13 @@ def main(arguments=None):
     return 0
 
 
+def end_by(number, _):
+    """So that the temporary file goes."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, end_by)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -4,6 +4,8 @@ import hashlib
 import http.server
 import os
 import pathlib
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ TOOL = ROOT / "tools" / "get_mnist.py"
 sys.path.insert(0, str(TOOL.parent))
 import get_mnist  # noqa: E402
 
+REAL_DATASETS = {name: dict(dataset["files"]) for name, dataset in get_mnist.DATASETS.items()}
 NAMES = list(get_mnist.DATASETS["mnist"]["files"])
 
 
@@ -33,6 +36,19 @@ class CutShort(Quiet):
         self.wfile.write(b"only this")
 
 
+class Stalls(Quiet):
+    """Sends half of what it promised and waits until it is let go."""
+    half_sent, let_go = threading.Event(), threading.Event()
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(2 * get_mnist.CHUNK))
+        self.end_headers()
+        self.wfile.write(bytes(get_mnist.CHUNK))
+        self.half_sent.set()
+        self.let_go.wait(60)
+
+
 class GetMnist(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -43,7 +59,7 @@ class GetMnist(unittest.TestCase):
         self.contents = {name: f"contents of {name}".encode() * 1000 for name in NAMES}
         for name, contents in self.contents.items():
             (self.source / name).write_bytes(contents)
-        sums = {name: hashlib.md5(contents).hexdigest() for name, contents in self.contents.items()}
+        sums = {name: hashlib.sha256(contents).hexdigest() for name, contents in self.contents.items()}
         real = get_mnist.DATASETS["mnist"]["files"]
         get_mnist.DATASETS["mnist"]["files"] = sums
         self.addCleanup(get_mnist.DATASETS["mnist"].__setitem__, "files", real)
@@ -93,6 +109,49 @@ class GetMnist(unittest.TestCase):
         (self.out / NAMES[0]).write_bytes(b"old")
         self.assertEqual(self.run_tool(self.serve(CutShort)), 1)
         self.assertEqual(self.files(), {NAMES[0]: b"old"})
+
+    def test_says_where_a_mirror_broke_off_and_what_it_lacked(self):
+        failures = []
+        for handler, name in ((CutShort, NAMES[0]), (Quiet, "nothing-of-this-name.gz")):
+            self.out.mkdir(parents=True, exist_ok=True)
+            failures += get_mnist.fetch_from_any([self.serve(handler)], self.out / name, "0" * 64, timeout=5)
+        self.assertIn("broke off after 9 of 1000 bytes", failures[0])
+        self.assertIn("HTTP 404", failures[1])
+        self.assertEqual(self.files(), {})
+
+    def test_a_silent_mirror_is_given_up(self):
+        self.addCleanup(Stalls.let_go.set)
+        Stalls.let_go.clear()
+        self.out.mkdir(parents=True)
+        failures = get_mnist.fetch_from_any([self.serve(Stalls)], self.out / NAMES[0], "0" * 64, timeout=0.3)
+        self.assertIn("timed out", failures[0])
+        self.assertEqual(self.files(), {})
+
+    def test_killed_halfway_it_leaves_no_file_of_that_name_and_can_be_run_again(self):
+        self.addCleanup(Stalls.let_go.set)
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number.name):
+                Stalls.let_go.clear()
+                Stalls.half_sent.clear()
+                tool = subprocess.Popen([sys.executable, TOOL, "--out", self.out], stderr=subprocess.DEVNULL,
+                                        env={**os.environ, "SLUICE_MNIST_MIRRORS": self.serve(Stalls)})
+                self.assertTrue(Stalls.half_sent.wait(30))
+                tool.send_signal(number)
+                self.assertEqual(tool.wait(30), -9 if number == signal.SIGKILL else 128 + number)
+                Stalls.let_go.set()
+                self.assertNotIn(NAMES[0], self.files())
+                if number == signal.SIGKILL:  # nothing can clean up after that
+                    for path in self.out.glob("*.tmp"):
+                        path.unlink()
+                self.assertEqual(self.files(), {})
+        self.assertEqual(self.run_tool(self.serve()), 0)
+        self.assertEqual(self.files(), self.contents)
+
+    def test_every_file_of_every_dataset_has_a_digest_of_its_own(self):
+        digests = [digest for dataset in REAL_DATASETS.values() for digest in dataset.values()]
+        self.assertEqual(len(set(digests)), 8)
+        for digest in digests:
+            self.assertRegex(digest, re.compile(r"\A[0-9a-f]{64}\Z"))
 
     def test_without_a_network_it_says_what_to_do(self):
         run = subprocess.run([sys.executable, TOOL, "--out", self.out], capture_output=True, text=True, check=False,
