@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .errors import UsageError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout, or PREFIX/share/sluice
-STOCK_FOLDERS = (ROOT / "build" / "bin", ROOT.parents[1] / "bin")
+STOCK_FOLDERS = (ROOT / "build" / "bin", ROOT.parent.parent / "bin")
 
 
 @dataclass
@@ -48,7 +48,7 @@ def find_program(command, what):
 
 
 def find_stock(name, worker_program):
-    """A stock program: beside the workers' program, where launch.py's own build or installation has it, or on the PATH."""
+    """A stock program: beside the workers' program, where launch.py was built or installed, or on the PATH."""
     for folder in (pathlib.Path(worker_program).parent, *STOCK_FOLDERS):
         if os.access(folder / name, os.X_OK):
             return [str(folder / name)]
