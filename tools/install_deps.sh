@@ -37,7 +37,8 @@ done
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   if ! command -v sudo >/dev/null; then
-    echo "install_deps.sh: not root and no sudo; as root run: apt-get install --no-install-recommends ${missing[*]}" >&2
+    echo "install_deps.sh: not root and no sudo; as root run:" >&2
+    echo "  apt-get install --no-install-recommends ${missing[*]}" >&2
     exit 1
   fi
   as_root=(sudo)
@@ -45,10 +46,11 @@ fi
 
 # A machine that has just started may hold the lock for its own updates.
 apt_get() {
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >/dev/null || {
-    echo "install_deps.sh: 'apt-get $1' failed. Is the network there, and is this Debian 12? Missing: ${missing[*]}" >&2
-    exit 1
-  }
+  local quietly=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+  "${as_root[@]}" "${quietly[@]}" "$@" >/dev/null && return
+  echo "install_deps.sh: 'apt-get $1' failed. Is the network there, and is this Debian 12?" >&2
+  echo "  Missing: ${missing[*]}" >&2
+  exit 1
 }
 echo "Installing from Debian: ${missing[*]}"
 apt_get update

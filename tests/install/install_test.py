@@ -49,7 +49,8 @@ class Install(unittest.TestCase):
         for path in CONSUMER.iterdir():
             (source / path.name).write_text(path.read_text(encoding="utf-8"))
         run("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={cls.prefix}",
-            "-DSOURCES=local_store.cc;ten_lines.cc", "-DCMAKE_CXX_COMPILER_LAUNCHER=" + os.environ.get("LAUNCHER", ""))
+            "-DSOURCES=local_store.cc;ten_lines.cc",
+            "-DCMAKE_CXX_COMPILER_LAUNCHER=" + os.environ.get("LAUNCHER", ""))
         run("cmake", "--build", build)
         return build
 
@@ -62,8 +63,9 @@ class Install(unittest.TestCase):
         self.assertNotIn("error", output)
 
     def test_an_installed_program_runs_under_the_installed_launcher(self):
-        output = run(self.prefix / "bin" / "sluice_launch", "-n", "2", "-s", "1", self.prefix / "bin" / "train_mnist",
-                     "--network=mlp", "--kv-store=dist_sync", "--num-examples=256", "--num-epochs=1",
+        programs = self.prefix / "bin"
+        output = run(programs / "sluice_launch", "-n", "2", "-s", "1", programs / "train_mnist", "--network=mlp",
+                     "--kv-store=dist_sync", "--num-examples=256", "--num-epochs=1",
                      cwd=self.scratch, env=self.bare_environment())
         self.assertRegex(output, r"final test accuracy 0\.\d{4}")
 

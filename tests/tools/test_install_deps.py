@@ -1,5 +1,5 @@
-"""tools/install_deps.sh: what it does, with stand-ins for Debian's tools; and that its list is the documents' and
-covers what the sources include."""
+"""tools/install_deps.sh: what it does, with stand-ins for Debian's tools; and that its list is the documents'
+and covers what the sources include."""
 import pathlib
 import re
 import shutil
@@ -41,8 +41,8 @@ class InstallDeps(unittest.TestCase):
             self.stand_in("sudo", f'echo sudo >>{self.calls}\nexec "$@"')
 
     def run_tool(self, *arguments):
-        return subprocess.run(["/bin/bash", TOOL, *arguments], capture_output=True, text=True, check=False, timeout=30,
-                              stdin=subprocess.DEVNULL, env={"PATH": str(self.bin)})
+        return subprocess.run(["/bin/bash", TOOL, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, check=False, timeout=30, env={"PATH": str(self.bin)})
 
     def named(self, *arguments):
         """What it would install on a machine that has nothing."""
@@ -77,7 +77,7 @@ class InstallDeps(unittest.TestCase):
         self.debian(root=False, sudo=False)
         done = self.run_tool()
         self.assertEqual(done.returncode, 1)
-        self.assertIn("as root run: apt-get install --no-install-recommends build-essential", done.stderr)
+        self.assertIn("apt-get install --no-install-recommends build-essential", done.stderr)
 
     def test_a_failure_says_what_is_missing(self):
         self.debian(apt="exit 100")
@@ -110,14 +110,15 @@ class InstallDeps(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("dpkg"), "asks Debian which package a header is of")
 class Includes(unittest.TestCase):
-    OF_THE_COMPILER = re.compile(r"libstdc\+\+-\d+-dev|libgcc-\d+-dev|libc6-dev|linux-libc-dev")  # build-essential's
+    # build-essential's
+    OF_THE_COMPILER = re.compile(r"libstdc\+\+-\d+-dev|libgcc-\d+-dev|libc6-dev|linux-libc-dev")
 
     def test_every_header_is_of_a_listed_package(self):
         packages = set(re.findall(r"[\w.+-]+", re.search(r"build=\((.*?)\)", TOOL.read_text(), re.DOTALL)[1]))
         included = self.included()
         owners = self.owners(included)
         for header, users in included.items():
-            fine = [name for name in owners[header] if name in packages or self.OF_THE_COMPILER.fullmatch(name)]
+            fine = any(name in packages or self.OF_THE_COMPILER.fullmatch(name) for name in owners[header])
             self.assertTrue(fine, f"<{header}>, which {users[0]} includes, is of "
                                   f"{sorted(owners[header]) or 'no package'}; install_deps.sh lists none")
 
@@ -139,8 +140,10 @@ class Includes(unittest.TestCase):
         root = pathlib.Path("/usr")
         places = [root / "include", *root.glob("include/*-linux-gnu"), *root.glob("include/c++/*"),
                   *root.glob("lib/gcc/*/*/include")]
-        header_of = {str(place / header): header for header in headers for place in places if (place / header).exists()}
-        done = subprocess.run(["dpkg", "-S", *header_of], capture_output=True, text=True, check=False, timeout=60)
+        candidates = {place / header: header for header in headers for place in places}
+        header_of = {str(path): header for path, header in candidates.items() if path.exists()}
+        done = subprocess.run(["dpkg", "-S", *header_of], capture_output=True, text=True, check=False,
+                              timeout=60)
         found = {header: set() for header in headers}
         for line in done.stdout.splitlines():
             names, path = line.rsplit(": ", 1)
