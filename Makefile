@@ -10,14 +10,20 @@ RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 # Targets share build folders, and tests share the cores: `make -j` must not mix them.
 .NOTPARALLEL:
 
-.PHONY: run test bench soak format build deps test-deps test-release test-asan test-tsan test-fuzz clean
+.PHONY: run test bench soak format build programs configure deps test-deps test-release test-asan test-tsan test-fuzz clean
 
-build: deps
-	@cmake --preset release >/dev/null
+build: configure
 	@cmake --build build -j $(JOBS)
 
+# Without the tests.
+programs: configure
+	@cmake --build build -j $(JOBS) --target programs
+
+configure: deps
+	@cmake --preset release >/dev/null
+
 # The main job: 1 scheduler, 2 servers, 2 workers train LeNet on synthetic digits.
-run: build
+run: programs
 	$(LAUNCH) -n 2 -s 2 build/bin/train_mnist $(RUN_FLAGS)
 
 # Everything that must hold. The release tests come last, so that the summary ends the output.
@@ -47,7 +53,7 @@ soak: test-deps build
 	SLUICE_SIM_SEEDS=1000 build/tests/sim_tests --gtest_filter='SimRounds.*'
 	@tools/fuzz.sh 60 $(JOBS)
 
-bench: build
+bench: programs
 	@tools/bench.sh
 
 format:

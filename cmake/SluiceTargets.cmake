@@ -12,6 +12,9 @@ function(sluice_library name)
   endif()
 endfunction()
 
+# Everything in build/bin/, without the tests.
+add_custom_target(programs)
+
 # sluice_program(NAME SOURCES ... LINKS ... OUTPUT file): a program in build/bin/, installed with the rest.
 # OUTPUT: where the file's name is not the target's.
 function(sluice_program name)
@@ -21,6 +24,7 @@ function(sluice_program name)
   if(ARG_OUTPUT)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${ARG_OUTPUT})
   endif()
+  add_dependencies(programs ${name})
   install(TARGETS ${name})
 endfunction()
 
