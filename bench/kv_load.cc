@@ -105,23 +105,23 @@ Load::Load(std::shared_ptr<KVStore> store, const LoadOptions& options, Exchange&
   store_->Init(names_, values);
 }
 
-void Load::Issue(size_t i) {
+void Load::Issue(size_t key) {
   switch (options_.mode) {
     case Mode::kPush:
-      return store_->Push(names_[i], gradients_[i]);
+      return store_->Push(names_[key], gradients_[key]);
     case Mode::kPull:
-      return store_->Pull(names_[i], &outs_[i]);
+      return store_->Pull(names_[key], &outs_[key]);
     case Mode::kPushPull:
-      return store_->PushPull(names_[i], gradients_[i], &outs_[i]);
+      return store_->PushPull(names_[key], gradients_[key], &outs_[key]);
     case Mode::kPushThenPull:
-      store_->Push(names_[i], gradients_[i]);
-      return store_->Pull(names_[i], &outs_[i]);
+      store_->Push(names_[key], gradients_[key]);
+      return store_->Pull(names_[key], &outs_[key]);
   }
 }
 
-void Load::Finish(size_t i) {
+void Load::Finish(size_t key) {
   if (options_.mode == Mode::kPush) return store_->WaitAll();
-  outs_[i].WaitToRead();
+  outs_[key].WaitToRead();
 }
 
 // A pass ahead of the results: the pipeline holds every key once.
