@@ -15,7 +15,7 @@ namespace internal {
 template <typename T>
 concept Text = std::is_convertible_v<const T&, std::string_view>;
 template <typename T>
-concept Number = std::is_integral_v<T> && (sizeof(T) > 1);
+concept Number = std::is_integral_v<T> &&(sizeof(T) > 1);
 
 template <Text T>
 void Append(std::string* out, const T& text) {
@@ -30,7 +30,7 @@ void Append(std::string* out, T number) {
 // What can be written to a stream, one after another; texts and whole numbers without making a stream.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
-  if constexpr (((internal::Text<Args> || internal::Number<Args>) && ...)) {
+  if constexpr (((internal::Text<Args> || internal::Number<Args>)&&...)) {
     std::string out;
     (internal::Append(&out, args), ...);
     return out;

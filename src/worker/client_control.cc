@@ -129,9 +129,8 @@ void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done
   }
   auto on_answer = [this, done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
     membership_.Leave();
-    // A stream that waits for one of these would hold the process's end up.
-    FailAll(Failure{ErrorCode::kCancelled, "this worker has left the job"});
     done_ = true;
+    // A stream that waits for one of these would hold the process's end up.
     FailAll(Fail(ErrorCode::kCancelled, "this worker has left the job"));
     done(answer ? Status::Ok() : Status(answer.failure()));
   };

@@ -21,7 +21,8 @@ inline T LoadAt(const std::byte* from, size_t i) {
 
 template <typename T>
 inline void AddInto(const std::byte* from, size_t n, T* out) {
-  using Sum = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+  using Sum =
+      typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
   for (size_t i = 0; i < n; ++i)
     out[i] = static_cast<T>(static_cast<Sum>(out[i]) + static_cast<Sum>(LoadAt<T>(from, i)));
 }
