@@ -49,6 +49,9 @@ int RunSchedulerNode(const JobConfig& config) {
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   transport::ZmqLoopOptions options = LoopOptions(config, "scheduler");
+  // The largest: a declaration of many keys.
+  options.limits.max_envelope_bytes = options.limits.max_frame_bytes = options.limits.max_message_bytes =
+      8u << 20;
   options.bind = {config.root_address()};
   options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
   transport::ZmqLoop loop(context, machine, options);

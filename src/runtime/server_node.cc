@@ -32,8 +32,10 @@ struct Threads {
   std::unique_ptr<transport::ZmqLoop> control;
 };
 
-std::string ShardAddress(const JobConfig& config, uint32_t thread) {
-  if (config.local_only) return StrCat("ipc:///tmp/sluice-", config.job_id, "-", getpid(), "-", thread);
+// With DMLC_LOCAL in Linux's abstract namespace (the '@'): a name without a file, gone with its process
+// however that ends.
+std::string ShardAddress(const JobConfig& config, uint64_t incarnation, uint32_t thread) {
+  if (config.local_only) return StrCat("ipc://@sluice-", std::hex, incarnation, "-", thread);
   const auto choice = transport::ChooseHost({config.node_host, config.interface, config.root_host}).OrThrow();
   VLOG(1) << "shard " << thread << " listens at " << choice.host << ": " << choice.why;
   return transport::TcpAddress(choice.host, 0);
@@ -51,7 +53,10 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
   transport::ZmqLoopOptions loop = LoopOptions(config, StrCat("shard ", thread));
-  loop.bind = {ShardAddress(config, thread)};
+  // The largest: one part, which is 1 MiB, or a batch of small ones.
+  loop.limits.max_envelope_bytes = loop.limits.max_frame_bytes = 2u << 20;
+  loop.limits.max_message_bytes = 4u << 20;
+  loop.bind = {ShardAddress(config, incarnation, thread)};
   loop.bind_advice = "DMLC_NODE_HOST or DMLC_INTERFACE choose another address";
   shard.loop = std::make_unique<transport::ZmqLoop>(std::move(context), shard.machine, loop);
   return shard;

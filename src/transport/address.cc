@@ -126,6 +126,14 @@ std::vector<InterfaceAddress> LocalAddresses() {
   return addresses;
 }
 
+std::string PeerHost(int fd) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "nobody";
+  auto numeric = Numeric(reinterpret_cast<const sockaddr*>(&peer), size);
+  return numeric ? std::move(numeric).value() : "nobody";
+}
+
 Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vector<InterfaceAddress>& local,
                                      bool prefer_ipv6) {
   const auto is_named = [&](const InterfaceAddress& a) { return a.interface == wanted; };

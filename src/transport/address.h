@@ -37,6 +37,9 @@ struct HostChoice {
 // is one that names it.
 Result<HostChoice> ChooseHost(const HostWishes& wishes);
 
+// Who is at the other end of a TCP connection: numeric, or "nobody" when it is none any more.
+std::string PeerHost(int fd);
+
 // The part of it that looks at no machine. IPv4 comes before IPv6, unless `prefer_ipv6`; link-local addresses
 // come last.
 Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vector<InterfaceAddress>& local,

@@ -14,8 +14,8 @@ namespace sluice::wire {
 struct Limits {
   size_t max_envelope_bytes = 16u << 20;
   size_t max_payload_frames = 4096;
-  size_t max_frame_bytes = 64u << 20;
-  size_t max_message_bytes = 256u << 20;
+  size_t max_frame_bytes = 16u << 20;
+  size_t max_message_bytes = 32u << 20;
   size_t max_parts = 65536;  // parts named in one message
   size_t max_keys = 65536;   // keys in one declaration
   size_t max_nodes = 65536;

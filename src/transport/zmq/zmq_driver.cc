@@ -15,6 +15,9 @@ namespace {
 
 // Messages read from one channel before the others, the timer and posted tasks have their turn.
 constexpr int kBurst = 32;
+// Messages of one peer that ZeroMQ keeps until they are read.
+constexpr int kMaxUnread = 1000;
+constexpr uint64_t kFraming = uint64_t{1} << 20;
 // Of what strangers wrote, in logs and refusals.
 constexpr size_t kMaxReason = 500;
 
@@ -94,8 +97,9 @@ std::string ZmqDriver::failure() const {
 
 ZmqCounters ZmqDriver::counters() const {
   const auto get = [](const std::atomic<uint64_t>& n) { return n.load(std::memory_order_relaxed); };
-  return {get(counters_.sent), get(counters_.received), get(counters_.overflowed), get(counters_.unreachable),
-          get(counters_.bad),  get(counters_.muted),    get(counters_.thrown_away)};
+  return {get(counters_.sent),        get(counters_.received), get(counters_.overflowed),
+          get(counters_.unreachable), get(counters_.bad),      get(counters_.muted),
+          get(counters_.thrown_away), get(counters_.cut)};
 }
 
 void ZmqDriver::ThreadMain() {
@@ -123,6 +127,7 @@ void ZmqDriver::Run() {
     if (machine_->Done()) return;
     const bool idle =
         std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->dry; });
+    if (door_ && door_->next_look() <= Now()) LookAtDoor();
     if (idle && !channels_changed_) Sleep();
   }
 }
@@ -164,8 +169,15 @@ void ZmqDriver::Sleep() {
   sleeping_ = false;
 }
 
+void ZmqDriver::LookAtDoor() {
+  for (const std::string& who : door_->Look(Now())) {
+    ++counters_.cut;
+    Warn(nullptr, who);
+  }
+}
+
 void ZmqDriver::WaitForInput() {
-  const Time timer = machine_->NextTimer();
+  const Time timer = door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer();
   timespec wait{};
   if (timer != Time::max()) {
     const Time now = Now();
@@ -193,8 +205,10 @@ void ZmqDriver::Read(Channel* channel) {
       throw Error(ErrorCode::kCancelled, "the ZeroMQ context has ended");
     if (state == Multipart::State::kNone) {
       channel->dry = true;
+      if (channel->peer == nullptr) door_->OnAllRead();
       return;
     }
+    if (channel->peer == nullptr) door_->OnMessage(parts.envelope.connection(), parts.wire_bytes, Now());
     Deliver(channel, state, &parts);
     if (machine_->Done() || tasks_waiting_ || (channel->peer != nullptr && !channel->peer->open)) return;
   }
@@ -295,6 +309,7 @@ void ZmqDriver::End(const std::string& failure) {
   running_.clear();
   channels_.clear();
   peers_.clear();
+  door_.reset();
   router_.reset();
   outside_.Notify([&](Outside& o) {
     o.ended = true;

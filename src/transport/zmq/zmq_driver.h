@@ -16,6 +16,7 @@
 #include "base/guarded.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "transport/zmq/door.h"
 #include "transport/zmq/zmq_frames.h"
 #include "transport/zmq/zmq_loop.h"
 #include "transport/zmq/zmq_socket.h"
@@ -69,7 +70,7 @@ class ZmqDriver final : private Network {
   };
   struct AtomicCounters {
     std::atomic<uint64_t> sent{0}, received{0}, overflowed{0}, unreachable{0}, bad{0}, muted{0},
-        thrown_away{0};
+        thrown_away{0}, cut{0};
   };
 
   // Network, for the machine.
@@ -97,6 +98,7 @@ class ZmqDriver final : private Network {
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();
+  void LookAtDoor();
   void WaitForInput();
   void End(const std::string& failure);
   void Wake();
@@ -110,6 +112,7 @@ class ZmqDriver final : private Network {
 
   // The loop's thread.
   std::unique_ptr<Channel> router_;
+  std::unique_ptr<Door> door_;  // of the router
   // PeerId - 1; null once disconnected. Kept for the loop's life: as many as processes of this job ever
   // connected.
   std::vector<std::unique_ptr<Peer>> peers_;

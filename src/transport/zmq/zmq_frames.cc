@@ -119,6 +119,13 @@ std::string ZmqFrame::peer_address() const {
   const char* address = zmq_msg_gets(Native(msg_), "Peer-Address");
   return address == nullptr ? "" : address;
 }
+int ZmqFrame::connection() const {
+  return zmq_msg_get(Native(msg_), ZMQ_SRCFD);
+}
+uint64_t ZmqFrame::bytes_on_wire() const {
+  const uint64_t size = bytes().size();
+  return size + (size > 255 ? 9 : 2);  // flags and length: https://rfc.zeromq.org/spec/23/
+}
 
 Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits, Multipart* out) {
   using State = Multipart::State;
@@ -138,15 +145,18 @@ Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits&
   }
   bool more = last->more();
   uint64_t bytes = last->bytes().size();
+  out->wire_bytes = last->bytes_on_wire();
   while (more) {
     if (state != State::kWhole) {
       if (!ReceiveNext(socket, &out->envelope)) return StateOfErrno();
       more = out->envelope.more();
+      out->wire_bytes += out->envelope.bytes_on_wire();
       continue;
     }
     auto frame = std::make_shared<ZmqFrame>();
     if (!ReceiveNext(socket, frame.get())) return StateOfErrno();
     more = frame->more();
+    out->wire_bytes += frame->bytes_on_wire();
     bytes += frame->bytes().size();
     if (out->payload.size() == limits.max_payload_frames || bytes > limits.max_message_bytes) {
       state = State::kTooLong;

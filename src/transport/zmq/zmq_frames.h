@@ -46,6 +46,8 @@ class ZmqFrame {
   bool more() const;
   // Of the connection that it came by: "127.0.0.1", or empty.
   std::string peer_address() const;
+  int connection() const;          // its descriptor, or -1
+  uint64_t bytes_on_wire() const;  // with what frames it in ZMTP
 
  private:
   alignas(void*) mutable std::byte msg_[64];
@@ -63,6 +65,7 @@ struct Multipart {
   ZmqFrame first;      // ROUTER: the routing id
   ZmqFrame envelope;
   std::vector<Frame> payload;
+  uint64_t wire_bytes = 0;  // all of it, also what was thrown away
 };
 Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits, Multipart* out);
 

@@ -24,8 +24,10 @@ struct ZmqLoopOptions {
   std::string bind_advice;  // ends the message when an address is in use: which variable to set
   wire::Limits limits;
   uint64_t max_queued_bytes = uint64_t{256} << 20;  // per peer; more is dropped and counted
-  Duration linger = 2s;                             // how long the end waits for what was sent to leave
-  Duration heartbeat_interval = 1s;                 // of ZeroMQ's own heartbeats, which find dead connections
+  // Of all connections together that never brought a message: beyond it the greediest are cut.
+  uint64_t max_strangers_bytes = uint64_t{8} << 20;
+  Duration linger = 2s;              // how long the end waits for what was sent to leave
+  Duration heartbeat_interval = 1s;  // of ZeroMQ's own heartbeats, which find dead connections
   Duration heartbeat_timeout = 10s;
   Duration handshake_timeout = 5s;
   double drop_received = 0;  // the chance that a message that arrived is thrown away: for tests of resending
@@ -42,6 +44,7 @@ struct ZmqCounters {
   uint64_t bad = 0;          // dropped: not decodable, over a limit, of another version or job
   uint64_t muted = 0;        // dropped: their senders were muted
   uint64_t thrown_away = 0;  // by drop_received
+  uint64_t cut = 0;          // connections that sent too much that was no message
 };
 
 class ZmqDriver;

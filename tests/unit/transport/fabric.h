@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/strings.h"
 #include "transport/sim/sim_network.h"
 #include "transport/zmq/zmq_loop.h"
 #include "unit/transport/script_machine.h"
@@ -89,14 +89,12 @@ class Tcp6Fabric : public ZmqFabric {
 };
 class IpcFabric : public ZmqFabric {
  public:
-  IpcFabric() : ZmqFabric("ipc://" + Path()) {}
+  IpcFabric() : ZmqFabric(Address()) {}
 
  private:
-  static std::string Path() {
+  static std::string Address() {
     static std::atomic<int> count = 0;
-    return (std::filesystem::temp_directory_path() /
-            ("sluice-test-" + std::to_string(getpid()) + "-" + std::to_string(count++)))
-        .string();
+    return StrCat("ipc://@sluice-test-", getpid(), "-", count++);
   }
 };
 

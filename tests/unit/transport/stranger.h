@@ -43,6 +43,11 @@ class RawTcp {
     }
     return true;
   }
+  // That many bytes.
+  bool Hears(size_t count) {
+    std::string bytes(count, '\0');
+    return recv(fd_, bytes.data(), count, MSG_WAITALL) == static_cast<ssize_t>(count);
+  }
   // Reads until the other end closes; false when it does not.
   bool IsClosed() {
     char buffer[4096];
@@ -62,6 +67,19 @@ inline std::string ZmtpGreeting(std::string mechanism) {
   mechanism.resize(20, '\0');
   std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\x00", 12);
   return greeting + mechanism + std::string(32, '\0');
+}
+
+// Says all that a DEALER with these credentials says before its first message, and hears the greeting and the
+// welcome: https://rfc.zeromq.org/spec/24/. False when it is not welcome.
+inline bool JoinByHand(RawTcp* tcp, const ZmqContext& credentials) {
+  const auto text = [](const std::string& s) { return std::string(1, static_cast<char>(s.size())) + s; };
+  const auto command = [&](const std::string& body) { return "\x04" + text(body); };
+  tcp->Send(ZmtpGreeting("PLAIN") +
+            command(text("HELLO") + text(credentials.user()) + text(credentials.password())));
+  if (!tcp->Hears(64 + command(text("WELCOME")).size())) return false;
+  const std::string type = std::string("\x0bSocket-Type\0\0\0\x06", 16) + "DEALER";
+  const std::string id = std::string("\x08Identity\0\0\0\x08", 13) + "raw-peer";
+  return tcp->Send(command(text("INITIATE") + type + id));
 }
 
 // A DEALER with or without the job's credentials, that sends any frames.
