@@ -55,7 +55,7 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   transport::ZmqLoopOptions loop = LoopOptions(config, StrCat("shard ", thread));
   // The largest: one part, which is 1 MiB, or a batch of small ones.
   loop.limits.max_envelope_bytes = loop.limits.max_frame_bytes = 2u << 20;
-  loop.limits.max_message_bytes = 4u << 20;
+  loop.limits.max_message_bytes = 3u << 20;
   loop.bind = {ShardAddress(config, incarnation, thread)};
   loop.bind_advice = "DMLC_NODE_HOST or DMLC_INTERFACE choose another address";
   shard.loop = std::make_unique<transport::ZmqLoop>(std::move(context), shard.machine, loop);

@@ -20,6 +20,8 @@ uint64_t Inflow::Outstanding(const Connection& connection, Time now) const {
 std::vector<Inflow::Excess> Inflow::Judge(Time now, bool all_read,
                                           const std::function<uint64_t(int)>& received) {
   std::vector<Excess> cut, strangers;
+  uint64_t of_strangers = 0;
+  in_doubt_ = false;
   for (auto& [id, connection] : connections_) {
     const uint64_t bytes = Outstanding(connection, now);
     if (bytes > limits_.max_unread || (all_read && bytes > limits_.max_partial)) {
@@ -28,7 +30,11 @@ std::vector<Inflow::Excess> Inflow::Judge(Time now, bool all_read,
       strangers.push_back({id, bytes});
     }
     connection.received = received(id);
+    const uint64_t now_outstanding = Outstanding(connection, now);
+    if (!connection.heard) of_strangers += now_outstanding;
+    if (now_outstanding > limits_.max_partial) in_doubt_ = true;
   }
+  if (of_strangers > limits_.max_strangers) in_doubt_ = true;
   CutStrangers(std::move(strangers), &cut);
   for (const Excess& excess : cut) connections_.erase(excess.connection);
   return cut;

@@ -46,6 +46,8 @@ class Inflow {
   // bytes that ZeroMQ has taken from it so far. `all_read`: everything whole was read at some time
   // since the last call.
   std::vector<Excess> Judge(Time now, bool all_read, const std::function<uint64_t(int)>& received);
+  // Whether someone has sent so much that it will be cut at the next call unless it is read by then.
+  bool in_doubt() const { return in_doubt_; }
   size_t size() const { return connections_.size(); }
 
  private:
@@ -60,6 +62,7 @@ class Inflow {
 
   const InflowLimits limits_;
   std::unordered_map<int, Connection> connections_;
+  bool in_doubt_ = false;
 };
 
 }  // namespace sluice::transport

@@ -170,6 +170,7 @@ void ZmqDriver::Sleep() {
 }
 
 void ZmqDriver::LookAtDoor() {
+  if (router_->dry) door_->OnAllRead();
   for (const std::string& who : door_->Look(Now())) {
     ++counters_.cut;
     Warn(nullptr, who);

@@ -41,7 +41,10 @@ TEST_F(InflowTest, WhatBecomesMessagesIsNoExcessHoweverMuchItIs) {
 TEST_F(InflowTest, AMessageWithoutEndIsCutOnceEverythingWholeIsRead) {
   inflow.OnAccepted(3, At(0s));
   inflow.OnMessage(3, 1);
+  EXPECT_TRUE(Look(At(0s), {{3, 99 * kKiB}}).empty());
+  EXPECT_FALSE(inflow.in_doubt());
   EXPECT_TRUE(Look(At(0s), {{3, 101 * kKiB}}).empty()) << "judged before it could be read";
+  EXPECT_TRUE(inflow.in_doubt());
   EXPECT_TRUE(Look(At(0s), {{3, 101 * kKiB}}, false).empty()) << "it may wait to be read";
   const auto cut = Look(At(0s), {{3, 500 * kKiB}});
   ASSERT_EQ(cut.size(), 1u);

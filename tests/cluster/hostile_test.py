@@ -1,0 +1,97 @@
+"""Strangers and members gone wrong at every port while a job runs: the same result, bounded memory. docs/design/transport.md.
+
+Usage: hostile_test.py BIN_DIR
+"""
+import pathlib
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from attackers import MIB, Attackers  # noqa: E402
+from cluster import Cluster  # noqa: E402
+
+BIN = None
+SHARDS = 2
+# What docs/design/transport.md promises, for each port: an empty frame without end costs 32 times its bytes on the wire.
+AMPLIFICATION = 32
+SCHEDULER_BYTES, SHARD_BYTES, STRANGERS_BYTES = 9 * MIB, 4 * MIB, 8 * MIB
+# What comes by between two looks, the allocator's caches, and what training itself still takes.
+SLACK = 64 * MIB
+
+
+def promised_growth(name):
+    """Bytes, with one member gone wrong at each port."""
+    if name == "scheduler":
+        return AMPLIFICATION * SCHEDULER_BYTES + STRANGERS_BYTES + SLACK
+    if name.startswith("server"):
+        return SHARDS * (AMPLIFICATION * SHARD_BYTES + STRANGERS_BYTES) + SLACK
+    return SLACK  # a worker listens nowhere
+
+
+def peak_memory(process):
+    """Bytes; 0 once it has ended."""
+    try:
+        for line in pathlib.Path(f"/proc/{process.popen.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return 0
+
+
+class Hostile(unittest.TestCase):
+    FLAGS = ["--network=mlp", "--kv-store=dist_sync", "--num-steps=100", "--disp-batches=5", "--shuffle=false", "--num-examples=4000"]
+
+    def start(self, cluster):
+        saved = cluster.folder / "end.safetensors"
+        cluster.start_all([BIN / "train_mnist", *self.FLAGS, f"--save-params={saved}"])
+        return saved
+
+    def wait_for_all(self, cluster, seconds=150):
+        """Each process's peak memory, as last seen before it ended."""
+        peaks = {}
+        end = time.monotonic() + seconds
+        while any(process.popen.poll() is None for process in cluster.processes):
+            for process in cluster.processes:
+                peaks[process.name] = max(peaks.get(process.name, 0), peak_memory(process))
+            self.assertLess(time.monotonic(), end, "the job does not finish")
+            time.sleep(0.02)
+        for process in cluster.processes:
+            self.assertEqual(process.popen.returncode, 0, process.output())
+        return peaks
+
+    def run_undisturbed(self):
+        with Cluster(BIN, 2, 2) as cluster:
+            saved = self.start(cluster)
+            self.wait_for_all(cluster)
+            return saved.read_bytes()
+
+    def run_attacked(self):
+        with Cluster(BIN, 2, 2, SLUICE_SERVER_THREADS=SHARDS) as cluster:
+            saved = self.start(cluster)
+            workers = [process for process in cluster.processes if process.name.startswith("worker")]
+            workers[0].wait_for_output("batch", 60)
+            before = {process.name: peak_memory(process) for process in cluster.processes}
+            ports = cluster.listening_ports()
+            self.assertEqual(len(ports), 1 + 2 * SHARDS)
+            environment = cluster.environment
+            with Attackers(ports, environment["SLUICE_JOB_ID"], environment["SLUICE_JOB_SECRET"]) as attackers:
+                peaks = self.wait_for_all(cluster)
+            for kind, count in attackers.sent.items():
+                self.assertGreater(count, len(ports), f"the {kind} attackers hardly came in")
+            for process in cluster.processes:
+                growth = peaks[process.name] - before[process.name]
+                print(f"  {process.name} grew by {growth / MIB:.0f} MiB of {promised_growth(process.name) / MIB:.0f}", file=sys.stderr)
+                self.assertLessEqual(growth, promised_growth(process.name), process.name)
+                if process not in workers:
+                    self.assertIn("cut a connection from 127.0.0.1", process.output())
+            return saved.read_bytes()
+
+    def test_the_result_is_the_same_and_memory_is_bounded(self):
+        self.assertEqual(self.run_attacked(), self.run_undisturbed())
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
