@@ -1,13 +1,29 @@
 #include "base/log.h"
 
+#include <iomanip>
+
 namespace sluice {
+namespace {
+
+// "09:07:05.042", and what it is unless it is mere information: launch.py puts a name before it, and a
+// terminal has 80 columns.
+void WritePrefix(std::ostream& out, const google::LogMessageInfo& message, void*) {
+  const auto& time = message.time;
+  out << std::setfill('0') << std::setw(2) << time.hour() << ':' << std::setw(2) << time.min() << ':'
+      << std::setw(2) << time.sec() << '.' << std::setw(3) << time.usec() / 1000 << std::setfill(' ');
+  const std::string severity = message.severity;
+  if (severity != "INFO") out << ' ' << severity << ':';
+}
+
+}  // namespace
+
 void InitLogging(const std::string& program, int verbosity) {
   FLAGS_logtostderr = true;
   FLAGS_v = verbosity;
   if (google::IsGoogleLoggingInitialized()) return;
   static std::string name;  // glog keeps the pointer for the life of the process
   name = program;
-  google::InitGoogleLogging(name.c_str());
+  google::InitGoogleLogging(name.c_str(), &WritePrefix);
 }
 
 bool LogLimiter::Allow(Time now, uint64_t* swallowed) {

@@ -1,6 +1,6 @@
 // Logging through glog, to standard error only. glog's LOG(INFO|WARNING|ERROR) is what code uses;
 // VLOG(1) tells connections, membership, barriers and rounds (PS_VERBOSE=1), VLOG(2) every message
-// (PS_VERBOSE=2).
+// (PS_VERBOSE=2). A line begins with the time, and with WARNING: or ERROR: where it is one.
 #pragma once
 
 #include <glog/logging.h>

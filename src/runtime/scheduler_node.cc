@@ -53,6 +53,7 @@ int RunSchedulerNode(const JobConfig& config) {
   options.limits.max_envelope_bytes = options.limits.max_frame_bytes = options.limits.max_message_bytes =
       8u << 20;
   options.bind = {config.root_address()};
+  options.bind_reason = "DMLC_PS_ROOT_URI";
   options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
   transport::ZmqLoop loop(context, machine, options);
   const SignalWatcher watcher([&](int number) {
@@ -66,8 +67,7 @@ int RunSchedulerNode(const JobConfig& config) {
     });
   });
   TellPort(config.port_fd, loop.addresses().front());
-  VLOG(1) << "the scheduler listens at " << loop.addresses().front() << " for " << config.num_workers
-          << " workers and " << config.num_servers << " servers";
+  VLOG(1) << "waiting for " << config.num_servers << " servers and " << config.num_workers << " workers";
   WaitForEnd(loop);
   if (signal != 0) return kExitSignal + signal;
   return machine->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;

@@ -34,11 +34,13 @@ struct Threads {
 
 // With DMLC_LOCAL in Linux's abstract namespace (the '@'): a name without a file, gone with its process
 // however that ends.
-std::string ShardAddress(const JobConfig& config, uint64_t incarnation, uint32_t thread) {
-  if (config.local_only) return StrCat("ipc://@sluice-", std::hex, incarnation, "-", thread);
+struct Place {
+  std::string address, why;
+};
+Place ShardPlace(const JobConfig& config, uint64_t incarnation, uint32_t thread) {
+  if (config.local_only) return {StrCat("ipc://@sluice-", std::hex, incarnation, "-", thread), "DMLC_LOCAL"};
   const auto choice = transport::ChooseHost({config.node_host, config.interface, config.root_host}).OrThrow();
-  VLOG(1) << "shard " << thread << " listens at " << choice.host << ": " << choice.why;
-  return transport::TcpAddress(choice.host, 0);
+  return {transport::TcpAddress(choice.host, 0), choice.why};
 }
 
 ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqContext> context,
@@ -56,7 +58,9 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   // The largest: one part, which is 1 MiB, or a batch of small ones.
   loop.limits.max_envelope_bytes = loop.limits.max_frame_bytes = 2u << 20;
   loop.limits.max_message_bytes = 3u << 20;
-  loop.bind = {ShardAddress(config, incarnation, thread)};
+  const Place place = ShardPlace(config, incarnation, thread);
+  loop.bind = {place.address};
+  loop.bind_reason = place.why;
   loop.bind_advice = "DMLC_NODE_HOST or DMLC_INTERFACE choose another address";
   shard.loop = std::make_unique<transport::ZmqLoop>(std::move(context), shard.machine, loop);
   return shard;

@@ -26,8 +26,8 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
     case Standing::kReturned:
       return OnReturn(now, from, member, message, network);
     case Standing::kJoined:
-      VLOG(1) << Roster::NameOf(member.info) << " joined; "
-              << (roster_.complete() ? "all are here" : "missing " + roster_.MissingText());
+      VLOG(1) << Roster::NameOf(member.info) << " joined, " << roster_.members().size() << " of "
+              << roster_.num_servers() + roster_.num_workers();
       if (roster_.complete()) return Complete(now, network);
       break;
     case Standing::kKnown:
@@ -79,7 +79,8 @@ wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
 
 void Scheduler::Complete(Time now, transport::Network& network) {
   complete_ = true;
-  VLOG(1) << "the job is complete after " << ToSeconds(now - started_) << " s: " << roster_.JoinedText();
+  VLOG(1) << "the job is complete after "
+          << std::chrono::duration_cast<std::chrono::milliseconds>(now - started_).count() << " ms";
   for (const Member& member : roster_.members()) Send(member.peer, WelcomeFor(member), network);
 }
 

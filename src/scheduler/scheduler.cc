@@ -205,7 +205,8 @@ void Scheduler::OnBarrier(const Member& member, const wire::Message& message, tr
   if (!arrival.value().released) {
     return Send(member.peer, wire::BarrierWaiting{request.id, arrival.value().missing}, network, message.id);
   }
-  if (arrival.value().waiters.size() > 1) VLOG(1) << "barrier '" << request.id << "' released";
+  if (const size_t members = arrival.value().waiters.size(); members > 1)
+    VLOG(1) << "barrier '" << request.id << "' released, " << members << " members";
   for (const auto& waiter : arrival.value().waiters)
     Send(waiter.peer, wire::Ack{}, network, waiter.request_id);
 }

@@ -70,7 +70,7 @@ Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
   for (const addrinfo* to = found; to != nullptr; to = to->ai_next) {
     if (std::string address = SourceAddressFor(*to); !address.empty()) {
-      return HostChoice{std::move(address), StrCat("the address that routes to the scheduler ", scheduler)};
+      return HostChoice{std::move(address), "route to the scheduler"};
     }
   }
   return Fail(ErrorCode::kUnavailable, "no route to the scheduler's host '", scheduler,
@@ -147,7 +147,7 @@ Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vecto
     if (matches && (best == nullptr || rank(a) < rank(*best))) best = &a;
   }
   if (best != nullptr)
-    return HostChoice{best->address, StrCat("an address of ", best->interface, " (DMLC_INTERFACE)")};
+    return HostChoice{best->address, StrCat("DMLC_INTERFACE: ", best->interface)};
   std::set<std::string> names;
   for (const InterfaceAddress& a : local) names.insert(a.interface);
   return Fail(ErrorCode::kInvalidArgument, "DMLC_INTERFACE is '", wanted,

@@ -31,7 +31,7 @@ struct HostWishes {
 };
 struct HostChoice {
   std::string host;  // numeric unless it is node_host
-  std::string why;   // in words: "DMLC_NODE_HOST", "the first address of eth0 (DMLC_INTERFACE)"
+  std::string why;   // in words: "DMLC_NODE_HOST", "DMLC_INTERFACE: eth0", "route to the scheduler"
 };
 // A wrong interface is an error that lists those that exist; a scheduler that cannot be resolved or reached
 // is one that names it.

@@ -39,7 +39,7 @@ void Client::ConnectShards(NetworkRef network) {
       auto shard = std::make_unique<Shard>(
           Shard{network.Connect(address), node.rank, Requests(options_.resend_timeout), {}, {}});
       shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
-      VLOG(1) << "shard " << shards_.size() << " (server " << node.rank << ") is at " << address;
+      VLOG(1) << "server " << node.rank << " has shard " << shards_.size() << " at " << address;
       shards_.push_back(std::move(shard));
     }
   }

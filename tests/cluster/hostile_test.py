@@ -41,7 +41,7 @@ def peak_memory(process):
 
 
 class Hostile(unittest.TestCase):
-    FLAGS = ["--network=mlp", "--kv-store=dist_sync", "--num-steps=100", "--disp-batches=5", "--shuffle=false", "--num-examples=4000"]
+    FLAGS = ["--network=mlp", "--kv-store=dist_sync", "--num-steps=60", "--disp-batches=5", "--shuffle=false", "--num-examples=4000"]
 
     def start(self, cluster):
         saved = cluster.folder / "end.safetensors"

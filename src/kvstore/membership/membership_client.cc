@@ -58,15 +58,14 @@ void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
   roster_ = welcome.roster;
   epoch_ = epoch;
   state_ = State::kMember;
-  VLOG(1) << "joined " << SchedulerText() << " as " << wire::Name(options_.role) << ' ' << rank_ << ", epoch "
-          << epoch_;
+  VLOG(1) << "joined as " << wire::Name(options_.role) << ' ' << rank_ << ", membership epoch " << epoch_;
 }
 
 void Client::Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch) {
   if (epoch <= epoch_) return;
   epoch_ = epoch;
   roster_ = roster;
-  VLOG(1) << "membership: epoch " << epoch_ << ", " << NumDead() << " dead of " << roster_.size() << " nodes";
+  VLOG(1) << "membership epoch " << epoch_ << ": " << MembershipText();
 }
 
 bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& message,
@@ -150,6 +149,17 @@ size_t Client::NumDead() const {
     return node.state == wire::NodeState::kDead;
   });
   return static_cast<size_t>(dead) + (scheduler_is_dead_ ? 1 : 0);
+}
+
+std::string Client::MembershipText() const {
+  size_t finished = 0;
+  std::vector<std::string> dead;
+  for (const wire::NodeInfo& node : roster_) {
+    if (node.state == wire::NodeState::kFinished) ++finished;
+    if (node.state == wire::NodeState::kDead) dead.push_back(StrCat(wire::Name(node.role), " ", node.rank));
+  }
+  return StrCat(roster_.size() - finished - dead.size(), " alive, ", finished,
+                " finished, dead: ", dead.empty() ? "none" : StrJoin(dead));
 }
 
 std::string Client::Describe(Time now) const {

@@ -71,6 +71,7 @@ class Client {
   void Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch);  // when it is news
   void Fail(std::string message);
   std::string SchedulerText() const;
+  std::string MembershipText() const;  // "3 alive, 1 finished, dead: worker 1"
 
   const Options options_;
   transport::PeerId scheduler_;

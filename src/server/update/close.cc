@@ -63,8 +63,8 @@ void Shard::CloseRounds(Key& key, Part& part) {
   uint64_t everywhere = part.version;
   for (const Part& other : key.parts) everywhere = std::min(everywhere, other.version);
   if (everywhere > key.reported_round) {
-    VLOG(1) << "round " << everywhere << " of key " << wire::ToString(key.entry.spec.name) << " closed ("
-            << live_.size() << " workers)";
+    VLOG(1) << "round " << everywhere << " of " << wire::ToString(key.entry.spec.name) << " closed, "
+            << live_.size() << (live_.size() == 1 ? " worker" : " workers");
     key.reported_round = everywhere;
   }
 }

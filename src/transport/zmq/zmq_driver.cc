@@ -223,7 +223,7 @@ ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& pa
     peer->id = it->second = PeerId{peers_.size() + 1};
     peer->routing_id = parts.from;
     peer->name = StrCat("peer ", peer->id.value, " at ", parts.first.peer_address());
-    VLOG(1) << options_.name << " hears from " << peer->name;
+    VLOG(2) << options_.name << " hears from " << peer->name;
     peers_.push_back(std::move(peer));
   }
   return Find(it->second);

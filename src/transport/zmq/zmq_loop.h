@@ -21,6 +21,7 @@ struct ZmqLoopOptions {
   uint64_t job = 0;                       // messages of another job are refused
   std::vector<std::string>
       bind;  // tcp://host:port (port 0: any free one), tcp://[::1]:0, ipc://path; empty: nobody connects
+  std::string bind_reason;  // why there: for people
   std::string bind_advice;  // ends the message when an address is in use: which variable to set
   wire::Limits limits;
   uint64_t max_queued_bytes = uint64_t{256} << 20;  // per peer; more is dropped and counted

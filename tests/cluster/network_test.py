@@ -1,0 +1,151 @@
+"""Jobs over TCP, IPv6 and ipc with every kind of distributed store, and what PS_VERBOSE and SIGUSR1 tell of them.
+
+Usage: network_test.py BIN_DIR
+"""
+import pathlib
+import re
+import signal
+import socket
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from cluster import Cluster  # noqa: E402
+from launch_test import launch  # noqa: E402
+
+BIN = None
+# A name of at most ten characters in brackets, the time to the millisecond.
+PREFIX = r"\[[a-z]+(?: \d+)?\] \d\d:\d\d:\d\d\.\d{3} "
+
+
+def sluice_sockets():
+    """Names of this machine's ipc sockets."""
+    return {line.split()[-1] for line in pathlib.Path("/proc/net/unix").read_text().splitlines() if "sluice" in line}
+
+
+def files():
+    return {path.name for path in pathlib.Path("/tmp").glob("sluice-*") if path.is_socket()}
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+class Networks(unittest.TestCase):
+    """kv_tour checks every value itself."""
+
+    def tour(self, kind, *arguments):
+        done = launch("-n", 2, "-s", 2, *arguments, "--env", "PS_VERBOSE=1", BIN / "kv_tour", f"--kv-store={kind}")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(f"the tour is over: {kind}, 2 workers, all values right", done.stdout)
+        return done.stdout
+
+    def test_ipc_leaves_nothing(self):
+        before = files()
+        for kind in ("dist_sync", "dist_device_sync"):
+            with self.subTest(kind):
+                text = self.tour(kind, "--env", "DMLC_LOCAL=1")
+                names = set(re.findall(r"shard \d at ipc://(@\S+): DMLC_LOCAL", text))
+                self.assertEqual(len(names), 2, text)
+                self.assertRegex(text, r"worker is connected to ipc://@sluice-")
+                self.assertFalse(names & sluice_sockets())
+        self.assertEqual(files(), before)
+
+    def test_ipc_leaves_nothing_of_the_killed_either(self):
+        before = files()
+        with Cluster(BIN, 1, 2, DMLC_LOCAL=1, PS_VERBOSE=1) as cluster:
+            _, servers, workers = cluster.start_all([BIN / "train_mnist", "--network=mlp", "--kv-store=dist_sync", "--num-epochs=1000"])
+            workers[0].wait_for_output("batch", 60)
+            names = set()
+            for server in servers:
+                names |= set(re.findall(r"ipc://(@[^\s:]+)", server.output()))
+            self.assertEqual(len(names & sluice_sockets()), 2)
+            for process in cluster.processes:
+                process.kill(signal.SIGKILL)
+                process.wait(10)
+            self.assertFalse(names & sluice_sockets())
+        self.assertEqual(files(), before)
+
+    def test_ipv6(self):
+        if not has_ipv6():
+            self.skipTest("this machine has no IPv6")
+        text = self.tour("dist_sync", "--env", "DMLC_PS_ROOT_URI=::1")
+        self.assertRegex(text, r"scheduler at tcp://\[::1\]:\d+")
+        self.assertRegex(text, r"shard 0 at tcp://\[::1\]:\d+: route to the scheduler")
+
+    def test_async_stores_learn(self):
+        for kind, flags in (("dist_async", []), ("dist_device_async", ["--num-devices=2"])):
+            with self.subTest(kind):
+                done = launch("-n", 2, "-s", 2, BIN / "train_mnist", "--network=mlp", f"--kv-store={kind}", "--lr=0.01", *flags,
+                              "--num-epochs=10", "--num-examples=4000")
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                accuracy = float(re.search(r"final test accuracy (\S+)", done.stdout).group(1))
+                self.assertGreater(accuracy, 0.75, done.stdout)  # a linear model's ceiling is 0.7: docs/data.md
+
+
+class Telling(unittest.TestCase):
+    def verbose(self, level, *arguments):
+        done = launch("-n", 2, "-s", 2, *arguments, "--env", f"PS_VERBOSE={level}", BIN / "kv_tour", "--kv-store=dist_sync")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_level_1_tells_connections_membership_barriers_and_rounds_in_80_columns(self):
+        text = self.verbose(1)
+        for line in (r"scheduler at tcp://127.0.0.1:\d+: DMLC_PS_ROOT_URI",
+                     r"shard 0 at tcp://127.0.0.1:\d+: route to the scheduler",
+                     r"worker is connected to tcp://127.0.0.1:\d+",
+                     r"worker \d \(host \S+, pid \d+\) joined, \d of 4",
+                     r"the job is complete after \d+ ms",
+                     r"joined as worker 1, membership epoch 1",
+                     r"membership epoch \d: \d alive, \d finished, dead: none",
+                     r"barrier '[^']+' released, 2 members",
+                     r"round 1 of a closed, 2 workers",
+                     r"optimiser sgd, learning rate 0.5",
+                     r"worker 0 \(host \S+, pid \d+\) left"):
+            self.assertRegex(text, re.compile("^" + PREFIX + line + "$", re.MULTILINE))
+        host = len(socket.gethostname())
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 80 + max(0, host - 10), line)
+        self.assertNotIn(" -> ", text)
+
+    def test_the_reason_of_an_address(self):
+        self.assertRegex(self.verbose(1, "--env", "DMLC_NODE_HOST=127.0.0.1"), r"shard 0 at tcp://127.0.0.1:\d+: DMLC_NODE_HOST")
+        self.assertRegex(self.verbose(1, "--env", "DMLC_INTERFACE=l"), r"shard 0 at tcp://127.0.0.1:\d+: DMLC_INTERFACE: lo")
+
+    def test_level_2_tells_every_message_on_both_sides(self):
+        text = self.verbose(2)
+        for message in (r"worker \d -> DeclareKeys id \d+, 1 key", r"worker \d -> Push id \d+, 1 part, round 1, 24 B", r"server \d -> Ack id \d+ re \d+"):
+            for way in ("from", "to"):
+                self.assertTrue(re.search(rf"^{PREFIX}\S.* {way} .*: {message}$", text, re.MULTILINE), f"{way}: {message}")
+
+    def test_sigusr1_tells_who_waits_for_what_and_the_job_goes_on(self):
+        with Cluster(BIN, 2, 1) as cluster:
+            flags = ["--network=mlp", "--kv-store=dist_sync", "--num-epochs=2", "--num-examples=4000", "--disp-batches=5"]
+            scheduler, servers, workers = cluster.start_all([BIN / "train_mnist", *flags])
+            workers[0].wait_for_output("batch", 60)
+            workers[1].kill(signal.SIGSTOP)  # the others wait for it, by name
+            try:
+                end = time.monotonic() + 8
+                while "worker 1" not in servers[0].output() or "worker 1" not in workers[0].output():
+                    self.assertLess(time.monotonic(), end, servers[0].output() + workers[0].output())
+                    for process in (scheduler, servers[0], workers[0]):
+                        process.kill(signal.SIGUSR1)
+                    time.sleep(0.1)
+            finally:
+                workers[1].kill(signal.SIGCONT)
+            workers[1].kill(signal.SIGUSR1)
+            for process in cluster.processes:
+                process.wait_for_output("state of", 10)
+                self.assertEqual(process.wait(60), 0, process.output())
+            self.assertIn("final test accuracy", workers[0].output())
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
