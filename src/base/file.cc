@@ -93,21 +93,41 @@ Result<std::string> TemporaryName(const std::string& path) {
   return path + suffix;
 }
 
-Status WriteAndFlush(const std::string& name, std::span<const Bytes> pieces) {
+std::string FolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+Status WriteAndFlush(int fd, std::span<const Bytes> pieces, const std::string& path) {
+  for (const Bytes piece : pieces) {
+    if (Status status = WriteAll(fd, piece, path); !status) return status;
+  }
+  if (::fsync(fd) != 0) return FailFromErrno("flush", path, errno);
+  return Status::Ok();
+}
+
+// A file without a name goes with its process; it gets `name` when it is whole.
+Status WriteNameless(int fd, std::span<const Bytes> pieces, const std::string& name) {
+  if (Status status = WriteAndFlush(fd, pieces, name); !status) return status;
+  const std::string self = StrCat("/proc/self/fd/", fd);
+  if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    return FailFromErrno("create", name, errno);
+  return Status::Ok();
+}
+
+// A whole file called `name`, or, after a failure, perhaps a part of one.
+Status WriteNew(const std::string& name, std::span<const Bytes> pieces) {
+  const FileDescriptor nameless(::open(FolderOf(name).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  if (nameless.ok()) return WriteNameless(nameless.get(), pieces, name);
+  // Not every file system has such files.
   const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.ok()) return FailFromErrno("create", name, errno);
-  for (const Bytes piece : pieces) {
-    if (Status status = WriteAll(file.get(), piece, name); !status) return status;
-  }
-  if (::fsync(file.get()) != 0) return FailFromErrno("flush", name, errno);
-  return Status::Ok();
+  return WriteAndFlush(file.get(), pieces, name);
 }
 
 // The rename itself must survive a power cut. Some file systems cannot flush a folder: that is no failure.
 void FlushFolderOf(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const FileDescriptor opened(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor opened(::open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.ok()) ::fsync(opened.get());
 }
 
@@ -153,7 +173,7 @@ Status WriteFileAtomically(const std::string& path, std::span<const Bytes> piece
   }
   const Result<std::string> temporary = TemporaryName(target);
   if (!temporary) return temporary.failure();
-  Status status = WriteAndFlush(temporary.value(), pieces);
+  Status status = WriteNew(temporary.value(), pieces);
   if (status && ::rename(temporary.value().c_str(), target.c_str()) != 0) {
     status = FailFromErrno("rename a temporary file to", target, errno);
   }

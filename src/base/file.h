@@ -15,9 +15,11 @@ namespace sluice {
 // kResourceExhausted (longer than max_bytes), kDataLoss (cut short while it was read).
 Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes);
 
-// Writes `pieces` one after another under a temporary name in the same folder, flushes them to the disk and
-// renames. A failure leaves whatever stood at `path` as it was and no temporary file. A link is followed.
-// Only a kill can leave a file named "<path>.<hex>.tmp".
+// Writes `pieces` one after another into a file without a name in the same folder, flushes them to the disk,
+// gives it a temporary name and renames that. A failure leaves whatever stood at `path` as it was and no
+// temporary file, and so does the process's end at any moment but between the last two steps: then the whole
+// file is left as "<path>.<hex>.tmp" (where the file system has no nameless files, a part of it). A link is
+// followed.
 Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces);
 inline Status WriteFileAtomically(const std::string& path, std::initializer_list<Bytes> pieces) {
   return WriteFileAtomically(path, std::span(pieces.begin(), pieces.size()));
