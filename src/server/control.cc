@@ -26,13 +26,16 @@ void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
   if (membership_.OnMessage(now, from, message, network)) return Act(now, network);
   if (from == membership_.scheduler() && requests_.OnAnswer(message, &completions_))
     return RunCompletions(now, network);
+  if (from == membership_.scheduler() && leaving_ && std::holds_alternative<wire::Ack>(message.body) &&
+      message.in_reply_to == kLeaveId) {
+    done_ = true;
+    return;
+  }
   // Not a member yet: the Welcome is late or lost. The scheduler repeats; shards must know the workers before
   // any worker uses a key.
   if (from != membership_.scheduler() || membership_.state() == membership::State::kJoining) return;
   if (std::holds_alternative<wire::AnnounceKeys>(message.body)) return OnAnnounce(message);
   if (std::holds_alternative<wire::SetOptimizer>(message.body)) return OnSetOptimizer(message);
-  if (std::holds_alternative<wire::Ack>(message.body) && message.in_reply_to == kLeaveId && leaving_)
-    done_ = true;
 }
 
 void Control::Act(Time now, transport::Network& network) {

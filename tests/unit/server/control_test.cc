@@ -125,6 +125,17 @@ TEST_F(ServerControl, AcknowledgesKeysWhenEveryShardHasThem) {
   EXPECT_EQ(WeightAfter(1, 1), 1);
 }
 
+TEST_F(ServerControl, LeavesAtOnceWhenTheSchedulerHasHeardSoWhileTheJobAssembles) {
+  control_.Fail(now_, "ended by a signal", network_);
+  const auto sent = network_.Take();
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_TRUE(sent[0].Is<wire::Leave>());
+  Deliver(wire::Ack{}, 0, sent[0].message.id + 1);
+  EXPECT_FALSE(control_.Done());
+  Deliver(wire::Ack{}, 0, sent[0].message.id);
+  EXPECT_TRUE(control_.Done());
+}
+
 TEST_F(ServerControl, ShardsHearOfTheWorkersBeforeTheyHearOfKeys) {
   Deliver(wire::AnnounceKeys{{Entry()}}, 5);  // before the Welcome: to be repeated
   RunAll();
