@@ -4,9 +4,11 @@
 //   build/bin/train_mnist --network lenet
 //   tools/launch.py -n 2 -s 2 build/bin/train_mnist --network lenet --kv-store dist_sync
 #include <gflags/gflags.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <climits>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -155,6 +157,23 @@ void WarnOfDivergence() {
   }
 }
 
+// Before hours of training, not after.
+void RequirePlaceFor(const std::string& flag, const std::string& file) {
+  const std::filesystem::path path = file, folder = path.has_parent_path() ? path.parent_path() : ".";
+  const auto refuse = [&](const std::string& why) {
+    Refuse(flag, StrCat("cannot write '", file, "': ", why));
+  };
+  if (std::filesystem::is_directory(path)) refuse("it is a folder");
+  if (!std::filesystem::is_directory(folder)) refuse(StrCat("there is no folder '", folder.string(), "'"));
+  if (access(folder.c_str(), W_OK) != 0) refuse(StrCat("no file can be made in '", folder.string(), "'"));
+}
+
+void CheckOutputs() {
+  if (!FLAGS_save_params.empty()) RequirePlaceFor("save-params", FLAGS_save_params);
+  if (!FLAGS_model_prefix.empty()) RequirePlaceFor("model-prefix", CheckpointFile(FLAGS_model_prefix, FLAGS_load_epoch + 1));
+  if (!FLAGS_json.empty()) RequirePlaceFor("json", FLAGS_json);
+}
+
 void CheckFlags() {
   RequireAtLeast("batch-size", FLAGS_batch_size, 1);
   RequireAtLeast("num-epochs", FLAGS_num_epochs, 0);
@@ -236,6 +255,7 @@ void Train() {
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
   if (leader) {
+    CheckOutputs();
     std::cout << FLAGS_network << " on " << (FLAGS_data_dir.empty() ? "synthetic digits" : FLAGS_data_dir)
               << ", " << train->size() << " images, " << store->type() << ", " << store->num_workers()
               << " workers x " << contexts.size() << " devices" << std::endl;

@@ -76,12 +76,18 @@ const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name
                 nearest ? StrCat(" (did you mean --", Dashed(nearest->name), "?)") : ""));
 }
 
+// What a flag takes, for people.
+std::string Wanted(const FlagInfo& flag) {
+  if (flag.type == "double") return "a finite number";
+  if (flag.type == "bool") return "true or false";
+  return flag.type == "string" ? "a text" : "a whole number";
+}
+
 void Set(const FlagInfo& flag, const std::string& value) {
   const bool number = flag.type == "double";
   if ((number && !ParseFiniteDouble(value)) || (flag.type != "string" && value.empty()) ||
       gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) {
-    Refuse(StrCat("flag --", Dashed(flag.name), " got '", value, "'; it takes ",
-                  number ? "a finite number" : flag.type));
+    Refuse(StrCat("flag --", Dashed(flag.name), " got '", value, "'; it takes ", Wanted(flag)));
   }
 }
 
@@ -124,8 +130,10 @@ void ParseFlags(int argc, char** argv, const std::string& usage) {
       std::cout << FlagsHelp(path.substr(path.find_last_of('/') + 1), usage);
       std::exit(0);
     }
-    if (!argument.starts_with("--") || argument.size() == 2)
-      Refuse(StrCat("stray argument '", argument, "'"));
+    if (!argument.starts_with("--") || argument.size() == 2) {
+      const bool one_dash = argument.starts_with("-") && argument.size() > 2;
+      Refuse(StrCat("stray argument '", argument, "'", one_dash ? "; flags begin with two dashes" : ""));
+    }
     const size_t equals = argument.find('=');
     std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
     std::replace(name.begin(), name.end(), '-', '_');

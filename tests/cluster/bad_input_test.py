@@ -78,6 +78,8 @@ class BadInput(unittest.TestCase):
             (["extra"], ["stray", "extra"]),
             (["--gpus=0"], ["--gpus", "gpu(0)", "--num-devices"]),
             (["--gpus=0,x"], ["--gpus", "0,x"]),
+            (["-lr", "0.1"], ["-lr", "two dashes"]),
+            (["--num-epochs=99999999999999999999"], ["--num-epochs", "whole number"]),
         ):
             with self.subTest(flags=flags):
                 self.assert_refused(self.run_program(*flags), *words, code=2)
@@ -137,6 +139,14 @@ class BadInput(unittest.TestCase):
                 path.write_bytes(corrupt)
                 self.assert_refused(self.run_program(f"--load-params={path}", "--num-steps=1"), str(path))
         self.assert_refused(self.run_program(f"--load-params={self.folder}/none", "--num-steps=1"), "none")
+
+    def test_an_output_that_cannot_be_written_is_refused_before_training(self):
+        for flag in ("--save-params", "--json", "--model-prefix"):
+            with self.subTest(flag):
+                done = self.run_program(f"{flag}={self.folder}/no/such/folder/file")
+                self.assert_refused(done, flag, "there is no folder", "no/such/folder", code=2)
+                self.assertNotIn("epoch", done.stdout)
+        self.assert_refused(self.run_program(f"--save-params={self.folder}"), "is a folder", code=2)
 
     def test_an_output_that_cannot_be_written(self):
         self.assert_refused(self.run_program(f"--save-params={self.folder}/no/such/folder/p.safetensors", "--num-steps=0"), "no/such/folder")

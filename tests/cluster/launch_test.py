@@ -90,11 +90,16 @@ class Launch(unittest.TestCase):
 
     def test_wrong_use(self):
         for arguments, word in ((["-n", "1"], "no command"), (["-n", "0", "x"], "-n is 0"), (["-n", "1", "/no/such/program"], "does not exist"),
-                                (["-n", "1", "-H", "hosts", "x"], "ssh"), (["-n", "1", "--env", "NOVALUE", "x"], "NAME=VALUE")):
+                                (["-n", "1", "-H", "hosts", "x"], "ssh"), (["-n", "1", "--env", "NOVALUE", "x"], "NAME=VALUE"),
+                                ([], "-n/--num-workers"), (["-n", "two", "x"], "'two'"), (["-n", "1", "--nosuch", "x"], "--nosuch"),
+                                (["-n", "1", "--launcher", "mpi", "x"], "'mpi'"), (["-n", "1", "--server-command", "", "x"], "--server-command is empty"),
+                                (["-n", "1", "--server-command", "'x", "x"], "No closing quotation"), (["-n", "1", str(ROOT)], "is a folder"),
+                                (["-n", "1", ""], "does not exist"), (["-n", "1", "--log-dir", "/proc/x", str(BIN / "kv_tour")], "--log-dir /proc/x")):
             with self.subTest(arguments):
                 done = launch(*arguments)
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(word, done.stderr)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
     def test_arguments_arrive_unchanged(self):
         nasty = ["a b", "quo'te", 'dou"ble', "$HOME", ";ls", "line\nbreak", "\u00fc\u4e2d"]

@@ -12,9 +12,15 @@ EXAMPLE = """example:
 """
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """One line, as for every other mistake."""
+        raise UsageError(f"{message}; see --help")
+
+
 def parser():
-    p = argparse.ArgumentParser(
-        prog="launch.py", epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    p = Parser(
+        prog="launch.py", usage="launch.py -n W [-s S] [options] CMD ...", epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
         description="Starts a Sluice job: one scheduler, servers and workers.\nEvery line of output begins with who said it.")
     p.add_argument("-n", "--num-workers", type=int, required=True, metavar="W", help="how many workers run CMD")
     p.add_argument("-s", "--num-servers", type=int, metavar="S", help="how many servers (default: as many as workers)")
@@ -40,6 +46,19 @@ def environment(pairs, flag):
     return variables
 
 
+def server_program(text):
+    """The words of --server-command; None without one."""
+    if text is None:
+        return None
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--server-command is {text!r}: {error}") from error
+    if not words:
+        raise UsageError("--server-command is empty; leave it out for the stock server")
+    return words
+
+
 def make_job(arguments):
     a = parser().parse_args(arguments)
     command = a.command[1:] if a.command[:1] == ["--"] else a.command
@@ -53,7 +72,7 @@ def make_job(arguments):
             raise UsageError(f"{flag} is {count}; it must be at least 1 and at most 65536")
     everybody = environment(a.env, "--env")
     return Job(num_workers=a.num_workers, num_servers=servers, worker_command=command,
-               server_command=shlex.split(a.server_command) if a.server_command else None,
+               server_command=server_program(a.server_command),
                server_environment={**everybody, **environment(a.env_server, "--env-server")},
                worker_environment={**everybody, **environment(a.env_worker, "--env-worker")},
                scheduler_environment=everybody, log_dir=a.log_dir)

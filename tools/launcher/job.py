@@ -42,7 +42,7 @@ def find_program(command, what):
     program = shutil.which(command[0])
     if program is None:
         path = pathlib.Path(command[0])
-        why = "is not executable" if path.exists() else "does not exist"
+        why = "is a folder" if command[0] and path.is_dir() else "is not executable" if command[0] and path.exists() else "does not exist"
         raise UsageError(f"{what} '{command[0]}' {why}; 'make build' builds Sluice's programs into build/bin/")
     return [os.path.abspath(program), *command[1:]]
 

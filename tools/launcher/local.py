@@ -103,7 +103,8 @@ class LocalRun:
             event = self.next_event(deadline)
             if event is None:
                 workers_left = any(p.role == "worker" for p in alive)
-                what = f"{first.name} ended with {first.how_it_ended()}" if workers_left else "the job is over"
+                what = (f"{first.name} ended with {first.how_it_ended()}" if workers_left
+                        else "the workers are done (one without a distributed store joins no job)")
                 self.say(f"{what}, but these still run: " + ", ".join(sorted(p.name for p in alive)) + "; stopping them")
                 self.stop(alive)
                 return 1 if workers_left else 0

@@ -41,7 +41,8 @@ void ZmqSocket::Bind(const std::string& address, const std::string& advice) {
     throw Error(ErrorCode::kUnavailable,
                 StrCat("cannot listen on ", address, ": it is in use", advice.empty() ? "" : "; ", advice));
   }
-  throw Error(ErrorCode::kInvalidArgument, StrCat("cannot listen on ", address, ": ", zmq_strerror(error)));
+  throw Error(ErrorCode::kInvalidArgument, StrCat("cannot listen on ", address, ": ", zmq_strerror(error),
+                                                  advice.empty() ? "" : "; ", advice));
 }
 
 void ZmqSocket::Connect(const std::string& address) {
