@@ -64,7 +64,7 @@ TEST(ChooseHost, AnExplicitHostBeatsTheInterfaceWhichBeatsTheRoute) {
   EXPECT_FALSE(ChooseHost({"", "no-such-interface", "127.0.0.1"}).ok());
   const HostChoice by_route = ChooseHost({"", "", "127.0.0.1"}).value();
   EXPECT_EQ(by_route.host, "127.0.0.1");
-  EXPECT_NE(by_route.why.find("routes to the scheduler 127.0.0.1"), std::string::npos) << by_route.why;
+  EXPECT_EQ(by_route.why, "route to the scheduler");
 }
 
 TEST(ChooseHost, FollowsAnIpv6Scheduler) {
