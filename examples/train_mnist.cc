@@ -170,7 +170,8 @@ void RequirePlaceFor(const std::string& flag, const std::string& file) {
 
 void CheckOutputs() {
   if (!FLAGS_save_params.empty()) RequirePlaceFor("save-params", FLAGS_save_params);
-  if (!FLAGS_model_prefix.empty()) RequirePlaceFor("model-prefix", CheckpointFile(FLAGS_model_prefix, FLAGS_load_epoch + 1));
+  if (!FLAGS_model_prefix.empty())
+    RequirePlaceFor("model-prefix", CheckpointFile(FLAGS_model_prefix, FLAGS_load_epoch + 1));
   if (!FLAGS_json.empty()) RequirePlaceFor("json", FLAGS_json);
 }
 

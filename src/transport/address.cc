@@ -146,8 +146,7 @@ Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vecto
     const bool matches = exact ? is_named(a) : a.interface.starts_with(wanted);
     if (matches && (best == nullptr || rank(a) < rank(*best))) best = &a;
   }
-  if (best != nullptr)
-    return HostChoice{best->address, StrCat("DMLC_INTERFACE: ", best->interface)};
+  if (best != nullptr) return HostChoice{best->address, StrCat("DMLC_INTERFACE: ", best->interface)};
   std::set<std::string> names;
   for (const InterfaceAddress& a : local) names.insert(a.interface);
   return Fail(ErrorCode::kInvalidArgument, "DMLC_INTERFACE is '", wanted,

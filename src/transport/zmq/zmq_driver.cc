@@ -15,9 +15,6 @@ namespace {
 
 // Messages read from one channel before the others, the timer and posted tasks have their turn.
 constexpr int kBurst = 32;
-// Messages of one peer that ZeroMQ keeps until they are read.
-constexpr int kMaxUnread = 1000;
-constexpr uint64_t kFraming = uint64_t{1} << 20;
 // Of what strangers wrote, in logs and refusals.
 constexpr size_t kMaxReason = 500;
 

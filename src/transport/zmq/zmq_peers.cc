@@ -1,5 +1,6 @@
 // Which sockets the loop has: the bound one, and one for every process it connects to.
 #include <sys/random.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include <algorithm>
@@ -14,6 +15,10 @@
 namespace sluice::transport {
 namespace {
 
+// Messages of one peer that ZeroMQ keeps until they are read.
+constexpr int kMaxUnread = 1000;
+constexpr uint64_t kFraming = uint64_t{1} << 20;
+
 int Milliseconds(Duration d) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
 }
@@ -25,6 +30,16 @@ RoutingId RandomRoutingId() {
     SLUICE_CHECK(getrandom(&id, sizeof id, 0) == sizeof id) << "no randomness";
   }
   return id;
+}
+
+InflowLimits InflowLimitsOf(const ZmqLoopOptions& options) {
+  InflowLimits limits;
+  // A whole message, its frames' headers and what lies between ZeroMQ's threads.
+  limits.max_partial = options.limits.max_message_bytes + kFraming;
+  limits.max_unread = options.max_queued_bytes;
+  limits.max_strangers = options.max_strangers_bytes;
+  limits.heartbeat_interval = options.heartbeat_interval;
+  return limits;
 }
 
 }  // namespace
@@ -51,13 +66,17 @@ void ZmqDriver::Bind() {
   socket.Set(ZMQ_ZAP_DOMAIN, std::string_view("sluice"));
   socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
   socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
+  socket.Set(ZMQ_RCVHWM, kMaxUnread);   // then ZeroMQ reads no more from that peer; nothing is dropped
+  door_ = std::make_unique<Door>(context_->native(), &socket, InflowLimitsOf(options_));
   for (const std::string& address : options_.bind) {
     CheckAddress(address).OrThrow();
+    if (address.starts_with("ipc://")) socket.Set(ZMQ_IPC_FILTER_UID, static_cast<int>(geteuid()));
     // Otherwise an IPv4 address would be told as [::ffff:127.0.0.1].
     socket.Set(ZMQ_IPV6, address.find('[') != std::string::npos ? 1 : 0);
     socket.Bind(address, options_.bind_advice);
     addresses_.push_back(socket.LastEndpoint());
-    VLOG(1) << options_.name << " listens on " << addresses_.back();
+    VLOG(1) << options_.name << " at " << addresses_.back()
+            << (options_.bind_reason.empty() ? "" : ": " + options_.bind_reason);
   }
 }
 
@@ -81,7 +100,7 @@ PeerId ZmqDriver::Connect(const std::string& address) {
   socket.Set(ZMQ_RECONNECT_IVL_MAX, 500);
   Watch(peer.get());
   socket.Connect(address);
-  VLOG(1) << options_.name << " connects to " << address;
+  VLOG(2) << options_.name << " connects to " << address;
   peers_.push_back(std::move(peer));
   channels_changed_ = true;
   return peers_.back()->id;
@@ -131,7 +150,7 @@ void ZmqDriver::ReadMonitor(Channel* channel) {
 void ZmqDriver::Disconnect(PeerId id) {
   Peer* peer = Find(id);
   if (peer == nullptr) return;
-  VLOG(1) << options_.name << " disconnects from " << peer->name;
+  VLOG(2) << options_.name << " disconnects from " << peer->name;
   peer->open = false;
   if (peer->dealer) channels_changed_ = true;
 }
