@@ -1,6 +1,7 @@
 #include "transport/zmq/zmq_driver.h"
 
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,13 +29,16 @@ ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machin
       chance_(options_.drop_seed) {
   Bind();
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_fd_ < 0) throw Error(ErrorCode::kResourceExhausted, "cannot open an eventfd: see ulimit -n");
+  alarm_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (wake_fd_ < 0 || alarm_fd_ < 0)
+    throw Error(ErrorCode::kResourceExhausted, "cannot open an eventfd and a timerfd: see ulimit -n");
   thread_ = std::thread([this] { ThreadMain(); });
 }
 
 ZmqDriver::~ZmqDriver() {
   Stop();
   close(wake_fd_);
+  close(alarm_fd_);
 }
 
 void ZmqDriver::Stop() {
@@ -153,7 +157,7 @@ void ZmqDriver::Settle() {
     channels_.push_back(peer->dealer.get());
     if (peer->monitor) channels_.push_back(peer->monitor.get());
   }
-  polled_.assign(1, {wake_fd_, POLLIN, 0});
+  polled_ = {{wake_fd_, POLLIN, 0}, {alarm_fd_, POLLIN, 0}};
   for (Channel* channel : channels_) {
     channel->dry = false;
     polled_.push_back({channel->socket.fd(), POLLIN, 0});
@@ -174,22 +178,33 @@ void ZmqDriver::LookAtDoor() {
   }
 }
 
+// Setting the processor's timer at every sleep would cost more than the rest of the sleep: the alarm stays
+// set while it rings no later than needed.
+void ZmqDriver::SetAlarm(Time when) {
+  if (when >= alarm_) return;
+  alarm_ = when;
+  const auto since_boot = std::max<int64_t>(when.time_since_epoch().count(), 1);  // 0 would switch it off
+  itimerspec at{};
+  at.it_value = {static_cast<time_t>(since_boot / 1'000'000'000),
+                 static_cast<long>(since_boot % 1'000'000'000)};
+  SLUICE_CHECK(timerfd_settime(alarm_fd_, TFD_TIMER_ABSTIME, &at, nullptr) == 0)
+      << "timerfd: errno " << errno;
+}
+
 void ZmqDriver::WaitForInput() {
-  const Time timer = door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer();
-  timespec wait{};
-  if (timer != Time::max()) {
-    const Time now = Now();
-    const auto left = timer <= now ? 0 : (timer - now).count();  // Time::min() has no distance
-    wait = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
-  }
-  const int ready = ppoll(polled_.data(), polled_.size(), timer == Time::max() ? nullptr : &wait, nullptr);
-  if (ready <= 0) return;
+  SetAlarm(door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer());
+  // Without a deadline: the alarm is among what is waited for.
+  if (poll(polled_.data(), polled_.size(), -1) <= 0) return;
+  uint64_t count;
   if (polled_[0].revents != 0) {
-    uint64_t count;
     [[maybe_unused]] const ssize_t drained = read(wake_fd_, &count, sizeof count);
   }
+  if (polled_[1].revents != 0) {
+    [[maybe_unused]] const ssize_t drained = read(alarm_fd_, &count, sizeof count);
+    alarm_ = Time::max();
+  }
   for (size_t i = 0; i < channels_.size(); ++i) {
-    if (polled_[i + 1].revents != 0) channels_[i]->dry = false;
+    if (polled_[i + 2].revents != 0) channels_[i]->dry = false;
   }
 }
 

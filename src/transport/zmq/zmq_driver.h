@@ -100,6 +100,7 @@ class ZmqDriver final : private Network {
   void Sleep();
   void LookAtDoor();
   void WaitForInput();
+  void SetAlarm(Time when);
   void End(const std::string& failure);
   void Wake();
   void Warn(const Peer* peer, const std::string& what);
@@ -118,7 +119,9 @@ class ZmqDriver final : private Network {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<Channel*> channels_;
-  std::vector<pollfd> polled_;  // the wake-up, then channels_
+  std::vector<pollfd> polled_;  // the wake-up, the alarm, then channels_
+  int alarm_fd_ = -1;
+  Time alarm_ = Time::max();  // when it rings
   bool channels_changed_ = true;
   std::vector<PostedTask> running_;
   Rng chance_;
