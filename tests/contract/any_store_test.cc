@@ -1,26 +1,19 @@
 // What every store promises, with one worker or several: include/sluice/kvstore.h.
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "base/strings.h"
-#include "contract/job.h"
-#include "sluice/error.h"
+#include "contract/weight_key.h"
 #include "tensor/access.h"
-#include "unit/expect_error.h"
 
 namespace sluice::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 std::vector<float> Repeat(float value, const Shape& shape) {
   return std::vector<float>(static_cast<size_t>(shape.size()), value);
 }
-
-const Key kKey = std::string("weight");
-const Shape kShape = {2, 3};
 
 class AnyStore : public ::testing::TestWithParam<std::string> {
  protected:
@@ -66,37 +59,6 @@ TEST_P(AnyStore, RanksThatAreNoneOrNotItsOwnAreRefused) {
     EXPECT_NE(refused({-1}).find("there is no worker -1"), std::string::npos);
     EXPECT_NE(refused(std::vector<int>()).find("not among the ranks"), std::string::npos);
     kv.Barrier({kv.rank()}, 20s);  // alone
-  });
-}
-
-TEST(DistBarrier, ASetOfRanksWaitsForItsMembersAlone) {
-  std::atomic<int> arrived = 0;
-  Job({.type = "dist_sync", .workers = 3}).Run([&](KVStore& kv) {
-    for (int i = 1; i <= 3 && kv.rank() != 1; ++i) {  // worker 1 never comes, and is not waited for
-      ++arrived;
-      kv.Barrier({2, 0}, 20s);
-      EXPECT_GE(arrived, 2 * i);
-    }
-    kv.Barrier();
-  });
-}
-
-TEST(DistBarrier, ADeadlineNamesWhoIsMissing) {
-  Job({.type = "dist_sync", .workers = 3}).Run([](KVStore& kv) {
-    if (kv.rank() == 0) {
-      const std::string error = ErrorOf(ErrorCode::kDeadlineExceeded, [&] { kv.Barrier({0, 2}, 300ms); });
-      EXPECT_NE(error.find("of workers 0, 2"), std::string::npos) << error;
-      EXPECT_NE(error.find("waiting for worker 2"), std::string::npos) << error;
-    }
-    kv.Barrier();
-  });
-}
-
-TEST(DistBarrier, AWorkerIsNoServer) {
-  Job({.type = "dist_sync", .workers = 2}).Run([](KVStore& kv) {
-    const std::string error =
-        ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Barrier(BarrierGroup::kServers, 20s); });
-    EXPECT_NE(error.find("is not one of its members, server 0, server 1"), std::string::npos) << error;
   });
 }
 
@@ -306,11 +268,6 @@ TEST_P(AnyStore, AGradientThatFailedIsReportedByTheNextWait) {
   });
 }
 
-void ExpectError(ErrorCode code, const std::vector<std::string>& texts, const std::function<void()>& call) {
-  const std::string message = ErrorOf(code, call);
-  for (const std::string& text : texts) EXPECT_NE(message.find(text), std::string::npos) << message;
-}
-
 TEST_P(AnyStore, BadCallsAreRefusedAndLoseNothing) {
   MakeJob().Run([&](KVStore& kv) {
     InitAccumulating(kv);
@@ -380,47 +337,6 @@ TEST_P(AnyStore, ManyKeysKeepTheirOrderWhateverTheirPriorities) {
     }
   });
 }
-
-// Without an optimiser an async store does not know what to do with a push.
-class AsyncStore : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(AsyncStore, ARefusedPushEndsWhatWaitsForItsRound) {
-  Job({.type = GetParam(), .workers = 2}).Run([](KVStore& kv) {
-    kv.Init(kKey, Filled(kv, kShape, 1));
-    NDArray out = Filled(kv, kShape, 0);
-    // Whichever hears of it first: the call or the wait.
-    ExpectError(ErrorCode::kFailedPrecondition, {"weight", "SetOptimizer"}, [&] {
-      kv.Push(kKey, Filled(kv, kShape, 1));
-      kv.Pull(kKey, &out);
-      out.WaitToRead();
-    });
-  });
-}
-
-// Worker 1 never pushes: no value of worker 0's round will come.
-TEST(LeavingTest, WhatIsStillOpenEndsWithAnErrorAndSoDoesWhatComesAfter) {
-  std::shared_ptr<KVStore> kept;
-  NDArray out;
-  Job({.type = "dist_sync", .workers = 2}).RunShared([&](const std::shared_ptr<KVStore>& kv) {
-    kv->Init(kKey, Filled(*kv, kShape, 0));
-    if (kv->rank() != 0) return;
-    kept = kv;
-    out = Filled(*kv, kShape, 1);
-    kv->PushPull(kKey, out, &out);
-  });
-  EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { out.WaitToRead(); }), HasSubstr("has left"));
-  EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { kept->Barrier(); }), HasSubstr("has left"));
-  NDArray late = NDArray::Empty(kShape, cpu(0));
-  EXPECT_THAT(ErrorOf(ErrorCode::kCancelled,
-                      [&] {
-                        kept->Pull(kKey, &late);
-                        late.WaitToRead();
-                      }),
-              HasSubstr("has left"));
-}
-
-INSTANTIATE_TEST_SUITE_P(Stores, AsyncStore, ::testing::Values("dist_async", "dist_device_async"),
-                         [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
                          ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",

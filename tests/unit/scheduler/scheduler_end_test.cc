@@ -1,0 +1,122 @@
+// How a job ends: deaths, failures, everybody done.
+#include <gmock/gmock.h>
+
+#include "unit/scheduler/scheduler_harness.h"
+
+namespace sluice::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(SchedulerTest, ADeathStopsTheJobNamingTheDead) {
+  JoinAll();
+  const uint64_t epoch = Deliver(kWorker0, wire::Heartbeat{}).at(0).message.epoch;
+  RunUntil(9s);
+  for (const Node& node : {kServer0, kServer1, kWorker0}) Deliver(node, wire::Heartbeat{});
+  RunUntil(9999ms);
+  EXPECT_TRUE(network_.Take().empty());
+  RunUntil(10s);
+  // The death and the end in one message: nobody can hear the one and act on it before the other.
+  const auto told = network_.Take();
+  EXPECT_THAT(PeersOf(told), ElementsAre(kServer0.peer(), kServer1.peer(), kWorker0.peer()));
+  for (const Sent& sent : told) {
+    EXPECT_GT(sent.message.epoch, epoch);
+    EXPECT_EQ(sent.As<wire::Stop>().reason, wire::Stop::Reason::kFailed);
+    EXPECT_THAT(sent.As<wire::Stop>().message, HasSubstr("worker 1"));
+    EXPECT_EQ(sent.As<wire::Stop>().roster.at(3).state, NodeState::kDead);
+    EXPECT_EQ(sent.As<wire::Stop>().roster.at(2).state, NodeState::kAlive);
+  }
+  EXPECT_EQ(scheduler_.NumDead(), 1u);
+  EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("1 dead"));
+  EXPECT_TRUE(Deliver(kWorker1, wire::Heartbeat{}).at(0).Is<wire::Stop>());  // too late: it was only slow
+  EXPECT_EQ(scheduler_.NumDead(), 1u);
+  EXPECT_THAT(Register({Role::kWorker, 5}).at(0).As<wire::ErrorReply>().message, HasSubstr("worker"));
+  for (const Node& node : {kServer0, kServer1, kWorker0}) {
+    EXPECT_FALSE(scheduler_.Done());
+    const auto sent = Deliver(node, wire::Leave{wire::Leave::Outcome::kFailed, "told to"}, 1);
+    EXPECT_TRUE(sent.at(0).Is<wire::Ack>());
+  }
+  scheduler_.OnTimer(now_, network_);
+  EXPECT_TRUE(scheduler_.Done());
+  EXPECT_THAT(scheduler_.outcome().message, HasSubstr("worker 1 (host h, pid 0) is dead"));
+}
+
+TEST_F(SchedulerTest, WhoAsksWhileTheJobStopsHearsTheEndAndNotTheRosterAlone) {
+  JoinAll();
+  RunUntil(9s);
+  for (const Node& node : {kServer0, kServer1, kWorker0}) Deliver(node, wire::Heartbeat{});
+  RunUntil(10s);
+  network_.Take();  // all lost
+  const std::vector<wire::Body> questions = {wire::Heartbeat{}, wire::GetMembership{}};
+  for (const wire::Body& question : questions) {
+    const auto sent = Deliver(kServer0, question);
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].As<wire::Stop>().roster.at(3).state, NodeState::kDead);
+  }
+}
+
+TEST_F(SchedulerTest, StopIsRepeatedButNotForEver) {
+  JoinAll();
+  scheduler_.FailJob(now_, "SIGTERM", network_);
+  network_.Take();
+  RunUntil(2500ms);
+  EXPECT_EQ(network_.Take<wire::Stop>(kWorker0.peer()).size(), 2u);
+  RunUntil(5s);
+  EXPECT_TRUE(scheduler_.Done());
+  EXPECT_EQ(scheduler_.outcome().message, "SIGTERM");
+}
+
+TEST_F(SchedulerTest, WhenAllWorkersHaveFinishedTheServersAreStopped) {
+  JoinAll();
+  const auto first = Deliver(kWorker0, wire::Leave{}, 1);
+  EXPECT_TRUE(first.at(0).Is<wire::Ack>());
+  for (size_t i = 1; i < first.size(); ++i)
+    EXPECT_EQ(first[i].As<wire::Membership>().roster.at(2).state, NodeState::kFinished);
+  EXPECT_EQ(first.size(), 4u);                                // the Ack; two servers and a worker hear of it
+  EXPECT_EQ(Deliver(kWorker0, wire::Leave{}, 1).size(), 1u);  // the Ack was lost
+  std::vector<transport::PeerId> stopped;
+  for (const Sent& sent : Deliver(kWorker1, wire::Leave{}, 2)) {
+    if (!sent.Is<wire::Stop>()) continue;
+    EXPECT_EQ(sent.As<wire::Stop>().reason, wire::Stop::Reason::kFinished);
+    stopped.push_back(sent.to);
+  }
+  EXPECT_THAT(stopped, ElementsAre(kServer0.peer(), kServer1.peer()));
+  Deliver(kServer0, wire::Leave{}, 1);
+  Deliver(kServer1, wire::Leave{}, 1);
+  scheduler_.OnTimer(now_, network_);
+  EXPECT_TRUE(scheduler_.Done());
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFinished);
+}
+
+TEST_F(SchedulerTest, AFinishedWorkerMayBeSilent) {
+  JoinAll();
+  Deliver(kWorker0, wire::Leave{}, 1);
+  for (int second = 5; second < 60; second += 5) {
+    RunUntil(std::chrono::seconds(second));
+    for (const Node& node : {kServer0, kServer1, kWorker1}) Deliver(node, wire::Heartbeat{});
+  }
+  EXPECT_FALSE(scheduler_.Done());
+  EXPECT_TRUE(network_.Take<wire::Stop>(kWorker1.peer()).empty());
+}
+
+TEST_F(SchedulerTest, AFailureStopsEverybodyAtOnce) {
+  JoinAll();
+  size_t stops = 0;
+  for (const Sent& sent : Deliver(kWorker1, wire::Leave{wire::Leave::Outcome::kFailed, "out of data"}, 1)) {
+    if (!sent.Is<wire::Stop>()) continue;
+    ++stops;
+    EXPECT_THAT(sent.As<wire::Stop>().message, HasSubstr("worker 1 (host h, pid 0) failed: out of data"));
+  }
+  EXPECT_EQ(stops, 3u);
+}
+
+TEST_F(SchedulerTest, AServerThatLeavesBeforeTheEndIsAFailure) {
+  JoinAll();
+  Deliver(kServer1, wire::Leave{wire::Leave::Outcome::kFailed, "SIGTERM"}, 1);
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFailed);
+  EXPECT_THAT(scheduler_.outcome().message, HasSubstr("server 1"));
+}
+
+}  // namespace
+}  // namespace sluice::scheduler
