@@ -70,10 +70,15 @@ bool Runtime::HasJoined() {
 }
 
 std::shared_ptr<KVStore> Runtime::MakeStore(const std::string& type) {
-  if (type == "local")
-    return std::make_shared<kvstore::LocalStore>(type,
-                                                 collective::MakeHostReducer(config_.reduction_threads));
-  if (type == "device") return std::make_shared<kvstore::LocalStore>(type, collective::MakeDeviceReducer());
+  if (type == "local" || type == "device") {
+    if (config_.role == wire::Role::kWorker) {
+      LOG(WARNING) << "a store of type '" << type << "' joins no job: each of the " << config_.num_workers
+                   << " workers trains alone; dist_sync trains together";
+    }
+    return std::make_shared<kvstore::LocalStore>(
+        type, type == "local" ? collective::MakeHostReducer(config_.reduction_threads)
+                              : collective::MakeDeviceReducer());
+  }
   for (const char* known : {"dist_sync", "dist_device_sync", "dist_async", "dist_device_async"}) {
     if (type == known) return Node().MakeStore(type);
   }
