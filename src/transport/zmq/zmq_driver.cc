@@ -1,9 +1,5 @@
 #include "transport/zmq/zmq_driver.h"
 
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 
@@ -28,22 +24,16 @@ ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machin
       options_(std::move(options)),
       chance_(options_.drop_seed) {
   Bind();
-  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  alarm_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  if (wake_fd_ < 0 || alarm_fd_ < 0)
-    throw Error(ErrorCode::kResourceExhausted, "cannot open an eventfd and a timerfd: see ulimit -n");
   thread_ = std::thread([this] { ThreadMain(); });
 }
 
 ZmqDriver::~ZmqDriver() {
   Stop();
-  close(wake_fd_);
-  close(alarm_fd_);
 }
 
 void ZmqDriver::Stop() {
   stop_ = true;
-  Wake();
+  poller_.Wake();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -77,14 +67,8 @@ bool ZmqDriver::Post(PostedTask task) {
     if (!o.closed) o.tasks.push_back(std::move(task));
     return !o.closed;
   });
-  if (taken && !tasks_waiting_.exchange(true) && sleeping_) Wake();
+  if (taken && !tasks_waiting_.exchange(true) && sleeping_) poller_.Wake();
   return taken;
-}
-
-void ZmqDriver::Wake() {
-  const uint64_t one = 1;
-  // A full counter means that the wake-up is on its way already.
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
 }
 
 bool ZmqDriver::Join(Duration timeout) {
@@ -157,11 +141,12 @@ void ZmqDriver::Settle() {
     channels_.push_back(peer->dealer.get());
     if (peer->monitor) channels_.push_back(peer->monitor.get());
   }
-  polled_ = {{wake_fd_, POLLIN, 0}, {alarm_fd_, POLLIN, 0}};
+  std::vector<Poller::Input> inputs;
   for (Channel* channel : channels_) {
     channel->dry = false;
-    polled_.push_back({channel->socket.fd(), POLLIN, 0});
+    inputs.push_back({channel->socket.fd(), channel});
   }
+  poller_.Watch(inputs);
 }
 
 void ZmqDriver::Sleep() {
@@ -178,34 +163,9 @@ void ZmqDriver::LookAtDoor() {
   }
 }
 
-// Setting the processor's timer at every sleep would cost more than the rest of the sleep: the alarm stays
-// set while it rings no later than needed.
-void ZmqDriver::SetAlarm(Time when) {
-  if (when >= alarm_) return;
-  alarm_ = when;
-  const auto since_boot = std::max<int64_t>(when.time_since_epoch().count(), 1);  // 0 would switch it off
-  itimerspec at{};
-  at.it_value = {static_cast<time_t>(since_boot / 1'000'000'000),
-                 static_cast<long>(since_boot % 1'000'000'000)};
-  SLUICE_CHECK(timerfd_settime(alarm_fd_, TFD_TIMER_ABSTIME, &at, nullptr) == 0)
-      << "timerfd: errno " << errno;
-}
-
 void ZmqDriver::WaitForInput() {
-  SetAlarm(door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer());
-  // Without a deadline: the alarm is among what is waited for.
-  if (poll(polled_.data(), polled_.size(), -1) <= 0) return;
-  uint64_t count;
-  if (polled_[0].revents != 0) {
-    [[maybe_unused]] const ssize_t drained = read(wake_fd_, &count, sizeof count);
-  }
-  if (polled_[1].revents != 0) {
-    [[maybe_unused]] const ssize_t drained = read(alarm_fd_, &count, sizeof count);
-    alarm_ = Time::max();
-  }
-  for (size_t i = 0; i < channels_.size(); ++i) {
-    if (polled_[i + 2].revents != 0) channels_[i]->dry = false;
-  }
+  poller_.SetAlarm(door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer());
+  poller_.Wait([](void* channel) { static_cast<Channel*>(channel)->dry = false; });
 }
 
 void ZmqDriver::Read(Channel* channel) {

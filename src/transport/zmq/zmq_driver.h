@@ -7,8 +7,6 @@
 // after every use until it has nothing, and the thread sleeps only when all channels are dry.
 #pragma once
 
-#include <poll.h>
-
 #include <atomic>
 #include <thread>
 #include <unordered_map>
@@ -17,6 +15,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "transport/zmq/door.h"
+#include "transport/zmq/poller.h"
 #include "transport/zmq/zmq_frames.h"
 #include "transport/zmq/zmq_loop.h"
 #include "transport/zmq/zmq_socket.h"
@@ -100,9 +99,7 @@ class ZmqDriver final : private Network {
   void Sleep();
   void LookAtDoor();
   void WaitForInput();
-  void SetAlarm(Time when);
   void End(const std::string& failure);
-  void Wake();
   void Warn(const Peer* peer, const std::string& what);
   static Time Now() { return SteadyClock().Now(); }
 
@@ -119,16 +116,13 @@ class ZmqDriver final : private Network {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<Channel*> channels_;
-  std::vector<pollfd> polled_;  // the wake-up, the alarm, then channels_
-  int alarm_fd_ = -1;
-  Time alarm_ = Time::max();  // when it rings
   bool channels_changed_ = true;
   std::vector<PostedTask> running_;
   Rng chance_;
   LogLimiter log_{5, 10s};
 
   // Shared.
-  int wake_fd_ = -1;
+  Poller poller_;  // of which Wake alone is shared
   std::atomic<bool> tasks_waiting_ = false;
   std::atomic<bool> sleeping_ = false;
   std::atomic<bool> stop_ = false;

@@ -1,0 +1,77 @@
+#include "transport/zmq/poller.h"
+
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/check.h"
+#include "sluice/error.h"
+
+namespace sluice::transport {
+
+Poller::Poller()
+    : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      alarm_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  if (epoll_fd_ < 0 || wake_fd_ < 0 || alarm_fd_ < 0)
+    throw Error(ErrorCode::kResourceExhausted, "a loop cannot open its descriptors: see ulimit -n");
+  // Edge-triggered: every write is told once, and nobody needs to read what was written.
+  Add(wake_fd_, EPOLLIN | EPOLLET, nullptr);
+  Add(alarm_fd_, EPOLLIN, &alarm_);
+}
+
+Poller::~Poller() {
+  for (const int fd : {epoll_fd_, wake_fd_, alarm_fd_}) close(fd);
+}
+
+void Poller::Add(int fd, uint32_t events, void* tag) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = tag;
+  SLUICE_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0) << "epoll: errno " << errno;
+}
+
+void Poller::Wake() {
+  const uint64_t one = 1;
+  // A full counter, after 2^64 - 1 calls, would be emptied here.
+  uint64_t count;
+  if (write(wake_fd_, &one, sizeof one) == sizeof one) return;
+  if (read(wake_fd_, &count, sizeof count) == sizeof count) Wake();
+}
+
+void Poller::SetAlarm(Time when) {
+  // Setting the processor's timer at every sleep would cost more than the rest of the sleep.
+  if (when >= alarm_) return;
+  alarm_ = when;
+  const auto since_boot = std::max<int64_t>(when.time_since_epoch().count(), 1);  // 0 would switch it off
+  itimerspec at{};
+  at.it_value = {static_cast<time_t>(since_boot / 1'000'000'000),
+                 static_cast<long>(since_boot % 1'000'000'000)};
+  SLUICE_CHECK(timerfd_settime(alarm_fd_, TFD_TIMER_ABSTIME, &at, nullptr) == 0)
+      << "timerfd: errno " << errno;
+}
+
+void Poller::AlarmRang() {
+  uint64_t count;
+  [[maybe_unused]] const ssize_t drained = read(alarm_fd_, &count, sizeof count);
+  alarm_ = Time::max();
+}
+
+void Poller::Watch(const std::vector<Input>& inputs) {
+  // Those that were closed meanwhile are gone already.
+  for (const int fd : watched_) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  watched_.clear();
+  for (const Input& input : inputs) {
+    Add(input.fd, EPOLLIN, input.tag);
+    watched_.push_back(input.fd);
+  }
+}
+
+int Poller::Sleep() {
+  return epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), -1);
+}
+
+}  // namespace sluice::transport
