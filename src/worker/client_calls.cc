@@ -3,31 +3,32 @@
 
 namespace sluice::worker {
 
-void Client::Push(Time now, PushArgs args, worker::Done done, NetworkRef network) {
+namespace {
+
+std::shared_ptr<Operation> Pushing(OpKind kind, PushArgs args, Done done) {
   auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kPush;
+  op->kind = kind;
   op->key = args.key;
   op->source = std::move(args.source);
   op->priority = args.priority;
   op->samples = args.samples;
   op->divisor = args.divisor;
   op->done = std::move(done);
-  Start(now, std::move(op), network);
+  return op;
+}
+
+}  // namespace
+
+void Client::Push(Time now, PushArgs args, worker::Done done, NetworkRef network) {
+  Start(now, Pushing(OpKind::kPush, std::move(args), std::move(done)), network);
   RunCompletions(now, network);
 }
 
 void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, worker::Done done,
                       NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kPushPull;
-  op->key = args.key;
-  op->source = std::move(args.source);
-  op->priority = args.priority;
-  op->samples = args.samples;
-  op->divisor = args.divisor;
+  auto op = Pushing(OpKind::kPushPull, std::move(args), std::move(done));
   op->destination = std::move(destination);
   op->deadline = deadline;
-  op->done = std::move(done);
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }
