@@ -83,7 +83,8 @@ void CheckFlags() {
   if (FLAGS_max_keys < 1) Refuse("max-keys", StrCat("is ", FLAGS_max_keys));
   if (FLAGS_seconds <= 0) Refuse("seconds", StrCat("is ", FLAGS_seconds));
   if (FLAGS_repeats < 1) Refuse("repeats", StrCat("is ", FLAGS_repeats));
-  if (FLAGS_latency_samples < 1) Refuse("latency-samples", StrCat("is ", FLAGS_latency_samples));
+  if (FLAGS_latency_samples < 1)
+    Refuse("latency-samples", StrCat("is ", FLAGS_latency_samples, "; it must be at least 1"));
 }
 
 class Bench {

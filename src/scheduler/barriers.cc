@@ -66,6 +66,9 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   if (const Member& last = *expected.rbegin();
       last.second >= roster.num_workers() && last.first == wire::Role::kWorker)
     return refuse("there is no worker ", last.second, "; the job has ", roster.num_workers());
+  if (!open_.contains(barrier.id) && NumOpenOf(who.member) >= kMaxOpen)
+    return refuse(wire::Name(who.member.first), " ", who.member.second, " waits in ", kMaxOpen,
+                  " others already");
   Open& open = open_[barrier.id];
   if (open.expected.empty()) open.expected = expected;
   if (open.expected != expected) {
@@ -85,6 +88,11 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   }
   open_.erase(barrier.id);
   return arrival;
+}
+
+size_t Barriers::NumOpenOf(const Member& member) const {
+  return static_cast<size_t>(
+      std::ranges::count_if(open_, [&](const auto& entry) { return entry.second.arrived.contains(member); }));
 }
 
 std::string Barriers::Describe() const {

@@ -42,6 +42,10 @@ class Barriers {
   static std::string NamesOf(const std::set<Member>& members);  // "worker 0, worker 2"
   static std::string MissingText(const Open& open);
 
+  size_t NumOpenOf(const Member& member) const;
+
+  // Of one member: each waits on a thread of its own, or was given up by its deadline.
+  static constexpr size_t kMaxOpen = 1024;
   std::map<std::string, Open> open_;
   bool WasReleased(const Member& member, const std::string& id) const;
   void Remember(const Member& member, const std::string& id);

@@ -82,7 +82,7 @@ class Shard final : public transport::Machine {
   Status CheckStore(const wire::Store& store, size_t i, size_t bytes, Key** key, Part** part);
   Status CheckState(const Key& key, Part& part, const wire::StorePart& state) const;
   void StoreValue(Key& key, Part& part, const Frame& value);
-  static void StoreState(Part& part, const wire::StorePart& state, const Frame& frame);
+  static void StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by);
 
   // aggregate/
   enum class Kept : uint8_t { kNew, kRepeat };

@@ -18,31 +18,37 @@ std::vector<StateLayout> DistStore::StateLayouts(const std::string& what) const 
 }
 
 void DistStore::PullBytes(const std::string& what, PullArgs args) {
-  Await(what, options_.timeout, [&](Client& client, Time now, transport::Network& network, Done done) {
-    client.Pull(now, std::move(args), Deadline(options_.timeout), std::move(done), network);
-  });
+  Await(what, options_.timeout,
+        [args = std::move(args), deadline = Deadline(options_.timeout)](
+            Client& client, Time now, transport::Network& network, Done done) {
+          client.Pull(now, args, deadline, std::move(done), network);
+        });
 }
 
 KeyStates DistStore::PullStates(const KeyState& key) {
   const auto elements = static_cast<size_t>(key.shape.shape.size());
   // The weight first: its pull waits for this worker's last round, and the states with it.
-  Buffer weight(elements * SizeOf(key.shape.dtype));
-  PullBytes("pull before states", {.key = key.id, .destination = {weight.bytes(), nullptr}});
-  KeyStates states;
+  const auto weight = std::make_shared<Buffer>(elements * SizeOf(key.shape.dtype));
+  PullBytes("pull before states", {.key = key.id, .destination = {weight->bytes(), weight}});
+  const auto num_updates = std::make_shared<uint64_t>(0);
   Await("pull of updates", options_.timeout,
-        [&](Client& client, Time now, transport::Network& network, Done done) {
+        [num_updates, id = key.id, deadline = Deadline(options_.timeout)](
+            Client& client, Time now, transport::Network& network, Done done) {
           client.PullUpdates(
-              now, key.id, Deadline(options_.timeout),
-              [&states, done](const Result<uint64_t>& updates) {
-                if (updates) states.num_updates = updates.value();
+              now, id, deadline,
+              [num_updates, done](const Result<uint64_t>& updates) {
+                if (updates) *num_updates = updates.value();
                 done(updates ? Status::Ok() : Status(updates.failure()));
               },
               network);
         });
+  KeyStates states;
+  states.num_updates = *num_updates;
   for (uint32_t slot = 1; slot <= optimizer_->num_slots(); ++slot) {
-    Buffer& buffer = states.slots.emplace_back(elements * SizeOf(kvstore::StateType(key.shape.dtype)));
+    const auto buffer = std::make_shared<Buffer>(elements * SizeOf(kvstore::StateType(key.shape.dtype)));
     PullBytes("pull of states",
-              {.key = key.id, .destination = {buffer.bytes(), nullptr}, .slot = slot, .latest = true});
+              {.key = key.id, .destination = {buffer->bytes(), buffer}, .slot = slot, .latest = true});
+    states.slots.push_back(std::move(*buffer));
   }
   return states;
 }
@@ -59,11 +65,12 @@ void DistStore::SaveOptimizerStates(const std::string& path) {
 
 void DistStore::StoreStates(const KeyState& key, const KeyStates& states) {
   for (uint32_t slot = 0; slot <= states.slots.size(); ++slot) {
-    const Frame frame = slot == 0 ? Frame() : Frame(states.slots[slot - 1].bytes(), nullptr);
+    // A copy: a repeat of it may still be on its way when the wait is over.
+    const Frame frame = slot == 0 ? Frame() : Frame::Copy(states.slots[slot - 1].bytes());
     Await("store of states", options_.timeout,
-          [&](Client& client, Time now, transport::Network& network, Done done) {
-            client.StoreState(now, key.id, slot, states.num_updates, frame, Deadline(options_.timeout),
-                              std::move(done), network);
+          [frame, slot, id = key.id, num_updates = states.num_updates, deadline = Deadline(options_.timeout)](
+              Client& client, Time now, transport::Network& network, Done done) {
+            client.StoreState(now, id, slot, num_updates, frame, deadline, std::move(done), network);
           });
   }
 }

@@ -68,9 +68,10 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
   }
   auto ids = std::make_shared<std::vector<uint32_t>>();
   Await("Init", options_.timeout,
-        [&, this, ids](Client& client, Time now, transport::Network& network, worker::Done done) {
+        [args, ids, mode = options_.mode, deadline = Deadline(options_.timeout)](
+            Client& client, Time now, transport::Network& network, worker::Done done) {
           client.Init(
-              now, options_.mode, args, Deadline(options_.timeout),
+              now, mode, args, deadline,
               [ids, done](const Result<std::vector<uint32_t>>& result) {
                 if (result) *ids = result.value();
                 done(result ? Status::Ok() : Status(result.failure()));
@@ -248,8 +249,9 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
   WaitIssued();  // the round from which it counts comes after everything pushed so far
   if (rank_ == 0) {
     Await("SetOptimizer", options_.timeout,
-          [&](Client& client, Time now, transport::Network& network, worker::Done done) {
-            client.SetOptimizer(now, config, Deadline(options_.timeout), std::move(done), network);
+          [config, deadline = Deadline(options_.timeout)](Client& client, Time now,
+                                                          transport::Network& network, worker::Done done) {
+            client.SetOptimizer(now, config, deadline, std::move(done), network);
           });
   }
   const std::lock_guard lock(mutex_);
@@ -288,19 +290,21 @@ void DistStore::WaitIn(wire::Barrier barrier, const std::string& members, std::c
     const std::lock_guard lock(mutex_);
     barrier.id = StrCat("kvstore ", options_.number, members, ", barrier ", ++barriers_[members]);
   }
-  Await("Barrier", timeout, [&](Client& client, Time now, transport::Network& network, worker::Done done) {
-    client.Barrier(now, barrier, Deadline(timeout), std::move(done), network);
-  });
+  Await("Barrier", timeout,
+        [barrier, deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
+                                                worker::Done done) {
+          client.Barrier(now, barrier, deadline, std::move(done), network);
+        });
 }
 
 int DistStore::NumDeadNodes() {
-  int dead = 0;
+  const auto dead = std::make_shared<size_t>(0);
   Await("NumDeadNodes", options_.timeout,
-        [&dead](Client& client, Time, transport::Network&, const worker::Done& done) {
-          dead = static_cast<int>(client.NumDead());
+        [dead](Client& client, Time, transport::Network&, const worker::Done& done) {
+          *dead = client.NumDead();
           done(Status::Ok());
         });
-  return dead;
+  return static_cast<int>(*dead);
 }
 
 }  // namespace sluice::worker

@@ -77,7 +77,7 @@ class DistStore final : public KVStore {
   void PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority,
                 bool latest);
   void WaitIssued();
-  // Runs `call` on the loop and waits for its end.
+  // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);
   Time Deadline(std::chrono::milliseconds timeout) const;
   // `members`: who they are, in words; each has a count of its own. The id is chosen here.

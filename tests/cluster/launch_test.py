@@ -91,6 +91,7 @@ class Launch(unittest.TestCase):
     def test_wrong_use(self):
         for arguments, word in ((["-n", "1"], "no command"), (["-n", "0", "x"], "-n is 0"), (["-n", "1", "/no/such/program"], "does not exist"),
                                 (["-n", "1", "-H", "hosts", "x"], "ssh"), (["-n", "1", "--env", "NOVALUE", "x"], "NAME=VALUE"),
+                                (["-n", "1", "--env-worker", "SLUICE_JOB_ID=a", "x"], "SLUICE_JOB_ID"),
                                 ([], "-n/--num-workers"), (["-n", "two", "x"], "'two'"), (["-n", "1", "--nosuch", "x"], "--nosuch"),
                                 (["-n", "1", "--launcher", "mpi", "x"], "'mpi'"), (["-n", "1", "--server-command", "", "x"], "--server-command is empty"),
                                 (["-n", "1", "--server-command", "'x", "x"], "No closing quotation"), (["-n", "1", str(ROOT)], "is a folder"),

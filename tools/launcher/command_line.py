@@ -36,12 +36,19 @@ def parser():
     return p
 
 
+# Places and secrets of this job. By SLUICE_JOB_ID the watchdog knows whom to stop.
+OWN_VARIABLES = {"DMLC_ROLE", "DMLC_RANK", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_PORT", "SLUICE_JOB_ID",
+                 "SLUICE_JOB_SECRET", "SLUICE_PORT_FD"}
+
+
 def environment(pairs, flag):
     variables = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise UsageError(f"{flag} takes NAME=VALUE, not '{pair}'")
+        if name in OWN_VARIABLES:
+            raise UsageError(f"{flag} names {name}, which launch.py sets itself for each process")
         variables[name] = value
     return variables
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -69,7 +70,13 @@ struct Part {
   size_t length = 0;
 
   bool initialised = false;
-  uint64_t version = 0;     // rounds (async: pushes) applied
+  uint64_t version = 0;  // rounds (async: pushes) applied
+  // By slot, the request that stored it last: a repeat that comes late must not undo what was learned since.
+  struct Request {
+    uint64_t incarnation = 0;
+    uint64_t id = 0;
+  };
+  std::map<uint32_t, Request> stored_by;
   int64_t num_updates = 0;  // updates of the optimiser, which outlive a restart together with its states
   std::optional<Weight> weight;
   std::vector<std::shared_ptr<Buffer>> slots;

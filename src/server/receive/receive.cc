@@ -204,7 +204,10 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
   for (Part& each : key.parts) AnswerWaiters(key, each);
 }
 
-void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& frame) {
+void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by) {
+  Part::Request& last = part.stored_by[state.slot];
+  if (last.incarnation == by.incarnation && by.id <= last.id) return;
+  last = by;
   if (state.slot > 0) std::memcpy(part.slots[state.slot - 1]->data(), frame.data(), frame.size());
   part.num_updates = static_cast<int64_t>(state.version);
 }
@@ -225,7 +228,7 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
     if (store.purpose == wire::Store::Purpose::kInit) {
       StoreValue(*key, *part, message.payload[i]);
     } else {
-      StoreState(*part, store.parts[i], message.payload[i]);
+      StoreState(*part, store.parts[i], message.payload[i], {message.sender.incarnation, sender.request_id});
     }
   }
   Send(sender.peer, sender.request_id, wire::Ack{}, {}, network);

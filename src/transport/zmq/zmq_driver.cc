@@ -119,9 +119,19 @@ void ZmqDriver::Run() {
 
 void ZmqDriver::RunTasks() {
   if (!tasks_waiting_.exchange(false)) return;
-  outside_.With([&](Outside& o) { running_.swap(o.tasks); });
-  for (PostedTask& task : running_) task(Now(), *this);
-  running_.clear();
+  TakeTasks();
+  while (!running_.empty()) {
+    const PostedTask task = std::move(running_.front());
+    running_.pop_front();
+    task(Now(), *this);
+  }
+}
+
+void ZmqDriver::TakeTasks() {
+  outside_.With([&](Outside& o) {
+    std::ranges::move(o.tasks, std::back_inserter(running_));
+    o.tasks.clear();
+  });
 }
 
 // Closes what was disconnected and lists what is to be read; between calls of the machine, when nobody holds
@@ -273,12 +283,10 @@ void ZmqDriver::Warn(const Peer* peer, const std::string& what) {
 
 void ZmqDriver::End(const std::string& failure) {
   if (!failure.empty() || !machine_->Done()) ForgetUnsent();
-  outside_.With([&](Outside& o) {
-    o.closed = true;
-    running_.swap(o.tasks);
-  });
+  outside_.With([](Outside& o) { o.closed = true; });
+  TakeTasks();
   machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
-  for (PostedTask& task : running_) task(Now(), *this);
+  for (const PostedTask& task : running_) task(Now(), *this);
   running_.clear();
   channels_.clear();
   peers_.clear();

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <thread>
 #include <unordered_map>
 
@@ -90,6 +91,7 @@ class ZmqDriver final : private Network {
   void ThreadMain();
   void Run();
   void RunTasks();
+  void TakeTasks();
   void Read(Channel* channel);
   void Deliver(Channel* channel, Multipart::State state, Multipart* parts);
   void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
@@ -117,7 +119,7 @@ class ZmqDriver final : private Network {
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;
-  std::vector<PostedTask> running_;
+  std::deque<PostedTask> running_;  // the rest of what was taken: one may throw
   Rng chance_;
   LogLimiter log_{5, 10s};
 

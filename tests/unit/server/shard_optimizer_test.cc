@@ -99,6 +99,29 @@ TEST(ShardOptimizer, StatesAreReadAndWritten) {
   EXPECT_NEAR(1 - to.Weight<float>(0)[0], before - from.Weight<float>(0)[0], 2e-7);
 }
 
+TEST(ShardOptimizer, ABelatedRepeatOfAStoreUndoesNothing) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<float>{0});
+  ASSERT_TRUE(harness.shard.SetOptimizer(Momentum(0.5), {}).ok());
+  const auto store = [&](float value) {
+    wire::Message message;
+    message.sender = {wire::Role::kWorker, 0, 1000};
+    message.id = ++harness.last_id;
+    message.body = wire::Store{.purpose = wire::Store::Purpose::kState, .parts = {{{key, 0}, 1, 1}}};
+    message.payload = {FrameOf(std::vector<float>{value})};
+    return message;
+  };
+  const wire::Message first = store(3), second = store(5);
+  EXPECT_TRUE(OnlyAck(harness.DeliverRaw(harness.PeerOf(0), first)));
+  harness.Push<float>(0, key, 1, {4});                                 // v = 1.5 - 2
+  EXPECT_TRUE(OnlyAck(harness.DeliverRaw(harness.PeerOf(0), first)));  // the network repeats it
+  EXPECT_THAT(harness.Weight<float>(key, 1), ElementsAre(-0.5));
+  EXPECT_TRUE(OnlyAck(harness.DeliverRaw(harness.PeerOf(0), second)));
+  EXPECT_THAT(harness.Weight<float>(key, 1), ElementsAre(5));
+  EXPECT_TRUE(OnlyAck(harness.DeliverRaw(harness.PeerOf(0), first)));  // overtaken
+  EXPECT_THAT(harness.Weight<float>(key, 1), ElementsAre(5));
+}
+
 // Plain SGD has no state, but a place in its schedule.
 TEST(ShardOptimizer, TheNumberOfUpdatesIsReadAndWrittenWithoutStates) {
   OptimizerConfig config{.learning_rate = 1};
