@@ -52,19 +52,15 @@ void ServerProgram::Run(const std::function<void(ServerNode&)>& program) {
 }
 
 std::optional<Status> ServerProgram::OnLoop(Duration timeout, Call call) const {
-  auto ended = std::make_shared<std::promise<Status>>();
+  const auto ended = std::make_shared<std::promise<Status>>();
   std::future<Status> end = ended->get_future();
-  // A loop that has ended does not take the task: it goes, and the promise with it.
-  loop_.Post([call = std::move(call), ended = std::move(ended)](Time now, transport::Network& network) {
+  const bool taken = loop_.Post([call = std::move(call), ended](Time now, transport::Network& network) {
     call(now, network, [ended](const Status& status) { ended->set_value(status); });
   });
+  if (!taken) return std::nullopt;
   if (end.wait_for(timeout + kGrace) != std::future_status::ready)
     return Fail(ErrorCode::kDeadlineExceeded, "the server's control machine did not answer");
-  try {
-    return end.get();
-  } catch (const std::future_error&) {
-    return std::nullopt;
-  }
+  return end.get();
 }
 
 void ServerProgram::Barrier(BarrierGroup group, std::chrono::milliseconds timeout) {

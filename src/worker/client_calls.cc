@@ -2,7 +2,6 @@
 #include "worker/client.h"
 
 namespace sluice::worker {
-
 namespace {
 
 std::shared_ptr<Operation> Pushing(OpKind kind, PushArgs args, Done done) {

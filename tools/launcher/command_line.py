@@ -31,7 +31,7 @@ def parser():
     p.add_argument("--env-worker", action="append", default=[], metavar="K=V", help="... for workers")
     p.add_argument("--server-command", metavar="CMD", help="a server program of your own, with its arguments, in place of the stock one")
     p.add_argument("--log-dir", metavar="DIR",
-                   help="keep each process's output in this folder (default: a temporary one, kept only after a failure)")
+                   help="keep each process's output in this folder (default: a temporary one, kept unless all went well)")
     p.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD ...", help="the workers' program and its arguments")
     return p
 

@@ -17,8 +17,8 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kGrain = int64_t{32}
-                           << 10;  // elements below which another thread costs more than it brings
+// Elements below which another thread costs more than it brings.
+constexpr int64_t kGrain = int64_t{32} << 10;
 
 template <typename T>
 void FillAs(void* out, T value, int64_t n) {

@@ -283,9 +283,10 @@ void ZmqDriver::Warn(const Peer* peer, const std::string& what) {
 
 void ZmqDriver::End(const std::string& failure) {
   if (!failure.empty() || !machine_->Done()) ForgetUnsent();
+  // Before the door closes: whose Post is refused finds the machine at rest.
+  machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
   outside_.With([](Outside& o) { o.closed = true; });
   TakeTasks();
-  machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
   for (const PostedTask& task : running_) task(Now(), *this);
   running_.clear();
   channels_.clear();
