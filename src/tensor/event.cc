@@ -44,6 +44,11 @@ Event Event::Make(std::string what) {
   return event;
 }
 
+const std::string& Event::what() const {
+  static const std::string kNothing = "nothing";
+  return state_ == nullptr ? kNothing : state_->what;
+}
+
 bool Event::Done() const {
   return state_ == nullptr || state_->done != 0;
 }

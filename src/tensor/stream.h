@@ -23,6 +23,7 @@ class Event {
   // Not yet happened; `what` says in messages what is being waited for.
   static Event Make(std::string what);
 
+  const std::string& what() const;
   bool Done() const;
   bool Succeeded() const;  // done, and carries no error
   // Throws the carried error, or Error(kDeadlineExceeded) naming what was waited for.

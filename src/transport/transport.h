@@ -67,6 +67,11 @@ class Loop {
   // Runs `task` between two calls of the machine, in the order posted; tasks that the end overtakes run after
   // Machine::OnEnd. False, and never run, when the loop has ended. Thread-safe.
   virtual bool Post(std::function<void(Time now, Network& network)> task) = 0;
+  // As Post, for a task that is short and whose caller would rather not wait for a thread to wake: a loop at
+  // rest may run it, and what was posted before, before this returns, in the caller's thread.
+  virtual bool PostOrRun(std::function<void(Time now, Network& network)> task) {
+    return Post(std::move(task));
+  }
   // The addresses the loop is bound to, for others to connect to.
   virtual const std::vector<std::string>& addresses() const = 0;
 };

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::chrono::seconds kGrace{5};  // beyond the client's own deadline, which has the better message
 
-constexpr const char* kHasLeft = "this worker has left its job";
-
 bool OnHost(const NDArray& array) {
   return array.context().kind != DeviceKind::kGpu;
 }
@@ -34,12 +32,19 @@ Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
 
 void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
   const Event done = Event::Make(what);
-  const bool posted =
-      loop_->Post([client = client_, call = std::move(call), done](Time now, transport::Network& network) {
+  HandOver(*loop_, client_, std::move(call), done);
+  done.Wait(timeout + kGrace);
+}
+
+void DistStore::HandOver(transport::Loop& loop, const std::shared_ptr<Client>& client, Call call,
+                         const Event& done) {
+  const bool taken =
+      loop.PostOrRun([client, call = std::move(call), done](Time now, transport::Network& network) {
         call(*client, now, network, [done](const Status& status) { done.Complete(status.AsException()); });
       });
-  if (!posted) throw Error(ErrorCode::kCancelled, StrCat(what, ": ", kHasLeft));
-  done.Wait(timeout + kGrace);
+  if (taken) return;
+  done.Complete(std::make_exception_ptr(
+      Error(ErrorCode::kCancelled, StrCat(done.what(), ": this worker has left its job"))));
 }
 
 DistStore::KeyState& DistStore::Find(const std::string& what, const Key& key) {
@@ -128,21 +133,15 @@ Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state,
   const std::string name = what + " of key " + ToString(key);
   Event done = Event::Make(name);
   outstanding_.Add(name, done);
-  const auto hand_over = [client = client_, loop = loop_, call = std::move(call), done, name] {
-    const bool posted = loop->Post([client, call, done](Time now, transport::Network& network) {
-      call(*client, now, network, [done](const Status& status) { done.Complete(status.AsException()); });
-    });
-    if (!posted)
-      done.Complete(std::make_exception_ptr(Error(ErrorCode::kCancelled, StrCat(name, ": ", kHasLeft))));
-  };
   after.push_back(state.issued);
   if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {
-    hand_over();
+    HandOver(*loop_, client_, std::move(call), done);
     return done;
   }
   state.issued = Event::Make("issue");
-  kvstore::WhenAll(after, [hand_over, done, issued = state.issued](std::exception_ptr error) {
-    error == nullptr ? hand_over() : done.Complete(error);
+  kvstore::WhenAll(after, [client = client_, loop = loop_, call = std::move(call), done,
+                           issued = state.issued](std::exception_ptr error) {
+    error == nullptr ? HandOver(*loop, client, call, done) : done.Complete(error);
     issued.Complete();  // last: it may hand over the next operation here
   });
   return done;

@@ -11,6 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from attackers import join, text  # noqa: E402
 from cluster import Cluster  # noqa: E402
 
 BIN = None
@@ -141,6 +142,30 @@ class Joining(unittest.TestCase):
             self.assertEqual(worker.wait(60), 0, worker.output())
             self.assertEqual(server.wait(SOON), 0, server.output())
             self.assertEqual(scheduler.wait(SOON), 0, scheduler.output())
+
+    def test_a_node_of_another_protocol_version_is_told_both_versions_and_the_job_goes_on(self):
+        with Cluster(BIN, 1, 1, **HEARTBEAT) as cluster:
+            scheduler = cluster.start_scheduler()
+            server = cluster.start_server(0)
+            job = cluster.environment["SLUICE_JOB_ID"]
+            with socket.create_connection(("127.0.0.1", cluster.port()), timeout=SOON) as stranger:
+                join(stranger, job, cluster.environment["SLUICE_JOB_SECRET"])
+                # Envelope.version (fixed32, field 1) and id (varint, field 4): see proto/envelope.proto.
+                body = b"\x0d" + (77).to_bytes(4, "little") + b"\x20\x05"
+                stranger.sendall(b"\x00" + text(body))
+                heard = b""
+                while b"protocol version 77" not in heard:
+                    block = stranger.recv(4096)
+                    self.assertTrue(block, f"the scheduler hung up after {heard}")
+                    heard += block
+                # In the version of whoever asks, about its message 5.
+                self.assertIn(b"\x0d" + (77).to_bytes(4, "little"), heard)
+                self.assertRegex(heard, rb"this process speaks version \d+")
+            worker = cluster.start_worker(0, [BIN / "kv_tour", "--kv-store=dist_sync"])
+            self.assertEqual(worker.wait(60), 0, worker.output())
+            self.assertEqual(server.wait(SOON), 0, server.output())
+            self.assertEqual(scheduler.wait(SOON), 0, scheduler.output())
+            self.assertIn("protocol version 77", scheduler.output())
 
     def test_missing_nodes_are_named(self):
         with Cluster(BIN, 2, 1, SLUICE_RENDEZVOUS_TIMEOUT="3", **HEARTBEAT) as cluster:

@@ -1,6 +1,6 @@
 // What a loop sleeps on: descriptors, an alarm, and a call from other threads. Internal to zmq/.
 //
-// Thread safety: Wake may be called from any thread, all else from one.
+// Thread safety: Wake may be called from any thread; SetAlarm while another one sleeps; all else from one.
 #pragma once
 
 #include <sys/epoll.h>
@@ -20,21 +20,24 @@ class Poller {
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 
-  // Ends the Wait that is under way, or the next one. May end one more.
+  // Ends the Sleep that is under way, or the next one. May end one more.
   void Wake();
-  // Wait ends at `when` at the latest. Only ever earlier: an alarm that was set rings, and is then forgotten.
+  // Sleep ends at `when` at the latest. Only ever earlier: an alarm that was set rings, and is then
+  // forgotten.
   void SetAlarm(Time when);
-  // Readable descriptors, in place of all that were there; `tag` names one in Wait.
+  // Readable descriptors, in place of all that were there; `tag` names one in Report.
   struct Input {
     int fd;
     void* tag;
   };
   void Watch(const std::vector<Input>& inputs);
-  // Sleeps until something is to be done; calls `on_readable(tag)` for inputs that can be read.
+  // Until something is to be done: how many descriptors say so.
+  int Sleep();
+  // After Sleep, with what it returned: calls `on_readable(tag)` for inputs that can be read.
   template <typename OnReadable>
-  void Wait(OnReadable&& on_readable) {
-    for (int i = Sleep(); i > 0; --i) {
-      void* tag = events_[static_cast<size_t>(i - 1)].data.ptr;
+  void Report(int count, OnReadable&& on_readable) {
+    for (int i = 0; i < count; ++i) {
+      void* tag = events_[static_cast<size_t>(i)].data.ptr;
       if (tag == &alarm_) {
         AlarmRang();
       } else if (tag != nullptr) {
@@ -44,7 +47,6 @@ class Poller {
   }
 
  private:
-  int Sleep();
   void AlarmRang();
   void Add(int fd, uint32_t events, void* tag) const;
 

@@ -71,6 +71,31 @@ bool ZmqDriver::Post(PostedTask task) {
   return taken;
 }
 
+bool ZmqDriver::PostOrRun(PostedTask task) {
+  if (!turn_.try_acquire()) return Post(std::move(task));  // also when the loop has ended: it keeps its turn
+  TakeTasks();
+  running_.push_back(std::move(task));
+  try {
+    if (thrown_ == nullptr) RunTasks();
+  } catch (...) {
+    thrown_ = std::current_exception();
+  }
+  LeaveTurn();
+  return true;
+}
+
+// A socket that was used may have something to read, and tells no more of it: see the header.
+void ZmqDriver::LeaveTurn() {
+  bool wake = stop_ || thrown_ != nullptr || channels_changed_ || machine_->Done();
+  for (Channel* channel : channels_) {
+    if (!channel->dry) channel->dry = !channel->socket.Readable();
+    wake = wake || !channel->dry;
+  }
+  poller_.SetAlarm(machine_->NextTimer());
+  turn_.release();
+  if (wake) poller_.Wake();
+}
+
 bool ZmqDriver::Join(Duration timeout) {
   return outside_.Await(
       timeout, [](const Outside& o) { return o.ended; }, [](Outside&, bool ended) { return ended; });
@@ -102,6 +127,7 @@ void ZmqDriver::ThreadMain() {
 
 void ZmqDriver::Run() {
   while (!stop_) {
+    if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     RunTasks();
     if (const Time now = Now(); machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
     if (machine_->Done()) return;
@@ -118,7 +144,6 @@ void ZmqDriver::Run() {
 }
 
 void ZmqDriver::RunTasks() {
-  if (!tasks_waiting_.exchange(false)) return;
   TakeTasks();
   while (!running_.empty()) {
     const PostedTask task = std::move(running_.front());
@@ -128,6 +153,7 @@ void ZmqDriver::RunTasks() {
 }
 
 void ZmqDriver::TakeTasks() {
+  if (!tasks_waiting_.exchange(false)) return;
   outside_.With([&](Outside& o) {
     std::ranges::move(o.tasks, std::back_inserter(running_));
     o.tasks.clear();
@@ -175,7 +201,10 @@ void ZmqDriver::LookAtDoor() {
 
 void ZmqDriver::WaitForInput() {
   poller_.SetAlarm(door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer());
-  poller_.Wait([](void* channel) { static_cast<Channel*>(channel)->dry = false; });
+  turn_.release();
+  const int ready = poller_.Sleep();
+  turn_.acquire();
+  poller_.Report(ready, [](void* channel) { static_cast<Channel*>(channel)->dry = false; });
 }
 
 void ZmqDriver::Read(Channel* channel) {
@@ -286,6 +315,7 @@ void ZmqDriver::End(const std::string& failure) {
   // Before the door closes: whose Post is refused finds the machine at rest.
   machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
   outside_.With([](Outside& o) { o.closed = true; });
+  tasks_waiting_ = true;
   TakeTasks();
   for (const PostedTask& task : running_) task(Now(), *this);
   running_.clear();

@@ -1,7 +1,7 @@
 // The thread behind a ZmqLoop. Internal to zmq/.
 //
-// Thread safety: Post, the getters and Stop may be called from any thread. All else belongs to the loop's
-// thread.
+// Thread safety: Post, PostOrRun, the getters and Stop may be called from any thread. All else belongs to who
+// has the turn: the loop's thread while it is awake, or whoever finds it asleep and runs a task in its place.
 //
 // A ZMQ_FD tells only that something has changed since the socket was last used, so a channel is asked again
 // after every use until it has nothing, and the thread sleeps only when all channels are dry.
@@ -9,6 +9,8 @@
 
 #include <atomic>
 #include <deque>
+#include <exception>
+#include <semaphore>
 #include <thread>
 #include <unordered_map>
 
@@ -31,6 +33,7 @@ class ZmqDriver final : private Network {
   ~ZmqDriver() override;
 
   bool Post(PostedTask task);
+  bool PostOrRun(PostedTask task);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
   bool Join(Duration timeout);
@@ -90,6 +93,7 @@ class ZmqDriver final : private Network {
   // zmq_driver.cc
   void ThreadMain();
   void Run();
+  void LeaveTurn();
   void RunTasks();
   void TakeTasks();
   void Read(Channel* channel);
@@ -110,7 +114,7 @@ class ZmqDriver final : private Network {
   const ZmqLoopOptions options_;
   std::vector<std::string> addresses_;
 
-  // The loop's thread.
+  // Of who has the turn.
   std::unique_ptr<Channel> router_;
   std::unique_ptr<Door> door_;  // of the router
   // PeerId - 1; null once disconnected. Kept for the loop's life: as many as processes of this job ever
@@ -120,11 +124,13 @@ class ZmqDriver final : private Network {
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;
   std::deque<PostedTask> running_;  // the rest of what was taken: one may throw
+  std::exception_ptr thrown_;       // by a task that ran in a caller's thread
   Rng chance_;
   LogLimiter log_{5, 10s};
 
   // Shared.
-  Poller poller_;  // of which Wake alone is shared
+  std::binary_semaphore turn_{0};  // whoever takes it may have it already: no mutex
+  Poller poller_;
   std::atomic<bool> tasks_waiting_ = false;
   std::atomic<bool> sleeping_ = false;
   std::atomic<bool> stop_ = false;

@@ -12,6 +12,9 @@ ZmqLoop::~ZmqLoop() = default;
 bool ZmqLoop::Post(std::function<void(Time, Network&)> task) {
   return driver_->Post(std::move(task));
 }
+bool ZmqLoop::PostOrRun(std::function<void(Time, Network&)> task) {
+  return driver_->PostOrRun(std::move(task));
+}
 void ZmqLoop::Stop() {
   driver_->Stop();
 }

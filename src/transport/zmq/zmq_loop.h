@@ -58,6 +58,7 @@ class ZmqLoop final : public Loop {
   ~ZmqLoop() override;  // stops it
 
   bool Post(std::function<void(Time now, Network& network)> task) override;
+  bool PostOrRun(std::function<void(Time now, Network& network)> task) override;
   const std::vector<std::string>& addresses() const override;
 
   // Ends the loop at once: what is still queued is lost, unless the machine was Done. Returns when it has

@@ -66,6 +66,13 @@ int ZmqSocket::fd() const {
   return fd;
 }
 
+bool ZmqSocket::Readable() const {
+  int events = 0;
+  size_t size = sizeof events;
+  // An ending context: whoever reads is told so.
+  return zmq_getsockopt(native_, ZMQ_EVENTS, &events, &size) != 0 || (events & ZMQ_POLLIN) != 0;
+}
+
 std::optional<size_t> ReceiveTexts(void* socket, std::string* texts, size_t count) {
   zmq_msg_t frame;
   zmq_msg_init(&frame);

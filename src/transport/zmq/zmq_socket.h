@@ -25,6 +25,7 @@ class ZmqSocket {
   void Connect(const std::string& address);
   std::string LastEndpoint() const;
   int fd() const;  // edge-triggered: see zmq_getsockopt, ZMQ_FD
+  bool Readable() const;
   void Close();
 
  private:

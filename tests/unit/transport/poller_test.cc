@@ -11,7 +11,7 @@ namespace {
 // The tags of the inputs that could be read.
 std::vector<int> WaitOnce(Poller& poller) {
   std::vector<int> tags;
-  poller.Wait([&](void* tag) { tags.push_back(*static_cast<int*>(tag)); });
+  poller.Report(poller.Sleep(), [&](void* tag) { tags.push_back(*static_cast<int*>(tag)); });
   return tags;
 }
 

@@ -1,0 +1,146 @@
+// Tasks that run in their callers' threads while a loop sleeps.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "sluice/error.h"
+#include "transport/zmq/zmq_loop.h"
+#include "unit/transport/fabric.h"
+
+namespace sluice::transport {
+namespace {
+
+using namespace testing;  // NOLINT: the fabrics
+
+class ZmqTurnTest : public ::testing::Test {
+ protected:
+  // Until the loop sleeps and a task has run here.
+  static void RunHere(Loop& loop) {
+    EXPECT_TRUE(Eventually([&] {
+      std::promise<std::thread::id> where;
+      loop.PostOrRun([&](Time, Network&) { where.set_value(std::this_thread::get_id()); });
+      return where.get_future().get() == std::this_thread::get_id();
+    })) << "the loop never slept";
+  }
+  TcpFabric fabric;
+};
+
+TEST_F(ZmqTurnTest, ALoopAtRestRunsATaskInItsCallersThread) {
+  auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
+  RunHere(loop);
+  // And goes on as before.
+  std::promise<std::thread::id> where;
+  ASSERT_TRUE(loop.Post([&](Time, Network&) { where.set_value(std::this_thread::get_id()); }));
+  EXPECT_NE(where.get_future().get(), std::this_thread::get_id());
+  fabric.StopAll();
+}
+
+TEST_F(ZmqTurnTest, TasksKeepTheirOrderWhicheverWayTheyCame) {
+  auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
+  constexpr int kThreads = 4, kTasks = 3000;
+  std::vector<std::vector<int>> seen(kThreads);  // touched by one task at a time
+  std::atomic<int> count = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kTasks; ++i) {
+        const auto task = [&, t, i](Time, Network&) {
+          seen[t].push_back(i);
+          ++count;
+        };
+        EXPECT_TRUE(i % 3 == 0 ? loop.Post(task) : loop.PostOrRun(task));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  loop.Post([&](Time, Network&) { fabric.Touch(); });
+  ASSERT_TRUE(fabric.Until([&] { return count == kThreads * kTasks; }));
+  for (const auto& order : seen) {
+    ASSERT_EQ(order.size(), static_cast<size_t>(kTasks));
+    for (int i = 0; i < kTasks; ++i) ASSERT_EQ(order[i], i);
+  }
+  fabric.StopAll();
+}
+
+TEST_F(ZmqTurnTest, ATaskMayPostAnother) {
+  auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
+  RunHere(loop);
+  std::vector<int> order;
+  std::promise<void> done;
+  loop.PostOrRun([&](Time, Network&) {
+    loop.PostOrRun([&](Time, Network&) {
+      order.push_back(2);
+      done.set_value();
+    });
+    order.push_back(1);
+  });
+  done.get_future().wait();
+  EXPECT_EQ(order, (std::vector{1, 2}));
+  fabric.StopAll();
+}
+
+// What a caller's thread sends is answered, though that thread may have taken the notice of what had arrived.
+TEST_F(ZmqTurnTest, AnswersAreReadWhoeverSentTheQuestion) {
+  const std::string address = fabric.StartBound("echo", MakeEcho()).addresses()[0];
+  auto machine = std::make_shared<ScriptMachine>();
+  std::atomic<int> answers = 0;
+  PeerId echo;
+  machine->on_start = [&](Time, Network& network) { echo = network.Connect(address); };
+  machine->on_message = [&](Time, PeerId, wire::Message&, Network&) {
+    ++answers;
+    fabric.Touch();
+  };
+  auto& loop = fabric.Start("client", machine);
+  RunHere(loop);
+  constexpr int kRounds = 300, kBurst = 7;
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < kBurst; ++i) {
+      loop.PostOrRun(
+          [&](Time, Network& network) { network.Send(echo, MakeMessage(static_cast<uint64_t>(round) + 1)); });
+    }
+    ASSERT_TRUE(fabric.Until([&] { return answers == (round + 1) * kBurst; })) << round << ": " << answers;
+  }
+  fabric.StopAll();
+}
+
+TEST_F(ZmqTurnTest, ATimerThatATaskSetsRings) {
+  auto machine = std::make_shared<ScriptMachine>();
+  std::atomic<bool> rang = false;
+  machine->on_timer = [&](Time, Network&) {
+    machine->timer = Time::max();
+    rang = true;
+  };
+  auto& loop = fabric.Start("loop", machine);
+  for (int i = 0; i < 20; ++i) {
+    RunHere(loop);
+    rang = false;
+    loop.PostOrRun([&](Time now, Network&) { machine->timer = now + 1ms; });
+    ASSERT_TRUE(fabric.Until([&] { return rang.load(); }));
+  }
+  fabric.StopAll();
+}
+
+TEST_F(ZmqTurnTest, WhatATaskThrowsEndsTheLoopAndNotItsCaller) {
+  auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
+  RunHere(loop);
+  EXPECT_NO_THROW(
+      loop.PostOrRun([](Time, Network&) { throw Error(ErrorCode::kUnavailable, "the task is broken"); }));
+  EXPECT_TRUE(fabric.loop(0).Join(30s));
+  EXPECT_NE(fabric.loop(0).failure().find("the task is broken"), std::string::npos);
+  EXPECT_FALSE(loop.PostOrRun([](Time, Network&) { FAIL() << "ran after the end"; }));
+  fabric.StopAll();
+}
+
+TEST_F(ZmqTurnTest, ATaskMayEndTheLoop) {
+  auto machine = std::make_shared<ScriptMachine>();
+  auto& loop = fabric.Start("loop", machine);
+  RunHere(loop);
+  loop.PostOrRun([&](Time, Network&) { machine->done = true; });
+  EXPECT_TRUE(fabric.loop(0).Join(30s));
+  EXPECT_EQ(fabric.loop(0).failure(), "");
+  fabric.StopAll();
+}
+
+}  // namespace
+}  // namespace sluice::transport
