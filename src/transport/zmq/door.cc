@@ -1,10 +1,5 @@
 #include "transport/zmq/door.h"
 
-#include <linux/sockios.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <zmq.h>
 
 #include <algorithm>
@@ -13,39 +8,26 @@
 
 #include "base/strings.h"
 #include "sluice/error.h"
-#include "transport/address.h"
 
 namespace sluice::transport {
 namespace {
 
-// What a flood can bring in between is what it costs; a look costs two system calls per connection.
+// What a flood can bring in between is what it costs; a look costs three system calls per connection.
 constexpr Duration kPause = 10ms;
 constexpr Duration kPausePerConnection = 20us;
 // When somebody seems to have sent too much: long enough to read what was whole.
 constexpr Duration kPauseInDoubt = 1ms;
 
-// Bytes of a TCP connection that its owner has read; 0 for anything else.
-uint64_t BytesTaken(int fd) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  int waiting = 0;
-  if (ioctl(fd, SIOCINQ, &waiting) != 0) return 0;
-  const auto unread = static_cast<uint64_t>(waiting);
-  return info.tcpi_bytes_received > unread ? info.tcpi_bytes_received - unread : 0;
-}
-
-// Resets a TCP connection and forgets what it has received: see connect(2). After a mere shutdown its owner
-// would still read all that.
-void Abort(int fd) {
-  const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-  connect(fd, &nobody, sizeof nobody);
+// 0: of no TCP address.
+uint16_t PortOf(std::string_view address) {
+  if (!address.starts_with("tcp://")) return 0;
+  return static_cast<uint16_t>(ParseInt(address.substr(address.rfind(':') + 1)).value_or(0));
 }
 
 }  // namespace
 
-Door::Door(void* context, ZmqSocket* socket, const InflowLimits& limits)
-    : socket_(socket), monitor_(context, ZMQ_PAIR), inflow_(limits) {
+Door::Door(void* context, ZmqSocket* socket, const InflowLimits& limits, OnClosed on_closed)
+    : socket_(socket), monitor_(context, ZMQ_PAIR), on_closed_(std::move(on_closed)), inflow_(limits) {
   const std::string address = StrCat("inproc://door-", reinterpret_cast<uintptr_t>(socket->native()));
   constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
   if (zmq_socket_monitor(socket->native(), address.c_str(), kEvents) != 0) {
@@ -63,36 +45,56 @@ Door::~Door() {
 
 // An event: two bytes what, four bytes a descriptor; then a frame with the address. See zmq_socket_monitor.
 void Door::ReadEvents(Time now) {
-  char event[6];
+  char event[6], address[128];
   while (zmq_recv(monitor_.native(), event, sizeof event, ZMQ_DONTWAIT) == sizeof event) {
     uint16_t what;
     int32_t connection;
     std::memcpy(&what, event, sizeof what);
     std::memcpy(&connection, event + sizeof what, sizeof connection);
-    if (what == ZMQ_EVENT_ACCEPTED) {
-      inflow_.OnAccepted(connection, now);
-    } else {
-      inflow_.OnClosed(connection);
-    }
-    zmq_recv(monitor_.native(), nullptr, 0, ZMQ_DONTWAIT);
+    const int size = zmq_recv(monitor_.native(), address, sizeof address, ZMQ_DONTWAIT);
+    const auto length = static_cast<size_t>(std::clamp(size, 0, static_cast<int>(sizeof address)));
+    OnEvent(what, connection, {address, length}, now);
   }
 }
 
+// An accepted descriptor that is closed already may have another connection's cookie by now. That it closes
+// was told before it closed, so this is put right before the last event is read.
+void Door::OnEvent(uint16_t what, int connection, std::string_view address, Time now) {
+  Close(connection);  // also when one is accepted whose end was told too early, by another thread of ZeroMQ's
+  if (what != ZMQ_EVENT_ACCEPTED) return;
+  const uint16_t port = PortOf(address);
+  const auto tcp = port == 0 ? std::nullopt : FindTcpConnection(connection, port);
+  if (port != 0 && !tcp) return;
+  open_[connection] = tcp.value_or(TcpConnection{});
+  if (tcp) inflow_.OnAccepted(connection, now);
+}
+
+void Door::Close(int connection) {
+  if (open_.erase(connection) == 0) return;
+  inflow_.OnClosed(connection);
+  on_closed_(connection);
+}
+
 void Door::OnMessage(int connection, uint64_t wire_bytes, Time now) {
-  if (!inflow_.Knows(connection)) ReadEvents(now);
+  if (!IsOpen(connection)) ReadEvents(now);
   inflow_.OnMessage(connection, wire_bytes);
 }
 
 std::vector<std::string> Door::Look(Time now) {
   ReadEvents(now);
+  std::vector<int> closed;
+  const auto received = [&](int connection) {
+    const auto bytes = BytesTaken(open_.at(connection));
+    if (!bytes) closed.push_back(connection);
+    return bytes.value_or(0);
+  };
   std::vector<std::string> cut;
-  for (const Inflow::Excess& excess : inflow_.Judge(now, std::exchange(all_read_, false), BytesTaken)) {
-    cut.push_back(StrCat("cut a connection from ", PeerHost(excess.connection), ": it sent ",
-                         HumanBytes(excess.bytes), " that make no message"));
-    // Should ZeroMQ have closed it this moment and accepted another under its number, that one connects
-    // again.
-    Abort(excess.connection);
+  for (const Inflow::Excess& excess : inflow_.Judge(now, std::exchange(all_read_, false), received)) {
+    if (const auto host = Abort(open_.at(excess.connection)))
+      cut.push_back(StrCat("cut a connection from ", *host, ": it sent ", HumanBytes(excess.bytes),
+                           " that make no message"));
   }
+  for (const int connection : closed) Close(connection);
   const Duration pause = std::max(kPause, kPausePerConnection * static_cast<int>(inflow_.size()));
   next_look_ = now + (inflow_.in_doubt() ? kPauseInDoubt : pause);
   return cut;

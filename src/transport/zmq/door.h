@@ -4,38 +4,55 @@
 // compares that with the messages read. A connection that is cut looks to both sides like any that broke:
 // ZeroMQ throws away what it had of an unfinished message, an honest peer connects again and repeats itself.
 // Only TCP is watched: ipc lets in no other user. One thread at a time.
+//
+// Descriptors are ZeroMQ's: its thread tells that it closes one and then does, so a number may mean something
+// else before that is read here. tcp_connection.h keeps what is done to a connection from reaching another.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "transport/zmq/inflow.h"
+#include "transport/zmq/tcp_connection.h"
 #include "transport/zmq/zmq_socket.h"
 
 namespace sluice::transport {
 
 class Door {
  public:
-  // Before `socket` is bound; outlived by it.
-  Door(void* context, ZmqSocket* socket, const InflowLimits& limits);
+  using OnClosed = std::function<void(int connection)>;
+
+  // Before `socket` is bound; outlived by it. Whatever was open and closes is told to `on_closed`, during
+  // calls of the methods below.
+  Door(void* context, ZmqSocket* socket, const InflowLimits& limits, OnClosed on_closed);
   ~Door();
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
   // A message was read; `connection` is the descriptor that it came by.
   void OnMessage(int connection, uint64_t wire_bytes, Time now);
+  bool IsOpen(int connection) const { return open_.contains(connection); }
   // Everything whole that the socket had has been read.
   void OnAllRead() { all_read_ = true; }
   Time next_look() const { return next_look_; }
   // At next_look(), or later. Those who were cut, in words.
   std::vector<std::string> Look(Time now);
+  // As ZeroMQ's monitor tells it, with an address of this end: for tests, otherwise read by the methods
+  // above.
+  void OnEvent(uint16_t what, int connection, std::string_view address, Time now);
 
  private:
   void ReadEvents(Time now);
+  void Close(int connection);
 
   ZmqSocket* const socket_;
   ZmqSocket monitor_;
-  Inflow inflow_;
+  const OnClosed on_closed_;
+  std::unordered_map<int, TcpConnection> open_;  // ipc: without a cookie
+  Inflow inflow_;                                // of TCP
   Time next_look_{};
   bool all_read_ = false;  // since the last look
 };

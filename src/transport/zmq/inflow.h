@@ -38,7 +38,6 @@ class Inflow {
   // Connections are named by their descriptors, which may come again once closed.
   void OnAccepted(int connection, Time now) { connections_[connection] = {.accepted = now}; }
   void OnClosed(int connection) { connections_.erase(connection); }
-  bool Knows(int connection) const { return connections_.contains(connection); }
   // A whole message of so many bytes on the wire was read.
   void OnMessage(int connection, uint64_t wire_bytes);
 

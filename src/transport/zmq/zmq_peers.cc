@@ -67,7 +67,7 @@ void ZmqDriver::Bind() {
   socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
   socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
   socket.Set(ZMQ_RCVHWM, kMaxUnread);   // then ZeroMQ reads no more from that peer; nothing is dropped
-  door_ = std::make_unique<Door>(context_->native(), &socket, InflowLimitsOf(options_));
+  door_ = std::make_unique<Door>(context_->native(), &socket, InflowLimitsOf(options_), [](int) {});
   for (const std::string& address : options_.bind) {
     CheckAddress(address).OrThrow();
     if (address.starts_with("ipc://")) socket.Set(ZMQ_IPC_FILTER_UID, static_cast<int>(geteuid()));

@@ -1,0 +1,91 @@
+#include "transport/zmq/tcp_connection.h"
+
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transport/address.h"
+
+namespace sluice::transport {
+namespace {
+
+template <typename T>
+bool Get(int fd, int option, T* value) {
+  socklen_t size = sizeof *value;
+  return getsockopt(fd, SOL_SOCKET, option, value, &size) == 0 && size == sizeof *value;
+}
+
+// 0: no socket.
+uint64_t CookieOf(int fd) {
+  uint64_t cookie = 0;
+  return Get(fd, SO_COOKIE, &cookie) ? cookie : 0;
+}
+
+bool IsEstablishedTcp(int fd) {
+  int protocol = 0, listens = 1;
+  sockaddr_storage peer;
+  socklen_t size = sizeof peer;
+  return Get(fd, SO_PROTOCOL, &protocol) && protocol == IPPROTO_TCP && Get(fd, SO_ACCEPTCONN, &listens) &&
+         listens == 0 && getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+}
+
+// 0: none.
+uint16_t LocalPort(int fd) {
+  sockaddr_storage local{};
+  socklen_t size = sizeof local;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) != 0) return 0;
+  if (local.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(local).sin_port);
+  if (local.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(local).sin6_port);
+  return 0;
+}
+
+// A second descriptor of what `fd` is now: it keeps that socket, whatever happens to the number.
+class Hold {
+ public:
+  explicit Hold(int fd) : fd_(fcntl(fd, F_DUPFD_CLOEXEC, 0)) {}
+  ~Hold() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+}  // namespace
+
+std::optional<TcpConnection> FindTcpConnection(int fd, uint16_t port) {
+  const Hold hold(fd);
+  if (!IsEstablishedTcp(hold.fd()) || LocalPort(hold.fd()) != port) return std::nullopt;
+  const uint64_t cookie = CookieOf(hold.fd());
+  return cookie == 0 ? std::nullopt : std::optional(TcpConnection{fd, cookie});
+}
+
+std::optional<uint64_t> BytesTaken(const TcpConnection& connection) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  int waiting = 0;
+  const bool told = getsockopt(connection.fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+                    ioctl(connection.fd, SIOCINQ, &waiting) == 0;
+  if (CookieOf(connection.fd) != connection.cookie) return std::nullopt;
+  const auto unread = static_cast<uint64_t>(waiting);
+  return told && info.tcpi_bytes_received > unread ? info.tcpi_bytes_received - unread : 0;
+}
+
+// See connect(2), AF_UNSPEC. After a mere shutdown its owner would still read all that has come.
+std::optional<std::string> Abort(const TcpConnection& connection) {
+  const Hold hold(connection.fd);
+  if (CookieOf(hold.fd()) != connection.cookie) return std::nullopt;
+  std::string host = PeerHost(hold.fd());
+  const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+  if (connect(hold.fd(), &nobody, sizeof nobody) != 0) return std::nullopt;
+  return host;
+}
+
+}  // namespace sluice::transport
