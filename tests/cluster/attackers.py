@@ -25,8 +25,8 @@ def hello(user, password):
     return greeting("PLAIN") + command(text(b"HELLO") + text(user.encode()) + text(password.encode()))
 
 
-def join(connection, job, secret):
-    """All that a DEALER of this job says before its first message."""
+def join(connection, job, secret, identity=b"attacker"):
+    """All that a DEALER of this job says before its first message. `identity`: 8 bytes, the first one not zero."""
     connection.sendall(hello(f"job:{job}", f"secret:{secret}"))
     left = 64 + len(command(text(b"WELCOME")))
     while left > 0:
@@ -35,7 +35,15 @@ def join(connection, job, secret):
             raise ConnectionError("not welcome")
         left -= len(heard)
     connection.sendall(command(text(b"INITIATE") + text(b"Socket-Type") + (6).to_bytes(4, "big") + b"DEALER"
-                               + text(b"Identity") + (8).to_bytes(4, "big") + b"attacker"))
+                               + text(b"Identity") + len(identity).to_bytes(4, "big") + identity))
+
+
+def come_and_go(port, job, secret, times):
+    """A member that comes as somebody new each time, says something and leaves."""
+    for _ in range(times):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            join(connection, job, secret, identity=b"n" + os.urandom(7))
+            connection.sendall(b"\x00\x01x")
 
 
 class Attackers:

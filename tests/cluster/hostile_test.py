@@ -8,7 +8,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from attackers import MIB, Attackers  # noqa: E402
+from attackers import MIB, Attackers, come_and_go  # noqa: E402
 from cluster import Cluster  # noqa: E402
 
 BIN = None
@@ -18,6 +18,8 @@ AMPLIFICATION = 32
 SCHEDULER_BYTES, SHARD_BYTES, STRANGERS_BYTES = 9 * MIB, 4 * MIB, 8 * MIB
 # What comes by between two looks, the allocator's caches, and what training itself still takes.
 SLACK = 64 * MIB
+# Each cost 2 to 4 KiB when none was forgotten.
+NEWCOMERS, NEWCOMERS_BYTES = 15000, 12 * MIB
 
 
 def promised_growth(name):
@@ -29,11 +31,11 @@ def promised_growth(name):
     return SLACK  # a worker listens nowhere
 
 
-def peak_memory(process):
+def peak_memory(process, field="VmHWM:"):
     """Bytes; 0 once it has ended."""
     try:
         for line in pathlib.Path(f"/proc/{process.popen.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(field):
                 return int(line.split()[1]) << 10
     except OSError:
         pass
@@ -90,6 +92,22 @@ class Hostile(unittest.TestCase):
 
     def test_the_result_is_the_same_and_memory_is_bounded(self):
         self.assertEqual(self.run_attacked(), self.run_undisturbed())
+
+    def test_members_that_come_and_go_are_forgotten(self):
+        with Cluster(BIN, 1, 1, SLUICE_SERVER_THREADS=1) as cluster:
+            scheduler, (server,), (worker,) = cluster.start_all([BIN / "train_mnist", *self.FLAGS, "--num-steps=1000000"])
+            worker.wait_for_output("batch", 60)
+            secret = cluster.environment["SLUICE_JOB_ID"], cluster.environment["SLUICE_JOB_SECRET"]
+            for port in cluster.listening_ports():
+                victim = scheduler if port == cluster.port() else server
+                come_and_go(port, *secret, NEWCOMERS)   # as many as are remembered, and what an allocator keeps
+                before = peak_memory(victim, "VmRSS:")
+                come_and_go(port, *secret, NEWCOMERS)
+                growth = peak_memory(victim, "VmRSS:") - before
+                print(f"  {victim.name} grew by {growth / MIB:.1f} MiB of {NEWCOMERS_BYTES / MIB:.0f}", file=sys.stderr)
+                self.assertLessEqual(growth, NEWCOMERS_BYTES, victim.name)
+            for process in (scheduler, server, worker):
+                self.assertIsNone(process.popen.poll(), process.output())
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machin
     : context_(std::move(context)),
       machine_(std::move(machine)),
       options_(std::move(options)),
+      guests_(options_.max_gone_peers),
       chance_(options_.drop_seed) {
   Bind();
   thread_ = std::thread([this] { ThreadMain(); });
@@ -109,7 +110,7 @@ ZmqCounters ZmqDriver::counters() const {
   const auto get = [](const std::atomic<uint64_t>& n) { return n.load(std::memory_order_relaxed); };
   return {get(counters_.sent),        get(counters_.received), get(counters_.overflowed),
           get(counters_.unreachable), get(counters_.bad),      get(counters_.muted),
-          get(counters_.thrown_away), get(counters_.cut)};
+          get(counters_.thrown_away), get(counters_.cut),      get(counters_.forgotten)};
 }
 
 void ZmqDriver::ThreadMain() {
@@ -167,12 +168,9 @@ void ZmqDriver::Settle() {
   channels_changed_ = false;
   channels_.clear();
   if (router_) channels_.push_back(router_.get());
-  for (auto& peer : peers_) {
-    if (!peer || !peer->dealer) continue;
-    if (!peer->open) {
-      peer.reset();
-      continue;
-    }
+  std::erase_if(peers_, [](const auto& entry) { return entry.second->dealer && !entry.second->open; });
+  for (const auto& [id, peer] : peers_) {
+    if (!peer->dealer) continue;
     if (peer->monitor && peer->monitor->peer == nullptr) peer->monitor.reset();
     channels_.push_back(peer->dealer.get());
     if (peer->monitor) channels_.push_back(peer->monitor.get());
@@ -224,20 +222,6 @@ void ZmqDriver::Read(Channel* channel) {
     Deliver(channel, state, &parts);
     if (machine_->Done() || tasks_waiting_ || (channel->peer != nullptr && !channel->peer->open)) return;
   }
-}
-
-ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& parts) {
-  if (channel.peer != nullptr) return channel.peer;
-  auto [it, is_new] = by_routing_id_.try_emplace(parts.from);
-  if (is_new) {
-    auto peer = std::make_unique<Peer>();
-    peer->id = it->second = PeerId{peers_.size() + 1};
-    peer->routing_id = parts.from;
-    peer->name = StrCat("peer ", peer->id.value, " at ", parts.first.peer_address());
-    VLOG(2) << options_.name << " hears from " << peer->name;
-    peers_.push_back(std::move(peer));
-  }
-  return Find(it->second);
 }
 
 void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* parts) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <deque>
 #include <exception>
+#include <map>
 #include <semaphore>
 #include <thread>
 #include <unordered_map>
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "transport/zmq/door.h"
+#include "transport/zmq/guests.h"
 #include "transport/zmq/poller.h"
 #include "transport/zmq/zmq_frames.h"
 #include "transport/zmq/zmq_loop.h"
@@ -73,7 +75,7 @@ class ZmqDriver final : private Network {
   };
   struct AtomicCounters {
     std::atomic<uint64_t> sent{0}, received{0}, overflowed{0}, unreachable{0}, bad{0}, muted{0},
-        thrown_away{0}, cut{0};
+        thrown_away{0}, cut{0}, forgotten{0};
   };
 
   // Network, for the machine.
@@ -89,6 +91,9 @@ class ZmqDriver final : private Network {
   void ForgetUnsent();  // when the sockets close
   void ReadMonitor(Channel* channel);
   Peer* Find(PeerId id) const;
+  Peer* Add(std::unique_ptr<Peer> peer);  // which gets its id
+  Peer* SenderOf(const Channel& channel, const Multipart& parts);
+  Peer* Admit(const Multipart& parts);
 
   // zmq_driver.cc
   void ThreadMain();
@@ -99,7 +104,6 @@ class ZmqDriver final : private Network {
   void Read(Channel* channel);
   void Deliver(Channel* channel, Multipart::State state, Multipart* parts);
   void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
-  Peer* SenderOf(const Channel& channel, const Multipart& parts);
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();
@@ -117,9 +121,9 @@ class ZmqDriver final : private Network {
   // Of who has the turn.
   std::unique_ptr<Channel> router_;
   std::unique_ptr<Door> door_;  // of the router
-  // PeerId - 1; null once disconnected. Kept for the loop's life: as many as processes of this job ever
-  // connected.
-  std::vector<std::unique_ptr<Peer>> peers_;
+  Guests guests_;               // the peers reached through the router
+  std::map<PeerId, std::unique_ptr<Peer>> peers_;
+  uint64_t last_peer_ = 0;  // never given again
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;

@@ -27,6 +27,9 @@ struct ZmqLoopOptions {
   uint64_t max_queued_bytes = uint64_t{256} << 20;  // per peer; more is dropped and counted
   // Of all connections together that never brought a message: beyond it the greediest are cut.
   uint64_t max_strangers_bytes = uint64_t{8} << 20;
+  // Of those who connected here and whose connections have closed: so many may come back and be who they
+  // were.
+  size_t max_gone_peers = 4096;
   Duration linger = 2s;              // how long the end waits for what was sent to leave
   Duration heartbeat_interval = 1s;  // of ZeroMQ's own heartbeats, which find dead connections
   Duration heartbeat_timeout = 10s;
@@ -46,6 +49,7 @@ struct ZmqCounters {
   uint64_t muted = 0;        // dropped: their senders were muted
   uint64_t thrown_away = 0;  // by drop_received
   uint64_t cut = 0;          // connections that sent too much that was no message
+  uint64_t forgotten = 0;    // peers whose connections had closed, at the bound of max_gone_peers
 };
 
 class ZmqDriver;

@@ -67,7 +67,8 @@ void ZmqDriver::Bind() {
   socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
   socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
   socket.Set(ZMQ_RCVHWM, kMaxUnread);   // then ZeroMQ reads no more from that peer; nothing is dropped
-  door_ = std::make_unique<Door>(context_->native(), &socket, InflowLimitsOf(options_), [](int) {});
+  door_ = std::make_unique<Door>(context_->native(), &socket, InflowLimitsOf(options_),
+                                 [this](int connection) { guests_.OnClosed(connection); });
   for (const std::string& address : options_.bind) {
     CheckAddress(address).OrThrow();
     if (address.starts_with("ipc://")) socket.Set(ZMQ_IPC_FILTER_UID, static_cast<int>(geteuid()));
@@ -83,7 +84,6 @@ void ZmqDriver::Bind() {
 PeerId ZmqDriver::Connect(const std::string& address) {
   CheckAddress(address).OrThrow();
   auto peer = std::make_unique<Peer>();
-  peer->id = PeerId{peers_.size() + 1};
   peer->name = address;
   peer->dealer = std::make_unique<Channel>(context_->native(), ZMQ_DEALER);
   peer->dealer->peer = peer.get();
@@ -101,9 +101,8 @@ PeerId ZmqDriver::Connect(const std::string& address) {
   Watch(peer.get());
   socket.Connect(address);
   VLOG(2) << options_.name << " connects to " << address;
-  peers_.push_back(std::move(peer));
   channels_changed_ = true;
-  return peers_.back()->id;
+  return Add(std::move(peer))->id;
 }
 
 // A peer that refuses our secret would otherwise look like one that is not there.
@@ -157,13 +156,44 @@ void ZmqDriver::Disconnect(PeerId id) {
 
 void ZmqDriver::ForgetUnsent() {
   if (router_) router_->socket.Set(ZMQ_LINGER, 0);
-  for (const auto& peer : peers_) {
-    if (peer && peer->dealer) peer->dealer->socket.Set(ZMQ_LINGER, 0);
+  for (const auto& [id, peer] : peers_) {
+    if (peer->dealer) peer->dealer->socket.Set(ZMQ_LINGER, 0);
   }
 }
 
 ZmqDriver::Peer* ZmqDriver::Find(PeerId id) const {
-  return id.value == 0 || id.value > peers_.size() ? nullptr : peers_[id.value - 1].get();
+  const auto it = peers_.find(id);
+  return it == peers_.end() ? nullptr : it->second.get();
+}
+
+ZmqDriver::Peer* ZmqDriver::Add(std::unique_ptr<Peer> peer) {
+  peer->id = PeerId{++last_peer_};
+  return peers_.emplace(peer->id, std::move(peer)).first->second.get();
+}
+
+ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& parts) {
+  if (channel.peer != nullptr) return channel.peer;
+  const auto known = by_routing_id_.find(parts.from);
+  Peer* peer = known == by_routing_id_.end() ? Admit(parts) : Find(known->second);
+  const int connection = parts.envelope.connection();
+  guests_.OnHeard(peer->id, connection, door_->IsOpen(connection));
+  return peer;
+}
+
+// Here alone the number of guests grows, so here those who are gone too long are forgotten.
+ZmqDriver::Peer* ZmqDriver::Admit(const Multipart& parts) {
+  while (const auto gone = guests_.Forget()) {
+    by_routing_id_.erase(Find(*gone)->routing_id);
+    peers_.erase(*gone);
+    ++counters_.forgotten;
+  }
+  auto guest = std::make_unique<Peer>();
+  guest->routing_id = parts.from;
+  Peer* peer = Add(std::move(guest));
+  by_routing_id_[parts.from] = peer->id;
+  peer->name = StrCat("peer ", peer->id.value, " at ", parts.first.peer_address());
+  VLOG(2) << options_.name << " hears from " << peer->name;
+  return peer;
 }
 
 uint64_t ZmqDriver::QueuedBytes(PeerId id) const {

@@ -85,13 +85,13 @@ inline bool JoinByHand(RawTcp* tcp, const ZmqContext& credentials) {
 // A DEALER with or without the job's credentials, that sends any frames.
 class RawDealer {
  public:
-  RawDealer(const std::string& address, const ZmqContext* credentials) {
+  RawDealer(const std::string& address, const ZmqContext* credentials, const std::string& id = "a-dealer") {
     if (credentials != nullptr) {
       zmq_setsockopt(socket_, ZMQ_PLAIN_USERNAME, credentials->user().data(), credentials->user().size());
       zmq_setsockopt(socket_, ZMQ_PLAIN_PASSWORD, credentials->password().data(),
                      credentials->password().size());
     }
-    zmq_setsockopt(socket_, ZMQ_ROUTING_ID, "a-dealer", 8);
+    zmq_setsockopt(socket_, ZMQ_ROUTING_ID, id.data(), id.size());
     const int no_linger = 0, patience = 10000, unbounded = 0;
     zmq_setsockopt(socket_, ZMQ_LINGER, &no_linger, sizeof no_linger);
     zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &patience, sizeof patience);

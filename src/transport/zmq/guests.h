@@ -1,0 +1,41 @@
+// Who came to a bound socket, by which connection, and who of them is still remembered. Internal to zmq/.
+//
+// A guest whose connection has closed may come back: it is remembered among the last `max_gone` that left. So
+// there are never more guests than connections at once, and those. Bookkeeping only: Door tells what closes.
+#pragma once
+
+#include <list>
+#include <optional>
+#include <unordered_map>
+
+#include "transport/transport.h"
+
+namespace sluice::transport {
+
+class Guests {
+ public:
+  explicit Guests(size_t max_gone) : max_gone_(max_gone) {}
+
+  // A guest, perhaps a new one, has sent a message by this connection, which may have closed since.
+  void OnHeard(PeerId guest, int connection, bool open);
+  void OnClosed(int connection);
+  // While too many are gone: the one gone longest, who is no guest any more.
+  std::optional<PeerId> Forget();
+  size_t size() const { return places_.size(); }
+
+ private:
+  struct Place {
+    int connection = -1;                  // -1: gone
+    std::list<PeerId>::iterator in_gone;  // while gone
+  };
+  void Leave(PeerId guest, Place* place);
+  void Return(Place* place);
+
+  const size_t max_gone_;
+  std::unordered_map<uint64_t, Place> places_;  // by PeerId
+  // One guest each: who is heard by another's connection has got its number, and the other one is gone.
+  std::unordered_map<int, PeerId> by_connection_;
+  std::list<PeerId> gone_;  // the longest gone first
+};
+
+}  // namespace sluice::transport

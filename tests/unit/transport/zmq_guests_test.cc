@@ -1,0 +1,108 @@
+// Peers that come and go: who returns is who it was, and who comes ever anew costs bounded memory.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "unit/transport/fabric.h"
+#include "unit/transport/stranger.h"
+
+namespace sluice::transport {
+namespace {
+
+using namespace testing;  // NOLINT: fabric and stranger
+
+constexpr size_t kMaxGone = 10;
+
+template <typename Fabric>
+class ZmqGuests : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto echo = MakeEcho();
+    echo->on_message = [this, answer = echo->on_message](Time now, PeerId from, wire::Message& message,
+                                                         Network& network) {
+      senders_.With([&](auto& s) { s[message.id] = from; });
+      answer(now, from, message, network);
+    };
+    address_ = fabric_.StartBound("echo", echo, {.max_gone_peers = kMaxGone}).addresses()[0];
+  }
+  // Who asked that question.
+  PeerId SenderOf(uint64_t question) {
+    return senders_.With([&](auto& s) { return s[question]; });
+  }
+  uint64_t forgotten() { return fabric_.loop(0).counters().forgotten; }
+
+  // Connects as `id`, asks a question, is answered, and goes.
+  void Visit(const std::string& id) {
+    RawDealer dealer(address_, fabric_.context().get(), id);
+    dealer.Send({wire::EncodeEnvelope(MakeMessage(++question_))});
+    const auto reply = wire::DecodeEnvelope(AsBytes(dealer.Receive()), wire::Limits{});
+    ASSERT_TRUE(reply.ok()) << id;
+    EXPECT_EQ(reply.value().in_reply_to, question_);
+  }
+  void VisitAnew(int times) {
+    for (int i = 0; i < times; ++i) Visit(StrCat("n", 1'000'000 + newcomers_++));
+  }
+
+  Fabric fabric_;
+  std::string address_;
+  uint64_t question_ = 0;
+  int newcomers_ = 0;
+  Guarded<std::map<uint64_t, PeerId>> senders_;
+};
+using Fabrics = ::testing::Types<TcpFabric, IpcFabric>;
+TYPED_TEST_SUITE(ZmqGuests, Fabrics);
+
+TYPED_TEST(ZmqGuests, WhoComesEverAnewIsForgotten) {
+  this->VisitAnew(100);
+  // Who left last may not be known to be gone.
+  for (int more = 0; this->forgotten() < 100 - kMaxGone && more < 50; ++more) this->VisitAnew(1);
+  EXPECT_GE(this->forgotten(), 100 - kMaxGone);
+  std::set<PeerId> ids;
+  for (uint64_t question = 1; question <= this->question_; ++question) ids.insert(this->SenderOf(question));
+  EXPECT_EQ(ids.size(), this->question_) << "a PeerId came twice";
+  this->fabric_.StopAll();
+}
+
+TYPED_TEST(ZmqGuests, WhoComesBackIsWhoItWasAndGetsWhatItMissed) {
+  this->Visit("returner");
+  this->VisitAnew(kMaxGone - 1);
+  RawDealer dealer(this->address_, this->fabric_.context().get(), "returner");
+  dealer.Send({wire::EncodeEnvelope(MakeMessage(1000))});
+  ASSERT_NE(dealer.Receive(), "");
+  EXPECT_EQ(this->SenderOf(1000), this->SenderOf(1));
+  this->fabric_.loop(0).Post([held = this->SenderOf(1)](Time, Network& network) {
+    wire::Message reply = MakeMessage(0, wire::Ack{});
+    reply.in_reply_to = 77;
+    network.Send(held, std::move(reply));
+  });
+  const auto reply = wire::DecodeEnvelope(AsBytes(dealer.Receive()), wire::Limits{});
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.value().in_reply_to, 77u);
+  EXPECT_EQ(this->forgotten(), 0u);
+  this->fabric_.StopAll();
+}
+
+TYPED_TEST(ZmqGuests, WhoComesBackTooLateIsSomebodyNew) {
+  this->Visit("returner");
+  const uint64_t before = this->question_;
+  for (int more = 0; this->forgotten() == 0 && more < 100; ++more) this->VisitAnew(1);
+  this->Visit("returner");
+  EXPECT_NE(this->SenderOf(this->question_), this->SenderOf(before));
+  this->fabric_.StopAll();
+}
+
+// However long it is silent and whoever comes and goes meanwhile.
+TYPED_TEST(ZmqGuests, WhoStaysIsNotForgotten) {
+  RawDealer dealer(this->address_, this->fabric_.context().get(), "stayer00");
+  dealer.Send({wire::EncodeEnvelope(MakeMessage(1000))});
+  ASSERT_NE(dealer.Receive(), "");
+  for (int more = 0; this->forgotten() < 2 * kMaxGone && more < 100; ++more) this->VisitAnew(1);
+  dealer.Send({wire::EncodeEnvelope(MakeMessage(1001))});
+  ASSERT_NE(dealer.Receive(), "");
+  EXPECT_EQ(this->SenderOf(1000), this->SenderOf(1001));
+  this->fabric_.StopAll();
+}
+
+}  // namespace
+}  // namespace sluice::transport
