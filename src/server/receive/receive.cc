@@ -1,4 +1,5 @@
 // What comes in: checked against the key table before anything changes.
+#include <algorithm>
 #include <cmath>
 
 #include "base/strings.h"
@@ -133,7 +134,9 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     // States that no update has touched yet are zeros.
     if (wanted.slot > 0)
       PrepareSlots(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
-    if (pull.want == wire::Pull::Want::kValue && wanted.slot > part.value()->slots.size()) {
+    // A part has the version of a first state even without states. Waiters are kept by slot.
+    const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
+    if (wanted.slot > std::max(part.value()->slots.size(), least)) {
       ++counters_["rejected"];
       return Refuse(
           sender,

@@ -1,6 +1,7 @@
 // Who is answered, when, and with which weight.
 #include <gmock/gmock.h>
 
+#include "base/strings.h"
 #include "unit/server/shard_harness.h"
 
 namespace sluice::testing {
@@ -162,6 +163,17 @@ TEST(ShardReply, BeforeInitAPullWaitsForIt) {
     EXPECT_FALSE(sent.As<wire::Values>().has_data);
     EXPECT_EQ(sent.As<wire::Values>().parts.at(0).version, 0u);
     EXPECT_TRUE(sent.message.payload.empty());
+  }
+}
+
+// Else each of 2^32 would be one more waiter.
+TEST(ShardReply, NoVersionIsWaitedForOfAStateThatThereIsNot) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<float>{3, 4});
+  EXPECT_TRUE(harness.Pull(0, key, 7, 1, wire::Pull::Want::kVersion).empty()) << "it waits";
+  for (const uint32_t slot : {2u, 1000u, UINT32_MAX}) {
+    EXPECT_THAT(ErrorOf(harness.Pull(0, key, 7, slot, wire::Pull::Want::kVersion)),
+                HasSubstr(StrCat("state ", slot, " was asked for")));
   }
 }
 
