@@ -15,19 +15,12 @@
 
 namespace sluice::transport::testing {
 
-// A TCP connection to "tcp://127.0.0.1:port" that speaks as it likes.
+// A TCP connection to "tcp://127.0.0.1:port" or "tcp://[::1]:port" that speaks as it likes.
 class RawTcp {
  public:
-  explicit RawTcp(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval patience{.tv_sec = 2, .tv_usec = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
-  }
+  explicit RawTcp(const std::string& address)
+      : RawTcp(address.find('[') != std::string::npos,
+               htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))))) {}
   ~RawTcp() { close(fd_); }
   RawTcp(const RawTcp&) = delete;
   RawTcp& operator=(const RawTcp&) = delete;
@@ -58,6 +51,23 @@ class RawTcp {
   }
 
  private:
+  RawTcp(bool ipv6, in_port_t port) : fd_(socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = port;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in6 to6{};
+    to6.sin6_family = AF_INET6;
+    to6.sin6_port = port;
+    to6.sin6_addr = in6addr_loopback;
+    const timeval patience{.tv_sec = 2, .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const auto* address =
+        ipv6 ? reinterpret_cast<const sockaddr*>(&to6) : reinterpret_cast<const sockaddr*>(&to);
+    connected_ = connect(fd_, address, ipv6 ? sizeof to6 : sizeof to) == 0;
+  }
+
   int fd_;
   bool connected_;
 };

@@ -286,6 +286,18 @@ TEST_F(Hostile, ManyStrangersTogetherAreBounded) {
   ExpectAlive();
 }
 
+TEST(HostileTcp6, AMembersEndlessMultipartIsCutOff) {
+  Tcp6Fabric fabric;
+  RawTcp tcp(fabric.StartBound("echo", MakeEcho(), {}).addresses()[0]);
+  ASSERT_TRUE(JoinByHand(&tcp, *fabric.context()));
+  std::string block;
+  while (block.size() < kMiB) block += std::string("\x01\0", 2);
+  bool cut = false;
+  for (int64_t sent = 0; !cut && sent < 1000 * kMiB; sent += kMiB) cut = !tcp.Send(block);
+  EXPECT_TRUE(cut);
+  EXPECT_TRUE(Eventually([&] { return fabric.loop(0).counters().cut == 1; }));
+}
+
 TEST(SameSecret, ComparesAllOfIt) {
   EXPECT_TRUE(SameSecret("abc", "abc"));
   EXPECT_TRUE(SameSecret("", ""));
