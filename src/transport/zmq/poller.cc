@@ -60,10 +60,14 @@ void Poller::AlarmRang() {
   alarm_ = Time::max();
 }
 
-void Poller::Watch(const std::vector<Input>& inputs) {
-  // Those that were closed meanwhile are gone already.
-  for (const int fd : watched_) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+void Poller::Forget() {
+  for (const int fd : watched_) {
+    SLUICE_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr) == 0) << "epoll: errno " << errno;
+  }
   watched_.clear();
+}
+
+void Poller::Watch(const std::vector<Input>& inputs) {
   for (const Input& input : inputs) {
     Add(input.fd, EPOLLIN, input.tag);
     watched_.push_back(input.fd);

@@ -25,12 +25,14 @@ class Poller {
   // Sleep ends at `when` at the latest. Only ever earlier: an alarm that was set rings, and is then
   // forgotten.
   void SetAlarm(Time when);
-  // Readable descriptors, in place of all that were there; `tag` names one in Report.
+  // More descriptors to be read; `tag` names one in Report.
   struct Input {
     int fd;
     void* tag;
   };
   void Watch(const std::vector<Input>& inputs);
+  // All of them, before any is closed: its number may be another's at once.
+  void Forget();
   // Until something is to be done: how many descriptors say so.
   int Sleep();
   // After Sleep, with what it returned: calls `on_readable(tag)` for inputs that can be read.

@@ -166,6 +166,7 @@ void ZmqDriver::TakeTasks() {
 void ZmqDriver::Settle() {
   if (!channels_changed_) return;
   channels_changed_ = false;
+  poller_.Forget();
   channels_.clear();
   if (router_) channels_.push_back(router_.get());
   std::erase_if(peers_, [](const auto& entry) { return entry.second->dealer && !entry.second->open; });

@@ -46,18 +46,27 @@ TEST(Poller, TellsWhatCanBeReadUntilItIsRead) {
   EXPECT_EQ(WaitOnce(poller), std::vector{1});
 }
 
-TEST(Poller, WatchesWhatItWasGivenLastThoughTheOthersAreClosed) {
+TEST(Poller, WhatIsForgottenMayCloseAndItsNumberBeWatchedAgain) {
   Poller poller;
   Pipe kept;
-  int old = 1, fresh = 2;
+  int old = 1, fresh = 2, other = 3;
+  int number = -1;
   {
     Pipe gone;
+    number = gone.ends[0];
     poller.Watch({{gone.ends[0], &old}, {kept.ends[0], &old}});
     gone.Write();
     kept.Write();
+    poller.Forget();
   }
   poller.Watch({{kept.ends[0], &fresh}});
   EXPECT_EQ(WaitOnce(poller), std::vector{2});
+  kept.Read();
+  const Pipe next;
+  EXPECT_EQ(next.ends[0], number);
+  poller.Watch({{next.ends[0], &other}});
+  next.Write();
+  EXPECT_EQ(WaitOnce(poller), std::vector{3});
 }
 
 TEST(Poller, AWakeUpBeforeOrDuringTheWaitEndsIt) {
