@@ -13,8 +13,9 @@
 namespace sluice {
 
 struct Event::State {
-  explicit State(std::string name) : what(std::move(name)) {}
+  State(std::string name, std::shared_ptr<Helped> who) : what(std::move(name)), by(std::move(who)) {}
   const std::string what;
+  const std::shared_ptr<Helped> by;
   std::atomic<uint32_t> done = 0;  // 1: done, and `error` is what it is
   std::atomic<uint32_t> waiters = 0;
   std::exception_ptr error;
@@ -38,9 +39,9 @@ void FutexWakeAll(std::atomic<uint32_t>* word) {
 
 }  // namespace
 
-Event Event::Make(std::string what) {
+Event Event::Make(std::string what, std::shared_ptr<Helped> by) {
   Event event;
-  event.state_ = std::make_shared<State>(std::move(what));
+  event.state_ = std::make_shared<State>(std::move(what), std::move(by));
   return event;
 }
 
@@ -61,8 +62,9 @@ void Event::WaitQuietly(Duration timeout) const {
   if (Done()) return;
   const SteadyClock clock;
   const Time end = clock.Now() + timeout;
+  if (state_->by != nullptr) state_->by->Help([this] { return Done(); }, end);
   ++state_->waiters;
-  Duration left = timeout;
+  Duration left = end - clock.Now();
   while (!Done() && left > Duration::zero()) {
     FutexWait(&state_->done, 0, left);
     left = end - clock.Now();

@@ -20,8 +20,15 @@ namespace sluice {
 class Event {
  public:
   Event() = default;
+  // Who completes events may take help from threads that wait for them.
+  class Helped {
+   public:
+    virtual ~Helped() = default;
+    // Returns when `done` holds, at `deadline`, or at once when there is nothing to help with.
+    virtual void Help(const std::function<bool()>& done, Time deadline) = 0;
+  };
   // Not yet happened; `what` says in messages what is being waited for.
-  static Event Make(std::string what);
+  static Event Make(std::string what, std::shared_ptr<Helped> by = nullptr);
 
   const std::string& what() const;
   bool Done() const;

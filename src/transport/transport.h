@@ -72,6 +72,11 @@ class Loop {
   virtual bool PostOrRun(std::function<void(Time now, Network& network)> task) {
     return Post(std::move(task));
   }
+  // Lends the caller's thread, which waits for `done` to hold, to the loop: what arrives is then handled
+  // here, and no other thread has to wake first. Returns when `done` holds, at `deadline`, or at once when
+  // the loop has no use for it. `done` is called often, and changes by calls of the machine alone.
+  // Thread-safe; not from within the machine.
+  virtual void Help(const std::function<bool()>& /*done*/, Time /*deadline*/) {}
   // The addresses the loop is bound to, for others to connect to.
   virtual const std::vector<std::string>& addresses() const = 0;
 };

@@ -16,6 +16,16 @@ bool OnHost(const NDArray& array) {
   return array.context().kind != DeviceKind::kGpu;
 }
 
+// Whoever waits for values lands them: no other thread has to wake first.
+class HelpedLoop final : public Event::Helped {
+ public:
+  explicit HelpedLoop(std::shared_ptr<transport::Loop> loop) : loop_(std::move(loop)) {}
+  void Help(const std::function<bool()>& done, Time deadline) override { loop_->Help(done, deadline); }
+
+ private:
+  const std::shared_ptr<transport::Loop> loop_;
+};
+
 }  // namespace
 
 DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::shared_ptr<transport::Loop> loop,
@@ -23,6 +33,7 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
     : options_(std::move(options)),
       client_(std::move(client)),
       loop_(std::move(loop)),
+      helped_(std::make_shared<HelpedLoop>(loop_)),
       rank_(static_cast<int>(client_->rank())),
       reducer_(std::move(reducer)) {}
 
@@ -31,7 +42,7 @@ Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
 }
 
 void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
-  const Event done = Event::Make(what);
+  const Event done = Event::Make(what, helped_);
   HandOver(*loop_, client_, std::move(call), done);
   done.Wait(timeout + kGrace);
 }
@@ -131,7 +142,7 @@ void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Ev
 Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after,
                        Call call) {
   const std::string name = what + " of key " + ToString(key);
-  Event done = Event::Make(name);
+  Event done = Event::Make(name, helped_);
   outstanding_.Add(name, done);
   after.push_back(state.issued);
   if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {

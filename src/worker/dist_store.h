@@ -95,6 +95,7 @@ class DistStore final : public KVStore {
   const Options options_;
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<transport::Loop> loop_;
+  const std::shared_ptr<Event::Helped> helped_;
   const int rank_;
   std::mutex mutex_;
   // Guarded by mutex_.

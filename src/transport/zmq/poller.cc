@@ -19,18 +19,18 @@ Poller::Poller()
   if (epoll_fd_ < 0 || wake_fd_ < 0 || alarm_fd_ < 0)
     throw Error(ErrorCode::kResourceExhausted, "a loop cannot open its descriptors: see ulimit -n");
   // Edge-triggered: every write is told once, and nobody needs to read what was written.
-  Add(wake_fd_, EPOLLIN | EPOLLET, nullptr);
-  Add(alarm_fd_, EPOLLIN, &alarm_);
+  Add(wake_fd_, EPOLLIN | EPOLLET, kWake);
+  Add(alarm_fd_, EPOLLIN, kAlarm);
 }
 
 Poller::~Poller() {
   for (const int fd : {epoll_fd_, wake_fd_, alarm_fd_}) close(fd);
 }
 
-void Poller::Add(int fd, uint32_t events, void* tag) const {
+void Poller::Add(int fd, uint32_t events, uint64_t name) const {
   epoll_event event{};
   event.events = events;
-  event.data.ptr = tag;
+  event.data.u64 = name;
   SLUICE_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0) << "epoll: errno " << errno;
 }
 
@@ -61,16 +61,17 @@ void Poller::AlarmRang() {
 }
 
 void Poller::Forget() {
-  for (const int fd : watched_) {
-    SLUICE_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr) == 0) << "epoll: errno " << errno;
+  for (const Input& input : watched_) {
+    SLUICE_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, input.fd, nullptr) == 0) << "epoll: errno " << errno;
   }
   watched_.clear();
+  ++generation_;
 }
 
 void Poller::Watch(const std::vector<Input>& inputs) {
   for (const Input& input : inputs) {
-    Add(input.fd, EPOLLIN, input.tag);
-    watched_.push_back(input.fd);
+    Add(input.fd, EPOLLIN | EPOLLEXCLUSIVE, uint64_t{generation_} << 32 | watched_.size());
+    watched_.push_back(input);
   }
 }
 

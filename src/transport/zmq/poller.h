@@ -1,6 +1,7 @@
-// What a loop sleeps on: descriptors, an alarm, and a call from other threads. Internal to zmq/.
+// What a thread of a loop sleeps on: descriptors, an alarm, and a call from other threads. Internal to zmq/.
 //
-// Thread safety: Wake may be called from any thread; SetAlarm while another one sleeps; all else from one.
+// Thread safety: Wake may be called from any thread; one thread sleeps; all else, by one thread at a time,
+// also while that one sleeps.
 #pragma once
 
 #include <sys/epoll.h>
@@ -25,7 +26,8 @@ class Poller {
   // Sleep ends at `when` at the latest. Only ever earlier: an alarm that was set rings, and is then
   // forgotten.
   void SetAlarm(Time when);
-  // More descriptors to be read; `tag` names one in Report.
+  // More descriptors to be read; `tag` names one in Report. Of several pollers that watch one, the first told
+  // of those that sleep is woken: the others only while it is awake (epoll_ctl(2), EPOLLEXCLUSIVE).
   struct Input {
     int fd;
     void* tag;
@@ -35,29 +37,33 @@ class Poller {
   void Forget();
   // Until something is to be done: how many descriptors say so.
   int Sleep();
-  // After Sleep, with what it returned: calls `on_readable(tag)` for inputs that can be read.
+  // After Sleep, with what it returned: calls `on_readable(tag)` for inputs that can be read and were not
+  // forgotten since.
   template <typename OnReadable>
   void Report(int count, OnReadable&& on_readable) {
     for (int i = 0; i < count; ++i) {
-      void* tag = events_[static_cast<size_t>(i)].data.ptr;
-      if (tag == &alarm_) {
+      const uint64_t name = events_[static_cast<size_t>(i)].data.u64;
+      if (name == kAlarm) {
         AlarmRang();
-      } else if (tag != nullptr) {
-        on_readable(tag);
+      } else if (name != kWake && name >> 32 == generation_) {
+        on_readable(watched_[static_cast<uint32_t>(name)].tag);
       }
     }
   }
 
  private:
+  static constexpr uint64_t kWake = 0, kAlarm = 1;  // of generation 0
+
   void AlarmRang();
-  void Add(int fd, uint32_t events, void* tag) const;
+  void Add(int fd, uint32_t events, uint64_t name) const;
 
   int epoll_fd_ = -1;
-  int wake_fd_ = -1;  // its tag is null
+  int wake_fd_ = -1;
   int alarm_fd_ = -1;
-  Time alarm_ = Time::max();  // when it rings
-  std::vector<int> watched_;
-  std::array<epoll_event, 64> events_;
+  Time alarm_ = Time::max();    // when it rings
+  std::vector<Input> watched_;  // named by generation and place
+  uint32_t generation_ = 1;
+  std::array<epoll_event, 64> events_;  // of who sleeps
 };
 
 }  // namespace sluice::transport

@@ -34,6 +34,7 @@ ZmqDriver::~ZmqDriver() {
 
 void ZmqDriver::Stop() {
   stop_ = true;
+  helper_poller_.Wake();
   poller_.Wake();
   if (thread_.joinable()) thread_.join();
 }
@@ -73,16 +74,44 @@ bool ZmqDriver::Post(PostedTask task) {
 }
 
 bool ZmqDriver::PostOrRun(PostedTask task) {
-  if (!turn_.try_acquire()) return Post(std::move(task));  // also when the loop has ended: it keeps its turn
-  TakeTasks();
-  running_.push_back(std::move(task));
+  if (!turn_.TryTake()) return Post(std::move(task));
+  if (!up_) {
+    turn_.Leave();
+    return Post(std::move(task));
+  }
+  bool its_turn = false;
   try {
-    if (thrown_ == nullptr) RunTasks();
+    if (thrown_ == nullptr) {
+      RunTasks();
+      its_turn = true;
+      task(Now(), *this);
+    }
   } catch (...) {
     thrown_ = std::current_exception();
   }
+  if (!its_turn) running_.push_back(std::move(task));
   LeaveTurn();
   return true;
+}
+
+void ZmqDriver::Help(const std::function<bool()>& done, Time deadline) {
+  if (!turn_.TryTake()) return;
+  if (helping_ || !up_) return turn_.Leave();
+  helping_ = true;
+  try {
+    while (up_ && !stop_ && thrown_ == nullptr && !done() && Now() < deadline) {
+      RunTurn();
+      if (machine_->Done()) break;
+      if (!Idle() || done()) continue;
+      SetAlarm();
+      helper_poller_.SetAlarm(deadline);
+      SleepOn(&helper_poller_);
+    }
+  } catch (...) {
+    thrown_ = std::current_exception();
+  }
+  helping_ = false;
+  up_ ? LeaveTurn() : turn_.Leave();
 }
 
 // A socket that was used may have something to read, and tells no more of it: see the header.
@@ -92,9 +121,11 @@ void ZmqDriver::LeaveTurn() {
     if (!channel->dry) channel->dry = !channel->socket.Readable();
     wake = wake || !channel->dry;
   }
-  poller_.SetAlarm(machine_->NextTimer());
-  turn_.release();
+  SetAlarm();
+  const bool helping = helping_;
+  turn_.Leave();
   if (wake) poller_.Wake();
+  if (helping) helper_poller_.Wake();
 }
 
 bool ZmqDriver::Join(Duration timeout) {
@@ -116,8 +147,10 @@ ZmqCounters ZmqDriver::counters() const {
 void ZmqDriver::ThreadMain() {
   BlockSignals();
   SetThreadName(options_.name);
+  turn_.Take();
   try {
     machine_->OnStart(Now(), *this);
+    up_ = true;
     Run();
     End("");
   } catch (const std::exception& e) {
@@ -129,19 +162,26 @@ void ZmqDriver::ThreadMain() {
 void ZmqDriver::Run() {
   while (!stop_) {
     if (thrown_ != nullptr) std::rethrow_exception(thrown_);
-    RunTasks();
-    if (const Time now = Now(); machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
+    RunTurn();
     if (machine_->Done()) return;
-    Settle();
-    for (Channel* channel : channels_) {
-      if (!channel->dry) Read(channel);
-    }
-    if (machine_->Done()) return;
-    const bool idle =
-        std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->dry; });
-    if (door_ && door_->next_look() <= Now()) LookAtDoor();
-    if (idle && !channels_changed_) Sleep();
+    if (Idle()) Sleep();
   }
+}
+
+void ZmqDriver::RunTurn() {
+  RunTasks();
+  if (const Time now = Now(); machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
+  if (machine_->Done()) return;
+  Settle();
+  for (Channel* channel : channels_) {
+    if (!channel->dry) Read(channel);
+  }
+  if (door_ && door_->next_look() <= Now()) LookAtDoor();
+}
+
+bool ZmqDriver::Idle() const {
+  return !channels_changed_ &&
+         std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->dry; });
 }
 
 void ZmqDriver::RunTasks() {
@@ -166,7 +206,7 @@ void ZmqDriver::TakeTasks() {
 void ZmqDriver::Settle() {
   if (!channels_changed_) return;
   channels_changed_ = false;
-  poller_.Forget();
+  for (Poller* poller : {&helper_poller_, &poller_}) poller->Forget();
   channels_.clear();
   if (router_) channels_.push_back(router_.get());
   std::erase_if(peers_, [](const auto& entry) { return entry.second->dealer && !entry.second->open; });
@@ -181,13 +221,26 @@ void ZmqDriver::Settle() {
     channel->dry = false;
     inputs.push_back({channel->socket.fd(), channel});
   }
-  poller_.Watch(inputs);
+  for (Poller* poller : {&helper_poller_, &poller_}) poller->Watch(inputs);  // in this order: see Watch
 }
 
 void ZmqDriver::Sleep() {
+  if (helping_) helper_poller_.Wake();  // what it waits for may have happened here
+  SetAlarm();
   sleeping_ = true;  // before the last look at what was posted: whoever posts later sees it and wakes
-  if (!tasks_waiting_ && !stop_) WaitForInput();
+  if (!tasks_waiting_ && !stop_) SleepOn(&poller_);
   sleeping_ = false;
+}
+
+void ZmqDriver::SetAlarm() {
+  poller_.SetAlarm(door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer());
+}
+
+void ZmqDriver::SleepOn(Poller* poller) {
+  turn_.Leave();
+  const int ready = poller->Sleep();
+  turn_.Take();
+  poller->Report(ready, [](void* channel) { static_cast<Channel*>(channel)->dry = false; });
 }
 
 void ZmqDriver::LookAtDoor() {
@@ -196,14 +249,6 @@ void ZmqDriver::LookAtDoor() {
     ++counters_.cut;
     Warn(nullptr, who);
   }
-}
-
-void ZmqDriver::WaitForInput() {
-  poller_.SetAlarm(door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer());
-  turn_.release();
-  const int ready = poller_.Sleep();
-  turn_.acquire();
-  poller_.Report(ready, [](void* channel) { static_cast<Channel*>(channel)->dry = false; });
 }
 
 void ZmqDriver::Read(Channel* channel) {
@@ -304,10 +349,14 @@ void ZmqDriver::End(const std::string& failure) {
   TakeTasks();
   for (const PostedTask& task : running_) task(Now(), *this);
   running_.clear();
+  for (Poller* poller : {&helper_poller_, &poller_}) poller->Forget();
   channels_.clear();
   peers_.clear();
   door_.reset();
   router_.reset();
+  up_ = false;
+  turn_.Leave();
+  helper_poller_.Wake();
   outside_.Notify([&](Outside& o) {
     o.ended = true;
     o.failure = failure;

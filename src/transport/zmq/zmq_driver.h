@@ -1,7 +1,8 @@
 // The thread behind a ZmqLoop. Internal to zmq/.
 //
-// Thread safety: Post, PostOrRun, the getters and Stop may be called from any thread. All else belongs to who
-// has the turn: the loop's thread while it is awake, or whoever finds it asleep and runs a task in its place.
+// Thread safety: Post, PostOrRun, Help, the getters and Stop may be called from any thread. All else belongs
+// to who has the turn: the loop's thread while it is awake, or whoever finds it asleep and does its work.
+// That may be one helper for long, who sleeps beside it on a poller that is told first.
 //
 // A ZMQ_FD tells only that something has changed since the socket was last used, so a channel is asked again
 // after every use until it has nothing, and the thread sleeps only when all channels are dry.
@@ -11,7 +12,6 @@
 #include <deque>
 #include <exception>
 #include <map>
-#include <semaphore>
 #include <thread>
 #include <unordered_map>
 
@@ -21,6 +21,7 @@
 #include "transport/zmq/door.h"
 #include "transport/zmq/guests.h"
 #include "transport/zmq/poller.h"
+#include "transport/zmq/turn.h"
 #include "transport/zmq/zmq_frames.h"
 #include "transport/zmq/zmq_loop.h"
 #include "transport/zmq/zmq_socket.h"
@@ -36,6 +37,7 @@ class ZmqDriver final : private Network {
 
   bool Post(PostedTask task);
   bool PostOrRun(PostedTask task);
+  void Help(const std::function<bool()>& done, Time deadline);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
   bool Join(Duration timeout);
@@ -98,6 +100,8 @@ class ZmqDriver final : private Network {
   // zmq_driver.cc
   void ThreadMain();
   void Run();
+  void RunTurn();
+  bool Idle() const;
   void LeaveTurn();
   void RunTasks();
   void TakeTasks();
@@ -108,7 +112,8 @@ class ZmqDriver final : private Network {
   void Settle();
   void Sleep();
   void LookAtDoor();
-  void WaitForInput();
+  void SleepOn(Poller* poller);
+  void SetAlarm();
   void End(const std::string& failure);
   void Warn(const Peer* peer, const std::string& what);
   static Time Now() { return SteadyClock().Now(); }
@@ -128,13 +133,15 @@ class ZmqDriver final : private Network {
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;
   std::deque<PostedTask> running_;  // the rest of what was taken: one may throw
-  std::exception_ptr thrown_;       // by a task that ran in a caller's thread
+  std::exception_ptr thrown_;       // in a caller's thread
+  bool helping_ = false;            // somebody does; asleep, unless it is who has the turn
+  bool up_ = false;                 // between the machine's start and its end
   Rng chance_;
   LogLimiter log_{5, 10s};
 
   // Shared.
-  std::binary_semaphore turn_{0};  // whoever takes it may have it already: no mutex
-  Poller poller_;
+  Turn turn_;
+  Poller helper_poller_, poller_;
   std::atomic<bool> tasks_waiting_ = false;
   std::atomic<bool> sleeping_ = false;
   std::atomic<bool> stop_ = false;

@@ -15,6 +15,9 @@ bool ZmqLoop::Post(std::function<void(Time, Network&)> task) {
 bool ZmqLoop::PostOrRun(std::function<void(Time, Network&)> task) {
   return driver_->PostOrRun(std::move(task));
 }
+void ZmqLoop::Help(const std::function<bool()>& done, Time deadline) {
+  driver_->Help(done, deadline);
+}
 void ZmqLoop::Stop() {
   driver_->Stop();
 }

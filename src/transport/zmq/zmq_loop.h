@@ -63,6 +63,7 @@ class ZmqLoop final : public Loop {
 
   bool Post(std::function<void(Time now, Network& network)> task) override;
   bool PostOrRun(std::function<void(Time now, Network& network)> task) override;
+  void Help(const std::function<bool()>& done, Time deadline) override;
   const std::vector<std::string>& addresses() const override;
 
   // Ends the loop at once: what is still queued is lost, unless the machine was Done. Returns when it has

@@ -1,7 +1,9 @@
-// Tasks that run in their callers' threads while a loop sleeps.
+// Threads of callers that do a loop's work while it sleeps.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "sluice/error.h"
@@ -140,6 +142,147 @@ TEST_F(ZmqTurnTest, ATaskMayEndTheLoop) {
   EXPECT_TRUE(fabric.loop(0).Join(30s));
   EXPECT_EQ(fabric.loop(0).failure(), "");
   fabric.StopAll();
+}
+
+// A client of an echo, which counts the answers and the threads that brought them.
+class ZmqHelpTest : public ZmqTurnTest {
+ protected:
+  void SetUp() override {
+    const std::string address = fabric.StartBound("echo", MakeEcho()).addresses()[0];
+    machine->on_start = [this, address](Time, Network& network) { echo = network.Connect(address); };
+    machine->on_message = [this](Time, PeerId, wire::Message& message, Network&) {
+      by.With([](auto& threads) { threads.insert(std::this_thread::get_id()); });
+      ++answers[message.in_reply_to];
+    };
+    loop = &fabric.Start("client", machine);
+  }
+  void TearDown() override { fabric.StopAll(); }
+  void Ask(uint64_t id) {
+    EXPECT_TRUE(loop->PostOrRun([this, id](Time, Network& network) { network.Send(echo, MakeMessage(id)); }));
+  }
+  static Time Soon() { return SteadyClock().Now() + 30s; }
+  // Helps until `done` holds; as a waiter does, who is woken by nobody else here.
+  bool HelpUntil(const std::function<bool()>& done) {
+    return Eventually([&] {
+      loop->Help(done, Soon());
+      return done();
+    });
+  }
+
+  std::shared_ptr<ScriptMachine> machine = std::make_shared<ScriptMachine>();
+  Loop* loop = nullptr;
+  PeerId echo;
+  std::array<std::atomic<int>, 8> answers{};
+  Guarded<std::set<std::thread::id>> by;
+};
+
+TEST_F(ZmqHelpTest, WhoeverWaitsReadsItsAnswersItself) {
+  EXPECT_TRUE(Eventually([&] {
+    Ask(1);
+    return HelpUntil([&, before = answers[1].load()] { return answers[1] > before; }) &&
+           by.With([](auto& threads) { return threads.contains(std::this_thread::get_id()); });
+  }));
+}
+
+TEST_F(ZmqHelpTest, HelpEndsAtItsDeadline) {
+  const Time start = SteadyClock().Now();
+  EXPECT_TRUE(Eventually([&] {  // until it was not refused
+    const Time now = SteadyClock().Now();
+    loop->Help([] { return false; }, now + 20ms);
+    return SteadyClock().Now() >= now + 20ms;
+  }));
+  EXPECT_GE(SteadyClock().Now(), start + 20ms);
+  Ask(1);
+  EXPECT_TRUE(HelpUntil([&] { return answers[1] == 1; }));
+}
+
+TEST_F(ZmqHelpTest, AHelperHearsWhatAnotherThreadHasDone) {
+  for (int i = 0; i < 200; ++i) {
+    std::atomic<bool> done = false;
+    std::thread other([&] {
+      const auto task = [&](Time, Network&) { done = true; };
+      EXPECT_TRUE(i % 2 == 0 ? loop->Post(task) : loop->PostOrRun(task));
+    });
+    EXPECT_TRUE(HelpUntil([&] { return done.load(); })) << i;
+    other.join();
+  }
+}
+
+TEST_F(ZmqHelpTest, SeveralWhoWaitAndOneWhoPosts) {
+  constexpr int kRounds = 500;
+  std::vector<std::thread> threads;
+  std::atomic<bool> over = false;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    threads.emplace_back([&, id] {
+      for (int round = 1; round <= kRounds; ++round) {
+        Ask(id);
+        ASSERT_TRUE(HelpUntil([&] { return answers[id] == round; })) << id << ", round " << round;
+      }
+    });
+  }
+  std::thread poster([&] {
+    while (!over) loop->Post([](Time, Network&) {});
+  });
+  for (std::thread& thread : threads) thread.join();
+  over = true;
+  poster.join();
+}
+
+TEST_F(ZmqHelpTest, ConnectionsComeAndGoWhileAHelperSleeps) {
+  const std::string other = fabric.StartBound("other", MakeEcho()).addresses()[0];
+  std::atomic<bool> over = false;
+  std::thread helper([&] { EXPECT_TRUE(HelpUntil([&] { return over.load(); })); });
+  for (int i = 1; i <= 50; ++i) {
+    std::atomic<bool> connected = false;
+    PeerId peer;
+    loop->Post([&](Time, Network& network) {
+      peer = network.Connect(other);
+      network.Send(peer, MakeMessage(2));
+      network.Send(echo, MakeMessage(1));
+      connected = true;
+    });
+    ASSERT_TRUE(Eventually([&] { return connected && answers[1] == i && answers[2] == i; })) << i;
+    loop->Post([peer](Time, Network& network) { network.Disconnect(peer); });
+  }
+  loop->Post([&](Time, Network&) { over = true; });
+  helper.join();
+}
+
+TEST_F(ZmqHelpTest, TheEndSendsHelpersAway) {
+  std::atomic<bool> helping = false;
+  std::thread helper([&] {
+    HelpUntil([&] {
+      helping = true;
+      return fabric.loop(1).Join(0ms);
+    });
+  });
+  EXPECT_TRUE(Eventually([&] { return helping.load(); }));
+  loop->Post([&](Time, Network&) { machine->done = true; });
+  EXPECT_TRUE(fabric.loop(1).Join(30s));
+  helper.join();
+  loop->Help([] { return false; }, Soon());  // and lets nobody wait again
+}
+
+TEST_F(ZmqHelpTest, StopSendsHelpersAway) {
+  std::atomic<bool> helping = false;
+  std::thread helper([&] {
+    HelpUntil([&] {
+      helping = true;
+      return fabric.loop(1).Join(0ms);
+    });
+  });
+  EXPECT_TRUE(Eventually([&] { return helping.load(); }));
+  fabric.loop(1).Stop();
+  helper.join();
+}
+
+TEST_F(ZmqHelpTest, WhatTheMachineThrowsInAHelperEndsTheLoop) {
+  machine->on_message = [](Time, PeerId, wire::Message&, Network&) {
+    throw Error(ErrorCode::kUnavailable, "the machine is broken");
+  };
+  Ask(1);
+  EXPECT_TRUE(HelpUntil([&] { return fabric.loop(1).Join(0ms); }));
+  EXPECT_NE(fabric.loop(1).failure().find("the machine is broken"), std::string::npos);
 }
 
 }  // namespace
