@@ -79,6 +79,14 @@ class Networks(unittest.TestCase):
         self.assertRegex(text, r"scheduler at tcp://\[::1\]:\d+")
         self.assertRegex(text, r"shard 0 at tcp://\[::1\]:\d+: route to the scheduler")
 
+    def test_a_scheduler_on_every_address(self):
+        with Cluster(BIN, 1, 1) as cluster:
+            cluster.start_scheduler(DMLC_PS_ROOT_URI="0.0.0.0")
+            cluster.start_server(0)
+            cluster.start_worker(0, [BIN / "kv_tour", "--kv-store=dist_sync"])
+            for process in cluster.processes:
+                self.assertEqual(process.wait(60), 0, process.output())
+
     def test_async_stores_learn(self):
         for kind, flags in (("dist_async", []), ("dist_device_async", ["--num-devices=2"])):
             with self.subTest(kind):
