@@ -151,9 +151,11 @@ OptimizerConfig Optimizer(const LoadedCheckpoint& start, int64_t steps_per_epoch
 
 void WarnOfDivergence() {
   if (IsAsync() && FLAGS_lr >= 0.05 && FLAGS_mom >= 0.9) {
-    std::cerr << "warning: " << FLAGS_kv_store << " with --lr " << FLAGS_lr << " and --mom " << FLAGS_mom
-              << " is known to diverge: every worker's push moves the weights on its own. --lr 0.01 works."
-              << std::endl;
+    std::cerr
+        << WrapMessage(StrCat(
+               "warning: ", FLAGS_kv_store, " with --lr ", FLAGS_lr, " and --mom ", FLAGS_mom,
+               " is known to diverge: every worker's push moves the weights on its own. --lr 0.01 works."))
+        << std::endl;
   }
 }
 
@@ -205,17 +207,22 @@ LoadedCheckpoint Start(const nn::ParameterDict& parameters) {
 
 void TellStart(const LoadedCheckpoint& start) {
   if (start.epoch == 0) return;
-  std::cout << "goes on after epoch " << start.epoch << ", with "
-            << (start.states.empty() ? "optimiser states of zero: none were saved" : start.states)
+  std::cout << WrapMessage(
+                   StrCat("goes on after epoch ", start.epoch, ", with ",
+                          start.states.empty() ? "optimiser states of zero: none were saved" : start.states))
             << std::endl;
   if (start.epoch >= FLAGS_num_epochs && FLAGS_num_steps < 0)
     std::cout << "nothing is left to train: --num-epochs is " << FLAGS_num_epochs << std::endl;
   if (start.has_position &&
       (start.seed != static_cast<uint64_t>(FLAGS_seed) || start.shuffle != FLAGS_shuffle)) {
-    std::cerr << "warning: the epochs before were trained with --seed " << start.seed
-              << " --shuffle=" << (start.shuffle ? "true" : "false")
-              << "; the order of samples goes on as that of --seed " << FLAGS_seed
-              << " --shuffle=" << (FLAGS_shuffle ? "true" : "false") << std::endl;
+    const auto order = [](uint64_t seed, bool shuffle) {
+      return StrCat("--seed ", seed, " --shuffle=", shuffle ? "true" : "false");
+    };
+    std::cerr << WrapMessage(StrCat("warning: the epochs before were trained with ",
+                                    order(start.seed, start.shuffle),
+                                    "; the order of samples goes on as that of ",
+                                    order(static_cast<uint64_t>(FLAGS_seed), FLAGS_shuffle)))
+              << std::endl;
   }
 }
 
@@ -258,8 +265,9 @@ void Train() {
   if (leader) {
     CheckOutputs();
     std::cout << FLAGS_network << " on " << (FLAGS_data_dir.empty() ? "synthetic digits" : FLAGS_data_dir)
-              << ", " << train->size() << " images, " << store->type() << ", " << store->num_workers()
-              << " workers x " << contexts.size() << " devices" << std::endl;
+              << ", " << train->size() << " images\n"
+              << store->type() << ", " << Counted(store->num_workers(), "worker") << " x "
+              << Counted(static_cast<int64_t>(contexts.size()), "device") << std::endl;
     TellStart(start);
   }
   FitOptions options;

@@ -6,6 +6,12 @@
 #include <iomanip>
 
 namespace sluice {
+namespace {
+
+constexpr size_t kColumns = 80 - std::string_view("[worker 99] ").size();
+constexpr size_t kLogPrefix = std::string_view("09:07:05.042 WARNING: ").size();
+
+}  // namespace
 
 std::vector<std::string> StrSplit(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -49,6 +55,37 @@ std::optional<bool> ParseBool(std::string_view text) {
     if (text == no) return false;
   }
   return std::nullopt;
+}
+
+std::string StrWrap(std::string_view text, size_t columns, size_t start, size_t indent) {
+  std::string out;
+  size_t column = start;
+  bool at_start = true;
+  for (const std::string& word : StrSplit(text, ' ')) {
+    if (!at_start && column + 1 + word.size() > columns) {
+      out += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (!at_start) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+    at_start = false;
+  }
+  return out;
+}
+
+std::string WrapMessage(std::string_view text) {
+  return StrWrap(text, kColumns);
+}
+
+std::string WrapLogged(std::string_view text) {
+  return StrWrap(text, kColumns, kLogPrefix);
+}
+
+std::string Counted(int64_t number, std::string_view noun) {
+  return StrCat(number, " ", noun, number == 1 ? "" : "s");
 }
 
 std::string HumanBytes(uint64_t bytes) {

@@ -62,6 +62,18 @@ std::optional<int64_t> ParseInt(std::string_view text);
 std::optional<double> ParseFiniteDouble(std::string_view text);
 std::optional<bool> ParseBool(std::string_view text);  // 1/0, true/false, yes/no, on/off
 
+// Breaks at spaces, so that no line is wider than `columns`, unless a word is. The first line begins at
+// column `start`; the others begin with `indent` spaces.
+std::string StrWrap(std::string_view text, size_t columns, size_t start = 0, size_t indent = 2);
+
+// What a person reads: of log lines, what follows time and severity; both fit a terminal behind launch.py's
+// "[worker 99] ".
+std::string WrapMessage(std::string_view text);
+std::string WrapLogged(std::string_view text);
+
+// (1, "worker") -> "1 worker", (2, "worker") -> "2 workers"
+std::string Counted(int64_t number, std::string_view noun);
+
 // 1536 -> "1.5 KiB"
 std::string HumanBytes(uint64_t bytes);
 

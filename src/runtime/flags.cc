@@ -91,32 +91,20 @@ void Set(const FlagInfo& flag, const std::string& value) {
   }
 }
 
-std::string Wrapped(const std::string& text, size_t indent, size_t width) {
-  std::string out(indent, ' ');
-  size_t column = indent;
-  for (const std::string& word : StrSplit(text, ' ')) {
-    if (column > indent && column + 1 + word.size() > width) {
-      out += '\n' + std::string(indent, ' ');
-      column = indent;
-    } else if (column > indent) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += word.size();
-  }
-  return out + '\n';
+// gflags has 0.050000000000000003 for 0.05.
+std::string DefaultOf(const FlagInfo& flag) {
+  if (flag.type == "string") return StrCat('"', flag.default_value, '"');
+  const auto number = flag.type == "double" ? ParseFiniteDouble(flag.default_value) : std::nullopt;
+  return number ? StrCat(*number) : flag.default_value;
 }
 
 }  // namespace
 
 std::string FlagsHelp(const std::string& program, const std::string& usage) {
-  std::string out = Wrapped(usage, 0, 80) + StrCat("\nUsage: ", program, " [--flag=value ...]\n\nFlags:\n");
+  std::string out = StrWrap(usage, 80) + StrCat("\n\nUsage: ", program, " [--flag=value ...]\n\nFlags:\n");
   for (const FlagInfo& flag : ProgramFlags()) {
-    const std::string value =
-        flag.type == "string" ? StrCat('"', flag.default_value, '"') : flag.default_value;
-    out += StrCat("  --", Dashed(flag.name), " (", flag.type, ", default ", value, ")\n");
-    out += Wrapped(flag.description, 6, 80);
+    out += StrCat("  --", Dashed(flag.name), " (", flag.type, ", default ", DefaultOf(flag), ")\n      ",
+                  StrWrap(flag.description, 80, 6, 6), "\n");
   }
   return out;
 }

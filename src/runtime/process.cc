@@ -44,10 +44,10 @@ int RunProcess(const std::string& program, const std::function<int(const JobConf
     InitLogging(program, config.verbose);
     return body(config);
   } catch (const Error& e) {
-    std::cerr << program << ": error: " << e.what() << std::endl;
+    std::cerr << WrapMessage(StrCat(program, ": error: ", e.what())) << std::endl;
     return e.code() == ErrorCode::kInvalidArgument ? kExitBadUsage : kExitFailed;
   } catch (const std::exception& e) {
-    std::cerr << program << ": unexpected error: " << e.what() << std::endl;
+    std::cerr << WrapMessage(StrCat(program, ": unexpected error: ", e.what())) << std::endl;
     return kExitFailed;
   }
 }

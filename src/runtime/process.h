@@ -23,7 +23,7 @@ std::string HostName();
 wire::Counters ProcessCounters();
 int CoreCount();  // that this process may run on
 
-// Runs a whole process: logging is set up, an Error becomes one line on standard error and an exit code
+// Runs a whole process: logging is set up, an Error becomes a message on standard error and an exit code
 // (kInvalidArgument: kExitBadUsage), and `body`'s result is returned otherwise.
 int RunProcess(const std::string& program, const std::function<int(const JobConfig&)>& body);
 

@@ -72,8 +72,8 @@ bool Runtime::HasJoined() {
 std::shared_ptr<KVStore> Runtime::MakeStore(const std::string& type) {
   if (type == "local" || type == "device") {
     if (config_.role == wire::Role::kWorker) {
-      LOG(WARNING) << "a store of type '" << type << "' joins no job: each of the " << config_.num_workers
-                   << " workers trains alone; dist_sync trains together";
+      LOG(WARNING) << WrapLogged(StrCat(
+          "a store of type '", type, "' joins no job: every worker trains alone; dist_sync trains together"));
     }
     return std::make_shared<kvstore::LocalStore>(
         type, type == "local" ? collective::MakeHostReducer(config_.reduction_threads)
@@ -157,7 +157,7 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
       }
       if (!joined) throw;
       // Whatever its code: what fails within a job is no bad usage.
-      std::cerr << program << ": error: " << e.what() << std::endl;
+      std::cerr << WrapMessage(StrCat(program, ": error: ", e.what())) << std::endl;
       return runtime::kExitFailed;
     }
   });

@@ -67,7 +67,8 @@ int RunSchedulerNode(const JobConfig& config) {
     });
   });
   TellPort(config.port_fd, loop.addresses().front());
-  VLOG(1) << "waiting for " << config.num_servers << " servers and " << config.num_workers << " workers";
+  VLOG(1) << "waiting for " << Counted(config.num_servers, "server") << " and "
+          << Counted(config.num_workers, "worker");
   WaitForEnd(loop);
   if (signal != 0) return kExitSignal + signal;
   return machine->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;

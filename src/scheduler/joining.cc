@@ -48,7 +48,7 @@ void Scheduler::OnReturn(Time now, transport::PeerId from, Member& member, const
     return RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message),
                         network);
   }
-  LOG(WARNING) << Roster::NameOf(member.info) << " is replaced: " << successor;
+  LOG(WARNING) << WrapLogged(StrCat(Roster::NameOf(member.info), " is replaced: ", successor));
   const transport::PeerId former = member.peer;
   roster_.Replace(now, member, from, message.sender, request);
   Send(former, ReplacedBy(member), network);
@@ -68,7 +68,7 @@ void Scheduler::SendAway(transport::PeerId from, const wire::Message& message, w
 }
 
 void Scheduler::RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network) {
-  LOG(WARNING) << "refused a node: " << failure.message;
+  LOG(WARNING) << WrapLogged("refused a node: " + failure.message);
   Send(from, wire::ErrorReply{failure.code, failure.message}, network);
 }
 

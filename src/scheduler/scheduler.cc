@@ -257,7 +257,8 @@ void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) 
   stopping_ = true;
   outcome_ = std::move(stop);
   stop_deadline_ = now + options_.stop_timeout;
-  if (outcome_.reason == wire::Stop::Reason::kFailed) LOG(ERROR) << "the job stops: " << outcome_.message;
+  if (outcome_.reason == wire::Stop::Reason::kFailed)
+    LOG(ERROR) << WrapLogged("the job stops: " + outcome_.message);
   SendStop(now, network);
 }
 
@@ -304,7 +305,8 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
   }
   if (!complete_ && now >= next_report_) {
     next_report_ = now + options_.report_interval;
-    LOG(INFO) << "waiting for " << roster_.MissingText() << "; joined: " << roster_.JoinedText();
+    LOG(INFO) << WrapLogged(
+        StrCat("waiting for ", roster_.MissingText(), "; joined: ", roster_.JoinedText()));
   }
   for (auto& [id, relay] : relays_) {
     if (now >= relay.next_repeat) SendRelay(now, id, relay, network);

@@ -137,7 +137,8 @@ void Control::OnEnd(Time now, const std::string& why, transport::Network& networ
 void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& network) {
   leaving_ = true;
   outcome_ = std::move(outcome);
-  if (outcome_.reason == wire::Stop::Reason::kFailed) LOG(ERROR) << "the job stops: " << outcome_.message;
+  if (outcome_.reason == wire::Stop::Reason::kFailed)
+    LOG(ERROR) << WrapLogged("the job stops: " + outcome_.message);
   membership_.Leave();
   requests_.FailAll(EndedBecause(), &completions_);
   RunCompletions(now, network);

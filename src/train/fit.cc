@@ -127,13 +127,15 @@ class FitRun {
     if (options_.num_steps >= 0) return;
     report_.train_loss.push_back(loss_.value());
     if (!leader()) return;
-    std::string line = StrCat("epoch ", epoch + 1, " loss ", loss_.value(), " accuracy ", accuracy_.value());
+    if (test_ != nullptr) EvaluateNow();
+    const std::string head = StrCat("epoch ", epoch + 1);
+    progress_.Say(StrCat(head, " loss ", loss_.value(), " accuracy ", accuracy_.value(), " ",
+                         static_cast<int64_t>(report_.images_per_sec), " images/s"));
     if (test_ != nullptr) {
-      EvaluateNow();
-      line += StrCat(" test accuracy ", report_.test_accuracy);
-      if (options_.top_k > 1) line += StrCat(" top-", options_.top_k, " ", report_.test_top_k);
+      progress_.Say(
+          StrCat(head, " test accuracy ", report_.test_accuracy,
+                 options_.top_k > 1 ? StrCat(" top-", options_.top_k, " ", report_.test_top_k) : ""));
     }
-    progress_.Say(line + StrCat(" images/s ", static_cast<int64_t>(report_.images_per_sec)));
     if (!options_.after_epoch) return;
     const Time before = SteadyClock().Now();
     options_.after_epoch({.epoch = epoch + 1, .steps = report_.steps, .trainer = *trainer_});

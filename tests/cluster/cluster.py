@@ -1,11 +1,17 @@
 """Starts a job's processes one by one, without tools/launch.py, so that a test can kill, starve or attack each of them."""
 import os
 import pathlib
+import re
 import secrets
 import signal
 import subprocess
 import tempfile
 import time
+
+
+def unwrapped(text):
+    """With messages that were broken to fit a terminal in one line again."""
+    return re.sub(r"\n(\[[a-z0-9 ]+\] )?  (?=\S)", " ", text)
 
 
 class Process:
@@ -19,7 +25,7 @@ class Process:
                                           stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=pass_fds)
 
     def output(self):
-        return self.log.read_text(errors="replace")
+        return unwrapped(self.log.read_text(errors="replace"))
 
     def wait(self, timeout):
         return self.popen.wait(timeout)

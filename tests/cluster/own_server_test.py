@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from cluster import unwrapped  # noqa: E402
 from launch_test import launch  # noqa: E402
 
 BIN = None
@@ -49,18 +50,18 @@ class OwnServer(unittest.TestCase):
         other_rate = self.launch_own(1, 1, "--rate=0.25", server_flags=["--rate=0.5"])
         for done in (stock, other_rate):
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-            self.assertIn("in place of 1.25", done.stdout)
+            self.assertIn("in place of 1.25", unwrapped(done.stdout))
 
     def test_an_optimiser_has_no_place_there(self):
         done = launch("-n", 1, "-s", 1, "--server-command", BIN / "own_server", BIN / "train_mnist", "--kv-store=dist_sync",
                       "--num-steps=1", "--num-examples=100")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn("a function of its own", done.stdout)
+        self.assertIn("a function of its own", unwrapped(done.stdout))
 
     def test_a_bad_flag_of_the_server(self):
         done = self.launch_own(1, 1, server_flags=["--rat=1"])
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        self.assertIn("'--rat=1' (did you mean --rate?)", done.stdout)
+        self.assertIn("'--rat=1' (did you mean --rate?)", unwrapped(done.stdout))
         self.assertIn("server 0", done.stderr)
 
 
@@ -76,7 +77,7 @@ class ServerCommand(unittest.TestCase):
                 with self.subTest(program):
                     done = self.refused(program)
                     self.assertEqual(done.returncode, 2)
-                    self.assertIn(f"the server command '{program}' {words}", done.stderr)
+                    self.assertIn(f"the server command '{program}' {words}", unwrapped(done.stderr))
                     self.assertEqual(done.stdout, "")
 
     def test_a_program_that_fails(self):
@@ -88,7 +89,7 @@ class ServerCommand(unittest.TestCase):
     def test_a_program_that_is_no_server(self):
         done = self.refused("true")
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"server \d ended with exit code 0, but these still run: .*worker 0")
+        self.assertRegex(unwrapped(done.stderr), r"server \d ended with exit code 0, but these still run: .*worker 0")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import safetensors_file  # noqa: E402
+from cluster import unwrapped  # noqa: E402
 from examples_test import write_bars  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -67,7 +68,7 @@ class Resume(unittest.TestCase):
         (self.folder / "half-0002.states.safetensors").unlink()
         resumed, output = self.second_half(0, "--mom=0")
         self.assertEqual(resumed, whole)
-        self.assertIn("none were saved", output)
+        self.assertIn("none were saved", unwrapped(output))
 
     # Batches of 64 take half the steps: an epoch stays an epoch, whatever the updates made so far.
     def test_epochs_mean_epochs_with_another_batch(self):
@@ -92,13 +93,13 @@ class Resume(unittest.TestCase):
         self.assertIn("nothing is left to train: --num-epochs is 2", output)
         self.assertIn("final test accuracy", output)
         _, output = self.second_half(0, "--num-epochs=2", "--seed=4")
-        self.assertIn("warning: the epochs before were trained with --seed 3", output)
+        self.assertIn("warning: the epochs before were trained with --seed 3", unwrapped(output))
         for flags, code, words in ((["--load-epoch=3", f"--model-prefix={self.folder}/half"], 1, "half-0003.safetensors"),
                                    (["--load-epoch=2"], 2, "needs --model-prefix"),
                                    (["--load-epoch=2", f"--model-prefix={self.folder}/half", "--load-params=x"], 2, "--load-params")):
             done = self.train(0, *flags)
             self.assertEqual(done.returncode, code, done.stdout)
-            self.assertIn(words, done.stdout)
+            self.assertIn(words, unwrapped(done.stdout))
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ void Client::OnTimer(Time now, transport::Network& network) {
   }
   if (!heard_ && now >= next_report_) {
     next_report_ = now + kReportInterval;
-    LOG(WARNING) << "no answer yet from " << SchedulerText();
+    LOG(WARNING) << WrapLogged("no answer yet from " + SchedulerText());
   }
   if (state_ == State::kJoining && now >= next_register_) SendRegister(now, network);
   if (now >= next_heartbeat_) {

@@ -32,6 +32,32 @@ TEST(Strings, SplitTrimJoin) {
   EXPECT_EQ(StrCat("key ", 3, " of ", 4.5), "key 3 of 4.5");
 }
 
+TEST(Strings, StrWrapBreaksAtSpaces) {
+  EXPECT_EQ(StrWrap("a short text", 80), "a short text");
+  EXPECT_EQ(StrWrap("one two three", 7), "one two\n  three");
+  EXPECT_EQ(StrWrap("one two three", 7, 4), "one\n  two\n  three");
+  EXPECT_EQ(StrWrap("/a/long/path b", 5, 0, 0), "/a/long/path\nb");
+  EXPECT_EQ(StrWrap("", 5), "");
+}
+
+TEST(Strings, MessagesFitATerminalBehindTheNameOfAProcess) {
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += "word ";
+  size_t start = std::string("[worker 99] 09:07:05.042 WARNING: ").size();
+  for (const std::string& line : StrSplit(WrapLogged(words), '\n')) {
+    EXPECT_LE(start + line.size(), 80u) << line;
+    start = std::string("[worker 99] ").size();
+  }
+  for (const std::string& line : StrSplit(WrapMessage(words), '\n'))
+    EXPECT_LE(start + line.size(), 80u) << line;
+}
+
+TEST(Strings, Counted) {
+  EXPECT_EQ(Counted(0, "worker"), "0 workers");
+  EXPECT_EQ(Counted(1, "worker"), "1 worker");
+  EXPECT_EQ(Counted(2, "worker"), "2 workers");
+}
+
 TEST(Strings, HumanBytes) {
   EXPECT_EQ(HumanBytes(0), "0 B");
   EXPECT_EQ(HumanBytes(1023), "1023 B");

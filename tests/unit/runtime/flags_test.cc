@@ -70,6 +70,7 @@ TEST_F(Flags, UnknownFlagsNameTheNearest) {
 TEST_F(Flags, HelpListsTheProgramsFlagsWithinEightyColumns) {
   const std::string help = FlagsHelp("program", "A program.");
   EXPECT_NE(help.find("--num-epochs (int32, default 10)"), std::string::npos) << help;
+  EXPECT_NE(help.find("--lr (double, default 0.05)\n      Learning rate.\n"), std::string::npos) << help;
   EXPECT_EQ(help.find("alsologtoemail"), std::string::npos);
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
