@@ -20,10 +20,17 @@ void TellPort(int fd, const std::string& address) {
   if (fd < 0) return;
   const std::string line = address.substr(address.rfind(':') + 1) + "\n";
   const bool told = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  close(fd);
   if (!told)
     throw Error(ErrorCode::kUnavailable,
                 StrCat("could not tell the port: descriptor ", fd, " (SLUICE_PORT_FD) takes no bytes"));
+}
+
+// Whoever wanted to know the port alone has closed the pipe.
+void TellComplete(int fd) {
+  if (fd < 0) return;
+  constexpr std::string_view kLine = "complete\n";
+  if (write(fd, kLine.data(), kLine.size()) < 0) VLOG(1) << "nobody listens at SLUICE_PORT_FD";
+  close(fd);
 }
 
 scheduler::Options OptionsOf(const JobConfig& config) {
@@ -37,12 +44,14 @@ scheduler::Options OptionsOf(const JobConfig& config) {
   options.heartbeat_timeout = config.heartbeat_timeout;
   options.rendezvous_timeout = config.rendezvous_timeout;
   options.process_counters = ProcessCounters;
+  options.on_complete = [fd = config.port_fd] { TellComplete(fd); };
   return options;
 }
 
 }  // namespace
 
 int RunSchedulerNode(const JobConfig& config) {
+  std::signal(SIGPIPE, SIG_IGN);
   std::atomic<int> signal = 0;
   const auto machine = std::make_shared<scheduler::Scheduler>(OptionsOf(config));
   HoldSignals();

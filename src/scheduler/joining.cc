@@ -79,6 +79,7 @@ wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
 
 void Scheduler::Complete(Time now, transport::Network& network) {
   complete_ = true;
+  if (options_.on_complete) options_.on_complete();
   VLOG(1) << "the job is complete after "
           << std::chrono::duration_cast<std::chrono::milliseconds>(now - started_).count() << " ms";
   for (const Member& member : roster_.members()) Send(member.peer, WelcomeFor(member), network);

@@ -26,6 +26,7 @@ struct Options {
   Duration repeat_interval = 1s;   // of announcements and stops until they are acknowledged
   Duration rendezvous_timeout = std::chrono::minutes(10);
   std::function<wire::Counters()> process_counters;  // go with the scheduler's in Stats
+  std::function<void()> on_complete;                 // everybody has joined, and nobody knows it yet
   Duration stop_timeout = 5s;                        // for everybody to hear the end
 };
 

@@ -89,8 +89,13 @@ class SchedulerTest : public ::testing::Test {
 
   RecordingNetwork network_;
   Time now_{};
-  Scheduler scheduler_{
-      {.job = 3, .incarnation = 9, .num_workers = 2, .num_servers = 2, .rendezvous_timeout = 30s}};
+  std::vector<size_t> completions_;  // how many messages were on their way by then
+  Scheduler scheduler_{{.job = 3,
+                        .incarnation = 9,
+                        .num_workers = 2,
+                        .num_servers = 2,
+                        .rendezvous_timeout = 30s,
+                        .on_complete = [this] { completions_.push_back(network_.Take().size()); }}};
 };
 
 }  // namespace sluice::scheduler

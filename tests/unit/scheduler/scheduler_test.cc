@@ -14,7 +14,9 @@ TEST_F(SchedulerTest, EveryoneIsWelcomedWhenTheLastOneJoins) {
             (wire::Welcome{wire::Welcome::State::kWaiting, 1, "server 0, server 1, worker 0", {}}));
   Register(kServer1);
   Register(kServer0);
+  EXPECT_THAT(completions_, ElementsAre());
   const auto sent = Register(kWorker0);
+  EXPECT_THAT(completions_, ElementsAre(0u));  // before anybody hears of it
   EXPECT_EQ(sent.size(), 4u);
   for (const Sent& one : sent) {
     EXPECT_EQ(one.message.job, 3u);
