@@ -1,11 +1,11 @@
 """Arguments of tools/launch.py."""
 import argparse
 import shlex
-import sys
 
 from . import local
 from .errors import UsageError
 from .job import Job
+from .messages import say
 
 EXAMPLE = """example:
   tools/launch.py -n 2 -s 2 build/bin/train_mnist --kv-store dist_sync
@@ -36,7 +36,7 @@ def parser():
     return p
 
 
-# Places and secrets of this job. By SLUICE_JOB_ID the watchdog knows whom to stop.
+# Places and secrets of this job.
 OWN_VARIABLES = {"DMLC_ROLE", "DMLC_RANK", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_PORT", "SLUICE_JOB_ID",
                  "SLUICE_JOB_SECRET", "SLUICE_PORT_FD"}
 
@@ -89,5 +89,5 @@ def main(arguments):
     try:
         return local.run(make_job(arguments))
     except UsageError as error:
-        print(f"launch.py: {error}", file=sys.stderr)
+        say(error)
         return 2

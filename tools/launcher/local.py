@@ -4,20 +4,22 @@ import queue
 import select
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
+import threading
 import time
 
-from . import watchdog
+from . import descendants
 from .errors import UsageError
+from .guard import STOPS
 from .job import find_program, find_stock
+from .messages import say
 from .processes import Output, Process
 
 PORT_DEADLINE = 30.0   # seconds for the scheduler to bind
 BLAME_WINDOW = 1.0     # within which other ends belong to the first
 STOP_GRACE = 5.0       # between SIGTERM and SIGKILL
 FINISH_GRACE = 15.0    # for the rest to end once the job is over
+GUARD_IS_GONE = 0      # an event like a signal's number
 
 
 class LocalRun:
@@ -28,7 +30,8 @@ class LocalRun:
                                else find_stock("sluice_server", self.worker_command[0]))
         self.scheduler_command = find_stock("sluice_scheduler", self.worker_command[0])
         self.output = Output()
-        self.processes, self.events = [], queue.Queue()  # events: a Process that ended, or a signal's number
+        self.processes, self.events = [], queue.SimpleQueue()  # events: a Process that ended, or a signal's number
+        self.port_pipe = None  # where the scheduler tells its port
         self.log_dir = self._make_log_dir()
 
     def _make_log_dir(self):
@@ -39,9 +42,6 @@ class LocalRun:
         except OSError as error:
             raise UsageError(f"--log-dir {self.job.log_dir}: {error.strerror}") from error
         return self.job.log_dir
-
-    def say(self, text):
-        print(f"launch.py: {text}", file=sys.stderr, flush=True)
 
     # --- Starting ---
 
@@ -63,19 +63,15 @@ class LocalRun:
                    {**self.job.scheduler_environment, "SLUICE_PORT_FD": str(write_end)}, pass_fds=(write_end,))
         os.close(write_end)
         os.set_blocking(read_end, False)
+        self.port_pipe = os.fdopen(read_end, "rb", buffering=0)
+        poller = select.poll()
+        poller.register(read_end, select.POLLIN)
         text, end = b"", time.monotonic() + PORT_DEADLINE
-        with os.fdopen(read_end, "rb", buffering=0) as pipe:
-            poller = select.poll()
-            poller.register(pipe, select.POLLIN)
-            while not text.endswith(b"\n"):
-                left = end - time.monotonic()
-                if left <= 0 or not poller.poll(min(left, 0.2) * 1000):
-                    if left <= 0:
-                        return None
-                    if not self.events.empty():
-                        return None
-                    continue
-                chunk = pipe.read(64)
+        while not text.endswith(b"\n"):
+            if time.monotonic() >= end or not self.events.empty():
+                return None
+            if poller.poll(200):
+                chunk = self.port_pipe.read(64)
                 if not chunk:
                     return None
                 text += chunk
@@ -95,6 +91,7 @@ class LocalRun:
     def watch(self):
         """The job's exit code, once all have ended or been stopped."""
         self.start_all()
+        signal.signal(signal.SIGCHLD, lambda n, _: self.events.put(n))  # not before all children of its own are known
         alive = set(self.processes)
         if len(alive) == 1:  # the scheduler never told a port
             return self.fail_without_port(alive)
@@ -102,30 +99,38 @@ class LocalRun:
         while alive:
             event = self.next_event(deadline)
             if event is None:
-                workers_left = any(p.role == "worker" for p in alive)
-                what = (f"{first.name} ended with {first.how_it_ended()}" if workers_left
-                        else "the workers are done (one without a distributed store joins no job)")
-                self.say(f"{what}, but these still run: " + ", ".join(sorted(p.name for p in alive)) + "; stopping them")
-                self.stop(alive)
-                return 1 if workers_left else 0
+                return self.give_up(first, alive)
             if isinstance(event, int):
                 return self.end_by(event, alive)
             alive.discard(event)
             if event.returncode != 0:
                 return self.fail_with(event, alive)
+            workers_left = any(p.role == "worker" for p in alive)
             # Servers and scheduler end well only when the workers have said goodbye; the rest must follow soon.
-            if deadline is None and (event.role != "worker" or not any(p.role == "worker" for p in alive)):
+            if deadline is None and (event.role != "worker" or not workers_left):
                 deadline, first = time.monotonic() + FINISH_GRACE, event
         return 0
 
     def next_event(self, deadline):
-        timeout = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        """A Process or a signal's number; None when the deadline comes first."""
         while True:
+            timeout = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                return self.events.get(timeout=timeout)
+                event = self.events.get(timeout=timeout)
             except queue.Empty:
                 if deadline is not None:
                     return None
+                continue
+            if event != signal.SIGCHLD:
+                return event
+            descendants.reap_orphans({p.pid for p in self.processes})
+
+    def give_up(self, first, alive):
+        workers_left = any(p.role == "worker" for p in alive)
+        what = f"{first.name} ended with {first.how_it_ended()}" if workers_left else "the workers are done"
+        say(f"{what}, but these still run: " + ", ".join(sorted(p.name for p in alive)) + "; stopping them")
+        self.stop(alive)
+        return 1 if workers_left else 0
 
     def fail_without_port(self, alive):
         event = self.next_event(time.monotonic() + PORT_DEADLINE)
@@ -134,11 +139,13 @@ class LocalRun:
         if event is not None:
             return self.fail_with(event, alive)
         self.stop(alive)
-        self.say(f"{next(iter(alive)).name} told no port within {PORT_DEADLINE:.0f} s")
+        say(f"{next(iter(alive)).name} told no port within {PORT_DEADLINE:.0f} s")
         return 1
 
     def end_by(self, number, alive):
-        self.say(f"{signal.Signals(number).name}: stopping the job")
+        if number == GUARD_IS_GONE:  # nobody to tell, no time to lose
+            return 128 + signal.SIGKILL
+        say(f"{signal.Signals(number).name}: stopping the job")
         self.stop(alive)
         return 128 + number
 
@@ -146,10 +153,9 @@ class LocalRun:
         """Who failed first. One process's end makes the others end within moments, with 1 for "the job failed": what was
         killed, or ended with a code of its own, or else a worker, comes before those that it took along."""
         ended, end = [process], time.monotonic() + BLAME_WINDOW
-        while alive - set(ended) and time.monotonic() < end:
-            try:
-                event = self.events.get(timeout=max(0.0, end - time.monotonic()))
-            except queue.Empty:
+        while alive - set(ended):
+            event = self.next_event(end)
+            if event is None:
                 break
             if isinstance(event, int):
                 self.events.put(event)
@@ -162,45 +168,51 @@ class LocalRun:
     def fail_with(self, process, alive):
         process = self.root_of(process, alive)
         code = process.exit_code() or 1
-        self.say(f"{process.name} (pid {process.pid}) ended with {process.how_it_ended()}; its last lines:")
+        say(f"{process.name} (pid {process.pid}) ended with {process.how_it_ended()}; its last lines:")
         for line in process.tail:
             self.output.line(b"  | ", line)
         self.stop(alive)
-        self.say(f"the job failed; logs are in {self.log_dir}")
+        say(f"the job failed; logs are in {self.log_dir}")
         return code
 
     def stop(self, alive):
-        """SIGTERM, a grace, SIGKILL; then nothing of the job is left."""
+        """SIGTERM, a grace, SIGKILL."""
         for process in alive:
             process.signal(signal.SIGTERM)
         end = time.monotonic() + STOP_GRACE
         waiting = set(alive)
-        while waiting and time.monotonic() < end:
-            try:
-                event = self.events.get(timeout=max(0.0, end - time.monotonic()))
-            except queue.Empty:
-                break
-            if isinstance(event, int):
-                break  # asked twice: no more grace
+        while waiting:
+            event = self.next_event(end)
+            if event is None or isinstance(event, int):
+                break  # time is over, or asked twice: no more grace
             waiting.discard(event)
         for process in waiting:
             process.signal(signal.SIGKILL)
-        if not watchdog.kill_all(self.job.id):
-            self.say("some processes of the job could not be killed")
+
+    # --- What comes from outside ---
+
+    def listen(self):
+        for number in STOPS:
+            signal.signal(number, lambda n, _: self.events.put(n))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, signal.SIGCHLD])
+        threading.Thread(target=self.watch_guard, name="guard", daemon=True).start()
+
+    def watch_guard(self):
+        while os.read(0, 64):
+            pass
+        self.events.put(GUARD_IS_GONE)
 
 
 def run(job):
+    descendants.adopt_orphans()
     local = LocalRun(job)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda n, _: local.events.put(n))
-    guard = subprocess.Popen([sys.executable, watchdog.__file__, job.id], stdin=subprocess.PIPE, start_new_session=True,
-                             stdout=subprocess.DEVNULL)
+    local.listen()
     code = 1
     try:
         code = local.watch()
     finally:
-        guard.stdin.close()
-        guard.wait()
+        if not descendants.kill_all():
+            say("some processes of the job could not be killed")
         if code == 0 and job.log_dir is None:
             shutil.rmtree(local.log_dir, ignore_errors=True)
     return code

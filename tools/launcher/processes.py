@@ -7,6 +7,7 @@ import sys
 import threading
 
 TAIL_LINES = 20
+LAST_LINES = 1.0  # seconds to wait for them; what a process has left running may hold its output open for ever
 
 
 class Output:
@@ -21,13 +22,13 @@ class Output:
             try:
                 self._stream.write(prefix + data + b"\n")
                 self._stream.flush()
-            except (BrokenPipeError, ValueError):
+            except (OSError, ValueError):
                 pass  # nobody reads any more; the logs go on
 
 
 class Process:
     def __init__(self, role, rank, command, environment, log_dir, output, ended, pass_fds=()):
-        """`ended(process)` is called from a thread of this process, once, after its last line."""
+        """`ended(process)` is called from a thread, once, after the process's last line."""
         self.role, self.rank = role, rank
         self.name = role if rank is None else f"{role} {rank}"
         self.tail = collections.deque(maxlen=TAIL_LINES)
@@ -39,10 +40,12 @@ class Process:
         except OSError:
             self._log.close()
             raise
-        self._thread = threading.Thread(target=self._follow, name=self.name, daemon=True)
+        self._reader = threading.Thread(target=self._follow, name=f"output of {self.name}", daemon=True)
+        self._waiter = threading.Thread(target=self._wait, name=f"end of {self.name}", daemon=True)
 
     def follow(self):
-        self._thread.start()
+        self._reader.start()
+        self._waiter.start()
 
     @property
     def pid(self):
@@ -64,8 +67,11 @@ class Process:
         finally:
             if self._log is not None:
                 self._log.close()
-            self._popen.wait()
-            self._ended(self)
+
+    def _wait(self):
+        self._popen.wait()
+        self._reader.join(LAST_LINES)
+        self._ended(self)
 
     def _keep(self, line):
         """In the log; a job goes on without one when the disk is full."""

@@ -1,0 +1,31 @@
+"""The process that the user starts and signals. The job belongs to a second one, the runner, in a session of its own.
+
+Either of the two outlives the other, also a kill -9 of it, and kills what came of the job.
+"""
+import signal
+import subprocess
+import sys
+
+from . import descendants, runner
+from .messages import say
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main(arguments):
+    """The exit code of launch.py."""
+    stops = [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it
+    # The runner inherits the mask: none of them can end it before it is ready.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [*stops, signal.SIGCHLD])
+    not_ours = descendants.living()  # `exec launch.py` keeps the children of the shell
+    descendants.adopt_orphans()
+    with subprocess.Popen([sys.executable, runner.__file__, *arguments], stdin=subprocess.PIPE, start_new_session=True) as process:
+        while process.poll() is None:
+            number = signal.sigwait([*stops, signal.SIGCHLD])
+            if number != signal.SIGCHLD:
+                process.send_signal(number)
+    if process.returncode >= 0:
+        return process.returncode
+    descendants.kill_all(not_ours)
+    say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; nothing of the job is left")
+    return 128 - process.returncode
