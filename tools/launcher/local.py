@@ -144,8 +144,10 @@ class LocalRun:
 
     def end_by(self, number, alive):
         if number == GUARD_IS_GONE:  # nobody to tell, no time to lose
+            self.output.be_quiet()
             return 128 + signal.SIGKILL
-        say(f"{signal.Signals(number).name}: stopping the job")
+        name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        say(f"{name}: stopping the job; its logs are in {self.log_dir}")
         self.stop(alive)
         return 128 + number
 
@@ -177,6 +179,7 @@ class LocalRun:
 
     def stop(self, alive):
         """SIGTERM, a grace, SIGKILL."""
+        self.output.be_quiet()
         for process in alive:
             process.signal(signal.SIGTERM)
         end = time.monotonic() + STOP_GRACE

@@ -16,9 +16,17 @@ class Output:
     def __init__(self, stream=None):
         self._stream = stream or sys.stdout.buffer
         self._lock = threading.Lock()
+        self._quiet = False
+
+    def be_quiet(self):
+        """From now on processes write to their logs only: what they say while they are stopped alarms for nothing."""
+        with self._lock:
+            self._quiet = True
 
     def line(self, prefix, data):
         with self._lock:
+            if self._quiet:
+                return
             try:
                 self._stream.write(prefix + data + b"\n")
                 self._stream.flush()

@@ -1,0 +1,87 @@
+"""What people see on a terminal: few lines, calm ones, none wider than 80 columns.
+
+Usage: terminal_test.py BIN_DIR
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from launch_test import LAUNCH, LONG  # noqa: E402
+
+BIN = None
+COLUMNS = 80
+
+
+def run(*command, timeout=60, **environment):
+    return subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
+                          env={**os.environ, "COLUMNS": str(COLUMNS), **environment})
+
+
+class Terminal(unittest.TestCase):
+    def assert_fits(self, text):
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), COLUMNS, line)
+
+    def test_ctrl_c_is_one_line_that_says_where_the_logs_are(self):
+        job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "2", str(BIN / "train_mnist"), *LONG], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        job.stdout.readline()
+        while "batch" not in job.stdout.readline():
+            self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGINT)
+        output, errors = job.communicate(timeout=30)
+        self.assertEqual(job.returncode, 130)
+        for alarm in ("ERROR", "SIGTERM"):
+            self.assertNotIn(alarm, output)
+        self.assertRegex(errors, "^launch.py: Ctrl-C: stopping the job; its logs are in\\s+\\S+\n$")
+        self.assert_fits(output)
+        folder = pathlib.Path(errors.split()[-1])
+        self.assertEqual({path.name for path in folder.iterdir()},
+                         {"scheduler.log", "server-0.log", "server-1.log", "worker-0.log", "worker-1.log"})
+        self.assertIn("SIGTERM", (folder / "server-0.log").read_text())
+
+    def test_a_wrong_flag_of_a_worker_alarms_about_nothing_else(self):
+        done = run(*LAUNCH, "-n", 1, "-s", 1, BIN / "train_mnist", "--kv-store=dist_sync", "--lr=nan")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertNotIn("SIGTERM", done.stdout)
+        self.assertNotIn("[server 0]", done.stdout)
+        self.assert_fits(done.stdout)
+
+    def test_a_job_that_is_joined_and_left_says_nothing_of_the_kind(self):
+        done = run(*LAUNCH, "-n", 2, "-s", 2, BIN / "train_mnist", "--kv-store=dist_sync", "--num-epochs=1", "--network=mlp", "--top-k=5",
+                   "--num-examples=1280", timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertNotIn("launch.py:", done.stdout)
+        self.assertIn("dist_sync, 2 workers x 1 device\n", done.stdout)
+        self.assert_fits(done.stdout)
+
+    def test_nobody_comes(self):
+        done = run(*LAUNCH, "-n", 3, "-s", 2, "--env", "SLUICE_RENDEZVOUS_TIMEOUT=1", "/bin/sleep", 60, PATH=f"{BIN}:{os.environ['PATH']}")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("not everybody joined within 1 s", done.stdout)
+        self.assert_fits(done.stdout)
+
+    def test_errors_and_help_of_programs(self):
+        for arguments in (["--gpus=0"], ["--gpus=x"], ["--help"], ["--kv-store=nosuch"], ["--kv-store=dist_sync"], ["--num-steps=1"],
+                          ["--lr=1e9999"], ["--network=nosuch"]):
+            with self.subTest(arguments):
+                done = run(BIN / "train_mnist", *arguments, CUDA_VISIBLE_DEVICES="")
+                self.assertTrue(done.stdout)
+                self.assert_fits(done.stdout)
+        self.assertIn("--lr (double, default 0.05)\n", run(BIN / "train_mnist", "--help").stdout)
+        self.assertIn("local, 1 worker x 1 device\n", run(BIN / "train_mnist", "--num-steps=1").stdout)
+
+    def test_launch_py_used_wrongly_and_its_help(self):
+        for arguments in (["--help"], ["-n", "1"], ["-n", "1", "/no/such/program"], ["-n", "1", "-H", "hosts", "x"],
+                          ["-n", "1", "--env-worker", "SLUICE_JOB_SECRET=a", "x"], ["-n", "0", "x"], ["-n", "1", "--launcher", "mpi", "x"]):
+            with self.subTest(arguments):
+                self.assert_fits(run(*LAUNCH, *arguments).stdout)
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
