@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -50,6 +51,19 @@ class Terminal(unittest.TestCase):
         self.assertNotIn("SIGTERM", done.stdout)
         self.assertNotIn("[server 0]", done.stdout)
         self.assert_fits(done.stdout)
+
+    def test_stores_that_join_no_job_need_no_scheduler(self):
+        for kind, workers in (("local", 2), ("device", 1)):
+            with self.subTest(kind):
+                done = run(*LAUNCH, "-n", workers, "-s", 1, "/bin/sh", "-c",
+                           '"$0" "$@" && date +"done at %s"', BIN / "train_mnist", f"--kv-store={kind}", "--num-steps=2",
+                           PATH=f"{BIN}:{os.environ['PATH']}")
+                self.assertEqual(done.returncode, 0, done.stdout)
+                ended = max(int(line.split()[-1]) for line in done.stdout.splitlines() if "done at" in line)
+                self.assertLess(time.time() - ended, 10)  # FINISH_GRACE is 15 s
+                self.assertIn("none joined the job", done.stdout)
+                self.assertNotIn("ERROR", done.stdout)
+                self.assert_fits(done.stdout)
 
     def test_a_job_that_is_joined_and_left_says_nothing_of_the_kind(self):
         done = run(*LAUNCH, "-n", 2, "-s", 2, BIN / "train_mnist", "--kv-store=dist_sync", "--num-epochs=1", "--network=mlp", "--top-k=5",

@@ -31,7 +31,7 @@ class LocalRun:
         self.scheduler_command = find_stock("sluice_scheduler", self.worker_command[0])
         self.output = Output()
         self.processes, self.events = [], queue.SimpleQueue()  # events: a Process that ended, or a signal's number
-        self.port_pipe = None  # where the scheduler tells its port
+        self.port_pipe = None  # where the scheduler tells its port, and then that the job is complete
         self.log_dir = self._make_log_dir()
 
     def _make_log_dir(self):
@@ -77,6 +77,10 @@ class LocalRun:
                 text += chunk
         return int(text)
 
+    def is_complete(self):
+        """Whether everybody has joined. The scheduler tells it here before it tells the workers."""
+        return b"complete" in (self.port_pipe.read(64) or b"")
+
     def start_all(self):
         port = self.start_scheduler()
         if port is None:
@@ -106,6 +110,10 @@ class LocalRun:
             if event.returncode != 0:
                 return self.fail_with(event, alive)
             workers_left = any(p.role == "worker" for p in alive)
+            if alive and not workers_left and deadline is None and not self.is_complete():
+                say("the workers are done, and none joined the job (local stores need no job); stopping scheduler and servers")
+                self.stop(alive)
+                return 0
             # Servers and scheduler end well only when the workers have said goodbye; the rest must follow soon.
             if deadline is None and (event.role != "worker" or not workers_left):
                 deadline, first = time.monotonic() + FINISH_GRACE, event
