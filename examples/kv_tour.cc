@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "base/strings.h"
 #include "runtime/flags.h"
 #include "sluice/error.h"
 #include "sluice/kvstore.h"
@@ -85,8 +86,8 @@ void Tour() {
   Show(*kv, "after a second step, with the momentum of the first", weight, 7 - 0.5f * n - 0.75f * n);
   kv->Barrier();
   if (kv->rank() == 0)
-    std::cout << "the tour is over: " << kv->type() << ", " << kv->num_workers()
-              << " workers, all values right" << std::endl;
+    std::cout << "the tour is over: " << kv->type() << ", " << sluice::Counted(kv->num_workers(), "worker")
+              << ", all values right" << std::endl;
 }
 
 }  // namespace

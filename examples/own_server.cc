@@ -106,7 +106,8 @@ void Work() {
   }
   kv->Barrier();
   if (kv->rank() == 0) {
-    std::cout << "all values right: " << kv->type() << ", " << kv->num_workers() << " workers" << std::endl;
+    std::cout << "all values right: " << kv->type() << ", " << Counted(kv->num_workers(), "worker")
+              << std::endl;
   }
 }
 

@@ -43,7 +43,7 @@ class OwnServer(unittest.TestCase):
                     self.assertEqual(len(seen), 3, done.stdout)
                     for value, reference in zip(seen, expected):
                         self.assertAlmostEqual(value, reference, delta=1e-5)
-                self.assertIn(f"all values right: dist_sync, {workers} workers", done.stdout)
+                self.assertIn(f"all values right: dist_sync, {workers} worker{'s' if workers > 1 else ''}\n", done.stdout)
 
     def test_the_worker_notices_another_rule(self):
         stock = launch("-n", 1, "-s", 1, BIN / "own_server")
