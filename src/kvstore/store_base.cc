@@ -67,8 +67,10 @@ void WhenAll(const std::vector<Event>& events, std::function<void(std::exception
 }
 
 void Outstanding::Add(const std::string& what, const Event& event) {
-  event.OnDone([failed = failed_](const std::exception_ptr& error) {
-    if (error != nullptr) *failed = true;
+  ++ends_->missing;
+  event.OnDone([ends = ends_](const std::exception_ptr& error) {
+    if (error != nullptr) ends->failed = true;
+    --ends->missing;
   });
   const std::lock_guard lock(mutex_);
   constexpr size_t kSweep = 256;
@@ -92,7 +94,7 @@ namespace {
 }  // namespace
 
 void Outstanding::Check() {
-  if (!failed_->exchange(false)) return;
+  if (!ends_->failed.exchange(false)) return;
   std::optional<std::pair<std::string, Event>> failed;
   {
     const std::lock_guard lock(mutex_);
@@ -100,7 +102,7 @@ void Outstanding::Check() {
       if (!it->second.Done() || it->second.error() == nullptr) continue;
       failed = *it;
       events_.erase(it);
-      *failed_ = true;  // there may be more
+      ends_->failed = true;  // there may be more
       break;
     }
   }

@@ -43,12 +43,17 @@ class Outstanding {
  public:
   // The event's error, once it is done with one, is what Check throws next, with `what` before it.
   void Add(const std::string& what, const Event& event);
+  bool AllDone() const { return ends_->missing == 0; }
   void Check();                 // throws the first failure not yet thrown; cheap while there is none
   void Wait(Duration timeout);  // for all; throws the first failure
 
  private:
-  // Set by events that end with an error, which may be after this object is gone.
-  const std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
+  // Of events, which may end after this object is gone.
+  struct Ends {
+    std::atomic<bool> failed = false;
+    std::atomic<size_t> missing = 0;
+  };
+  const std::shared_ptr<Ends> ends_ = std::make_shared<Ends>();
   std::mutex mutex_;
   // Guarded by mutex_.
   std::vector<std::pair<std::string, Event>> events_;

@@ -43,16 +43,16 @@ Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
 
 void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
   const Event done = Event::Make(what, helped_);
-  HandOver(*loop_, client_, std::move(call), done);
+  HandOver(*loop_, client_, std::move(call), done, true);
   done.Wait(timeout + kGrace);
 }
 
 void DistStore::HandOver(transport::Loop& loop, const std::shared_ptr<Client>& client, Call call,
-                         const Event& done) {
-  const bool taken =
-      loop.PostOrRun([client, call = std::move(call), done](Time now, transport::Network& network) {
-        call(*client, now, network, [done](const Status& status) { done.Complete(status.AsException()); });
-      });
+                         const Event& done, bool alone) {
+  auto task = [client, call = std::move(call), done](Time now, transport::Network& network) {
+    call(*client, now, network, [done](const Status& status) { done.Complete(status.AsException()); });
+  };
+  const bool taken = alone ? loop.PostOrRun(std::move(task)) : loop.Post(std::move(task));
   if (taken) return;
   done.Complete(std::make_exception_ptr(
       Error(ErrorCode::kCancelled, StrCat(done.what(), ": this worker has left its job"))));
@@ -142,17 +142,19 @@ void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Ev
 Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after,
                        Call call) {
   const std::string name = what + " of key " + ToString(key);
-  Event done = Event::Make(name, helped_);
+  // Nothing else is under way: whoever issues this one waits for it, or might as well.
+  const bool alone = outstanding_.AllDone();
+  Event done = Event::Make(name, alone ? helped_ : nullptr);
   outstanding_.Add(name, done);
   after.push_back(state.issued);
   if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {
-    HandOver(*loop_, client_, std::move(call), done);
+    HandOver(*loop_, client_, std::move(call), done, alone);
     return done;
   }
   state.issued = Event::Make("issue");
   kvstore::WhenAll(after, [client = client_, loop = loop_, call = std::move(call), done,
                            issued = state.issued](std::exception_ptr error) {
-    error == nullptr ? HandOver(*loop, client, call, done) : done.Complete(error);
+    error == nullptr ? HandOver(*loop, client, call, done, false) : done.Complete(error);
     issued.Complete();  // last: it may hand over the next operation here
   });
   return done;

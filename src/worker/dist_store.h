@@ -76,9 +76,9 @@ class DistStore final : public KVStore {
   Event Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after, Call call);
   void PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority,
                 bool latest);
-  // The event is the end of `call`, on the loop or in this thread.
+  // The event is the end of `call`. `alone`: there is nothing else that this thread could do meanwhile.
   static void HandOver(transport::Loop& loop, const std::shared_ptr<Client>& client, Call call,
-                       const Event& done);
+                       const Event& done, bool alone);
   void WaitIssued();
   // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);

@@ -1,6 +1,7 @@
 """All that came of this process, by parentage: no cleared environment and no session of its own hides a process from it."""
 import ctypes
 import os
+import select
 import signal
 import time
 
@@ -56,9 +57,23 @@ def kill_all(spare=frozenset(), deadline=5.0):
                 pass
         if found and time.monotonic() > end:
             return False
-        if found:
-            time.sleep(0.02)
+        await_one(found)
     return True
+
+
+def await_one(pids, timeout=0.1):
+    """Until one of them has ended."""
+    poller, handles = select.poll(), []
+    for pid in pids:
+        try:
+            handles.append(os.pidfd_open(pid))
+        except OSError:
+            continue  # gone
+        poller.register(handles[-1], select.POLLIN)
+    if handles:
+        poller.poll(timeout * 1000)
+    for handle in handles:
+        os.close(handle)
 
 
 def reap_orphans(own):
