@@ -46,6 +46,7 @@ void ReadPlace(const Env& env, JobConfig* config) {
   config->node_host = env.Get("DMLC_NODE_HOST", "");
   config->interface = env.Get("DMLC_INTERFACE", "");
   config->local_only = env.GetBool("DMLC_LOCAL", false);
+  config->behind_service = env.GetBool("DMLC_USE_KUBERNETES", false);
 }
 
 }  // namespace
@@ -53,6 +54,12 @@ void ReadPlace(const Env& env, JobConfig* config) {
 std::string JobConfig::root_address() const {
   const bool ipv6 = root_host.find(':') != std::string::npos && root_host.front() != '[';
   return ipv6 ? StrCat("tcp://[", root_host, "]:", root_port) : StrCat("tcp://", root_host, ":", root_port);
+}
+
+std::string JobConfig::scheduler_bind() const {
+  if (!behind_service) return root_address();
+  const bool ipv6 = root_host.find(':') != std::string::npos;
+  return StrCat("tcp://", ipv6 ? "[::]" : "0.0.0.0", ":", root_port);
 }
 
 JobConfig JobConfig::FromEnv(const Env& env, int cores) {

@@ -25,9 +25,10 @@ struct JobConfig {
 
   std::string identity;  // stable over restarts
   int wished_rank = -1;
-  std::string node_host;    // DMLC_NODE_HOST
-  std::string interface;    // DMLC_INTERFACE
-  bool local_only = false;  // DMLC_LOCAL: ipc sockets instead of tcp
+  std::string node_host;        // DMLC_NODE_HOST
+  std::string interface;        // DMLC_INTERFACE
+  bool local_only = false;      // DMLC_LOCAL: ipc sockets instead of tcp
+  bool behind_service = false;  // DMLC_USE_KUBERNETES: root_host leads to the scheduler, but is not its own
 
   int verbose = 0;
   Duration heartbeat_interval = 1s;
@@ -41,6 +42,7 @@ struct JobConfig {
   int cpu_threads = 1;  // that this process should use: its share of the cores
 
   std::string root_address() const;  // "tcp://10.0.0.1:9000"
+  std::string scheduler_bind() const;
 
   // Throws Error(kInvalidArgument) naming the variable, its value and what is accepted.
   static JobConfig FromEnv(const Env& env, int cores);

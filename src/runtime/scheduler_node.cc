@@ -61,8 +61,8 @@ int RunSchedulerNode(const JobConfig& config) {
   // The largest: a declaration of many keys.
   options.limits.max_envelope_bytes = options.limits.max_frame_bytes = options.limits.max_message_bytes =
       8u << 20;
-  options.bind = {config.root_address()};
-  options.bind_reason = "DMLC_PS_ROOT_URI";
+  options.bind = {config.scheduler_bind()};
+  options.bind_reason = config.behind_service ? "DMLC_USE_KUBERNETES" : "DMLC_PS_ROOT_URI";
   options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
   transport::ZmqLoop loop(context, machine, options);
   const SignalWatcher watcher([&](int number) {

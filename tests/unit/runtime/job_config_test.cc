@@ -44,6 +44,10 @@ TEST(JobConfig, PutsIpv6InBrackets) {
   Map values = Worker();
   values["DMLC_PS_ROOT_URI"] = "fd00::1";
   EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).root_address(), "tcp://[fd00::1]:9000");
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).scheduler_bind(), "tcp://[fd00::1]:9000");
+  values["DMLC_USE_KUBERNETES"] = "1";
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).scheduler_bind(), "tcp://[::]:9000");
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).root_address(), "tcp://[fd00::1]:9000");
 }
 
 TEST(JobConfig, EveryVariableOfAPlaceIsRequiredByName) {
