@@ -178,8 +178,9 @@ class ZmqHelpTest : public ZmqTurnTest {
 
 TEST_F(ZmqHelpTest, WhoeverWaitsReadsItsAnswersItself) {
   EXPECT_TRUE(Eventually([&] {
+    const int before = answers[1];
     Ask(1);
-    return HelpUntil([&, before = answers[1].load()] { return answers[1] > before; }) &&
+    return HelpUntil([&] { return answers[1] > before; }) &&
            by.With([](auto& threads) { return threads.contains(std::this_thread::get_id()); });
   }));
 }
@@ -221,7 +222,11 @@ TEST_F(ZmqHelpTest, SeveralWhoWaitAndOneWhoPosts) {
     });
   }
   std::thread poster([&] {
-    while (!over) loop->Post([](Time, Network&) {});
+    while (!over) {
+      std::promise<void> ran;
+      loop->Post([&](Time, Network&) { ran.set_value(); });
+      ran.get_future().wait();
+    }
   });
   for (std::thread& thread : threads) thread.join();
   over = true;
