@@ -70,8 +70,14 @@ void WorkerNode::Leave(wire::Leave::Outcome outcome, const std::string& message,
   });
   left.WaitQuietly(timeout + 1s);
   loop_->Join(timeout);
-  if (const auto error = left.error(); error != nullptr && outcome == wire::Leave::Outcome::kFinished)
-    std::rethrow_exception(error);
+  if (left.error() == nullptr || outcome != wire::Leave::Outcome::kFinished) return;
+  try {
+    std::rethrow_exception(left.error());
+  } catch (const Error& error) {
+    // All is done and acknowledged. The last answers of a job may be lost, and the scheduler then be gone.
+    if (error.code() != ErrorCode::kDeadlineExceeded) throw;
+    LOG(WARNING) << WrapLogged(StrCat("left without an answer: ", error.what()));
+  }
 }
 
 std::map<std::string, wire::Counters> WorkerNode::Stats(Duration timeout) {

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -88,6 +89,33 @@ class Terminal(unittest.TestCase):
                 self.assert_fits(done.stdout)
         self.assertIn("--lr (double, default 0.05)\n", run(BIN / "train_mnist", "--help").stdout)
         self.assertIn("local, 1 worker x 1 device\n", run(BIN / "train_mnist", "--num-steps=1").stdout)
+
+    def test_nobody_reads_what_launch_py_says(self):
+        for stream in ("stdout", "stderr"):
+            with self.subTest(stream):
+                read_end, write_end = os.pipe()
+                os.close(read_end)
+                with os.fdopen(write_end, "wb") as pipe:
+                    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: pipe}
+                    done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", "sh", "-c", "echo a; exit 7"], timeout=60, **streams)
+                self.assertEqual(done.returncode, 7)
+
+    def test_standard_streams_that_are_closed_and_ends_of_children_that_are_ignored(self):
+        launch = " ".join(map(str, LAUNCH))
+        for how in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            with self.subTest(how):
+                done = subprocess.run(["sh", "-c", f"{launch} -n 1 -s 1 sh -c 'exit 7' {how}"], capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, 7, done.stderr)
+        done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", "sh", "-c", "exit 7"], capture_output=True, timeout=60,
+                              preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(done.returncode, 7, done.stderr)
+
+    def test_a_log_that_cannot_be_written_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "worker-0.log"))
+            done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", "--log-dir", folder, "true"], capture_output=True, text=True, timeout=60)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("worker-0.log", done.stderr)
 
     def test_launch_py_used_wrongly_and_its_help(self):
         for arguments in (["--help"], ["-n", "1"], ["-n", "1", "/no/such/program"], ["-n", "1", "-H", "hosts", "x"],

@@ -2,6 +2,7 @@
 
 Either of the two outlives the other, also a kill -9 of it, and kills what came of the job.
 """
+import os
 import signal
 import subprocess
 import sys
@@ -12,8 +13,22 @@ from .messages import say
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def put_in_order():
+    """What a parent may have left: standard streams closed, ends of children ignored."""
+    while True:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor > 2:
+            os.close(descriptor)
+            break
+        os.set_inheritable(descriptor, True)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no end is told and no exit code kept
+
+
 def main(arguments):
     """The exit code of launch.py."""
+    put_in_order()
     stops = [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it
     # The runner inherits the mask: none of them can end it before it is ready.
     signal.pthread_sigmask(signal.SIG_BLOCK, [*stops, signal.SIGCHLD])

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+from .errors import UsageError
+
 TAIL_LINES = 20
 LAST_LINES = 1.0  # seconds to wait for them; what a process has left running may hold its output open for ever
 
@@ -41,7 +43,11 @@ class Process:
         self.name = role if rank is None else f"{role} {rank}"
         self.tail = collections.deque(maxlen=TAIL_LINES)
         self._output, self._ended = output, ended
-        self._log = open(os.path.join(log_dir, self.name.replace(" ", "-") + ".log"), "wb")
+        path = os.path.join(log_dir, self.name.replace(" ", "-") + ".log")
+        try:
+            self._log = open(path, "wb")
+        except OSError as error:
+            raise UsageError(f"--log-dir: cannot write {path}: {error.strerror}") from error
         try:
             self._popen = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                            stderr=subprocess.STDOUT, start_new_session=True, pass_fds=pass_fds)

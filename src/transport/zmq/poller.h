@@ -35,7 +35,8 @@ class Poller {
   void Watch(const std::vector<Input>& inputs);
   // All of them, before any is closed: its number may be another's at once.
   void Forget();
-  // Until something is to be done: how many descriptors say so.
+  static constexpr int kMaxReady = 64;
+  // Until something is to be done: how many descriptors say so, at most kMaxReady at once.
   int Sleep();
   // After Sleep, with what it returned: calls `on_readable(tag)` for inputs that can be read and were not
   // forgotten since.
@@ -63,7 +64,7 @@ class Poller {
   Time alarm_ = Time::max();    // when it rings
   std::vector<Input> watched_;  // named by generation and place
   uint32_t generation_ = 1;
-  std::array<epoll_event, 64> events_;  // of who sleeps
+  std::array<epoll_event, kMaxReady> events_;  // of who sleeps
 };
 
 }  // namespace sluice::transport

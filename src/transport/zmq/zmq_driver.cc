@@ -241,6 +241,8 @@ void ZmqDriver::SleepOn(Poller* poller) {
   const int ready = poller->Sleep();
   turn_.Take();
   poller->Report(ready, [](void* channel) { static_cast<Channel*>(channel)->dry = false; });
+  if (ready < Poller::kMaxReady) return;
+  for (Channel* channel : channels_) channel->dry = false;  // there may be more than were told
 }
 
 void ZmqDriver::LookAtDoor() {
@@ -346,9 +348,7 @@ void ZmqDriver::End(const std::string& failure) {
   machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
   outside_.With([](Outside& o) { o.closed = true; });
   tasks_waiting_ = true;
-  TakeTasks();
-  for (const PostedTask& task : running_) task(Now(), *this);
-  running_.clear();
+  RunTasks();
   for (Poller* poller : {&helper_poller_, &poller_}) poller->Forget();
   channels_.clear();
   peers_.clear();
