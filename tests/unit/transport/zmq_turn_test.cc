@@ -169,6 +169,19 @@ class ZmqHelpTest : public ZmqTurnTest {
     });
   }
 
+  // Returns once its thread helps.
+  std::thread HelpUntilTheEnd() {
+    auto helping = std::make_shared<std::atomic<bool>>(false);
+    std::thread helper([this, helping] {
+      HelpUntil([&] {
+        *helping = true;
+        return fabric.loop(1).Join(0ms);
+      });
+    });
+    EXPECT_TRUE(Eventually([&] { return helping->load(); }));
+    return helper;
+  }
+
   std::shared_ptr<ScriptMachine> machine = std::make_shared<ScriptMachine>();
   Loop* loop = nullptr;
   PeerId echo;
@@ -254,14 +267,7 @@ TEST_F(ZmqHelpTest, ConnectionsComeAndGoWhileAHelperSleeps) {
 }
 
 TEST_F(ZmqHelpTest, TheEndSendsHelpersAway) {
-  std::atomic<bool> helping = false;
-  std::thread helper([&] {
-    HelpUntil([&] {
-      helping = true;
-      return fabric.loop(1).Join(0ms);
-    });
-  });
-  EXPECT_TRUE(Eventually([&] { return helping.load(); }));
+  std::thread helper = HelpUntilTheEnd();
   loop->Post([&](Time, Network&) { machine->done = true; });
   EXPECT_TRUE(fabric.loop(1).Join(30s));
   helper.join();
@@ -269,14 +275,7 @@ TEST_F(ZmqHelpTest, TheEndSendsHelpersAway) {
 }
 
 TEST_F(ZmqHelpTest, StopSendsHelpersAway) {
-  std::atomic<bool> helping = false;
-  std::thread helper([&] {
-    HelpUntil([&] {
-      helping = true;
-      return fabric.loop(1).Join(0ms);
-    });
-  });
-  EXPECT_TRUE(Eventually([&] { return helping.load(); }));
+  std::thread helper = HelpUntilTheEnd();
   fabric.loop(1).Stop();
   helper.join();
 }
