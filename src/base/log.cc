@@ -2,6 +2,8 @@
 
 #include <iomanip>
 
+#include "base/strings.h"
+
 namespace sluice {
 namespace {
 
@@ -39,6 +41,10 @@ bool LogLimiter::Allow(Time now, uint64_t* swallowed) {
   *swallowed = swallowed_;
   swallowed_ = 0;
   return true;
+}
+
+std::string KeptBack(uint64_t swallowed) {
+  return swallowed == 0 ? "" : StrCat(" (", swallowed, " more lines kept back)");
 }
 
 }  // namespace sluice

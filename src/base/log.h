@@ -32,4 +32,7 @@ class LogLimiter {
   uint64_t swallowed_ = 0;
 };
 
+// For the end of that line: " (3 more lines kept back)", or nothing.
+std::string KeptBack(uint64_t swallowed);
+
 }  // namespace sluice

@@ -33,7 +33,7 @@ Job::~Job() {
   for (Worker& worker : workers_) worker.store = nullptr;
   if (!IsDist()) return;
   OnThreads(workers_.size(), [this](size_t rank) {
-    workers_[rank].node->Leave(wire::Leave::Outcome::kFinished, "", kPatience);
+    if (!workers_[rank].has_left) Leave(static_cast<int>(rank));
   });
   EXPECT_TRUE(scheduler_loop_->Join(kPatience));
   for (const auto& server : servers_) {
@@ -129,6 +129,12 @@ void Job::Run(const Body& body) {
 
 void Job::RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body) {
   OnThreads(workers_.size(), [&](size_t rank) { body(workers_[rank].store); });
+}
+
+void Job::Leave(int rank) {
+  Worker& worker = workers_[static_cast<size_t>(rank)];
+  worker.has_left = true;
+  worker.node->Leave(wire::Leave::Outcome::kFinished, "", kPatience);
 }
 
 void Job::OnThreads(size_t count, const std::function<void(size_t)>& body) {

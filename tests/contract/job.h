@@ -47,6 +47,8 @@ class Job {
   void Run(const Body& body);
   // As Run, for what takes the store over.
   void RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body);
+  // dist only: this worker leaves now, and not with all others at the end.
+  void Leave(int rank);
 
  private:
   struct Server {
@@ -58,6 +60,7 @@ class Job {
   struct Worker {
     std::unique_ptr<runtime::WorkerNode> node;  // dist only
     std::shared_ptr<KVStore> store;
+    bool has_left = false;
   };
 
   bool IsDist() const { return options_.type.starts_with("dist"); }

@@ -80,9 +80,9 @@ void ZmqContext::AnswerHandshakes(void* socket) {
       refused_.fetch_add(1, std::memory_order_relaxed);
       uint64_t swallowed = 0;
       if (limiter.Allow(SteadyClock().Now(), &swallowed)) {
-        LOG(WARNING) << "refused a connection from " << request[3]
-                     << ": it does not have this job's id and secret (" << swallowed
-                     << " more since the last such line)";
+        LOG(WARNING) << WrapLogged(StrCat("refused a connection from ", request[3],
+                                          ": it does not have this job's id and secret",
+                                          KeptBack(swallowed)));
       }
     }
     SendTexts(socket, {"1.0", request[1], admitted ? "200" : "400", admitted ? "OK" : "refused", "", ""});

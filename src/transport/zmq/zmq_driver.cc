@@ -338,8 +338,8 @@ void ZmqDriver::Refuse(Peer* peer, Bytes envelope, const Failure& failure) {
 void ZmqDriver::Warn(const Peer* peer, const std::string& what) {
   uint64_t swallowed = 0;
   if (!log_.Allow(Now(), &swallowed)) return;
-  LOG(WARNING) << options_.name << ": " << (peer == nullptr ? "" : peer->name + ": ") << what
-               << (swallowed > 0 ? StrCat(" (", swallowed, " more lines kept back)") : "");
+  LOG(WARNING) << WrapLogged(
+      StrCat(options_.name, ": ", peer == nullptr ? "" : peer->name + ": ", what, KeptBack(swallowed)));
 }
 
 void ZmqDriver::End(const std::string& failure) {
