@@ -256,9 +256,9 @@ void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) 
   if (stopping_) return;
   stopping_ = true;
   outcome_ = std::move(stop);
-  stop_deadline_ = now + options_.stop_timeout;
-  if (outcome_.reason == wire::Stop::Reason::kFailed)
-    LOG(ERROR) << WrapLogged("the job stops: " + outcome_.message);
+  const bool failed = outcome_.reason == wire::Stop::Reason::kFailed;
+  stop_deadline_ = now + (failed ? options_.failure_timeout : options_.finish_timeout);
+  if (failed) LOG(ERROR) << WrapLogged("the job stops: " + outcome_.message);
   SendStop(now, network);
 }
 
@@ -269,7 +269,7 @@ wire::Stop Scheduler::StopMessage() const {
 }
 
 void Scheduler::SendStop(Time now, transport::Network& network) {
-  next_stop_ = now + std::min(options_.repeat_interval, options_.stop_timeout / 5);
+  next_stop_ = now + std::min(options_.repeat_interval, options_.failure_timeout / 5);
   bool all_left = true;
   for (const Member& member : roster_.members()) {
     if (member.info.state != NodeState::kAlive) continue;

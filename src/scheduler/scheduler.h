@@ -27,7 +27,9 @@ struct Options {
   Duration rendezvous_timeout = std::chrono::minutes(10);
   std::function<wire::Counters()> process_counters;  // go with the scheduler's in Stats
   std::function<void()> on_complete;                 // everybody has joined, and nobody knows it yet
-  Duration stop_timeout = 5s;                        // for everybody to hear the end
+  // For everybody to hear the end. A failure's is below any launcher's grace between SIGTERM and SIGKILL: who
+  // died unnoticed never answers.
+  Duration finish_timeout = 5s, failure_timeout = 2s;
 };
 
 class Scheduler final : public transport::Machine {

@@ -58,11 +58,27 @@ TEST_F(SchedulerTest, WhoAsksWhileTheJobStopsHearsTheEndAndNotTheRosterAlone) {
 
 TEST_F(SchedulerTest, StopIsRepeatedButNotForEver) {
   JoinAll();
-  scheduler_.FailJob(now_, "SIGTERM", network_);
-  network_.Take();
-  RunUntil(2500ms);
-  EXPECT_EQ(network_.Take<wire::Stop>(kWorker0.peer()).size(), 2u);
+  Deliver(kWorker0, wire::Leave{}, 1);
+  Deliver(kWorker1, wire::Leave{}, 1);
+  RunUntil(1s);
+  EXPECT_GE(network_.Take<wire::Stop>(kServer0.peer()).size(), 2u);
+  RunUntil(4999ms);
+  EXPECT_FALSE(scheduler_.Done());
   RunUntil(5s);
+  EXPECT_TRUE(scheduler_.Done());
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFinished);
+}
+
+// As when a launcher saw worker 1 die and stops the rest, before any heartbeat is missed.
+TEST_F(SchedulerTest, AFailedJobWaitsForNobodyUntilALauncherKillsIt) {
+  JoinAll();
+  scheduler_.FailJob(now_, "SIGTERM", network_);
+  for (const Node& node : {kServer0, kServer1, kWorker0})
+    Deliver(node, wire::Leave{wire::Leave::Outcome::kFailed, "SIGTERM"}, 1);
+  RunUntil(1999ms);
+  EXPECT_FALSE(scheduler_.Done());
+  EXPECT_GE(network_.Take<wire::Stop>(kWorker1.peer()).size(), 4u);
+  RunUntil(2s);
   EXPECT_TRUE(scheduler_.Done());
   EXPECT_EQ(scheduler_.outcome().message, "SIGTERM");
 }
