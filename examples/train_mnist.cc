@@ -65,6 +65,8 @@ namespace {
 
 using namespace sluice;
 
+constexpr int64_t kClasses = 10;  // of MNIST and of every network here
+
 [[noreturn]] void Refuse(const std::string& flag, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
 }
@@ -185,6 +187,9 @@ void CheckFlags() {
   RequireAtLeast("save-period", FLAGS_save_period, 1);
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
   RequireAtLeast("top-k", FLAGS_top_k, 0);
+  if (FLAGS_top_k > kClasses)
+    Refuse("top-k", StrCat("is ", FLAGS_top_k, "; there are ", kClasses, " classes"));
+  RequireAtLeast("seed", FLAGS_seed, 0);
   const auto names = nn::ModelNames();
   if (std::find(names.begin(), names.end(), FLAGS_network) == names.end()) {
     Refuse("network", StrCat("is '", FLAGS_network, "'; it takes ", StrJoin(names)));

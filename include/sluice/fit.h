@@ -42,7 +42,7 @@ struct FitOptions {
 struct FitReport {
   int64_t steps = 0;
   int64_t epochs = 0;              // begun
-  double images_per_sec = 0;       // all workers together, the first steps left out
+  double images_per_sec = 0;       // all workers together, without the warm-up of 5 steps if more follow
   std::vector<double> train_loss;  // mean of this worker's batch, one per step (num_steps) or per epoch
   double test_accuracy = 0;        // rank 0 only, after the last step
   double test_top_k = 0;

@@ -138,6 +138,17 @@ int Finish() {
   return 0;
 }
 
+namespace {
+
+// A result that nobody could read is none; where a reader has left, SIGPIPE ends the process before.
+void CheckWhatWasSaid() {
+  if (std::cout.flush()) return;
+  throw Error(ErrorCode::kUnavailable,
+              "standard output could not be written: what this program printed is not complete");
+}
+
+}  // namespace
+
 int RunProgram(int argc, char** argv, const std::function<void()>& body) {
   const std::string path = argc > 0 ? argv[0] : "sluice";
   const std::string program = path.substr(path.find_last_of('/') + 1);
@@ -145,6 +156,7 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
     try {
       Init(argc, argv);
       body();
+      CheckWhatWasSaid();
       return Finish();
     } catch (const std::exception& e) {
       // What this process knows, the others hear; whoever joined before it failed leaves with its message.

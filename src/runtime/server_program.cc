@@ -26,8 +26,8 @@ ServerProgram::ServerProgram(const JobConfig& config, std::shared_ptr<server::Co
 
 ServerProgram::~ServerProgram() {
   if (end_.wait_for(kPatience) != std::future_status::ready) {
-    LOG(ERROR) << "the server's program still runs " << ToSeconds(kPatience)
-               << " s after the job has ended; the process ends without it";
+    LOG(ERROR) << WrapLogged(StrCat("the server's program still runs ", ToSeconds(kPatience),
+                                    " s after the job has ended; the process ends without it"));
     std::_Exit(kExitFailed);  // threads cannot be ended from outside
   }
   thread_.join();

@@ -54,8 +54,8 @@ void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message messag
   if (member == nullptr || member->info.state == NodeState::kDead) {
     ++counters_["messages_of_strangers"];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
-      LOG(WARNING) << "dropped " << wire::Describe(message) << ": its sender is not a living member ("
-                   << swallowed << " more such lines were kept back)";
+      LOG(WARNING) << WrapLogged(StrCat("dropped ", wire::Describe(message),
+                                        ": its sender is not a living member", KeptBack(swallowed)));
     }
     return;
   }

@@ -110,7 +110,7 @@ void Control::OnAnnounce(const wire::Message& message) {
   uint32_t num_shards = static_cast<uint32_t>(shards_.size()) * membership_.options().num_servers;
   for (const wire::KeyEntry& entry : entries) {
     if (const std::string why = plan::WhyInvalid(entry, num_shards); !why.empty()) {
-      LOG(ERROR) << "the scheduler announced an unsound key and it is ignored: " << why;
+      LOG(ERROR) << WrapLogged("the scheduler announced an unsound key and it is ignored: " + why);
       return;
     }
   }

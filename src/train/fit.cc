@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kWarmUpSteps = 5;  // left out of images/s
+constexpr int64_t kWarmUpSteps = 5;  // left out of images/s when more follow
 constexpr int64_t kEvalBatch = 250;
 constexpr int kColumns = 80;
 
@@ -84,6 +84,7 @@ class FitRun {
     const int64_t last_epoch = by_steps
                                    ? options_.first_epoch + (options_.num_steps + per_epoch - 1) / per_epoch
                                    : options_.num_epochs;
+    started_ = SteadyClock().Now();
     for (int64_t epoch = options_.first_epoch; epoch < last_epoch; ++epoch) {
       ++report_.epochs;
       RunEpoch(epoch, last_epoch,
@@ -167,14 +168,14 @@ class FitRun {
   }
 
   void Measure(int64_t images) {
-    const Time now = SteadyClock().Now();
-    if (report_.steps <= kWarmUpSteps) {
-      started_ = now;
-      return;
-    }
     images_ += images;
+    const Time now = SteadyClock().Now();
     const double seconds = ToSeconds(now - started_ - not_training_);
     if (seconds > 0) report_.images_per_sec = static_cast<double>(images_) / seconds;
+    if (report_.steps != kWarmUpSteps) return;
+    started_ = now;
+    not_training_ = {};
+    images_ = 0;
   }
 
   void Count() {

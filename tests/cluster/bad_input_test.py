@@ -75,6 +75,8 @@ class BadInput(unittest.TestCase):
             (["--optimizer=sgdd"], ["sgdd", "adam"]),
             (["--num-devices=2", "--work-load-list=1,2,3"], ["--work-load-list"]),
             (["--work-load-list=1,x", "--num-devices=2"], ["--work-load-list"]),
+            (["--top-k=99"], ["--top-k", "10 classes"]),
+            (["--seed=-1"], ["--seed", "at least 0"]),
             (["extra"], ["stray", "extra"]),
             (["--gpus=0"], ["--gpus", "gpu(0)", "--num-devices"]),
             (["--gpus=0,x"], ["--gpus", "0,x"]),
@@ -83,6 +85,13 @@ class BadInput(unittest.TestCase):
         ):
             with self.subTest(flags=flags):
                 self.assert_refused(self.run_program(*flags), *words, code=2)
+
+    def test_a_result_that_cannot_be_written_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BIN / "train_mnist", "--num-steps=1", "--num-examples=64"], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=120)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("standard output could not be written", unwrapped(done.stderr))
 
     def test_help_lists_flags_and_succeeds(self):
         done = self.run_program("--help")

@@ -11,8 +11,8 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
   if (!IsMember(message.sender)) {
     ++counters_["messages_of_strangers"];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
-      LOG(WARNING) << "dropped " << wire::Describe(message) << ": its sender is no living worker of the job ("
-                   << swallowed << " more such lines were kept back)";
+      LOG(WARNING) << WrapLogged(StrCat("dropped ", wire::Describe(message),
+                                        ": its sender is no living worker of the job", KeptBack(swallowed)));
     }
     return;
   }

@@ -31,7 +31,10 @@ void Poller::Add(int fd, uint32_t events, uint64_t name) const {
   epoll_event event{};
   event.events = events;
   event.data.u64 = name;
-  SLUICE_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0) << "epoll: errno " << errno;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0) return;
+  SLUICE_CHECK(errno == ENOSPC || errno == ENOMEM) << "epoll: errno " << errno;
+  throw Error(ErrorCode::kResourceExhausted,
+              "a loop cannot watch one more descriptor: see /proc/sys/fs/epoll/max_user_watches");
 }
 
 void Poller::Wake() {

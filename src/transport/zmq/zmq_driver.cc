@@ -148,15 +148,16 @@ void ZmqDriver::ThreadMain() {
   BlockSignals();
   SetThreadName(options_.name);
   turn_.Take();
+  std::string failure;
   try {
     machine_->OnStart(Now(), *this);
     up_ = true;
     Run();
-    End("");
   } catch (const std::exception& e) {
-    LOG(ERROR) << options_.name << " ends: " << e.what();
-    End(e.what());
+    failure = e.what();
+    LOG(ERROR) << WrapLogged(StrCat(options_.name, " ends: ", failure));
   }
+  End(failure);
 }
 
 void ZmqDriver::Run() {
