@@ -24,8 +24,11 @@ class Process:
             self.popen = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT,
                                           stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=pass_fds)
 
+    def printed(self):
+        return self.log.read_text(errors="replace")
+
     def output(self):
-        return unwrapped(self.log.read_text(errors="replace"))
+        return unwrapped(self.printed())
 
     def wait(self, timeout):
         return self.popen.wait(timeout)

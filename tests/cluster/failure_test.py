@@ -104,6 +104,11 @@ class Death(unittest.TestCase):
 
 
 class Joining(unittest.TestCase):
+    def assert_fits(self, cluster):
+        for process in cluster.processes:
+            for line in process.printed().splitlines():
+                self.assertLessEqual(len("[worker 99] " + line), 80, line)
+
     def test_nobody_listens(self):
         with socket.socket() as holder:  # bound, not listening: nobody answers
             holder.bind(("127.0.0.1", 0))
@@ -142,6 +147,8 @@ class Joining(unittest.TestCase):
             self.assertEqual(worker.wait(60), 0, worker.output())
             self.assertEqual(server.wait(SOON), 0, server.output())
             self.assertEqual(scheduler.wait(SOON), 0, scheduler.output())
+            self.assertIn("refused a connection", scheduler.output())
+            self.assert_fits(cluster)
 
     def test_a_node_of_another_protocol_version_is_told_both_versions_and_the_job_goes_on(self):
         with Cluster(BIN, 1, 1, **HEARTBEAT) as cluster:
@@ -166,6 +173,7 @@ class Joining(unittest.TestCase):
             self.assertEqual(server.wait(SOON), 0, server.output())
             self.assertEqual(scheduler.wait(SOON), 0, scheduler.output())
             self.assertIn("protocol version 77", scheduler.output())
+            self.assert_fits(cluster)
 
     def test_missing_nodes_are_named(self):
         with Cluster(BIN, 2, 1, SLUICE_RENDEZVOUS_TIMEOUT="3", **HEARTBEAT) as cluster:
