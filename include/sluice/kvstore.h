@@ -62,9 +62,10 @@ class KVStore {
   virtual int rank() const = 0;
   virtual int num_workers() const = 0;
 
-  // Makes the key. Dist: returns once the key exists on every server; rank 0's value wins and is what a pull
-  // before the first push returns. Not a barrier. Throws kAlreadyExists (naming both) when another worker
-  // made it with another shape or dtype; on local stores also for a repeated key.
+  // Makes the key; all keys of a call or none. A name is UTF-8 of at most 64 KiB. Dist: returns once the key
+  // exists on every server; rank 0's value wins and is what a pull before the first push returns. Not a
+  // barrier. Throws kAlreadyExists (naming both) when another worker made it with another shape or dtype; on
+  // local stores also for a repeated key.
   void Init(const Key& key, const NDArray& value) { Init(std::vector<Key>{key}, {value}); }
   virtual void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
 
@@ -106,11 +107,13 @@ class KVStore {
     Pull(keys, outs);
   }
 
-  // Updates happen in the store from here on (update_on_kvstore). Dist: rank 0's call counts, the others'
-  // return at once; takes effect on every key and server at one round. May be called again to change
-  // anything, for example the learning rate. Throws kInvalidArgument naming the field.
+  // Updates happen in the store from here on (update_on_kvstore). Dist: rank 0's call counts; the others'
+  // return at once, in async stores as soon as rank 0 has set one, so that a push after it is never too
+  // early. Takes effect on every key and server at one round. May be called again to change anything, for
+  // example the learning rate. Throws kInvalidArgument naming the field.
   virtual void SetOptimizer(const OptimizerConfig& config) = 0;
-  // Own update function. Local stores only; for dist write a server program (sluice/server.h).
+  // Own update function, called by Push; it may not call the store, and what it throws, Push throws as Error.
+  // Local stores only; for dist write a server program (sluice/server.h).
   virtual void SetUpdater(Updater updater) = 0;
 
   // Optimiser states of all keys as safetensors, named "<key>/<slot>", with the number of updates of each
@@ -119,12 +122,14 @@ class KVStore {
   virtual void SaveOptimizerStates(const std::string& path) = 0;
   virtual void LoadOptimizerStates(const std::string& path) = 0;
 
-  // Waits until everything issued so far is done; throws the first failure.
+  // Waits until everything issued so far is done; throws the first failure not yet thrown. After
+  // kDeadlineExceeded the rest is still waited for by the next call.
   virtual void WaitAll(std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
   // Waits until all members have called it as often as this one; throws kDeadlineExceeded that names who is
   // missing, and kInvalidArgument for kServers on dist stores, since a worker is none. Servers take part in
   // kAll when their program calls ServerNode::Barrier (sluice/server.h); stock servers do not. Stores of one
-  // process are their only member.
+  // process are their only member. A call that throws an earlier operation's failure is none; one that ends
+  // at its deadline counts.
   virtual void Barrier(BarrierGroup group = BarrierGroup::kWorkers,
                        std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
   // The same among the workers of these ranks, in any order; each set of ranks counts its own barriers.

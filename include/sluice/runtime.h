@@ -20,7 +20,9 @@ namespace sluice {
 // environment.
 void Init(int argc, char** argv);
 
-// Leaves the job in good order. Returns 0; throws Error when the job has failed meanwhile.
+// Leaves the job in good order: waits until the servers have all that this worker pushed (10 minutes at most)
+// and says goodbye. Pulls that nobody waited for end with kCancelled. Returns 0; throws the first failure
+// that no store has thrown yet, for example a refused push, and Error when the job has failed meanwhile.
 int Finish();
 
 // A whole main(): Init, `body`, Finish. A thrown Error is printed as one line and told to the job; the exit

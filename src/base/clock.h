@@ -20,6 +20,12 @@ inline Duration FromSeconds(double s) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
 }
 
+// Of a caller's timeout, whatever it is: not negative, and so short that a time plus it does not overflow.
+inline Duration Bounded(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kHundredYears = std::chrono::hours(24 * 365 * 100);
+  return timeout < timeout.zero() ? timeout.zero() : timeout > kHundredYears ? kHundredYears : timeout;
+}
+
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -61,8 +61,9 @@ std::string StrWrap(std::string_view text, size_t columns, size_t start, size_t 
   std::string out;
   size_t column = start;
   bool at_start = true;
-  for (const std::string& word : StrSplit(text, ' ')) {
-    if (!at_start && column + 1 + word.size() > columns) {
+  for (const std::string& word : StrSplit(text, ' ')) {  // which may hold line ends of its own
+    const size_t head = std::min(word.find('\n'), word.size());
+    if (!at_start && column + 1 + head > columns) {
       out += '\n' + std::string(indent, ' ');
       column = indent;
     } else if (!at_start) {
@@ -70,10 +71,32 @@ std::string StrWrap(std::string_view text, size_t columns, size_t start, size_t 
       ++column;
     }
     out += word;
-    column += word.size();
+    column = head == word.size() ? column + head : word.size() - word.rfind('\n') - 1;
     at_start = false;
   }
   return out;
+}
+
+bool IsUtf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const size_t length = lead < 0x80                   ? 1
+                          : lead >= 0xC2 && lead < 0xE0 ? 2
+                          : lead >= 0xE0 && lead < 0xF0 ? 3
+                                                        : 4;
+    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || text.size() - i < length) return false;
+    uint32_t point = length == 1 ? lead : lead & (0xFFu >> (length + 1));
+    for (size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xC0) != 0x80) return false;
+      point = point << 6 | (next & 0x3F);
+    }
+    if ((length == 3 && point < 0x800) || (length == 4 && point < 0x10000) || point > 0x10FFFF ||
+        (point >= 0xD800 && point < 0xE000))
+      return false;
+    i += length;
+  }
+  return true;
 }
 
 std::string WrapMessage(std::string_view text) {

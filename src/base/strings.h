@@ -62,8 +62,11 @@ std::optional<int64_t> ParseInt(std::string_view text);
 std::optional<double> ParseFiniteDouble(std::string_view text);
 std::optional<bool> ParseBool(std::string_view text);  // 1/0, true/false, yes/no, on/off
 
+// Well-formed as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool IsUtf8(std::string_view text);
+
 // Breaks at spaces, so that no line is wider than `columns`, unless a word is. The first line begins at
-// column `start`; the others begin with `indent` spaces.
+// column `start`; the others begin with `indent` spaces. Line ends in the text stay.
 std::string StrWrap(std::string_view text, size_t columns, size_t start = 0, size_t indent = 2);
 
 // What a person reads: of log lines, what follows time and severity; both fit a terminal behind launch.py's

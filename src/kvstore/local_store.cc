@@ -19,24 +19,33 @@ LocalStore::KeyState& LocalStore::Find(const std::string& what, const Key& key) 
   return it->second;
 }
 
-void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
-  const std::lock_guard lock(mutex_);
-  std::vector<Values> lists;
-  for (const NDArray& value : values) lists.push_back({value});
-  for (const Entry& entry : Join("Init", keys, lists)) {
+void LocalStore::RequireNew(const std::vector<Entry>& entries) const {
+  for (const Entry& entry : entries) {
+    RequireName(entry.key);
     const std::string text = ToString(entry.key);
-    if (entry.arrays.size() > 1 || keys_.contains(entry.key)) {
+    if (entry.arrays.size() > 1 || keys_.contains(entry.key))
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init of key ", text, ": the key exists already"));
-    }
-    if (!keys_.empty() && keys_.begin()->first.index() != entry.key.index()) {
+    const Key& other = keys_.empty() ? entries.front().key : keys_.begin()->first;
+    if (other.index() != entry.key.index()) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("Init of key ", text, ": integer and string keys do not mix in one store"));
     }
     const NDArray& value = entry.arrays.front();
+    CheckRule(rule_, {entry.key, value.dtype(), value.shape()}).OrThrow();
+  }
+}
+
+void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+  const auto lock = Lock();
+  std::vector<Values> lists;
+  for (const NDArray& value : values) lists.push_back({value});
+  const auto entries = Join("Init", keys, lists);
+  RequireNew(entries);  // all or none
+  for (const Entry& entry : entries) {
+    const NDArray& value = entry.arrays.front();
     KeyState state;
     state.shape = {value.shape(), value.dtype()};
     state.spec = {entry.key, value.dtype(), value.shape()};
-    CheckRule(rule_, state.spec).OrThrow();
     // For now: the first gradients tell which devices there are.
     state.weight = NDArray::Empty(value.shape(), reducer_->Place({value.context()}, 0), value.dtype());
     value.CopyTo(&state.weight);
@@ -97,32 +106,60 @@ void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& g
   outstanding_.Add("push of key " + ToString(key), done);
 }
 
-void LocalStore::PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options) {
-  KeyState& state = Find("Push", key);
-  RequireFit("Push", key, state.shape, values);
-  if (!(options.divisor > 0) || (!IsFloating(state.shape.dtype) && options.divisor != 1)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("Push of key ", ToString(key), ", ", Name(state.shape.dtype), ": the divisor is ",
-                       options.divisor));
+void LocalStore::RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight) {
+  const auto failed = [&](ErrorCode code, const std::string& why) {
+    throw Error(code, StrCat("push of key ", ToString(key), ": the updater failed: ", why));
+  };
+  updating_ = std::this_thread::get_id();
+  const struct Reset {
+    std::atomic<std::thread::id>& id;
+    ~Reset() { id = std::thread::id(); }
+  } reset{updating_};
+  try {
+    updater_(key, gradient, weight);
+  } catch (const Error& error) {
+    failed(error.code(), error.what());
+  } catch (const std::exception& error) {
+    failed(ErrorCode::kFailedPrecondition, error.what());
+  } catch (...) {
+    failed(ErrorCode::kFailedPrecondition, "it threw something that is no std::exception");
   }
+}
+
+std::unique_lock<std::mutex> LocalStore::Lock() {
+  if (updating_ == std::this_thread::get_id())
+    throw Error(ErrorCode::kFailedPrecondition, "an updater may not call the store that calls it");
+  return std::unique_lock(mutex_);
+}
+
+void LocalStore::PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options) {
+  KeyState& state = keys_.at(key);
   const NDArray gradient = Merge(state, values);
-  if (updater_) return updater_(key, gradient.AsInContext(state.weight.context()), state.weight);
+  if (updater_) return RunUpdater(key, gradient.AsInContext(state.weight.context()), state.weight);
   EnqueueUpdate(key, state, gradient, options);
+}
+
+void LocalStore::PushAll(const std::string& what, const std::vector<Key>& keys,
+                         const std::vector<Values>& values, const PushOptions& options) {
+  outstanding_.Check();
+  const auto lock = Lock();
+  const auto entries = Join(what, keys, values);
+  for (const Entry& entry : entries) {
+    const KeyShape& shape = Find(what, entry.key).shape;
+    RequireFit(what, entry.key, shape, entry.arrays);
+    RequireDivisor(what, entry.key, shape.dtype, options);
+  }
+  for (const Entry& entry : entries) PushOne(entry.key, entry.arrays, options);
 }
 
 void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
                       const PushOptions& options) {
-  outstanding_.Check();
-  const std::lock_guard lock(mutex_);
-  const auto entries = Join("Push", keys, values);
-  for (const Entry& entry : entries)
-    RequireFit("Push", entry.key, Find("Push", entry.key).shape, entry.arrays);
-  for (const Entry& entry : entries) PushOne(entry.key, entry.arrays, options);
+  PushAll("Push", keys, values, options);
 }
 
 void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int) {
   outstanding_.Check();
-  const std::lock_guard lock(mutex_);
+  const auto lock = Lock();
   const auto entries = Join("Pull", keys, outs);
   for (const Entry& entry : entries)
     RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
@@ -131,12 +168,12 @@ void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& o
 
 void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                           const std::vector<Values>& outs, const PushOptions& options) {
-  Push(keys, values, options);
+  PushAll("PushPull", keys, values, options);
   Pull(keys, outs.empty() ? values : outs, options.priority);
 }
 
 void LocalStore::SetOptimizer(const OptimizerConfig& config) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = Lock();
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& [key, state] : keys_) CheckRule(rule, state.spec).OrThrow();
   if (rule_.optimizer && rule_.optimizer->num_slots() != rule.optimizer->num_slots()) {
@@ -147,7 +184,7 @@ void LocalStore::SetOptimizer(const OptimizerConfig& config) {
 }
 
 void LocalStore::SetUpdater(Updater updater) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = Lock();
   updater_ = std::move(updater);
 }
 
@@ -160,7 +197,7 @@ std::vector<std::pair<std::string, LocalStore::KeyState*>> LocalStore::ByText() 
 
 void LocalStore::SaveOptimizerStates(const std::string& path) {
   outstanding_.Wait(kDefaultTimeout);
-  const std::lock_guard lock(mutex_);
+  const auto lock = Lock();
   std::vector<StateLayout> layouts;
   std::map<std::string, KeyStates> saved;
   for (const auto& [text, state] : ByText()) {
@@ -181,7 +218,7 @@ void LocalStore::SaveOptimizerStates(const std::string& path) {
 
 void LocalStore::LoadOptimizerStates(const std::string& path) {
   outstanding_.Wait(kDefaultTimeout);
-  const std::lock_guard lock(mutex_);
+  const auto lock = Lock();
   std::vector<StateLayout> layouts;
   for (const auto& [text, state] : ByText())
     layouts.push_back({text, state->shape.shape, StateType(state->shape.dtype)});

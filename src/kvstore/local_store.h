@@ -1,9 +1,11 @@
 // The stores of one process: `local` sums and updates in host memory, `device` on the devices.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "collective/reducer.h"
 #include "kvstore/store_base.h"
@@ -36,7 +38,7 @@ class LocalStore final : public KVStore {
   void SetUpdater(Updater updater) override;
   void SaveOptimizerStates(const std::string& path) override;
   void LoadOptimizerStates(const std::string& path) override;
-  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(timeout); }
+  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(Bounded(timeout)); }
   void Barrier(BarrierGroup, std::chrono::milliseconds) override {}
   void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds) override {
     RequireRanks(ranks, 0, 1);
@@ -52,7 +54,13 @@ class LocalStore final : public KVStore {
     std::vector<std::shared_ptr<Buffer>> slots;
     int64_t num_updates = 0;
   };
+  // Throws Error(kFailedPrecondition) where an updater calls back: the lock is its caller's.
+  std::unique_lock<std::mutex> Lock();
   KeyState& Find(const std::string& what, const Key& key);
+  void RequireNew(const std::vector<Entry>& entries) const;
+  void PushAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& values,
+               const PushOptions& options);
+  void RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight);
   void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
   void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values);
   NDArray Merge(KeyState& state, const std::vector<NDArray>& values);
@@ -60,6 +68,7 @@ class LocalStore final : public KVStore {
   std::vector<std::pair<std::string, KeyState*>> ByText();
 
   const std::string type_;
+  std::atomic<std::thread::id> updating_;  // who runs the updater
   std::mutex mutex_;
   // Guarded by mutex_.
   const std::unique_ptr<collective::Reducer> reducer_;

@@ -1,10 +1,12 @@
 #include "kvstore/store_base.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <set>
 
 #include "base/strings.h"
-#include "sluice/error.h"
+#include "wire/codec.h"
 
 namespace sluice {
 
@@ -34,6 +36,31 @@ std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys,
     arrays.insert(arrays.end(), values[i].begin(), values[i].end());
   }
   return entries;
+}
+
+void RequireName(const Key& key) {
+  const auto* name = std::get_if<std::string>(&key);
+  if (name == nullptr) return;
+  if (const size_t most = wire::Limits().max_text_bytes; name->size() > most) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("Init: the name of key ", name->substr(0, 40), "... has ",
+                                                    name->size(), " bytes; at most ", most, " are accepted"));
+  }
+  if (!IsUtf8(*name)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Init: the name of key ", *name, " is not UTF-8, as names in files must be"));
+  }
+}
+
+void RequireDivisor(const std::string& what, const Key& key, DType dtype, const PushOptions& options) {
+  if (std::isfinite(options.divisor) && options.divisor > 0 && (IsFloating(dtype) || options.divisor == 1))
+    return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(what, " of key ", ToString(key), ", ", Name(dtype), ": the divisor is ", options.divisor,
+                     IsFloating(dtype) ? "; it must be positive and finite" : "; whole numbers take 1 only"));
+}
+
+std::string Named(const std::string& what, const std::string& message) {
+  return message.starts_with(what) ? message : StrCat(what, ": ", message);
 }
 
 void RequireFit(const std::string& what, const Key& key, const KeyShape& expected,
@@ -87,7 +114,9 @@ namespace {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    throw Error(e.code(), StrCat(what, ": ", e.what()));
+    throw Error(e.code(), Named(what, e.what()));
+  } catch (const std::exception& e) {
+    throw Error(ErrorCode::kFailedPrecondition, StrCat(what, ": ", e.what()));
   }
 }
 
@@ -98,28 +127,38 @@ void Outstanding::Check() {
   std::optional<std::pair<std::string, Event>> failed;
   {
     const std::lock_guard lock(mutex_);
-    for (auto it = events_.begin(); it != events_.end() && !failed; ++it) {
-      if (!it->second.Done() || it->second.error() == nullptr) continue;
-      failed = *it;
-      events_.erase(it);
-      ends_->failed = true;  // there may be more
-      break;
+    const auto it = std::ranges::find_if(
+        events_, [](const auto& entry) { return entry.second.Done() && entry.second.error() != nullptr; });
+    if (it == events_.end()) return;
+    failed = *it;
+    events_.erase(it);
+    ends_->failed = true;  // there may be more
+  }
+  Rethrow(failed->first, failed->second.error());
+}
+
+void Outstanding::CheckAllBut(ErrorCode expected) {
+  while (true) {
+    try {
+      return Check();
+    } catch (const Error& error) {
+      if (error.code() != expected) throw;
     }
   }
-  if (failed) Rethrow(failed->first, failed->second.error());
 }
 
 void Outstanding::Wait(Duration timeout) {
-  std::vector<std::pair<std::string, Event>> all;
+  std::vector<Event> all;
   {
     const std::lock_guard lock(mutex_);
-    all.swap(events_);
+    for (const auto& [what, event] : events_) all.push_back(event);
   }
   const auto end = std::chrono::steady_clock::now() + timeout;
-  for (const auto& [what, event] : all) {
+  for (const Event& event : all) {
     event.WaitQuietly(std::max<Duration>(end - std::chrono::steady_clock::now(), 1ms));
-    if (event.error() != nullptr) Rethrow(what, event.error());
+    if (event.error() != nullptr) ends_->failed = true;  // its callbacks may still be under way
   }
+  Check();
 }
 
 std::vector<uint32_t> RequireRanks(const std::vector<int>& ranks, int self, int num_workers) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/error.h"
 #include "sluice/kvstore.h"
 #include "tensor/stream.h"
 
@@ -24,6 +25,15 @@ struct Entry {
 // a key, in order of first appearance. Throws Error(kInvalidArgument) that begins with `what`.
 std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys,
                         const std::vector<KVStore::Values>& values);
+
+// Of Init: a name is UTF-8 of at most 64 KiB, since it travels and is written to files. Throws
+// Error(kInvalidArgument).
+void RequireName(const Key& key);
+// Of a push. Throws Error(kInvalidArgument) that begins with `what`.
+void RequireDivisor(const std::string& what, const Key& key, DType dtype, const PushOptions& options);
+
+// The message of a failed operation, beginning with what it was; once.
+std::string Named(const std::string& what, const std::string& message);
 
 // A key's shape and dtype, fixed by Init.
 struct KeyShape {
@@ -44,8 +54,11 @@ class Outstanding {
   // The event's error, once it is done with one, is what Check throws next, with `what` before it.
   void Add(const std::string& what, const Event& event);
   bool AllDone() const { return ends_->missing == 0; }
-  void Check();                 // throws the first failure not yet thrown; cheap while there is none
-  void Wait(Duration timeout);  // for all; throws the first failure
+  void Check();  // throws the first failure not yet thrown; cheap while there is none
+  // For all; throws the first failure not yet thrown. What is not done in time is still outstanding.
+  void Wait(Duration timeout);
+  // As Check, of failures with another code than `expected`; those with it are forgotten.
+  void CheckAllBut(ErrorCode expected);
 
  private:
   // Of events, which may end after this object is gone.

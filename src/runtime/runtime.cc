@@ -60,7 +60,7 @@ WorkerNode& Runtime::Node() {
         ErrorCode::kFailedPrecondition,
         "a distributed store needs a job: start the program with tools/launch.py -n W -s S PROGRAM ...");
   }
-  node_ = std::make_unique<WorkerNode>(config_);
+  node_ = std::make_shared<WorkerNode>(config_);
   return *node_;
 }
 
@@ -84,6 +84,17 @@ std::shared_ptr<KVStore> Runtime::MakeStore(const std::string& type) {
   }
   throw Error(ErrorCode::kInvalidArgument,
               StrCat("there is no store type '", type, "'; the types are ", kTypes));
+}
+
+void Runtime::Finish() {
+  std::shared_ptr<WorkerNode> node;
+  {
+    const std::lock_guard lock(mutex_);
+    node = node_;
+  }
+  if (node == nullptr) return;
+  node->Flush(KVStore::kDefaultTimeout);  // without the lock: signals are answered meanwhile
+  Leave(wire::Leave::Outcome::kFinished, "");
 }
 
 void Runtime::Leave(wire::Leave::Outcome outcome, const std::string& message) {
@@ -134,7 +145,7 @@ void Init(int argc, char** argv) {
 }
 
 int Finish() {
-  runtime::Runtime::Default()->Leave(wire::Leave::Outcome::kFinished, "");
+  runtime::Runtime::Default()->Finish();
   return 0;
 }
 

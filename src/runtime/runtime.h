@@ -22,6 +22,8 @@ class Runtime {
   // The worker's node, joined on first use. Error(kFailedPrecondition) outside a job.
   WorkerNode& Node();
   bool HasJoined();
+  // Leaves in good order: WorkerNode::Flush, then Leave. When it throws, the job has not been left.
+  void Finish();
   void Leave(wire::Leave::Outcome outcome, const std::string& message);
   const JobConfig& config() const { return config_; }
 
@@ -33,7 +35,7 @@ class Runtime {
 
   const JobConfig config_;
   std::mutex mutex_;
-  std::unique_ptr<WorkerNode> node_;  // guarded by mutex_
+  std::shared_ptr<WorkerNode> node_;  // guarded by mutex_
   std::unique_ptr<SignalWatcher> watcher_;
 };
 

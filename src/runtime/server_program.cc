@@ -67,11 +67,12 @@ void ServerProgram::Barrier(BarrierGroup group, std::chrono::milliseconds timeou
   if (group == BarrierGroup::kWorkers)
     throw Error(ErrorCode::kInvalidArgument,
                 "Barrier: a server is no member of kWorkers; use kServers or kAll");
+  const Duration patience = Bounded(timeout);
   const auto wire_group =
       group == BarrierGroup::kAll ? wire::Barrier::Group::kAll : wire::Barrier::Group::kServers;
   const auto status =
-      OnLoop(timeout, [=, this](Time now, transport::Network& network, server::Control::Then done) {
-        control_->Barrier(now, wire_group, now + timeout, std::move(done), network);
+      OnLoop(patience, [=, this](Time now, transport::Network& network, server::Control::Then done) {
+        control_->Barrier(now, wire_group, now + patience, std::move(done), network);
       });
   const Status outcome = status ? *status : Status(control_->EndedBecause());
   if (!outcome) throw Error(outcome.failure().code, outcome.failure().message);

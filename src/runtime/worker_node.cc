@@ -56,9 +56,22 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.num_workers = config_.num_workers;
   options.number = stores_made_++;
   options.tracer = tracer_;
-  return std::make_shared<worker::DistStore>(
+  const auto store = std::make_shared<worker::DistStore>(
       options, client_, loop_,
       device ? collective::MakeDeviceReducer() : collective::MakeHostReducer(config_.reduction_threads));
+  const std::lock_guard lock(mutex_);
+  stores_.push_back(store);
+  return store;
+}
+
+void WorkerNode::Flush(Duration timeout) {
+  std::vector<std::shared_ptr<worker::DistStore>> stores;
+  {
+    const std::lock_guard lock(mutex_);
+    stores = stores_;
+  }
+  for (const auto& store : stores)
+    store->Flush(std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
 }
 
 void WorkerNode::Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout) {
@@ -74,7 +87,7 @@ void WorkerNode::Leave(wire::Leave::Outcome outcome, const std::string& message,
   try {
     std::rethrow_exception(left.error());
   } catch (const Error& error) {
-    // All is done and acknowledged. The last answers of a job may be lost, and the scheduler then be gone.
+    // The servers have all there is. The last answers of a job may be lost, and the scheduler then be gone.
     if (error.code() != ErrorCode::kDeadlineExceeded) throw;
     LOG(WARNING) << WrapLogged(StrCat("left without an answer: ", error.what()));
   }

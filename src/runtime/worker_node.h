@@ -5,12 +5,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "runtime/job_config.h"
 #include "sluice/kvstore.h"
 #include "transport/zmq/zmq_loop.h"
 #include "worker/client.h"
+#include "worker/dist_store.h"
 
 namespace sluice::runtime {
 
@@ -23,7 +26,11 @@ class WorkerNode {
 
   std::shared_ptr<KVStore> MakeStore(const std::string& type);
   int rank() const { return static_cast<int>(client_->rank()); }
+  // Waits until the servers have all that the stores pushed; throws the first failure that no store has
+  // thrown yet. Reads that nobody waited for end with an error.
+  void Flush(Duration timeout);
   // Says goodbye and waits until the scheduler has heard it. Throws Error when the job has failed meanwhile.
+  // In good order (kFinished): Flush first.
   void Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout);
   // The counters of every process of the job but the other workers: "scheduler", "server 0", ... What a
   // server's shards count is added up. Throws Error(kDeadlineExceeded).
@@ -42,6 +49,9 @@ class WorkerNode {
   std::atomic<int> stores_made_ = 0;
   const std::shared_ptr<worker::Client> client_;
   std::shared_ptr<transport::ZmqLoop> loop_;
+  std::mutex mutex_;
+  // Guarded by mutex_. Kept, whoever lets go of them: what they pushed is waited for.
+  std::vector<std::shared_ptr<worker::DistStore>> stores_;
 };
 
 }  // namespace sluice::runtime

@@ -80,6 +80,8 @@ void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::M
     return OnDeclare(now, member, message, network);
   if (std::holds_alternative<wire::SetOptimizer>(message.body))
     return OnSetOptimizer(now, member, message, network);
+  if (std::holds_alternative<wire::AwaitOptimizer>(message.body))
+    return OnAwaitOptimizer(member, message, network);
   if (std::holds_alternative<wire::Leave>(message.body)) return OnLeave(now, member, message, network);
   if (std::holds_alternative<wire::GetStats>(message.body)) {
     wire::Stats stats{counters_};
@@ -156,6 +158,19 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
   StartRelay(now, std::move(relay), network);
 }
 
+void Scheduler::OnAwaitOptimizer(const Member& member, const wire::Message& message,
+                                 transport::Network& network) {
+  if (optimizer_stands_) return Send(member.peer, wire::Ack{}, network, message.id);
+  await_optimizer_[member.peer] = message.id;
+  Send(member.peer, wire::BarrierWaiting{"optimiser", "worker 0 to set the optimiser"}, network, message.id);
+}
+
+void Scheduler::OnOptimizerStands(transport::Network& network) {
+  optimizer_stands_ = true;
+  for (const auto& [peer, request] : std::exchange(await_optimizer_, {}))
+    Send(peer, wire::Ack{}, network, request);
+}
+
 uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& network) {
   for (uint32_t rank = 0; rank < options_.num_servers; ++rank) relay.acked[rank] = false;
   const uint64_t id = next_relay_++;
@@ -180,6 +195,7 @@ void Scheduler::OnServerAck(const Member& member, uint64_t relay_id, transport::
     return;
   Send(relay.requester, relay.answer, network, relay.request_id);
   if (std::holds_alternative<wire::SetOptimizer>(relay.body)) {
+    if (std::holds_alternative<wire::Ack>(relay.answer)) OnOptimizerStands(network);
     for (const Member& worker : roster_.members()) {
       if (worker.peer != relay.requester) continue;
       const std::pair key(worker.info.incarnation, relay.request_id);

@@ -130,6 +130,9 @@ pb::Leave* Mutable(pb::Envelope* e, const Leave&) {
 pb::Stop* Mutable(pb::Envelope* e, const Stop&) {
   return e->mutable_stop();
 }
+pb::AwaitOptimizer* Mutable(pb::Envelope* e, const AwaitOptimizer&) {
+  return e->mutable_await_optimizer();
+}
 pb::GetStats* Mutable(pb::Envelope* e, const GetStats&) {
   return e->mutable_get_stats();
 }
@@ -186,6 +189,8 @@ bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
       return ReadBody<Leave>(e.leave(), checker, out);
     case pb::Envelope::kStop:
       return ReadBody<Stop>(e.stop(), checker, out);
+    case pb::Envelope::kAwaitOptimizer:
+      return ReadBody<AwaitOptimizer>(e.await_optimizer(), checker, out);
     case pb::Envelope::kGetStats:
       return ReadBody<GetStats>(e.get_stats(), checker, out);
     case pb::Envelope::kStats:

@@ -148,6 +148,11 @@ bool FromWire(const pb::Stop& in, Checker& checker, Stop* out) {
          RosterFromWire(in.roster(), checker, &out->roster);
 }
 
+void ToWire(const AwaitOptimizer&, pb::AwaitOptimizer*) {}
+bool FromWire(const pb::AwaitOptimizer&, Checker&, AwaitOptimizer*) {
+  return true;
+}
+
 void ToWire(const GetStats&, pb::GetStats*) {}
 bool FromWire(const pb::GetStats&, Checker&, GetStats*) {
   return true;

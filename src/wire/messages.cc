@@ -83,7 +83,7 @@ std::string_view BodyName(size_t index) {
       "Register",    "Welcome",      "Heartbeat",    "HeartbeatAck",   "GetMembership", "Membership",
       "DeclareKeys", "KeyTable",     "AnnounceKeys", "Push",           "Pull",          "Values",
       "Store",       "SetOptimizer", "Barrier",      "BarrierWaiting", "Leave",         "Stop",
-      "GetStats",    "Stats",        "Ack",          "ErrorReply"};
+      "GetStats",    "Stats",        "Ack",          "ErrorReply",     "AwaitOptimizer"};
   return kNames[index];
 }
 

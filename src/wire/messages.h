@@ -217,6 +217,10 @@ struct Stop {
   bool operator==(const Stop&) const = default;
 };
 
+struct AwaitOptimizer {  // answered with Ack once worker 0 has set one on every server
+  bool operator==(const AwaitOptimizer&) const = default;
+};
+
 struct GetStats {
   bool operator==(const GetStats&) const = default;
 };
@@ -237,7 +241,7 @@ struct ErrorReply {
 
 using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys,
                           KeyTable, AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier,
-                          BarrierWaiting, Leave, Stop, GetStats, Stats, Ack, ErrorReply>;
+                          BarrierWaiting, Leave, Stop, GetStats, Stats, Ack, ErrorReply, AwaitOptimizer>;
 std::string_view BodyName(const Body& body);  // "Push"
 std::string_view BodyName(size_t index);      // of Body's alternatives
 

@@ -65,6 +65,8 @@ void Client::FailAll(const Failure& failure) {
     completions_.push_back([done, failure](Time, NetworkRef) { done(failure); });
   for (auto& [number, op] : std::exchange(operations_, {})) FinishOperation(*op, failure);
   controls_.FailAll(failure, &completions_);
+  for (auto& flush : std::exchange(flushes_, {}))
+    completions_.push_back([done = std::move(flush.done), failure](Time, NetworkRef) { done(failure); });
   for (auto& shard : shards_) {
     shard->pushes = shard->pulls = Lane();
     shard->requests.Clear();
@@ -98,6 +100,7 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
     controls_.OnAnswer(message, &completions_);
   }
   FlushShard(now, shard, network);
+  CheckFlushed(now);
   RunCompletions(now, network);
 }
 
@@ -154,6 +157,7 @@ void Client::OnTimer(Time now, NetworkRef network) {
     if (now >= shards_[shard]->requests.NextTimer()) Repeat(now, shard, network);
     FlushShard(now, shard, network);
   }
+  CheckFlushed(now);
   RunCompletions(now, network);
 }
 
@@ -161,6 +165,7 @@ Time Client::NextTimer() const {
   Time next = failure_ ? Time::max() : membership_.NextTimer();
   for (const auto& shard : shards_) next = std::min(next, shard->requests.NextTimer());
   next = std::min(next, earliest_deadline_);
+  for (const FlushCall& flush : flushes_) next = std::min(next, flush.deadline);
   return std::min(next, controls_.NextTimer());
 }
 
@@ -183,6 +188,7 @@ std::string Client::DumpState(Time now) const {
     text += StrCat("  ", Name(op->kind), " of key ", op->key_name, " round ", op->round, ": ", op->parts_left,
                    " parts left, waiting for ", WaitingFor(*op), "\n");
   }
+  if (!flushes_.empty()) text += "  leaving: waits until the servers have what was pushed\n";
   text += controls_.Describe();
   for (size_t i = 0; i < shards_.size(); ++i) {
     text += StrCat("  shard ", i, ": ", shards_[i]->pushes.queue.size() + shards_[i]->pulls.queue.size(),

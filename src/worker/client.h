@@ -94,8 +94,13 @@ class Client final : public transport::Machine {
   // --- Control ---
   void SetOptimizer(Time now, const OptimizerConfig& config, Time deadline, worker::Done done,
                     NetworkRef network);
+  // Until worker 0 has set one.
+  void AwaitOptimizer(Time now, Time deadline, worker::Done done, NetworkRef network);
   // Among all nodes (Group::kAll) an empty id is filled in: servers count these barriers, too.
   void Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network);
+  // Before leaving in good order: done when the servers have all that was handed over, or with what they do
+  // not have by the deadline. Reads under way end with kCancelled: the rounds of others may take for ever.
+  void Flush(Time now, Time deadline, worker::Done done, NetworkRef network);
   void Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
   // The counters (wire::Stats) of the scheduler or of a shard.
   void GetSchedulerStats(Time now, Time deadline, AnswerDone done, NetworkRef network);
@@ -132,6 +137,7 @@ class Client final : public transport::Machine {
   void ConnectShards(NetworkRef network);
   void FailAll(const Failure& failure);
   void Expire(Time now);
+  void CheckFlushed(Time now);
   // Whom an operation waits for: what a shard said last, else which servers owe it an answer.
   std::string WaitingFor(const Operation& op) const;
   wire::Message Envelope(wire::Body body, uint64_t id) const { return membership_.Make(std::move(body), id); }
@@ -170,6 +176,11 @@ class Client final : public transport::Machine {
   std::optional<Failure> failure_;
   bool done_ = false;
   bool leaving_ = false;
+  struct FlushCall {
+    Time deadline;
+    worker::Done done;
+  };
+  std::vector<FlushCall> flushes_;  // each waits for the same
   std::vector<worker::Done> when_joined_;
 
   std::map<uint32_t, KeyState> keys_;

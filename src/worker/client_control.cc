@@ -108,6 +108,15 @@ void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline
       network);
 }
 
+void Client::AwaitOptimizer(Time now, Time deadline, worker::Done done, NetworkRef network) {
+  Ask(
+      now, membership_.scheduler(), wire::AwaitOptimizer{}, "setting the optimiser", deadline,
+      [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
+        done(answer ? Status::Ok() : Status(answer.failure()));
+      },
+      network);
+}
+
 void Client::Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network) {
   if (barrier.group == wire::Barrier::Group::kAll && barrier.id.empty())
     barrier.id = membership::IdOfBarrierOfAll(++barriers_of_all_);
@@ -118,6 +127,39 @@ void Client::Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Don
         done(answer ? Status::Ok() : Status(answer.failure()));
       },
       network);
+}
+
+void Client::Flush(Time now, Time deadline, worker::Done done, NetworkRef network) {
+  if (failure_) return done(*failure_);
+  for (const auto& [number, op] : std::map(operations_)) {
+    if (!op->WantsValue() || op->finished) continue;
+    if (op->IsPush()) GoOnAsPush(op);
+    FinishOperation(*op, Fail(ErrorCode::kCancelled, "this worker has left the job"));
+  }
+  std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
+  flushes_.push_back({deadline, std::move(done)});
+  for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
+  CheckFlushed(now);
+  RunCompletions(now, network);
+}
+
+void Client::CheckFlushed(Time now) {
+  if (flushes_.empty()) return;
+  const auto missing =
+      std::ranges::find_if(operations_, [](const auto& entry) { return entry.second->Carries(); });
+  for (FlushCall& call : flushes_) {
+    if (missing != operations_.end() && now < call.deadline) continue;
+    Status status;
+    if (missing != operations_.end()) {
+      const Operation& op = *missing->second;
+      status = Fail(ErrorCode::kDeadlineExceeded,
+                    "the servers do not have all that this worker pushed: ", Name(op.kind), " of key ",
+                    op.key_name, ", round ", op.round, ", is waiting for ", WaitingFor(op));
+    }
+    completions_.push_back(
+        [done = std::exchange(call.done, nullptr), status](Time, NetworkRef) { done(status); });
+  }
+  std::erase_if(flushes_, [](const FlushCall& call) { return call.done == nullptr; });
 }
 
 void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {

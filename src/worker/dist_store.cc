@@ -38,19 +38,24 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       reducer_(std::move(reducer)) {}
 
 Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
-  return SteadyClock().Now() + timeout;
+  return SteadyClock().Now() + Bounded(timeout);
 }
 
 void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
   const Event done = Event::Make(what, helped_);
   HandOver(*loop_, client_, std::move(call), done, true);
-  done.Wait(timeout + kGrace);
+  done.Wait(Bounded(timeout) + kGrace);
 }
 
 void DistStore::HandOver(transport::Loop& loop, const std::shared_ptr<Client>& client, Call call,
                          const Event& done, bool alone) {
   auto task = [client, call = std::move(call), done](Time now, transport::Network& network) {
-    call(*client, now, network, [done](const Status& status) { done.Complete(status.AsException()); });
+    call(*client, now, network, [done](const Status& status) {
+      if (status.ok()) return done.Complete();
+      const Failure& failure = status.failure();
+      done.Complete(
+          std::make_exception_ptr(Error(failure.code, kvstore::Named(done.what(), failure.message))));
+    });
   };
   const bool taken = alone ? loop.PostOrRun(std::move(task)) : loop.Post(std::move(task));
   if (taken) return;
@@ -76,6 +81,7 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
   std::vector<InitArgs> args;
   std::vector<NDArray> on_host;  // keeps the bytes until the servers have them
   for (const kvstore::Entry& entry : entries) {
+    kvstore::RequireName(entry.key);
     if (entry.arrays.size() > 1)
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init: key ", ToString(entry.key), " is named twice"));
     on_host.push_back(entry.arrays.front().AsInContext(cpu_pinned(0)));
@@ -165,8 +171,11 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = kvstore::Join("Push", keys, values);
-  for (const auto& entry : entries)
-    kvstore::RequireFit("Push", entry.key, Find("Push", entry.key).shape, entry.arrays);
+  for (const auto& entry : entries) {
+    const kvstore::KeyShape& shape = Find("Push", entry.key).shape;
+    kvstore::RequireFit("Push", entry.key, shape, entry.arrays);
+    kvstore::RequireDivisor("Push", entry.key, shape.dtype, options);
+  }
   for (const auto& entry : entries) {
     KeyState& state = keys_.at(entry.key);
     const NDArray source = Source(state, entry.arrays);
@@ -222,10 +231,10 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
   const auto sources = kvstore::Join("PushPull", keys, values);
   const auto targets = kvstore::Join("PushPull", keys, outs.empty() ? values : outs);
   for (size_t i = 0; i < sources.size(); ++i) {
-    kvstore::RequireFit("PushPull", sources[i].key, Find("PushPull", sources[i].key).shape,
-                        sources[i].arrays);
-    kvstore::RequireFit("PushPull", targets[i].key, Find("PushPull", targets[i].key).shape,
-                        targets[i].arrays);
+    const kvstore::KeyShape& shape = Find("PushPull", sources[i].key).shape;
+    kvstore::RequireFit("PushPull", sources[i].key, shape, sources[i].arrays);
+    kvstore::RequireFit("PushPull", targets[i].key, shape, targets[i].arrays);
+    kvstore::RequireDivisor("PushPull", sources[i].key, shape.dtype, options);
   }
   for (size_t i = 0; i < sources.size(); ++i) {
     KeyState& state = keys_.at(sources[i].key);
@@ -259,11 +268,16 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
   outstanding_.Check();
   std::shared_ptr<const Optimizer> optimizer = Optimizer::Create(config);
   WaitIssued();  // the round from which it counts comes after everything pushed so far
+  const Time deadline = Deadline(options_.timeout);
   if (rank_ == 0) {
     Await("SetOptimizer", options_.timeout,
-          [config, deadline = Deadline(options_.timeout)](Client& client, Time now,
-                                                          transport::Network& network, worker::Done done) {
+          [config, deadline](Client& client, Time now, transport::Network& network, worker::Done done) {
             client.SetOptimizer(now, config, deadline, std::move(done), network);
+          });
+  } else if (options_.mode == wire::SyncMode::kAsync) {  // no round keeps a push back until it stands
+    Await("SetOptimizer", options_.timeout,
+          [deadline](Client& client, Time now, transport::Network& network, worker::Done done) {
+            client.AwaitOptimizer(now, deadline, std::move(done), network);
           });
   }
   const std::lock_guard lock(mutex_);
@@ -296,17 +310,28 @@ void DistStore::Barrier(const std::vector<int>& ranks, std::chrono::milliseconds
 }
 
 void DistStore::WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout) {
+  timeout = std::max<std::chrono::milliseconds>(timeout, 100ms);  // to hear who is missing
   outstanding_.Check();
   WaitIssued();
   if (barrier.group != wire::Barrier::Group::kAll) {  // those of all nodes are numbered by the client
     const std::lock_guard lock(mutex_);
     barrier.id = StrCat("kvstore ", options_.number, members, ", barrier ", ++barriers_[members]);
   }
-  Await("Barrier", timeout,
+  Await("barrier", timeout,
         [barrier, deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
                                                 worker::Done done) {
           client.Barrier(now, barrier, deadline, std::move(done), network);
         });
+}
+
+void DistStore::Flush(std::chrono::milliseconds timeout) {
+  WaitIssued();
+  Await("leaving the job", timeout,
+        [deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
+                                       worker::Done done) {
+          client.Flush(now, deadline, std::move(done), network);
+        });
+  outstanding_.CheckAllBut(ErrorCode::kCancelled);
 }
 
 int DistStore::NumDeadNodes() {

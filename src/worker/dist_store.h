@@ -46,10 +46,13 @@ class DistStore final : public KVStore {
   void SetUpdater(Updater updater) override;
   void SaveOptimizerStates(const std::string& path) override;
   void LoadOptimizerStates(const std::string& path) override;
-  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(timeout); }
+  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(Bounded(timeout)); }
   void Barrier(BarrierGroup group, std::chrono::milliseconds timeout) override;
   void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds timeout) override;
   int NumDeadNodes() override;
+  // Before this worker leaves its job: returns when the servers have all that was pushed. Ends reads under
+  // way. Throws the first failure that no call has thrown yet, and kDeadlineExceeded.
+  void Flush(std::chrono::milliseconds timeout);
 
  private:
   struct KeyState {

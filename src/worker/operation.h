@@ -49,6 +49,8 @@ struct Operation {
   Done done;
 
   bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
+  bool Carries() const { return kind != OpKind::kPull && kind != OpKind::kVersion; }
+  bool WantsValue() const { return kind == OpKind::kPushPull || kind == OpKind::kPull; }
 
   uint64_t number = 0;  // among the client's open operations
   size_t parts_left = 0;
@@ -72,8 +74,8 @@ struct PartOp {
   bool acked = false;    // the shard has the push
   bool finished = false;
 
-  bool Carries() const { return op->kind != OpKind::kPull && op->kind != OpKind::kVersion; }
-  bool WantsValue() const { return op->kind == OpKind::kPushPull || op->kind == OpKind::kPull; }
+  bool Carries() const { return op->Carries(); }
+  bool WantsValue() const { return op->WantsValue(); }
   bool WantsAnswer() const { return WantsValue() || op->kind == OpKind::kVersion; }
 };
 using PartOpPtr = std::shared_ptr<PartOp>;

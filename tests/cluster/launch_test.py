@@ -4,6 +4,7 @@ Usage: launch_test.py BIN_DIR
 """
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,6 +108,36 @@ class Launch(unittest.TestCase):
         script = "import sys; print(ascii(sys.argv[1:]))"
         done = launch("-n", 1, "-s", 1, "--env", f"PATH={BIN}:{os.environ['PATH']}", sys.executable, "-c", script, *nasty, timeout=60)
         self.assertIn(ascii(nasty), done.stdout)
+
+    def test_a_worker_may_go_on_after_the_job(self):
+        # Longer than scheduler and servers get to end.
+        done = launch("-n", 2, "-s", 1, "--env", f"PATH={BIN}:{os.environ['PATH']}", "sh", "-c",
+                      '"$0" --kv-store=dist_sync && sleep 16 && echo "done at last"', BIN / "kv_tour", timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("done at last"), 2)
+
+    def test_sigusr1_asks_and_ends_nothing(self):
+        job = self.start_long("usr1")
+        job.send_signal(signal.SIGUSR1)
+        said = ""
+        for line in job.stdout:
+            said += line
+            if "state of the scheduler" in said and "state of the server" in said:
+                break
+        self.assertIsNone(job.poll(), said)
+        job.send_signal(signal.SIGINT)
+        job.stdout.read()
+        self.assertEqual(job.wait(20), 130)
+
+    def test_output_that_cannot_be_written_is_in_the_logs(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", BIN / "kv_tour", "--kv-store=dist_sync"], stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=60)
+        words = " ".join(done.stderr.split())
+        self.assertIn("not all output could be written; the logs are in ", words)
+        logs = pathlib.Path(words.rsplit(" ", 1)[1])
+        self.addCleanup(shutil.rmtree, logs)
+        self.assertTrue((logs / "worker-0.log").read_text())
 
     def test_ctrl_c_stops_everything(self):
         job = self.start_long("ctrl-c")

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/strings.h"
@@ -310,6 +311,63 @@ TEST_P(AnyStore, AnUpdaterOfOnesOwnWorksInOneProcess) {
     NDArray out = Filled(kv, kShape, 0);
     kv.Pull(kKey, &out);
     EXPECT_EQ(out.ToVector(), Repeat(4, kShape));
+  });
+}
+
+TEST_P(AnyStore, BadNamesAndDivisorsAreRefusedBeforeAnythingTravels) {
+  MakeJob().Run([&](KVStore& kv) {
+    for (int i = 0; i < 50; ++i)  // more than a server takes from a peer that sends nonsense
+      ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Init(std::string(70'000, 'k'), Filled(kv, kShape, 0)); });
+    ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Init("\xE4\xFF", Filled(kv, kShape, 0)); });
+    // Of two keys one cannot be made: neither is.
+    ErrorOf(ErrorCode::kInvalidArgument, [&] {
+      kv.Init({kKey, std::string("\xFF")}, {Filled(kv, kShape, 0), Filled(kv, kShape, 0)});
+    });
+    InitAccumulating(kv);
+    for (const double divisor : {0.0, -2.0, HUGE_VAL}) {
+      ExpectError(ErrorCode::kInvalidArgument, {"Push of key weight", "divisor"},
+                  [&] { kv.Push(kKey, Filled(kv, kShape, 1), {.divisor = divisor}); });
+      ExpectError(ErrorCode::kInvalidArgument, {"PushPull of key weight", "divisor"},
+                  [&] { kv.PushPull(kKey, Filled(kv, kShape, 1), nullptr, {.divisor = divisor}); });
+    }
+    kv.Push(kKey, Filled(kv, kShape, 1));
+    EXPECT_EQ(Settled(kv), Repeat(static_cast<float>(kv.num_workers()), kShape));
+  });
+}
+
+TEST_P(AnyStore, WaitsOfAnyLengthAreAccepted) {
+  MakeJob().Run([&](KVStore& kv) {
+    InitAccumulating(kv);
+    kv.Push(kKey, Filled(kv, kShape, 1));
+    kv.WaitAll(std::chrono::milliseconds::max());
+    kv.Barrier(BarrierGroup::kWorkers, std::chrono::milliseconds::max());
+  });
+}
+
+TEST(LocalStores, WhatAnUpdaterThrowsNamesTheKey) {
+  Job({.type = "local"}).Run([](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 10));
+    const auto error_of = [&](ErrorCode code, KVStore::Updater updater) {
+      kv.SetUpdater(std::move(updater));
+      return ErrorOf(code, [&] { kv.Push(kKey, Filled(kv, kShape, 1)); });
+    };
+    const std::string head = "push of key weight: the updater failed: ";
+    EXPECT_EQ(error_of(ErrorCode::kDataLoss, [](const Key&, const NDArray&,
+                                                NDArray&) { throw Error(ErrorCode::kDataLoss, "lost"); }),
+              head + "lost");
+    EXPECT_EQ(error_of(ErrorCode::kFailedPrecondition,
+                       [](const Key&, const NDArray&, NDArray&) { throw std::runtime_error("boom"); }),
+              head + "boom");
+    EXPECT_EQ(error_of(ErrorCode::kFailedPrecondition, [](const Key&, const NDArray&, NDArray&) { throw 7; }),
+              head + "it threw something that is no std::exception");
+    EXPECT_EQ(error_of(ErrorCode::kFailedPrecondition,
+                       [&](const Key& key, const NDArray&, NDArray& weight) { kv.Pull(key, &weight); }),
+              head + "an updater may not call the store that calls it");
+    kv.SetUpdater([](const Key&, const NDArray& gradient, NDArray& weight) { weight += gradient; });
+    kv.Push(kKey, Filled(kv, kShape, 1));
+    NDArray out = Filled(kv, kShape, 0);
+    kv.Pull(kKey, &out);
+    EXPECT_EQ(out.ToVector(), Repeat(11, kShape));
   });
 }
 

@@ -130,7 +130,7 @@ TEST_P(OnWorkers, ATrainerStepSubtractsTheSumOfTheRanks) {
 
 TEST_P(OnWorkers, AsyncUpdatesAreNeitherLostNorRepeated) {
   MakeJob("dist_async").Run([](KVStore& kv) {
-    constexpr int kPushes = 25;
+    constexpr int kPushes = 10;
     InitOnes(kv, 1);
     for (int p = 0; p < kPushes; ++p) {
       for (size_t i = 0; i < std::size(kCases); ++i)

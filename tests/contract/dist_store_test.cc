@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <future>
 
 #include "contract/weight_key.h"
 
 namespace sluice::testing {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 TEST(DistBarrier, ASetOfRanksWaitsForItsMembersAlone) {
@@ -54,7 +56,70 @@ TEST_P(AsyncStore, ARefusedPushEndsWhatWaitsForItsRound) {
       kv.Pull(kKey, &out);
       out.WaitToRead();
     });
+    const auto heard_all = [&] {
+      try {
+        kv.WaitAll();
+        return true;
+      } catch (const Error&) {
+        return false;
+      }
+    };
+    while (!heard_all()) continue;  // what nobody hears, Finish throws
   });
+}
+
+// Worker 0 has left long before worker 1 pushes: what it pushed counts all the same.
+class LeavingAtOnce : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(LeavingAtOnce, WhatAWorkerPushedLastIsNotLost) {
+  constexpr int kRounds = 10;
+  const Shape shape{100'000};
+  Job job({.type = GetParam(), .workers = 2});
+  std::promise<void> left;
+  job.RunShared([&](const std::shared_ptr<KVStore>& kv) {
+    kv->Init(kKey, Filled(*kv, shape, 0));
+    kv->SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv->Barrier();
+    for (int i = 0; i < kRounds; ++i) {
+      if (kv->rank() == 1 && i == kRounds / 2) left.get_future().wait_for(20s);
+      kv->Push(kKey, Filled(*kv, shape, 1));
+    }
+    if (kv->rank() == 0) {
+      job.Leave(0);
+      return left.set_value();
+    }
+    NDArray out = Filled(*kv, shape, 0);
+    kv->Pull(kKey, &out);
+    EXPECT_THAT(out.ToVector(), Each(2 * kRounds));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Stores, LeavingAtOnce, ::testing::Values("dist_sync", "dist_async"),
+                         [](const auto& info) { return info.param; });
+
+TEST(LeavingTest, AFailureThatNobodyHasHeardIsHeardByTheEnd) {
+  Job job({.type = "dist_async", .workers = 1});
+  job.RunShared([&](const std::shared_ptr<KVStore>& kv) {
+    kv->Init(kKey, Filled(*kv, kShape, 0));
+    kv->Push(kKey, Filled(*kv, kShape, 1));
+  });
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { job.Flush(0); }),
+              HasSubstr("push of key weight, part 0: an async store without optimiser"));
+}
+
+// Worker 1's push follows its SetOptimizer at once, while worker 0's is still on its way.
+TEST(AsyncOptimizer, StandsWhenSetOptimizerReturnsOnAnyWorker) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    Job({.type = "dist_async", .workers = 3}).Run([](KVStore& kv) {
+      kv.Init(kKey, Filled(kv, kShape, 0));
+      kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+      kv.Push(kKey, Filled(kv, kShape, 1));
+      kv.WaitAll();
+      kv.Barrier();
+      NDArray out = Filled(kv, kShape, 0);
+      kv.PullLatest({kKey}, {{out}});
+      EXPECT_THAT(out.ToVector(), Each(3));
+    });
+  }
 }
 
 // Worker 1 never pushes: no value of worker 0's round will come.

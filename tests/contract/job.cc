@@ -131,9 +131,18 @@ void Job::RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body) {
   OnThreads(workers_.size(), [&](size_t rank) { body(workers_[rank].store); });
 }
 
+void Job::Flush(int rank) {
+  workers_[static_cast<size_t>(rank)].node->Flush(kPatience);
+}
+
 void Job::Leave(int rank) {
   Worker& worker = workers_[static_cast<size_t>(rank)];
   worker.has_left = true;
+  try {
+    Flush(rank);
+  } catch (const Error& error) {
+    ADD_FAILURE() << "worker " << rank << ": " << error.what();
+  }
   worker.node->Leave(wire::Leave::Outcome::kFinished, "", kPatience);
 }
 

@@ -49,6 +49,7 @@ class Job {
   void RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body);
   // dist only: this worker leaves now, and not with all others at the end.
   void Leave(int rank);
+  void Flush(int rank);  // what comes before; throws Error
 
  private:
   struct Server {

@@ -11,6 +11,7 @@ from . import descendants, runner
 from .messages import say
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+QUESTION = signal.SIGUSR1  # scheduler, servers and workers answer it with their state
 
 
 def put_in_order():
@@ -29,14 +30,15 @@ def put_in_order():
 def main(arguments):
     """The exit code of launch.py."""
     put_in_order()
+    signal.signal(QUESTION, lambda *_: None)
     stops = [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it
     # The runner inherits the mask: none of them can end it before it is ready.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [*stops, signal.SIGCHLD])
+    signal.pthread_sigmask(signal.SIG_BLOCK, [*stops, QUESTION, signal.SIGCHLD])
     not_ours = descendants.living()  # `exec launch.py` keeps the children of the shell
     descendants.adopt_orphans()
     with subprocess.Popen([sys.executable, runner.__file__, *arguments], stdin=subprocess.PIPE, start_new_session=True) as process:
         while process.poll() is None:
-            number = signal.sigwait([*stops, signal.SIGCHLD])
+            number = signal.sigwait([*stops, QUESTION, signal.SIGCHLD])
             if number != signal.SIGCHLD:
                 process.send_signal(number)
     if process.returncode >= 0:

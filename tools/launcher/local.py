@@ -10,7 +10,7 @@ import time
 
 from . import descendants
 from .errors import UsageError
-from .guard import STOPS
+from .guard import QUESTION, STOPS
 from .job import find_program, find_stock
 from .messages import say
 from .processes import Output, Process
@@ -18,7 +18,7 @@ from .processes import Output, Process
 PORT_DEADLINE = 30.0   # seconds for the scheduler to bind
 BLAME_WINDOW = 1.0     # within which other ends belong to the first
 STOP_GRACE = 5.0       # between SIGTERM and SIGKILL
-FINISH_GRACE = 15.0    # for the rest to end once the job is over
+FINISH_GRACE = 15.0    # for the rest to end once the workers are done or a server has ended
 GUARD_IS_GONE = 0      # an event like a signal's number
 
 
@@ -114,8 +114,9 @@ class LocalRun:
                 say("the workers are done, and none joined the job (local stores need no job); stopping scheduler and servers")
                 self.stop(alive)
                 return 0
-            # Servers and scheduler end well only when the workers have said goodbye; the rest must follow soon.
-            if deadline is None and (event.role != "worker" or not workers_left):
+            if workers_left and not any(p.role == "scheduler" for p in alive):
+                deadline = None  # the job has ended well; a worker may go on with work of its own
+            elif deadline is None and (event.role == "server" or not workers_left):
                 deadline, first = time.monotonic() + FINISH_GRACE, event
         return 0
 
@@ -202,10 +203,18 @@ class LocalRun:
 
     # --- What comes from outside ---
 
+    def ask(self):
+        """Programs of our own; another one may end by it."""
+        own = ("scheduler",) if self.job.server_command else ("scheduler", "server")
+        for process in self.processes:
+            if process.role in own and process.returncode is None:
+                process.signal(QUESTION)
+
     def listen(self):
         for number in STOPS:
             signal.signal(number, lambda n, _: self.events.put(n))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, signal.SIGCHLD])
+        signal.signal(QUESTION, lambda *_: self.ask())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, QUESTION, signal.SIGCHLD])
         threading.Thread(target=self.watch_guard, name="guard", daemon=True).start()
 
     def watch_guard(self):
@@ -224,6 +233,8 @@ def run(job):
     finally:
         if not descendants.kill_all():
             say("some processes of the job could not be killed")
-        if code == 0 and job.log_dir is None:
+        if local.output.incomplete:
+            say(f"not all output could be written; the logs are in {local.log_dir}")
+        elif code == 0 and job.log_dir is None:
             shutil.rmtree(local.log_dir, ignore_errors=True)
     return code

@@ -19,6 +19,7 @@ class Output:
         self._stream = stream or sys.stdout.buffer
         self._lock = threading.Lock()
         self._quiet = False
+        self.incomplete = False  # a line was lost
 
     def be_quiet(self):
         """From now on processes write to their logs only: what they say while they are stopped alarms for nothing."""
@@ -33,7 +34,7 @@ class Output:
                 self._stream.write(prefix + data + b"\n")
                 self._stream.flush()
             except (OSError, ValueError):
-                pass  # nobody reads any more; the logs go on
+                self.incomplete = True  # the logs go on
 
 
 class Process:

@@ -155,8 +155,10 @@ void ZmqDriver::ThreadMain() {
     Run();
   } catch (const std::exception& e) {
     failure = e.what();
-    LOG(ERROR) << WrapLogged(StrCat(options_.name, " ends: ", failure));
+  } catch (...) {
+    failure = "something was thrown that is no std::exception";
   }
+  if (!failure.empty()) LOG(ERROR) << WrapLogged(StrCat(options_.name, " ends: ", failure));
   End(failure);
 }
 
@@ -242,8 +244,9 @@ void ZmqDriver::SleepOn(Poller* poller) {
   const int ready = poller->Sleep();
   turn_.Take();
   poller->Report(ready, [](void* channel) { static_cast<Channel*>(channel)->dry = false; });
-  if (ready < Poller::kMaxReady) return;
-  for (Channel* channel : channels_) channel->dry = false;  // there may be more than were told
+  if (ready >= 0 && ready < Poller::kMaxReady) return;
+  for (Channel* channel : channels_)
+    channel->dry = false;  // there may be more than were told, or a signal came
 }
 
 void ZmqDriver::LookAtDoor() {

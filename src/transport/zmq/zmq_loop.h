@@ -37,7 +37,7 @@ struct ZmqLoopOptions {
   double drop_received = 0;  // the chance that a message that arrived is thrown away: for tests of resending
   uint64_t drop_seed = 1;
   int bad_messages_until_mute = 16;  // from one peer
-  Duration mute = 10s;
+  Duration mute = 3s;  // well below a heartbeat timeout: mistakes of an honest peer are no death
 };
 
 struct ZmqCounters {

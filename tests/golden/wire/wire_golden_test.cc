@@ -66,7 +66,8 @@ std::vector<Body> GoldenBodies() {
       GetStats{},
       Stats{{{"pushes", 5}, {"rounds", UINT64_MAX}}},
       Ack{},
-      ErrorReply{ErrorCode::kNotFound, "no key 3"}};
+      ErrorReply{ErrorCode::kNotFound, "no key 3"},
+      AwaitOptimizer{}};
 }
 
 std::string Hex(const std::string& bytes) {

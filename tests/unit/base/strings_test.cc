@@ -38,6 +38,7 @@ TEST(Strings, StrWrapBreaksAtSpaces) {
   EXPECT_EQ(StrWrap("one two three", 7, 4), "one\n  two\n  three");
   EXPECT_EQ(StrWrap("/a/long/path b", 5, 0, 0), "/a/long/path\nb");
   EXPECT_EQ(StrWrap("", 5), "");
+  EXPECT_EQ(StrWrap("ab\ncd ef gh", 5), "ab\ncd ef\n  gh");  // lines of their own
 }
 
 TEST(Strings, MessagesFitATerminalBehindTheNameOfAProcess) {
@@ -50,6 +51,16 @@ TEST(Strings, MessagesFitATerminalBehindTheNameOfAProcess) {
   }
   for (const std::string& line : StrSplit(WrapMessage(words), '\n'))
     EXPECT_LE(start + line.size(), 80u) << line;
+}
+
+TEST(Strings, Utf8IsWhatRfc3629Says) {
+  for (const char* good : {"", "conv1.weight", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF",
+                           "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"})
+    EXPECT_TRUE(IsUtf8(good)) << good;
+  for (const char* bad :
+       {"\x80", "\xC0\x80", "\xC1\xBF", "\xC3", "\xC3(", "\xE0\x9F\xBF", "\xE2\x82", "\xED\xA0\x80",
+        "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "a\xE4z"})
+    EXPECT_FALSE(IsUtf8(bad));
 }
 
 TEST(Strings, Counted) {

@@ -177,6 +177,21 @@ TEST_F(SchedulerTest, TheOptimiserGoesToAllServersAndIsAnsweredOnce) {
   EXPECT_TRUE(again[0].Is<wire::Ack>());
 }
 
+TEST_F(SchedulerTest, WhoAwaitsAnOptimiserIsAnsweredWhenOneStandsOnEveryServer) {
+  JoinAll();
+  const auto waiting = Deliver(kWorker1, wire::AwaitOptimizer{}, 5);
+  EXPECT_THAT(waiting.at(0).As<wire::BarrierWaiting>().missing, HasSubstr("worker 0"));
+  const auto relayed = Deliver(kWorker0, wire::SetOptimizer{}, 6);
+  const uint64_t relay = relayed.at(0).message.id;
+  EXPECT_TRUE(Deliver(kServer0, wire::Ack{}, 0, relay).empty());
+  const auto answers = Deliver(kServer1, wire::Ack{}, 0, relay);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[1].to, kWorker1.peer());
+  EXPECT_TRUE(answers[1].Is<wire::Ack>());
+  EXPECT_EQ(answers[1].message.in_reply_to, 5u);
+  EXPECT_TRUE(Deliver(kWorker1, wire::AwaitOptimizer{}, 7).at(0).Is<wire::Ack>());
+}
+
 TEST_F(SchedulerTest, OnlySoundOptimisersOfWorkerZeroAreRelayed) {
   JoinAll();
   EXPECT_EQ(Deliver(kWorker1, wire::SetOptimizer{}, 1).at(0).As<wire::ErrorReply>().code,

@@ -154,8 +154,10 @@ Body RandomMessages::MakeBody(size_t index) {
     }
     case 20:
       return Ack{};
-    default:
+    case 21:
       return ErrorReply{Enum(ErrorCode::kCancelled), Text()};
+    default:
+      return AwaitOptimizer{};
   }
 }
 
