@@ -232,7 +232,8 @@ TEST_F(Hostile, AMembersHugeMessageIsReadAndThrownAway) {
   RawDealer dealer(address_, fabric_.context().get());
   wire::Message message = MakeMessage(5, wire::Push{.parts = std::vector<wire::PushPart>(30)});
   std::vector<std::string> frames = {wire::EncodeEnvelope(message)};
-  for (int i = 0; i < 30; ++i) frames.emplace_back(3 * kMiB / 10, 'x');  // a little over the limit
+  // Over the limit by so little that its connection is not cut while the rest is on its way.
+  for (int i = 0; i < 30; ++i) frames.emplace_back(kMaxMessage / 30 + 100, 'x');
   dealer.Send(frames);
   EXPECT_TRUE(Eventually([&] { return fabric_.loop(0).counters().bad == 1; }));
   dealer.Send({wire::EncodeEnvelope(MakeMessage(6))});
