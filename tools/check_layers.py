@@ -32,7 +32,7 @@ PUBLIC = {
     "error": "base", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd",
     "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
     "optimizer": "optimizer", "data": "data", "barrier": "kvstore", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
-    "trainer": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime",
+    "trainer": "train", "clip": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime",
 }
 
 # Libraries that stay in the folders named for them.
