@@ -40,8 +40,11 @@ DEFINE_double(lr, 0.05, "Learning rate.");
 DEFINE_double(lr_factor, 0.1, "What the learning rate is multiplied by at each of --lr-step-epochs.");
 DEFINE_string(lr_step_epochs, "",
               "Epochs of the data after which the learning rate drops, for example 10,15.");
-DEFINE_string(optimizer, "sgd", "Optimiser: sgd, nag, adam.");
-DEFINE_double(mom, 0.9, "Momentum of sgd and nag.");
+DEFINE_string(
+    optimizer, "sgd",
+    "Optimiser: sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb, signum. They need rates of their "
+    "own: 0.001 suits adam, adamw, rmsprop and signum.");
+DEFINE_double(mom, 0.9, "Momentum of sgd, nag and signum.");
 DEFINE_double(wd, 1e-4, "Weight decay.");
 DEFINE_int64(disp_batches, 100, "Print a line every so many batches.");
 DEFINE_string(model_prefix, "",
@@ -127,18 +130,15 @@ int64_t LastStepOf(double epoch, const LoadedCheckpoint& start, int64_t steps_pe
 }
 
 OptimizerConfig Optimizer(const LoadedCheckpoint& start, int64_t steps_per_epoch, int workers) {
-  OptimizerConfig config;
-  if (FLAGS_optimizer == "sgd") {
-    config.kind = OptimizerKind::kSgd;
-  } else if (FLAGS_optimizer == "nag") {
-    config.kind = OptimizerKind::kNag;
-  } else if (FLAGS_optimizer == "adam") {
-    config.kind = OptimizerKind::kAdam;
-  } else {
-    Refuse("optimizer", StrCat("is '", FLAGS_optimizer, "'; it takes sgd, nag or adam"));
+  const auto kind = OptimizerKindOf(FLAGS_optimizer);
+  if (!kind || *kind == OptimizerKind::kAccumulate) {  // which knows no learning rate
+    Refuse("optimizer", StrCat("is '", FLAGS_optimizer,
+                               "'; it takes sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb or signum"));
   }
-  config.learning_rate = FLAGS_lr;
-  config.momentum = FLAGS_mom;
+  OptimizerConfig config{.kind = *kind, .learning_rate = FLAGS_lr};
+  const bool takes_momentum =
+      *kind == OptimizerKind::kSgd || *kind == OptimizerKind::kNag || *kind == OptimizerKind::kSignum;
+  config.momentum = takes_momentum ? FLAGS_mom : 0;  // as MXNet's program, whose rmsprop has none
   config.wd = FLAGS_wd;
   for (const double epoch : Numbers("lr-step-epochs", FLAGS_lr_step_epochs)) {
     config.schedule.kind = LrScheduleKind::kMultiFactor;
@@ -151,7 +151,13 @@ OptimizerConfig Optimizer(const LoadedCheckpoint& start, int64_t steps_per_epoch
   return config;
 }
 
-void WarnOfDivergence() {
+void WarnOfOptimizer() {
+  if (FLAGS_optimizer == "ftrl") {
+    std::cerr << WrapMessage(
+                     "warning: ftrl begins from weights of 0, whatever they were; it is for linear "
+                     "models, and networks with hidden layers learn nothing from there.")
+              << std::endl;
+  }
   if (IsAsync() && FLAGS_lr >= 0.05 && FLAGS_mom >= 0.9) {
     std::cerr
         << WrapMessage(StrCat(
@@ -258,7 +264,7 @@ void Train() {
       FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
   net.CollectParams().Initialize(contexts, nullptr, seed);
   const LoadedCheckpoint start = Start(net.CollectParams());
-  WarnOfDivergence();
+  WarnOfOptimizer();
 
   // Flags are checked in full before the job is joined.
   SamplerConfig sampler{train->size(), FLAGS_batch_size, seed, FLAGS_shuffle};

@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "kvstore/states_file.h"
+#include "kvstore/update_array.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
 
@@ -72,20 +73,19 @@ NDArray LocalStore::Merge(KeyState& state, const std::vector<NDArray>& values) {
   return state.merged;
 }
 
+void LocalStore::FitStates(KeyState& state) const {
+  kvstore::FitStates(rule_.optimizer.get(), state.shape.dtype, static_cast<size_t>(state.shape.shape.size()),
+                     &state.states);
+}
+
 void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& gradient,
                                const PushOptions& options) {
-  const size_t wanted = rule_.optimizer ? rule_.optimizer->num_slots() : 0;
-  const auto length = static_cast<size_t>(state.shape.shape.size());
-  while (state.slots.size() < wanted) {
-    auto buffer = std::make_shared<Buffer>(SlotBytes(state.shape.dtype, length));
-    std::memset(buffer->data(), 0, buffer->size());
-    state.slots.push_back(std::move(buffer));
-  }
+  FitStates(state);
   const bool by_samples = rule_.optimizer && rule_.optimizer->config().normalize_by_samples;
   if (by_samples && options.samples == 0) return;  // nobody had a sample: nothing changes
   if (rule_.optimizer) ++state.num_updates;
   UpdateInput input;
-  input.length = length;
+  input.length = static_cast<size_t>(state.shape.shape.size());
   input.scale = by_samples ? 1.0 / static_cast<double>(options.samples) : 1.0 / options.divisor;
   input.samples = options.samples;
   input.round = static_cast<uint64_t>(state.num_updates);
@@ -93,12 +93,13 @@ void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& g
   std::vector<Event> after = PendingUses(state.weight);
   after.push_back(ReadyToRead(state.weight));
   after.push_back(ReadyToRead(gradient));
-  const auto work = [input, rule = rule_, spec = state.spec, slots = state.slots, from = HostFrame(gradient),
-                     weight = HostFrame(state.weight), to = MutableHostBytes(state.weight).data()]() mutable {
+  const auto work = [input, rule = rule_, spec = state.spec, states = state.states.arrays,
+                     from = HostFrame(gradient), weight = HostFrame(state.weight),
+                     to = MutableHostBytes(state.weight).data()]() mutable {
     const std::byte* source[] = {from.data()};
     input.spec = &spec;
     input.gradients = source;
-    UpdatePart(rule, input, weight.data(), to, slots);
+    UpdateArray(rule, input, weight.data(), to, states);
   };
   const Event done = EnqueueOn(state.weight.context(), "update of key " + ToString(key), after, work);
   AddReader(gradient, done);
@@ -176,9 +177,6 @@ void LocalStore::SetOptimizer(const OptimizerConfig& config) {
   const auto lock = Lock();
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& [key, state] : keys_) CheckRule(rule, state.spec).OrThrow();
-  if (rule_.optimizer && rule_.optimizer->num_slots() != rule.optimizer->num_slots()) {
-    for (auto& [key, state] : keys_) state.slots.clear();
-  }
   rule_ = rule;
   updater_ = nullptr;
 }
@@ -201,16 +199,12 @@ void LocalStore::SaveOptimizerStates(const std::string& path) {
   std::vector<StateLayout> layouts;
   std::map<std::string, KeyStates> saved;
   for (const auto& [text, state] : ByText()) {
-    layouts.push_back({text, state->shape.shape, StateType(state->shape.dtype)});
+    layouts.push_back({text, state->shape.shape, state->shape.dtype});
     saved[text].num_updates = static_cast<uint64_t>(state->num_updates);
-    for (size_t slot = 0; slot < rule_.optimizer->num_slots(); ++slot) {
-      Buffer& copy = saved[text].slots.emplace_back(
-          SlotBytes(state->shape.dtype, static_cast<size_t>(state->shape.shape.size())));
-      if (slot < state->slots.size()) {
-        std::memcpy(copy.data(), state->slots[slot]->data(), copy.size());
-      } else {
-        std::memset(copy.data(), 0, copy.size());
-      }
+    FitStates(*state);
+    for (const auto& array : state->states.arrays) {
+      Buffer& copy = saved[text].slots.emplace_back(array->size());
+      std::memcpy(copy.data(), array->data(), copy.size());
     }
   }
   SaveStates(path, *rule_.optimizer, layouts, saved);
@@ -221,13 +215,13 @@ void LocalStore::LoadOptimizerStates(const std::string& path) {
   const auto lock = Lock();
   std::vector<StateLayout> layouts;
   for (const auto& [text, state] : ByText())
-    layouts.push_back({text, state->shape.shape, StateType(state->shape.dtype)});
+    layouts.push_back({text, state->shape.shape, state->shape.dtype});
   auto loaded = LoadStates(path, *rule_.optimizer, layouts);
   for (const auto& [text, state] : ByText()) {
     state->num_updates = static_cast<int64_t>(loaded[text].num_updates);
-    state->slots.clear();
-    for (Buffer& buffer : loaded[text].slots)
-      state->slots.push_back(std::make_shared<Buffer>(std::move(buffer)));
+    FitStates(*state);
+    for (size_t slot = 0; slot < state->states.arrays.size(); ++slot)
+      state->states.arrays[slot] = std::make_shared<Buffer>(std::move(loaded[text].slots[slot]));
   }
 }
 

@@ -51,7 +51,7 @@ class LocalStore final : public KVStore {
     wire::KeySpec spec;
     NDArray weight;
     NDArray merged;  // where gradients are summed; made with the first push
-    std::vector<std::shared_ptr<Buffer>> slots;
+    States states;
     int64_t num_updates = 0;
   };
   // Throws Error(kFailedPrecondition) where an updater calls back: the lock is its caller's.
@@ -64,6 +64,7 @@ class LocalStore final : public KVStore {
   void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
   void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values);
   NDArray Merge(KeyState& state, const std::vector<NDArray>& values);
+  void FitStates(KeyState& state) const;
   void EnqueueUpdate(const Key& key, KeyState& state, const NDArray& gradient, const PushOptions& options);
   std::vector<std::pair<std::string, KeyState*>> ByText();
 

@@ -32,8 +32,9 @@ void SaveStates(const std::string& path, const Optimizer& optimizer, const std::
   for (const StateLayout& layout : layouts) {
     const KeyStates& of_key = states.at(layout.key);
     metadata[StrCat(kUpdatesEntry, layout.key)] = std::to_string(of_key.num_updates);
+    const auto names = StateNames(optimizer, layout.dtype);
     for (size_t slot = 0; slot < of_key.slots.size(); ++slot) {
-      tensors.push_back({StrCat(layout.key, "/", optimizer.slot_names()[slot]), layout.dtype, layout.shape,
+      tensors.push_back({StrCat(layout.key, "/", names[slot]), StateType(layout.dtype), layout.shape,
                          of_key.slots[slot].bytes()});
     }
   }
@@ -56,15 +57,16 @@ std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optim
     const auto updates = file.metadata.find(StrCat(kUpdatesEntry, layout.key));
     of_key.num_updates =
         ParseUpdates(path, layout.key, updates == file.metadata.end() ? "" : updates->second);
-    for (const std::string_view slot : optimizer.slot_names()) {
+    const DType dtype = StateType(layout.dtype);
+    for (const std::string_view slot : StateNames(optimizer, layout.dtype)) {
       const std::string name = StrCat(layout.key, "/", slot);
       const TensorView* tensor = file.Find(name);
-      if (tensor == nullptr || tensor->shape != layout.shape || tensor->dtype != layout.dtype) {
+      if (tensor == nullptr || tensor->shape != layout.shape || tensor->dtype != dtype) {
         throw Error(ErrorCode::kInvalidArgument,
                     StrCat(path, ": entry ", name,
                            tensor == nullptr ? " is missing"
                                              : StrCat(" is ", Name(tensor->dtype), " ", tensor->shape),
-                           "; expected ", Name(layout.dtype), " ", layout.shape));
+                           "; expected ", Name(dtype), " ", layout.shape));
       }
       Buffer& buffer = of_key.slots.emplace_back(tensor->bytes.size());
       std::memcpy(buffer.data(), tensor->bytes.data(), tensor->bytes.size());

@@ -8,24 +8,22 @@
 
 #include "base/buffer.h"
 #include "data/safetensors/safetensors.h"
+#include "kvstore/update/states.h"
 #include "sluice/optimizer.h"
 
 namespace sluice::kvstore {
 
 struct KeyStates {
   uint64_t num_updates = 0;
-  std::vector<Buffer> slots;  // float32 (float64 for float64 keys), in the optimiser's order
+  std::vector<Buffer> slots;  // of StateType, in the order of StateNames
 };
 
 // What Load must find, and Save writes: by key text.
 struct StateLayout {
   std::string key;
   Shape shape;
-  DType dtype = DType::kFloat32;  // of the states
+  DType dtype = DType::kFloat32;  // of the weight
 };
-inline DType StateType(DType weight) {
-  return weight == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-}
 
 void SaveStates(const std::string& path, const Optimizer& optimizer, const std::vector<StateLayout>& layouts,
                 const std::map<std::string, KeyStates>& states);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/strings.h"
 #include "sluice/optimizer.h"
@@ -25,6 +26,10 @@ class Checker {
 };
 
 constexpr double kHuge = 1e30;
+constexpr std::string_view kNames[] = {"sgd",     "nag",     "adam", "accumulate", "adamw",
+                                       "adagrad", "rmsprop", "ftrl", "lamb",       "signum"};  // by kind
+constexpr auto kLastKind = static_cast<OptimizerKind>(std::size(kNames) - 1);
+static_assert(kLastKind == OptimizerKind::kSignum);
 
 void CheckSchedule(const LrSchedule& s, Checker& check) {
   check.Require(s.kind <= LrScheduleKind::kCosine,
@@ -52,23 +57,22 @@ void CheckSchedule(const LrSchedule& s, Checker& check) {
 }  // namespace
 
 std::string_view Name(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd:
-      return "sgd";
-    case OptimizerKind::kNag:
-      return "nag";
-    case OptimizerKind::kAdam:
-      return "adam";
-    case OptimizerKind::kAccumulate:
-      return "accumulate";
-  }
-  return "unknown";
+  return kind <= kLastKind ? kNames[static_cast<size_t>(kind)] : "unknown";
+}
+
+std::optional<OptimizerKind> OptimizerKindOf(std::string_view name) {
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<OptimizerKind>(found - std::begin(kNames));
+}
+
+std::vector<std::string_view> OptimizerNames() {
+  return {std::begin(kNames), std::end(kNames)};
 }
 
 std::string WhyInvalid(const OptimizerConfig& c) {
   Checker check;
-  check.Require(c.kind <= OptimizerKind::kAccumulate,
-                StrCat("kind ", static_cast<int>(c.kind), " is unknown"));
+  check.Require(c.kind <= kLastKind, StrCat("kind ", static_cast<int>(c.kind), " is unknown"));
   check.Range("learning_rate", c.learning_rate, 0, kHuge);
   check.Range("momentum", c.momentum, 0, 1, false);
   check.Range("wd", c.wd, 0, kHuge);
@@ -77,6 +81,14 @@ std::string WhyInvalid(const OptimizerConfig& c) {
   check.Range("beta1", c.beta1, 0, 1, false);
   check.Range("beta2", c.beta2, 0, 1, false);
   check.Range("epsilon", c.epsilon, 0, kHuge);
+  check.Range("rho", c.rho, 0, 1, false);
+  check.Range("lambda1", c.lambda1, 0, kHuge);
+  check.Range("beta", c.beta, 0, kHuge);
+  check.Range("lower_bound", c.lower_bound, 0, kHuge);
+  check.Range("upper_bound", c.upper_bound, 0, kHuge);
+  check.Require(c.upper_bound == 0 || c.lower_bound <= c.upper_bound,
+                StrCat("lower_bound is ", c.lower_bound, ", but upper_bound is ", c.upper_bound));
+  check.Range("wd_lh", c.wd_lh, 0, kHuge);
   CheckSchedule(c.schedule, check);
   for (const auto& [key, multiplier] : c.multipliers) {
     check.Range(StrCat("lr_mult of ", key).c_str(), multiplier.lr_mult, -kHuge, kHuge);

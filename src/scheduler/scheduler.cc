@@ -137,7 +137,7 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
   }
   const kvstore::UpdateRule rule{.optimizer = Optimizer::Create(request.config), .updater = nullptr};
   for (const wire::KeyEntry& entry : keys_.entries()) {  // all servers or none
-    if (Status status = kvstore::CheckRule(rule, entry.spec); !status) {
+    if (Status status = kvstore::CheckRule(rule, entry); !status) {
       return Send(member.peer, wire::ErrorReply{status.failure().code, status.failure().message}, network,
                   message.id);
     }

@@ -11,7 +11,7 @@ Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
     const UpdateRule rule = optimizers_.empty()
                                 ? UpdateRule{.optimizer = nullptr, .updater = options_.updater}
                                 : optimizers_.back().rule;
-    if (Status status = CheckRule(rule, entry.spec); !status) return status;
+    if (Status status = CheckRule(rule, entry); !status) return status;
     if (entry.id < keys_.size() && keys_[entry.id] != nullptr) continue;  // announced again
     auto key = std::make_unique<Key>();
     key->entry = entry;

@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -93,11 +94,23 @@ class Shard final : public transport::Machine {
 
   // update/
   const UpdateRule& RuleFor(const Key& key, uint64_t round) const;
+  // The parts of this shard whose next round closes together with this one's: itself, or where the update
+  // needs norms the whole key.
+  std::span<Part> ClosingWith(Key& key, Part& part) const;
+  std::span<const Part> ClosingWith(const Key& key, const Part& part) const;
   void CloseRounds(Key& key, Part& part);
+  enum class Closed : uint8_t { kNothing, kPart, kKey };
+  Closed CloseNext(Key& key, Part& part);
   void ApplyStaged(Key& key, Key::WorkerPushes& pushes);
-  void Update(Key& key, Part& part, const std::vector<const std::byte*>& gradients, double divisor,
-              uint64_t samples);
-  void PrepareSlots(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const;
+  // What closes on a part: frames in rank order.
+  struct Closing {
+    Part* part;
+    std::vector<const std::byte*> gradients;
+    double divisor;
+    uint64_t samples;
+  };
+  void Update(Key& key, std::span<const Closing> closings);
+  void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const;
   void PruneOptimizers();
 
   // reply/

@@ -28,5 +28,8 @@ Frame HostFrame(const NDArray& array);
 // Work on the array's own stream, after `after` and in the order of issue.
 Event EnqueueOn(Context context, std::string_view what, std::span<const Event> after,
                 std::function<void()> work);
+// From such work on a cpu context: body(begin, end) for consecutive pieces of [0, n), at least `grain` long,
+// on the context's share of the cores.
+void ForPieces(int64_t n, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& body);
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kvstore/update_array.h"
 #include "tensor/access.h"
 
 namespace sluice {
@@ -16,13 +17,10 @@ void Trainer::LocalUpdate::Add(const std::string& key, const std::vector<NDArray
   state.dtype = weights.front().dtype();
   state.copies.resize(weights.size());
   state.updates.resize(weights.size());
-  for (Copy& copy : state.copies) {
-    for (size_t slot = 0; slot < rule_.optimizer->num_slots(); ++slot) {
-      copy.slots.push_back(
-          std::make_shared<Buffer>(kvstore::SlotBytes(state.dtype, static_cast<size_t>(state.shape.size()))));
-      std::memset(copy.slots.back()->data(), 0, copy.slots.back()->size());
-    }
-  }
+}
+
+void Trainer::LocalUpdate::Fit(const State& of, kvstore::States* states) const {
+  kvstore::FitStates(rule_.optimizer.get(), of.dtype, static_cast<size_t>(of.shape.size()), states);
 }
 
 void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& weights,
@@ -31,6 +29,7 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
   ++state.num_updates;
   for (size_t i = 0; i < weights.size(); ++i) {
     NDArray& weight = weights[i];
+    Fit(state, &state.copies[i]);
     kvstore::UpdateInput input;
     input.length = static_cast<size_t>(weight.size());
     input.scale = scale;
@@ -41,12 +40,12 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
     const Event done =
         EnqueueOn(weight.context(), "update of " + key, after,
                   [input, rule = rule_, spec = wire::KeySpec{key, weight.dtype(), weight.shape()},
-                   slots = state.copies[i].slots, from = HostFrame(gradients[i]), old = HostFrame(weight),
+                   states = state.copies[i].arrays, from = HostFrame(gradients[i]), old = HostFrame(weight),
                    to = MutableHostBytes(weight).data()]() mutable {
                     const std::byte* source[] = {from.data()};
                     input.spec = &spec;
                     input.gradients = source;
-                    kvstore::UpdatePart(rule, input, old.data(), to, slots);
+                    kvstore::UpdateArray(rule, input, old.data(), to, states);
                   });
     AddReader(gradients[i], done);
     SetWriter(weight, done);
@@ -62,17 +61,17 @@ void Trainer::LocalUpdate::Wait() {
 
 std::vector<kvstore::StateLayout> Trainer::LocalUpdate::Layouts() const {
   std::vector<kvstore::StateLayout> layouts;
-  for (const auto& [key, state] : states_)
-    layouts.push_back({key, state.shape, kvstore::StateType(state.dtype)});
+  for (const auto& [key, state] : states_) layouts.push_back({key, state.shape, state.dtype});
   return layouts;
 }
 
 void Trainer::LocalUpdate::Save(const std::string& path) {
   Wait();
   std::map<std::string, kvstore::KeyStates> saved;
-  for (const auto& [key, state] : states_) {
+  for (auto& [key, state] : states_) {
+    Fit(state, &state.copies.front());
     saved[key].num_updates = static_cast<uint64_t>(state.num_updates);
-    for (const auto& slot : state.copies.front().slots) {
+    for (const auto& slot : state.copies.front().arrays) {
       Buffer& copy = saved[key].slots.emplace_back(slot->size());
       std::memcpy(copy.data(), slot->data(), copy.size());
     }
@@ -86,9 +85,10 @@ void Trainer::LocalUpdate::Load(const std::string& path) {
   for (auto& [key, state] : states_) {
     const kvstore::KeyStates& of_key = loaded.at(key);
     state.num_updates = static_cast<int64_t>(of_key.num_updates);
-    for (Copy& copy : state.copies) {
-      for (size_t slot = 0; slot < copy.slots.size(); ++slot) {
-        std::memcpy(copy.slots[slot]->data(), of_key.slots[slot].data(), of_key.slots[slot].size());
+    for (kvstore::States& copy : state.copies) {
+      Fit(state, &copy);
+      for (size_t slot = 0; slot < copy.arrays.size(); ++slot) {
+        std::memcpy(copy.arrays[slot]->data(), of_key.slots[slot].data(), of_key.slots[slot].size());
       }
     }
   }

@@ -17,7 +17,7 @@ class Trainer::LocalUpdate {
  public:
   explicit LocalUpdate(const OptimizerConfig& config) { Set(config); }
   void Set(const OptimizerConfig& config);
-  // Makes the states of a key, zero.
+  // A key, without states yet.
   void Add(const std::string& key, const std::vector<NDArray>& weights);
   // Enqueues the update of every context's copy; equal copies stay equal.
   void Run(const std::string& key, std::vector<NDArray>& weights, const std::vector<NDArray>& gradients,
@@ -26,17 +26,15 @@ class Trainer::LocalUpdate {
   void Load(const std::string& path);
 
  private:
-  struct Copy {
-    std::vector<std::shared_ptr<Buffer>> slots;
-  };
   struct State {
     Shape shape;
     DType dtype = DType::kFloat32;  // of the weights
     int64_t num_updates = 0;
-    std::vector<Copy> copies;
+    std::vector<kvstore::States> copies;
     std::vector<Event> updates;  // the last of each copy
   };
   void Wait();
+  void Fit(const State& of, kvstore::States* states) const;
   std::vector<kvstore::StateLayout> Layouts() const;
 
   kvstore::UpdateRule rule_;

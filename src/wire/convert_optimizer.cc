@@ -49,6 +49,14 @@ void ToWire(const OptimizerConfig& in, pb::Optimizer* out) {
   ToWire(in.schedule, out->mutable_schedule());
   out->set_normalize(in.normalize_by_samples ? pb::Optimizer::NORMALIZE_BY_SAMPLES
                                              : pb::Optimizer::NORMALIZE_BY_DIVISOR);
+  out->set_rho(in.rho);
+  out->set_center(in.centered ? pb::Optimizer::CENTER_MEAN : pb::Optimizer::CENTER_ZERO);
+  out->set_lambda1(in.lambda1);
+  out->set_beta(in.beta);
+  out->set_lower_bound(in.lower_bound);
+  out->set_upper_bound(in.upper_bound);
+  out->set_wd_lh(in.wd_lh);
+  out->set_precision(in.multi_precision ? pb::Optimizer::PRECISION_MASTER : pb::Optimizer::PRECISION_STORED);
   for (const auto& [key, multiplier] : in.multipliers) {
     pb::Optimizer::Multiplier* m = out->add_multipliers();
     m->set_key(key);
@@ -57,37 +65,50 @@ void ToWire(const OptimizerConfig& in, pb::Optimizer* out) {
   }
 }
 
+// An enum of two values, for what is a bool here: `on` says true.
+template <typename E>
+bool Flag(int on_wire, E on, const char* what, Checker& checker, bool* out) {
+  *out = on_wire == static_cast<int>(on);
+  return (on_wire >= 1 && on_wire <= 2) || checker.Refuse("the ", what, " is ", on_wire);
+}
+
+bool FromWire(const pb::Optimizer::Multiplier& in, Checker& checker,
+              std::map<std::string, LrWdMultiplier>* out) {
+  std::string key;
+  if (!checker.Text(in.key(), "key name", &key) || !checker.Finite(in.lr_mult(), "lr_mult") ||
+      !checker.Finite(in.wd_mult(), "wd_mult")) {
+    return false;
+  }
+  return out->emplace(std::move(key), LrWdMultiplier{in.lr_mult(), in.wd_mult()}).second ||
+         checker.Refuse("key '", in.key(), "' has two multipliers");
+}
+
 bool FromWire(const pb::Optimizer& in, Checker& checker, OptimizerConfig* out) {
-  if (in.normalize() != pb::Optimizer::NORMALIZE_BY_DIVISOR &&
-      in.normalize() != pb::Optimizer::NORMALIZE_BY_SAMPLES) {
-    return checker.Refuse("the normalisation is ", static_cast<int>(in.normalize()));
+  if (!Flag(in.normalize(), pb::Optimizer::NORMALIZE_BY_SAMPLES, "normalisation", checker,
+            &out->normalize_by_samples) ||
+      !Flag(in.center(), pb::Optimizer::CENTER_MEAN, "centre", checker, &out->centered) ||
+      !Flag(in.precision(), pb::Optimizer::PRECISION_MASTER, "precision", checker, &out->multi_precision)) {
+    return false;
   }
-  out->learning_rate = in.learning_rate();
-  out->momentum = in.momentum();
-  out->wd = in.wd();
-  out->clip_gradient = in.clip_gradient();
-  out->rescale_grad = in.rescale_grad();
-  out->beta1 = in.beta1();
-  out->beta2 = in.beta2();
-  out->epsilon = in.epsilon();
-  out->normalize_by_samples = in.normalize() == pb::Optimizer::NORMALIZE_BY_SAMPLES;
   if (!checker.Count(in.multipliers_size(), checker.limits().max_keys, "multipliers")) return false;
-  for (const pb::Optimizer::Multiplier& m : in.multipliers()) {
-    std::string key;
-    if (!checker.Text(m.key(), "key name", &key) || !checker.Finite(m.lr_mult(), "lr_mult") ||
-        !checker.Finite(m.wd_mult(), "wd_mult")) {
-      return false;
-    }
-    if (!out->multipliers.emplace(std::move(key), LrWdMultiplier{m.lr_mult(), m.wd_mult()}).second) {
-      return checker.Refuse("key '", m.key(), "' has two multipliers");
-    }
+  for (const pb::Optimizer::Multiplier& multiplier : in.multipliers()) {
+    if (!FromWire(multiplier, checker, &out->multipliers)) return false;
   }
-  return checker.Enum(in.kind(), OptimizerKind::kAccumulate, "optimizer", &out->kind) &&
-         checker.Finite(out->learning_rate, "learning_rate") && checker.Finite(out->momentum, "momentum") &&
-         checker.Finite(out->wd, "wd") && checker.Finite(out->clip_gradient, "clip_gradient") &&
-         checker.Finite(out->rescale_grad, "rescale_grad") && checker.Finite(out->beta1, "beta1") &&
-         checker.Finite(out->beta2, "beta2") && checker.Finite(out->epsilon, "epsilon") &&
-         FromWire(in.schedule(), checker, &out->schedule);
+  const auto number = [&](double value, const char* what, double* field) {
+    *field = value;
+    return checker.Finite(value, what);
+  };
+  return checker.Enum(in.kind(), OptimizerKind::kSignum, "optimizer", &out->kind) &&
+         number(in.learning_rate(), "learning_rate", &out->learning_rate) &&
+         number(in.momentum(), "momentum", &out->momentum) && number(in.wd(), "wd", &out->wd) &&
+         number(in.clip_gradient(), "clip_gradient", &out->clip_gradient) &&
+         number(in.rescale_grad(), "rescale_grad", &out->rescale_grad) &&
+         number(in.beta1(), "beta1", &out->beta1) && number(in.beta2(), "beta2", &out->beta2) &&
+         number(in.epsilon(), "epsilon", &out->epsilon) && number(in.rho(), "rho", &out->rho) &&
+         number(in.lambda1(), "lambda1", &out->lambda1) && number(in.beta(), "beta", &out->beta) &&
+         number(in.lower_bound(), "lower_bound", &out->lower_bound) &&
+         number(in.upper_bound(), "upper_bound", &out->upper_bound) &&
+         number(in.wd_lh(), "wd_lh", &out->wd_lh) && FromWire(in.schedule(), checker, &out->schedule);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::vector<StateLayout> DistStore::StateLayouts(const std::string& what) const 
   if (optimizer_ == nullptr) throw Error(ErrorCode::kFailedPrecondition, what + ": no optimiser was set");
   std::vector<StateLayout> layouts;
   for (const auto& [key, state] : keys_)
-    layouts.push_back({ToString(key), state.shape.shape, kvstore::StateType(state.shape.dtype)});
+    layouts.push_back({ToString(key), state.shape.shape, state.shape.dtype});
   return layouts;
 }
 
@@ -44,8 +44,9 @@ KeyStates DistStore::PullStates(const KeyState& key) {
         });
   KeyStates states;
   states.num_updates = *num_updates;
-  for (uint32_t slot = 1; slot <= optimizer_->num_slots(); ++slot) {
-    const auto buffer = std::make_shared<Buffer>(elements * SizeOf(kvstore::StateType(key.shape.dtype)));
+  const size_t num_states = kvstore::StateNames(*optimizer_, key.shape.dtype).size();
+  for (uint32_t slot = 1; slot <= num_states; ++slot) {
+    const auto buffer = std::make_shared<Buffer>(kvstore::SlotBytes(key.shape.dtype, elements));
     PullBytes("pull of states",
               {.key = key.id, .destination = {buffer->bytes(), buffer}, .slot = slot, .latest = true});
     states.slots.push_back(std::move(*buffer));

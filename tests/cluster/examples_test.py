@@ -47,6 +47,16 @@ class Examples(unittest.TestCase):
         self.assertLess(losses[1], losses[0])
         self.assertGreater(accuracies[-1], LINEAR_MODEL + 0.15)
 
+    def test_train_mnist_learns_with_every_optimizer(self):
+        for optimizer, rate in (("sgd", 0.05), ("nag", 0.05), ("adam", 0.001), ("adamw", 0.001), ("adagrad", 0.02), ("rmsprop", 0.001),
+                                ("lamb", 0.01), ("signum", 0.001)):
+            with self.subTest(optimizer=optimizer):
+                done = run("train_mnist", f"--optimizer={optimizer}", f"--lr={rate}", "--num-epochs=2", "--num-examples=10000")
+                self.assertGreater(self.numbers(done, "final test accuracy")[0], LINEAR_MODEL)
+        done = run("train_mnist", "--optimizer=ftrl", "--lr=0.1", "--num-epochs=1", "--num-examples=1000")
+        self.numbers(done, "final test accuracy")
+        self.assertIn("linear models", unwrapped(done.stderr))
+
     def test_from_scratch_learns_on_each_number_of_devices(self):
         done = run("from_scratch", "--num-devices=1,2", "--num-epochs=7", "--num-examples=6000", "--batch-size=64", "--lr=0.1")
         accuracies = self.numbers(done, "test accuracy")
@@ -88,6 +98,7 @@ class Examples(unittest.TestCase):
             ("from_scratch", "--lr=0", ["--lr is 0"]),
             ("from_scratch", "--lr=nan", ["--lr", "nan"]),
             ("from_scratch", "--num-examples=0", ["0"]),
+            ("train_mnist", "--optimizer=accumulate", ["accumulate", "rmsprop"]),
         ):
             with self.subTest(program=program, flag=flag):
                 self.assert_refused(run(program, flag), *words)

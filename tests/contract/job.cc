@@ -71,6 +71,7 @@ void Job::StartScheduler() {
   options.num_servers = static_cast<uint32_t>(options_.servers);
   options.shards_per_server = static_cast<uint32_t>(options_.server_threads);
   options.bigarray_bound = options_.bigarray_bound;
+  options.part_bytes = options_.part_bytes;
   options.heartbeat_timeout = config.heartbeat_timeout;
   scheduler_ = std::make_shared<scheduler::Scheduler>(options);
   transport::ZmqLoopOptions loop = runtime::LoopOptions(config, "scheduler");

@@ -33,6 +33,7 @@ struct JobOptions {
   int servers = 2;
   int server_threads = 1;
   int64_t bigarray_bound = 100'000;
+  int64_t part_bytes = 1 << 20;
   worker::Tracer* tracer = nullptr;  // of every worker
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/strings.h"
 #include "kvstore/update/sum.h"
 #include "tensor/types/half.h"
@@ -19,6 +20,7 @@ Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
   step.num_update = input.num_update;
   step.updates_per_step = input.updates_per_step;
   step.grad_scale = input.scale;
+  step.norms = input.norms;
   const auto& multipliers = optimizer.config().multipliers;
   if (const auto it = multipliers.find(wire::ToString(input.spec->name)); it != multipliers.end()) {
     step.lr_mult = it->second.lr_mult;
@@ -59,56 +61,142 @@ void Scale(Compute* values, size_t n, double scale) {
   for (size_t i = 0; i < n; ++i) values[i] = static_cast<Compute>(values[i] * scale);
 }
 
+// A master stands for its weight while it rounds to it. One that does not is what the weight was before
+// somebody set it, or new.
+void FollowWeight(DType dtype, const std::byte* weight, size_t first, size_t n, float* master) {
+  std::byte rounded[2 * kBlock];
+  Save(dtype, master, 0, n, rounded);
+  const std::byte* stored = weight + 2 * first;
+  if (std::memcmp(rounded, stored, 2 * n) == 0) return;
+  float values[kBlock];
+  Load(dtype, weight, first, n, values);
+  for (size_t i = 0; i < n; ++i) {
+    if (std::memcmp(rounded + 2 * i, stored + 2 * i, 2) != 0) master[i] = values[i];
+  }
+}
+
+// What an optimiser computes with, block by block.
+template <typename Compute>
+class Blocks {
+ public:
+  Blocks(const UpdateRule& rule, const UpdateInput& in, std::span<const std::shared_ptr<Buffer>> slots)
+      : dtype_(in.spec->dtype), slots_(slots), states_(slots.size()) {
+    const bool optimizes = rule.optimizer && !rule.updater;
+    if (std::is_same_v<Compute, float> && optimizes && HasMaster(*rule.optimizer, dtype_))
+      master_ = slots.back()->as<Compute>();
+  }
+  Compute* const* States(size_t first) {
+    for (size_t s = 0; s < slots_.size(); ++s) states_[s] = slots_[s]->template as<Compute>() + first;
+    return states_.data();
+  }
+  // The block's weight as it is computed with.
+  const Compute* Weight(const std::byte* weight, size_t first, size_t n) {
+    if constexpr (std::is_same_v<Compute, float>) {
+      if (master_ != nullptr) {
+        FollowWeight(dtype_, weight, first, n, master_ + first);
+        return master_ + first;
+      }
+    }
+    if (stored_as_computed()) return reinterpret_cast<const Compute*>(weight) + first;
+    Load(dtype_, weight, first, n, values_);
+    return values_;
+  }
+  // Where its new values go; Store brings them to where the weight is kept.
+  Compute* Target(std::byte* new_weight, size_t first) {
+    if (master_ != nullptr) return master_ + first;
+    return stored_as_computed() ? reinterpret_cast<Compute*>(new_weight) + first : values_;
+  }
+  void Store(const Compute* target, size_t first, size_t n, std::byte* new_weight) const {
+    if (!stored_as_computed()) Save(dtype_, target, first, n, new_weight);
+  }
+  // The summed gradient, in memory of its own or, where there is nothing to sum, as it came. Valid until the
+  // next.
+  const Compute* Gradient(const UpdateInput& in, size_t first, size_t n) {
+    const auto* only = reinterpret_cast<const Compute*>(in.gradients[0]);
+    const bool aligned = reinterpret_cast<uintptr_t>(only) % alignof(Compute) == 0;
+    if (in.gradients.size() == 1 && stored_as_computed() && aligned) return only + first;
+    return OwnGradient(in, first, n);
+  }
+  Compute* OwnGradient(const UpdateInput& in, size_t first, size_t n) {
+    Sum(dtype_, in.gradients, first, n, gradient_);
+    return gradient_;
+  }
+
+ private:
+  bool stored_as_computed() const { return SizeOf(dtype_) == sizeof(Compute); }
+
+  const DType dtype_;
+  const std::span<const std::shared_ptr<Buffer>> slots_;
+  std::vector<Compute*> states_;
+  Compute* master_ = nullptr;
+  alignas(64) Compute gradient_[kBlock], values_[kBlock];
+};
+
+// A server's own function; 16-bit and 32-bit floats.
+void CallUpdater(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
+                 std::byte* new_weight, float* gradient, size_t first, size_t n) {
+  float values[kBlock];
+  Scale(gradient, n, in.scale);
+  Load(in.spec->dtype, weight, first, n, values);
+  rule.updater({.key = wire::ToString(in.spec->name),
+                .offset = in.offset + static_cast<int64_t>(first),
+                .round = in.round,
+                .samples = in.samples,
+                .dtype = in.spec->dtype},
+               std::span<const float>(gradient, n), std::span<float>(values, n));
+  Save(in.spec->dtype, values, first, n, new_weight);
+}
+
 template <typename Compute>
 void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
-                    std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots) {
-  const DType dtype = in.spec->dtype;
-  const bool stored_as_computed = SizeOf(dtype) == sizeof(Compute);
+                    std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots, size_t begin,
+                    size_t end) {
   const Optimizer::Step step = rule.optimizer ? StepOf(*rule.optimizer, in) : Optimizer::Step{};
-  alignas(64) Compute gradient[kBlock], values[kBlock];
-  std::vector<Compute*> states(slots.size());
-  for (size_t first = 0; first < in.length; first += kBlock) {
-    const size_t n = std::min(kBlock, in.length - first);
-    Sum(dtype, in.gradients, first, n, gradient);
-    for (size_t s = 0; s < slots.size(); ++s) states[s] = slots[s]->as<Compute>() + first;
+  Blocks<Compute> blocks(rule, in, slots);
+  for (size_t first = begin; first < end; first += kBlock) {
+    const size_t n = std::min(kBlock, end - first);
     if constexpr (std::is_same_v<Compute, float>) {
       if (rule.updater) {
-        Scale(gradient, n, in.scale);
-        Load(dtype, weight, first, n, values);
-        rule.updater({.key = wire::ToString(in.spec->name),
-                      .offset = in.offset + static_cast<int64_t>(first),
-                      .round = in.round,
-                      .samples = in.samples,
-                      .dtype = dtype},
-                     std::span<const float>(gradient, n), std::span<float>(values, n));
-        Save(dtype, values, first, n, new_weight);
+        CallUpdater(rule, in, weight, new_weight, blocks.OwnGradient(in, first, n), first, n);
         continue;
       }
     }
     if (!rule.optimizer) {
-      Scale(gradient, n, in.scale);
-      Save(dtype, gradient, first, n, new_weight);
-    } else if (stored_as_computed) {
-      rule.optimizer->Update(step, reinterpret_cast<const Compute*>(weight) + first,
-                             reinterpret_cast<Compute*>(new_weight) + first, gradient, states.data(), n);
-    } else {
-      Load(dtype, weight, first, n, values);
-      rule.optimizer->Update(step, values, values, gradient, states.data(), n);
-      Save(dtype, values, first, n, new_weight);
+      Compute* sum = blocks.OwnGradient(in, first, n);
+      Scale(sum, n, in.scale);
+      Save(in.spec->dtype, sum, first, n, new_weight);
+      continue;
     }
+    const Compute* gradient = rule.needs_norms() ? nullptr : blocks.Gradient(in, first, n);
+    const Compute* from = blocks.Weight(weight, first, n);
+    Compute* to = blocks.Target(new_weight, first);
+    rule.optimizer->Update(step, from, to, gradient, blocks.States(first), n);
+    blocks.Store(to, first, n, new_weight);
+  }
+}
+
+template <typename Compute>
+void MeasureFloating(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
+                     std::span<const std::shared_ptr<Buffer>> slots, Optimizer::Norms* norms) {
+  const Optimizer::Step step = StepOf(*rule.optimizer, in);
+  Blocks<Compute> blocks(rule, in, slots);
+  for (size_t first = 0; first < in.length; first += kBlock) {
+    const size_t n = std::min(kBlock, in.length - first);
+    const Compute* gradient = blocks.Gradient(in, first, n);
+    rule.optimizer->Measure(step, blocks.Weight(weight, first, n), gradient, blocks.States(first), n, norms);
   }
 }
 
 // Whole numbers know assign and accumulate; CheckRule refuses the rest.
 template <typename Int>
 void UpdateIntegral(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
-                    std::byte* new_weight) {
+                    std::byte* new_weight, size_t begin, size_t end) {
   const auto factor = rule.optimizer ? static_cast<int64_t>(rule.optimizer->config().rescale_grad) : 0;
   Int sum[kBlock];
   const auto* old = reinterpret_cast<const Int*>(weight);
   auto* fresh = reinterpret_cast<Int*>(new_weight);
-  for (size_t first = 0; first < in.length; first += kBlock) {
-    const size_t n = std::min(kBlock, in.length - first);
+  for (size_t first = begin; first < end; first += kBlock) {
+    const size_t n = std::min(kBlock, end - first);
     SumBlock(in.gradients, first, n, sum);
     for (size_t i = 0; i < n; ++i) {
       const auto added = static_cast<uint64_t>(factor) * static_cast<uint64_t>(sum[i]) +
@@ -140,22 +228,46 @@ Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec) {
   return Status::Ok();
 }
 
+Status CheckRule(const UpdateRule& rule, const wire::KeyEntry& entry) {
+  if (Status status = CheckRule(rule, entry.spec); !status) return status;
+  if (!rule.needs_norms() || entry.slices.size() <= 1) return Status::Ok();
+  return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(entry.spec.name), " of ",
+              entry.spec.shape.size(), " elements is cut into ", entry.slices.size(),
+              " slices, but optimiser ", Name(rule.optimizer->config().kind),
+              " needs the norm of the whole array: set MXNET_KVSTORE_BIGARRAY_BOUND above that number of "
+              "elements, so that one server thread has all of it, or let the workers update "
+              "(update_on_kvstore = false)");
+}
+
 void UpdatePart(const UpdateRule& rule, const UpdateInput& input, const std::byte* weight,
                 std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots) {
+  UpdateRange(rule, input, weight, new_weight, slots, 0, input.length);
+}
+
+void UpdateRange(const UpdateRule& rule, const UpdateInput& input, const std::byte* weight,
+                 std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots, size_t begin,
+                 size_t end) {
   switch (input.spec->dtype) {
     case DType::kFloat32:
     case DType::kFloat16:
     case DType::kBFloat16:
-      return UpdateFloating<float>(rule, input, weight, new_weight, slots);
+      return UpdateFloating<float>(rule, input, weight, new_weight, slots, begin, end);
     case DType::kFloat64:
-      return UpdateFloating<double>(rule, input, weight, new_weight, slots);
+      return UpdateFloating<double>(rule, input, weight, new_weight, slots, begin, end);
     case DType::kInt32:
-      return UpdateIntegral<int32_t>(rule, input, weight, new_weight);
+      return UpdateIntegral<int32_t>(rule, input, weight, new_weight, begin, end);
     case DType::kInt64:
-      return UpdateIntegral<int64_t>(rule, input, weight, new_weight);
+      return UpdateIntegral<int64_t>(rule, input, weight, new_weight, begin, end);
     case DType::kUInt8:
-      return UpdateIntegral<uint8_t>(rule, input, weight, new_weight);
+      return UpdateIntegral<uint8_t>(rule, input, weight, new_weight, begin, end);
   }
+}
+
+void MeasurePart(const UpdateRule& rule, const UpdateInput& input, const std::byte* weight,
+                 std::span<const std::shared_ptr<Buffer>> slots, Optimizer::Norms* norms) {
+  SLUICE_CHECK(rule.needs_norms() && IsFloating(input.spec->dtype));
+  if (input.spec->dtype == DType::kFloat64) return MeasureFloating<double>(rule, input, weight, slots, norms);
+  MeasureFloating<float>(rule, input, weight, slots, norms);
 }
 
 }  // namespace sluice::kvstore

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/result.h"
+#include "kvstore/update/states.h"
 #include "sluice/optimizer.h"
 #include "sluice/updater.h"
 #include "wire/messages.h"
@@ -24,10 +25,14 @@ struct UpdateRule {
   bool normalizes_by_samples() const {
     return optimizer && !updater && optimizer->config().normalize_by_samples;
   }
+  // An update of a key measures all of its parts first.
+  bool needs_norms() const { return optimizer && !updater && optimizer->needs_norms(); }
 };
 
 // Whether the rule can work on keys of this dtype; the failure names both.
 Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec);
+// Likewise where the key lies: whoever updates by norms must have the whole array.
+Status CheckRule(const UpdateRule& rule, const wire::KeyEntry& entry);
 
 struct UpdateInput {
   const wire::KeySpec* spec = nullptr;
@@ -39,19 +44,24 @@ struct UpdateInput {
   uint64_t round = 0;
   int64_t num_update = 1;
   int64_t updates_per_step = 1;  // of all workers: Optimizer::Step
+  Optimizer::Norms norms;        // of the whole key, where the rule needs them
 };
 
-// Reads `weight`, writes `new_weight` (may be the same memory); `slots` are the optimiser's states: float, or
-// double for float64 keys.
+// Reads `weight`, writes `new_weight` (may be the same memory); `slots` are the arrays of FitStates: float,
+// or double for float64 keys. A master that does not round to the weight, because the weight was set since or
+// no update has been, becomes the weight.
 void UpdatePart(const UpdateRule& rule, const UpdateInput& input, const std::byte* weight,
                 std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots);
+// The same for elements [begin, end) of the part alone; ranges that do not meet may be updated at once.
+void UpdateRange(const UpdateRule& rule, const UpdateInput& input, const std::byte* weight,
+                 std::byte* new_weight, std::span<const std::shared_ptr<Buffer>> slots, size_t begin,
+                 size_t end);
+// Where rule.needs_norms(): goes over every part of the key, in order, before any is updated; adds to
+// `norms`, which every part's input then carries.
+void MeasurePart(const UpdateRule& rule, const UpdateInput& input, const std::byte* weight,
+                 std::span<const std::shared_ptr<Buffer>> slots, Optimizer::Norms* norms);
 
 // What a number of updates that comes from outside may be: all of them are exact as float64.
 inline constexpr uint64_t kMaxUpdates = uint64_t{1} << 53;
-
-// Bytes of one state array for `length` elements of `dtype`.
-inline size_t SlotBytes(DType dtype, size_t length) {
-  return length * (dtype == DType::kFloat64 ? 8 : 4);
-}
 
 }  // namespace sluice::kvstore

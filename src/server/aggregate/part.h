@@ -18,6 +18,7 @@
 namespace sluice::server {
 
 using kvstore::CheckRule;
+using kvstore::MeasurePart;
 using kvstore::SlotBytes;
 using kvstore::UpdateInput;
 using kvstore::UpdatePart;
@@ -79,7 +80,7 @@ struct Part {
   std::map<uint32_t, Request> stored_by;
   int64_t num_updates = 0;  // updates of the optimiser, which outlive a restart together with its states
   std::optional<Weight> weight;
-  std::vector<std::shared_ptr<Buffer>> slots;
+  kvstore::States states;
 
   std::deque<Round> rounds;  // rounds[i] is round version + 1 + i; sync only
   std::vector<Waiter> waiters;

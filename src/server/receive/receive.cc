@@ -133,16 +133,16 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     }
     // States that no update has touched yet are zeros.
     if (wanted.slot > 0)
-      PrepareSlots(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
+      PrepareStates(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
     // A part has the version of a first state even without states. Waiters are kept by slot.
     const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
-    if (wanted.slot > std::max(part.value()->slots.size(), least)) {
+    if (wanted.slot > std::max(part.value()->states.arrays.size(), least)) {
       ++counters_["rejected"];
-      return Refuse(
-          sender,
-          Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec.name), " has ",
-               part.value()->slots.size(), " optimiser states, state ", wanted.slot, " was asked for"),
-          network);
+      return Refuse(sender,
+                    Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec.name), " has ",
+                         part.value()->states.arrays.size(), " optimiser states, state ", wanted.slot,
+                         " was asked for"),
+                    network);
     }
     ++counters_["pulls"];
     const Waiter waiter{sender.rank,      wanted.slot,
@@ -181,13 +181,13 @@ Status Shard::CheckStore(const wire::Store& store, size_t i, size_t bytes, Key**
 
 Status Shard::CheckState(const Key& key, Part& part, const wire::StorePart& state) const {
   const UpdateRule& rule = RuleFor(key, part.version + 1);
-  PrepareSlots(rule, key.entry.spec, part);
+  PrepareStates(rule, key.entry.spec, part);
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec.name), ": ", why...);
   };
-  if (!rule.optimizer || state.slot > part.slots.size()) {
+  if (!rule.optimizer || state.slot > part.states.arrays.size()) {
     return refuse("optimiser state ", state.slot, " was to be loaded, but its optimiser has ",
-                  part.slots.size(), "; call SetOptimizer first");
+                  part.states.arrays.size(), "; call SetOptimizer first");
   }
   if (state.version > kvstore::kMaxUpdates) {
     return refuse("the state's number of updates is ", state.version, "; it must be at most ",
@@ -211,7 +211,7 @@ void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& fr
   Part::Request& last = part.stored_by[state.slot];
   if (last.incarnation == by.incarnation && by.id <= last.id) return;
   last = by;
-  if (state.slot > 0) std::memcpy(part.slots[state.slot - 1]->data(), frame.data(), frame.size());
+  if (state.slot > 0) std::memcpy(part.states.arrays[state.slot - 1]->data(), frame.data(), frame.size());
   part.num_updates = static_cast<int64_t>(state.version);
 }
 

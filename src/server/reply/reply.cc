@@ -30,7 +30,7 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   if (waiter.slot > 0) {
     value.version = static_cast<uint64_t>(part.num_updates);
     // States change in place: a copy, on the rare way of saving them.
-    if (waiter.want_data) frame = Frame::Copy(part.slots[waiter.slot - 1]->bytes());
+    if (waiter.want_data) frame = Frame::Copy(part.states.arrays[waiter.slot - 1]->bytes());
   } else if (waiter.want_data) {
     frame = part.weight->Share();
   }
@@ -43,7 +43,7 @@ void Shard::AnswerWaiters(Key& key, Part& part) {
   auto waiting = std::partition(part.waiters.begin(), part.waiters.end(),
                                 [&](const Waiter& waiter) { return !Ready(key, part, waiter); });
   for (auto it = waiting; it != part.waiters.end(); ++it) {
-    if (!it->want_data || it->slot <= part.slots.size()) Answer(key, part, *it);
+    if (!it->want_data || it->slot <= part.states.arrays.size()) Answer(key, part, *it);
   }
   part.waiters.erase(waiting, part.waiters.end());
 }
@@ -85,9 +85,12 @@ void Shard::TellWaiters(Time now, const Key& key, std::vector<Part>& parts, tran
 std::string Shard::MissingText(const Key& key, const Part& part) const {
   if (!part.initialised) return "worker 0 to initialise the key";
   if (key.async()) return "this worker's own push";
-  const std::vector<uint32_t> missing = part.rounds.empty()
-                                            ? std::vector<uint32_t>(live_.begin(), live_.end())
-                                            : part.rounds.front().Missing(live_);
+  std::set<uint32_t> missing;
+  for (const Part& one : ClosingWith(key, part)) {
+    const auto of_part = one.rounds.empty() ? std::vector<uint32_t>(live_.begin(), live_.end())
+                                            : one.rounds.front().Missing(live_);
+    missing.insert(of_part.begin(), of_part.end());
+  }
   std::vector<std::string> names;
   for (const uint32_t rank : missing) names.push_back(StrCat("worker ", rank));
   return StrJoin(names);

@@ -1,6 +1,6 @@
 // Closing rounds: when all live workers have pushed (sync), or when a push is whole (async).
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "base/strings.h"
 #include "server/shard.h"
@@ -16,48 +16,84 @@ const UpdateRule& Shard::RuleFor(const Key& key, uint64_t round) const {
   return *rule;
 }
 
-void Shard::PrepareSlots(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const {
-  const size_t wanted = rule.optimizer && !rule.updater ? rule.optimizer->num_slots() : 0;
-  if (part.slots.size() == wanted) return;
-  part.slots.clear();
-  for (size_t i = 0; i < wanted; ++i) {
-    auto buffer = std::make_shared<Buffer>(SlotBytes(spec.dtype, part.length));
-    std::memset(buffer->data(), 0, buffer->size());
-    part.slots.push_back(std::move(buffer));
+void Shard::PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const {
+  kvstore::FitStates(rule.updater ? nullptr : rule.optimizer.get(), spec.dtype, part.length, &part.states);
+}
+
+void Shard::Update(Key& key, std::span<const Closing> closings) {
+  const UpdateRule& rule = RuleFor(key, closings.front().part->version + 1);
+  const bool by_samples = rule.normalizes_by_samples();
+  for (const Closing& closing : closings) ++closing.part->version;
+  // Nobody had a sample: the round closes and nothing changes.
+  if (by_samples && closings.front().samples == 0) return;
+  for (const Closing& closing : closings) {
+    if (rule.optimizer) ++closing.part->num_updates;
+    PrepareStates(rule, key.entry.spec, *closing.part);
+  }
+  Optimizer::Norms norms;
+  const auto input_of = [&](const Closing& closing) {
+    const Part& part = *closing.part;
+    return UpdateInput{.spec = &key.entry.spec,
+                       .offset = part.offset,
+                       .length = part.length,
+                       .gradients = closing.gradients,
+                       .scale = 1.0 / (by_samples ? static_cast<double>(closing.samples) : closing.divisor),
+                       .samples = closing.samples,
+                       .round = part.version,
+                       .num_update = part.num_updates,
+                       .updates_per_step = key.async() ? num_workers_ : 1,
+                       .norms = norms};
+  };
+  if (rule.needs_norms()) {
+    for (const Closing& closing : closings)
+      MeasurePart(rule, input_of(closing), closing.part->weight->data(), closing.part->states.arrays, &norms);
+  }
+  for (const Closing& closing : closings) {
+    Weight& weight = *closing.part->weight;
+    const std::byte* old = weight.data();
+    UpdatePart(rule, input_of(closing), old, weight.Next(), closing.part->states.arrays);
+    weight.Publish();
   }
 }
 
-void Shard::Update(Key& key, Part& part, const std::vector<const std::byte*>& gradients, double divisor,
-                   uint64_t samples) {
-  const UpdateRule& rule = RuleFor(key, part.version + 1);
-  const bool by_samples = rule.normalizes_by_samples();
-  ++part.version;
-  if (by_samples && samples == 0) return;  // nobody had a sample: the round closes and nothing changes
-  if (rule.optimizer) ++part.num_updates;
-  PrepareSlots(rule, key.entry.spec, part);
-  const UpdateInput input{.spec = &key.entry.spec,
-                          .offset = part.offset,
-                          .length = part.length,
-                          .gradients = gradients,
-                          .scale = by_samples ? 1.0 / static_cast<double>(samples) : 1.0 / divisor,
-                          .samples = samples,
-                          .round = part.version,
-                          .num_update = part.num_updates,
-                          .updates_per_step = key.async() ? num_workers_ : 1};
-  const std::byte* old = part.weight->data();
-  UpdatePart(rule, input, old, part.weight->Next(), part.slots);
-  part.weight->Publish();
+std::span<const Part> Shard::ClosingWith(const Key& key, const Part& part) const {
+  const bool whole = !key.async() && RuleFor(key, part.version + 1).needs_norms();
+  return whole ? std::span<const Part>(key.parts) : std::span<const Part>(&part, 1);
+}
+std::span<Part> Shard::ClosingWith(Key& key, Part& part) const {
+  const auto parts = ClosingWith(std::as_const(key), std::as_const(part));
+  return {parts.size() == 1 ? &part : key.parts.data(), parts.size()};
+}
+
+Shard::Closed Shard::CloseNext(Key& key, Part& part) {
+  const std::span<Part> parts = ClosingWith(key, part);
+  const bool ready = std::all_of(parts.begin(), parts.end(), [&](const Part& one) {
+    return one.version == part.version && !one.rounds.empty() && one.rounds.front().Complete(live_);
+  });
+  if (!ready) return Closed::kNothing;
+  std::vector<Round> rounds;
+  std::vector<Closing> closings;
+  for (Part& one : parts) {
+    const Round& round = rounds.emplace_back(std::move(one.rounds.front()));
+    one.rounds.pop_front();
+    closings.push_back({&one, round.Gradients(), round.divisor().value_or(1), round.samples()});
+  }
+  Update(key, closings);
+  counters_["rounds_closed"] += parts.size();
+  for (Part& one : parts) AnswerWaiters(key, one);
+  return parts.size() == 1 ? Closed::kPart : Closed::kKey;
 }
 
 void Shard::CloseRounds(Key& key, Part& part) {
-  bool closed = false;
-  while (!part.rounds.empty() && part.rounds.front().Complete(live_)) {
-    const Round round = std::move(part.rounds.front());
-    part.rounds.pop_front();
-    Update(key, part, round.Gradients(), round.divisor().value_or(1), round.samples());
-    ++counters_["rounds_closed"];
+  bool closed = false, others = false;
+  for (Closed now; (now = CloseNext(key, part)) != Closed::kNothing;) {
     closed = true;
-    AnswerWaiters(key, part);
+    others |= now == Closed::kKey;
+  }
+  // Rounds of other parts may have waited for nothing but this one.
+  while (std::exchange(others, false)) {
+    for (Part& other : key.parts)
+      while (CloseNext(key, other) != Closed::kNothing) others = true;
   }
   if (!closed || !VLOG_IS_ON(1)) return;
   uint64_t everywhere = part.version;
@@ -74,10 +110,13 @@ void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
   while (!pushes.staged.empty() && pushes.staged.front().arrived == key.parts.size()) {
     const Key::Staged push = std::move(pushes.staged.front());
     pushes.staged.pop_front();
+    std::vector<Closing> closings;
     for (size_t i = 0; i < key.parts.size(); ++i) {
       const Contribution& contribution = *push.parts[i];
-      Update(key, key.parts[i], {contribution.gradient.data()}, contribution.divisor, contribution.samples);
+      closings.push_back(
+          {&key.parts[i], {contribution.gradient.data()}, contribution.divisor, contribution.samples});
     }
+    Update(key, closings);
     ++pushes.applied;
     ++counters_["rounds_closed"];
     applied = true;
@@ -99,7 +138,7 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& key : keys_) {
     if (key == nullptr) continue;
-    if (Status status = CheckRule(rule, key->entry.spec); !status) return status;
+    if (Status status = CheckRule(rule, key->entry); !status) return status;
   }
   PruneOptimizers();
   optimizers_.push_back({first_rounds, rule});

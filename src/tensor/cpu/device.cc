@@ -6,7 +6,9 @@
 #include "base/executor.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/access.h"
 #include "tensor/cpu/kernels.h"
+#include "tensor/cpu/parallel.h"
 #include "tensor/cpu/pool_allocator.h"
 #include "tensor/devices.h"
 
@@ -73,6 +75,10 @@ class CpuDevice final : public Device {
 };
 
 }  // namespace
+
+void ForPieces(int64_t n, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& body) {
+  ParallelFor(n, grain, body);
+}
 
 std::shared_ptr<Device> MakeCpuDevice(int id, int threads) {
   return std::make_shared<CpuDevice>(id, threads);

@@ -1,8 +1,10 @@
-// The optimisers as published, in float64, one element at a time: what ours are compared with.
+// The optimisers as published, in float64, element by element: what ours are compared with.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "sluice/optimizer.h"
 
@@ -10,44 +12,122 @@ namespace sluice::reference {
 
 struct Element {
   double weight = 0;
-  double first = 0;   // momentum; Adam's mean
-  double second = 0;  // Adam's variance
+  double first = 0;   // momentum; a mean; Ftrl's z
+  double second = 0;  // a mean of squares, or their sum
+  double third = 0;   // RMSProp's momentum
 };
 
-// One update of one element at learning rate `rate`. `scale` is all that multiplies the gradient but
-// rescale_grad.
-inline void Update(const OptimizerConfig& c, double rate, int64_t t, double scale, double wd_mult,
-                   double gradient, Element* e) {
-  const double scaled = c.rescale_grad * scale * gradient;
-  if (c.kind == OptimizerKind::kAccumulate) {
-    e->weight += scaled;
-    return;
+// What one update of a key goes by.
+struct Update {
+  double rate = 0;
+  int64_t t = 1;
+  double scale = 1;  // all that multiplies the gradient but rescale_grad
+  double wd_mult = 1;
+};
+
+inline double Sign(double x) {
+  return x > 0 ? 1 : (x < 0 ? -1 : 0);
+}
+
+// Kingma, Ba 2015, algorithm 1: the step that the moments ask for.
+inline double AdamStep(const OptimizerConfig& c, int64_t t, double g, Element* e) {
+  e->first = c.beta1 * e->first + (1 - c.beta1) * g;
+  e->second = c.beta2 * e->second + (1 - c.beta2) * g * g;
+  const auto power = static_cast<double>(t);
+  const double mean = e->first / (1 - std::pow(c.beta1, power));
+  const double variance = e->second / (1 - std::pow(c.beta2, power));
+  return mean / (std::sqrt(variance) + c.epsilon);
+}
+
+// Tieleman, Hinton 2012; centred as Graves 2013, (38) to (41). With the variable that MXNet stores.
+inline double RmsPropStep(const OptimizerConfig& c, double rate, double g, Element* e) {
+  e->second = c.rho * e->second + (1 - c.rho) * g * g;
+  double divisor = std::sqrt(e->second) + c.epsilon;
+  if (c.centered) {
+    e->first = c.rho * e->first + (1 - c.rho) * g;
+    divisor = std::sqrt(e->second - e->first * e->first + c.epsilon);
   }
-  double g = c.clip_gradient > 0 ? std::clamp(scaled, -c.clip_gradient, c.clip_gradient) : scaled;
-  g += c.wd * wd_mult * e->weight;
+  return e->third = c.momentum * e->third - rate * g / divisor;
+}
+
+// McMahan et al. 2013, algorithm 1, with D as its lambda_2.
+inline void FtrlUpdate(const OptimizerConfig& c, double rate, double decay, double g, Element* e) {
+  const double sigma = (std::sqrt(e->second + g * g) - std::sqrt(e->second)) / rate;
+  e->first += g - sigma * e->weight;
+  e->second += g * g;
+  e->weight = 0;
+  if (std::abs(e->first) > c.lambda1) {
+    e->weight = -(e->first - Sign(e->first) * c.lambda1) / ((c.beta + std::sqrt(e->second)) / rate + decay);
+  }
+}
+
+// You et al. 2020, algorithm 2, over all elements of an array.
+inline void LambUpdate(const OptimizerConfig& c, const Update& u, std::span<const double> clipped,
+                       std::span<Element> array) {
+  std::vector<double> steps;
+  double weight = 0, direction = 0;
+  for (size_t i = 0; i < array.size(); ++i) {
+    steps.push_back(AdamStep(c, u.t, clipped[i], &array[i]) + c.wd * u.wd_mult * array[i].weight);
+    weight += array[i].weight * array[i].weight;
+    direction += steps[i] * steps[i];
+  }
+  double norm = std::max(std::sqrt(weight), c.lower_bound);
+  if (c.upper_bound > 0) norm = std::min(norm, c.upper_bound);
+  const double ratio = norm > 0 && direction > 0 ? norm / std::sqrt(direction) : 1;
+  for (size_t i = 0; i < array.size(); ++i) array[i].weight -= u.rate * ratio * steps[i];
+}
+
+// One update of one element of any kind but lamb.
+inline void UpdateElement(const OptimizerConfig& c, const Update& u, double clipped, Element* e) {
+  const double decay = c.wd * u.wd_mult, g = clipped + decay * e->weight;
   switch (c.kind) {
     case OptimizerKind::kSgd:  // Apache MXNet 1.9, sgd_mom_update
-      e->first = c.momentum * e->first - rate * g;
+      e->first = c.momentum * e->first - u.rate * g;
       e->weight += e->first;
       break;
     case OptimizerKind::kNag: {  // Sutskever et al. 2013, (3) and (4), in the variable that is stored
       const double before = e->first;
-      e->first = c.momentum * before - rate * g;
+      e->first = c.momentum * before - u.rate * g;
       e->weight += (1 + c.momentum) * e->first - c.momentum * before;
       break;
     }
-    case OptimizerKind::kAdam: {  // Kingma, Ba 2015, algorithm 1
-      e->first = c.beta1 * e->first + (1 - c.beta1) * g;
-      e->second = c.beta2 * e->second + (1 - c.beta2) * g * g;
-      const auto power = static_cast<double>(t);
-      const double mean = e->first / (1 - std::pow(c.beta1, power));
-      const double variance = e->second / (1 - std::pow(c.beta2, power));
-      e->weight -= rate * mean / (std::sqrt(variance) + c.epsilon);
+    case OptimizerKind::kAdam:
+      e->weight -= u.rate * AdamStep(c, u.t, g, e);
       break;
-    }
+    case OptimizerKind::kAdamW:  // Loshchilov, Hutter 2019, algorithm 2, with PyTorch's decay
+      e->weight -= u.rate * (AdamStep(c, u.t, clipped, e) + decay * e->weight);
+      break;
+    case OptimizerKind::kAdaGrad:  // Duchi, Hazan, Singer 2011, figure 1 with the diagonal
+      e->second += g * g;
+      e->weight -= u.rate * g / (std::sqrt(e->second) + c.epsilon);
+      break;
+    case OptimizerKind::kRmsProp:
+      e->weight += RmsPropStep(c, u.rate, g, e);
+      break;
+    case OptimizerKind::kFtrl:
+      FtrlUpdate(c, u.rate, decay, clipped, e);
+      break;
+    case OptimizerKind::kSignum:  // Bernstein et al. 2018, algorithm 2, with MXNet's decoupled decay
+      e->first = c.momentum * e->first + (1 - c.momentum) * g;
+      e->weight = (1 - u.rate * c.wd_lh * u.wd_mult) * e->weight - u.rate * Sign(e->first);
+      break;
     case OptimizerKind::kAccumulate:
+    case OptimizerKind::kLamb:
       break;
   }
+}
+
+// One update of a whole array.
+inline void UpdateArray(const OptimizerConfig& c, const Update& u, std::span<const double> gradient,
+                        std::span<Element> array) {
+  std::vector<double> clipped;
+  for (const double g : gradient) {
+    const double scaled = c.rescale_grad * u.scale * g;
+    clipped.push_back(c.clip_gradient > 0 ? std::clamp(scaled, -c.clip_gradient, c.clip_gradient) : scaled);
+    if (c.kind == OptimizerKind::kAccumulate) array[clipped.size() - 1].weight += scaled;
+  }
+  if (c.kind == OptimizerKind::kLamb) return LambUpdate(c, u, clipped, array);
+  for (size_t i = 0; i < array.size(); ++i) UpdateElement(c, u, clipped[i], &array[i]);
 }
 
 }  // namespace sluice::reference

@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "base/rng.h"
+#include "base/strings.h"
 #include "kvstore/update/update.h"
 #include "optimizer/schedule.h"
 #include "tensor/types/half.h"
@@ -64,6 +63,30 @@ std::map<std::string, OptimizerConfig> Configs() {
   sgd.kind = rich.kind = OptimizerKind::kAccumulate;
   configs["accumulate"] = sgd;
   configs["accumulate rich"] = rich;
+  for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kAdaGrad, OptimizerKind::kRmsProp,
+                          OptimizerKind::kFtrl, OptimizerKind::kLamb, OptimizerKind::kSignum}) {
+    sgd.kind = rich.kind = kind;
+    sgd.momentum = 0;
+    // Steps that are all alike round the same way each time, if they round.
+    sgd.learning_rate = rich.learning_rate = kind == OptimizerKind::kSignum ? 0x1p-7 : 0.01;
+    configs[std::string(Name(kind))] = sgd;
+    configs[StrCat(Name(kind), " rich")] = rich;
+  }
+  rich.kind = sgd.kind = OptimizerKind::kRmsProp;
+  sgd.centered = rich.centered = true;
+  rich.epsilon = 0.01;
+  configs["rmsprop centered"] = sgd;
+  configs["rmsprop centered rich"] = rich;
+  rich.kind = OptimizerKind::kLamb;
+  rich.lower_bound = rich.upper_bound = 3;
+  configs["lamb bounded"] = rich;
+  rich.kind = OptimizerKind::kSignum;
+  rich.wd_lh = 0.1;
+  configs["signum decoupled"] = rich;
+  rich.kind = OptimizerKind::kFtrl;
+  rich.lambda1 = 0.5;
+  rich.beta = 0.25;
+  configs["ftrl sparse"] = rich;
   return configs;
 }
 
@@ -77,10 +100,7 @@ class Run {
       weight_.push_back(Stored<T>(Random()));
       expected_.push_back({.weight = ToDouble(weight_.back())});
     }
-    for (size_t slot = 0; slot < rule_.optimizer->num_slots(); ++slot) {
-      slots_.push_back(std::make_shared<Buffer>(kvstore::SlotBytes(spec_.dtype, kElements)));
-      std::memset(slots_.back()->data(), 0, slots_.back()->size());
-    }
+    kvstore::FitStates(rule_.optimizer.get(), spec_.dtype, kElements, &states_);
   }
 
   void Update(int64_t update) {
@@ -88,25 +108,33 @@ class Run {
     for (size_t i = 0; i < kElements; ++i) gradient.push_back(Stored<T>(Random()));
     const auto* frame = reinterpret_cast<const std::byte*>(gradient.data());
     auto* bytes = reinterpret_cast<std::byte*>(weight_.data());
-    kvstore::UpdatePart(rule_,
-                        {.spec = &spec_,
-                         .length = kElements,
-                         .gradients = std::span(&frame, 1),
-                         .scale = kScale,
-                         .num_update = update},
-                        bytes, bytes, slots_);
-    const OptimizerConfig& config = rule_.optimizer->config();
-    const LrWdMultiplier mult =
-        config.multipliers.contains("w") ? config.multipliers.at("w") : LrWdMultiplier{};
-    const double rate = LearningRateAt(config.schedule, config.learning_rate, update) * mult.lr_mult;
-    for (size_t i = 0; i < kElements; ++i)
-      reference::Update(config, rate, update, kScale, mult.wd_mult, ToDouble(gradient[i]), &expected_[i]);
+    kvstore::UpdateInput input{.spec = &spec_,
+                               .length = kElements,
+                               .gradients = std::span(&frame, 1),
+                               .scale = kScale,
+                               .num_update = update};
+    if (rule_.needs_norms()) {
+      Optimizer::Norms norms;
+      kvstore::MeasurePart(rule_, input, bytes, states_.arrays, &norms);
+      input.norms = norms;
+    }
+    kvstore::UpdatePart(rule_, input, bytes, bytes, states_.arrays);
+    Follow(update, gradient);
   }
 
   double weight(size_t i) const { return ToDouble(weight_[i]); }
   reference::Element& expected(size_t i) { return expected_[i]; }
 
  private:
+  void Follow(int64_t update, const std::vector<T>& gradient) {
+    const OptimizerConfig& config = rule_.optimizer->config();
+    const LrWdMultiplier mult =
+        config.multipliers.contains("w") ? config.multipliers.at("w") : LrWdMultiplier{};
+    const double rate = LearningRateAt(config.schedule, config.learning_rate, update) * mult.lr_mult;
+    std::vector<double> exact;
+    for (const T g : gradient) exact.push_back(ToDouble(g));
+    reference::UpdateArray(config, {rate, update, kScale, mult.wd_mult}, exact, expected_);
+  }
   float Random() { return static_cast<float>(rng_.Normal()); }
 
   const kvstore::UpdateRule rule_;
@@ -114,7 +142,7 @@ class Run {
   Rng rng_;
   std::vector<T> weight_;
   std::vector<reference::Element> expected_;
-  std::vector<std::shared_ptr<Buffer>> slots_;
+  kvstore::States states_;
 };
 
 template <typename T>
@@ -152,6 +180,32 @@ void ExpectNearest(int mantissa_bits) {
       }
     }
   }
+}
+
+// With a master the trajectory is float32's, from the 16-bit weights and gradients; what is stored is its
+// nearest 16-bit number.
+template <typename T>
+void ExpectMasterTrajectory(int mantissa_bits) {
+  for (auto [name, config] : Configs()) {
+    config.multi_precision = true;
+    Run<T> run(config, 13);
+    for (int64_t update = 1; update <= kUpdates; ++update) {
+      run.Update(update);
+      for (size_t i = 0; i < kElements; ++i) {
+        const double exact = run.expected(i).weight;
+        const double half_step = std::ldexp(0.5, std::max(std::ilogb(exact), -14) - mantissa_bits);
+        ASSERT_NEAR(run.weight(i), exact, half_step + 2e-6 * std::max(1.0, std::abs(exact)))
+            << name << ", element " << i << ", update " << update;
+      }
+    }
+  }
+}
+
+TEST(Trajectory, Float16WithAMaster) {
+  ExpectMasterTrajectory<Half>(10);
+}
+TEST(Trajectory, BFloat16WithAMaster) {
+  ExpectMasterTrajectory<BFloat16>(7);
 }
 
 TEST(Trajectory, Float32) {

@@ -12,7 +12,7 @@ namespace {
 
 OptimizerConfig GoldenOptimizer() {
   OptimizerConfig config;
-  config.kind = OptimizerKind::kAdam;
+  config.kind = OptimizerKind::kSignum;
   config.learning_rate = 0.125;
   config.momentum = 0.5;
   config.wd = 0.25;
@@ -21,6 +21,14 @@ OptimizerConfig GoldenOptimizer() {
   config.beta1 = 0.75;
   config.beta2 = 0.875;
   config.epsilon = 0.0625;
+  config.rho = 0.375;
+  config.centered = true;
+  config.lambda1 = 0.1875;
+  config.beta = 6;
+  config.lower_bound = 8;
+  config.upper_bound = 16;
+  config.wd_lh = 0.3125;
+  config.multi_precision = true;
   config.normalize_by_samples = true;
   config.multipliers = {{"b", {2, 0}}};
   LrSchedule& schedule = config.schedule;

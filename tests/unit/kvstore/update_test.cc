@@ -236,5 +236,53 @@ TEST(CheckRule, SaysWhichKeyCannotBeUpdatedAndWhy) {
   EXPECT_FALSE(CheckRule(own, SpecOf(DType::kUInt8, 1)).ok());
 }
 
+TEST(CheckRule, NormsNeedTheWholeKeyInOnePlace) {
+  wire::KeyEntry entry{.id = 0,
+                       .spec = SpecOf(DType::kFloat32, 10),
+                       .mode = wire::SyncMode::kSync,
+                       .slices = {{0, 0, 10}},
+                       .part_elements = 2};
+  const auto rule = [](OptimizerKind kind) {
+    return UpdateRule{.optimizer = Optimizer::Create({.kind = kind}), .updater = nullptr};
+  };
+  EXPECT_TRUE(CheckRule(rule(OptimizerKind::kLamb), entry).ok());
+  entry.slices = {{0, 0, 6}, {1, 6, 4}};
+  EXPECT_TRUE(CheckRule(rule(OptimizerKind::kAdam), entry).ok());
+  EXPECT_THAT(CheckRule(rule(OptimizerKind::kLamb), entry).failure().message,
+              HasSubstr("key w of 10 elements is cut into 2 slices, but optimiser lamb"));
+  entry.spec.dtype = DType::kInt32;
+  EXPECT_THAT(CheckRule(rule(OptimizerKind::kAdam), entry).failure().message, HasSubstr("key w is int32"));
+}
+
+TEST(FitStates, KeepsWhatHasTheSameNamesAndEveryMaster) {
+  States states;
+  const auto fit = [&](const OptimizerConfig& config) {
+    FitStates(Optimizer::Create(config).get(), DType::kFloat16, 2, &states);
+    return states.names;
+  };
+  const auto value = [&](size_t i) { return states.arrays.at(i)->as<float>()[1]; };
+  using ::testing::ElementsAre;
+  OptimizerConfig sgd{.momentum = 0.9}, nag{.kind = OptimizerKind::kNag}, adam{.kind = OptimizerKind::kAdam};
+  EXPECT_THAT(fit(sgd), ElementsAre("momentum"));
+  EXPECT_EQ(value(0), 0);
+  states.arrays[0]->as<float>()[1] = 5;
+  EXPECT_THAT(fit(nag), ElementsAre("momentum"));
+  EXPECT_EQ(value(0), 5);
+  nag.multi_precision = adam.multi_precision = true;
+  EXPECT_THAT(fit(nag), ElementsAre("momentum", "master"));
+  EXPECT_EQ(value(0), 5);
+  EXPECT_EQ(value(1), 0);
+  states.arrays[1]->as<float>()[1] = 7;
+  EXPECT_THAT(fit(adam), ElementsAre("mean", "variance", "master"));
+  EXPECT_EQ(value(0), 0);
+  EXPECT_EQ(value(2), 7);
+  EXPECT_THAT(fit(sgd), ElementsAre("momentum"));
+  EXPECT_EQ(value(0), 0);
+  FitStates(nullptr, DType::kFloat16, 2, &states);
+  EXPECT_TRUE(states.arrays.empty());
+  FitStates(Optimizer::Create(adam).get(), DType::kFloat32, 2, &states);  // no 16-bit weight: no master
+  EXPECT_THAT(states.names, ElementsAre("mean", "variance"));
+}
+
 }  // namespace
 }  // namespace sluice::kvstore

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <array>
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -22,9 +24,23 @@ std::string WhyInvalidWith(const std::function<void(OptimizerConfig&)>& change) 
   return WhyInvalid(config);
 }
 
+std::vector<OptimizerKind> AllKinds() {
+  std::vector<OptimizerKind> kinds;
+  for (const std::string_view name : OptimizerNames()) kinds.push_back(OptimizerKindOf(name).value());
+  return kinds;
+}
+
+TEST(OptimizerKind, IsKnownByItsName) {
+  EXPECT_THAT(OptimizerNames(), ::testing::ElementsAre("sgd", "nag", "adam", "accumulate", "adamw", "adagrad",
+                                                       "rmsprop", "ftrl", "lamb", "signum"));
+  for (const OptimizerKind kind : AllKinds()) EXPECT_EQ(OptimizerKindOf(Name(kind)), kind);
+  EXPECT_EQ(OptimizerKindOf("rmsprop"), OptimizerKind::kRmsProp);
+  EXPECT_EQ(OptimizerKindOf("Adam"), std::nullopt);
+  EXPECT_EQ(Name(static_cast<OptimizerKind>(10)), "unknown");
+}
+
 TEST(OptimizerConfig, SoundOnesAreAccepted) {
-  for (const auto kind :
-       {OptimizerKind::kSgd, OptimizerKind::kNag, OptimizerKind::kAdam, OptimizerKind::kAccumulate}) {
+  for (const OptimizerKind kind : AllKinds()) {
     EXPECT_THAT(WhyInvalidWith([&](OptimizerConfig& c) { c.kind = kind; }), IsEmpty());
   }
   EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) {
@@ -53,7 +69,13 @@ TEST(OptimizerConfig, ABadFieldIsNamedWithItsValue) {
                           {"rescale_grad", &OptimizerConfig::rescale_grad, endless},
                           {"beta1", &OptimizerConfig::beta1, share},
                           {"beta2", &OptimizerConfig::beta2, share},
-                          {"epsilon", &OptimizerConfig::epsilon, negative}};
+                          {"epsilon", &OptimizerConfig::epsilon, negative},
+                          {"rho", &OptimizerConfig::rho, share},
+                          {"lambda1", &OptimizerConfig::lambda1, negative},
+                          {"beta", &OptimizerConfig::beta, negative},
+                          {"lower_bound", &OptimizerConfig::lower_bound, negative},
+                          {"upper_bound", &OptimizerConfig::upper_bound, negative},
+                          {"wd_lh", &OptimizerConfig::wd_lh, negative}};
   for (const Field& field : fields) {
     for (const double value : field.bad) {
       std::ostringstream text;
@@ -89,6 +111,12 @@ TEST(OptimizerConfig, ABadScheduleFieldIsNamed) {
   }
 }
 
+TEST(OptimizerConfig, BoundsThatCrossAreRefused) {
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.lower_bound = 2, c.upper_bound = 1; }),
+              AllOf(HasSubstr("lower_bound is 2"), HasSubstr("upper_bound is 1")));
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.lower_bound = 2; }), IsEmpty());
+}
+
 TEST(OptimizerConfig, ABadMultiplierIsNamedWithItsKey) {
   EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.multipliers["fc1.weight"].lr_mult = kNan; }),
               HasSubstr("lr_mult of fc1.weight is nan"));
@@ -98,8 +126,8 @@ TEST(OptimizerConfig, ABadMultiplierIsNamedWithItsKey) {
 
 // Enumerations come over the network as numbers.
 TEST(OptimizerConfig, UnknownKindsAreRefused) {
-  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.kind = static_cast<OptimizerKind>(9); }),
-              HasSubstr("kind 9 is unknown"));
+  EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.kind = static_cast<OptimizerKind>(10); }),
+              HasSubstr("kind 10 is unknown"));
   EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.schedule.kind = static_cast<LrScheduleKind>(8); }),
               HasSubstr("schedule kind 8 is unknown"));
   EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) { c.schedule.warmup_mode = static_cast<WarmupMode>(7); }),
@@ -119,8 +147,9 @@ TEST(OptimizerConfig, CreateThrowsWhatIsWrong) {
 }
 
 TEST(Optimizer, NamesItsStates) {
-  const auto names = [](OptimizerKind kind, double momentum) {
+  const auto names = [](OptimizerKind kind, double momentum, bool centered = false) {
     OptimizerConfig config;
+    config.centered = centered;
     config.kind = kind;
     config.momentum = momentum;
     const auto optimizer = Optimizer::Create(config);
@@ -132,35 +161,87 @@ TEST(Optimizer, NamesItsStates) {
   EXPECT_THAT(names(OptimizerKind::kNag, 0), ElementsAre("momentum"));
   EXPECT_THAT(names(OptimizerKind::kAdam, 0), ElementsAre("mean", "variance"));
   EXPECT_THAT(names(OptimizerKind::kAccumulate, 0.9), IsEmpty());
+  EXPECT_THAT(names(OptimizerKind::kAdamW, 0.9), ElementsAre("mean", "variance"));
+  EXPECT_THAT(names(OptimizerKind::kAdaGrad, 0.9), ElementsAre("history"));
+  EXPECT_THAT(names(OptimizerKind::kRmsProp, 0), ElementsAre("square"));
+  EXPECT_THAT(names(OptimizerKind::kRmsProp, 0.9), ElementsAre("square", "momentum"));
+  EXPECT_THAT(names(OptimizerKind::kRmsProp, 0, true), ElementsAre("square", "mean"));
+  EXPECT_THAT(names(OptimizerKind::kRmsProp, 0.9, true), ElementsAre("square", "mean", "momentum"));
+  EXPECT_THAT(names(OptimizerKind::kFtrl, 0.9), ElementsAre("z", "n"));
+  EXPECT_THAT(names(OptimizerKind::kLamb, 0.9), ElementsAre("mean", "variance"));
+  EXPECT_THAT(names(OptimizerKind::kSignum, 0), IsEmpty());
+  EXPECT_THAT(names(OptimizerKind::kSignum, 0.9), ElementsAre("average"));
 }
 
-// Steps leave other memory alone, and cutting the elements into calls changes no bit.
+// Steps leave other memory alone, and cutting the elements into calls changes no bit; Measure's sums need
+// cuts at multiples of kMeasured.
 TEST(Optimizer, AnElementsResultDoesNotDependOnTheCut) {
-  constexpr size_t n = 131;
-  for (const auto kind :
-       {OptimizerKind::kSgd, OptimizerKind::kNag, OptimizerKind::kAdam, OptimizerKind::kAccumulate}) {
+  constexpr size_t n = 331;
+  for (const OptimizerKind kind : AllKinds()) {
     OptimizerConfig config;
     config.kind = kind;
     config.momentum = 0.9;
     config.wd = 0.1;
+    config.centered = true;
     const auto optimizer = Optimizer::Create(config);
     std::vector<float> weight(n), gradient(n), whole(n), cut(n, -1);
     for (size_t i = 0; i < n; ++i) {
       weight[i] = 1.0f / static_cast<float>(i + 1);
       gradient[i] = 0.1f * static_cast<float>(i) - 3;
     }
-    std::vector<float> a(2 * n), b(2 * n);
-    float* const a_slots[] = {a.data(), a.data() + n};
-    optimizer->Update({}, weight.data(), whole.data(), gradient.data(), a_slots, n);
+    std::vector<float> a(3 * n), b(3 * n);
+    const auto slots_from = [](std::vector<float>& states, size_t first) {
+      return std::array{states.data() + first, states.data() + n + first, states.data() + 2 * n + first};
+    };
+    Optimizer::Step step, cut_step;
+    optimizer->Measure(step, weight.data(), gradient.data(), slots_from(a, 0).data(), n, &step.norms);
+    for (size_t first = 0, length = 128; first < n; first += length, length = Optimizer::kMeasured) {
+      optimizer->Measure(cut_step, weight.data() + first, gradient.data() + first,
+                         slots_from(b, first).data(), std::min(length, n - first), &cut_step.norms);
+    }
+    EXPECT_EQ(step.norms.weight, cut_step.norms.weight);
+    EXPECT_EQ(step.norms.direction, cut_step.norms.direction);
+    optimizer->Update(step, weight.data(), whole.data(), gradient.data(), slots_from(a, 0).data(), n);
     for (size_t first = 0, length = 1; first < n; first += length, length = length % 19 + 3) {
-      const size_t here = std::min(length, n - first);
-      float* const b_slots[] = {b.data() + first, b.data() + n + first};
-      optimizer->Update({}, weight.data() + first, cut.data() + first, gradient.data() + first, b_slots,
-                        here);
+      optimizer->Update(cut_step, weight.data() + first, cut.data() + first, gradient.data() + first,
+                        slots_from(b, first).data(), std::min(length, n - first));
     }
     EXPECT_EQ(whole, cut) << Name(kind);
     EXPECT_EQ(a, b) << Name(kind);
   }
+}
+
+float StepFrom(const OptimizerConfig& config, float weight, float gradient,
+               std::vector<float> states = {0, 0}) {
+  const auto optimizer = Optimizer::Create(config);
+  float* const slots[] = {&states[0], &states[1]};
+  Optimizer::Step step;
+  optimizer->Measure(step, &weight, &gradient, slots, 1, &step.norms);
+  optimizer->Update(step, &weight, &weight, &gradient, slots, 1);
+  return weight;
+}
+
+TEST(Lamb, AnArrayOfZerosTakesAdamsStep) {
+  const OptimizerConfig config{.kind = OptimizerKind::kLamb, .learning_rate = 0.5};
+  EXPECT_NEAR(StepFrom(config, 0, 3), -0.5, 1e-6);
+  EXPECT_EQ(StepFrom(config, 2, 0), 2);  // no direction: no step
+}
+
+TEST(Ftrl, ARateOfZeroChangesNothing) {
+  EXPECT_EQ(StepFrom({.kind = OptimizerKind::kFtrl, .learning_rate = 0}, 3, 1), 3);
+}
+
+TEST(Ftrl, WhatIsNoNumberShows) {
+  EXPECT_TRUE(std::isnan(StepFrom({.kind = OptimizerKind::kFtrl}, 3, static_cast<float>(kNan))));
+}
+
+// n - m^2 of equal gradients is 0, and in float32 often a little less.
+TEST(RmsProp, AVarianceThatRoundsBelowZeroIsZero) {
+  OptimizerConfig config{
+      .kind = OptimizerKind::kRmsProp, .learning_rate = 0.5, .epsilon = 0.25, .centered = true};
+  config.rho = 0.5;
+  const float g = 1000.1f;
+  EXPECT_NEAR(StepFrom(config, 0, g, {std::nextafter(g * g, 0.0f), g}), -0.5 * g / 0.5, 1e-3);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // How weights change: when an optimiser takes over, its states, and a server's own updater.
 #include <gmock/gmock.h>
 
+#include "tensor/types/half.h"
 #include "unit/server/shard_harness.h"
 
 namespace sluice::testing {
@@ -63,6 +64,33 @@ TEST(ShardOptimizer, AChangeOfTheLearningRateKeepsTheMomentum) {
   harness.Push<double>(0, key, 2, {4});  // v = -2 - 2
   EXPECT_THAT(harness.Weight<double>(key), ElementsAre(-8));
   EXPECT_THAT(harness.Weight<double>(key, 1), ElementsAre(-4));
+}
+
+// States of the same shape and another meaning: a momentum is no sum of squares.
+TEST(ShardOptimizer, StatesOfOtherNamesBeginAtZero) {
+  ShardHarness harness(1);
+  ASSERT_TRUE(harness.shard.SetOptimizer(Momentum(1), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<double>{0});
+  harness.Push<double>(0, key, 1, {4});  // v = -4
+  ASSERT_TRUE(
+      harness.shard
+          .SetOptimizer({.kind = OptimizerKind::kAdaGrad, .learning_rate = 1, .epsilon = 0}, {{key, 2}})
+          .ok());
+  harness.Push<double>(0, key, 2, {3});
+  EXPECT_THAT(harness.Weight<double>(key, 1), ElementsAre(9));
+  EXPECT_THAT(harness.Weight<double>(key), ElementsAre(-5));
+}
+
+// States that come before the key's value: a master never stands for a weight that it does not round to.
+TEST(ShardOptimizer, AMasterOfAnotherWeightCountsForNothing) {
+  ShardHarness harness(1);
+  ASSERT_TRUE(harness.shard.SetOptimizer({.learning_rate = 1, .multi_precision = true}, {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<Half>{HalfFromFloat(1), HalfFromFloat(1)});
+  const float near = 1 + 0x1p-12f;
+  const wire::Store store{.purpose = wire::Store::Purpose::kState, .parts = {{{key, 0}, 1, 0}}};
+  EXPECT_TRUE(OnlyAck(harness.Deliver(0, store, {FrameOf(std::vector<float>{7, near})})));
+  harness.Push(0, key, 1, std::vector<Half>(2, HalfFromFloat(0.5f)));
+  EXPECT_THAT(harness.Weight<float>(key, 1), ElementsAre(0.5f, near - 0.5f));
 }
 
 TEST(ShardOptimizer, StatesAreReadAndWritten) {

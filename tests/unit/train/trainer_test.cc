@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/rng.h"
@@ -201,6 +202,50 @@ TEST(TrainerStates, AreReadByAStoreAndByATrainerThatUpdatesItself) {
     }
   }
   std::filesystem::remove_all(folder);
+}
+
+// Masters where the Trainer updates, and where the store does; a weight that is set later counts.
+TEST_P(TrainerOn, SixteenBitWeightsFollowTheirMasters) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const double step = dtype == DType::kFloat16 ? 0x1p-14 : 0x1p-11;
+    const auto parameter = MakeParameter("w", {1, 1}, contexts_, {.dtype = dtype});
+    nn::ParameterDict parameters;
+    parameters.Add(parameter);
+    Trainer trainer(parameters, {.learning_rate = 1, .multi_precision = true}, StoreOf(GetParam().store),
+                    {GetParam().update_on_kvstore});
+    const auto steps = [&](double weight) {
+      for (int i = 0; i < 16; ++i) {
+        std::vector<NDArray> gradients;
+        for (const Context context : contexts_) {
+          gradients.push_back(NDArray::Empty({2}, context, dtype));
+          gradients.back().Fill(step);
+        }
+        autograd::Backward(parameter->list_data(), gradients);
+        trainer.Step(static_cast<int64_t>(contexts_.size()));
+      }
+      const auto expected = static_cast<float>(weight - 16 * step);
+      for (const NDArray& data : parameter->list_data())
+        EXPECT_THAT(data.AsType(DType::kFloat32).ToVector(), ElementsAre(expected, expected));
+    };
+    steps(1);
+    if (GetParam().update_on_kvstore) continue;
+    parameter->SetData(NDArray::From({2, 2}, {2}));
+    steps(2);
+  }
+}
+
+// Whole arrays, whoever updates: w = (3, 4), every direction (1, 1), so a step of lr * 5 / sqrt(2).
+TEST_P(TrainerOn, LambScalesByNormsOfWholeArrays) {
+  const auto parameter = MakeParameter("w", {3, 4}, contexts_);
+  nn::ParameterDict parameters;
+  parameters.Add(parameter);
+  Trainer trainer(parameters, {.kind = OptimizerKind::kLamb, .learning_rate = 0.5}, StoreOf(GetParam().store),
+                  {GetParam().update_on_kvstore});
+  BackwardWith(*parameter, std::vector<std::vector<float>>(contexts_.size(), {2, 7}));
+  trainer.Step(1);
+  const auto by = static_cast<float>(0.5 * 5 / std::sqrt(2));
+  for (const NDArray& data : parameter->list_data())
+    EXPECT_THAT(data.ToVector(), Pointwise(FloatNear(2e-6f), {3 - by, 4 - by}));
 }
 
 TEST_P(TrainerOn, TheTwoHalvesOfAStepAreForOwnUpdates) {

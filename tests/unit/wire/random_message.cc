@@ -68,11 +68,13 @@ KeyEntry RandomMessages::Entry() {
 
 OptimizerConfig RandomMessages::Optimizer() {
   OptimizerConfig config;
-  config.kind = Enum(OptimizerKind::kAccumulate);
-  for (double* field : {&config.learning_rate, &config.momentum, &config.wd, &config.clip_gradient,
-                        &config.rescale_grad, &config.beta1, &config.beta2, &config.epsilon,
-                        &config.schedule.factor, &config.schedule.stop_factor_lr, &config.schedule.final_lr,
-                        &config.schedule.power, &config.schedule.warmup_begin_lr}) {
+  config.kind = Enum(OptimizerKind::kSignum);
+  for (double* field :
+       {&config.learning_rate, &config.momentum, &config.wd, &config.clip_gradient, &config.rescale_grad,
+        &config.beta1, &config.beta2, &config.epsilon, &config.rho, &config.lambda1, &config.beta,
+        &config.lower_bound, &config.upper_bound, &config.wd_lh, &config.schedule.factor,
+        &config.schedule.stop_factor_lr, &config.schedule.final_lr, &config.schedule.power,
+        &config.schedule.warmup_begin_lr}) {
     *field = Finite();
   }
   config.schedule.kind = Enum(LrScheduleKind::kCosine);
@@ -83,6 +85,8 @@ OptimizerConfig RandomMessages::Optimizer() {
   config.schedule.steps.resize(Size());
   for (int64_t& step : config.schedule.steps) step = static_cast<int64_t>(Number());
   config.normalize_by_samples = rng_.Chance(0.5);
+  config.centered = rng_.Chance(0.5);
+  config.multi_precision = rng_.Chance(0.5);
   for (size_t n = Size(); n > 0; --n) config.multipliers[Text()] = {Finite(), Finite()};
   return config;
 }

@@ -1,0 +1,135 @@
+// An update that scales by norms over the whole array is the same on every store, however the array is cut
+// into parts; where servers would share it, it is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/rng.h"
+#include "base/strings.h"
+#include "contract/weight_key.h"
+#include "golden/optimizer/formulas.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int kUpdates = 4;
+const Shape kShapes[] = {{1}, {300}, {2, 2050}, {0}};
+
+Key KeyOf(size_t i) {
+  return StrCat("weight ", i);
+}
+OptimizerConfig Lamb() {
+  OptimizerConfig config{.kind = OptimizerKind::kLamb, .learning_rate = 0.1, .wd = 0.1};
+  config.multipliers["weight 1"] = {.lr_mult = 0.5, .wd_mult = 2};
+  return config;
+}
+
+// A gradient of whole numbers: the sum over workers is exact in any order.
+std::vector<float> Gradient(size_t key, int update, int worker) {
+  Rng rng(1000 * key + 10 * static_cast<size_t>(update) + static_cast<size_t>(worker));
+  std::vector<float> values(static_cast<size_t>(kShapes[key].size()));
+  for (float& value : values) value = static_cast<float>(rng.Below(17)) - 8;
+  return values;
+}
+std::vector<float> Initial(size_t key) {
+  return Gradient(key, 9, 9);
+}
+
+class Norms : public ::testing::TestWithParam<std::string> {
+ protected:
+  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
+  bool IsDist() const { return GetParam().starts_with("dist"); }
+  // One worker where the order of pushes would count.
+  int workers() const { return IsDist() && !IsAsync() ? 2 : 1; }
+};
+
+std::vector<double> Reference(size_t key, int workers) {
+  const OptimizerConfig config = Lamb();
+  const LrWdMultiplier mult = key == 1 ? config.multipliers.at("weight 1") : LrWdMultiplier{};
+  std::vector<reference::Element> array;
+  for (const float w : Initial(key)) array.push_back({.weight = w});
+  for (int t = 1; t <= kUpdates; ++t) {
+    std::vector<double> sum(array.size());
+    for (int worker = 0; worker < workers; ++worker) {
+      const auto gradient = Gradient(key, t, worker);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+    }
+    reference::UpdateArray(
+        config, {.rate = config.learning_rate * mult.lr_mult, .t = t, .scale = 0.5, .wd_mult = mult.wd_mult},
+        sum, array);
+  }
+  std::vector<double> weights;
+  for (const auto& element : array) weights.push_back(element.weight);
+  return weights;
+}
+
+TEST_P(Norms, AreOfTheWholeArrayHoweverItIsCut) {
+  // Parts of 64 float32 in one run, of the whole key in the other.
+  std::vector<std::vector<float>> ends[2];
+  for (const int64_t part_bytes : {256, 1 << 20}) {
+    Job({.type = GetParam(), .workers = workers(), .server_threads = 2, .part_bytes = part_bytes})
+        .Run([&](KVStore& kv) {
+          for (size_t key = 0; key < std::size(kShapes); ++key)
+            kv.Init(KeyOf(key),
+                    NDArray::From(std::span<const float>(Initial(key)), kShapes[key], DeviceOf(kv)));
+          kv.SetOptimizer(Lamb());
+          kv.Barrier();
+          for (int t = 1; t <= kUpdates; ++t) {
+            for (size_t key = 0; key < std::size(kShapes); ++key)
+              kv.Push(KeyOf(key),
+                      NDArray::From(std::span<const float>(Gradient(key, t, kv.rank())), kShapes[key],
+                                    DeviceOf(kv)),
+                      {.divisor = 2});
+          }
+          for (size_t key = 0; key < std::size(kShapes); ++key) {
+            NDArray out = Filled(kv, kShapes[key], 0);
+            kv.Pull(KeyOf(key), &out);
+            const auto weights = out.ToVector();
+            const auto expected = Reference(key, workers());
+            for (size_t i = 0; i < weights.size(); ++i)
+              ASSERT_NEAR(weights[i], expected[i], 1e-5) << key << " " << i;
+            if (kv.rank() == 0) ends[part_bytes == 256 ? 0 : 1].push_back(weights);
+          }
+        });
+  }
+  EXPECT_EQ(ends[0], ends[1]);  // to the last bit
+}
+
+TEST_P(Norms, AKeyThatServersShareIsRefusedByNameAndNothingChanges) {
+  Job({.type = GetParam(), .workers = workers(), .bigarray_bound = 200}).Run([&](KVStore& kv) {
+    kv.Init(Key("small"), Filled(kv, {100}, 1));
+    kv.Init(Key("large"), Filled(kv, {300}, 1));
+    if (!IsDist()) return kv.SetOptimizer(Lamb());
+    kv.SetOptimizer({.learning_rate = 0.5});
+    kv.Barrier();
+    if (kv.rank() == 0) {
+      ExpectError(ErrorCode::kInvalidArgument,
+                  {"key large of 300 elements is cut into 2 slices", "lamb", "MXNET_KVSTORE_BIGARRAY_BOUND",
+                   "update_on_kvstore"},
+                  [&] { kv.SetOptimizer(Lamb()); });
+    }
+    kv.Barrier();
+    kv.Push(Key("large"), Filled(kv, {300}, 1));
+    NDArray out = Filled(kv, {300}, 0);
+    kv.Pull(Key("large"), &out);
+    EXPECT_EQ(out.ToVector(), std::vector<float>(300, 1 - 0.5f * static_cast<float>(workers())));
+  });
+}
+
+TEST_P(Norms, AKeyThatServersWouldShareIsRefusedAtInit) {
+  if (!IsDist()) GTEST_SKIP() << "no servers";
+  Job({.type = GetParam(), .workers = 1, .bigarray_bound = 200}).Run([&](KVStore& kv) {
+    kv.SetOptimizer(Lamb());
+    kv.Init(Key("small"), Filled(kv, {100}, 1));
+    ExpectError(ErrorCode::kInvalidArgument, {"key large of 300 elements", "MXNET_KVSTORE_BIGARRAY_BOUND"},
+                [&] { kv.Init(Key("large"), Filled(kv, {300}, 1)); });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, Norms,
+                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",
+                                           "dist_device_async"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,192 @@
+// 16-bit weights with float32 masters (multi_precision), on every store.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/rng.h"
+#include "base/strings.h"
+#include "contract/weight_key.h"
+#include "data/safetensors/safetensors.h"
+
+namespace sluice::testing {
+namespace {
+
+const Shape kLong = {300};
+constexpr int kUpdates = 12;
+const std::string kTypes[] = {"local",      "device",           "dist_sync", "dist_device_sync",
+                              "dist_async", "dist_device_async"};
+
+// Of whole quarters: the same in 16 bits and in 32, and so are sums of a few.
+NDArray Random(uint64_t seed, Context context, DType dtype) {
+  Rng rng(seed);
+  std::vector<float> values(static_cast<size_t>(kLong.size()));
+  for (float& value : values) value = (static_cast<float>(rng.Below(65)) - 32) / 4;
+  return NDArray::From(std::span<const float>(values), kLong, context).AsType(dtype);
+}
+
+class Precision : public ::testing::TestWithParam<std::string> {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
+  // One worker where the order of pushes would count. The key is spread over the servers.
+  Job MakeJob() const {
+    const bool several = GetParam().starts_with("dist") && !IsAsync();
+    return Job({.type = GetParam(), .workers = several ? 2 : 1, .bigarray_bound = 100});
+  }
+  static std::vector<float> Pulled(KVStore& kv, const Key& key, DType dtype) {
+    NDArray out = NDArray::Empty(kLong, DeviceOf(kv), dtype);
+    kv.Pull(key, &out);
+    return out.AsType(DType::kFloat32).ToVector();
+  }
+  static void PushRandom(KVStore& kv, const Key& key, int update, DType dtype) {
+    kv.Push(key, Random(static_cast<uint64_t>(10 * update + kv.rank()), DeviceOf(kv), dtype));
+  }
+  static std::vector<float> Rounded(const std::vector<float>& values, DType dtype, Context context = cpu(0)) {
+    return NDArray::From(std::span(values), kLong, context).AsType(dtype).AsType(DType::kFloat32).ToVector();
+  }
+
+  const std::string path_ =
+      (std::filesystem::temp_directory_path() / StrCat("masters-of-", getpid(), ".safetensors")).string();
+};
+
+std::vector<OptimizerConfig> Optimizers() {
+  OptimizerConfig sgd{.learning_rate = 1e-4, .momentum = 0.75, .wd = 0.5};
+  OptimizerConfig adam{.kind = OptimizerKind::kAdam, .learning_rate = 1e-4};
+  OptimizerConfig accumulate{.kind = OptimizerKind::kAccumulate, .rescale_grad = 1e-4};
+  std::vector<OptimizerConfig> configs = {sgd, adam, accumulate};
+  for (OptimizerConfig& config : configs) config.multi_precision = true;
+  return configs;
+}
+
+TEST_P(Precision, StepsThatSixteenBitsLoseAddUpInTheMaster) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    MakeJob().Run([&](KVStore& kv) {
+      const Key with("with"), without("without");
+      // The step of all workers together is an eighth of a unit in the last place.
+      const double step = dtype == DType::kFloat16 ? 0x1p-14 : 0x1p-11;
+      for (const bool master : {true, false}) {
+        const Key& key = master ? with : without;
+        kv.Init(key, Filled(kv, kLong, 1, 0, dtype));
+        kv.SetOptimizer({.learning_rate = 1, .multi_precision = master});
+        kv.Barrier();
+        for (int t = 1; t <= 16; ++t) kv.Push(key, Filled(kv, kLong, step / kv.num_workers(), 0, dtype));
+        EXPECT_EQ(Pulled(kv, key, dtype),
+                  std::vector<float>(300, static_cast<float>(master ? 1 - 16 * step : 1)));
+        kv.Barrier();
+      }
+    });
+  }
+}
+
+TEST_P(Precision, TheWeightIsTheFloat32TrajectoryRounded) {
+  for (const OptimizerConfig& config : Optimizers()) {
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+      SCOPED_TRACE(StrCat(Name(config.kind), " ", Name(dtype)));
+      MakeJob().Run([&](KVStore& kv) {
+        const Key narrow("narrow"), wide("wide");
+        kv.Init(narrow, Random(1, DeviceOf(kv), dtype));
+        kv.Init(wide, Random(1, DeviceOf(kv), DType::kFloat32));
+        kv.SetOptimizer(config);
+        kv.Barrier();
+        for (int t = 1; t <= kUpdates; ++t) {
+          PushRandom(kv, narrow, t, dtype);
+          PushRandom(kv, wide, t, DType::kFloat32);
+          EXPECT_EQ(Pulled(kv, narrow, dtype),
+                    Rounded(Pulled(kv, wide, DType::kFloat32), dtype, DeviceOf(kv)))
+              << t;
+        }
+      });
+    }
+  }
+}
+
+// The file has the master, in float32, and whoever reads it goes on from there.
+TEST_P(Precision, MastersAreSavedAndLoaded) {
+  const DType dtype = DType::kFloat16;
+  for (const OptimizerConfig& config : Optimizers()) {
+    const auto train = [&](const std::string& type, int first, int last, const std::vector<float>& start,
+                           bool load, bool save) {
+      std::vector<float> end;
+      Job({.type = type, .workers = 1, .bigarray_bound = 100}).Run([&](KVStore& kv) {
+        kv.SetOptimizer(config);  // before the key, for once
+        kv.Init(kKey, NDArray::From(std::span(start), kLong, DeviceOf(kv)).AsType(dtype));
+        if (load) kv.LoadOptimizerStates(path_);
+        for (int t = first + 1; t <= last; ++t) PushRandom(kv, kKey, t, dtype);
+        if (save) kv.SaveOptimizerStates(path_);
+        end = Pulled(kv, kKey, dtype);
+      });
+      return end;
+    };
+    const std::vector<float> start = Random(1, cpu(0), DType::kFloat32).ToVector();
+    const auto whole = train("local", 0, kUpdates, start, false, false);
+    const auto half = train(GetParam(), 0, kUpdates / 2, start, false, true);
+    const SafetensorsFile file = ReadSafetensors(path_).OrThrow();
+    const TensorView* master = file.Find("weight/master");
+    ASSERT_NE(master, nullptr);
+    EXPECT_EQ(master->dtype, DType::kFloat32);
+    std::vector<float> values(300);
+    std::memcpy(values.data(), master->bytes.data(), master->bytes.size());
+    EXPECT_NE(values, half);
+    EXPECT_EQ(Rounded(values, dtype), half);
+    for (const std::string& reader : kTypes)
+      EXPECT_EQ(train(reader, kUpdates / 2, kUpdates, half, true, false), whole)
+          << Name(config.kind) << " " << reader;
+  }
+}
+
+TEST_P(Precision, AMasterStartsFromWhatWasAssigned) {
+  if (IsAsync()) GTEST_SKIP() << "async stores take no push without an optimiser";
+  MakeJob().Run([&](KVStore& kv) {
+    const DType dtype = DType::kFloat16;
+    kv.Init(kKey, Filled(kv, kLong, 1, 0, dtype));
+    kv.Push(kKey, Filled(kv, kLong, 8.0 / kv.num_workers(), 0, dtype));  // assigns 8
+    kv.SetOptimizer({.learning_rate = 1, .multi_precision = true});
+    kv.Barrier();
+    for (int t = 1; t <= 16; ++t) kv.Push(kKey, Filled(kv, kLong, 0x1p-11 / kv.num_workers(), 0, dtype));
+    EXPECT_EQ(Pulled(kv, kKey, dtype), std::vector<float>(300, 8 - 0x1p-7f));
+  });
+}
+
+// A change of the optimiser keeps what steps too small for 16 bits have added up to.
+TEST_P(Precision, AMasterOutlivesItsOptimizer) {
+  MakeJob().Run([&](KVStore& kv) {
+    const DType dtype = DType::kFloat16;
+    kv.Init(kKey, Filled(kv, kLong, 1, 0, dtype));
+    const auto push_eight = [&](const OptimizerConfig& config) {
+      kv.SetOptimizer(config);
+      kv.Barrier();
+      for (int t = 1; t <= 2; ++t) kv.Push(kKey, Filled(kv, kLong, 0x1p-13 / kv.num_workers(), 0, dtype));
+      kv.WaitAll();
+      kv.Barrier();
+    };
+    push_eight({.learning_rate = 1, .multi_precision = true});
+    push_eight({.kind = OptimizerKind::kAccumulate, .rescale_grad = -1, .multi_precision = true});
+    EXPECT_EQ(Pulled(kv, kKey, dtype), std::vector<float>(300, 1 - 0x1p-11f));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, Precision, ::testing::ValuesIn(kTypes),
+                         [](const auto& info) { return info.param; });
+
+// What an updater of one's own wrote counts, and not a master from before.
+TEST(PrecisionOfLocalStores, AMasterFollowsAWeightThatWasSet) {
+  Job({.type = "local"}).Run([](KVStore& kv) {
+    const OptimizerConfig config{.learning_rate = 1, .multi_precision = true};
+    const auto push = [&](double value) { kv.Push(kKey, Filled(kv, kLong, value, 0, DType::kFloat16)); };
+    kv.Init(kKey, Filled(kv, kLong, 1, 0, DType::kFloat16));
+    kv.SetOptimizer(config);
+    push(0x1p-13);
+    kv.SetUpdater([](const Key&, const NDArray& gradient, NDArray& weight) { gradient.CopyTo(&weight); });
+    push(4);
+    kv.SetOptimizer(config);
+    push(1);
+    NDArray out = Filled(kv, kLong, 0, 0, DType::kFloat16);
+    kv.Pull(kKey, &out);
+    EXPECT_EQ(out.AsType(DType::kFloat32).ToVector(), std::vector<float>(300, 3));
+  });
+}
+
+}  // namespace
+}  // namespace sluice::testing
