@@ -17,6 +17,12 @@ for network in lenet gluon_lenet; do
   fi
 done
 
+echo "== Updates of 25 M float32, SGD with momentum, beside a plain loop"
+for threads in 1 2; do
+  for arrays in 1 200; do
+    build/bin/update_bench --threads "$threads" --arrays "$arrays"
+  done
+done
 echo "== Goodput, 1 worker, 1 server"
 tools/launch.py -n 1 -s 1 build/bin/kv_bench --bytes 65536,1048576,4194304,16777216
 echo "== Latency of one float, everything on one core"
