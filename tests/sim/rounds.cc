@@ -1,5 +1,9 @@
 #include "sim/rounds.h"
 
+#include <cmath>
+
+#include "golden/optimizer/formulas.h"
+
 namespace sluice::testing {
 namespace {
 
@@ -12,6 +16,21 @@ double Expected(uint32_t workers, int rounds, int64_t element) {
   const double ranks = workers * (workers + 1) / 2.0;
   return ranks *
          (rounds * (rounds + 1) / 2.0 + static_cast<double>(rounds) * static_cast<double>(element % 7));
+}
+
+// What a key of n elements is after each round of lamb; 0: at first.
+std::vector<std::vector<reference::Element>> LambRounds(uint32_t workers, int rounds, int64_t n) {
+  const OptimizerConfig config{.kind = OptimizerKind::kLamb};
+  std::vector<std::vector<reference::Element>> after(1,
+                                                     std::vector<reference::Element>(static_cast<size_t>(n)));
+  for (int round = 1; round <= rounds; ++round) {
+    std::vector<double> sum(static_cast<size_t>(n));
+    for (uint32_t w = 0; w < workers; ++w)
+      for (int64_t i = 0; i < n; ++i) sum[static_cast<size_t>(i)] += Pushed(w, round, i);
+    after.push_back(after.back());
+    reference::UpdateArray(config, {.rate = config.learning_rate, .t = round}, sum, after.back());
+  }
+  return after;
 }
 
 std::shared_ptr<Buffer> Floats(int64_t n) {
@@ -79,7 +98,7 @@ class Script {
     };
     if (w != 0) return ReachBarrier(w);
     OptimizerConfig config;
-    config.kind = OptimizerKind::kAccumulate;
+    config.kind = options_.optimizer;
     client.SetOptimizer(now, config, Time::max(), on_set, network);
   }
 
@@ -144,14 +163,23 @@ class Script {
     const bool async = options_.mode == wire::SyncMode::kAsync;
     const auto n = static_cast<int64_t>(out.size() / sizeof(float));
     for (int64_t i = 0; i < n && !async; ++i) {
-      const double expected = Expected(static_cast<uint32_t>(workers_.size()), round, i);
-      if (out.as<float>()[i] != expected) {
+      const double expected = After(round, i, n),
+                   tolerance = options_.optimizer == OptimizerKind::kLamb ? 1e-7 : 0;
+      if (std::abs(out.as<float>()[i] - expected) > tolerance) {
         return Mismatch(StrCat("worker ", w, ", round ", round, ", element ", i, " of ", n, ": ",
                                out.as<float>()[i], " in place of ", expected));
       }
     }
     if (async && round == options_.rounds) CheckOwnPushes(w, out);
     if (--workers_[w].waiting == 0) NextRound(w);
+  }
+
+  double After(int round, int64_t element, int64_t n) {
+    const auto workers = static_cast<uint32_t>(workers_.size());
+    if (options_.optimizer != OptimizerKind::kLamb) return Expected(workers, round, element);
+    auto& rounds = lamb_[n];
+    if (rounds.empty()) rounds = LambRounds(workers, options_.rounds, n);
+    return rounds[static_cast<size_t>(round)][static_cast<size_t>(element)].weight;
   }
 
   // Async: at least all of this worker's own pushes are in, and at most everybody's.
@@ -173,6 +201,7 @@ class Script {
   const RoundsOptions options_;
   Rng rng_;
   std::vector<Worker> workers_;
+  std::map<int64_t, std::vector<std::vector<reference::Element>>> lamb_;  // by elements of a key
   size_t finished_ = 0;
   std::string mismatch_;
 };

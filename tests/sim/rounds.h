@@ -13,9 +13,10 @@ struct RoundsOptions {
   int rounds = 100;
   std::vector<int64_t> key_elements = {1, 300, 2000};
   wire::SyncMode mode = wire::SyncMode::kSync;
-  bool push_pull = true;                         // false: push, then pull
-  double cut_chance = 0.01;                      // of a short partition, per round and worker
-  Duration deadline = std::chrono::minutes(30);  // virtual
+  OptimizerKind optimizer = OptimizerKind::kAccumulate;  // or kLamb, whose keys must be whole on a shard
+  bool push_pull = true;                                 // false: push, then pull
+  double cut_chance = 0.01;                              // of a short partition, per round and worker
+  Duration deadline = std::chrono::minutes(30);          // virtual
 };
 
 struct RoundsResult {
@@ -27,7 +28,8 @@ struct RoundsResult {
 
 // Weights start at 0 and the optimiser is `accumulate`. In round r worker w pushes (w + 1) * (r + element %
 // 7) as every element: after round r an element is the sum over workers and rounds so far, small whole
-// numbers that float32 holds exactly.
+// numbers that float32 holds exactly. kLamb updates with the same sums and is compared with the published
+// formula.
 RoundsResult RunRounds(SimCluster& cluster, const RoundsOptions& options);
 
 }  // namespace sluice::testing

@@ -105,5 +105,22 @@ TEST(SimRounds, SeveralShardsPerServerAndManyParts) {
   EXPECT_TRUE(result.completed) << result.mismatch << result.log;
 }
 
+// Rounds that close by whole keys, whose parts overtake one another.
+TEST(SimRounds, UpdatesByNormsSurviveFaults) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimClusterOptions storm = Stormy(seed);
+    storm.part_bytes = 256;
+    storm.bigarray_bound = 1'000'000;
+    SimCluster cluster(storm);
+    const RoundsResult result = RunRounds(cluster, {.rounds = 20,
+                                                    .key_elements = {1, 300, 2000},
+                                                    .optimizer = OptimizerKind::kLamb,
+                                                    .push_pull = seed % 2 == 0});
+    ASSERT_TRUE(result.completed) << "seed " << seed << ": "
+                                  << (result.mismatch.empty() ? "hangs" : result.mismatch) << "\n"
+                                  << result.log;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing
