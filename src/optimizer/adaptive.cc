@@ -61,7 +61,7 @@ inline void FtrlLoop(Factors<T> f, FtrlFactors<T> k, const T* w, T* out, const T
     const T growth = after > 0 ? square / (after + before) : 0;
     z[i] += gradient - growth * k.inverse_rate * w[i];
     squares[i] += square;
-    const T within = z[i] - z[i];  // 0, and NaN stays NaN
+    const T within = 0 * z[i];  // NaN stays NaN
     const T beyond = z[i] > k.lambda1 ? k.lambda1 - z[i] : (z[i] < -k.lambda1 ? -k.lambda1 - z[i] : within);
     const T curvature = (k.beta + after) * k.inverse_rate + f.decay;
     out[i] = beyond == 0 ? 0 : beyond / curvature;
