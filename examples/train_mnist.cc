@@ -35,7 +35,10 @@ DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,
 DEFINE_int64(batch_size, 64, "Batch size of each worker.");
 DEFINE_int64(num_epochs, 10,
              "How often to go through the training data, epochs before --load-epoch included.");
-DEFINE_int64(num_steps, -1, "Train exactly this many steps in place of epochs; -1: epochs count.");
+DEFINE_int64(
+    num_steps, -1,
+    "Train exactly this many steps in place of epochs, steps before --load-epoch or --resume included; -1: "
+    "epochs count.");
 DEFINE_double(lr, 0.05, "Learning rate.");
 DEFINE_double(lr_factor, 0.1, "What the learning rate is multiplied by at each of --lr-step-epochs.");
 DEFINE_string(lr_step_epochs, "",
@@ -51,6 +54,19 @@ DEFINE_string(model_prefix, "",
               "Save parameters as PREFIX-0001.safetensors and optimiser states as "
               "PREFIX-0001.states.safetensors, and so on, after epochs (rank 0).");
 DEFINE_int64(save_period, 1, "Save every so many epochs.");
+DEFINE_int64(
+    save_steps, 0,
+    "Save also every so many steps of an epoch, as PREFIX-0001-000200.safetensors; the newest two stay. 0: "
+    "not within epochs.");
+DEFINE_bool(
+    resume, false,
+    "Go on from the newest checkpoint of --model-prefix, to the last bit as if the run had never stopped; "
+    "from the start when there is none.");
+DEFINE_string(best_params, "",
+              "Keep the parameters of the epoch with the best test accuracy in this file (rank 0).");
+DEFINE_int64(early_stopping, 0, "End after so many epochs without a better test accuracy; 0: never.");
+DEFINE_string(report, "", "Draw learning curves into this HTML file, rewritten after every epoch (rank 0).");
+DEFINE_int64(eval_steps, 0, "Evaluate also every so many steps of an epoch; 0: after epochs only.");
 DEFINE_int64(load_epoch, 0,
              "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
              "they are; --num-epochs is the number of the last epoch.");
@@ -125,7 +141,9 @@ bool IsAsync() {
 int64_t LastStepOf(double epoch, const LoadedCheckpoint& start, int64_t steps_per_epoch, int workers) {
   const int64_t updates_per_step = IsAsync() ? workers : 1;
   const int64_t done = (start.updates + updates_per_step - 1) / updates_per_step;
-  const double ahead = (epoch - static_cast<double>(start.epoch)) * static_cast<double>(steps_per_epoch);
+  const double ahead =
+      (epoch - static_cast<double>(start.next.epoch)) * static_cast<double>(steps_per_epoch) -
+      static_cast<double>(start.next.step);
   return std::max<int64_t>(0, done + static_cast<int64_t>(ahead));
 }
 
@@ -181,8 +199,10 @@ void RequirePlaceFor(const std::string& flag, const std::string& file) {
 void CheckOutputs() {
   if (!FLAGS_save_params.empty()) RequirePlaceFor("save-params", FLAGS_save_params);
   if (!FLAGS_model_prefix.empty())
-    RequirePlaceFor("model-prefix", CheckpointFile(FLAGS_model_prefix, FLAGS_load_epoch + 1));
+    RequirePlaceFor("model-prefix", CheckpointFile(FLAGS_model_prefix, {FLAGS_load_epoch + 1, 0}));
   if (!FLAGS_json.empty()) RequirePlaceFor("json", FLAGS_json);
+  if (!FLAGS_best_params.empty()) RequirePlaceFor("best-params", FLAGS_best_params);
+  if (!FLAGS_report.empty()) RequirePlaceFor("report", FLAGS_report);
 }
 
 void CheckFlags() {
@@ -191,6 +211,9 @@ void CheckFlags() {
   RequireAtLeast("num-steps", FLAGS_num_steps, -1);
   RequireAtLeast("disp-batches", FLAGS_disp_batches, 0);
   RequireAtLeast("save-period", FLAGS_save_period, 1);
+  RequireAtLeast("save-steps", FLAGS_save_steps, 0);
+  RequireAtLeast("early-stopping", FLAGS_early_stopping, 0);
+  RequireAtLeast("eval-steps", FLAGS_eval_steps, 0);
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
   RequireAtLeast("top-k", FLAGS_top_k, 0);
   if (FLAGS_top_k > kClasses)
@@ -203,6 +226,10 @@ void CheckFlags() {
   if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
   if (FLAGS_load_epoch > 0 && !FLAGS_load_params.empty())
     Refuse("load-epoch", "and --load-params both say where to start; give one of them");
+  if ((FLAGS_resume || FLAGS_save_steps > 0) && FLAGS_model_prefix.empty())
+    Refuse(FLAGS_resume ? "resume" : "save-steps", "needs --model-prefix");
+  if (FLAGS_resume && FLAGS_load_epoch > 0)
+    Refuse("resume", "and --load-epoch both say where to go on; give one of them");
   const auto loads = Numbers("work-load-list", FLAGS_work_load_list);
   if (!loads.empty() && loads.size() != static_cast<size_t>(FLAGS_num_devices)) {
     Refuse("work-load-list", StrCat("has ", loads.size(), " shares for ", FLAGS_num_devices, " devices"));
@@ -212,17 +239,37 @@ void CheckFlags() {
 // Before the first step: afresh, from --load-params, or after --load-epoch.
 LoadedCheckpoint Start(const nn::ParameterDict& parameters) {
   if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, parameters);
-  return FLAGS_load_epoch > 0 ? LoadCheckpoint(FLAGS_model_prefix, FLAGS_load_epoch, parameters)
+  return FLAGS_load_epoch > 0 ? LoadCheckpoint(FLAGS_model_prefix, {FLAGS_load_epoch, 0}, parameters)
                               : LoadedCheckpoint();
 }
 
+// The newest checkpoint, or `start` where there is none. Only rank 0 looks: the others learn from it where to
+// go on, and their first weights from the store.
+LoadedCheckpoint Resume(const LoadedCheckpoint& start, const nn::ParameterDict& parameters, KVStore& store) {
+  LoadedCheckpoint loaded = start;
+  if (store.rank() == 0) {
+    const auto found = ListCheckpoints(FLAGS_model_prefix);
+    if (!found.empty()) loaded = LoadCheckpoint(FLAGS_model_prefix, found.back(), parameters);
+  }
+  const nlohmann::json mine = {loaded.next.epoch, loaded.next.step, loaded.step, loaded.updates,
+                               loaded.states};
+  const auto word = nlohmann::json::parse(store.Agree(mine.dump()));
+  word[0].get_to(loaded.next.epoch);
+  word[1].get_to(loaded.next.step);
+  word[2].get_to(loaded.step);
+  word[3].get_to(loaded.updates);
+  word[4].get_to(loaded.states);
+  return loaded;
+}
+
 void TellStart(const LoadedCheckpoint& start) {
-  if (start.epoch == 0) return;
+  if (start.next == Position()) return;
   std::cout << WrapMessage(
-                   StrCat("goes on after epoch ", start.epoch, ", with ",
+                   StrCat("goes on after epoch ", start.next.epoch,
+                          start.next.step > 0 ? StrCat(" and ", start.next.step, " steps") : "", ", with ",
                           start.states.empty() ? "optimiser states of zero: none were saved" : start.states))
             << std::endl;
-  if (start.epoch >= FLAGS_num_epochs && FLAGS_num_steps < 0)
+  if (start.next.epoch >= FLAGS_num_epochs && FLAGS_num_steps < 0)
     std::cout << "nothing is left to train: --num-epochs is " << FLAGS_num_epochs << std::endl;
   if (start.has_position &&
       (start.seed != static_cast<uint64_t>(FLAGS_seed) || start.shuffle != FLAGS_shuffle)) {
@@ -237,8 +284,22 @@ void TellStart(const LoadedCheckpoint& start) {
   }
 }
 
-void WriteReport(const FitReport& report, const KVStore& store, int num_servers) {
+std::vector<CallbackPtr> Callbacks() {
+  std::vector<CallbackPtr> callbacks;
+  // What they remember goes into a checkpoint: they come before it.
+  if (!FLAGS_best_params.empty()) callbacks.push_back(KeepBest(FLAGS_best_params));
+  if (FLAGS_early_stopping > 0) callbacks.push_back(StopEarly({.patience = FLAGS_early_stopping}));
+  if (!FLAGS_report.empty())
+    callbacks.push_back(WriteReport(FLAGS_report, StrCat(FLAGS_network, ", ", FLAGS_kv_store)));
+  if (!FLAGS_model_prefix.empty())
+    callbacks.push_back(
+        SaveEvery(FLAGS_model_prefix, {.epochs = FLAGS_save_period, .steps = FLAGS_save_steps}));
+  return callbacks;
+}
+
+void WriteJson(const FitReport& report, const KVStore& store, int num_servers) {
   const nlohmann::json json = {{"test_accuracy", report.test_accuracy},
+                               {"test_loss", report.test_loss},
                                {"train_loss", report.train_loss},
                                {"images_per_sec", report.images_per_sec},
                                {"steps", report.steps},
@@ -263,18 +324,22 @@ void Train() {
   const auto test =
       FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
   net.CollectParams().Initialize(contexts, nullptr, seed);
-  const LoadedCheckpoint start = Start(net.CollectParams());
-  WarnOfOptimizer();
+  LoadedCheckpoint start = Start(net.CollectParams());
+  WarnOfDivergence();
 
   // Flags are checked in full before the job is joined.
   SamplerConfig sampler{train->size(), FLAGS_batch_size, seed, FLAGS_shuffle};
   const auto& job = runtime::Runtime::Default()->config();
   const int workers = FLAGS_kv_store.starts_with("dist") ? job.num_workers : 1;
-  const OptimizerConfig optimizer = Optimizer(start, StepsPerEpoch(sampler, workers), workers);
+  OptimizerConfig optimizer = Optimizer(start, StepsPerEpoch(sampler, workers), workers);
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
+  if (leader) CheckOutputs();  // before anything is read from their folders
+  if (FLAGS_resume) {
+    start = Resume(start, net.CollectParams(), *store);
+    optimizer = Optimizer(start, StepsPerEpoch(sampler, workers), workers);
+  }
   if (leader) {
-    CheckOutputs();
     std::cout << FLAGS_network << " on " << (FLAGS_data_dir.empty() ? "synthetic digits" : FLAGS_data_dir)
               << ", " << train->size() << " images\n"
               << store->type() << ", " << Counted(store->num_workers(), "worker") << " x "
@@ -287,24 +352,21 @@ void Train() {
   options.batch_size = FLAGS_batch_size;
   options.num_epochs = FLAGS_num_epochs;
   options.num_steps = FLAGS_num_steps;
-  options.first_epoch = start.epoch;
+  options.start = start.next;
+  options.start_step = start.step;
+  options.memory = start.memory;
   options.optimizer_states = start.states;
   options.shuffle = FLAGS_shuffle;
   options.seed = seed;
   options.disp_batches = FLAGS_disp_batches;
   options.top_k = FLAGS_top_k;
   options.live_progress = true;
-  if (!FLAGS_model_prefix.empty()) {
-    options.after_epoch = [&](const EpochEnd& end) {
-      if (end.epoch % FLAGS_save_period != 0) return;
-      const Checkpoint here{end.epoch, start.step + end.steps, seed, FLAGS_shuffle};
-      SaveCheckpoint(FLAGS_model_prefix, here, net.CollectParams(), end.trainer);
-    };
-  }
+  options.eval_steps = FLAGS_eval_steps;
+  options.callbacks = Callbacks();
   const FitReport report = Fit(net, train, test, optimizer, store, options);
   if (leader) {
     if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams());
-    if (!FLAGS_json.empty()) WriteReport(report, *store, job.role ? job.num_servers : 0);
+    if (!FLAGS_json.empty()) WriteJson(report, *store, job.role ? job.num_servers : 0);
     std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_accuracy
               << std::endl;
   }

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "sluice/callback.h"
 #include "sluice/context.h"
 #include "sluice/data.h"
 #include "sluice/kvstore.h"
@@ -16,44 +17,39 @@
 
 namespace sluice {
 
-// What a callback at the end of an epoch may save: sluice/checkpoint.h.
-struct EpochEnd {
-  int64_t epoch = 0;  // epochs done, those before first_epoch included
-  int64_t steps = 0;  // of this run
-  Trainer& trainer;
-};
-
 struct FitOptions {
   std::vector<Context> contexts = {cpu(0)};
   std::vector<double> work_load;  // of a full batch, by context; empty: equal
   int64_t batch_size = 64;        // of this worker
-  int64_t first_epoch = 0;        // counted from 0; > 0 goes on with a run
-  int64_t num_epochs = 10;        // of the whole run: first_epoch to num_epochs - 1 are trained
-  int64_t num_steps = -1;         // >= 0: exactly these many steps from first_epoch on in place of num_epochs
-  std::string optimizer_states;   // a file to go on from; rank 0 reads it; empty: none
+  int64_t num_epochs = 10;        // of the whole run
+  int64_t num_steps = -1;         // >= 0: of the whole run, in place of num_epochs
   bool shuffle = true;
   uint64_t seed = 0;
-  int64_t disp_batches = 100;                        // a plain line every so many batches
-  int64_t top_k = 0;                                 // > 1: evaluated too
-  bool live_progress = false;                        // a bar on a terminal
-  std::function<void(const EpochEnd&)> after_epoch;  // rank 0 only
+  int64_t disp_batches = 100;  // a plain line every so many batches
+  int64_t eval_steps = 0;      // evaluates also after every so many steps of an epoch; 0: after epochs only
+  int64_t top_k = 0;           // > 1: evaluated too
+  bool live_progress = false;  // a bar on a terminal
+  std::vector<CallbackPtr> callbacks;
+
+  // Of a run that goes on (LoadCheckpoint).
+  Position start;                             // the first batch; the same on all workers
+  int64_t start_step = 0;                     // steps done before it
+  std::string optimizer_states;               // a file; rank 0 reads it; empty: none
+  std::map<std::string, std::string> memory;  // of callbacks, by name; rank 0's counts
 };
 
 struct FitReport {
-  int64_t steps = 0;
-  int64_t epochs = 0;              // begun
+  int64_t steps = 0;               // of this run, without those before its start
+  int64_t epochs = 0;              // begun or gone on with
+  bool stopped_early = false;      // by a callback
   double images_per_sec = 0;       // all workers together, without the warm-up of 5 steps if more follow
   std::vector<double> train_loss;  // mean of this worker's batch, one per step (num_steps) or per epoch
   double test_accuracy = 0;        // rank 0 only, after the last step
+  double test_loss = 0;
   double test_top_k = 0;
 };
 
-struct EvalReport {
-  double accuracy = 0;
-  double top_k = 0;
-};
-
-// Accuracy over a whole data set, its batches cut over all contexts. `net` must be initialised on them.
+// Accuracy and loss over a whole data set, its batches cut over all contexts. `net` must be initialised on them.
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
                     int64_t top_k = 0);
 

@@ -43,6 +43,10 @@ class LocalStore final : public KVStore {
   void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds) override {
     RequireRanks(ranks, 0, 1);
   }
+  std::string Agree(const std::string& word, std::chrono::milliseconds) override {
+    RequireWord(word);
+    return word;
+  }
   int NumDeadNodes() override { return 0; }
 
  private:

@@ -178,5 +178,12 @@ std::vector<uint32_t> RequireRanks(const std::vector<int>& ranks, int self, int 
   return {members.begin(), members.end()};
 }
 
+void RequireWord(const std::string& word) {
+  if (const size_t most = wire::Limits().max_text_bytes; word.size() > most) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Agree: the word has ", word.size(), " bytes; at most ", most, " are carried"));
+  }
+}
+
 }  // namespace kvstore
 }  // namespace sluice

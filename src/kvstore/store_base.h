@@ -74,5 +74,7 @@ class Outstanding {
 
 // Of a barrier: sorted, each once. Throws Error(kInvalidArgument) unless all exist and `self` is among them.
 std::vector<uint32_t> RequireRanks(const std::vector<int>& ranks, int self, int num_workers);
+// Of Agree: throws Error(kInvalidArgument) when it is longer than a message's texts may be.
+void RequireWord(const std::string& word);
 
 }  // namespace sluice::kvstore

@@ -40,21 +40,29 @@ std::string Barriers::MissingText(const Open& open) {
   return NamesOf(missing);
 }
 
-bool Barriers::WasReleased(const Member& member, const std::string& id) const {
-  const auto it = released_.find(member);
-  return it != released_.end() && std::count(it->second.begin(), it->second.end(), id) > 0;
+const Barriers::Released* Barriers::FindReleased(const Member& member, const std::string& id) const {
+  const auto of_member = released_.find(member);
+  if (of_member == released_.end()) return nullptr;
+  const auto it = std::ranges::find(of_member->second, id, &Released::id);
+  return it == of_member->second.end() ? nullptr : &*it;
 }
 
-void Barriers::Remember(const Member& member, const std::string& id) {
+void Barriers::Remember(const Member& member, const Released& released) {
   constexpr size_t kRemembered = 64;
-  std::deque<std::string>& ids = released_[member];
-  ids.push_back(id);
-  if (ids.size() > kRemembered) ids.pop_front();
+  std::deque<Released>& newest = released_[member];
+  newest.push_back(released);
+  if (newest.size() > kRemembered) newest.pop_front();
+}
+
+std::optional<Barriers::Member> Barriers::FirstWorker(const std::map<Member, Waiter>& arrived) {
+  const auto it = arrived.lower_bound({wire::Role::kWorker, 0});
+  return it != arrived.end() && it->first.first == wire::Role::kWorker ? std::optional(it->first) : std::nullopt;
 }
 
 Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const Waiter& who,
                                            const Roster& roster) {
-  if (WasReleased(who.member, barrier.id)) return Arrival{.released = true, .waiters = {who}, .missing = {}};
+  if (const Released* before = FindReleased(who.member, barrier.id))
+    return Arrival{.released = true, .waiters = {who}, .text = before->text, .missing = {}};
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kInvalidArgument, "barrier '", barrier.id, "': ", why...);
   };
@@ -76,15 +84,17 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
                   NamesOf(expected), ", but others do with ", NamesOf(open.expected));
   }
   open.arrived[who.member] = who;
+  if (who.member == FirstWorker(open.arrived)) open.text = barrier.text;
   Arrival arrival;
   if (open.arrived.size() < open.expected.size()) {
     arrival.missing = MissingText(open);
     return arrival;
   }
   arrival.released = true;
+  arrival.text = std::make_shared<const std::string>(std::move(open.text));
   for (const auto& [member, waiter] : open.arrived) {
     arrival.waiters.push_back(waiter);
-    Remember(member, barrier.id);
+    Remember(member, {barrier.id, arrival.text});
   }
   open_.erase(barrier.id);
   return arrival;

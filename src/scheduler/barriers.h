@@ -3,6 +3,8 @@
 
 #include <deque>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,8 +25,9 @@ class Barriers {
   };
   struct Arrival {
     bool released = false;
-    std::vector<Waiter> waiters;  // released: everybody to be acknowledged
-    std::string missing;          // not released: in words
+    std::vector<Waiter> waiters;              // released: everybody to be answered
+    std::shared_ptr<const std::string> text;  // released: for them
+    std::string missing;                      // not released: in words
   };
 
   // A member's arrival, or its repeat. An error: no member of it, or it names other members than the first
@@ -37,22 +40,29 @@ class Barriers {
   struct Open {
     std::set<Member> expected;
     std::map<Member, Waiter> arrived;
+    std::string text;  // of the lowest worker that has arrived
+  };
+  struct Released {
+    std::string id;
+    std::shared_ptr<const std::string> text;
   };
   static std::set<Member> Expected(const wire::Barrier& barrier, const Roster& roster);
   static std::string NamesOf(const std::set<Member>& members);  // "worker 0, worker 2"
   static std::string MissingText(const Open& open);
+  static std::optional<Member> FirstWorker(const std::map<Member, Waiter>& arrived);
 
   size_t NumOpenOf(const Member& member) const;
 
   // Of one member: each waits on a thread of its own, or was given up by its deadline.
   static constexpr size_t kMaxOpen = 1024;
   std::map<std::string, Open> open_;
-  bool WasReleased(const Member& member, const std::string& id) const;
-  void Remember(const Member& member, const std::string& id);
+  // Null when it was not.
+  const Released* FindReleased(const Member& member, const std::string& id) const;
+  void Remember(const Member& member, const Released& released);
 
-  // A repeat whose release was lost is acknowledged again. By member; the newest ones, since the threads of a
+  // A repeat whose release was lost is answered again. By member; the newest ones, since the threads of a
   // node may each wait in one.
-  std::map<Member, std::deque<std::string>> released_;
+  std::map<Member, std::deque<Released>> released_;
 };
 
 }  // namespace sluice::scheduler

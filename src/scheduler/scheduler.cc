@@ -224,7 +224,7 @@ void Scheduler::OnBarrier(const Member& member, const wire::Message& message, tr
   if (const size_t members = arrival.value().waiters.size(); members > 1)
     VLOG(1) << "barrier '" << request.id << "' released, " << members << " members";
   for (const auto& waiter : arrival.value().waiters)
-    Send(waiter.peer, wire::Ack{}, network, waiter.request_id);
+    Send(waiter.peer, wire::BarrierReleased{*arrival.value().text}, network, waiter.request_id);
 }
 
 void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network) {

@@ -70,7 +70,7 @@ void Control::Barrier(Time now, wire::Barrier::Group group, Time deadline, Then 
   const uint64_t number = ++barriers_[group];
   const bool all = group == wire::Barrier::Group::kAll;
   wire::Barrier barrier{
-      all ? membership::IdOfBarrierOfAll(number) : StrCat("of the servers, ", number), group, {}};
+      all ? membership::IdOfBarrierOfAll(number) : StrCat("of the servers, ", number), group, {}, {}};
   std::string what = StrCat("barrier '", barrier.id, "'");
   requests_.Ask(now, next_request_++,
                 {membership_.scheduler(), std::move(barrier), std::move(what), deadline,

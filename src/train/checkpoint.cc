@@ -1,5 +1,6 @@
 #include "sluice/checkpoint.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
@@ -12,9 +13,16 @@
 namespace sluice {
 namespace {
 
-std::string NumberedFile(const std::string& prefix, int64_t epoch, const char* ending) {
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = ".safetensors", kStatesEnding = ".states.safetensors";
+constexpr std::string_view kMemory = "callback ";  // before a callback's name
+
+std::string FileOf(const std::string& prefix, const Position& next, std::string_view ending) {
   std::ostringstream name;
-  name << prefix << '-' << std::setfill('0') << std::setw(4) << epoch << ending;
+  name << prefix << '-' << std::setfill('0') << std::setw(4) << next.epoch;
+  if (next.step != 0) name << '-' << std::setw(6) << next.step;
+  name << ending;
   return name.str();
 }
 
@@ -31,52 +39,101 @@ auto Entry(const std::string& path, const FileMetadata& metadata, const std::str
   return *value;
 }
 
-std::optional<int64_t> ParseCount(const std::string& text) {
+std::optional<int64_t> ParseCount(std::string_view text) {
   const auto count = ParseInt(text);
   return count && *count >= 0 ? count : std::nullopt;
 }
 
+std::string ToText(const Position& position) {
+  return position.step == 0 ? StrCat("epoch ", position.epoch)
+                            : StrCat("epoch ", position.epoch, ", step ", position.step);
+}
+
 void ReadPosition(const std::string& path, const FileMetadata& metadata, LoadedCheckpoint* loaded) {
-  const int64_t epoch = Entry(path, metadata, "epoch", ParseCount);
-  if (epoch != loaded->epoch) {
-    throw Error(ErrorCode::kDataLoss,
-                StrCat(path, " holds the parameters after epoch ", epoch, ", not ", loaded->epoch));
+  Position found{Entry(path, metadata, "epoch", ParseCount), 0};
+  if (metadata.contains("epoch_step")) found.step = Entry(path, metadata, "epoch_step", ParseCount);
+  if (found != loaded->next) {
+    throw Error(ErrorCode::kDataLoss, StrCat(path, " holds the parameters after ", ToText(found), ", not ",
+                                             ToText(loaded->next)));
   }
   loaded->has_position = true;
   loaded->step = Entry(path, metadata, "step", ParseCount);
   loaded->seed = static_cast<uint64_t>(Entry(path, metadata, "seed", ParseInt));
   loaded->shuffle = Entry(path, metadata, "shuffle", ParseBool);
+  for (const auto& [name, text] : metadata) {
+    if (name.starts_with(kMemory)) loaded->memory[name.substr(kMemory.size())] = text;
+  }
+}
+
+// Of a file's name without prefix and ending: "-0003" or "-0003-000200".
+std::optional<Position> ParsePosition(std::string_view text) {
+  if (!text.starts_with('-')) return std::nullopt;
+  const std::vector<std::string> parts = StrSplit(text.substr(1), '-');
+  if (parts.size() > 2) return std::nullopt;
+  const auto epoch = ParseCount(parts[0]), step = parts.size() == 2 ? ParseCount(parts[1]) : 0;
+  if (!epoch || !step) return std::nullopt;
+  return Position{*epoch, *step};
 }
 
 }  // namespace
 
-std::string CheckpointFile(const std::string& prefix, int64_t epoch) {
-  return NumberedFile(prefix, epoch, ".safetensors");
+std::string CheckpointFile(const std::string& prefix, const Position& next) {
+  return FileOf(prefix, next, kEnding);
 }
 
-std::string CheckpointStatesFile(const std::string& prefix, int64_t epoch) {
-  return NumberedFile(prefix, epoch, ".states.safetensors");
+std::string CheckpointStatesFile(const std::string& prefix, const Position& next) {
+  return FileOf(prefix, next, kStatesEnding);
+}
+
+std::vector<Position> ListCheckpoints(const std::string& prefix) {
+  const fs::path path = prefix;
+  const std::string stem = path.filename().string();
+  std::vector<Position> found;
+  std::error_code failure;
+  fs::directory_iterator files(path.has_parent_path() ? path.parent_path() : ".", failure);
+  if (failure)
+    throw Error(ErrorCode::kUnavailable, StrCat("checkpoints ", prefix, "-*: ", failure.message()));
+  for (const fs::directory_entry& file : files) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with(stem) || !name.ends_with(kEnding) || name.ends_with(kStatesEnding)) continue;
+    const auto position =
+        ParsePosition(std::string_view(name).substr(stem.size(), name.size() - stem.size() - kEnding.size()));
+    if (position && CheckpointFile(prefix, *position) == (path.parent_path() / name).string())
+      found.push_back(*position);
+  }
+  std::ranges::sort(found, {}, [](const Position& p) { return std::pair(p.epoch, p.step); });
+  return found;
 }
 
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer) {
-  trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.epoch));
-  SaveParameters(CheckpointFile(prefix, checkpoint.epoch), parameters,
-                 {{"epoch", std::to_string(checkpoint.epoch)},
-                  {"step", std::to_string(checkpoint.step)},
-                  {"seed", std::to_string(static_cast<int64_t>(checkpoint.seed))},
-                  {"shuffle", checkpoint.shuffle ? "true" : "false"}});
+  FileMetadata metadata = {{"epoch", std::to_string(checkpoint.next.epoch)},
+                           {"epoch_step", std::to_string(checkpoint.next.step)},
+                           {"step", std::to_string(checkpoint.step)},
+                           {"seed", std::to_string(static_cast<int64_t>(checkpoint.seed))},
+                           {"shuffle", checkpoint.shuffle ? "true" : "false"}};
+  for (const auto& [name, text] : checkpoint.memory) metadata[StrCat(kMemory, name)] = text;
+  trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.next));
+  SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, std::move(metadata));
 }
 
-LoadedCheckpoint LoadCheckpoint(const std::string& prefix, int64_t epoch,
+void RemoveCheckpoint(const std::string& prefix, const Position& next) {
+  for (const std::string& file : {CheckpointFile(prefix, next), CheckpointStatesFile(prefix, next)}) {
+    std::error_code failure;
+    fs::remove(file, failure);
+    if (failure) throw Error(ErrorCode::kUnavailable, StrCat(file, ": ", failure.message()));
+  }
+}
+
+LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
                                 const nn::ParameterDict& parameters) {
   LoadedCheckpoint loaded;
-  loaded.epoch = epoch;
-  const std::string path = CheckpointFile(prefix, epoch);
+  loaded.next = next;
+  const std::string path = CheckpointFile(prefix, next);
   const FileMetadata metadata = LoadParameters(path, parameters);
   if (metadata.contains("epoch")) ReadPosition(path, metadata, &loaded);
-  const std::string states = CheckpointStatesFile(prefix, epoch);
-  if (!std::filesystem::exists(states)) return loaded;
+  const std::string states = CheckpointStatesFile(prefix, next);
+  if (!fs::exists(states)) return loaded;
   loaded.states = states;
   loaded.updates = static_cast<int64_t>(kvstore::MostUpdates(states));
   return loaded;

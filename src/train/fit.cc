@@ -9,49 +9,18 @@
 #include "base/clock.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
+#include "sluice/error.h"
 #include "sluice/loss.h"
 #include "sluice/metric.h"
-#include "sluice/split.h"
 #include "sluice/trainer.h"
 #include "train/progress.h"
+#include "train/shards.h"
 
 namespace sluice {
 namespace {
 
 constexpr int64_t kWarmUpSteps = 5;  // left out of images/s when more follow
-constexpr int64_t kEvalBatch = 250;
 constexpr int kColumns = 80;
-
-// A batch on its devices.
-struct Shards {
-  std::vector<NDArray> images, labels;
-};
-
-// Through memory of its own, so that the copy waits for no computation.
-NDArray OnHost(std::span<const float> values, const Shape& shape) {
-  return NDArray::From(values, shape, cpu_pinned(0));
-}
-
-// Equal slices without a work load.
-Shards Load(const Batch& batch, const std::vector<Context>& contexts, const std::vector<double>& work_load) {
-  Shards shards;
-  if (batch.size() == 0) return shards;
-  const NDArray images = OnHost(batch.samples, batch.shape);
-  const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
-  const NDArray labels = OnHost(classes, {batch.size()});
-  if (batch.size() < static_cast<int64_t>(contexts.size())) {  // the end of an epoch: too small to cut
-    shards.images = {images.AsInContext(contexts.front())};
-    shards.labels = {labels.AsInContext(contexts.front())};
-    return shards;
-  }
-  const auto cut = [&](const NDArray& whole) {
-    return work_load.empty() ? SplitAndLoad(whole, contexts, /*even_split=*/false)
-                             : SplitAndLoad(whole, contexts, std::span<const double>(work_load));
-  };
-  shards.images = cut(images);
-  shards.labels = cut(labels);
-  return shards;
-}
 
 // What a step leaves to be counted, read one step late so that reading waits for nothing.
 struct StepResult {
@@ -69,34 +38,45 @@ class FitRun {
         options_(options),
         loader_(std::move(train), LoaderOptions()),
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches) {
+    if (options_.start != Position()) loader_.Seek(options_.start);
     ResolveShapes();
     optimizer.normalize_by_samples = true;
+    rates_ = Optimizer::Create(optimizer);
     trainer_ = std::make_unique<Trainer>(net_.CollectParams(), std::move(optimizer), store_);
-    if (options_.first_epoch > 0) loader_.Seek({options_.first_epoch, 0});
+    for (const CallbackPtr& callback : options_.callbacks) {
+      const auto remembered = options_.memory.find(callback->name());
+      if (leader() && remembered != options_.memory.end()) callback->Recall(remembered->second);
+    }
     if (options_.optimizer_states.empty()) return;
     trainer_->LoadStates(options_.optimizer_states);
     store_->Barrier();  // nobody pushes before the states stand
   }
 
   FitReport Run() {
-    const bool by_steps = options_.num_steps >= 0;
-    const int64_t per_epoch = loader_.steps_per_epoch();
-    const int64_t last_epoch = by_steps
-                                   ? options_.first_epoch + (options_.num_steps + per_epoch - 1) / per_epoch
-                                   : options_.num_epochs;
     started_ = SteadyClock().Now();
-    for (int64_t epoch = options_.first_epoch; epoch < last_epoch; ++epoch) {
+    for (next_ = options_.start; !IsOver();) {
       ++report_.epochs;
-      RunEpoch(epoch, last_epoch,
-               by_steps ? std::min(per_epoch, options_.num_steps - report_.steps) : per_epoch);
+      RunEpoch();
+      if (MustStop()) break;
     }
     store_->WaitAll();
-    if ((by_steps || report_.epochs == 0) && leader() && test_ != nullptr) EvaluateNow();
+    if ((by_steps() || report_.epochs == 0) && leader() && test_ != nullptr) EvaluateNow();
+    Tell(&Callback::OnEnd);
     return report_;
   }
 
  private:
   bool leader() const { return store_->rank() == 0; }
+  bool by_steps() const { return options_.num_steps >= 0; }
+  int64_t StepsDone() const { return options_.start_step + report_.steps; }
+  bool IsOver() const {
+    return by_steps() ? StepsDone() >= options_.num_steps : next_.epoch >= options_.num_epochs;
+  }
+  int64_t LastEpoch() const {
+    if (!by_steps()) return options_.num_epochs;
+    const int64_t per_epoch = loader_.steps_per_epoch();
+    return next_.epoch + (next_.step + options_.num_steps - StepsDone() + per_epoch - 1) / per_epoch;
+  }
 
   DataLoaderOptions LoaderOptions() const {
     DataLoaderOptions loader;
@@ -116,20 +96,35 @@ class FitRun {
     for (const Context& context : options_.contexts) net_(NDArray(Shape(dims), context)).WaitToRead();
   }
 
-  void RunEpoch(int64_t epoch, int64_t last_epoch, int64_t steps) {
+  // What is left of it: from next_ to the first batch of the one after, or to the last step.
+  void RunEpoch() {
     loss_.Reset();
     accuracy_.Reset();
-    for (int64_t step = 0; step < steps; ++step) {
+    const int64_t epoch = next_.epoch, last_epoch = LastEpoch(), steps = loader_.steps_per_epoch();
+    do {
       Step(*loader_.Next());
       if (pending_.size() > 1) Count();
-      Show(epoch, last_epoch, step + 1, steps);
-    }
+      const int64_t done = ++next_.step;
+      if (done == steps) next_ = {epoch + 1, 0};
+      Show(epoch, last_epoch, done, steps);
+      if (next_.epoch == epoch) AfterStep();
+    } while (next_.epoch == epoch && !(by_steps() && IsOver()));
     while (!pending_.empty()) Count();
-    if (options_.num_steps >= 0) return;
+    if (!by_steps()) AfterEpoch();
+  }
+
+  void AfterStep() {
+    if (!leader()) return;
+    evaluation_.reset();
+    if (test_ != nullptr && options_.eval_steps > 0 && next_.step % options_.eval_steps == 0) EvaluateNow();
+    Tell(&Callback::OnStep);
+  }
+
+  void AfterEpoch() {
     report_.train_loss.push_back(loss_.value());
     if (!leader()) return;
     if (test_ != nullptr) EvaluateNow();
-    const std::string head = StrCat("epoch ", epoch + 1);
+    const std::string head = StrCat("epoch ", next_.epoch);
     progress_.Say(StrCat(head, " loss ", loss_.value(), " accuracy ", accuracy_.value(), " ",
                          static_cast<int64_t>(report_.images_per_sec), " images/s"));
     if (test_ != nullptr) {
@@ -137,16 +132,44 @@ class FitRun {
           StrCat(head, " test accuracy ", report_.test_accuracy,
                  options_.top_k > 1 ? StrCat(" top-", options_.top_k, " ", report_.test_top_k) : ""));
     }
-    if (!options_.after_epoch) return;
+    Tell(&Callback::OnEpoch);
+  }
+
+  // In between nothing is trained: callbacks may take their time.
+  void Tell(void (Callback::*moment)(const FitStatus&)) {
+    if (!leader() || options_.callbacks.empty()) return;
     const Time before = SteadyClock().Now();
-    options_.after_epoch({.epoch = epoch + 1, .steps = report_.steps, .trainer = *trainer_});
+    const FitStatus status{.next = next_,
+                           .step = StepsDone(),
+                           .seed = options_.seed,
+                           .shuffle = options_.shuffle,
+                           .loss = loss_.value(),
+                           .accuracy = accuracy_.value(),
+                           .images_per_sec = report_.images_per_sec,
+                           .learning_rate = rates_->LearningRate(std::max<int64_t>(1, StepsDone())),
+                           .test = evaluation_,
+                           .net = net_,
+                           .trainer = *trainer_,
+                           .callbacks = options_.callbacks};
+    for (const CallbackPtr& callback : options_.callbacks) (*callback.*moment)(status);
     not_training_ += SteadyClock().Now() - before;
+  }
+
+  bool MustStop() {
+    const auto any = [&](bool (Callback::*ask)() const) {
+      return std::ranges::any_of(options_.callbacks, [&](const CallbackPtr& c) { return (*c.*ask)(); });
+    };
+    if (by_steps() || IsOver() || !any(&Callback::MayStop)) return false;
+    report_.stopped_early = store_->Agree(any(&Callback::WantsStop) ? "stop" : "go on") == "stop";
+    if (report_.stopped_early && leader()) progress_.Say(StrCat("stopped early after epoch ", next_.epoch));
+    return report_.stopped_early;
   }
 
   void Step(const Batch& batch) {
     // Work loads fit a full batch; of what is left at the end of an epoch a small one may get nothing.
     const bool full = batch.size() == options_.batch_size;
-    Shards shards = Load(batch, options_.contexts, full ? options_.work_load : std::vector<double>());
+    train::Shards shards =
+        train::Load(batch, options_.contexts, full ? options_.work_load : std::vector<double>());
     trainer_->PushSamplesDuringBackward(static_cast<uint64_t>(batch.size()));
     StepResult result{shards.labels, {}, {}, batch.size()};
     if (batch.size() > 0) {
@@ -184,7 +207,7 @@ class FitRun {
     double before = loss_.sum();
     loss_.Update(result.labels, result.losses);
     accuracy_.Update(result.labels, result.predictions);
-    if (options_.num_steps >= 0)
+    if (by_steps())
       report_.train_loss.push_back(
           result.size == 0 ? 0 : (loss_.sum() - before) / static_cast<double>(result.size));
   }
@@ -208,9 +231,10 @@ class FitRun {
 
   void EvaluateNow() {
     const Time before = SteadyClock().Now();
-    const EvalReport report = Evaluate(net_, *test_, options_.contexts, options_.top_k);
-    report_.test_accuracy = report.accuracy;
-    report_.test_top_k = report.top_k;
+    evaluation_ = Evaluate(net_, *test_, options_.contexts, options_.top_k);
+    report_.test_accuracy = evaluation_->accuracy;
+    report_.test_loss = evaluation_->loss;
+    report_.test_top_k = evaluation_->top_k;
     not_training_ += SteadyClock().Now() - before;
   }
 
@@ -220,44 +244,21 @@ class FitRun {
   const FitOptions options_;
   DataLoader loader_;
   train::Progress progress_;
+  std::unique_ptr<const Optimizer> rates_;  // for what it says of the learning rate
   std::unique_ptr<Trainer> trainer_;
   const nn::SoftmaxCrossEntropyLoss criterion_{};
   metric::Loss loss_;
   metric::Accuracy accuracy_;
   std::deque<StepResult> pending_;
   FitReport report_;
+  Position next_;
+  std::optional<EvalReport> evaluation_;  // made at this moment
   Time started_{};
   Duration not_training_{};
   int64_t images_ = 0;
 };
 
 }  // namespace
-
-EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
-                    int64_t top_k) {
-  const autograd::PauseScope pause;
-  metric::Accuracy accuracy;
-  metric::TopKAccuracy best(std::max<int64_t>(top_k, 1));
-  const auto sample = static_cast<size_t>(dataset.sample_shape().size());
-  for (int64_t first = 0; first < dataset.size(); first += kEvalBatch) {
-    Batch batch;
-    const int64_t count = std::min(kEvalBatch, dataset.size() - first);
-    std::vector<int64_t> dims = {count};
-    dims.insert(dims.end(), dataset.sample_shape().dims().begin(), dataset.sample_shape().dims().end());
-    batch.shape = Shape(dims);
-    batch.samples.resize(static_cast<size_t>(count) * sample);
-    for (int64_t i = 0; i < count; ++i) {
-      batch.labels.push_back(
-          dataset.Get(first + i, std::span(batch.samples).subspan(static_cast<size_t>(i) * sample, sample)));
-    }
-    const Shards shards = Load(batch, contexts, {});
-    std::vector<NDArray> predictions;
-    for (const NDArray& images : shards.images) predictions.push_back(net(images));
-    accuracy.Update(shards.labels, predictions);
-    if (top_k > 1) best.Update(shards.labels, predictions);
-  }
-  return {accuracy.value(), top_k > 1 ? best.value() : 0};
-}
 
 FitReport Fit(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test,
               OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options) {

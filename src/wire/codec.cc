@@ -124,6 +124,9 @@ pb::Barrier* Mutable(pb::Envelope* e, const Barrier&) {
 pb::BarrierWaiting* Mutable(pb::Envelope* e, const BarrierWaiting&) {
   return e->mutable_barrier_waiting();
 }
+pb::BarrierReleased* Mutable(pb::Envelope* e, const BarrierReleased&) {
+  return e->mutable_barrier_released();
+}
 pb::Leave* Mutable(pb::Envelope* e, const Leave&) {
   return e->mutable_leave();
 }
@@ -185,6 +188,8 @@ bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
       return ReadBody<Barrier>(e.barrier(), checker, out);
     case pb::Envelope::kBarrierWaiting:
       return ReadBody<BarrierWaiting>(e.barrier_waiting(), checker, out);
+    case pb::Envelope::kBarrierReleased:
+      return ReadBody<BarrierReleased>(e.barrier_released(), checker, out);
     case pb::Envelope::kLeave:
       return ReadBody<Leave>(e.leave(), checker, out);
     case pb::Envelope::kStop:

@@ -11,6 +11,7 @@ namespace sluice::pb {
 class AnnounceKeys;
 class Barrier;
 class BarrierWaiting;
+class BarrierReleased;
 class DeclareKeys;
 class ErrorReply;
 class GetMembership;
@@ -100,6 +101,7 @@ SLUICE_WIRE_BODY(Store);
 SLUICE_WIRE_BODY(SetOptimizer);
 SLUICE_WIRE_BODY(Barrier);
 SLUICE_WIRE_BODY(BarrierWaiting);
+SLUICE_WIRE_BODY(BarrierReleased);
 SLUICE_WIRE_BODY(Leave);
 SLUICE_WIRE_BODY(Stop);
 SLUICE_WIRE_BODY(AwaitOptimizer);

@@ -111,12 +111,14 @@ void ToWire(const Barrier& in, pb::Barrier* out) {
   out->set_id(in.id);
   out->set_group(EnumToWire<pb::Barrier::Group>(in.group));
   out->mutable_ranks()->Add(in.ranks.begin(), in.ranks.end());
+  out->set_text(in.text);
 }
 bool FromWire(const pb::Barrier& in, Checker& checker, Barrier* out) {
   if (!checker.Count(in.ranks_size(), checker.limits().max_nodes, "barrier ranks")) return false;
   out->ranks.assign(in.ranks().begin(), in.ranks().end());
   return checker.Enum(in.group(), Barrier::Group::kRanks, "barrier group", &out->group) &&
-         checker.Text(in.id(), "barrier id", &out->id);
+         checker.Text(in.id(), "barrier id", &out->id) &&
+         checker.Text(in.text(), "a barrier's text", &out->text);
 }
 
 void ToWire(const BarrierWaiting& in, pb::BarrierWaiting* out) {
@@ -126,6 +128,13 @@ void ToWire(const BarrierWaiting& in, pb::BarrierWaiting* out) {
 bool FromWire(const pb::BarrierWaiting& in, Checker& checker, BarrierWaiting* out) {
   return checker.Text(in.id(), "barrier id", &out->id) &&
          checker.Text(in.missing(), "the list of missing nodes", &out->missing);
+}
+
+void ToWire(const BarrierReleased& in, pb::BarrierReleased* out) {
+  out->set_text(in.text);
+}
+bool FromWire(const pb::BarrierReleased& in, Checker& checker, BarrierReleased* out) {
+  return checker.Text(in.text(), "a barrier's text", &out->text);
 }
 
 void ToWire(const Leave& in, pb::Leave* out) {

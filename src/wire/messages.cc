@@ -82,8 +82,8 @@ std::string_view BodyName(size_t index) {
   static constexpr std::array<std::string_view, std::variant_size_v<Body>> kNames = {
       "Register",    "Welcome",      "Heartbeat",    "HeartbeatAck",   "GetMembership", "Membership",
       "DeclareKeys", "KeyTable",     "AnnounceKeys", "Push",           "Pull",          "Values",
-      "Store",       "SetOptimizer", "Barrier",      "BarrierWaiting", "Leave",         "Stop",
-      "GetStats",    "Stats",        "Ack",          "ErrorReply",     "AwaitOptimizer"};
+      "Store",       "SetOptimizer", "Barrier",      "BarrierWaiting", "BarrierReleased", "Leave",
+      "Stop",        "GetStats",     "Stats",        "Ack",            "ErrorReply",      "AwaitOptimizer"};
   return kNames[index];
 }
 

@@ -193,12 +193,17 @@ struct Barrier {
   std::string id;  // members must agree on it
   Group group = Group::kWorkers;
   std::vector<uint32_t> ranks;  // kRanks: worker ranks
+  std::string text;             // that of the lowest worker comes back to all
   bool operator==(const Barrier&) const = default;
 };
 struct BarrierWaiting {
   std::string id;
   std::string missing;  // in words: "worker 2, worker 5"
   bool operator==(const BarrierWaiting&) const = default;
+};
+struct BarrierReleased {
+  std::string text;
+  bool operator==(const BarrierReleased&) const = default;
 };
 
 struct Leave {
@@ -241,7 +246,7 @@ struct ErrorReply {
 
 using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys,
                           KeyTable, AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier,
-                          BarrierWaiting, Leave, Stop, GetStats, Stats, Ack, ErrorReply, AwaitOptimizer>;
+                          BarrierWaiting, BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply, AwaitOptimizer>;
 std::string_view BodyName(const Body& body);  // "Push"
 std::string_view BodyName(size_t index);      // of Body's alternatives
 

@@ -52,6 +52,7 @@ class Client final : public transport::Machine {
   using NetworkRef = transport::Network&;
   // The ids of the keys, in the order given.
   using InitDone = std::function<void(const Result<std::vector<uint32_t>>&)>;
+  using TextDone = std::function<void(const Result<std::string>& text)>;
   using AnswerDone = membership::ControlRequests::Done;
   using UpdatesDone = std::function<void(const Result<uint64_t>&)>;
 
@@ -98,6 +99,8 @@ class Client final : public transport::Machine {
   void AwaitOptimizer(Time now, Time deadline, worker::Done done, NetworkRef network);
   // Among all nodes (Group::kAll) an empty id is filled in: servers count these barriers, too.
   void Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network);
+  // The same; tells the text of the members' first worker.
+  void Agree(Time now, wire::Barrier barrier, Time deadline, TextDone done, NetworkRef network);
   // Before leaving in good order: done when the servers have all that was handed over, or with what they do
   // not have by the deadline. Reads under way end with kCancelled: the rounds of others may take for ever.
   void Flush(Time now, Time deadline, worker::Done done, NetworkRef network);

@@ -118,13 +118,24 @@ void Client::AwaitOptimizer(Time now, Time deadline, worker::Done done, NetworkR
 }
 
 void Client::Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network) {
+  Agree(
+      now, std::move(barrier), deadline,
+      [done = std::move(done)](const Result<std::string>& text) {
+        done(text ? Status::Ok() : Status(text.failure()));
+      },
+      network);
+}
+
+void Client::Agree(Time now, wire::Barrier barrier, Time deadline, TextDone done, NetworkRef network) {
   if (barrier.group == wire::Barrier::Group::kAll && barrier.id.empty())
     barrier.id = membership::IdOfBarrierOfAll(++barriers_of_all_);
   const std::string what = BarrierText(barrier);
   Ask(
       now, membership_.scheduler(), std::move(barrier), what, deadline,
       [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
-        done(answer ? Status::Ok() : Status(answer.failure()));
+        if (!answer) return done(answer.failure());
+        const auto* released = std::get_if<wire::BarrierReleased>(&answer.value());
+        done(released != nullptr ? released->text : std::string());
       },
       network);
 }

@@ -309,7 +309,14 @@ void DistStore::Barrier(const std::vector<int>& ranks, std::chrono::milliseconds
   WaitIn(std::move(barrier), members, timeout);
 }
 
-void DistStore::WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout) {
+std::string DistStore::Agree(const std::string& word, std::chrono::milliseconds timeout) {
+  kvstore::RequireWord(word);
+  wire::Barrier barrier;
+  barrier.text = word;
+  return WaitIn(std::move(barrier), "", timeout);
+}
+
+std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout) {
   timeout = std::max<std::chrono::milliseconds>(timeout, 100ms);  // to hear who is missing
   outstanding_.Check();
   WaitIssued();
@@ -317,11 +324,19 @@ void DistStore::WaitIn(wire::Barrier barrier, const std::string& members, std::c
     const std::lock_guard lock(mutex_);
     barrier.id = StrCat("kvstore ", options_.number, members, ", barrier ", ++barriers_[members]);
   }
+  const auto text = std::make_shared<std::string>();  // outlives this wait, as the call does
   Await("barrier", timeout,
-        [barrier, deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
-                                                worker::Done done) {
-          client.Barrier(now, barrier, deadline, std::move(done), network);
+        [barrier, text, deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
+                                                      worker::Done done) {
+          client.Agree(
+              now, barrier, deadline,
+              [text, done = std::move(done)](const Result<std::string>& result) {
+                if (result) *text = result.value();
+                done(result ? Status::Ok() : Status(result.failure()));
+              },
+              network);
         });
+  return *text;
 }
 
 void DistStore::Flush(std::chrono::milliseconds timeout) {

@@ -49,6 +49,7 @@ class DistStore final : public KVStore {
   void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(Bounded(timeout)); }
   void Barrier(BarrierGroup group, std::chrono::milliseconds timeout) override;
   void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds timeout) override;
+  std::string Agree(const std::string& word, std::chrono::milliseconds timeout) override;
   int NumDeadNodes() override;
   // Before this worker leaves its job: returns when the servers have all that was pushed. Ends reads under
   // way. Throws the first failure that no call has thrown yet, and kDeadlineExceeded.
@@ -87,7 +88,8 @@ class DistStore final : public KVStore {
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);
   Time Deadline(std::chrono::milliseconds timeout) const;
   // `members`: who they are, in words; each has a count of its own. The id is chosen here.
-  void WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout);
+  // Returns the text of the first of them.
+  std::string WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout);
 
   // dist_states.cc
   std::vector<kvstore::StateLayout> StateLayouts(const std::string& what) const;

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -27,11 +28,14 @@ class Resume(unittest.TestCase):
         self.folder = pathlib.Path(scratch.name)
         write_bars(self.folder, 640)
 
-    def train(self, workers, *flags):
+    def command(self, workers, *flags):
         command = [str(BIN / "train_mnist"), f"--data-dir={self.folder}", *SMALL, *flags]
         if workers:
             command = [sys.executable, str(ROOT / "tools/launch.py"), "-n", str(workers), "-s", "2", *command]
-        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        return command
+
+    def train(self, workers, *flags):
+        return subprocess.run(self.command(workers, *flags), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
 
     def parameters(self, done, path):
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -86,6 +90,61 @@ class Resume(unittest.TestCase):
         paths[1].write_bytes(self.second_half(2, "--mom=0.9", "--kv-store=dist_sync")[0])
         apart, name = safetensors_file.worst_difference(*map(safetensors_file.load, paths))
         self.assertLess(apart, 1e-5, name)
+
+    # A run that is killed at any step and goes on is the run that nobody disturbed.
+    def test_a_run_killed_within_an_epoch_goes_on_to_the_last_bit(self):
+        for store, workers in (("local", 0), ("dist_sync", 2)):
+            with self.subTest(store=store):
+                flags = [f"--kv-store={store}", "--mom=0.9", "--num-epochs=4"]
+                whole = self.in_one_go(workers, *flags)
+                prefix = f"{self.folder}/{store}"
+                saving = [*flags, f"--model-prefix={prefix}", "--save-steps=3", "--save-period=100"]
+                for killed_after in ("0000-000003", "0001-000006", "0002-000003"):
+                    self.kill_once(workers, pathlib.Path(f"{prefix}-{killed_after}.safetensors"), *saving, "--resume")
+                path = self.folder / "resumed.safetensors"
+                done = self.train(workers, *saving, "--resume", f"--save-params={path}")
+                self.assertEqual(self.parameters(done, path), whole, done.stdout)
+                self.assertRegex(unwrapped(done.stdout), r"goes on after epoch [23] and \d+ steps")
+
+    def kill_once(self, workers, file, *flags):
+        """Starts a run and kills all of it as soon as the checkpoint is there."""
+        run = subprocess.Popen(self.command(workers, *flags), stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        end = time.monotonic() + 120
+        while not file.exists() and run.poll() is None:
+            self.assertLess(time.monotonic(), end, f"no {file}")
+            time.sleep(0.002)
+        run.kill()
+        run.wait(20)
+        while self.still_run(str(file.parent)):  # launch.py's guard kills the rest
+            self.assertLess(time.monotonic(), end, "processes of the job are left")
+            time.sleep(0.02)
+
+    def still_run(self, folder):
+        def names(process):
+            try:
+                return f"{folder}/" in (process / "cmdline").read_text()
+            except OSError:
+                return False
+        return any(names(p) for p in pathlib.Path("/proc").iterdir() if p.name.isdigit())
+
+    def test_resume_with_nothing_to_go_on_from_begins(self):
+        whole = self.in_one_go(0)
+        path = self.folder / "begun.safetensors"
+        done = self.train(0, "--resume", f"--model-prefix={self.folder}/none", "--num-epochs=4", f"--save-params={path}")
+        self.assertEqual(self.parameters(done, path), whole)
+
+    def test_what_is_best_and_what_is_drawn_and_when_to_stop(self):
+        best, report = self.folder / "best.safetensors", self.folder / "report.html"
+        done = self.train(0, "--num-epochs=30", "--lr=1e-30", "--early-stopping=2", f"--best-params={best}", f"--report={report}")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("stopped early after epoch 3", done.stdout)
+        self.assertTrue(best.exists())
+        self.assertIn("<svg", report.read_text())
+        for flags, words in ((["--resume"], "--resume needs --model-prefix"), (["--save-steps=2"], "--save-steps needs --model-prefix"),
+                             (["--early-stopping=-1"], "--early-stopping"), ([f"--report={self.folder}/no/x.html"], "there is no folder")):
+            done = self.train(0, *flags)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(words, unwrapped(done.stdout))
 
     def test_what_is_said(self):
         self.first_half(0)

@@ -335,6 +335,18 @@ TEST_P(AnyStore, BadNamesAndDivisorsAreRefusedBeforeAnythingTravels) {
   });
 }
 
+TEST_P(AnyStore, AllHearTheWordOfRankZero) {
+  MakeJob().Run([&](KVStore& kv) {
+    for (int i = 0; i < 5; ++i)
+      EXPECT_EQ(kv.Agree(StrCat("worker ", kv.rank(), " says ", i)), StrCat("worker 0 says ", i));
+    EXPECT_EQ(kv.Agree(""), "");
+    const std::string most(64 << 10, 'w');
+    EXPECT_EQ(kv.Agree(most), most);
+    ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Agree(most + "!"); });
+    kv.Barrier();
+  });
+}
+
 TEST_P(AnyStore, WaitsOfAnyLengthAreAccepted) {
   MakeJob().Run([&](KVStore& kv) {
     InitAccumulating(kv);

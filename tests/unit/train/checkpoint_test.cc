@@ -16,6 +16,7 @@ namespace sluice::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSteps = 3;  // of an epoch: 22 samples in batches of 8
@@ -34,11 +35,11 @@ class CheckpointTest : public ::testing::Test {
     net.CollectParams().Initialize(Cpus(2), nullptr, seed);
     return net;
   }
-  static FitOptions Options(int64_t first_epoch, int64_t num_epochs) {
+  static FitOptions Options(Position start, int64_t num_epochs) {
     FitOptions options;
     options.contexts = Cpus(2);
     options.batch_size = 8;
-    options.first_epoch = first_epoch;
+    options.start = start;
     options.num_epochs = num_epochs;
     options.seed = 7;
     options.disp_batches = 0;
@@ -62,18 +63,15 @@ class CheckpointTest : public ::testing::Test {
   std::vector<std::vector<float>> Train(const std::string& store, const OptimizerConfig& config,
                                         int64_t epochs) {
     nn::Dense net = Net(4);
-    FitOptions options = Options(0, epochs);
-    options.after_epoch = [&](const EpochEnd& end) {
-      SaveCheckpoint(prefix_, {.epoch = end.epoch, .step = end.steps, .seed = 7}, net.CollectParams(),
-                     end.trainer);
-    };
+    FitOptions options = Options({}, epochs);
+    options.callbacks = {SaveEvery(prefix_, {.epochs = 1, .steps = 2, .keep = 100})};
     Fit(net, data_, nullptr, config, StoreOf(store), options);
     return Values(net);
   }
   std::string WhyRefused(int64_t epoch) {
     nn::Dense net = Net(9);
     try {
-      LoadCheckpoint(prefix_, epoch, net.CollectParams());
+      LoadCheckpoint(prefix_, {epoch, 0}, net.CollectParams());
     } catch (const Error& error) {
       return error.what();
     }
@@ -95,29 +93,70 @@ TEST_F(CheckpointTest, TrainingOnIsTrainingInOneGo) {
       const OptimizerConfig config = Optimizer(kind, momentum);
       const auto whole = Train(store, config, 4);
       nn::Dense net = Net(9);  // other weights, until the checkpoint is loaded
-      const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, 2, net.CollectParams());
+      const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, {2, 0}, net.CollectParams());
       EXPECT_TRUE(loaded.has_position);
-      EXPECT_EQ(loaded.epoch, 2);
+      EXPECT_EQ(loaded.next, (Position{2, 0}));
       EXPECT_EQ(loaded.step, 2 * kSteps);
       EXPECT_EQ(loaded.seed, 7u);
       EXPECT_TRUE(loaded.shuffle);
       EXPECT_EQ(loaded.updates, 2 * kSteps);
-      FitOptions options = Options(2, 4);
+      FitOptions options = Options({2, 0}, 4);
+      options.start_step = loaded.step;
       options.optimizer_states = loaded.states;
       std::vector<std::pair<int64_t, int64_t>> ends;
-      options.after_epoch = [&](const EpochEnd& end) { ends.emplace_back(end.epoch, end.steps); };
+      options.callbacks = {
+          AfterEpoch([&](const FitStatus& status) { ends.emplace_back(status.next.epoch, status.step); })};
       EXPECT_EQ(Fit(net, data_, nullptr, config, StoreOf(store), options).epochs, 2);
       EXPECT_EQ(Values(net), whole);
-      EXPECT_EQ(ends, (std::vector<std::pair<int64_t, int64_t>>{{3, kSteps}, {4, 2 * kSteps}}));
+      EXPECT_EQ(ends, (std::vector<std::pair<int64_t, int64_t>>{{3, 3 * kSteps}, {4, 4 * kSteps}}));
     }
   }
+}
+
+TEST_F(CheckpointTest, ARunGoesOnFromTheMiddleOfAnEpoch) {
+  const OptimizerConfig config = Optimizer(OptimizerKind::kSgd, 0.9);
+  for (const char* store : {"local", "device"}) {
+    const auto whole = Train(store, config, 4);
+    EXPECT_THAT(ListCheckpoints(prefix_),
+                ElementsAre(Position{0, 2}, Position{1, 0}, Position{1, 2}, Position{2, 0}, Position{2, 2},
+                            Position{3, 0}, Position{3, 2}, Position{4, 0}));
+    EXPECT_EQ(CheckpointFile(prefix_, {2, 2}), prefix_ + "-0002-000002.safetensors");
+    nn::Dense net = Net(9);
+    const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, {2, 2}, net.CollectParams());
+    EXPECT_EQ(loaded.step, 2 * kSteps + 2);
+    FitOptions options = Options(loaded.next, 4);
+    options.start_step = loaded.step;
+    options.optimizer_states = loaded.states;
+    const FitReport report = Fit(net, data_, nullptr, config, StoreOf(store), options);
+    EXPECT_EQ(Values(net), whole);
+    EXPECT_EQ(report.steps, kSteps - 2 + kSteps);
+    EXPECT_EQ(report.epochs, 2);
+  }
+}
+
+TEST_F(CheckpointTest, StepsOfTheWholeRunAreCounted) {
+  const OptimizerConfig config = Optimizer(OptimizerKind::kSgd, 0.9);
+  const auto run = [&](nn::Dense& net, FitOptions options) {
+    options.num_steps = 8;
+    options.callbacks = {SaveEvery(prefix_, {.steps = 2})};
+    return Fit(net, data_, nullptr, config, StoreOf("local"), options);
+  };
+  nn::Dense whole = Net(4), net = Net(9);
+  EXPECT_EQ(run(whole, Options({}, 0)).steps, 8);
+  EXPECT_THAT(ListCheckpoints(prefix_), ElementsAre(Position{1, 2}, Position{2, 2}));  // the newest two
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, {1, 2}, net.CollectParams());
+  FitOptions options = Options(loaded.next, 0);
+  options.start_step = loaded.step;
+  options.optimizer_states = loaded.states;
+  EXPECT_EQ(run(net, options).steps, 3);
+  EXPECT_EQ(Values(net), Values(whole));
 }
 
 TEST_F(CheckpointTest, NothingIsLeftOfARunThatIsOver) {
   const auto whole = Train("local", Optimizer(OptimizerKind::kSgd, 0), 2);
   nn::Dense net = Net(9);
-  FitOptions options = Options(2, 2);
-  options.optimizer_states = LoadCheckpoint(prefix_, 2, net.CollectParams()).states;
+  FitOptions options = Options({2, 0}, 2);
+  options.optimizer_states = LoadCheckpoint(prefix_, {2, 0}, net.CollectParams()).states;
   const FitReport report =
       Fit(net, data_, data_, Optimizer(OptimizerKind::kSgd, 0), StoreOf("local"), options);
   EXPECT_EQ(report.steps, 0);
@@ -129,12 +168,12 @@ TEST_F(CheckpointTest, ParametersAloneAreAStart) {
   nn::Dense net = Net(4), other = Net(9);
   NDArray sample = NDArray(Shape{1, int64_t{kFeatures}}, cpu(0));
   net(sample);
-  SaveParameters(CheckpointFile(prefix_, 12), net.CollectParams());
-  EXPECT_EQ(CheckpointFile(prefix_, 12), prefix_ + "-0012.safetensors");
-  const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, 12, other.CollectParams());
+  SaveParameters(CheckpointFile(prefix_, {12, 0}), net.CollectParams());
+  EXPECT_EQ(CheckpointFile(prefix_, {12, 0}), prefix_ + "-0012.safetensors");
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, {12, 0}, other.CollectParams());
   EXPECT_EQ(Values(other), Values(net));
   EXPECT_FALSE(loaded.has_position);
-  EXPECT_EQ(loaded.epoch, 12);
+  EXPECT_EQ(loaded.next, (Position{12, 0}));
   EXPECT_EQ(loaded.updates, 0);
   EXPECT_EQ(loaded.states, "");
 }
@@ -142,13 +181,13 @@ TEST_F(CheckpointTest, ParametersAloneAreAStart) {
 TEST_F(CheckpointTest, StatesOfAnotherOptimizerAreRefusedWithBothNames) {
   Train("local", Optimizer(OptimizerKind::kAdam, 0), 1);
   nn::Dense net = Net(9);
-  FitOptions options = Options(1, 2);
-  options.optimizer_states = LoadCheckpoint(prefix_, 1, net.CollectParams()).states;
+  FitOptions options = Options({1, 0}, 2);
+  options.optimizer_states = LoadCheckpoint(prefix_, {1, 0}, net.CollectParams()).states;
   try {
     Fit(net, data_, nullptr, Optimizer(OptimizerKind::kSgd, 0), StoreOf("local"), options);
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(CheckpointStatesFile(prefix_, 1)));
+    EXPECT_THAT(error.what(), HasSubstr(CheckpointStatesFile(prefix_, {1, 0})));
     EXPECT_THAT(error.what(), HasSubstr("'adam', the store has 'sgd'"));
   }
 }
@@ -161,7 +200,7 @@ TEST_F(CheckpointTest, WhatNoCheckpointSaysIsRefused) {
   const auto why = [&](const std::string& entry, const std::string& text) {
     FileMetadata metadata = sound;
     metadata[entry] = text;
-    SaveParameters(CheckpointFile(prefix_, 1), net.CollectParams(), metadata);
+    SaveParameters(CheckpointFile(prefix_, {1, 0}), net.CollectParams(), metadata);
     return WhyRefused(1);
   };
   EXPECT_EQ(why("epoch", "1"), "accepted");

@@ -121,7 +121,7 @@ TEST_F(FitTest, EpochsAreGradientDescentOnAnyNumberOfContexts) {
       options.num_epochs = 3;
       options.top_k = 2;
       std::vector<int64_t> ended;
-      options.after_epoch = [&](const EpochEnd& end) { ended.push_back(end.epoch); };
+      options.callbacks = {AfterEpoch([&](const FitStatus& status) { ended.push_back(status.next.epoch); })};
       const FitReport report = Run(options, store);
       Reference reference = Start();
       std::vector<double> losses;
@@ -140,7 +140,7 @@ TEST_F(FitTest, EpochsAreGradientDescentOnAnyNumberOfContexts) {
 TEST_F(FitTest, StepsAreCountedAcrossEpochs) {
   FitOptions options = InOrder(8, 2);
   options.num_steps = 4;
-  options.after_epoch = [](const EpochEnd&) { FAIL() << "no epoch was asked for"; };
+  options.callbacks = {AfterEpoch([](const FitStatus&) { FAIL() << "no epoch was asked for"; })};
   const FitReport report = Run(options);
   Reference reference = Start();
   const std::vector<double> losses = {Step(reference, 0, 8), Step(reference, 8, 8), Step(reference, 16, 6),
@@ -188,7 +188,7 @@ TEST_F(FitTest, EpochsAreShuffledByTheirNumber) {
   FitOptions options = InOrder(8, 2);
   options.shuffle = true;
   options.seed = 7;
-  options.first_epoch = 3;
+  options.start = {3, 0};
   options.num_epochs = 5;
   const FitReport report = Run(options);
   Reference reference = Start();

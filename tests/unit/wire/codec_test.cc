@@ -255,7 +255,9 @@ TEST(Limits, HoldForEveryText) {
       [](std::string t) { return DeclareKeys{.keys = {KeySpec{.name = t}}}; },
       [](std::string t) { return Barrier{.id = t}; },
       [](std::string t) { return BarrierWaiting{.id = t}; },
+      [](std::string t) { return Barrier{.text = t}; },
       [](std::string t) { return BarrierWaiting{.missing = t}; },
+      [](std::string t) { return BarrierReleased{t}; },
       [](std::string t) { return Leave{.message = t}; },
       [](std::string t) { return Stop{.message = t}; },
       [](std::string t) {

@@ -142,23 +142,25 @@ Body RandomMessages::MakeBody(size_t index) {
     case 13:
       return SetOptimizer{Optimizer(), FirstRounds()};
     case 14:
-      return Barrier{Text(), Enum(Barrier::Group::kRanks), List(&RandomMessages::Number32)};
+      return Barrier{Text(), Enum(Barrier::Group::kRanks), List(&RandomMessages::Number32), Text()};
     case 15:
       return BarrierWaiting{Text(), Text()};
     case 16:
-      return Leave{Enum(Leave::Outcome::kFailed), Text()};
+      return BarrierReleased{Text()};
     case 17:
-      return Stop{Enum(Stop::Reason::kFailed), Text(), List(&RandomMessages::Node)};
+      return Leave{Enum(Leave::Outcome::kFailed), Text()};
     case 18:
+      return Stop{Enum(Stop::Reason::kFailed), Text(), List(&RandomMessages::Node)};
+    case 19:
       return GetStats{};
-    case 19: {
+    case 20: {
       Stats stats;
       for (size_t n = Size(); n > 0; --n) stats.counters[Text()] = Number();
       return stats;
     }
-    case 20:
-      return Ack{};
     case 21:
+      return Ack{};
+    case 22:
       return ErrorReply{Enum(ErrorCode::kCancelled), Text()};
     default:
       return AwaitOptimizer{};

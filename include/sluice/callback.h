@@ -1,0 +1,91 @@
+// Who listens to a training run: saves, stops, draws.
+//
+//   options.callbacks = {SaveEvery("run/lenet", {.steps = 500, .keep = 2}), KeepBest("run/lenet-best"),
+//                        StopEarly({.patience = 3}), WriteReport("run/lenet.html")};
+//
+// All workers of a job list the same callbacks; those of rank 0 are called. Whether to stop is told to all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/data.h"
+#include "sluice/nn.h"
+#include "sluice/trainer.h"
+
+namespace sluice {
+
+struct EvalReport {
+  double accuracy = 0;
+  double loss = 0;  // mean softmax cross-entropy
+  double top_k = 0;
+};
+
+class Callback;
+using CallbackPtr = std::shared_ptr<Callback>;
+
+// A moment between two steps.
+struct FitStatus {
+  Position next;     // the batch that comes next: {epoch, 0} at the end of the epoch before
+  int64_t step = 0;  // steps done since the start of the run, those before a resume included
+  uint64_t seed = 0;
+  bool shuffle = true;
+  // Of this worker, over the epoch so far. While steps are under way the newest one may be missing.
+  double loss = 0;
+  double accuracy = 0;
+  double images_per_sec = 0;  // all workers together
+  double learning_rate = 0;
+  std::optional<EvalReport> test;  // where it was made just now
+  nn::Layer& net;
+  Trainer& trainer;
+  const std::vector<CallbackPtr>& callbacks;  // of the run
+};
+
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  virtual void OnStep(const FitStatus&) {}
+  virtual void OnEpoch(const FitStatus&) {}  // after the evaluation, if there is one
+  virtual void OnEnd(const FitStatus&) {}
+
+  // Whether it ever ends a run. Then all workers meet after each epoch, and rank 0's WantsStop counts for all.
+  virtual bool MayStop() const { return false; }
+  virtual bool WantsStop() const { return false; }
+
+  // What it knows of the run so far, for a checkpoint: under this name, unless it is empty.
+  virtual std::string name() const { return {}; }
+  virtual std::string Memory() const { return {}; }
+  // What Memory said, before the first step of a run that goes on. Throws Error(kDataLoss) when it cannot be.
+  virtual void Recall(const std::string&) {}
+};
+
+CallbackPtr AfterStep(std::function<void(const FitStatus&)> call);
+CallbackPtr AfterEpoch(std::function<void(const FitStatus&)> call);
+
+struct SaveOptions {
+  int64_t epochs = 0;  // after every so many; 0: not for epochs
+  int64_t steps = 0;   // after every so many of an epoch; 0: only at the end of epochs
+  int64_t keep = 2;    // how many of the checkpoints within epochs stay: the newest
+};
+// Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember.
+CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
+
+// The parameters of the epoch with the best test accuracy so far, as FILE: safetensors with "epoch" and
+// "test_accuracy" in its metadata.
+CallbackPtr KeepBest(std::string file);
+
+struct StopOptions {
+  int64_t patience = 3;   // epochs without a better test accuracy before the run ends
+  double min_delta = 0;   // better: by more than this
+};
+CallbackPtr StopEarly(const StopOptions& options);
+
+// Learning curves as one HTML file that any browser opens: losses and accuracies by epoch, the learning rate
+// and images per second; rewritten after every epoch. A run that goes on continues the curves.
+CallbackPtr WriteReport(std::string file, std::string title);
+
+}  // namespace sluice

@@ -1,0 +1,169 @@
+#include <cstdlib>
+#include <limits>
+#include <sstream>
+#include <tuple>
+
+#include "base/strings.h"
+#include "sluice/callback.h"
+#include "sluice/checkpoint.h"
+#include "sluice/error.h"
+#include "sluice/parameters_file.h"
+
+namespace sluice {
+namespace {
+
+using Call = std::function<void(const FitStatus&)>;
+
+class StepCall final : public Callback {
+ public:
+  explicit StepCall(Call call) : call_(std::move(call)) {}
+  void OnStep(const FitStatus& status) override { call_(status); }
+
+ private:
+  const Call call_;
+};
+
+class EpochCall final : public Callback {
+ public:
+  explicit EpochCall(Call call) : call_(std::move(call)) {}
+  void OnEpoch(const FitStatus& status) override { call_(status); }
+
+ private:
+  const Call call_;
+};
+
+class Saver final : public Callback {
+ public:
+  Saver(std::string prefix, const SaveOptions& options) : prefix_(std::move(prefix)), options_(options) {
+    for (const auto& [name, value, least] :
+         {std::tuple("epochs", options.epochs, 0), {"steps", options.steps, 0}, {"keep", options.keep, 1}}) {
+      if (value < least) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    StrCat("SaveEvery: ", name, " is ", value, "; it must be at least ", least));
+      }
+    }
+  }
+
+  void OnStep(const FitStatus& status) override {
+    if (options_.steps == 0 || status.next.step % options_.steps != 0) return;
+    Save(status);
+    std::vector<Position> within;
+    for (const Position& position : ListCheckpoints(prefix_)) {
+      if (position.step != 0) within.push_back(position);
+    }
+    for (size_t i = 0; i + static_cast<size_t>(options_.keep) < within.size(); ++i)
+      RemoveCheckpoint(prefix_, within[i]);
+  }
+
+  void OnEpoch(const FitStatus& status) override {
+    if (options_.epochs != 0 && status.next.epoch % options_.epochs == 0) Save(status);
+  }
+
+ private:
+  void Save(const FitStatus& status) const {
+    Checkpoint here{status.next, status.step, status.seed, status.shuffle};
+    for (const CallbackPtr& callback : status.callbacks) {
+      if (!callback->name().empty()) here.memory[callback->name()] = callback->Memory();
+    }
+    SaveCheckpoint(prefix_, here, status.net.CollectParams(), status.trainer);
+  }
+
+  const std::string prefix_;
+  const SaveOptions options_;
+};
+
+// The best test accuracy so far, and how many epochs ago that was.
+class Best {
+ public:
+  explicit Best(double min_delta = 0) : min_delta_(min_delta) {}
+  // True for a new best. Without an evaluation nothing is known.
+  bool Take(const std::optional<EvalReport>& test) {
+    if (!test) return false;
+    ++epochs_since_;
+    if (!(test->accuracy > accuracy_ + min_delta_)) return false;
+    accuracy_ = test->accuracy;
+    epochs_since_ = 0;
+    return true;
+  }
+  int64_t epochs_since() const { return epochs_since_; }
+
+  // Bit by bit: what is recalled is what was known.
+  std::string Memory() const {
+    std::ostringstream text;
+    text << std::hexfloat << accuracy_ << ' ' << epochs_since_;
+    return text.str();
+  }
+  void Recall(const std::string& who, const std::string& memory) {
+    char* end = nullptr;
+    const double accuracy = std::strtod(memory.c_str(), &end);
+    const auto since = ParseInt(StrTrim(end));
+    if (end == memory.c_str() || !since || *since < 0)
+      throw Error(ErrorCode::kDataLoss, StrCat(who, " cannot have remembered '", memory, "'"));
+    accuracy_ = accuracy;
+    epochs_since_ = *since;
+  }
+
+ private:
+  const double min_delta_;
+  double accuracy_ = -std::numeric_limits<double>::infinity();
+  int64_t epochs_since_ = 0;
+};
+
+class BestKeeper final : public Callback {
+ public:
+  explicit BestKeeper(std::string file) : file_(std::move(file)) {}
+  void OnEpoch(const FitStatus& status) override {
+    if (!best_.Take(status.test)) return;
+    SaveParameters(
+        file_, status.net.CollectParams(),
+        {{"epoch", std::to_string(status.next.epoch)}, {"test_accuracy", StrCat(status.test->accuracy)}});
+  }
+  std::string name() const override { return "KeepBest " + file_; }
+  std::string Memory() const override { return best_.Memory(); }
+  void Recall(const std::string& memory) override { best_.Recall(name(), memory); }
+
+ private:
+  const std::string file_;
+  Best best_;
+};
+
+class EarlyStopper final : public Callback {
+ public:
+  explicit EarlyStopper(const StopOptions& options) : patience_(options.patience), best_(options.min_delta) {
+    if (options.patience < 1 || !(options.min_delta >= 0)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("StopEarly: patience is ", options.patience, ", min_delta ", options.min_delta,
+                         "; they must be at least 1 and 0"));
+    }
+  }
+  void OnEpoch(const FitStatus& status) override { best_.Take(status.test); }
+  bool MayStop() const override { return true; }
+  bool WantsStop() const override { return best_.epochs_since() >= patience_; }
+  std::string name() const override { return "StopEarly"; }
+  std::string Memory() const override { return best_.Memory(); }
+  void Recall(const std::string& memory) override { best_.Recall(name(), memory); }
+
+ private:
+  const int64_t patience_;
+  Best best_;
+};
+
+}  // namespace
+
+CallbackPtr AfterStep(Call call) {
+  return std::make_shared<StepCall>(std::move(call));
+}
+CallbackPtr AfterEpoch(Call call) {
+  return std::make_shared<EpochCall>(std::move(call));
+}
+CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options) {
+  return std::make_shared<Saver>(std::move(prefix), options);
+}
+CallbackPtr KeepBest(std::string file) {
+  return std::make_shared<BestKeeper>(std::move(file));
+}
+CallbackPtr StopEarly(const StopOptions& options) {
+  return std::make_shared<EarlyStopper>(options);
+}
+
+}  // namespace sluice

@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "sluice/autograd.h"
+#include "sluice/fit.h"
+#include "sluice/loss.h"
+#include "sluice/metric.h"
+#include "sluice/split.h"
+#include "train/shards.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kEvalBatch = 250;
+
+// Through memory of its own, so that the copy waits for no computation.
+NDArray OnHost(std::span<const float> values, const Shape& shape) {
+  return NDArray::From(values, shape, cpu_pinned(0));
+}
+
+Batch Consecutive(const Dataset& dataset, int64_t first, int64_t count) {
+  Batch batch;
+  std::vector<int64_t> dims = {count};
+  const Shape& shape = dataset.sample_shape();
+  dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
+  batch.shape = Shape(dims);
+  const auto sample = static_cast<size_t>(shape.size());
+  batch.samples.resize(static_cast<size_t>(count) * sample);
+  for (int64_t i = 0; i < count; ++i) {
+    batch.labels.push_back(
+        dataset.Get(first + i, std::span(batch.samples).subspan(static_cast<size_t>(i) * sample, sample)));
+  }
+  return batch;
+}
+
+}  // namespace
+
+train::Shards train::Load(const Batch& batch, const std::vector<Context>& contexts,
+                          const std::vector<double>& work_load) {
+  Shards shards;
+  if (batch.size() == 0) return shards;
+  const NDArray images = OnHost(batch.samples, batch.shape);
+  const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
+  const NDArray labels = OnHost(classes, {batch.size()});
+  if (batch.size() < static_cast<int64_t>(contexts.size())) {  // the end of an epoch: too small to cut
+    shards.images = {images.AsInContext(contexts.front())};
+    shards.labels = {labels.AsInContext(contexts.front())};
+    return shards;
+  }
+  const auto cut = [&](const NDArray& whole) {
+    return work_load.empty() ? SplitAndLoad(whole, contexts, /*even_split=*/false)
+                             : SplitAndLoad(whole, contexts, std::span<const double>(work_load));
+  };
+  shards.images = cut(images);
+  shards.labels = cut(labels);
+  return shards;
+}
+
+EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
+                    int64_t top_k) {
+  const autograd::PauseScope pause;
+  const nn::SoftmaxCrossEntropyLoss criterion;
+  metric::Accuracy accuracy;
+  metric::Loss loss;
+  metric::TopKAccuracy best(std::max<int64_t>(top_k, 1));
+  for (int64_t first = 0; first < dataset.size(); first += kEvalBatch) {
+    const Batch batch = Consecutive(dataset, first, std::min(kEvalBatch, dataset.size() - first));
+    const train::Shards shards = train::Load(batch, contexts, {});
+    std::vector<NDArray> predictions, losses;
+    for (size_t i = 0; i < shards.images.size(); ++i) {
+      predictions.push_back(net(shards.images[i]));
+      losses.push_back(criterion(predictions.back(), shards.labels[i]));
+    }
+    accuracy.Update(shards.labels, predictions);
+    loss.Update(shards.labels, losses);
+    if (top_k > 1) best.Update(shards.labels, predictions);
+  }
+  return {accuracy.value(), loss.value(), top_k > 1 ? best.value() : 0};
+}
+
+}  // namespace sluice

@@ -1,0 +1,221 @@
+#include "train/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/strings.h"
+
+namespace sluice::train {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kBegin = "<script type=\"application/json\" id=\"points\">", kEnd = "</script>";
+constexpr double kWidth = 640, kHeight = 260, kLeft = 64, kRight = 16, kTop = 16, kBottom = 40;
+
+std::string Escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const std::string_view entity = c == '&'   ? "&amp;"
+                                    : c == '<' ? "&lt;"
+                                    : c == '>' ? "&gt;"
+                                    : c == '"' ? "&quot;"
+                                               : "";
+    entity.empty() ? out += c : out += entity;
+  }
+  return out;
+}
+
+std::string Number(double value) {
+  std::ostringstream text;
+  text << std::setprecision(4) << value;
+  return text.str();
+}
+
+struct Line {
+  std::string name, colour;
+  std::function<std::optional<double>(const CurvePoint&)> value;
+};
+
+struct Range {
+  double low = 0, high = 1;
+  double At(double share) const { return low + (high - low) * share; }
+  double ShareOf(double value) const { return (value - low) / (high - low); }
+};
+
+std::optional<double> Finite(const Line& line, const CurvePoint& point) {
+  const auto value = line.value(point);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+Range RangeOf(const std::vector<Line>& lines, const std::vector<CurvePoint>& points) {
+  Range range{INFINITY, -INFINITY};
+  for (const Line& line : lines) {
+    for (const CurvePoint& point : points) {
+      const auto value = Finite(line, point);
+      if (!value) continue;
+      range = {std::min(range.low, *value), std::max(range.high, *value)};
+    }
+  }
+  if (!(range.low <= range.high)) return {};
+  const double margin =
+      range.high > range.low ? (range.high - range.low) * 0.05 : std::max(1e-3, std::fabs(range.low) * 0.05);
+  return {range.low - margin, range.high + margin};
+}
+
+class Chart {
+ public:
+  Chart(std::string title, std::vector<Line> lines, const std::vector<CurvePoint>& points)
+      : title_(std::move(title)), lines_(std::move(lines)), points_(points), y_(RangeOf(lines_, points)) {
+    x_ = {static_cast<double>(points.front().epoch), static_cast<double>(points.back().epoch)};
+    if (x_.low == x_.high) x_ = {x_.low - 1, x_.high + 1};
+  }
+
+  std::string Svg() const {
+    std::string svg = StrCat("<h2>", title_, "</h2>\n<svg viewBox=\"0 0 ", kWidth, " ", kHeight,
+                             "\" role=\"img\" aria-label=\"", title_, "\">\n", Axes());
+    for (const Line& line : lines_) svg += Polyline(line);
+    return svg + "</svg>\n" + Legend();
+  }
+
+ private:
+  double X(double epoch) const { return kLeft + x_.ShareOf(epoch) * (kWidth - kLeft - kRight); }
+  double Y(double value) const { return kTop + (1 - y_.ShareOf(value)) * (kHeight - kTop - kBottom); }
+
+  std::string Axes() const {
+    std::string svg;
+    constexpr int kTicks = 4;
+    for (int i = 0; i <= kTicks; ++i) {
+      const double value = y_.At(static_cast<double>(i) / kTicks), y = Y(value);
+      svg += StrCat("<line class=\"grid\" x1=\"", kLeft, "\" x2=\"", kWidth - kRight, "\" y1=\"", y,
+                    "\" y2=\"", y, "\"/><text x=\"", kLeft - 6, "\" y=\"", y + 4, "\" text-anchor=\"end\">",
+                    Number(value), "</text>\n");
+    }
+    const int64_t span = points_.back().epoch - points_.front().epoch,
+                  every = std::max<int64_t>(1, (span + 9) / 10);
+    for (int64_t epoch = points_.front().epoch; epoch <= points_.back().epoch; epoch += every) {
+      svg += StrCat("<text x=\"", X(static_cast<double>(epoch)), "\" y=\"", kHeight - kBottom + 18,
+                    "\" text-anchor=\"middle\">", epoch, "</text>\n");
+    }
+    return svg + StrCat("<text x=\"", kWidth / 2, "\" y=\"", kHeight - 4,
+                        "\" text-anchor=\"middle\">epoch</text>\n");
+  }
+
+  std::string Polyline(const Line& line) const {
+    std::string places, dots;
+    for (const CurvePoint& point : points_) {
+      const auto value = Finite(line, point);
+      if (!value) continue;
+      const double x = X(static_cast<double>(point.epoch)), y = Y(*value);
+      places += StrCat(x, ",", y, " ");
+      dots += StrCat("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"3\" fill=\"", line.colour, "\"><title>",
+                     line.name, ", epoch ", point.epoch, ": ", Number(*value), "</title></circle>\n");
+    }
+    return StrCat("<polyline points=\"", places, "\" fill=\"none\" stroke=\"", line.colour,
+                  "\" stroke-width=\"2\"/>\n", dots);
+  }
+
+  std::string Legend() const {
+    std::string text = "<p>";
+    for (const Line& line : lines_)
+      text += StrCat("<span style=\"color:", line.colour, "\">&#9632;</span> ", line.name, " &nbsp; ");
+    return text + "</p>\n";
+  }
+
+  const std::string title_;
+  const std::vector<Line> lines_;
+  const std::vector<CurvePoint>& points_;
+  const Range y_;
+  Range x_;
+};
+
+std::string Table(const std::vector<CurvePoint>& points) {
+  std::string rows;
+  const auto cell = [](const std::optional<double>& value) {
+    return StrCat("<td>", value ? Number(*value) : "&ndash;", "</td>");
+  };
+  for (const CurvePoint& p : points) {
+    rows += StrCat("<tr><td>", p.epoch, "</td><td>", p.step, "</td>", cell(p.train_loss),
+                   cell(p.train_accuracy), cell(p.test_loss), cell(p.test_accuracy), cell(p.learning_rate),
+                   cell(std::round(p.images_per_sec)), "</tr>\n");
+  }
+  return StrCat(
+      "<table><tr><th>epoch</th><th>step</th><th>train loss</th><th>train accuracy</th><th>test loss</th>"
+      "<th>test accuracy</th><th>learning rate</th><th>images/s</th></tr>\n",
+      rows, "</table>\n");
+}
+
+std::string Charts(const std::vector<CurvePoint>& points) {
+  const Line lines[] = {
+      {"train", "#1f77b4", [](const CurvePoint& p) { return std::optional(p.train_loss); }},
+      {"test", "#d62728", [](const CurvePoint& p) { return p.test_loss; }},
+      {"train", "#1f77b4", [](const CurvePoint& p) { return std::optional(p.train_accuracy); }},
+      {"test", "#d62728", [](const CurvePoint& p) { return p.test_accuracy; }},
+      {"learning rate", "#2ca02c", [](const CurvePoint& p) { return std::optional(p.learning_rate); }},
+      {"images/s", "#9467bd", [](const CurvePoint& p) { return std::optional(p.images_per_sec); }}};
+  return Chart("Loss", {lines[0], lines[1]}, points).Svg() +
+         Chart("Accuracy", {lines[2], lines[3]}, points).Svg() +
+         Chart("Learning rate", {lines[4]}, points).Svg() +
+         Chart("Images per second", {lines[5]}, points).Svg();
+}
+
+// Numbers that JSON does not have are left out.
+Json ToJson(const CurvePoint& p) {
+  Json json = {{"epoch", p.epoch}, {"step", p.step}};
+  const auto put = [&](const char* name, std::optional<double> value) {
+    if (value && std::isfinite(*value)) json[name] = *value;
+  };
+  put("train_loss", p.train_loss);
+  put("train_accuracy", p.train_accuracy);
+  put("test_loss", p.test_loss);
+  put("test_accuracy", p.test_accuracy);
+  put("learning_rate", p.learning_rate);
+  put("images_per_sec", p.images_per_sec);
+  return json;
+}
+
+CurvePoint FromJson(const Json& json) {
+  const auto optional = [&](const char* name) {
+    return json.contains(name) ? std::optional(json.at(name).get<double>()) : std::nullopt;
+  };
+  const auto number = [&](const char* name) { return optional(name).value_or(NAN); };
+  return {json.at("epoch").get<int64_t>(), json.at("step").get<int64_t>(), number("train_loss"),
+          number("train_accuracy"),        optional("test_loss"),          optional("test_accuracy"),
+          number("learning_rate"),         number("images_per_sec")};
+}
+
+constexpr const char* kStyle =
+    "body{font:14px sans-serif;max-width:700px;margin:2em auto;padding:0 1em}svg{width:100%;font-size:11px}"
+    ".grid{stroke:#ddd}table{border-collapse:collapse}td,th{padding:2px "
+    "8px;text-align:right;border-bottom:1px solid #ddd}";
+
+}  // namespace
+
+std::string ReportHtml(const std::string& title, const std::vector<CurvePoint>& points) {
+  Json data = Json::array();
+  for (const CurvePoint& point : points) data.push_back(ToJson(point));
+  return StrCat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", Escaped(title),
+                "</title><style>", kStyle, "</style></head><body>\n<h1>", Escaped(title), "</h1>\n",
+                points.empty() ? "<p>No epoch has ended yet.</p>\n" : Charts(points) + Table(points), kBegin,
+                data.dump(), kEnd, "\n</body></html>\n");
+}
+
+std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html) {
+  const size_t begin = html.find(kBegin);
+  const size_t end = begin == std::string::npos ? begin : html.find(kEnd, begin);
+  if (end == std::string::npos) return std::nullopt;
+  const size_t first = begin + kBegin.size();
+  try {
+    std::vector<CurvePoint> points;
+    for (const Json& json : Json::parse(html.substr(first, end - first))) points.push_back(FromJson(json));
+    return points;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,23 @@
+// Learning curves as one HTML file: the points as JSON inside, the drawings as SVG. Internal to train/.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice::train {
+
+struct CurvePoint {  // at the end of an epoch
+  int64_t epoch = 0, step = 0;
+  double train_loss = 0, train_accuracy = 0;
+  std::optional<double> test_loss, test_accuracy;
+  double learning_rate = 0, images_per_sec = 0;
+  bool operator==(const CurvePoint&) const = default;
+};
+
+std::string ReportHtml(const std::string& title, const std::vector<CurvePoint>& points);
+// The points of what ReportHtml wrote; nothing for any other text.
+std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html);
+
+}  // namespace sluice::train

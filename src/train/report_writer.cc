@@ -1,0 +1,54 @@
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/strings.h"
+#include "sluice/callback.h"
+#include "train/report/report.h"
+
+namespace sluice {
+namespace {
+
+class ReportWriter final : public Callback {
+ public:
+  ReportWriter(std::string file, std::string title) : file_(std::move(file)), title_(std::move(title)) {}
+
+  void OnEpoch(const FitStatus& status) override {
+    if (points_.empty()) GoOn(status.next.epoch);
+    train::CurvePoint point{.epoch = status.next.epoch,
+                            .step = status.step,
+                            .train_loss = status.loss,
+                            .train_accuracy = status.accuracy,
+                            .learning_rate = status.learning_rate,
+                            .images_per_sec = status.images_per_sec};
+    if (status.test) {
+      point.test_loss = status.test->loss;
+      point.test_accuracy = status.test->accuracy;
+    }
+    points_.push_back(point);
+    const std::string html = train::ReportHtml(title_, points_);
+    const Bytes bytes = AsBytes(html);
+    WriteFileAtomically(file_, std::span(&bytes, 1)).OrThrow();
+  }
+
+ private:
+  // The curves of a run that goes on are in the file; a new run begins a new one.
+  void GoOn(int64_t epoch) {
+    if (epoch == 1) return;
+    constexpr uint64_t kMostBytes = 64 << 20;
+    const auto text = ReadFile(file_, kMostBytes);
+    if (!text) return;
+    points_ = train::PointsOf(std::string(AsText(text.value()))).value_or(std::vector<train::CurvePoint>());
+    std::erase_if(points_, [&](const train::CurvePoint& point) { return point.epoch >= epoch; });
+  }
+
+  const std::string file_, title_;
+  std::vector<train::CurvePoint> points_;
+};
+
+}  // namespace
+
+CallbackPtr WriteReport(std::string file, std::string title) {
+  return std::make_shared<ReportWriter>(std::move(file), std::move(title));
+}
+
+}  // namespace sluice

@@ -1,0 +1,185 @@
+// Who listens to a run: when they are called, what they leave, what they remember.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/strings.h"
+#include "sluice/callback.h"
+#include "sluice/checkpoint.h"
+#include "sluice/fit.h"
+#include "sluice/parameters_file.h"
+#include "train/report/report.h"
+#include "unit/expect_error.h"
+#include "unit/train/points.h"
+#include "unit/train/toy.h"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr int64_t kSteps = 3;  // of an epoch: 22 samples in batches of 8
+
+class CallbackTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = fs::temp_directory_path() / "sluice-callbacks-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  FitReport Run(std::vector<CallbackPtr> callbacks, int64_t epochs, double learning_rate = 0.1,
+                const LoadedCheckpoint& start = {}) {
+    FitOptions options;
+    options.batch_size = 8;
+    options.num_epochs = epochs;
+    options.disp_batches = 0;
+    options.seed = 7;
+    options.callbacks = std::move(callbacks);
+    options.start = start.next;
+    options.start_step = start.step;
+    options.memory = start.memory;
+    return Fit(net_, train_, test_, {.learning_rate = learning_rate}, StoreOf("local"), options);
+  }
+  static nn::Dense Net(uint64_t seed) {
+    nn::Dense net(int64_t{kClasses});
+    net.CollectParams().Initialize({cpu(0)}, nullptr, seed);
+    return net;
+  }
+  std::string Text(const std::string& name) const {
+    std::ifstream file(folder_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  fs::path folder_;
+  nn::Dense net_ = Net(4);
+  const std::shared_ptr<const Dataset> train_ = std::make_shared<RandomPoints>(22, 1);
+  const std::shared_ptr<const Dataset> test_ = std::make_shared<RandomPoints>(300, 2);
+};
+
+TEST_F(CallbackTest, HearOfEveryStepButTheLastOfAnEpochAndOfEveryEpoch) {
+  std::vector<Position> steps, epochs;
+  std::vector<int64_t> totals;
+  std::vector<bool> evaluated;
+  Run({AfterStep([&](const FitStatus& s) {
+         steps.push_back(s.next);
+         totals.push_back(s.step);
+         EXPECT_FALSE(s.test);
+       }),
+       AfterEpoch([&](const FitStatus& s) {
+         epochs.push_back(s.next);
+         evaluated.push_back(s.test.has_value());
+         EXPECT_GT(s.loss, 0);
+         EXPECT_DOUBLE_EQ(s.learning_rate, 0.1);
+         EXPECT_NEAR(s.test->loss, std::log(double{kClasses}), 0.5);
+       })},
+      2);
+  EXPECT_THAT(steps, ElementsAre(Position{0, 1}, Position{0, 2}, Position{1, 1}, Position{1, 2}));
+  EXPECT_THAT(totals, ElementsAre(1, 2, 4, 5));
+  EXPECT_THAT(epochs, ElementsAre(Position{1, 0}, Position{2, 0}));
+  EXPECT_THAT(evaluated, ElementsAre(true, true));
+}
+
+TEST_F(CallbackTest, OfCheckpointsWithinEpochsTheNewestStay) {
+  const std::string prefix = folder_ / "run";
+  Run({SaveEvery(prefix, {.epochs = 2, .steps = 1, .keep = 3})}, 3);
+  EXPECT_THAT(ListCheckpoints(prefix),
+              ElementsAre(Position{1, 2}, Position{2, 0}, Position{2, 1}, Position{2, 2}));
+  EXPECT_FALSE(fs::exists(CheckpointStatesFile(prefix, {1, 1})));
+  std::ofstream(folder_ / "run-0009.safetensors.1f.tmp") << "a part";
+  std::ofstream(folder_ / "runner-0001.safetensors") << "another run";
+  EXPECT_THAT(ListCheckpoints(prefix), SizeIs(4));
+  ErrorOf(ErrorCode::kInvalidArgument, [&] { SaveEvery(prefix, {.steps = -1}); });
+  ErrorOf(ErrorCode::kInvalidArgument, [&] { SaveEvery(prefix, {.steps = 1, .keep = 0}); });
+  ErrorOf(ErrorCode::kUnavailable, [&] { ListCheckpoints(folder_ / "nowhere" / "run"); });
+}
+
+TEST_F(CallbackTest, TheBestEpochIsKept) {
+  const std::string file = folder_ / "best.safetensors";
+  double best = 0;
+  int64_t when = 0;
+  std::vector<std::vector<float>> values;
+  const auto watch = AfterEpoch([&](const FitStatus& s) {
+    if (s.test->accuracy <= best) return;
+    best = s.test->accuracy;
+    when = s.next.epoch;
+    values.clear();
+    for (const auto& p : s.net.CollectParams()) values.push_back(p->list_data().front().ToVector());
+  });
+  Run({watch, KeepBest(file)}, 6, 1.5);
+  nn::Dense loaded = Net(9);
+  const FileMetadata metadata = LoadParameters(file, loaded.CollectParams());
+  EXPECT_EQ(metadata.at("epoch"), std::to_string(when));
+  std::vector<std::vector<float>> found;
+  loaded(NDArray(Shape{1, int64_t{kFeatures}}, cpu(0)));
+  for (const auto& p : loaded.CollectParams()) found.push_back(p->list_data().front().ToVector());
+  EXPECT_EQ(found, values);
+}
+
+// With a rate of nothing the first epoch is the best.
+TEST_F(CallbackTest, ARunThatGetsNoBetterEndsEarlyAlsoWhenItGoesOn) {
+  const std::string prefix = folder_ / "run";
+  const auto callbacks = [&] {
+    return std::vector<CallbackPtr>{StopEarly({.patience = 4}), SaveEvery(prefix, {.epochs = 1})};
+  };
+  const FitReport report = Run(callbacks(), 20, 1e-30);
+  EXPECT_TRUE(report.stopped_early);
+  EXPECT_EQ(report.epochs, 5);
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {3, 0}, net_.CollectParams());
+  EXPECT_EQ(Run(callbacks(), 20, 1e-30, loaded).epochs, 2);  // epochs 4 and 5
+  EXPECT_FALSE(Run(callbacks(), 2, 1e-30).stopped_early);
+  ErrorOf(ErrorCode::kInvalidArgument, [] { StopEarly({.patience = 0}); });
+  LoadedCheckpoint spoilt = loaded;
+  spoilt.memory["StopEarly"] = "soon";
+  EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run(callbacks(), 20, 0.1, spoilt); }), HasSubstr("'soon'"));
+}
+
+TEST_F(CallbackTest, AReportHoldsThePointsOfTheWholeRun) {
+  const std::string file = folder_ / "report.html", prefix = folder_ / "run";
+  const auto callbacks = [&] {
+    return std::vector<CallbackPtr>{WriteReport(file, "a <b> & c"), SaveEvery(prefix, {.epochs = 1})};
+  };
+  Run(callbacks(), 3);
+  const auto whole = train::PointsOf(Text("report.html"));
+  ASSERT_TRUE(whole);
+  ASSERT_THAT(*whole, SizeIs(3));
+  EXPECT_EQ((*whole)[2].epoch, 3);
+  EXPECT_EQ((*whole)[2].step, 3 * kSteps);
+  EXPECT_TRUE((*whole)[2].test_accuracy);
+  EXPECT_THAT(Text("report.html"), HasSubstr("<h1>a &lt;b&gt; &amp; c</h1>"));
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {2, 0}, net_.CollectParams());
+  Run(callbacks(), 4, 0.1, loaded);  // goes on after the second: the third is drawn anew
+  const auto gone_on = train::PointsOf(Text("report.html"));
+  ASSERT_THAT(gone_on.value(), SizeIs(4));
+  EXPECT_EQ(gone_on->at(1), whole->at(1));
+  EXPECT_EQ(gone_on->at(2).train_loss, whole->at(2).train_loss);
+  Run(callbacks(), 1);
+  EXPECT_THAT(train::PointsOf(Text("report.html")).value(), SizeIs(1));
+}
+
+TEST(Report, DrawsWhatIsThere) {
+  using train::CurvePoint;
+  EXPECT_THAT(train::ReportHtml("t", {}), HasSubstr("No epoch has ended yet"));
+  const std::vector<CurvePoint> points = {{.epoch = 1, .step = 5, .train_loss = 2, .train_accuracy = 0.5},
+                                          {.epoch = 2, .step = 10, .train_loss = NAN, .test_loss = 1.5}};
+  const std::string html = train::ReportHtml("t", points);
+  EXPECT_THAT(html, HasSubstr("<svg"));
+  EXPECT_THAT(html, ::testing::Not(HasSubstr("nan,")));
+  const auto read = train::PointsOf(html).value();
+  EXPECT_EQ(read[0], points[0]);
+  EXPECT_TRUE(std::isnan(read[1].train_loss));
+  EXPECT_EQ(read[1].test_loss, 1.5);
+  for (const char* other :
+       {"", "<html></html>", "<script type=\"application/json\" id=\"points\">[{]</script>",
+        "<script type=\"application/json\" id=\"points\">[1]</script>"})
+    EXPECT_FALSE(train::PointsOf(other)) << other;
+}
+
+}  // namespace
+}  // namespace sluice::testing
