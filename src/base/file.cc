@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
+#include "base/check.h"
 #include "base/strings.h"
 
 namespace sluice {
@@ -28,6 +30,7 @@ class FileDescriptor {
   FileDescriptor& operator=(const FileDescriptor&) = delete;
   int get() const { return fd_; }
   bool ok() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -58,19 +61,6 @@ Failure FailFromErrno(const char* action, const std::string& path, int error) {
       break;
   }
   return Fail(code, "cannot ", action, " '", path, "': ", std::strerror(error), advice);
-}
-
-// Bytes read; fewer than asked only at the end of the file.
-Result<size_t> ReadAll(int fd, MutableBytes into, const std::string& path) {
-  size_t done = 0;
-  while (done < into.size()) {
-    const ssize_t got = ::read(fd, into.data() + done, std::min(into.size() - done, kLargestCall));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FailFromErrno("read", path, errno);
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  return done;
 }
 
 Status WriteAll(int fd, Bytes from, const std::string& path) {
@@ -133,28 +123,53 @@ void FlushFolderOf(const std::string& path) {
 
 }  // namespace
 
-Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes) {
+Result<RandomAccessFile> RandomAccessFile::Open(const std::string& path) {
   // Without O_NONBLOCK a pipe with no writer would block here for ever.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.ok()) return FailFromErrno("open", path, errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return FailFromErrno("inspect", path, errno);
   if (!S_ISREG(info.st_mode)) {
     return Fail(ErrorCode::kInvalidArgument, "'", path, "' is not a regular file; name a file");
   }
-  const auto size = static_cast<uint64_t>(info.st_size);
+  return RandomAccessFile(path, file.Release(), static_cast<uint64_t>(info.st_size));
+}
+
+RandomAccessFile::~RandomAccessFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+Status RandomAccessFile::ReadAt(uint64_t offset, MutableBytes into) const {
+  SLUICE_CHECK(offset <= size_ && into.size() <= size_ - offset) << offset;
+  size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got = ::pread(fd_, into.data() + done, std::min(into.size() - done, kLargestCall),
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FailFromErrno("read", path_, errno);
+    if (got == 0) {
+      return Fail(ErrorCode::kDataLoss, "'", path_, "' ended at byte ", offset + done, " of ", size_,
+                  "; something changes it while it is read");
+    }
+    done += static_cast<size_t>(got);
+  }
+  return Status::Ok();
+}
+
+Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes) {
+  const Result<RandomAccessFile> file = RandomAccessFile::Open(path);
+  if (!file) return file.failure();
+  const uint64_t size = file.value().size();
   if (size > max_bytes) {
     return Fail(ErrorCode::kResourceExhausted, "'", path, "' has ", HumanBytes(size), "; at most ",
                 HumanBytes(max_bytes), " are accepted here");
   }
   try {
     Buffer contents(size);
-    const Result<size_t> got = ReadAll(file.get(), contents.bytes(), path);
-    if (!got) return got.failure();
-    if (got.value() != size) {
-      return Fail(ErrorCode::kDataLoss, "'", path, "' ended after ", got.value(), " of ", size,
-                  " bytes; something changes it while it is read");
-    }
+    if (Status status = file.value().ReadAt(0, contents.bytes()); !status) return status.failure();
     return contents;
   } catch (const Error& e) {  // no memory
     return Fail(e.code(), "cannot read '", path, "': ", e.what());

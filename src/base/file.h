@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/result.h"
@@ -14,6 +15,28 @@ namespace sluice {
 // A regular file's contents. Failures: kNotFound, kPermissionDenied, kInvalidArgument (a folder, a device),
 // kResourceExhausted (longer than max_bytes), kDataLoss (cut short while it was read).
 Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes);
+
+// A file that is read in parts. Thread safety: its methods are called by several threads at once.
+class RandomAccessFile {
+ public:
+  // Failures: as ReadFile's.
+  static Result<RandomAccessFile> Open(const std::string& path);
+  ~RandomAccessFile();
+  RandomAccessFile(RandomAccessFile&& other) noexcept;
+  RandomAccessFile& operator=(RandomAccessFile&&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }  // when it was opened
+  // Fills `into` from `offset` on; offset + into.size() <= size(). Failures: kDataLoss (the file was cut
+  // short since), kUnavailable.
+  Status ReadAt(uint64_t offset, MutableBytes into) const;
+
+ private:
+  RandomAccessFile(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  std::string path_;
+  int fd_;
+  uint64_t size_;
+};
 
 // Writes `pieces` one after another into a file without a name in the same folder, flushes them to the disk,
 // gives it a temporary name and renames that. A failure leaves whatever stood at `path` as it was and no

@@ -50,6 +50,35 @@ TEST_F(File, AnEmptyFileIsAFile) {
   EXPECT_EQ(buffer.value().size(), 0u);
 }
 
+TEST_F(File, PartsAreReadByOffset) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), {AsBytes("0123456789")}));
+  const Result<RandomAccessFile> opened = RandomAccessFile::Open(Path("a"));
+  ASSERT_TRUE(opened.ok());
+  const RandomAccessFile& file = opened.value();
+  EXPECT_EQ(file.size(), 10u);
+  EXPECT_EQ(file.path(), Path("a"));
+  std::vector<std::thread> readers;  // no shared place in the file
+  for (size_t i = 0; i < 4; ++i) {
+    readers.emplace_back([&file, i] {
+      char part[3];
+      for (int round = 0; round < 500; ++round) {
+        ASSERT_TRUE(file.ReadAt(2 * i, std::as_writable_bytes(std::span(part))));
+        ASSERT_EQ(std::string_view(part, 3), std::string_view("0123456789").substr(2 * i, 3));
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_TRUE(file.ReadAt(10, {}));
+  fs::resize_file(Path("a"), 4);
+  char part[3];
+  const Status cut = file.ReadAt(2, std::as_writable_bytes(std::span(part)));
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.failure().code, ErrorCode::kDataLoss);
+  EXPECT_NE(cut.failure().message.find("ended at byte 4 of 10"), std::string::npos) << cut.failure().message;
+  EXPECT_EQ(RandomAccessFile::Open(Path("none")).failure().code, ErrorCode::kNotFound);
+  EXPECT_EQ(RandomAccessFile::Open(folder_).failure().code, ErrorCode::kInvalidArgument);
+}
+
 TEST_F(File, TheLimitIsExact) {
   ASSERT_TRUE(WriteFileAtomically(Path("a"), {AsBytes("12345")}));
   EXPECT_TRUE(ReadFile(Path("a"), 5).ok());
