@@ -9,7 +9,8 @@ endif()
 set(summary "Sluice ${PROJECT_VERSION} in ${CMAKE_BINARY_DIR}
    build  ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}${compiled_with}
    from   libzmq ${ZMQ_VERSION}, protobuf ${Protobuf_VERSION}, oneDNN ${dnnl_VERSION},
-          glog ${GLOG_VERSION}, gflags ${gflags_VERSION}, zlib ${ZLIB_VERSION_STRING}
+          glog ${GLOG_VERSION}, gflags ${gflags_VERSION}, zlib ${ZLIB_VERSION_STRING},
+          libpng ${PNG_VERSION_STRING}, libjpeg-turbo ${TURBOJPEG_VERSION}
    CUDA   ${SLUICE_CUDA_FOUND}
    NCCL   ${SLUICE_NCCL_FOUND}")
 string(SHA256 digest "${summary}")

@@ -31,8 +31,9 @@ LAYERS = {
 PUBLIC = {
     "error": "base", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd",
     "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
-    "optimizer": "optimizer", "data": "data", "barrier": "kvstore", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
-    "trainer": "train", "clip": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime",
+    "optimizer": "optimizer", "data": "data", "data_files": "data", "data_loader": "data", "dataset": "data", "image_files": "data",
+    "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
+    "trainer": "train", "clip": "train", "callback": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime",
 }
 
 # Libraries that stay in the folders named for them.
@@ -43,6 +44,8 @@ CONFINED = {
     r"omp\.h": ["src/tensor/cpu/"],
     r"gflags/.*": ["src/runtime/"],
     r"zlib\.h": ["src/data/"],
+    r"png\.h": ["src/data/images/"],
+    r"(turbojpeg|jpeglib)\.h": ["src/data/images/"],
     r"nlohmann/.*": ["src/data/safetensors/", "src/train/report/"],
     r"(cuda.*|cublas.*|cudnn.*)": ["src/tensor/cuda/"],
     r"nccl\.h": ["src/collective/nccl/"],

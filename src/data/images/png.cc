@@ -1,0 +1,112 @@
+// libpng reports an error by longjmp. So the functions that call it hold nothing with a destructor, and the
+// objects that own memory live in their caller.
+#include <png.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "data/images/formats.h"
+
+namespace sluice::images {
+namespace {
+
+constexpr uint32_t kLongestSide = 1'000'000;
+constexpr size_t kLargestChunk = 1 << 20;  // of what is not pixels: comments, colour profiles
+
+// What libpng calls back with.
+struct Source {
+  Bytes rest;
+  char error[128] = "";
+};
+
+void ReadSome(png_structp png, png_bytep into, size_t size) {
+  auto* source = static_cast<Source*>(png_get_io_ptr(png));
+  if (size > source->rest.size()) png_error(png, "it ends too early");
+  std::memcpy(into, source->rest.data(), size);
+  source->rest = source->rest.subspan(size);
+}
+
+[[noreturn]] void NoteError(png_structp png, png_const_charp message) {
+  auto* source = static_cast<Source*>(png_get_error_ptr(png));
+  std::snprintf(source->error, sizeof(source->error), "%s", message);
+  png_longjmp(png, 1);
+}
+
+void IgnoreWarning(png_structp, png_const_charp) {}
+
+// Up to the first pixel; asks for 8 bits in 1 or 3 channels.
+bool ReadHeader(png_structp png, png_infop info) {
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  png_set_user_limits(png, kLongestSide, kLongestSide);
+  png_set_chunk_malloc_max(png, kLargestChunk);
+  png_read_info(png, info);
+  png_set_expand(png);
+  png_set_scale_16(png);
+  png_set_strip_alpha(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  return true;
+}
+
+bool ReadPixels(png_structp png, png_bytepp rows) {
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  png_read_image(png, rows);
+  png_read_end(png, nullptr);
+  return true;
+}
+
+class Reader {
+ public:
+  explicit Reader(Bytes bytes) : source_{bytes} {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source_, NoteError, IgnoreWarning);
+    if (png_ == nullptr) return;
+    info_ = png_create_info_struct(png_);
+    png_set_read_fn(png_, &source_, ReadSome);
+  }
+  ~Reader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  bool ok() const { return info_ != nullptr; }
+  png_structp png() const { return png_; }
+  png_infop info() const { return info_; }
+  const Source& source() const { return source_; }
+
+ private:
+  Source source_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+};
+
+}  // namespace
+
+bool IsPng(Bytes bytes) {
+  constexpr uint8_t kSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  return bytes.size() >= sizeof(kSignature) && std::memcmp(bytes.data(), kSignature, sizeof(kSignature)) == 0;
+}
+
+Result<Image> DecodePng(Bytes bytes, std::string_view origin, uint64_t max_bytes) {
+  const Reader reader(bytes);
+  if (!reader.ok()) return Fail(ErrorCode::kResourceExhausted, "'", origin, "': no memory to decode it");
+  const auto corrupt = [&] {
+    return Fail(ErrorCode::kDataLoss, "'", origin, "' is a damaged PNG, near byte ",
+                bytes.size() - reader.source().rest.size(), " of ", bytes.size(), ": ",
+                reader.source().error);
+  };
+  if (!ReadHeader(reader.png(), reader.info())) return corrupt();
+  Image image;
+  if (Status status = MakeRoom(png_get_image_height(reader.png(), reader.info()),
+                               png_get_image_width(reader.png(), reader.info()),
+                               png_get_channels(reader.png(), reader.info()), origin, max_bytes, &image);
+      !status)
+    return status.failure();
+  const size_t row = png_get_rowbytes(reader.png(), reader.info());
+  SLUICE_CHECK(row * static_cast<size_t>(image.height) == image.pixels.size()) << row;
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < image.height; ++y)
+    rows.push_back(image.pixels.data() + static_cast<size_t>(y) * row);
+  if (!ReadPixels(reader.png(), rows.data())) return corrupt();
+  return image;
+}
+
+}  // namespace sluice::images
