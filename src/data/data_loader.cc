@@ -2,6 +2,8 @@
 // Invariants of State: batches are numbered along the sequence (epoch, step), (epoch, step + 1), ... from the
 // last Seek; given <= claimed <= given + prefetch; `made` holds some of [given, claimed), and only of this
 // generation.
+#include "sluice/data_loader.h"
+
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -13,7 +15,7 @@
 #include "base/executor.h"
 #include "base/guarded.h"
 #include "base/strings.h"
-#include "sluice/data.h"
+#include "data/required.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -37,20 +39,9 @@ struct State {
   uint64_t claimed = 0;
   uint64_t given = 0;
   std::map<uint64_t, Made> made;
-  std::map<int64_t, Order> orders;  // of the epochs being made: two at most
+  std::map<int64_t, Order> orders;  // of the epochs being made: three at most
   bool stopping = false;
 };
-
-// Positions `count` steps after `start`.
-Position Advance(const Position& start, uint64_t count, int64_t steps_per_epoch) {
-  const int64_t step = start.step + static_cast<int64_t>(count);
-  return {start.epoch + step / steps_per_epoch, step % steps_per_epoch};
-}
-
-std::shared_ptr<const Dataset> Required(std::shared_ptr<const Dataset> dataset) {
-  if (!dataset) throw Error(ErrorCode::kInvalidArgument, "DataLoader: no dataset was given");
-  return dataset;
-}
 
 void CheckOptions(const DataLoaderOptions& options) {
   const auto require = [](bool condition, const char* name, int64_t value) {
@@ -62,6 +53,24 @@ void CheckOptions(const DataLoaderOptions& options) {
   require(options.num_threads >= 1, "num_threads", options.num_threads);
   require(options.prefetch >= 1, "prefetch", options.prefetch);
   require(options.timeout.count() >= 1, "timeout (ms)", options.timeout.count());
+  if (!options.class_weights.empty() && !options.shuffle) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "DataLoader: class_weights draw the samples of an epoch, but shuffle is false; leave one out");
+  }
+}
+
+// Of every sample, where they are needed.
+std::vector<int32_t> LabelsFor(const Dataset& dataset, const DataLoaderOptions& options) {
+  std::vector<int32_t> labels;
+  if (options.class_weights.empty()) return labels;
+  if (const auto weights = static_cast<int64_t>(options.class_weights.size());
+      weights != dataset.num_classes()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("DataLoader: ", weights, " class_weights for ",
+                                                    dataset.num_classes(), " classes; give one for each"));
+  }
+  for (int64_t i = 0; i < dataset.size(); ++i) labels.push_back(dataset.Label(i));
+  return labels;
 }
 
 }  // namespace
@@ -69,11 +78,13 @@ void CheckOptions(const DataLoaderOptions& options) {
 class DataLoader::Impl {
  public:
   Impl(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options)
-      : dataset_(Required(std::move(dataset))),
+      : dataset_(Required(dataset, "DataLoader")),
         options_(options),
-        sampler_{dataset_->size(), options.batch_size, options.seed, options.shuffle} {
+        sampler_{dataset_->size(), options.batch_size, options.seed, options.shuffle, options.last_batch},
+        labels_(LabelsFor(*dataset_, options)) {
     CheckOptions(options);
     Seek(Position{}, options.share);
+    if (!labels_.empty()) OrderOf(0);  // weights that will not do are refused here
     for (int i = 0; i < options.num_threads; ++i) {
       threads_.emplace_back([this, i] {
         SetThreadName(StrCat("loader ", i));
@@ -94,14 +105,15 @@ class DataLoader::Impl {
     return state_.With([this](const State& state) { return PositionOf(state, state.given); });
   }
   int64_t steps_per_epoch() const {
-    return state_.With([this](const State& state) { return Steps(state); });
+    return state_.With([this](const State& state) {
+      return StepsPerEpoch(sampler_, state.share.num_workers, PositionOf(state, state.given).epoch);
+    });
   }
   const Dataset& dataset() const { return *dataset_; }
 
  private:
-  int64_t Steps(const State& state) const { return StepsPerEpoch(sampler_, state.share.num_workers); }
   Position PositionOf(const State& state, uint64_t number) const {
-    return Advance(state.start, number, Steps(state));
+    return PositionAfter(sampler_, state.start, number, state.share.num_workers);
   }
   bool IsPastTheEnd(const Position& position) const {
     return options_.num_epochs >= 0 && position.epoch >= options_.num_epochs;
@@ -114,11 +126,13 @@ class DataLoader::Impl {
   void MakeBatches();
   std::optional<Ticket> Claim();
   Made Make(const Ticket& ticket);
-  Order OrderOf(const Ticket& ticket);
+  void AddSamples(int64_t epoch, const Interval& places, Batch* batch);
+  Order OrderOf(int64_t epoch);
 
   const std::shared_ptr<const Dataset> dataset_;
   const DataLoaderOptions options_;
   const SamplerConfig sampler_;
+  const std::vector<int32_t> labels_;  // empty without class_weights
   Guarded<State> state_;
   std::vector<std::thread> threads_;
 };
@@ -162,11 +176,11 @@ void DataLoader::Impl::Seek(const Position& position, std::optional<Share> share
     throw Error(ErrorCode::kInvalidArgument, StrCat("DataLoader: rank ", to.rank, " of ", to.num_workers,
                                                     " workers; expected 0 to num_workers - 1"));
   }
-  const int64_t steps = StepsPerEpoch(sampler_, to.num_workers);
+  const int64_t steps = StepsPerEpoch(sampler_, to.num_workers, std::max<int64_t>(position.epoch, 0));
   if (position.epoch < 0 || position.step < 0 || position.step >= steps) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("DataLoader: no epoch ", position.epoch, ", step ", position.step,
-                       "; an epoch has steps 0 to ", steps - 1, " with ", to.num_workers, " workers"));
+                       "; an epoch there has steps 0 to ", steps - 1, " with ", to.num_workers, " workers"));
   }
   state_.Notify([&](State& state) {
     ++state.generation;
@@ -202,8 +216,7 @@ std::optional<Ticket> DataLoader::Impl::Claim() {
   return ticket;
 }
 
-Order DataLoader::Impl::OrderOf(const Ticket& ticket) {
-  const int64_t epoch = ticket.position.epoch;
+Order DataLoader::Impl::OrderOf(int64_t epoch) {
   if (Order known = state_.With([&](State& state) {
         const auto found = state.orders.find(epoch);
         return found == state.orders.end() ? nullptr : found->second;
@@ -211,10 +224,12 @@ Order DataLoader::Impl::OrderOf(const Ticket& ticket) {
     return known;
   }
   // Two threads may both come here; the orders they make are the same.
-  auto order = std::make_shared<const std::vector<uint64_t>>(EpochOrder(sampler_, epoch));
+  auto order = std::make_shared<const std::vector<uint64_t>>(
+      labels_.empty() ? EpochOrder(sampler_, epoch)
+                      : WeightedEpochOrder(sampler_, epoch, labels_, options_.class_weights));
   state_.With([&](State& state) {
     std::erase_if(state.orders,
-                  [&](const auto& entry) { return entry.first < epoch - 1 || entry.first > epoch; });
+                  [&](const auto& entry) { return entry.first < epoch - 1 || entry.first > epoch + 1; });
     state.orders.emplace(epoch, order);
   });
   return order;
@@ -222,27 +237,43 @@ Order DataLoader::Impl::OrderOf(const Ticket& ticket) {
 
 Made DataLoader::Impl::Make(const Ticket& ticket) {
   try {
-    const Order order = OrderOf(ticket);
-    const Interval interval = ShareOfStep(sampler_, ticket.position.step, ticket.share);
-    const int64_t sample_size = dataset_->sample_shape().size();
+    const Interval interval = ShareOfStep(sampler_, ticket.position, ticket.share);
     std::vector<int64_t> dims = dataset_->sample_shape().dims();
     dims.insert(dims.begin(), interval.size());
     Batch batch{.position = ticket.position, .shape = Shape(dims)};
     batch.samples.resize(static_cast<size_t>(batch.shape.size()));
-    batch.global_size = GlobalStep(sampler_, ticket.position.step, ticket.share.num_workers).size();
-    std::span<float> rest(batch.samples);
-    for (int64_t at = interval.begin; at < interval.end; ++at) {
-      const uint64_t index = (*order)[static_cast<size_t>(at)];
-      batch.indices.push_back(index);
-      batch.labels.push_back(
-          dataset_->Get(static_cast<int64_t>(index), rest.first(static_cast<size_t>(sample_size))));
-      rest = rest.subspan(static_cast<size_t>(sample_size));
-      if (state_.With([](const State& state) { return state.stopping; })) break;
-    }
+    batch.global_size = GlobalStep(sampler_, ticket.position, ticket.share.num_workers).size();
+    const int64_t epoch = ticket.position.epoch;
+    AddSamples(
+        epoch - 1,
+        {interval.begin + sampler_.num_samples, std::min<int64_t>(interval.end, 0) + sampler_.num_samples},
+        &batch);
+    AddSamples(epoch, {std::max<int64_t>(interval.begin, 0), interval.end}, &batch);
     return batch;
   } catch (...) {
     return std::current_exception();
   }
+}
+
+// The samples at `places` of an epoch's order; none where the interval is empty.
+void DataLoader::Impl::AddSamples(int64_t epoch, const Interval& places, Batch* batch) {
+  if (places.size() <= 0) return;
+  const Order order = OrderOf(epoch);
+  const auto sample_size = static_cast<size_t>(dataset_->sample_shape().size());
+  for (int64_t at = places.begin; at < places.end; ++at) {
+    if (state_.With([](const State& state) { return state.stopping; })) return;
+    const uint64_t index = (*order)[static_cast<size_t>(at)];
+    const auto sample = std::span(batch->samples).subspan(batch->indices.size() * sample_size, sample_size);
+    batch->labels.push_back(dataset_->GetInEpoch(epoch, static_cast<int64_t>(index), sample));
+    batch->indices.push_back(index);
+  }
+}
+
+std::vector<double> BalancedClassWeights(const Dataset& dataset) {
+  std::vector<double> weights(static_cast<size_t>(dataset.num_classes()));
+  for (int64_t i = 0; i < dataset.size(); ++i) weights.at(static_cast<size_t>(dataset.Label(i))) += 1;
+  for (double& weight : weights) weight = weight > 0 ? 1 / weight : 0;
+  return weights;
 }
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)

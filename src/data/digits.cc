@@ -7,8 +7,8 @@
 
 #include "base/rng.h"
 #include "base/strings.h"
-#include "sluice/data.h"
 #include "sluice/error.h"
+#include "sluice/synthetic.h"
 
 namespace sluice {
 namespace {

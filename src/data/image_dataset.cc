@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "base/simd.h"
 #include "base/strings.h"
-#include "sluice/data.h"
+#include "sluice/dataset.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -45,6 +45,11 @@ int32_t ImageDataset::Get(int64_t index, std::span<float> sample) const {
   const auto image = pixels(index);
   SLUICE_CHECK(sample.size() == image.size()) << sample.size();
   ScaleToUnit(image.data(), sample.data(), image.size());
+  return Label(index);
+}
+
+int32_t ImageDataset::Label(int64_t index) const {
+  SLUICE_CHECK(index >= 0 && index < size()) << index;
   return labels_[static_cast<size_t>(index)];
 }
 

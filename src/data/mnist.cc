@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "sluice/data_files.h"
 
 namespace sluice {
 namespace {

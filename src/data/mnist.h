@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "data/idx.h"
-#include "sluice/data.h"
+#include "sluice/dataset.h"
 
 namespace sluice {
 

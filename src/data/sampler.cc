@@ -1,9 +1,11 @@
+#include "sluice/sampler.h"
+
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/rng.h"
 #include "base/strings.h"
-#include "sluice/data.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -27,6 +29,31 @@ int64_t GlobalBatch(const SamplerConfig& config, int64_t num_workers) {
   return std::min(global, config.num_samples);  // a batch larger than the set is the set
 }
 
+// epoch * num_samples may be larger than any 64-bit number.
+__extension__ using Wide = __int128;
+
+// kRollover's batches before an epoch.
+Wide BatchesBefore(const SamplerConfig& config, int64_t global, int64_t epoch) {
+  return Wide{epoch} * config.num_samples / global;
+}
+
+// What kRollover's epochs before have left over.
+int64_t LeftOver(const SamplerConfig& config, int64_t global, int64_t epoch) {
+  return static_cast<int64_t>(Wide{epoch} * config.num_samples % global);
+}
+
+std::vector<std::vector<uint64_t>> MembersOfClasses(std::span<const int32_t> labels, size_t num_classes) {
+  std::vector<std::vector<uint64_t>> members(num_classes);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0 || static_cast<size_t>(labels[i]) >= num_classes) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat("sample ", i, " is of class ", labels[i],
+                                                      ", but there are ", num_classes, " class_weights"));
+    }
+    members[static_cast<size_t>(labels[i])].push_back(i);
+  }
+  return members;
+}
+
 // batch / parts, rounded half to even.
 int64_t RoundedShare(int64_t batch, int64_t parts) {
   const int64_t quotient = batch / parts;
@@ -36,10 +63,33 @@ int64_t RoundedShare(int64_t batch, int64_t parts) {
 
 }  // namespace
 
-int64_t StepsPerEpoch(const SamplerConfig& config, int64_t num_workers) {
+int64_t StepsPerEpoch(const SamplerConfig& config, int64_t num_workers, int64_t epoch) {
   Check(config, {.rank = 0, .num_workers = num_workers});
+  Require(epoch >= 0, "epoch", epoch, "at least 0");
   const int64_t global = GlobalBatch(config, num_workers);
-  return config.num_samples / global + (config.num_samples % global != 0 ? 1 : 0);
+  switch (config.last_batch) {
+    case LastBatch::kDiscard:
+      return config.num_samples / global;
+    case LastBatch::kRollover:
+      return (LeftOver(config, global, epoch) + config.num_samples) / global;
+    default:
+      return config.num_samples / global + (config.num_samples % global != 0 ? 1 : 0);
+  }
+}
+
+Position PositionAfter(const SamplerConfig& config, const Position& start, uint64_t count,
+                       int64_t num_workers) {
+  const Wide step = Wide{start.step} + count;
+  if (config.last_batch != LastBatch::kRollover) {
+    const int64_t steps = StepsPerEpoch(config, num_workers);
+    return {static_cast<int64_t>(start.epoch + step / steps), static_cast<int64_t>(step % steps)};
+  }
+  Check(config, {.rank = 0, .num_workers = num_workers});
+  // Batch b of all lies in the first epoch whose order ends at or after it: (epoch + 1) N >= (b + 1) B.
+  const int64_t global = GlobalBatch(config, num_workers);
+  const Wide batch = BatchesBefore(config, global, start.epoch) + step;
+  const auto epoch = static_cast<int64_t>(((batch + 1) * global - 1) / config.num_samples);
+  return {epoch, static_cast<int64_t>(batch - BatchesBefore(config, global, epoch))};
 }
 
 std::vector<uint64_t> EpochOrder(const SamplerConfig& config, int64_t epoch) {
@@ -51,15 +101,51 @@ std::vector<uint64_t> EpochOrder(const SamplerConfig& config, int64_t epoch) {
   return identity;
 }
 
-Interval GlobalStep(const SamplerConfig& config, int64_t step, int64_t num_workers) {
-  Require(step >= 0 && step < StepsPerEpoch(config, num_workers), "step", step, "a step of the epoch");
-  const int64_t global = GlobalBatch(config, num_workers);
-  return {step * global, std::min((step + 1) * global, config.num_samples)};
+std::vector<uint64_t> WeightedEpochOrder(const SamplerConfig& config, int64_t epoch,
+                                         std::span<const int32_t> labels,
+                                         std::span<const double> class_weights) {
+  Check(config, Share{});
+  Require(labels.size() == static_cast<size_t>(config.num_samples), "the number of labels",
+          static_cast<int64_t>(labels.size()), "one for each sample");
+  const std::vector<std::vector<uint64_t>> members = MembersOfClasses(labels, class_weights.size());
+  std::vector<double> ends;  // of each class in the sum of all samples' weights
+  for (size_t c = 0; c < members.size(); ++c) {
+    if (!std::isfinite(class_weights[c]) || class_weights[c] < 0) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat("class_weights[", c, "] is ", class_weights[c],
+                                                      "; expected a finite number of at least 0"));
+    }
+    ends.push_back((ends.empty() ? 0 : ends.back()) +
+                   class_weights[c] * static_cast<double>(members[c].size()));
+  }
+  if (ends.empty() || !(ends.back() > 0) || !std::isfinite(ends.back())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("class_weights make a sum of ", ends.empty() ? 0 : ends.back(),
+                       " over all samples; expected a finite number above 0"));
+  }
+  Rng rng(DeriveSeed(config.seed, epoch));
+  std::vector<uint64_t> order(labels.size());
+  for (uint64_t& sample : order) {
+    // Below the last end, so that the class found has a weight.
+    const double at = std::min(rng.Uniform(0, ends.back()), std::nextafter(ends.back(), 0));
+    const auto& chosen =
+        members[static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), at) - ends.begin())];
+    sample = chosen[rng.Below(chosen.size())];
+  }
+  return order;
 }
 
-Interval ShareOfStep(const SamplerConfig& config, int64_t step, const Share& share) {
+Interval GlobalStep(const SamplerConfig& config, const Position& position, int64_t num_workers) {
+  const int64_t steps = StepsPerEpoch(config, num_workers, position.epoch);
+  Require(position.step >= 0 && position.step < steps, "step", position.step, "a step of the epoch");
+  const int64_t global = GlobalBatch(config, num_workers);
+  const bool rolls = config.last_batch == LastBatch::kRollover;
+  const int64_t begin = position.step * global - (rolls ? LeftOver(config, global, position.epoch) : 0);
+  return {begin, std::min(begin + global, config.num_samples)};
+}
+
+Interval ShareOfStep(const SamplerConfig& config, const Position& position, const Share& share) {
   Check(config, share);
-  const Interval all = GlobalStep(config, step, share.num_workers);
+  const Interval all = GlobalStep(config, position, share.num_workers);
   const int64_t each = RoundedShare(all.size(), share.num_workers);
   const bool last = share.rank == share.num_workers - 1;
   return {std::min(all.end, all.begin + share.rank * each),

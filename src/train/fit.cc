@@ -83,6 +83,8 @@ class FitRun {
     loader.batch_size = options_.batch_size;
     loader.shuffle = options_.shuffle;
     loader.seed = options_.seed;
+    loader.last_batch = options_.last_batch;
+    loader.class_weights = options_.class_weights;
     loader.share = {store_->rank(), store_->num_workers()};
     return loader;
   }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <set>
@@ -69,12 +70,14 @@ TEST(DataLoaderTest, SamplesLabelsAndIndicesBelongTogether) {
 
 TEST(DataLoaderTest, TheUnionOfTheWorkersBatchesIsTheBatchOfOneProcess) {
   Rng rng(5);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 60; ++round) {
     const auto workers = static_cast<int64_t>(1 + rng.Below(5));
     const auto per_worker = static_cast<int64_t>(1 + rng.Below(6));
     const auto data = std::make_shared<Numbers>(static_cast<int64_t>(1 + rng.Below(60)));
     DataLoaderOptions options{
         .batch_size = per_worker * workers, .shuffle = rng.Chance(.8), .seed = rng.Next(), .num_epochs = 3};
+    options.last_batch = static_cast<LastBatch>(rng.Below(3));
+    if (options.shuffle && rng.Chance(.3)) options.class_weights = {1, 0.5, 0, 2, 1, 1, 1};
     DataLoader one(data, options);
     std::vector<std::unique_ptr<DataLoader>> several;
     for (int64_t rank = 0; rank < workers; ++rank) {
@@ -128,6 +131,104 @@ TEST(DataLoaderTest, AResumedLoaderGoesOnWhereTheOtherStood) {
   EXPECT_THROW(first.Seek({0, 5}), Error);
   EXPECT_THROW(first.Seek({-1, 0}), Error);
   EXPECT_THROW(first.Seek({0, 0}, Share{2, 2}), Error);
+}
+
+TEST(DataLoaderTest, APositionMeansTheSameAfterAnySeek) {
+  Rng rng(31);
+  const auto data = std::make_shared<Numbers>(29);
+  for (int round = 0; round < 30; ++round) {
+    const DataLoaderOptions options{
+        .batch_size = static_cast<int64_t>(1 + rng.Below(4)),
+        .seed = 6,
+        .last_batch = static_cast<LastBatch>(rng.Below(3)),
+        .class_weights = rng.Chance(.5) ? std::vector<double>(7, 1.0) : std::vector<double>()};
+    // What two workers take, from the first batch on ...
+    DataLoaderOptions of_two = options;
+    of_two.share = {1, 2};
+    DataLoader second(data, of_two);
+    const auto expected = Take(&second, 25);
+    // ... is what one of three takes that becomes one of two, wherever it stood.
+    DataLoaderOptions of_three = options;
+    of_three.share = {0, 3};
+    of_three.num_threads = 2;
+    DataLoader moved(data, of_three);
+    Take(&moved, static_cast<int>(rng.Below(9)));
+    const size_t at = rng.Below(20);
+    moved.Seek(expected[at].position, Share{1, 2});
+    for (size_t i = at; i < expected.size(); ++i) {
+      EXPECT_EQ(moved.position(), expected[i].position);
+      EXPECT_EQ(moved.Next()->indices, expected[i].indices);
+    }
+  }
+}
+
+TEST(DataLoaderTest, DiscardTakesAnotherRestInEachEpoch) {
+  DataLoader loader(std::make_shared<Numbers>(10),
+                    {.batch_size = 4, .last_batch = LastBatch::kDiscard, .num_epochs = 20});
+  std::set<uint64_t> seen;
+  int batches = 0;
+  for (; const auto batch = loader.Next(); ++batches) {
+    EXPECT_EQ(batch->size(), 4);
+    seen.insert(batch->indices.begin(), batch->indices.end());
+  }
+  EXPECT_EQ(batches, 40);
+  EXPECT_EQ(seen.size(), 10u);
+}
+
+TEST(DataLoaderTest, RolloverTakesEverySampleOfEveryEpochInFullBatches) {
+  DataLoader loader(std::make_shared<Numbers>(10),
+                    {.batch_size = 4, .seed = 1, .last_batch = LastBatch::kRollover, .num_epochs = 4});
+  std::vector<uint64_t> taken;
+  std::vector<int64_t> steps(4);
+  for (int64_t epoch = 0; epoch < 4; ++epoch) {
+    steps[static_cast<size_t>(epoch)] = loader.steps_per_epoch();
+    for (int64_t step = 0; step < steps[static_cast<size_t>(epoch)]; ++step) {
+      const Batch batch = loader.Next().value();
+      EXPECT_EQ(batch.position, (Position{epoch, step}));
+      EXPECT_EQ(batch.size(), 4);
+      taken.insert(taken.end(), batch.indices.begin(), batch.indices.end());
+    }
+  }
+  EXPECT_FALSE(loader.Next().has_value());
+  EXPECT_EQ(steps, (std::vector<int64_t>{2, 3, 2, 3}));
+  ASSERT_EQ(taken.size(), 40u);
+  for (int64_t epoch = 0; epoch < 4; ++epoch) {
+    const auto order = EpochOrder({.num_samples = 10, .batch_size = 4, .seed = 1}, epoch);
+    EXPECT_TRUE(std::equal(order.begin(), order.end(), taken.begin() + epoch * 10)) << "epoch " << epoch;
+  }
+}
+
+// The epoch in which it is asked for a sample is the sample.
+class Epochs final : public Numbers {
+ public:
+  using Numbers::Numbers;
+  int32_t GetInEpoch(int64_t epoch, int64_t index, std::span<float> sample) const override {
+    const int32_t label = Numbers::Get(index, sample);
+    sample[1] = static_cast<float>(epoch);
+    return label;
+  }
+};
+
+TEST(DataLoaderTest, ASampleIsOfTheEpochWhoseOrderItComesFrom) {
+  DataLoader loader(std::make_shared<Epochs>(10), {.batch_size = 4, .last_batch = LastBatch::kRollover});
+  std::vector<float> epochs;
+  for (const Batch& batch : Take(&loader, 10)) {
+    for (size_t i = 1; i < batch.samples.size(); i += 2) epochs.push_back(batch.samples[i]);
+  }
+  for (size_t i = 0; i < epochs.size(); ++i) EXPECT_EQ(epochs[i], static_cast<float>(i / 10));
+}
+
+TEST(DataLoaderTest, ClassWeightsChooseTheClasses) {
+  const auto data = std::make_shared<Numbers>(70);
+  DataLoader loader(data, {.batch_size = 35, .class_weights = {0, 1, 0, 1, 0, 0, 0}});
+  std::vector<int> counts(7);
+  for (const Batch& batch : Take(&loader, 40)) {
+    for (const int32_t label : batch.labels) ++counts[static_cast<size_t>(label)];
+  }
+  EXPECT_EQ(counts[1] + counts[3], 1400);
+  EXPECT_NEAR(counts[1], 700, 94);  // five standard deviations
+  EXPECT_EQ(BalancedClassWeights(Numbers(8)), (std::vector<double>{0.5, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(BalancedClassWeights(Numbers(2)), (std::vector<double>{1, 1, 0, 0, 0, 0, 0}));
 }
 
 TEST(DataLoaderTest, SeekTakesUpANewMembership) {
@@ -224,6 +325,9 @@ TEST(DataLoaderTest, OptionsOutOfRangeAreRefused) {
   EXPECT_THROW(DataLoader(data, {.share = {3, 3}}), Error);
   EXPECT_THROW(DataLoader(data, {.num_threads = 0}), Error);
   EXPECT_THROW(DataLoader(data, {.prefetch = 0}), Error);
+  EXPECT_THROW(DataLoader(data, {.class_weights = {1, 1}}), Error);
+  EXPECT_THROW(DataLoader(data, {.class_weights = std::vector<double>(7, 0.0)}), Error);
+  EXPECT_THROW(DataLoader(data, {.shuffle = false, .class_weights = std::vector<double>(7, 1.0)}), Error);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "data/mnist.h"
+#include "sluice/data_files.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -1,0 +1,187 @@
+#include "data/csv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/strings.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kShown = 40;  // of a field that is wrong
+constexpr size_t kMaxColumns = 1 << 20;
+constexpr int64_t kMaxClasses = int64_t{1} << 24;  // what a float holds exactly
+
+std::string Shown(std::string_view field) {
+  return field.size() <= kShown ? StrCat("'", field, "'") : StrCat("'", field.substr(0, kShown), "...'");
+}
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string_view origin, const CsvOptions& options)
+      : rest_(text), origin_(origin), options_(options) {}
+
+  Result<std::shared_ptr<const ArrayDataset>> Parse() {
+    if (Status status = CheckOptions(); !status) return status.failure();
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
+    bool header = options_.has_header;
+    while (!rest_.empty()) {
+      if (Status status = ReadFields(); !status) return status.failure();
+      if (fields_.size() == 1 && StrTrim(fields_[0]).empty() && !quoted_) continue;
+      if (!std::exchange(header, false)) {
+        if (Status status = AddLine(); !status) return status.failure();
+      }
+    }
+    return Finish();
+  }
+
+ private:
+  template <typename... Args>
+  Failure Wrong(const Args&... args) const {
+    return Fail(ErrorCode::kDataLoss, "'", origin_, "', line ", line_, args...);
+  }
+  template <typename... Args>
+  Failure BadOption(const Args&... args) const {
+    return Fail(ErrorCode::kInvalidArgument, "'", origin_, "': ", args...);
+  }
+
+  Status CheckOptions() const {
+    if (options_.delimiter == '"' || options_.delimiter == '\n' || options_.delimiter == '\r')
+      return BadOption("a quote or the end of a line cannot be the delimiter");
+    if (options_.num_classes < 0 || options_.num_classes > kMaxClasses)
+      return BadOption("num_classes is ", options_.num_classes, "; expected 0 to ", kMaxClasses);
+    return Status::Ok();
+  }
+
+  // The fields of the next line, or lines: a quoted field may hold the end of one.
+  Status ReadFields() {
+    line_ = next_line_;
+    fields_.clear();
+    quoted_ = false;
+    while (true) {
+      std::string field;
+      if (Status status = rest_.starts_with('"') ? ReadQuoted(&field) : ReadPlain(&field); !status)
+        return status;
+      fields_.push_back(std::move(field));
+      if (fields_.size() > kMaxColumns) return Wrong(" has more than ", kMaxColumns, " columns");
+      if (rest_.starts_with(options_.delimiter)) {
+        rest_.remove_prefix(1);
+        continue;
+      }
+      if (rest_.starts_with("\r\n")) rest_.remove_prefix(1);
+      if (rest_.starts_with('\n')) rest_.remove_prefix(1);
+      ++next_line_;
+      return Status::Ok();
+    }
+  }
+
+  Status ReadPlain(std::string* field) {
+    const char ends[] = {options_.delimiter, '\n'};
+    size_t size = std::min(rest_.find_first_of(std::string_view(ends, 2)), rest_.size());
+    if (size > 0 && size < rest_.size() && rest_[size] == '\n' && rest_[size - 1] == '\r') --size;
+    *field = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return Status::Ok();
+  }
+
+  Status ReadQuoted(std::string* field) {
+    quoted_ = true;
+    while (true) {
+      rest_.remove_prefix(1);  // the quote
+      const size_t size = rest_.find('"');
+      if (size == std::string_view::npos)
+        return Wrong(", column ", fields_.size(), ": the quote is never closed");
+      for (const char c : rest_.substr(0, size)) next_line_ += c == '\n';
+      *field += rest_.substr(0, size);
+      rest_.remove_prefix(size + 1);
+      if (!rest_.starts_with('"')) break;
+      *field += '"';  // two quotes are one
+    }
+    if (rest_.empty() || rest_[0] == options_.delimiter || rest_[0] == '\n' || rest_.starts_with("\r\n"))
+      return Status::Ok();
+    return Wrong(", column ", fields_.size(), ": ", Shown(rest_.substr(0, 1)), " follows a closing quote");
+  }
+
+  Status AddLine() {
+    if (columns_ == 0) {
+      if (Status status = TakeColumns(); !status) return status;
+    }
+    if (fields_.size() != columns_)
+      return Wrong(" has ", fields_.size(), " columns; line ", first_line_, " has ", columns_);
+    for (size_t column = 0; column < columns_; ++column) {
+      const auto number = ParseFiniteDouble(StrTrim(fields_[column]));
+      if (!number || std::abs(*number) > std::numeric_limits<float>::max())
+        return Wrong(", column ", column, " is ", Shown(fields_[column]), "; expected a finite number");
+      if (column != label_column_) {
+        values_.push_back(static_cast<float>(*number));
+        continue;
+      }
+      const int64_t classes = options_.num_classes > 0 ? options_.num_classes : kMaxClasses;
+      if (*number < 0 || *number >= static_cast<double>(classes) || *number != std::floor(*number)) {
+        return Wrong(", column ", column, ", the label, is ", Shown(fields_[column]),
+                     "; expected a whole number from 0 to ", classes - 1);
+      }
+      labels_.push_back(static_cast<int32_t>(*number));
+    }
+    return Status::Ok();
+  }
+
+  // The first line of numbers says how many columns there are.
+  Status TakeColumns() {
+    columns_ = fields_.size();
+    first_line_ = line_;
+    const auto columns = static_cast<int64_t>(columns_);
+    const int64_t label = options_.label_column + (options_.label_column < 0 ? columns : 0);
+    if (label < 0 || label >= columns) {
+      return BadOption("label_column is ", options_.label_column, ", but line ", line_, " has ", columns,
+                       " columns");
+    }
+    label_column_ = static_cast<size_t>(label);
+    shape_ = options_.sample_shape.ndim() == 0 ? Shape{columns - 1} : options_.sample_shape;
+    if (shape_.size() != columns - 1) {
+      return BadOption("sample_shape ", shape_, " has ", shape_.size(), " values, but line ", line_, " has ",
+                       columns - 1, " columns and the label");
+    }
+    return Status::Ok();
+  }
+
+  Result<std::shared_ptr<const ArrayDataset>> Finish() {
+    if (labels_.empty()) return Fail(ErrorCode::kDataLoss, "'", origin_, "' has no line of numbers");
+    return std::shared_ptr<const ArrayDataset>(
+        std::make_shared<ArrayDataset>(shape_, std::move(values_), std::move(labels_), options_.num_classes));
+  }
+
+  std::string_view rest_;
+  const std::string_view origin_;
+  const CsvOptions& options_;
+  int64_t line_ = 1;       // where the fields begin
+  int64_t next_line_ = 1;  // where the text that is left begins
+  std::vector<std::string> fields_;
+  bool quoted_ = false;  // one of them
+  size_t columns_ = 0;   // 0: not known yet
+  size_t label_column_ = 0;
+  int64_t first_line_ = 0;
+  Shape shape_;
+  std::vector<float> values_;
+  std::vector<int32_t> labels_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const ArrayDataset>> ParseCsv(std::string_view text, std::string_view origin,
+                                                     const CsvOptions& options) {
+  return Parser(text, origin, options).Parse();
+}
+
+std::shared_ptr<const ArrayDataset> LoadCsv(const std::string& path, const CsvOptions& options) {
+  const Buffer contents = ReadFile(path, kMaxCsvBytes).OrThrow();
+  return ParseCsv(AsText(contents.bytes()), path, options).OrThrow();
+}
+
+}  // namespace sluice

@@ -1,0 +1,111 @@
+#include "data/csv.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sluice/error.h"
+#include "unit/data/temporary_folder.h"
+#include "unit/expect_error.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::shared_ptr<const ArrayDataset> Parse(std::string_view text, const CsvOptions& options = {}) {
+  return ParseCsv(text, "table.csv", options).OrThrow();
+}
+
+std::string WhyRefused(std::string_view text, const CsvOptions& options = {}) {
+  const auto parsed = ParseCsv(text, "table.csv", options);
+  if (parsed) return "accepted";
+  EXPECT_EQ(parsed.failure().code, ErrorCode::kDataLoss) << parsed.failure().message;
+  EXPECT_THAT(parsed.failure().message, HasSubstr("'table.csv'"));
+  return parsed.failure().message;
+}
+
+std::vector<float> Values(const ArrayDataset& data) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < data.size(); ++i)
+    values.insert(values.end(), data.sample(i).begin(), data.sample(i).end());
+  return values;
+}
+
+TEST(Csv, ReadsNumbersAndTheLabelColumn) {
+  const auto data = Parse("1,2.5,0\n-3e2,.5,2\n");
+  EXPECT_EQ(data->sample_shape(), (Shape{2}));
+  EXPECT_EQ(Values(*data), (std::vector<float>{1, 2.5f, -300, 0.5f}));
+  EXPECT_EQ(data->labels(), (std::vector<int32_t>{0, 2}));
+  EXPECT_EQ(data->num_classes(), 3);
+  const auto first = Parse("7;1;2\n", {.label_column = 0, .delimiter = ';', .num_classes = 10});
+  EXPECT_EQ(first->labels(), (std::vector<int32_t>{7}));
+  EXPECT_EQ(Values(*first), (std::vector<float>{1, 2}));
+  EXPECT_EQ(first->num_classes(), 10);
+  EXPECT_EQ(Parse("1,5,2\n", {.label_column = -2})->labels(), (std::vector<int32_t>{5}));
+  EXPECT_EQ(Parse("1,2,3,4,0\n", {.sample_shape = Shape{2, 2}})->sample_shape(), (Shape{2, 2}));
+  EXPECT_EQ(Parse("1\t2\t1.0\n", {.delimiter = '\t'})->labels(), (std::vector<int32_t>{1}));
+  EXPECT_EQ(Parse("3\n1\n")->sample_shape(), (Shape{0})) << "labels alone";
+}
+
+TEST(Csv, LineEndsQuotesBlanksAndHeadersAreOfNoConsequence) {
+  const std::vector<float> expected{1, 2, 3, 4};
+  for (const char* text :
+       {"1,2,0\n3,4,1\n", "1,2,0\n3,4,1", "1,2,0\r\n3,4,1\r\n", "1,2,0\r\n3,4,1", "1,2,0\n3,4,1\r",
+        "\"1\",\"2\",\"0\"\n\"3\",4,\"1\"", "\"1\",2,\"0\"\r\n3,4,\"1\"\r\n", " 1 ,2\t, 0\n3,4,1 \n",
+        "\n1,2,0\n\n \r\n3,4,1\n\n",
+        "\xef\xbb\xbf"
+        "1,2,0\n3,4,1\n"}) {
+    EXPECT_EQ(Values(*Parse(text)), expected) << text;
+    EXPECT_EQ(Parse(text)->labels(), (std::vector<int32_t>{0, 1})) << text;
+  }
+  EXPECT_EQ(Values(*Parse("a,\"b \"\"x\"\"\ny\",c\n1,2,0\n3,4,1\n", {.has_header = true})), expected);
+}
+
+TEST(Csv, EveryLineIsChecked) {
+  EXPECT_THAT(WhyRefused(""), HasSubstr("no line of numbers"));
+  EXPECT_THAT(WhyRefused("a,b\n", {.has_header = true}), HasSubstr("no line of numbers"));
+  EXPECT_THAT(WhyRefused("a,b\n"), HasSubstr("line 1, column 0 is 'a'; expected a finite number"));
+  EXPECT_THAT(WhyRefused("1,0\n1,0\n1,2,0\n"), HasSubstr("line 3 has 3 columns; line 1 has 2"));
+  EXPECT_THAT(WhyRefused("1,0\n\n1\n"), HasSubstr("line 3 has 1 columns"));
+  EXPECT_THAT(WhyRefused("1,0\r\n1x,0\r\n"), HasSubstr("line 2, column 0 is '1x'"));
+  EXPECT_THAT(WhyRefused("1,2,0\n1,,0\n"), HasSubstr("line 2, column 1 is ''"));
+  EXPECT_THAT(WhyRefused("nan,0\n"), HasSubstr("'nan'"));
+  EXPECT_THAT(WhyRefused("inf,0\n"), HasSubstr("'inf'"));
+  EXPECT_THAT(WhyRefused("1e39,0\n"), HasSubstr("'1e39'; expected a finite number"));
+  EXPECT_THAT(WhyRefused("1,0.5\n"),
+              HasSubstr("line 1, column 1, the label, is '0.5'; expected a whole number"));
+  EXPECT_THAT(WhyRefused("1,-1\n"), HasSubstr("is '-1'"));
+  EXPECT_THAT(WhyRefused("1,3\n", {.num_classes = 3}), HasSubstr("from 0 to 2"));
+  EXPECT_THAT(WhyRefused("1,1e300\n"), HasSubstr("expected a finite number"));
+  EXPECT_THAT(WhyRefused("1,99999999\n"), HasSubstr("from 0 to 16777215"));
+  EXPECT_THAT(WhyRefused("1,0\n\"1,0\n1,0\n"), HasSubstr("line 2, column 0: the quote is never closed"));
+  EXPECT_THAT(WhyRefused("\"1\"2,0\n"), HasSubstr("line 1, column 0: '2' follows a closing quote"));
+  EXPECT_THAT(WhyRefused("\"h\n1\",\"2\n\"\n1,x\n", {.has_header = true}),
+              HasSubstr("line 4, column 1 is 'x'"))
+      << "lines inside quotes count";
+  EXPECT_THAT(WhyRefused(std::string(1000, 'x') + ",0\n"), HasSubstr("xxx...'"));
+  EXPECT_THAT(WhyRefused(std::string(size_t{1} << 21, ',')), HasSubstr("more than 1048576 columns"));
+}
+
+TEST(Csv, OptionsThatDoNotFitAreRefused) {
+  const auto refused = [](std::string_view text, const CsvOptions& options) {
+    return ErrorOf(ErrorCode::kInvalidArgument, [&] { Parse(text, options); });
+  };
+  EXPECT_THAT(refused("1,0\n", {.label_column = 2}),
+              HasSubstr("label_column is 2, but line 1 has 2 columns"));
+  EXPECT_THAT(refused("1,0\n", {.label_column = -3}), HasSubstr("label_column is -3"));
+  EXPECT_THAT(refused("1,0\n", {.delimiter = '"'}), HasSubstr("delimiter"));
+  EXPECT_THAT(refused("1,0\n", {.num_classes = -1}), HasSubstr("num_classes is -1"));
+  EXPECT_THAT(refused("1,2,0\n", {.sample_shape = Shape{3}}), HasSubstr("sample_shape [3] has 3 values"));
+}
+
+TEST(Csv, FilesAreRead) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(LoadCsv(folder.Put("good.csv", "1,0\n"))->size(), 1);
+  EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { LoadCsv(folder.Put("bad.csv", "1,x\n")); }),
+              HasSubstr("bad.csv', line 1, column 1"));
+  ErrorOf(ErrorCode::kNotFound, [&] { LoadCsv(folder.path("none.csv")); });
+}
+
+}  // namespace
+}  // namespace sluice
