@@ -1,0 +1,105 @@
+#include "sluice/synthetic.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "sluice/error.h"
+
+namespace sluice {
+namespace {
+
+TEST(SyntheticPicturesTest, ASampleIsAFunctionOfSeedSubsetAndIndex) {
+  const auto few = SyntheticPictures(Subset::kTrain, 4, 20);
+  const auto more = SyntheticPictures(Subset::kTrain, 4, 60);
+  EXPECT_EQ(few->sample_shape(), (Shape{3, 32, 32}));
+  EXPECT_EQ(few->num_classes(), 10);
+  const auto other = SyntheticPictures(Subset::kTrain, 5, 20), test = SyntheticPictures(Subset::kTest, 4, 20);
+  for (int64_t i = 0; i < few->size(); ++i) {
+    EXPECT_TRUE(std::ranges::equal(few->pixels(i), more->pixels(i))) << i;
+    EXPECT_EQ(few->Label(i), more->Label(i));
+    EXPECT_FALSE(std::ranges::equal(few->pixels(i), other->pixels(i)));
+    EXPECT_FALSE(std::ranges::equal(few->pixels(i), test->pixels(i)));
+  }
+}
+
+TEST(SyntheticPicturesTest, ClassesAreEvenAndTheirMeansAlike) {
+  const auto pictures = SyntheticPictures(Subset::kTrain, 0, 4000);
+  std::array<double, 10> counts{}, sums{};
+  for (int64_t i = 0; i < pictures->size(); ++i) {
+    const auto label = static_cast<size_t>(pictures->Label(i));
+    ++counts[label];
+    for (const uint8_t value : pictures->pixels(i)) sums[label] += value / 255.0 / 3072;
+  }
+  for (size_t c = 0; c < 10; ++c) {
+    EXPECT_NEAR(counts[c], 400, 95) << c;  // five standard deviations
+    EXPECT_NEAR(sums[c] / counts[c], 0.5, 0.05) << c;
+  }
+}
+
+TEST(SyntheticTextTest, ATextIsWordsAndThenPadding) {
+  const auto texts = SyntheticText(Subset::kTrain, 1, 500);
+  EXPECT_EQ(texts->sample_shape(), (Shape{kSyntheticTextLength}));
+  EXPECT_EQ(texts->num_classes(), 4);
+  std::set<int64_t> lengths;
+  for (int64_t i = 0; i < texts->size(); ++i) {
+    const auto text = texts->sample(i);
+    const auto words = std::find(text.begin(), text.end(), static_cast<float>(kPaddingToken)) - text.begin();
+    lengths.insert(words);
+    EXPECT_TRUE(std::all_of(text.begin() + words, text.end(), [](float t) { return t == kPaddingToken; }));
+    for (const float word : text.first(static_cast<size_t>(words))) {
+      EXPECT_GE(word, 1);
+      EXPECT_LT(word, kSyntheticVocabulary);
+      EXPECT_EQ(word, std::floor(word));
+    }
+  }
+  EXPECT_EQ(*lengths.begin(), 8);
+  EXPECT_EQ(*lengths.rbegin(), kSyntheticTextLength);
+  EXPECT_EQ(lengths.size(), 17u);
+}
+
+// What synthetic.h says the class is, and that no word tells it.
+TEST(SyntheticTextTest, TheClassIsTheSumOfTwoMeanings) {
+  const auto texts = SyntheticText(Subset::kTest, 2, 4000);
+  std::array<std::array<int, 4>, 65> seen{};  // of each word with a meaning, by class
+  for (int64_t i = 0; i < texts->size(); ++i) {
+    std::array<int, 2> meanings{-1, -1};
+    for (const float token : texts->sample(i)) {
+      const int word = static_cast<int>(token);
+      if (word < 1 || word > 64) continue;
+      const auto group = static_cast<size_t>((word - 1) / 32);
+      EXPECT_EQ(meanings[group], -1) << "two words of one group";
+      meanings[group] = (word - 1) / 8 % 4;
+      ++seen[static_cast<size_t>(word)][static_cast<size_t>(texts->Label(i))];
+    }
+    EXPECT_EQ(texts->Label(i), (meanings[0] + meanings[1]) % 4);
+  }
+  for (size_t word = 1; word <= 64; ++word) {
+    for (const int count : seen[word]) EXPECT_NEAR(count, 31.25, 28) << word;  // five standard deviations
+  }
+}
+
+TEST(SyntheticTextTest, ATextIsAFunctionOfSeedSubsetAndIndex) {
+  const auto few = SyntheticText(Subset::kTrain, 4, 30), more = SyntheticText(Subset::kTrain, 4, 90);
+  const auto other = SyntheticText(Subset::kTrain, 5, 30), test = SyntheticText(Subset::kTest, 4, 30);
+  for (int64_t i = 0; i < few->size(); ++i) {
+    EXPECT_TRUE(std::ranges::equal(few->sample(i), more->sample(i)));
+    EXPECT_EQ(few->Label(i), more->Label(i));
+    EXPECT_FALSE(std::ranges::equal(few->sample(i), other->sample(i)));
+    EXPECT_FALSE(std::ranges::equal(few->sample(i), test->sample(i)));
+  }
+}
+
+TEST(Synthetic, DefaultSizesAndBadCounts) {
+  EXPECT_EQ(SyntheticPictures(Subset::kTest)->size(), kDefaultTestPictures);
+  EXPECT_EQ(SyntheticText(Subset::kTrain)->size(), kDefaultTrainTexts);
+  EXPECT_EQ(SyntheticText(Subset::kTest)->size(), kDefaultTestTexts);
+  EXPECT_THROW(SyntheticPictures(Subset::kTest, 0, 0), Error);
+  EXPECT_THROW(SyntheticText(Subset::kTest, 0, 0), Error);
+}
+
+}  // namespace
+}  // namespace sluice
