@@ -1,4 +1,4 @@
-# PREFIX/bin has the programs, sluice_launch (launch.py) and sluice_get_mnist among them; find_package(Sluice)
+# PREFIX/bin has the programs, sluice_launch (launch.py), sluice_get_mnist and sluice_get_cifar10 among them; find_package(Sluice)
 # gives Sluice::sluice, the whole public interface of include/sluice.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -29,11 +29,13 @@ install(FILES ${PROJECT_BINARY_DIR}/SluiceConfig.cmake ${PROJECT_BINARY_DIR}/Slu
 
 # Python finds the package `launcher` beside the file that a link leads to.
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/launch.py ${PROJECT_SOURCE_DIR}/tools/get_mnist.py
+                 ${PROJECT_SOURCE_DIR}/tools/get_cifar10.py
         DESTINATION ${tools_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/tools/download.py DESTINATION ${tools_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/launcher DESTINATION ${tools_dir} FILES_MATCHING PATTERN "*.py"
         PATTERN __pycache__ EXCLUDE)
 file(RELATIVE_PATH to_tools /${CMAKE_INSTALL_BINDIR} /${tools_dir})
-foreach(tool launch get_mnist)
+foreach(tool launch get_mnist get_cifar10)
   install(CODE "file(CREATE_LINK ${to_tools}/${tool}.py
     \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/sluice_${tool}\" SYMBOLIC)")
 endforeach()

@@ -8,15 +8,11 @@ written under a temporary name and renamed. SLUICE_MNIST_MIRRORS (URLs separated
 Exit codes: 0 all files are there; 1 a file could not be fetched; 2 wrong arguments.
 """
 import argparse
-import hashlib
-import http.client
 import os
 import pathlib
-import signal
 import sys
-import tempfile
-import urllib.error
-import urllib.request
+
+import download
 
 # Of the files that the authors published; several projects that pin them agree. A mirror may do without TLS, for only
 # what was published has these digests.
@@ -47,85 +43,6 @@ DATASETS = {
     },
 }
 MAX_BYTES = 64 << 20  # the largest file has 26 MB
-CHUNK = 64 << 10
-
-
-class FetchError(Exception):
-    """One mirror could not give one file; says why."""
-
-
-def sha256_of(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-class Progress:
-    """One line per file: rewritten in place on a terminal, printed once otherwise."""
-
-    def __init__(self, name, total, stream=sys.stderr):
-        self._name, self._total, self._stream = name, total, stream
-        self._live = stream.isatty()
-
-    def show(self, done, end=False):
-        if not (self._live or end):
-            return
-        share = f" {100 * done // self._total:3d} %" if self._total else ""
-        print(f"{self._name}{share} {done / 1e6:6.2f} MB", end="\n" if end else "\r", file=self._stream, flush=True)
-
-
-def copy_checked(response, file, name, expected):
-    """Copies the response's body to file; raises FetchError unless its SHA-256 is the expected one."""
-    header = response.headers.get("Content-Length") or ""
-    length = int(header) if header.isdigit() else 0
-    progress = Progress(name, length)
-    digest, done = hashlib.sha256(), 0
-    while chunk := response.read(CHUNK):
-        digest.update(chunk)
-        file.write(chunk)
-        done += len(chunk)
-        if done > MAX_BYTES:
-            raise FetchError(f"sends more than {MAX_BYTES} bytes")
-        progress.show(done)
-    progress.show(done, end=True)
-    if done < length:
-        raise FetchError(f"broke off after {done} of {length} bytes")
-    if digest.hexdigest() != expected:
-        raise FetchError(f"sent {done} bytes with SHA-256 {digest.hexdigest()}; expected {expected}")
-
-
-def fetch(url, target, expected, timeout):
-    """Puts the file at url at target, whole and right, or raises FetchError and leaves no file behind."""
-    descriptor, temporary = tempfile.mkstemp(prefix=target.name + ".", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            with urllib.request.urlopen(url, timeout=timeout) as response:
-                copy_checked(response, file, target.name, expected)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
-        status = f"HTTP {error.code} " if isinstance(error, urllib.error.HTTPError) else ""
-        raise FetchError(status + str(getattr(error, "reason", error) or type(error).__name__)) from error
-    finally:
-        pathlib.Path(temporary).unlink(missing_ok=True)
-
-
-def fetch_from_any(mirrors, target, expected, timeout):
-    """Why each mirror failed, or nothing when one gave the file."""
-    failures = []
-    for mirror in mirrors:
-        url = mirror.rstrip("/") + "/" + target.name
-        try:
-            fetch(url, target, expected, timeout)
-            return []
-        except FetchError as error:
-            failures.append(f"{url}: {error}")
-            print(f"{failures[-1]}; trying the next mirror", file=sys.stderr)
-    return failures
 
 
 def main(arguments=None):
@@ -142,10 +59,10 @@ def main(arguments=None):
         options.out.mkdir(parents=True, exist_ok=True)
         for name, expected in dataset["files"].items():
             target = options.out / name
-            if target.is_file() and sha256_of(target) == expected:
+            if target.is_file() and download.sha256_of(target) == expected:
                 print(f"{name} is there already", file=sys.stderr)
                 continue
-            failures = fetch_from_any(mirrors, target, expected, options.timeout)
+            failures = download.fetch_from_any(mirrors, target, expected, options.timeout, MAX_BYTES)
             if failures:
                 print(f"error: no mirror gave {name}:\n  " + "\n  ".join(failures) + "\n"
                       "Check the network (and HTTPS_PROXY behind a proxy), name mirrors of your own in "
@@ -159,14 +76,5 @@ def main(arguments=None):
     return 0
 
 
-def end_by(number, _):
-    """So that the temporary file goes."""
-    sys.exit(128 + number)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, end_by)
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    download.run(main)

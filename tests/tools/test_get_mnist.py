@@ -15,6 +15,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "get_mnist.py"
 sys.path.insert(0, str(TOOL.parent))
+import download  # noqa: E402
 import get_mnist  # noqa: E402
 
 REAL_DATASETS = {name: dict(dataset["files"]) for name, dataset in get_mnist.DATASETS.items()}
@@ -42,9 +43,9 @@ class Stalls(Quiet):
 
     def do_GET(self):
         self.send_response(200)
-        self.send_header("Content-Length", str(2 * get_mnist.CHUNK))
+        self.send_header("Content-Length", str(2 * download.CHUNK))
         self.end_headers()
-        self.wfile.write(bytes(get_mnist.CHUNK))
+        self.wfile.write(bytes(download.CHUNK))
         self.half_sent.set()
         self.let_go.wait(60)
 
@@ -114,7 +115,7 @@ class GetMnist(unittest.TestCase):
         failures = []
         for handler, name in ((CutShort, NAMES[0]), (Quiet, "nothing-of-this-name.gz")):
             self.out.mkdir(parents=True, exist_ok=True)
-            failures += get_mnist.fetch_from_any([self.serve(handler)], self.out / name, "0" * 64, timeout=5)
+            failures += download.fetch_from_any([self.serve(handler)], self.out / name, "0" * 64, 5, 1 << 20)
         self.assertIn("broke off after 9 of 1000 bytes", failures[0])
         self.assertIn("HTTP 404", failures[1])
         self.assertEqual(self.files(), {})
@@ -123,7 +124,7 @@ class GetMnist(unittest.TestCase):
         self.addCleanup(Stalls.let_go.set)
         Stalls.let_go.clear()
         self.out.mkdir(parents=True)
-        failures = get_mnist.fetch_from_any([self.serve(Stalls)], self.out / NAMES[0], "0" * 64, timeout=0.3)
+        failures = download.fetch_from_any([self.serve(Stalls)], self.out / NAMES[0], "0" * 64, 0.3, 1 << 20)
         self.assertIn("timed out", failures[0])
         self.assertEqual(self.files(), {})
 
