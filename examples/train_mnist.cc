@@ -73,7 +73,9 @@ DEFINE_int64(load_epoch, 0,
 DEFINE_int64(top_k, 0, "Report top-k accuracy too; 0: only accuracy.");
 DEFINE_string(data_dir, "",
               "Folder with MNIST's four IDX files (tools/get_mnist.py). Empty: synthetic digits.");
-DEFINE_int64(num_examples, -1, "How many synthetic training digits; -1: 20000.");
+DEFINE_int64(
+    num_examples, -1,
+    "Train on the first so many images of --data-dir, or on so many synthetic digits; -1: all, or 20000.");
 DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
 DEFINE_bool(shuffle, true, "Whether to shuffle the training data each epoch.");
 DEFINE_string(load_params, "", "Start from this safetensors file.");
@@ -207,6 +209,7 @@ void CheckOutputs() {
 
 void CheckFlags() {
   RequireAtLeast("batch-size", FLAGS_batch_size, 1);
+  if (FLAGS_num_examples != -1) RequireAtLeast("num-examples", FLAGS_num_examples, 1);
   RequireAtLeast("num-epochs", FLAGS_num_epochs, 0);
   RequireAtLeast("num-steps", FLAGS_num_steps, -1);
   RequireAtLeast("disp-batches", FLAGS_disp_batches, 0);
@@ -314,13 +317,21 @@ void WriteJson(const FitReport& report, const KVStore& store, int num_servers) {
   WriteFileAtomically(FLAGS_json, std::span(&bytes, 1)).OrThrow();
 }
 
+std::shared_ptr<const Dataset> TrainingData() {
+  const int64_t count = FLAGS_num_examples;
+  if (FLAGS_data_dir.empty()) return SyntheticDigits(Subset::kTrain, 0, count);
+  const std::shared_ptr<const Dataset> all = LoadMnist(FLAGS_data_dir, Subset::kTrain);
+  if (count > all->size())
+    Refuse("num-examples", StrCat("is ", count, "; there are ", all->size(), " images in ", FLAGS_data_dir));
+  return count < 0 ? all : Take(all, count);
+}
+
 void Train() {
   CheckFlags();
   const std::vector<Context> contexts = Contexts();
   nn::Sequential net = nn::CreateModel(FLAGS_network);
   const auto seed = static_cast<uint64_t>(FLAGS_seed);
-  const auto train = FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTrain, 0, FLAGS_num_examples)
-                                            : LoadMnist(FLAGS_data_dir, Subset::kTrain);
+  const std::shared_ptr<const Dataset> train = TrainingData();
   const auto test =
       FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
   net.CollectParams().Initialize(contexts, nullptr, seed);

@@ -77,6 +77,7 @@ class BadInput(unittest.TestCase):
             (["--work-load-list=1,x", "--num-devices=2"], ["--work-load-list"]),
             (["--top-k=99"], ["--top-k", "10 classes"]),
             (["--seed=-1"], ["--seed", "at least 0"]),
+            (["--num-examples=0"], ["--num-examples", "at least 1"]),
             (["extra"], ["stray", "extra"]),
             (["--gpus=0"], ["--gpus", "gpu(0)", "--num-devices"]),
             (["--gpus=0,x"], ["--gpus", "0,x"]),
@@ -123,6 +124,14 @@ class BadInput(unittest.TestCase):
             with self.subTest(name):
                 write_mnist(self.folder, images, labels)
                 self.assert_refused(self.run_program(f"--data-dir={self.folder}", "--num-steps=1"), *words)
+
+    def test_a_part_of_real_data(self):
+        write_mnist(self.folder)  # 64 images
+        data = [f"--data-dir={self.folder}", "--num-epochs=1", "--batch-size=10"]
+        self.assert_refused(self.run_program(*data, "--num-examples=65"), "--num-examples is 65", "64 images", code=2)
+        done = self.run_program(*data, "--num-examples=30")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(", 30 images\n", done.stdout)
 
     def test_a_corrupt_gzip(self):
         write_mnist(self.folder)
