@@ -86,6 +86,12 @@ class PartReader {
   std::vector<std::byte> block_;
 };
 
+// What the cut before a part left out.
+void AppendMagic(std::vector<std::byte>* contents) {
+  const Bytes magic = std::as_bytes(std::span(&kMagic, 1));
+  contents->insert(contents->end(), magic.begin(), magic.end());
+}
+
 // Calls take(part, is_first) for each part of the record at `offset`; returns where the next record begins.
 template <typename Take>
 Result<uint64_t> ForEachPart(PartReader* reader, std::string_view origin, uint64_t offset, const Take& take) {
@@ -110,15 +116,14 @@ Result<Record> ReadRecord(const RecordSource& source, uint64_t offset, uint64_t 
   PartReader reader(source, kPartHeader);
   Record record;
   const auto take = [&](const Part& part, bool first) -> Status {
-    const uint64_t magic = first ? 0 : sizeof(kMagic);  // the magic number that the cut left out
+    if (!first) AppendMagic(&record.contents);
     const size_t old = record.contents.size();
-    if (magic + part.size > max_bytes - std::min<uint64_t>(old, max_bytes)) {
+    if (old > max_bytes || part.size > max_bytes - old) {
       return Fail(ErrorCode::kResourceExhausted, "'", source.origin, "', byte ", offset,
                   ": the record is longer than ", max_bytes, " bytes, the most that is read");
     }
-    record.contents.resize(old + magic + part.size);
-    std::memcpy(record.contents.data() + old, &kMagic, magic);
-    return source.read_at(part.begin, MutableBytes(record.contents).subspan(old + magic));
+    record.contents.resize(old + part.size);
+    return source.read_at(part.begin, MutableBytes(record.contents).subspan(old));
   };
   const Result<uint64_t> end = ForEachPart(&reader, source.origin, offset, take);
   if (!end) return end.failure();
@@ -130,10 +135,7 @@ Result<std::vector<std::byte>> ReadRecordHead(const RecordSource& source, uint64
   PartReader reader(source, kPartHeader);
   std::vector<std::byte> head;
   const auto take = [&](const Part& part, bool first) -> Status {
-    if (!first) {
-      const Bytes magic = std::as_bytes(std::span(&kMagic, 1));
-      head.insert(head.end(), magic.begin(), magic.end());
-    }
+    if (!first) AppendMagic(&head);
     const size_t old = head.size();
     if (old >= size) return Status::Ok();
     head.resize(old + std::min(part.size, size - old));
