@@ -71,6 +71,7 @@ class Install(unittest.TestCase):
 
     def test_tools_documents_and_licence_are_there(self):
         self.assertIn("--dataset", run(self.prefix / "bin" / "sluice_get_mnist", "--help"))
+        self.assertIn("CIFAR-10", run(self.prefix / "bin" / "sluice_get_cifar10", "--help"))
         documents = self.prefix / "share" / "doc" / "sluice"
         for name in ("LICENSE", "README.md", "docs/kvstore.md", "docs/design/protocol.md"):
             self.assertTrue((documents / name).is_file(), name)
