@@ -42,7 +42,7 @@ test-tsan: test-deps
 	@cmake --preset tsan >/dev/null
 	@cmake --build build/tsan -j $(JOBS)
 	OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1" \
-	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE cluster -E 'ByHeart'
+	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE cluster -E 'ByHeart|SyntheticPicturesLearning'
 
 FUZZ_SECONDS ?= 15
 test-fuzz: test-deps

@@ -93,7 +93,7 @@ std::shared_ptr<const Dataset> Take(std::shared_ptr<const Dataset> dataset, int6
 // One dataset after another. Throws Error(kInvalidArgument) for none, or when their sample shapes or numbers
 // of classes differ.
 std::shared_ptr<const Dataset> Concat(std::vector<std::shared_ptr<const Dataset>> datasets);
-// Every sample read once and kept as floats: for files that are decoded at every Get.
+// Every sample, as in epoch 0, read once and kept as floats: for files that are decoded at every Get.
 std::shared_ptr<const ArrayDataset> InMemory(const Dataset& dataset);
 
 }  // namespace sluice

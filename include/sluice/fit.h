@@ -27,6 +27,7 @@ struct FitOptions {
   uint64_t seed = 0;
   LastBatch last_batch = LastBatch::kKeep;  // of training; evaluation takes every sample
   std::vector<double> class_weights;        // by class, as DataLoaderOptions has them
+  int loader_threads = 1;                   // that make batches ahead: decode, transform
   int64_t disp_batches = 100;  // a plain line every so many batches
   int64_t eval_steps = 0;      // evaluates also after every so many steps of an epoch; 0: after epochs only
   int64_t top_k = 0;           // > 1: evaluated too

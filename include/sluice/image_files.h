@@ -5,8 +5,9 @@
 // is known by its first bytes, not by its name. Of PNG: every colour type; transparency is dropped, 16 bits
 // are rounded to 8. Of JPEG: grey and colour, not CMYK. Orientation and colour profiles are ignored.
 //
-// Errors: kNotFound; kDataLoss naming the file, the record and the byte where there are any, and what was
-// found; kInvalidArgument for options out of range; kResourceExhausted for an image of more than 2^28 bytes.
+// Errors: kNotFound; kPermissionDenied; kDataLoss naming the file, the record and the byte where there are
+// any, and what was found; kInvalidArgument for options out of range; kResourceExhausted for an image of more
+// than 2^28 bytes.
 #pragma once
 
 #include <cstdint>

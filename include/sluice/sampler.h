@@ -29,7 +29,8 @@ struct Position {
 enum class LastBatch : uint8_t {
   kKeep,      // they are a smaller batch
   kDiscard,   // they are left out of this epoch; the next one's order chooses others
-  kRollover,  // they begin the next epoch's first batch, so that every batch is full
+  kRollover,  // they begin the next epoch's first batch, so that every batch is full; the last epoch's are
+              // left
 };
 
 // N samples; the global batch B is batch_size * num_workers, or N if that is smaller.

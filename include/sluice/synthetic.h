@@ -18,7 +18,7 @@ std::shared_ptr<const ImageDataset> SyntheticDigits(Subset subset, uint64_t seed
 
 // In CIFAR-10's shape: ten classes of figures (disc, ring, square, frame, triangle, cross, star, crescent,
 // bars, dots), [3, 32, 32]. Place, size, direction, colours, background and noise tell nothing of the class,
-// so that a linear model stays below 30 % on the test set, where LeNet gets above 80 %.
+// so that a linear model learns nothing (10 % right), where LeNet gets above 70 % in five epochs of Adam.
 inline constexpr int64_t kDefaultTrainPictures = 20'000;
 inline constexpr int64_t kDefaultTestPictures = 4'000;
 std::shared_ptr<const ImageDataset> SyntheticPictures(Subset subset, uint64_t seed = 0, int64_t count = -1);

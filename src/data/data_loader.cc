@@ -43,7 +43,7 @@ struct State {
   bool stopping = false;
 };
 
-void CheckOptions(const DataLoaderOptions& options) {
+const DataLoaderOptions& Checked(const DataLoaderOptions& options) {
   const auto require = [](bool condition, const char* name, int64_t value) {
     if (!condition) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -58,6 +58,7 @@ void CheckOptions(const DataLoaderOptions& options) {
         ErrorCode::kInvalidArgument,
         "DataLoader: class_weights draw the samples of an epoch, but shuffle is false; leave one out");
   }
+  return options;
 }
 
 // Of every sample, where they are needed.
@@ -79,10 +80,9 @@ class DataLoader::Impl {
  public:
   Impl(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options)
       : dataset_(Required(dataset, "DataLoader")),
-        options_(options),
+        options_(Checked(options)),
         sampler_{dataset_->size(), options.batch_size, options.seed, options.shuffle, options.last_batch},
         labels_(LabelsFor(*dataset_, options)) {
-    CheckOptions(options);
     Seek(Position{}, options.share);
     if (!labels_.empty()) OrderOf(0);  // weights that will not do are refused here
     for (int i = 0; i < options.num_threads; ++i) {

@@ -34,8 +34,10 @@ std::vector<std::string> NamesIn(const fs::path& folder, bool folders) {
     if (folders || IsImageName(it->path())) names.push_back(name);
   }
   if (error) {
-    throw Error(ErrorCode::kNotFound, StrCat("cannot list the folder '", folder.string(),
-                                             "': ", error.message(), "; check the path"));
+    const bool forbidden = error == std::errc::permission_denied;
+    throw Error(
+        forbidden ? ErrorCode::kPermissionDenied : ErrorCode::kNotFound,
+        StrCat("cannot list the folder '", folder.string(), "': ", error.message(), "; check the path"));
   }
   std::sort(names.begin(), names.end());
   return names;

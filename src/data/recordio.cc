@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "base/strings.h"
 
@@ -31,6 +33,12 @@ Failure Corrupt(std::string_view origin, uint64_t offset, const Args&... args) {
   return Fail(ErrorCode::kDataLoss, "'", origin, "', byte ", offset, ": ", args...);
 }
 
+std::string Hex(uint32_t number) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "0x%08x", number);
+  return text;
+}
+
 struct Part {
   Flag flag = kWhole;
   uint64_t begin = 0;  // of its contents
@@ -54,7 +62,7 @@ class PartReader {
     const auto magic = Load<uint32_t>(header, 0);
     const auto word = Load<uint32_t>(header, 4);
     if (magic != kMagic)
-      return Corrupt(source_.origin, offset, "a record begins with ", magic, "; expected ", kMagic);
+      return Corrupt(source_.origin, offset, "a record begins with ", Hex(magic), "; expected ", Hex(kMagic));
     if (word >> 29 > kLast) {
       return Corrupt(source_.origin, offset, "the record's flag is ", word >> 29, "; expected 0 to ",
                      uint32_t{kLast});

@@ -85,6 +85,7 @@ class FitRun {
     loader.seed = options_.seed;
     loader.last_batch = options_.last_batch;
     loader.class_weights = options_.class_weights;
+    loader.num_threads = options_.loader_threads;
     loader.share = {store_->rank(), store_->num_workers()};
     return loader;
   }

@@ -93,7 +93,8 @@ TEST(RecordIo, RecordsComeBackWhole) {
 TEST(RecordIo, EveryFieldIsChecked) {
   const std::string good = Part(0, "abcd");
   EXPECT_EQ(Read(good), "abcd");
-  EXPECT_THAT(Read(good, 4), HasSubstr("'file.rec', byte 4: a record begins with 4"));
+  EXPECT_THAT(Read(good, 4),
+              HasSubstr("'file.rec', byte 4: a record begins with 0x00000004; expected 0xced7230a"));
   EXPECT_THAT(Read(good.substr(0, 7)),
               HasSubstr("byte 0: a record's header of 8 bytes begins here, but only 7"));
   EXPECT_THAT(Read(good, 1000), HasSubstr("byte 1000"));

@@ -137,6 +137,52 @@ TEST_F(FitTest, EpochsAreGradientDescentOnAnyNumberOfContexts) {
   }
 }
 
+TEST_F(FitTest, TheLastBatchIsDiscardedOrRolledOver) {
+  FitOptions options = InOrder(8, 2);
+  options.num_epochs = 3;
+  options.last_batch = LastBatch::kDiscard;
+  FitReport report = Run(options);
+  Reference reference = Start();
+  for (int epoch = 0; epoch < 3; ++epoch) reference.Epoch(*train_, std::span(order_).first(16), 8, kRate);
+  ExpectWeights(reference);
+  EXPECT_EQ(report.steps, 6);
+
+  options.last_batch = LastBatch::kRollover;
+  report = Run(options);
+  reference = Start();
+  std::vector<uint64_t> thrice;
+  for (int epoch = 0; epoch < 3; ++epoch) thrice.insert(thrice.end(), order_.begin(), order_.end());
+  reference.Epoch(*train_, std::span(thrice).first(64), 8, kRate);
+  ExpectWeights(reference);
+  EXPECT_EQ(report.steps, 8);
+  EXPECT_EQ(report.train_loss.size(), 3u);
+
+  options.num_steps = 6;
+  report = Run(options);
+  reference = Start();
+  reference.Epoch(*train_, std::span(thrice).first(48), 8, kRate);
+  ExpectWeights(reference);
+  EXPECT_EQ(report.epochs, 3);  // of 2, 3 and 1 of 3 steps
+}
+
+TEST_F(FitTest, ClassWeightsChooseTheSamples) {
+  FitOptions options = InOrder(8);
+  options.shuffle = true;
+  options.num_epochs = 2;
+  options.loader_threads = 3;
+  options.class_weights = {1, 0, 3};
+  Run(options);
+  Reference reference = Start();
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < train_->size(); ++i) labels.push_back(train_->Label(i));
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    const auto order =
+        WeightedEpochOrder({.num_samples = 22, .batch_size = 8}, epoch, labels, options.class_weights);
+    reference.Epoch(*train_, order, 8, kRate);
+  }
+  ExpectWeights(reference);
+}
+
 TEST_F(FitTest, StepsAreCountedAcrossEpochs) {
   FitOptions options = InOrder(8, 2);
   options.num_steps = 4;
