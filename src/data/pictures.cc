@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kSide = 32;
+constexpr size_t kSide = 32;
 constexpr size_t kArea = kSide * kSide;
 constexpr int64_t kClasses = 10;
 constexpr double kPi = 3.14159265358979323846;
@@ -84,7 +84,8 @@ void Draw(int figure, Rng* rng, std::span<uint8_t> image) {
   const double dot_x = rng->Uniform(0, kSide), dot_y = rng->Uniform(0, kSide), dot = rng->Uniform(1, 3);
   const double noise = rng->Uniform(.02, .15);
   for (size_t pixel = 0; pixel < kArea; ++pixel) {
-    const double x = static_cast<double>(pixel % kSide) + .5, y = static_cast<double>(pixel / kSide) + .5;
+    const size_t row = pixel / kSide, column = pixel % kSide;
+    const double x = static_cast<double>(column) + .5, y = static_cast<double>(row) + .5;
     const double dx = x - x0, dy = y - y0;
     const double inside =
         std::clamp(.5 - radius * Distance(figure, c * dx + s * dy, c * dy - s * dx), 0.0, 1.0);
