@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kPixels = 3 * 32 * 32;
+constexpr size_t kPixels = 3072;  // 3 planes of 32 x 32
 constexpr size_t kRecord = 1 + kPixels;
 constexpr int64_t kClasses = 10;
 constexpr int kTrainingFiles = 5;
