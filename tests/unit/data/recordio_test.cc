@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -53,7 +54,7 @@ std::string Written(const std::string& contents) {
 RecordSource SourceOf(const std::string& bytes) {
   return {"file.rec", bytes.size(), [&bytes](uint64_t offset, MutableBytes into) {
             EXPECT_LE(offset + into.size(), bytes.size());
-            std::memcpy(into.data(), bytes.data() + offset, into.size());
+            std::copy_n(AsBytes(bytes).begin() + static_cast<ptrdiff_t>(offset), into.size(), into.begin());
             return Status::Ok();
           }};
 }
