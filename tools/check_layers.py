@@ -62,6 +62,8 @@ def layer_of(path):
     """Of a file or an include, relative to the root; None for what is not the project's."""
     parts = path.parts
     if parts[:2] == ("include", "sluice") or parts[:1] == ("sluice",):
+        if parts[-2] in LAYERS:  # sluice/nn/conv.h
+            return parts[-2]
         return PUBLIC.get(pathlib.PurePath(parts[-1]).stem, f"unknown public header {parts[-1]}")
     if parts[0] == "src":
         parts = parts[1:]

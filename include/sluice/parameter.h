@@ -90,7 +90,8 @@ class Parameter {
 // The parameters of a model in the order of its layers.
 class ParameterDict {
  public:
-  // Error(kAlreadyExists) for a second parameter of the same name.
+  // One that is there already, shared by two layers, is added once. Error(kAlreadyExists) for another
+  // parameter of the same name.
   void Add(std::shared_ptr<Parameter> parameter);
   void Update(const ParameterDict& other);  // adds all
 

@@ -5,19 +5,26 @@
 
 namespace sluice::ops {
 
-// Extent and stride are at least 1, padding at least 0 (pooling: smaller than the window), none above 2^30;
-// the window must fit the padded image. Else Error(kInvalidArgument) that names the operation and both.
+// Extent, stride and dilation are at least 1, padding at least 0 (pooling: smaller than the window), none
+// above 2^30; the window must fit the padded image. Else Error(kInvalidArgument) that names the operation and
+// both.
 struct Window2D {
   int64_t height = 1, width = 1;
   int64_t stride_height = 1, stride_width = 1;
   int64_t pad_height = 0, pad_width = 0;
+  int64_t dilation_height = 1, dilation_width = 1;  // of convolutions
 };
 
 // x [n, in] weight [out, in] bias [out] or no array -> [n, out]
 NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias);
-// x [n, c, h, w] weight [o, c, kh, kw] bias [o] or no array -> [n, o, h', w']; the window's extent is the
-// weight's.
-NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window);
+// x [n, c, h, w] weight [o, c / groups, kh, kw] bias [o] or no array -> [n, o, h', w']; the window's extent
+// is the weight's.
+NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
+               int64_t groups = 1);
+// The gradient of Conv2D by its input: x [n, c, h, w] weight [c, o / groups, kh, kw] bias [o] or no array ->
+// [n, o, out_height, out_width], a size from which Conv2D leads to h x w.
+NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
+                        int64_t groups, int64_t out_height, int64_t out_width);
 NDArray MaxPool2D(const NDArray& x, const Window2D& window);
 NDArray AvgPool2D(const NDArray& x, const Window2D& window);
 NDArray Relu(const NDArray& x);

@@ -153,7 +153,9 @@ void Parameter::ZeroGrad() {
 }
 
 void ParameterDict::Add(std::shared_ptr<Parameter> parameter) {
-  if (!by_name_.emplace(parameter->name(), parameters_.size()).second) {
+  const auto [place, added] = by_name_.emplace(parameter->name(), parameters_.size());
+  if (!added && parameters_[place->second] == parameter) return;
+  if (!added) {
     throw Error(ErrorCode::kAlreadyExists, StrCat("two parameters are called '", parameter->name(),
                                                   "': give their layers different names in Sequential::Add"));
   }

@@ -14,21 +14,32 @@ struct WindowShape {
   int64_t height = 1, width = 1;
   int64_t stride_height = 1, stride_width = 1;
   int64_t pad_height = 0, pad_width = 0;
+  int64_t dilation_height = 1, dilation_width = 1;
+  // From its first to its last row and column.
+  int64_t full_height() const { return dilation_height * (height - 1) + 1; }
+  int64_t full_width() const { return dilation_width * (width - 1) + 1; }
   auto operator<=>(const WindowShape&) const = default;
+};
+
+// [batch, channels, size] with the plane's height x width as size.
+struct PlanesShape {
+  int64_t batch = 0, channels = 0, size = 0;
 };
 
 struct ConvShape {
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0, out_channels = 0;
   WindowShape window;
+  int64_t groups = 1;  // of channels, in and out
   int64_t out_height() const {
-    return (in_height + 2 * window.pad_height - window.height) / window.stride_height + 1;
+    return (in_height + 2 * window.pad_height - window.full_height()) / window.stride_height + 1;
   }
   int64_t out_width() const {
-    return (in_width + 2 * window.pad_width - window.width) / window.stride_width + 1;
+    return (in_width + 2 * window.pad_width - window.full_width()) / window.stride_width + 1;
   }
+  PlanesShape in_planes() const { return {batch, in_channels, in_height * in_width}; }
   auto operator<=>(const ConvShape&) const = default;
 };
-using PoolShape = ConvShape;  // out_channels is in_channels
+using PoolShape = ConvShape;  // out_channels is in_channels; no dilation, one group
 
 enum class PoolKind : uint8_t { kMax, kAverage };  // averages count padding, as PyTorch's default does
 enum class ActivationKind : uint8_t { kRelu, kTanh, kSigmoid };
@@ -55,10 +66,15 @@ class Kernels {
   virtual void DenseBackward(const float* x, const float* weight, const float* grad, float* grad_x,
                              float* grad_weight, float* grad_bias, int64_t rows, int64_t in,
                              int64_t units) = 0;  // null outputs are not computed
+  // Weights [out_channels, in_channels / groups, kh, kw].
   virtual void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
                     float* out) = 0;
   virtual void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
-                            float* grad_x, float* grad_weight, float* grad_bias) = 0;
+                            float* grad_x, float* grad_weight,
+                            float* grad_bias) = 0;  // x and weight may be null where no output needs them
+  // out[n, c, i] += values[c]; sums[c] = sum over n and i of a[n, c, i].
+  virtual void AddToChannels(const PlanesShape& shape, const float* values, float* out) = 0;
+  virtual void SumOfChannels(const PlanesShape& shape, const float* a, float* sums) = 0;
   // `where`: for kMax, which input each output came from (index within its plane), one per output; unused
   // otherwise. The first maximum wins.
   virtual void Pool(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where) = 0;

@@ -143,19 +143,33 @@ class CpuKernels final : public Kernels {
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias) override {
     if (shape.batch > 0) return onednn_.ConvBackward(shape, x, weight, grad, grad_x, grad_weight, grad_bias);
-    const auto elements = static_cast<size_t>(shape.out_channels * shape.in_channels * shape.window.height *
-                                              shape.window.width);
+    const auto elements = static_cast<size_t>(shape.out_channels * (shape.in_channels / shape.groups) *
+                                              shape.window.height * shape.window.width);
     if (grad_weight != nullptr) std::memset(grad_weight, 0, elements * sizeof(float));
     if (grad_bias != nullptr)
       std::memset(grad_bias, 0, static_cast<size_t>(shape.out_channels) * sizeof(float));
   }
+  void AddToChannels(const PlanesShape& s, const float* values, float* out) override {
+    ParallelFor(s.batch * s.channels, Planes(s.size), [&](int64_t i, int64_t end) {
+      for (; i < end; ++i) cpu::Affine(out + i * s.size, 1, values[i % s.channels], out + i * s.size, s.size);
+    });
+  }
+  void SumOfChannels(const PlanesShape& s, const float* a, float* sums) override {
+    ParallelFor(s.channels, Planes(s.batch * s.size), [&](int64_t c, int64_t end) {
+      for (; c < end; ++c) {
+        double sum = 0;
+        for (int64_t n = 0; n < s.batch; ++n) sum += cpu::Sum(a + (n * s.channels + c) * s.size, s.size);
+        sums[c] = static_cast<float>(sum);
+      }
+    });
+  }
   void Pool(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_t* where) override {
-    ParallelFor(s.batch * s.in_channels, Planes(s),
+    ParallelFor(s.batch * s.in_channels, Planes(s.in_height * s.in_width),
                 [&](int64_t i, int64_t end) { cpu::PoolPlanes(kind, s, x, out, where, i, end); });
   }
   void PoolBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where,
                     float* grad_x) override {
-    ParallelFor(s.batch * s.in_channels, Planes(s), [&](int64_t i, int64_t end) {
+    ParallelFor(s.batch * s.in_channels, Planes(s.in_height * s.in_width), [&](int64_t i, int64_t end) {
       cpu::PoolPlanesBackward(kind, s, grad, where, grad_x, i, end);
     });
   }
@@ -193,9 +207,8 @@ class CpuKernels final : public Kernels {
   }
 
  private:
-  static int64_t Planes(const PoolShape& s) {
-    return kGrain / std::max<int64_t>(1, s.in_height * s.in_width) + 1;
-  }
+  // How many pieces of this size are worth a thread.
+  static int64_t Planes(int64_t size) { return kGrain / std::max<int64_t>(1, size) + 1; }
   static int64_t Label(float label, int64_t row, int64_t classes) {
     if (!(label >= 0 && label < static_cast<float>(classes)) || label != std::floor(label)) {
       throw Error(ErrorCode::kInvalidArgument,

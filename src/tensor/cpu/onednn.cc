@@ -16,6 +16,12 @@ memory::desc Image(int64_t n, int64_t c, int64_t h, int64_t w, Tag tag) {
   return {{n, c, h, w}, memory::data_type::f32, tag};
 }
 
+memory::desc Weights(const ConvShape& s) {
+  const int64_t out = s.out_channels / s.groups, in = s.in_channels / s.groups;
+  if (s.groups == 1) return {{out, in, s.window.height, s.window.width}, memory::data_type::f32, Tag::oihw};
+  return {{s.groups, out, in, s.window.height, s.window.width}, memory::data_type::f32, Tag::goihw};
+}
+
 void* Mutable(const float* data) {
   return const_cast<float*>(data);
 }
@@ -41,10 +47,10 @@ struct OneDnn::Plan {
         e(owner),
         src_user(Image(s.batch, s.in_channels, s.in_height, s.in_width, Tag::nchw)),
         dst_user(Image(s.batch, s.out_channels, s.out_height(), s.out_width(), Tag::nchw)),
-        weights_user({s.out_channels, s.in_channels, s.window.height, s.window.width}, memory::data_type::f32,
-                     Tag::oihw),
+        weights_user(Weights(s)),
         bias_md({s.out_channels}, memory::data_type::f32, Tag::x) {
     const memory::dims strides = {s.window.stride_height, s.window.stride_width},
+                       dilates = {s.window.dilation_height - 1, s.window.dilation_width - 1},
                        pad = {s.window.pad_height, s.window.pad_width};
     const auto src_md = Image(s.batch, s.in_channels, s.in_height, s.in_width, Tag::nhwc);
     const auto dst_md = Image(s.batch, s.out_channels, s.out_height(), s.out_width(), Tag::nhwc);
@@ -55,14 +61,14 @@ struct OneDnn::Plan {
     using D = dnnl::convolution_backward_data;
     using W = dnnl::convolution_backward_weights;
     const F::desc forward_desc =
-        has_bias ? F::desc(kind, algorithm, src_md, weights_any, bias_md, dst_md, strides, pad, pad)
-                 : F::desc(kind, algorithm, src_md, weights_any, dst_md, strides, pad, pad);
+        has_bias ? F::desc(kind, algorithm, src_md, weights_any, bias_md, dst_md, strides, dilates, pad, pad)
+                 : F::desc(kind, algorithm, src_md, weights_any, dst_md, strides, dilates, pad, pad);
     const F::primitive_desc forward_pd(forward_desc, e.engine);
-    const D::primitive_desc data_pd(D::desc(algorithm, src_md, weights_any, dst_md, strides, pad, pad),
-                                    e.engine, forward_pd);
+    const D::primitive_desc data_pd(
+        D::desc(algorithm, src_md, weights_any, dst_md, strides, dilates, pad, pad), e.engine, forward_pd);
     const W::desc weights_desc =
-        has_bias ? W::desc(algorithm, src_md, weights_any, bias_md, dst_md, strides, pad, pad)
-                 : W::desc(algorithm, src_md, weights_any, dst_md, strides, pad, pad);
+        has_bias ? W::desc(algorithm, src_md, weights_any, bias_md, dst_md, strides, dilates, pad, pad)
+                 : W::desc(algorithm, src_md, weights_any, dst_md, strides, dilates, pad, pad);
     const W::primitive_desc weights_pd(weights_desc, e.engine, forward_pd);
     forward = F(forward_pd);
     backward_data = D(data_pd);

@@ -4,7 +4,8 @@
 #include "sluice/autograd.h"
 #include "sluice/error.h"
 #include "sluice/nn.h"
-#include "unit/nn/reference.h"
+#include "unit/expect_error.h"
+#include "unit/nn/check_layer.h"
 
 namespace sluice::nn {
 namespace {
@@ -14,38 +15,6 @@ using reference::Random;
 using reference::Tensor;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// The layer's forward, and the gradients of its input and parameters for a random head, against the float64
-// function of (x, parameters...).
-void Check(Layer& layer, const Shape& x_shape, const reference::Function& function, uint64_t seed) {
-  SCOPED_TRACE(::testing::Message() << layer.kind() << " of " << x_shape << ", seed " << seed);
-  Rng rng(seed);
-  std::vector<Tensor> inputs = {Random(x_shape, &rng)};
-  NDArray x = reference::ToNDArray(inputs[0]);
-  autograd::AttachGrad(x);
-  const ParameterDict parameters = layer.CollectParams();
-  parameters.Initialize({cpu(0)});
-  layer(x);  // deferred shapes
-  for (const auto& parameter : parameters) {
-    inputs.push_back(Random(parameter->shape(), &rng));
-    parameter->SetData(reference::ToNDArray(inputs.back()));
-  }
-  NDArray y;
-  {
-    autograd::RecordScope record;
-    y = layer(x);
-  }
-  const Tensor expected = function(inputs);
-  reference::ExpectClose(y, expected);
-  const Tensor head = Random(expected.shape, &rng);
-  autograd::Backward({y}, {reference::ToNDArray(head)});
-  reference::ExpectClose(autograd::Grad(x), reference::Gradient(function, inputs, 0, head));
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    SCOPED_TRACE(parameters.at(i)->name());
-    reference::ExpectClose(parameters.at(i)->grad(cpu(0)),
-                           reference::Gradient(function, inputs, i + 1, head));
-  }
-}
 
 TEST(DenseTest, MatchesTheReference) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
@@ -63,65 +32,6 @@ TEST(DenseTest, FlattensImages) {
   Check(
       dense, {2, 3, 2, 2}, [](const auto& v) { return reference::Dense(v[0], v[1], &v[2]); }, 1);
   EXPECT_EQ(dense.weight().shape(), (Shape{3, 12}));
-}
-
-TEST(Conv2DTest, MatchesTheReference) {
-  for (uint64_t seed = 0; seed < 16; ++seed) {
-    Rng rng(seed);
-    const auto below = [&](uint64_t n) { return static_cast<int64_t>(rng.Below(n)); };
-    const Geometry g{{1 + below(3), 1 + below(3)}, {1 + below(2), 1 + below(2)}, {below(2), below(2)}};
-    Conv2D conv(1 + below(4), g.window,
-                {.stride = g.stride, .padding = g.padding, .use_bias = seed % 4 != 0});
-    Check(
-        conv, {1 + below(3), 1 + below(3), 3 + below(4), 3 + below(4)},
-        [&](const auto& v) { return reference::Conv2D(v[0], v[1], v.size() > 2 ? &v[2] : nullptr, g); },
-        seed);
-  }
-}
-
-template <typename Pool>
-void CheckPool(Tensor (*function)(const Tensor&, const Geometry&)) {
-  for (uint64_t seed = 0; seed < 16; ++seed) {
-    Rng rng(seed);
-    const auto below = [&](uint64_t n) { return static_cast<int64_t>(rng.Below(n)); };
-    const Window window{1 + below(3), 1 + below(3)};
-    const Geometry g{
-        window,
-        {1 + below(3), 1 + below(3)},
-        {below(static_cast<uint64_t>(window.height)), below(static_cast<uint64_t>(window.width))}};
-    Pool pool(g.window, g.stride, g.padding);
-    Check(
-        pool, {1 + below(3), 1 + below(4), 3 + below(5), 3 + below(5)},
-        [&](const auto& v) { return function(v[0], g); }, seed);
-  }
-  Pool halving(2);
-  const Geometry g{2, 2, 0};
-  Check(
-      halving, {2, 20, 8, 8}, [&](const auto& v) { return function(v[0], g); }, 99);
-  Check(
-      halving, {1, 3, 5, 7}, [&](const auto& v) { return function(v[0], g); },
-      100);  // odd sizes: the last row and column fall off
-}
-
-TEST(PoolTest, MaxMatchesTheReference) {
-  CheckPool<MaxPool2D>(reference::MaxPool2D);
-}
-
-TEST(PoolTest, AvgMatchesTheReference) {
-  CheckPool<AvgPool2D>(reference::AvgPool2D);
-}
-
-TEST(PoolTest, OfEqualValuesTheFirstGetsTheGradient) {
-  MaxPool2D pool(2);
-  NDArray x = NDArray::From({3, 3, 1, 3, 0, 0, 3, 3}, {1, 2, 2, 2});
-  autograd::AttachGrad(x);
-  NDArray y;
-  {
-    autograd::RecordScope record;
-    y = pool(x);
-  }
-  autograd::Backward({y});
-  EXPECT_THAT(autograd::Grad(x).ToVector(), ElementsAre(1, 0, 0, 0, 0, 0, 1, 0));
 }
 
 TEST(ActivationTest, MatchesTheReference) {
@@ -199,15 +109,8 @@ TEST(LayerTest, BiasesStartAtZeroWhateverTheInitialiser) {
   EXPECT_THAT(dense.bias()->data(cpu(0)).ToVector(), ::testing::Each(0));
 }
 
-template <typename F>
-std::string MessageOf(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
+std::string MessageOf(const std::function<void()>& call) {
+  return ErrorOf(ErrorCode::kInvalidArgument, call);
 }
 
 TEST(LayerTest, ShapeErrorsNameLayerExpectedAndGiven) {

@@ -149,8 +149,12 @@ TEST(ParameterDictTest, KeepsOrderAndFindsByName) {
   EXPECT_EQ(&parameters["b"], b.get());
   EXPECT_EQ(parameters.Find("c"), nullptr);
   EXPECT_THAT(MessageOf(ErrorCode::kNotFound, [&] { parameters["c"]; }), HasSubstr("'c'; there are b, a"));
-  EXPECT_THAT(MessageOf(ErrorCode::kAlreadyExists, [&] { parameters.Add(b); }),
+  parameters.Add(b);  // shared by two layers
+  EXPECT_EQ(parameters.size(), 2u);
+  EXPECT_THAT(MessageOf(ErrorCode::kAlreadyExists,
+                        [&] { parameters.Add(std::make_shared<Parameter>("b", Shape{1})); }),
               HasSubstr("two parameters are called 'b'"));
+  EXPECT_EQ(parameters.size(), 2u);
 }
 
 }  // namespace

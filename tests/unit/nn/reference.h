@@ -55,14 +55,17 @@ inline Tensor Dense(const Tensor& x, const Tensor& w, const Tensor* b) {
 }
 
 struct Geometry {
-  nn::Window window, stride, padding;
+  nn::Window window, stride, padding, dilation = 1;
+  int64_t groups = 1;
+  int64_t full_height() const { return dilation.height * (window.height - 1) + 1; }
+  int64_t full_width() const { return dilation.width * (window.width - 1) + 1; }
 };
 
 // y(n, c, oh, ow) = f(n, c, first row, first column) for every position of the window over x.
 inline Tensor Slide(const Tensor& x, int64_t channels, const Geometry& g,
                     const std::function<double(int64_t, int64_t, int64_t, int64_t)>& f) {
-  const int64_t rows = (x.shape[2] + 2 * g.padding.height - g.window.height) / g.stride.height + 1;
-  const int64_t columns = (x.shape[3] + 2 * g.padding.width - g.window.width) / g.stride.width + 1;
+  const int64_t rows = (x.shape[2] + 2 * g.padding.height - g.full_height()) / g.stride.height + 1;
+  const int64_t columns = (x.shape[3] + 2 * g.padding.width - g.full_width()) / g.stride.width + 1;
   Tensor y({x.shape[0], channels, rows, columns});
   int64_t i = 0;
   for (int64_t n = 0; n < x.shape[0]; ++n) {
@@ -79,16 +82,53 @@ inline Tensor Slide(const Tensor& x, int64_t channels, const Geometry& g,
 
 inline Tensor Conv2D(const Tensor& x, const Tensor& w, const Tensor* b, const Geometry& g) {
   return Slide(x, w.shape[0], g, [&](int64_t n, int64_t c, int64_t top, int64_t left) {
+    const int64_t first = c / (w.shape[0] / g.groups) * w.shape[1];  // channel of its group
     double sum = b ? b->at(c) : 0;
     for (int64_t i = 0; i < w.shape[1]; ++i) {
       for (int64_t r = 0; r < g.window.height; ++r) {
         for (int64_t s = 0; s < g.window.width; ++s) {
-          sum += x.Pixel(n, i, top + r, left + s, 0) * w.Pixel(c, i, r, s, 0);
+          sum += x.Pixel(n, first + i, top + r * g.dilation.height, left + s * g.dilation.width, 0) *
+                 w.Pixel(c, i, r, s, 0);
         }
       }
     }
     return sum;
   });
+}
+
+// Every input element adds its share of the kernel to the output.
+inline Tensor Conv2DTranspose(const Tensor& x, const Tensor& w, const Tensor* b, const Geometry& g,
+                              const nn::Window& more) {
+  const int64_t outs = w.shape[1], ins = x.shape[1] / g.groups;  // of a group
+  const int64_t height =
+      (x.shape[2] - 1) * g.stride.height - 2 * g.padding.height + g.full_height() + more.height;
+  const int64_t width = (x.shape[3] - 1) * g.stride.width - 2 * g.padding.width + g.full_width() + more.width;
+  Tensor y({x.shape[0], outs * g.groups, height, width});
+  const auto at = [&](int64_t n, int64_t c, int64_t h, int64_t v) -> double& {
+    return y.at(((n * y.shape[1] + c) * height + h) * width + v);
+  };
+  for (int64_t n = 0; n < x.shape[0]; ++n) {
+    for (int64_t c = 0; c < y.shape[1]; ++c) {
+      for (int64_t h = 0; h < height; ++h) {
+        for (int64_t v = 0; v < width; ++v) at(n, c, h, v) = b ? b->at(c) : 0;
+      }
+    }
+    for (int64_t i = 0; i < x.shape[1]; ++i) {
+      for (int64_t p = 0; p < x.shape[2] * x.shape[3]; ++p) {
+        const int64_t top = p / x.shape[3] * g.stride.height - g.padding.height,
+                      left = p % x.shape[3] * g.stride.width - g.padding.width;
+        const double value = x.Pixel(n, i, p / x.shape[3], p % x.shape[3], 0);
+        for (int64_t k = 0; k < outs * g.window.height * g.window.width; ++k) {
+          const int64_t o = k / (g.window.height * g.window.width), r = k / g.window.width % g.window.height,
+                        s = k % g.window.width;
+          const int64_t h = top + r * g.dilation.height, v = left + s * g.dilation.width;
+          if (h < 0 || v < 0 || h >= height || v >= width) continue;
+          at(n, i / ins * outs + o, h, v) += value * w.Pixel(i, o, r, s, 0);
+        }
+      }
+    }
+  }
+  return y;
 }
 
 inline Tensor MaxPool2D(const Tensor& x, const Geometry& g) {

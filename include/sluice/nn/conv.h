@@ -1,0 +1,59 @@
+// Convolutions of images [batch, channels, height, width]: sluice/nn.h.
+#pragma once
+
+#include "sluice/nn/layer.h"
+#include "sluice/nn/window.h"
+
+namespace sluice::nn {
+
+// Cross-correlation with W [channels, in_channels / groups, kh, kw]:
+// out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. Channels in and out are cut into
+// `groups` equal parts, and each part of the output sees its part of the input only; groups == in_channels is
+// the depthwise convolution.
+class Conv2D final : public WeightedLayer {
+ public:
+  struct Options {
+    Window stride = 1;
+    Window padding = 0;
+    bool use_bias = true;
+    int64_t in_channels = 0;  // 0: from the first input
+    Window dilation = 1;      // distance between the elements of the kernel
+    int64_t groups = 1;
+  };
+  Conv2D(int64_t channels, Window kernel) : Conv2D(channels, kernel, Options()) {}
+  Conv2D(int64_t channels, Window kernel, Options options);
+  NDArray Forward(const NDArray& x) override;
+  std::string_view kind() const override { return "Conv2D"; }
+
+ private:
+  int64_t channels_;
+  Window kernel_;
+  Options options_;
+};
+
+// The gradient of Conv2D by its input, as a layer ("deconvolution"): W [in_channels, channels / groups, kh,
+// kw], out = (in - 1) stride - 2 padding + dilation (kernel - 1) + 1 + output_padding. Several sizes of input
+// give a convolution the same output; output_padding, smaller than the stride, says which is meant.
+class Conv2DTranspose final : public WeightedLayer {
+ public:
+  struct Options {
+    Window stride = 1;
+    Window padding = 0;
+    Window output_padding = 0;  // rows below and columns at the right
+    bool use_bias = true;
+    int64_t in_channels = 0;  // 0: from the first input
+    Window dilation = 1;
+    int64_t groups = 1;
+  };
+  Conv2DTranspose(int64_t channels, Window kernel) : Conv2DTranspose(channels, kernel, Options()) {}
+  Conv2DTranspose(int64_t channels, Window kernel, Options options);
+  NDArray Forward(const NDArray& x) override;
+  std::string_view kind() const override { return "Conv2DTranspose"; }
+
+ private:
+  int64_t channels_;
+  Window kernel_;
+  Options options_;
+};
+
+}  // namespace sluice::nn

@@ -1,0 +1,16 @@
+// Height and width: sluice/nn.h.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::nn {
+
+// Height and width of a window, a step or a border. One number means both.
+struct Window {
+  Window(int64_t side) : height(side), width(side) {}  // NOLINT: implicit on purpose
+  Window(int64_t height, int64_t width) : height(height), width(width) {}
+  int64_t height, width;
+  bool operator==(const Window&) const = default;
+};
+
+}  // namespace sluice::nn

@@ -1,0 +1,115 @@
+#include "autograd/ops/common.h"
+
+namespace sluice {
+
+using ops::DataOf;
+using ops::LaunchOn;
+using ops::Record;
+using ops::Refuse;
+using ops::RequireTogether;
+
+namespace {
+
+NDArray Binary(std::string_view what, const NDArray& a, const NDArray& b,
+               std::function<void(Kernels&, const float*, const float*, float*, int64_t)> run) {
+  RequireTogether(what, {&a, &b});
+  if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
+  NDArray out = NDArray::Empty(a.shape(), a.context());
+  LaunchOn(what, a.context(), {a, b}, {out},
+           [run = std::move(run), pa = DataOf(a), pb = DataOf(b), po = DataOf(out),
+            n = a.size()](Kernels& k) { run(k, pa, pb, po, n); });
+  return out;
+}
+
+NDArray AffineOf(std::string_view what, const NDArray& a, float scale, float shift) {
+  RequireTogether(what, {&a});
+  NDArray out = NDArray::Empty(a.shape(), a.context());
+  LaunchOn(what, a.context(), {a}, {out},
+           [pa = DataOf(a), po = DataOf(out), scale, shift, n = a.size()](Kernels& k) {
+             k.Affine(pa, scale, shift, po, n);
+           });
+  return out;
+}
+
+}  // namespace
+
+NDArray operator+(const NDArray& a, const NDArray& b) {
+  NDArray out = Binary("+", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
+    k.Combine(1, x, 1, y, o, n);
+  });
+  Record(out, {&a, &b}, [](const NDArray& grad, std::vector<NDArray>& to) { to[0] = to[1] = grad; });
+  return out;
+}
+
+NDArray operator-(const NDArray& a, const NDArray& b) {
+  NDArray out = Binary("-", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
+    k.Combine(1, x, -1, y, o, n);
+  });
+  Record(out, {&a, &b}, [](const NDArray& grad, std::vector<NDArray>& to) {
+    to[0] = grad;
+    to[1] = grad * -1.0f;
+  });
+  return out;
+}
+
+NDArray operator*(const NDArray& a, const NDArray& b) {
+  NDArray out = Binary("*", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
+    k.Multiply(x, y, o, n);
+  });
+  Record(out, {&a, &b}, [a, b](const NDArray& grad, std::vector<NDArray>& to) {
+    to[0] = grad * b;
+    to[1] = grad * a;
+  });
+  return out;
+}
+
+NDArray operator*(const NDArray& a, float scalar) {
+  NDArray out = AffineOf("*", a, scalar, 0);
+  Record(out, {&a}, [scalar](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad * scalar; });
+  return out;
+}
+
+NDArray operator+(const NDArray& a, float scalar) {
+  NDArray out = AffineOf("+", a, 1, scalar);
+  Record(out, {&a}, [](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad; });
+  return out;
+}
+
+NDArray operator-(const NDArray& a) {
+  return a * -1.0f;
+}
+
+NDArray NDArray::AsInContext(Context context) const {
+  if (this->context() == context) return *this;
+  NDArray moved = Empty(shape_, context, dtype());
+  CopyTo(&moved);
+  Record(moved, {this}, [from = this->context()](const NDArray& grad, std::vector<NDArray>& to) {
+    to[0] = grad.AsInContext(from);
+  });
+  return moved;
+}
+
+namespace ops {
+
+NDArray Sum(const NDArray& x) {
+  RequireTogether("Sum", {&x});
+  NDArray out = NDArray::Empty({1}, x.context());
+  LaunchOn("Sum", x.context(), {x}, {out}, [px = DataOf(x), po = DataOf(out), n = x.size()](Kernels& k) {
+    *po = static_cast<float>(k.Sum(px, n));
+  });
+  Record(out, {&x}, [shape = x.shape()](const NDArray& grad, std::vector<NDArray>& to) {
+    Target(to[0], shape, grad.context());
+    LaunchOn("Sum backward", grad.context(), {grad}, {to[0]},
+             [pg = DataOf(grad), gx = DataOf(to[0]), n = to[0].size()](Kernels& k) {
+               k.Fill(DType::kFloat32, gx, *pg, n);
+             });
+  });
+  return out;
+}
+
+NDArray Mean(const NDArray& x) {
+  return Sum(x) * (1.0f / static_cast<float>(std::max<int64_t>(x.size(), 1)));
+}
+
+}  // namespace ops
+}  // namespace sluice

@@ -1,0 +1,62 @@
+// What the operations share: checks, targets of gradients, launching.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "autograd/record.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "tensor/storage.h"
+
+namespace sluice::ops {
+
+using autograd::Record;
+using internal::DataOf;
+
+[[noreturn]] inline void Refuse(std::string_view what, const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
+}
+
+inline void RequireTogether(std::string_view what, std::initializer_list<const NDArray*> arrays) {
+  const NDArray* first = nullptr;
+  for (const NDArray* array : arrays) {
+    if (!array->valid()) continue;
+    if (array->dtype() != DType::kFloat32)
+      Refuse(what, StrCat("needs float32 and got ", Name(array->dtype())));
+    if (first == nullptr) first = array;
+    if (array->context() != first->context()) {
+      Refuse(what, StrCat("one array is on ", first->context(), ", another on ", array->context(),
+                          "; AsInContext or CopyTo moves data"));
+    }
+  }
+}
+
+// Where a backward writes: the memory offered, or its own.
+inline NDArray& Target(NDArray& offered, const Shape& shape, Context context) {
+  if (!offered.valid()) offered = NDArray::Empty(shape, context);
+  return offered;
+}
+
+inline float* DataOrNull(const NDArray& array) {
+  return array.valid() ? DataOf(array) : nullptr;
+}
+
+// Launch with a vector of possibly invalid arrays.
+inline void LaunchOn(std::string_view what, Context context, std::vector<NDArray> inputs,
+                     std::vector<NDArray> outputs, std::function<void(Kernels&)> work) {
+  std::erase_if(inputs, [](const NDArray& array) { return !array.valid(); });
+  std::erase_if(outputs, [](const NDArray& array) { return !array.valid(); });
+  internal::Launch(what, context, inputs, outputs, std::move(work));
+}
+
+inline bool Wanted(const NDArray& array) {
+  return array.valid() && array.node() != nullptr;
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,47 @@
+// What layers refuse.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "sluice/nn/window.h"
+#include "sluice/shape.h"
+
+namespace sluice::nn {
+
+[[noreturn]] inline void Refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, message);
+}
+
+inline std::string ToString(const Window& window) {
+  return StrCat(window.height, "x", window.width);
+}
+
+inline void RequireAtLeast(std::string_view what, int64_t value, int64_t least) {
+  if (value < least) Refuse(StrCat(what, " is ", value, "; it must be at least ", least));
+}
+
+inline void RequireAtLeast(std::string_view what, const Window& window, int64_t least) {
+  if (std::min(window.height, window.width) < least) {
+    Refuse(StrCat(what, " is ", ToString(window), "; both numbers must be at least ", least));
+  }
+}
+
+// `layer` has to find at least one window position in the image x [batch, channels, height, width]; channels
+// 0: any number.
+inline void RequireImage(const std::string& layer, const Shape& x, int64_t channels, const Window& window,
+                         const Window& padding) {
+  if (x.ndim() != 4 || x[1] == 0 || (channels != 0 && x[1] != channels)) {
+    Refuse(StrCat(layer, " expects input of shape [batch, ",
+                  channels == 0 ? "channels" : std::to_string(channels), ", height, width] and got ", x));
+  }
+  if (x[2] + 2 * padding.height < window.height || x[3] + 2 * padding.width < window.width) {
+    Refuse(StrCat(layer, " expects input of at least ", ToString(window), " with its padding of ",
+                  ToString(padding), " and got ", x));
+  }
+}
+
+}  // namespace sluice::nn

@@ -1,0 +1,81 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/expect_error.h"
+#include "unit/nn/check_layer.h"
+
+namespace sluice::nn {
+namespace {
+
+using reference::Geometry;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string MessageOf(const std::function<void()>& call) {
+  return ErrorOf(ErrorCode::kInvalidArgument, call);
+}
+
+template <typename Pool>
+void CheckPool(Tensor (*function)(const Tensor&, const Geometry&)) {
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    Rng rng(seed);
+    const auto below = [&](uint64_t n) { return static_cast<int64_t>(rng.Below(n)); };
+    const Window window{1 + below(3), 1 + below(3)};
+    const Geometry g{
+        window,
+        {1 + below(3), 1 + below(3)},
+        {below(static_cast<uint64_t>(window.height)), below(static_cast<uint64_t>(window.width))}};
+    Pool pool(g.window, g.stride, g.padding);
+    Check(
+        pool, {1 + below(3), 1 + below(4), 3 + below(5), 3 + below(5)},
+        [&](const auto& v) { return function(v[0], g); }, seed);
+  }
+  Pool halving(2);
+  const Geometry g{2, 2, 0};
+  Check(
+      halving, {2, 20, 8, 8}, [&](const auto& v) { return function(v[0], g); }, 99);
+  Check(
+      halving, {1, 3, 5, 7}, [&](const auto& v) { return function(v[0], g); },
+      100);  // odd sizes: the last row and column fall off
+}
+
+TEST(PoolTest, MaxMatchesTheReference) {
+  CheckPool<MaxPool2D>(reference::MaxPool2D);
+}
+
+TEST(PoolTest, AvgMatchesTheReference) {
+  CheckPool<AvgPool2D>(reference::AvgPool2D);
+}
+
+TEST(PoolTest, OfEqualValuesTheFirstGetsTheGradient) {
+  MaxPool2D pool(2);
+  NDArray x = NDArray::From({3, 3, 1, 3, 0, 0, 3, 3}, {1, 2, 2, 2});
+  autograd::AttachGrad(x);
+  NDArray y;
+  {
+    autograd::RecordScope record;
+    y = pool(x);
+  }
+  autograd::Backward({y});
+  EXPECT_THAT(autograd::Grad(x).ToVector(), ElementsAre(1, 0, 0, 0, 0, 0, 1, 0));
+}
+
+TEST(PoolTest, GlobalPoolsMatchTheReference) {
+  for (const Shape& shape : {Shape{3, 2, 5, 4}, Shape{2, 3, 1, 1}, Shape{0, 2, 3, 3}, Shape{1, 5, 7, 1}}) {
+    const Geometry g{{shape[2], shape[3]}, 1, 0};
+    GlobalAvgPool2D average;
+    Check(
+        average, shape, [&](const auto& v) { return reference::AvgPool2D(v[0], g); }, 7);
+    GlobalMaxPool2D highest;
+    Check(
+        highest, shape, [&](const auto& v) { return reference::MaxPool2D(v[0], g); }, 8);
+  }
+  EXPECT_THAT(
+      MessageOf([] {
+        GlobalAvgPool2D()(NDArray({2, 3}));
+      }),
+      HasSubstr("GlobalAvgPool2D expects input of shape [batch, channels, height, width] and got [2, 3]"));
+}
+
+}  // namespace
+}  // namespace sluice::nn
