@@ -181,6 +181,19 @@ bool Follows(std::initializer_list<const NDArray*> inputs) {
                                        [](const NDArray* input) { return input->node() != nullptr; });
 }
 
+bool Follows(const std::vector<NDArray>& inputs) {
+  return tape.recording && std::any_of(inputs.begin(), inputs.end(),
+                                       [](const NDArray& input) { return input.node() != nullptr; });
+}
+
+void Record(NDArray& output, const std::vector<NDArray>& inputs, BackwardFn backward) {
+  if (!Follows(inputs)) return;
+  auto node = std::make_shared<AutogradNode>();
+  for (const NDArray& input : inputs) node->parents.push_back(input.node());
+  node->backward = std::move(backward);
+  output.set_node(std::move(node));
+}
+
 void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, BackwardFn backward) {
   if (!Follows(inputs)) return;
   auto node = std::make_shared<AutogradNode>();

@@ -1,6 +1,8 @@
 // Differentiable operations: float32, recorded when the tape runs. All return at once.
 #pragma once
 
+#include <vector>
+
 #include "sluice/ndarray.h"
 
 namespace sluice::ops {
@@ -30,8 +32,15 @@ NDArray AvgPool2D(const NDArray& x, const Window2D& window);
 NDArray Relu(const NDArray& x);
 NDArray Tanh(const NDArray& x);
 NDArray Sigmoid(const NDArray& x);
+NDArray LeakyRelu(const NDArray& x, float alpha);  // alpha >= 0
+NDArray Elu(const NDArray& x, float alpha);        // alpha >= 0
+NDArray Gelu(const NDArray& x);
+NDArray Softplus(const NDArray& x);
+NDArray Silu(const NDArray& x);
 NDArray Flatten(const NDArray& x);  // [n, ...] -> [n, rest]
 NDArray Reshape(const NDArray& x, const Shape& shape);
+// One after the other along `axis`; the other extents are the same.
+NDArray Concat(const std::vector<NDArray>& parts, size_t axis);
 // scores [n, classes], labels [n] -> losses [n]
 NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels);
 // 1/2 (prediction - label)^2, the mean over all axes but the first -> [n]

@@ -1,22 +1,50 @@
 #include "sluice/nn/activation.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 
 #include "autograd/ops.h"
 #include "nn/require.h"
 
 namespace sluice::nn {
+namespace {
 
-Activation::Activation(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, Function>, 3> kFunctions = {
-      {{"relu", Function::kRelu}, {"tanh", Function::kTanh}, {"sigmoid", Function::kSigmoid}}};
-  const auto found =
-      std::find_if(kFunctions.begin(), kFunctions.end(), [&](const auto& f) { return f.first == name; });
-  if (found == kFunctions.end())
-    Refuse(StrCat("no activation is called '", name, "'; there are relu, tanh, sigmoid"));
-  function_ = found->second;
+using Function = Activation::Function;
+
+struct Named {
+  std::string_view name;
+  Function function;
+};
+constexpr Named kFunctions[] = {{"relu", Function::kRelu},         {"tanh", Function::kTanh},
+                                {"sigmoid", Function::kSigmoid},   {"leaky_relu", Function::kLeakyRelu},
+                                {"elu", Function::kElu},           {"gelu", Function::kGelu},
+                                {"softplus", Function::kSoftplus}, {"softrelu", Function::kSoftplus},
+                                {"silu", Function::kSilu},         {"swish", Function::kSilu}};
+
+Function ByName(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kFunctions), std::end(kFunctions),
+                                         [&](const Named& f) { return f.name == name; });
+  if (found != std::end(kFunctions)) return found->function;
+  std::vector<std::string_view> names;
+  for (const Named& f : kFunctions) names.push_back(f.name);
+  Refuse(StrCat("no activation is called '", name, "'; there are ", StrJoin(names)));
 }
+
+float DefaultAlpha(Function function) {
+  return function == Function::kLeakyRelu ? 0.01f : 1.0f;
+}
+
+}  // namespace
+
+Activation::Activation(Function function, std::optional<float> alpha)
+    : function_(function), alpha_(alpha.value_or(DefaultAlpha(function))) {
+  if (alpha && function != Function::kLeakyRelu && function != Function::kElu)
+    Refuse("Activation: only leaky_relu and elu have an alpha");
+  if (!(alpha_ >= 0) || !std::isfinite(alpha_))
+    Refuse(StrCat("Activation: alpha is ", alpha_, "; it must be a number that is at least 0"));
+}
+
+Activation::Activation(std::string_view name) : Activation(ByName(name)) {}
 
 NDArray Activation::Forward(const NDArray& x) {
   switch (function_) {
@@ -25,9 +53,19 @@ NDArray Activation::Forward(const NDArray& x) {
     case Function::kTanh:
       return ops::Tanh(x);
     case Function::kSigmoid:
+      return ops::Sigmoid(x);
+    case Function::kLeakyRelu:
+      return ops::LeakyRelu(x, alpha_);
+    case Function::kElu:
+      return ops::Elu(x, alpha_);
+    case Function::kGelu:
+      return ops::Gelu(x);
+    case Function::kSoftplus:
+      return ops::Softplus(x);
+    case Function::kSilu:
       break;
   }
-  return ops::Sigmoid(x);
+  return ops::Silu(x);
 }
 
 }  // namespace sluice::nn

@@ -2,38 +2,82 @@
 
 #include <algorithm>
 
+#include "autograd/ops.h"
 #include "nn/require.h"
 
 namespace sluice::nn {
 
-Sequential& Sequential::AddChild(const std::string& name, std::unique_ptr<Layer> layer) {
-  if (name.empty()) Refuse("a layer of a Sequential needs a name");
+void Children::Add(const Layer& container, const std::string& name, std::unique_ptr<Layer> layer) {
+  if (name.empty()) Refuse(StrCat("a layer of a ", container.kind(), " needs a name"));
   layer->AddPrefix(name);
-  if (!this->name().empty()) layer->AddPrefix(this->name());
+  if (!container.name().empty()) layer->AddPrefix(container.name());
   const auto same = [&](const auto& other) { return other->name() == layer->name(); };
   if (std::any_of(layers_.begin(), layers_.end(), same)) {
     throw Error(ErrorCode::kAlreadyExists,
-                StrCat("two layers of one Sequential are called '", layer->name(), "'"));
+                StrCat("two layers of one ", container.kind(), " are called '", layer->name(), "'"));
   }
   layers_.push_back(std::move(layer));
-  return *this;
 }
 
-NDArray Sequential::Forward(const NDArray& x) {
-  NDArray y = x;
-  for (const auto& layer : layers_) y = layer->Forward(y);
-  return y;
+void Children::AddPrefix(const std::string& prefix) const {
+  for (const auto& layer : layers_) layer->AddPrefix(prefix);
 }
 
-ParameterDict Sequential::CollectParams() const {
+ParameterDict Children::CollectParams() const {
   ParameterDict parameters;
   for (const auto& layer : layers_) parameters.Update(layer->CollectParams());
   return parameters;
 }
 
+Lambda::Lambda(Function function) : function_(std::move(function)) {
+  if (!function_) Refuse("Lambda: there is no function");
+}
+
+NDArray Sequential::Forward(const NDArray& x) {
+  NDArray y = x;
+  for (const auto& layer : children_) y = layer->Forward(y);
+  return y;
+}
+
 void Sequential::AddPrefix(const std::string& prefix) {
   Layer::AddPrefix(prefix);
-  for (const auto& layer : layers_) layer->AddPrefix(prefix);
+  children_.AddPrefix(prefix);
+}
+
+NDArray Concurrent::Forward(const NDArray& x) {
+  if (size() == 0) Refuse(StrCat(Describe(), " has no layers"));
+  std::vector<NDArray> parts;
+  for (const auto& layer : children_) parts.push_back(layer->Forward(x));
+  const Shape& first = parts.front().shape();
+  for (const NDArray& part : parts) {
+    bool fits = part.shape().ndim() == first.ndim() && axis_ < first.ndim();
+    for (size_t axis = 0; fits && axis < first.ndim(); ++axis)
+      fits = axis == axis_ || part.shape()[axis] == first[axis];
+    if (!fits) {
+      Refuse(StrCat(Describe(), " expects its layers' outputs to differ at axis ", axis_, " only and got ",
+                    first, " and ", part.shape()));
+    }
+  }
+  return ops::Concat(parts, axis_);
+}
+
+void Concurrent::AddPrefix(const std::string& prefix) {
+  Layer::AddPrefix(prefix);
+  children_.AddPrefix(prefix);
+}
+
+NDArray Residual::Forward(const NDArray& x) {
+  const NDArray body = children_[0](x), shortcut = children_.size() > 1 ? children_[1](x) : x;
+  if (body.shape() != shortcut.shape()) {
+    Refuse(StrCat(Describe(), " expects body and shortcut of the same shape and got ", body.shape(), " and ",
+                  shortcut.shape()));
+  }
+  return body + shortcut;
+}
+
+void Residual::AddPrefix(const std::string& prefix) {
+  Layer::AddPrefix(prefix);
+  children_.AddPrefix(prefix);
 }
 
 }  // namespace sluice::nn

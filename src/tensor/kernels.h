@@ -42,7 +42,14 @@ struct ConvShape {
 using PoolShape = ConvShape;  // out_channels is in_channels; no dilation, one group
 
 enum class PoolKind : uint8_t { kMax, kAverage };  // averages count padding, as PyTorch's default does
-enum class ActivationKind : uint8_t { kRelu, kTanh, kSigmoid };
+enum class ActivationKind : uint8_t { kRelu, kTanh, kSigmoid, kLeakyRelu, kElu, kGelu, kSoftplus, kSilu };
+
+struct ActivationShape {
+  ActivationKind kind = ActivationKind::kRelu;
+  float alpha = 0;  // of kLeakyRelu and kElu, at least 0
+  // Whether the derivative is taken from the output y; else from the input x.
+  bool FromOutput() const { return kind <= ActivationKind::kElu; }
+};
 
 class Kernels {
  public:
@@ -80,10 +87,13 @@ class Kernels {
   virtual void Pool(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where) = 0;
   virtual void PoolBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where,
                             float* grad_x) = 0;
-  virtual void Activation(ActivationKind kind, const float* x, float* out, int64_t n) = 0;
-  // From the output y.
-  virtual void ActivationBackward(ActivationKind kind, const float* y, const float* grad, float* grad_x,
-                                  int64_t n) = 0;
+  virtual void Activation(const ActivationShape& shape, const float* x, float* out, int64_t n) = 0;
+  // `kept`: the output or the input, as FromOutput says.
+  virtual void ActivationBackward(const ActivationShape& shape, const float* kept, const float* grad,
+                                  float* grad_x, int64_t n) = 0;
+  // `count` blocks of `bytes`, whose beginnings lie `from_step` and `to_step` bytes apart.
+  virtual void CopyBlocks(const void* from, size_t from_step, void* to, size_t to_step, size_t bytes,
+                          int64_t count) = 0;
   // probabilities [rows, classes]; losses [rows] = -log p[label]. labels are whole numbers as floats; one
   // outside [0, classes) throws.
   virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities,

@@ -1,24 +1,40 @@
-// Activations: sluice/nn.h.
+// Activations, element by element: sluice/nn.h.
 #pragma once
+
+#include <optional>
 
 #include "sluice/nn/layer.h"
 
 namespace sluice::nn {
 
-// Element by element: relu max(x, 0) (gradient 0 at 0), tanh, sigmoid 1 / (1 + exp(-x)).
+// relu         max(x, 0), gradient 0 at 0
+// tanh
+// sigmoid      1 / (1 + exp(-x))
+// leaky_relu   x for x > 0, else alpha x (alpha 0.01; Maas, Hannun, Ng 2013)
+// elu          x for x > 0, else alpha (exp(x) - 1) (alpha 1; Clevert, Unterthiner, Hochreiter 2016)
+// gelu         x (1 + erf(x / sqrt 2)) / 2, not its tanh approximation (Hendrycks, Gimpel 2016)
+// softplus     log(1 + exp(x)); MXNet's "softrelu" is another name for it
+// silu         x sigmoid(x); "swish" is another name for it
 class Activation final : public PlainLayer {
  public:
-  enum class Function : uint8_t { kRelu, kTanh, kSigmoid };
-  explicit Activation(Function function) : function_(function) {}
-  explicit Activation(std::string_view name);  // "relu", "tanh", "sigmoid"
+  enum class Function : uint8_t { kRelu, kTanh, kSigmoid, kLeakyRelu, kElu, kGelu, kSoftplus, kSilu };
+  // Error(kInvalidArgument) for an alpha below 0 or with a function that has none.
+  explicit Activation(Function function, std::optional<float> alpha = std::nullopt);
+  explicit Activation(std::string_view name);  // as above; Error(kInvalidArgument) with the names there are
   static Activation Relu() { return Activation(Function::kRelu); }
   static Activation Tanh() { return Activation(Function::kTanh); }
   static Activation Sigmoid() { return Activation(Function::kSigmoid); }
+  static Activation LeakyRelu(float alpha = 0.01f) { return Activation(Function::kLeakyRelu, alpha); }
+  static Activation Elu(float alpha = 1) { return Activation(Function::kElu, alpha); }
+  static Activation Gelu() { return Activation(Function::kGelu); }
+  static Activation Softplus() { return Activation(Function::kSoftplus); }
+  static Activation Silu() { return Activation(Function::kSilu); }
   NDArray Forward(const NDArray& x) override;
   std::string_view kind() const override { return "Activation"; }
 
  private:
   Function function_;
+  float alpha_;
 };
 
 }  // namespace sluice::nn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,12 +12,41 @@
 
 namespace sluice::nn {
 
+// The named layers of a container.
+class Children {
+ public:
+  // Error(kInvalidArgument) without a name, Error(kAlreadyExists) for a second one of the same name.
+  void Add(const Layer& container, const std::string& name, std::unique_ptr<Layer> layer);
+  void AddPrefix(const std::string& prefix) const;
+  ParameterDict CollectParams() const;
+  size_t size() const { return layers_.size(); }
+  Layer& operator[](size_t i) const { return *layers_.at(i); }
+  auto begin() const { return layers_.begin(); }  // std::unique_ptr<Layer>
+  auto end() const { return layers_.end(); }
+
+ private:
+  std::vector<std::unique_ptr<Layer>> layers_;
+};
+
+// A function as a layer: of operators on arrays, so that it is recorded. It has no parameters.
+class Lambda final : public PlainLayer {
+ public:
+  using Function = std::function<NDArray(const NDArray&)>;
+  explicit Lambda(Function function);  // Error(kInvalidArgument) when there is none
+  NDArray Forward(const NDArray& x) override { return function_(x); }
+  std::string_view kind() const override { return "Lambda"; }
+
+ private:
+  Function function_;
+};
+
 // Layers one after the other. Children are called by the names they are added under, else "0", "1", ...
 class Sequential final : public Layer {
  public:
   template <typename L>
   requires std::derived_from<L, Layer> Sequential& Add(const std::string& name, L layer) {
-    return AddChild(name, std::make_unique<L>(std::move(layer)));
+    children_.Add(*this, name, std::make_unique<L>(std::move(layer)));
+    return *this;
   }
   template <typename L>
   requires std::derived_from<L, Layer> Sequential& Add(L layer) {
@@ -24,16 +54,64 @@ class Sequential final : public Layer {
   }
 
   NDArray Forward(const NDArray& x) override;
-  ParameterDict CollectParams() const override;
+  ParameterDict CollectParams() const override { return children_.CollectParams(); }
   std::string_view kind() const override { return "Sequential"; }
   void AddPrefix(const std::string& prefix) override;
-  size_t size() const { return layers_.size(); }
-  Layer& operator[](size_t i) const { return *layers_.at(i); }
+  size_t size() const { return children_.size(); }
+  Layer& operator[](size_t i) const { return children_[i]; }
 
  private:
-  Sequential& AddChild(const std::string& name, std::unique_ptr<Layer> layer);
+  Children children_;
+};
 
-  std::vector<std::unique_ptr<Layer>> layers_;
+// Layers side by side on the same input; their outputs are joined along `axis` (Gluon's HybridConcurrent,
+// which inception and dense blocks are made of). Shapes that differ elsewhere are Error(kInvalidArgument).
+class Concurrent final : public Layer {
+ public:
+  explicit Concurrent(size_t axis = 1) : axis_(axis) {}
+  template <typename L>
+  requires std::derived_from<L, Layer> Concurrent& Add(const std::string& name, L layer) {
+    children_.Add(*this, name, std::make_unique<L>(std::move(layer)));
+    return *this;
+  }
+  template <typename L>
+  requires std::derived_from<L, Layer> Concurrent& Add(L layer) {
+    return Add(std::to_string(size()), std::move(layer));
+  }
+
+  NDArray Forward(const NDArray& x) override;
+  ParameterDict CollectParams() const override { return children_.CollectParams(); }
+  std::string_view kind() const override { return "Concurrent"; }
+  void AddPrefix(const std::string& prefix) override;
+  size_t size() const { return children_.size(); }
+  Layer& operator[](size_t i) const { return children_[i]; }
+
+ private:
+  Children children_;
+  size_t axis_;
+};
+
+// body(x) + x, or body(x) + shortcut(x) where the shapes differ (He, Zhang, Ren, Sun 2016). The parameters'
+// names begin with "body." and "shortcut.". Outputs of two shapes are Error(kInvalidArgument) naming both.
+class Residual final : public Layer {
+ public:
+  template <typename Body>
+  requires std::derived_from<Body, Layer>
+  explicit Residual(Body body) { children_.Add(*this, "body", std::make_unique<Body>(std::move(body))); }
+  template <typename Body, typename Shortcut>
+  requires std::derived_from<Body, Layer> && std::derived_from<Shortcut, Layer> Residual(Body body,
+                                                                                         Shortcut shortcut)
+      : Residual(std::move(body)) {
+    children_.Add(*this, "shortcut", std::make_unique<Shortcut>(std::move(shortcut)));
+  }
+
+  NDArray Forward(const NDArray& x) override;
+  ParameterDict CollectParams() const override { return children_.CollectParams(); }
+  std::string_view kind() const override { return "Residual"; }
+  void AddPrefix(const std::string& prefix) override;
+
+ private:
+  Children children_;
 };
 
 }  // namespace sluice::nn

@@ -1,6 +1,47 @@
 #include "autograd/ops/common.h"
 
 namespace sluice::ops {
+namespace {
+
+// Where the parts of a concatenation lie in the whole: `outer` rows, of which part i has offsets[i] to
+// offsets[i] + widths[i].
+struct Cut {
+  Shape whole;
+  int64_t outer = 1, row = 0;
+  std::vector<int64_t> offsets, widths;  // elements
+};
+
+Cut CutOf(const std::vector<NDArray>& parts, size_t axis) {
+  if (parts.empty()) Refuse("Concat", "there is no array to concatenate");
+  const Shape& first = parts.front().shape();
+  if (axis >= first.ndim()) Refuse("Concat", StrCat("there is no axis ", axis, " in ", first));
+  Cut cut;
+  std::vector<int64_t> dims = first.dims();
+  dims[axis] = 0;
+  int64_t inner = 1;
+  for (size_t i = 0; i < axis; ++i) cut.outer *= first[i];
+  for (size_t i = axis + 1; i < first.ndim(); ++i) inner *= first[i];
+  for (const NDArray& part : parts) {
+    RequireTogether("Concat", {&parts.front(), &part});
+    const Shape& shape = part.shape();
+    for (size_t i = 0; i < std::max(first.ndim(), shape.ndim()); ++i) {
+      if (shape.ndim() != first.ndim() || (i != axis && shape[i] != first[i]))
+        Refuse("Concat", StrCat(first, " and ", shape, " differ elsewhere than at axis ", axis));
+    }
+    cut.offsets.push_back(cut.row);
+    cut.widths.push_back(shape[axis] * inner);
+    cut.row += cut.widths.back();
+    dims[axis] += shape[axis];
+  }
+  cut.whole = Shape(dims);
+  return cut;
+}
+
+constexpr size_t Bytes(int64_t elements) {
+  return static_cast<size_t>(elements) * sizeof(float);
+}
+
+}  // namespace
 
 NDArray Reshape(const NDArray& x, const Shape& shape) {
   NDArray out = x.Reshape(shape);
@@ -15,6 +56,34 @@ NDArray Flatten(const NDArray& x) {
   int64_t rest = 1;
   for (size_t axis = 1; axis < shape.ndim(); ++axis) rest *= shape[axis];
   return Reshape(x, {shape[0], rest});
+}
+
+NDArray Concat(const std::vector<NDArray>& parts, size_t axis) {
+  const Cut cut = CutOf(parts, axis);
+  NDArray out = NDArray::Empty(cut.whole, parts.front().context());
+  std::vector<const float*> from;
+  for (const NDArray& part : parts) from.push_back(DataOf(part));
+  LaunchOn("Concat", out.context(), parts, {out}, [cut, from, to = DataOf(out)](Kernels& k) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      k.CopyBlocks(from[i], Bytes(cut.widths[i]), to + cut.offsets[i], Bytes(cut.row), Bytes(cut.widths[i]),
+                   cut.outer);
+    }
+  });
+  Record(out, parts, [parts, cut](const NDArray& grad, std::vector<NDArray>& to) {
+    std::vector<float*> targets;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (Wanted(parts[i])) Target(to[i], parts[i].shape(), grad.context());
+      targets.push_back(DataOrNull(to[i]));
+    }
+    LaunchOn("Concat backward", grad.context(), {grad}, to, [cut, targets, from = DataOf(grad)](Kernels& k) {
+      for (size_t i = 0; i < targets.size(); ++i) {
+        if (targets[i] == nullptr) continue;
+        k.CopyBlocks(from + cut.offsets[i], Bytes(cut.row), targets[i], Bytes(cut.widths[i]),
+                     Bytes(cut.widths[i]), cut.outer);
+      }
+    });
+  });
+  return out;
 }
 
 }  // namespace sluice::ops

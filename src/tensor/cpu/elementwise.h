@@ -3,16 +3,12 @@
 
 #include <cstdint>
 
-#include "tensor/kernels.h"
-
 namespace sluice::cpu {
 
 void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n);
 void Multiply(const float* a, const float* b, float* out, int64_t n);
 void Affine(const float* a, float scale, float shift, float* out, int64_t n);
 double Sum(const float* a, int64_t n);  // in double
-void Relu(const float* x, float* out, int64_t n);
-void ActivationBackward(ActivationKind kind, const float* y, const float* grad, float* grad_x, int64_t n);
 // out[j] = sum over rows of a[row, j].
 void SumRows(const float* a, float* out, int64_t rows, int64_t columns);
 

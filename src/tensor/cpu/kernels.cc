@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/cpu/activation.h"
 #include "tensor/cpu/elementwise.h"
 #include "tensor/cpu/onednn.h"
 #include "tensor/cpu/parallel.h"
@@ -173,17 +174,26 @@ class CpuKernels final : public Kernels {
       cpu::PoolPlanesBackward(kind, s, grad, where, grad_x, i, end);
     });
   }
-  void Activation(ActivationKind kind, const float* x, float* out, int64_t n) override {
+  void Activation(const ActivationShape& a, const float* x, float* out, int64_t n) override {
     if (n == 0) return;
-    if (kind == ActivationKind::kTanh) return onednn_.Tanh(x, out, n);
-    if (kind == ActivationKind::kSigmoid) return onednn_.Sigmoid(x, out, n);
-    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) { cpu::Relu(x + i, out + i, end - i); });
+    if (a.kind == ActivationKind::kTanh) return onednn_.Tanh(x, out, n);
+    if (a.kind == ActivationKind::kSigmoid) return onednn_.Sigmoid(x, out, n);
+    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) { cpu::Activation(a, x + i, out + i, end - i); });
   }
-  void ActivationBackward(ActivationKind kind, const float* y, const float* grad, float* grad_x,
+  void ActivationBackward(const ActivationShape& a, const float* kept, const float* grad, float* grad_x,
                           int64_t n) override {
     ParallelFor(n, kGrain, [=](int64_t i, int64_t end) {
-      cpu::ActivationBackward(kind, y + i, grad + i, grad_x + i, end - i);
+      cpu::ActivationBackward(a, kept + i, grad + i, grad_x + i, end - i);
     });
+  }
+  void CopyBlocks(const void* from, size_t from_step, void* to, size_t to_step, size_t bytes,
+                  int64_t count) override {
+    if (bytes == 0) return;
+    const auto* source = static_cast<const std::byte*>(from);
+    auto* target = static_cast<std::byte*>(to);
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(target + static_cast<size_t>(i) * to_step, source + static_cast<size_t>(i) * from_step,
+                  bytes);
   }
   void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities, float* losses,
                            int64_t rows, int64_t classes) override {

@@ -34,30 +34,6 @@ TEST(DenseTest, FlattensImages) {
   EXPECT_EQ(dense.weight().shape(), (Shape{3, 12}));
 }
 
-TEST(ActivationTest, MatchesTheReference) {
-  const std::pair<const char*, double (*)(double)> functions[] = {
-      {"relu", [](double x) { return std::max(x, 0.0); }},
-      {"tanh", [](double x) { return std::tanh(x); }},
-      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }}};
-  for (const auto& [name, function] : functions) {
-    Activation activation(name);
-    const auto f = [function = function](const auto& v) { return reference::Map(v[0], function); };
-    Check(activation, {3, 7}, f, 1);
-    Check(activation, {2, 3, 5, 5}, f, 2);
-  }
-  EXPECT_THROW(Activation("swish"), Error);
-}
-
-TEST(ActivationTest, SaturatesWithoutNan) {
-  const NDArray x = NDArray::From({-1000, -20, 0, 20, 1000}, {1, 5});
-  EXPECT_THAT(Activation::Tanh()(x).ToVector(), ElementsAre(-1, -1, 0, 1, 1));
-  const std::vector<float> sigmoid = Activation::Sigmoid()(x).ToVector();
-  EXPECT_EQ(sigmoid[0], 0);
-  EXPECT_NEAR(sigmoid[1], std::exp(-20.0), 1e-13);
-  EXPECT_EQ(sigmoid[2], 0.5f);
-  EXPECT_EQ(sigmoid[4], 1);
-}
-
 TEST(FlattenTest, KeepsChannelHeightWidthOrder) {
   // Behind a convolution, whose result may lie in another order in memory.
   Conv2D conv(2, 1, {.use_bias = false});
@@ -67,32 +43,6 @@ TEST(FlattenTest, KeepsChannelHeightWidthOrder) {
   const NDArray y = Flatten()(conv(NDArray::From({1, 2, 3, 4}, {1, 1, 2, 2})));
   EXPECT_EQ(y.shape(), (Shape{1, 8}));
   EXPECT_THAT(y.ToVector(), ElementsAre(1, 2, 3, 4, 10, 20, 30, 40));
-}
-
-TEST(SequentialTest, ChainsGradients) {
-  Sequential net;
-  net.Add("conv", Conv2D(3, 2)).Add("tanh", Activation::Tanh()).Add("pool", AvgPool2D(2)).Add("fc", Dense(2));
-  const Geometry conv{2, 1, 0}, pool{2, 2, 0};
-  Check(
-      net, {2, 2, 5, 5},
-      [&](const auto& v) {
-        const Tensor c =
-            reference::Map(reference::Conv2D(v[0], v[1], &v[2], conv), [](double x) { return std::tanh(x); });
-        return reference::Dense(reference::AvgPool2D(c, pool), v[3], &v[4]);
-      },
-      5);
-}
-
-TEST(SequentialTest, NamesParametersAfterTheirLayers) {
-  Sequential features;
-  features.Add("conv1", Conv2D(4, 3)).Add(Activation::Relu());
-  Sequential net;
-  net.Add("features", std::move(features)).Add(Dense(10)).Add("out", Dense(2, {.use_bias = false}));
-  EXPECT_THAT(net.CollectParams().names(), ElementsAre("features.conv1.weight", "features.conv1.bias",
-                                                       "1.weight", "1.bias", "out.weight"));
-  EXPECT_EQ(net[0].name(), "features");
-  EXPECT_THROW(net.Add("out", Dense(3)), Error);
-  EXPECT_THROW(net.Add("", Dense(3)), Error);
 }
 
 TEST(LayerTest, WeightDecayIsForWeightsOnly) {

@@ -1,0 +1,107 @@
+#include "tensor/cpu/activation.h"
+
+#include "base/check.h"
+#include "base/simd.h"
+#include "tensor/cpu/exp.h"
+
+namespace sluice::cpu {
+namespace {
+
+SLUICE_SIMD void Relu(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : 0;
+}
+SLUICE_SIMD void LeakyRelu(const float* x, float alpha, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : alpha * x[i];
+}
+SLUICE_SIMD void Elu(const float* x, float alpha, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    // Near 0, where e^x - 1 would lose its digits, x + x^2 / 2 + x^3 / 6.
+    const float near = x[i] + x[i] * x[i] * (0.5f + x[i] * (1.0f / 6));
+    const float minus = x[i] > -0.01f ? near : Exp(x[i]) - 1.0f;
+    out[i] = x[i] > 0 ? x[i] : alpha * minus;
+  }
+}
+SLUICE_SIMD void Gelu(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * NormalCdf(x[i]);
+}
+SLUICE_SIMD void SoftplusOf(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = Softplus(x[i]);
+}
+SLUICE_SIMD void Silu(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * Sigmoid(x[i]);
+}
+
+SLUICE_SIMD void ReluBackward(const float* y, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = y[i] > 0 ? grad[i] : 0;
+}
+SLUICE_SIMD void TanhBackward(const float* y, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = grad[i] * (1 - y[i] * y[i]);
+}
+SLUICE_SIMD void SigmoidBackward(const float* y, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = grad[i] * y[i] * (1 - y[i]);
+}
+SLUICE_SIMD void LeakyReluBackward(const float* y, float alpha, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = y[i] > 0 ? grad[i] : alpha * grad[i];
+}
+SLUICE_SIMD void EluBackward(const float* y, float alpha, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = y[i] > 0 ? grad[i] : (y[i] + alpha) * grad[i];
+}
+SLUICE_SIMD void GeluBackward(const float* x, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = grad[i] * (NormalCdf(x[i]) + x[i] * NormalDensity(x[i]));
+}
+SLUICE_SIMD void SoftplusBackward(const float* x, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = grad[i] * Sigmoid(x[i]);
+}
+SLUICE_SIMD void SiluBackward(const float* x, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float s = Sigmoid(x[i]);
+    grad_x[i] = grad[i] * (s + x[i] * s * (1 - s));
+  }
+}
+
+}  // namespace
+
+void Activation(const ActivationShape& a, const float* x, float* out, int64_t n) {
+  switch (a.kind) {
+    case ActivationKind::kRelu:
+      return Relu(x, out, n);
+    case ActivationKind::kLeakyRelu:
+      return LeakyRelu(x, a.alpha, out, n);
+    case ActivationKind::kElu:
+      return Elu(x, a.alpha, out, n);
+    case ActivationKind::kGelu:
+      return Gelu(x, out, n);
+    case ActivationKind::kSoftplus:
+      return SoftplusOf(x, out, n);
+    case ActivationKind::kSilu:
+      return Silu(x, out, n);
+    case ActivationKind::kTanh:
+    case ActivationKind::kSigmoid:
+      break;
+  }
+  SLUICE_CHECK(false) << "oneDNN computes tanh and sigmoid";
+}
+
+void ActivationBackward(const ActivationShape& a, const float* kept, const float* grad, float* grad_x,
+                        int64_t n) {
+  switch (a.kind) {
+    case ActivationKind::kRelu:
+      return ReluBackward(kept, grad, grad_x, n);
+    case ActivationKind::kTanh:
+      return TanhBackward(kept, grad, grad_x, n);
+    case ActivationKind::kSigmoid:
+      return SigmoidBackward(kept, grad, grad_x, n);
+    case ActivationKind::kLeakyRelu:
+      return LeakyReluBackward(kept, a.alpha, grad, grad_x, n);
+    case ActivationKind::kElu:
+      return EluBackward(kept, a.alpha, grad, grad_x, n);
+    case ActivationKind::kGelu:
+      return GeluBackward(kept, grad, grad_x, n);
+    case ActivationKind::kSoftplus:
+      return SoftplusBackward(kept, grad, grad_x, n);
+    case ActivationKind::kSilu:
+      return SiluBackward(kept, grad, grad_x, n);
+  }
+}
+
+}  // namespace sluice::cpu
