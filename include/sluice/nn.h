@@ -18,4 +18,5 @@
 #include "sluice/nn/conv.h"
 #include "sluice/nn/dense.h"
 #include "sluice/nn/layer.h"
+#include "sluice/nn/norm.h"
 #include "sluice/nn/pool.h"

@@ -25,6 +25,7 @@ struct ParameterOptions {
   double lr_mult = 1;
   double wd_mult = 1;  // layers give 0 to their biases
   autograd::GradReq grad_req = autograd::GradReq::kWrite;
+  bool differentiable = true;               // false: statistics and the like, whose grad_req stays kNull
   std::shared_ptr<const Initializer> init;  // null: the one handed to Initialize
 };
 
@@ -42,8 +43,10 @@ class Parameter {
   autograd::GradReq grad_req() const { return options_.grad_req; }
   void set_lr_mult(double lr_mult) { options_.lr_mult = lr_mult; }
   void set_wd_mult(double wd_mult) { options_.wd_mult = wd_mult; }
-  void SetGradReq(autograd::GradReq grad_req);  // gradients so far are dropped
-  void SetName(std::string name);               // before Initialize: the values depend on it
+  bool differentiable() const { return options_.differentiable; }
+  // Gradients so far are dropped. Error(kInvalidArgument) for what is not differentiable.
+  void SetGradReq(autograd::GradReq grad_req);
+  void SetName(std::string name);  // before Initialize: the values depend on it
   // Fills in unknown axes, and the values where Initialize waits for them. Error(kInvalidArgument) where a
   // known axis differs.
   void SetShape(const Shape& shape);
@@ -108,6 +111,7 @@ class ParameterDict {
   void Initialize(const std::vector<Context>& contexts = {cpu(0)},
                   std::shared_ptr<const Initializer> init = nullptr, uint64_t seed = 0) const;
   void ZeroGrad() const;
+  void SetGradReq(autograd::GradReq grad_req) const;  // of all that are differentiable
 
  private:
   std::vector<std::shared_ptr<Parameter>> parameters_;

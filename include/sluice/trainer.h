@@ -27,7 +27,8 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  // The parameters must be initialised; rank 0's values win. Per-parameter lr_mult and wd_mult go into the
+  // The parameters must be initialised; rank 0's values win, also of those without gradient, which no step
+  // touches afterwards. Per-parameter lr_mult and wd_mult go into the
   // optimiser's multipliers; a change, the same on all workers, holds from the next step on. Throws
   // Error(kInvalidArgument) for async with update_on_kvstore false.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
@@ -81,6 +82,7 @@ class Trainer {
   void RequireOwnUpdate(const char* what) const;
 
   std::vector<Tracked> tracked_;
+  std::vector<std::shared_ptr<nn::Parameter>> constants_;  // no gradient: brought to all once, never pushed
   OptimizerConfig config_;
   const std::shared_ptr<KVStore> store_;
   const TrainerOptions options_;

@@ -37,6 +37,17 @@ NDArray Elu(const NDArray& x, float alpha);        // alpha >= 0
 NDArray Gelu(const NDArray& x);
 NDArray Softplus(const NDArray& x);
 NDArray Silu(const NDArray& x);
+struct BatchNormOptions {
+  float epsilon = 1e-5f;
+  float momentum = 0.9f;
+  bool training = false;
+};
+// x [n, c, ...]; the others [c], gamma and beta may be no array (1 and 0). When training the batch's
+// statistics normalise and go into the running ones, else the running ones normalise.
+NDArray BatchNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, NDArray& running_mean,
+                  NDArray& running_variance, const BatchNormOptions& options);
+// Over the last axis of x [..., c]; gamma and beta [c] or no array.
+NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, float epsilon);
 NDArray Flatten(const NDArray& x);  // [n, ...] -> [n, rest]
 NDArray Reshape(const NDArray& x, const Shape& shape);
 // One after the other along `axis`; the other extents are the same.

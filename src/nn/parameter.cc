@@ -31,7 +31,9 @@ std::vector<Context> Distinct(const std::vector<Context>& contexts) {
 }  // namespace
 
 Parameter::Parameter(std::string name, const Shape& shape, ParameterOptions options)
-    : name_(std::move(name)), shape_(shape), options_(std::move(options)) {}
+    : name_(std::move(name)), shape_(shape), options_(std::move(options)) {
+  if (!options_.differentiable) options_.grad_req = autograd::GradReq::kNull;
+}
 
 void Parameter::SetName(std::string name) {
   if (initialized() || deferred()) {
@@ -42,6 +44,10 @@ void Parameter::SetName(std::string name) {
 }
 
 void Parameter::SetGradReq(autograd::GradReq grad_req) {
+  if (!differentiable() && grad_req != autograd::GradReq::kNull) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("parameter '", name_, "' is not differentiable: its grad_req stays kNull"));
+  }
   options_.grad_req = grad_req;
   for (NDArray& array : data_) autograd::AttachGrad(array, grad_req);
 }
@@ -189,6 +195,12 @@ std::vector<std::string> ParameterDict::names() const {
 void ParameterDict::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
                                uint64_t seed) const {
   for (const auto& parameter : parameters_) parameter->Initialize(contexts, init, seed);
+}
+
+void ParameterDict::SetGradReq(autograd::GradReq grad_req) const {
+  for (const auto& parameter : parameters_) {
+    if (parameter->differentiable()) parameter->SetGradReq(grad_req);
+  }
 }
 
 void ParameterDict::ZeroGrad() const {

@@ -26,6 +26,13 @@ struct PlanesShape {
   int64_t batch = 0, channels = 0, size = 0;
 };
 
+struct BatchNormShape {
+  PlanesShape planes;
+  float epsilon = 0;
+  float momentum = 0;
+  bool training = false;  // with the batch's statistics, which go into the running ones
+};
+
 struct ConvShape {
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0, out_channels = 0;
   WindowShape window;
@@ -94,6 +101,22 @@ class Kernels {
   // `count` blocks of `bytes`, whose beginnings lie `from_step` and `to_step` bytes apart.
   virtual void CopyBlocks(const void* from, size_t from_step, void* to, size_t to_step, size_t bytes,
                           int64_t count) = 0;
+  // By channel: out = (x - mean) / sqrt(variance + epsilon) gamma + beta, of the batch when training, else of
+  // the running statistics; gamma and beta may be null (1 and 0). mean and inverse [channels] are what was
+  // used, for backward. Training: running = momentum running + (1 - momentum) batch's, the variance unbiased,
+  // and untouched by a single value.
+  virtual void BatchNorm(const BatchNormShape& shape, const float* x, const float* gamma, const float* beta,
+                         float* running_mean, float* running_variance, float* out, float* mean,
+                         float* inverse) = 0;
+  virtual void BatchNormBackward(const BatchNormShape& shape, const float* x, const float* gamma,
+                                 const float* mean, const float* inverse, const float* grad, float* grad_x,
+                                 float* grad_gamma, float* grad_beta) = 0;  // null outputs are not computed
+  // By row: out = (x - mean) / sqrt(variance + epsilon) gamma + beta, gamma and beta [columns] or null.
+  virtual void LayerNorm(const float* x, const float* gamma, const float* beta, float epsilon, float* out,
+                         float* mean, float* inverse, int64_t rows, int64_t columns) = 0;
+  virtual void LayerNormBackward(const float* x, const float* gamma, const float* mean, const float* inverse,
+                                 const float* grad, float* grad_x, float* grad_gamma, float* grad_beta,
+                                 int64_t rows, int64_t columns) = 0;  // null outputs are not computed
   // probabilities [rows, classes]; losses [rows] = -log p[label]. labels are whole numbers as floats; one
   // outside [0, classes) throws.
   virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities,

@@ -16,12 +16,29 @@ bool Fits(const Shape& known, const Shape& found) {
   return true;
 }
 
+// Weights are the same on every context. Statistics are not: their mean, in float64, which equal values
+// survive to the last bit.
+NDArray ValueOf(nn::Parameter& parameter) {
+  const std::vector<NDArray>& copies = parameter.list_data();
+  if (copies.size() == 1 || parameter.differentiable() || parameter.dtype() != DType::kFloat32)
+    return copies.front();
+  std::vector<double> sums(static_cast<size_t>(copies.front().size()));
+  for (const NDArray& copy : copies) {
+    const std::vector<float> values = copy.ToVector();
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  }
+  std::vector<float> mean;
+  for (const double sum : sums) mean.push_back(static_cast<float>(sum / static_cast<double>(copies.size())));
+  return NDArray::From(std::span<const float>(mean), parameter.shape(), cpu_pinned(0));
+}
+
 }  // namespace
 
 void SaveParameters(const std::string& path, const nn::ParameterDict& parameters, FileMetadata metadata) {
   std::vector<TensorView> tensors;
+  std::vector<NDArray> values;  // that the tensors view
   for (const auto& parameter : parameters) {
-    const NDArray& data = parameter->list_data().front();
+    const NDArray& data = values.emplace_back(ValueOf(*parameter));
     data.WaitToRead();
     tensors.push_back({parameter->name(), data.dtype(), data.shape(), HostBytes(data)});
   }

@@ -18,7 +18,10 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
         StrCat("store type ", store_->type(), " updates at every push: it needs update_on_kvstore = true"));
   }
   for (const auto& parameter : parameters) {
-    if (parameter->grad_req() == autograd::GradReq::kNull) continue;
+    if (parameter->grad_req() == autograd::GradReq::kNull) {
+      constants_.push_back(parameter);
+      continue;
+    }
     config_.multipliers[parameter->name()] = {parameter->lr_mult(), parameter->wd_mult()};
     tracked_.push_back({parameter});
   }
@@ -44,6 +47,11 @@ void Trainer::InitKeys() {
     values.push_back(tracked.parameter->list_data().front());
     outs.push_back(tracked.parameter->list_data());
     tracked.seen = VersionsOf(tracked);
+  }
+  for (const auto& constant : constants_) {
+    keys.emplace_back(constant->name());
+    values.push_back(constant->list_data().front());
+    outs.push_back(constant->list_data());
   }
   if (!keys.empty()) store_->Broadcast(keys, values, outs);
   if (options_.update_on_kvstore) {

@@ -9,7 +9,9 @@
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/cpu/activation.h"
+#include "tensor/cpu/batch_norm.h"
 #include "tensor/cpu/elementwise.h"
+#include "tensor/cpu/layer_norm.h"
 #include "tensor/cpu/onednn.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/pool.h"
@@ -194,6 +196,48 @@ class CpuKernels final : public Kernels {
     for (int64_t i = 0; i < count; ++i)
       std::memcpy(target + static_cast<size_t>(i) * to_step, source + static_cast<size_t>(i) * from_step,
                   bytes);
+  }
+  void BatchNorm(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
+                 float* running_mean, float* running_variance, float* out, float* mean,
+                 float* inverse) override {
+    const PlanesShape& p = s.planes;
+    if (p.batch == 0) return;  // nothing to learn, nothing to write
+    ParallelFor(p.channels, Planes(p.batch * p.size), [&](int64_t c, int64_t end) {
+      cpu::BatchNormChannels(s, x, gamma, beta, running_mean, running_variance, out, mean, inverse, c, end);
+    });
+  }
+  void BatchNormBackward(const BatchNormShape& s, const float* x, const float* gamma, const float* mean,
+                         const float* inverse, const float* grad, float* grad_x, float* grad_gamma,
+                         float* grad_beta) override {
+    const PlanesShape& p = s.planes;
+    if (p.batch == 0) {
+      if (grad_gamma != nullptr) FillAs(grad_gamma, 0.0f, p.channels);
+      if (grad_beta != nullptr) FillAs(grad_beta, 0.0f, p.channels);
+      return;
+    }
+    ParallelFor(p.channels, Planes(p.batch * p.size), [&](int64_t c, int64_t end) {
+      cpu::BatchNormChannelsBackward(s, x, gamma, mean, inverse, grad, grad_x, grad_gamma, grad_beta, c, end);
+    });
+  }
+  void LayerNorm(const float* x, const float* gamma, const float* beta, float epsilon, float* out,
+                 float* mean, float* inverse, int64_t rows, int64_t columns) override {
+    ParallelFor(rows, Planes(columns), [&](int64_t row, int64_t end) {
+      cpu::LayerNormRows(x, gamma, beta, epsilon, out, mean, inverse, columns, row, end);
+    });
+  }
+  void LayerNormBackward(const float* x, const float* gamma, const float* mean, const float* inverse,
+                         const float* grad, float* grad_x, float* grad_gamma, float* grad_beta, int64_t rows,
+                         int64_t columns) override {
+    if (grad_gamma != nullptr || grad_beta != nullptr) {
+      ParallelFor(columns, Planes(rows), [&](int64_t column, int64_t end) {
+        cpu::LayerNormColumnsBackward(x, mean, inverse, grad, grad_gamma, grad_beta, rows, columns, column,
+                                      end);
+      });
+    }
+    if (grad_x == nullptr) return;
+    ParallelFor(rows, Planes(columns), [&](int64_t row, int64_t end) {
+      cpu::LayerNormRowsBackward(x, gamma, mean, inverse, grad, grad_x, columns, row, end);
+    });
   }
   void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities, float* losses,
                            int64_t rows, int64_t classes) override {

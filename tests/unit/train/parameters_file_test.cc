@@ -71,6 +71,20 @@ TEST_F(ParametersFile, ValuesComeBackOnEveryContext) {
   }
 }
 
+// Each context's BatchNorm has seen samples of its own.
+TEST_F(ParametersFile, StatisticsAreSavedAsTheirMeanOverTheContexts) {
+  const auto saved = DictOf({MakeParameter("mean", {0, 0.1f}, Cpus(3), {.differentiable = false})});
+  const std::vector<std::vector<float>> first = {{1}, {2}, {6}};
+  for (int i = 0; i < 3; ++i)
+    saved["mean"].data(cpu(i)).SliceRows(0, 1).SetBytes(
+        std::as_bytes(std::span(first[static_cast<size_t>(i)])));
+  SaveParameters(Path(), saved);
+  const auto loaded = DictOf({MakeParameter("mean", {0, 0}, Cpus(2), {.differentiable = false})});
+  LoadParameters(Path(), loaded);
+  for (const Context& context : Cpus(2))
+    EXPECT_THAT(loaded["mean"].data(context).ToVector(), ElementsAre(3, 0.1f));  // equal ones to the last bit
+}
+
 TEST_F(ParametersFile, SixteenBitValuesKeepTheirBits) {
   const nn::ParameterOptions half{.dtype = DType::kFloat16};
   const auto make = [&](float value) {

@@ -349,5 +349,42 @@ TEST(Trainer, IgnoringStaleOnesStepsTheOthers) {
   }
 }
 
+// Frozen weights and statistics: equal everywhere at the start, and no business of the store afterwards.
+TEST(TrainerTest, WhatHasNoGradientIsBroughtToAllOnceAndNeverStepped) {
+  nn::ParameterDict parameters;
+  const auto frozen = MakeParameter("frozen", {1, 2}, Cpus(2), {.grad_req = autograd::GradReq::kNull});
+  const auto weight = MakeParameter("w", {1}, Cpus(2));
+  frozen->data(cpu(1)).Fill(7);
+  parameters.Add(frozen);
+  parameters.Add(weight);
+  Trainer trainer(parameters, {.learning_rate = 1, .wd = 0.5}, StoreOf("device"));
+  EXPECT_THAT(frozen->data(cpu(1)).ToVector(), ElementsAre(1, 2));
+  frozen->data(cpu(1)).Fill(5);  // as a forward of BatchNorm does
+  BackwardWith(*weight, {{1}, {2}});
+  trainer.Step(1);
+  EXPECT_THAT(frozen->data(cpu(0)).ToVector(), ElementsAre(1, 2));
+  EXPECT_THAT(frozen->data(cpu(1)).ToVector(), ElementsAre(5, 5));
+  EXPECT_THAT(weight->data(cpu(1)).ToVector(), ElementsAre(1 - (3 + 0.5)));
+}
+
+// Gradients of several backward passes, one step.
+TEST(TrainerTest, GradientsThatAddUpAreSteppedOnce) {
+  for (const bool update_on_kvstore : {true, false}) {
+    nn::ParameterDict parameters;
+    const auto weight = MakeParameter("w", {0}, Cpus(2), {.grad_req = autograd::GradReq::kAdd});
+    parameters.Add(weight);
+    Trainer trainer(parameters, {.learning_rate = 0.5}, StoreOf("local"), {update_on_kvstore});
+    double expected = 0;
+    for (const float size : {1.0f, 2.0f}) {
+      parameters.ZeroGrad();
+      BackwardWith(*weight, {{size}, {2 * size}});
+      BackwardWith(*weight, {{3 * size}, {4 * size}});
+      trainer.Step(5);
+      expected -= 0.5 * 10 * size / 5;
+      EXPECT_THAT(weight->data(cpu(1)).ToVector(), ElementsAre(static_cast<float>(expected)));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing
