@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "sluice/ndarray.h"
@@ -22,16 +23,61 @@ enum class GradReq { kNull, kWrite, kAdd };
 bool IsRecording();
 bool IsTraining();
 
-// Records operations until its end. `training` is what layers such as dropout see.
+// Where layers such as dropout draw from: their masks are a pure function of this, the sample's row, the
+// layer and the element.
+struct DrawPosition {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint64_t first_sample = 0;  // row 0, counted over the step's batch of all devices and workers
+};
+DrawPosition CurrentDraw();
+
+// What the scopes of a thread have set.
+struct ScopeState {
+  bool recording = false;
+  bool training = false;
+  bool step_given = false;
+  DrawPosition draw;
+};
+
+struct RecordOptions {
+  bool training = true;
+  uint64_t seed = 0;
+  std::optional<uint64_t> step;  // none: another one for every such scope of this thread
+};
+
+// Records operations until its end. `training` is what layers such as dropout see. A scope without options
+// inside one that names its step draws from that step.
 class RecordScope {
  public:
   explicit RecordScope(bool training = true);
+  explicit RecordScope(const RecordOptions& options);
   ~RecordScope();
   RecordScope(const RecordScope&) = delete;
   RecordScope& operator=(const RecordScope&) = delete;
 
  private:
-  const bool was_recording_, was_training_;
+  const ScopeState before_;
+};
+
+// Until its end row i of what is computed is sample `first_sample` + i of the step's batch. A step whose
+// batch is cut over devices or workers names here what each of them got, and drops what one device would
+// have:
+//
+//   const autograd::RecordScope record({.seed = seed, .step = step});
+//   for (size_t i = 0; i < parts.size(); ++i) {
+//     const autograd::SampleScope samples(first[i]);
+//     losses.push_back(loss(net(parts[i]), labels[i]));
+//   }
+class SampleScope {
+ public:
+  explicit SampleScope(uint64_t first_sample);
+  ~SampleScope();
+  SampleScope(const SampleScope&) = delete;
+  SampleScope& operator=(const SampleScope&) = delete;
+
+ private:
+  const uint64_t before_;
 };
 
 // Stops recording until its end.
@@ -43,7 +89,7 @@ class PauseScope {
   PauseScope& operator=(const PauseScope&) = delete;
 
  private:
-  const bool was_recording_, was_training_;
+  const ScopeState before_;
 };
 
 // Makes `array` a variable: Backward leaves its gradient in Grad(array). For kWrite each Backward replaces

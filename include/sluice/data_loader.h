@@ -20,6 +20,7 @@ struct Batch {
   std::vector<int32_t> labels;    // size
   std::vector<uint64_t> indices;  // of the samples in the dataset
   int64_t global_size = 0;        // over all workers
+  int64_t first = 0;              // place of this part\'s first sample in the batch of all workers
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
 };
 

@@ -17,6 +17,7 @@
 #include "sluice/nn/container.h"
 #include "sluice/nn/conv.h"
 #include "sluice/nn/dense.h"
+#include "sluice/nn/dropout.h"
 #include "sluice/nn/layer.h"
 #include "sluice/nn/norm.h"
 #include "sluice/nn/pool.h"

@@ -15,8 +15,17 @@ using internal::AutogradNode;
 using NodePtr = std::shared_ptr<AutogradNode>;
 
 struct Tape {
-  bool recording = false;
-  bool training = false;
+  ScopeState state;
+  uint64_t steps = 0;  // that no scope has named
+
+  // Where a scope that names no step draws from.
+  ScopeState Next(bool recording, bool training) {
+    ScopeState next = state;
+    next.recording = recording;
+    next.training = training;
+    if (training && !next.step_given) next.draw.step = steps++;
+    return next;
+  }
 };
 thread_local Tape tape;  // the one the design allows
 
@@ -157,33 +166,49 @@ class Pass {
 }  // namespace
 
 bool IsRecording() {
-  return tape.recording;
+  return tape.state.recording;
 }
 bool IsTraining() {
-  return tape.training;
+  return tape.state.training;
 }
 
-RecordScope::RecordScope(bool training) : was_recording_(tape.recording), was_training_(tape.training) {
-  tape = {true, training};
+DrawPosition CurrentDraw() {
+  return tape.state.draw;
+}
+
+RecordScope::RecordScope(bool training) : before_(tape.state) {
+  tape.state = tape.Next(true, training);
+}
+RecordScope::RecordScope(const RecordOptions& options) : before_(tape.state) {
+  tape.state.step_given = options.step.has_value();
+  tape.state = tape.Next(true, options.training);
+  tape.state.draw.seed = options.seed;
+  if (options.step) tape.state.draw.step = *options.step;
 }
 RecordScope::~RecordScope() {
-  tape = {was_recording_, was_training_};
+  tape.state = before_;
 }
-PauseScope::PauseScope(bool training) : was_recording_(tape.recording), was_training_(tape.training) {
-  tape = {false, training};
+SampleScope::SampleScope(uint64_t first_sample) : before_(tape.state.draw.first_sample) {
+  tape.state.draw.first_sample = first_sample;
+}
+SampleScope::~SampleScope() {
+  tape.state.draw.first_sample = before_;
+}
+PauseScope::PauseScope(bool training) : before_(tape.state) {
+  tape.state = tape.Next(false, training);
 }
 PauseScope::~PauseScope() {
-  tape = {was_recording_, was_training_};
+  tape.state = before_;
 }
 
 bool Follows(std::initializer_list<const NDArray*> inputs) {
-  return tape.recording && std::any_of(inputs.begin(), inputs.end(),
-                                       [](const NDArray* input) { return input->node() != nullptr; });
+  return tape.state.recording && std::any_of(inputs.begin(), inputs.end(),
+                                             [](const NDArray* input) { return input->node() != nullptr; });
 }
 
 bool Follows(const std::vector<NDArray>& inputs) {
-  return tape.recording && std::any_of(inputs.begin(), inputs.end(),
-                                       [](const NDArray& input) { return input.node() != nullptr; });
+  return tape.state.recording && std::any_of(inputs.begin(), inputs.end(),
+                                             [](const NDArray& input) { return input.node() != nullptr; });
 }
 
 void Record(NDArray& output, const std::vector<NDArray>& inputs, BackwardFn backward) {

@@ -48,6 +48,9 @@ NDArray BatchNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, N
                   NDArray& running_variance, const BatchNormOptions& options);
 // Over the last axis of x [..., c]; gamma and beta [c] or no array.
 NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, float epsilon);
+// Row i of x [n, ...] is sample first_sample + i; each element is dropped with probability `rate`, in [0, 1),
+// as a function of (key, sample, place within the row).
+NDArray Dropout(const NDArray& x, double rate, uint64_t key, uint64_t first_sample);
 NDArray Flatten(const NDArray& x);  // [n, ...] -> [n, rest]
 NDArray Reshape(const NDArray& x, const Shape& shape);
 // One after the other along `axis`; the other extents are the same.

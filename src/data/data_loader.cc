@@ -242,7 +242,9 @@ Made DataLoader::Impl::Make(const Ticket& ticket) {
     dims.insert(dims.begin(), interval.size());
     Batch batch{.position = ticket.position, .shape = Shape(dims)};
     batch.samples.resize(static_cast<size_t>(batch.shape.size()));
-    batch.global_size = GlobalStep(sampler_, ticket.position, ticket.share.num_workers).size();
+    const Interval all = GlobalStep(sampler_, ticket.position, ticket.share.num_workers);
+    batch.global_size = all.size();
+    batch.first = interval.begin - all.begin;
     const int64_t epoch = ticket.position.epoch;
     AddSamples(
         epoch - 1,

@@ -26,6 +26,16 @@ struct PlanesShape {
   int64_t batch = 0, channels = 0, size = 0;
 };
 
+// Element (row, column) is dropped when word column % 4 of Philox 4x32-10 (base/philox.h) is below
+// `threshold`: at the counter (column / 4, first_sample + row), each of 64 bits, low word first, under `key`.
+struct DropoutShape {
+  int64_t rows = 0, columns = 0;
+  uint64_t key = 0;
+  uint64_t first_sample = 0;
+  uint32_t threshold = 0;
+  float scale = 1;  // of what is kept
+};
+
 struct BatchNormShape {
   PlanesShape planes;
   float epsilon = 0;
@@ -117,6 +127,9 @@ class Kernels {
   virtual void LayerNormBackward(const float* x, const float* gamma, const float* mean, const float* inverse,
                                  const float* grad, float* grad_x, float* grad_gamma, float* grad_beta,
                                  int64_t rows, int64_t columns) = 0;  // null outputs are not computed
+  virtual void Dropout(const DropoutShape& shape, const float* x, float* out, uint8_t* kept) = 0;
+  virtual void DropoutBackward(const uint8_t* kept, float scale, const float* grad, float* grad_x,
+                               int64_t n) = 0;
   // probabilities [rows, classes]; losses [rows] = -log p[label]. labels are whole numbers as floats; one
   // outside [0, classes) throws.
   virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities,

@@ -177,8 +177,12 @@ class FitRun {
     StepResult result{shards.labels, {}, {}, batch.size()};
     if (batch.size() > 0) {
       {
-        const autograd::RecordScope record;
+        // What is dropped depends on the sample alone, whichever device it is on.
+        const autograd::RecordScope record({.seed = options_.seed, .step = static_cast<uint64_t>(StepsDone())});
+        auto first = static_cast<uint64_t>(batch.first);
         for (size_t i = 0; i < shards.images.size(); ++i) {
+          const autograd::SampleScope samples(first);
+          first += static_cast<uint64_t>(shards.images[i].shape()[0]);
           result.predictions.push_back(net_(shards.images[i]));
           result.losses.push_back(criterion_(result.predictions.back(), shards.labels[i]));
         }

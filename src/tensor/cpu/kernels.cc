@@ -10,6 +10,7 @@
 #include "sluice/error.h"
 #include "tensor/cpu/activation.h"
 #include "tensor/cpu/batch_norm.h"
+#include "tensor/cpu/dropout.h"
 #include "tensor/cpu/elementwise.h"
 #include "tensor/cpu/layer_norm.h"
 #include "tensor/cpu/onednn.h"
@@ -237,6 +238,16 @@ class CpuKernels final : public Kernels {
     if (grad_x == nullptr) return;
     ParallelFor(rows, Planes(columns), [&](int64_t row, int64_t end) {
       cpu::LayerNormRowsBackward(x, gamma, mean, inverse, grad, grad_x, columns, row, end);
+    });
+  }
+  void Dropout(const DropoutShape& s, const float* x, float* out, uint8_t* kept) override {
+    ParallelFor(s.rows, Planes(s.columns),
+                [&](int64_t row, int64_t end) { cpu::DropoutRows(s, x, out, kept, row, end); });
+  }
+  void DropoutBackward(const uint8_t* kept, float scale, const float* grad, float* grad_x,
+                       int64_t n) override {
+    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) {
+      cpu::DropoutBackward(kept + i, scale, grad + i, grad_x + i, end - i);
     });
   }
   void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities, float* losses,

@@ -87,11 +87,13 @@ TEST(DataLoaderTest, TheUnionOfTheWorkersBatchesIsTheBatchOfOneProcess) {
       several.push_back(std::make_unique<DataLoader>(data, options));
     }
     while (const auto whole = one.Next()) {
-      Batch joined;
+      Batch joined{.shape = {0}};
       for (auto& loader : several) {
         const Batch part = loader->Next().value();
         EXPECT_EQ(part.position, whole->position);
         EXPECT_EQ(part.global_size, whole->size());
+        EXPECT_EQ(part.first, joined.shape[0]);
+        joined.shape = {joined.shape[0] + part.size()};
         joined.samples.insert(joined.samples.end(), part.samples.begin(), part.samples.end());
         joined.labels.insert(joined.labels.end(), part.labels.begin(), part.labels.end());
       }

@@ -218,6 +218,47 @@ TEST_F(FitTest, WorkLoadsCutBatchesAndChangeNoValue) {
   ExpectWeights(reference);
 }
 
+// Devices drop what one device would, and a run that goes on draws where the whole one would.
+TEST_F(FitTest, DropoutIsTheSameOnAnyNumberOfContexts) {
+  const auto train = [&](const FitOptions& options, const std::vector<float>& start = {}) {
+    nn::Sequential net;
+    net.Add("hidden", nn::Dense(8)).Add("drop", nn::Dropout(0.5)).Add("out", nn::Dense(int64_t{kClasses}));
+    const nn::ParameterDict parameters = net.CollectParams();
+    parameters.Initialize(options.contexts, nullptr, 4);
+    const Shape shapes[] = {{8, int64_t{kFeatures}}, {8}, {int64_t{kClasses}, 8}, {int64_t{kClasses}}};
+    size_t at = 0;
+    for (size_t i = 0; i < 4 && !start.empty(); ++i) {
+      const auto size = static_cast<size_t>(shapes[i].size());
+      parameters.at(i)->SetData(NDArray::From(std::span(start).subspan(at, size), shapes[i]));
+      at += size;
+    }
+    Fit(net, train_, test_, {.learning_rate = kRate}, StoreOf("local"), options);
+    std::vector<float> weights;
+    for (const auto& parameter : parameters) {
+      const std::vector<float> values = parameter->list_data().back().ToVector();
+      weights.insert(weights.end(), values.begin(), values.end());
+    }
+    return weights;
+  };
+  FitOptions options = InOrder(8);
+  options.num_epochs = 3;
+  options.seed = 1;
+  const std::vector<float> one = train(options);
+  for (const int contexts : {2, 3}) {
+    options.contexts = Cpus(contexts);
+    EXPECT_THAT(train(options), Pointwise(FloatNear(1e-5f), one)) << contexts;
+  }
+  options.contexts = Cpus(1);
+  options.num_epochs = 1;
+  const std::vector<float> first = train(options);
+  options.first_epoch = 1;
+  options.num_epochs = 3;
+  EXPECT_THAT(train(options, first), Pointwise(FloatNear(1e-5f), one));
+  options.first_epoch = 0;
+  options.seed = 2;  // other masks
+  EXPECT_THAT(train(options), ::testing::Not(Pointwise(FloatNear(1e-2f), one)));
+}
+
 TEST_F(FitTest, AnyBatchIsCutOverAnyNumberOfContexts) {
   for (int64_t batch = 1; batch <= train_->size(); ++batch) {
     FitOptions options = InOrder(batch, 7);

@@ -1,0 +1,32 @@
+#include <cmath>
+
+#include "autograd/ops/common.h"
+
+namespace sluice::ops {
+
+NDArray Dropout(const NDArray& x, double rate, uint64_t key, uint64_t first_sample) {
+  constexpr std::string_view kWhat = "Dropout";
+  RequireTogether(kWhat, {&x});
+  if (x.shape().ndim() < 1) Refuse(kWhat, "a scalar has no batch axis");
+  if (!(rate >= 0 && rate < 1))
+    Refuse(kWhat, StrCat("the rate is ", rate, "; it must be at least 0 and below 1"));
+  DropoutShape shape{.rows = x.shape()[0], .key = key, .first_sample = first_sample};
+  shape.columns = shape.rows == 0 ? 0 : x.size() / shape.rows;
+  shape.threshold = static_cast<uint32_t>(std::min(std::round(rate * 0x1p32), 0x1p32 - 1));
+  shape.scale = static_cast<float>(1 / (1 - rate));
+  NDArray out = NDArray::Empty(x.shape(), x.context()),
+          kept = NDArray::Empty(x.shape(), x.context(), DType::kUInt8);
+  LaunchOn(kWhat, x.context(), {x}, {out, kept},
+           [shape, px = DataOf(x), po = DataOf(out), pk = DataOf<uint8_t>(kept)](Kernels& k) {
+             k.Dropout(shape, px, po, pk);
+           });
+  Record(out, {&x}, [kept, scale = shape.scale](const NDArray& grad, std::vector<NDArray>& to) {
+    Target(to[0], grad.shape(), grad.context());
+    LaunchOn("Dropout backward", grad.context(), {kept, grad}, {to[0]},
+             [scale, pk = DataOf<uint8_t>(kept), pg = DataOf(grad), gx = DataOf(to[0]),
+              n = grad.size()](Kernels& k) { k.DropoutBackward(pk, scale, pg, gx, n); });
+  });
+  return out;
+}
+
+}  // namespace sluice::ops

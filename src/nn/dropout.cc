@@ -1,0 +1,33 @@
+#include "sluice/nn/dropout.h"
+
+#include "autograd/ops.h"
+#include "base/rng.h"
+#include "nn/require.h"
+#include "sluice/autograd.h"
+
+namespace sluice::nn {
+namespace {
+
+// FNV-1a: the same on every machine, unlike std::hash.
+uint64_t NumberOf(std::string_view name) {
+  uint64_t number = 0xcbf29ce484222325ULL;
+  for (const char c : name) number = (number ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return number;
+}
+
+}  // namespace
+
+Dropout::Dropout(double rate) : rate_(rate) {
+  if (!(rate >= 0 && rate < 1))
+    Refuse(StrCat("Dropout: the rate is ", rate, "; it must be at least 0 and below 1"));
+}
+
+NDArray Dropout::Forward(const NDArray& x) {
+  if (x.shape().ndim() < 1)
+    Refuse(StrCat(Describe(), " expects input of shape [batch, ...] and got ", x.shape()));
+  if (!autograd::IsTraining() || rate_ == 0) return x;
+  const autograd::DrawPosition at = autograd::CurrentDraw();
+  return ops::Dropout(x, rate_, DeriveSeed(at.seed, at.step, NumberOf(name())), at.first_sample);
+}
+
+}  // namespace sluice::nn
