@@ -5,7 +5,7 @@
 //   net.CollectParams().Initialize({cpu(0), cpu(1)});
 //   NDArray y = net(x);   // on x's context, with the parameters there
 //
-// Arrays are float32, images [batch, channels, height, width]. Input sizes may be left open: the first
+// Arrays are float32 (ids of Embedding also whole types), images [batch, channels, height, width]. Input sizes may be left open: the first
 // forward fills them in. A wrong input is Error(kInvalidArgument) naming the layer, the shape it expects and
 // the shape it got.
 //
@@ -18,6 +18,7 @@
 #include "sluice/nn/conv.h"
 #include "sluice/nn/dense.h"
 #include "sluice/nn/dropout.h"
+#include "sluice/nn/embedding.h"
 #include "sluice/nn/layer.h"
 #include "sluice/nn/norm.h"
 #include "sluice/nn/pool.h"

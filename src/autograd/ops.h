@@ -51,15 +51,29 @@ NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, f
 // Row i of x [n, ...] is sample first_sample + i; each element is dropped with probability `rate`, in [0, 1),
 // as a function of (key, sample, place within the row).
 NDArray Dropout(const NDArray& x, double rate, uint64_t key, uint64_t first_sample);
-NDArray Flatten(const NDArray& x);  // [n, ...] -> [n, rest]
+// Rows of weight [rows, columns] by ids [...] of float32, int32, int64 or uint8 -> [..., columns]. An id
+// outside [0, rows) is an error at the next wait that names it. ids get no gradient.
+NDArray Embedding(const NDArray& ids, const NDArray& weight);
+NDArray MeanOfSteps(const NDArray& x);  // [n, steps, ...] -> [n, ...]
+NDArray Flatten(const NDArray& x);      // [n, ...] -> [n, rest]
 NDArray Reshape(const NDArray& x, const Shape& shape);
 // One after the other along `axis`; the other extents are the same.
 NDArray Concat(const std::vector<NDArray>& parts, size_t axis);
-// scores [n, classes], labels [n] -> losses [n]
-NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels);
+// scores [n, classes], labels [n] -> losses [n]; smoothing, in [0, 1], spreads that share of each label over
+// all classes
+NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float smoothing = 0);
+NDArray LogSoftmax(const NDArray& x);  // over the last axis
 // 1/2 (prediction - label)^2, the mean over all axes but the first -> [n]
 NDArray L2(const NDArray& prediction, const NDArray& label);
-NDArray Sum(const NDArray& x);   // -> [1]
-NDArray Mean(const NDArray& x);  // -> [1]
+// As L2, the means of: |p - l|; (p - l)^2 / (2 rho) up to |p - l| = rho and then |p - l| - rho / 2;
+// -l log sigmoid(s) - (1 - l) log(1 - sigmoid(s)); l (log(l + 1e-12) - p). The last two give labels no
+// gradient.
+NDArray L1(const NDArray& prediction, const NDArray& label);
+NDArray Huber(const NDArray& prediction, const NDArray& label, float rho);
+NDArray SigmoidBinaryCrossEntropy(const NDArray& scores, const NDArray& label);
+NDArray KlDivergence(const NDArray& log_probabilities, const NDArray& label);
+NDArray SumOfRows(const NDArray& x);  // [n, ...] -> [n]
+NDArray Sum(const NDArray& x);        // -> [1]
+NDArray Mean(const NDArray& x);       // -> [1]
 
 }  // namespace sluice::ops

@@ -1,8 +1,9 @@
 #include "sluice/loss.h"
 
+#include <cmath>
+
 #include "autograd/ops.h"
-#include "base/strings.h"
-#include "sluice/error.h"
+#include "nn/require.h"
 #include "tensor/access.h"
 
 namespace sluice::nn {
@@ -32,30 +33,87 @@ NDArray FloatLabels(const NDArray& label) {
   return out;
 }
 
-NDArray Reduce(const NDArray& losses, Reduction reduction) {
-  return reduction == Reduction::kMean ? ops::Mean(losses) : losses;
+// Extents but those of 1, with the batch's.
+std::vector<int64_t> Essence(const Shape& shape) {
+  std::vector<int64_t> dims;
+  for (size_t axis = 0; axis < shape.ndim(); ++axis) {
+    if (axis == 0 || shape[axis] != 1) dims.push_back(shape[axis]);
+  }
+  return dims;
+}
+
+// `label` in the prediction's shape.
+NDArray Alike(std::string_view loss, const NDArray& prediction, const NDArray& label) {
+  if (prediction.shape() == label.shape() && label.shape().ndim() > 0) return label;
+  if (prediction.shape().ndim() == 0 || label.shape().ndim() == 0 ||
+      Essence(prediction.shape()) != Essence(label.shape())) {
+    Refuse(StrCat(loss, ": labels ", label.shape(), " and predictions ", prediction.shape(),
+                  " must have the same shape [batch, ...]"));
+  }
+  return ops::Reshape(label, prediction.shape());
 }
 
 }  // namespace
 
-NDArray SoftmaxCrossEntropyLoss::operator()(const NDArray& prediction, const NDArray& label) const {
-  const Shape& scores = prediction.shape();
-  if (scores.ndim() != 2 || label.shape().ndim() == 0 || label.shape()[0] != scores[0] ||
-      label.size() != scores[0]) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("SoftmaxCrossEntropyLoss: labels ", label.shape(), " and scores ", scores,
-                       " do not fit; expected [batch] class numbers and [batch, classes]"));
+NDArray Loss::operator()(const NDArray& prediction, const NDArray& label,
+                         const NDArray& sample_weight) const {
+  NDArray losses = PerSample(prediction, label);
+  if (sample_weight.valid()) {
+    if (sample_weight.shape().ndim() == 0 || Essence(sample_weight.shape()) != losses.shape().dims()) {
+      Refuse(StrCat(name(), ": the weights ", sample_weight.shape(), " of samples must be of shape ",
+                    losses.shape()));
+    }
+    losses = losses * ops::Reshape(sample_weight, losses.shape());
   }
-  return Reduce(ops::SoftmaxCrossEntropy(prediction, FloatLabels(label)), reduction_);
+  return reduction_ == Reduction::kMean ? ops::Mean(losses) : losses;
 }
 
-NDArray L2Loss::operator()(const NDArray& prediction, const NDArray& label) const {
-  if (prediction.shape() != label.shape() || label.shape().ndim() == 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("L2Loss: labels ", label.shape(), " and predictions ", prediction.shape(),
-                       " must have the same shape [batch, ...]"));
+SoftmaxCrossEntropyLoss::SoftmaxCrossEntropyLoss(const Options& options)
+    : Loss(options.reduction), label_smoothing_(options.label_smoothing) {
+  if (!(label_smoothing_ >= 0 && label_smoothing_ <= 1))
+    Refuse(
+        StrCat("SoftmaxCrossEntropyLoss: label_smoothing is ", label_smoothing_, "; it must be from 0 to 1"));
+}
+
+NDArray SoftmaxCrossEntropyLoss::PerSample(const NDArray& prediction, const NDArray& label) const {
+  const Shape &scores = prediction.shape(), &labels = label.shape();
+  if (scores.ndim() == 2 && scores[1] > 1 && labels == scores) {
+    const NDArray q = label_smoothing_ == 0
+                          ? label
+                          : label * (1 - label_smoothing_) + label_smoothing_ / static_cast<float>(scores[1]);
+    return ops::SumOfRows(ops::LogSoftmax(prediction) * q) * -1.0f;
   }
-  return Reduce(ops::L2(prediction, label), reduction_);
+  if (scores.ndim() != 2 || labels.ndim() == 0 || labels[0] != scores[0] || label.size() != scores[0]) {
+    Refuse(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " and scores ", scores,
+                  " do not fit; expected [batch] class numbers and [batch, classes]"));
+  }
+  return ops::SoftmaxCrossEntropy(prediction, FloatLabels(label), label_smoothing_);
+}
+
+NDArray L2Loss::PerSample(const NDArray& prediction, const NDArray& label) const {
+  return ops::L2(prediction, Alike(name(), prediction, label));
+}
+
+NDArray L1Loss::PerSample(const NDArray& prediction, const NDArray& label) const {
+  return ops::L1(prediction, Alike(name(), prediction, label));
+}
+
+HuberLoss::HuberLoss(float rho, Reduction reduction) : Loss(reduction), rho_(rho) {
+  if (!(rho > 0) || !std::isfinite(rho))
+    Refuse(StrCat("HuberLoss: rho is ", rho, "; it must be a positive number"));
+}
+
+NDArray HuberLoss::PerSample(const NDArray& prediction, const NDArray& label) const {
+  return ops::Huber(prediction, Alike(name(), prediction, label), rho_);
+}
+
+NDArray SigmoidBinaryCrossEntropyLoss::PerSample(const NDArray& prediction, const NDArray& label) const {
+  return ops::SigmoidBinaryCrossEntropy(prediction, Alike(name(), prediction, label));
+}
+
+NDArray KLDivLoss::PerSample(const NDArray& prediction, const NDArray& label) const {
+  const NDArray same = Alike(name(), prediction, label);
+  return ops::KlDivergence(from_logits_ ? prediction : ops::LogSoftmax(prediction), same);
 }
 
 }  // namespace sluice::nn

@@ -43,6 +43,20 @@ struct BatchNormShape {
   bool training = false;  // with the batch's statistics, which go into the running ones
 };
 
+enum class RowLossKind : uint8_t {
+  kSquare,      // (p - l)^2 / 2
+  kAbsolute,    // |p - l|
+  kHuber,       // (p - l)^2 / (2 rho) up to |p - l| = rho, then |p - l| - rho / 2
+  kLogistic,    // max(p, 0) - p l + log(1 + exp(-|p|))
+  kDivergence,  // l (log(l + 1e-12) - p)
+};
+
+struct RowLossShape {
+  RowLossKind kind = RowLossKind::kSquare;
+  int64_t rows = 0, columns = 0;
+  float rho = 1;  // > 0
+};
+
 struct ConvShape {
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0, out_channels = 0;
   WindowShape window;
@@ -130,12 +144,33 @@ class Kernels {
   virtual void Dropout(const DropoutShape& shape, const float* x, float* out, uint8_t* kept) = 0;
   virtual void DropoutBackward(const uint8_t* kept, float scale, const float* grad, float* grad_x,
                                int64_t n) = 0;
-  // probabilities [rows, classes]; losses [rows] = -log p[label]. labels are whole numbers as floats; one
-  // outside [0, classes) throws.
-  virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities,
-                                   float* losses, int64_t rows, int64_t classes) = 0;
-  virtual void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, const float* grad,
-                                           float* grad_scores, int64_t rows, int64_t classes) = 0;
+  // probabilities [rows, classes]; losses [rows] = -sum_j q_j log p_j with q_j = smoothing / classes, and
+  // 1 - smoothing more for the label. labels are whole numbers as floats; one outside [0, classes) throws.
+  virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float smoothing,
+                                   float* probabilities, float* losses, int64_t rows, int64_t classes) = 0;
+  virtual void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, float smoothing,
+                                           const float* grad, float* grad_scores, int64_t rows,
+                                           int64_t classes) = 0;
+  virtual void LogSoftmax(const float* x, float* out, int64_t rows, int64_t columns) = 0;
+  // From the output y.
+  virtual void LogSoftmaxBackward(const float* y, const float* grad, float* grad_x, int64_t rows,
+                                  int64_t columns) = 0;
+  // losses [rows]: the mean over each row's columns.
+  virtual void RowLoss(const RowLossShape& shape, const float* prediction, const float* label,
+                       float* losses) = 0;
+  virtual void RowLossBackward(const RowLossShape& shape, const float* prediction, const float* label,
+                               const float* grad, float* grad_prediction) = 0;
+
+  // out [n, columns]: rows of weight [rows, columns] by ids of float32 or a whole type; one outside [0, rows)
+  // throws.
+  virtual void Embedding(DType id_type, const void* ids, int64_t n, const float* weight, int64_t rows,
+                         int64_t columns, float* out) = 0;
+  virtual void EmbeddingBackward(DType id_type, const void* ids, int64_t n, const float* grad, int64_t rows,
+                                 int64_t columns, float* grad_weight) = 0;
+  // out [n, columns]: the mean over `steps` of x [n, steps, columns].
+  virtual void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) = 0;
+  virtual void MeanOfStepsBackward(const float* grad, float* grad_x, int64_t n, int64_t steps,
+                                   int64_t columns) = 0;
 };
 
 }  // namespace sluice

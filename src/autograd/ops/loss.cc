@@ -1,32 +1,113 @@
+#include <cmath>
+
 #include "autograd/ops/common.h"
 
 namespace sluice::ops {
 
-NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels) {
-  RequireTogether("SoftmaxCrossEntropy", {&scores, &labels});
-  if (scores.shape().ndim() != 2 || labels.size() != scores.shape()[0]) {
-    Refuse("SoftmaxCrossEntropy",
-           StrCat("scores ", scores.shape(), " and labels ", labels.shape(), " do not fit"));
-  }
+NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float smoothing) {
+  constexpr std::string_view kWhat = "SoftmaxCrossEntropy";
+  RequireTogether(kWhat, {&scores, &labels});
+  if (scores.shape().ndim() != 2 || labels.size() != scores.shape()[0])
+    Refuse(kWhat, StrCat("scores ", scores.shape(), " and labels ", labels.shape(), " do not fit"));
+  if (!(smoothing >= 0 && smoothing <= 1))
+    Refuse(kWhat, StrCat("the smoothing is ", smoothing, "; it must be from 0 to 1"));
   const int64_t rows = scores.shape()[0], classes = scores.shape()[1];
   const Context context = scores.context();
   NDArray losses = NDArray::Empty({rows}, context), probabilities = NDArray::Empty(scores.shape(), context);
-  LaunchOn("SoftmaxCrossEntropy", context, {scores, labels}, {losses, probabilities},
-           [ps = DataOf(scores), pl = DataOf(labels), pp = DataOf(probabilities), po = DataOf(losses), rows,
-            classes](Kernels& k) { k.SoftmaxCrossEntropy(ps, pl, pp, po, rows, classes); });
+  LaunchOn(
+      kWhat, context, {scores, labels}, {losses, probabilities},
+      [ps = DataOf(scores), pl = DataOf(labels), pp = DataOf(probabilities), po = DataOf(losses), smoothing,
+       rows, classes](Kernels& k) { k.SoftmaxCrossEntropy(ps, pl, smoothing, pp, po, rows, classes); });
   Record(losses, {&scores},
-         [probabilities, labels, rows, classes, context](const NDArray& grad, std::vector<NDArray>& to) {
+         [probabilities, labels, smoothing, rows, classes, context](const NDArray& grad,
+                                                                    std::vector<NDArray>& to) {
            Target(to[0], probabilities.shape(), context);
-           LaunchOn(
-               "SoftmaxCrossEntropy backward", context, {probabilities, labels, grad}, {to[0]},
-               [pp = DataOf(probabilities), pl = DataOf(labels), pg = DataOf(grad), gs = DataOf(to[0]), rows,
-                classes](Kernels& k) { k.SoftmaxCrossEntropyBackward(pp, pl, pg, gs, rows, classes); });
+           LaunchOn("SoftmaxCrossEntropy backward", context, {probabilities, labels, grad}, {to[0]},
+                    [pp = DataOf(probabilities), pl = DataOf(labels), pg = DataOf(grad), gs = DataOf(to[0]),
+                     smoothing, rows, classes](Kernels& k) {
+                      k.SoftmaxCrossEntropyBackward(pp, pl, smoothing, pg, gs, rows, classes);
+                    });
          });
   return losses;
 }
 
-// One row's sum at a time: [n, m] -> [n].
-static NDArray SumOfRows(const NDArray& x) {
+NDArray LogSoftmax(const NDArray& x) {
+  RequireTogether("LogSoftmax", {&x});
+  const Shape& shape = x.shape();
+  if (shape.ndim() < 1 || shape[shape.ndim() - 1] == 0)
+    Refuse("LogSoftmax", StrCat("the last axis of ", shape, " has no elements"));
+  const int64_t columns = shape[shape.ndim() - 1], rows = x.size() / columns;
+  NDArray out = NDArray::Empty(shape, x.context());
+  LaunchOn(
+      "LogSoftmax", x.context(), {x}, {out},
+      [px = DataOf(x), po = DataOf(out), rows, columns](Kernels& k) { k.LogSoftmax(px, po, rows, columns); });
+  Record(out, {&x}, [y = out, rows, columns](const NDArray& grad, std::vector<NDArray>& to) {
+    Target(to[0], y.shape(), y.context());
+    LaunchOn("LogSoftmax backward", y.context(), {y, grad}, {to[0]},
+             [py = DataOf(y), pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
+               k.LogSoftmaxBackward(py, pg, gx, rows, columns);
+             });
+  });
+  return out;
+}
+
+namespace {
+
+bool IsOfDifferences(RowLossKind kind) {
+  return kind == RowLossKind::kSquare || kind == RowLossKind::kAbsolute || kind == RowLossKind::kHuber;
+}
+
+NDArray RowLoss(std::string_view what, RowLossKind kind, const NDArray& prediction, const NDArray& label,
+                float rho = 1) {
+  RequireTogether(what, {&prediction, &label});
+  const Shape& ps = prediction.shape();
+  if (ps != label.shape() || ps.ndim() == 0)
+    Refuse(what, StrCat("predictions ", ps, " and labels ", label.shape(), " must have one shape [n, ...]"));
+  RowLossShape shape{kind, ps[0], 0, rho};
+  shape.columns = shape.rows == 0 ? 0 : prediction.size() / shape.rows;
+  if (shape.rows > 0 && shape.columns == 0) Refuse(what, StrCat("samples of ", ps, " have no elements"));
+  const Context context = prediction.context();
+  NDArray losses = NDArray::Empty({shape.rows}, context);
+  LaunchOn(what, context, {prediction, label}, {losses},
+           [shape, pp = DataOf(prediction), pl = DataOf(label), po = DataOf(losses)](Kernels& k) {
+             k.RowLoss(shape, pp, pl, po);
+           });
+  const auto backward = [shape, prediction, label, context](const NDArray& grad, std::vector<NDArray>& to) {
+    Target(to[0], prediction.shape(), context);
+    LaunchOn("loss backward", context, {prediction, label, grad}, {to[0]},
+             [shape, pp = DataOf(prediction), pl = DataOf(label), pg = DataOf(grad),
+              gp = DataOf(to[0])](Kernels& k) { k.RowLossBackward(shape, pp, pl, pg, gp); });
+    if (to.size() > 1 && Wanted(label)) to[1] = to[0] * -1.0f;
+  };
+  if (IsOfDifferences(kind)) {
+    Record(losses, {&prediction, &label}, backward);
+  } else {
+    Record(losses, {&prediction}, backward);
+  }
+  return losses;
+}
+
+}  // namespace
+
+NDArray L2(const NDArray& prediction, const NDArray& label) {
+  return RowLoss("L2", RowLossKind::kSquare, prediction, label);
+}
+NDArray L1(const NDArray& prediction, const NDArray& label) {
+  return RowLoss("L1", RowLossKind::kAbsolute, prediction, label);
+}
+NDArray Huber(const NDArray& prediction, const NDArray& label, float rho) {
+  if (!(rho > 0 && rho < HUGE_VALF))
+    Refuse("Huber", StrCat("rho is ", rho, "; it must be a positive number"));
+  return RowLoss("Huber", RowLossKind::kHuber, prediction, label, rho);
+}
+NDArray SigmoidBinaryCrossEntropy(const NDArray& scores, const NDArray& label) {
+  return RowLoss("SigmoidBinaryCrossEntropy", RowLossKind::kLogistic, scores, label);
+}
+NDArray KlDivergence(const NDArray& log_probabilities, const NDArray& label) {
+  return RowLoss("KlDivergence", RowLossKind::kDivergence, log_probabilities, label);
+}
+
+NDArray SumOfRows(const NDArray& x) {
   const int64_t rows = x.shape()[0], columns = rows == 0 ? 0 : x.size() / rows;
   NDArray out = NDArray::Empty({rows}, x.context());
   LaunchOn("SumOfRows", x.context(), {x}, {out},
@@ -43,13 +124,6 @@ static NDArray SumOfRows(const NDArray& x) {
              });
   });
   return out;
-}
-
-NDArray L2(const NDArray& prediction, const NDArray& label) {
-  const NDArray difference = prediction - label;
-  const int64_t rows = difference.shape().ndim() == 0 ? 1 : difference.shape()[0];
-  const float share = rows == 0 ? 0 : 0.5f * static_cast<float>(rows) / static_cast<float>(difference.size());
-  return SumOfRows(difference * difference) * share;
 }
 
 }  // namespace sluice::ops

@@ -1,7 +1,6 @@
 #include "tensor/cpu/kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -10,13 +9,17 @@
 #include "sluice/error.h"
 #include "tensor/cpu/activation.h"
 #include "tensor/cpu/batch_norm.h"
+#include "tensor/cpu/convert.h"
 #include "tensor/cpu/dropout.h"
 #include "tensor/cpu/elementwise.h"
+#include "tensor/cpu/embedding.h"
+#include "tensor/cpu/lanes.h"
 #include "tensor/cpu/layer_norm.h"
 #include "tensor/cpu/onednn.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/pool.h"
-#include "tensor/types/half.h"
+#include "tensor/cpu/row_loss.h"
+#include "tensor/cpu/softmax.h"
 
 namespace sluice {
 namespace {
@@ -24,90 +27,15 @@ namespace {
 // Elements below which another thread costs more than it brings.
 constexpr int64_t kGrain = int64_t{32} << 10;
 
-template <typename T>
-void FillAs(void* out, T value, int64_t n) {
-  std::fill_n(static_cast<T*>(out), n, value);
-}
-
-// Rounded to odd: rounding the result to 16 bits gives what rounding `value` would (Boldo, Melquiond 2008).
-float ToOddFloat(double value) {
-  const auto nearest = static_cast<float>(value);
-  if (std::isnan(value) || nearest == value || (std::bit_cast<uint32_t>(nearest) & 1) != 0) return nearest;
-  const bool rounded_up = std::fabs(static_cast<double>(nearest)) > std::fabs(value);
-  return std::nextafter(nearest, rounded_up ? 0.0f : std::copysign(HUGE_VALF, nearest));
-}
-
-double Load(DType dtype, const void* from, int64_t i) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return static_cast<const double*>(from)[i];
-    case DType::kFloat16:
-      return ToFloat(static_cast<const Half*>(from)[i]);
-    case DType::kBFloat16:
-      return ToFloat(static_cast<const BFloat16*>(from)[i]);
-    default:
-      return static_cast<const float*>(from)[i];
-  }
-}
-
-void Store(DType dtype, void* to, int64_t i, double value) {
-  switch (dtype) {
-    case DType::kFloat64:
-      static_cast<double*>(to)[i] = value;
-      return;
-    case DType::kFloat16:
-      static_cast<Half*>(to)[i] = HalfFromFloat(ToOddFloat(value));
-      return;
-    case DType::kBFloat16:
-      static_cast<BFloat16*>(to)[i] = BFloat16FromFloat(ToOddFloat(value));
-      return;
-    default:
-      static_cast<float*>(to)[i] = static_cast<float>(value);
-      return;
-  }
-}
-
-// Elements i to end - 1. Between float32 and 16 bits in vector loops, else through float64.
-void ConvertRange(DType from_type, const void* from, DType to_type, void* to, int64_t i, int64_t end) {
-  const auto is_16_bits = [](DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; };
-  const auto n = static_cast<size_t>(end - i);
-  if (is_16_bits(from_type) && to_type == DType::kFloat32) {
-    const auto widen = from_type == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
-    return widen(static_cast<const std::byte*>(from) + 2 * i, static_cast<float*>(to) + i, n);
-  }
-  if (from_type == DType::kFloat32 && is_16_bits(to_type)) {
-    const auto round = to_type == DType::kFloat16 ? FloatToHalf : FloatToBFloat16;
-    return round(static_cast<const float*>(from) + i, static_cast<std::byte*>(to) + 2 * i, n);
-  }
-  for (; i < end; ++i) Store(to_type, to, i, Load(from_type, from, i));
-}
-
 class CpuKernels final : public Kernels {
  public:
   void Copy(const void* from, void* to, size_t bytes) override {
     if (bytes > 0) std::memmove(to, from, bytes);  // views of one array may overlap
   }
-  void Fill(DType dtype, void* out, double value, int64_t n) override {
-    switch (dtype) {
-      case DType::kFloat32:
-        return FillAs(out, static_cast<float>(value), n);
-      case DType::kFloat64:
-        return FillAs(out, value, n);
-      case DType::kFloat16:
-        return FillAs(out, HalfFromFloat(ToOddFloat(value)), n);
-      case DType::kBFloat16:
-        return FillAs(out, BFloat16FromFloat(ToOddFloat(value)), n);
-      case DType::kInt32:
-        return FillAs(out, static_cast<int32_t>(value), n);
-      case DType::kInt64:
-        return FillAs(out, static_cast<int64_t>(value), n);
-      case DType::kUInt8:
-        return FillAs(out, static_cast<uint8_t>(value), n);
-    }
-  }
+  void Fill(DType dtype, void* out, double value, int64_t n) override { cpu::Fill(dtype, out, value, n); }
   void Convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) override {
     ParallelFor(n, kGrain,
-                [=](int64_t i, int64_t end) { ConvertRange(from_type, from, to_type, to, i, end); });
+                [=](int64_t i, int64_t end) { cpu::Convert(from_type, from, to_type, to, i, end); });
   }
   void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) override {
     ParallelFor(n, kGrain,
@@ -212,8 +140,8 @@ class CpuKernels final : public Kernels {
                          float* grad_beta) override {
     const PlanesShape& p = s.planes;
     if (p.batch == 0) {
-      if (grad_gamma != nullptr) FillAs(grad_gamma, 0.0f, p.channels);
-      if (grad_beta != nullptr) FillAs(grad_beta, 0.0f, p.channels);
+      if (grad_gamma != nullptr) std::fill_n(grad_gamma, p.channels, 0.0f);
+      if (grad_beta != nullptr) std::fill_n(grad_beta, p.channels, 0.0f);
       return;
     }
     ParallelFor(p.channels, Planes(p.batch * p.size), [&](int64_t c, int64_t end) {
@@ -250,36 +178,84 @@ class CpuKernels final : public Kernels {
       cpu::DropoutBackward(kept + i, scale, grad + i, grad_x + i, end - i);
     });
   }
-  void SoftmaxCrossEntropy(const float* scores, const float* labels, float* probabilities, float* losses,
-                           int64_t rows, int64_t classes) override {
-    for (int64_t row = 0; row < rows; ++row) {
-      const float* s = scores + row * classes;
-      float* p = probabilities + row * classes;
-      const int64_t label = Label(labels[row], row, classes);
-      const float highest = *std::max_element(s, s + classes);
-      double sum = 0;
-      for (int64_t j = 0; j < classes; ++j) sum += p[j] = std::exp(s[j] - highest);
-      for (int64_t j = 0; j < classes; ++j) p[j] = static_cast<float>(p[j] / sum);
-      losses[row] = static_cast<float>(std::log(sum) - (static_cast<double>(s[label]) - highest));
-    }
+  void SoftmaxCrossEntropy(const float* scores, const float* labels, float smoothing, float* probabilities,
+                           float* losses, int64_t rows, int64_t classes) override {
+    RequireLabels(labels, rows, classes);
+    ParallelFor(rows, Planes(classes), [=](int64_t row, int64_t end) {
+      cpu::SoftmaxCrossEntropyRows(scores, labels, smoothing, probabilities, losses, classes, row, end);
+    });
   }
-  void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, const float* grad,
-                                   float* grad_scores, int64_t rows, int64_t classes) override {
-    for (int64_t row = 0; row < rows; ++row) {
-      cpu::Affine(probabilities + row * classes, grad[row], 0, grad_scores + row * classes, classes);
-      grad_scores[row * classes + Label(labels[row], row, classes)] -= grad[row];
-    }
+  void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, float smoothing,
+                                   const float* grad, float* grad_scores, int64_t rows,
+                                   int64_t classes) override {
+    RequireLabels(labels, rows, classes);
+    ParallelFor(rows, Planes(classes), [=](int64_t row, int64_t end) {
+      cpu::SoftmaxCrossEntropyRowsBackward(probabilities, labels, smoothing, grad, grad_scores, classes, row,
+                                           end);
+    });
+  }
+  void LogSoftmax(const float* x, float* out, int64_t rows, int64_t columns) override {
+    ParallelFor(rows, Planes(columns),
+                [=](int64_t row, int64_t end) { cpu::LogSoftmaxRows(x, out, columns, row, end); });
+  }
+  void LogSoftmaxBackward(const float* y, const float* grad, float* grad_x, int64_t rows,
+                          int64_t columns) override {
+    ParallelFor(rows, Planes(columns), [=](int64_t row, int64_t end) {
+      cpu::LogSoftmaxRowsBackward(y, grad, grad_x, columns, row, end);
+    });
+  }
+  void RowLoss(const RowLossShape& s, const float* prediction, const float* label, float* losses) override {
+    ParallelFor(s.rows, Planes(s.columns),
+                [&](int64_t row, int64_t end) { cpu::RowLosses(s, prediction, label, losses, row, end); });
+  }
+  void RowLossBackward(const RowLossShape& s, const float* prediction, const float* label, const float* grad,
+                       float* grad_prediction) override {
+    ParallelFor(s.rows, Planes(s.columns), [&](int64_t row, int64_t end) {
+      cpu::RowLossesBackward(s, prediction, label, grad, grad_prediction, row, end);
+    });
+  }
+
+  void Embedding(DType id_type, const void* ids, int64_t n, const float* weight, int64_t rows,
+                 int64_t columns, float* out) override {
+    const std::vector<int64_t> numbers = cpu::RowNumbers(id_type, ids, n, rows);
+    ParallelFor(n, Planes(columns),
+                [&](int64_t i, int64_t end) { cpu::GatherRows(numbers, weight, columns, out, i, end); });
+  }
+  void EmbeddingBackward(DType id_type, const void* ids, int64_t n, const float* grad, int64_t rows,
+                         int64_t columns, float* grad_weight) override {
+    const std::vector<int64_t> numbers = cpu::RowNumbers(id_type, ids, n, rows);
+    ParallelFor(columns, std::max<int64_t>(Planes(rows + n), cpu::kLanes), [&](int64_t column, int64_t end) {
+      cpu::ScatterRows(numbers, grad, grad_weight, rows, columns, column, end);
+    });
+  }
+  void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) override {
+    const float share = 1.0f / static_cast<float>(std::max<int64_t>(steps, 1));
+    ParallelFor(n, Planes(steps * columns), [=](int64_t i, int64_t end) {
+      for (; i < end; ++i) {
+        cpu::SumRows(x + i * steps * columns, out + i * columns, steps, columns);
+        cpu::Affine(out + i * columns, share, 0, out + i * columns, columns);
+      }
+    });
+  }
+  void MeanOfStepsBackward(const float* grad, float* grad_x, int64_t n, int64_t steps,
+                           int64_t columns) override {
+    const float share = 1.0f / static_cast<float>(std::max<int64_t>(steps, 1));
+    ParallelFor(n * steps, Planes(columns), [=](int64_t i, int64_t end) {
+      for (; i < end; ++i) cpu::Affine(grad + i / steps * columns, share, 0, grad_x + i * columns, columns);
+    });
   }
 
  private:
   // How many pieces of this size are worth a thread.
   static int64_t Planes(int64_t size) { return kGrain / std::max<int64_t>(1, size) + 1; }
-  static int64_t Label(float label, int64_t row, int64_t classes) {
-    if (!(label >= 0 && label < static_cast<float>(classes)) || label != std::floor(label)) {
+  // Before threads share the work: none of them may throw.
+  static void RequireLabels(const float* labels, int64_t rows, int64_t classes) {
+    for (int64_t row = 0; row < rows; ++row) {
+      const float label = labels[row];
+      if (label >= 0 && label < static_cast<float>(classes) && label == std::floor(label)) continue;
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("label ", label, " of row ", row, " is no class of [0, ", classes, ")"));
     }
-    return static_cast<int64_t>(label);
   }
 
   cpu::OneDnn onednn_;

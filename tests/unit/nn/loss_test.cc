@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "sluice/autograd.h"
-#include "sluice/error.h"
+#include "unit/expect_error.h"
 #include "unit/nn/reference.h"
 
 namespace sluice::nn {
@@ -12,6 +14,7 @@ namespace {
 
 using reference::Random;
 using reference::Tensor;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Losses of each sample in float64, then of the whole batch.
@@ -115,15 +118,201 @@ TEST(L2Test, MatchesTheReference) {
   }
 }
 
-template <typename F>
-std::string MessageOf(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
+// The mean over each sample's elements of f(prediction, label).
+Tensor RowMeans(const Tensor& p, const Tensor& l, const std::function<double(double, double)>& f) {
+  Tensor losses({p.shape[0]});
+  const int64_t width = p.shape[0] == 0 ? 1 : p.shape.size() / p.shape[0];
+  for (int64_t i = 0; i < p.shape.size(); ++i)
+    losses.at(i / width) += f(p.at(i), l.at(i)) / static_cast<double>(width);
+  return losses;
+}
+
+Tensor Probabilities(const Shape& shape, Rng* rng) {
+  Tensor q = Random(shape, rng);
+  for (double& value : q.values) value = static_cast<float>((value + 1) / 2);
+  return q;
+}
+
+struct ElementLoss {
+  std::shared_ptr<Loss> loss, mean;
+  std::function<double(double, double)> f;
+};
+
+TEST(ElementLossTest, MatchTheReference) {
+  const auto huber = [](double rho) {
+    return [rho](double p, double l) {
+      const double d = std::fabs(p - l);
+      return d > rho ? d - rho / 2 : d * d / (2 * rho);
+    };
+  };
+  const ElementLoss losses[] = {
+      {std::make_shared<L1Loss>(), std::make_shared<L1Loss>(Reduction::kMean),
+       [](double p, double l) { return std::fabs(p - l); }},
+      {std::make_shared<HuberLoss>(), std::make_shared<HuberLoss>(1.0f, Reduction::kMean), huber(1)},
+      {std::make_shared<HuberLoss>(0.25f), std::make_shared<HuberLoss>(0.25f, Reduction::kMean), huber(0.25)},
+      {std::make_shared<SigmoidBinaryCrossEntropyLoss>(),
+       std::make_shared<SigmoidBinaryCrossEntropyLoss>(Reduction::kMean),
+       [](double p, double l) { return std::log1p(std::exp(p)) - p * l; }},
+      {std::make_shared<KLDivLoss>(), std::make_shared<KLDivLoss>(true, Reduction::kMean),
+       [](double p, double l) { return l * (std::log(l + 1e-12) - p); }}};
+  uint64_t seed = 0;
+  for (const ElementLoss& element : losses) {
+    // The last: more than one piece of a row, and no row.
+    for (const Shape& shape : {Shape{5}, Shape{4, 1}, Shape{3, 2, 5}, Shape{2, 1030}, Shape{0, 3}}) {
+      Rng rng(++seed);
+      const Tensor prediction = Random(shape, &rng), label = Probabilities(shape, &rng);
+      const auto f = [&](const auto& v) { return RowMeans(v[0], label, element.f); };
+      Check(*element.loss, prediction, reference::ToNDArray(label), f, &rng);
+      if (shape[0] > 0) {
+        Check(
+            *element.mean, prediction, reference::ToNDArray(label), [&](const auto& v) { return Mean(f(v)); },
+            &rng);
+      }
+    }
   }
-  return "no error";
+}
+
+TEST(ElementLossTest, LabelsOfOneNumberFitPredictionsOfOne) {
+  const NDArray p = NDArray::From({1, 3}, {2, 1}), l = NDArray::From({0, 5}, {2});
+  EXPECT_THAT(L1Loss()(p, l).ToVector(), ElementsAre(1, 2));
+  EXPECT_THAT(L2Loss()(p, l).ToVector(), ElementsAre(0.5f, 2));
+}
+
+TEST(ElementLossTest, DifferencesGiveLabelsTheirGradientToo) {
+  NDArray l = NDArray::From({0, 5}, {2});
+  autograd::AttachGrad(l);
+  NDArray loss;
+  {
+    const autograd::RecordScope record;
+    loss = L1Loss()(NDArray::From({1, 3}, {2}), l);
+  }
+  autograd::Backward({loss});
+  EXPECT_THAT(autograd::Grad(l).ToVector(), ElementsAre(-1, 1));
+}
+
+TEST(SigmoidBinaryCrossEntropyTest, SurvivesHugeScores) {
+  const std::vector<float> losses =
+      SigmoidBinaryCrossEntropyLoss()(NDArray::From({1000, 1000, -1000, -1000}, {4}),
+                                      NDArray::From({1, 0, 1, 0}, {4}))
+          .ToVector();
+  EXPECT_THAT(losses, ElementsAre(0, 1000, 1000, 0));
+}
+
+// log softmax of each row.
+Tensor LogSoftmax(const Tensor& x) {
+  Tensor y = x;
+  const int64_t columns = x.shape[x.shape.ndim() - 1];
+  for (int64_t row = 0; row < x.shape.size() / columns; ++row) {
+    double sum = 0;
+    for (int64_t j = 0; j < columns; ++j) sum += std::exp(x.at(row * columns + j));
+    for (int64_t j = 0; j < columns; ++j) y.at(row * columns + j) -= std::log(sum);
+  }
+  return y;
+}
+
+TEST(KLDivTest, TakesTheSoftmaxWithoutLogits) {
+  for (const Shape& shape : {Shape{4, 3}, Shape{2, 3, 70}}) {
+    Rng rng(17);
+    const Tensor label = Probabilities(shape, &rng);
+    Check(
+        KLDivLoss(/*from_logits=*/false), Random(shape, &rng), reference::ToNDArray(label),
+        [&](const auto& v) {
+          return RowMeans(LogSoftmax(v[0]), label,
+                          [](double p, double l) { return l * (std::log(l + 1e-12) - p); });
+        },
+        &rng);
+  }
+}
+
+// -sum_j q_j log softmax_j with q = (1 - smoothing) q + smoothing / classes.
+Tensor CrossEntropyWith(const Tensor& scores, const Tensor& q, double smoothing) {
+  Tensor losses({scores.shape[0]});
+  const Tensor logs = LogSoftmax(scores);
+  const int64_t classes = scores.shape[1];
+  for (int64_t i = 0; i < scores.shape.size(); ++i)
+    losses.at(i / classes) -=
+        ((1 - smoothing) * q.at(i) + smoothing / static_cast<double>(classes)) * logs.at(i);
+  return losses;
+}
+
+TEST(SoftmaxCrossEntropyTest, SmoothsLabels) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    Rng rng(seed);
+    const int64_t batch = 1 + static_cast<int64_t>(rng.Below(70)),
+                  classes = 2 + static_cast<int64_t>(rng.Below(40));
+    const auto smoothing = static_cast<float>(rng.Uniform());
+    std::vector<int32_t> labels;
+    Tensor q({batch, classes});
+    for (int64_t n = 0; n < batch; ++n) {
+      labels.push_back(static_cast<int32_t>(rng.Below(static_cast<uint64_t>(classes))));
+      q.at(n * classes + labels.back()) = 1;
+    }
+    const Tensor scores = Random({batch, classes}, &rng);
+    const SoftmaxCrossEntropyLoss loss({.label_smoothing = smoothing});
+    Check(
+        loss, scores, NDArray::From(std::span<const int32_t>(labels), {batch}),
+        [&](const auto& v) { return CrossEntropyWith(v[0], q, smoothing); }, &rng);
+    const Tensor mixed = Probabilities({batch, classes}, &rng);
+    Check(
+        loss, scores, reference::ToNDArray(mixed),
+        [&](const auto& v) { return CrossEntropyWith(v[0], mixed, smoothing); }, &rng);
+    Check(
+        SoftmaxCrossEntropyLoss(), scores, reference::ToNDArray(mixed),
+        [&](const auto& v) { return CrossEntropyWith(v[0], mixed, 0); }, &rng);
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, OneClassAndNoRowsCostNothing) {
+  EXPECT_THAT(
+      SoftmaxCrossEntropyLoss()(NDArray::From({3, -2}, {2, 1}), NDArray::From({0, 0}, {2})).ToVector(),
+      ElementsAre(0, 0));
+  EXPECT_EQ(SoftmaxCrossEntropyLoss()(NDArray({0, 5}), NDArray(Shape{0})).shape(), Shape{0});
+}
+
+TEST(LossTest, WeightsMultiplySamples) {
+  Rng rng(23);
+  const Tensor prediction = Random({3, 2}, &rng), target = Random({3, 2}, &rng);
+  const double weights[] = {0.5, 0, 3};
+  const auto weighted = [&](const auto& v) {
+    Tensor losses = HalfSquares(v[0], target);
+    for (int64_t n = 0; n < 3; ++n) losses.at(n) *= weights[n];
+    return losses;
+  };
+  for (const Shape& shape : {Shape{3}, Shape{3, 1}}) {
+    const NDArray weight = NDArray::From({0.5, 0, 3}, shape), label = reference::ToNDArray(target);
+    NDArray x = reference::ToNDArray(prediction), y;
+    autograd::AttachGrad(x);
+    {
+      const autograd::RecordScope record;
+      y = L2Loss()(x, label, weight);
+    }
+    reference::ExpectClose(y, weighted(std::vector<Tensor>{prediction}));
+    reference::ExpectClose(L2Loss(Reduction::kMean)(x, label, weight),
+                           Mean(weighted(std::vector<Tensor>{prediction})));
+    autograd::Backward({y});
+    Tensor ones({3});
+    ones.values = {1, 1, 1};
+    reference::ExpectClose(autograd::Grad(x), reference::Gradient(weighted, {prediction}, 0, ones));
+  }
+}
+
+std::string MessageOf(const std::function<void()>& call) {
+  return ErrorOf(ErrorCode::kInvalidArgument, call);
+}
+
+TEST(LossTest, RefusesWhatCannotBe) {
+  EXPECT_THAT(MessageOf([] { HuberLoss(0); }), HasSubstr("HuberLoss: rho is 0"));
+  EXPECT_THAT(MessageOf([] { SoftmaxCrossEntropyLoss({.label_smoothing = 1.5}); }),
+              HasSubstr("label_smoothing is 1.5"));
+  EXPECT_THAT(MessageOf([] {
+                L2Loss()(NDArray({2, 3}), NDArray({2, 3}), NDArray(Shape{3}));
+              }),
+              HasSubstr("L2Loss: the weights [3] of samples must be of shape [2]"));
+  EXPECT_THAT(MessageOf([] {
+                KLDivLoss()(NDArray({2, 3}), NDArray({2, 4}));
+              }),
+              HasSubstr("KLDivLoss: labels [2, 4] and predictions [2, 3]"));
+  EXPECT_THAT(MessageOf([] { L1Loss()(NDArray({2, 0}), NDArray({2, 0})); }), HasSubstr("have no elements"));
 }
 
 TEST(LossTest, NamesTheShapesThatDoNotFit) {

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "sluice/nn.h"
 #include "unit/train/toy.h"
 
 namespace sluice::testing {
@@ -384,6 +385,26 @@ TEST(TrainerTest, GradientsThatAddUpAreSteppedOnce) {
       EXPECT_THAT(weight->data(cpu(1)).ToVector(), ElementsAre(static_cast<float>(expected)));
     }
   }
+}
+
+// Two layers, one weight: it is stepped once, by the sum.
+TEST(TrainerTest, ASharedParameterIsSteppedOnce) {
+  nn::Dense first(1, {.use_bias = false, .in_units = 1}), second(1, {.use_bias = false, .in_units = 1});
+  second.ShareParameters(first);
+  nn::Sequential net;
+  net.Add("first", std::move(first)).Add("second", std::move(second));
+  const nn::ParameterDict parameters = net.CollectParams();
+  parameters.Initialize({cpu(0)}, std::make_shared<nn::Constant>(3));
+  Trainer trainer(parameters, {.learning_rate = 0.5}, StoreOf("local"));
+  trainer.PushDuringBackward(1);
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = net(NDArray::From({2}, {1, 1}));  // w w x
+  }
+  autograd::Backward({y});
+  trainer.Step(1);
+  EXPECT_THAT(parameters.at(0)->data(cpu(0)).ToVector(), ElementsAre(3 - 0.5f * 2 * 3 * 2));
 }
 
 }  // namespace

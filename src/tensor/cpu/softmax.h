@@ -1,0 +1,18 @@
+// Softmax of rows, and the losses made of it.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::cpu {
+
+// Rows [first, last) of what the methods of Kernels compute; labels are whole numbers within [0, classes).
+void SoftmaxCrossEntropyRows(const float* scores, const float* labels, float smoothing, float* probabilities,
+                             float* losses, int64_t classes, int64_t first, int64_t last);
+void SoftmaxCrossEntropyRowsBackward(const float* probabilities, const float* labels, float smoothing,
+                                     const float* grad, float* grad_scores, int64_t classes, int64_t first,
+                                     int64_t last);
+void LogSoftmaxRows(const float* x, float* out, int64_t columns, int64_t first, int64_t last);
+void LogSoftmaxRowsBackward(const float* y, const float* grad, float* grad_x, int64_t columns, int64_t first,
+                            int64_t last);
+
+}  // namespace sluice::cpu

@@ -1,0 +1,178 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/expect_error.h"
+#include "unit/nn/check_layer.h"
+
+namespace sluice::nn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string MessageOf(const std::function<void()>& call) {
+  return ErrorOf(ErrorCode::kInvalidArgument, call);
+}
+
+template <typename T>
+NDArray Ids(const std::vector<T>& ids, const Shape& shape) {
+  return NDArray::From(std::span<const T>(ids), shape);
+}
+
+// Every row, some twice: their gradients add up.
+TEST(EmbeddingTest, MatchesTheReference) {
+  for (const int64_t dim : {int64_t{1}, int64_t{3}, int64_t{70}}) {
+    Rng rng(static_cast<uint64_t>(dim));
+    const std::vector<int32_t> ids = {4, 0, 2, 2, 4, 4, 1, 0};
+    const Tensor weight = Random({6, dim}, &rng), head = Random({4, 2, dim}, &rng);
+    Tensor expected({4, 2, dim}), gradient({6, dim});
+    for (int64_t i = 0; i < 8 * dim; ++i) {
+      const int64_t at = ids[static_cast<size_t>(i / dim)] * dim + i % dim;
+      expected.at(i) = weight.at(at);
+      gradient.at(at) += head.at(i);
+    }
+    Embedding layer(6, dim);
+    layer.CollectParams().Initialize();
+    layer.weight().SetData(reference::ToNDArray(weight));
+    const NDArray all[] = {Ids(ids, {4, 2}), Ids(std::vector<int64_t>(ids.begin(), ids.end()), {4, 2}),
+                           Ids(std::vector<uint8_t>(ids.begin(), ids.end()), {4, 2}),
+                           Ids(std::vector<float>(ids.begin(), ids.end()), {4, 2})};
+    for (const NDArray& typed : all) {
+      NDArray y;
+      {
+        const autograd::RecordScope record;
+        y = layer(typed);
+      }
+      reference::ExpectClose(y, expected, 0);
+      autograd::Backward({y}, {reference::ToNDArray(head)});
+      reference::ExpectClose(layer.weight().grad(cpu(0)), gradient);
+    }
+  }
+}
+
+TEST(EmbeddingTest, NoIdsGiveAZeroGradient) {
+  Embedding layer(2, 3);
+  layer.CollectParams().Initialize();
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = layer(NDArray({0, 4}));
+  }
+  EXPECT_EQ(y.shape(), (Shape{0, 4, 3}));
+  autograd::Backward({y});
+  EXPECT_THAT(layer.weight().grad(cpu(0)).ToVector(), ::testing::Each(0));
+}
+
+TEST(EmbeddingTest, AnIdOutsideIsAnErrorAtTheWaitThatNamesIt) {
+  Embedding layer(10, 2);
+  layer.CollectParams().Initialize();
+  const auto why = [&](const NDArray& ids) { return MessageOf([&] { layer(ids).WaitToRead(); }); };
+  EXPECT_THAT(why(Ids<int32_t>({0, 10}, {1, 2})), HasSubstr("id 10 at place 1 is no row of [0, 10)"));
+  EXPECT_THAT(why(Ids<int64_t>({-1}, {1})), HasSubstr("id -1 at place 0"));
+  EXPECT_THAT(why(Ids<uint8_t>({255}, {1})), HasSubstr("id 255 at place 0"));
+  EXPECT_THAT(why(Ids<float>({1, 2.5}, {2})), HasSubstr("id 2.5 at place 1"));
+  EXPECT_THAT(why(Ids<float>({NAN}, {1})), HasSubstr("id nan at place 0"));
+  EXPECT_EQ(layer(Ids<int32_t>({9}, {1})).shape(), (Shape{1, 2}));  // and goes on working
+}
+
+TEST(EmbeddingTest, Refusals) {
+  EXPECT_THAT(MessageOf([] { Embedding(0, 3); }), HasSubstr("the vocabulary is 0"));
+  EXPECT_THAT(MessageOf([] { Embedding(3, 0); }), HasSubstr("the dimension is 0"));
+  Sequential net;
+  net.Add("words", Embedding(3, 2)).Add("mean", SequenceMean());
+  net.CollectParams().Initialize();
+  EXPECT_THAT(MessageOf([&] { net(NDArray(Shape{})); }),
+              HasSubstr("words (Embedding) expects ids of shape [batch, ...]"));
+  EXPECT_THAT(MessageOf([&] {
+                net(NDArray({2, 0}));
+              }),
+              HasSubstr("mean (SequenceMean) expects input of shape [batch, length, ...] and got [2, 0, 2]"));
+  EXPECT_THAT(MessageOf([&] { net(NDArray({1, 2}, cpu(0), DType::kFloat64)); }), HasSubstr("got float64"));
+}
+
+TEST(SequenceMeanTest, MatchesTheReference) {
+  for (const Shape& shape : {Shape{3, 4}, Shape{2, 5, 3}, Shape{2, 1, 2, 7}, Shape{0, 3, 2}}) {
+    SequenceMean layer;
+    Check(
+        layer, shape,
+        [&](const auto& v) {
+          std::vector<int64_t> dims = shape.dims();
+          dims.erase(dims.begin() + 1);
+          Tensor y{Shape(dims)};
+          const int64_t columns = shape[0] == 0 ? 1 : y.shape.size() / shape[0], steps = shape[1];
+          for (int64_t i = 0; i < shape.size(); ++i)
+            y.at(i / (steps * columns) * columns + i % columns) += v[0].at(i) / static_cast<double>(steps);
+          return y;
+        },
+        12);
+  }
+}
+
+// One matrix as the embedding and, transposed, as the last layer (Press, Wolf 2017).
+TEST(SharedParameterTest, GradientsOfAllUsesAddUp) {
+  Embedding words(5, 3);
+  Dense decoder(5, {.use_bias = false});
+  decoder.ShareParameter("weight", words.CollectParams().Find("weight"));
+  EXPECT_EQ(&decoder.weight(), &words.weight());
+  Sequential net;
+  net.Add("words", std::move(words)).Add("decoder", std::move(decoder));
+  const ParameterDict parameters = net.CollectParams();
+  EXPECT_THAT(parameters.names(), ElementsAre("words.weight"));  // once, as its first layer names it
+  parameters.Initialize();
+  Rng rng(8);
+  const Tensor weight = Random({5, 3}, &rng), head = Random({2, 5}, &rng);
+  parameters.at(0)->SetData(reference::ToNDArray(weight));
+  const auto function = [](const std::vector<Tensor>& v) {
+    Tensor rows({2, 3});
+    for (int64_t i = 0; i < 3; ++i) {
+      rows.at(i) = v[0].at(4 * 3 + i);
+      rows.at(3 + i) = v[0].at(1 * 3 + i);
+    }
+    return reference::Dense(rows, v[0], nullptr);
+  };
+  for (const auto req : {autograd::GradReq::kWrite, autograd::GradReq::kAdd}) {
+    parameters.SetGradReq(req);
+    Tensor expected = reference::Gradient(function, {weight}, 0, head);
+    for (int pass = 1; pass <= 2; ++pass) {
+      NDArray y;
+      {
+        const autograd::RecordScope record;
+        y = net(Ids<int32_t>({4, 1}, {2}));
+      }
+      reference::ExpectClose(y, function({weight}));
+      autograd::Backward({y}, {reference::ToNDArray(head)});
+      Tensor sum = expected;
+      for (double& value : sum.values) value *= req == autograd::GradReq::kAdd ? pass : 1;
+      reference::ExpectClose(parameters.at(0)->grad(cpu(0)), sum);
+    }
+  }
+}
+
+TEST(SharedParameterTest, WholeLayersShareAndDeferredShapesFollow) {
+  Dense first(4), second(4);
+  second.ShareParameters(first);
+  Sequential net;
+  net.Add("first", std::move(first)).Add("second", std::move(second));
+  EXPECT_THAT(net.CollectParams().names(), ElementsAre("first.weight", "first.bias"));
+  net.CollectParams().Initialize();
+  EXPECT_EQ(net(NDArray({2, 4})).shape(), (Shape{2, 4}));
+}
+
+TEST(SharedParameterTest, Refusals) {
+  Dense dense(4, {.in_units = 3}), other(5, {.in_units = 3});
+  const auto weight = other.CollectParams().Find("weight");
+  EXPECT_THAT(MessageOf([&] { dense.ShareParameter("weight", weight); }),
+              HasSubstr("its parameter 'weight' is float32 [4, 3] and cannot be 'weight' of float32 [5, 3]"));
+  EXPECT_THAT(MessageOf([&] { dense.ShareParameter("weight", nullptr); }),
+              HasSubstr("no parameter to share"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kNotFound, [&] { dense.ShareParameter("gamma", weight); }),
+              HasSubstr("Dense has no parameter 'gamma'; it has weight, bias"));
+  EXPECT_THAT(MessageOf([&] { dense.ShareParameters(Dense(4, {.use_bias = false})); }),
+              HasSubstr("cannot share"));
+  dense.CollectParams().Initialize();
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { dense.ShareParameter("weight", weight); }),
+              HasSubstr("initialised already"));
+}
+
+}  // namespace
+}  // namespace sluice::nn
