@@ -1,5 +1,6 @@
 #include "sluice/models.h"
 
+#include "autograd/ops.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
@@ -10,8 +11,13 @@ struct Model {
   std::string_view name;
   Sequential (*create)();
 };
-constexpr Model kModels[] = {
-    {"mlp", Mlp}, {"lenet", Lenet}, {"lenet_avg", LenetAvg}, {"gluon_lenet", GluonLenet}};
+constexpr Model kModels[] = {{"mlp", Mlp},
+                             {"lenet", Lenet},
+                             {"lenet_avg", LenetAvg},
+                             {"gluon_lenet", GluonLenet},
+                             {"resnet20", [] { return Resnet20(); }},
+                             {"text_mean", [] { return TextMean(); }},
+                             {"text_cnn", [] { return TextCnn(); }}};
 
 template <typename Pool>
 Sequential LenetWith() {
@@ -20,6 +26,18 @@ Sequential LenetWith() {
   net.Add("conv2", Conv2D(50, 5)).Add("tanh2", Activation::Tanh()).Add("pool2", Pool(2));
   net.Add("flatten", Flatten()).Add("fc1", Dense(500)).Add("tanh3", Activation::Tanh()).Add("fc2", Dense(10));
   return net;
+}
+
+// 3x3 twice, beside the shortcut.
+Residual ResidualBlock(int64_t channels, int64_t stride, bool changes_shape) {
+  Sequential body;
+  body.Add("conv1", Conv2D(channels, 3, {.stride = stride, .padding = 1, .use_bias = false}));
+  body.Add("bn1", BatchNorm()).Add("relu1", Activation::Relu());
+  body.Add("conv2", Conv2D(channels, 3, {.padding = 1, .use_bias = false})).Add("bn2", BatchNorm());
+  if (!changes_shape) return Residual(std::move(body));
+  Sequential shortcut;
+  shortcut.Add("conv", Conv2D(channels, 1, {.stride = stride, .use_bias = false})).Add("bn", BatchNorm());
+  return {std::move(body), std::move(shortcut)};
 }
 
 }  // namespace
@@ -46,6 +64,47 @@ Sequential GluonLenet() {
   net.Add("conv2", Conv2D(16, 3)).Add("relu2", Activation::Relu()).Add("pool2", MaxPool2D(2));
   net.Add("flatten", Flatten()).Add("fc1", Dense(120)).Add("relu3", Activation::Relu());
   net.Add("fc2", Dense(84)).Add("relu4", Activation::Relu()).Add("fc3", Dense(10));
+  return net;
+}
+
+Sequential Resnet20(int64_t classes) {
+  Sequential net;
+  net.Add("conv", Conv2D(16, 3, {.padding = 1, .use_bias = false})).Add("bn", BatchNorm());
+  net.Add("relu", Activation::Relu());
+  for (int64_t stage = 1; stage <= 3; ++stage) {
+    Sequential blocks;
+    for (int64_t block = 1; block <= 3; ++block) {
+      const bool changes = stage > 1 && block == 1;
+      blocks.Add(StrCat("block", block), ResidualBlock(int64_t{8} << stage, changes ? 2 : 1, changes));
+      blocks.Add(StrCat("relu", block), Activation::Relu());
+    }
+    net.Add(StrCat("stage", stage), std::move(blocks));
+  }
+  net.Add("pool", GlobalAvgPool2D()).Add("fc", Dense(classes));
+  return net;
+}
+
+Sequential TextMean(int64_t vocabulary, int64_t classes, int64_t dim) {
+  Sequential net;
+  net.Add("embedding", Embedding(vocabulary, dim)).Add("mean", SequenceMean()).Add("fc", Dense(classes));
+  return net;
+}
+
+Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t filters) {
+  Concurrent windows;
+  for (const int64_t words : {3, 4, 5}) {
+    Sequential window;
+    window.Add("conv", Conv2D(filters, {words, dim}, {.padding = {words / 2, 0}}));
+    window.Add("relu", Activation::Relu()).Add("pool", GlobalMaxPool2D());
+    windows.Add(StrCat("window", words), std::move(window));
+  }
+  Sequential net;
+  net.Add("embedding", Embedding(vocabulary, dim));
+  // An image of one channel, a word in each row.
+  net.Add("image", Lambda([](const NDArray& x) {
+            return ops::Reshape(x, {x.shape()[0], 1, x.shape()[1], x.shape()[2]});
+          }));
+  net.Add("windows", std::move(windows)).Add("drop", Dropout(0.5)).Add("fc", Dense(classes));
   return net;
 }
 

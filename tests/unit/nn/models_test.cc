@@ -169,5 +169,74 @@ TEST(LearningTest, LenetLearnsItsBatchByHeart) {
   EXPECT_EQ(accuracy.value(), 1);
 }
 
+// The paper's layers, counted by hand: convolutions, BatchNorm's factors, shortcuts, the last layer.
+TEST(ModelsTest, Resnet20HasItsParameters) {
+  Sequential net = Resnet20();
+  const ParameterDict parameters = net.CollectParams();
+  parameters.Initialize();
+  EXPECT_EQ(net(NDArray({2, 3, 32, 32})).shape(), (Shape{2, 10}));
+  int64_t total = 0, convolutions = 0;
+  for (const auto& parameter : parameters) {
+    if (!parameter->differentiable()) continue;
+    total += parameter->shape().size();
+    convolutions += parameter->shape().ndim() == 4;
+  }
+  EXPECT_EQ(convolutions, 1 + 3 * 3 * 2 + 2);
+  EXPECT_EQ(total, (27 * 16 + 6 * 144 * 16) + (144 * 32 + 5 * 288 * 32 + 16 * 32) +
+                       (288 * 64 + 5 * 576 * 64 + 32 * 64) + 2 * (7 * 16 + 7 * 32 + 7 * 64) + 650);
+  EXPECT_EQ(parameters["stage2.block1.body.conv1.weight"].shape(), (Shape{32, 16, 3, 3}));
+  EXPECT_EQ(parameters["stage3.block1.shortcut.conv.weight"].shape(), (Shape{64, 32, 1, 1}));
+  EXPECT_EQ(parameters.Find("stage1.block1.shortcut.conv.weight"), nullptr);
+  EXPECT_EQ(parameters["stage3.block3.body.bn2.running_var"].shape(), (Shape{64}));
+}
+
+void LearnByHeart(Sequential& net, const NDArray& x, const std::vector<int32_t>& classes, int steps,
+                  float rate) {
+  const ParameterDict parameters = net.CollectParams();
+  const NDArray y = NDArray::From(std::span<const int32_t>(classes), {static_cast<int64_t>(classes.size())});
+  for (int step = 0; step < steps; ++step) {
+    NDArray loss;
+    {
+      const autograd::RecordScope record({.seed = 1, .step = static_cast<uint64_t>(step)});
+      loss = SoftmaxCrossEntropyLoss(Reduction::kMean)(net(x), y);
+    }
+    autograd::Backward({loss});
+    for (const auto& parameter : parameters) {
+      if (parameter->differentiable()) parameter->data(cpu(0)) -= parameter->grad(cpu(0)) * rate;
+    }
+  }
+  metric::Accuracy accuracy;
+  accuracy.Update(y, net(x));
+  EXPECT_EQ(accuracy.value(), 1);
+}
+
+// With the running statistics, in evaluation.
+TEST(LearningTest, Resnet20LearnsItsBatchByHeart) {
+  Sequential net = Resnet20(4);
+  net.CollectParams().Initialize({cpu(0)},
+                                 std::make_shared<Xavier>(RandomType::kGaussian, FactorType::kIn, 2), 1);
+  Rng rng(4);
+  std::vector<float> pixels(8 * 3 * 16 * 16);
+  for (float& pixel : pixels) pixel = static_cast<float>(rng.Uniform(-1, 1));
+  LearnByHeart(net, NDArray::From(std::span<const float>(pixels), {8, 3, 16, 16}), {0, 1, 2, 3, 0, 1, 2, 3},
+               60, 0.05f);
+}
+
+TEST(LearningTest, TextClassifiersLearnWhichWordDecides) {
+  Rng rng(6);
+  std::vector<int32_t> ids, classes;
+  for (int32_t n = 0; n < 24; ++n) {
+    classes.push_back(n % 3);
+    for (int i = 0; i < 7; ++i) ids.push_back(3 + static_cast<int32_t>(rng.Below(40)));
+    ids[ids.size() - 1 - rng.Below(7)] = classes.back();
+  }
+  const NDArray x = NDArray::From(std::span<const int32_t>(ids), {24, 7});
+  Sequential nets[] = {TextMean(43, 3, 16), TextCnn(43, 3, 16, 8)};
+  for (Sequential& net : nets) {
+    net.CollectParams().Initialize({cpu(0)}, nullptr, 2);
+    LearnByHeart(net, x, classes, 400, 1.0f);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::nn
