@@ -10,8 +10,8 @@ namespace sluice {
 
 using FileMetadata = std::map<std::string, std::string>;
 
-// Written under a temporary name, then renamed. The parameters must be initialised. `metadata` goes into the
-// file beside its format.
+// Written under a temporary name, then renamed. The parameters must be initialised. Statistics, which differ
+// by context, are written as their mean over the contexts. `metadata` goes into the file beside its format.
 void SaveParameters(const std::string& path, const nn::ParameterDict& parameters, FileMetadata metadata = {});
 // Every parameter must be in the file with its shape and dtype, and nothing else: Error names the file, the
 // parameter, and both. Fills in deferred shapes; the parameters must have been initialised on their contexts
