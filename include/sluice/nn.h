@@ -5,9 +5,9 @@
 //   net.CollectParams().Initialize({cpu(0), cpu(1)});
 //   NDArray y = net(x);   // on x's context, with the parameters there
 //
-// Arrays are float32 (ids of Embedding also whole types), images [batch, channels, height, width]. Input sizes may be left open: the first
-// forward fills them in. A wrong input is Error(kInvalidArgument) naming the layer, the shape it expects and
-// the shape it got.
+// Arrays are float32 (ids of Embedding also whole types), images [batch, channels, height, width]. Input
+// sizes may be left open: the first forward fills them in. A wrong input is Error(kInvalidArgument) naming
+// the layer, the shape it expects and the shape it got.
 //
 // Thread safety: one network from one thread at a time; work on different contexts runs in parallel all the
 // same.
