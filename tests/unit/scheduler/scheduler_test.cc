@@ -218,15 +218,19 @@ TEST_F(SchedulerTest, AServersRefusalReachesWhoAsked) {
 
 TEST_F(SchedulerTest, BarriersAnswerEachMembersOwnRequest) {
   JoinAll();
-  const auto waiting = Deliver(kWorker1, wire::Barrier{.id = "b"}, 5);
+  const auto waiting = Deliver(kWorker1, wire::Barrier{.id = "b", .text = "no"}, 5);
   EXPECT_EQ(waiting.at(0).As<wire::BarrierWaiting>(), (wire::BarrierWaiting{"b", "worker 0"}));
   EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("barrier 'b': waiting for worker 0"));
-  const auto released = Deliver(kWorker0, wire::Barrier{.id = "b"}, 6);
+  const auto released = Deliver(kWorker0, wire::Barrier{.id = "b", .text = "go on"}, 6);
   ASSERT_EQ(released.size(), 2u);
   for (const Sent& sent : released) {
-    EXPECT_TRUE(sent.Is<wire::Ack>());
+    EXPECT_EQ(sent.As<wire::BarrierReleased>().text, "go on");  // the lowest worker's
     EXPECT_EQ(sent.message.in_reply_to, sent.to == kWorker1.peer() ? 5u : 6u);
   }
+  // The answer was lost: given again, with the text.
+  const auto again = Deliver(kWorker1, wire::Barrier{.id = "b", .text = "no"}, 5);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].As<wire::BarrierReleased>().text, "go on");
 }
 
 TEST_F(SchedulerTest, AnswersQuestionsAndRefusesTheRest) {

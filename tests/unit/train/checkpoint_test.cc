@@ -204,7 +204,7 @@ TEST_F(CheckpointTest, WhatNoCheckpointSaysIsRefused) {
     return WhyRefused(1);
   };
   EXPECT_EQ(why("epoch", "1"), "accepted");
-  EXPECT_THAT(why("epoch", "2"), HasSubstr("after epoch 2, not 1"));
+  EXPECT_THAT(why("epoch", "2"), HasSubstr("after epoch 2, not epoch 1"));
   EXPECT_THAT(why("epoch", "-1"), HasSubstr("'epoch' is '-1'"));
   EXPECT_THAT(why("step", ""), HasSubstr("'step' is ''"));
   EXPECT_THAT(why("seed", "seven"), HasSubstr("'seed' is 'seven'"));

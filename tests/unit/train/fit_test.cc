@@ -251,10 +251,12 @@ TEST_F(FitTest, DropoutIsTheSameOnAnyNumberOfContexts) {
   options.contexts = Cpus(1);
   options.num_epochs = 1;
   const std::vector<float> first = train(options);
-  options.first_epoch = 1;
+  options.start = {1, 0};
+  options.start_step = 3;
   options.num_epochs = 3;
   EXPECT_THAT(train(options, first), Pointwise(FloatNear(1e-5f), one));
-  options.first_epoch = 0;
+  options.start = {};
+  options.start_step = 0;
   options.seed = 2;  // other masks
   EXPECT_THAT(train(options), ::testing::Not(Pointwise(FloatNear(1e-2f), one)));
 }
