@@ -1,9 +1,11 @@
 // Differentiable operations: float32, recorded when the tape runs. All return at once.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "sluice/ndarray.h"
+#include "tensor/kernels.h"
 
 namespace sluice::ops {
 
@@ -20,15 +22,16 @@ struct Window2D {
 // x [n, in] weight [out, in] bias [out] or no array -> [n, out]
 NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias);
 // x [n, c, h, w] weight [o, c / groups, kh, kw] bias [o] or no array -> [n, o, h', w']; the window's extent
-// is the weight's.
+// is the weight's. `after`, one that FromOutput, is applied to the result.
 NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
-               int64_t groups = 1);
+               int64_t groups = 1, const std::optional<ActivationShape>& after = std::nullopt);
 // The gradient of Conv2D by its input: x [n, c, h, w] weight [c, o / groups, kh, kw] bias [o] or no array ->
 // [n, o, out_height, out_width], a size from which Conv2D leads to h x w.
 NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
                         int64_t groups, int64_t out_height, int64_t out_width);
 NDArray MaxPool2D(const NDArray& x, const Window2D& window);
 NDArray AvgPool2D(const NDArray& x, const Window2D& window);
+NDArray Activation(const ActivationShape& shape, const NDArray& x);  // as the functions below
 NDArray Relu(const NDArray& x);
 NDArray Tanh(const NDArray& x);
 NDArray Sigmoid(const NDArray& x);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "nn/fusion.h"
 #include "nn/require.h"
 
 namespace sluice::nn {
@@ -47,25 +48,7 @@ Activation::Activation(Function function, std::optional<float> alpha)
 Activation::Activation(std::string_view name) : Activation(ByName(name)) {}
 
 NDArray Activation::Forward(const NDArray& x) {
-  switch (function_) {
-    case Function::kRelu:
-      return ops::Relu(x);
-    case Function::kTanh:
-      return ops::Tanh(x);
-    case Function::kSigmoid:
-      return ops::Sigmoid(x);
-    case Function::kLeakyRelu:
-      return ops::LeakyRelu(x, alpha_);
-    case Function::kElu:
-      return ops::Elu(x, alpha_);
-    case Function::kGelu:
-      return ops::Gelu(x);
-    case Function::kSoftplus:
-      return ops::Softplus(x);
-    case Function::kSilu:
-      break;
-  }
-  return ops::Silu(x);
+  return ops::Activation(ToOps(*this), x);
 }
 
 }  // namespace sluice::nn

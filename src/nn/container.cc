@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/ops.h"
+#include "nn/fusion.h"
 #include "nn/require.h"
 
 namespace sluice::nn {
@@ -35,7 +36,8 @@ Lambda::Lambda(Function function) : function_(std::move(function)) {
 
 NDArray Sequential::Forward(const NDArray& x) {
   NDArray y = x;
-  for (const auto& layer : children_) y = layer->Forward(y);
+  for (size_t i = 0; i < size(); i += ForwardFrom(children_, i, &y)) {
+  }
   return y;
 }
 

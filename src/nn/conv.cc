@@ -1,6 +1,7 @@
 #include "sluice/nn/conv.h"
 
 #include "autograd/ops.h"
+#include "nn/fusion.h"
 #include "nn/require.h"
 
 namespace sluice::nn {
@@ -50,12 +51,23 @@ Conv2D::Conv2D(int64_t channels, Window kernel, Options options)
       options_(options) {}
 
 NDArray Conv2D::Forward(const NDArray& x) {
+  return Run(x, nullptr);
+}
+
+NDArray Conv2D::ForwardActivated(const NDArray& x, const Activation& activation) {
+  const ActivationShape after = ToOps(activation);
+  return after.FromOutput() ? Run(x, &activation) : ops::Activation(after, Run(x, nullptr));
+}
+
+NDArray Conv2D::Run(const NDArray& x, const Activation* activation) {
   const int64_t groups = options_.groups;
   RequireImage(Describe(), x.shape(), weight().shape()[1] * groups, Extent(kernel_, options_.dilation),
                options_.padding);
   RequireGroups(Describe(), x.shape(), groups);
   const NDArray weight = WeightFor(x, {channels_, x.shape()[1] / groups, kernel_.height, kernel_.width});
-  return ops::Conv2D(x, weight, BiasFor(x), ToOps(kernel_, options_), groups);
+  std::optional<ActivationShape> after;
+  if (activation != nullptr) after = ToOps(*activation);
+  return ops::Conv2D(x, weight, BiasFor(x), ToOps(kernel_, options_), groups, after);
 }
 
 Conv2DTranspose::Conv2DTranspose(int64_t channels, Window kernel, Options options)

@@ -17,9 +17,11 @@ void RequireHost(const NDArray& array) {
 }  // namespace
 
 Event ReadyToRead(const NDArray& array) {
+  internal::DataOf(array);  // row-major from here on
   return array.storage()->LastWrite();
 }
 std::vector<Event> PendingUses(const NDArray& array) {
+  internal::DataOf(array);
   return array.storage()->Uses();
 }
 void AddReader(const NDArray& array, const Event& done) {

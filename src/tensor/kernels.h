@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "sluice/dtype.h"
 
@@ -35,6 +36,9 @@ struct DropoutShape {
   uint32_t threshold = 0;
   float scale = 1;  // of what is kept
 };
+
+// Of images: [n, c, h, w], or [n, h, w, c] in memory.
+enum class ImageLayout : uint8_t { kRowMajor, kChannelsLast };
 
 struct BatchNormShape {
   PlanesShape planes;
@@ -80,6 +84,7 @@ struct ActivationShape {
   float alpha = 0;  // of kLeakyRelu and kElu, at least 0
   // Whether the derivative is taken from the output y; else from the input x.
   bool FromOutput() const { return kind <= ActivationKind::kElu; }
+  auto operator<=>(const ActivationShape&) const = default;
 };
 
 class Kernels {
@@ -104,20 +109,24 @@ class Kernels {
   virtual void DenseBackward(const float* x, const float* weight, const float* grad, float* grad_x,
                              float* grad_weight, float* grad_bias, int64_t rows, int64_t in,
                              int64_t units) = 0;  // null outputs are not computed
-  // Weights [out_channels, in_channels / groups, kh, kw].
+  // From the other layout.
+  virtual void Reorder(const PlanesShape& shape, const float* from, ImageLayout to_layout, float* to) = 0;
+  // Images with their channels last, weights [out_channels, in_channels / groups, kh, kw]. `after`, one whose
+  // derivative comes from its output, is applied to the result.
   virtual void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-                    float* out) = 0;
+                    const std::optional<ActivationShape>& after, float* out) = 0;
   virtual void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                             float* grad_x, float* grad_weight,
                             float* grad_bias) = 0;  // x and weight may be null where no output needs them
-  // out[n, c, i] += values[c]; sums[c] = sum over n and i of a[n, c, i].
-  virtual void AddToChannels(const PlanesShape& shape, const float* values, float* out) = 0;
-  virtual void SumOfChannels(const PlanesShape& shape, const float* a, float* sums) = 0;
-  // `where`: for kMax, which input each output came from (index within its plane), one per output; unused
-  // otherwise. The first maximum wins.
-  virtual void Pool(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where) = 0;
-  virtual void PoolBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where,
-                            float* grad_x) = 0;
+  // out[i, j] += values[j]; sums[j] = sum over i of a[i, j].
+  virtual void AddToRows(const float* values, float* out, int64_t rows, int64_t columns) = 0;
+  virtual void SumOfRows(const float* a, float* sums, int64_t rows, int64_t columns) = 0;
+  // `where`: for kMax, which input each output came from (row * width + column), one per output, as the
+  // outputs lie; unused otherwise. The first maximum wins.
+  virtual void Pool(PoolKind kind, ImageLayout layout, const PoolShape& shape, const float* x, float* out,
+                    int32_t* where) = 0;
+  virtual void PoolBackward(PoolKind kind, ImageLayout layout, const PoolShape& shape, const float* grad,
+                            const int32_t* where, float* grad_x) = 0;
   virtual void Activation(const ActivationShape& shape, const float* x, float* out, int64_t n) = 0;
   // `kept`: the output or the input, as FromOutput says.
   virtual void ActivationBackward(const ActivationShape& shape, const float* kept, const float* grad,

@@ -84,8 +84,9 @@ void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
   if (dtype() != wanted)
     Refuse("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
   if (context().kind != DeviceKind::kGpu) {  // no stream has to be held up
+    const auto* from = DataOf<std::byte>(*this);
     WaitToRead();
-    if (!out.empty()) std::memcpy(out.data(), DataOf<std::byte>(*this), out.size());
+    if (!out.empty()) std::memcpy(out.data(), from, out.size());
     return;
   }
   const NDArray inputs[] = {*this};

@@ -20,6 +20,9 @@ struct Storage {
   const DType dtype;
   const std::shared_ptr<Device> device;
   Buffer buffer;
+  // How the whole of it lies (tensor/layout.h); `image` says of which planes when channels come last.
+  ImageLayout layout = ImageLayout::kRowMajor;
+  PlanesShape image;
 
   Event LastWrite();
   // What a write has to wait for: the last write and the reads since. Their ends only: it replaces what a
@@ -40,10 +43,13 @@ struct Storage {
 Event Launch(std::string_view what, Context context, std::span<const NDArray> inputs,
              std::span<const NDArray> outputs, std::function<void(Kernels&)> work);
 
-// The elements of a view. Throws where there is no array.
+void MakeRowMajor(const NDArray& array);
+
+// The elements of a view, row-major. Throws where there is no array.
 template <typename T = float>
 T* DataOf(const NDArray& array) {
   const size_t before = static_cast<size_t>(array.offset()) * SizeOf(array.dtype());
+  if (array.storage()->layout != ImageLayout::kRowMajor) MakeRowMajor(array);
   return reinterpret_cast<T*>(array.storage()->buffer.data() + before);
 }
 

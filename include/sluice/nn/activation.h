@@ -31,6 +31,8 @@ class Activation final : public PlainLayer {
   static Activation Silu() { return Activation(Function::kSilu); }
   NDArray Forward(const NDArray& x) override;
   std::string_view kind() const override { return "Activation"; }
+  Function function() const { return function_; }
+  float alpha() const { return alpha_; }
 
  private:
   Function function_;

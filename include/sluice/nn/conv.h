@@ -1,6 +1,7 @@
 // Convolutions of images [batch, channels, height, width]: sluice/nn.h.
 #pragma once
 
+#include "sluice/nn/activation.h"
 #include "sluice/nn/layer.h"
 #include "sluice/nn/window.h"
 
@@ -23,9 +24,12 @@ class Conv2D final : public WeightedLayer {
   Conv2D(int64_t channels, Window kernel) : Conv2D(channels, kernel, Options()) {}
   Conv2D(int64_t channels, Window kernel, Options options);
   NDArray Forward(const NDArray& x) override;
+  // `activation` of Forward, in one pass where its derivative comes from its output.
+  NDArray ForwardActivated(const NDArray& x, const Activation& activation);
   std::string_view kind() const override { return "Conv2D"; }
 
  private:
+  NDArray Run(const NDArray& x, const Activation* after);
   int64_t channels_;
   Window kernel_;
   Options options_;

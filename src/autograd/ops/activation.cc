@@ -7,17 +7,15 @@ namespace {
 
 NDArray Activate(std::string_view what, const ActivationShape& shape, const NDArray& x) {
   RequireTogether(what, {&x});
-  NDArray out = NDArray::Empty(x.shape(), x.context());
+  const ImageLayout layout = LayoutOf(x);
+  NDArray out = EmptyIn(layout, x.shape(), x.context());
   LaunchOn(what, x.context(), {x}, {out},
-           [shape, px = DataOf(x), po = DataOf(out), n = x.size()](Kernels& k) {
+           [shape, px = ImageDataOf(x), po = ImageDataOf(out), n = x.size()](Kernels& k) {
              k.Activation(shape, px, po, n);
            });
   Record(out, {&x},
          [shape, kept = shape.FromOutput() ? out : x](const NDArray& grad, std::vector<NDArray>& to) {
-           Target(to[0], kept.shape(), kept.context());
-           LaunchOn("activation backward", kept.context(), {kept, grad}, {to[0]},
-                    [shape, pk = DataOf(kept), pg = DataOf(grad), gx = DataOf(to[0]),
-                     n = kept.size()](Kernels& k) { k.ActivationBackward(shape, pk, pg, gx, n); });
+           ActivateBackward(shape, kept, grad, to[0]);
          });
   return out;
 }
@@ -28,8 +26,26 @@ float RequireAlpha(std::string_view what, float alpha) {
   return alpha;
 }
 
+constexpr std::string_view kNames[] = {"relu", "tanh", "sigmoid",  "leaky_relu",
+                                       "elu",  "gelu", "softplus", "silu"};
+
 }  // namespace
 
+void ActivateBackward(const ActivationShape& shape, const NDArray& kept, const NDArray& grad, NDArray& to) {
+  const ImageLayout layout = LayoutOf(kept);
+  const NDArray g = InLayout(grad, layout);
+  ImageTarget target(to, layout, kept.shape(), kept.context());
+  LaunchOn("activation backward", kept.context(), {kept, g}, {target.images()},
+           [shape, pk = ImageDataOf(kept), pg = ImageDataOf(g), gx = target.data(),
+            n = kept.size()](Kernels& k) { k.ActivationBackward(shape, pk, pg, gx, n); });
+  target.Finish();
+}
+
+NDArray Activation(const ActivationShape& shape, const NDArray& x) {
+  const std::string_view name = kNames[static_cast<size_t>(shape.kind)];
+  RequireAlpha(name, shape.alpha);
+  return Activate(name, shape, x);
+}
 NDArray Relu(const NDArray& x) {
   return Activate("relu", {ActivationKind::kRelu}, x);
 }

@@ -3,7 +3,11 @@
 namespace sluice {
 
 using ops::DataOf;
+using ops::EmptyIn;
+using ops::ImageDataOf;
+using ops::InLayout;
 using ops::LaunchOn;
+using ops::LayoutOf;
 using ops::Record;
 using ops::Refuse;
 using ops::RequireTogether;
@@ -14,18 +18,20 @@ NDArray Binary(std::string_view what, const NDArray& a, const NDArray& b,
                std::function<void(Kernels&, const float*, const float*, float*, int64_t)> run) {
   RequireTogether(what, {&a, &b});
   if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
-  NDArray out = NDArray::Empty(a.shape(), a.context());
-  LaunchOn(what, a.context(), {a, b}, {out},
-           [run = std::move(run), pa = DataOf(a), pb = DataOf(b), po = DataOf(out),
+  const ImageLayout layout = LayoutOf(a);
+  const NDArray other = InLayout(b, layout);
+  NDArray out = EmptyIn(layout, a.shape(), a.context());
+  LaunchOn(what, a.context(), {a, other}, {out},
+           [run = std::move(run), pa = ImageDataOf(a), pb = ImageDataOf(other), po = ImageDataOf(out),
             n = a.size()](Kernels& k) { run(k, pa, pb, po, n); });
   return out;
 }
 
 NDArray AffineOf(std::string_view what, const NDArray& a, float scale, float shift) {
   RequireTogether(what, {&a});
-  NDArray out = NDArray::Empty(a.shape(), a.context());
+  NDArray out = EmptyIn(LayoutOf(a), a.shape(), a.context());
   LaunchOn(what, a.context(), {a}, {out},
-           [pa = DataOf(a), po = DataOf(out), scale, shift, n = a.size()](Kernels& k) {
+           [pa = ImageDataOf(a), po = ImageDataOf(out), scale, shift, n = a.size()](Kernels& k) {
              k.Affine(pa, scale, shift, po, n);
            });
   return out;

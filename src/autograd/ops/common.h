@@ -12,12 +12,17 @@
 #include "autograd/record.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/layout.h"
 #include "tensor/storage.h"
 
 namespace sluice::ops {
 
 using autograd::Record;
 using internal::DataOf;
+using internal::EmptyIn;
+using internal::ImageDataOf;
+using internal::InLayout;
+using internal::LayoutOf;
 
 [[noreturn]] inline void Refuse(std::string_view what, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
@@ -43,9 +48,32 @@ inline NDArray& Target(NDArray& offered, const Shape& shape, Context context) {
   return offered;
 }
 
+// As Target, for a backward that can only write images of this layout: Finish brings them where they belong.
+class ImageTarget {
+ public:
+  ImageTarget(NDArray& to, ImageLayout layout, const Shape& shape, Context context)
+      : to_(to), images_(to.valid() && LayoutOf(to) == layout ? to : EmptyIn(layout, shape, context)) {}
+  const NDArray& images() const { return images_; }
+  float* data() const { return ImageDataOf(images_); }
+  void Finish() {
+    if (!to_.valid()) {
+      to_ = images_;
+    } else if (!images_.SharesStorage(to_)) {
+      images_.CopyTo(&to_);
+    }
+  }
+
+ private:
+  NDArray& to_;
+  const NDArray images_;
+};
+
 inline float* DataOrNull(const NDArray& array) {
   return array.valid() ? DataOf(array) : nullptr;
 }
+
+// The gradient of an activation's input into `to`; `kept`: its output or input, as FromOutput says.
+void ActivateBackward(const ActivationShape& shape, const NDArray& kept, const NDArray& grad, NDArray& to);
 
 // Launch with a vector of possibly invalid arrays.
 inline void LaunchOn(std::string_view what, Context context, std::vector<NDArray> inputs,

@@ -23,64 +23,95 @@ void RequireConv(std::string_view what, const NDArray& x, const NDArray& weight,
   }
 }
 
+constexpr auto kLast = ImageLayout::kChannelsLast;
+
+void Conv2DBackward(const ConvShape& shape, const NDArray& input, const NDArray& weight, const NDArray& bias,
+                    const NDArray& grad, std::vector<NDArray>& to) {
+  const Context context = weight.context();
+  if (Wanted(weight)) Target(to[1], weight.shape(), context);
+  if (Wanted(bias)) Target(to[2], bias.shape(), context);
+  // The weights' gradients first: they are pushed while the rest of backward runs.
+  if (to[1].valid() || to[2].valid()) {
+    const NDArray x = InLayout(input, kLast);
+    LaunchOn(
+        "Conv2D backward (weights)", context, {x, grad}, {to[1], to[2]},
+        [shape, px = ImageDataOf(x), pg = ImageDataOf(grad), gw = DataOrNull(to[1]),
+         gb = DataOrNull(to[2])](Kernels& k) { k.ConvBackward(shape, px, nullptr, pg, nullptr, gw, gb); });
+  }
+  if (!Wanted(input)) return;
+  ImageTarget target(to[0], kLast, input.shape(), context);
+  LaunchOn("Conv2D backward", context, {weight, grad}, {target.images()},
+           [shape, pw = DataOf(weight), pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
+             k.ConvBackward(shape, nullptr, pw, pg, gx, nullptr, nullptr);
+           });
+  target.Finish();
+}
+
 }  // namespace
 
-NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& w,
-               int64_t groups) {
-  RequireConv("Conv2D", x, weight, bias, groups, /*transposed=*/false);
-  const Shape &xs = x.shape(), &ws = weight.shape();
+NDArray Conv2D(const NDArray& input, const NDArray& weight, const NDArray& bias, const Window2D& w,
+               int64_t groups, const std::optional<ActivationShape>& after) {
+  RequireConv("Conv2D", input, weight, bias, groups, /*transposed=*/false);
+  const Shape &xs = input.shape(), &ws = weight.shape();
   const ConvShape shape{xs[0], xs[1], xs[2], xs[3], ws[0], ToShape(w, ws), groups};
   RequireWindow("Conv2D", xs, shape.window);
-  const Context context = x.context();
-  NDArray out = NDArray::Empty({xs[0], ws[0], shape.out_height(), shape.out_width()}, context);
-  LaunchOn("Conv2D", context, {x, weight, bias}, {out},
-           [shape, px = DataOf(x), pw = DataOf(weight), pb = DataOrNull(bias), po = DataOf(out)](Kernels& k) {
-             k.Conv(shape, px, pw, pb, po);
-           });
+  NDArray x = InLayout(input, kLast);
+  x.set_node(input.node());
+  NDArray out = EmptyIn(kLast, {xs[0], ws[0], shape.out_height(), shape.out_width()}, x.context());
+  LaunchOn("Conv2D", x.context(), {x, weight, bias}, {out},
+           [shape, after, px = ImageDataOf(x), pw = DataOf(weight), pb = DataOrNull(bias),
+            po = ImageDataOf(out)](Kernels& k) { k.Conv(shape, px, pw, pb, after, po); });
   Record(out, {&x, &weight, &bias},
-         [x, weight, bias, shape, context](const NDArray& grad, std::vector<NDArray>& to) {
-           if (Wanted(x)) Target(to[0], x.shape(), context);
-           if (Wanted(weight)) Target(to[1], weight.shape(), context);
-           if (Wanted(bias)) Target(to[2], bias.shape(), context);
-           LaunchOn("Conv2D backward", context, {x, weight, grad}, {to[0], to[1], to[2]},
-                    [shape, px = DataOf(x), pw = DataOf(weight), pg = DataOf(grad), gx = DataOrNull(to[0]),
-                     gw = DataOrNull(to[1]),
-                     gb = DataOrNull(to[2])](Kernels& k) { k.ConvBackward(shape, px, pw, pg, gx, gw, gb); });
+         [x, weight, bias, shape, after, kept = after ? out : NDArray()](const NDArray& grad,
+                                                                         std::vector<NDArray>& to) {
+           NDArray before = grad;
+           if (after) ActivateBackward(*after, kept, grad, before = NDArray());
+           Conv2DBackward(shape, x, weight, bias, InLayout(before, kLast), to);
          });
   return out;
 }
 
 // Forward and backward are those of the convolution from `out` to `x`, exchanged.
-NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& w,
+NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArray& bias, const Window2D& w,
                         int64_t groups, int64_t out_height, int64_t out_width) {
   constexpr std::string_view kWhat = "Conv2DTranspose";
-  RequireConv(kWhat, x, weight, bias, groups, /*transposed=*/true);
-  const Shape &xs = x.shape(), &ws = weight.shape();
+  RequireConv(kWhat, input, weight, bias, groups, /*transposed=*/true);
+  const Shape &xs = input.shape(), &ws = weight.shape();
   const Shape os = {xs[0], ws[1] * groups, out_height, out_width};
   const ConvShape shape{os[0], os[1], os[2], os[3], xs[1], ToShape(w, ws), groups};
   RequireWindow(kWhat, os, shape.window);
   if (shape.out_height() != xs[2] || shape.out_width() != xs[3])
     Refuse(kWhat, StrCat("x ", xs, " does not become ", os, " with this window"));
-  const Context context = x.context();
-  NDArray out = NDArray::Empty(os, context);
-  LaunchOn(kWhat, context, {x, weight, bias}, {out},
-           [shape, px = DataOf(x), pw = DataOf(weight), pb = DataOrNull(bias), po = DataOf(out)](Kernels& k) {
+  const int64_t pixels = os[0] * os[2] * os[3];
+  NDArray x = InLayout(input, kLast);
+  x.set_node(input.node());
+  NDArray out = EmptyIn(kLast, os, x.context());
+  LaunchOn(kWhat, x.context(), {x, weight, bias}, {out},
+           [=, px = ImageDataOf(x), pw = DataOf(weight), pb = DataOrNull(bias),
+            po = ImageDataOf(out)](Kernels& k) {
              k.ConvBackward(shape, nullptr, pw, px, po, nullptr, nullptr);
-             if (pb != nullptr) k.AddToChannels(shape.in_planes(), pb, po);
+             if (pb != nullptr) k.AddToRows(pb, po, pixels, shape.in_channels);
            });
-  Record(out, {&x, &weight, &bias},
-         [x, weight, bias, shape, context](const NDArray& grad, std::vector<NDArray>& to) {
-           if (Wanted(x)) Target(to[0], x.shape(), context);
-           if (Wanted(weight)) Target(to[1], weight.shape(), context);
-           if (Wanted(bias)) Target(to[2], bias.shape(), context);
-           LaunchOn("Conv2DTranspose backward", context, {x, weight, grad}, {to[0], to[1], to[2]},
-                    [shape, px = DataOf(x), pw = DataOf(weight), pg = DataOf(grad), gx = DataOrNull(to[0]),
-                     gw = DataOrNull(to[1]), gb = DataOrNull(to[2])](Kernels& k) {
-                      if (gw != nullptr) k.ConvBackward(shape, pg, pw, px, nullptr, gw, nullptr);
-                      if (gb != nullptr) k.SumOfChannels(shape.in_planes(), pg, gb);
-                      if (gx != nullptr) k.Conv(shape, pg, pw, nullptr, gx);
-                    });
-         });
+  Record(out, {&x, &weight, &bias}, [=](const NDArray& out_grad, std::vector<NDArray>& to) {
+    const Context context = weight.context();
+    const NDArray grad = InLayout(out_grad, kLast);
+    if (Wanted(weight)) Target(to[1], weight.shape(), context);
+    if (Wanted(bias)) Target(to[2], bias.shape(), context);
+    const NDArray kept = InLayout(x, kLast);
+    LaunchOn("Conv2DTranspose backward (weights)", context, {kept, grad}, {to[1], to[2]},
+             [=, px = ImageDataOf(kept), pg = ImageDataOf(grad), gw = DataOrNull(to[1]),
+              gb = DataOrNull(to[2])](Kernels& k) {
+               if (gw != nullptr) k.ConvBackward(shape, pg, nullptr, px, nullptr, gw, nullptr);
+               if (gb != nullptr) k.SumOfRows(pg, gb, pixels, shape.in_channels);
+             });
+    if (!Wanted(x)) return;
+    ImageTarget target(to[0], kLast, x.shape(), context);
+    LaunchOn("Conv2DTranspose backward", context, {weight, grad}, {target.images()},
+             [=, pw = DataOf(weight), pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
+               k.Conv(shape, pg, pw, nullptr, std::nullopt, gx);
+             });
+    target.Finish();
+  });
   return out;
 }
 

@@ -16,21 +16,25 @@ NDArray Pool(std::string_view what, PoolKind kind, const NDArray& x, const Windo
     Refuse(what, StrCat("the padding ", w.pad_height, "x", w.pad_width, " must be smaller than the window ",
                         w.height, "x", w.width));
   }
-  NDArray out = NDArray::Empty({xs[0], xs[1], shape.out_height(), shape.out_width()}, x.context());
+  const ImageLayout layout = LayoutOf(x);
+  NDArray out = EmptyIn(layout, {xs[0], xs[1], shape.out_height(), shape.out_width()}, x.context());
   NDArray where =
       kind == PoolKind::kMax ? NDArray::Empty(out.shape(), x.context(), DType::kInt32) : NDArray();
   int32_t* place = where.valid() ? DataOf<int32_t>(where) : nullptr;
-  LaunchOn(what, x.context(), {x}, {out, where},
-           [=, px = DataOf(x), po = DataOf(out)](Kernels& k) { k.Pool(kind, shape, px, po, place); });
-  Record(
-      out, {&x},
-      [kind, shape, where, place, xs, context = x.context()](const NDArray& grad, std::vector<NDArray>& to) {
-        Target(to[0], xs, context);
-        LaunchOn("pool backward", context, {grad, where}, {to[0]},
-                 [=, pg = DataOf(grad), gx = DataOf(to[0])](Kernels& k) {
-                   k.PoolBackward(kind, shape, pg, place, gx);
-                 });
-      });
+  LaunchOn(what, x.context(), {x}, {out, where}, [=, px = ImageDataOf(x), po = ImageDataOf(out)](Kernels& k) {
+    k.Pool(kind, layout, shape, px, po, place);
+  });
+  Record(out, {&x},
+         [kind, layout, shape, where, place, xs, context = x.context()](const NDArray& out_grad,
+                                                                        std::vector<NDArray>& to) {
+           const NDArray grad = InLayout(out_grad, layout);
+           ImageTarget target(to[0], layout, xs, context);
+           LaunchOn("pool backward", context, {grad, where}, {target.images()},
+                    [=, pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
+                      k.PoolBackward(kind, layout, shape, pg, place, gx);
+                    });
+           target.Finish();
+         });
   return out;
 }
 

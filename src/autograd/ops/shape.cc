@@ -44,7 +44,7 @@ constexpr size_t Bytes(int64_t elements) {
 }  // namespace
 
 NDArray Reshape(const NDArray& x, const Shape& shape) {
-  NDArray out = x.Reshape(shape);
+  NDArray out = InLayout(x, ImageLayout::kRowMajor).Reshape(shape);
   Record(out, {&x},
          [from = x.shape()](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad.Reshape(from); });
   return out;

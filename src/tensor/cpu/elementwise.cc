@@ -1,6 +1,6 @@
 #include "tensor/cpu/elementwise.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/simd.h"
 
@@ -21,10 +21,16 @@ double Sum(const float* a, int64_t n) {
   return sum;
 }
 
+// Some columns at a time, in double: there may be a row for every pixel.
 SLUICE_SIMD void SumRows(const float* a, float* out, int64_t rows, int64_t columns) {
-  std::memset(out, 0, static_cast<size_t>(columns) * sizeof(float));
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t j = 0; j < columns; ++j) out[j] += a[row * columns + j];
+  constexpr int64_t kBlock = 64;
+  for (int64_t first = 0; first < columns; first += kBlock) {
+    const int64_t count = std::min(kBlock, columns - first);
+    double sums[kBlock] = {};
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t j = 0; j < count; ++j) sums[j] += a[row * columns + first + j];
+    }
+    for (int64_t j = 0; j < count; ++j) out[first + j] = static_cast<float>(sums[j]);
   }
 }
 

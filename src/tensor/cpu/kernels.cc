@@ -18,6 +18,7 @@
 #include "tensor/cpu/onednn.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/pool.h"
+#include "tensor/cpu/reorder.h"
 #include "tensor/cpu/row_loss.h"
 #include "tensor/cpu/softmax.h"
 
@@ -69,11 +70,15 @@ class CpuKernels final : public Kernels {
       cpu::OneDnn::Gemm(false, false, rows, in, units, grad, weight, 0, grad_x);
   }
   void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-            float* out) override {
-    if (shape.batch > 0) onednn_.Conv(shape, x, weight, bias, out);
+            const std::optional<ActivationShape>& after, float* out) override {
+    if (shape.batch > 0) onednn_.Conv(shape, x, weight, bias, after, out);
   }
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias) override {
+    if (grad_weight == nullptr && grad_bias != nullptr) {
+      cpu::SumRows(grad, grad_bias, shape.batch * shape.out_height() * shape.out_width(), shape.out_channels);
+      grad_bias = nullptr;
+    }
     if (shape.batch > 0) return onednn_.ConvBackward(shape, x, weight, grad, grad_x, grad_weight, grad_bias);
     const auto elements = static_cast<size_t>(shape.out_channels * (shape.in_channels / shape.groups) *
                                               shape.window.height * shape.window.width);
@@ -81,26 +86,34 @@ class CpuKernels final : public Kernels {
     if (grad_bias != nullptr)
       std::memset(grad_bias, 0, static_cast<size_t>(shape.out_channels) * sizeof(float));
   }
-  void AddToChannels(const PlanesShape& s, const float* values, float* out) override {
-    ParallelFor(s.batch * s.channels, Planes(s.size), [&](int64_t i, int64_t end) {
-      for (; i < end; ++i) cpu::Affine(out + i * s.size, 1, values[i % s.channels], out + i * s.size, s.size);
+  void Reorder(const PlanesShape& s, const float* from, ImageLayout layout, float* to) override {
+    ParallelFor(s.batch, Planes(s.channels * s.size),
+                [&](int64_t image, int64_t end) { cpu::ReorderImages(s, from, layout, to, image, end); });
+  }
+  void AddToRows(const float* values, float* out, int64_t rows, int64_t columns) override {
+    ParallelFor(rows, Planes(columns), [=](int64_t row, int64_t end) {
+      for (; row < end; ++row) cpu::Combine(1, out + row * columns, 1, values, out + row * columns, columns);
     });
   }
-  void SumOfChannels(const PlanesShape& s, const float* a, float* sums) override {
-    ParallelFor(s.channels, Planes(s.batch * s.size), [&](int64_t c, int64_t end) {
-      for (; c < end; ++c) {
-        double sum = 0;
-        for (int64_t n = 0; n < s.batch; ++n) sum += cpu::Sum(a + (n * s.channels + c) * s.size, s.size);
-        sums[c] = static_cast<float>(sum);
-      }
-    });
+  void SumOfRows(const float* a, float* sums, int64_t rows, int64_t columns) override {
+    cpu::SumRows(a, sums, rows, columns);
   }
-  void Pool(PoolKind kind, const PoolShape& s, const float* x, float* out, int32_t* where) override {
+  void Pool(PoolKind kind, ImageLayout layout, const PoolShape& s, const float* x, float* out,
+            int32_t* where) override {
+    if (layout == ImageLayout::kChannelsLast) {
+      return ParallelFor(s.batch, Planes(s.in_planes().size * s.in_channels),
+                         [&](int64_t i, int64_t end) { cpu::PoolImages(kind, s, x, out, where, i, end); });
+    }
     ParallelFor(s.batch * s.in_channels, Planes(s.in_height * s.in_width),
                 [&](int64_t i, int64_t end) { cpu::PoolPlanes(kind, s, x, out, where, i, end); });
   }
-  void PoolBackward(PoolKind kind, const PoolShape& s, const float* grad, const int32_t* where,
-                    float* grad_x) override {
+  void PoolBackward(PoolKind kind, ImageLayout layout, const PoolShape& s, const float* grad,
+                    const int32_t* where, float* grad_x) override {
+    if (layout == ImageLayout::kChannelsLast) {
+      return ParallelFor(s.batch, Planes(s.in_planes().size * s.in_channels), [&](int64_t i, int64_t end) {
+        cpu::PoolImagesBackward(kind, s, grad, where, grad_x, i, end);
+      });
+    }
     ParallelFor(s.batch * s.in_channels, Planes(s.in_height * s.in_width), [&](int64_t i, int64_t end) {
       cpu::PoolPlanesBackward(kind, s, grad, where, grad_x, i, end);
     });

@@ -7,151 +7,234 @@
 #include "base/check.h"
 
 namespace sluice::cpu {
-namespace {
 
 using dnnl::memory;
 using Tag = memory::format_tag;
-
-memory::desc Image(int64_t n, int64_t c, int64_t h, int64_t w, Tag tag) {
-  return {{n, c, h, w}, memory::data_type::f32, tag};
-}
-
-memory::desc Weights(const ConvShape& s) {
-  const int64_t out = s.out_channels / s.groups, in = s.in_channels / s.groups;
-  if (s.groups == 1) return {{out, in, s.window.height, s.window.width}, memory::data_type::f32, Tag::oihw};
-  return {{s.groups, out, in, s.window.height, s.window.width}, memory::data_type::f32, Tag::goihw};
-}
-
-void* Mutable(const float* data) {
-  return const_cast<float*>(data);
-}
-
-}  // namespace
+constexpr auto kFloat = memory::data_type::f32;
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 struct OneDnn::Engine {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  struct EltwiseKey {
-    int algorithm;
-    int64_t n;
-    auto operator<=>(const EltwiseKey&) const = default;
-  };
-  std::map<EltwiseKey, dnnl::eltwise_forward> eltwise;
+
+  // Memory of the caller's, which each run names.
+  memory Borrowed(const memory::desc& desc) const { return {desc, engine, DNNL_MEMORY_NONE}; }
+  void Point(memory& at, const float* data) const { at.set_data_handle(const_cast<float*>(data), stream); }
 };
 
-// The primitives of one convolution, and the memory that reorders go through.
-struct OneDnn::Plan {
-  Plan(const ConvShape& s, bool with_bias, Engine& owner)
-      : shape(s),
-        has_bias(with_bias),
-        e(owner),
-        src_user(Image(s.batch, s.in_channels, s.in_height, s.in_width, Tag::nchw)),
-        dst_user(Image(s.batch, s.out_channels, s.out_height(), s.out_width(), Tag::nchw)),
-        weights_user(Weights(s)),
-        bias_md({s.out_channels}, memory::data_type::f32, Tag::x) {
-    const memory::dims strides = {s.window.stride_height, s.window.stride_width},
-                       dilates = {s.window.dilation_height - 1, s.window.dilation_width - 1},
-                       pad = {s.window.pad_height, s.window.pad_width};
-    const auto src_md = Image(s.batch, s.in_channels, s.in_height, s.in_width, Tag::nhwc);
-    const auto dst_md = Image(s.batch, s.out_channels, s.out_height(), s.out_width(), Tag::nhwc);
-    const memory::desc weights_any(weights_user.dims(), memory::data_type::f32, Tag::any);
-    const auto algorithm = dnnl::algorithm::convolution_direct;
-    const auto kind = dnnl::prop_kind::forward_training;
+namespace {
+
+using Arguments = std::unordered_map<int, memory>;
+
+memory::desc Image(int64_t n, int64_t c, int64_t h, int64_t w) {
+  return {{n, c, h, w}, kFloat, Tag::nhwc};
+}
+
+// A convolution's shapes in oneDNN's words.
+struct Descs {
+  explicit Descs(const ConvShape& s)
+      : src(Image(s.batch, s.in_channels, s.in_height, s.in_width)),
+        dst(Image(s.batch, s.out_channels, s.out_height(), s.out_width())),
+        user_weights(Weights(s)),
+        weights(user_weights.dims(), kFloat, Tag::any),  // oneDNN's choice
+        bias({s.out_channels}, kFloat, Tag::x),
+        strides{s.window.stride_height, s.window.stride_width},
+        dilates{s.window.dilation_height - 1, s.window.dilation_width - 1},
+        pad{s.window.pad_height, s.window.pad_width} {}
+
+  static memory::desc Weights(const ConvShape& s) {
+    const int64_t out = s.out_channels / s.groups, in = s.in_channels / s.groups;
+    if (s.groups == 1) return {{out, in, s.window.height, s.window.width}, kFloat, Tag::oihw};
+    return {{s.groups, out, in, s.window.height, s.window.width}, kFloat, Tag::goihw};
+  }
+
+  dnnl::convolution_forward::primitive_desc Forward(const dnnl::engine& engine, bool has_bias,
+                                                    const dnnl::primitive_attr& attributes = {}) const {
     using F = dnnl::convolution_forward;
-    using D = dnnl::convolution_backward_data;
-    using W = dnnl::convolution_backward_weights;
-    const F::desc forward_desc =
-        has_bias ? F::desc(kind, algorithm, src_md, weights_any, bias_md, dst_md, strides, dilates, pad, pad)
-                 : F::desc(kind, algorithm, src_md, weights_any, dst_md, strides, dilates, pad, pad);
-    const F::primitive_desc forward_pd(forward_desc, e.engine);
-    const D::primitive_desc data_pd(
-        D::desc(algorithm, src_md, weights_any, dst_md, strides, dilates, pad, pad), e.engine, forward_pd);
-    const W::desc weights_desc =
-        has_bias ? W::desc(algorithm, src_md, weights_any, bias_md, dst_md, strides, dilates, pad, pad)
-                 : W::desc(algorithm, src_md, weights_any, dst_md, strides, dilates, pad, pad);
-    const W::primitive_desc weights_pd(weights_desc, e.engine, forward_pd);
-    forward = F(forward_pd);
-    backward_data = D(data_pd);
-    backward_weights = W(weights_pd);
-    src = memory(src_md, e.engine);
-    dst = memory(dst_md, e.engine);
-    weights = memory(forward_pd.weights_desc(), e.engine);
-    weights_data = memory(data_pd.weights_desc(), e.engine);
-    weights_grad = memory(weights_pd.diff_weights_desc(), e.engine);
+    constexpr auto kKind = dnnl::prop_kind::forward_training;
+    return {has_bias ? F::desc(kKind, kDirect, src, weights, bias, dst, strides, dilates, pad, pad)
+                     : F::desc(kKind, kDirect, src, weights, dst, strides, dilates, pad, pad),
+            attributes, engine};
   }
 
-  // `user` in the plan's layout: itself where the bytes are the same, else reordered into `scratch`.
-  memory In(const memory::desc& user, const float* data, memory& scratch, bool same) {
-    if (same) return memory(scratch.get_desc(), e.engine, Mutable(data));
-    memory from(user, e.engine, Mutable(data));
-    dnnl::reorder(from, scratch).execute(e.stream, from, scratch);
-    return scratch;
-  }
-  memory OutPlace(memory& scratch, float* data, bool same) {
-    return same ? memory(scratch.get_desc(), e.engine, data) : scratch;
-  }
-  void OutDone(memory& from, const memory::desc& user, float* data, bool same) {
-    if (same) return;
-    memory to(user, e.engine, data);
-    dnnl::reorder(from, to).execute(e.stream, from, to);
-  }
-  bool SrcSame() const { return shape.in_channels == 1 || shape.in_height * shape.in_width == 1; }
-  bool DstSame() const { return shape.out_channels == 1 || shape.out_height() * shape.out_width() == 1; }
-
-  const ConvShape shape;
-  const bool has_bias;
-  Engine& e;
-  memory::desc src_user, dst_user, weights_user, bias_md;
-  dnnl::convolution_forward forward;
-  dnnl::convolution_backward_data backward_data;
-  dnnl::convolution_backward_weights backward_weights;
-  memory src, dst, weights, weights_data, weights_grad;
+  memory::desc src, dst, user_weights, weights, bias;
+  memory::dims strides, dilates, pad;
 };
+
+dnnl::primitive_attr AttributesOf(const std::optional<ActivationShape>& after) {
+  dnnl::primitive_attr attributes;
+  if (!after) return attributes;
+  using A = dnnl::algorithm;
+  const auto algorithm = [&] {
+    switch (after->kind) {
+      case ActivationKind::kRelu:
+      case ActivationKind::kLeakyRelu:
+        return A::eltwise_relu;
+      case ActivationKind::kTanh:
+        return A::eltwise_tanh;
+      case ActivationKind::kSigmoid:
+        return A::eltwise_logistic;
+      case ActivationKind::kElu:
+        return A::eltwise_elu;
+      default:
+        SLUICE_CHECK(false) << "no activation whose derivative comes from its output";
+    }
+    return A::undef;
+  }();
+  dnnl::post_ops post;
+  post.append_eltwise(1, algorithm, after->alpha, 0);
+  attributes.set_post_ops(post);
+  return attributes;
+}
+
+}  // namespace
+
+class OneDnn::Forward {
+ public:
+  Forward(const Engine& e, const ConvShape& shape, bool has_bias, const std::optional<ActivationShape>& after)
+      : e_(e), d_(shape) {
+    const auto pd = d_.Forward(e.engine, has_bias, AttributesOf(after));
+    run_ = dnnl::convolution_forward(pd);
+    weights_ = memory(pd.weights_desc(), e.engine);
+    reorder_ = dnnl::reorder(user_weights_ = e.Borrowed(d_.user_weights), weights_);
+    reorder_arguments_ = {{DNNL_ARG_FROM, user_weights_}, {DNNL_ARG_TO, weights_}};
+    arguments_ = {{DNNL_ARG_SRC, src_ = e.Borrowed(d_.src)},
+                  {DNNL_ARG_WEIGHTS, weights_},
+                  {DNNL_ARG_DST, dst_ = e.Borrowed(d_.dst)}};
+    if (has_bias) arguments_.emplace(DNNL_ARG_BIAS, bias_ = e.Borrowed(d_.bias));
+  }
+
+  void Run(const float* x, const float* weight, const float* bias, float* out) {
+    e_.Point(user_weights_, weight);
+    e_.Point(src_, x);
+    e_.Point(dst_, out);
+    if (bias != nullptr) e_.Point(bias_, bias);
+    reorder_.execute(e_.stream, reorder_arguments_);
+    run_.execute(e_.stream, arguments_);
+  }
+
+ private:
+  const Engine& e_;
+  const Descs d_;
+  dnnl::convolution_forward run_;
+  dnnl::reorder reorder_;
+  memory src_, dst_, bias_, weights_, user_weights_;
+  Arguments arguments_, reorder_arguments_;
+};
+
+class OneDnn::BackwardData {
+ public:
+  BackwardData(const Engine& e, const ConvShape& shape) : e_(e), d_(shape) {
+    using D = dnnl::convolution_backward_data;
+    const D::primitive_desc pd(
+        D::desc(kDirect, d_.src, d_.weights, d_.dst, d_.strides, d_.dilates, d_.pad, d_.pad), e.engine,
+        d_.Forward(e.engine, false));
+    run_ = D(pd);
+    weights_ = memory(pd.weights_desc(), e.engine);
+    reorder_ = dnnl::reorder(user_weights_ = e.Borrowed(d_.user_weights), weights_);
+    reorder_arguments_ = {{DNNL_ARG_FROM, user_weights_}, {DNNL_ARG_TO, weights_}};
+    arguments_ = {{DNNL_ARG_DIFF_DST, grad_ = e.Borrowed(d_.dst)},
+                  {DNNL_ARG_WEIGHTS, weights_},
+                  {DNNL_ARG_DIFF_SRC, grad_x_ = e.Borrowed(d_.src)}};
+  }
+
+  void Run(const float* weight, const float* grad, float* grad_x) {
+    e_.Point(user_weights_, weight);
+    e_.Point(grad_, grad);
+    e_.Point(grad_x_, grad_x);
+    reorder_.execute(e_.stream, reorder_arguments_);
+    run_.execute(e_.stream, arguments_);
+  }
+
+ private:
+  const Engine& e_;
+  const Descs d_;
+  dnnl::convolution_backward_data run_;
+  dnnl::reorder reorder_;
+  memory grad_, grad_x_, weights_, user_weights_;
+  Arguments arguments_, reorder_arguments_;
+};
+
+class OneDnn::BackwardWeights {
+ public:
+  BackwardWeights(const Engine& e, const ConvShape& shape, bool has_bias) : e_(e), d_(shape) {
+    using W = dnnl::convolution_backward_weights;
+    const W::desc desc =
+        has_bias
+            ? W::desc(kDirect, d_.src, d_.weights, d_.bias, d_.dst, d_.strides, d_.dilates, d_.pad, d_.pad)
+            : W::desc(kDirect, d_.src, d_.weights, d_.dst, d_.strides, d_.dilates, d_.pad, d_.pad);
+    const W::primitive_desc pd(desc, e.engine, d_.Forward(e.engine, has_bias));
+    run_ = W(pd);
+    grad_weights_ = memory(pd.diff_weights_desc(), e.engine);
+    reorder_ = dnnl::reorder(grad_weights_, user_weights_ = e.Borrowed(d_.user_weights));
+    reorder_arguments_ = {{DNNL_ARG_FROM, grad_weights_}, {DNNL_ARG_TO, user_weights_}};
+    arguments_ = {{DNNL_ARG_SRC, src_ = e.Borrowed(d_.src)},
+                  {DNNL_ARG_DIFF_DST, grad_ = e.Borrowed(d_.dst)},
+                  {DNNL_ARG_DIFF_WEIGHTS, grad_weights_}};
+    if (has_bias) arguments_.emplace(DNNL_ARG_DIFF_BIAS, grad_bias_ = e.Borrowed(d_.bias));
+  }
+
+  void Run(const float* x, const float* grad, float* grad_weight, float* grad_bias) {
+    e_.Point(src_, x);
+    e_.Point(grad_, grad);
+    e_.Point(user_weights_, grad_weight);
+    if (grad_bias != nullptr) e_.Point(grad_bias_, grad_bias);
+    run_.execute(e_.stream, arguments_);
+    reorder_.execute(e_.stream, reorder_arguments_);
+  }
+
+ private:
+  const Engine& e_;
+  const Descs d_;
+  dnnl::convolution_backward_weights run_;
+  dnnl::reorder reorder_;
+  memory src_, grad_, grad_bias_, grad_weights_, user_weights_;
+  Arguments arguments_, reorder_arguments_;
+};
+
+struct OneDnn::Eltwise {
+  Eltwise(const Engine& e, dnnl::algorithm algorithm, int64_t n) {
+    const memory::desc desc({n}, kFloat, Tag::x);
+    using F = dnnl::eltwise_forward;
+    run = F(F::primitive_desc(F::desc(dnnl::prop_kind::forward_inference, algorithm, desc, 0, 0), e.engine));
+    arguments = {{DNNL_ARG_SRC, src = e.Borrowed(desc)}, {DNNL_ARG_DST, dst = e.Borrowed(desc)}};
+  }
+  dnnl::eltwise_forward run;
+  memory src, dst;
+  Arguments arguments;
+};
+
+namespace {
+
+// What `map` has at `key`, made of `arguments` when it has nothing yet.
+template <typename Map, typename... Args>
+auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... arguments) {
+  auto& made = map[key];
+  if (made == nullptr) made = std::make_unique<typename Map::mapped_type::element_type>(arguments...);
+  return *made;
+}
+
+}  // namespace
 
 OneDnn::OneDnn() : engine_(std::make_unique<Engine>()) {}
 OneDnn::~OneDnn() = default;
 
-OneDnn::Plan& OneDnn::PlanFor(const ConvShape& shape, bool has_bias) {
-  std::unique_ptr<Plan>& plan = plans_[{shape, has_bias}];
-  if (plan == nullptr) plan = std::make_unique<Plan>(shape, has_bias, *engine_);
-  return *plan;
-}
-
 void OneDnn::Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-                  float* out) {
-  Plan& p = PlanFor(shape, bias != nullptr);
-  memory src = p.In(p.src_user, x, p.src, p.SrcSame());
-  memory weights = p.In(p.weights_user, weight, p.weights, false);
-  memory dst = p.OutPlace(p.dst, out, p.DstSame());
-  std::unordered_map<int, memory> arguments = {
-      {DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}};
-  if (bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, memory(p.bias_md, p.e.engine, Mutable(bias)));
-  p.forward.execute(p.e.stream, arguments);
-  p.OutDone(dst, p.dst_user, out, p.DstSame());
-  p.e.stream.wait();
+                  const std::optional<ActivationShape>& after, float* out) {
+  const bool has_bias = bias != nullptr;
+  MadeOnce(forward_, {shape, has_bias, after}, *engine_, shape, has_bias, after).Run(x, weight, bias, out);
+  engine_->stream.wait();
 }
 
 void OneDnn::ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                           float* grad_x, float* grad_weight, float* grad_bias) {
-  Plan& p = PlanFor(shape, grad_bias != nullptr);
-  memory diff_dst = p.In(p.dst_user, grad, p.dst, p.DstSame());
+  const bool has_bias = grad_bias != nullptr;
   if (grad_weight != nullptr) {
-    memory src = p.In(p.src_user, x, p.src, p.SrcSame());
-    std::unordered_map<int, memory> arguments = {
-        {DNNL_ARG_SRC, src}, {DNNL_ARG_DIFF_DST, diff_dst}, {DNNL_ARG_DIFF_WEIGHTS, p.weights_grad}};
-    if (grad_bias != nullptr) arguments.emplace(DNNL_ARG_DIFF_BIAS, memory(p.bias_md, p.e.engine, grad_bias));
-    p.backward_weights.execute(p.e.stream, arguments);
-    p.OutDone(p.weights_grad, p.weights_user, grad_weight, false);
+    MadeOnce(backward_weights_, {shape, has_bias}, *engine_, shape, has_bias)
+        .Run(x, grad, grad_weight, grad_bias);
   }
-  if (grad_x != nullptr) {
-    memory weights = p.In(p.weights_user, weight, p.weights_data, false);
-    memory diff_src = p.OutPlace(p.src, grad_x, p.SrcSame());
-    p.backward_data.execute(
-        p.e.stream,
-        {{DNNL_ARG_DIFF_DST, diff_dst}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_SRC, diff_src}});
-    p.OutDone(diff_src, p.src_user, grad_x, p.SrcSame());
-  }
-  p.e.stream.wait();
+  if (grad_x != nullptr) MadeOnce(backward_data_, shape, *engine_, shape).Run(weight, grad, grad_x);
+  engine_->stream.wait();
 }
 
 void OneDnn::Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
@@ -166,25 +249,19 @@ void OneDnn::Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
   SLUICE_CHECK(status == dnnl_success) << "sgemm " << m << " x " << n << " x " << k << ": status " << status;
 }
 
-void OneDnn::Eltwise(int algorithm, const float* x, float* out, int64_t n) {
-  const memory::desc md({n}, memory::data_type::f32, Tag::x);
-  auto it = engine_->eltwise.find({algorithm, n});
-  if (it == engine_->eltwise.end()) {
-    const dnnl::eltwise_forward::desc desc(dnnl::prop_kind::forward_inference,
-                                           static_cast<dnnl::algorithm>(algorithm), md, 0, 0);
-    const dnnl::eltwise_forward::primitive_desc pd(desc, engine_->engine);
-    it = engine_->eltwise.emplace(Engine::EltwiseKey{algorithm, n}, dnnl::eltwise_forward(pd)).first;
-  }
-  it->second.execute(engine_->stream, {{DNNL_ARG_SRC, memory(md, engine_->engine, Mutable(x))},
-                                       {DNNL_ARG_DST, memory(md, engine_->engine, out)}});
+void OneDnn::Run(int algorithm, const float* x, float* out, int64_t n) {
+  Eltwise& eltwise = MadeOnce(eltwise_, {algorithm, n}, *engine_, static_cast<dnnl::algorithm>(algorithm), n);
+  engine_->Point(eltwise.src, x);
+  engine_->Point(eltwise.dst, out);
+  eltwise.run.execute(engine_->stream, eltwise.arguments);
   engine_->stream.wait();
 }
 
 void OneDnn::Tanh(const float* x, float* out, int64_t n) {
-  Eltwise(static_cast<int>(dnnl::algorithm::eltwise_tanh), x, out, n);
+  Run(static_cast<int>(dnnl::algorithm::eltwise_tanh), x, out, n);
 }
 void OneDnn::Sigmoid(const float* x, float* out, int64_t n) {
-  Eltwise(static_cast<int>(dnnl::algorithm::eltwise_logistic), x, out, n);
+  Run(static_cast<int>(dnnl::algorithm::eltwise_logistic), x, out, n);
 }
 
 }  // namespace sluice::cpu

@@ -1,10 +1,11 @@
 // What oneDNN computes, and the primitives made for it once per shape. Convolution kernels are fastest on
-// channels-last images (oneDNN's own choice, `any`, is 1.65x slower for LeNet's second layer on AVX-512), so
-// images of several channels are reordered on the way in and out.
+// channels-last images (oneDNN's own choice, `any`, is 1.65x slower for LeNet's second layer on AVX-512).
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <tuple>
 
 #include "tensor/kernels.h"
 
@@ -14,7 +15,10 @@ class OneDnn {
  public:
   OneDnn();
   ~OneDnn();
-  void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias, float* out);
+  // Images with their channels last. `after`, one whose derivative comes from its output, is applied to what
+  // the convolution leaves.
+  void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
+            const std::optional<ActivationShape>& after, float* out);
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias);
   // Row-major, out = op(a) op(b) + beta out, op(a) [m, k], op(b) [k, n].
@@ -25,12 +29,17 @@ class OneDnn {
 
  private:
   struct Engine;
-  struct Plan;
-  Plan& PlanFor(const ConvShape& shape, bool has_bias);
-  void Eltwise(int algorithm, const float* x, float* out, int64_t n);
+  class Forward;
+  class BackwardData;
+  class BackwardWeights;
+  struct Eltwise;
+  void Run(int algorithm, const float* x, float* out, int64_t n);
 
   std::unique_ptr<Engine> engine_;
-  std::map<std::pair<ConvShape, bool>, std::unique_ptr<Plan>> plans_;
+  std::map<std::tuple<ConvShape, bool, std::optional<ActivationShape>>, std::unique_ptr<Forward>> forward_;
+  std::map<ConvShape, std::unique_ptr<BackwardData>> backward_data_;
+  std::map<std::pair<ConvShape, bool>, std::unique_ptr<BackwardWeights>> backward_weights_;
+  std::map<std::pair<int, int64_t>, std::unique_ptr<Eltwise>> eltwise_;
 };
 
 }  // namespace sluice::cpu

@@ -11,4 +11,10 @@ void PoolPlanes(PoolKind kind, const PoolShape& shape, const float* x, float* ou
 void PoolPlanesBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where,
                         float* grad_x, int64_t first, int64_t last);
 
+// Images [first, last), channels last.
+void PoolImages(PoolKind kind, const PoolShape& shape, const float* x, float* out, int32_t* where,
+                int64_t first, int64_t last);
+void PoolImagesBackward(PoolKind kind, const PoolShape& shape, const float* grad, const int32_t* where,
+                        float* grad_x, int64_t first, int64_t last);
+
 }  // namespace sluice::cpu

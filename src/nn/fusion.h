@@ -1,0 +1,20 @@
+// What neighbours in a Sequential do in one pass.
+//
+//  - A convolution applies the activation behind it to its result while it is in registers.
+//  - An activation that never falls and max-pooling change places: the largest input has the largest output,
+//    and fewer elements are left to activate. The gradient goes to the largest input; only where outputs
+//    round to the same number could it have gone elsewhere.
+#pragma once
+
+#include "sluice/nn/activation.h"
+#include "sluice/nn/container.h"
+#include "tensor/kernels.h"
+
+namespace sluice::nn {
+
+ActivationShape ToOps(const Activation& activation);
+
+// Runs layer i, and those behind it that belong to the same pass, on y. Returns how many.
+size_t ForwardFrom(const Children& layers, size_t i, NDArray* y);
+
+}  // namespace sluice::nn

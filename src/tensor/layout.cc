@@ -1,0 +1,74 @@
+#include "tensor/layout.h"
+
+#include <utility>
+
+#include "tensor/storage.h"
+
+namespace sluice::internal {
+namespace {
+
+// One channel, or one pixel: both layouts are the same.
+bool LiesBothWays(const PlanesShape& planes) {
+  return planes.channels == 1 || planes.size == 1 || planes.batch == 0;
+}
+
+}  // namespace
+
+PlanesShape PlanesOf(const Shape& shape) {
+  if (shape.ndim() == 4) return {shape[0], shape[1], shape[2] * shape[3]};
+  if (shape.ndim() == 0 || shape[0] == 0) return {0, 1, shape.size()};
+  return {shape[0], 1, shape.size() / shape[0]};
+}
+
+NDArray EmptyIn(ImageLayout layout, const Shape& shape, Context context) {
+  NDArray array = NDArray::Empty(shape, context);
+  const PlanesShape planes = PlanesOf(shape);
+  if (layout == ImageLayout::kChannelsLast && !LiesBothWays(planes)) {
+    array.storage()->image = planes;
+    array.storage()->layout = layout;
+  }
+  return array;
+}
+
+ImageLayout LayoutOf(const NDArray& array) {
+  if (!array.valid()) return ImageLayout::kRowMajor;
+  const Storage& storage = *array.storage();
+  if (storage.layout == ImageLayout::kRowMajor) return ImageLayout::kRowMajor;
+  const PlanesShape planes = PlanesOf(array.shape()), &image = storage.image;
+  const bool whole = planes.channels == image.channels && planes.size == image.size &&
+                     array.offset() % (image.channels * image.size) == 0;
+  return whole ? ImageLayout::kChannelsLast : ImageLayout::kRowMajor;
+}
+
+NDArray InLayout(const NDArray& array, ImageLayout layout) {
+  const PlanesShape planes = PlanesOf(array.shape());
+  if (LayoutOf(array) == layout || LiesBothWays(planes)) return array;
+  NDArray copy = EmptyIn(layout, array.shape(), array.context());
+  const NDArray inputs[] = {array}, outputs[] = {copy};
+  Launch("reorder", array.context(), inputs, outputs,
+         [planes, layout, from = ImageDataOf(array), to = ImageDataOf(copy)](Kernels& k) {
+           k.Reorder(planes, from, layout, to);
+         });
+  return copy;
+}
+
+void MakeRowMajor(const NDArray& array) {
+  Storage& storage = *array.storage();
+  const PlanesShape planes = std::exchange(storage.image, {});
+  storage.layout = ImageLayout::kRowMajor;
+  const int64_t size = planes.batch * planes.channels * planes.size;
+  NDArray reordered = NDArray::Empty({size}, storage.context);
+  const NDArray inputs[] = {array}, outputs[] = {array, reordered};
+  Launch("reorder", storage.context, inputs, outputs,
+         [planes, size, data = storage.buffer.as<float>(), to = DataOf(reordered)](Kernels& k) {
+           k.Reorder(planes, data, ImageLayout::kRowMajor, to);
+           k.Copy(to, data, static_cast<size_t>(size) * sizeof(float));
+         });
+}
+
+float* ImageDataOf(const NDArray& array) {
+  if (LayoutOf(array) == ImageLayout::kRowMajor) return DataOf(array);
+  return reinterpret_cast<float*>(array.storage()->buffer.data()) + array.offset();
+}
+
+}  // namespace sluice::internal

@@ -1,0 +1,29 @@
+// How images [n, c, h, w] lie in memory. Convolutions and their neighbours are fastest with the channels of a
+// pixel side by side, so their results lie so, and nothing is reordered between them. Whoever asks for
+// elements without asking for the layout (DataOf, HostBytes) gets them row-major: they are put back in place
+// first. A handle's shape is [n, c, h, w] all the same.
+//
+// Like the rest of an array, its layout changes in the order of issue.
+#pragma once
+
+#include "sluice/ndarray.h"
+#include "tensor/kernels.h"
+
+namespace sluice::internal {
+
+// An image's planes; of any other shape [n, ...], as [n, 1, ...].
+PlanesShape PlanesOf(const Shape& shape);
+
+// Contents undefined.
+NDArray EmptyIn(ImageLayout layout, const Shape& shape, Context context);
+// kChannelsLast only for whole images of a storage that lies so.
+ImageLayout LayoutOf(const NDArray& array);
+// `array` if it lies so, else a reordered copy. Float32; not recorded.
+NDArray InLayout(const NDArray& array, ImageLayout layout);
+// Makes the whole storage row-major, in place. At once: its operations issued from here on.
+void MakeRowMajor(const NDArray& array);
+
+// For those who asked for the layout: the elements as they lie.
+float* ImageDataOf(const NDArray& array);
+
+}  // namespace sluice::internal

@@ -1,0 +1,161 @@
+// Images with their channels last give the same bits as row-major ones, whoever looks.
+#include "tensor/layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "autograd/ops.h"
+#include "base/rng.h"
+#include "sluice/autograd.h"
+#include "tensor/access.h"
+#include "tensor/storage.h"
+
+namespace sluice {
+namespace {
+
+using internal::InLayout;
+using internal::LayoutOf;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+constexpr auto kLast = ImageLayout::kChannelsLast;
+constexpr auto kRowMajor = ImageLayout::kRowMajor;
+
+NDArray Random(const Shape& shape, Rng* rng) {
+  std::vector<float> values(static_cast<size_t>(shape.size()));
+  // Few different values: windows have equal ones.
+  for (float& value : values) value = static_cast<float>(rng->Below(9)) - 4;
+  return NDArray::From(std::span<const float>(values), shape);
+}
+
+TEST(LayoutTest, ElementsLieWithTheChannelsLast) {
+  const NDArray x = NDArray::From({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {1, 2, 2, 3});
+  const NDArray last = InLayout(x, kLast);
+  ASSERT_EQ(LayoutOf(last), kLast);
+  last.WaitToRead();
+  const float* lie = internal::ImageDataOf(last);
+  EXPECT_THAT(std::vector<float>(lie, lie + 12), ElementsAre(1, 7, 2, 8, 3, 9, 4, 10, 5, 11, 6, 12));
+  EXPECT_EQ(LayoutOf(x), kRowMajor) << "the original stays";
+  EXPECT_THAT(InLayout(last, kRowMajor).ToVector(), ElementsAreArray(x.ToVector()));
+  EXPECT_EQ(LayoutOf(last), kLast);
+  EXPECT_THAT(last.ToVector(), ElementsAreArray(x.ToVector()));
+  EXPECT_EQ(LayoutOf(last), kRowMajor) << "who reads it puts it back";
+}
+
+TEST(LayoutTest, OneChannelOrOnePixelNeedsNoReordering) {
+  for (const Shape& shape : {Shape{3, 1, 4, 5}, Shape{3, 7, 1, 1}, Shape{0, 3, 4, 4}, Shape{2, 6}}) {
+    const NDArray x(shape);
+    EXPECT_TRUE(InLayout(x, kLast).SharesStorage(x)) << shape;
+    EXPECT_EQ(LayoutOf(internal::EmptyIn(kLast, shape, cpu(0))), kRowMajor) << shape;
+  }
+}
+
+TEST(LayoutTest, RowsOfImagesStayWholeAndOtherViewsArePutBack) {
+  Rng rng(3);
+  const NDArray x = Random({4, 3, 2, 5}, &rng);
+  NDArray last = InLayout(x, kLast);
+  const NDArray rows = last.SliceRows(1, 3);
+  EXPECT_EQ(LayoutOf(rows), kLast);
+  EXPECT_THAT((rows + rows).ToVector(), ElementsAreArray((x.SliceRows(1, 3) * 2.0f).ToVector()));
+  EXPECT_EQ(LayoutOf(last), kLast);
+  const NDArray flat = last.Reshape({4, 30});
+  EXPECT_THAT(flat.ToVector(), ElementsAreArray(x.ToVector()));
+  EXPECT_EQ(LayoutOf(last), kRowMajor);
+  EXPECT_THAT(rows.ToVector(), ElementsAreArray(x.SliceRows(1, 3).ToVector()));
+}
+
+TEST(LayoutTest, WhoReadsOrWritesFromOutsideFindsRowMajor) {
+  Rng rng(4);
+  const NDArray x = Random({2, 3, 4, 4}, &rng);
+  NDArray last = InLayout(x, kLast);
+  ReadyToRead(last).Wait();
+  const auto* bytes = reinterpret_cast<const float*>(HostBytes(last).data());
+  EXPECT_THAT(std::vector<float>(bytes, bytes + last.size()), ElementsAreArray(x.ToVector()));
+  last = InLayout(x, kLast);
+  last.Fill(7);
+  EXPECT_THAT(last.ToVector(), ElementsAreArray(std::vector<float>(96, 7.0f)));
+  last = InLayout(x, kLast);
+  last += x;
+  EXPECT_THAT(last.ToVector(), ElementsAreArray((x * 2.0f).ToVector()));
+}
+
+struct Outcome {
+  std::vector<float> out, grad;
+};
+using Function = std::function<NDArray(const NDArray&)>;
+
+// Of f on x that lies so, and the gradient for a head of the other layout.
+Outcome Run(const Function& f, const NDArray& x, ImageLayout layout) {
+  NDArray leaf = x.Copy();
+  autograd::AttachGrad(leaf);
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    NDArray in = InLayout(leaf, layout);
+    in.set_node(leaf.node());
+    y = f(in);
+  }
+  NDArray head = NDArray::Empty(y.shape());
+  head.Fill(0.5);
+  head = InLayout(y.Copy() + head, layout == kLast ? kRowMajor : kLast);
+  autograd::Backward({y}, {head});
+  return {y.ToVector(), autograd::Grad(leaf).ToVector()};
+}
+
+void ExpectSame(const Function& f, const NDArray& x) {
+  const Outcome row_major = Run(f, x, kRowMajor), last = Run(f, x, kLast);
+  EXPECT_EQ(row_major.out, last.out);
+  EXPECT_EQ(row_major.grad, last.grad);
+}
+
+TEST(LayoutTest, PoolingGivesTheSameBits) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    const auto below = [&](uint64_t n) { return static_cast<int64_t>(rng.Below(n)); };
+    ops::Window2D w{.height = 1 + below(3),
+                    .width = 1 + below(3),
+                    .stride_height = 1 + below(3),
+                    .stride_width = 1 + below(3)};
+    w.pad_height = below(static_cast<uint64_t>(w.height));
+    w.pad_width = below(static_cast<uint64_t>(w.width));
+    const NDArray x = Random({1 + below(3), 1 + below(40), 3 + below(6), 3 + below(6)}, &rng);
+    ExpectSame([&](const NDArray& in) { return ops::MaxPool2D(in, w); }, x);
+    ExpectSame([&](const NDArray& in) { return ops::AvgPool2D(in, w); }, x);
+  }
+}
+
+TEST(LayoutTest, TheMaximumPassesOverWhatIsNoNumber) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), low = -std::numeric_limits<float>::infinity();
+  const NDArray x = NDArray::From({nan, 1, 2, nan, low, nan, nan, low}, {1, 2, 2, 2});
+  for (const ImageLayout layout : {kRowMajor, kLast}) {
+    const NDArray out = ops::MaxPool2D(InLayout(x, layout), {.height = 2, .width = 2});
+    EXPECT_THAT(out.ToVector(), ElementsAre(2, low));
+  }
+}
+
+TEST(LayoutTest, ElementwiseOperationsGiveTheSameBits) {
+  Rng rng(5);
+  const NDArray x = Random({2, 5, 3, 4}, &rng), other = Random({2, 5, 3, 4}, &rng);
+  ExpectSame([](const NDArray& in) { return ops::Tanh(in); }, x);
+  ExpectSame([](const NDArray& in) { return ops::Gelu(in); }, x);
+  ExpectSame([&](const NDArray& in) { return in * other + in; }, x);
+  ExpectSame([&](const NDArray& in) { return other - in * 3.0f; }, x);
+  ExpectSame([](const NDArray& in) { return ops::Flatten(in); }, x);
+  ExpectSame([](const NDArray& in) { return ops::Dropout(in, 0.5, 7, 0); }, x);
+  ExpectSame([&](const NDArray& in) { return ops::Concat({in, other}, 1); }, x);
+}
+
+TEST(LayoutTest, AConvolutionAfterAConvolutionNeedsNoReordering) {
+  Rng rng(6);
+  const NDArray x = Random({2, 1, 6, 6}, &rng), first = Random({3, 1, 3, 3}, &rng),
+                second = Random({4, 3, 2, 2}, &rng);
+  const NDArray out = ops::Conv2D(ops::Tanh(ops::Conv2D(x, first, {}, {})), second, {}, {});
+  EXPECT_EQ(LayoutOf(out), kLast);
+  EXPECT_EQ(LayoutOf(ops::MaxPool2D(out, {.height = 3, .width = 3})), kRowMajor) << "one pixel: either";
+}
+
+}  // namespace
+}  // namespace sluice

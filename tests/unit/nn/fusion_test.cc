@@ -1,0 +1,112 @@
+// Neighbours that a Sequential runs in one pass, beside the same layers one by one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sluice/error.h"
+#include "unit/nn/check_layer.h"
+
+namespace sluice::nn {
+namespace {
+
+struct Outcome {
+  NDArray out;
+  std::vector<NDArray> grads;  // of the input, then of the parameters
+};
+
+template <typename Forward>
+Outcome Run(const ParameterDict& parameters, const NDArray& values, const NDArray& head, Forward&& forward) {
+  NDArray x = values.Copy();
+  autograd::AttachGrad(x);
+  Outcome outcome;
+  {
+    const autograd::RecordScope record;
+    outcome.out = forward(x);
+  }
+  autograd::Backward({outcome.out}, {head});
+  outcome.grads = {autograd::Grad(x).Copy()};
+  for (const auto& parameter : parameters) outcome.grads.push_back(parameter->grad(cpu(0)).Copy());
+  return outcome;
+}
+
+// The network of these layers does what they do one after the other.
+void ExpectSameAsApart(Sequential net, const Shape& x_shape) {
+  Rng rng(1);
+  const ParameterDict parameters = net.CollectParams();
+  parameters.Initialize({cpu(0)});
+  const NDArray x = reference::ToNDArray(Random(x_shape, &rng));
+  const NDArray head = reference::ToNDArray(Random(net(x).shape(), &rng));
+  const Outcome together = Run(parameters, x, head, [&](const NDArray& in) { return net(in); });
+  const Outcome apart = Run(parameters, x, head, [&](NDArray y) {
+    for (size_t i = 0; i < net.size(); ++i) y = net[i](y);
+    return y;
+  });
+  const auto expect_near = [](const NDArray& a, const NDArray& b) {
+    ASSERT_EQ(a.shape(), b.shape());
+    EXPECT_THAT(a.ToVector(), ::testing::Pointwise(::testing::FloatNear(2e-5f), b.ToVector()));
+  };
+  expect_near(together.out, apart.out);
+  ASSERT_EQ(together.grads.size(), apart.grads.size());
+  for (size_t i = 0; i < together.grads.size(); ++i) expect_near(together.grads[i], apart.grads[i]);
+}
+
+class ActivationFusionTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ActivationFusionTest, AfterAConvolution) {
+  Sequential net;
+  net.Add(Conv2D(5, 3)).Add(Activation(GetParam())).Add(AvgPool2D(2));
+  ExpectSameAsApart(std::move(net), {2, 3, 8, 8});
+}
+
+TEST_P(ActivationFusionTest, BetweenAConvolutionAndMaxPooling) {
+  Sequential net;
+  net.Add(Conv2D(5, 3)).Add(Activation(GetParam())).Add(MaxPool2D(2));
+  ExpectSameAsApart(std::move(net), {2, 3, 8, 8});
+}
+
+TEST_P(ActivationFusionTest, BeforeGlobalMaxPooling) {
+  Sequential net;
+  net.Add(Activation(GetParam())).Add(GlobalMaxPool2D());
+  ExpectSameAsApart(std::move(net), {2, 3, 4, 4});
+}
+
+INSTANTIATE_TEST_SUITE_P(Activations, ActivationFusionTest,
+                         ::testing::Values("relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "softplus",
+                                           "silu"),
+                         [](const auto& info) { return info.param; });
+
+TEST(FusionTest, AConvolutionWithoutBiasAndWithGroups) {
+  Sequential net;
+  net.Add(Conv2D(6, 3, {.stride = 2, .padding = 1, .use_bias = false, .groups = 3})).Add(Activation::Tanh());
+  ExpectSameAsApart(std::move(net), {2, 3, 7, 7});
+}
+
+TEST(FusionTest, ErrorsNameTheLayerAllTheSame) {
+  Sequential net;
+  net.Add("conv", Conv2D(2, 3)).Add("tanh", Activation::Tanh()).Add("pool", MaxPool2D(4));
+  net.CollectParams().Initialize({cpu(0)});
+  try {
+    net(NDArray({1, 1, 5, 5}));
+    FAIL() << "3x3 has no window of 4x4";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("pool (MaxPool2D)"));
+  }
+}
+
+// A frozen weight leaves its bias a gradient.
+TEST(FusionTest, ABiasLearnsWithoutItsWeight) {
+  Conv2D conv(2, 2);
+  conv.CollectParams().Initialize({cpu(0)});
+  NDArray x({1, 1, 3, 3});
+  conv(x);
+  conv.weight().SetGradReq(autograd::GradReq::kNull);
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = conv(x);
+  }
+  autograd::Backward({y});
+  EXPECT_THAT(conv.bias()->grad(cpu(0)).ToVector(), ::testing::ElementsAre(4, 4));
+}
+
+}  // namespace
+}  // namespace sluice::nn
