@@ -1,5 +1,8 @@
-// Images per second of training steps on one device: forward, backward and SGD update on random data; no
-// store, no loader. tools/bench_pytorch.py measures the same in PyTorch.
+// Images per second of training steps: forward, backward and SGD update on random data; no loader, and no
+// store unless --kv-store names one. tools/bench_pytorch.py measures the same in PyTorch.
+//
+//   build/bin/train_bench --network lenet --threads 2
+//   tools/launch.py -n 2 -s 1 build/bin/train_bench --kv-store dist_sync
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -8,147 +11,113 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "allocations.h"
 #include "base/file.h"
-#include "base/rng.h"
 #include "base/strings.h"
 #include "runtime/flags.h"
-#include "sluice/autograd.h"
 #include "sluice/error.h"
-#include "sluice/loss.h"
-#include "sluice/models.h"
-#include "sluice/optimizer.h"
-#include "tensor/access.h"
+#include "sluice/runtime.h"
 #include "tensor/devices.h"
+#include "train_load.h"
 
-DEFINE_string(network, "lenet", "mlp, lenet, lenet_avg or gluon_lenet");
-DEFINE_int32(batch_size, 64, "images per step");
+DEFINE_string(network, "lenet", "mlp, lenet, lenet_avg, gluon_lenet, resnet20, text_mean or text_cnn");
+DEFINE_int32(batch_size, 64, "images per step and worker");
 DEFINE_int32(threads, 1, "threads of the device");
 DEFINE_int32(steps, 30, "steps per repeat");
 DEFINE_int32(repeats, 5, "the median of these is reported");
+DEFINE_string(kv_store, "",
+              "type of a store whose Trainer updates; empty: SGD on the parameters' own stream");
+DEFINE_bool(count_allocations, false,
+            "count what a step takes from the heap, by who asks for it, in steps that are not timed");
+DEFINE_int32(
+    allocation_sites, 0,
+    "with --count-allocations: print so many places in the code, too, innermost frame first; addr2line "
+    "-Cfpie build/bin/train_bench names them");
 DEFINE_string(json, "", "write the result object to this file");
 
-namespace sluice {
 namespace {
 
-// SGD with momentum over all parameters, on their own stream.
-class Sgd {
- public:
-  explicit Sgd(nn::ParameterDict parameters)
-      : parameters_(std::move(parameters)),
-        optimizer_(Optimizer::Create({.learning_rate = 0.05, .momentum = 0.9, .wd = 1e-4})) {
-    for (const auto& parameter : parameters_) momenta_.emplace_back(parameter->shape());
+using namespace sluice;
+using namespace sluice::bench;
+
+void CheckFlags() {
+  for (const auto& [name, value, least] :
+       {std::tuple("batch-size", FLAGS_batch_size, 1), std::tuple("threads", FLAGS_threads, 1),
+        std::tuple("steps", FLAGS_steps, 1), std::tuple("repeats", FLAGS_repeats, 1),
+        std::tuple("allocation-sites", FLAGS_allocation_sites, 0)}) {
+    if (value >= least) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("--", name, " is ", value, "; it must be at least ", least));
   }
-
-  void Step(double grad_scale) {
-    ++num_update_;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      nn::Parameter& parameter = *parameters_.at(i);
-      const Optimizer::Step step{.num_update = num_update_,
-                                 .lr_mult = parameter.lr_mult(),
-                                 .wd_mult = parameter.wd_mult(),
-                                 .grad_scale = grad_scale};
-      Update(step, parameter.data(cpu(0)), parameter.grad(cpu(0)), momenta_[i]);
-    }
+  if (FLAGS_count_allocations && !CanCountAllocations()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--count-allocations needs a build without sanitizers, which have a malloc of their own");
   }
-
- private:
-  void Update(const Optimizer::Step& step, NDArray& weight, const NDArray& gradient, NDArray& momentum) {
-    std::vector<Event> after = PendingUses(weight);
-    after.push_back(ReadyToRead(weight));
-    after.push_back(ReadyToRead(gradient));
-    after.push_back(ReadyToRead(momentum));
-    const Event done =
-        EnqueueOn(weight.context(), "sgd", after, [this, step, weight, gradient, momentum]() mutable {
-          auto* w = reinterpret_cast<float*>(MutableHostBytes(weight).data());
-          auto* v = reinterpret_cast<float*>(MutableHostBytes(momentum).data());
-          const auto* g = reinterpret_cast<const float*>(HostBytes(gradient).data());
-          optimizer_->Update(step, w, w, g, &v, static_cast<size_t>(weight.size()));
-        });
-    AddReader(gradient, done);
-    SetWriter(momentum, done);
-    SetWriter(weight, done);
-  }
-
-  const nn::ParameterDict parameters_;
-  const std::unique_ptr<const Optimizer> optimizer_;
-  std::vector<NDArray> momenta_;
-  int64_t num_update_ = 0;
-};
-
-struct Batch {
-  NDArray images, labels;
-};
-
-Batch RandomBatch(int64_t n) {
-  Rng rng(1);
-  std::vector<float> pixels(static_cast<size_t>(n) * 28 * 28);
-  for (float& pixel : pixels) pixel = static_cast<float>(rng.Uniform());
-  std::vector<int32_t> labels(static_cast<size_t>(n));
-  for (int32_t& label : labels) label = static_cast<int32_t>(rng.Below(10));
-  return {NDArray::From(std::span<const float>(pixels), {n, 1, 28, 28}),
-          NDArray::From(std::span<const int32_t>(labels), {n})};
 }
 
-nlohmann::json Measure() {
-  Devices::Default()->SetThreadsPerCpuContext(FLAGS_threads);
-  nn::Sequential net = nn::CreateModel(FLAGS_network);
-  net.CollectParams().Initialize();
-  const Batch batch = RandomBatch(FLAGS_batch_size);
-  net(batch.images);  // deferred shapes
-  Sgd sgd(net.CollectParams());
-  const nn::SoftmaxCrossEntropyLoss loss;
-  const auto run = [&](int steps) {
-    NDArray losses, losses_before;
-    for (int i = 0; i < steps; ++i) {
-      losses_before = losses;
-      {
-        autograd::RecordScope record;
-        losses = loss(net(batch.images), batch.labels);
-      }
-      autograd::Backward({losses});
-      sgd.Step(1.0 / FLAGS_batch_size);
-      if (losses_before.valid())
-        losses_before.WaitToRead();  // as a progress bar does: one step is issued ahead, not all
-    }
-    WaitAll();
-  };
-  run(std::max(3, FLAGS_steps / 5));
+nlohmann::json MeasureRate(TrainLoad& load) {
   std::vector<double> rates;
   for (int repeat = 0; repeat < FLAGS_repeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
-    run(FLAGS_steps);
+    load.Run(FLAGS_steps);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    rates.push_back(FLAGS_batch_size * FLAGS_steps / elapsed.count());
+    rates.push_back(static_cast<double>(load.num_workers()) * FLAGS_batch_size * FLAGS_steps /
+                    elapsed.count());
   }
   std::sort(rates.begin(), rates.end());
   return {{"framework", "sluice"},
           {"network", FLAGS_network},
+          {"parameters", load.CountParameters()},
+          {"kv_store", FLAGS_kv_store},
+          {"workers", load.num_workers()},
           {"batch_size", FLAGS_batch_size},
           {"threads", FLAGS_threads},
           {"images_per_sec", rates[rates.size() / 2]},
           {"best_images_per_sec", rates.back()}};
 }
 
+void PrintSites() {
+  int left = FLAGS_allocation_sites;
+  for (const AllocationSite& site : AllocationSites()) {
+    if (left-- == 0) break;
+    std::fprintf(stderr, "%8.2f per step, %.0f bytes each, %s: %s\n",
+                 static_cast<double>(site.count.calls) / FLAGS_steps,
+                 static_cast<double>(site.count.bytes) / static_cast<double>(site.count.calls),
+                 Name(site.who), StrJoin(site.frames, " ").c_str());
+  }
+}
+
+nlohmann::json CountAllocations(TrainLoad& load) {
+  StartCountingAllocations();
+  load.Run(FLAGS_steps);
+  StopCountingAllocations();
+  nlohmann::json calls, bytes;
+  for (const AllocatedBy who : kAllocators) {
+    calls[Name(who)] = static_cast<double>(CountOf(who).calls) / FLAGS_steps;
+    bytes[Name(who)] = static_cast<double>(CountOf(who).bytes) / FLAGS_steps;
+  }
+  PrintSites();
+  return {{"allocations_per_step", calls}, {"allocated_bytes_per_step", bytes}};
+}
+
+void Measure() {
+  Devices::Default()->SetThreadsPerCpuContext(FLAGS_threads);
+  TrainLoad load({FLAGS_network, FLAGS_batch_size, FLAGS_kv_store});
+  load.Run(std::max(3, FLAGS_steps / 5));
+  nlohmann::json result = MeasureRate(load);
+  if (FLAGS_count_allocations) result.update(CountAllocations(load));
+  if (load.rank() != 0) return;
+  const std::string line = result.dump() + "\n";
+  std::cout << line << std::flush;
+  if (!FLAGS_json.empty()) WriteFileAtomically(FLAGS_json, {AsBytes(line)}).OrThrow();
+}
+
 }  // namespace
-}  // namespace sluice
 
 int main(int argc, char** argv) {
-  try {
-    sluice::runtime::ParseFlags(argc, argv,
-                                "train_bench: images per second of training steps on one CPU device");
-    for (const auto& [name, value] :
-         {std::pair("batch-size", FLAGS_batch_size), std::pair("threads", FLAGS_threads),
-          std::pair("steps", FLAGS_steps), std::pair("repeats", FLAGS_repeats)}) {
-      if (value >= 1) continue;
-      throw sluice::Error(sluice::ErrorCode::kInvalidArgument,
-                          sluice::StrCat("--", name, " is ", value, "; it must be at least 1"));
-    }
-    const std::string result = sluice::Measure().dump() + "\n";
-    std::cout << result;
-    if (!FLAGS_json.empty()) sluice::WriteFileAtomically(FLAGS_json, {sluice::AsBytes(result)}).OrThrow();
-    return 0;
-  } catch (const sluice::Error& error) {
-    std::cerr << "train_bench: " << error.what() << "\n";
-    return 2;
-  }
+  return RunProgram(argc, argv, [&] {
+    runtime::ParseFlags(argc, argv, "train_bench: images per second of training steps on one CPU device");
+    CheckFlags();
+    Measure();
+  });
 }

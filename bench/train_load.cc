@@ -1,0 +1,131 @@
+#include "train_load.h"
+
+#include <vector>
+
+#include "base/rng.h"
+#include "sluice/autograd.h"
+#include "sluice/optimizer.h"
+#include "tensor/access.h"
+
+namespace sluice::bench {
+namespace {
+
+const OptimizerConfig kSgd{.learning_rate = 0.05, .momentum = 0.9, .wd = 1e-4};
+constexpr int64_t kClasses = 10, kVocabulary = 10'000, kWords = 64;
+
+NDArray RandomIds(const Shape& shape, uint64_t below, Rng& rng) {
+  std::vector<int32_t> ids(static_cast<size_t>(shape.size()));
+  for (int32_t& id : ids) id = static_cast<int32_t>(rng.Below(below));
+  return NDArray::From(std::span<const int32_t>(ids), shape);
+}
+
+NDArray RandomInputs(const std::string& network, int64_t n, Rng& rng) {
+  if (network.starts_with("text_")) return RandomIds({n, kWords}, kVocabulary, rng);
+  const Shape shape = network == "resnet20" ? Shape{n, 3, 32, 32} : Shape{n, 1, 28, 28};
+  std::vector<float> pixels(static_cast<size_t>(shape.size()));
+  for (float& pixel : pixels) pixel = static_cast<float>(rng.Uniform());
+  return NDArray::From(std::span<const float>(pixels), shape);
+}
+
+}  // namespace
+
+// On the parameters' own stream.
+class TrainLoad::Sgd {
+ public:
+  explicit Sgd(const nn::ParameterDict& parameters) : optimizer_(Optimizer::Create(kSgd)) {
+    for (const auto& parameter : parameters) {
+      if (parameter->grad_req() == autograd::GradReq::kNull) continue;
+      parameters_.push_back(parameter);
+      momenta_.emplace_back(parameter->shape());
+    }
+  }
+
+  void Step(double grad_scale) {
+    ++num_update_;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      nn::Parameter& parameter = *parameters_[i];
+      const Optimizer::Step step{.num_update = num_update_,
+                                 .lr_mult = parameter.lr_mult(),
+                                 .wd_mult = parameter.wd_mult(),
+                                 .grad_scale = grad_scale};
+      Update(step, parameter.data(cpu(0)), parameter.grad(cpu(0)), momenta_[i]);
+    }
+  }
+
+ private:
+  void Update(const Optimizer::Step& step, NDArray& weight, const NDArray& gradient, NDArray& momentum) {
+    std::vector<Event> after = PendingUses(weight);
+    after.push_back(ReadyToRead(weight));
+    after.push_back(ReadyToRead(gradient));
+    after.push_back(ReadyToRead(momentum));
+    // The optimiser is shared: what is enqueued may outlive this object.
+    const Event done = EnqueueOn(weight.context(), "sgd", after,
+                                 [optimizer = optimizer_, step, weight, gradient, momentum]() mutable {
+                                   auto* w = reinterpret_cast<float*>(MutableHostBytes(weight).data());
+                                   auto* v = reinterpret_cast<float*>(MutableHostBytes(momentum).data());
+                                   const auto* g = reinterpret_cast<const float*>(HostBytes(gradient).data());
+                                   optimizer->Update(step, w, w, g, &v, static_cast<size_t>(weight.size()));
+                                 });
+    AddReader(gradient, done);
+    SetWriter(momentum, done);
+    SetWriter(weight, done);
+  }
+
+  const std::shared_ptr<const Optimizer> optimizer_;
+  std::vector<std::shared_ptr<nn::Parameter>> parameters_;
+  std::vector<NDArray> momenta_;
+  int64_t num_update_ = 0;
+};
+
+TrainLoad::TrainLoad(const TrainLoadOptions& options)
+    : options_(options), net_(nn::CreateModel(options.network)) {
+  Rng rng(1);
+  inputs_ = RandomInputs(options_.network, options_.batch_size, rng);
+  labels_ = RandomIds({options_.batch_size}, kClasses, rng);
+  parameters_ = net_.CollectParams();
+  parameters_.Initialize();
+  net_(inputs_);  // deferred shapes
+  if (options_.kv_store.empty()) {
+    sgd_ = std::make_unique<Sgd>(parameters_);
+  } else {
+    store_ = KVStore::Create(options_.kv_store);
+    trainer_ = std::make_unique<Trainer>(parameters_, kSgd, store_);
+  }
+}
+
+TrainLoad::~TrainLoad() = default;
+
+int64_t TrainLoad::CountParameters() const {
+  int64_t count = 0;
+  for (const auto& parameter : parameters_) {
+    if (parameter->grad_req() != autograd::GradReq::kNull) count += parameter->shape().size();
+  }
+  return count;
+}
+
+void TrainLoad::Step() {
+  const NDArray losses_before = losses_;
+  {
+    const autograd::RecordScope record;
+    losses_ = loss_(net_(inputs_), labels_);
+  }
+  if (trainer_ != nullptr) trainer_->PushDuringBackward(options_.batch_size);
+  autograd::Backward({losses_});
+  if (trainer_ != nullptr) {
+    trainer_->Step(options_.batch_size);
+  } else {
+    sgd_->Step(1.0 / static_cast<double>(options_.batch_size));
+  }
+  if (losses_before.valid())
+    losses_before.WaitToRead();  // as a progress bar does: one step is issued ahead, not all
+}
+
+void TrainLoad::Run(int steps) {
+  for (int i = 0; i < steps; ++i) Step();
+  losses_ = NDArray();
+  if (store_ != nullptr) store_->WaitAll();
+  sluice::WaitAll();
+  if (store_ != nullptr) store_->Barrier();
+}
+
+}  // namespace sluice::bench

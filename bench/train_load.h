@@ -1,0 +1,48 @@
+// The training steps that train_bench measures: forward, backward and SGD with momentum on one batch of
+// random data.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "sluice/kvstore.h"
+#include "sluice/loss.h"
+#include "sluice/models.h"
+#include "sluice/trainer.h"
+
+namespace sluice::bench {
+
+struct TrainLoadOptions {
+  std::string network = "lenet";  // any of nn::ModelNames()
+  int64_t batch_size = 64;
+  std::string kv_store;  // a type of KVStore::Create; empty: updates without one
+};
+
+class TrainLoad {
+ public:
+  explicit TrainLoad(const TrainLoadOptions& options);
+  ~TrainLoad();
+  // Returns when they are done; with a distributed store, on all workers.
+  void Run(int steps);
+  int num_workers() const { return store_ == nullptr ? 1 : store_->num_workers(); }
+  int rank() const { return store_ == nullptr ? 0 : store_->rank(); }
+  KVStore* store() const { return store_.get(); }  // null without one
+  const nn::ParameterDict& parameters() const { return parameters_; }
+  int64_t CountParameters() const;  // elements that have a gradient
+
+ private:
+  class Sgd;
+  void Step();
+
+  const TrainLoadOptions options_;
+  nn::Sequential net_;
+  const nn::SoftmaxCrossEntropyLoss loss_;
+  NDArray inputs_, labels_;
+  nn::ParameterDict parameters_;
+  std::shared_ptr<KVStore> store_;
+  std::unique_ptr<Trainer> trainer_;  // with a store
+  std::unique_ptr<Sgd> sgd_;          // without
+  NDArray losses_;
+};
+
+}  // namespace sluice::bench
