@@ -44,11 +44,13 @@ struct BatchNormOptions {
   float epsilon = 1e-5f;
   float momentum = 0.9f;
   bool training = false;
+  bool relu = false;  // applied to the result, after the addend
 };
 // x [n, c, ...]; the others [c], gamma and beta may be no array (1 and 0). When training the batch's
-// statistics normalise and go into the running ones, else the running ones normalise.
+// statistics normalise and go into the running ones, else the running ones normalise. `addend`, of x's shape
+// or no array, is added to the result.
 NDArray BatchNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, NDArray& running_mean,
-                  NDArray& running_variance, const BatchNormOptions& options);
+                  NDArray& running_variance, const BatchNormOptions& options, const NDArray& addend = {});
 // Over the last axis of x [..., c]; gamma and beta [c] or no array.
 NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, float epsilon);
 // Row i of x [n, ...] is sample first_sample + i; each element is dropped with probability `rate`, in [0, 1),

@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "nn/fusion.h"
 #include "nn/require.h"
+#include "sluice/nn/norm.h"
 
 namespace sluice::nn {
 
@@ -35,10 +36,7 @@ Lambda::Lambda(Function function) : function_(std::move(function)) {
 }
 
 NDArray Sequential::Forward(const NDArray& x) {
-  NDArray y = x;
-  for (size_t i = 0; i < size(); i += ForwardFrom(children_, i, &y)) {
-  }
-  return y;
+  return ForwardUpTo(children_, size(), x);
 }
 
 void Sequential::AddPrefix(const std::string& prefix) {
@@ -68,13 +66,19 @@ void Concurrent::AddPrefix(const std::string& prefix) {
   children_.AddPrefix(prefix);
 }
 
-NDArray Residual::Forward(const NDArray& x) {
-  const NDArray body = children_[0](x), shortcut = children_.size() > 1 ? children_[1](x) : x;
-  if (body.shape() != shortcut.shape()) {
-    Refuse(StrCat(Describe(), " expects body and shortcut of the same shape and got ", body.shape(), " and ",
+NDArray Residual::Run(const NDArray& x, bool relu) {
+  // A body that ends with batch normalisation adds the shortcut in its last pass.
+  auto* body = dynamic_cast<Sequential*>(&children_[0]);
+  const size_t layers = body == nullptr ? 0 : body->size();
+  auto* norm = relu && layers > 0 ? dynamic_cast<BatchNorm*>(&(*body)[layers - 1]) : nullptr;
+  const NDArray y = norm == nullptr ? children_[0](x) : ForwardUpTo(body->children(), layers - 1, x);
+  const NDArray shortcut = children_.size() > 1 ? children_[1](x) : x;
+  if (y.shape() != shortcut.shape()) {
+    Refuse(StrCat(Describe(), " expects body and shortcut of the same shape and got ", y.shape(), " and ",
                   shortcut.shape()));
   }
-  return body + shortcut;
+  if (norm != nullptr) return norm->ForwardRelu(y, shortcut);
+  return relu ? ops::Relu(y + shortcut) : y + shortcut;
 }
 
 void Residual::AddPrefix(const std::string& prefix) {

@@ -1,26 +1,10 @@
 #include "nn/fusion.h"
 
 #include "sluice/nn/conv.h"
+#include "sluice/nn/norm.h"
 #include "sluice/nn/pool.h"
 
 namespace sluice::nn {
-namespace {
-
-bool NeverFalls(const Activation& activation) {
-  using F = Activation::Function;
-  return activation.function() != F::kGelu && activation.function() != F::kSilu;
-}
-
-template <typename L>
-L* As(const Children& layers, size_t i) {
-  return i < layers.size() ? dynamic_cast<L*>(&layers[i]) : nullptr;
-}
-
-bool IsMaxPool(const Children& layers, size_t i) {
-  return As<MaxPool2D>(layers, i) != nullptr || As<GlobalMaxPool2D>(layers, i) != nullptr;
-}
-
-}  // namespace
 
 ActivationShape ToOps(const Activation& activation) {
   using F = Activation::Function;
@@ -45,21 +29,64 @@ ActivationShape ToOps(const Activation& activation) {
   return {ActivationKind::kSilu};
 }
 
-size_t ForwardFrom(const Children& layers, size_t i, NDArray* y) {
+namespace {
+
+// Those of the layers that run; what lies behind them is not looked at.
+struct Layers {
+  const Children& all;
+  size_t count;
+};
+
+template <typename L>
+L* As(const Layers& layers, size_t i) {
+  return i < layers.count ? dynamic_cast<L*>(&layers.all[i]) : nullptr;
+}
+
+bool IsMaxPool(const Layers& layers, size_t i) {
+  return As<MaxPool2D>(layers, i) != nullptr || As<GlobalMaxPool2D>(layers, i) != nullptr;
+}
+
+bool NeverFalls(const Activation& activation) {
+  using F = Activation::Function;
+  return activation.function() != F::kGelu && activation.function() != F::kSilu;
+}
+
+// Layer i with the activation behind it, where that is one pass.
+bool ForwardActivated(const Layers& layers, size_t i, Activation& activation, NDArray* y) {
+  if (auto* convolution = As<Conv2D>(layers, i); convolution != nullptr) {
+    const bool pool_first = NeverFalls(activation) && IsMaxPool(layers, i + 2);
+    if (pool_first || !ToOps(activation).FromOutput()) return false;
+    *y = convolution->ForwardActivated(*y, activation);
+    return true;
+  }
+  if (activation.function() != Activation::Function::kRelu) return false;
+  auto* norm = As<BatchNorm>(layers, i);
+  auto* residual = As<Residual>(layers, i);
+  if (norm != nullptr) *y = norm->ForwardRelu(*y);
+  if (residual != nullptr) *y = residual->ForwardRelu(*y);
+  return norm != nullptr || residual != nullptr;
+}
+
+// Runs layer i, and those behind it that belong to the same pass, on y. Returns how many.
+size_t ForwardFrom(const Layers& layers, size_t i, NDArray* y) {
   auto* activation = As<Activation>(layers, i);
   if (activation != nullptr && NeverFalls(*activation) && IsMaxPool(layers, i + 1)) {
-    *y = activation->Forward(layers[i + 1].Forward(*y));
+    *y = activation->Forward(layers.all[i + 1].Forward(*y));
     return 2;
   }
-  auto* convolution = As<Conv2D>(layers, i);
   activation = As<Activation>(layers, i + 1);
-  const bool pool_first = activation != nullptr && NeverFalls(*activation) && IsMaxPool(layers, i + 2);
-  if (convolution != nullptr && activation != nullptr && !pool_first && ToOps(*activation).FromOutput()) {
-    *y = convolution->ForwardActivated(*y, *activation);
-    return 2;
-  }
-  *y = layers[i].Forward(*y);
+  if (activation != nullptr && ForwardActivated(layers, i, *activation, y)) return 2;
+  *y = layers.all[i].Forward(*y);
   return 1;
+}
+
+}  // namespace
+
+NDArray ForwardUpTo(const Children& layers, size_t count, const NDArray& x) {
+  NDArray y = x;
+  size_t i = 0;
+  while (i < count) i += ForwardFrom({layers, count}, i, &y);
+  return y;
 }
 
 }  // namespace sluice::nn

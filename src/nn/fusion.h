@@ -1,6 +1,7 @@
 // What neighbours in a Sequential do in one pass.
 //
-//  - A convolution applies the activation behind it to its result while it is in registers.
+//  - A convolution applies the activation behind it to its result while it is in registers, and batch
+//    normalisation a relu, after adding the shortcut where it ends a residual block.
 //  - An activation that never falls and max-pooling change places: the largest input has the largest output,
 //    and fewer elements are left to activate. The gradient goes to the largest input; only where outputs
 //    round to the same number could it have gone elsewhere.
@@ -14,7 +15,7 @@ namespace sluice::nn {
 
 ActivationShape ToOps(const Activation& activation);
 
-// Runs layer i, and those behind it that belong to the same pass, on y. Returns how many.
-size_t ForwardFrom(const Children& layers, size_t i, NDArray* y);
+// The first `count` layers one after the other.
+NDArray ForwardUpTo(const Children& layers, size_t count, const NDArray& x);
 
 }  // namespace sluice::nn

@@ -43,7 +43,7 @@ BatchNorm::BatchNorm(Options options) : options_(options) {
   AddParameter("running_var", shape, StatisticOptions<One>());
 }
 
-NDArray BatchNorm::Forward(const NDArray& x) {
+NDArray BatchNorm::Run(const NDArray& x, bool relu, const NDArray& addend) {
   const Shape& shape = x.shape();
   const int64_t known = parameter(0).shape()[0];
   if (shape.ndim() < 2 || shape[1] == 0 || (known != 0 && shape[1] != known)) {
@@ -57,7 +57,9 @@ NDArray BatchNorm::Forward(const NDArray& x) {
   return ops::BatchNorm(x, gamma, beta, mean, variance,
                         {.epsilon = static_cast<float>(options_.epsilon),
                          .momentum = static_cast<float>(options_.momentum),
-                         .training = autograd::IsTraining() && !options_.use_global_stats});
+                         .training = autograd::IsTraining() && !options_.use_global_stats,
+                         .relu = relu},
+                        addend);
 }
 
 LayerNorm::LayerNorm(Options options) : options_(options) {

@@ -41,10 +41,11 @@ struct DropoutShape {
 enum class ImageLayout : uint8_t { kRowMajor, kChannelsLast };
 
 struct BatchNormShape {
-  PlanesShape planes;
+  int64_t rows = 0, channels = 0;
   float epsilon = 0;
   float momentum = 0;
   bool training = false;  // with the batch's statistics, which go into the running ones
+  bool relu = false;      // negative results become 0, after the addend
 };
 
 enum class RowLossKind : uint8_t {
@@ -134,16 +135,19 @@ class Kernels {
   // `count` blocks of `bytes`, whose beginnings lie `from_step` and `to_step` bytes apart.
   virtual void CopyBlocks(const void* from, size_t from_step, void* to, size_t to_step, size_t bytes,
                           int64_t count) = 0;
-  // By channel: out = (x - mean) / sqrt(variance + epsilon) gamma + beta, of the batch when training, else of
-  // the running statistics; gamma and beta may be null (1 and 0). mean and inverse [channels] are what was
-  // used, for backward. Training: running = momentum running + (1 - momentum) batch's, the variance unbiased,
-  // and untouched by a single value.
+  // By channel of x [rows, channels]: out = (x - mean) / sqrt(variance + epsilon) gamma + beta, of the batch
+  // when training, else of the running statistics; gamma and beta may be null (1 and 0). mean and inverse
+  // [channels] are what was used, for backward. Training: running = momentum running + (1 - momentum)
+  // batch's, the variance unbiased, and untouched by a single value. `addend` [rows, channels], or null, is
+  // added to the result.
   virtual void BatchNorm(const BatchNormShape& shape, const float* x, const float* gamma, const float* beta,
-                         float* running_mean, float* running_variance, float* out, float* mean,
-                         float* inverse) = 0;
+                         const float* addend, float* running_mean, float* running_variance, float* out,
+                         float* mean, float* inverse) = 0;
+  // Of one without an addend.
   virtual void BatchNormBackward(const BatchNormShape& shape, const float* x, const float* gamma,
-                                 const float* mean, const float* inverse, const float* grad, float* grad_x,
-                                 float* grad_gamma, float* grad_beta) = 0;  // null outputs are not computed
+                                 const float* beta, const float* mean, const float* inverse,
+                                 const float* grad, float* grad_x, float* grad_gamma,
+                                 float* grad_beta) = 0;  // null outputs are not computed
   // By row: out = (x - mean) / sqrt(variance + epsilon) gamma + beta, gamma and beta [columns] or null.
   virtual void LayerNorm(const float* x, const float* gamma, const float* beta, float epsilon, float* out,
                          float* mean, float* inverse, int64_t rows, int64_t columns) = 0;

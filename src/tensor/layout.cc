@@ -9,15 +9,16 @@ namespace {
 
 // One channel, or one pixel: both layouts are the same.
 bool LiesBothWays(const PlanesShape& planes) {
-  return planes.channels == 1 || planes.size == 1 || planes.batch == 0;
+  return planes.channels <= 1 || planes.size <= 1 || planes.batch == 0;
 }
 
 }  // namespace
 
 PlanesShape PlanesOf(const Shape& shape) {
-  if (shape.ndim() == 4) return {shape[0], shape[1], shape[2] * shape[3]};
-  if (shape.ndim() == 0 || shape[0] == 0) return {0, 1, shape.size()};
-  return {shape[0], 1, shape.size() / shape[0]};
+  if (shape.ndim() < 2) return {1, 1, shape.size()};
+  PlanesShape planes{shape[0], shape[1], 1};
+  for (size_t axis = 2; axis < shape.ndim(); ++axis) planes.size *= shape[axis];
+  return planes;
 }
 
 NDArray EmptyIn(ImageLayout layout, const Shape& shape, Context context) {

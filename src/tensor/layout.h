@@ -1,7 +1,7 @@
-// How images [n, c, h, w] lie in memory. Convolutions and their neighbours are fastest with the channels of a
-// pixel side by side, so their results lie so, and nothing is reordered between them. Whoever asks for
-// elements without asking for the layout (DataOf, HostBytes) gets them row-major: they are put back in place
-// first. A handle's shape is [n, c, h, w] all the same.
+// How images [n, c, h, w], and anything [n, c, ...], lie in memory. Convolutions and their neighbours are
+// fastest with the channels of a pixel side by side, so their results lie so, and nothing is reordered
+// between them. Whoever asks for elements without asking for the layout (DataOf, HostBytes) gets them
+// row-major: they are put back in place first. A handle's shape is [n, c, h, w] all the same.
 //
 // Like the rest of an array, its layout changes in the order of issue.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace sluice::internal {
 
-// An image's planes; of any other shape [n, ...], as [n, 1, ...].
+// Of [n, c, ...]; anything less is one plane.
 PlanesShape PlanesOf(const Shape& shape);
 
 // Contents undefined.

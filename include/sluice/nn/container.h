@@ -59,6 +59,7 @@ class Sequential final : public Layer {
   void AddPrefix(const std::string& prefix) override;
   size_t size() const { return children_.size(); }
   Layer& operator[](size_t i) const { return children_[i]; }
+  const Children& children() const { return children_; }
 
  private:
   Children children_;
@@ -105,12 +106,14 @@ class Residual final : public Layer {
     children_.Add(*this, "shortcut", std::make_unique<Shortcut>(std::move(shortcut)));
   }
 
-  NDArray Forward(const NDArray& x) override;
+  NDArray Forward(const NDArray& x) override { return Run(x, false); }
+  NDArray ForwardRelu(const NDArray& x) { return Run(x, true); }  // max(Forward(x), 0), in fewer passes
   ParameterDict CollectParams() const override { return children_.CollectParams(); }
   std::string_view kind() const override { return "Residual"; }
   void AddPrefix(const std::string& prefix) override;
 
  private:
+  NDArray Run(const NDArray& x, bool relu);
   Children children_;
 };
 

@@ -30,10 +30,13 @@ class BatchNorm final : public ParameterLayer {
   };
   BatchNorm() : BatchNorm(Options()) {}
   explicit BatchNorm(Options options);
-  NDArray Forward(const NDArray& x) override;
+  NDArray Forward(const NDArray& x) override { return Run(x, false, {}); }
+  // In one pass: max(Forward(x), 0), and max(Forward(x) + addend, 0) with an addend of the same shape.
+  NDArray ForwardRelu(const NDArray& x, const NDArray& addend = {}) { return Run(x, true, addend); }
   std::string_view kind() const override { return "BatchNorm"; }
 
  private:
+  NDArray Run(const NDArray& x, bool relu, const NDArray& addend);
   Options options_;
 };
 

@@ -12,52 +12,68 @@ void RequireFactors(std::string_view what, const Shape& x, int64_t size,
   }
 }
 
-// With the channels last each pixel is a row of channels.
-PlanesShape AsTheyLie(const PlanesShape& planes, ImageLayout layout) {
-  if (layout == ImageLayout::kRowMajor) return planes;
-  return {planes.batch * planes.size, planes.channels, 1};
+void BatchNormBackward(const BatchNormShape& shape, const NDArray& input, const NDArray& gamma,
+                       const NDArray& beta, const NDArray& mean, const NDArray& inverse, const NDArray& grad,
+                       std::vector<NDArray>& to) {
+  const Context context = input.context();
+  const NDArray x = InLayout(input, ImageLayout::kChannelsLast);
+  NDArray unwanted;
+  ImageTarget target(Wanted(input) ? to[0] : unwanted, ImageLayout::kChannelsLast, input.shape(), context);
+  if (Wanted(gamma)) Target(to[1], gamma.shape(), context);
+  if (Wanted(beta)) Target(to[2], beta.shape(), context);
+  LaunchOn("BatchNorm backward", context, {x, gamma, beta, mean, inverse, grad},
+           {target.images(), to[1], to[2]},
+           [shape, px = ImageDataOf(x), pw = DataOrNull(gamma), pb = DataOrNull(beta), pm = DataOf(mean),
+            pi = DataOf(inverse), pg = ImageDataOf(grad), gx = target.data(), gw = DataOrNull(to[1]),
+            gb = DataOrNull(to[2])](Kernels& k) {
+             k.BatchNormBackward(shape, px, pw, pb, pm, pi, pg, gx, gw, gb);
+           });
+  target.Finish();
 }
 
 }  // namespace
 
-NDArray BatchNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, NDArray& running_mean,
-                  NDArray& running_variance, const BatchNormOptions& options) {
+// With the channels last each pixel is a row of channels.
+NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& beta, NDArray& running_mean,
+                  NDArray& running_variance, const BatchNormOptions& options, const NDArray& addend) {
   constexpr std::string_view kWhat = "BatchNorm";
-  RequireTogether(kWhat, {&x, &gamma, &beta, &running_mean, &running_variance});
-  const Shape& xs = x.shape();
+  constexpr auto kLast = ImageLayout::kChannelsLast;
+  RequireTogether(kWhat, {&input, &gamma, &beta, &running_mean, &running_variance, &addend});
+  const Shape& xs = input.shape();
   if (xs.ndim() < 2) Refuse(kWhat, StrCat("needs [n, channels, ...] and got ", xs));
   RequireFactors(kWhat, xs, xs[1], {&gamma, &beta, &running_mean, &running_variance});
-  PlanesShape planes{xs[0], xs[1], 1};
-  for (size_t axis = 2; axis < xs.ndim(); ++axis) planes.size *= xs[axis];
-  if (planes.size == 0) planes.batch = 0;
-  const ImageLayout layout = LayoutOf(x);
-  const BatchNormShape shape{AsTheyLie(planes, layout), options.epsilon, options.momentum, options.training};
-  const Context context = x.context();
-  NDArray out = EmptyIn(layout, xs, context), mean = NDArray::Empty({xs[1]}, context),
+  if (addend.valid() && addend.shape() != xs)
+    Refuse(kWhat, StrCat("x ", xs, " and addend ", addend.shape(), " differ"));
+  const PlanesShape planes = internal::PlanesOf(xs);
+  const BatchNormShape shape{planes.batch * planes.size, planes.channels,  options.epsilon,
+                             options.momentum,           options.training, options.relu};
+  const Context context = input.context();
+  NDArray x = InLayout(input, kLast), more = addend.valid() ? InLayout(addend, kLast) : NDArray();
+  x.set_node(input.node());
+  if (more.valid()) more.set_node(addend.node());
+  NDArray out = EmptyIn(kLast, xs, context), mean = NDArray::Empty({xs[1]}, context),
           inverse = NDArray::Empty({xs[1]}, context);
-  std::vector<NDArray> inputs = {x, gamma, beta, running_mean, running_variance},
+  std::vector<NDArray> inputs = {x, gamma, beta, more, running_mean, running_variance},
                        outputs = {out, mean, inverse};
   if (shape.training) outputs.insert(outputs.end(), {running_mean, running_variance});
-  LaunchOn(
-      kWhat, context, std::move(inputs), std::move(outputs),
-      [shape, px = ImageDataOf(x), pg = DataOrNull(gamma), pb = DataOrNull(beta), rm = DataOf(running_mean),
-       rv = DataOf(running_variance), po = ImageDataOf(out), pm = DataOf(mean),
-       pi = DataOf(inverse)](Kernels& k) { k.BatchNorm(shape, px, pg, pb, rm, rv, po, pm, pi); });
-  Record(out, {&x, &gamma, &beta}, [=](const NDArray& out_grad, std::vector<NDArray>& to) {
-    const ImageLayout now = LayoutOf(x);
-    BatchNormShape s = shape;
-    s.planes = AsTheyLie(planes, now);
-    const NDArray grad = InLayout(out_grad, now);
-    NDArray unwanted;
-    ImageTarget target(Wanted(x) ? to[0] : unwanted, now, xs, context);
-    if (Wanted(gamma)) Target(to[1], gamma.shape(), context);
-    if (Wanted(beta)) Target(to[2], beta.shape(), context);
-    LaunchOn("BatchNorm backward", context, {x, gamma, mean, inverse, grad}, {target.images(), to[1], to[2]},
-             [s, px = ImageDataOf(x), pw = DataOrNull(gamma), pm = DataOf(mean), pi = DataOf(inverse),
-              pg = ImageDataOf(grad), gx = target.data(), gw = DataOrNull(to[1]), gb = DataOrNull(to[2])](
-                 Kernels& k) { k.BatchNormBackward(s, px, pw, pm, pi, pg, gx, gw, gb); });
-    target.Finish();
-  });
+  LaunchOn(kWhat, context, std::move(inputs), std::move(outputs),
+           [shape, px = ImageDataOf(x), pg = DataOrNull(gamma), pb = DataOrNull(beta),
+            pa = more.valid() ? ImageDataOf(more) : nullptr, rm = DataOf(running_mean),
+            rv = DataOf(running_variance), po = ImageDataOf(out), pm = DataOf(mean),
+            pi = DataOf(inverse)](Kernels& k) { k.BatchNorm(shape, px, pg, pb, pa, rm, rv, po, pm, pi); });
+  const bool relu_last = more.valid() && shape.relu;
+  Record(out, {&x, &gamma, &beta, &more},
+         [=, wants_more = Wanted(more), kept = relu_last ? out : NDArray()](const NDArray& grad,
+                                                                            std::vector<NDArray>& to) {
+           BatchNormShape own = shape;
+           NDArray g = grad;
+           if (relu_last) {
+             ActivateBackward({ActivationKind::kRelu}, kept, grad, g = NDArray());
+             own.relu = false;
+           }
+           BatchNormBackward(own, x, gamma, beta, mean, inverse, InLayout(g, kLast), to);
+           if (wants_more) to[3] = g;
+         });
   return out;
 }
 

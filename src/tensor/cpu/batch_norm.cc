@@ -1,176 +1,235 @@
 #include "tensor/cpu/batch_norm.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/simd.h"
-#include "tensor/cpu/lanes.h"
+#include "tensor/cpu/exp.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 namespace {
 
-// Of up to kBlock channels at a time.
-constexpr int64_t kBlock = 64;
+using Affine = BatchNorm::Affine;
 
-// Sums over each of `count` channels from `first` on. Planes of one element are columns of a matrix: there
-// the loop over channels is the inner one.
-SLUICE_SIMD void Sums(const PlanesShape& s, const float* a, int64_t first, int64_t count, double* sums) {
-  std::fill_n(sums, count, 0.0);
-  for (int64_t n = 0; n < s.batch; ++n) {
-    const float* row = a + (n * s.channels + first) * s.size;
-    if (s.size == 1) {
-      for (int64_t c = 0; c < count; ++c) sums[c] += row[c];
-      continue;
+// What relu's input must be above.
+float LeastOf(bool relu) {
+  return relu ? 0 : -HUGE_VALF;
+}
+
+// Sums go through memory: this many rows at a time.
+constexpr int64_t kRows = 4;
+
+// sums[c] += x - origin[c], squares[c] += (x - origin[c])^2 over kRows rows, or over one.
+template <int64_t kCount>
+SLUICE_INLINE void AddMoments(const float* __restrict x, const float* __restrict origin, int64_t channels,
+                              double* __restrict sums, double* __restrict squares) {
+  for (int64_t c = 0; c < channels; ++c) {
+    double sum = 0, square = 0;
+    for (int64_t row = 0; row < kCount; ++row) {
+      const double d = x[row * channels + c] - origin[c];
+      sum += d;
+      square += d * d;
     }
-    for (int64_t c = 0; c < count; ++c) {
-      const float* plane = row + c * s.size;
-      sums[c] += SumOf(s.size, [plane](int64_t i) { return plane[i]; });
+    sums[c] += sum;
+    squares[c] += square;
+  }
+}
+SLUICE_SIMD void Moments(const float* x, const float* origin, int64_t rows, int64_t channels, double* sums,
+                         double* squares) {
+  int64_t row = 0;
+  for (; row + kRows <= rows; row += kRows)
+    AddMoments<kRows>(x + row * channels, origin, channels, sums, squares);
+  for (; row < rows; ++row) AddMoments<1>(x + row * channels, origin, channels, sums, squares);
+}
+
+SLUICE_SIMD void Normalize(const float* __restrict x, const Affine& a, int64_t rows, int64_t channels,
+                           float* __restrict out) {
+  const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
+  for (int64_t row = 0; row < rows; ++row, x += channels, out += channels) {
+    for (int64_t c = 0; c < channels; ++c) out[c] = (x[c] - mean[c]) * scale[c] + shift[c];
+  }
+}
+SLUICE_SIMD void NormalizeRelu(const float* __restrict x, const Affine& a, int64_t rows, int64_t channels,
+                               float* __restrict out) {
+  const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
+  for (int64_t row = 0; row < rows; ++row, x += channels, out += channels) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const float y = (x[c] - mean[c]) * scale[c] + shift[c];
+      out[c] = y > 0 ? y : 0;
     }
   }
 }
 
-SLUICE_SIMD void SumsOfSquares(const PlanesShape& s, const float* a, const float* mean, int64_t first,
-                               int64_t count, double* sums) {
-  std::fill_n(sums, count, 0.0);
-  for (int64_t n = 0; n < s.batch; ++n) {
-    const float* row = a + (n * s.channels + first) * s.size;
-    if (s.size == 1) {
-      for (int64_t c = 0; c < count; ++c) {
-        const float d = row[c] - mean[first + c];
-        sums[c] += d * d;
-      }
-      continue;
-    }
-    for (int64_t c = 0; c < count; ++c) {
-      const float *plane = row + c * s.size, m = mean[first + c];
-      sums[c] += SumOf(s.size, [plane, m](int64_t i) { return (plane[i] - m) * (plane[i] - m); });
+SLUICE_SIMD void NormalizeAdd(const float* __restrict x, const Affine& a, const float* __restrict addend,
+                              bool relu, int64_t rows, int64_t channels, float* __restrict out) {
+  const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
+  const float least = LeastOf(relu);
+  for (int64_t row = 0; row < rows; ++row, x += channels, addend += channels, out += channels) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const float y = (x[c] - mean[c]) * scale[c] + shift[c] + addend[c];
+      out[c] = y < least ? least : y;
     }
   }
 }
 
-// Of g (x - mean).
-SLUICE_SIMD void SumsOfProducts(const PlanesShape& s, const float* g, const float* x, const float* mean,
-                                int64_t first, int64_t count, double* sums) {
-  std::fill_n(sums, count, 0.0);
-  for (int64_t n = 0; n < s.batch; ++n) {
-    const int64_t at = (n * s.channels + first) * s.size;
-    if (s.size == 1) {
-      for (int64_t c = 0; c < count; ++c) sums[c] += g[at + c] * (x[at + c] - mean[first + c]);
-      continue;
+// sums[c] += g, products[c] += g (x - mean[c]) over rows; with relu where its input was above 0.
+template <int64_t kCount>
+SLUICE_INLINE void AddGradients(const float* __restrict grad, const float* __restrict x, const Affine& a,
+                                float least, int64_t channels, double* __restrict sums,
+                                double* __restrict products) {
+  const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
+  for (int64_t c = 0; c < channels; ++c) {
+    float sum = 0, product = 0;
+    for (int64_t row = 0; row < kCount; ++row) {
+      const float d = x[row * channels + c] - mean[c];
+      const float g = d * scale[c] + shift[c] > least ? grad[row * channels + c] : 0;
+      sum += g;
+      product += g * d;
     }
-    for (int64_t c = 0; c < count; ++c) {
-      const float *gp = g + at + c * s.size, *xp = x + at + c * s.size, m = mean[first + c];
-      sums[c] += SumOf(s.size, [gp, xp, m](int64_t i) { return gp[i] * (xp[i] - m); });
+    sums[c] += sum;
+    products[c] += product;
+  }
+}
+SLUICE_SIMD void GradientSums(const float* grad, const float* x, const Affine& a, bool relu, int64_t rows,
+                              int64_t channels, double* sums, double* products) {
+  const float least = LeastOf(relu);
+  int64_t row = 0;
+  for (; row + kRows <= rows; row += kRows)
+    AddGradients<kRows>(grad + row * channels, x + row * channels, a, least, channels, sums, products);
+  for (; row < rows; ++row)
+    AddGradients<1>(grad + row * channels, x + row * channels, a, least, channels, sums, products);
+}
+
+// grad_x = g scale - (x - mean) b - c, the same g.
+SLUICE_SIMD void Combine(const float* __restrict grad, const float* __restrict x, const Affine& a, bool relu,
+                         const float* __restrict b, const float* __restrict k, int64_t rows, int64_t channels,
+                         float* __restrict grad_x) {
+  const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
+  const float least = LeastOf(relu);
+  for (int64_t row = 0; row < rows; ++row, x += channels, grad += channels, grad_x += channels) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const float d = x[c] - mean[c], g = d * scale[c] + shift[c] > least ? grad[c] : 0;
+      grad_x[c] = g * scale[c] - d * b[c] - k[c];
     }
   }
 }
 
-// out = (x - mean) scale + shift, by channel of the block.
-SLUICE_SIMD void Normalize(const PlanesShape& s, const float* x, const float* mean, const float* scale,
-                           const float* shift, int64_t first, int64_t count, float* out) {
-  for (int64_t n = 0; n < s.batch; ++n) {
-    const int64_t at = (n * s.channels + first) * s.size;
-    if (s.size == 1) {
-      for (int64_t c = 0; c < count; ++c) out[at + c] = (x[at + c] - mean[first + c]) * scale[c] + shift[c];
-      continue;
-    }
-    for (int64_t c = 0; c < count; ++c) {
-      const float *from = x + at + c * s.size, m = mean[first + c], a = scale[c], b = shift[c];
-      float* to = out + at + c * s.size;
-      for (int64_t i = 0; i < s.size; ++i) to[i] = (from[i] - m) * a + b;
-    }
-  }
+constexpr int64_t kGrain = int64_t{32} << 10;  // elements worth a thread
+
+int64_t RowsWorthAThread(int64_t channels) {
+  return kGrain / std::max<int64_t>(channels, 1) + 1;
 }
 
-// grad_x = g a - (x - mean) b - c, by channel of the block.
-SLUICE_SIMD void Combine(const PlanesShape& s, const float* g, const float* x, const float* mean,
-                         const float* a, const float* b, const float* c, int64_t first, int64_t count,
-                         float* grad_x) {
-  for (int64_t n = 0; n < s.batch; ++n) {
-    const int64_t at = (n * s.channels + first) * s.size;
-    if (s.size == 1) {
-      for (int64_t j = 0; j < count; ++j)
-        grad_x[at + j] = g[at + j] * a[j] - (x[at + j] - mean[first + j]) * b[j] - c[j];
-      continue;
+// sum(begin, end, first, second) adds to two arrays of channels over pieces of the rows; the pieces' sums end
+// in `sums`: `first` of all channels, then `second`.
+template <typename Sum>
+void SumOfPieces(int64_t rows, int64_t channels, std::vector<double>* sums, Sum&& sum) {
+  const int64_t pieces = std::clamp<int64_t>(rows / RowsWorthAThread(channels), 1, 64);
+  sums->assign(static_cast<size_t>(pieces * 2 * channels), 0);
+  double* all = sums->data();
+  ParallelFor(pieces, 1, [&](int64_t piece, int64_t end) {
+    for (; piece < end; ++piece) {
+      double* own = all + piece * 2 * channels;
+      sum(rows * piece / pieces, rows * (piece + 1) / pieces, own, own + channels);
     }
-    for (int64_t j = 0; j < count; ++j) {
-      const float *gp = g + at + j * s.size, *xp = x + at + j * s.size;
-      const float m = mean[first + j], aj = a[j], bj = b[j], cj = c[j];
-      float* to = grad_x + at + j * s.size;
-      for (int64_t i = 0; i < s.size; ++i) to[i] = gp[i] * aj - (xp[i] - m) * bj - cj;
-    }
+  });
+  for (int64_t piece = 1; piece < pieces; ++piece) {
+    for (int64_t i = 0; i < 2 * channels; ++i) all[i] += all[piece * 2 * channels + i];
   }
 }
 
 // Of the batch, and into the running ones: var's is the unbiased one (Ioffe, Szegedy 2015, algorithm 2).
-void Statistics(const BatchNormShape& shape, const float* x, float* running_mean, float* running_variance,
-                float* mean, float* inverse, int64_t first, int64_t count) {
-  const PlanesShape& s = shape.planes;
-  const double values = static_cast<double>(s.batch) * static_cast<double>(s.size);
-  double sums[kBlock];
-  Sums(s, x, first, count, sums);
-  for (int64_t c = 0; c < count; ++c) mean[first + c] = static_cast<float>(sums[c] / values);
-  SumsOfSquares(s, x, mean, first, count, sums);
-  const double keep = shape.momentum;
+// `origin`: a value of each channel, near its others.
+void Statistics(const BatchNormShape& s, const double* sums, const float* origin, float* running_mean,
+                float* running_variance, float* mean, float* inverse) {
+  const auto values = static_cast<double>(s.rows);
+  const double keep = s.momentum;
   const auto mix = [keep](float* running, double now) {
     *running = static_cast<float>(keep * *running + (1 - keep) * now);
   };
-  for (int64_t c = 0; c < count; ++c) {
-    inverse[first + c] =
-        static_cast<float>(1 / std::sqrt(sums[c] / values + static_cast<double>(shape.epsilon)));
-    mix(running_mean + first + c, mean[first + c]);
-    if (values > 1) mix(running_variance + first + c, sums[c] / (values - 1));
+  for (int64_t c = 0; c < s.channels; ++c) {
+    const double offset = sums[c] / values;
+    const double squares = std::max(sums[s.channels + c] - sums[c] * offset, 0.0);
+    mean[c] = static_cast<float>(origin[c] + offset);
+    inverse[c] = static_cast<float>(1 / std::sqrt(squares / values + static_cast<double>(s.epsilon)));
+    mix(running_mean + c, origin[c] + offset);
+    if (s.rows > 1) mix(running_variance + c, squares / (values - 1));
   }
 }
 
 }  // namespace
 
-void BatchNormChannels(const BatchNormShape& shape, const float* x, const float* gamma, const float* beta,
-                       float* running_mean, float* running_variance, float* out, float* mean, float* inverse,
-                       int64_t first, int64_t last) {
-  const PlanesShape& s = shape.planes;
-  for (; first < last; first += kBlock) {
-    const int64_t count = std::min(kBlock, last - first);
-    if (shape.training) {
-      Statistics(shape, x, running_mean, running_variance, mean, inverse, first, count);
-    } else {
-      for (int64_t c = first; c < first + count; ++c) {
-        mean[c] = running_mean[c];
-        inverse[c] = 1 / std::sqrt(running_variance[c] + shape.epsilon);
-      }
+void BatchNorm::Forward(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
+                        const float* addend, float* running_mean, float* running_variance, float* out,
+                        float* mean, float* inverse) {
+  if (s.rows == 0) return;  // nothing to learn, nothing to write
+  const int64_t channels = s.channels;
+  if (s.training) {
+    SumOfPieces(s.rows, channels, &sums_, [&](int64_t begin, int64_t end, double* sums, double* squares) {
+      Moments(x + begin * channels, x, end - begin, channels, sums, squares);
+    });
+    Statistics(s, sums_.data(), x, running_mean, running_variance, mean, inverse);
+  } else {
+    for (int64_t c = 0; c < channels; ++c) {
+      mean[c] = running_mean[c];
+      inverse[c] = 1 / std::sqrt(running_variance[c] + s.epsilon);
     }
-    float scale[kBlock], shift[kBlock];
-    for (int64_t c = 0; c < count; ++c) {
-      scale[c] = inverse[first + c] * (gamma != nullptr ? gamma[first + c] : 1);
-      shift[c] = beta != nullptr ? beta[first + c] : 0;
-    }
-    Normalize(s, x, mean, scale, shift, first, count, out);
   }
+  const Affine affine = AffineOf(channels, gamma, beta, mean, inverse);
+  ParallelFor(s.rows, RowsWorthAThread(channels), [&](int64_t begin, int64_t end) {
+    if (addend != nullptr) {
+      return NormalizeAdd(x + begin * channels, affine, addend + begin * channels, s.relu, end - begin,
+                          channels, out + begin * channels);
+    }
+    (s.relu ? NormalizeRelu : Normalize)(x + begin * channels, affine, end - begin, channels,
+                                         out + begin * channels);
+  });
 }
 
-void BatchNormChannelsBackward(const BatchNormShape& shape, const float* x, const float* gamma,
-                               const float* mean, const float* inverse, const float* grad, float* grad_x,
-                               float* grad_gamma, float* grad_beta, int64_t first, int64_t last) {
-  const PlanesShape& s = shape.planes;
-  const double values = static_cast<double>(s.batch) * static_cast<double>(s.size);
-  for (; first < last; first += kBlock) {
-    const int64_t count = std::min(kBlock, last - first);
-    double sums[kBlock], products[kBlock];
-    Sums(s, grad, first, count, sums);
-    SumsOfProducts(s, grad, x, mean, first, count, products);
-    float a[kBlock], b[kBlock] = {}, c[kBlock] = {};
-    for (int64_t i = 0; i < count; ++i) {
-      const double inv = inverse[first + i];
-      const double scale = inv * (gamma != nullptr ? gamma[first + i] : 1);
-      a[i] = static_cast<float>(scale);
-      if (shape.training) {  // mean and variance depend on x too
-        b[i] = static_cast<float>(scale * inv * inv * products[i] / values);
-        c[i] = static_cast<float>(scale * sums[i] / values);
-      }
-      if (grad_gamma != nullptr) grad_gamma[first + i] = static_cast<float>(products[i] * inv);
-      if (grad_beta != nullptr) grad_beta[first + i] = static_cast<float>(sums[i]);
-    }
-    if (grad_x != nullptr) Combine(s, grad, x, mean, a, b, c, first, count, grad_x);
+void BatchNorm::Backward(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
+                         const float* mean, const float* inverse, const float* grad, float* grad_x,
+                         float* grad_gamma, float* grad_beta) {
+  const int64_t channels = s.channels;
+  if (s.rows == 0) {
+    if (grad_gamma != nullptr) std::fill_n(grad_gamma, channels, 0.0f);
+    if (grad_beta != nullptr) std::fill_n(grad_beta, channels, 0.0f);
+    return;
   }
+  const Affine affine = AffineOf(channels, gamma, beta, mean, inverse);
+  SumOfPieces(s.rows, channels, &sums_, [&](int64_t begin, int64_t end, double* sums, double* products) {
+    GradientSums(grad + begin * channels, x + begin * channels, affine, s.relu, end - begin, channels, sums,
+                 products);
+  });
+  const auto values = static_cast<double>(s.rows);
+  float *b = factors_.data() + 2 * channels, *k = b + channels;
+  for (int64_t c = 0; c < channels; ++c) {
+    const double sum = sums_[static_cast<size_t>(c)], product = sums_[static_cast<size_t>(channels + c)];
+    const double inv = inverse[c], scale = affine.scale[c];
+    b[c] = k[c] = 0;
+    if (s.training) {  // mean and variance depend on x too
+      b[c] = static_cast<float>(scale * inv * inv * product / values);
+      k[c] = static_cast<float>(scale * sum / values);
+    }
+    if (grad_gamma != nullptr) grad_gamma[c] = static_cast<float>(product * inv);
+    if (grad_beta != nullptr) grad_beta[c] = static_cast<float>(sum);
+  }
+  if (grad_x == nullptr) return;
+  ParallelFor(s.rows, RowsWorthAThread(channels), [&](int64_t begin, int64_t end) {
+    Combine(grad + begin * channels, x + begin * channels, affine, s.relu, b, k, end - begin, channels,
+            grad_x + begin * channels);
+  });
+}
+
+BatchNorm::Affine BatchNorm::AffineOf(int64_t channels, const float* gamma, const float* beta,
+                                      const float* mean, const float* inverse) {
+  factors_.resize(static_cast<size_t>(4 * channels));
+  float *scale = factors_.data(), *shift = scale + channels;
+  for (int64_t c = 0; c < channels; ++c) {
+    scale[c] = inverse[c] * (gamma != nullptr ? gamma[c] : 1);
+    shift[c] = beta != nullptr ? beta[c] : 0;
+  }
+  return {mean, scale, shift};
 }
 
 }  // namespace sluice::cpu

@@ -1,17 +1,33 @@
-// Batch normalisation over planes [batch, channels, size].
+// Batch normalisation of [rows, channels].
 #pragma once
+
+#include <vector>
 
 #include "tensor/kernels.h"
 
 namespace sluice::cpu {
 
-// Channels [first, last) of what Kernels::BatchNorm and BatchNormBackward compute: a channel is one thread's
-// work, so that its sums do not depend on the number of threads.
-void BatchNormChannels(const BatchNormShape& shape, const float* x, const float* gamma, const float* beta,
-                       float* running_mean, float* running_variance, float* out, float* mean, float* inverse,
-                       int64_t first, int64_t last);
-void BatchNormChannelsBackward(const BatchNormShape& shape, const float* x, const float* gamma,
-                               const float* mean, const float* inverse, const float* grad, float* grad_x,
-                               float* grad_gamma, float* grad_beta, int64_t first, int64_t last);
+// What Kernels::BatchNorm and BatchNormBackward compute. Sums are taken over pieces of the rows that depend
+// on their number only, so that threads change no bit.
+class BatchNorm {
+ public:
+  // (x - mean) scale + shift, by channel.
+  struct Affine {
+    const float *mean, *scale, *shift;
+  };
+  void Forward(const BatchNormShape& shape, const float* x, const float* gamma, const float* beta,
+               const float* addend, float* running_mean, float* running_variance, float* out, float* mean,
+               float* inverse);
+  void Backward(const BatchNormShape& shape, const float* x, const float* gamma, const float* beta,
+                const float* mean, const float* inverse, const float* grad, float* grad_x, float* grad_gamma,
+                float* grad_beta);
+
+ private:
+  Affine AffineOf(int64_t channels, const float* gamma, const float* beta, const float* mean,
+                  const float* inverse);
+
+  std::vector<double> sums_;    // of the pieces
+  std::vector<float> factors_;  // scale, shift and backward's two, of the channels
+};
 
 }  // namespace sluice::cpu

@@ -140,26 +140,14 @@ class CpuKernels final : public Kernels {
                   bytes);
   }
   void BatchNorm(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
-                 float* running_mean, float* running_variance, float* out, float* mean,
+                 const float* addend, float* running_mean, float* running_variance, float* out, float* mean,
                  float* inverse) override {
-    const PlanesShape& p = s.planes;
-    if (p.batch == 0) return;  // nothing to learn, nothing to write
-    ParallelFor(p.channels, Planes(p.batch * p.size), [&](int64_t c, int64_t end) {
-      cpu::BatchNormChannels(s, x, gamma, beta, running_mean, running_variance, out, mean, inverse, c, end);
-    });
+    batch_norm_.Forward(s, x, gamma, beta, addend, running_mean, running_variance, out, mean, inverse);
   }
-  void BatchNormBackward(const BatchNormShape& s, const float* x, const float* gamma, const float* mean,
-                         const float* inverse, const float* grad, float* grad_x, float* grad_gamma,
-                         float* grad_beta) override {
-    const PlanesShape& p = s.planes;
-    if (p.batch == 0) {
-      if (grad_gamma != nullptr) std::fill_n(grad_gamma, p.channels, 0.0f);
-      if (grad_beta != nullptr) std::fill_n(grad_beta, p.channels, 0.0f);
-      return;
-    }
-    ParallelFor(p.channels, Planes(p.batch * p.size), [&](int64_t c, int64_t end) {
-      cpu::BatchNormChannelsBackward(s, x, gamma, mean, inverse, grad, grad_x, grad_gamma, grad_beta, c, end);
-    });
+  void BatchNormBackward(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
+                         const float* mean, const float* inverse, const float* grad, float* grad_x,
+                         float* grad_gamma, float* grad_beta) override {
+    batch_norm_.Backward(s, x, gamma, beta, mean, inverse, grad, grad_x, grad_gamma, grad_beta);
   }
   void LayerNorm(const float* x, const float* gamma, const float* beta, float epsilon, float* out,
                  float* mean, float* inverse, int64_t rows, int64_t columns) override {
@@ -272,6 +260,7 @@ class CpuKernels final : public Kernels {
   }
 
   cpu::OneDnn onednn_;
+  cpu::BatchNorm batch_norm_;
 };
 
 }  // namespace

@@ -24,7 +24,9 @@ Outcome Run(const ParameterDict& parameters, const NDArray& values, const NDArra
   }
   autograd::Backward({outcome.out}, {head});
   outcome.grads = {autograd::Grad(x).Copy()};
-  for (const auto& parameter : parameters) outcome.grads.push_back(parameter->grad(cpu(0)).Copy());
+  for (const auto& parameter : parameters)
+    if (parameter->grad_req() != autograd::GradReq::kNull)
+      outcome.grads.push_back(parameter->grad(cpu(0)).Copy());
   return outcome;
 }
 
@@ -78,6 +80,30 @@ TEST(FusionTest, AConvolutionWithoutBiasAndWithGroups) {
   Sequential net;
   net.Add(Conv2D(6, 3, {.stride = 2, .padding = 1, .use_bias = false, .groups = 3})).Add(Activation::Tanh());
   ExpectSameAsApart(std::move(net), {2, 3, 7, 7});
+}
+
+TEST(FusionTest, ARectifierAfterBatchNormalisation) {
+  for (const Shape& shape : {Shape{4, 3, 5, 5}, Shape{7, 3}, Shape{3, 20, 4}}) {
+    Sequential net;
+    net.Add(BatchNorm()).Add(Activation::Relu());
+    ExpectSameAsApart(std::move(net), shape);
+  }
+}
+
+TEST(FusionTest, ARectifierAfterAResidualBlock) {
+  for (const bool with_norm : {false, true}) {
+    Sequential body, net;
+    body.Add(Conv2D(3, 3, {.padding = 1})).Add(Activation::Relu()).Add(Conv2D(3, 1));
+    if (with_norm) body.Add(BatchNorm());
+    net.Add(Residual(std::move(body))).Add(Activation::Relu());
+    ExpectSameAsApart(std::move(net), {4, 3, 5, 5});
+    Sequential other, shortcut, second;
+    other.Add(Conv2D(6, 3, {.stride = 2, .padding = 1})).Add(BatchNorm());
+    shortcut.Add(Conv2D(6, 1, {.stride = 2}));
+    if (with_norm) shortcut.Add(BatchNorm());
+    second.Add(Residual(std::move(other), std::move(shortcut))).Add(Activation::Relu());
+    ExpectSameAsApart(std::move(second), {4, 3, 5, 5});
+  }
 }
 
 TEST(FusionTest, ErrorsNameTheLayerAllTheSame) {
