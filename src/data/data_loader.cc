@@ -238,9 +238,7 @@ Order DataLoader::Impl::OrderOf(int64_t epoch) {
 Made DataLoader::Impl::Make(const Ticket& ticket) {
   try {
     const Interval interval = ShareOfStep(sampler_, ticket.position, ticket.share);
-    std::vector<int64_t> dims = dataset_->sample_shape().dims();
-    dims.insert(dims.begin(), interval.size());
-    Batch batch{.position = ticket.position, .shape = Shape(dims)};
+    Batch batch{.position = ticket.position, .shape = dataset_->sample_shape().WithAxis(0, interval.size())};
     batch.samples.resize(static_cast<size_t>(batch.shape.size()));
     const Interval all = GlobalStep(sampler_, ticket.position, ticket.share.num_workers);
     batch.global_size = all.size();

@@ -49,7 +49,7 @@ std::vector<float> Xavier::Values(std::string_view name, const Shape& shape, uin
             "Xavier cannot fill parameter '", name, "' of shape ", shape,
             ": it needs at least two axes and no empty one; give the parameter an initialiser of its own"));
   }
-  const auto& dims = shape.dims();
+  const auto dims = shape.dims();
   const double window = std::accumulate(dims.begin() + 2, dims.end(), 1.0, std::multiplies<>());
   const double fan_in = static_cast<double>(dims[1]) * window;
   const double fan_out = static_cast<double>(dims[0]) * window;

@@ -34,12 +34,11 @@ NDArray FloatLabels(const NDArray& label) {
 }
 
 // Extents but those of 1, with the batch's.
-std::vector<int64_t> Essence(const Shape& shape) {
-  std::vector<int64_t> dims;
-  for (size_t axis = 0; axis < shape.ndim(); ++axis) {
-    if (axis == 0 || shape[axis] != 1) dims.push_back(shape[axis]);
+Shape Essence(Shape shape) {
+  for (size_t axis = shape.ndim(); axis > 1; --axis) {
+    if (shape[axis - 1] == 1) shape = shape.WithoutAxis(axis - 1);
   }
-  return dims;
+  return shape;
 }
 
 // `label` in the prediction's shape.
@@ -59,7 +58,7 @@ NDArray Loss::operator()(const NDArray& prediction, const NDArray& label,
                          const NDArray& sample_weight) const {
   NDArray losses = PerSample(prediction, label);
   if (sample_weight.valid()) {
-    if (sample_weight.shape().ndim() == 0 || Essence(sample_weight.shape()) != losses.shape().dims()) {
+    if (sample_weight.shape().ndim() == 0 || Essence(sample_weight.shape()) != losses.shape()) {
       Refuse(StrCat(name(), ": the weights ", sample_weight.shape(), " of samples must be of shape ",
                     losses.shape()));
     }

@@ -9,7 +9,7 @@ namespace sluice::nn {
 namespace {
 
 bool IsComplete(const Shape& shape) {
-  return std::find(shape.dims().begin(), shape.dims().end(), 0) == shape.dims().end();
+  return std::ranges::find(shape.dims(), 0) == shape.dims().end();
 }
 
 bool Agrees(const Shape& known, const Shape& given) {
@@ -58,9 +58,8 @@ void Parameter::SetShape(const Shape& shape) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("parameter '", name_, "' has shape ", shape_, " (0: unknown) and was given ", shape));
   }
-  std::vector<int64_t> dims = shape_.dims();
-  for (size_t axis = 0; axis < dims.size(); ++axis) dims[axis] = std::max(dims[axis], shape[axis]);
-  shape_ = Shape(std::move(dims));
+  for (size_t axis = 0; axis < shape.ndim(); ++axis)
+    shape_ = shape_.WithExtent(axis, std::max(shape_[axis], shape[axis]));
   if (!deferred() || !IsComplete(shape_)) return;
   AllocateData(*pending_->init, pending_->seed);
 }

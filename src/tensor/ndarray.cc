@@ -113,11 +113,9 @@ NDArray NDArray::SliceRows(int64_t begin, int64_t end) const {
   if (shape_.ndim() == 0 || begin < 0 || end < begin || end > shape_[0]) {
     Refuse("SliceRows", StrCat("rows [", begin, ", ", end, ") of shape ", shape_));
   }
-  std::vector<int64_t> dims = shape_.dims();
   const int64_t row = shape_[0] == 0 ? 0 : size() / shape_[0];
-  dims[0] = end - begin;
   NDArray view = *this;
-  view.shape_ = Shape(dims);
+  view.shape_ = shape_.WithExtent(0, end - begin);
   view.offset_ = offset_ + begin * row;
   view.node_ = nullptr;
   return view;

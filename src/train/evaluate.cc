@@ -19,10 +19,8 @@ NDArray OnHost(std::span<const float> values, const Shape& shape) {
 
 Batch Consecutive(const Dataset& dataset, int64_t first, int64_t count) {
   Batch batch;
-  std::vector<int64_t> dims = {count};
   const Shape& shape = dataset.sample_shape();
-  dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
-  batch.shape = Shape(dims);
+  batch.shape = shape.WithAxis(0, count);
   const auto sample = static_cast<size_t>(shape.size());
   batch.samples.resize(static_cast<size_t>(count) * sample);
   for (int64_t i = 0; i < count; ++i) {

@@ -92,11 +92,9 @@ class FitRun {
 
   // One sample forward on every context: parameters learn their shapes before the store makes its keys.
   void ResolveShapes() {
-    std::vector<int64_t> dims = {1};
-    const Shape& sample = loader_.dataset().sample_shape();
-    dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());
+    const Shape one = loader_.dataset().sample_shape().WithAxis(0, 1);
     const autograd::PauseScope pause;
-    for (const Context& context : options_.contexts) net_(NDArray(Shape(dims), context)).WaitToRead();
+    for (const Context& context : options_.contexts) net_(NDArray(one, context)).WaitToRead();
   }
 
   // What is left of it: from next_ to the first batch of the one after, or to the last step.

@@ -32,7 +32,7 @@ bool FromWire(const pb::KeySpec& in, Checker& checker, KeySpec* out) {
   if (std::string why = Shape::WhyInvalid(dims); !why.empty()) {
     return checker.Refuse("key ", ToString(out->name), ": ", why);
   }
-  out->shape = Shape(std::move(dims));
+  out->shape = Shape(dims);
   if (out->shape.size() > INT64_MAX / static_cast<int64_t>(SizeOf(out->dtype))) {
     return checker.Refuse("key ", ToString(out->name), ": ", out->shape.ToString(), " of ", Name(out->dtype),
                           " has more than 2^63-1 bytes");

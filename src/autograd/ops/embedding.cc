@@ -15,10 +15,8 @@ NDArray Embedding(const NDArray& ids, const NDArray& weight) {
   if (weight.shape().ndim() != 2)
     Refuse(kWhat, StrCat("needs a weight [rows, columns] and got ", weight.shape()));
   const int64_t rows = weight.shape()[0], columns = weight.shape()[1];
-  std::vector<int64_t> dims = ids.shape().dims();
-  dims.push_back(columns);
   const Context context = weight.context();
-  NDArray out = NDArray::Empty(Shape(dims), context);
+  NDArray out = NDArray::Empty(ids.shape().WithAxis(ids.shape().ndim(), columns), context);
   LaunchOn(kWhat, context, {ids, weight}, {out},
            [type, pi = DataOf<std::byte>(ids), n = ids.size(), pw = DataOf(weight), rows, columns,
             po = DataOf(out)](Kernels& k) { k.Embedding(type, pi, n, pw, rows, columns, po); });
@@ -36,10 +34,8 @@ NDArray MeanOfSteps(const NDArray& x) {
   RequireTogether(kWhat, {&x});
   const Shape& shape = x.shape();
   if (shape.ndim() < 2 || shape[1] == 0) Refuse(kWhat, StrCat("needs [n, steps, ...] and got ", shape));
-  std::vector<int64_t> dims = shape.dims();
-  dims.erase(dims.begin() + 1);
   const Context context = x.context();
-  NDArray out = NDArray::Empty(Shape(dims), context);
+  NDArray out = NDArray::Empty(shape.WithoutAxis(1), context);
   const int64_t n = shape[0], steps = shape[1], columns = n == 0 ? 0 : out.size() / n;
   LaunchOn(kWhat, context, {x}, {out}, [n, steps, columns, px = DataOf(x), po = DataOf(out)](Kernels& k) {
     k.MeanOfSteps(px, po, n, steps, columns);

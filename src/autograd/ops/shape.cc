@@ -16,11 +16,10 @@ Cut CutOf(const std::vector<NDArray>& parts, size_t axis) {
   const Shape& first = parts.front().shape();
   if (axis >= first.ndim()) Refuse("Concat", StrCat("there is no axis ", axis, " in ", first));
   Cut cut;
-  std::vector<int64_t> dims = first.dims();
-  dims[axis] = 0;
   int64_t inner = 1;
   for (size_t i = 0; i < axis; ++i) cut.outer *= first[i];
   for (size_t i = axis + 1; i < first.ndim(); ++i) inner *= first[i];
+  int64_t extent = 0;
   for (const NDArray& part : parts) {
     RequireTogether("Concat", {&parts.front(), &part});
     const Shape& shape = part.shape();
@@ -31,9 +30,9 @@ Cut CutOf(const std::vector<NDArray>& parts, size_t axis) {
     cut.offsets.push_back(cut.row);
     cut.widths.push_back(shape[axis] * inner);
     cut.row += cut.widths.back();
-    dims[axis] += shape[axis];
+    extent += shape[axis];
   }
-  cut.whole = Shape(dims);
+  cut.whole = first.WithExtent(axis, extent);
   return cut;
 }
 

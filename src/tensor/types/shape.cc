@@ -1,16 +1,20 @@
 #include "sluice/shape.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 #include "sluice/error.h"
 
 namespace sluice {
 
-Shape::Shape(std::vector<int64_t> dims) : dims_(std::move(dims)) {
-  if (const std::string why = WhyInvalid(dims_); !why.empty()) throw Error(ErrorCode::kInvalidArgument, why);
-  for (const int64_t dim : dims_) size_ *= dim;
+Shape::Shape(std::span<const int64_t> dims) {
+  if (const std::string why = WhyInvalid(dims); !why.empty()) throw Error(ErrorCode::kInvalidArgument, why);
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+  ndim_ = dims.size();
+  for (const int64_t dim : dims) size_ *= dim;
 }
 
-std::string Shape::WhyInvalid(const std::vector<int64_t>& dims) {
+std::string Shape::WhyInvalid(std::span<const int64_t> dims) {
   if (dims.size() > kMaxAxes) {
     return StrCat("shape [", StrJoin(dims), "] has ", dims.size(), " axes; at most ", kMaxAxes,
                   " are possible");
@@ -25,8 +29,28 @@ std::string Shape::WhyInvalid(const std::vector<int64_t>& dims) {
   return {};
 }
 
+Shape Shape::WithExtent(size_t axis, int64_t extent) const {
+  auto dims = dims_;
+  dims[axis] = extent;
+  return Shape(std::span(dims).first(ndim_));
+}
+
+Shape Shape::WithAxis(size_t axis, int64_t extent) const {
+  std::array<int64_t, kMaxAxes + 1> dims{};
+  std::copy_n(dims_.begin(), axis, dims.begin());
+  dims[axis] = extent;
+  std::copy(dims_.begin() + axis, dims_.begin() + ndim_, dims.begin() + axis + 1);
+  return Shape(std::span(dims).first(ndim_ + 1));
+}
+
+Shape Shape::WithoutAxis(size_t axis) const {
+  auto dims = dims_;
+  std::copy(dims_.begin() + axis + 1, dims_.begin() + ndim_, dims.begin() + axis);
+  return Shape(std::span(dims).first(ndim_ - 1));
+}
+
 std::string Shape::ToString() const {
-  return StrCat("[", StrJoin(dims_), "]");
+  return StrCat("[", StrJoin(dims()), "]");
 }
 
 }  // namespace sluice

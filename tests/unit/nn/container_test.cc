@@ -54,9 +54,7 @@ TEST(ConcurrentTest, JoinsAlongTheAxis) {
           const Tensor parts[] = {reference::Conv2D(v[0], v[1], &v[2], g),
                                   reference::Map(v[0], [](double x) { return std::tanh(x); }),
                                   reference::Conv2D(v[0], v[3], &v[4], g)};
-          std::vector<int64_t> dims = v[0].shape.dims();
-          dims[axis] *= 3;
-          Tensor y{Shape(dims)};
+          Tensor y{v[0].shape.WithExtent(axis, 3 * v[0].shape[axis])};
           int64_t inner = 1;
           for (size_t i = axis; i < 4; ++i) inner *= v[0].shape[i];
           for (int64_t i = 0; i < y.shape.size(); ++i)

@@ -96,9 +96,7 @@ TEST(SequenceMeanTest, MatchesTheReference) {
     Check(
         layer, shape,
         [&](const auto& v) {
-          std::vector<int64_t> dims = shape.dims();
-          dims.erase(dims.begin() + 1);
-          Tensor y{Shape(dims)};
+          Tensor y{shape.WithoutAxis(1)};
           const int64_t columns = shape[0] == 0 ? 1 : y.shape.size() / shape[0], steps = shape[1];
           for (int64_t i = 0; i < shape.size(); ++i)
             y.at(i / (steps * columns) * columns + i % columns) += v[0].at(i) / static_cast<double>(steps);

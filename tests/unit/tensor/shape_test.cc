@@ -37,6 +37,24 @@ TEST(ShapeTest, RefusesWhatNoArrayCanHave) {
               HasSubstr("9 axes; at most 8"));
 }
 
+TEST(ShapeTest, ChangesOneAxis) {
+  const Shape shape{2, 3, 4};
+  EXPECT_EQ(shape.WithExtent(1, 7), (Shape{2, 7, 4}));
+  EXPECT_EQ(shape.WithExtent(1, 7).size(), 56);
+  EXPECT_EQ(shape.WithAxis(0, 5), (Shape{5, 2, 3, 4}));
+  EXPECT_EQ(shape.WithAxis(3, 5), (Shape{2, 3, 4, 5}));
+  EXPECT_EQ(shape.WithoutAxis(0), (Shape{3, 4}));
+  EXPECT_EQ(shape.WithoutAxis(2), (Shape{2, 3}));
+  EXPECT_EQ(Shape{6}.WithoutAxis(0), Shape());
+  EXPECT_EQ(Shape().WithAxis(0, 6), Shape{6});
+  ErrorOf(ErrorCode::kInvalidArgument, [&] { shape.WithExtent(1, -1); });
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [] {
+                        Shape({1, 1, 1, 1, 1, 1, 1, 1}).WithAxis(8, 1);
+                      }),
+              HasSubstr("9 axes; at most 8"));
+}
+
 TEST(ShapeTest, RowsOfAnEmptyArrayFitInto64BitsToo) {
   const int64_t long_axis = int64_t{1} << 40;
   EXPECT_EQ((Shape{0, long_axis}).size(), 0);
