@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "base/executor.h"
+#include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/parallel.h"
-#include "tensor/cpu/pool_allocator.h"
 #include "tensor/devices.h"
 
 namespace sluice {

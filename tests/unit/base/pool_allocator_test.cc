@@ -1,8 +1,10 @@
-#include "tensor/cpu/pool_allocator.h"
+#include "base/pool_allocator.h"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -69,6 +71,20 @@ TEST(PoolAllocatorTest, NoTwoOwnersShareABlock) {
   std::thread other([&] { work(1); });
   work(2);
   other.join();
+}
+
+TEST(PoolAllocatorTest, HoldsObjectsOfTheStandardLibrary) {
+  auto pool = std::make_shared<PoolAllocator>();
+  const void* first = nullptr;
+  for (int round = 0; round < 3; ++round) {
+    const auto object = std::allocate_shared<std::array<int, 40>>(MemoryOf<int>(pool));
+    if (round == 0) first = object.get();
+    EXPECT_EQ(object.get(), first) << round;
+  }
+  std::vector<int, MemoryOf<int>> numbers{MemoryOf<int>(pool)};
+  pool.reset();  // the vector keeps it
+  for (int i = 0; i < 1000; ++i) numbers.push_back(i);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(numbers[static_cast<size_t>(i)], i);
 }
 
 TEST(PoolAllocatorTest, RefusesWhatDoesNotFit) {

@@ -1,0 +1,106 @@
+// A vector with room of its own for `kInside` elements: short ones take no memory from the heap.
+//
+// Elements move without throwing. Thread safety and validity of pointers: as std::vector's, but moving the
+// vector moves the elements.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace sluice {
+
+template <typename T, size_t kInside>
+class InlineVector {
+ public:
+  using value_type = T;
+  using iterator = T*;
+  using const_iterator = const T*;
+
+  InlineVector() = default;
+  InlineVector(InlineVector&& other) noexcept { Take(other); }
+  InlineVector& operator=(InlineVector&& other) noexcept {
+    if (this != &other) {
+      Free();
+      Take(other);
+    }
+    return *this;
+  }
+  ~InlineVector() { Free(); }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
+  size_t capacity() const { return capacity_; }
+  bool empty() const { return size_ == 0; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  T& back() { return data_[size_ - 1]; }
+
+  // The arguments may not be elements of this vector.
+  template <typename... Args>
+  T& emplace_back(Args&&... args) {
+    if (size_ == capacity_) Grow();
+    T* element = std::construct_at(data_ + size_, std::forward<Args>(args)...);
+    ++size_;
+    return *element;
+  }
+  void push_back(T element) { emplace_back(std::move(element)); }
+  void clear() noexcept {
+    std::destroy_n(data_, size_);
+    size_ = 0;
+  }
+  // The others keep their order.
+  template <typename Predicate>
+  void EraseIf(Predicate&& predicate) {
+    T* end_of_kept = std::remove_if(begin(), end(), std::forward<Predicate>(predicate));
+    std::destroy(end_of_kept, end());
+    size_ = static_cast<size_t>(end_of_kept - data_);
+  }
+
+ private:
+  static_assert(kInside > 0 && std::is_nothrow_move_constructible_v<T>);
+  T* Room() { return reinterpret_cast<T*>(room_); }
+  void Grow() {
+    T* larger = std::allocator<T>().allocate(2 * capacity_);
+    std::uninitialized_move_n(data_, size_, larger);
+    const size_t size = size_, capacity = 2 * capacity_;
+    Free();
+    data_ = larger;
+    size_ = size;
+    capacity_ = capacity;
+  }
+  // Leaves an empty vector.
+  void Free() noexcept {
+    clear();
+    if (data_ != Room()) std::allocator<T>().deallocate(data_, capacity_);
+    data_ = Room();
+    capacity_ = kInside;
+  }
+  // Of an empty one.
+  void Take(InlineVector& other) noexcept {
+    if (other.data_ != other.Room()) {
+      data_ = std::exchange(other.data_, other.Room());
+      capacity_ = std::exchange(other.capacity_, kInside);
+      size_ = std::exchange(other.size_, 0);
+      return;
+    }
+    std::uninitialized_move_n(other.data_, other.size_, data_);
+    size_ = other.size_;
+    other.clear();
+  }
+
+  T* data_ = Room();
+  size_t size_ = 0;
+  size_t capacity_ = kInside;
+  alignas(T) std::byte room_[kInside * sizeof(T)];
+};
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// Keeps freed blocks for the next owner of about the same size: a training step's arrays, events and graph
+// nodes come and go with the same sizes, and fresh pages are slow.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+
+#include "base/buffer.h"
+
+namespace sluice {
+
+class PoolAllocator final : public Allocator {
+ public:
+  explicit PoolAllocator(size_t max_kept_bytes = size_t{1} << 30) : max_kept_(max_kept_bytes) {}
+  ~PoolAllocator() override;
+  PoolAllocator(const PoolAllocator&) = delete;
+  PoolAllocator& operator=(const PoolAllocator&) = delete;
+  void* Allocate(size_t size) override;
+  void Deallocate(void* data, size_t size) noexcept override;
+
+  // Rounded up, so that sizes that differ a little share blocks: powers of two and the quarters between.
+  static size_t BlockSize(size_t size);
+
+ private:
+  // A free block holds the address of the next one.
+  struct Free {
+    Free* next;
+  };
+  static constexpr size_t kClasses = 4 * 64;
+  static size_t ClassOf(size_t block);
+  static size_t BlockOf(size_t size_class);
+
+  const std::shared_ptr<Allocator> heap_ =
+      HeapAllocator();  // its own handle: the default devices end after main
+  const size_t max_kept_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::array<Free*, kClasses> kept_{};  // by size class
+  size_t kept_bytes_ = 0;
+};
+
+// For std::allocate_shared and the standard containers: memory of an Allocator, which it keeps alive.
+//
+//   auto node = std::allocate_shared<Node>(MemoryOf<Node>(pool), ...);
+template <typename T>
+class MemoryOf {
+ public:
+  using value_type = T;
+  explicit MemoryOf(std::shared_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {}
+  template <typename U>
+  MemoryOf(const MemoryOf<U>& other)  // NOLINT(google-explicit-constructor): what the standard asks for
+      : allocator_(other.allocator()) {}
+
+  T* allocate(size_t n) {
+    static_assert(alignof(T) <= 64);
+    return static_cast<T*>(allocator_->Allocate(n * sizeof(T)));
+  }
+  void deallocate(T* data, size_t n) noexcept { allocator_->Deallocate(data, n * sizeof(T)); }
+  const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
+  template <typename U>
+  bool operator==(const MemoryOf<U>& other) const {
+    return allocator_ == other.allocator();
+  }
+
+ private:
+  std::shared_ptr<Allocator> allocator_;
+};
+
+}  // namespace sluice
