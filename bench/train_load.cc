@@ -54,7 +54,7 @@ class TrainLoad::Sgd {
 
  private:
   void Update(const Optimizer::Step& step, NDArray& weight, const NDArray& gradient, NDArray& momentum) {
-    std::vector<Event> after = PendingUses(weight);
+    Events after = PendingUses(weight);
     after.push_back(ReadyToRead(weight));
     after.push_back(ReadyToRead(gradient));
     after.push_back(ReadyToRead(momentum));

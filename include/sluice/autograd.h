@@ -107,5 +107,6 @@ void SetGradHook(NDArray& variable, std::function<void()> hook);
 // contexts: their graphs are issued in turn, so that the contexts work at the same time. Frees the recorded
 // graphs: a second Backward through any part of them is Error(kFailedPrecondition).
 void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads = {});
+void Backward(const NDArray& head);  // of one head, without making a list
 
 }  // namespace sluice::autograd

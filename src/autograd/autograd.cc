@@ -1,7 +1,7 @@
 #include "sluice/autograd.h"
 
 #include <algorithm>
-#include <deque>
+#include <span>
 #include <utility>
 
 #include "autograd/record.h"
@@ -14,9 +14,18 @@ namespace {
 using internal::AutogradNode;
 using NodePtr = std::shared_ptr<AutogradNode>;
 
+// What Backward works with; kept between calls for its room.
+struct Lists {
+  std::vector<AutogradNode*> nodes;  // that the heads reach, each once
+  std::vector<AutogradNode*> stack;
+  std::vector<AutogradNode*> ready;
+  std::vector<NDArray> out;
+};
+
 struct Tape {
   ScopeState state;
   uint64_t steps = 0;  // that no scope has named
+  Lists lists;         // of no call that runs
 
   // Where a scope that names no step draws from.
   ScopeState Next(bool recording, bool training) {
@@ -29,9 +38,8 @@ struct Tape {
 };
 thread_local Tape tape;  // the one the design allows
 
-// Every node that the heads reach, each once.
-std::vector<AutogradNode*> Reach(const std::vector<NDArray>& heads) {
-  std::vector<AutogradNode*> nodes, stack;
+void Reach(std::span<const NDArray> heads, Lists* lists) {
+  auto &nodes = lists->nodes, &stack = lists->stack;
   for (const NDArray& head : heads) stack.push_back(head.node().get());
   while (!stack.empty()) {
     AutogradNode* node = stack.back();
@@ -45,7 +53,6 @@ std::vector<AutogradNode*> Reach(const std::vector<NDArray>& heads) {
       stack.push_back(parent.get());
     }
   }
-  return nodes;
 }
 
 // The variable's gradient is complete: it is where it belongs before anything else is issued.
@@ -86,19 +93,24 @@ void RequireFit(const NDArray& head, const NDArray& gradient) {
 
 class Pass {
  public:
-  explicit Pass(const std::vector<NDArray>& heads) : nodes_(Reach(heads)) {}
+  explicit Pass(std::span<const NDArray> heads) : lists_(std::exchange(tape.lists, {})) {
+    Reach(heads, &lists_);
+  }
   // However it ended: the variables take part in the next one.
   ~Pass() {
-    for (AutogradNode* node : nodes_) {
+    for (AutogradNode* node : lists_.nodes) {
       node->visited = false;
       node->uses_left = 0;
       node->pending = NDArray();
     }
+    for (auto* list : {&lists_.nodes, &lists_.stack, &lists_.ready}) list->clear();
+    lists_.out.clear();
+    tape.lists = std::move(lists_);
   }
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
 
-  void Run(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads) {
+  void Run(std::span<const NDArray> heads, std::span<const NDArray> head_grads) {
     RequireUnused();
     for (size_t i = 0; i < heads.size(); ++i) {
       NDArray gradient = i < head_grads.size() ? head_grads[i] : NDArray();
@@ -111,20 +123,17 @@ class Pass {
     // First in, first out: the graphs of several heads, on several contexts, are issued in turn.
     for (const NDArray& head : heads) {
       AutogradNode* node = head.node().get();
-      if (node->uses_left == 0 && std::find(ready_.begin(), ready_.end(), node) == ready_.end())
-        ready_.push_back(node);
+      auto& ready = lists_.ready;
+      if (node->uses_left == 0 && std::find(ready.begin(), ready.end(), node) == ready.end())
+        ready.push_back(node);
     }
-    while (!ready_.empty()) {
-      AutogradNode* node = ready_.front();
-      ready_.pop_front();
-      Step(*node);
-    }
+    for (size_t next = 0; next < lists_.ready.size(); ++next) Step(*lists_.ready[next]);
   }
 
  private:
   void RequireUnused() const {
-    for (const AutogradNode* node : nodes_) {
-      if (node->is_variable || node->backward) continue;
+    for (const AutogradNode* node : lists_.nodes) {
+      if (!node->freed) continue;
       throw Error(ErrorCode::kFailedPrecondition,
                   "Backward: a part of this graph was freed by an earlier Backward: record it again, or give "
                   "all heads to one Backward");
@@ -137,11 +146,12 @@ class Pass {
       if (gradient.valid() && node.req != GradReq::kNull) Deliver(node, gradient);
       return;
     }
-    std::vector<NDArray> out(node.parents.size());
+    auto& out = lists_.out;  // empty: only variables take their step within another's
+    out.resize(node.parents.size());
     for (size_t i = 0; i < out.size(); ++i) {
       if (node.parents[i] != nullptr) out[i] = DirectTarget(*node.parents[i], node);
     }
-    if (gradient.valid() && node.backward) node.backward(gradient, out);
+    if (gradient.valid() && !node.freed) node.Backward(gradient, out);
     // Variables first: their hooks push before the rest of backward is issued.
     for (const bool variables : {true, false}) {
       for (size_t i = 0; i < out.size(); ++i) {
@@ -152,15 +162,15 @@ class Pass {
         if (variables) {
           Step(*parent);
         } else {
-          ready_.push_back(parent);
+          lists_.ready.push_back(parent);
         }
       }
     }
-    node.backward = nullptr;  // frees what it kept
+    out.clear();
+    node.Free();
   }
 
-  const std::vector<AutogradNode*> nodes_;
-  std::deque<AutogradNode*> ready_;
+  Lists lists_;
 };
 
 }  // namespace
@@ -211,22 +221,6 @@ bool Follows(const std::vector<NDArray>& inputs) {
                                              [](const NDArray& input) { return input.node() != nullptr; });
 }
 
-void Record(NDArray& output, const std::vector<NDArray>& inputs, BackwardFn backward) {
-  if (!Follows(inputs)) return;
-  auto node = std::make_shared<AutogradNode>();
-  for (const NDArray& input : inputs) node->parents.push_back(input.node());
-  node->backward = std::move(backward);
-  output.set_node(std::move(node));
-}
-
-void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, BackwardFn backward) {
-  if (!Follows(inputs)) return;
-  auto node = std::make_shared<AutogradNode>();
-  for (const NDArray* input : inputs) node->parents.push_back(input->node());
-  node->backward = std::move(backward);
-  output.set_node(std::move(node));
-}
-
 void AttachGrad(NDArray& array, GradReq req) {
   auto node = std::make_shared<AutogradNode>();
   node->is_variable = true;
@@ -254,7 +248,9 @@ void SetGradHook(NDArray& variable, std::function<void()> hook) {
   variable.node()->hook = std::move(hook);
 }
 
-void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads) {
+namespace {
+
+void RunBackward(std::span<const NDArray> heads, std::span<const NDArray> head_grads) {
   if (!head_grads.empty() && head_grads.size() != heads.size()) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Backward: ", heads.size(), " heads and ", head_grads.size(), " head gradients"));
@@ -269,6 +265,15 @@ void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& hea
   for (size_t i = 0; i < head_grads.size(); ++i) RequireFit(heads[i], head_grads[i]);
   const PauseScope pause;
   Pass(heads).Run(heads, head_grads);
+}
+
+}  // namespace
+
+void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads) {
+  RunBackward(heads, head_grads);
+}
+void Backward(const NDArray& head) {
+  RunBackward({&head, 1}, {});
 }
 
 }  // namespace sluice::autograd

@@ -5,16 +5,22 @@
 #include <memory>
 #include <vector>
 
+#include "base/inline_vector.h"
 #include "sluice/autograd.h"
 
 namespace sluice::internal {
 
 struct AutogradNode {
+  virtual ~AutogradNode() = default;
+
   // --- Recorded operations ---
-  std::vector<std::shared_ptr<AutogradNode>> parents;  // by input; null: no gradient wanted
+  InlineVector<std::shared_ptr<AutogradNode>, 4> parents;  // by input; null: no gradient wanted
   // Gradients of the inputs from the output's. out[i] is memory to write to when it is valid (a variable's
   // own gradient), else the operation makes its own; inputs without a parent stay invalid.
-  std::function<void(const NDArray& grad, std::vector<NDArray>& out)> backward;
+  virtual void Backward(const NDArray& /*grad*/, std::vector<NDArray>& /*out*/) {}
+  // Lets go of what Backward needs.
+  virtual void Free() {}
+  bool freed = false;
 
   // --- Variables ---
   bool is_variable = false;

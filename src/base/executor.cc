@@ -9,7 +9,7 @@ void SetThreadName(const std::string& name) {
 }
 
 ThreadExecutor::ThreadExecutor(const std::string& name, Task on_start)
-    : thread_([this, name, on_start = std::move(on_start)] {
+    : thread_([this, name, on_start = std::move(on_start)]() mutable {
         SetThreadName(name);
         if (on_start) on_start();
         Run();
@@ -29,15 +29,19 @@ void ThreadExecutor::Run() {
   // the wait.
   constexpr Duration kIdle = std::chrono::hours(1);
   bool open = true;
+  std::vector<Task> batch;  // changes places with the queue's: both keep their room
   while (open) {
-    std::deque<Task> batch;
     queue_.Await(
         kIdle, [](const Queue& q) { return q.closed || !q.tasks.empty(); },
         [&](Queue& q, bool) {
           batch.swap(q.tasks);
           open = !q.closed || !batch.empty();
         });
-    for (Task& task : batch) task();
+    for (Task& task : batch) {
+      task();
+      task = nullptr;  // what it held ends with it
+    }
+    batch.clear();
   }
 }
 

@@ -1,16 +1,16 @@
 // Who runs a task. An argument, so that simulation and tests can run everything on one thread.
 #pragma once
 
-#include <deque>
-#include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/guarded.h"
+#include "base/inline_function.h"
 
 namespace sluice {
 
-using Task = std::function<void()>;
+using Task = InlineFunction<void(), 64>;
 
 class Executor {
  public:
@@ -36,7 +36,7 @@ class ThreadExecutor final : public Executor {
 
  private:
   struct Queue {
-    std::deque<Task> tasks;
+    std::vector<Task> tasks;
     bool closed = false;
   };
   void Run();

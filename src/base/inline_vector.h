@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -21,6 +22,9 @@ class InlineVector {
   using const_iterator = const T*;
 
   InlineVector() = default;
+  InlineVector(std::initializer_list<T> elements) {
+    for (const T& element : elements) push_back(element);
+  }
   InlineVector(InlineVector&& other) noexcept { Take(other); }
   InlineVector& operator=(InlineVector&& other) noexcept {
     if (this != &other) {

@@ -90,7 +90,7 @@ void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& g
   input.samples = options.samples;
   input.round = static_cast<uint64_t>(state.num_updates);
   input.num_update = state.num_updates;
-  std::vector<Event> after = PendingUses(state.weight);
+  Events after = PendingUses(state.weight);
   after.push_back(ReadyToRead(state.weight));
   after.push_back(ReadyToRead(gradient));
   const auto work = [input, rule = rule_, spec = state.spec, states = state.states.arrays,

@@ -59,7 +59,7 @@ void RequireDivisor(const std::string& what, const Key& key, DType dtype, const 
                      IsFloating(dtype) ? "; it must be positive and finite" : "; whole numbers take 1 only"));
 }
 
-std::string Named(const std::string& what, const std::string& message) {
+std::string Named(std::string_view what, const std::string& message) {
   return message.starts_with(what) ? message : StrCat(what, ": ", message);
 }
 
@@ -75,7 +75,7 @@ void RequireFit(const std::string& what, const Key& key, const KeyShape& expecte
   }
 }
 
-void WhenAll(const std::vector<Event>& events, std::function<void(std::exception_ptr)> then) {
+void WhenAll(const Events& events, std::function<void(std::exception_ptr)> then) {
   struct Join {
     std::atomic<size_t> left;
     std::atomic<bool> failed = false;

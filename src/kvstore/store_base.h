@@ -33,7 +33,7 @@ void RequireName(const Key& key);
 void RequireDivisor(const std::string& what, const Key& key, DType dtype, const PushOptions& options);
 
 // The message of a failed operation, beginning with what it was; once.
-std::string Named(const std::string& what, const std::string& message);
+std::string Named(std::string_view what, const std::string& message);
 
 // A key's shape and dtype, fixed by Init.
 struct KeyShape {
@@ -46,7 +46,7 @@ void RequireFit(const std::string& what, const Key& key, const KeyShape& expecte
 
 // Runs `then` when all events are done, with the error that came first (null: none); on the thread that
 // completes the last one, or here.
-void WhenAll(const std::vector<Event>& events, std::function<void(std::exception_ptr)> then);
+void WhenAll(const Events& events, std::function<void(std::exception_ptr)> then);
 
 // What has been issued and not finished, and what went wrong. Thread-safe.
 class Outstanding {

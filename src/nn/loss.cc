@@ -23,7 +23,7 @@ NDArray FloatLabels(const NDArray& label) {
                                                       : nullptr;
   if (widen == nullptr) return label;
   NDArray out = NDArray::Empty(label.shape(), label.context());
-  std::vector<Event> after = PendingUses(out);
+  Events after = PendingUses(out);
   after.push_back(ReadyToRead(label));
   const Event done = EnqueueOn(label.context(), "labels to float32", after, [label, out, widen]() mutable {
     widen(HostBytes(label), reinterpret_cast<float*>(MutableHostBytes(out).data()), label.size());

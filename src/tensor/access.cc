@@ -20,9 +20,11 @@ Event ReadyToRead(const NDArray& array) {
   internal::DataOf(array);  // row-major from here on
   return array.storage()->LastWrite();
 }
-std::vector<Event> PendingUses(const NDArray& array) {
+Events PendingUses(const NDArray& array) {
   internal::DataOf(array);
-  return array.storage()->Uses();
+  Events uses;
+  array.storage()->AddUses(&uses);
+  return uses;
 }
 void AddReader(const NDArray& array, const Event& done) {
   array.storage()->AddRead(done);
@@ -45,9 +47,8 @@ Frame HostFrame(const NDArray& array) {
   return Frame(HostBytes(array), array.storage());
 }
 
-Event EnqueueOn(Context context, std::string_view what, std::span<const Event> after,
-                std::function<void()> work) {
-  return Devices::Default()->Get(context)->stream().Enqueue(what, after, std::move(work));
+Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work) {
+  return Devices::Default()->Get(context)->stream().Enqueue(std::move(what), after, std::move(work));
 }
 
 }  // namespace sluice

@@ -1,9 +1,8 @@
 // For stores and transports: the bytes of arrays, and the events that say when they may be touched.
 #pragma once
 
-#include <vector>
-
 #include "base/buffer.h"
+#include "base/function_ref.h"
 #include "sluice/ndarray.h"
 #include "tensor/stream.h"
 
@@ -13,7 +12,7 @@ namespace sluice {
 Event ReadyToRead(const NDArray& array);
 // What a writer from outside has to wait for: the end of the last write and of all reads since. One that
 // also reads what is there waits for ReadyToRead too, which carries the last write's error on.
-std::vector<Event> PendingUses(const NDArray& array);
+Events PendingUses(const NDArray& array);
 // `done` is a read from outside (the network sends from this memory): later writes wait for it.
 void AddReader(const NDArray& array, const Event& done);
 // `done` is a write from outside: later reads and writes wait for it, and get its error.
@@ -26,10 +25,9 @@ MutableBytes MutableHostBytes(NDArray& array);
 Frame HostFrame(const NDArray& array);
 
 // Work on the array's own stream, after `after` and in the order of issue.
-Event EnqueueOn(Context context, std::string_view what, std::span<const Event> after,
-                std::function<void()> work);
+Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work);
 // From such work on a cpu context: body(begin, end) for consecutive pieces of [0, n), at least `grain` long,
 // on the context's share of the cores.
-void ForPieces(int64_t n, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& body);
+void ForPieces(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
 }  // namespace sluice

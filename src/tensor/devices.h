@@ -22,6 +22,8 @@ class Device {
   virtual ~Device() = default;
   virtual Stream& stream() = 0;
   virtual const std::shared_ptr<Allocator>& allocator() = 0;
+  // Host memory for what goes with arrays and operations: their storages, events and graph nodes.
+  virtual const std::shared_ptr<Allocator>& records() = 0;
   virtual Kernels& kernels() = 0;  // to be used on the stream only
 };
 

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/stream.h"
@@ -13,14 +14,20 @@
 namespace sluice {
 
 struct Event::State {
-  State(std::string name, std::shared_ptr<Helped> who) : what(std::move(name)), by(std::move(who)) {}
-  const std::string what;
+  State(Label name, std::shared_ptr<Helped> who, const Stream* on)
+      : what(std::move(name)), by(std::move(who)), stream(on) {}
+  const Label what;
   const std::shared_ptr<Helped> by;
+  const Stream* const stream;
   std::atomic<uint32_t> done = 0;  // 1: done, and `error` is what it is
   std::atomic<uint32_t> waiters = 0;
   std::exception_ptr error;
   std::mutex mutex;
-  std::vector<Callback> callbacks;  // guarded by mutex
+  struct Listener {
+    Callback callback;
+    bool quiet;
+  };
+  InlineVector<Listener, 1> listeners;  // guarded by mutex
 };
 
 namespace {
@@ -39,15 +46,24 @@ void FutexWakeAll(std::atomic<uint32_t>* word) {
 
 }  // namespace
 
-Event Event::Make(std::string what, std::shared_ptr<Helped> by) {
+Event Event::Make(Label what, std::shared_ptr<Helped> by) {
   Event event;
-  event.state_ = std::make_shared<State>(std::move(what), std::move(by));
+  event.state_ = std::make_shared<State>(std::move(what), std::move(by), nullptr);
   return event;
 }
 
-const std::string& Event::what() const {
-  static const std::string kNothing = "nothing";
-  return state_ == nullptr ? kNothing : state_->what;
+Event Event::Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory) {
+  Event event;
+  event.state_ = std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), nullptr, &stream);
+  return event;
+}
+
+std::string_view Event::what() const {
+  return state_ == nullptr ? "nothing" : state_->what.text();
+}
+
+const Stream* Event::stream() const {
+  return state_ == nullptr ? nullptr : state_->stream;
 }
 
 bool Event::Done() const {
@@ -92,24 +108,23 @@ Event Event::Quietly() const {
 void Event::Complete(std::exception_ptr error) const {
   if (state_ == nullptr) return;
   const std::shared_ptr<State> state = state_;  // a waiter may let go of this handle
-  std::vector<Callback> callbacks;
+  InlineVector<State::Listener, 1> listeners;
   {
     const std::lock_guard lock(state->mutex);
     SLUICE_CHECK(state->done == 0) << state->what << " completed twice";
     state->error = std::move(error);
-    callbacks.swap(state->callbacks);
+    listeners = std::move(state->listeners);
     state->done = 1;
   }
   if (state->waiters > 0) FutexWakeAll(&state->done);
-  for (const Callback& callback : callbacks) callback(state->error);
+  for (State::Listener& listener : listeners) listener.callback(listener.quiet ? nullptr : state->error);
 }
 
 void Event::OnDone(Callback callback) const {
-  if (quiet_) callback = [callback = std::move(callback)](const std::exception_ptr&) { callback(nullptr); };
   if (state_ != nullptr) {
     const std::lock_guard lock(state_->mutex);
     if (!Done()) {
-      state_->callbacks.push_back(std::move(callback));
+      state_->listeners.push_back({std::move(callback), quiet_});
       return;
     }
   }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/storage.h"
@@ -31,11 +32,9 @@ void RequireAlike(std::string_view what, const NDArray& a, const NDArray& b) {
 
 void InPlace(std::string_view what, NDArray& a, const NDArray& b, float beta) {
   RequireAlike(what, a, b);
-  const NDArray inputs[] = {a, b}, outputs[] = {a};
-  Launch(what, a.context(), inputs, outputs,
-         [pa = DataOf(a), pb = DataOf(b), beta, n = a.size()](Kernels& k) {
-           k.Combine(1, pa, beta, pb, pa, n);
-         });
+  Launch(what, a.context(), {a, b}, {a}, [pa = DataOf(a), pb = DataOf(b), beta, n = a.size()](Kernels& k) {
+    k.Combine(1, pa, beta, pb, pa, n);
+  });
 }
 
 }  // namespace
@@ -45,8 +44,10 @@ NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
   if (__builtin_mul_overflow(shape.size(), SizeOf(dtype), &bytes)) {
     throw Error(ErrorCode::kResourceExhausted, StrCat("out of memory: ", Name(dtype), " ", shape));
   }
+  std::shared_ptr<Device> device = Devices::Default()->Get(context);
+  const MemoryOf<internal::Storage> memory(device->records());
   NDArray array;
-  array.storage_ = std::make_shared<internal::Storage>(context, dtype, bytes);
+  array.storage_ = std::allocate_shared<internal::Storage>(memory, context, dtype, bytes, std::move(device));
   array.shape_ = shape;
   return array;
 }
@@ -89,8 +90,7 @@ void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
     if (!out.empty()) std::memcpy(out.data(), from, out.size());
     return;
   }
-  const NDArray inputs[] = {*this};
-  Launch("copy to host", context(), inputs, {}, [from = DataOf<std::byte>(*this), out](Kernels& k) {
+  Launch("copy to host", context(), {*this}, {}, [from = DataOf<std::byte>(*this), out](Kernels& k) {
     k.Copy(from, out.data(), out.size());
   }).Wait();
 }
@@ -128,8 +128,7 @@ void NDArray::CopyTo(NDArray* destination) const {
   if (from_type != to_type && !(IsFloating(from_type) && IsFloating(to_type))) {
     Refuse("CopyTo", StrCat(Name(from_type), " does not convert to ", Name(to_type)));
   }
-  const NDArray inputs[] = {*this}, outputs[] = {*destination};
-  Launch("copy", destination->context(), inputs, outputs,
+  Launch("copy", destination->context(), {*this}, {*destination},
          [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type,
           n = size()](Kernels& k) {
            if (from_type == to_type) return k.Copy(from, to, static_cast<size_t>(n) * SizeOf(from_type));
@@ -167,8 +166,7 @@ bool Holds(DType dtype, double value) {
 
 void NDArray::Fill(double value) {
   if (!Holds(dtype(), value)) Refuse("Fill", StrCat(Name(dtype()), " cannot hold ", value));
-  const NDArray outputs[] = {*this};
-  Launch("fill", context(), {}, outputs,
+  Launch("fill", context(), {}, {*this},
          [to = DataOf<std::byte>(*this), type = dtype(), value, n = size()](Kernels& k) {
            k.Fill(type, to, value, n);
          });
@@ -178,8 +176,7 @@ void NDArray::SetBytes(std::span<const std::byte> bytes) {
   if (bytes.size() != static_cast<size_t>(size()) * SizeOf(dtype())) {
     Refuse("SetBytes", StrCat(bytes.size(), " bytes do not fill ", Name(dtype()), " ", shape_));
   }
-  const NDArray outputs[] = {*this};
-  Launch("set", context(), {}, outputs, [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
+  Launch("set", context(), {}, {*this}, [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
     k.Copy(bytes.data(), to, bytes.size());
   }).Wait();
 }
@@ -196,8 +193,7 @@ NDArray& NDArray::operator-=(const NDArray& other) {
 
 NDArray& NDArray::operator*=(float scalar) {
   if (dtype() != DType::kFloat32) Refuse("*=", StrCat("needs float32 and got ", Name(dtype())));
-  const NDArray inputs[] = {*this}, outputs[] = {*this};
-  Launch("*=", context(), inputs, outputs,
+  Launch("*=", context(), {*this}, {*this},
          [p = DataOf(*this), scalar, n = size()](Kernels& k) { k.Affine(p, scalar, 0, p, n); });
   return *this;
 }

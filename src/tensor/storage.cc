@@ -1,9 +1,6 @@
 #include "tensor/storage.h"
 
-#include <algorithm>
-
-#include "base/strings.h"
-#include "sluice/error.h"
+#include <utility>
 
 namespace sluice::internal {
 
@@ -12,19 +9,19 @@ Event Storage::LastWrite() {
   return write_;
 }
 
-std::vector<Event> Storage::Uses() {
+void Storage::AddUses(Events* events) {
   const std::lock_guard lock(mutex_);
-  std::vector<Event> uses;
   for (const Event& read : reads_) {
-    if (!read.Done()) uses.push_back(read.Quietly());
+    if (!read.Done()) events->push_back(read.Quietly());
   }
-  if (!write_.Done()) uses.push_back(write_.Quietly());
-  return uses;
+  if (!write_.Done()) events->push_back(write_.Quietly());
 }
 
 void Storage::AddRead(const Event& event) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(reads_, [](const Event& read) { return read.Done(); });
+  const Stream* stream = event.stream();
+  reads_.EraseIf(
+      [&](const Event& read) { return read.Done() || (stream != nullptr && read.stream() == stream); });
   reads_.push_back(event);
 }
 
@@ -34,22 +31,26 @@ void Storage::SetWrite(const Event& event) {
   reads_.clear();
 }
 
-Event Launch(std::string_view what, Context context, std::span<const NDArray> inputs,
-             std::span<const NDArray> outputs, std::function<void(Kernels&)> work) {
-  std::vector<Event> after;
-  for (const NDArray& input : inputs) after.push_back(input.storage()->LastWrite());
-  for (const NDArray& output : outputs) {
-    for (Event& use : output.storage()->Uses()) after.push_back(std::move(use));
+Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs,
+             KernelWork work) {
+  Events after;
+  InlineVector<std::shared_ptr<Storage>, 8> keep;
+  for (const NDArray* input : inputs) {
+    after.push_back(input->storage()->LastWrite());
+    keep.push_back(input->storage());
   }
-  std::vector<std::shared_ptr<Storage>> keep;
-  for (const NDArray& input : inputs) keep.push_back(input.storage());
-  for (const NDArray& output : outputs) keep.push_back(output.storage());
+  for (const NDArray* output : outputs) {
+    output->storage()->AddUses(&after);
+    keep.push_back(output->storage());
+  }
   const std::shared_ptr<Device> device = Devices::Default()->Get(context);
-  Event done = device->stream().Enqueue(
-      what, after,
-      [work = std::move(work), keep = std::move(keep), kernels = &device->kernels()] { work(*kernels); });
-  for (const NDArray& input : inputs) input.storage()->AddRead(done);
-  for (const NDArray& output : outputs) output.storage()->SetWrite(done);
+  auto run = [work = std::move(work), keep = std::move(keep), kernels = &device->kernels()]() mutable {
+    work(*kernels);
+  };
+  static_assert(Stream::Work::kFits<decltype(run)>);
+  Event done = device->stream().Enqueue(std::move(what), after, std::move(run));
+  for (const NDArray* input : inputs) input->storage()->AddRead(done);
+  for (const NDArray* output : outputs) output->storage()->SetWrite(done);
   return done;
 }
 

@@ -1,8 +1,11 @@
 // The memory behind arrays, and the order of its uses.
 #pragma once
 
+#include <concepts>
+#include <initializer_list>
+#include <memory>
 #include <mutex>
-#include <vector>
+#include <ranges>
 
 #include "sluice/ndarray.h"
 #include "tensor/devices.h"
@@ -10,11 +13,8 @@
 namespace sluice::internal {
 
 struct Storage {
-  Storage(Context where, DType type, size_t bytes)
-      : context(where),
-        dtype(type),
-        device(Devices::Default()->Get(where)),
-        buffer(bytes, device->allocator()) {}
+  Storage(Context where, DType type, size_t bytes, std::shared_ptr<Device> on)
+      : context(where), dtype(type), device(std::move(on)), buffer(bytes, device->allocator()) {}
 
   const Context context;
   const DType dtype;
@@ -25,9 +25,9 @@ struct Storage {
   PlanesShape image;
 
   Event LastWrite();
-  // What a write has to wait for: the last write and the reads since. Their ends only: it replaces what a
-  // failed write left, and a reader's failure is not its own.
-  std::vector<Event> Uses();
+  // Adds what a write has to wait for: the last write and the reads since. Their ends only: it replaces what
+  // a failed write left, and a reader's failure is not its own.
+  void AddUses(Events* events);
   void AddRead(const Event& event);
   void SetWrite(const Event& event);
 
@@ -35,13 +35,42 @@ struct Storage {
   std::mutex mutex_;
   // Guarded by mutex_.
   Event write_;
-  std::vector<Event> reads_;
+  InlineVector<Event, 4> reads_;  // the last of each stream
 };
+
+// The arrays of a call, for as long as it takes: listed, or a range of them. Handles without an array are
+// left out.
+class ArrayRefs {
+ public:
+  struct Ref {
+    Ref(const NDArray& of) : array(&of) {}  // NOLINT(google-explicit-constructor): listed as they are
+    const NDArray* array;
+  };
+  ArrayRefs() = default;
+  ArrayRefs(std::initializer_list<Ref> arrays) {
+    for (const Ref& ref : arrays) Add(*ref.array);
+  }
+  template <std::ranges::range Arrays>
+  requires std::same_as<std::ranges::range_value_t<Arrays>, NDArray>  //
+  ArrayRefs(const Arrays& arrays) {                                   // NOLINT(google-explicit-constructor)
+    for (const NDArray& array : arrays) Add(array);
+  }
+  void Add(const NDArray& array) {
+    if (array.valid()) arrays_.push_back(&array);
+  }
+  auto begin() const { return arrays_.begin(); }
+  auto end() const { return arrays_.end(); }
+
+ private:
+  InlineVector<const NDArray*, 8> arrays_;
+};
+
+// What a kernel is called with, or a few of them.
+using KernelWork = InlineFunction<void(Kernels&), 256>;
 
 // Runs `work` on `context`'s stream, ordered after the writes of `inputs` and all uses of `outputs`, and
 // makes it the last of both.
-Event Launch(std::string_view what, Context context, std::span<const NDArray> inputs,
-             std::span<const NDArray> outputs, std::function<void(Kernels&)> work);
+Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs, KernelWork work);
 
 void MakeRowMajor(const NDArray& array);
 

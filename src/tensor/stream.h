@@ -7,13 +7,17 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
+#include "base/buffer.h"
 #include "base/clock.h"
+#include "base/inline_function.h"
+#include "base/inline_vector.h"
+#include "base/label.h"
 
 namespace sluice {
+
+class Stream;
 
 // Something that will have happened once: a shared handle. A default-made event has happened. It may carry
 // the error that kept the work from being done; whoever waits gets it.
@@ -28,9 +32,13 @@ class Event {
     virtual void Help(const std::function<bool()>& done, Time deadline) = 0;
   };
   // Not yet happened; `what` says in messages what is being waited for.
-  static Event Make(std::string what, std::shared_ptr<Helped> by = nullptr);
+  static Event Make(Label what, std::shared_ptr<Helped> by = nullptr);
+  // The end of an operation on `stream`, in memory of `memory`: for streams.
+  static Event Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory);
 
-  const std::string& what() const;
+  std::string_view what() const;
+  // Whose operation it ends; null: none's. Those of one stream happen in the order they were enqueued.
+  const Stream* stream() const;
   bool Done() const;
   bool Succeeded() const;  // done, and carries no error
   // Throws the carried error, or Error(kDeadlineExceeded) naming what was waited for.
@@ -40,12 +48,13 @@ class Event {
   std::exception_ptr error() const;  // null while not done
   // The same event for those who need its end and not its success: this handle shows no error.
   Event Quietly() const;
+  bool quiet() const { return quiet_; }
 
   // Once. Wakes waiters and runs the callbacks here.
   void Complete(std::exception_ptr error = nullptr) const;
   // With the carried error, if any. Runs at once when done already; else on the thread that completes the
   // event. Must not block or throw.
-  using Callback = std::function<void(const std::exception_ptr& error)>;
+  using Callback = InlineFunction<void(const std::exception_ptr& error), 48>;
   void OnDone(Callback callback) const;
 
   static constexpr Duration kTimeout = std::chrono::minutes(10);
@@ -56,13 +65,17 @@ class Event {
   bool quiet_ = false;
 };
 
+using Events = InlineVector<Event, 6>;
+
 // An in-order queue of one device. Work starts when everything before it on this stream and all of `after`
 // are done. If one of `after` carries an error the work is skipped and its event carries that error on.
 class Stream {
  public:
   virtual ~Stream() = default;
+  // With room for a kernel's arguments and its arrays.
+  using Work = InlineFunction<void(), 448>;
   // `what` names the operation in errors and messages. An exception of `work` ends up in the event.
-  virtual Event Enqueue(std::string_view what, std::span<const Event> after, std::function<void()> work) = 0;
+  virtual Event Enqueue(Label what, std::span<const Event> after, Work work) = 0;
   // Everything enqueued so far.
   virtual void Drain(Duration timeout = Event::kTimeout) = 0;
 };

@@ -95,7 +95,7 @@ std::vector<double> Measure(const std::vector<NDArray>& arrays) {
   std::vector<Event> ends;
   for (size_t i = 0; i < arrays.size(); ++i) {
     NDArray array = arrays[i];
-    const std::vector<Event> after = {ReadyToRead(array)};
+    const Events after = {ReadyToRead(array)};
     ends.push_back(EnqueueOn(
         array.context(), "norm", after,
         [sums, i, dtype = array.dtype(), keep = HostFrame(array), bytes = MutableHostBytes(array).data(),
@@ -107,7 +107,7 @@ std::vector<double> Measure(const std::vector<NDArray>& arrays) {
 }
 
 void EnqueueScale(double factor, NDArray array) {
-  std::vector<Event> after = PendingUses(array);
+  Events after = PendingUses(array);
   after.push_back(ReadyToRead(array));
   const Event done = EnqueueOn(
       array.context(), "clipping by the global norm", after,

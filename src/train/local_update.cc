@@ -34,7 +34,7 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
     input.length = static_cast<size_t>(weight.size());
     input.scale = scale;
     input.num_update = state.num_updates;
-    std::vector<Event> after = PendingUses(weight);
+    Events after = PendingUses(weight);
     after.push_back(ReadyToRead(weight));
     after.push_back(ReadyToRead(gradients[i]));
     const Event done =

@@ -145,8 +145,7 @@ void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Ev
   reducer_->Broadcast(target, outs);
 }
 
-Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after,
-                       Call call) {
+Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, Events after, Call call) {
   const std::string name = what + " of key " + ToString(key);
   // Nothing else is under way: whoever issues this one waits for it, or might as well.
   const bool alone = outstanding_.AllDone();
@@ -240,7 +239,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     KeyState& state = keys_.at(sources[i].key);
     const NDArray source = Source(state, sources[i].arrays);
     NDArray target = Target(state, targets[i].arrays);
-    std::vector<Event> after = PendingUses(target);
+    Events after = PendingUses(target);
     after.push_back(ReadyToRead(source));
     const PushArgs push{state.id, HostFrame(source), options.priority, options.samples, options.divisor};
     const Destination destination{MutableHostBytes(target), target.storage()};
@@ -316,7 +315,8 @@ std::string DistStore::Agree(const std::string& word, std::chrono::milliseconds 
   return WaitIn(std::move(barrier), "", timeout);
 }
 
-std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout) {
+std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members,
+                              std::chrono::milliseconds timeout) {
   timeout = std::max<std::chrono::milliseconds>(timeout, 100ms);  // to hear who is missing
   outstanding_.Check();
   WaitIssued();

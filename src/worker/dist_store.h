@@ -77,7 +77,7 @@ class DistStore final : public KVStore {
                  const std::vector<NDArray>& outs);
   // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
   // over. The event is the operation's end.
-  Event Issue(const std::string& what, const Key& key, KeyState& state, std::vector<Event> after, Call call);
+  Event Issue(const std::string& what, const Key& key, KeyState& state, Events after, Call call);
   void PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority,
                 bool latest);
   // The event is the end of `call`. `alone`: there is nothing else that this thread could do meanwhile.

@@ -15,14 +15,14 @@ using ops::RequireTogether;
 namespace {
 
 NDArray Binary(std::string_view what, const NDArray& a, const NDArray& b,
-               std::function<void(Kernels&, const float*, const float*, float*, int64_t)> run) {
+               void (*run)(Kernels&, const float*, const float*, float*, int64_t)) {
   RequireTogether(what, {&a, &b});
   if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
   const ImageLayout layout = LayoutOf(a);
   const NDArray other = InLayout(b, layout);
   NDArray out = EmptyIn(layout, a.shape(), a.context());
   LaunchOn(what, a.context(), {a, other}, {out},
-           [run = std::move(run), pa = ImageDataOf(a), pb = ImageDataOf(other), po = ImageDataOf(out),
+           [run, pa = ImageDataOf(a), pb = ImageDataOf(other), po = ImageDataOf(out),
             n = a.size()](Kernels& k) { run(k, pa, pb, po, n); });
   return out;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -75,12 +74,9 @@ inline float* DataOrNull(const NDArray& array) {
 // The gradient of an activation's input into `to`; `kept`: its output or input, as FromOutput says.
 void ActivateBackward(const ActivationShape& shape, const NDArray& kept, const NDArray& grad, NDArray& to);
 
-// Launch with a vector of possibly invalid arrays.
-inline void LaunchOn(std::string_view what, Context context, std::vector<NDArray> inputs,
-                     std::vector<NDArray> outputs, std::function<void(Kernels&)> work) {
-  std::erase_if(inputs, [](const NDArray& array) { return !array.valid(); });
-  std::erase_if(outputs, [](const NDArray& array) { return !array.valid(); });
-  internal::Launch(what, context, inputs, outputs, std::move(work));
+inline void LaunchOn(Label what, Context context, const internal::ArrayRefs& inputs,
+                     const internal::ArrayRefs& outputs, internal::KernelWork work) {
+  internal::Launch(std::move(what), context, inputs, outputs, std::move(work));
 }
 
 inline bool Wanted(const NDArray& array) {

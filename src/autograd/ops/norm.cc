@@ -53,10 +53,12 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
   if (more.valid()) more.set_node(addend.node());
   NDArray out = EmptyIn(kLast, xs, context), mean = NDArray::Empty({xs[1]}, context),
           inverse = NDArray::Empty({xs[1]}, context);
-  std::vector<NDArray> inputs = {x, gamma, beta, more, running_mean, running_variance},
-                       outputs = {out, mean, inverse};
-  if (shape.training) outputs.insert(outputs.end(), {running_mean, running_variance});
-  LaunchOn(kWhat, context, std::move(inputs), std::move(outputs),
+  internal::ArrayRefs outputs = {out, mean, inverse};
+  if (shape.training) {
+    outputs.Add(running_mean);
+    outputs.Add(running_variance);
+  }
+  LaunchOn(kWhat, context, {x, gamma, beta, more, running_mean, running_variance}, outputs,
            [shape, px = ImageDataOf(x), pg = DataOrNull(gamma), pb = DataOrNull(beta),
             pa = more.valid() ? ImageDataOf(more) : nullptr, rm = DataOf(running_mean),
             rv = DataOf(running_variance), po = ImageDataOf(out), pm = DataOf(mean),

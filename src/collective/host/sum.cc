@@ -92,7 +92,7 @@ void SumWithThreads(DType dtype, const std::vector<const std::byte*>& sources, s
 }  // namespace
 
 void EnqueueSum(std::span<const NDArray> values, NDArray* out, int threads) {
-  std::vector<Event> after = PendingUses(*out);
+  Events after = PendingUses(*out);
   std::vector<Frame> frames;
   std::vector<const std::byte*> sources;
   for (const NDArray& value : values) {

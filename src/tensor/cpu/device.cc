@@ -15,36 +15,53 @@
 namespace sluice {
 namespace {
 
+// The operation that failed first is the one to name.
+std::string Named(std::string_view name, const std::string& what) {
+  return what.starts_with("operation ") ? what : StrCat("operation ", name, ": ", what);
+}
+
+struct Operation {
+  void Run() {
+    std::exception_ptr error;
+    try {
+      for (const Event& event : after) event.Wait();
+      work();
+    } catch (const Error& e) {
+      error = std::make_exception_ptr(Error(e.code(), Named(done.what(), e.what())));
+    } catch (const std::exception& e) {
+      error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(done.what(), e.what())));
+    } catch (...) {
+      error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(done.what(), "unknown error")));
+    }
+    work = nullptr;  // lets go of its arrays before whoever waits goes on
+    after.clear();
+    done.Complete(error);
+  }
+
+  const Event done;
+  Events after;
+  Stream::Work work;
+};
+
 class CpuStream final : public Stream {
  public:
-  CpuStream(int id, int threads)
-      : executor_(StrCat("cpu(", id, ")"), [threads] {
+  CpuStream(int id, int threads, std::shared_ptr<Allocator> records)
+      : records_(std::move(records)), executor_(StrCat("cpu(", id, ")"), [threads] {
           // oneDNN shares work among as many threads as it asked for; a smaller team leaves some of it
           // undone.
           omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
         }) {}
 
-  Event Enqueue(std::string_view what, std::span<const Event> after, std::function<void()> work) override {
-    Event done = Event::Make(std::string(what));
-    std::vector<Event> waits;
-    for (const Event& event : after) waits.push_back(event);
-    executor_.Post(
-        [done, waits = std::move(waits), work = std::move(work), name = std::string(what)]() mutable {
-          std::exception_ptr error;
-          try {
-            for (const Event& event : waits) event.Wait();
-            work();
-          } catch (const Error& e) {
-            error = std::make_exception_ptr(Error(e.code(), Named(name, e.what())));
-          } catch (const std::exception& e) {
-            error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(name, e.what())));
-          } catch (...) {
-            error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(name, "unknown error")));
-          }
-          work = nullptr;  // lets go of its arrays before whoever waits goes on
-          waits.clear();
-          done.Complete(error);
-        });
+  Event Enqueue(Label what, std::span<const Event> after, Work work) override {
+    auto operation = std::allocate_shared<Operation>(
+        MemoryOf<Operation>(records_),
+        Operation{Event::Make(std::move(what), *this, records_), {}, std::move(work)});
+    for (const Event& event : after) {
+      // What ran here before has ended: of that only the error may matter.
+      if (!event.Succeeded() && !(event.quiet() && event.stream() == this)) operation->after.push_back(event);
+    }
+    const Event done = operation->done;
+    executor_.Post([operation = std::move(operation)] { operation->Run(); });
     return done;
   }
 
@@ -53,30 +70,31 @@ class CpuStream final : public Stream {
   }
 
  private:
-  // The operation that failed first is the one to name.
-  static std::string Named(const std::string& name, const std::string& what) {
-    return what.starts_with("operation ") ? what : StrCat("operation ", name, ": ", what);
-  }
+  const std::shared_ptr<Allocator> records_;
   ThreadExecutor executor_;
 };
 
 class CpuDevice final : public Device {
  public:
   CpuDevice(int id, int threads)
-      : allocator_(std::make_shared<PoolAllocator>()), kernels_(MakeCpuKernels()), stream_(id, threads) {}
+      : allocator_(std::make_shared<PoolAllocator>()),
+        records_(std::make_shared<PoolAllocator>()),
+        kernels_(MakeCpuKernels()),
+        stream_(id, threads, records_) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
+  const std::shared_ptr<Allocator>& records() override { return records_; }
   Kernels& kernels() override { return *kernels_; }
 
  private:
-  const std::shared_ptr<Allocator> allocator_;
+  const std::shared_ptr<Allocator> allocator_, records_;
   const std::unique_ptr<Kernels> kernels_;
   CpuStream stream_;  // last: drains before the kernels go
 };
 
 }  // namespace
 
-void ForPieces(int64_t n, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& body) {
+void ForPieces(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body) {
   ParallelFor(n, grain, body);
 }
 

@@ -72,7 +72,7 @@ TEST(FailureTest, WritersFromOutsideWaitForTheEndOnly) {
   Gate gate;
   NDArray a = Doomed(gate);
   bool written = false;
-  const std::vector<Event> uses = PendingUses(a);
+  const Events uses = PendingUses(a);
   const Event write = EnqueueOn(cpu(1), "write", uses, [&] { written = true; });
   EXPECT_FALSE(write.Done());
   gate.Fail("lost");
