@@ -1,6 +1,7 @@
 #include "collective/reducer.h"
 
 #include "base/strings.h"
+#include "collective/host/work.h"
 #include "sluice/error.h"
 
 namespace sluice::collective {
@@ -22,7 +23,8 @@ void Reducer::Reduce(const std::vector<NDArray>& values, NDArray* out) {
 
 void Reducer::Broadcast(const NDArray& value, const std::vector<NDArray>& outs) {
   for (NDArray out : outs) {
-    if (!out.SharesStorage(value)) value.CopyTo(&out);
+    if (out.SharesStorage(value)) continue;
+    IsAlikeOnHost(value, out) ? EnqueueCopy(host_work_, value, &out) : value.CopyTo(&out);
   }
 }
 

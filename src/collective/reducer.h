@@ -7,15 +7,24 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "sluice/ndarray.h"
+#include "tensor/access.h"
 
 namespace sluice::collective {
 
+// Who does the work on arrays in host memory, and when: EnqueueOn, or a thread of the caller's own.
+using HostWork = std::function<Event(Context context, std::string_view what, std::span<const Event> after,
+                                     std::function<void()> work)>;
+
 class Reducer {
  public:
+  explicit Reducer(HostWork host_work) : host_work_(std::move(host_work)) {}
   virtual ~Reducer() = default;
 
   // Where sums of a key with `bytes` bytes are to be kept, given the contexts that its gradients come from.
@@ -27,13 +36,17 @@ class Reducer {
 
  protected:
   virtual void DoReduce(const std::vector<NDArray>& values, NDArray* out) = 0;
+  const HostWork& host_work() const { return host_work_; }
+
+ private:
+  const HostWork host_work_;
 };
 
 // In host memory, on a stream of the host's own; sums of large arrays use up to `threads` threads
 // (MXNET_KVSTORE_REDUCTION_NTHREADS).
-std::unique_ptr<Reducer> MakeHostReducer(int threads);
+std::unique_ptr<Reducer> MakeHostReducer(int threads, HostWork host_work = EnqueueOn);
 // On the devices themselves: a key's sum lives on the device with the fewest bytes so far.
-std::unique_ptr<Reducer> MakeDeviceReducer();
+std::unique_ptr<Reducer> MakeDeviceReducer(HostWork host_work = EnqueueOn);
 // NCCL; Error(kUnimplemented) in builds without it.
 std::unique_ptr<Reducer> MakeNcclReducer();
 

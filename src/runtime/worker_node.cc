@@ -7,6 +7,7 @@
 #include "sluice/error.h"
 #include "tensor/stream.h"
 #include "worker/dist_store.h"
+#include "worker/ready_executor.h"
 
 namespace sluice::runtime {
 namespace {
@@ -56,9 +57,15 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.num_workers = config_.num_workers;
   options.number = stores_made_++;
   options.tracer = tracer_;
+  const collective::HostWork host_work = [ready = std::make_shared<worker::ReadyExecutor>()](
+                                             Context, std::string_view what, std::span<const Event> after,
+                                             std::function<void()> work) {
+    return ready->Enqueue(what, after, std::move(work));
+  };
   const auto store = std::make_shared<worker::DistStore>(
       options, client_, loop_,
-      device ? collective::MakeDeviceReducer() : collective::MakeHostReducer(config_.reduction_threads));
+      device ? collective::MakeDeviceReducer(host_work)
+             : collective::MakeHostReducer(config_.reduction_threads, host_work));
   const std::lock_guard lock(mutex_);
   stores_.push_back(store);
   return store;

@@ -17,6 +17,8 @@
 
 namespace sluice::runtime {
 
+// Several in one process (tests) need contexts of their own: the stream of a context that two of them use may
+// wait for a weight whose round needs a gradient that is queued behind it (docs/design/tensors.md).
 class WorkerNode {
  public:
   // Joins; returns when the job is complete. Throws Error when it never will be. `tracer`, which may be null,

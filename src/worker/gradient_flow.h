@@ -1,11 +1,11 @@
 // The journey of a gradient on the worker's side, as one ordered table. Read this first.
 //
-//   reduce     this machine's devices' gradients become one sum       dist_store.cc, collective/
+//   reduce     this machine's devices' gradients become one sum       collective/, ready_executor.h
 //   queue      the sum's parts wait for their shards, by priority     part_flow.h, push/send_queue.h
 //   push       parts leave, small ones together, uncopied             push/requests.h
 //   wait       the shard has them; the round closes when all pushed   server/
 //   land       the weight goes into the destination's own memory      pull/landing.h
-//   broadcast  and from there to the other devices                    dist_store.cc
+//   broadcast  and from there to the other devices                    collective/, ready_executor.h
 //
 // Every stage reports to a Tracer; a key's parts report one by one where they go their own ways.
 #pragma once

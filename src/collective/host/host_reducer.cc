@@ -1,4 +1,4 @@
-#include "collective/host/sum.h"
+#include "collective/host/work.h"
 #include "collective/reducer.h"
 
 namespace sluice::collective {
@@ -6,7 +6,7 @@ namespace {
 
 class HostReducer final : public Reducer {
  public:
-  explicit HostReducer(int threads) : threads_(threads) {}
+  HostReducer(int threads, HostWork host_work) : Reducer(std::move(host_work)), threads_(threads) {}
   // A stream beside those that compute.
   Context Place(const std::vector<Context>&, uint64_t) override { return cpu_pinned(0); }
 
@@ -16,7 +16,7 @@ class HostReducer final : public Reducer {
     for (const NDArray& value : values) {
       here.push_back(value.context().kind == DeviceKind::kGpu ? value.AsInContext(out->context()) : value);
     }
-    EnqueueSum(here, out, threads_);
+    EnqueueSum(host_work(), here, out, threads_);
   }
 
  private:
@@ -25,8 +25,8 @@ class HostReducer final : public Reducer {
 
 }  // namespace
 
-std::unique_ptr<Reducer> MakeHostReducer(int threads) {
-  return std::make_unique<HostReducer>(threads);
+std::unique_ptr<Reducer> MakeHostReducer(int threads, HostWork host_work) {
+  return std::make_unique<HostReducer>(threads, std::move(host_work));
 }
 
 }  // namespace sluice::collective

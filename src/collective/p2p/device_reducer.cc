@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "collective/host/sum.h"
+#include "collective/host/work.h"
 #include "collective/reducer.h"
 
 namespace sluice::collective {
@@ -9,6 +9,7 @@ namespace {
 
 class DeviceReducer final : public Reducer {
  public:
+  using Reducer::Reducer;
   Context Place(const std::vector<Context>& contexts, uint64_t bytes) override {
     const Context least =
         *std::min_element(contexts.begin(), contexts.end(), [this](const Context& a, const Context& b) {
@@ -20,7 +21,7 @@ class DeviceReducer final : public Reducer {
 
  protected:
   void DoReduce(const std::vector<NDArray>& values, NDArray* out) override {
-    if (out->context().kind != DeviceKind::kGpu) return EnqueueSum(values, out, 1);
+    if (out->context().kind != DeviceKind::kGpu) return EnqueueSum(host_work(), values, out, 1);
     NDArray sum = values[0].AsInContext(out->context());
     for (size_t i = 1; i < values.size(); ++i) sum = sum + values[i].AsInContext(out->context());
     sum.CopyTo(out);
@@ -32,8 +33,8 @@ class DeviceReducer final : public Reducer {
 
 }  // namespace
 
-std::unique_ptr<Reducer> MakeDeviceReducer() {
-  return std::make_unique<DeviceReducer>();
+std::unique_ptr<Reducer> MakeDeviceReducer(HostWork host_work) {
+  return std::make_unique<DeviceReducer>(std::move(host_work));
 }
 
 }  // namespace sluice::collective

@@ -1,4 +1,4 @@
-#include "collective/host/sum.h"
+#include "collective/host/work.h"
 
 #include <algorithm>
 #include <cstring>
@@ -91,7 +91,7 @@ void SumWithThreads(DType dtype, const std::vector<const std::byte*>& sources, s
 
 }  // namespace
 
-void EnqueueSum(std::span<const NDArray> values, NDArray* out, int threads) {
+void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads) {
   Events after = PendingUses(*out);
   std::vector<Frame> frames;
   std::vector<const std::byte*> sources;
@@ -102,11 +102,28 @@ void EnqueueSum(std::span<const NDArray> values, NDArray* out, int threads) {
   }
   const Frame target = HostFrame(*out);
   const Event done =
-      EnqueueOn(out->context(), "sum of gradients", after,
+      host_work(out->context(), "sum of gradients", after,
                 [dtype = out->dtype(), frames = std::move(frames), sources = std::move(sources), target,
                  to = MutableHostBytes(*out).data(), n = static_cast<size_t>(out->size()),
                  threads] { SumWithThreads(dtype, sources, to, n, threads); });
   for (const NDArray& value : values) AddReader(value, done);
+  SetWriter(*out, done);
+}
+
+bool IsAlikeOnHost(const NDArray& value, const NDArray& out) {
+  return value.context().kind != DeviceKind::kGpu && out.context().kind != DeviceKind::kGpu &&
+         value.shape() == out.shape() && value.dtype() == out.dtype();
+}
+
+void EnqueueCopy(const HostWork& host_work, const NDArray& value, NDArray* out) {
+  Events after = PendingUses(*out);
+  after.push_back(ReadyToRead(value));
+  const Event done =
+      host_work(out->context(), "copy", after,
+                [from = HostFrame(value), target = HostFrame(*out), to = MutableHostBytes(*out)] {
+                  if (!to.empty()) std::memcpy(to.data(), from.data(), to.size());
+                });
+  AddReader(value, done);
   SetWriter(*out, done);
 }
 

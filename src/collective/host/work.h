@@ -1,0 +1,19 @@
+// Sums and copies of arrays in host memory.
+#pragma once
+
+#include <span>
+
+#include "collective/reducer.h"
+#include "sluice/ndarray.h"
+
+namespace sluice::collective {
+
+// out = sum of values, in order, as work of out's context; all on cpu contexts.
+void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads);
+
+// Whether EnqueueCopy can copy: both on cpu contexts, of one shape and dtype.
+bool IsAlikeOnHost(const NDArray& value, const NDArray& out);
+// out = value, as work of out's context.
+void EnqueueCopy(const HostWork& host_work, const NDArray& value, NDArray* out);
+
+}  // namespace sluice::collective

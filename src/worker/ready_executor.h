@@ -1,0 +1,38 @@
+// Work on host memory between this worker's devices and the network: sums of gradients, copies of weights.
+//
+// A stream does its work in the order of issue, so a copy that waited on a device's stream for other workers
+// would hold up the gradients issued after it, which the others may be waiting for in turn. Here work starts
+// when what it needs is there, in whatever order that is, and no thread waits for the network.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/executor.h"
+#include "base/guarded.h"
+#include "tensor/stream.h"
+
+namespace sluice::worker {
+
+// One thread. Thread safety: all methods; events may complete on any thread.
+class ReadyExecutor {
+ public:
+  ReadyExecutor();
+  // Does what is ready. What becomes ready later is done by the thread that makes it so.
+  ~ReadyExecutor();
+  ReadyExecutor(const ReadyExecutor&) = delete;
+  ReadyExecutor& operator=(const ReadyExecutor&) = delete;
+
+  // As Stream::Enqueue, but for the order. `work` must not wait.
+  Event Enqueue(std::string_view what, std::span<const Event> after, std::function<void()> work);
+
+ private:
+  // Shared with work that is not ready yet; null once this object goes.
+  using Slot = Guarded<std::unique_ptr<ThreadExecutor>>;
+  static void Run(Slot& slot, Task task);
+  const std::shared_ptr<Slot> slot_;
+};
+
+}  // namespace sluice::worker
