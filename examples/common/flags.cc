@@ -1,0 +1,225 @@
+#include "common/flags.h"
+
+#include <algorithm>
+#include <climits>
+#include <limits>
+
+#include "base/strings.h"
+#include "runtime/flags.h"
+#include "runtime/runtime.h"
+#include "sluice/error.h"
+#include "tensor/devices.h"
+
+DEFINE_string(
+    kv_store, "local",
+    "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
+DEFINE_string(gpus, "", "GPUs to train on, for example 0,1. Empty: CPU.");
+DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the cores.");
+DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
+DEFINE_int64(batch_size, 64, "Batch size of each worker.");
+DEFINE_int64(num_epochs, 10,
+             "How often to go through the training data, epochs before --load-epoch included.");
+DEFINE_int64(
+    num_steps, -1,
+    "Train exactly this many steps in place of epochs, steps before --load-epoch or --resume included; -1: "
+    "epochs count.");
+DEFINE_double(lr, 0.05, "Learning rate.");
+DEFINE_double(lr_factor, 0.1, "What the learning rate is multiplied by at each of --lr-step-epochs.");
+DEFINE_string(lr_step_epochs, "",
+              "Epochs of the data after which the learning rate drops, for example 10,15.");
+DEFINE_string(
+    optimizer, "sgd",
+    "Optimiser: sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb, signum. They need rates of their "
+    "own: 0.001 suits adam, adamw, rmsprop and signum.");
+DEFINE_double(mom, 0.9, "Momentum of sgd, nag and signum.");
+DEFINE_double(wd, 1e-4, "Weight decay.");
+DEFINE_int64(disp_batches, 100, "Print a line every so many batches.");
+DEFINE_string(model_prefix, "",
+              "Save parameters as PREFIX-0001.safetensors and optimiser states as "
+              "PREFIX-0001.states.safetensors, and so on, after epochs (rank 0).");
+DEFINE_int64(save_period, 1, "Save every so many epochs.");
+DEFINE_int64(
+    save_steps, 0,
+    "Save also every so many steps of an epoch, as PREFIX-0001-000200.safetensors; the newest two stay. 0: "
+    "not within epochs.");
+DEFINE_bool(
+    resume, false,
+    "Go on from the newest checkpoint of --model-prefix, to the last bit as if the run had never stopped; "
+    "from the start when there is none.");
+DEFINE_string(best_params, "",
+              "Keep the parameters of the epoch with the best test accuracy in this file (rank 0).");
+DEFINE_int64(early_stopping, 0, "End after so many epochs without a better test accuracy; 0: never.");
+DEFINE_string(report, "", "Draw learning curves into this HTML file, rewritten after every epoch (rank 0).");
+DEFINE_int64(eval_steps, 0, "Evaluate also every so many steps of an epoch; 0: after epochs only.");
+DEFINE_int64(load_epoch, 0,
+             "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
+             "they are; --num-epochs is the number of the last epoch.");
+DEFINE_int64(top_k, 0, "Report top-k accuracy too; 0: only accuracy.");
+DEFINE_int64(
+    num_examples, -1,
+    "Train on the first so many samples of --data-dir, or on so many synthetic ones; -1: all, or 20000.");
+DEFINE_int64(
+    num_test_examples, -1,
+    "Evaluate on the first so many samples of the test set, or on so many synthetic ones; -1: all, or "
+    "4000.");
+DEFINE_string(last_batch, "keep",
+              "What becomes of the samples at the end of an epoch that do not fill a batch of all workers: "
+              "keep (a smaller batch), discard, rollover (they begin the next epoch's first batch).");
+DEFINE_string(class_weights, "",
+              "How often samples of each class are drawn, for example 1,1,5 for three classes; an epoch is "
+              "then drawn with replacement. balanced: all classes equally often. Empty: each sample once.");
+DEFINE_int64(loader_threads, 1, "Threads that make batches ahead.");
+DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
+DEFINE_bool(shuffle, true, "Whether to shuffle the training data each epoch.");
+DEFINE_string(load_params, "", "Start from this safetensors file.");
+DEFINE_string(save_params, "", "Write the final parameters to this safetensors file (rank 0).");
+DEFINE_string(json, "", "Write a report to this file (rank 0).");
+
+namespace sluice::examples {
+namespace {
+
+constexpr double kPositive = std::numeric_limits<double>::denorm_min();
+
+std::vector<double> Numbers(const std::string& flag, const std::string& text, double least = kPositive,
+                            const std::string& wanted = "positive numbers") {
+  std::vector<double> numbers;
+  for (const std::string& part : text.empty() ? std::vector<std::string>() : StrSplit(text, ',')) {
+    const auto number = ParseFiniteDouble(StrTrim(part));
+    if (!number || *number < least)
+      Refuse(flag, StrCat("is '", text, "'; it takes ", wanted, " with commas between"));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+bool IsBalanced() {
+  return FLAGS_class_weights == "balanced";
+}
+
+std::vector<double> WeightsByClass() {
+  return Numbers("class-weights", FLAGS_class_weights, 0, "balanced, or numbers from 0 on");
+}
+
+std::vector<Context> Gpus() {
+  std::vector<Context> contexts;
+  for (const std::string& part : StrSplit(FLAGS_gpus, ',')) {
+    const auto id = ParseInt(StrTrim(part));
+    if (!id || *id < 0 || *id > INT_MAX)
+      Refuse("gpus", StrCat("is '", FLAGS_gpus, "'; it takes numbers of GPUs with commas between"));
+    contexts.push_back(gpu(static_cast<int>(*id)));
+  }
+  try {
+    for (const Context& context : contexts) Devices::Default()->Get(context);
+  } catch (const Error& error) {
+    Refuse("gpus", StrCat("is '", FLAGS_gpus, "': ", error.what()));
+  }
+  return contexts;
+}
+
+void CheckNumbers() {
+  RequireAtLeast("batch-size", FLAGS_batch_size, 1);
+  if (FLAGS_num_examples != -1) RequireAtLeast("num-examples", FLAGS_num_examples, 1);
+  if (FLAGS_num_test_examples != -1) RequireAtLeast("num-test-examples", FLAGS_num_test_examples, 1);
+  RequireAtLeast("num-epochs", FLAGS_num_epochs, 0);
+  RequireAtLeast("num-steps", FLAGS_num_steps, -1);
+  RequireAtLeast("disp-batches", FLAGS_disp_batches, 0);
+  RequireAtLeast("save-period", FLAGS_save_period, 1);
+  RequireAtLeast("save-steps", FLAGS_save_steps, 0);
+  RequireAtLeast("early-stopping", FLAGS_early_stopping, 0);
+  RequireAtLeast("eval-steps", FLAGS_eval_steps, 0);
+  RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
+  RequireAtLeast("top-k", FLAGS_top_k, 0);
+  RequireAtLeast("loader-threads", FLAGS_loader_threads, 1);
+  if (constexpr int64_t kMost = 256; FLAGS_loader_threads > kMost)
+    Refuse("loader-threads", StrCat("is ", FLAGS_loader_threads, "; it must be at most ", kMost));
+  RequireAtLeast("seed", FLAGS_seed, 0);
+}
+
+// Flags that need each other, or exclude each other.
+void CheckTogether() {
+  if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
+  if (FLAGS_load_epoch > 0 && !FLAGS_load_params.empty())
+    Refuse("load-epoch", "and --load-params both say where to start; give one of them");
+  if ((FLAGS_resume || FLAGS_save_steps > 0) && FLAGS_model_prefix.empty())
+    Refuse(FLAGS_resume ? "resume" : "save-steps", "needs --model-prefix");
+  if (FLAGS_resume && FLAGS_load_epoch > 0)
+    Refuse("resume", "and --load-epoch both say where to go on; give one of them");
+  if (!FLAGS_class_weights.empty() && !FLAGS_shuffle)
+    Refuse("class-weights", "draws the samples of an epoch; --shuffle=false keeps their order");
+}
+
+}  // namespace
+
+void Refuse(const std::string& flag, const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
+}
+
+void RequireAtLeast(const std::string& flag, int64_t value, int64_t least) {
+  if (value < least) Refuse(flag, StrCat("is ", value, "; it must be at least ", least));
+}
+
+void RequireOneOf(const std::string& flag, const std::string& value,
+                  const std::vector<std::string>& choices) {
+  if (std::find(choices.begin(), choices.end(), value) == choices.end())
+    Refuse(flag, StrCat("is '", value, "'; it takes ", StrJoin(choices)));
+}
+
+void ParseFlags(int argc, char** argv, const Program& program) {
+  for (const auto& [flag, value] : program.defaults)
+    gflags::SetCommandLineOptionWithMode(flag.c_str(), value.c_str(), gflags::SET_FLAGS_DEFAULT);
+  runtime::ParseFlags(argc, argv, program.usage);
+  CheckNumbers();
+  RequireOneOf("network", FLAGS_network, program.networks);
+  CheckTogether();
+  LastBatchPolicy();
+  LrStepEpochs();
+  if (!IsBalanced()) WeightsByClass();
+  const auto devices = static_cast<int64_t>(Contexts().size());
+  const auto loads = static_cast<int64_t>(WorkLoads().size());
+  if (loads > 0 && loads != devices)
+    Refuse("work-load-list", StrCat("has ", loads, " shares for ", devices, " devices"));
+}
+
+std::vector<Context> Contexts() {
+  if (!FLAGS_gpus.empty()) return Gpus();
+  RequireAtLeast("num-devices", FLAGS_num_devices, 1);
+  std::vector<Context> contexts;
+  for (int i = 0; i < FLAGS_num_devices; ++i) contexts.push_back(cpu(i));
+  const int threads = std::max(1, runtime::Runtime::Default()->config().cpu_threads / FLAGS_num_devices);
+  Devices::Default()->SetThreadsPerCpuContext(threads);
+  return contexts;
+}
+
+std::vector<double> WorkLoads() {
+  return Numbers("work-load-list", FLAGS_work_load_list);
+}
+
+std::vector<double> LrStepEpochs() {
+  return Numbers("lr-step-epochs", FLAGS_lr_step_epochs);
+}
+
+LastBatch LastBatchPolicy() {
+  RequireOneOf("last-batch", FLAGS_last_batch, {"keep", "discard", "rollover"});
+  if (FLAGS_last_batch == "discard") return LastBatch::kDiscard;
+  return FLAGS_last_batch == "rollover" ? LastBatch::kRollover : LastBatch::kKeep;
+}
+
+std::vector<double> ClassWeights(const Dataset& train) {
+  if (IsBalanced()) return BalancedClassWeights(train);
+  std::vector<double> weights = WeightsByClass();
+  const auto count = static_cast<int64_t>(weights.size());
+  if (count > 0 && count != train.num_classes())
+    Refuse("class-weights",
+           StrCat("has ", Counted(count, "weight"), "; there are ", train.num_classes(), " classes"));
+  return weights;
+}
+
+bool IsAsync() {
+  return FLAGS_kv_store.find("async") != std::string::npos;
+}
+
+bool IsDistributed() {
+  return FLAGS_kv_store.starts_with("dist");
+}
+
+}  // namespace sluice::examples

@@ -1,0 +1,71 @@
+// The flags that every training program takes.
+#pragma once
+
+#include <gflags/gflags.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/context.h"
+#include "sluice/data.h"
+
+DECLARE_string(network);   // defined by each program, with its networks
+DECLARE_string(data_dir);  // defined by each program, with what lies there
+
+DECLARE_string(kv_store);
+DECLARE_int64(batch_size);
+DECLARE_int64(num_epochs);
+DECLARE_int64(num_steps);
+DECLARE_double(lr);
+DECLARE_double(lr_factor);
+DECLARE_string(lr_step_epochs);
+DECLARE_string(optimizer);
+DECLARE_double(mom);
+DECLARE_double(wd);
+DECLARE_int64(disp_batches);
+DECLARE_string(model_prefix);
+DECLARE_int64(save_period);
+DECLARE_int64(save_steps);
+DECLARE_bool(resume);
+DECLARE_string(best_params);
+DECLARE_int64(early_stopping);
+DECLARE_string(report);
+DECLARE_int64(eval_steps);
+DECLARE_int64(load_epoch);
+DECLARE_int64(top_k);
+DECLARE_int64(num_examples);
+DECLARE_int64(num_test_examples);
+DECLARE_int64(loader_threads);
+DECLARE_int64(seed);
+DECLARE_bool(shuffle);
+DECLARE_string(load_params);
+DECLARE_string(save_params);
+DECLARE_string(json);
+
+namespace sluice::examples {
+
+// Throws Error(kInvalidArgument): "flag --<flag> <why>; ...".
+[[noreturn]] void Refuse(const std::string& flag, const std::string& why);
+void RequireAtLeast(const std::string& flag, int64_t value, int64_t least);
+// Unless the value is one of `choices`.
+void RequireOneOf(const std::string& flag, const std::string& value, const std::vector<std::string>& choices);
+
+struct Program {
+  std::string usage;                                          // what --help begins with
+  std::vector<std::string> networks;                          // that --network takes
+  std::vector<std::pair<std::string, std::string>> defaults;  // of shared flags, where they are its own
+};
+// Parses the command line and refuses what can be refused before the data is read.
+void ParseFlags(int argc, char** argv, const Program& program);
+
+// What the flags say.
+std::vector<Context> Contexts();  // the cores are shared out among them
+std::vector<double> WorkLoads();  // by context; empty: equal
+std::vector<double> LrStepEpochs();
+LastBatch LastBatchPolicy();
+std::vector<double> ClassWeights(const Dataset& train);  // by class; empty: none
+bool IsAsync();                                          // the store
+bool IsDistributed();
+
+}  // namespace sluice::examples

@@ -1,0 +1,67 @@
+#include "common/outputs.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/strings.h"
+#include "common/flags.h"
+#include "sluice/checkpoint.h"
+
+namespace sluice::examples {
+namespace {
+
+void RequirePlaceFor(const std::string& flag, const std::string& file) {
+  const std::filesystem::path path = file, folder = path.has_parent_path() ? path.parent_path() : ".";
+  const auto refuse = [&](const std::string& why) {
+    Refuse(flag, StrCat("cannot write '", file, "': ", why));
+  };
+  if (std::filesystem::is_directory(path)) refuse("it is a folder");
+  if (!std::filesystem::is_directory(folder)) refuse(StrCat("there is no folder '", folder.string(), "'"));
+  if (access(folder.c_str(), W_OK) != 0) refuse(StrCat("no file can be made in '", folder.string(), "'"));
+}
+
+}  // namespace
+
+void CheckOutputs() {
+  if (!FLAGS_save_params.empty()) RequirePlaceFor("save-params", FLAGS_save_params);
+  if (!FLAGS_model_prefix.empty())
+    RequirePlaceFor("model-prefix", CheckpointFile(FLAGS_model_prefix, {FLAGS_load_epoch + 1, 0}));
+  if (!FLAGS_json.empty()) RequirePlaceFor("json", FLAGS_json);
+  if (!FLAGS_best_params.empty()) RequirePlaceFor("best-params", FLAGS_best_params);
+  if (!FLAGS_report.empty()) RequirePlaceFor("report", FLAGS_report);
+}
+
+std::vector<CallbackPtr> Callbacks() {
+  std::vector<CallbackPtr> callbacks;
+  // What they remember goes into a checkpoint: they come before it.
+  if (!FLAGS_best_params.empty()) callbacks.push_back(KeepBest(FLAGS_best_params));
+  if (FLAGS_early_stopping > 0) callbacks.push_back(StopEarly({.patience = FLAGS_early_stopping}));
+  if (!FLAGS_report.empty())
+    callbacks.push_back(WriteReport(FLAGS_report, StrCat(FLAGS_network, ", ", FLAGS_kv_store)));
+  if (!FLAGS_model_prefix.empty())
+    callbacks.push_back(
+        SaveEvery(FLAGS_model_prefix, {.epochs = FLAGS_save_period, .steps = FLAGS_save_steps}));
+  return callbacks;
+}
+
+void WriteJson(const FitReport& report, const KVStore& store, int num_servers) {
+  const nlohmann::json json = {{"test_accuracy", report.test_accuracy},
+                               {"test_loss", report.test_loss},
+                               {"train_loss", report.train_loss},
+                               {"images_per_sec", report.images_per_sec},
+                               {"steps", report.steps},
+                               {"epochs", report.epochs},
+                               {"kv_store", store.type()},
+                               {"num_workers", store.num_workers()},
+                               {"num_servers", num_servers},
+                               {"network", FLAGS_network},
+                               {"batch_size", FLAGS_batch_size}};
+  const std::string text = json.dump(2) + "\n";
+  const Bytes bytes = AsBytes(text);
+  WriteFileAtomically(FLAGS_json, std::span(&bytes, 1)).OrThrow();
+}
+
+}  // namespace sluice::examples

@@ -1,0 +1,21 @@
+// What a training program writes.
+#pragma once
+
+#include <vector>
+
+#include "sluice/callback.h"
+#include "sluice/fit.h"
+#include "sluice/kvstore.h"
+
+namespace sluice::examples {
+
+// Throws Error(kInvalidArgument) for files that cannot be written: before hours of training, not after.
+void CheckOutputs();
+
+// Checkpoints, best parameters, early stopping, learning curves.
+std::vector<CallbackPtr> Callbacks();
+
+// --json.
+void WriteJson(const FitReport& report, const KVStore& store, int num_servers);
+
+}  // namespace sluice::examples

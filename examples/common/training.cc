@@ -1,0 +1,150 @@
+#include "common/training.h"
+
+#include <iomanip>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/strings.h"
+#include "common/flags.h"
+#include "common/optimizer.h"
+#include "common/outputs.h"
+#include "runtime/runtime.h"
+#include "sluice/checkpoint.h"
+#include "sluice/fit.h"
+#include "sluice/parameters_file.h"
+
+namespace sluice::examples {
+namespace {
+
+// Before the first step: afresh, from --load-params, or after --load-epoch.
+LoadedCheckpoint Start(const nn::ParameterDict& parameters) {
+  if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, parameters);
+  return FLAGS_load_epoch > 0 ? LoadCheckpoint(FLAGS_model_prefix, {FLAGS_load_epoch, 0}, parameters)
+                              : LoadedCheckpoint();
+}
+
+// The newest checkpoint, or `start` where there is none. Only rank 0 looks: the others learn from it where to
+// go on, and their first weights from the store.
+LoadedCheckpoint Resume(const LoadedCheckpoint& start, const nn::ParameterDict& parameters, KVStore& store) {
+  LoadedCheckpoint loaded = start;
+  if (store.rank() == 0) {
+    const auto found = ListCheckpoints(FLAGS_model_prefix);
+    if (!found.empty()) loaded = LoadCheckpoint(FLAGS_model_prefix, found.back(), parameters);
+  }
+  const nlohmann::json mine = {loaded.next.epoch, loaded.next.step, loaded.step, loaded.updates,
+                               loaded.states};
+  const auto word = nlohmann::json::parse(store.Agree(mine.dump()));
+  word[0].get_to(loaded.next.epoch);
+  word[1].get_to(loaded.next.step);
+  word[2].get_to(loaded.step);
+  word[3].get_to(loaded.updates);
+  word[4].get_to(loaded.states);
+  return loaded;
+}
+
+void TellStart(const LoadedCheckpoint& start) {
+  if (start.next == Position()) return;
+  std::cout << WrapMessage(
+                   StrCat("goes on after epoch ", start.next.epoch,
+                          start.next.step > 0 ? StrCat(" and ", start.next.step, " steps") : "", ", with ",
+                          start.states.empty() ? "optimiser states of zero: none were saved" : start.states))
+            << std::endl;
+  if (start.next.epoch >= FLAGS_num_epochs && FLAGS_num_steps < 0)
+    std::cout << "nothing is left to train: --num-epochs is " << FLAGS_num_epochs << std::endl;
+  if (start.has_position &&
+      (start.seed != static_cast<uint64_t>(FLAGS_seed) || start.shuffle != FLAGS_shuffle)) {
+    const auto order = [](uint64_t seed, bool shuffle) {
+      return StrCat("--seed ", seed, " --shuffle=", shuffle ? "true" : "false");
+    };
+    std::cerr << WrapMessage(StrCat("warning: the epochs before were trained with ",
+                                    order(start.seed, start.shuffle),
+                                    "; the order of samples goes on as that of ",
+                                    order(static_cast<uint64_t>(FLAGS_seed), FLAGS_shuffle)))
+              << std::endl;
+  }
+}
+
+void Introduce(const Data& data, const KVStore& store, const std::vector<Context>& contexts) {
+  std::cout << FLAGS_network << " on " << data.name << ", " << data.train->size() << " " << data.samples
+            << "\n"
+            << store.type() << ", " << Counted(store.num_workers(), "worker") << " x "
+            << Counted(static_cast<int64_t>(contexts.size()), "device") << std::endl;
+}
+
+FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& class_weights) {
+  FitOptions options;
+  options.contexts = Contexts();
+  options.work_load = WorkLoads();
+  options.batch_size = FLAGS_batch_size;
+  options.num_epochs = FLAGS_num_epochs;
+  options.num_steps = FLAGS_num_steps;
+  options.start = start.next;
+  options.start_step = start.step;
+  options.memory = start.memory;
+  options.optimizer_states = start.states;
+  options.shuffle = FLAGS_shuffle;
+  options.seed = static_cast<uint64_t>(FLAGS_seed);
+  options.last_batch = LastBatchPolicy();
+  options.class_weights = class_weights;
+  options.loader_threads = static_cast<int>(FLAGS_loader_threads);
+  options.disp_batches = FLAGS_disp_batches;
+  options.top_k = FLAGS_top_k;
+  options.live_progress = true;
+  options.eval_steps = FLAGS_eval_steps;
+  options.callbacks = Callbacks();
+  return options;
+}
+
+std::shared_ptr<const Dataset> First(const std::string& flag, int64_t count, const Data& data,
+                                     const std::shared_ptr<const Dataset>& all) {
+  if (count > all->size()) {
+    Refuse(flag, StrCat("is ", count, "; there are ", all->size(), " ", data.samples, " in ", data.name));
+  }
+  return count < 0 ? all : Take(all, count);
+}
+
+}  // namespace
+
+Data Part(Data all) {
+  all.train = First("num-examples", FLAGS_num_examples, all, all.train);
+  all.test = First("num-test-examples", FLAGS_num_test_examples, all, all.test);
+  return all;
+}
+
+void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializer> init) {
+  // Flags are checked in full before the job is joined.
+  const int64_t classes = data.train->num_classes();
+  if (FLAGS_top_k > classes) Refuse("top-k", StrCat("is ", FLAGS_top_k, "; there are ", classes, " classes"));
+  const std::vector<double> class_weights = ClassWeights(*data.train);
+  const std::vector<Context> contexts = Contexts();
+  const auto seed = static_cast<uint64_t>(FLAGS_seed);
+  net.CollectParams().Initialize(contexts, std::move(init), seed);
+  LoadedCheckpoint start = Start(net.CollectParams());
+  WarnOfOptimizer();
+  const SamplerConfig sampler{data.train->size(), FLAGS_batch_size, seed, FLAGS_shuffle, LastBatchPolicy()};
+  const auto& job = runtime::Runtime::Default()->config();
+  const int workers = IsDistributed() ? job.num_workers : 1;
+  OptimizerConfig optimizer = MakeOptimizer(start, sampler, workers);
+
+  const auto store = KVStore::Create(FLAGS_kv_store);
+  const bool leader = store->rank() == 0;
+  if (leader) CheckOutputs();  // before anything is read from their folders
+  if (FLAGS_resume) {
+    start = Resume(start, net.CollectParams(), *store);
+    optimizer = MakeOptimizer(start, sampler, workers);
+  }
+  if (leader) {
+    Introduce(data, *store, contexts);
+    TellStart(start);
+  }
+  const FitReport report = Fit(net, data.train, data.test, optimizer, store, Options(start, class_weights));
+  if (leader) {
+    if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams());
+    if (!FLAGS_json.empty()) WriteJson(report, *store, job.role ? job.num_servers : 0);
+    std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_accuracy
+              << std::endl;
+  }
+  store->Barrier();
+}
+
+}  // namespace sluice::examples
