@@ -20,7 +20,9 @@ ReadyExecutor::~ReadyExecutor() {
 Event ReadyExecutor::Enqueue(std::string_view what, std::span<const Event> after,
                              std::function<void()> work) {
   const Event done = Event::Make(std::string(what));
-  kvstore::WhenAll({after.begin(), after.end()},
+  Events waits;
+  for (const Event& event : after) waits.push_back(event);
+  kvstore::WhenAll(waits,
                    [slot = slot_, done, work = std::move(work)](const std::exception_ptr& error) mutable {
                      if (error != nullptr) return done.Complete(error);
                      Run(*slot, [done, work = std::move(work)]() mutable {
