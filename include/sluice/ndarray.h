@@ -69,7 +69,7 @@ class NDArray {
 
   void CopyTo(NDArray* destination) const;     // same shape; converts the dtype between float types
   NDArray AsInContext(Context context) const;  // itself when it is there already; differentiable
-  NDArray AsType(DType dtype) const;           // between float types
+  NDArray AsType(DType dtype) const;           // a copy; between float types; differentiable
   NDArray Copy() const;
   void Fill(double value);  // Error(kInvalidArgument) where a whole type cannot hold it
   void SetBytes(std::span<const std::byte> bytes);  // whole contents, copied before it returns

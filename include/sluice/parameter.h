@@ -25,6 +25,7 @@ struct ParameterOptions {
   double lr_mult = 1;
   double wd_mult = 1;  // layers give 0 to their biases
   autograd::GradReq grad_req = autograd::GradReq::kWrite;
+  bool castable = true;                     // whether ParameterDict::Cast changes its type
   bool differentiable = true;               // false: statistics and the like, whose grad_req stays kNull
   std::shared_ptr<const Initializer> init;  // null: the one handed to Initialize
 };
@@ -44,8 +45,11 @@ class Parameter {
   void set_lr_mult(double lr_mult) { options_.lr_mult = lr_mult; }
   void set_wd_mult(double wd_mult) { options_.wd_mult = wd_mult; }
   bool differentiable() const { return options_.differentiable; }
+  bool castable() const { return options_.castable; }
   // Gradients so far are dropped. Error(kInvalidArgument) for what is not differentiable.
   void SetGradReq(autograd::GradReq grad_req);
+  // To another floating type; values are rounded, gradients so far are dropped.
+  void Cast(DType dtype);
   void SetName(std::string name);  // before Initialize: the values depend on it
   // Fills in unknown axes, and the values where Initialize waits for them. Error(kInvalidArgument) where a
   // known axis differs.
@@ -111,6 +115,10 @@ class ParameterDict {
   void Initialize(const std::vector<Context>& contexts = {cpu(0)},
                   std::shared_ptr<const Initializer> init = nullptr, uint64_t seed = 0) const;
   void ZeroGrad() const;
+  // Of all but normalisations' factors and statistics, which stay float32 (as MXNet's BatchNorm does):
+  // weights and gradients are of this type, in memory and on the wire, and layers compute in float32. 16-bit
+  // weights want OptimizerConfig::multi_precision. Error(kInvalidArgument) for a type that is not floating.
+  void Cast(DType dtype) const;
   void SetGradReq(autograd::GradReq grad_req) const;  // of all that are differentiable
 
  private:

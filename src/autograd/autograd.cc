@@ -55,10 +55,18 @@ void Reach(std::span<const NDArray> heads, Lists* lists) {
   }
 }
 
+// Arithmetic is float32.
+NDArray SumOf(const NDArray& a, const NDArray& b) {
+  if (a.dtype() == DType::kFloat32) return a + b;
+  return (a.AsType(DType::kFloat32) + b.AsType(DType::kFloat32)).AsType(a.dtype());
+}
+
 // The variable's gradient is complete: it is where it belongs before anything else is issued.
 void Deliver(AutogradNode& variable, const NDArray& gradient) {
-  if (variable.req == GradReq::kAdd) {
+  if (variable.req == GradReq::kAdd && variable.grad.dtype() == DType::kFloat32) {
     variable.grad += gradient;
+  } else if (variable.req == GradReq::kAdd) {
+    SumOf(variable.grad, gradient).CopyTo(&variable.grad);
   } else if (!gradient.SharesStorage(variable.grad) || gradient.offset() != variable.grad.offset()) {
     gradient.CopyTo(&variable.grad);
   }
@@ -77,7 +85,7 @@ NDArray DirectTarget(const AutogradNode& parent, const AutogradNode& from) {
 }
 
 void Accumulate(AutogradNode& node, const NDArray& gradient) {
-  node.pending = node.pending.valid() ? node.pending + gradient : gradient;
+  node.pending = node.pending.valid() ? SumOf(node.pending, gradient) : gradient;
 }
 
 // A head gradient that is given must look like its head.

@@ -80,5 +80,6 @@ NDArray KlDivergence(const NDArray& log_probabilities, const NDArray& label);
 NDArray SumOfRows(const NDArray& x);  // [n, ...] -> [n]
 NDArray Sum(const NDArray& x);        // -> [1]
 NDArray Mean(const NDArray& x);       // -> [1]
+NDArray InFloat32(const NDArray& x);  // x itself, or x.AsType(kFloat32)
 
 }  // namespace sluice::ops

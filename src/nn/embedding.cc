@@ -17,7 +17,7 @@ NDArray Embedding::Forward(const NDArray& ids) {
   if (ids.shape().ndim() == Shape::kMaxAxes)
     Refuse(
         StrCat(Describe(), " expects ids of at most ", Shape::kMaxAxes - 1, " axes and got ", ids.shape()));
-  return ops::Embedding(ids, weight().data(ids.context()));
+  return ops::Embedding(ids, ops::InFloat32(weight().data(ids.context())));
 }
 
 NDArray SequenceMean::Forward(const NDArray& x) {

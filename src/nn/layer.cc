@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/ops.h"
 #include "nn/require.h"
 
 namespace sluice::nn {
@@ -80,11 +81,11 @@ WeightedLayer::WeightedLayer(const Shape& weight_shape, int64_t bias_size, bool 
 
 NDArray WeightedLayer::WeightFor(const NDArray& x, const Shape& weight_shape) {
   weight().SetShape(weight_shape);
-  return weight().data(x.context());
+  return ops::InFloat32(weight().data(x.context()));
 }
 
 NDArray WeightedLayer::BiasFor(const NDArray& x) {
-  return bias() != nullptr ? bias()->data(x.context()) : NDArray();
+  return bias() != nullptr ? ops::InFloat32(bias()->data(x.context())) : NDArray();
 }
 
 }  // namespace sluice::nn

@@ -10,12 +10,12 @@ namespace {
 
 template <typename Init>
 ParameterOptions FactorOptions() {
-  return {.wd_mult = 0, .init = std::make_shared<Init>()};
+  return {.wd_mult = 0, .castable = false, .init = std::make_shared<Init>()};
 }
 
 template <typename Init>
 ParameterOptions StatisticOptions() {
-  return {.wd_mult = 0, .differentiable = false, .init = std::make_shared<Init>()};
+  return {.wd_mult = 0, .castable = false, .differentiable = false, .init = std::make_shared<Init>()};
 }
 
 void RequireEpsilon(std::string_view kind, double epsilon) {

@@ -52,6 +52,20 @@ void Parameter::SetGradReq(autograd::GradReq grad_req) {
   for (NDArray& array : data_) autograd::AttachGrad(array, grad_req);
 }
 
+void Parameter::Cast(DType dtype) {
+  if (!IsFloating(dtype)) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("parameter '", name_, "' cannot be cast to ", Name(dtype),
+                                                    ": it takes floating types"));
+  }
+  if (dtype == options_.dtype) return;
+  options_.dtype = dtype;
+  const autograd::PauseScope pause;
+  for (NDArray& array : data_) {
+    array = array.AsType(dtype);
+    autograd::AttachGrad(array, options_.grad_req);
+  }
+}
+
 void Parameter::SetShape(const Shape& shape) {
   if (shape == shape_ && (initialized() || !pending_)) return;
   if (!Agrees(shape_, shape)) {
@@ -94,8 +108,8 @@ void Parameter::Reinitialize(const std::vector<Context>& contexts, std::shared_p
 void Parameter::AllocateData(const Initializer& init, uint64_t seed) {
   const NDArray values =
       NDArray::From(std::span<const float>(init.Values(name_, shape_, seed)), shape_, contexts_.front());
+  const autograd::PauseScope pause;
   const NDArray typed = dtype() == DType::kFloat32 ? values : values.AsType(dtype());
-  autograd::PauseScope pause;
   std::vector<NDArray> arrays;
   for (const Context& context : contexts_) {
     arrays.push_back(typed.AsInContext(context));
@@ -194,6 +208,12 @@ std::vector<std::string> ParameterDict::names() const {
 void ParameterDict::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
                                uint64_t seed) const {
   for (const auto& parameter : parameters_) parameter->Initialize(contexts, init, seed);
+}
+
+void ParameterDict::Cast(DType dtype) const {
+  for (const auto& parameter : parameters_) {
+    if (parameter->castable()) parameter->Cast(dtype);
+  }
 }
 
 void ParameterDict::SetGradReq(autograd::GradReq grad_req) const {

@@ -136,14 +136,10 @@ void NDArray::CopyTo(NDArray* destination) const {
          });
 }
 
-NDArray NDArray::AsType(DType type) const {
-  NDArray converted = Empty(shape_, context(), type);
-  CopyTo(&converted);
-  return converted;
-}
-
 NDArray NDArray::Copy() const {
-  return AsType(dtype());
+  NDArray copy = Empty(shape_, context(), dtype());
+  CopyTo(&copy);
+  return copy;
 }
 
 namespace {

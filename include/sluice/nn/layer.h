@@ -89,7 +89,7 @@ class WeightedLayer : public ParameterLayer {
 
  protected:
   WeightedLayer(const Shape& weight_shape, int64_t bias_size, bool use_bias);
-  // The arrays on x's context; an empty one for no bias. Fills in the input size.
+  // The arrays on x's context, in float32; an empty one for no bias. Fills in the input size.
   NDArray WeightFor(const NDArray& x, const Shape& weight_shape);
   NDArray BiasFor(const NDArray& x);
 };

@@ -95,6 +95,16 @@ NDArray NDArray::AsInContext(Context context) const {
   return moved;
 }
 
+NDArray NDArray::AsType(DType type) const {
+  NDArray converted = Empty(shape_, context(), type);
+  CopyTo(&converted);
+  Record(converted, {this}, [from = dtype()](const NDArray& grad, std::vector<NDArray>& to) {
+    if (to[0].valid()) return grad.CopyTo(&to[0]);
+    to[0] = grad.AsType(from);
+  });
+  return converted;
+}
+
 namespace ops {
 
 NDArray Sum(const NDArray& x) {
@@ -111,6 +121,10 @@ NDArray Sum(const NDArray& x) {
              });
   });
   return out;
+}
+
+NDArray InFloat32(const NDArray& x) {
+  return !x.valid() || x.dtype() == DType::kFloat32 ? x : x.AsType(DType::kFloat32);
 }
 
 NDArray Mean(const NDArray& x) {
