@@ -14,10 +14,13 @@
 #include "allocations.h"
 #include "base/file.h"
 #include "base/strings.h"
+#include "profile.h"
 #include "runtime/flags.h"
+#include "runtime/runtime.h"
 #include "sluice/error.h"
 #include "sluice/runtime.h"
-#include "tensor/devices.h"
+#include "step_trace.h"
+#include "stream_watch.h"
 #include "train_load.h"
 
 DEFINE_string(network, "lenet", "mlp, lenet, lenet_avg, gluon_lenet, resnet20, text_mean or text_cnn");
@@ -27,6 +30,14 @@ DEFINE_int32(steps, 30, "steps per repeat");
 DEFINE_int32(repeats, 5, "the median of these is reported");
 DEFINE_string(kv_store, "",
               "type of a store whose Trainer updates; empty: SGD on the parameters' own stream");
+DEFINE_bool(
+    loader, false,
+    "take batches from a DataLoader over synthetic images, and report how long steps waited for them");
+DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
+DEFINE_bool(
+    trace, false,
+    "with a distributed --kv-store: print how backward, pushes, pulls and the next forward overlap, and "
+    "measure nothing else");
 DEFINE_bool(count_allocations, false,
             "count what a step takes from the heap, by who asks for it, in steps that are not timed");
 DEFINE_int32(
@@ -49,6 +60,13 @@ void CheckFlags() {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("--", name, " is ", value, "; it must be at least ", least));
   }
+  if (FLAGS_trace && !FLAGS_kv_store.starts_with("dist"))
+    throw Error(ErrorCode::kInvalidArgument, "--trace needs a distributed --kv-store, as dist_sync");
+  if (FLAGS_trace && FLAGS_steps < 3)
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("--steps is ", FLAGS_steps, "; --trace needs at least 3: the ends do not count"));
+  if (FLAGS_profile && FLAGS_trace)
+    throw Error(ErrorCode::kInvalidArgument, "--profile and --trace are two runs");
   if (FLAGS_count_allocations && !CanCountAllocations()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "--count-allocations needs a build without sanitizers, which have a malloc of their own");
@@ -100,16 +118,66 @@ nlohmann::json CountAllocations(TrainLoad& load) {
   return {{"allocations_per_step", calls}, {"allocated_bytes_per_step", bytes}};
 }
 
-void Measure() {
-  Devices::Default()->SetThreadsPerCpuContext(FLAGS_threads);
-  TrainLoad load({FLAGS_network, FLAGS_batch_size, FLAGS_kv_store});
-  load.Run(std::max(3, FLAGS_steps / 5));
-  nlohmann::json result = MeasureRate(load);
-  if (FLAGS_count_allocations) result.update(CountAllocations(load));
+nlohmann::json LoaderWaits(const TrainLoad& load) {
+  std::vector<Duration> waits = load.loader_waits();
+  std::sort(waits.begin(), waits.end());
+  return {{"loader_wait_p50_us", ToSeconds(waits[waits.size() / 2]) * 1e6},
+          {"loader_wait_max_us", ToSeconds(waits.back()) * 1e6}};
+}
+
+int WarmUpSteps() {
+  return std::max(3, FLAGS_steps / 5);
+}
+
+TrainLoadOptions LoadOptions() {
+  return {FLAGS_network, FLAGS_batch_size, FLAGS_kv_store, FLAGS_loader};
+}
+
+void Print(const TrainLoad& load, const std::string& text) {
   if (load.rank() != 0) return;
-  const std::string line = result.dump() + "\n";
-  std::cout << line << std::flush;
-  if (!FLAGS_json.empty()) WriteFileAtomically(FLAGS_json, {AsBytes(line)}).OrThrow();
+  std::cout << text << std::flush;
+  if (!FLAGS_json.empty()) WriteFileAtomically(FLAGS_json, {AsBytes(text)}).OrThrow();
+}
+
+void Measure() {
+  UseDevices(FLAGS_threads, nullptr);
+  TrainLoad load(LoadOptions());
+  load.Run(WarmUpSteps());
+  load.ForgetWaits();
+  nlohmann::json result = MeasureRate(load);
+  if (FLAGS_loader) result.update(LoaderWaits(load));
+  if (FLAGS_count_allocations) result.update(CountAllocations(load));
+  Print(load, result.dump() + "\n");
+}
+
+void PrintProfile() {
+  const auto profile = std::make_shared<Profile>();
+  UseDevices(FLAGS_threads, profile);
+  TrainLoad load(LoadOptions());
+  load.Run(WarmUpSteps());
+  profile->Clear();
+  const auto start = std::chrono::steady_clock::now();
+  load.Run(FLAGS_steps);
+  Print(load, profile->Table(FLAGS_steps, std::chrono::steady_clock::now() - start));
+}
+
+void PrintTrace() {
+  // Static: the store may report to it as long as the runtime lives.
+  static const auto trace = std::make_shared<StepTrace>();
+  UseDevices(FLAGS_threads, trace);
+  runtime::Runtime::Default()->TraceWith(trace.get());
+  TrainLoad load(LoadOptions());
+  load.Run(WarmUpSteps());
+  load.ForgetWaits();
+  trace->Start();
+  for (int i = 0; i < FLAGS_steps; ++i) {
+    StepTrace::MarkStep();
+    load.Step();
+  }
+  load.Settle();
+  std::string report = trace->Report(load.PushedKeys());
+  if (FLAGS_loader) report += LoaderWaits(load).dump() + "\n";
+  Print(load, report);
 }
 
 }  // namespace
@@ -118,6 +186,6 @@ int main(int argc, char** argv) {
   return RunProgram(argc, argv, [&] {
     runtime::ParseFlags(argc, argv, "train_bench: images per second of training steps on one CPU device");
     CheckFlags();
-    Measure();
+    FLAGS_trace ? PrintTrace() : FLAGS_profile ? PrintProfile() : Measure();
   });
 }

@@ -3,8 +3,11 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "base/strings.h"
 #include "sluice/autograd.h"
+#include "sluice/error.h"
 #include "sluice/optimizer.h"
+#include "sluice/synthetic.h"
 #include "tensor/access.h"
 
 namespace sluice::bench {
@@ -91,6 +94,7 @@ TrainLoad::TrainLoad(const TrainLoadOptions& options)
     store_ = KVStore::Create(options_.kv_store);
     trainer_ = std::make_unique<Trainer>(parameters_, kSgd, store_);
   }
+  if (options_.loader) MakeLoader();
 }
 
 TrainLoad::~TrainLoad() = default;
@@ -103,7 +107,37 @@ int64_t TrainLoad::CountParameters() const {
   return count;
 }
 
+std::vector<std::string> TrainLoad::PushedKeys() const {
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters_) {
+    if (parameter->grad_req() != autograd::GradReq::kNull) names.push_back(parameter->name());
+  }
+  return names;
+}
+
+void TrainLoad::MakeLoader() {
+  if (options_.network.starts_with("text_")) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("network ", options_.network, " reads texts; a loader of images is for the others"));
+  }
+  const auto images =
+      options_.network == "resnet20" ? SyntheticPictures(Subset::kTrain) : SyntheticDigits(Subset::kTrain);
+  loader_ =
+      std::make_unique<DataLoader>(InMemory(*images), DataLoaderOptions{.batch_size = options_.batch_size,
+                                                                        .last_batch = LastBatch::kDiscard,
+                                                                        .share = {rank(), num_workers()}});
+}
+
+void TrainLoad::TakeBatch() {
+  const auto start = std::chrono::steady_clock::now();
+  const Batch batch = *loader_->Next();
+  loader_waits_.push_back(std::chrono::steady_clock::now() - start);
+  inputs_ = NDArray::From(std::span<const float>(batch.samples), batch.shape);
+  labels_ = NDArray::From(std::span<const int32_t>(batch.labels), {batch.size()});
+}
+
 void TrainLoad::Step() {
+  if (loader_ != nullptr) TakeBatch();
   const NDArray losses_before = losses_;
   {
     const autograd::RecordScope record;
@@ -120,12 +154,16 @@ void TrainLoad::Step() {
     losses_before.WaitToRead();  // as a progress bar does: one step is issued ahead, not all
 }
 
-void TrainLoad::Run(int steps) {
-  for (int i = 0; i < steps; ++i) Step();
+void TrainLoad::Settle() {
   losses_ = NDArray();
   if (store_ != nullptr) store_->WaitAll();
   sluice::WaitAll();
   if (store_ != nullptr) store_->Barrier();
+}
+
+void TrainLoad::Run(int steps) {
+  for (int i = 0; i < steps; ++i) Step();
+  Settle();
 }
 
 }  // namespace sluice::bench

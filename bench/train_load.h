@@ -4,7 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/clock.h"
+#include "sluice/data_loader.h"
 #include "sluice/kvstore.h"
 #include "sluice/loss.h"
 #include "sluice/models.h"
@@ -16,23 +19,32 @@ struct TrainLoadOptions {
   std::string network = "lenet";  // any of nn::ModelNames()
   int64_t batch_size = 64;
   std::string kv_store;  // a type of KVStore::Create; empty: updates without one
+  bool loader = false;   // batches of a DataLoader over synthetic images in place of one random batch
 };
 
 class TrainLoad {
  public:
   explicit TrainLoad(const TrainLoadOptions& options);
   ~TrainLoad();
-  // Returns when they are done; with a distributed store, on all workers.
-  void Run(int steps);
+  // Issues one, and waits for the one before.
+  void Step();
+  // Until all that was issued is done; with a distributed store, on all workers.
+  void Settle();
+  void Run(int steps);  // so many, settled
   int num_workers() const { return store_ == nullptr ? 1 : store_->num_workers(); }
   int rank() const { return store_ == nullptr ? 0 : store_->rank(); }
   KVStore* store() const { return store_.get(); }  // null without one
   const nn::ParameterDict& parameters() const { return parameters_; }
-  int64_t CountParameters() const;  // elements that have a gradient
+  int64_t CountParameters() const;              // elements that have a gradient
+  std::vector<std::string> PushedKeys() const;  // names of parameters that have a gradient
+  // How long each step waited for its batch.
+  const std::vector<Duration>& loader_waits() const { return loader_waits_; }
+  void ForgetWaits() { loader_waits_.clear(); }
 
  private:
   class Sgd;
-  void Step();
+  void MakeLoader();
+  void TakeBatch();
 
   const TrainLoadOptions options_;
   nn::Sequential net_;
@@ -42,6 +54,8 @@ class TrainLoad {
   std::shared_ptr<KVStore> store_;
   std::unique_ptr<Trainer> trainer_;  // with a store
   std::unique_ptr<Sgd> sgd_;          // without
+  std::unique_ptr<DataLoader> loader_;
+  std::vector<Duration> loader_waits_;
   NDArray losses_;
 };
 

@@ -60,13 +60,18 @@ WorkerNode& Runtime::Node() {
         ErrorCode::kFailedPrecondition,
         "a distributed store needs a job: start the program with tools/launch.py -n W -s S PROGRAM ...");
   }
-  node_ = std::make_shared<WorkerNode>(config_);
+  node_ = std::make_shared<WorkerNode>(config_, tracer_);
   return *node_;
 }
 
 bool Runtime::HasJoined() {
   const std::lock_guard lock(mutex_);
   return node_ != nullptr;
+}
+
+void Runtime::TraceWith(worker::Tracer* tracer) {
+  const std::lock_guard lock(mutex_);
+  tracer_ = tracer;
 }
 
 std::shared_ptr<KVStore> Runtime::MakeStore(const std::string& type) {

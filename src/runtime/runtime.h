@@ -22,6 +22,8 @@ class Runtime {
   // The worker's node, joined on first use. Error(kFailedPrecondition) outside a job.
   WorkerNode& Node();
   bool HasJoined();
+  // Hears of every gradient's stages, once the worker joins. Outlives this and its stores.
+  void TraceWith(worker::Tracer* tracer);
   // Leaves in good order: WorkerNode::Flush, then Leave. When it throws, the job has not been left.
   void Finish();
   void Leave(wire::Leave::Outcome outcome, const std::string& message);
@@ -35,7 +37,10 @@ class Runtime {
 
   const JobConfig config_;
   std::mutex mutex_;
-  std::shared_ptr<WorkerNode> node_;  // guarded by mutex_
+  // Guarded by mutex_.
+  worker::Tracer* tracer_ = nullptr;
+  std::shared_ptr<WorkerNode> node_;
+
   std::unique_ptr<SignalWatcher> watcher_;
 };
 

@@ -59,6 +59,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
                                             : MakeCpuDevice(context.id, options_.threads_per_cpu_context > 0
                                                                             ? options_.threads_per_cpu_context
                                                                             : Cores());
+  if (options_.stand_in) device = options_.stand_in(std::move(device));
   return device;
 }
 

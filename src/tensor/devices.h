@@ -33,6 +33,8 @@ std::shared_ptr<Device> MakeGpuDevice(int id);
 
 struct DevicesOptions {
   int threads_per_cpu_context = 0;  // 0: all cores that the process may use
+  // What stands in for each device made: for who measures streams. Null: the device itself.
+  std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> stand_in = nullptr;
 };
 
 class Devices {

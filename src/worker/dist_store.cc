@@ -111,8 +111,12 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
 NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
   ++state.round;
   if (options_.tracer != nullptr) {
-    options_.tracer->OnStage(SteadyClock().Now(), Stage::kReduce, state.id, state.round,
-                             state.Bytes() * values.size());
+    std::vector<Event> written;
+    for (const NDArray& value : values) written.push_back(ReadyToRead(value));
+    kvstore::WhenAll(written, [tracer = options_.tracer, key = state.id, round = state.round,
+                               bytes = state.Bytes() * values.size()](const std::exception_ptr& error) {
+      if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kReduce, key, round, bytes);
+    });
   }
   if (values.size() == 1 && OnHost(values.front())) return values.front();
   if (!state.merged.valid()) {

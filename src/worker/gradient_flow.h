@@ -1,6 +1,7 @@
 // The journey of a gradient on the worker's side, as one ordered table. Read this first.
 //
-//   reduce     this machine's devices' gradients become one sum       collective/, ready_executor.h
+//   reduce     this machine's devices' gradients, written by backward, become one sum
+//                                                                     collective/, ready_executor.h
 //   queue      the sum's parts wait for their shards, by priority     part_flow.h, push/send_queue.h
 //   push       parts leave, small ones together, uncopied             push/requests.h
 //   wait       the shard has them; the round closes when all pushed   server/

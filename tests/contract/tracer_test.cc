@@ -5,6 +5,8 @@
 
 #include "base/guarded.h"
 #include "contract/job.h"
+#include "tensor/access.h"
+#include "unit/tensor/gate.h"
 
 namespace sluice::testing {
 namespace {
@@ -70,6 +72,31 @@ TEST(TracerTest, HearsEveryStageOfEveryRoundInTheOrderOfTheTable) {
       EXPECT_EQ(heard.bytes.at(stage), kBytes) << worker::Name(stage) << " of round " << round;
     EXPECT_EQ(heard.bytes.at(Stage::kBroadcast), kDevices * kBytes);
   }
+}
+
+TEST(TracerTest, AGradientEntersTheReductionWhenBackwardHasWrittenIt) {
+  Recorder recorder;
+  {
+    Job job({.type = "dist_sync", .tracer = &recorder});
+    job.Run([&](KVStore& kv) {
+      const Key key = std::string("weight");
+      kv.Init(key, Filled(kv, {4}, 0));
+      kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+      const NDArray gradient = Filled(kv, {4}, 1);
+      Gate backward;
+      const Event behind[] = {backward.event()};
+      NDArray written = gradient;
+      SetWriter(written, EnqueueOn(gradient.context(), "backward", behind, [] {}));
+      kv.Push(key, gradient);
+      EXPECT_TRUE(recorder.rounds().empty());
+      backward.Open();
+      kv.WaitAll();
+    });
+  }
+  const auto rounds = recorder.rounds();
+  ASSERT_TRUE(rounds.contains(1));
+  EXPECT_EQ(rounds.at(1).stages.front(), Stage::kReduce);
+  EXPECT_TRUE(rounds.at(1).in_order);
 }
 
 }  // namespace

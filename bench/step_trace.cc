@@ -1,0 +1,144 @@
+#include "step_trace.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "tensor/access.h"
+
+namespace sluice::bench {
+namespace {
+
+using worker::Stage;
+
+constexpr const char* kMark = "step begins";
+
+// The operations of one step.
+struct Step {
+  std::vector<Operation> operations;
+  Time begin() const { return operations.front().began; }
+  Time end() const { return operations.back().ended; }
+  // When it first turned to a key, and when the key was there.
+  struct Need {
+    Time turn, done;
+  };
+  std::optional<Need> NeedOf(const std::string& key) const {
+    for (const Operation& operation : operations) {
+      for (const Operation::Wait& wait : operation.waits) {
+        if (wait.what.ends_with(" of key " + key)) return Need{operation.turn, wait.done};
+      }
+    }
+    return std::nullopt;
+  }
+  // Microseconds, for all keys together.
+  double Waited() const {
+    double waited = 0;
+    for (const Operation& operation : operations) {
+      double longest = 0;  // an operation waits for its keys at once
+      for (const Operation::Wait& wait : operation.waits)
+        longest = std::max(longest, ToSeconds(wait.done - operation.turn) * 1e6);
+      waited += longest;
+    }
+    return waited;
+  }
+};
+
+std::vector<Step> StepsOf(const std::vector<Operation>& operations) {
+  std::vector<Step> steps;
+  for (const Operation& operation : operations) {
+    if (operation.what == kMark) {
+      steps.emplace_back();
+    } else if (!steps.empty()) {
+      steps.back().operations.push_back(operation);
+    }
+  }
+  return steps;
+}
+
+double Microseconds(Duration duration) {
+  return ToSeconds(duration) * 1e6;
+}
+
+class Values {
+ public:
+  void Add(double value) { values_.push_back(value); }
+  double Median() {
+    std::sort(values_.begin(), values_.end());
+    return values_.empty() ? 0 : values_[values_.size() / 2];
+  }
+  std::string Text() {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.0f", Median());
+    return values_.empty() ? "-" : text;
+  }
+
+ private:
+  std::vector<double> values_;
+};
+
+}  // namespace
+
+void StepTrace::OnOperation(const Operation& operation) {
+  heard_.With([&](Heard& heard) { heard.operations.push_back(operation); });
+}
+
+void StepTrace::OnStage(Time now, Stage stage, uint32_t key, uint64_t round, uint64_t) {
+  heard_.With([&](Heard& heard) { heard.rounds[key][round].last[stage] = now; });
+}
+
+void StepTrace::Start() {
+  heard_.With([](Heard& heard) { heard = {}; });
+}
+
+void StepTrace::MarkStep() {
+  EnqueueOn(cpu(0), kMark, {}, [] {});
+}
+
+std::string StepTrace::Report(const std::vector<std::string>& keys) const {
+  const Heard heard = heard_.With([](const Heard& h) { return h; });
+  const std::vector<Step> steps = StepsOf(heard.operations);
+  if (steps.size() < 3 || heard.rounds.size() != keys.size()) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                StrCat("heard of ", steps.size(), " steps and ", heard.rounds.size(),
+                       " keys: a trace needs three steps at least, and each of the ", keys.size(),
+                       " keys pushed in every step of a distributed store"));
+  }
+  std::string report =
+      "| key | gradient written | push left | value there | next forward at it | waited |\n"
+      "|---|---|---|---|---|---|\n";
+  Values lengths, backward_ends, waits, early;
+  std::vector<double> early_in(steps.size());
+  size_t index = 0;
+  for (const auto& [key, rounds] : heard.rounds) {
+    Values gradient, push, landed, needed, waited;
+    size_t s = 0;
+    for (const auto& [number, round] : rounds) {
+      const size_t step = s++;
+      if (step == 0 || step + 1 >= steps.size() || !round.last.contains(Stage::kLand)) continue;
+      const Time begin = steps[step].begin();
+      gradient.Add(Microseconds(round.last.at(Stage::kReduce) - begin));
+      push.Add(Microseconds(round.last.at(Stage::kPush) - begin));
+      landed.Add(Microseconds(round.last.at(Stage::kLand) - begin));
+      if (round.last.at(Stage::kPush) < steps[step].end()) ++early_in[step];
+      const auto need = steps[step + 1].NeedOf(keys[index]);
+      if (need) needed.Add(Microseconds(need->turn - begin));
+      waited.Add(need ? std::max(0.0, Microseconds(need->done - need->turn)) : 0);
+    }
+    report += StrCat("| ", keys[index++], " | ", gradient.Text(), " | ", push.Text(), " | ", landed.Text(),
+                     " | ", needed.Text(), " | ", waited.Text(), " |\n");
+  }
+  for (size_t step = 1; step + 1 < steps.size(); ++step) {
+    lengths.Add(Microseconds(steps[step + 1].begin() - steps[step].begin()));
+    backward_ends.Add(Microseconds(steps[step].end() - steps[step].begin()));
+    waits.Add(steps[step + 1].Waited());
+    early.Add(early_in[step]);
+  }
+  return StrCat(report, "\nMicroseconds from the step's first operation, medians of ", steps.size() - 2,
+                " steps. Backward ends at ", backward_ends.Text(), ", the next step begins at ",
+                lengths.Text(), ". Pushes that left before backward ended: ", early.Text(), " of ",
+                keys.size(), ". The next forward's waits together: ", waits.Text(), ".\n");
+}
+
+}  // namespace sluice::bench

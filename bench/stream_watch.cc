@@ -1,0 +1,83 @@
+#include "stream_watch.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace sluice::bench {
+namespace {
+
+// When an event was done, or that it was when the operation was issued.
+struct Stamp {
+  std::string what;
+  std::atomic<int64_t> done = 0;  // nanoseconds of Time; 0: not yet
+};
+
+std::vector<std::shared_ptr<Stamp>> StampsOf(std::span<const Event> after) {
+  std::vector<std::shared_ptr<Stamp>> stamps;
+  for (const Event& event : after) {
+    if (event.what().find(" of key ") == std::string::npos) continue;
+    const auto stamp = std::make_shared<Stamp>();
+    stamp->what = event.what();
+    event.OnDone(
+        [stamp](const std::exception_ptr&) { stamp->done = SteadyClock().Now().time_since_epoch().count(); });
+    stamps.push_back(stamp);
+  }
+  return stamps;
+}
+
+class WatchedStream final : public Stream {
+ public:
+  WatchedStream(Stream& stream, std::shared_ptr<StreamWatcher> watcher)
+      : stream_(stream), watcher_(std::move(watcher)), last_end_(std::make_shared<Time>()) {}
+
+  Event Enqueue(std::string_view what, std::span<const Event> after, std::function<void()> work) override {
+    return stream_.Enqueue(what, after,
+                           [watcher = watcher_, last_end = last_end_, name = std::string(what),
+                            issued = SteadyClock().Now(), stamps = StampsOf(after), work = std::move(work)] {
+                             const SteadyClock clock;
+                             Operation operation{name, std::max(issued, *last_end), clock.Now(), {}, {}};
+                             work();
+                             operation.ended = *last_end = clock.Now();
+                             for (const auto& stamp : stamps) {
+                               // What woke this thread may not have come to its stamp.
+                               const Time done =
+                                   stamp->done == 0 ? operation.began : Time(Duration(stamp->done));
+                               operation.waits.push_back({stamp->what, done});
+                             }
+                             watcher->OnOperation(operation);
+                           });
+  }
+  void Drain(Duration timeout) override { stream_.Drain(timeout); }
+
+ private:
+  Stream& stream_;
+  const std::shared_ptr<StreamWatcher> watcher_;
+  const std::shared_ptr<Time> last_end_;  // touched by the stream's thread only
+};
+
+class WatchedDevice final : public Device {
+ public:
+  WatchedDevice(std::shared_ptr<Device> device, std::shared_ptr<StreamWatcher> watcher)
+      : device_(std::move(device)), stream_(device_->stream(), std::move(watcher)) {}
+  Stream& stream() override { return stream_; }
+  const std::shared_ptr<Allocator>& allocator() override { return device_->allocator(); }
+  Kernels& kernels() override { return device_->kernels(); }
+
+ private:
+  const std::shared_ptr<Device> device_;
+  WatchedStream stream_;
+};
+
+}  // namespace
+
+void UseDevices(int threads_per_cpu_context, std::shared_ptr<StreamWatcher> watcher) {
+  DevicesOptions options{.threads_per_cpu_context = threads_per_cpu_context};
+  if (watcher != nullptr) {
+    options.stand_in = [watcher](std::shared_ptr<Device> device) {
+      return std::make_shared<WatchedDevice>(std::move(device), watcher);
+    };
+  }
+  Devices::SetDefault(std::make_shared<Devices>(options));
+}
+
+}  // namespace sluice::bench
