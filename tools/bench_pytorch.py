@@ -31,8 +31,43 @@ def lenet(nn, pool, channels, activation, widths):
     return nn.Sequential(*layers, nn.Linear(width, 10))
 
 
+def residual_block(torch, before, channels, stride):
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(
+                nn.Conv2d(before, channels, 3, stride, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True),
+                nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
+            self.shortcut = nn.Identity() if before == channels and stride == 1 else nn.Sequential(
+                nn.Conv2d(before, channels, 1, stride, bias=False), nn.BatchNorm2d(channels))
+
+        def forward(self, x):
+            return torch.relu_(self.body(x) + self.shortcut(x))
+
+    return Block()
+
+
+def resnet20(torch):
+    nn = torch.nn
+    layers = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
+    before = 16
+    for channels in (16, 32, 64):
+        for block in range(3):
+            layers.append(residual_block(torch, before, channels, 2 if channels > 16 and block == 0 else 1))
+            before = channels
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+def image_shape(name):
+    return (3, 32, 32) if name == "resnet20" else (1, 28, 28)
+
+
 def make_network(torch, name):
     nn = torch.nn
+    if name == "resnet20":
+        return resnet20(torch)
     if name == "gluon_lenet":
         return lenet(nn, nn.MaxPool2d, ((6, 5), (16, 3)), nn.ReLU, (120, 84))
     return lenet(nn, nn.AvgPool2d if name == "lenet_avg" else nn.MaxPool2d, ((20, 5), (50, 5)), nn.Tanh, (500,))
@@ -42,7 +77,7 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     net = make_network(torch, name)
-    x = torch.rand(batch_size, 1, 28, 28)
+    x = torch.rand(batch_size, *image_shape(name))
     if channels_last:
         net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     y = torch.randint(0, 10, (batch_size,))
@@ -61,13 +96,14 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
         start = time.perf_counter()
         run(steps)
         rates.append(batch_size * steps / (time.perf_counter() - start))
-    return {"network": name, "batch_size": batch_size, "threads": threads, "channels_last": channels_last,
+    parameters = sum(parameter.numel() for parameter in net.parameters())
+    return {"network": name, "parameters": parameters, "batch_size": batch_size, "threads": threads, "channels_last": channels_last,
             "images_per_sec": round(statistics.median(rates), 1), "best_images_per_sec": round(max(rates), 1)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet")
+    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet, resnet20")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--threads", default="1", help="comma-separated numbers of threads")
     parser.add_argument("--steps", type=int, default=30, help="steps per repeat")
