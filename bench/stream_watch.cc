@@ -15,7 +15,7 @@ struct Stamp {
 std::vector<std::shared_ptr<Stamp>> StampsOf(std::span<const Event> after) {
   std::vector<std::shared_ptr<Stamp>> stamps;
   for (const Event& event : after) {
-    if (event.what().find(" of key ") == std::string::npos) continue;
+    if (event.what().find(" of key ") == std::string_view::npos) continue;
     const auto stamp = std::make_shared<Stamp>();
     stamp->what = event.what();
     event.OnDone(
@@ -30,22 +30,22 @@ class WatchedStream final : public Stream {
   WatchedStream(Stream& stream, std::shared_ptr<StreamWatcher> watcher)
       : stream_(stream), watcher_(std::move(watcher)), last_end_(std::make_shared<Time>()) {}
 
-  Event Enqueue(std::string_view what, std::span<const Event> after, std::function<void()> work) override {
-    return stream_.Enqueue(what, after,
-                           [watcher = watcher_, last_end = last_end_, name = std::string(what),
-                            issued = SteadyClock().Now(), stamps = StampsOf(after), work = std::move(work)] {
-                             const SteadyClock clock;
-                             Operation operation{name, std::max(issued, *last_end), clock.Now(), {}, {}};
-                             work();
-                             operation.ended = *last_end = clock.Now();
-                             for (const auto& stamp : stamps) {
-                               // What woke this thread may not have come to its stamp.
-                               const Time done =
-                                   stamp->done == 0 ? operation.began : Time(Duration(stamp->done));
-                               operation.waits.push_back({stamp->what, done});
-                             }
-                             watcher->OnOperation(operation);
-                           });
+  Event Enqueue(Label what, std::span<const Event> after, Work work) override {
+    return stream_.Enqueue(
+        what, after,
+        [watcher = watcher_, last_end = last_end_, name = std::string(what.text()),
+         issued = SteadyClock().Now(), stamps = StampsOf(after), work = std::move(work)]() mutable {
+          const SteadyClock clock;
+          Operation operation{name, std::max(issued, *last_end), clock.Now(), {}, {}};
+          work();
+          operation.ended = *last_end = clock.Now();
+          for (const auto& stamp : stamps) {
+            // What woke this thread may not have come to its stamp.
+            const Time done = stamp->done == 0 ? operation.began : Time(Duration(stamp->done));
+            operation.waits.push_back({stamp->what, done});
+          }
+          watcher->OnOperation(operation);
+        });
   }
   void Drain(Duration timeout) override { stream_.Drain(timeout); }
 
@@ -61,6 +61,7 @@ class WatchedDevice final : public Device {
       : device_(std::move(device)), stream_(device_->stream(), std::move(watcher)) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return device_->allocator(); }
+  const std::shared_ptr<Allocator>& records() override { return device_->records(); }
   Kernels& kernels() override { return device_->kernels(); }
 
  private:

@@ -111,7 +111,7 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
 NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
   ++state.round;
   if (options_.tracer != nullptr) {
-    std::vector<Event> written;
+    Events written;
     for (const NDArray& value : values) written.push_back(ReadyToRead(value));
     kvstore::WhenAll(written, [tracer = options_.tracer, key = state.id, round = state.round,
                                bytes = state.Bytes() * values.size()](const std::exception_ptr& error) {

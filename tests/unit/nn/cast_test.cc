@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/error.h"
+#include "sluice/loss.h"
 #include "sluice/models.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
@@ -21,7 +22,7 @@ Outcome Step(Sequential& net, const NDArray& x, const NDArray& labels) {
   NDArray losses;
   {
     const autograd::RecordScope record;
-    losses = SoftmaxCrossEntropyLoss()(net(x), labels);
+    losses = nn::SoftmaxCrossEntropyLoss()(net(x), labels);
   }
   autograd::Backward({losses});
   Outcome outcome{losses.ToVector(), {}};
@@ -64,7 +65,7 @@ TEST(CastTest, WeightsAreRoundedAndGradientsToo) {
 }
 
 TEST(CastTest, SharedAndAddedGradientsSumInFloat32) {
-  Dense first(2, {.in_units = 2, .use_bias = false}), second(2, {.in_units = 2, .use_bias = false});
+  Dense first(2, {.use_bias = false, .in_units = 2}), second(2, {.use_bias = false, .in_units = 2});
   first.AddPrefix("first");
   second.ShareParameters(first);
   const ParameterDict parameters = first.CollectParams();
