@@ -24,6 +24,7 @@
 #include "train_load.h"
 
 DEFINE_string(network, "lenet", "mlp, lenet, lenet_avg, gluon_lenet, resnet20, text_mean or text_cnn");
+DEFINE_string(dtype, "float32", "type of weights and gradients: float32, or bfloat16 with a --kv-store");
 DEFINE_int32(batch_size, 64, "images per step and worker");
 DEFINE_int32(threads, 1, "threads of the device");
 DEFINE_int32(steps, 30, "steps per repeat");
@@ -60,6 +61,12 @@ void CheckFlags() {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("--", name, " is ", value, "; it must be at least ", least));
   }
+  if (FLAGS_dtype != "float32" && FLAGS_dtype != "bfloat16") {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("--dtype is '", FLAGS_dtype, "'; it takes float32 or bfloat16"));
+  }
+  if (FLAGS_dtype == "bfloat16" && FLAGS_kv_store.empty())
+    throw Error(ErrorCode::kInvalidArgument, "--dtype bfloat16 needs a --kv-store, which keeps the masters");
   if (FLAGS_trace && !FLAGS_kv_store.starts_with("dist"))
     throw Error(ErrorCode::kInvalidArgument, "--trace needs a distributed --kv-store, as dist_sync");
   if (FLAGS_trace && FLAGS_steps < 3)
@@ -86,6 +93,7 @@ nlohmann::json MeasureRate(TrainLoad& load) {
   return {{"framework", "sluice"},
           {"network", FLAGS_network},
           {"parameters", load.CountParameters()},
+          {"dtype", FLAGS_dtype},
           {"kv_store", FLAGS_kv_store},
           {"workers", load.num_workers()},
           {"batch_size", FLAGS_batch_size},
@@ -130,7 +138,11 @@ int WarmUpSteps() {
 }
 
 TrainLoadOptions LoadOptions() {
-  return {FLAGS_network, FLAGS_batch_size, FLAGS_kv_store, FLAGS_loader};
+  return {.network = FLAGS_network,
+          .batch_size = FLAGS_batch_size,
+          .dtype = FLAGS_dtype == "bfloat16" ? DType::kBFloat16 : DType::kFloat32,
+          .kv_store = FLAGS_kv_store,
+          .loader = FLAGS_loader};
 }
 
 void Print(const TrainLoad& load, const std::string& text) {

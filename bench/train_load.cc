@@ -86,13 +86,16 @@ TrainLoad::TrainLoad(const TrainLoadOptions& options)
   inputs_ = RandomInputs(options_.network, options_.batch_size, rng);
   labels_ = RandomIds({options_.batch_size}, kClasses, rng);
   parameters_ = net_.CollectParams();
+  parameters_.Cast(options_.dtype);
   parameters_.Initialize();
   net_(inputs_);  // deferred shapes
   if (options_.kv_store.empty()) {
     sgd_ = std::make_unique<Sgd>(parameters_);
   } else {
     store_ = KVStore::Create(options_.kv_store);
-    trainer_ = std::make_unique<Trainer>(parameters_, kSgd, store_);
+    OptimizerConfig sgd = kSgd;
+    sgd.multi_precision = options_.dtype != DType::kFloat32;
+    trainer_ = std::make_unique<Trainer>(parameters_, sgd, store_);
   }
   if (options_.loader) MakeLoader();
 }

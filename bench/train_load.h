@@ -18,8 +18,9 @@ namespace sluice::bench {
 struct TrainLoadOptions {
   std::string network = "lenet";  // any of nn::ModelNames()
   int64_t batch_size = 64;
-  std::string kv_store;  // a type of KVStore::Create; empty: updates without one
-  bool loader = false;   // batches of a DataLoader over synthetic images in place of one random batch
+  DType dtype = DType::kFloat32;  // of the weights
+  std::string kv_store;           // a type of KVStore::Create; empty: updates without one
+  bool loader = false;  // batches of a DataLoader over synthetic images in place of one random batch
 };
 
 class TrainLoad {

@@ -16,6 +16,9 @@ DEFINE_string(
 DEFINE_string(gpus, "", "GPUs to train on, for example 0,1. Empty: CPU.");
 DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the cores.");
 DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
+DEFINE_string(dtype, "float32",
+              "Type of weights and gradients, in memory and on the wire: float32, or bfloat16 with float32 "
+              "masters where they are updated.");
 DEFINE_int64(batch_size, 64, "Batch size of each worker.");
 DEFINE_int64(num_epochs, 10,
              "How often to go through the training data, epochs before --load-epoch included.");
@@ -164,12 +167,17 @@ void RequireOneOf(const std::string& flag, const std::string& value,
     Refuse(flag, StrCat("is '", value, "'; it takes ", StrJoin(choices)));
 }
 
+DType WeightType() {
+  return FLAGS_dtype == "bfloat16" ? DType::kBFloat16 : DType::kFloat32;
+}
+
 void ParseFlags(int argc, char** argv, const Program& program) {
   for (const auto& [flag, value] : program.defaults)
     gflags::SetCommandLineOptionWithMode(flag.c_str(), value.c_str(), gflags::SET_FLAGS_DEFAULT);
   runtime::ParseFlags(argc, argv, program.usage);
   CheckNumbers();
   RequireOneOf("network", FLAGS_network, program.networks);
+  RequireOneOf("dtype", FLAGS_dtype, {"float32", "bfloat16"});
   CheckTogether();
   LastBatchPolicy();
   LrStepEpochs();

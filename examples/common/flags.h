@@ -9,11 +9,13 @@
 
 #include "sluice/context.h"
 #include "sluice/data.h"
+#include "sluice/dtype.h"
 
 DECLARE_string(network);   // defined by each program, with its networks
 DECLARE_string(data_dir);  // defined by each program, with what lies there
 
 DECLARE_string(kv_store);
+DECLARE_string(dtype);
 DECLARE_int64(batch_size);
 DECLARE_int64(num_epochs);
 DECLARE_int64(num_steps);
@@ -56,6 +58,8 @@ struct Program {
   std::vector<std::string> networks;                          // that --network takes
   std::vector<std::pair<std::string, std::string>> defaults;  // of shared flags, where they are its own
 };
+// What --dtype names.
+DType WeightType();
 // Parses the command line and refuses what can be refused before the data is read.
 void ParseFlags(int argc, char** argv, const Program& program);
 

@@ -42,6 +42,7 @@ OptimizerConfig MakeOptimizer(const LoadedCheckpoint& start, const SamplerConfig
       *kind == OptimizerKind::kSgd || *kind == OptimizerKind::kNag || *kind == OptimizerKind::kSignum;
   config.momentum = takes_momentum ? FLAGS_mom : 0;  // as MXNet's program, whose rmsprop has none
   config.wd = FLAGS_wd;
+  config.multi_precision = WeightType() != DType::kFloat32;
   for (const double epoch : LrStepEpochs()) {
     config.schedule.kind = LrScheduleKind::kMultiFactor;
     config.schedule.factor = FLAGS_lr_factor;

@@ -65,8 +65,8 @@ void TellStart(const LoadedCheckpoint& start) {
 }
 
 void Introduce(const Data& data, const KVStore& store, const std::vector<Context>& contexts) {
-  std::cout << FLAGS_network << " on " << data.name << ", " << data.train->size() << " " << data.samples
-            << "\n"
+  std::cout << FLAGS_network << (WeightType() == DType::kFloat32 ? "" : StrCat(" in ", FLAGS_dtype)) << " on "
+            << data.name << ", " << data.train->size() << " " << data.samples << "\n"
             << store.type() << ", " << Counted(store.num_workers(), "worker") << " x "
             << Counted(static_cast<int64_t>(contexts.size()), "device") << std::endl;
 }
@@ -118,6 +118,7 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
   const std::vector<double> class_weights = ClassWeights(*data.train);
   const std::vector<Context> contexts = Contexts();
   const auto seed = static_cast<uint64_t>(FLAGS_seed);
+  net.CollectParams().Cast(WeightType());
   net.CollectParams().Initialize(contexts, std::move(init), seed);
   LoadedCheckpoint start = Start(net.CollectParams());
   WarnOfOptimizer();

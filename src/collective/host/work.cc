@@ -116,13 +116,13 @@ bool IsAlikeOnHost(const NDArray& value, const NDArray& out) {
 }
 
 void EnqueueCopy(const HostWork& host_work, const NDArray& value, NDArray* out) {
+  const Context where = value.context().kind == DeviceKind::kCpuPinned ? value.context() : out->context();
   Events after = PendingUses(*out);
   after.push_back(ReadyToRead(value));
-  const Event done =
-      host_work(out->context(), "copy", after,
-                [from = HostFrame(value), target = HostFrame(*out), to = MutableHostBytes(*out)] {
-                  if (!to.empty()) std::memcpy(to.data(), from.data(), to.size());
-                });
+  const Event done = host_work(
+      where, "copy", after, [from = HostFrame(value), target = HostFrame(*out), to = MutableHostBytes(*out)] {
+        if (!to.empty()) std::memcpy(to.data(), from.data(), to.size());
+      });
   AddReader(value, done);
   SetWriter(*out, done);
 }

@@ -88,7 +88,7 @@ TEST(CastTest, SharedAndAddedGradientsSumInFloat32) {
 
 TEST(CastTest, AfterInitializeValuesAreRounded) {
   Parameter parameter("w", {3});
-  parameter.Initialize({cpu(0)});
+  parameter.Initialize({cpu(0)}, std::make_shared<Zero>());
   parameter.SetData(NDArray::From({1.0f, 1.00390625f, 3.14159265f}, {3}));
   parameter.Cast(DType::kBFloat16);
   EXPECT_THAT(parameter.data(cpu(0)).AsType(DType::kFloat32).ToVector(),
