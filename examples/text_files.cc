@@ -36,6 +36,8 @@ struct TextFile {
   std::vector<Line> Lines() const {
     std::vector<Line> lines;
     std::string_view rest = AsText(contents.bytes());
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
     for (int64_t number = 1; !rest.empty(); ++number) {
       const size_t end = std::min(rest.find('\n'), rest.size());
       std::string_view line = rest.substr(0, end);

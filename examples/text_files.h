@@ -15,16 +15,17 @@ struct TextOptions {
 };
 
 // A sample is `length` ids: 0 is padding, 1 a word that is not among the `vocabulary` - 2 most frequent ones
-// of the training texts, which have the ids from 2 on, the most frequent first. A word is what lies between
-// characters that are neither letters, digits nor apostrophes of ASCII nor other UTF-8; case of ASCII letters
-// does not count. Labels are any texts; classes are the training texts' labels in the order of their bytes.
+// of the training texts, which have the ids from 2 on, the most frequent first. A word is a run of ASCII
+// letters, digits and apostrophes and of characters beyond ASCII; case of ASCII letters does not count.
+// Labels are any texts; classes are the training texts' labels in the order of their bytes.
 struct Texts {
   std::shared_ptr<const ArrayDataset> train, test;
   int64_t vocabulary = 0;  // ids there are
 };
 
-// From `folder`/train.tsv and test.tsv; lines end with \n or \r\n, empty ones are skipped. Throws Error:
-// kNotFound; kDataLoss for a line without a label, or whose label no training text has, naming file and line.
+// From `folder`/train.tsv and test.tsv; lines end with \n or \r\n; empty ones and a UTF-8 byte order mark are
+// skipped. Throws Error: kNotFound; kDataLoss for a line without a label, or whose label no training text
+// has, naming file and line.
 Texts LoadTexts(const std::string& folder, const TextOptions& options);
 
 }  // namespace sluice::examples

@@ -63,9 +63,10 @@ nn::Sequential Network(const Task& task) {
 int main(int argc, char** argv) {
   return RunProgram(argc, argv, [&] {
     examples::ParseFlags(argc, argv, kProgram);
-    examples::RequireAtLeast("embedding", FLAGS_embedding, 1);
-    examples::RequireAtLeast("vocabulary", FLAGS_vocabulary, 3);  // padding, unknown, a word
-    examples::RequireAtLeast("text-length", FLAGS_text_length, 1);
+    examples::RequireBetween("embedding", FLAGS_embedding, 1, 65'536);
+    // Padding, unknown and a word at least; a float holds at most 2^24 ids.
+    examples::RequireBetween("vocabulary", FLAGS_vocabulary, 3, int64_t{1} << 24);
+    examples::RequireBetween("text-length", FLAGS_text_length, 1, 65'536);
     const Task task = Texts();
     nn::Sequential net = Network(task);
     examples::Train(net, task.data);

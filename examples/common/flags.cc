@@ -132,9 +132,7 @@ void CheckNumbers() {
   RequireAtLeast("eval-steps", FLAGS_eval_steps, 0);
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
   RequireAtLeast("top-k", FLAGS_top_k, 0);
-  RequireAtLeast("loader-threads", FLAGS_loader_threads, 1);
-  if (constexpr int64_t kMost = 256; FLAGS_loader_threads > kMost)
-    Refuse("loader-threads", StrCat("is ", FLAGS_loader_threads, "; it must be at most ", kMost));
+  RequireBetween("loader-threads", FLAGS_loader_threads, 1, 256);
   RequireAtLeast("seed", FLAGS_seed, 0);
 }
 
@@ -159,6 +157,11 @@ void Refuse(const std::string& flag, const std::string& why) {
 
 void RequireAtLeast(const std::string& flag, int64_t value, int64_t least) {
   if (value < least) Refuse(flag, StrCat("is ", value, "; it must be at least ", least));
+}
+
+void RequireBetween(const std::string& flag, int64_t value, int64_t least, int64_t most) {
+  RequireAtLeast(flag, value, least);
+  if (value > most) Refuse(flag, StrCat("is ", value, "; it must be at most ", most));
 }
 
 void RequireOneOf(const std::string& flag, const std::string& value,

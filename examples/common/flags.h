@@ -50,6 +50,7 @@ namespace sluice::examples {
 // Throws Error(kInvalidArgument): "flag --<flag> <why>; ...".
 [[noreturn]] void Refuse(const std::string& flag, const std::string& why);
 void RequireAtLeast(const std::string& flag, int64_t value, int64_t least);
+void RequireBetween(const std::string& flag, int64_t value, int64_t least, int64_t most);
 // Unless the value is one of `choices`.
 void RequireOneOf(const std::string& flag, const std::string& value, const std::vector<std::string>& choices);
 
