@@ -67,6 +67,9 @@ class Trainer {
     std::vector<uint64_t> seen;  // versions of the gradients at the last step, by context
     size_t fired = 0;            // contexts whose gradient is issued
     bool pushed = false;         // in this step, during backward
+    // What is handed to the store.
+    std::vector<Key> keys;
+    std::vector<KVStore::Values> gradients, weights;
   };
 
   void InitKeys();
@@ -74,7 +77,8 @@ class Trainer {
   void OnGradient(size_t index);
   void StepWith(const PushOptions& options, bool ignore_stale);
   void PushPull(size_t index, const PushOptions& options);
-  static std::vector<uint64_t> VersionsOf(const Tracked& tracked);
+  static void SeeVersions(Tracked& tracked);
+  static void FollowArrays(Tracked& tracked);
   static bool IsStale(const Tracked& tracked);  // on any context
   void FollowMultipliers();
   void SetConfig(OptimizerConfig changed);

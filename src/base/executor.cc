@@ -29,11 +29,12 @@ void ThreadExecutor::Run() {
   // the wait.
   constexpr Duration kIdle = std::chrono::hours(1);
   bool open = true;
-  std::vector<Task> batch;  // changes places with the queue's: both keep their room
+  std::vector<Task> batch;  // changes places with the queue's, and has as much room
   while (open) {
     queue_.Await(
         kIdle, [](const Queue& q) { return q.closed || !q.tasks.empty(); },
         [&](Queue& q, bool) {
+          batch.reserve(q.tasks.capacity());
           batch.swap(q.tasks);
           open = !q.closed || !batch.empty();
         });

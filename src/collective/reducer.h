@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "sluice/ndarray.h"
@@ -19,8 +18,8 @@
 namespace sluice::collective {
 
 // Who does the work on arrays in host memory, and when: EnqueueOn, or a thread of the caller's own.
-using HostWork = std::function<Event(Context context, std::string_view what, std::span<const Event> after,
-                                     std::function<void()> work)>;
+using HostWork =
+    std::function<Event(Context context, Label what, std::span<const Event> after, Stream::Work work)>;
 
 class Reducer {
  public:

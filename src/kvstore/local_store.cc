@@ -4,7 +4,6 @@
 
 #include "base/strings.h"
 #include "kvstore/states_file.h"
-#include "kvstore/update_array.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
 
@@ -20,13 +19,13 @@ LocalStore::KeyState& LocalStore::Find(const std::string& what, const Key& key) 
   return it->second;
 }
 
-void LocalStore::RequireNew(const std::vector<Entry>& entries) const {
-  for (const Entry& entry : entries) {
+void LocalStore::RequireNew(const Entries& entries) const {
+  for (const auto& entry : entries) {
     RequireName(entry.key);
     const std::string text = ToString(entry.key);
     if (entry.arrays.size() > 1 || keys_.contains(entry.key))
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init of key ", text, ": the key exists already"));
-    const Key& other = keys_.empty() ? entries.front().key : keys_.begin()->first;
+    const Key& other = keys_.empty() ? entries[0].key : keys_.begin()->first;
     if (other.index() != entry.key.index()) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("Init of key ", text, ": integer and string keys do not mix in one store"));
@@ -42,7 +41,7 @@ void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& 
   for (const NDArray& value : values) lists.push_back({value});
   const auto entries = Join("Init", keys, lists);
   RequireNew(entries);  // all or none
-  for (const Entry& entry : entries) {
+  for (const auto& entry : entries) {
     const NDArray& value = entry.arrays.front();
     KeyState state;
     state.shape = {value.shape(), value.dtype()};
@@ -50,6 +49,8 @@ void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& 
     // For now: the first gradients tell which devices there are.
     state.weight = NDArray::Empty(value.shape(), reducer_->Place({value.context()}, 0), value.dtype());
     value.CopyTo(&state.weight);
+    state.update_name = "update of key " + ToString(entry.key);
+    state.push_name = "push of key " + ToString(entry.key);
     keys_.emplace(entry.key, std::move(state));
   }
 }
@@ -78,9 +79,11 @@ void LocalStore::FitStates(KeyState& state) const {
                      &state.states);
 }
 
-void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& gradient,
-                               const PushOptions& options) {
-  FitStates(state);
+void LocalStore::Update(KeyState& state, const NDArray& gradient, const PushOptions& options) {
+  if (state.update == nullptr) {
+    FitStates(state);
+    state.update = std::make_shared<const ArrayUpdate>(ArrayUpdate{rule_, state.spec, state.states.arrays});
+  }
   const bool by_samples = rule_.optimizer && rule_.optimizer->config().normalize_by_samples;
   if (by_samples && options.samples == 0) return;  // nobody had a sample: nothing changes
   if (rule_.optimizer) ++state.num_updates;
@@ -90,21 +93,8 @@ void LocalStore::EnqueueUpdate(const Key& key, KeyState& state, const NDArray& g
   input.samples = options.samples;
   input.round = static_cast<uint64_t>(state.num_updates);
   input.num_update = state.num_updates;
-  Events after = PendingUses(state.weight);
-  after.push_back(ReadyToRead(state.weight));
-  after.push_back(ReadyToRead(gradient));
-  const auto work = [input, rule = rule_, spec = state.spec, states = state.states.arrays,
-                     from = HostFrame(gradient), weight = HostFrame(state.weight),
-                     to = MutableHostBytes(state.weight).data()]() mutable {
-    const std::byte* source[] = {from.data()};
-    input.spec = &spec;
-    input.gradients = source;
-    UpdateArray(rule, input, weight.data(), to, states);
-  };
-  const Event done = EnqueueOn(state.weight.context(), "update of key " + ToString(key), after, work);
-  AddReader(gradient, done);
-  SetWriter(state.weight, done);
-  outstanding_.Add("push of key " + ToString(key), done);
+  outstanding_.Add(state.push_name,
+                   EnqueueUpdate(state.update_name, state.update, input, gradient, state.weight));
 }
 
 void LocalStore::RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight) {
@@ -137,7 +127,7 @@ void LocalStore::PushOne(const Key& key, const std::vector<NDArray>& values, con
   KeyState& state = keys_.at(key);
   const NDArray gradient = Merge(state, values);
   if (updater_) return RunUpdater(key, gradient.AsInContext(state.weight.context()), state.weight);
-  EnqueueUpdate(key, state, gradient, options);
+  Update(state, gradient, options);
 }
 
 void LocalStore::PushAll(const std::string& what, const std::vector<Key>& keys,
@@ -145,12 +135,12 @@ void LocalStore::PushAll(const std::string& what, const std::vector<Key>& keys,
   outstanding_.Check();
   const auto lock = Lock();
   const auto entries = Join(what, keys, values);
-  for (const Entry& entry : entries) {
+  for (const auto& entry : entries) {
     const KeyShape& shape = Find(what, entry.key).shape;
     RequireFit(what, entry.key, shape, entry.arrays);
     RequireDivisor(what, entry.key, shape.dtype, options);
   }
-  for (const Entry& entry : entries) PushOne(entry.key, entry.arrays, options);
+  for (const auto& entry : entries) PushOne(entry.key, entry.arrays, options);
 }
 
 void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
@@ -162,9 +152,9 @@ void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& o
   outstanding_.Check();
   const auto lock = Lock();
   const auto entries = Join("Pull", keys, outs);
-  for (const Entry& entry : entries)
+  for (const auto& entry : entries)
     RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
-  for (const Entry& entry : entries) reducer_->Broadcast(keys_.at(entry.key).weight, entry.arrays);
+  for (const auto& entry : entries) reducer_->Broadcast(keys_.at(entry.key).weight, entry.arrays);
 }
 
 void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
@@ -179,6 +169,7 @@ void LocalStore::SetOptimizer(const OptimizerConfig& config) {
   for (const auto& [key, state] : keys_) CheckRule(rule, state.spec).OrThrow();
   rule_ = rule;
   updater_ = nullptr;
+  for (auto& [key, state] : keys_) state.update = nullptr;
 }
 
 void LocalStore::SetUpdater(Updater updater) {
@@ -219,6 +210,7 @@ void LocalStore::LoadOptimizerStates(const std::string& path) {
   auto loaded = LoadStates(path, *rule_.optimizer, layouts);
   for (const auto& [text, state] : ByText()) {
     state->num_updates = static_cast<int64_t>(loaded[text].num_updates);
+    state->update = nullptr;
     FitStates(*state);
     for (size_t slot = 0; slot < state->states.arrays.size(); ++slot)
       state->states.arrays[slot] = std::make_shared<Buffer>(std::move(loaded[text].slots[slot]));

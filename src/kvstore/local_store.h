@@ -9,7 +9,7 @@
 
 #include "collective/reducer.h"
 #include "kvstore/store_base.h"
-#include "kvstore/update/update.h"
+#include "kvstore/update_array.h"
 
 namespace sluice::kvstore {
 
@@ -57,11 +57,13 @@ class LocalStore final : public KVStore {
     NDArray merged;  // where gradients are summed; made with the first push
     States states;
     int64_t num_updates = 0;
+    std::shared_ptr<const ArrayUpdate> update;  // null: to be made from rule and states
+    Label update_name, push_name;
   };
   // Throws Error(kFailedPrecondition) where an updater calls back: the lock is its caller's.
   std::unique_lock<std::mutex> Lock();
   KeyState& Find(const std::string& what, const Key& key);
-  void RequireNew(const std::vector<Entry>& entries) const;
+  void RequireNew(const Entries& entries) const;
   void PushAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& values,
                const PushOptions& options);
   void RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight);
@@ -69,7 +71,7 @@ class LocalStore final : public KVStore {
   void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values);
   NDArray Merge(KeyState& state, const std::vector<NDArray>& values);
   void FitStates(KeyState& state) const;
-  void EnqueueUpdate(const Key& key, KeyState& state, const NDArray& gradient, const PushOptions& options);
+  void Update(KeyState& state, const NDArray& gradient, const PushOptions& options);
   std::vector<std::pair<std::string, KeyState*>> ByText();
 
   const std::string type_;

@@ -17,25 +17,36 @@ std::string ToString(const Key& key) {
 
 namespace kvstore {
 
-std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys,
-                        const std::vector<KVStore::Values>& values) {
+Entries Join(const std::string& what, const std::vector<Key>& keys,
+             const std::vector<KVStore::Values>& values) {
   if (keys.size() != values.size()) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(what, ": ", keys.size(), " keys and ", values.size(), " lists of arrays"));
   }
-  if (keys.size() == 1 && !values.front().empty()) return {{keys.front(), values.front()}};
-  std::vector<Entry> entries;
-  std::map<Key, size_t> places;
+  Entries result;
+  if (keys.size() == 1 && !values.front().empty()) {
+    result.entries_.emplace_back(keys.front(), values.front());
+    return result;
+  }
+  std::map<Key, std::vector<size_t>> places;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (values[i].empty())
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(what, ": key ", ToString(keys[i]), " comes without an array"));
-    const auto [it, is_new] = places.emplace(keys[i], entries.size());
-    if (is_new) entries.push_back({keys[i], {}});
-    auto& arrays = entries[it->second].arrays;
-    arrays.insert(arrays.end(), values[i].begin(), values[i].end());
+    places[keys[i]].push_back(i);
   }
-  return entries;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const std::vector<size_t>& of_key = places.at(keys[i]);
+    if (of_key.front() != i) continue;
+    if (of_key.size() == 1) {
+      result.entries_.emplace_back(keys[i], values[i]);
+      continue;
+    }
+    auto& arrays = *result.joined_.emplace_back(std::make_unique<std::vector<NDArray>>());
+    for (const size_t place : of_key) arrays.insert(arrays.end(), values[place].begin(), values[place].end());
+    result.entries_.emplace_back(keys[i], arrays);
+  }
+  return result;
 }
 
 void RequireName(const Key& key) {
@@ -93,24 +104,22 @@ void WhenAll(const Events& events, std::function<void(std::exception_ptr)> then)
   one_done(nullptr);
 }
 
-void Outstanding::Add(const std::string& what, const Event& event) {
+void Outstanding::Add(Label what, const Event& event) {
   ++ends_->missing;
   event.OnDone([ends = ends_](const std::exception_ptr& error) {
     if (error != nullptr) ends->failed = true;
     --ends->missing;
   });
   const std::lock_guard lock(mutex_);
-  constexpr size_t kSweep = 256;
-  if (events_.size() >= kSweep) {
-    std::erase_if(events_,
-                  [](const auto& entry) { return entry.second.Done() && entry.second.error() == nullptr; });
-  }
-  events_.emplace_back(what, event);
+  // Swept when the oldest is over, or, where that one has failed, before the list grows.
+  if (!events_.empty() && (events_.front().second.Succeeded() || events_.size() == events_.capacity()))
+    std::erase_if(events_, [](const auto& entry) { return entry.second.Succeeded(); });
+  events_.emplace_back(std::move(what), event);
 }
 
 namespace {
 
-[[noreturn]] void Rethrow(const std::string& what, const std::exception_ptr& error) {
+[[noreturn]] void Rethrow(std::string_view what, const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
@@ -124,7 +133,7 @@ namespace {
 
 void Outstanding::Check() {
   if (!ends_->failed.exchange(false)) return;
-  std::optional<std::pair<std::string, Event>> failed;
+  std::optional<std::pair<Label, Event>> failed;
   {
     const std::lock_guard lock(mutex_);
     const auto it = std::ranges::find_if(

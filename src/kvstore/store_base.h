@@ -15,16 +15,29 @@
 
 namespace sluice::kvstore {
 
-// One key of a call after repeats were joined: its arrays in order.
-struct Entry {
-  Key key;
-  std::vector<NDArray> arrays;
+// The keys of a call, each once, with their arrays in order. Refers to the call's arguments.
+class Entries {
+ public:
+  struct Entry {
+    const Key& key;
+    const std::vector<NDArray>& arrays;
+  };
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+  const Entry& operator[](size_t i) const { return entries_[i]; }
+  size_t size() const { return entries_.size(); }
+
+ private:
+  friend Entries Join(const std::string& what, const std::vector<Key>& keys,
+                      const std::vector<KVStore::Values>& values);
+  InlineVector<Entry, 1> entries_;
+  std::vector<std::unique_ptr<std::vector<NDArray>>> joined_;  // of keys that are repeated
 };
 
 // Checks that keys and values pair up, that no list is empty and arrays of a key are alike; joins repeats of
 // a key, in order of first appearance. Throws Error(kInvalidArgument) that begins with `what`.
-std::vector<Entry> Join(const std::string& what, const std::vector<Key>& keys,
-                        const std::vector<KVStore::Values>& values);
+Entries Join(const std::string& what, const std::vector<Key>& keys,
+             const std::vector<KVStore::Values>& values);
 
 // Of Init: a name is UTF-8 of at most 64 KiB, since it travels and is written to files. Throws
 // Error(kInvalidArgument).
@@ -52,7 +65,7 @@ void WhenAll(const Events& events, std::function<void(std::exception_ptr)> then)
 class Outstanding {
  public:
   // The event's error, once it is done with one, is what Check throws next, with `what` before it.
-  void Add(const std::string& what, const Event& event);
+  void Add(Label what, const Event& event);
   bool AllDone() const { return ends_->missing == 0; }
   void Check();  // throws the first failure not yet thrown; cheap while there is none
   // For all; throws the first failure not yet thrown. What is not done in time is still outstanding.
@@ -69,7 +82,7 @@ class Outstanding {
   const std::shared_ptr<Ends> ends_ = std::make_shared<Ends>();
   std::mutex mutex_;
   // Guarded by mutex_.
-  std::vector<std::pair<std::string, Event>> events_;
+  std::vector<std::pair<Label, Event>> events_;
 };
 
 // Of a barrier: sorted, each once. Throws Error(kInvalidArgument) unless all exist and `self` is among them.

@@ -33,7 +33,8 @@ ops::Window2D ToOps(const Window& kernel, const Options& options) {
           options.padding.height, options.padding.width, options.dilation.height, options.dilation.width};
 }
 
-void RequireGroups(const std::string& layer, const Shape& x, int64_t groups) {
+template <typename Layer>
+void RequireGroups(const Layer& layer, const Shape& x, int64_t groups) {
   if (x[1] % groups == 0) return;
   Refuse(StrCat(layer,
                 " expects input of shape [batch, channels, height, width] with channels a multiple of ",

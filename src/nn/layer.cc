@@ -11,10 +11,6 @@ void Layer::AddPrefix(const std::string& prefix) {
   name_ = name_.empty() ? prefix : StrCat(prefix, ".", name_);
 }
 
-std::string Layer::Describe() const {
-  return name_.empty() ? std::string(kind()) : StrCat(name_, " (", kind(), ")");
-}
-
 void ParameterLayer::AddParameter(std::string name, const Shape& shape, ParameterOptions options) {
   auto parameter = std::make_shared<Parameter>(name, shape, std::move(options));
   slots_.push_back({std::move(name), std::move(parameter)});

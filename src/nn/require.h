@@ -30,10 +30,11 @@ inline void RequireAtLeast(std::string_view what, const Window& window, int64_t 
   }
 }
 
-// `layer` has to find at least one window position in the image x [batch, channels, height, width]; channels
-// 0: any number.
-inline void RequireImage(const std::string& layer, const Shape& x, int64_t channels, const Window& window,
-                         const Window& padding) {
+// `layer`, which is printed, has to find at least one window position in the image x [batch, channels,
+// height, width]; channels 0: any number.
+template <typename Layer>
+void RequireImage(const Layer& layer, const Shape& x, int64_t channels, const Window& window,
+                  const Window& padding) {
   if (x.ndim() != 4 || x[1] == 0 || (channels != 0 && x[1] != channels)) {
     Refuse(StrCat(layer, " expects input of shape [batch, ",
                   channels == 0 ? "channels" : std::to_string(channels), ", height, width] and got ", x));

@@ -58,9 +58,9 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.number = stores_made_++;
   options.tracer = tracer_;
   const collective::HostWork host_work = [ready = std::make_shared<worker::ReadyExecutor>()](
-                                             Context, std::string_view what, std::span<const Event> after,
-                                             std::function<void()> work) {
-    return ready->Enqueue(what, after, std::move(work));
+                                             Context, Label what, std::span<const Event> after,
+                                             Stream::Work work) {
+    return ready->Enqueue(std::move(what), after, std::move(work));
   };
   const auto store = std::make_shared<worker::DistStore>(
       options, client_, loop_,

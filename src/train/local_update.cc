@@ -2,25 +2,31 @@
 
 #include <cstring>
 
-#include "kvstore/update_array.h"
-#include "tensor/access.h"
-
 namespace sluice {
 
 void Trainer::LocalUpdate::Set(const OptimizerConfig& config) {
   rule_.optimizer = Optimizer::Create(config);
+  for (auto& [key, state] : states_) {
+    for (State::Copy& copy : state.copies) copy.update = nullptr;
+  }
 }
 
 void Trainer::LocalUpdate::Add(const std::string& key, const std::vector<NDArray>& weights) {
   State& state = states_[key];
   state.shape = weights.front().shape();
   state.dtype = weights.front().dtype();
+  state.name = "update of " + key;
   state.copies.resize(weights.size());
-  state.updates.resize(weights.size());
 }
 
 void Trainer::LocalUpdate::Fit(const State& of, kvstore::States* states) const {
   kvstore::FitStates(rule_.optimizer.get(), of.dtype, static_cast<size_t>(of.shape.size()), states);
+}
+
+void Trainer::LocalUpdate::Prepare(const std::string& key, const State& of, State::Copy* copy) const {
+  Fit(of, &copy->states);
+  copy->update = std::make_shared<const kvstore::ArrayUpdate>(
+      kvstore::ArrayUpdate{rule_, wire::KeySpec{key, of.dtype, of.shape}, copy->states.arrays});
 }
 
 void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& weights,
@@ -28,34 +34,19 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
   State& state = states_.at(key);
   ++state.num_updates;
   for (size_t i = 0; i < weights.size(); ++i) {
-    NDArray& weight = weights[i];
-    Fit(state, &state.copies[i]);
+    State::Copy& copy = state.copies[i];
+    if (copy.update == nullptr) Prepare(key, state, &copy);
     kvstore::UpdateInput input;
-    input.length = static_cast<size_t>(weight.size());
+    input.length = static_cast<size_t>(weights[i].size());
     input.scale = scale;
     input.num_update = state.num_updates;
-    Events after = PendingUses(weight);
-    after.push_back(ReadyToRead(weight));
-    after.push_back(ReadyToRead(gradients[i]));
-    const Event done =
-        EnqueueOn(weight.context(), "update of " + key, after,
-                  [input, rule = rule_, spec = wire::KeySpec{key, weight.dtype(), weight.shape()},
-                   states = state.copies[i].arrays, from = HostFrame(gradients[i]), old = HostFrame(weight),
-                   to = MutableHostBytes(weight).data()]() mutable {
-                    const std::byte* source[] = {from.data()};
-                    input.spec = &spec;
-                    input.gradients = source;
-                    kvstore::UpdateArray(rule, input, old.data(), to, states);
-                  });
-    AddReader(gradients[i], done);
-    SetWriter(weight, done);
-    state.updates[i] = done;
+    copy.last = kvstore::EnqueueUpdate(state.name, copy.update, input, gradients[i], weights[i]);
   }
 }
 
 void Trainer::LocalUpdate::Wait() {
   for (const auto& [key, state] : states_) {
-    for (const Event& update : state.updates) update.Wait();
+    for (const State::Copy& copy : state.copies) copy.last.Wait();
   }
 }
 
@@ -69,9 +60,9 @@ void Trainer::LocalUpdate::Save(const std::string& path) {
   Wait();
   std::map<std::string, kvstore::KeyStates> saved;
   for (auto& [key, state] : states_) {
-    Fit(state, &state.copies.front());
+    Fit(state, &state.copies.front().states);
     saved[key].num_updates = static_cast<uint64_t>(state.num_updates);
-    for (const auto& slot : state.copies.front().arrays) {
+    for (const auto& slot : state.copies.front().states.arrays) {
       Buffer& copy = saved[key].slots.emplace_back(slot->size());
       std::memcpy(copy.data(), slot->data(), copy.size());
     }
@@ -85,10 +76,10 @@ void Trainer::LocalUpdate::Load(const std::string& path) {
   for (auto& [key, state] : states_) {
     const kvstore::KeyStates& of_key = loaded.at(key);
     state.num_updates = static_cast<int64_t>(of_key.num_updates);
-    for (kvstore::States& copy : state.copies) {
-      Fit(state, &copy);
-      for (size_t slot = 0; slot < copy.arrays.size(); ++slot) {
-        std::memcpy(copy.arrays[slot]->data(), of_key.slots[slot].data(), of_key.slots[slot].size());
+    for (State::Copy& copy : state.copies) {
+      Fit(state, &copy.states);
+      for (size_t slot = 0; slot < copy.states.arrays.size(); ++slot) {
+        std::memcpy(copy.states.arrays[slot]->data(), of_key.slots[slot].data(), of_key.slots[slot].size());
       }
     }
   }

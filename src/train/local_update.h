@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kvstore/states_file.h"
-#include "kvstore/update/update.h"
+#include "kvstore/update_array.h"
 #include "sluice/ndarray.h"
 #include "sluice/trainer.h"
 #include "tensor/stream.h"
@@ -30,11 +30,17 @@ class Trainer::LocalUpdate {
     Shape shape;
     DType dtype = DType::kFloat32;  // of the weights
     int64_t num_updates = 0;
-    std::vector<kvstore::States> copies;
-    std::vector<Event> updates;  // the last of each copy
+    Label name;  // of an update
+    struct Copy {
+      kvstore::States states;
+      std::shared_ptr<const kvstore::ArrayUpdate> update;  // null: to be made from rule and states
+      Event last;
+    };
+    std::vector<Copy> copies;
   };
   void Wait();
   void Fit(const State& of, kvstore::States* states) const;
+  void Prepare(const std::string& key, const State& of, State::Copy* copy) const;
   std::vector<kvstore::StateLayout> Layouts() const;
 
   kvstore::UpdateRule rule_;

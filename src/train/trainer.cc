@@ -23,7 +23,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
       continue;
     }
     config_.multipliers[parameter->name()] = {parameter->lr_mult(), parameter->wd_mult()};
-    tracked_.push_back({parameter});
+    tracked_.push_back({.parameter = parameter, .keys = {parameter->name()}});
   }
   InitKeys();
   for (size_t i = 0; i < tracked_.size(); ++i) {
@@ -46,7 +46,7 @@ void Trainer::InitKeys() {
     keys.emplace_back(tracked.parameter->name());
     values.push_back(tracked.parameter->list_data().front());
     outs.push_back(tracked.parameter->list_data());
-    tracked.seen = VersionsOf(tracked);
+    SeeVersions(tracked);
   }
   for (const auto& constant : constants_) {
     keys.emplace_back(constant->name());
@@ -64,27 +64,37 @@ void Trainer::InitKeys() {
   store_->Barrier();  // nobody pushes before the optimiser stands
 }
 
-std::vector<uint64_t> Trainer::VersionsOf(const Tracked& tracked) {
-  std::vector<uint64_t> versions;
-  for (const NDArray& data : tracked.parameter->list_data()) versions.push_back(autograd::GradVersion(data));
-  return versions;
+void Trainer::SeeVersions(Tracked& tracked) {
+  tracked.seen.clear();
+  for (const NDArray& data : tracked.parameter->list_data())
+    tracked.seen.push_back(autograd::GradVersion(data));
 }
 
 bool Trainer::IsStale(const Tracked& tracked) {
-  const auto versions = VersionsOf(tracked);
-  for (size_t i = 0; i < versions.size(); ++i) {
-    if (versions[i] == tracked.seen[i]) return true;
+  const auto& data = tracked.parameter->list_data();
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (autograd::GradVersion(data[i]) == tracked.seen[i]) return true;
   }
   return false;
 }
 
+// The arrays may be others than at the last step, their number too.
+void Trainer::FollowArrays(Tracked& tracked) {
+  tracked.weights.resize(1);
+  tracked.gradients.resize(1);
+  tracked.weights[0] = tracked.parameter->list_data();
+  tracked.gradients[0].resize(tracked.weights[0].size());
+  for (size_t i = 0; i < tracked.weights[0].size(); ++i)
+    tracked.gradients[0][i] = tracked.parameter->grad(tracked.parameter->list_ctx()[i]);
+}
+
 void Trainer::PushPull(size_t index, const PushOptions& options) {
   Tracked& tracked = tracked_[index];
+  FollowArrays(tracked);
   PushOptions here = options;
   here.priority = -static_cast<int>(index);  // the first layers are needed first
-  auto& data = tracked.parameter->list_data();
-  store_->PushPull({tracked.parameter->name()}, {tracked.parameter->list_grad()},
-                   {options_.update_on_kvstore ? data : tracked.parameter->list_grad()}, here);
+  store_->PushPull(tracked.keys, tracked.gradients,
+                   options_.update_on_kvstore ? tracked.weights : tracked.gradients, here);
 }
 
 void Trainer::Arm(const PushOptions& options) {
@@ -129,7 +139,7 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   for (size_t i = 0; i < tracked_.size(); ++i) {
     Tracked& tracked = tracked_[i];
     if (!(armed_ && tracked.pushed) && !IsStale(tracked)) PushPull(i, options);
-    tracked.seen = VersionsOf(tracked);
+    SeeVersions(tracked);
     tracked.pushed = false;
   }
   armed_.reset();
@@ -151,11 +161,10 @@ void Trainer::StepSamples(uint64_t samples) {
                 "StepSamples needs an optimiser with normalize_by_samples and update_on_kvstore");
   }
   for (Tracked& tracked : tracked_) {
-    auto gradients = tracked.parameter->list_grad();
-    const auto versions = VersionsOf(tracked);
-    for (size_t i = 0; i < versions.size(); ++i) {
-      if (versions[i] != tracked.seen[i]) continue;
-      gradients[i].Fill(0);
+    const auto& data = tracked.parameter->list_data();
+    for (size_t i = 0; i < data.size(); ++i) {
+      if (autograd::GradVersion(data[i]) != tracked.seen[i]) continue;
+      autograd::Grad(data[i]).Fill(0);
       tracked.seen[i] = UINT64_MAX;  // not stale: zero
     }
   }
@@ -189,9 +198,10 @@ void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   FollowMultipliers();
   for (Tracked& tracked : tracked_) {
     if (IsStale(tracked)) continue;
-    tracked.seen = VersionsOf(tracked);
-    local_update_->Run(tracked.parameter->name(), tracked.parameter->list_data(),
-                       tracked.parameter->list_grad(), 1.0 / static_cast<double>(batch_size));
+    SeeVersions(tracked);
+    FollowArrays(tracked);
+    local_update_->Run(tracked.parameter->name(), tracked.weights[0], tracked.gradients[0],
+                       1.0 / static_cast<double>(batch_size));
   }
 }
 
@@ -203,10 +213,16 @@ void Trainer::SetLearningRate(double learning_rate) {
 }
 
 void Trainer::FollowMultipliers() {
+  const auto wanted = [](const Tracked& tracked) {
+    return LrWdMultiplier{tracked.parameter->lr_mult(), tracked.parameter->wd_mult()};
+  };
+  if (std::ranges::all_of(tracked_, [&](const Tracked& tracked) {
+        return config_.multipliers.at(tracked.parameter->name()) == wanted(tracked);
+      }))
+    return;
   OptimizerConfig now = config_;
-  for (const Tracked& tracked : tracked_)
-    now.multipliers[tracked.parameter->name()] = {tracked.parameter->lr_mult(), tracked.parameter->wd_mult()};
-  if (now.multipliers != config_.multipliers) SetConfig(std::move(now));
+  for (const Tracked& tracked : tracked_) now.multipliers[tracked.parameter->name()] = wanted(tracked);
+  SetConfig(std::move(now));
 }
 
 void Trainer::SetConfig(OptimizerConfig changed) {

@@ -80,7 +80,7 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
   const auto entries = kvstore::Join("Init", keys, lists);
   std::vector<InitArgs> args;
   std::vector<NDArray> on_host;  // keeps the bytes until the servers have them
-  for (const kvstore::Entry& entry : entries) {
+  for (const auto& entry : entries) {
     kvstore::RequireName(entry.key);
     if (entry.arrays.size() > 1)
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init: key ", ToString(entry.key), " is named twice"));

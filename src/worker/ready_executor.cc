@@ -17,25 +17,24 @@ ReadyExecutor::~ReadyExecutor() {
       slot_->With([](auto& executor) { return std::exchange(executor, nullptr); });
 }
 
-Event ReadyExecutor::Enqueue(std::string_view what, std::span<const Event> after,
-                             std::function<void()> work) {
-  const Event done = Event::Make(std::string(what));
+Event ReadyExecutor::Enqueue(Label what, std::span<const Event> after, Stream::Work work) {
+  const Event done = Event::Make(std::move(what));
   Events waits;
   for (const Event& event : after) waits.push_back(event);
-  kvstore::WhenAll(waits,
-                   [slot = slot_, done, work = std::move(work)](const std::exception_ptr& error) mutable {
-                     if (error != nullptr) return done.Complete(error);
-                     Run(*slot, [done, work = std::move(work)]() mutable {
-                       std::exception_ptr failure;
-                       try {
-                         work();
-                       } catch (...) {
-                         failure = std::current_exception();
-                       }
-                       work = nullptr;  // lets go of its arrays before whoever waits goes on
-                       done.Complete(failure);
-                     });
-                   });
+  auto held = std::make_shared<Stream::Work>(std::move(work));
+  kvstore::WhenAll(waits, [slot = slot_, done, held = std::move(held)](const std::exception_ptr& error) {
+    if (error != nullptr) return done.Complete(error);
+    Run(*slot, [done, held] {
+      std::exception_ptr failure;
+      try {
+        (*held)();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      *held = nullptr;  // lets go of its arrays before whoever waits goes on
+      done.Complete(failure);
+    });
+  });
   return done;
 }
 

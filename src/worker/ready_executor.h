@@ -5,10 +5,8 @@
 // when what it needs is there, in whatever order that is, and no thread waits for the network.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
-#include <string_view>
 
 #include "base/executor.h"
 #include "base/guarded.h"
@@ -26,7 +24,7 @@ class ReadyExecutor {
   ReadyExecutor& operator=(const ReadyExecutor&) = delete;
 
   // As Stream::Enqueue, but for the order. `work` must not wait.
-  Event Enqueue(std::string_view what, std::span<const Event> after, std::function<void()> work);
+  Event Enqueue(Label what, std::span<const Event> after, Stream::Work work);
 
  private:
   // Shared with work that is not ready yet; null once this object goes.

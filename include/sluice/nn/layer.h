@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +34,14 @@ class Layer {
 
  protected:
   Layer() = default;
-  // "conv1 (Conv2D)"
-  std::string Describe() const;
+  // "conv1 (Conv2D)", where it is printed.
+  struct Description {
+    std::string_view name, kind;
+    friend std::ostream& operator<<(std::ostream& out, const Description& layer) {
+      return layer.name.empty() ? out << layer.kind : out << layer.name << " (" << layer.kind << ')';
+    }
+  };
+  Description Describe() const { return {name_, kind()}; }
 
  private:
   std::string name_;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "collective/host/work.h"
 #include "collective/reducer.h"
 
@@ -12,14 +14,16 @@ class HostReducer final : public Reducer {
 
  protected:
   void DoReduce(const std::vector<NDArray>& values, NDArray* out) override {
+    if (std::ranges::none_of(values, IsOnGpu)) return EnqueueSum(host_work(), values, out, threads_);
     std::vector<NDArray> here;
     for (const NDArray& value : values) {
-      here.push_back(value.context().kind == DeviceKind::kGpu ? value.AsInContext(out->context()) : value);
+      here.push_back(IsOnGpu(value) ? value.AsInContext(out->context()) : value);
     }
     EnqueueSum(host_work(), here, out, threads_);
   }
 
  private:
+  static bool IsOnGpu(const NDArray& array) { return array.context().kind == DeviceKind::kGpu; }
   const int threads_;
 };
 

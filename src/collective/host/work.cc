@@ -33,32 +33,33 @@ SLUICE_SIMD void Add(const uint8_t* from, uint8_t* to, size_t n) {
   AddLoop(from, to, n);
 }
 
+using Sources = std::span<const Frame>;
+
 template <typename T>
-void SumRange(const std::vector<const std::byte*>& sources, std::byte* out, size_t first, size_t n) {
+void SumRange(Sources sources, std::byte* out, size_t first, size_t n) {
   T* to = reinterpret_cast<T*>(out) + first;
-  std::memcpy(to, reinterpret_cast<const T*>(sources[0]) + first, n * sizeof(T));
-  for (size_t s = 1; s < sources.size(); ++s) Add(reinterpret_cast<const T*>(sources[s]) + first, to, n);
+  std::memcpy(to, reinterpret_cast<const T*>(sources[0].data()) + first, n * sizeof(T));
+  for (size_t s = 1; s < sources.size(); ++s)
+    Add(reinterpret_cast<const T*>(sources[s].data()) + first, to, n);
 }
 
-void SumHalves(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t first,
-               size_t n) {
+void SumHalves(DType dtype, Sources sources, std::byte* out, size_t first, size_t n) {
   const auto widen = dtype == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
   const auto narrow = dtype == DType::kFloat16 ? FloatToHalf : FloatToBFloat16;
   constexpr size_t kBlock = 1024;
   float sum[kBlock], term[kBlock];
   for (size_t at = first; at < first + n; at += kBlock) {
     const size_t count = std::min(kBlock, first + n - at);
-    widen(sources[0] + 2 * at, sum, count);
+    widen(sources[0].data() + 2 * at, sum, count);
     for (size_t s = 1; s < sources.size(); ++s) {
-      widen(sources[s] + 2 * at, term, count);
+      widen(sources[s].data() + 2 * at, term, count);
       Add(term, sum, count);
     }
     narrow(sum, out + 2 * at, count);
   }
 }
 
-void SumInto(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t first,
-             size_t n) {
+void SumInto(DType dtype, Sources sources, std::byte* out, size_t first, size_t n) {
   switch (dtype) {
     case DType::kFloat32:
       return SumRange<float>(sources, out, first, n);
@@ -76,8 +77,7 @@ void SumInto(DType dtype, const std::vector<const std::byte*>& sources, std::byt
   }
 }
 
-void SumWithThreads(DType dtype, const std::vector<const std::byte*>& sources, std::byte* out, size_t n,
-                    int threads) {
+void SumWithThreads(DType dtype, Sources sources, std::byte* out, size_t n, int threads) {
   constexpr size_t kWorthAThread = 1 << 20;  // elements
   const size_t pieces = std::clamp<size_t>(n / kWorthAThread, 1, static_cast<size_t>(std::max(threads, 1)));
   std::vector<std::thread> helpers;
@@ -93,19 +93,16 @@ void SumWithThreads(DType dtype, const std::vector<const std::byte*>& sources, s
 
 void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads) {
   Events after = PendingUses(*out);
-  std::vector<Frame> frames;
-  std::vector<const std::byte*> sources;
+  InlineVector<Frame, 8> sources;
   for (const NDArray& value : values) {
     after.push_back(ReadyToRead(value));
-    frames.push_back(HostFrame(value));
-    sources.push_back(frames.back().data());
+    sources.push_back(HostFrame(value));
   }
   const Frame target = HostFrame(*out);
-  const Event done =
-      host_work(out->context(), "sum of gradients", after,
-                [dtype = out->dtype(), frames = std::move(frames), sources = std::move(sources), target,
-                 to = MutableHostBytes(*out).data(), n = static_cast<size_t>(out->size()),
-                 threads] { SumWithThreads(dtype, sources, to, n, threads); });
+  const Event done = host_work(
+      out->context(), "sum of gradients", after,
+      [dtype = out->dtype(), sources = std::move(sources), target, to = MutableHostBytes(*out).data(),
+       n = static_cast<size_t>(out->size()), threads] { SumWithThreads(dtype, sources, to, n, threads); });
   for (const NDArray& value : values) AddReader(value, done);
   SetWriter(*out, done);
 }

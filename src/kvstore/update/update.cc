@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/inline_vector.h"
 #include "base/strings.h"
 #include "kvstore/update/sum.h"
 #include "tensor/types/half.h"
@@ -22,7 +23,10 @@ Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
   step.grad_scale = input.scale;
   step.norms = input.norms;
   const auto& multipliers = optimizer.config().multipliers;
-  if (const auto it = multipliers.find(wire::ToString(input.spec->name)); it != multipliers.end()) {
+  const auto* text = std::get_if<std::string>(&input.spec->name);
+  const auto it =
+      text != nullptr ? multipliers.find(*text) : multipliers.find(wire::ToString(input.spec->name));
+  if (it != multipliers.end()) {
     step.lr_mult = it->second.lr_mult;
     step.wd_mult = it->second.wd_mult;
   }
@@ -80,7 +84,8 @@ template <typename Compute>
 class Blocks {
  public:
   Blocks(const UpdateRule& rule, const UpdateInput& in, std::span<const std::shared_ptr<Buffer>> slots)
-      : dtype_(in.spec->dtype), slots_(slots), states_(slots.size()) {
+      : dtype_(in.spec->dtype), slots_(slots) {
+    for (size_t s = 0; s < slots.size(); ++s) states_.push_back(nullptr);
     const bool optimizes = rule.optimizer && !rule.updater;
     if (std::is_same_v<Compute, float> && optimizes && HasMaster(*rule.optimizer, dtype_))
       master_ = slots.back()->as<Compute>();
@@ -127,7 +132,7 @@ class Blocks {
 
   const DType dtype_;
   const std::span<const std::shared_ptr<Buffer>> slots_;
-  std::vector<Compute*> states_;
+  InlineVector<Compute*, 4> states_;
   Compute* master_ = nullptr;
   alignas(64) Compute gradient_[kBlock], values_[kBlock];
 };
