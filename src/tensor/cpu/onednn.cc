@@ -2,9 +2,12 @@
 
 #include <cstring>
 #include <dnnl.hpp>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
+#include "base/strings.h"
+#include "sluice/error.h"
 
 namespace sluice::cpu {
 
@@ -24,7 +27,28 @@ struct OneDnn::Engine {
 
 namespace {
 
-using Arguments = std::unordered_map<int, memory>;
+// What a primitive works on, named once: oneDNN's own `execute` would copy the list every time.
+class Arguments {
+ public:
+  Arguments() = default;
+  Arguments(std::initializer_list<std::pair<int, memory>> arguments) {
+    for (const auto& [name, memory] : arguments) Add(name, memory);
+  }
+  void Add(int name, const memory& memory) {
+    list_.push_back({name, memory.get()});
+    held_.push_back(memory);
+  }
+  void Execute(const dnnl::primitive& primitive, const dnnl::stream& stream) const {
+    const auto status =
+        dnnl_primitive_execute(primitive.get(), stream.get(), static_cast<int>(list_.size()), list_.data());
+    if (status != dnnl_success)
+      throw Error(ErrorCode::kUnavailable, StrCat("oneDNN could not compute it: status ", status));
+  }
+
+ private:
+  std::vector<dnnl_exec_arg_t> list_;
+  std::vector<memory> held_;
+};
 
 memory::desc Image(int64_t n, int64_t c, int64_t h, int64_t w) {
   return {{n, c, h, w}, kFloat, Tag::nhwc};
@@ -101,7 +125,7 @@ class OneDnn::Forward {
     arguments_ = {{DNNL_ARG_SRC, src_ = e.Borrowed(d_.src)},
                   {DNNL_ARG_WEIGHTS, weights_},
                   {DNNL_ARG_DST, dst_ = e.Borrowed(d_.dst)}};
-    if (has_bias) arguments_.emplace(DNNL_ARG_BIAS, bias_ = e.Borrowed(d_.bias));
+    if (has_bias) arguments_.Add(DNNL_ARG_BIAS, bias_ = e.Borrowed(d_.bias));
   }
 
   void Run(const float* x, const float* weight, const float* bias, float* out) {
@@ -109,8 +133,8 @@ class OneDnn::Forward {
     e_.Point(src_, x);
     e_.Point(dst_, out);
     if (bias != nullptr) e_.Point(bias_, bias);
-    reorder_.execute(e_.stream, reorder_arguments_);
-    run_.execute(e_.stream, arguments_);
+    reorder_arguments_.Execute(reorder_, e_.stream);
+    arguments_.Execute(run_, e_.stream);
   }
 
  private:
@@ -142,8 +166,8 @@ class OneDnn::BackwardData {
     e_.Point(user_weights_, weight);
     e_.Point(grad_, grad);
     e_.Point(grad_x_, grad_x);
-    reorder_.execute(e_.stream, reorder_arguments_);
-    run_.execute(e_.stream, arguments_);
+    reorder_arguments_.Execute(reorder_, e_.stream);
+    arguments_.Execute(run_, e_.stream);
   }
 
  private:
@@ -171,7 +195,7 @@ class OneDnn::BackwardWeights {
     arguments_ = {{DNNL_ARG_SRC, src_ = e.Borrowed(d_.src)},
                   {DNNL_ARG_DIFF_DST, grad_ = e.Borrowed(d_.dst)},
                   {DNNL_ARG_DIFF_WEIGHTS, grad_weights_}};
-    if (has_bias) arguments_.emplace(DNNL_ARG_DIFF_BIAS, grad_bias_ = e.Borrowed(d_.bias));
+    if (has_bias) arguments_.Add(DNNL_ARG_DIFF_BIAS, grad_bias_ = e.Borrowed(d_.bias));
   }
 
   void Run(const float* x, const float* grad, float* grad_weight, float* grad_bias) {
@@ -179,8 +203,8 @@ class OneDnn::BackwardWeights {
     e_.Point(grad_, grad);
     e_.Point(user_weights_, grad_weight);
     if (grad_bias != nullptr) e_.Point(grad_bias_, grad_bias);
-    run_.execute(e_.stream, arguments_);
-    reorder_.execute(e_.stream, reorder_arguments_);
+    arguments_.Execute(run_, e_.stream);
+    reorder_arguments_.Execute(reorder_, e_.stream);
   }
 
  private:
@@ -253,7 +277,7 @@ void OneDnn::Run(int algorithm, const float* x, float* out, int64_t n) {
   Eltwise& eltwise = MadeOnce(eltwise_, {algorithm, n}, *engine_, static_cast<dnnl::algorithm>(algorithm), n);
   engine_->Point(eltwise.src, x);
   engine_->Point(eltwise.dst, out);
-  eltwise.run.execute(engine_->stream, eltwise.arguments);
+  eltwise.arguments.Execute(eltwise.run, engine_->stream);
   engine_->stream.wait();
 }
 

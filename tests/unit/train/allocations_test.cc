@@ -250,9 +250,7 @@ class AllocationsTest : public ::testing::Test {
 
 class Allocations : public AllocationsTest, public ::testing::WithParamInterface<const char*> {};
 constexpr auto kName = [](const auto& info) { return std::string(info.param); };
-INSTANTIATE_TEST_SUITE_P(Of, Allocations, ::testing::Values("mlp"), kName);
-// cpu/onednn.cc makes the arguments of each primitive anew: what is left of LeNet's.
-INSTANTIATE_TEST_SUITE_P(DISABLED_Of, Allocations, ::testing::Values("lenet"), kName);
+INSTANTIATE_TEST_SUITE_P(Of, Allocations, ::testing::Values("mlp", "lenet"), kName);
 
 TEST_F(AllocationsTest, AreSeenWhereThereAreSome) {
   heap_.counting = true;
