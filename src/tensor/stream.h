@@ -65,7 +65,7 @@ class Event {
   bool quiet_ = false;
 };
 
-using Events = InlineVector<Event, 6>;
+using Events = InlineVector<Event, 12>;
 
 // An in-order queue of one device. Work starts when everything before it on this stream and all of `after`
 // are done. If one of `after` carries an error the work is skipped and its event carries that error on.
