@@ -116,7 +116,7 @@ std::string StepTrace::Report(const std::vector<std::string>& keys) const {
     size_t s = 0;
     for (const auto& [number, round] : rounds) {
       const size_t step = s++;
-      if (step == 0 || step + 1 >= steps.size() || !round.last.contains(Stage::kLand)) continue;
+      if (step == 0 || step + 1 >= steps.size() || !round.HasAll()) continue;
       const Time begin = steps[step].begin();
       gradient.Add(Microseconds(round.last.at(Stage::kReduce) - begin));
       push.Add(Microseconds(round.last.at(Stage::kPush) - begin));

@@ -30,6 +30,10 @@ class StepTrace final : public StreamWatcher, public worker::Tracer {
  private:
   struct Round {
     std::map<worker::Stage, Time> last;  // report of the stage, of the key's last part
+    bool HasAll() const {
+      using worker::Stage;
+      return last.contains(Stage::kReduce) && last.contains(Stage::kPush) && last.contains(Stage::kLand);
+    }
   };
   struct Heard {
     std::vector<Operation> operations;

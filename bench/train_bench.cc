@@ -35,10 +35,9 @@ DEFINE_bool(
     loader, false,
     "take batches from a DataLoader over synthetic images, and report how long steps waited for them");
 DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
-DEFINE_bool(
-    trace, false,
-    "with a distributed --kv-store: print how backward, pushes, pulls and the next forward overlap, and "
-    "measure nothing else");
+DEFINE_bool(trace, false,
+            "with --kv-store dist_sync or dist_device_sync: print how backward, pushes, pulls and the next "
+            "forward overlap, and measure nothing else");
 DEFINE_bool(count_allocations, false,
             "count what a step takes from the heap, by who asks for it, in steps that are not timed");
 DEFINE_int32(
@@ -67,8 +66,11 @@ void CheckFlags() {
   }
   if (FLAGS_dtype == "bfloat16" && FLAGS_kv_store.empty())
     throw Error(ErrorCode::kInvalidArgument, "--dtype bfloat16 needs a --kv-store, which keeps the masters");
-  if (FLAGS_trace && !FLAGS_kv_store.starts_with("dist"))
-    throw Error(ErrorCode::kInvalidArgument, "--trace needs a distributed --kv-store, as dist_sync");
+  if (FLAGS_trace && FLAGS_kv_store != "dist_sync" && FLAGS_kv_store != "dist_device_sync") {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("--trace follows rounds: --kv-store must be dist_sync or dist_device_sync, and is '",
+                       FLAGS_kv_store, "'"));
+  }
   if (FLAGS_trace && FLAGS_steps < 3)
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("--steps is ", FLAGS_steps, "; --trace needs at least 3: the ends do not count"));
@@ -173,9 +175,7 @@ void PrintProfile() {
   Print(load, profile->Table(FLAGS_steps, std::chrono::steady_clock::now() - start));
 }
 
-void PrintTrace() {
-  // Static: the store may report to it as long as the runtime lives.
-  static const auto trace = std::make_shared<StepTrace>();
+void PrintTrace(const std::shared_ptr<StepTrace>& trace) {
   UseDevices(FLAGS_threads, trace);
   runtime::Runtime::Default()->TraceWith(trace.get());
   TrainLoad load(LoadOptions());
@@ -195,9 +195,10 @@ void PrintTrace() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const auto trace = std::make_shared<StepTrace>();  // the worker reports to it until it has left its job
   return RunProgram(argc, argv, [&] {
     runtime::ParseFlags(argc, argv, "train_bench: images per second of training steps on one CPU device");
     CheckFlags();
-    FLAGS_trace ? PrintTrace() : FLAGS_profile ? PrintProfile() : Measure();
+    FLAGS_trace ? PrintTrace(trace) : FLAGS_profile ? PrintProfile() : Measure();
   });
 }
