@@ -52,7 +52,8 @@ class Callback {
   virtual void OnEpoch(const FitStatus&) {}  // after the evaluation, if there is one
   virtual void OnEnd(const FitStatus&) {}
 
-  // Whether it ever ends a run. Then all workers meet after each epoch, and rank 0's WantsStop counts for all.
+  // Whether it ever ends a run. Then all workers meet after each epoch, and rank 0's WantsStop counts for
+  // all.
   virtual bool MayStop() const { return false; }
   virtual bool WantsStop() const { return false; }
 
@@ -79,8 +80,8 @@ CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
 CallbackPtr KeepBest(std::string file);
 
 struct StopOptions {
-  int64_t patience = 3;   // epochs without a better test accuracy before the run ends
-  double min_delta = 0;   // better: by more than this
+  int64_t patience = 3;  // epochs without a better test accuracy before the run ends
+  double min_delta = 0;  // better: by more than this
 };
 CallbackPtr StopEarly(const StopOptions& options);
 

@@ -28,7 +28,7 @@ struct FitOptions {
   LastBatch last_batch = LastBatch::kKeep;  // of training; evaluation takes every sample
   std::vector<double> class_weights;        // by class, as DataLoaderOptions has them
   int loader_threads = 1;                   // that make batches ahead: decode, transform
-  int64_t disp_batches = 100;  // a plain line every so many batches
+  int64_t disp_batches = 100;               // a plain line every so many batches
   int64_t eval_steps = 0;      // evaluates also after every so many steps of an epoch; 0: after epochs only
   int64_t top_k = 0;           // > 1: evaluated too
   bool live_progress = false;  // a bar on a terminal
@@ -52,7 +52,8 @@ struct FitReport {
   double test_top_k = 0;
 };
 
-// Accuracy and loss over a whole data set, its batches cut over all contexts. `net` must be initialised on them.
+// Accuracy and loss over a whole data set, its batches cut over all contexts. `net` must be initialised on
+// them.
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
                     int64_t top_k = 0);
 

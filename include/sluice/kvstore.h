@@ -139,8 +139,7 @@ class KVStore {
   // A barrier of all workers that brings rank 0's word to each: for what all must decide alike, such as where
   // to go on or when to stop. Throws as Barrier does, and kInvalidArgument for a word of more than 64 KiB. A
   // store of one process returns its own.
-  virtual std::string Agree(const std::string& word,
-                            std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
+  virtual std::string Agree(const std::string& word, std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
   // How many nodes of the job have been found dead so far: workers, servers and the scheduler. Still answers
   // after a death has ended the job and everything else throws.
   virtual int NumDeadNodes() = 0;

@@ -56,7 +56,8 @@ void Barriers::Remember(const Member& member, const Released& released) {
 
 std::optional<Barriers::Member> Barriers::FirstWorker(const std::map<Member, Waiter>& arrived) {
   const auto it = arrived.lower_bound({wire::Role::kWorker, 0});
-  return it != arrived.end() && it->first.first == wire::Role::kWorker ? std::optional(it->first) : std::nullopt;
+  return it != arrived.end() && it->first.first == wire::Role::kWorker ? std::optional(it->first)
+                                                                       : std::nullopt;
 }
 
 Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const Waiter& who,

@@ -53,8 +53,8 @@ void ReadPosition(const std::string& path, const FileMetadata& metadata, LoadedC
   Position found{Entry(path, metadata, "epoch", ParseCount), 0};
   if (metadata.contains("epoch_step")) found.step = Entry(path, metadata, "epoch_step", ParseCount);
   if (found != loaded->next) {
-    throw Error(ErrorCode::kDataLoss, StrCat(path, " holds the parameters after ", ToText(found), ", not ",
-                                             ToText(loaded->next)));
+    throw Error(ErrorCode::kDataLoss,
+                StrCat(path, " holds the parameters after ", ToText(found), ", not ", ToText(loaded->next)));
   }
   loaded->has_position = true;
   loaded->step = Entry(path, metadata, "step", ParseCount);

@@ -176,7 +176,8 @@ class FitRun {
     if (batch.size() > 0) {
       {
         // What is dropped depends on the sample alone, whichever device it is on.
-        const autograd::RecordScope record({.seed = options_.seed, .step = static_cast<uint64_t>(StepsDone())});
+        const autograd::RecordScope record(
+            {.seed = options_.seed, .step = static_cast<uint64_t>(StepsDone())});
         auto first = static_cast<uint64_t>(batch.first);
         for (size_t i = 0; i < shards.images.size(); ++i) {
           const autograd::SampleScope samples(first);

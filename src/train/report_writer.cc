@@ -37,7 +37,8 @@ class ReportWriter final : public Callback {
     constexpr uint64_t kMostBytes = 64 << 20;
     const auto text = ReadFile(file_, kMostBytes);
     if (!text) return;
-    points_ = train::PointsOf(std::string(AsText(text.value().bytes()))).value_or(std::vector<train::CurvePoint>());
+    points_ =
+        train::PointsOf(std::string(AsText(text.value().bytes()))).value_or(std::vector<train::CurvePoint>());
     std::erase_if(points_, [&](const train::CurvePoint& point) { return point.epoch >= epoch; });
   }
 

@@ -80,10 +80,12 @@ std::string ToString(const KeyName& name) {
 
 std::string_view BodyName(size_t index) {
   static constexpr std::array<std::string_view, std::variant_size_v<Body>> kNames = {
-      "Register",    "Welcome",      "Heartbeat",    "HeartbeatAck",   "GetMembership", "Membership",
-      "DeclareKeys", "KeyTable",     "AnnounceKeys", "Push",           "Pull",          "Values",
-      "Store",       "SetOptimizer", "Barrier",      "BarrierWaiting", "BarrierReleased", "Leave",
-      "Stop",        "GetStats",     "Stats",        "Ack",            "ErrorReply",      "AwaitOptimizer"};
+      "Register",        "Welcome",      "Heartbeat",   "HeartbeatAck",
+      "GetMembership",   "Membership",   "DeclareKeys", "KeyTable",
+      "AnnounceKeys",    "Push",         "Pull",        "Values",
+      "Store",           "SetOptimizer", "Barrier",     "BarrierWaiting",
+      "BarrierReleased", "Leave",        "Stop",        "GetStats",
+      "Stats",           "Ack",          "ErrorReply",  "AwaitOptimizer"};
   return kNames[index];
 }
 

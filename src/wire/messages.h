@@ -244,9 +244,10 @@ struct ErrorReply {
   bool operator==(const ErrorReply&) const = default;
 };
 
-using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys,
-                          KeyTable, AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier,
-                          BarrierWaiting, BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply, AwaitOptimizer>;
+using Body =
+    std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys, KeyTable,
+                 AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier, BarrierWaiting,
+                 BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply, AwaitOptimizer>;
 std::string_view BodyName(const Body& body);  // "Push"
 std::string_view BodyName(size_t index);      // of Body's alternatives
 

@@ -170,8 +170,11 @@ Status WriteSafetensors(const std::string& path, std::span<const TensorView> ten
   Header header{.entries = {}, .metadata = metadata};
   uint64_t offset = 0;
   for (const TensorView* tensor : order) {
-    header.entries.push_back({tensor->name, std::string(NameOfDType(tensor->dtype)), {tensor->shape.dims().begin(), tensor->shape.dims().end()},
-                              offset, offset + tensor->bytes.size()});
+    header.entries.push_back({tensor->name,
+                              std::string(NameOfDType(tensor->dtype)),
+                              {tensor->shape.dims().begin(), tensor->shape.dims().end()},
+                              offset,
+                              offset + tensor->bytes.size()});
     offset += tensor->bytes.size();
   }
   Result<std::string> text = safetensors::FormatHeader(header);
