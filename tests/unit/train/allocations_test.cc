@@ -93,10 +93,10 @@ struct Heap {
   std::array<std::array<void*, kDepth>, 24> calls{};
   std::array<int, 24> depth{};
 };
-Heap* heap = nullptr;
+std::atomic<Heap*> heap = nullptr;
 
 [[gnu::always_inline]] inline void* Take(size_t size, size_t alignment) {
-  if (heap != nullptr) heap->Took(__builtin_return_address(0));
+  if (Heap* const hears = heap; hears != nullptr) hears->Took(__builtin_return_address(0));
   void* data = nullptr;
   return posix_memalign(&data, std::max(alignment, sizeof(void*)), std::max<size_t>(size, 1)) == 0 ? data
                                                                                                    : nullptr;
@@ -162,9 +162,14 @@ class AllocationsTest : public ::testing::Test {
   void SetUp() override {
     void* frame[1];
     backtrace(frame, 1);  // the first call loads a library
+    heap_.ours = heap_.onednns = 0;
     heap = &heap_;
   }
-  void TearDown() override { heap = nullptr; }
+  // The same for all tests, and never gone: streams end when they end.
+  static Heap& TheHeap() {
+    static Heap the_heap;
+    return the_heap;
+  }
 
   void MakeModel(const std::string& name, const std::vector<Context>& contexts) {
     contexts_ = contexts;
@@ -240,7 +245,7 @@ class AllocationsTest : public ::testing::Test {
     return std::make_shared<kvstore::LocalStore>("device", collective::MakeDeviceReducer());
   }
 
-  Heap heap_;
+  Heap& heap_ = TheHeap();
   std::vector<Context> contexts_;
   std::unique_ptr<nn::Sequential> net_;
   nn::ParameterDict parameters_;
