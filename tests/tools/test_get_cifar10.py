@@ -1,7 +1,5 @@
 """tools/get_cifar10.py against a server of our own: no network is needed."""
-import functools
 import hashlib
-import http.server
 import io
 import os
 import pathlib
@@ -11,41 +9,16 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "get_cifar10.py"
 sys.path.insert(0, str(TOOL.parent))
-import download  # noqa: E402
 import get_cifar10  # noqa: E402
+from mirror import Mirrors, Quiet, Stalls  # noqa: E402
 
 REAL_FILES, REAL_ARCHIVE = dict(get_cifar10.FILES), get_cifar10.ARCHIVE_SHA256
 NAMES = list(REAL_FILES)
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    asked = 0
-
-    def do_GET(self):
-        type(self).asked += 1
-        super().do_GET()
-
-    def log_message(self, *args):
-        pass
-
-
-class Stalls(Quiet):
-    """Sends half of what it promised and waits until it is let go."""
-    half_sent, let_go = threading.Event(), threading.Event()
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(2 * download.CHUNK))
-        self.end_headers()
-        self.wfile.write(bytes(download.CHUNK))
-        self.half_sent.set()
-        self.let_go.wait(60)
 
 
 def archive_of(files):
@@ -61,7 +34,9 @@ def archive_of(files):
     return packed.getvalue()
 
 
-class GetCifar10(unittest.TestCase):
+class GetCifar10(Mirrors, unittest.TestCase):
+    variable, main = "SLUICE_CIFAR10_MIRRORS", staticmethod(get_cifar10.main)
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -86,24 +61,6 @@ class GetCifar10(unittest.TestCase):
     def publish_bytes(self, packed):
         (self.source / get_cifar10.ARCHIVE).write_bytes(packed)
         get_cifar10.ARCHIVE_SHA256 = hashlib.sha256(packed).hexdigest()
-
-    def serve(self, handler=Quiet):
-        server = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", 0), functools.partial(handler, directory=str(self.source)))
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    def run_tool(self, *mirrors):
-        saved = os.environ.get("SLUICE_CIFAR10_MIRRORS")
-        os.environ["SLUICE_CIFAR10_MIRRORS"] = " ".join(mirrors)
-        self.addCleanup(lambda: os.environ.pop("SLUICE_CIFAR10_MIRRORS", None) if saved is None
-                        else os.environ.__setitem__("SLUICE_CIFAR10_MIRRORS", saved))
-        return get_cifar10.main(["--out", str(self.out), "--timeout", "5"])
-
-    def files(self):
-        return {path.name: path.read_bytes() for path in self.out.iterdir()} if self.out.exists() else {}
 
     def test_fetches_and_unpacks_the_images_alone(self):
         self.assertEqual(self.run_tool(self.serve()), 0)

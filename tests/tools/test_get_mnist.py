@@ -1,7 +1,5 @@
 """tools/get_mnist.py against a server of our own: no network is needed."""
-import functools
 import hashlib
-import http.server
 import os
 import pathlib
 import re
@@ -9,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -17,14 +14,10 @@ TOOL = ROOT / "tools" / "get_mnist.py"
 sys.path.insert(0, str(TOOL.parent))
 import download  # noqa: E402
 import get_mnist  # noqa: E402
+from mirror import Mirrors, Quiet, Stalls  # noqa: E402
 
 REAL_DATASETS = {name: dict(dataset["files"]) for name, dataset in get_mnist.DATASETS.items()}
 NAMES = list(get_mnist.DATASETS["mnist"]["files"])
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
 
 
 class CutShort(Quiet):
@@ -37,20 +30,9 @@ class CutShort(Quiet):
         self.wfile.write(b"only this")
 
 
-class Stalls(Quiet):
-    """Sends half of what it promised and waits until it is let go."""
-    half_sent, let_go = threading.Event(), threading.Event()
+class GetMnist(Mirrors, unittest.TestCase):
+    variable, main = "SLUICE_MNIST_MIRRORS", staticmethod(get_mnist.main)
 
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", str(2 * download.CHUNK))
-        self.end_headers()
-        self.wfile.write(bytes(download.CHUNK))
-        self.half_sent.set()
-        self.let_go.wait(60)
-
-
-class GetMnist(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -64,24 +46,6 @@ class GetMnist(unittest.TestCase):
         real = get_mnist.DATASETS["mnist"]["files"]
         get_mnist.DATASETS["mnist"]["files"] = sums
         self.addCleanup(get_mnist.DATASETS["mnist"].__setitem__, "files", real)
-
-    def serve(self, handler=Quiet):
-        server = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", 0), functools.partial(handler, directory=str(self.source)))
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    def run_tool(self, *mirrors):
-        saved = os.environ.get("SLUICE_MNIST_MIRRORS")
-        os.environ["SLUICE_MNIST_MIRRORS"] = " ".join(mirrors)
-        self.addCleanup(lambda: os.environ.pop("SLUICE_MNIST_MIRRORS", None) if saved is None
-                        else os.environ.__setitem__("SLUICE_MNIST_MIRRORS", saved))
-        return get_mnist.main(["--out", str(self.out), "--timeout", "5"])
-
-    def files(self):
-        return {path.name: path.read_bytes() for path in self.out.iterdir()} if self.out.exists() else {}
 
     def test_fetches_all_files(self):
         self.assertEqual(self.run_tool(self.serve()), 0)

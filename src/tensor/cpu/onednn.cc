@@ -113,27 +113,47 @@ dnnl::primitive_attr AttributesOf(const std::optional<ActivationShape>& after) {
 
 }  // namespace
 
+// Weights, or their gradient, in the layout that a primitive chose, and the caller's.
+class OneDnn::Weights {
+ public:
+  Weights(const Engine& e, const memory::desc& chosen, const memory::desc& users, bool are_gradient)
+      : e_(e), users_(e.Borrowed(users)), chosen_(chosen, e.engine) {
+    const memory &from = are_gradient ? chosen_ : users_, &to = are_gradient ? users_ : chosen_;
+    reorder_ = dnnl::reorder(from, to);
+    arguments_ = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+  }
+  const memory& chosen() const { return chosen_; }
+  // Weights from the caller, a gradient to it.
+  void Move(const float* users) {
+    e_.Point(users_, users);
+    arguments_.Execute(reorder_, e_.stream);
+  }
+
+ private:
+  const Engine& e_;
+  memory users_, chosen_;
+  dnnl::reorder reorder_;
+  Arguments arguments_;
+};
+
 class OneDnn::Forward {
  public:
   Forward(const Engine& e, const ConvShape& shape, bool has_bias, const std::optional<ActivationShape>& after)
       : e_(e), d_(shape) {
     const auto pd = d_.Forward(e.engine, has_bias, AttributesOf(after));
     run_ = dnnl::convolution_forward(pd);
-    weights_ = memory(pd.weights_desc(), e.engine);
-    reorder_ = dnnl::reorder(user_weights_ = e.Borrowed(d_.user_weights), weights_);
-    reorder_arguments_ = {{DNNL_ARG_FROM, user_weights_}, {DNNL_ARG_TO, weights_}};
+    weights_.emplace(e, pd.weights_desc(), d_.user_weights, /*are_gradient=*/false);
     arguments_ = {{DNNL_ARG_SRC, src_ = e.Borrowed(d_.src)},
-                  {DNNL_ARG_WEIGHTS, weights_},
+                  {DNNL_ARG_WEIGHTS, weights_->chosen()},
                   {DNNL_ARG_DST, dst_ = e.Borrowed(d_.dst)}};
     if (has_bias) arguments_.Add(DNNL_ARG_BIAS, bias_ = e.Borrowed(d_.bias));
   }
 
   void Run(const float* x, const float* weight, const float* bias, float* out) {
-    e_.Point(user_weights_, weight);
     e_.Point(src_, x);
     e_.Point(dst_, out);
     if (bias != nullptr) e_.Point(bias_, bias);
-    reorder_arguments_.Execute(reorder_, e_.stream);
+    weights_->Move(weight);
     arguments_.Execute(run_, e_.stream);
   }
 
@@ -141,9 +161,9 @@ class OneDnn::Forward {
   const Engine& e_;
   const Descs d_;
   dnnl::convolution_forward run_;
-  dnnl::reorder reorder_;
-  memory src_, dst_, bias_, weights_, user_weights_;
-  Arguments arguments_, reorder_arguments_;
+  std::optional<Weights> weights_;
+  memory src_, dst_, bias_;
+  Arguments arguments_;
 };
 
 class OneDnn::BackwardData {
@@ -154,19 +174,16 @@ class OneDnn::BackwardData {
         D::desc(kDirect, d_.src, d_.weights, d_.dst, d_.strides, d_.dilates, d_.pad, d_.pad), e.engine,
         d_.Forward(e.engine, false));
     run_ = D(pd);
-    weights_ = memory(pd.weights_desc(), e.engine);
-    reorder_ = dnnl::reorder(user_weights_ = e.Borrowed(d_.user_weights), weights_);
-    reorder_arguments_ = {{DNNL_ARG_FROM, user_weights_}, {DNNL_ARG_TO, weights_}};
+    weights_.emplace(e, pd.weights_desc(), d_.user_weights, /*are_gradient=*/false);
     arguments_ = {{DNNL_ARG_DIFF_DST, grad_ = e.Borrowed(d_.dst)},
-                  {DNNL_ARG_WEIGHTS, weights_},
+                  {DNNL_ARG_WEIGHTS, weights_->chosen()},
                   {DNNL_ARG_DIFF_SRC, grad_x_ = e.Borrowed(d_.src)}};
   }
 
   void Run(const float* weight, const float* grad, float* grad_x) {
-    e_.Point(user_weights_, weight);
     e_.Point(grad_, grad);
     e_.Point(grad_x_, grad_x);
-    reorder_arguments_.Execute(reorder_, e_.stream);
+    weights_->Move(weight);
     arguments_.Execute(run_, e_.stream);
   }
 
@@ -174,9 +191,9 @@ class OneDnn::BackwardData {
   const Engine& e_;
   const Descs d_;
   dnnl::convolution_backward_data run_;
-  dnnl::reorder reorder_;
-  memory grad_, grad_x_, weights_, user_weights_;
-  Arguments arguments_, reorder_arguments_;
+  std::optional<Weights> weights_;
+  memory grad_, grad_x_;
+  Arguments arguments_;
 };
 
 class OneDnn::BackwardWeights {
@@ -189,31 +206,28 @@ class OneDnn::BackwardWeights {
             : W::desc(kDirect, d_.src, d_.weights, d_.dst, d_.strides, d_.dilates, d_.pad, d_.pad);
     const W::primitive_desc pd(desc, e.engine, d_.Forward(e.engine, has_bias));
     run_ = W(pd);
-    grad_weights_ = memory(pd.diff_weights_desc(), e.engine);
-    reorder_ = dnnl::reorder(grad_weights_, user_weights_ = e.Borrowed(d_.user_weights));
-    reorder_arguments_ = {{DNNL_ARG_FROM, grad_weights_}, {DNNL_ARG_TO, user_weights_}};
+    weights_.emplace(e, pd.diff_weights_desc(), d_.user_weights, /*are_gradient=*/true);
     arguments_ = {{DNNL_ARG_SRC, src_ = e.Borrowed(d_.src)},
                   {DNNL_ARG_DIFF_DST, grad_ = e.Borrowed(d_.dst)},
-                  {DNNL_ARG_DIFF_WEIGHTS, grad_weights_}};
+                  {DNNL_ARG_DIFF_WEIGHTS, weights_->chosen()}};
     if (has_bias) arguments_.Add(DNNL_ARG_DIFF_BIAS, grad_bias_ = e.Borrowed(d_.bias));
   }
 
   void Run(const float* x, const float* grad, float* grad_weight, float* grad_bias) {
     e_.Point(src_, x);
     e_.Point(grad_, grad);
-    e_.Point(user_weights_, grad_weight);
     if (grad_bias != nullptr) e_.Point(grad_bias_, grad_bias);
     arguments_.Execute(run_, e_.stream);
-    reorder_arguments_.Execute(reorder_, e_.stream);
+    weights_->Move(grad_weight);
   }
 
  private:
   const Engine& e_;
   const Descs d_;
   dnnl::convolution_backward_weights run_;
-  dnnl::reorder reorder_;
-  memory src_, grad_, grad_bias_, grad_weights_, user_weights_;
-  Arguments arguments_, reorder_arguments_;
+  std::optional<Weights> weights_;
+  memory src_, grad_, grad_bias_;
+  Arguments arguments_;
 };
 
 struct OneDnn::Eltwise {

@@ -29,6 +29,7 @@ class OneDnn {
 
  private:
   struct Engine;
+  class Weights;
   class Forward;
   class BackwardData;
   class BackwardWeights;

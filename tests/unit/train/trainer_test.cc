@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "sluice/nn.h"
+#include "unit/expect_error.h"
 #include "unit/train/toy.h"
 
 namespace sluice::testing {
@@ -21,17 +22,6 @@ using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
 constexpr size_t kElements = 5;
-
-template <typename F>
-std::string MessageOf(ErrorCode code, F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  return "no error";
-}
 
 OptimizerConfig Momentum() {
   OptimizerConfig config;
@@ -138,7 +128,7 @@ TEST_P(TrainerOn, ANewLearningRateHoldsFromTheNextStep) {
 
 TEST_P(TrainerOn, ABadLearningRateIsRefusedEveryTimeAndTheOldOneStays) {
   for (int time = 0; time < 2; ++time) {
-    EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, [&] { trainer_->SetLearningRate(-1); }),
+    EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { trainer_->SetLearningRate(-1); }),
                 HasSubstr("learning_rate is -1"));
   }
   EXPECT_EQ(trainer_->learning_rate(), 0.5);
@@ -147,11 +137,11 @@ TEST_P(TrainerOn, ABadLearningRateIsRefusedEveryTimeAndTheOldOneStays) {
 }
 
 TEST_P(TrainerOn, AStaleGradientIsRefusedAndNothingHappens) {
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Step(kBatch); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Step(kBatch); }),
               HasSubstr("parameter w has a stale gradient"));
   Step();
   const auto before = parameter_->list_grad().front().ToVector();
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Step(kBatch); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Step(kBatch); }),
               HasSubstr("parameter w has a stale gradient"));
   EXPECT_EQ(parameter_->list_grad().front().ToVector(), before);
   Check();
@@ -253,9 +243,9 @@ TEST_P(TrainerOn, TheTwoHalvesOfAStepAreForOwnUpdates) {
   const auto gradients = RandomGradients();
   BackwardWith(*parameter_, gradients);
   if (GetParam().update_on_kvstore) {
-    EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer_->AllreduceGrads(); }),
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer_->AllreduceGrads(); }),
                 HasSubstr("update_on_kvstore"));
-    EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Update(kBatch); }),
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Update(kBatch); }),
                 HasSubstr("update_on_kvstore"));
     return;
   }
@@ -274,7 +264,7 @@ TEST_P(TrainerOn, TheTwoHalvesOfAStepAreForOwnUpdates) {
 TEST_P(TrainerOn, ABatchSizeIsPositive) {
   BackwardWith(*parameter_, RandomGradients());
   for (const int64_t size : {0, -3})
-    EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, [&] { trainer_->Step(size); }),
+    EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { trainer_->Step(size); }),
                 HasSubstr(StrCat("batch size is ", size)));
   Check();
 }
@@ -306,105 +296,14 @@ TEST(Trainer, SamplesNeedAnOptimizerThatDividesByThem) {
   parameters.Add(MakeParameter("w", {0}, {cpu(0)}));
   Trainer trainer(parameters, {}, StoreOf("local"));
   BackwardWith(*parameters.at(0), {{1}});
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer.StepSamples(1); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer.StepSamples(1); }),
               HasSubstr("normalize_by_samples"));
 }
 
 TEST(Trainer, AnAsyncStoreUpdatesItself) {
-  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument,
-                        [] { Trainer trainer({}, {}, StoreOf("dist_async"), {.update_on_kvstore = false}); }),
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [] { Trainer trainer({}, {}, StoreOf("dist_async"), {.update_on_kvstore = false}); }),
               HasSubstr("dist_async"));
-}
-
-TEST(Trainer, AFrozenParameterIsLeftAlone) {
-  nn::ParameterDict parameters;
-  parameters.Add(MakeParameter("frozen", {7}, {cpu(0)}, {.grad_req = autograd::GradReq::kNull}));
-  parameters.Add(MakeParameter("w", {7}, {cpu(0)}));
-  Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("device"));
-  BackwardWith(*parameters.at(1), {{2}});
-  trainer.Step(1);
-  EXPECT_THAT(parameters.at(0)->data(cpu(0)).ToVector(), ElementsAre(7));
-  EXPECT_THAT(parameters.at(1)->data(cpu(0)).ToVector(), ElementsAre(5));
-}
-
-TEST(Trainer, AGradientOfSomeContextsOnlyIsStale) {
-  nn::ParameterDict parameters;
-  parameters.Add(MakeParameter("w", {1}, Cpus(3)));
-  Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("local"));
-  BackwardWith(*parameters.at(0), {{1}, {1}});
-  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition, [&] { trainer.Step(1); }),
-              HasSubstr("parameter w has a stale gradient"));
-  trainer.Step(1, /*ignore_stale=*/true);
-  EXPECT_THAT(parameters.at(0)->data(cpu(0)).ToVector(), ElementsAre(1));
-}
-
-TEST(Trainer, IgnoringStaleOnesStepsTheOthers) {
-  for (const bool update_on_kvstore : {true, false}) {
-    nn::ParameterDict parameters;
-    for (const char* name : {"a", "b"}) parameters.Add(MakeParameter(name, {1}, Cpus(2)));
-    Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("local"), {update_on_kvstore});
-    BackwardWith(parameters["b"], {{1}, {2}});
-    trainer.Step(1, /*ignore_stale=*/true);
-    EXPECT_THAT(parameters["a"].data(cpu(1)).ToVector(), ElementsAre(1));
-    EXPECT_THAT(parameters["b"].data(cpu(1)).ToVector(), ElementsAre(-2));
-  }
-}
-
-// Frozen weights and statistics: equal everywhere at the start, and no business of the store afterwards.
-TEST(TrainerTest, WhatHasNoGradientIsBroughtToAllOnceAndNeverStepped) {
-  nn::ParameterDict parameters;
-  const auto frozen = MakeParameter("frozen", {1, 2}, Cpus(2), {.grad_req = autograd::GradReq::kNull});
-  const auto weight = MakeParameter("w", {1}, Cpus(2));
-  frozen->data(cpu(1)).Fill(7);
-  parameters.Add(frozen);
-  parameters.Add(weight);
-  Trainer trainer(parameters, {.learning_rate = 1, .wd = 0.5}, StoreOf("device"));
-  EXPECT_THAT(frozen->data(cpu(1)).ToVector(), ElementsAre(1, 2));
-  frozen->data(cpu(1)).Fill(5);  // as a forward of BatchNorm does
-  BackwardWith(*weight, {{1}, {2}});
-  trainer.Step(1);
-  EXPECT_THAT(frozen->data(cpu(0)).ToVector(), ElementsAre(1, 2));
-  EXPECT_THAT(frozen->data(cpu(1)).ToVector(), ElementsAre(5, 5));
-  EXPECT_THAT(weight->data(cpu(1)).ToVector(), ElementsAre(1 - (3 + 0.5)));
-}
-
-// Gradients of several backward passes, one step.
-TEST(TrainerTest, GradientsThatAddUpAreSteppedOnce) {
-  for (const bool update_on_kvstore : {true, false}) {
-    nn::ParameterDict parameters;
-    const auto weight = MakeParameter("w", {0}, Cpus(2), {.grad_req = autograd::GradReq::kAdd});
-    parameters.Add(weight);
-    Trainer trainer(parameters, {.learning_rate = 0.5}, StoreOf("local"), {update_on_kvstore});
-    double expected = 0;
-    for (const float size : {1.0f, 2.0f}) {
-      parameters.ZeroGrad();
-      BackwardWith(*weight, {{size}, {2 * size}});
-      BackwardWith(*weight, {{3 * size}, {4 * size}});
-      trainer.Step(5);
-      expected -= 0.5 * 10 * size / 5;
-      EXPECT_THAT(weight->data(cpu(1)).ToVector(), ElementsAre(static_cast<float>(expected)));
-    }
-  }
-}
-
-// Two layers, one weight: it is stepped once, by the sum.
-TEST(TrainerTest, ASharedParameterIsSteppedOnce) {
-  nn::Dense first(1, {.use_bias = false, .in_units = 1}), second(1, {.use_bias = false, .in_units = 1});
-  second.ShareParameters(first);
-  nn::Sequential net;
-  net.Add("first", std::move(first)).Add("second", std::move(second));
-  const nn::ParameterDict parameters = net.CollectParams();
-  parameters.Initialize({cpu(0)}, std::make_shared<nn::Constant>(3));
-  Trainer trainer(parameters, {.learning_rate = 0.5}, StoreOf("local"));
-  trainer.PushDuringBackward(1);
-  NDArray y;
-  {
-    const autograd::RecordScope record;
-    y = net(NDArray::From({2}, {1, 1}));  // w w x
-  }
-  autograd::Backward({y});
-  trainer.Step(1);
-  EXPECT_THAT(parameters.at(0)->data(cpu(0)).ToVector(), ElementsAre(3 - 0.5f * 2 * 3 * 2));
 }
 
 }  // namespace
