@@ -101,8 +101,11 @@ std::string DefaultOf(const FlagInfo& flag) {
 }  // namespace
 
 std::string FlagsHelp(const std::string& program, const std::string& usage) {
-  std::string out = StrWrap(usage, 80) + StrCat("\n\nUsage: ", program, " [--flag=value ...]\n\nFlags:\n");
-  for (const FlagInfo& flag : ProgramFlags()) {
+  const std::vector<FlagInfo> flags = ProgramFlags();
+  std::string out =
+      StrWrap(usage, 80) + StrCat("\n\nUsage: ", program, flags.empty() ? "" : " [--flag=value ...]", "\n");
+  if (!flags.empty()) out += "\nFlags:\n";
+  for (const FlagInfo& flag : flags) {
     out += StrCat("  --", Dashed(flag.name), " (", flag.type, ", default ", DefaultOf(flag), ")\n      ",
                   StrWrap(flag.description, 80, 6, 6), "\n");
   }

@@ -123,7 +123,9 @@ void Runtime::OnSignal(int number) {
   }
   // The training thread may be anywhere: the others are told, and the process ends here. Files are written
   // under temporary names.
-  std::cerr << "ended by " << SignalName(number) << std::endl;
+  const bool terminal =
+      isatty(STDERR_FILENO) != 0;  // with "^C", and perhaps a progress bar, on its last line
+  std::cerr << (terminal ? "\n" : "") << "ended by " << SignalName(number) << std::endl;
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock() && node_ != nullptr) {
     try {

@@ -16,6 +16,12 @@ bool Fits(const Shape& known, const Shape& found) {
   return true;
 }
 
+std::string TextOf(const Shape& known) {
+  std::vector<std::string> dims;
+  for (const int64_t extent : known.dims()) dims.push_back(extent == 0 ? "?" : std::to_string(extent));
+  return StrCat("[", StrJoin(dims), "]");
+}
+
 // Weights are the same on every context. Statistics are not: their mean, in float64, which equal values
 // survive to the last bit.
 NDArray ValueOf(nn::Parameter& parameter) {
@@ -61,7 +67,7 @@ FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& pa
           ErrorCode::kInvalidArgument,
           StrCat(path, ": parameter ", parameter->name(),
                  tensor == nullptr ? " is missing" : StrCat(" is ", Name(tensor->dtype), " ", tensor->shape),
-                 "; the model has ", Name(parameter->dtype()), " ", parameter->shape()));
+                 "; the model has ", Name(parameter->dtype()), " ", TextOf(parameter->shape())));
     }
   }
   for (const TensorView& tensor : file.tensors) {

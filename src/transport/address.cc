@@ -58,7 +58,9 @@ std::string SourceAddressFor(const addrinfo& to) {
   return address;
 }
 
-Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
+using Resolved = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Result<Resolved> Resolve(const std::string& scheduler) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
@@ -67,8 +69,13 @@ Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
     return Fail(ErrorCode::kInvalidArgument, "cannot resolve the scheduler's host '", scheduler,
                 "' (DMLC_PS_ROOT_URI): ", gai_strerror(error));
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
-  for (const addrinfo* to = found; to != nullptr; to = to->ai_next) {
+  return Resolved(found, &freeaddrinfo);
+}
+
+Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
+  const auto found = Resolve(scheduler);
+  if (!found) return found.failure();
+  for (const addrinfo* to = found.value().get(); to != nullptr; to = to->ai_next) {
     if (std::string address = SourceAddressFor(*to); !address.empty()) {
       return HostChoice{std::move(address), "route to the scheduler"};
     }
@@ -78,6 +85,11 @@ Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
 }
 
 }  // namespace
+
+Status CheckScheduler(const std::string& host) {
+  const auto found = Resolve(host);
+  return found ? Status::Ok() : Status(found.failure());
+}
 
 Status CheckAddress(const std::string& address) {
   const auto bad = [&](const std::string& why) {

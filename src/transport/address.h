@@ -16,6 +16,10 @@ Status CheckAddress(const std::string& address);
 // "tcp://host:port", with brackets around an IPv6 host that has none.
 std::string TcpAddress(const std::string& host, uint16_t port);
 
+// That the scheduler's host, numeric or a name, can be resolved; otherwise an error that names it. libzmq
+// says nothing and tries for ever.
+Status CheckScheduler(const std::string& host);
+
 struct InterfaceAddress {
   std::string interface;  // "eth0"
   std::string address;    // numeric; a link-local IPv6 address carries its scope: "fe80::1%eth0"

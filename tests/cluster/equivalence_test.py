@@ -98,5 +98,7 @@ class Equivalence(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     BIN, DATA = pathlib.Path(sys.argv[1]), sys.argv[2]
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -78,7 +78,7 @@ class Launch(unittest.TestCase):
         # The worker sees the job fail and ends with 1, as Sluice's programs do then.
         done = launch("-n", 1, "-s", 1, "--server-command", "sh -c 'exit 5'", "/bin/sh", "-c", "read never < /dev/null; exit 1")
         self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
-        self.assertIn("server 0", done.stderr)
+        self.assertRegex(done.stderr, r"server 0 \(pid \d+\) ended with exit code 5; it printed\s+nothing\n")
 
     def test_ctrl_c_while_python_starts(self):
         for _ in range(3):

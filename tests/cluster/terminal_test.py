@@ -4,6 +4,7 @@ Usage: terminal_test.py BIN_DIR
 """
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
@@ -116,6 +117,27 @@ class Terminal(unittest.TestCase):
             done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", "--log-dir", folder, "true"], capture_output=True, text=True, timeout=60)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("worker-0.log", done.stderr)
+
+    def test_a_program_without_flags_lists_none(self):
+        for program in ("sluice_server", "sluice_scheduler"):
+            done = run(BIN / program, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(f"Usage: {program}\n", done.stdout)
+            self.assertNotIn("Flags", done.stdout)
+
+    def test_ctrl_c_begins_a_line_of_its_own_below_the_progress_bar(self):
+        terminal, end = pty.openpty()
+        training = subprocess.Popen([str(BIN / "train_mnist"), "--network=mlp", "--num-epochs=1000"], stdin=end, stdout=end, stderr=end)
+        os.close(end)
+        seen = b""
+        while b"img/s" not in seen:
+            seen += os.read(terminal, 4096)
+        training.send_signal(signal.SIGINT)
+        self.assertEqual(training.wait(30), 130)
+        while b"ended by" not in seen:
+            seen += os.read(terminal, 4096)
+        os.close(terminal)
+        self.assertRegex(seen, rb"\nended by SIGINT")
 
     def test_launch_py_used_wrongly_and_its_help(self):
         for arguments in (["--help"], ["-n", "1"], ["-n", "1", "/no/such/program"], ["-n", "1", "-H", "hosts", "x"],

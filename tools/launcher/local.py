@@ -179,7 +179,8 @@ class LocalRun:
     def fail_with(self, process, alive):
         process = self.root_of(process, alive)
         code = process.exit_code() or 1
-        say(f"{process.name} (pid {process.pid}) ended with {process.how_it_ended()}; its last lines:")
+        last = "its last lines:" if process.tail else "it printed nothing"
+        say(f"{process.name} (pid {process.pid}) ended with {process.how_it_ended()}; {last}")
         for line in process.tail:
             self.output.line(b"  | ", line)
         self.stop(alive)

@@ -109,6 +109,15 @@ TEST_F(ParametersFile, FillsInShapesThatWereDeferred) {
   EXPECT_EQ(deferred.weight().data(cpu(0)).ToVector(), known.weight().data(cpu(0)).ToVector());
 }
 
+TEST_F(ParametersFile, WhatADeferredShapeLeavesOpenIsAQuestionMark) {
+  nn::Dense known(3, {.in_units = 3}), deferred(2);
+  known.CollectParams().Initialize({cpu(0)}, nullptr, 5);
+  deferred.CollectParams().Initialize({cpu(0)}, nullptr, 6);
+  SaveParameters(Path(), known.CollectParams());
+  EXPECT_THAT(WhyRefused(deferred.CollectParams()),
+              HasSubstr("weight is float32 [3, 3]; the model has float32 [2, ?]"));
+}
+
 TEST_F(ParametersFile, RefusesAFileWithoutAParameter) {
   SaveParameters(Path(), DictOf({MakeParameter("a", {1}, {cpu(0)})}));
   EXPECT_THAT(WhyRefused(DictOf({MakeParameter("a", {5}, {cpu(0)}), MakeParameter("b", {6}, {cpu(0)})})),
