@@ -62,8 +62,7 @@ Result<Roster::Registration> Roster::Register(Time now, transport::PeerId peer, 
   for (Member& member : members_) {
     if (member.info.role != request.role) continue;
     if (member.info.incarnation == sender.incarnation) {
-      member.last_heard = now;
-      member.peer = peer;
+      member.HeardBy(now, peer);
       return Registration{Standing::kKnown, &member};
     }
     if (std::count(member.former.begin(), member.former.end(), sender.incarnation) > 0)
@@ -104,8 +103,7 @@ void Roster::Occupy(Time now, Member& member, transport::PeerId peer, const wire
   member.info.host = request.host;
   member.info.pid = request.pid;
   member.info.shard_addresses = request.shard_addresses;
-  member.peer = peer;
-  member.last_heard = now;
+  member.HeardBy(now, peer);
 }
 
 void Roster::Replace(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,

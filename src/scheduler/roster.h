@@ -12,10 +12,17 @@
 namespace sluice::scheduler {
 
 struct Member {
+  void HeardBy(Time now, transport::PeerId from) {
+    last_heard = now;
+    peer = from;
+    closed = false;
+  }
+
   wire::NodeInfo info;
   std::string identity;
   transport::PeerId peer;
   Time last_heard{};
+  bool closed = false;          // its connection has, since it was last heard
   std::deque<uint64_t> former;  // incarnations that were replaced, the newest ones: never heard again
   // Who else brings this identity, and the question it has to answer before that is believed.
   struct Claim {

@@ -59,8 +59,7 @@ void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message messag
     }
     return;
   }
-  member->last_heard = now;
-  member->peer = from;
+  member->HeardBy(now, from);
   Handle(now, from, *member, message, network);
 }
 
@@ -286,20 +285,34 @@ wire::Stop Scheduler::StopMessage() const {
 
 void Scheduler::SendStop(Time now, transport::Network& network) {
   next_stop_ = now + std::min(options_.repeat_interval, options_.failure_timeout / 5);
-  bool all_left = true;
   for (const Member& member : roster_.members()) {
-    if (member.info.state != NodeState::kAlive) continue;
-    all_left = false;
-    Send(member.peer, StopMessage(), network);
+    if (IsAwaited(member)) Send(member.peer, StopMessage(), network);
   }
-  if (all_left || now >= stop_deadline_) done_ = true;
+  if (AllHaveLeft() || now >= stop_deadline_) done_ = true;
+}
+
+// A job that fails waits for nobody who has gone without a word. One that ends well has servers that may come
+// back and must not take its end for a death.
+bool Scheduler::IsAwaited(const Member& member) const {
+  const bool gone = member.closed && outcome_.reason == wire::Stop::Reason::kFailed;
+  return member.info.state == NodeState::kAlive && !gone;
+}
+
+bool Scheduler::AllHaveLeft() const {
+  return std::none_of(roster_.members().begin(), roster_.members().end(),
+                      [this](const Member& member) { return IsAwaited(member); });
+}
+
+void Scheduler::OnClosed(Time now, transport::PeerId peer, transport::Network& network) {
+  for (Member& member : roster_.members()) {
+    if (member.peer == peer) member.closed = true;
+  }
+  if (stopping_) OnTimer(now, network);
 }
 
 void Scheduler::OnTimer(Time now, transport::Network& network) {
   if (stopping_) {
-    if (std::none_of(roster_.members().begin(), roster_.members().end(),
-                     [](const Member& m) { return m.info.state == NodeState::kAlive; }) ||
-        now >= stop_deadline_) {
+    if (AllHaveLeft() || now >= stop_deadline_) {
       done_ = true;
     } else if (now >= next_stop_) {
       SendStop(now, network);
@@ -332,9 +345,7 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
 Time Scheduler::NextTimer() const {
   if (done_) return Time::max();
   if (stopping_) {
-    const bool all_left = std::none_of(roster_.members().begin(), roster_.members().end(),
-                                       [](const Member& m) { return m.info.state == NodeState::kAlive; });
-    return all_left ? Time::min() : std::min(next_stop_, stop_deadline_);
+    return AllHaveLeft() ? Time::min() : std::min(next_stop_, stop_deadline_);
   }
   Time next = complete_ ? Time::max() : std::min(next_report_, started_ + options_.rendezvous_timeout);
   for (const Member& member : roster_.members()) {

@@ -39,6 +39,7 @@ class Scheduler final : public transport::Machine {
   void OnStart(Time now, transport::Network& network) override;
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
                  transport::Network& network) override;
+  void OnClosed(Time now, transport::PeerId peer, transport::Network& network) override;
   void OnTimer(Time now, transport::Network& network) override;
   Time NextTimer() const override;
   bool Done() const override { return done_; }
@@ -90,6 +91,8 @@ class Scheduler final : public transport::Machine {
   void SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network);
   void OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
                transport::Network& network);
+  bool IsAwaited(const Member& member) const;  // while the job stops
+  bool AllHaveLeft() const;
   void StopJob(Time now, wire::Stop stop, transport::Network& network);
   void SendStop(Time now, transport::Network& network);
   wire::Stop StopMessage() const;

@@ -146,7 +146,7 @@ void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& net
   for (const ShardHandle& handle : shards_) {
     handle.loop->Post([shard = handle.shard](Time, transport::Network&) { shard->End(); });
   }
-  leave_deadline_ = now + kLeaveTimeout;
+  leave_deadline_ = membership_.IsMissed() ? now + kLeaveTimeout : now;
   next_leave_ = now;
   OnTimer(now, network);
 }
@@ -165,6 +165,7 @@ void Control::OnTimer(Time now, transport::Network& network) {
     return Act(now, network);
   }
   if (now >= leave_deadline_) {
+    network.Disconnect(membership_.scheduler());
     done_ = true;
   } else if (now >= next_leave_) {
     next_leave_ = now + kLeaveRepeat;

@@ -31,6 +31,7 @@ class Network {
   // Starts connecting to a bound loop and returns at once; connecting is retried until Disconnect. Messages
   // sent before the connection stands wait. An address that cannot be parsed is an Error(kInvalidArgument).
   virtual PeerId Connect(const std::string& address) = 0;
+  // Nothing goes to the peer and nothing comes from it any more; what has not left yet is lost.
   virtual void Disconnect(PeerId peer) = 0;
   // Never blocks and never fails: the network may lose, repeat, delay and reorder. Payload frames are not
   // copied; they are held until sent. Beyond the transport's bound of queued bytes per peer the message is
@@ -49,6 +50,9 @@ class Machine {
   virtual void OnMessage(Time now, PeerId from, wire::Message message, Network& network) = 0;
   // `peer` (of Connect) keeps this process out: its job id or secret is another one. Connecting goes on.
   virtual void OnRefused(Time /*now*/, PeerId /*peer*/, Network& /*network*/) {}
+  // The connection by which `peer` came here has closed: its process may have ended, or it comes back and
+  // goes on. A hint, not told by every transport and not of every end.
+  virtual void OnClosed(Time /*now*/, PeerId /*peer*/, Network& /*network*/) {}
   // At NextTimer() or a little later. May be called early: look at `now`.
   virtual void OnTimer(Time now, Network& network) = 0;
   // When to be called next; Time::max(): not before something else happens. Asked again after every call.

@@ -40,9 +40,15 @@ void Client::ConnectShards(NetworkRef network) {
           Shard{network.Connect(address), node.rank, Requests(options_.resend_timeout), {}, {}});
       shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
       VLOG(1) << "server " << node.rank << " has shard " << shards_.size() << " at " << address;
+      // Whose first message is large counts as a stranger until it is whole: see transport.md.
+      network.Send(shard->peer, Envelope(wire::Heartbeat{}, 0));
       shards_.push_back(std::move(shard));
     }
   }
+}
+
+void Client::DisconnectShards(NetworkRef network) {
+  for (const auto& shard : shards_) network.Disconnect(shard->peer);
 }
 
 void Client::AfterMembership(Time, NetworkRef network) {
@@ -53,9 +59,10 @@ void Client::AfterMembership(Time, NetworkRef network) {
   }
   if (membership_.state() == membership::State::kStopped && !failure_ && !leaving_) {
     const wire::Stop& stop = *membership_.stop();
-    FailAll(
-        Failure{stop.reason == wire::Stop::Reason::kFailed ? ErrorCode::kUnavailable : ErrorCode::kCancelled,
-                stop.message});
+    const bool failed = stop.reason == wire::Stop::Reason::kFailed;
+    FailAll(Failure{failed ? ErrorCode::kUnavailable : ErrorCode::kCancelled, stop.message});
+    // One of them may be dead, and what it was still to get would hold this process's end up.
+    if (failed) DisconnectShards(network);
   }
 }
 

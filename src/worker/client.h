@@ -138,6 +138,7 @@ class Client final : public transport::Machine {
   // client.cc
   void AfterMembership(Time now, NetworkRef network);
   void ConnectShards(NetworkRef network);
+  void DisconnectShards(NetworkRef network);
   void FailAll(const Failure& failure);
   void Expire(Time now);
   void CheckFlushed(Time now);

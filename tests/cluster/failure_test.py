@@ -19,6 +19,7 @@ HEARTBEAT = {"PS_HEARTBEAT_INTERVAL": "0.2", "PS_HEARTBEAT_TIMEOUT": "3"}
 # Long enough that a test always interrupts it.
 LONG = ["--network=mlp", "--kv-store=dist_sync", "--num-epochs=1000", "--num-examples=2000", "--disp-batches=5"]
 # Heartbeat timeout, plus what a loaded machine needs to notice, tell and end.
+WITHIN = float(HEARTBEAT["PS_HEARTBEAT_TIMEOUT"]) + 2
 SOON = 20
 
 
@@ -34,9 +35,11 @@ class Death(unittest.TestCase):
             workers[0].wait_for_output("batch", 60)
             victim = victim_of(scheduler, servers, workers)
             victim.kill(number)
+            killed = time.monotonic()
             victim.wait(10)
             others = [p for p in cluster.processes if p is not victim]
             codes = {p.name: p.wait(SOON) for p in others}
+            self.assertLess(time.monotonic() - killed, WITHIN, "somebody lingered")
             return victim, codes, {p.name: p.output() for p in cluster.processes}
 
     def assert_all_failed_naming(self, name, codes, outputs):
@@ -120,6 +123,14 @@ class Joining(unittest.TestCase):
                 output = worker.output()
         self.assertIn(f"no answer from the scheduler at tcp://127.0.0.1:{port}", output)
         self.assertIn("DMLC_PS_ROOT_PORT", output)
+
+    def test_a_scheduler_whose_host_nobody_knows(self):
+        with Cluster(BIN, 1, 1, **HEARTBEAT) as cluster:
+            cluster.environment.update(DMLC_PS_ROOT_URI="no-such-host.invalid", DMLC_PS_ROOT_PORT="9000")
+            nodes = [cluster.start_worker(0, train("--kv-store=dist_sync")), cluster.start_server(0)]
+            for node in nodes:
+                self.assertEqual(node.wait(SOON), 2, node.output())
+                self.assertIn("cannot resolve the scheduler's host 'no-such-host.invalid' (DMLC_PS_ROOT_URI)", node.output())
 
     def test_a_port_in_use_is_named(self):
         with socket.socket() as holder:

@@ -81,13 +81,14 @@ TEST(SimDeath, OfTheScheduler) {
   SimCluster cluster(options);
   ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
   cluster.KillScheduler();
-  cluster.network().RunFor(options.heartbeat_timeout + 3s);
+  cluster.network().RunFor(options.heartbeat_timeout);
   for (uint32_t w = 0; w < options.workers; ++w) {
     ASSERT_TRUE(cluster.client(w).failure().has_value());
     EXPECT_NE(cluster.client(w).failure()->message.find("the scheduler at sim://0"), std::string::npos);
     EXPECT_EQ(cluster.client(w).NumDead(), 1u);
   }
   for (uint32_t s = 0; s < options.servers; ++s) {
+    EXPECT_TRUE(cluster.control(s).Done()) << "it still says goodbye to the dead";
     EXPECT_EQ(cluster.control(s).outcome().reason, wire::Stop::Reason::kFailed);
   }
 }

@@ -28,7 +28,7 @@ class RecordingNetwork final : public transport::Network {
     addresses.push_back(address);
     return {addresses.size()};
   }
-  void Disconnect(transport::PeerId) override {}
+  void Disconnect(transport::PeerId peer) override { disconnected.push_back(peer); }
   void Send(transport::PeerId peer, wire::Message message) override {
     sent.push_back({peer, std::move(message)});
   }
@@ -47,6 +47,7 @@ class RecordingNetwork final : public transport::Network {
   }
 
   std::vector<std::string> addresses;  // peer i + 1
+  std::vector<transport::PeerId> disconnected;
   std::vector<Sent> sent;
 };
 

@@ -52,6 +52,7 @@ void Client::SendRegister(Time now, transport::Network& network, uint64_t challe
 
 void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
   if (state_ != State::kJoining) return;
+  welcomed_ = true;
   rank_ = welcome.rank;
   missing_ = welcome.missing;
   if (welcome.state == wire::Welcome::State::kWaiting) return;
@@ -116,6 +117,7 @@ void Client::OnTimer(Time now, transport::Network& network) {
   }
   if (heard_ && now - last_heard_ >= options_.heartbeat_timeout) {
     scheduler_is_dead_ = true;
+    network.Disconnect(scheduler_);
     return Fail(StrCat(SchedulerText(), " has been silent for ", ToSeconds(now - last_heard_),
                        " s (PS_HEARTBEAT_TIMEOUT): it is dead or unreachable, and the job with it"));
   }

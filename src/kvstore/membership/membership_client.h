@@ -58,6 +58,8 @@ class Client {
   std::string Missing() const { return missing_; }  // while joining: who has not come
 
   transport::PeerId scheduler() const { return scheduler_; }
+  // The scheduler counts on this node, as far as is known here, and would miss it.
+  bool IsMissed() const { return welcomed_ && !scheduler_is_dead_; }
   // A message of this node, with the envelope's fields filled in.
   wire::Message Make(wire::Body body, uint64_t id = 0, uint64_t in_reply_to = 0) const;
   // From here on silence is expected: no more heartbeats and no complaints.
@@ -79,6 +81,7 @@ class Client {
   std::optional<wire::Stop> stop_;
   bool leaving_ = false;
   bool heard_ = false;  // anything from the scheduler, ever
+  bool welcomed_ = false;
   bool scheduler_is_dead_ = false;
   uint32_t rank_ = 0;
   uint64_t epoch_ = 0;

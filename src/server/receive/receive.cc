@@ -8,6 +8,7 @@
 namespace sluice::server {
 
 void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
+  if (std::holds_alternative<wire::Heartbeat>(message.body)) return;  // says that no stranger connected
   if (!IsMember(message.sender)) {
     ++counters_["messages_of_strangers"];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {

@@ -75,8 +75,8 @@ void Door::Close(int connection) {
   on_closed_(connection);
 }
 
-void Door::OnMessage(int connection, uint64_t wire_bytes, Time now) {
-  if (!IsOpen(connection)) ReadEvents(now);
+void Door::OnMessage(int connection, uint64_t wire_bytes, bool known, Time now) {
+  if (!known || !IsOpen(connection)) ReadEvents(now);
   inflow_.OnMessage(connection, wire_bytes);
 }
 

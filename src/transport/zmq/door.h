@@ -32,8 +32,9 @@ class Door {
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
-  // A message was read; `connection` is the descriptor that it came by.
-  void OnMessage(int connection, uint64_t wire_bytes, Time now);
+  // A message was read; `connection` is the descriptor that it came by. `known`: its sender has been heard by
+  // it before. Otherwise it may be a new one, with the number of one that has closed.
+  void OnMessage(int connection, uint64_t wire_bytes, bool known, Time now);
   bool IsOpen(int connection) const { return open_.contains(connection); }
   // Everything whole that the socket had has been read.
   void OnAllRead() { all_read_ = true; }

@@ -1,10 +1,11 @@
 #include "transport/zmq/guests.h"
 
+#include <utility>
+
 namespace sluice::transport {
 
 void Guests::OnHeard(PeerId guest, int connection, bool open) {
-  const auto there = by_connection_.find(connection);
-  if (there != by_connection_.end() && there->second == guest) return;
+  if (IsAt(guest, connection)) return;
   const auto [it, is_new] = places_.try_emplace(guest.value);
   Place& place = it->second;
   if (!open) {  // what is left of a closed connection says nothing about another one
@@ -26,9 +27,23 @@ void Guests::OnClosed(int connection) {
   Leave(guest, &places_.at(guest.value));
 }
 
+bool Guests::IsAt(PeerId guest, int connection) const {
+  const auto there = by_connection_.find(connection);
+  return there != by_connection_.end() && there->second == guest;
+}
+
+std::vector<PeerId> Guests::TakeLeft() {
+  std::erase_if(left_, [this](PeerId guest) {
+    const auto it = places_.find(guest.value);
+    return it == places_.end() || it->second.connection >= 0;
+  });
+  return std::exchange(left_, {});
+}
+
 void Guests::Leave(PeerId guest, Place* place) {
   place->connection = -1;
   place->in_gone = gone_.insert(gone_.end(), guest);
+  left_.push_back(guest);
 }
 
 // To be placed anew, wherever it was.

@@ -7,6 +7,7 @@
 #include <list>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "transport/transport.h"
 
@@ -19,6 +20,9 @@ class Guests {
   // A guest, perhaps a new one, has sent a message by this connection, which may have closed since.
   void OnHeard(PeerId guest, int connection, bool open);
   void OnClosed(int connection);
+  bool IsAt(PeerId guest, int connection) const;  // as far as is known
+  // Who has gone since this was asked last, and is gone still.
+  std::vector<PeerId> TakeLeft();
   // While too many are gone: the one gone longest, who is no guest any more.
   std::optional<PeerId> Forget();
   size_t size() const { return places_.size(); }
@@ -35,7 +39,8 @@ class Guests {
   std::unordered_map<uint64_t, Place> places_;  // by PeerId
   // One guest each: who is heard by another's connection has got its number, and the other one is gone.
   std::unordered_map<int, PeerId> by_connection_;
-  std::list<PeerId> gone_;  // the longest gone first
+  std::list<PeerId> gone_;    // the longest gone first
+  std::vector<PeerId> left_;  // since TakeLeft
 };
 
 }  // namespace sluice::transport

@@ -255,6 +255,8 @@ void ZmqDriver::LookAtDoor() {
     ++counters_.cut;
     Warn(nullptr, who);
   }
+  if (!router_->dry) return;  // first their last words
+  for (const PeerId peer : guests_.TakeLeft()) machine_->OnClosed(Now(), peer, *this);
 }
 
 void ZmqDriver::Read(Channel* channel) {
@@ -270,7 +272,8 @@ void ZmqDriver::Read(Channel* channel) {
       if (channel->peer == nullptr) door_->OnAllRead();
       return;
     }
-    if (channel->peer == nullptr) door_->OnMessage(parts.envelope.connection(), parts.wire_bytes, Now());
+    if (channel->peer == nullptr)
+      door_->OnMessage(parts.envelope.connection(), parts.wire_bytes, IsKnown(parts), Now());
     Deliver(channel, state, &parts);
     if (machine_->Done() || tasks_waiting_ || (channel->peer != nullptr && !channel->peer->open)) return;
   }

@@ -93,7 +93,8 @@ class ZmqDriver final : private Network {
   void ForgetUnsent();  // when the sockets close
   void ReadMonitor(Channel* channel);
   Peer* Find(PeerId id) const;
-  Peer* Add(std::unique_ptr<Peer> peer);  // which gets its id
+  Peer* Add(std::unique_ptr<Peer> peer);       // which gets its id
+  bool IsKnown(const Multipart& parts) const;  // its sender has sent by the same connection before
   Peer* SenderOf(const Channel& channel, const Multipart& parts);
   Peer* Admit(const Multipart& parts);
 

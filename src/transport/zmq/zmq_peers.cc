@@ -151,7 +151,9 @@ void ZmqDriver::Disconnect(PeerId id) {
   if (peer == nullptr) return;
   VLOG(2) << options_.name << " disconnects from " << peer->name;
   peer->open = false;
-  if (peer->dealer) channels_changed_ = true;
+  if (!peer->dealer) return;
+  peer->dealer->socket.Set(ZMQ_LINGER, 0);
+  channels_changed_ = true;
 }
 
 void ZmqDriver::ForgetUnsent() {
@@ -169,6 +171,11 @@ ZmqDriver::Peer* ZmqDriver::Find(PeerId id) const {
 ZmqDriver::Peer* ZmqDriver::Add(std::unique_ptr<Peer> peer) {
   peer->id = PeerId{++last_peer_};
   return peers_.emplace(peer->id, std::move(peer)).first->second.get();
+}
+
+bool ZmqDriver::IsKnown(const Multipart& parts) const {
+  const auto known = by_routing_id_.find(parts.from);
+  return known != by_routing_id_.end() && guests_.IsAt(known->second, parts.envelope.connection());
 }
 
 ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& parts) {

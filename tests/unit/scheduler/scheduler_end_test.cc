@@ -83,6 +83,31 @@ TEST_F(SchedulerTest, AFailedJobWaitsForNobodyUntilALauncherKillsIt) {
   EXPECT_EQ(scheduler_.outcome().message, "SIGTERM");
 }
 
+TEST_F(SchedulerTest, AFailedJobDoesNotWaitForWhoseConnectionHasClosed) {
+  JoinAll();
+  scheduler_.OnClosed(now_, kWorker0.peer(), network_);  // before anybody knows why
+  scheduler_.OnClosed(now_, kWorker1.peer(), network_);
+  Deliver(kWorker1, wire::Heartbeat{});  // and is back
+  scheduler_.FailJob(now_, "SIGTERM", network_);
+  for (const Node& node : {kServer0, kServer1})
+    Deliver(node, wire::Leave{wire::Leave::Outcome::kFailed, "SIGTERM"}, 1);
+  RunUntil(1s);
+  EXPECT_FALSE(scheduler_.Done());
+  scheduler_.OnClosed(now_, kWorker1.peer(), network_);
+  EXPECT_TRUE(scheduler_.Done());
+}
+
+TEST_F(SchedulerTest, AJobThatEndsWellWaitsForServersToComeBack) {
+  JoinAll();
+  Deliver(kWorker0, wire::Leave{}, 1);
+  Deliver(kWorker1, wire::Leave{}, 1);
+  Deliver(kServer0, wire::Leave{}, 1);
+  scheduler_.OnClosed(now_, kServer1.peer(), network_);
+  EXPECT_FALSE(scheduler_.Done());
+  RunUntil(1s);
+  EXPECT_FALSE(network_.Take<wire::Stop>(kServer1.peer()).empty());
+}
+
 TEST_F(SchedulerTest, WhenAllWorkersHaveFinishedTheServersAreStopped) {
   JoinAll();
   const auto first = Deliver(kWorker0, wire::Leave{}, 1);

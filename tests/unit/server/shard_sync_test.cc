@@ -256,6 +256,14 @@ TEST(ShardSync, TheStateDumpSaysWhoIsMissing) {
   EXPECT_THAT(text, HasSubstr("worker 1 waits for round 1"));
 }
 
+TEST(ShardSync, AGreetingNeedsNoAnswerWhoeverSendsIt) {
+  ShardHarness harness(1);
+  EXPECT_TRUE(harness.Deliver(0, wire::Heartbeat{}).empty());
+  EXPECT_TRUE(harness.Deliver(7, wire::Heartbeat{}).empty());
+  const auto counters = harness.Deliver(0, wire::GetStats{}).at(0).As<wire::Stats>().counters;
+  EXPECT_FALSE(counters.contains("messages_of_strangers"));
+}
+
 TEST(ShardSync, CountersAreToldOnRequest) {
   ShardHarness harness(1);
   const uint32_t key = harness.AddKey(std::vector<float>{0, 0});

@@ -46,6 +46,18 @@ TEST_F(GuestsTest, WhoComesBackInTimeStays) {
   EXPECT_EQ(Forgotten(), Ids({2}));
 }
 
+TEST_F(GuestsTest, WhoHasLeftIsToldOnceUnlessBack) {
+  for (int i = 1; i <= 3; ++i) guests.OnHeard(Id(i), i, true);
+  guests.OnClosed(2);
+  guests.OnClosed(3);
+  guests.OnHeard(Id(2), 7, true);
+  guests.OnHeard(Id(4), 8, false);
+  EXPECT_EQ(guests.TakeLeft(), (std::vector{Id(3), Id(4)}));
+  EXPECT_TRUE(guests.TakeLeft().empty());
+  guests.OnClosed(7);
+  EXPECT_EQ(guests.TakeLeft(), std::vector{Id(2)});
+}
+
 TEST_F(GuestsTest, WhoComesBackBeforeItsConnectionWasFoundBrokenIsThere) {
   guests.OnHeard(Id(1), 1, true);
   guests.OnHeard(Id(1), 2, true);

@@ -24,6 +24,7 @@ class ZmqGuests : public ::testing::Test {
       senders_.With([&](auto& s) { s[message.id] = from; });
       answer(now, from, message, network);
     };
+    echo->on_closed = [this](PeerId peer) { closed_.With([&](auto& c) { c.insert(peer); }); };
     address_ = fabric_.StartBound("echo", echo, {.max_gone_peers = kMaxGone}).addresses()[0];
   }
   // Who asked that question.
@@ -49,6 +50,7 @@ class ZmqGuests : public ::testing::Test {
   uint64_t question_ = 0;
   int newcomers_ = 0;
   Guarded<std::map<uint64_t, PeerId>> senders_;
+  Guarded<std::set<PeerId>> closed_;
 };
 using Fabrics = ::testing::Types<TcpFabric, IpcFabric>;
 TYPED_TEST_SUITE(ZmqGuests, Fabrics);
@@ -61,6 +63,17 @@ TYPED_TEST(ZmqGuests, WhoComesEverAnewIsForgotten) {
   std::set<PeerId> ids;
   for (uint64_t question = 1; question <= this->question_; ++question) ids.insert(this->SenderOf(question));
   EXPECT_EQ(ids.size(), this->question_) << "a PeerId came twice";
+  this->fabric_.StopAll();
+}
+
+TYPED_TEST(ZmqGuests, TheMachineHearsWhoseConnectionHasClosed) {
+  this->Visit("visitor1");
+  RawDealer stays(this->address_, this->fabric_.context().get(), "stayer00");
+  stays.Send({wire::EncodeEnvelope(MakeMessage(1000))});
+  ASSERT_NE(stays.Receive(), "");
+  this->Visit("visitor2");
+  const std::set<PeerId> left = {this->SenderOf(1), this->SenderOf(2)};
+  EXPECT_TRUE(this->fabric_.Until([&] { return this->closed_.With([&](auto& c) { return c == left; }); }));
   this->fabric_.StopAll();
 }
 

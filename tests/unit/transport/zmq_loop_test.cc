@@ -117,6 +117,21 @@ TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
   fabric.StopAll();
 }
 
+TEST_F(ZmqLoopTest, WhatADisconnectedPeerWasStillToGetHoldsUpNoEnd) {
+  auto machine = std::make_shared<ScriptMachine>();
+  machine->on_start = [](Time, Network& network) {
+    const PeerId nobody = network.Connect("ipc://@sluice-test-nobody-listens");
+    network.Send(nobody, MakeMessage(1));
+    network.Disconnect(nobody);
+  };
+  machine->done = true;
+  fabric.Start("loop", machine, {.linger = std::chrono::hours(24)});
+  EXPECT_TRUE(fabric.loop(0).Join(30s));
+  fabric.StopAll();
+  std::future<void> closed = std::async(std::launch::async, [this] { fabric.CloseContext(); });
+  EXPECT_EQ(closed.wait_for(30s), std::future_status::ready);
+}
+
 TEST_F(ZmqLoopTest, APeerThatTakesNothingCostsBoundedMemory) {
   auto buffer = std::make_shared<Buffer>(1 << 20);
   std::atomic<uint64_t> queued = 0, other = 0;

@@ -345,6 +345,11 @@ TEST_F(ClientFailure, AStopFailsEverythingThatIsOpenAndAllThatFollows) {
   EXPECT_EQ(client.NextTimer(), Time::max());
 }
 
+TEST_F(ClientFailure, WhatTheServersOfAFailedJobWereStillToGetIsDropped) {
+  FromScheduler(wire::Stop{wire::Stop::Reason::kFailed, "server 0 is dead"});
+  EXPECT_THAT(network.disconnected, ElementsAre(ShardPeer(0), ShardPeer(1)));
+}
+
 TEST_F(ClientFailure, AnOrderlyStopIsACancellation) {
   Pull(0, &weight_, &outcome_);
   FromScheduler(wire::Stop{wire::Stop::Reason::kFinished, "the job is finished"});

@@ -43,9 +43,15 @@ class ClientHarness : public ::testing::Test {
         {{.role = wire::Role::kServer, .incarnation = 1, .shard_addresses = {"tcp://s:1", "tcp://s:2"}},
          {.role = wire::Role::kWorker, .rank = 0, .incarnation = 2},
          {.role = wire::Role::kWorker, .rank = 1, .incarnation = 3}}});
+    for (const uint32_t shard : {0, 1}) EXPECT_EQ(GreetingsTo(ShardPeer(shard)), 1) << shard;
     network.Take();
   }
 
+  // The first word by each connection is a short one.
+  int64_t GreetingsTo(transport::PeerId shard) {
+    return std::count_if(network.sent.begin(), network.sent.end(),
+                         [shard](const Sent& one) { return one.to == shard && one.Is<wire::Heartbeat>(); });
+  }
   static transport::PeerId Scheduler() { return {1}; }
   static transport::PeerId ShardPeer(uint32_t shard) { return {2 + shard}; }
 
