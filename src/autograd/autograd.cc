@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "autograd/pace.h"
 #include "autograd/record.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -26,6 +27,7 @@ struct Tape {
   ScopeState state;
   uint64_t steps = 0;  // that no scope has named
   Lists lists;         // of no call that runs
+  Pace pace;
 
   // Where a scope that names no step draws from.
   ScopeState Next(bool recording, bool training) {
@@ -71,6 +73,7 @@ void Deliver(AutogradNode& variable, const NDArray& gradient) {
     gradient.CopyTo(&variable.grad);
   }
   ++variable.version;
+  tape.pace.Note(variable.grad.storage()->LastWrite());
   if (variable.hook) variable.hook();
 }
 
@@ -271,6 +274,7 @@ void RunBackward(std::span<const NDArray> heads, std::span<const NDArray> head_g
     }
   }
   for (size_t i = 0; i < head_grads.size(); ++i) RequireFit(heads[i], head_grads[i]);
+  tape.pace.Await();
   const PauseScope pause;
   Pass(heads).Run(heads, head_grads);
 }

@@ -74,8 +74,8 @@ bool Event::Succeeded() const {
   return Done() && error() == nullptr;
 }
 
-void Event::WaitQuietly(Duration timeout) const {
-  if (Done()) return;
+bool Event::DoneWithin(Duration timeout) const {
+  if (Done()) return true;
   const SteadyClock clock;
   const Time end = clock.Now() + timeout;
   if (state_->by != nullptr) state_->by->Help([this] { return Done(); }, end);
@@ -86,7 +86,11 @@ void Event::WaitQuietly(Duration timeout) const {
     left = end - clock.Now();
   }
   --state_->waiters;
-  if (!Done())
+  return Done();
+}
+
+void Event::WaitQuietly(Duration timeout) const {
+  if (!DoneWithin(timeout))
     throw Error(ErrorCode::kDeadlineExceeded, StrCat("waited ", ToSeconds(timeout), " s for ", state_->what));
 }
 

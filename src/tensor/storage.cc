@@ -34,7 +34,7 @@ void Storage::SetWrite(const Event& event) {
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs,
              KernelWork work) {
   Events after;
-  InlineVector<std::shared_ptr<Storage>, 8> keep;
+  InlineVector<std::shared_ptr<Storage>, 12> keep;
   for (const NDArray* input : inputs) {
     after.push_back(input->storage()->LastWrite());
     keep.push_back(input->storage());

@@ -40,7 +40,8 @@ class Event {
   // Whose operation it ends; null: none's. Those of one stream happen in the order they were enqueued.
   const Stream* stream() const;
   bool Done() const;
-  bool Succeeded() const;  // done, and carries no error
+  bool Succeeded() const;                   // done, and carries no error
+  bool DoneWithin(Duration timeout) const;  // waits until it is, or time is over
   // Throws the carried error, or Error(kDeadlineExceeded) naming what was waited for.
   void Wait(Duration timeout = kTimeout) const;
   // As Wait, but does not throw what the event carries.
@@ -73,7 +74,7 @@ class Stream {
  public:
   virtual ~Stream() = default;
   // With room for a kernel's arguments and its arrays.
-  using Work = InlineFunction<void(), 448>;
+  using Work = InlineFunction<void(), 512>;
   // `what` names the operation in errors and messages. An exception of `work` ends up in the event.
   virtual Event Enqueue(Label what, std::span<const Event> after, Work work) = 0;
   // Everything enqueued so far.

@@ -1,0 +1,85 @@
+#include "autograd/pace.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "sluice/autograd.h"
+#include "sluice/ndarray.h"
+#include "tensor/access.h"
+#include "unit/tensor/gate.h"
+
+namespace sluice::autograd {
+namespace {
+
+constexpr Duration kForEver = 60s;
+
+TEST(Pace, APassWaitsForTheOneBeforeIt) {
+  Gate gate;
+  Pace pace(kForEver);
+  pace.Await();
+  pace.Note(gate.event());
+  std::atomic<bool> opened = false;
+  std::thread opener([&] {
+    opened = true;
+    gate.Open();
+  });
+  pace.Await();
+  EXPECT_TRUE(opened);
+  opener.join();
+}
+
+TEST(Pace, OfOneStreamTheLastOperationCounts) {
+  const Event early = EnqueueOn(cpu(0), "early", {}, [] {});
+  Gate gate;
+  const Event late = EnqueueOn(cpu(0), "late", std::array{gate.event()}, [] {});
+  early.Wait();
+  Pace pace(kForEver);
+  pace.Await();
+  pace.Note(early);
+  pace.Note(late);
+  std::thread opener([&] { gate.Open(); });
+  pace.Await();
+  EXPECT_TRUE(late.Done());
+  opener.join();
+}
+
+TEST(Pace, WhatNeverEndsHoldsNobodyUpForEver) {
+  Gate never, failed;
+  Pace pace(Duration::zero());
+  for (int pass = 0; pass < 5; ++pass) {
+    pace.Await();
+    pace.Note(never.event());
+  }
+  failed.Fail("of another's making");
+  pace.Note(failed.event());
+  pace.Await();
+  EXPECT_NO_THROW(pace.Await());
+}
+
+TEST(Pace, BackwardKeepsIt) {
+  NDArray x = NDArray::Empty({3});
+  x.Fill(2);
+  AttachGrad(x);
+  Gate gate;
+  const Event behind = EnqueueOn(cpu(0), "behind the gate", std::array{gate.event()}, [] {});
+  const auto step = [&] {
+    NDArray y;
+    {
+      const RecordScope record;
+      y = x * x;
+    }
+    Backward(y);
+  };
+  step();
+  EXPECT_FALSE(behind.Done());
+  std::thread opener([&] { gate.Open(); });
+  step();
+  EXPECT_TRUE(behind.Done());
+  opener.join();
+}
+
+}  // namespace
+}  // namespace sluice::autograd
