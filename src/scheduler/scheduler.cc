@@ -12,6 +12,7 @@ using wire::NodeState;
 using wire::Role;
 
 constexpr size_t kAnswersKept = 4096;
+constexpr Duration kLingerAfterFailure = 100ms;
 
 plan::PlacementOptions PlacementOf(const Options& options) {
   return {.num_shards = options.num_servers * options.shards_per_server,
@@ -301,6 +302,12 @@ bool Scheduler::IsAwaited(const Member& member) const {
 bool Scheduler::AllHaveLeft() const {
   return std::none_of(roster_.members().begin(), roster_.members().end(),
                       [this](const Member& member) { return IsAwaited(member); });
+}
+
+// Who fails may go without waiting for the answer to its goodbye, and libzmq holds that answer until the end
+// of the linger time. Those who are there have theirs at once.
+Duration Scheduler::Linger() const {
+  return outcome_.reason == wire::Stop::Reason::kFailed ? kLingerAfterFailure : Duration::max();
 }
 
 void Scheduler::OnClosed(Time now, transport::PeerId peer, transport::Network& network) {

@@ -43,6 +43,7 @@ class Scheduler final : public transport::Machine {
   void OnTimer(Time now, transport::Network& network) override;
   Time NextTimer() const override;
   bool Done() const override { return done_; }
+  Duration Linger() const override;
   std::string DumpState(Time now) const override;
 
   // Ends the job from outside, for example on SIGTERM.

@@ -143,8 +143,10 @@ void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& net
   requests_.FailAll(EndedBecause(), &completions_);
   RunCompletions(now, network);
   for (const Then& done : std::exchange(when_joined_, {})) done(EndedBecause());
+  // Nobody is waiting for the answers of a job that has failed.
+  const Duration linger = outcome_.reason == wire::Stop::Reason::kFailed ? Duration::zero() : Duration::max();
   for (const ShardHandle& handle : shards_) {
-    handle.loop->Post([shard = handle.shard](Time, transport::Network&) { shard->End(); });
+    handle.loop->Post([shard = handle.shard, linger](Time, transport::Network&) { shard->End(linger); });
   }
   leave_deadline_ = membership_.IsMissed() ? now + kLeaveTimeout : now;
   next_leave_ = now;

@@ -40,6 +40,7 @@ class Shard final : public transport::Machine {
   void OnTimer(Time now, transport::Network& network) override;
   Time NextTimer() const override { return next_word_; }
   bool Done() const override { return done_; }
+  Duration Linger() const override { return linger_; }
   std::string DumpState(Time now) const override;
 
   // --- From the control machine ---
@@ -51,7 +52,11 @@ class Shard final : public transport::Machine {
   // Who is alive: may close rounds that waited for the dead.
   void SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire::NodeInfo>& roster,
                      transport::Network& network);
-  void End() { done_ = true; }
+  // `linger`: how long what was sent may take to leave.
+  void End(Duration linger) {
+    done_ = true;
+    linger_ = linger;
+  }
 
   const wire::Counters& counters() const { return counters_; }
 
@@ -144,6 +149,7 @@ class Shard final : public transport::Machine {
   wire::Counters counters_;
   LogLimiter limiter_{5, 10s};
   bool done_ = false;
+  Duration linger_ = Duration::max();
 };
 
 }  // namespace sluice::server

@@ -57,8 +57,11 @@ class Machine {
   virtual void OnTimer(Time now, Network& network) = 0;
   // When to be called next; Time::max(): not before something else happens. Asked again after every call.
   virtual Time NextTimer() const = 0;
-  // True when the loop may end, once what was sent has left (or its linger time is over).
+  // True when the loop may end.
   virtual bool Done() const = 0;
+  // Asked when Done: how long the end may wait for what was sent to leave, at most. A transport has a bound
+  // of its own.
+  virtual Duration Linger() const { return Duration::max(); }
   // Once, last: the loop ends, done or not, and whoever still waits for something waits in vain.
   virtual void OnEnd(Time /*now*/, const std::string& /*why*/, Network& /*network*/) {}
   // Who waits for which key, round and peer: for SIGUSR1. Several lines.

@@ -350,7 +350,8 @@ void ZmqDriver::Warn(const Peer* peer, const std::string& what) {
 }
 
 void ZmqDriver::End(const std::string& failure) {
-  if (!failure.empty() || !machine_->Done()) ForgetUnsent();
+  const bool in_order = failure.empty() && machine_->Done();
+  Linger(in_order ? std::min(options_.linger, machine_->Linger()) : Duration::zero());
   // Before the door closes: whose Post is refused finds the machine at rest.
   machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
   outside_.With([](Outside& o) { o.closed = true; });

@@ -90,7 +90,7 @@ class ZmqDriver final : private Network {
   void Configure(ZmqSocket* socket) const;
   void Bind();
   void Watch(Peer* peer);
-  void ForgetUnsent();  // when the sockets close
+  void Linger(Duration duration);  // for what was sent to leave, when the sockets close
   void ReadMonitor(Channel* channel);
   Peer* Find(PeerId id) const;
   Peer* Add(std::unique_ptr<Peer> peer);       // which gets its id

@@ -62,6 +62,8 @@ void ZmqDriver::Bind() {
   router_ = std::make_unique<Channel>(context_->native(), ZMQ_ROUTER);
   ZmqSocket& socket = router_->socket;
   Configure(&socket);
+  // Until the end: libzmq would go on holding what is for a connection that has closed.
+  socket.Set(ZMQ_LINGER, 0);
   socket.Set(ZMQ_PLAIN_SERVER, 1);
   socket.Set(ZMQ_ZAP_DOMAIN, std::string_view("sluice"));
   socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
@@ -156,10 +158,14 @@ void ZmqDriver::Disconnect(PeerId id) {
   channels_changed_ = true;
 }
 
-void ZmqDriver::ForgetUnsent() {
-  if (router_) router_->socket.Set(ZMQ_LINGER, 0);
+void ZmqDriver::Linger(Duration duration) {
+  const int linger = Milliseconds(duration);
+  if (router_) {
+    router_->socket.Readable();  // hears of connections that have closed, and forgets what was for them
+    router_->socket.Set(ZMQ_LINGER, linger);
+  }
   for (const auto& [id, peer] : peers_) {
-    if (peer->dealer) peer->dealer->socket.Set(ZMQ_LINGER, 0);
+    if (peer->dealer) peer->dealer->socket.Set(ZMQ_LINGER, peer->open ? linger : 0);
   }
 }
 

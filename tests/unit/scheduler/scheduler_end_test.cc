@@ -80,6 +80,7 @@ TEST_F(SchedulerTest, AFailedJobWaitsForNobodyUntilALauncherKillsIt) {
   EXPECT_GE(network_.Take<wire::Stop>(kWorker1.peer()).size(), 4u);
   RunUntil(2s);
   EXPECT_TRUE(scheduler_.Done());
+  EXPECT_LT(scheduler_.Linger(), 1s) << "who has gone may not have waited for an answer";
   EXPECT_EQ(scheduler_.outcome().message, "SIGTERM");
 }
 

@@ -294,6 +294,7 @@ TEST_F(ServerControl, StopEndsTheShardsAndSaysGoodbyeUntilItIsHeard) {
   RunAll();
   EXPECT_TRUE(shards_[0].Done());
   EXPECT_TRUE(shards_[1].Done());
+  EXPECT_GT(shards_[1].Linger(), std::chrono::hours(1));
   EXPECT_EQ(Heard<wire::Leave>().size(), 1u);
   EXPECT_FALSE(control_.Done());
   now_ = control_.NextTimer();
@@ -332,6 +333,7 @@ TEST_F(ServerControl, ASilentSchedulerEndsTheServer) {
   EXPECT_EQ(control_.outcome().reason, wire::Stop::Reason::kFailed);
   EXPECT_THAT(control_.outcome().message, HasSubstr("tcp://a:1"));
   EXPECT_TRUE(shards_[1].Done());
+  EXPECT_EQ(shards_[1].Linger(), Duration::zero());
 }
 
 }  // namespace

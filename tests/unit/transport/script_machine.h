@@ -36,6 +36,7 @@ class ScriptMachine final : public Machine {
   std::function<void(const std::string& why)> on_end;
   std::function<void()> after_call;  // after each of these
   Time timer = Time::max();
+  Duration linger = Duration::max();
   std::atomic<bool> done = false;
 
   void OnStart(Time now, Network& network) override {
@@ -65,6 +66,7 @@ class ScriptMachine final : public Machine {
   }
   Time NextTimer() const override { return timer; }
   bool Done() const override { return done; }
+  Duration Linger() const override { return linger; }
   std::string DumpState(Time) const override { return "a script"; }
 
  private:

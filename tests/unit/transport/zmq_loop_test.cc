@@ -8,6 +8,7 @@
 
 #include "sluice/error.h"
 #include "unit/transport/fabric.h"
+#include "unit/transport/stranger.h"
 
 namespace sluice::transport {
 namespace {
@@ -39,6 +40,12 @@ class ZmqLoopTest : public ::testing::Test {
     fabric.Start("client", sink.machine);
     EXPECT_TRUE(fabric.Until([&] { return sink.count == static_cast<int>(n); })) << sink.count;
     fabric.StopLast();
+  }
+  // Nothing lingers.
+  void ExpectContextCloses() {
+    fabric.StopAll();
+    std::future<void> closed = std::async(std::launch::async, [this] { fabric.CloseContext(); });
+    EXPECT_EQ(closed.wait_for(30s), std::future_status::ready);
   }
   TcpFabric fabric;
 };
@@ -117,19 +124,45 @@ TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
   fabric.StopAll();
 }
 
-TEST_F(ZmqLoopTest, WhatADisconnectedPeerWasStillToGetHoldsUpNoEnd) {
+// As when a worker says goodbye and goes: the answer finds nobody.
+TEST_F(ZmqLoopTest, WhatWhoHasGoneWasStillToGetHoldsUpNoEnd) {
+  std::atomic<bool> heard = false;
+  Guarded<bool> gone(false);
   auto machine = std::make_shared<ScriptMachine>();
-  machine->on_start = [](Time, Network& network) {
-    const PeerId nobody = network.Connect("ipc://@sluice-test-nobody-listens");
-    network.Send(nobody, MakeMessage(1));
-    network.Disconnect(nobody);
+  machine->on_message = [&](Time, PeerId from, wire::Message&, Network& network) {
+    heard = true;
+    fabric.Touch();
+    gone.Await(
+        30s, [](bool it_is) { return it_is; }, [](bool, bool) { return true; });
+    network.Send(from, MakeMessage(2));
+    machine->done = true;
   };
-  machine->done = true;
-  fabric.Start("loop", machine, {.linger = std::chrono::hours(24)});
+  const std::string address =
+      fabric.StartBound("loop", machine, {.linger = std::chrono::hours(24)}).addresses()[0];
+  {
+    RawDealer guest(address, fabric.context().get());
+    guest.Send({wire::EncodeEnvelope(MakeMessage(1))});
+    EXPECT_TRUE(fabric.Until([&] { return heard.load(); }));
+  }
+  gone.Notify([](bool& it_is) { it_is = true; });
   EXPECT_TRUE(fabric.loop(0).Join(30s));
-  fabric.StopAll();
-  std::future<void> closed = std::async(std::launch::async, [this] { fabric.CloseContext(); });
-  EXPECT_EQ(closed.wait_for(30s), std::future_status::ready);
+  ExpectContextCloses();
+}
+
+TEST_F(ZmqLoopTest, NothingLingersForADisconnectedPeerOrAMachineThatCaresNot) {
+  for (const bool disconnects : {true, false}) {
+    auto machine = std::make_shared<ScriptMachine>();
+    machine->on_start = [disconnects](Time, Network& network) {
+      const PeerId nobody = network.Connect("ipc://@sluice-test-nobody-listens");
+      network.Send(nobody, MakeMessage(1));
+      if (disconnects) network.Disconnect(nobody);
+    };
+    if (!disconnects) machine->linger = Duration::zero();
+    machine->done = true;
+    fabric.Start("loop", machine, {.linger = std::chrono::hours(24)});
+    EXPECT_TRUE(fabric.loop(disconnects ? 0 : 1).Join(30s));
+  }
+  ExpectContextCloses();
 }
 
 TEST_F(ZmqLoopTest, APeerThatTakesNothingCostsBoundedMemory) {
