@@ -9,9 +9,11 @@ using Standing = Roster::Standing;
 void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message& message,
                            transport::Network& network) {
   if (stopping_ && roster_.Find(message.sender) != nullptr) return Send(from, StopMessage(), network);
-  if (stopping_)
-    return RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message),
-                        network);
+  if (stopping_) {
+    RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message), network);
+    turned_away_.insert(message.sender.incarnation);
+    return EndUnlessAwaiting(now);
+  }
   const auto& request = std::get<wire::Register>(message.body);
   const auto result = roster_.Register(now, from, message.sender, request, message.in_reply_to);
   if (!result) return RefuseToJoin(from, result.failure(), network);

@@ -266,6 +266,8 @@ void Scheduler::BroadcastMembership(transport::Network& network) {
 
 void Scheduler::FailJob(Time now, const std::string& message, transport::Network& network) {
   StopJob(now, {wire::Stop::Reason::kFailed, message}, network);
+  latecomers_until_ = now;
+  EndUnlessAwaiting(now);
 }
 
 void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) {
@@ -274,6 +276,8 @@ void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) 
   outcome_ = std::move(stop);
   const bool failed = outcome_.reason == wire::Stop::Reason::kFailed;
   stop_deadline_ = now + (failed ? options_.failure_timeout : options_.finish_timeout);
+  const bool waited = now - started_ >= options_.rendezvous_timeout;
+  latecomers_until_ = complete_ || waited ? now : now + options_.heartbeat_timeout;
   if (failed) LOG(ERROR) << WrapLogged("the job stops: " + outcome_.message);
   SendStop(now, network);
 }
@@ -289,7 +293,16 @@ void Scheduler::SendStop(Time now, transport::Network& network) {
   for (const Member& member : roster_.members()) {
     if (IsAwaited(member)) Send(member.peer, StopMessage(), network);
   }
-  if (AllHaveLeft() || now >= stop_deadline_) done_ = true;
+  EndUnlessAwaiting(now);
+}
+
+// Members, until they have left; and who was to join a job that has failed before it was complete: nobody
+// else can tell them.
+void Scheduler::EndUnlessAwaiting(Time now) {
+  if (AllHaveLeft() || now >= stop_deadline_) settled_ = true;
+  const bool all_came =
+      roster_.members().size() + turned_away_.size() >= options_.num_workers + options_.num_servers;
+  if (settled_ && (all_came || now >= latecomers_until_)) done_ = true;
 }
 
 // A job that fails waits for nobody who has gone without a word. One that ends well has servers that may come
@@ -319,12 +332,8 @@ void Scheduler::OnClosed(Time now, transport::PeerId peer, transport::Network& n
 
 void Scheduler::OnTimer(Time now, transport::Network& network) {
   if (stopping_) {
-    if (AllHaveLeft() || now >= stop_deadline_) {
-      done_ = true;
-    } else if (now >= next_stop_) {
-      SendStop(now, network);
-    }
-    return;
+    if (!settled_ && now >= next_stop_) SendStop(now, network);
+    return EndUnlessAwaiting(now);
   }
   const auto dead = roster_.BuryTheSilent(now, options_.heartbeat_timeout);
   if (!dead.empty()) {
@@ -352,6 +361,7 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
 Time Scheduler::NextTimer() const {
   if (done_) return Time::max();
   if (stopping_) {
+    if (settled_) return latecomers_until_;
     return AllHaveLeft() ? Time::min() : std::min(next_stop_, stop_deadline_);
   }
   Time next = complete_ ? Time::max() : std::min(next_report_, started_ + options_.rendezvous_timeout);

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/log.h"
@@ -94,6 +95,7 @@ class Scheduler final : public transport::Machine {
                transport::Network& network);
   bool IsAwaited(const Member& member) const;  // while the job stops
   bool AllHaveLeft() const;
+  void EndUnlessAwaiting(Time now);
   void StopJob(Time now, wire::Stop stop, transport::Network& network);
   void SendStop(Time now, transport::Network& network);
   wire::Stop StopMessage() const;
@@ -117,9 +119,11 @@ class Scheduler final : public transport::Machine {
 
   bool complete_ = false;
   bool stopping_ = false;
+  bool settled_ = false;            // while stopping: no member is waited for any more
+  std::set<uint64_t> turned_away_;  // incarnations that came while stopping
   bool done_ = false;
   wire::Stop outcome_;
-  Time started_{}, next_report_{}, next_stop_{}, stop_deadline_{};
+  Time started_{}, next_report_{}, next_stop_{}, stop_deadline_{}, latecomers_until_{};
 };
 
 }  // namespace sluice::scheduler

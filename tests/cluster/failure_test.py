@@ -124,6 +124,26 @@ class Joining(unittest.TestCase):
         self.assertIn(f"no answer from the scheduler at tcp://127.0.0.1:{port}", output)
         self.assertIn("DMLC_PS_ROOT_PORT", output)
 
+    def test_who_comes_after_the_job_has_failed_hears_why(self):
+        with Cluster(BIN, 2, 2, **HEARTBEAT) as cluster:
+            scheduler = cluster.start_scheduler()
+            servers = [cluster.start_server(rank, PS_VERBOSE=1) for rank in range(2)]
+            servers[1].wait_for_output("is connected", 20)
+            worker = cluster.start_worker(0, [BIN / "kv_tour", "--kv-store=dist_sync"], PS_VERBOSE=1)
+            worker.wait_for_output("is connected", 20)
+            servers[1].kill(signal.SIGTERM)
+            self.assertEqual(servers[1].wait(SOON), 143)
+            late = cluster.start_worker(1, [BIN / "kv_tour", "--kv-store=dist_sync"])
+            for process in (scheduler, servers[0], worker, late):
+                self.assertEqual(process.wait(SOON), 1, process.output())
+                self.assertIn("server 1", process.output())
+
+    def test_hosts_may_have_names(self):
+        with Cluster(BIN, 1, 1, DMLC_PS_ROOT_URI="localhost", DMLC_NODE_HOST="localhost") as cluster:
+            processes = cluster.start_all([BIN / "kv_tour", "--kv-store=dist_sync"])
+            for process in (processes[0], *processes[1], *processes[2]):
+                self.assertEqual(process.wait(60), 0, process.output())
+
     def test_a_scheduler_whose_host_nobody_knows(self):
         with Cluster(BIN, 1, 1, **HEARTBEAT) as cluster:
             cluster.environment.update(DMLC_PS_ROOT_URI="no-such-host.invalid", DMLC_PS_ROOT_PORT="9000")

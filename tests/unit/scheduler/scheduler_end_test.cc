@@ -84,6 +84,42 @@ TEST_F(SchedulerTest, AFailedJobWaitsForNobodyUntilALauncherKillsIt) {
   EXPECT_EQ(scheduler_.outcome().message, "SIGTERM");
 }
 
+// As when a server gets SIGTERM while workers still read their data: nobody else could tell them.
+TEST_F(SchedulerTest, WhoComesAfterAJobFailedBeforeItWasCompleteHearsWhy) {
+  for (const Node& node : {kServer0, kServer1, kWorker0}) Register(node);
+  Deliver(kServer1, wire::Leave{wire::Leave::Outcome::kFailed, "SIGTERM"}, 1);
+  for (const Node& node : {kServer0, kWorker0})
+    Deliver(node, wire::Leave{wire::Leave::Outcome::kFailed, "server 1 failed"}, 1);
+  RunUntil(9s);
+  EXPECT_FALSE(scheduler_.Done());
+  const auto sent = Register(kWorker1);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_THAT(sent[0].As<wire::ErrorReply>().message, HasSubstr("server 1"));
+  EXPECT_TRUE(scheduler_.Done());
+}
+
+TEST_F(SchedulerTest, LatecomersAreAwaitedForTheHeartbeatTimeoutAndNotByWhoIsToldToEnd) {
+  for (const bool told : {false, true}) {
+    Scheduler scheduler({.job = 3, .num_workers = 2, .num_servers = 2, .heartbeat_timeout = 10s});
+    scheduler.OnStart(now_, network_);
+    wire::Message message;
+    message.sender = {Role::kServer, 0, 5};
+    message.body = wire::Register{
+        .role = Role::kServer, .num_workers = 2, .num_servers = 2, .shard_addresses = {"tcp://h:1"}};
+    scheduler.OnMessage(now_, kServer0.peer(), message, network_);
+    message.body = wire::Leave{wire::Leave::Outcome::kFailed, "SIGTERM"};
+    scheduler.OnMessage(now_, kServer0.peer(), message, network_);
+    EXPECT_FALSE(scheduler.Done());
+    EXPECT_EQ(scheduler.NextTimer(), now_ + 10s);
+    if (told) {
+      scheduler.FailJob(now_, "SIGTERM", network_);
+    } else {
+      scheduler.OnTimer(now_ + 10s, network_);
+    }
+    EXPECT_TRUE(scheduler.Done()) << told;
+  }
+}
+
 TEST_F(SchedulerTest, AFailedJobDoesNotWaitForWhoseConnectionHasClosed) {
   JoinAll();
   scheduler_.OnClosed(now_, kWorker0.peer(), network_);  // before anybody knows why
