@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "base/check.h"
@@ -96,20 +97,29 @@ Status WriteAndFlush(int fd, std::span<const Bytes> pieces, const std::string& p
   return Status::Ok();
 }
 
+// Locked while a file has a temporary name. The process's, since the process's end is what it keeps away.
+std::timed_mutex& Naming() {
+  static std::timed_mutex naming;
+  return naming;
+}
+using NamingLock = std::unique_lock<std::timed_mutex>;
+
 // A file without a name goes with its process; it gets `name` when it is whole.
-Status WriteNameless(int fd, std::span<const Bytes> pieces, const std::string& name) {
+Status WriteNameless(int fd, std::span<const Bytes> pieces, const std::string& name, NamingLock* naming) {
   if (Status status = WriteAndFlush(fd, pieces, name); !status) return status;
+  naming->lock();
   const std::string self = StrCat("/proc/self/fd/", fd);
   if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
     return FailFromErrno("create", name, errno);
   return Status::Ok();
 }
 
-// A whole file called `name`, or, after a failure, perhaps a part of one.
-Status WriteNew(const std::string& name, std::span<const Bytes> pieces) {
+// A whole file called `name`, or, after a failure, perhaps a part of one. Locks `naming` before it has the
+// name.
+Status WriteNew(const std::string& name, std::span<const Bytes> pieces, NamingLock* naming) {
   const FileDescriptor nameless(::open(FolderOf(name).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
-  if (nameless.ok()) return WriteNameless(nameless.get(), pieces, name);
-  // Not every file system has such files.
+  if (nameless.ok()) return WriteNameless(nameless.get(), pieces, name, naming);
+  naming->lock();  // not every file system has such files
   const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.ok()) return FailFromErrno("create", name, errno);
   return WriteAndFlush(file.get(), pieces, name);
@@ -188,7 +198,8 @@ Status WriteFileAtomically(const std::string& path, std::span<const Bytes> piece
   }
   const Result<std::string> temporary = TemporaryName(target);
   if (!temporary) return temporary.failure();
-  Status status = WriteNew(temporary.value(), pieces);
+  NamingLock naming(Naming(), std::defer_lock);
+  Status status = WriteNew(temporary.value(), pieces, &naming);
   if (status && ::rename(temporary.value().c_str(), target.c_str()) != 0) {
     status = FailFromErrno("rename a temporary file to", target, errno);
   }
@@ -196,8 +207,13 @@ Status WriteFileAtomically(const std::string& path, std::span<const Bytes> piece
     ::unlink(temporary.value().c_str());
     return status;
   }
+  naming.unlock();
   FlushFolderOf(target);
   return status;
+}
+
+std::unique_lock<std::timed_mutex> HoldFileNames(Duration patience) {
+  return NamingLock(Naming(), patience);
 }
 
 }  // namespace sluice

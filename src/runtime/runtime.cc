@@ -5,6 +5,7 @@
 #include <csignal>
 #include <iostream>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "collective/reducer.h"
@@ -133,6 +134,7 @@ void Runtime::OnSignal(int number) {
     } catch (const std::exception&) {  // the job has failed already: nobody left to tell
     }
   }
+  const auto files = HoldFileNames(2s);
   _exit(kExitSignal + number);
 }
 

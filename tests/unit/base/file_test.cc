@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -116,6 +117,21 @@ TEST_F(File, ALinkIsFollowed) {
   ASSERT_TRUE(WriteFileAtomically(Path("link"), {AsBytes("new")}));
   EXPECT_TRUE(fs::is_symlink(Path("link")));
   EXPECT_EQ(Contents(Path("real")), "new");
+}
+
+TEST_F(File, WhileNamesAreHeldNoFileHasATemporaryOne) {
+  ASSERT_TRUE(WriteFileAtomically(Path("saved"), {AsBytes("first")}));
+  std::atomic<bool> over = false;
+  std::thread writer([&] {
+    while (!over) EXPECT_TRUE(WriteFileAtomically(Path("saved"), {AsBytes("again")}));
+  });
+  for (int i = 0; i < 200; ++i) {
+    const auto names = HoldFileNames(60s);
+    ASSERT_TRUE(names.owns_lock());
+    EXPECT_EQ(FilesInFolder(), 1u);
+  }
+  over = true;
+  writer.join();
 }
 
 TEST_F(File, ReadersSeeOneWholeVersionWhileWritersCompete) {
