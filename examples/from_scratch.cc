@@ -28,7 +28,7 @@ DEFINE_string(data_dir, "",
               "digits.");
 DEFINE_string(num_devices, "1,2", "Train once on each of these numbers of devices, from the same weights.");
 DEFINE_int64(num_epochs, 10, "How often to go through the training data.");
-DEFINE_int64(num_examples, -1, "How many synthetic training digits; -1: 20000.");
+DEFINE_int64(num_examples, -1, "How many training images; -1: all, of the synthetic ones 20000.");
 DEFINE_int64(batch_size, 256, "Batch size of all devices together.");
 DEFINE_double(lr, 0.2, "Learning rate.");
 DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
@@ -169,6 +169,14 @@ std::vector<int> DeviceCounts() {
   return counts;
 }
 
+std::shared_ptr<const Dataset> TrainingImages() {
+  if (FLAGS_data_dir.empty()) return SyntheticDigits(Subset::kTrain, 0, FLAGS_num_examples);
+  const auto all = LoadMnist(FLAGS_data_dir, Subset::kTrain);
+  if (FLAGS_num_examples > all->size())
+    Refuse(StrCat("num-examples is ", FLAGS_num_examples, "; there are ", all->size()));
+  return FLAGS_num_examples < 0 ? all : Take(all, FLAGS_num_examples);
+}
+
 void Run() {
   const std::vector<int> counts = DeviceCounts();
   const int most = *std::max_element(counts.begin(), counts.end());
@@ -181,10 +189,9 @@ void Run() {
   Devices::Default()->SetThreadsPerCpuContext(
       std::max(1, runtime::Runtime::Default()->config().cpu_threads / most));
 
-  const bool digits = FLAGS_data_dir.empty();
-  const auto train = digits ? SyntheticDigits(Subset::kTrain, 0, FLAGS_num_examples)
-                            : LoadMnist(FLAGS_data_dir, Subset::kTrain);
-  const auto test = digits ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
+  const auto train = TrainingImages();
+  const auto test =
+      FLAGS_data_dir.empty() ? SyntheticDigits(Subset::kTest) : LoadMnist(FLAGS_data_dir, Subset::kTest);
   for (const int count : counts) {
     std::vector<Context> devices;
     for (int i = 0; i < count; ++i) devices.push_back(cpu(i));

@@ -206,7 +206,10 @@ std::vector<double> WorkLoads() {
 }
 
 std::vector<double> LrStepEpochs() {
-  return Numbers("lr-step-epochs", FLAGS_lr_step_epochs);
+  const std::vector<double> epochs = Numbers("lr-step-epochs", FLAGS_lr_step_epochs);
+  if (std::adjacent_find(epochs.begin(), epochs.end(), std::greater_equal()) != epochs.end())
+    Refuse("lr-step-epochs", StrCat("is '", FLAGS_lr_step_epochs, "'; the epochs must ascend"));
+  return epochs;
 }
 
 LastBatch LastBatchPolicy() {

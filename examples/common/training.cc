@@ -106,6 +106,11 @@ std::shared_ptr<const Dataset> First(const std::string& flag, int64_t count, con
 }  // namespace
 
 Data Part(Data all) {
+  const Shape &train = all.train->sample_shape(), &test = all.test->sample_shape();
+  if (train != test) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(all.name, ": training ", all.samples, " have the shape ",
+                                                    train, " and test ", all.samples, " ", test));
+  }
   all.train = First("num-examples", FLAGS_num_examples, all, all.train);
   all.test = First("num-test-examples", FLAGS_num_test_examples, all, all.test);
   return all;

@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "transport/address.h"
 
 namespace sluice::runtime {
 namespace {
@@ -57,7 +58,10 @@ std::string JobConfig::root_address() const {
 }
 
 std::string JobConfig::scheduler_bind() const {
-  if (!behind_service) return root_address();
+  if (!behind_service) {
+    return transport::TcpAddress(transport::ResolveScheduler(root_host).OrThrow(),
+                                 static_cast<uint16_t>(root_port));
+  }
   const bool ipv6 = root_host.find(':') != std::string::npos;
   return StrCat("tcp://", ipv6 ? "[::]" : "0.0.0.0", ":", root_port);
 }

@@ -27,7 +27,7 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer)
     : config_(config),
       tracer_(tracer),
       client_(std::make_shared<worker::Client>(ClientOptionsOf(config, tracer))) {
-  transport::CheckScheduler(config.root_host).OrThrow();
+  transport::ResolveScheduler(config.root_host).OrThrow();
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   loop_ = std::make_shared<transport::ZmqLoop>(context, client_, LoopOptions(config, "worker"));

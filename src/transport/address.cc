@@ -60,20 +60,29 @@ std::string SourceAddressFor(const addrinfo& to) {
 
 using Resolved = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-Result<Resolved> Resolve(const std::string& scheduler) {
+// `whose` and the variable that says so, for messages.
+Result<Resolved> Resolve(const std::string& host, const char* whose, const char* variable) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(WithoutBrackets(scheduler).c_str(), kAnyPort, &hints, &found);
+  const int error = getaddrinfo(WithoutBrackets(host).c_str(), kAnyPort, &hints, &found);
   if (error != 0) {
-    return Fail(ErrorCode::kInvalidArgument, "cannot resolve the scheduler's host '", scheduler,
-                "' (DMLC_PS_ROOT_URI): ", gai_strerror(error));
+    return Fail(ErrorCode::kInvalidArgument, "cannot resolve ", whose, " '", host, "' (", variable,
+                "): ", gai_strerror(error));
   }
   return Resolved(found, &freeaddrinfo);
 }
 
+constexpr const char* kSchedulersHost = "the scheduler's host";
+
+Result<std::string> NumericHost(const std::string& host, const char* whose, const char* variable) {
+  const auto found = Resolve(host, whose, variable);
+  if (!found) return found.failure();
+  return Numeric(found.value()->ai_addr, found.value()->ai_addrlen);
+}
+
 Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
-  const auto found = Resolve(scheduler);
+  const auto found = Resolve(scheduler, kSchedulersHost, "DMLC_PS_ROOT_URI");
   if (!found) return found.failure();
   for (const addrinfo* to = found.value().get(); to != nullptr; to = to->ai_next) {
     if (std::string address = SourceAddressFor(*to); !address.empty()) {
@@ -86,9 +95,8 @@ Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
 
 }  // namespace
 
-Status CheckScheduler(const std::string& host) {
-  const auto found = Resolve(host);
-  return found ? Status::Ok() : Status(found.failure());
+Result<std::string> ResolveScheduler(const std::string& host) {
+  return NumericHost(host, kSchedulersHost, "DMLC_PS_ROOT_URI");
 }
 
 Status CheckAddress(const std::string& address) {
@@ -167,7 +175,11 @@ Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vecto
 }
 
 Result<HostChoice> ChooseHost(const HostWishes& wishes) {
-  if (!wishes.node_host.empty()) return HostChoice{WithoutBrackets(wishes.node_host), "DMLC_NODE_HOST"};
+  if (!wishes.node_host.empty()) {
+    auto host = NumericHost(wishes.node_host, "this node's host", "DMLC_NODE_HOST");
+    if (!host) return host.failure();
+    return HostChoice{std::move(host).value(), "DMLC_NODE_HOST"};
+  }
   if (!wishes.interface.empty()) {
     return ChooseOnInterface(wishes.interface, LocalAddresses(), IsIpv6(wishes.scheduler_host));
   }

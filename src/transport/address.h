@@ -16,9 +16,9 @@ Status CheckAddress(const std::string& address);
 // "tcp://host:port", with brackets around an IPv6 host that has none.
 std::string TcpAddress(const std::string& host, uint16_t port);
 
-// That the scheduler's host, numeric or a name, can be resolved; otherwise an error that names it. libzmq
-// says nothing and tries for ever.
-Status CheckScheduler(const std::string& host);
+// The numeric address of the scheduler's host, which may be a name; an error that names it otherwise. libzmq
+// binds to no names, and says nothing of those that it tries to reach for ever.
+Result<std::string> ResolveScheduler(const std::string& host);
 
 struct InterfaceAddress {
   std::string interface;  // "eth0"
@@ -29,12 +29,12 @@ struct InterfaceAddress {
 std::vector<InterfaceAddress> LocalAddresses();
 
 struct HostWishes {
-  std::string node_host;       // DMLC_NODE_HOST: taken as it is
+  std::string node_host;       // DMLC_NODE_HOST: taken before all others; may be a name
   std::string interface;       // DMLC_INTERFACE: a name, or else the beginning of one
   std::string scheduler_host;  // else the address from which this one is reached; may be a name
 };
 struct HostChoice {
-  std::string host;  // numeric unless it is node_host
+  std::string host;  // numeric
   std::string why;   // in words: "DMLC_NODE_HOST", "DMLC_INTERFACE: eth0", "route to the scheduler"
 };
 // A wrong interface is an error that lists those that exist; a scheduler that cannot be resolved or reached

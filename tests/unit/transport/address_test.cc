@@ -59,12 +59,24 @@ TEST(ChooseOnInterface, AWrongNameListsThoseThatExist) {
 }
 
 TEST(ChooseHost, AnExplicitHostBeatsTheInterfaceWhichBeatsTheRoute) {
-  EXPECT_EQ(ChooseHost({"my.host", "nonsense", "127.0.0.1"}).value().host, "my.host");
+  EXPECT_EQ(ChooseHost({"127.0.0.9", "nonsense", "127.0.0.1"}).value().host, "127.0.0.9");
   EXPECT_EQ(ChooseHost({"[::1]", "", ""}).value().host, "::1");
   EXPECT_FALSE(ChooseHost({"", "no-such-interface", "127.0.0.1"}).ok());
   const HostChoice by_route = ChooseHost({"", "", "127.0.0.1"}).value();
   EXPECT_EQ(by_route.host, "127.0.0.1");
   EXPECT_EQ(by_route.why, "route to the scheduler");
+}
+
+TEST(ChooseHost, NamesBecomeNumbersOrAreNamed) {
+  for (const std::string& host :
+       {ChooseHost({"localhost", "", ""}).value().host, ResolveScheduler("localhost").value()})
+    EXPECT_TRUE(host == "127.0.0.1" || host == "::1") << host;
+  for (const Failure& failure :
+       {ChooseHost({"nobody.invalid", "", ""}).failure(), ChooseHost({"", "", "nobody.invalid"}).failure(),
+        ResolveScheduler("nobody.invalid").failure()}) {
+    EXPECT_EQ(failure.code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(failure.message.find("host 'nobody.invalid' (DMLC_"), std::string::npos) << failure.message;
+  }
 }
 
 TEST(ChooseHost, FollowsAnIpv6Scheduler) {
