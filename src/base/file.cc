@@ -10,10 +10,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/guarded.h"
 #include "base/strings.h"
 
 namespace sluice {
@@ -97,29 +98,32 @@ Status WriteAndFlush(int fd, std::span<const Bytes> pieces, const std::string& p
   return Status::Ok();
 }
 
-// Locked while a file has a temporary name. The process's, since the process's end is what it keeps away.
-std::timed_mutex& Naming() {
-  static std::timed_mutex naming;
+// Whether a file has a temporary name. The process's, since the process's end is what it keeps away.
+Guarded<bool>& Naming() {
+  static Guarded<bool> naming(false);
   return naming;
 }
-using NamingLock = std::unique_lock<std::timed_mutex>;
+
+constexpr Duration kNamingPatience = 1min;  // of a writer for another: then it goes on all the same
 
 // A file without a name goes with its process; it gets `name` when it is whole.
-Status WriteNameless(int fd, std::span<const Bytes> pieces, const std::string& name, NamingLock* naming) {
+Status WriteNameless(int fd, std::span<const Bytes> pieces, const std::string& name,
+                     std::optional<HeldFileNames>* naming) {
   if (Status status = WriteAndFlush(fd, pieces, name); !status) return status;
-  naming->lock();
+  naming->emplace(kNamingPatience);
   const std::string self = StrCat("/proc/self/fd/", fd);
   if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
     return FailFromErrno("create", name, errno);
   return Status::Ok();
 }
 
-// A whole file called `name`, or, after a failure, perhaps a part of one. Locks `naming` before it has the
+// A whole file called `name`, or, after a failure, perhaps a part of one. Makes `naming` before it has the
 // name.
-Status WriteNew(const std::string& name, std::span<const Bytes> pieces, NamingLock* naming) {
+Status WriteNew(const std::string& name, std::span<const Bytes> pieces,
+                std::optional<HeldFileNames>* naming) {
   const FileDescriptor nameless(::open(FolderOf(name).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
   if (nameless.ok()) return WriteNameless(nameless.get(), pieces, name, naming);
-  naming->lock();  // not every file system has such files
+  naming->emplace(kNamingPatience);  // not every file system has such files
   const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.ok()) return FailFromErrno("create", name, errno);
   return WriteAndFlush(file.get(), pieces, name);
@@ -198,7 +202,7 @@ Status WriteFileAtomically(const std::string& path, std::span<const Bytes> piece
   }
   const Result<std::string> temporary = TemporaryName(target);
   if (!temporary) return temporary.failure();
-  NamingLock naming(Naming(), std::defer_lock);
+  std::optional<HeldFileNames> naming;
   Status status = WriteNew(temporary.value(), pieces, &naming);
   if (status && ::rename(temporary.value().c_str(), target.c_str()) != 0) {
     status = FailFromErrno("rename a temporary file to", target, errno);
@@ -207,13 +211,21 @@ Status WriteFileAtomically(const std::string& path, std::span<const Bytes> piece
     ::unlink(temporary.value().c_str());
     return status;
   }
-  naming.unlock();
+  naming.reset();
   FlushFolderOf(target);
   return status;
 }
 
-std::unique_lock<std::timed_mutex> HoldFileNames(Duration patience) {
-  return NamingLock(Naming(), patience);
+HeldFileNames::HeldFileNames(Duration patience)
+    : held_(Naming().Await(
+          patience, [](bool taken) { return !taken; },
+          [](bool& taken, bool free) {
+            if (free) taken = true;
+            return free;
+          })) {}
+
+HeldFileNames::~HeldFileNames() {
+  if (held_) Naming().Notify([](bool& taken) { taken = false; });
 }
 
 }  // namespace sluice

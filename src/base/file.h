@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,15 +42,25 @@ class RandomAccessFile {
 // Writes `pieces` one after another into a file without a name in the same folder, flushes them to the disk,
 // gives it a temporary name and renames that. A failure leaves whatever stood at `path` as it was and no
 // temporary file, and so does the process's end at any moment but between the last two steps, from which
-// HoldFileNames keeps it away, but not kill -9: then the whole file is left as "<path>.<hex>.tmp" (where the
+// HeldFileNames keeps it away, but not kill -9: then the whole file is left as "<path>.<hex>.tmp" (where the
 // file system has no nameless files, a part of it). A link is followed.
 Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces);
 inline Status WriteFileAtomically(const std::string& path, std::initializer_list<Bytes> pieces) {
   return WriteFileAtomically(path, std::span(pieces.begin(), pieces.size()));
 }
 
-// For who ends the process in the middle of things: while it is held no file has its temporary name. Not held
-// when one still had it after `patience`.
-std::unique_lock<std::timed_mutex> HoldFileNames(Duration patience);
+// While one is held no file has its temporary name: for who ends the process in the middle of things.
+class HeldFileNames {
+ public:
+  // Not held when a file still had such a name after `patience`.
+  explicit HeldFileNames(Duration patience);
+  ~HeldFileNames();
+  HeldFileNames(const HeldFileNames&) = delete;
+  HeldFileNames& operator=(const HeldFileNames&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  const bool held_;
+};
 
 }  // namespace sluice

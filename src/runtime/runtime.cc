@@ -134,7 +134,7 @@ void Runtime::OnSignal(int number) {
     } catch (const std::exception&) {  // the job has failed already: nobody left to tell
     }
   }
-  const auto files = HoldFileNames(2s);
+  const HeldFileNames names(2s);
   _exit(kExitSignal + number);
 }
 

@@ -126,8 +126,8 @@ TEST_F(File, WhileNamesAreHeldNoFileHasATemporaryOne) {
     while (!over) EXPECT_TRUE(WriteFileAtomically(Path("saved"), {AsBytes("again")}));
   });
   for (int i = 0; i < 200; ++i) {
-    const auto names = HoldFileNames(60s);
-    ASSERT_TRUE(names.owns_lock());
+    const HeldFileNames names(60s);
+    ASSERT_TRUE(names.held());
     EXPECT_EQ(FilesInFolder(), 1u);
   }
   over = true;
