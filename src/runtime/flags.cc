@@ -64,7 +64,8 @@ const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name
 [[noreturn]] void RefuseUnknown(const std::vector<FlagInfo>& flags, const std::string& argument,
                                 const std::string& name) {
   const FlagInfo* nearest = nullptr;
-  size_t best = std::min<size_t>(4, name.size() / 2);  // of a short name hardly anything is left otherwise
+  size_t best =
+      std::min<size_t>(4, (name.size() + 1) / 2);  // of a short name hardly anything is left otherwise
   for (const FlagInfo& flag : flags) {
     const size_t distance = EditDistance(flag.name, name);
     if (distance < best) {

@@ -61,6 +61,8 @@ TEST_F(Flags, NonFiniteNumbersAreRefused) {
 
 TEST_F(Flags, UnknownFlagsNameTheNearest) {
   EXPECT_NE(Parse({"--num-epoch=3"}).find("--num-epochs"), std::string::npos);
+  EXPECT_NE(Parse({"--l=3"}).find("unknown flag '--l=3';"), std::string::npos) << "as near to any short one";
+  EXPECT_NE(Parse({"--lt=3"}).find("unknown flag '--lt=3';"), std::string::npos);
   EXPECT_NE(Parse({"--quux=3"}).find("unknown flag '--quux=3'"), std::string::npos);
   EXPECT_NE(Parse({"train"}).find("stray argument 'train'"), std::string::npos);
   EXPECT_NE(Parse({"--"}), "");
