@@ -4,12 +4,10 @@
 //   build/bin/multi_device
 #include <gflags/gflags.h>
 
-#include <algorithm>
 #include <iostream>
 
 #include "base/strings.h"
 #include "runtime/flags.h"
-#include "runtime/runtime.h"
 #include "sluice/error.h"
 #include "sluice/fit.h"
 #include "sluice/loss.h"
@@ -17,7 +15,6 @@
 #include "sluice/runtime.h"
 #include "sluice/split.h"
 #include "sluice/trainer.h"
-#include "tensor/devices.h"
 
 DEFINE_int64(num_epochs, 5, "How often to go through the training digits.");
 DEFINE_int64(num_examples, 20000, "How many training digits; a multiple of 100, the batch size.");
@@ -91,9 +88,6 @@ int main(int argc, char** argv) {
   return sluice::RunProgram(argc, argv, [&] {
     runtime::ParseFlags(argc, argv, "Trains a small network on two devices, step by step.");
     CheckFlags();
-    // The two devices share the cores.
-    Devices::Default()->SetThreadsPerCpuContext(
-        std::max(1, runtime::Runtime::Default()->config().cpu_threads / 2));
     Train();
   });
 }

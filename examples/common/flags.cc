@@ -6,7 +6,6 @@
 
 #include "base/strings.h"
 #include "runtime/flags.h"
-#include "runtime/runtime.h"
 #include "sluice/error.h"
 #include "tensor/devices.h"
 
@@ -196,8 +195,6 @@ std::vector<Context> Contexts() {
   RequireAtLeast("num-devices", FLAGS_num_devices, 1);
   std::vector<Context> contexts;
   for (int i = 0; i < FLAGS_num_devices; ++i) contexts.push_back(cpu(i));
-  const int threads = std::max(1, runtime::Runtime::Default()->config().cpu_threads / FLAGS_num_devices);
-  Devices::Default()->SetThreadsPerCpuContext(threads);
   return contexts;
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/process.h"
 #include "sluice/error.h"
 #include "sluice/runtime.h"
+#include "tensor/devices.h"
 
 namespace sluice {
 namespace runtime {
@@ -34,7 +35,9 @@ DefaultSlot& Slot() {
 }  // namespace
 
 Runtime::Runtime(const JobConfig& config)
-    : config_(config), watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {}
+    : config_(config), watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {
+  Devices::Default()->SetCpuThreads(config.cpu_threads);
+}
 
 Runtime::~Runtime() {
   watcher_.reset();

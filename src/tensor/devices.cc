@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -55,12 +56,35 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   std::shared_ptr<Device>& device = devices_[context];
   if (device != nullptr) return device;
   if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
-  device = context.kind == DeviceKind::kGpu ? MakeGpuDevice(context.id)
-                                            : MakeCpuDevice(context.id, options_.threads_per_cpu_context > 0
-                                                                            ? options_.threads_per_cpu_context
-                                                                            : Cores());
+  const bool fixed = options_.threads_per_cpu_context > 0;
+  device = context.kind == DeviceKind::kGpu
+               ? MakeGpuDevice(context.id)
+               : MakeCpuDevice(context.id, fixed ? options_.threads_per_cpu_context : CpuThreads());
   if (options_.stand_in) device = options_.stand_in(std::move(device));
-  return device;
+  const std::shared_ptr<Device> made = device;
+  Share();
+  return made;
+}
+
+int Devices::CpuThreads() const {
+  return options_.cpu_threads > 0 ? options_.cpu_threads : Cores();
+}
+
+void Devices::Share() {
+  if (options_.threads_per_cpu_context > 0) return;
+  std::vector<Device*> sharers;
+  for (const auto& [context, device] : devices_) {
+    if (context.kind == DeviceKind::kCpu && device != nullptr) sharers.push_back(device.get());
+  }
+  const int threads = CpuThreads(), contexts = static_cast<int>(sharers.size());
+  for (int i = 0; i < contexts; ++i)
+    sharers[static_cast<size_t>(i)]->SetThreads(std::max(1, threads / contexts + (i < threads % contexts)));
+}
+
+void Devices::SetCpuThreads(int threads) {
+  const std::lock_guard lock(mutex_);
+  options_.cpu_threads = threads;
+  Share();
 }
 
 void Devices::SetThreadsPerCpuContext(int threads) {

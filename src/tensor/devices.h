@@ -25,6 +25,8 @@ class Device {
   // Host memory for what goes with arrays and operations: their storages, events and graph nodes.
   virtual const std::shared_ptr<Allocator>& records() = 0;
   virtual Kernels& kernels() = 0;  // to be used on the stream only
+  // How many threads its kernels use for what is enqueued from here on; for cpu contexts.
+  virtual void SetThreads(int /*threads*/) {}
 };
 
 // cpu/ makes cpu(i); one of the twins cuda/ and no_cuda/ makes gpu(i).
@@ -32,7 +34,8 @@ std::shared_ptr<Device> MakeCpuDevice(int id, int threads);
 std::shared_ptr<Device> MakeGpuDevice(int id);
 
 struct DevicesOptions {
-  int threads_per_cpu_context = 0;  // 0: all cores that the process may use
+  int cpu_threads = 0;              // that all cpu(i) share; 0: one for each core that the process may use
+  int threads_per_cpu_context = 0;  // of each, shared or not; 0: the share
   // What stands in for each device made: for who measures streams. Null: the device itself.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> stand_in = nullptr;
 };
@@ -46,8 +49,11 @@ class Devices {
 
   // Made on first use. Throws for gpu(i) that cannot be used, and says why: tensor/gpus.h.
   std::shared_ptr<Device> Get(Context context);
-  // How many threads each cpu context made from now on may use; those that exist keep theirs. Call it before
-  // the first array.
+  // How many threads all cpu(i) share. Each has an equal part, at least one thread: when another context
+  // comes, the parts of all become smaller. Sums over many elements may differ in their last bit with it.
+  void SetCpuThreads(int threads);
+  // How many threads each cpu context made from now on may use; those that exist keep theirs, and nothing is
+  // shared. Call it before the first array.
   void SetThreadsPerCpuContext(int threads);
   // Waits for everything enqueued.
   void DrainAll();
@@ -59,6 +65,10 @@ class Devices {
   static void SetDefault(std::shared_ptr<Devices> devices);
 
  private:
+  // With the lock.
+  void Share();
+  int CpuThreads() const;
+
   std::mutex mutex_;
   // Guarded by mutex_.
   DevicesOptions options_;

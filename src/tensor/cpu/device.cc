@@ -43,14 +43,16 @@ struct Operation {
   Stream::Work work;
 };
 
+// Of the calling thread. oneDNN shares work among as many threads as it asked for; a smaller team leaves some
+// of it undone.
+void SetTeam(int threads) {
+  omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
+}
+
 class CpuStream final : public Stream {
  public:
   CpuStream(int id, int threads, std::shared_ptr<Allocator> records)
-      : records_(std::move(records)), executor_(StrCat("cpu(", id, ")"), [threads] {
-          // oneDNN shares work among as many threads as it asked for; a smaller team leaves some of it
-          // undone.
-          omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
-        }) {}
+      : records_(std::move(records)), executor_(StrCat("cpu(", id, ")"), [threads] { SetTeam(threads); }) {}
 
   Event Enqueue(Label what, std::span<const Event> after, Work work) override {
     auto operation = std::allocate_shared<Operation>(
@@ -80,15 +82,21 @@ class CpuDevice final : public Device {
       : allocator_(std::make_shared<PoolAllocator>()),
         records_(std::make_shared<PoolAllocator>()),
         kernels_(MakeCpuKernels()),
+        threads_(threads),
         stream_(id, threads, records_) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
   const std::shared_ptr<Allocator>& records() override { return records_; }
   Kernels& kernels() override { return *kernels_; }
+  void SetThreads(int threads) override {
+    if (std::exchange(threads_, threads) != threads)
+      stream_.Enqueue("another share of the cores", {}, [threads] { SetTeam(threads); });
+  }
 
  private:
   const std::shared_ptr<Allocator> allocator_, records_;
   const std::unique_ptr<Kernels> kernels_;
+  int threads_;       // with Devices' lock
   CpuStream stream_;  // last: drains before the kernels go
 };
 

@@ -1,5 +1,7 @@
 #include "tensor/cpu/onednn.h"
 
+#include <omp.h>
+
 #include <cstring>
 #include <dnnl.hpp>
 #include <utility>
@@ -257,8 +259,18 @@ auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... argum
 OneDnn::OneDnn() : engine_(std::make_unique<Engine>()) {}
 OneDnn::~OneDnn() = default;
 
+// A primitive works with the threads that there were when it was made.
+void OneDnn::FitTeam() {
+  if (std::exchange(threads_, omp_get_max_threads()) == omp_get_max_threads()) return;
+  forward_.clear();
+  backward_data_.clear();
+  backward_weights_.clear();
+  eltwise_.clear();
+}
+
 void OneDnn::Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
                   const std::optional<ActivationShape>& after, float* out) {
+  FitTeam();
   const bool has_bias = bias != nullptr;
   MadeOnce(forward_, {shape, has_bias, after}, *engine_, shape, has_bias, after).Run(x, weight, bias, out);
   engine_->stream.wait();
@@ -266,6 +278,7 @@ void OneDnn::Conv(const ConvShape& shape, const float* x, const float* weight, c
 
 void OneDnn::ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                           float* grad_x, float* grad_weight, float* grad_bias) {
+  FitTeam();
   const bool has_bias = grad_bias != nullptr;
   if (grad_weight != nullptr) {
     MadeOnce(backward_weights_, {shape, has_bias}, *engine_, shape, has_bias)
@@ -288,6 +301,7 @@ void OneDnn::Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
 }
 
 void OneDnn::Run(int algorithm, const float* x, float* out, int64_t n) {
+  FitTeam();
   Eltwise& eltwise = MadeOnce(eltwise_, {algorithm, n}, *engine_, static_cast<dnnl::algorithm>(algorithm), n);
   engine_->Point(eltwise.src, x);
   engine_->Point(eltwise.dst, out);

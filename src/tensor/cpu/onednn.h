@@ -35,8 +35,10 @@ class OneDnn {
   class BackwardWeights;
   struct Eltwise;
   void Run(int algorithm, const float* x, float* out, int64_t n);
+  void FitTeam();
 
   std::unique_ptr<Engine> engine_;
+  int threads_ = 0;  // that the primitives were made for
   std::map<std::tuple<ConvShape, bool, std::optional<ActivationShape>>, std::unique_ptr<Forward>> forward_;
   std::map<ConvShape, std::unique_ptr<BackwardData>> backward_data_;
   std::map<std::pair<ConvShape, bool>, std::unique_ptr<BackwardWeights>> backward_weights_;

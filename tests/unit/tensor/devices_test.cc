@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
+#include "autograd/ops.h"
 #include "sluice/ndarray.h"
 #include "tensor/gpus.h"
 #include "unit/expect_error.h"
@@ -27,6 +29,50 @@ TEST(DevicesTest, MakesEachContextOnce) {
   EXPECT_NE(devices.Get(cpu(0)), devices.Get(cpu(1)));
   EXPECT_NE(devices.Get(cpu(0)), devices.Get(cpu_pinned(0)));
   EXPECT_NE(devices.Get(cpu(0))->allocator(), devices.Get(cpu(1))->allocator());
+}
+
+// The size of its team, after all that is enqueued.
+int ThreadsOf(Devices& devices, Context context) {
+  int threads = 0;
+  devices.Get(context)->stream().Enqueue("asking", {}, [&] { threads = omp_get_max_threads(); }).Wait();
+  return threads;
+}
+
+TEST(DevicesTest, ContextsShareTheThreads) {
+  Devices devices({.cpu_threads = 5});
+  EXPECT_EQ(ThreadsOf(devices, cpu(0)), 5);
+  EXPECT_EQ(ThreadsOf(devices, cpu(3)), 2);
+  EXPECT_EQ(ThreadsOf(devices, cpu(0)), 3);
+  devices.Get(cpu_pinned(0));  // computes nothing
+  EXPECT_EQ(ThreadsOf(devices, cpu(0)), 3);
+  for (int i = 4; i < 10; ++i) EXPECT_EQ(ThreadsOf(devices, cpu(i)), 1);
+  EXPECT_EQ(ThreadsOf(devices, cpu(0)), 1);
+  devices.SetCpuThreads(16);
+  EXPECT_EQ(ThreadsOf(devices, cpu(0)), 2);
+}
+
+TEST(DevicesTest, AFixedNumberOfThreadsIsNotShared) {
+  Devices devices({.cpu_threads = 5, .threads_per_cpu_context = 3});
+  devices.Get(cpu(0));
+  EXPECT_EQ(ThreadsOf(devices, cpu(1)), 3);
+  EXPECT_EQ(ThreadsOf(devices, cpu(0)), 3);
+}
+
+// oneDNN's primitives are made for a number of threads.
+TEST(DevicesTest, AConvolutionIsRightWhateverTheShareIs) {
+  const auto devices = std::make_shared<Devices>(DevicesOptions{.cpu_threads = 4});
+  Devices::SetDefault(devices);
+  NDArray x({8, 3, 17, 17}), weight({5, 3, 3, 3}), bias({5});
+  x.Fill(0.5);
+  weight.Fill(2);
+  bias.Fill(1);
+  for (const int threads : {4, 1, 3}) {
+    devices->SetCpuThreads(threads);
+    const std::vector<float> out = ops::Conv2D(x, weight, bias, {}).ToVector();
+    EXPECT_THAT(out, ::testing::Each(28)) << threads << " threads";
+    EXPECT_EQ(out.size(), 8u * 5 * 15 * 15);
+  }
+  Devices::SetDefault(nullptr);
 }
 
 TEST(DevicesTest, RefusesContextsThatAreNotThere) {
