@@ -27,6 +27,18 @@ TEST(Outstanding, WhatWasNotDoneInTimeIsStillWaitedFor) {
   EXPECT_TRUE(outstanding.AllDone());
 }
 
+TEST(Outstanding, OfAllThatIsNotDoneTheOldestIsNamed) {
+  Outstanding outstanding;
+  const Event done = Event::Make("done"), old = Event::Make("old"), late = Event::Make("late");
+  for (const Event& event : {done, old, late}) outstanding.Add("push", event);
+  done.Complete();
+  EXPECT_THAT(ErrorOf(ErrorCode::kDeadlineExceeded, [&] { outstanding.Wait(1ms); }), HasSubstr("for old"));
+  late.Complete();
+  EXPECT_THAT(ErrorOf(ErrorCode::kDeadlineExceeded, [&] { outstanding.Wait(1ms); }), HasSubstr("for old"));
+  old.Complete();
+  outstanding.Wait(1s);
+}
+
 TEST(Outstanding, EveryFailureIsThrownOnceBeginningWithItsOperation) {
   Outstanding outstanding;
   const Event a = Event::Make("a"), b = Event::Make("b"), c = Event::Make("c");
