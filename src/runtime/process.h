@@ -23,6 +23,11 @@ std::string HostName();
 wire::Counters ProcessCounters();
 int CoreCount();  // that this process may run on
 
+// ZeroMQ takes a block of the heap for every message it reads. From here on the heap keeps up to 64 MiB of
+// what becomes free for the messages to come; as it is set, it gives a round's blocks back to the system and
+// takes them again page by page. For the whole process; mallopt(3).
+void KeepMessageMemory();
+
 // Runs a whole process: logging is set up, an Error becomes a message on standard error and an exit code
 // (kInvalidArgument: kExitBadUsage), and `body`'s result is returned otherwise.
 int RunProcess(const std::string& program, const std::function<int(const JobConfig&)>& body);

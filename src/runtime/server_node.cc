@@ -88,6 +88,7 @@ membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnat
 
 int RunServerNode(const JobConfig& config, const ServerOptions& server) {
   HoldSignals();
+  KeepMessageMemory();
   std::atomic<int> signal = 0;
   std::promise<transport::ZmqLoop*> started;
   const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();

@@ -28,6 +28,7 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer)
       tracer_(tracer),
       client_(std::make_shared<worker::Client>(ClientOptionsOf(config, tracer))) {
   transport::ResolveScheduler(config.root_host).OrThrow();
+  KeepMessageMemory();
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   loop_ = std::make_shared<transport::ZmqLoop>(context, client_, LoopOptions(config, "worker"));
