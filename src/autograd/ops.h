@@ -20,15 +20,18 @@ struct Window2D {
 };
 
 // x [n, in] weight [out, in] bias [out] or no array -> [n, out]
-NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias);
+NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias,
+              Arithmetic arithmetic = Arithmetic::kFloat32);
 // x [n, c, h, w] weight [o, c / groups, kh, kw] bias [o] or no array -> [n, o, h', w']; the window's extent
 // is the weight's. `after`, one that FromOutput, is applied to the result.
 NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
-               int64_t groups = 1, const std::optional<ActivationShape>& after = std::nullopt);
+               int64_t groups = 1, const std::optional<ActivationShape>& after = std::nullopt,
+               Arithmetic arithmetic = Arithmetic::kFloat32);
 // The gradient of Conv2D by its input: x [n, c, h, w] weight [c, o / groups, kh, kw] bias [o] or no array ->
 // [n, o, out_height, out_width], a size from which Conv2D leads to h x w.
 NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
-                        int64_t groups, int64_t out_height, int64_t out_width);
+                        int64_t groups, int64_t out_height, int64_t out_width,
+                        Arithmetic arithmetic = Arithmetic::kFloat32);
 NDArray MaxPool2D(const NDArray& x, const Window2D& window);
 NDArray AvgPool2D(const NDArray& x, const Window2D& window);
 NDArray Activation(const ActivationShape& shape, const NDArray& x);  // as the functions below
@@ -80,6 +83,10 @@ NDArray KlDivergence(const NDArray& log_probabilities, const NDArray& label);
 NDArray SumOfRows(const NDArray& x);  // [n, ...] -> [n]
 NDArray Sum(const NDArray& x);        // -> [1]
 NDArray Mean(const NDArray& x);       // -> [1]
+// How a layer multiplies whose weights are kept so.
+inline Arithmetic ArithmeticFor(DType weights) {
+  return weights == DType::kBFloat16 ? Arithmetic::kBFloat16 : Arithmetic::kFloat32;
+}
 NDArray InFloat32(const NDArray& x);  // x itself, or x.AsType(kFloat32)
 
 }  // namespace sluice::ops

@@ -68,7 +68,8 @@ NDArray Conv2D::Run(const NDArray& x, const Activation* activation) {
   const NDArray weight = WeightFor(x, {channels_, x.shape()[1] / groups, kernel_.height, kernel_.width});
   std::optional<ActivationShape> after;
   if (activation != nullptr) after = ToOps(*activation);
-  return ops::Conv2D(x, weight, BiasFor(x), ToOps(kernel_, options_), groups, after);
+  return ops::Conv2D(x, weight, BiasFor(x), ToOps(kernel_, options_), groups, after,
+                     ops::ArithmeticFor(this->weight().dtype()));
 }
 
 Conv2DTranspose::Conv2DTranspose(int64_t channels, Window kernel, Options options)
@@ -103,8 +104,8 @@ NDArray Conv2DTranspose::Forward(const NDArray& x) {
   }
   const NDArray weight =
       WeightFor(x, {x.shape()[1], channels_ / options_.groups, kernel_.height, kernel_.width});
-  return ops::Conv2DTranspose(x, weight, BiasFor(x), ToOps(kernel_, options_), options_.groups, height,
-                              width);
+  return ops::Conv2DTranspose(x, weight, BiasFor(x), ToOps(kernel_, options_), options_.groups, height, width,
+                              ops::ArithmeticFor(this->weight().dtype()));
 }
 
 }  // namespace sluice::nn

@@ -21,7 +21,7 @@ NDArray Dense::Forward(const NDArray& x) {
                   known == 0 ? "in_units" : std::to_string(known), "] and got ", shape));
   }
   const NDArray rows = shape.ndim() == 2 ? x : ops::Flatten(x);
-  return ops::Dense(rows, WeightFor(x, {units_, in_units}), BiasFor(x));
+  return ops::Dense(rows, WeightFor(x, {units_, in_units}), BiasFor(x), ops::ArithmeticFor(weight().dtype()));
 }
 
 NDArray Flatten::Forward(const NDArray& x) {

@@ -87,6 +87,8 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   config.bigarray_bound =
       env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);
   config.reduction_threads = IntOf(env, "MXNET_KVSTORE_REDUCTION_NTHREADS", std::clamp(cores, 1, 4), 1, 256);
+  if (env.Get("SLUICE_BFLOAT16_ARITHMETIC"))
+    config.multiplies_bfloat16 = env.GetBool("SLUICE_BFLOAT16_ARITHMETIC", false);
   const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
   config.cpu_threads = IntOf(env, "SLUICE_CPU_THREADS", std::max(1, cores / local_workers), 1, 4096);
   return config;

@@ -59,7 +59,8 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   const bool fixed = options_.threads_per_cpu_context > 0;
   device = context.kind == DeviceKind::kGpu
                ? MakeGpuDevice(context.id)
-               : MakeCpuDevice(context.id, fixed ? options_.threads_per_cpu_context : CpuThreads());
+               : MakeCpuDevice(context.id, fixed ? options_.threads_per_cpu_context : CpuThreads(),
+                               options_.multiplies_bfloat16);
   if (options_.stand_in) device = options_.stand_in(std::move(device));
   const std::shared_ptr<Device> made = device;
   Share();
@@ -85,6 +86,11 @@ void Devices::SetCpuThreads(int threads) {
   const std::lock_guard lock(mutex_);
   options_.cpu_threads = threads;
   Share();
+}
+
+void Devices::SetMultipliesBFloat16(std::optional<bool> multiplies) {
+  const std::lock_guard lock(mutex_);
+  options_.multiplies_bfloat16 = multiplies;
 }
 
 void Devices::SetThreadsPerCpuContext(int threads) {

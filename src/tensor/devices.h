@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/buffer.h"
 #include "sluice/context.h"
@@ -30,12 +31,17 @@ class Device {
 };
 
 // cpu/ makes cpu(i); one of the twins cuda/ and no_cuda/ makes gpu(i).
-std::shared_ptr<Device> MakeCpuDevice(int id, int threads);
+// multiplies_bfloat16 as in DevicesOptions.
+std::shared_ptr<Device> MakeCpuDevice(int id, int threads,
+                                      std::optional<bool> multiplies_bfloat16 = std::nullopt);
 std::shared_ptr<Device> MakeGpuDevice(int id);
 
 struct DevicesOptions {
   int cpu_threads = 0;              // that all cpu(i) share; 0: one for each core that the process may use
   int threads_per_cpu_context = 0;  // of each, shared or not; 0: the share
+  // Whether cpu(i) rounds factors to bfloat16 where layers whose weights are bfloat16 allow it
+  // (Arithmetic::kBFloat16); empty: where that is faster, which is with AMX's tiles.
+  std::optional<bool> multiplies_bfloat16 = std::nullopt;
   // What stands in for each device made: for who measures streams. Null: the device itself.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> stand_in = nullptr;
 };
@@ -52,6 +58,8 @@ class Devices {
   // How many threads all cpu(i) share. Each has an equal part, at least one thread: when another context
   // comes, the parts of all become smaller. Sums over many elements may differ in their last bit with it.
   void SetCpuThreads(int threads);
+  // Of cpu contexts made from now on: DevicesOptions::multiplies_bfloat16.
+  void SetMultipliesBFloat16(std::optional<bool> multiplies);
   // How many threads each cpu context made from now on may use; those that exist keep theirs, and nothing is
   // shared. Call it before the first array.
   void SetThreadsPerCpuContext(int threads);

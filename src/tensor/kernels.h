@@ -11,6 +11,10 @@
 
 namespace sluice {
 
+// What the factors of products (of matrices, of convolutions) may be rounded to, where the device multiplies
+// those faster; sums are float32 in any case.
+enum class Arithmetic : uint8_t { kFloat32, kBFloat16 };
+
 struct WindowShape {
   int64_t height = 1, width = 1;
   int64_t stride_height = 1, stride_width = 1;
@@ -40,6 +44,11 @@ struct DropoutShape {
 // Of images: [n, c, h, w], or [n, h, w, c] in memory.
 enum class ImageLayout : uint8_t { kRowMajor, kChannelsLast };
 
+struct DenseShape {
+  int64_t rows = 0, in = 0, units = 0;
+  Arithmetic arithmetic = Arithmetic::kFloat32;
+};
+
 struct BatchNormShape {
   int64_t rows = 0, channels = 0;
   float epsilon = 0;
@@ -66,6 +75,7 @@ struct ConvShape {
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0, out_channels = 0;
   WindowShape window;
   int64_t groups = 1;  // of channels, in and out
+  Arithmetic arithmetic = Arithmetic::kFloat32;
   int64_t out_height() const {
     return (in_height + 2 * window.pad_height - window.full_height()) / window.stride_height + 1;
   }
@@ -105,11 +115,11 @@ class Kernels {
   virtual double Sum(const float* a, int64_t n) = 0;
 
   // out [rows, out] = x [rows, in] * weight^T + bias; bias may be null.
-  virtual void Dense(const float* x, const float* weight, const float* bias, float* out, int64_t rows,
-                     int64_t in, int64_t units) = 0;
-  virtual void DenseBackward(const float* x, const float* weight, const float* grad, float* grad_x,
-                             float* grad_weight, float* grad_bias, int64_t rows, int64_t in,
-                             int64_t units) = 0;  // null outputs are not computed
+  virtual void Dense(const DenseShape& shape, const float* x, const float* weight, const float* bias,
+                     float* out) = 0;
+  virtual void DenseBackward(const DenseShape& shape, const float* x, const float* weight, const float* grad,
+                             float* grad_x, float* grad_weight,
+                             float* grad_bias) = 0;  // null outputs are not computed
   // From the other layout.
   virtual void Reorder(const PlanesShape& shape, const float* from, ImageLayout to_layout, float* to) = 0;
   // Images with their channels last, weights [out_channels, in_channels / groups, kh, kw]. `after`, one whose

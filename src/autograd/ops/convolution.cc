@@ -50,10 +50,10 @@ void Conv2DBackward(const ConvShape& shape, const NDArray& input, const NDArray&
 }  // namespace
 
 NDArray Conv2D(const NDArray& input, const NDArray& weight, const NDArray& bias, const Window2D& w,
-               int64_t groups, const std::optional<ActivationShape>& after) {
+               int64_t groups, const std::optional<ActivationShape>& after, Arithmetic arithmetic) {
   RequireConv("Conv2D", input, weight, bias, groups, /*transposed=*/false);
   const Shape &xs = input.shape(), &ws = weight.shape();
-  const ConvShape shape{xs[0], xs[1], xs[2], xs[3], ws[0], ToShape(w, ws), groups};
+  const ConvShape shape{xs[0], xs[1], xs[2], xs[3], ws[0], ToShape(w, ws), groups, arithmetic};
   RequireWindow("Conv2D", xs, shape.window);
   NDArray x = InLayout(input, kLast);
   x.set_node(input.node());
@@ -73,12 +73,12 @@ NDArray Conv2D(const NDArray& input, const NDArray& weight, const NDArray& bias,
 
 // Forward and backward are those of the convolution from `out` to `x`, exchanged.
 NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArray& bias, const Window2D& w,
-                        int64_t groups, int64_t out_height, int64_t out_width) {
+                        int64_t groups, int64_t out_height, int64_t out_width, Arithmetic arithmetic) {
   constexpr std::string_view kWhat = "Conv2DTranspose";
   RequireConv(kWhat, input, weight, bias, groups, /*transposed=*/true);
   const Shape &xs = input.shape(), &ws = weight.shape();
   const Shape os = {xs[0], ws[1] * groups, out_height, out_width};
-  const ConvShape shape{os[0], os[1], os[2], os[3], xs[1], ToShape(w, ws), groups};
+  const ConvShape shape{os[0], os[1], os[2], os[3], xs[1], ToShape(w, ws), groups, arithmetic};
   RequireWindow(kWhat, os, shape.window);
   if (shape.out_height() != xs[2] || shape.out_width() != xs[3])
     Refuse(kWhat, StrCat("x ", xs, " does not become ", os, " with this window"));

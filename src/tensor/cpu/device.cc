@@ -78,10 +78,10 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int id, int threads)
+  CpuDevice(int id, int threads, std::optional<bool> multiplies_bfloat16)
       : allocator_(std::make_shared<PoolAllocator>()),
         records_(std::make_shared<PoolAllocator>()),
-        kernels_(MakeCpuKernels()),
+        kernels_(MakeCpuKernels(multiplies_bfloat16)),
         threads_(threads),
         stream_(id, threads, records_) {}
   Stream& stream() override { return stream_; }
@@ -106,8 +106,8 @@ void ForPieces(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t
   ParallelFor(n, grain, body);
 }
 
-std::shared_ptr<Device> MakeCpuDevice(int id, int threads) {
-  return std::make_shared<CpuDevice>(id, threads);
+std::shared_ptr<Device> MakeCpuDevice(int id, int threads, std::optional<bool> multiplies_bfloat16) {
+  return std::make_shared<CpuDevice>(id, threads, multiplies_bfloat16);
 }
 
 }  // namespace sluice

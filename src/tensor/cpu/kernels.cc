@@ -16,6 +16,7 @@
 #include "tensor/cpu/lanes.h"
 #include "tensor/cpu/layer_norm.h"
 #include "tensor/cpu/onednn.h"
+#include "tensor/cpu/onednn_product.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/pool.h"
 #include "tensor/cpu/reorder.h"
@@ -30,6 +31,8 @@ constexpr int64_t kGrain = int64_t{32} << 10;
 
 class CpuKernels final : public Kernels {
  public:
+  explicit CpuKernels(bool multiplies_bfloat16) : multiplies_bfloat16_(multiplies_bfloat16) {}
+
   void Copy(const void* from, void* to, size_t bytes) override {
     if (bytes > 0) std::memmove(to, from, bytes);  // views of one array may overlap
   }
@@ -51,27 +54,27 @@ class CpuKernels final : public Kernels {
   }
   double Sum(const float* a, int64_t n) override { return cpu::Sum(a, n); }
 
-  void Dense(const float* x, const float* weight, const float* bias, float* out, int64_t rows, int64_t in,
-             int64_t units) override {
-    if (rows == 0) return;
-    for (int64_t row = 0; row < rows && bias != nullptr; ++row) {
-      std::memcpy(out + row * units, bias, static_cast<size_t>(units) * sizeof(float));
+  void Dense(const DenseShape& s, const float* x, const float* weight, const float* bias,
+             float* out) override {
+    if (s.rows == 0) return;
+    for (int64_t row = 0; row < s.rows && bias != nullptr; ++row) {
+      std::memcpy(out + row * s.units, bias, static_cast<size_t>(s.units) * sizeof(float));
     }
-    cpu::OneDnn::Gemm(false, true, rows, units, in, x, weight, bias != nullptr ? 1.0f : 0.0f, out);
+    onednn_.Gemm(Here(s.arithmetic), {false, true, s.rows, s.units, s.in, bias != nullptr}, x, weight, out);
   }
-  void DenseBackward(const float* x, const float* weight, const float* grad, float* grad_x,
-                     float* grad_weight, float* grad_bias, int64_t rows, int64_t in, int64_t units) override {
-    if (grad_weight != nullptr && rows == 0)
-      std::memset(grad_weight, 0, static_cast<size_t>(units * in) * sizeof(float));
-    if (grad_weight != nullptr && rows > 0)
-      cpu::OneDnn::Gemm(true, false, units, in, rows, grad, x, 0, grad_weight);
-    if (grad_bias != nullptr) cpu::SumRows(grad, grad_bias, rows, units);
-    if (grad_x != nullptr && rows > 0)
-      cpu::OneDnn::Gemm(false, false, rows, in, units, grad, weight, 0, grad_x);
+  void DenseBackward(const DenseShape& s, const float* x, const float* weight, const float* grad,
+                     float* grad_x, float* grad_weight, float* grad_bias) override {
+    if (grad_weight != nullptr && s.rows == 0)
+      std::memset(grad_weight, 0, static_cast<size_t>(s.units * s.in) * sizeof(float));
+    if (grad_weight != nullptr && s.rows > 0)
+      onednn_.Gemm(Here(s.arithmetic), {true, false, s.units, s.in, s.rows}, grad, x, grad_weight);
+    if (grad_bias != nullptr) cpu::SumRows(grad, grad_bias, s.rows, s.units);
+    if (grad_x != nullptr && s.rows > 0)
+      onednn_.Gemm(Here(s.arithmetic), {false, false, s.rows, s.in, s.units}, grad, weight, grad_x);
   }
   void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
             const std::optional<ActivationShape>& after, float* out) override {
-    if (shape.batch > 0) onednn_.Conv(shape, x, weight, bias, after, out);
+    if (shape.batch > 0) onednn_.Conv(Here(shape), x, weight, bias, after, out);
   }
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias) override {
@@ -79,7 +82,8 @@ class CpuKernels final : public Kernels {
       cpu::SumRows(grad, grad_bias, shape.batch * shape.out_height() * shape.out_width(), shape.out_channels);
       grad_bias = nullptr;
     }
-    if (shape.batch > 0) return onednn_.ConvBackward(shape, x, weight, grad, grad_x, grad_weight, grad_bias);
+    if (shape.batch > 0)
+      return onednn_.ConvBackward(Here(shape), x, weight, grad, grad_x, grad_weight, grad_bias);
     const auto elements = static_cast<size_t>(shape.out_channels * (shape.in_channels / shape.groups) *
                                               shape.window.height * shape.window.width);
     if (grad_weight != nullptr) std::memset(grad_weight, 0, elements * sizeof(float));
@@ -247,6 +251,11 @@ class CpuKernels final : public Kernels {
   }
 
  private:
+  Arithmetic Here(Arithmetic wanted) const { return multiplies_bfloat16_ ? wanted : Arithmetic::kFloat32; }
+  ConvShape Here(ConvShape shape) const {
+    shape.arithmetic = Here(shape.arithmetic);
+    return shape;
+  }
   // How many pieces of this size are worth a thread.
   static int64_t Planes(int64_t size) { return kGrain / std::max<int64_t>(1, size) + 1; }
   // Before threads share the work: none of them may throw.
@@ -259,14 +268,20 @@ class CpuKernels final : public Kernels {
     }
   }
 
+  const bool multiplies_bfloat16_;
   cpu::OneDnn onednn_;
   cpu::BatchNorm batch_norm_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernels> MakeCpuKernels() {
-  return std::make_unique<CpuKernels>();
+std::unique_ptr<Kernels> MakeCpuKernels(std::optional<bool> multiplies_bfloat16) {
+  if (multiplies_bfloat16 == true && !cpu::OneDnn::MultipliesBFloat16()) {
+    throw Error(ErrorCode::kUnavailable,
+                "arithmetic in bfloat16 needs a processor with AVX-512; without SLUICE_BFLOAT16_ARITHMETIC, "
+                "weights of bfloat16 are multiplied in float32 here");
+  }
+  return std::make_unique<CpuKernels>(multiplies_bfloat16.value_or(cpu::OneDnn::MultipliesBFloat16Fast()));
 }
 
 }  // namespace sluice

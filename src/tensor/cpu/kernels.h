@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "tensor/kernels.h"
 
 namespace sluice {
 
-std::unique_ptr<Kernels> MakeCpuKernels();
+// Whether Arithmetic::kBFloat16 rounds factors to bfloat16; empty: where that is faster.
+std::unique_ptr<Kernels> MakeCpuKernels(std::optional<bool> multiplies_bfloat16);
 
 }  // namespace sluice

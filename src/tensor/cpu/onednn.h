@@ -11,37 +11,44 @@
 
 namespace sluice::cpu {
 
+struct Engine;
+struct ProductShape;
+class ConvForward;
+class ConvBackwardData;
+class ConvBackwardWeights;
+class Product;
+
 class OneDnn {
  public:
   OneDnn();
   ~OneDnn();
+  // Whether there are products of bfloat16 (with AVX-512), and whether they are faster than those of float32:
+  // with AMX's tiles. AVX-512's dot products of bfloat16 have half of float32's rate.
+  static bool MultipliesBFloat16();
+  static bool MultipliesBFloat16Fast();
   // Images with their channels last. `after`, one whose derivative comes from its output, is applied to what
   // the convolution leaves.
   void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
             const std::optional<ActivationShape>& after, float* out);
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias);
-  // Row-major, out = op(a) op(b) + beta out, op(a) [m, k], op(b) [k, n].
-  static void Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
-                   const float* b, float beta, float* out);
+  // Row-major, out = op(a) op(b), or added to out; op(a) [m, k], op(b) [k, n].
+  void Gemm(Arithmetic arithmetic, const ProductShape& shape, const float* a, const float* b, float* out);
   void Tanh(const float* x, float* out, int64_t n);
   void Sigmoid(const float* x, float* out, int64_t n);
 
  private:
-  struct Engine;
-  class Weights;
-  class Forward;
-  class BackwardData;
-  class BackwardWeights;
   struct Eltwise;
   void Run(int algorithm, const float* x, float* out, int64_t n);
   void FitTeam();
 
   std::unique_ptr<Engine> engine_;
   int threads_ = 0;  // that the primitives were made for
-  std::map<std::tuple<ConvShape, bool, std::optional<ActivationShape>>, std::unique_ptr<Forward>> forward_;
-  std::map<ConvShape, std::unique_ptr<BackwardData>> backward_data_;
-  std::map<std::pair<ConvShape, bool>, std::unique_ptr<BackwardWeights>> backward_weights_;
+  std::map<std::tuple<ConvShape, bool, std::optional<ActivationShape>>, std::unique_ptr<ConvForward>>
+      forward_;
+  std::map<ConvShape, std::unique_ptr<ConvBackwardData>> backward_data_;
+  std::map<std::pair<ConvShape, bool>, std::unique_ptr<ConvBackwardWeights>> backward_weights_;
+  std::map<ProductShape, std::unique_ptr<Product>> products_;
   std::map<std::pair<int, int64_t>, std::unique_ptr<Eltwise>> eltwise_;
 };
 

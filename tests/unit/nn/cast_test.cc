@@ -5,6 +5,7 @@
 #include "sluice/error.h"
 #include "sluice/loss.h"
 #include "sluice/models.h"
+#include "tensor/devices.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
 
@@ -12,6 +13,16 @@ namespace sluice::nn {
 namespace {
 
 using ::testing::HasSubstr;
+
+// What layers with such weights multiply in.
+class CastTest : public ::testing::Test {
+ protected:
+  CastTest() { MultiplyBFloat16(false); }
+  ~CastTest() override { Devices::SetDefault(nullptr); }
+  static void MultiplyBFloat16(bool multiplies) {
+    Devices::SetDefault(std::make_shared<Devices>(DevicesOptions{.multiplies_bfloat16 = multiplies}));
+  }
+};
 
 struct Outcome {
   std::vector<float> losses;
@@ -36,7 +47,7 @@ Outcome Step(Sequential& net, const NDArray& x, const NDArray& labels) {
   return outcome;
 }
 
-TEST(CastTest, WeightsAreRoundedAndGradientsToo) {
+TEST_F(CastTest, WeightsAreRoundedAndGradientsToo) {
   Rng rng(2);
   for (const char* name : {"mlp", "lenet", "resnet20", "text_mean"}) {
     SCOPED_TRACE(name);
@@ -64,7 +75,34 @@ TEST(CastTest, WeightsAreRoundedAndGradientsToo) {
   }
 }
 
-TEST(CastTest, SharedAndAddedGradientsSumInFloat32) {
+TEST_F(CastTest, LayersMultiplyInBFloat16WhereThatIsWanted) {
+  const float finer = 1 + 0x1p-10f;  // a bfloat16 rounds it to 1
+  const auto outcome = [&](Layer& layer, const Shape& shape) {
+    layer.CollectParams().Cast(DType::kBFloat16);
+    NDArray x(shape);
+    x.Fill(finer);
+    layer.CollectParams().Initialize({cpu(0)}, std::make_shared<Zero>());
+    layer(x);  // now the shape is known
+    for (const auto& parameter : layer.CollectParams()) parameter->data(cpu(0)).Fill(1);
+    return layer(x).ToVector();
+  };
+  const auto outcomes = [&] {
+    Dense dense(1, {.use_bias = false});
+    Conv2D conv(1, {1, 1}, {.use_bias = false});
+    Conv2DTranspose transpose(1, {1, 1}, {.use_bias = false});
+    return std::vector{outcome(dense, {1, 4}), outcome(conv, {1, 4, 1, 1}), outcome(transpose, {1, 4, 1, 1})};
+  };
+  EXPECT_THAT(outcomes(), ::testing::Each(std::vector{4 * finer}));
+  MultiplyBFloat16(true);
+  try {
+    EXPECT_THAT(outcomes(), ::testing::Each(std::vector{4.0f}));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    GTEST_SKIP() << error.what();
+  }
+}
+
+TEST_F(CastTest, SharedAndAddedGradientsSumInFloat32) {
   Dense first(2, {.use_bias = false, .in_units = 2}), second(2, {.use_bias = false, .in_units = 2});
   first.AddPrefix("first");
   second.ShareParameters(first);
@@ -86,7 +124,7 @@ TEST(CastTest, SharedAndAddedGradientsSumInFloat32) {
   EXPECT_THAT(grad.AsType(DType::kFloat32).ToVector(), ::testing::ElementsAre(4, 8, 4, 8));
 }
 
-TEST(CastTest, AfterInitializeValuesAreRounded) {
+TEST_F(CastTest, AfterInitializeValuesAreRounded) {
   Parameter parameter("w", {3});
   parameter.Initialize({cpu(0)}, std::make_shared<Zero>());
   parameter.SetData(NDArray::From({1.0f, 1.00390625f, 3.14159265f}, {3}));
@@ -96,7 +134,7 @@ TEST(CastTest, AfterInitializeValuesAreRounded) {
   EXPECT_EQ(parameter.grad(cpu(0)).dtype(), DType::kBFloat16);
 }
 
-TEST(CastTest, WholeTypesAreRefused) {
+TEST_F(CastTest, WholeTypesAreRefused) {
   Parameter parameter("w", {3});
   EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { parameter.Cast(DType::kInt32); }),
               HasSubstr("parameter 'w' cannot be cast to int32"));

@@ -1,0 +1,153 @@
+#include "tensor/cpu/onednn_conv.h"
+
+#include "base/check.h"
+
+namespace sluice::cpu {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+namespace {
+
+memory::desc WeightsOf(const ConvShape& s) {
+  const int64_t out = s.out_channels / s.groups, in = s.in_channels / s.groups;
+  if (s.groups == 1) return {{out, in, s.window.height, s.window.width}, kFloat, Tag::oihw};
+  return {{s.groups, out, in, s.window.height, s.window.width}, kFloat, Tag::goihw};
+}
+
+dnnl::primitive_attr AttributesOf(const std::optional<ActivationShape>& after) {
+  dnnl::primitive_attr attributes;
+  if (!after) return attributes;
+  using A = dnnl::algorithm;
+  const auto algorithm = [&] {
+    switch (after->kind) {
+      case ActivationKind::kRelu:
+      case ActivationKind::kLeakyRelu:
+        return A::eltwise_relu;
+      case ActivationKind::kTanh:
+        return A::eltwise_tanh;
+      case ActivationKind::kSigmoid:
+        return A::eltwise_logistic;
+      case ActivationKind::kElu:
+        return A::eltwise_elu;
+      default:
+        SLUICE_CHECK(false) << "no activation whose derivative comes from its output";
+    }
+    return A::undef;
+  }();
+  dnnl::post_ops post;
+  post.append_eltwise(1, algorithm, after->alpha, 0);
+  attributes.set_post_ops(post);
+  return attributes;
+}
+
+dnnl::convolution_backward_data::primitive_desc BackwardDataOf(const ConvDescs& d, const Engine& e) {
+  using D = dnnl::convolution_backward_data;
+  return {D::desc(kDirect, d.src, d.any, d.dst_factor, d.strides, d.dilates, d.pad, d.pad), e.engine,
+          d.Forward(e.engine, false)};
+}
+
+dnnl::convolution_backward_weights::primitive_desc BackwardWeightsOf(const ConvDescs& d, const Engine& e,
+                                                                     bool has_bias) {
+  using W = dnnl::convolution_backward_weights;
+  return {has_bias
+              ? W::desc(kDirect, d.src_factor, d.any_float, d.bias, d.dst_factor, d.strides, d.dilates, d.pad,
+                        d.pad)
+              : W::desc(kDirect, d.src_factor, d.any_float, d.dst_factor, d.strides, d.dilates, d.pad, d.pad),
+          e.engine, d.Forward(e.engine, has_bias)};
+}
+
+}  // namespace
+
+ConvDescs::ConvDescs(const ConvShape& s)
+    : weights(WeightsOf(s)),
+      bias({s.out_channels}, kFloat, Tag::x),
+      strides{s.window.stride_height, s.window.stride_width},
+      dilates{s.window.dilation_height - 1, s.window.dilation_width - 1},
+      pad{s.window.pad_height, s.window.pad_width} {
+  const memory::dims in = {s.batch, s.in_channels, s.in_height, s.in_width};
+  const memory::dims out = {s.batch, s.out_channels, s.out_height(), s.out_width()};
+  const auto factor = FactorType(s.arithmetic);
+  src = {in, kFloat, Tag::nhwc};
+  dst = {out, kFloat, Tag::nhwc};
+  src_factor = {in, factor, Tag::nhwc};
+  dst_factor = {out, factor, Tag::nhwc};
+  any = {weights.dims(), factor, Tag::any};
+  any_float = {weights.dims(), kFloat, Tag::any};
+}
+
+dnnl::convolution_forward::primitive_desc ConvDescs::Forward(const dnnl::engine& engine, bool has_bias,
+                                                             const dnnl::primitive_attr& attributes) const {
+  using F = dnnl::convolution_forward;
+  constexpr auto kKind = dnnl::prop_kind::forward_training;
+  return {has_bias ? F::desc(kKind, kDirect, src_factor, any, bias, dst, strides, dilates, pad, pad)
+                   : F::desc(kKind, kDirect, src_factor, any, dst, strides, dilates, pad, pad),
+          attributes, engine};
+}
+
+ConvForward::ConvForward(const Engine& e, const ConvShape& shape, bool has_bias,
+                         const std::optional<ActivationShape>& after)
+    : e_(e),
+      d_(shape),
+      pd_(d_.Forward(e.engine, has_bias, AttributesOf(after))),
+      run_(pd_),
+      src_(e, d_.src, d_.src_factor),
+      weights_(e, d_.weights, pd_.weights_desc()),
+      dst_(e.Borrowed(d_.dst)) {
+  arguments_ = {{DNNL_ARG_SRC, src_.chosen()}, {DNNL_ARG_WEIGHTS, weights_.chosen()}, {DNNL_ARG_DST, dst_}};
+  if (has_bias) arguments_.Add(DNNL_ARG_BIAS, bias_ = e.Borrowed(d_.bias));
+}
+
+void ConvForward::Run(const float* x, const float* weight, const float* bias, float* out) {
+  e_.Point(dst_, out);
+  if (bias != nullptr) e_.Point(bias_, bias);
+  src_.Bring(x);
+  weights_.Bring(weight);
+  arguments_.Execute(run_, e_.stream);
+}
+
+ConvBackwardData::ConvBackwardData(const Engine& e, const ConvShape& shape)
+    : e_(e),
+      d_(shape),
+      pd_(BackwardDataOf(d_, e)),
+      run_(pd_),
+      weights_(e, d_.weights, pd_.weights_desc()),
+      grad_(e, d_.dst, d_.dst_factor),
+      grad_x_(e.Borrowed(d_.src)) {
+  arguments_ = {{DNNL_ARG_DIFF_DST, grad_.chosen()},
+                {DNNL_ARG_WEIGHTS, weights_.chosen()},
+                {DNNL_ARG_DIFF_SRC, grad_x_}};
+}
+
+void ConvBackwardData::Run(const float* weight, const float* grad, float* grad_x) {
+  e_.Point(grad_x_, grad_x);
+  grad_.Bring(grad);
+  weights_.Bring(weight);
+  arguments_.Execute(run_, e_.stream);
+}
+
+ConvBackwardWeights::ConvBackwardWeights(const Engine& e, const ConvShape& shape, bool has_bias)
+    : e_(e),
+      d_(shape),
+      pd_(BackwardWeightsOf(d_, e, has_bias)),
+      run_(pd_),
+      src_(e, d_.src, d_.src_factor),
+      grad_(e, d_.dst, d_.dst_factor),
+      grad_weights_(e, d_.weights, pd_.diff_weights_desc()) {
+  arguments_ = {{DNNL_ARG_SRC, src_.chosen()},
+                {DNNL_ARG_DIFF_DST, grad_.chosen()},
+                {DNNL_ARG_DIFF_WEIGHTS, grad_weights_.chosen()}};
+  if (has_bias) arguments_.Add(DNNL_ARG_DIFF_BIAS, grad_bias_ = e.Borrowed(d_.bias));
+}
+
+void ConvBackwardWeights::Run(const float* x, const float* grad, float* grad_weight, float* grad_bias) {
+  if (grad_bias != nullptr) e_.Point(grad_bias_, grad_bias);
+  grad_weights_.Point(grad_weight);
+  src_.Bring(x);
+  grad_.Bring(grad);
+  arguments_.Execute(run_, e_.stream);
+  grad_weights_.Deliver();
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,69 @@
+// Convolutions, each made once for its shape; for cpu/onednn.cc.
+#pragma once
+
+#include <optional>
+
+#include "tensor/cpu/onednn_parts.h"
+
+namespace sluice::cpu {
+
+// A convolution's shapes in oneDNN's words. Images have their channels last.
+struct ConvDescs {
+  explicit ConvDescs(const ConvShape& shape);
+  dnnl::convolution_forward::primitive_desc Forward(const dnnl::engine& engine, bool has_bias,
+                                                    const dnnl::primitive_attr& attributes = {}) const;
+
+  dnnl::memory::desc src, dst, weights, bias;      // the caller's
+  dnnl::memory::desc src_factor, dst_factor, any;  // what products are made of; weights as oneDNN likes
+  dnnl::memory::desc any_float;                    // weights' gradients
+  dnnl::memory::dims strides, dilates, pad;
+};
+
+class ConvForward {
+ public:
+  ConvForward(const Engine& e, const ConvShape& shape, bool has_bias,
+              const std::optional<ActivationShape>& after);
+  void Run(const float* x, const float* weight, const float* bias, float* out);
+
+ private:
+  const Engine& e_;
+  const ConvDescs d_;
+  const dnnl::convolution_forward::primitive_desc pd_;
+  const dnnl::convolution_forward run_;
+  Input src_, weights_;
+  dnnl::memory dst_, bias_;
+  Arguments arguments_;
+};
+
+class ConvBackwardData {
+ public:
+  ConvBackwardData(const Engine& e, const ConvShape& shape);
+  void Run(const float* weight, const float* grad, float* grad_x);
+
+ private:
+  const Engine& e_;
+  const ConvDescs d_;
+  const dnnl::convolution_backward_data::primitive_desc pd_;
+  const dnnl::convolution_backward_data run_;
+  Input weights_, grad_;
+  dnnl::memory grad_x_;
+  Arguments arguments_;
+};
+
+class ConvBackwardWeights {
+ public:
+  ConvBackwardWeights(const Engine& e, const ConvShape& shape, bool has_bias);
+  void Run(const float* x, const float* grad, float* grad_weight, float* grad_bias);
+
+ private:
+  const Engine& e_;
+  const ConvDescs d_;
+  const dnnl::convolution_backward_weights::primitive_desc pd_;
+  const dnnl::convolution_backward_weights run_;
+  Input src_, grad_;
+  Output grad_weights_;
+  dnnl::memory grad_bias_;
+  Arguments arguments_;
+};
+
+}  // namespace sluice::cpu

@@ -1,0 +1,74 @@
+// What the primitives of oneDNN are put together from; for cpu/onednn*.cc.
+#pragma once
+
+#include <dnnl.hpp>
+#include <utility>
+#include <vector>
+
+#include "tensor/kernels.h"
+
+namespace sluice::cpu {
+
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+
+// What the factors of products are rounded to.
+inline dnnl::memory::data_type FactorType(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kBFloat16 ? dnnl::memory::data_type::bf16 : kFloat;
+}
+
+struct Engine {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+
+  // Memory of the caller's, which each run names.
+  dnnl::memory Borrowed(const dnnl::memory::desc& desc) const { return {desc, engine, DNNL_MEMORY_NONE}; }
+  void Point(dnnl::memory& at, const float* data) const {
+    at.set_data_handle(const_cast<float*>(data), stream);
+  }
+};
+
+// What a primitive works on, named once: oneDNN's own `execute` would copy the list every time.
+class Arguments {
+ public:
+  Arguments() = default;
+  Arguments(std::initializer_list<std::pair<int, dnnl::memory>> arguments);
+  void Add(int name, const dnnl::memory& memory);
+  void Execute(const dnnl::primitive& primitive, const dnnl::stream& stream) const;
+
+ private:
+  std::vector<dnnl_exec_arg_t> list_;
+  std::vector<dnnl::memory> held_;
+};
+
+// An array of the caller's, float32 in the caller's layout, and what a primitive reads in its place: the same
+// memory, or a copy in the layout and type that the primitive chose.
+class Input {
+ public:
+  Input(const Engine& e, const dnnl::memory::desc& users, const dnnl::memory::desc& chosen);
+  const dnnl::memory& chosen() const { return chosen_; }
+  void Bring(const float* users);
+
+ private:
+  const Engine& e_;
+  dnnl::memory users_, chosen_;  // the same, or:
+  dnnl::reorder reorder_;
+  Arguments arguments_;
+};
+
+// Likewise what a primitive makes.
+class Output {
+ public:
+  Output(const Engine& e, const dnnl::memory::desc& users, const dnnl::memory::desc& chosen);
+  const dnnl::memory& chosen() const { return chosen_; }
+  // Before the primitive runs, and after.
+  void Point(float* users) { e_.Point(users_, users); }
+  void Deliver();
+
+ private:
+  const Engine& e_;
+  dnnl::memory users_, chosen_;
+  dnnl::reorder reorder_;
+  Arguments arguments_;
+};
+
+}  // namespace sluice::cpu
