@@ -57,21 +57,40 @@ void Runtime::SetDefault(std::shared_ptr<Runtime> runtime) {
   std::swap(Slot().runtime, runtime);
 }
 
-WorkerNode& Runtime::Node() {
-  const std::lock_guard lock(mutex_);
-  if (node_ != nullptr) return *node_;
+std::shared_ptr<WorkerNode> Runtime::Node() {
   if (config_.role != wire::Role::kWorker) {
     throw Error(
         ErrorCode::kFailedPrecondition,
         "a distributed store needs a job: start the program with tools/launch.py -n W -s S PROGRAM ...");
   }
-  node_ = std::make_shared<WorkerNode>(config_, tracer_);
-  return *node_;
+  std::shared_ptr<WorkerNode> node;
+  {
+    const std::lock_guard lock(mutex_);
+    if (node_ == nullptr) node_ = std::make_shared<WorkerNode>(config_, tracer_);
+    node = node_;
+  }
+  try {
+    node->AwaitJoined();  // without the lock: signals are answered meanwhile
+  } catch (...) {
+    Forget(node);
+    throw;
+  }
+  return node;
+}
+
+std::shared_ptr<WorkerNode> Runtime::NodeIfAny() {
+  const std::lock_guard lock(mutex_);
+  return node_;
+}
+
+void Runtime::Forget(const std::shared_ptr<WorkerNode>& node) {
+  const std::lock_guard lock(mutex_);
+  if (node_ == node) node_ = nullptr;
 }
 
 bool Runtime::HasJoined() {
-  const std::lock_guard lock(mutex_);
-  return node_ != nullptr;
+  const auto node = NodeIfAny();
+  return node != nullptr && node->joined();
 }
 
 void Runtime::TraceWith(worker::Tracer* tracer) {
@@ -90,35 +109,33 @@ std::shared_ptr<KVStore> Runtime::MakeStore(const std::string& type) {
                               : collective::MakeDeviceReducer());
   }
   for (const char* known : {"dist_sync", "dist_device_sync", "dist_async", "dist_device_async"}) {
-    if (type == known) return Node().MakeStore(type);
+    if (type == known) return Node()->MakeStore(type);
   }
   throw Error(ErrorCode::kInvalidArgument,
               StrCat("there is no store type '", type, "'; the types are ", kTypes));
 }
 
 void Runtime::Finish() {
-  std::shared_ptr<WorkerNode> node;
-  {
-    const std::lock_guard lock(mutex_);
-    node = node_;
-  }
+  const auto node = NodeIfAny();
   if (node == nullptr) return;
-  node->Flush(KVStore::kDefaultTimeout);  // without the lock: signals are answered meanwhile
-  Leave(wire::Leave::Outcome::kFinished, "");
+  node->Flush(KVStore::kDefaultTimeout);
+  // Who is dead is found to be so within the heartbeat timeout.
+  node->Leave(wire::Leave::Outcome::kFinished, "", config_.heartbeat_timeout + kLeaveTimeout);
+  Forget(node);
 }
 
-void Runtime::Leave(wire::Leave::Outcome outcome, const std::string& message) {
-  const std::lock_guard lock(mutex_);
-  if (node_ == nullptr) return;
-  const auto node = std::move(node_);
-  node->Leave(outcome, message, kLeaveTimeout);
+void Runtime::Leave(const std::string& why) {
+  const auto node = NodeIfAny();
+  if (node == nullptr) return;
+  Forget(node);
+  node->Leave(wire::Leave::Outcome::kFailed, why, kLeaveTimeout);
 }
 
 void Runtime::OnSignal(int number) {
   if (number == SIGUSR1) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) {
-      LOG(WARNING) << "state of the worker: it is joining or leaving its job";
+      LOG(WARNING) << "state of the worker: it begins to join its job";
     } else if (node_ != nullptr) {
       node_->Dump();
     } else {
@@ -188,7 +205,7 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
       try {
         const auto runtime = runtime::Runtime::Default();
         joined = runtime->HasJoined();
-        runtime->Leave(wire::Leave::Outcome::kFailed, e.what());
+        runtime->Leave(e.what());
       } catch (const std::exception&) {  // the job has failed already, and says so
       }
       if (!joined) throw;

@@ -20,13 +20,13 @@ class Runtime {
 
   std::shared_ptr<KVStore> MakeStore(const std::string& type);
   // The worker's node, joined on first use. Error(kFailedPrecondition) outside a job.
-  WorkerNode& Node();
+  std::shared_ptr<WorkerNode> Node();
   bool HasJoined();
   // Hears of every gradient's stages, once the worker joins. Outlives this and its stores.
   void TraceWith(worker::Tracer* tracer);
   // Leaves in good order: WorkerNode::Flush, then Leave. When it throws, the job has not been left.
   void Finish();
-  void Leave(wire::Leave::Outcome outcome, const std::string& message);
+  void Leave(const std::string& why);  // in no good order
   const JobConfig& config() const { return config_; }
 
   static std::shared_ptr<Runtime> Default();  // made on first use from the environment
@@ -34,6 +34,8 @@ class Runtime {
 
  private:
   void OnSignal(int number);
+  std::shared_ptr<WorkerNode> NodeIfAny();
+  void Forget(const std::shared_ptr<WorkerNode>& node);
 
   const JobConfig config_;
   std::mutex mutex_;

@@ -32,16 +32,18 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer)
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   loop_ = std::make_shared<transport::ZmqLoop>(context, client_, LoopOptions(config, "worker"));
-  const Event joined = Event::Make("joining the job");
-  Post([client = client_, joined](Time, transport::Network&) {
+  Post([client = client_, joined = joined_](Time, transport::Network&) {
     client->WhenJoined([joined](const Status& status) { joined.Complete(status.AsException()); });
   });
-  joined.Wait(config.rendezvous_timeout + 5s);
 }
 
 // Stores may outlive it.
 WorkerNode::~WorkerNode() {
   loop_->Stop();
+}
+
+void WorkerNode::AwaitJoined() {
+  joined_.Wait(config_.rendezvous_timeout + 5s);
 }
 
 void WorkerNode::Post(std::function<void(Time, transport::Network&)> task) {
@@ -92,15 +94,8 @@ void WorkerNode::Leave(wire::Leave::Outcome outcome, const std::string& message,
         [left](const Status& status) { left.Complete(status.AsException()); }, network);
   });
   left.WaitQuietly(timeout + 1s);
+  if (outcome == wire::Leave::Outcome::kFinished) left.Wait();
   loop_->Join(timeout);
-  if (left.error() == nullptr || outcome != wire::Leave::Outcome::kFinished) return;
-  try {
-    std::rethrow_exception(left.error());
-  } catch (const Error& error) {
-    // The servers have all there is. The last answers of a job may be lost, and the scheduler then be gone.
-    if (error.code() != ErrorCode::kDeadlineExceeded) throw;
-    LOG(WARNING) << WrapLogged(StrCat("left without an answer: ", error.what()));
-  }
 }
 
 std::map<std::string, wire::Counters> WorkerNode::Stats(Duration timeout) {

@@ -21,18 +21,22 @@ namespace sluice::runtime {
 // wait for a weight whose round needs a gradient that is queued behind it (docs/design/tensors.md).
 class WorkerNode {
  public:
-  // Joins; returns when the job is complete. Throws Error when it never will be. `tracer`, which may be null,
-  // hears of every gradient's stages and outlives the node and its stores.
+  // Begins to join. `tracer`, which may be null, hears of every gradient's stages and outlives the node and its
+  // stores.
   explicit WorkerNode(const JobConfig& config, worker::Tracer* tracer = nullptr);
   ~WorkerNode();
 
+  // Returns when the job is complete. Throws Error when it never will be.
+  void AwaitJoined();
+  bool joined() const { return joined_.Succeeded(); }
   std::shared_ptr<KVStore> MakeStore(const std::string& type);
   int rank() const { return static_cast<int>(client_->rank()); }
   // Waits until the servers have all that the stores pushed; throws the first failure that no store has
   // thrown yet. Reads that nobody waited for end with an error.
   void Flush(Duration timeout);
-  // Says goodbye and waits until the scheduler has heard it. Throws Error when the job has failed meanwhile.
-  // In good order (kFinished): Flush first.
+  // Says goodbye and waits until the scheduler has heard it. In good order (kFinished), after Flush, it throws
+  // Error when the job has failed meanwhile, or a server or the scheduler does not answer: it has then not been
+  // left.
   void Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout);
   // The counters of every process of the job but the other workers: "scheduler", "server 0", ... What a
   // server's shards count is added up. Throws Error(kDeadlineExceeded).
@@ -51,6 +55,7 @@ class WorkerNode {
   std::atomic<int> stores_made_ = 0;
   const std::shared_ptr<worker::Client> client_;
   std::shared_ptr<transport::ZmqLoop> loop_;
+  const Event joined_ = Event::Make("joining the job");
   std::mutex mutex_;
   // Guarded by mutex_. Kept, whoever lets go of them: what they pushed is waited for.
   std::vector<std::shared_ptr<worker::DistStore>> stores_;

@@ -291,7 +291,8 @@ wire::Stop Scheduler::StopMessage() const {
 void Scheduler::SendStop(Time now, transport::Network& network) {
   next_stop_ = now + std::min(options_.repeat_interval, options_.failure_timeout / 5);
   for (const Member& member : roster_.members()) {
-    if (IsAwaited(member)) Send(member.peer, StopMessage(), network);
+    if (member.info.state == NodeState::kAlive && IsAwaited(member))
+      Send(member.peer, StopMessage(), network);
   }
   EndUnlessAwaiting(now);
 }
@@ -299,6 +300,7 @@ void Scheduler::SendStop(Time now, transport::Network& network) {
 // Members, until they have left; and who was to join a job that has failed before it was complete: nobody
 // else can tell them.
 void Scheduler::EndUnlessAwaiting(Time now) {
+  if (outcome_.reason == wire::Stop::Reason::kFinished) BuryWhoDidNotLeave(now);
   if (AllHaveLeft() || now >= stop_deadline_) settled_ = true;
   const bool all_came =
       roster_.members().size() + turned_away_.size() >= options_.num_workers + options_.num_servers;
@@ -306,10 +308,28 @@ void Scheduler::EndUnlessAwaiting(Time now) {
 }
 
 // A job that fails waits for nobody who has gone without a word. One that ends well has servers that may come
-// back and must not take its end for a death.
+// back and must not take its end for a death, and workers that may ask again because the answer to their
+// goodbye was lost: they hang up when they have it.
 bool Scheduler::IsAwaited(const Member& member) const {
-  const bool gone = member.closed && outcome_.reason == wire::Stop::Reason::kFailed;
-  return member.info.state == NodeState::kAlive && !gone;
+  const bool alive = member.info.state == NodeState::kAlive;
+  if (outcome_.reason == wire::Stop::Reason::kFailed) return alive && !member.closed;
+  return alive ||
+         (member.info.state == NodeState::kFinished && member.info.role == Role::kWorker && !member.closed);
+}
+
+// The workers are gone with all they wanted, but a server that dies now, or was dead already, has not ended
+// well, and may have had work of its own left.
+void Scheduler::BuryWhoDidNotLeave(Time now) {
+  const bool over = now >= stop_deadline_;
+  const auto dead = roster_.BuryTheSilent(now, over ? Duration::zero() : options_.heartbeat_timeout);
+  if (dead.empty()) return;
+  std::vector<std::string> names;
+  for (const Member* member : dead) names.push_back(Roster::NameOf(member->info));
+  counters_["deaths"] += dead.size();
+  outcome_ = {wire::Stop::Reason::kFailed,
+              StrCat("the workers have finished, but ", StrJoin(names),
+                     " did not end: ", names.size() == 1 ? "it is" : "they are", " dead or unreachable")};
+  LOG(ERROR) << WrapLogged(outcome_.message);
 }
 
 bool Scheduler::AllHaveLeft() const {
@@ -358,17 +378,26 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
   }
 }
 
-Time Scheduler::NextTimer() const {
-  if (done_) return Time::max();
-  if (stopping_) {
-    if (settled_) return latecomers_until_;
-    return AllHaveLeft() ? Time::min() : std::min(next_stop_, stop_deadline_);
-  }
-  Time next = complete_ ? Time::max() : std::min(next_report_, started_ + options_.rendezvous_timeout);
+// When the next member will have been silent for too long.
+Time Scheduler::NextSilence() const {
+  Time next = Time::max();
   for (const Member& member : roster_.members()) {
     if (member.info.state == NodeState::kAlive)
       next = std::min(next, member.last_heard + options_.heartbeat_timeout);
   }
+  return next;
+}
+
+Time Scheduler::NextTimer() const {
+  if (done_) return Time::max();
+  if (stopping_) {
+    if (settled_) return latecomers_until_;
+    if (AllHaveLeft()) return Time::min();
+    const bool buries = outcome_.reason == wire::Stop::Reason::kFinished;
+    return std::min({next_stop_, stop_deadline_, buries ? NextSilence() : Time::max()});
+  }
+  Time next = complete_ ? Time::max() : std::min(next_report_, started_ + options_.rendezvous_timeout);
+  next = std::min(next, NextSilence());
   for (const auto& [id, relay] : relays_) next = std::min(next, relay.next_repeat);
   return next;
 }

@@ -93,9 +93,12 @@ class Scheduler final : public transport::Machine {
   void SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network);
   void OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
                transport::Network& network);
-  bool IsAwaited(const Member& member) const;  // while the job stops
+  // While the job stops:
+  bool IsAwaited(const Member& member) const;
   bool AllHaveLeft() const;
+  void BuryWhoDidNotLeave(Time now);
   void EndUnlessAwaiting(Time now);
+  Time NextSilence() const;
   void StopJob(Time now, wire::Stop stop, transport::Network& network);
   void SendStop(Time now, transport::Network& network);
   wire::Stop StopMessage() const;

@@ -58,7 +58,8 @@ class Event {
   using Callback = InlineFunction<void(const std::exception_ptr& error), 48>;
   void OnDone(Callback callback) const;
 
-  static constexpr Duration kTimeout = std::chrono::minutes(10);
+  // Longer than the default of the stores, whose failures say which key waits for whom.
+  static constexpr Duration kTimeout = std::chrono::minutes(10) + std::chrono::seconds(15);
 
  private:
   struct State;

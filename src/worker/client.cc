@@ -57,7 +57,7 @@ void Client::AfterMembership(Time, NetworkRef network) {
     for (auto& done : std::exchange(when_joined_, {}))
       completions_.push_back([done](Time, NetworkRef) { done(Status::Ok()); });
   }
-  if (membership_.state() == membership::State::kStopped && !failure_ && !leaving_) {
+  if (membership_.state() == membership::State::kStopped && !failure_) {
     const wire::Stop& stop = *membership_.stop();
     const bool failed = stop.reason == wire::Stop::Reason::kFailed;
     FailAll(Failure{failed ? ErrorCode::kUnavailable : ErrorCode::kCancelled, stop.message});

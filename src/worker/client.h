@@ -104,6 +104,9 @@ class Client final : public transport::Machine {
   // Before leaving in good order: done when the servers have all that was handed over, or with what they do
   // not have by the deadline. Reads under way end with kCancelled: the rounds of others may take for ever.
   void Flush(Time now, Time deadline, worker::Done done, NetworkRef network);
+  // Who has finished sees first that every server lives: a death since the last push would go unnoticed.
+  // Fails when the job does meanwhile, and when the scheduler dies before it has heard of it; then nobody has
+  // left yet, and leaves by saying that it failed.
   void Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
   // The counters (wire::Stats) of the scheduler or of a shard.
   void GetSchedulerStats(Time now, Time deadline, AnswerDone done, NetworkRef network);
@@ -170,6 +173,10 @@ class Client final : public transport::Machine {
   // client_control.cc
   void Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline,
            AnswerDone done, NetworkRef network);
+  void Ask(Time now, membership::ControlRequests::Request request, NetworkRef network);
+  void SeeServers(Time now, Time deadline, std::function<void(Time, NetworkRef, const Status&)> done,
+                  NetworkRef network);
+  void SayGoodbye(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
   void OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
                   Time deadline, InitDone done, NetworkRef network);
 
@@ -179,7 +186,6 @@ class Client final : public transport::Machine {
   membership::Client membership_;
   std::optional<Failure> failure_;
   bool done_ = false;
-  bool leaving_ = false;
   struct FlushCall {
     Time deadline;
     worker::Done done;

@@ -7,21 +7,27 @@
 namespace sluice::worker {
 namespace {
 
+constexpr Duration kLeaveRepeat = 200ms;
+
 std::string BarrierText(const wire::Barrier& barrier) {
   return StrCat("barrier '", barrier.id, "'");
 }
 
 }  // namespace
 
-void Client::Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline,
-                 AnswerDone done, NetworkRef network) {
+void Client::Ask(Time now, membership::ControlRequests::Request request, NetworkRef network) {
   if (failure_) {
-    completions_.push_back(
-        [done = std::move(done), failure = *failure_](Time at, NetworkRef net) { done(at, net, failure); });
+    completions_.push_back([done = std::move(request.done), failure = *failure_](Time at, NetworkRef net) {
+      done(at, net, failure);
+    });
     return RunCompletions(now, network);
   }
-  controls_.Ask(now, next_id_++, {whom, std::move(body), std::move(what), deadline, std::move(done)},
-                membership_, network);
+  controls_.Ask(now, next_id_++, std::move(request), membership_, network);
+}
+
+void Client::Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline,
+                 AnswerDone done, NetworkRef network) {
+  Ask(now, {whom, std::move(body), std::move(what), deadline, std::move(done)}, network);
 }
 
 void Client::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
@@ -174,20 +180,64 @@ void Client::CheckFlushed(Time now) {
 }
 
 void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {
-  leaving_ = true;
-  if (failure_) {  // the others know already; say goodbye all the same, once
-    network.Send(membership_.scheduler(), Envelope(std::move(leave), next_id_++));
+  if (failure_ || !membership_.IsMissed()) {
+    // The others know already: a goodbye all the same, once. Or they have never heard of this worker.
+    if (failure_) network.Send(membership_.scheduler(), Envelope(std::move(leave), next_id_++));
     done_ = true;
-    return done(*failure_);
+    return done(failure_ ? Status(*failure_) : Status::Ok());
   }
-  auto on_answer = [this, done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
+  if (leave.outcome != wire::Leave::Outcome::kFinished)
+    return SayGoodbye(now, std::move(leave), deadline, std::move(done), network);
+  const auto seen = [this, leave = std::move(leave), deadline, done = std::move(done)](
+                        Time at, NetworkRef net, const Status& status) {
+    if (status.ok()) return SayGoodbye(at, leave, deadline, done, net);
+    done(status);
+  };
+  SeeServers(now, deadline, seen, network);
+}
+
+void Client::SeeServers(Time now, Time deadline, std::function<void(Time, NetworkRef, const Status&)> done,
+                        NetworkRef network) {
+  if (shards_.empty()) return done(now, network, Status::Ok());
+  struct Seen {
+    size_t left;
+    Status status;
+  };
+  const auto seen = std::make_shared<Seen>(Seen{shards_.size(), Status::Ok()});
+  for (const auto& shard : shards_) {
+    const auto answered = [seen, done](Time at, NetworkRef net, const Result<wire::Body>& answer) {
+      if (!answer && seen->status.ok()) seen->status = answer.failure();
+      if (--seen->left == 0) done(at, net, seen->status);
+    };
+    Ask(now,
+        {shard->peer, wire::GetStats{}, "leaving the job", deadline, answered,
+         StrCat("server ", shard->server, " to answer"), kLeaveRepeat},
+        network);
+  }
+}
+
+void Client::SayGoodbye(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {
+  const bool tries_once = leave.outcome != wire::Leave::Outcome::kFinished;
+  auto on_answer = [this, tries_once, done = std::move(done)](Time, NetworkRef,
+                                                              const Result<wire::Body>& answer) {
+    // The end of all who finished says as much as the answer, which was lost.
+    const bool ended = !answer && membership_.state() == membership::State::kStopped &&
+                       membership_.stop()->reason == wire::Stop::Reason::kFinished;
+    const bool left = answer || ended;
+    if (!left && !tries_once) return done(answer.failure());
     membership_.Leave();
     done_ = true;
     // A stream that waits for one of these would hold the process's end up.
-    FailAll(Fail(ErrorCode::kCancelled, "this worker has left the job"));
-    done(answer ? Status::Ok() : Status(answer.failure()));
+    if (!failure_) FailAll(Fail(ErrorCode::kCancelled, "this worker has left the job"));
+    done(left ? Status::Ok() : Status(answer.failure()));
   };
-  Ask(now, membership_.scheduler(), std::move(leave), "leaving the job", deadline, std::move(on_answer),
+  Ask(now,
+      {.to = membership_.scheduler(),
+       .body = std::move(leave),
+       .what = "leaving the job",
+       .deadline = deadline,
+       .done = std::move(on_answer),
+       .repeat = kLeaveRepeat},
       network);
 }
 

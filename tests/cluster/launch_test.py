@@ -116,6 +116,20 @@ class Launch(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("done at last"), 2)
 
+    def test_sigusr1_at_any_moment_ends_nothing(self):
+        for _ in range(5):
+            job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "2", "--env", "PS_VERBOSE=1", str(BIN / "kv_tour"), "--kv-store=dist_sync"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            said = job.stdout.readline()  # of the scheduler; the servers are still to come
+            while True:
+                job.send_signal(signal.SIGUSR1)
+                try:
+                    said += job.communicate(timeout=0.005)[0]
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
+            self.assertEqual(job.returncode, 0, said)
+
     def test_sigusr1_asks_and_ends_nothing(self):
         job = self.start_long("usr1")
         job.send_signal(signal.SIGUSR1)

@@ -115,6 +115,7 @@ void Job::StartWorkers() {
     if (IsDist()) {
       worker.node = std::make_unique<runtime::WorkerNode>(Config(wire::Role::kWorker, static_cast<int>(rank)),
                                                           options_.tracer);
+      worker.node->AwaitJoined();
       worker.store = worker.node->MakeStore(options_.type);
     } else {
       worker.store = std::make_shared<kvstore::LocalStore>(

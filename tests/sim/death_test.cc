@@ -1,10 +1,15 @@
 // Whoever dies: the others hear of it within the heartbeat timeout, by name, and what waits fails.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sim/rounds.h"
 
 namespace sluice::testing {
 namespace {
+
+using ::testing::Each;
+using ::testing::Eq;
+using ::testing::HasSubstr;
 
 // Every worker pushes a key and waits for a round that never closes because of `kill`; returns what each got
 // to hear.
@@ -121,6 +126,51 @@ TEST(SimEnd, AJobWhoseWorkersAllLeaveEndsInOrder) {
   EXPECT_EQ(cluster.scheduler().outcome().reason, wire::Stop::Reason::kFinished);
   for (uint32_t s = 0; s < options.servers; ++s)
     EXPECT_EQ(cluster.control(s).outcome().reason, wire::Stop::Reason::kFinished);
+}
+
+// What each worker hears when it leaves in good order.
+std::vector<std::string> LeaveAll(SimCluster& cluster, const SimClusterOptions& options) {
+  std::vector<std::string> heard(options.workers, "nothing");
+  for (uint32_t w = 0; w < options.workers; ++w) {
+    cluster.OnWorker(w, [&heard, &options, w](worker::Client& client, Time now, transport::Network& network) {
+      client.Leave(
+          now, {}, now + options.heartbeat_timeout + 5s,
+          [&heard, w](const Status& status) { heard[w] = status.ok() ? "ok" : status.failure().message; },
+          network);
+    });
+  }
+  cluster.network().RunFor(options.heartbeat_timeout + 6s);
+  return heard;
+}
+
+TEST(SimDeath, OfAServerAfterTheLastRound) {
+  SimClusterOptions options;
+  SimCluster cluster(options);
+  ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
+  cluster.KillServer(1);
+  EXPECT_THAT(LeaveAll(cluster, options), Each(HasSubstr("server 1 (")));
+  EXPECT_EQ(cluster.scheduler().outcome().reason, wire::Stop::Reason::kFailed);
+  EXPECT_THAT(cluster.scheduler().outcome().message, HasSubstr("server 1 ("));
+}
+
+TEST(SimDeath, OfTheSchedulerAfterTheLastRound) {
+  SimClusterOptions options;
+  SimCluster cluster(options);
+  ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
+  cluster.KillScheduler();
+  EXPECT_THAT(LeaveAll(cluster, options), Each(HasSubstr("the scheduler at sim://0")));
+}
+
+TEST(SimEnd, IsInOrderWhateverIsLost) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SimClusterOptions options;
+    options.seed = seed;
+    SimCluster cluster(options);
+    ASSERT_TRUE(RunRounds(cluster, {.rounds = 1}).completed);
+    cluster.network().SetFaults({.drop = 0.2, .duplicate = 0.1, .reorder = 0.2});
+    EXPECT_THAT(LeaveAll(cluster, options), Each(Eq("ok"))) << "seed " << seed;
+    EXPECT_EQ(cluster.scheduler().outcome().reason, wire::Stop::Reason::kFinished) << "seed " << seed;
+  }
 }
 
 TEST(SimDeath, AWorkerThatFailsTakesTheJobWithItAtOnce) {

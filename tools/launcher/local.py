@@ -49,7 +49,8 @@ class LocalRun:
         extra = {"SLUICE_LOCAL_WORKERS": str(self.job.num_workers), **extra}  # they share this machine's cores
         environment = self.job.environment(role, rank, port, extra)
         try:
-            process = Process(role, rank, command, environment, self.log_dir, self.output, self.events.put, pass_fds)
+            held = [QUESTION] if self.answers(role) else []  # asked before it can answer, it would end
+            process = Process(role, rank, command, environment, self.log_dir, self.output, self.events.put, pass_fds, held)
         except OSError as error:
             raise UsageError(f"could not start {command[0]}: {error.strerror}") from error
         self.processes.append(process)
@@ -204,11 +205,13 @@ class LocalRun:
 
     # --- What comes from outside ---
 
+    def answers(self, role):
+        """Programs of our own do; another one may end by the question."""
+        return role == "scheduler" or (role == "server" and not self.job.server_command)
+
     def ask(self):
-        """Programs of our own; another one may end by it."""
-        own = ("scheduler",) if self.job.server_command else ("scheduler", "server")
         for process in self.processes:
-            if process.role in own and process.returncode is None:
+            if self.answers(process.role) and process.returncode is None:
                 process.signal(QUESTION)
 
     def listen(self):
@@ -232,6 +235,7 @@ def run(job):
     try:
         code = local.watch()
     finally:
+        signal.signal(QUESTION, signal.SIG_IGN)  # there is nobody left to ask
         if not descendants.kill_all():
             say("some processes of the job could not be killed")
         if local.output.incomplete:

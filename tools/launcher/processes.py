@@ -38,8 +38,8 @@ class Output:
 
 
 class Process:
-    def __init__(self, role, rank, command, environment, log_dir, output, ended, pass_fds=()):
-        """`ended(process)` is called from a thread, once, after the process's last line."""
+    def __init__(self, role, rank, command, environment, log_dir, output, ended, pass_fds=(), held=()):
+        """`ended(process)` is called from a thread, once, after the process's last line. `held`: signals that wait until it takes them."""
         self.role, self.rank = role, rank
         self.name = role if rank is None else f"{role} {rank}"
         self.tail = collections.deque(maxlen=TAIL_LINES)
@@ -50,8 +50,12 @@ class Process:
         except OSError as error:
             raise UsageError(f"--log-dir: cannot write {path}: {error.strerror}") from error
         try:
-            self._popen = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                           stderr=subprocess.STDOUT, start_new_session=True, pass_fds=pass_fds)
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, held)  # inherited
+            try:
+                self._popen = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                               stderr=subprocess.STDOUT, start_new_session=True, pass_fds=pass_fds)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         except OSError:
             self._log.close()
             raise

@@ -5,11 +5,6 @@
 #include "base/strings.h"
 
 namespace sluice::membership {
-namespace {
-
-constexpr Duration kRepeat = 1s;
-
-}  // namespace
 
 std::string IdOfBarrierOfAll(uint64_t number) {
   return StrCat("of all nodes, ", number);
@@ -24,7 +19,8 @@ ControlRequests::Completion ControlRequests::End(Done done, Result<wire::Body> a
 void ControlRequests::Ask(Time now, uint64_t id, Request request, const Client& self,
                           transport::Network& network) {
   network.Send(request.to, self.Make(request.body, id));
-  open_.emplace(id, Open{std::move(request), now + kRepeat, {}});
+  const Duration repeat = request.repeat;
+  open_.emplace(id, Open{std::move(request), now + repeat, {}});
 }
 
 bool ControlRequests::OnAnswer(const wire::Message& message, std::vector<Completion>* ended) {
@@ -48,7 +44,7 @@ void ControlRequests::Expire(Time now, std::vector<Completion>* ended) {
     ended->push_back(End(
         std::exchange(open.request.done, nullptr),
         Fail(ErrorCode::kDeadlineExceeded, open.request.what, " was not done by its deadline: waiting for ",
-             open.waiting_for.empty() ? "the scheduler" : open.waiting_for)));
+             open.waiting_for.empty() ? open.request.whom : open.waiting_for)));
   }
   std::erase_if(open_, [](const auto& entry) { return entry.second.request.done == nullptr; });
 }
@@ -61,7 +57,7 @@ void ControlRequests::FailAll(const Failure& failure, std::vector<Completion>* e
 void ControlRequests::Repeat(Time now, const Client& self, transport::Network& network) {
   for (auto& [id, open] : open_) {
     if (now < open.next_repeat) continue;
-    open.next_repeat = now + kRepeat;
+    open.next_repeat = now + open.request.repeat;
     network.Send(open.request.to, self.Make(open.request.body, id));
   }
 }

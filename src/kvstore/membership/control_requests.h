@@ -24,6 +24,8 @@ class ControlRequests {
     std::string what;  // for messages: "barrier 'x'"
     Time deadline;
     Done done;
+    std::string whom = "the scheduler";  // is waited for
+    Duration repeat = 1s;
   };
 
   // `id` is the message's, and no other open request's.

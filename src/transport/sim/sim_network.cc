@@ -141,6 +141,7 @@ bool SimNetwork::Step(Time deadline) {
 
 void SimNetwork::Act(const Event& event) {
   if (event.kind == EventKind::kArrival) return Arrive(event.subject);
+  if (event.kind == EventKind::kClosed) return Close(event.subject);
   SimLoop& loop = *loops_[event.subject];
   if (loop.ended()) return;
   switch (event.kind) {
@@ -162,6 +163,7 @@ void SimNetwork::Act(const Event& event) {
       Log(Fate::kTimer, event.subject, event.subject, nullptr);
       return CallMachine(loop, [&](Machine& m, Network& network) { m.OnTimer(now_, network); });
     case EventKind::kArrival:
+    case EventKind::kClosed:
       return;
   }
 }
@@ -173,12 +175,7 @@ void SimNetwork::CallMachine(SimLoop& loop, Call&& call) {
   ++counters_.steps;
   call(*machine, port);
   if (loop.ended()) return;
-  if (machine->Done()) {
-    Log(Fate::kEnded, loop.index_, loop.index_, nullptr);
-    loop.machine_.reset();
-    loop.tasks_.clear();
-    return;
-  }
+  if (machine->Done()) return End(loop);
   const Time timer = machine->NextTimer();
   if (timer == loop.timer_) return;
   loop.timer_ = timer;
@@ -186,6 +183,28 @@ void SimNetwork::CallMachine(SimLoop& loop, Call&& call) {
   if (timer == Time::max()) return;
   if (timer > now_) loop.timers_at_once_ = 0;
   Push(std::max(timer, now_), EventKind::kTimer, loop.index_, loop.timer_generation_);
+}
+
+// It hangs up, behind what it has sent: those it connected to hear it.
+void SimNetwork::End(SimLoop& loop) {
+  Log(Fate::kEnded, loop.index_, loop.index_, nullptr);
+  loop.machine_.reset();
+  loop.tasks_.clear();
+  for (const SimLoop::Peer& peer : loop.peers_) {
+    const Connection& c = connections_[peer.connection];
+    if (peer.side == 0 && c.open)
+      Push(std::max(c.last_arrival[0], now_ + options_.faults.min_delay), EventKind::kClosed,
+           peer.connection);
+  }
+}
+
+void SimNetwork::Close(uint32_t connection) {
+  const Connection& c = connections_[connection];
+  const uint32_t to = c.loop[1];
+  if (to >= loops_.size() || loops_[to]->ended() || c.peer[1].value == 0 || IsCut(c.loop[0], to)) return;
+  Log(Fate::kClosed, c.loop[0], to, nullptr);
+  CallMachine(*loops_[to],
+              [&, peer = c.peer[1]](Machine& m, Network& network) { m.OnClosed(now_, peer, network); });
 }
 
 void SimNetwork::Push(Time time, EventKind kind, uint32_t subject, uint64_t generation) {
@@ -332,9 +351,9 @@ void SimNetwork::Log(Fate fate, uint32_t from, uint32_t to, const wire::Message*
 }
 
 std::string SimNetwork::LogText() const {
-  static constexpr std::string_view kFates[] = {"sent",           "arrived",      "dropped", "cut off",
-                                                "over the bound", "nobody there", "refused", "starts",
-                                                "task",           "timer",        "crashes", "ends"};
+  static constexpr std::string_view kFates[] = {
+      "sent",   "arrived", "dropped", "cut off", "over the bound", "nobody there", "refused",
+      "starts", "task",    "timer",   "crashes", "ends",           "hangs up"};
   std::string text =
       StrCat("seed ", options_.seed, ", ", counters_.steps, " steps, ", counters_.delivered, " delivered, ",
              counters_.dropped, " dropped, ", counters_.duplicated, " duplicated\n");

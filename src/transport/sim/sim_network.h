@@ -89,8 +89,8 @@ class SimNetwork {
 
   // A new loop at the next free address: "sim://0", "sim://1", ... The machine starts with the next step.
   SimLoop& Start(std::string name, std::shared_ptr<Machine> machine);
-  // The loop never acts again; what it sent stays on its way, what was sent to it is lost. Its machine is
-  // released.
+  // The loop never acts again, as if its host were gone; what it sent stays on its way, what was sent to it
+  // is lost. Its machine is released. Nobody hears it hang up, as one does when a machine is Done.
   void Crash(SimLoop& loop);
   // From now until `until`, what would arrive between a loop of `a` and one of `b` is lost, in both
   // directions.
@@ -111,7 +111,7 @@ class SimNetwork {
 
  private:
   friend class SimLoop;
-  enum class EventKind : uint8_t { kStart, kTask, kTimer, kArrival };
+  enum class EventKind : uint8_t { kStart, kTask, kTimer, kArrival, kClosed };
   enum class Fate : uint8_t {
     kSent,
     kArrived,
@@ -124,13 +124,14 @@ class SimNetwork {
     kTask,
     kTimer,
     kCrashed,
-    kEnded
+    kEnded,
+    kClosed
   };
   struct Event {
     Time time;
     uint64_t sequence;  // ties run in the order made
     EventKind kind;
-    uint32_t subject;     // a loop, or for kArrival a slot of flights_
+    uint32_t subject;     // a loop; for kArrival a slot of flights_, for kClosed a connection
     uint64_t generation;  // of the timer
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : sequence > other.sequence;
@@ -164,6 +165,8 @@ class SimNetwork {
   bool Step(Time deadline);
   void Act(const Event& event);
   void Arrive(uint32_t slot);
+  void End(SimLoop& loop);
+  void Close(uint32_t connection);
   template <typename Call>
   void CallMachine(SimLoop& loop, Call&& call);
   void Push(Time time, EventKind kind, uint32_t subject, uint64_t generation = 0);

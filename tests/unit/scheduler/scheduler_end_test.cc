@@ -66,6 +66,41 @@ TEST_F(SchedulerTest, StopIsRepeatedButNotForEver) {
   EXPECT_FALSE(scheduler_.Done());
   RunUntil(5s);
   EXPECT_TRUE(scheduler_.Done());
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFailed);
+  EXPECT_THAT(scheduler_.outcome().message,
+              HasSubstr("server 0 (host h, pid 0), server 1 (host h, pid 0) did not end"));
+}
+
+TEST_F(SchedulerTest, AServerThatDiesBeforeTheEndHasNotEndedWell) {
+  JoinAll();
+  RunUntil(8s);
+  Deliver(kServer0, wire::Heartbeat{});
+  for (const Node& node : {kWorker0, kWorker1}) {
+    Deliver(node, wire::Leave{}, 1);
+    scheduler_.OnClosed(now_, node.peer(), network_);
+  }
+  Deliver(kServer0, wire::Leave{}, 1);
+  RunUntil(9999ms);
+  EXPECT_FALSE(scheduler_.Done());
+  RunUntil(10s);
+  EXPECT_TRUE(scheduler_.Done());
+  EXPECT_EQ(scheduler_.NumDead(), 1u);
+  EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFailed);
+  EXPECT_THAT(scheduler_.outcome().message, HasSubstr("but server 1 (host h, pid 0) did not end"));
+}
+
+TEST_F(SchedulerTest, AWorkerThatMayNotHaveHeardItsAnswerIsWaitedFor) {
+  JoinAll();
+  for (const Node& node : {kWorker0, kWorker1, kServer0, kServer1}) Deliver(node, wire::Leave{}, 1);
+  scheduler_.OnClosed(now_, kWorker0.peer(), network_);
+  RunUntil(1s);
+  EXPECT_FALSE(scheduler_.Done());
+  EXPECT_TRUE(Deliver(kWorker1, wire::Leave{}, 1).at(0).Is<wire::Ack>());
+  EXPECT_TRUE(network_.Take<wire::Stop>(kWorker1.peer()).empty());
+  RunUntil(4999ms);
+  EXPECT_FALSE(scheduler_.Done());
+  RunUntil(5s);  // not for ever
+  EXPECT_TRUE(scheduler_.Done());
   EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFinished);
 }
 
@@ -162,7 +197,7 @@ TEST_F(SchedulerTest, WhenAllWorkersHaveFinishedTheServersAreStopped) {
   EXPECT_THAT(stopped, ElementsAre(kServer0.peer(), kServer1.peer()));
   Deliver(kServer0, wire::Leave{}, 1);
   Deliver(kServer1, wire::Leave{}, 1);
-  scheduler_.OnTimer(now_, network_);
+  for (const Node& node : {kWorker0, kWorker1}) scheduler_.OnClosed(now_, node.peer(), network_);
   EXPECT_TRUE(scheduler_.Done());
   EXPECT_EQ(scheduler_.outcome().reason, wire::Stop::Reason::kFinished);
 }

@@ -356,26 +356,6 @@ TEST_F(ClientFailure, AnOrderlyStopIsACancellation) {
   EXPECT_EQ(outcome_.status.failure().code, ErrorCode::kCancelled);
 }
 
-TEST_F(ClientFailure, LeavingEndsTheMachineWhenItIsAcknowledged) {
-  client.Leave(now, {}, Time::max(), outcome_.Record(), network);
-  const Sent leave = ToScheduler();
-  EXPECT_FALSE(client.Done());
-  FromScheduler(wire::Ack{}, leave.message.id);
-  EXPECT_TRUE(outcome_.Succeeded());
-  EXPECT_TRUE(client.Done());
-}
-
-TEST_F(ClientFailure, LeavingEndsWhatIsStillOpen) {
-  Pull(0, &weight_, &second_);
-  ToShards();
-  client.Leave(now, {wire::Leave::Outcome::kFailed, "no more"}, Time::max(), outcome_.Record(), network);
-  EXPECT_EQ(second_.calls, 0);  // the answer may still come
-  FromScheduler(wire::Ack{}, ToScheduler().message.id);
-  EXPECT_TRUE(outcome_.Succeeded());
-  EXPECT_THAT(second_.Error(), HasSubstr("left the job"));
-  EXPECT_TRUE(client.Done());
-}
-
 TEST_F(ClientFailure, TheStateDumpNamesWhatIsWaitedFor) {
   Push(0, gradient_, &outcome_);
   Ack(ToShards().at(0));

@@ -55,6 +55,8 @@ class ClientHarness : public ::testing::Test {
   static transport::PeerId Scheduler() { return {1}; }
   static transport::PeerId ShardPeer(uint32_t shard) { return {2 + shard}; }
 
+  static uint32_t ShardOf(const Sent& request) { return static_cast<uint32_t>(request.to.value - 2); }
+
   void FromScheduler(wire::Body body, uint64_t in_reply_to = 0) {
     Deliver(Scheduler(), wire::Role::kScheduler, std::move(body), in_reply_to, {});
   }
@@ -159,7 +161,6 @@ class ClientHarness : public ::testing::Test {
                  .max_inflight_bytes = kWindow}};
 
  private:
-  static uint32_t ShardOf(const Sent& request) { return static_cast<uint32_t>(request.to.value - 2); }
   void Deliver(transport::PeerId from, wire::Role role, wire::Body body, uint64_t in_reply_to,
                std::vector<Frame> payload) {
     wire::Message message;
