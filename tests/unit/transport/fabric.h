@@ -19,8 +19,11 @@ namespace sluice::transport::testing {
 // For what has no probe: counters.
 inline bool Eventually(const std::function<bool()>& done) {
   const Time deadline = SteadyClock().Now() + 30s;
-  while (!done() && SteadyClock().Now() < deadline) std::this_thread::yield();
-  return done();
+  while (!done()) {
+    if (SteadyClock().Now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 class SimFabric {

@@ -124,31 +124,6 @@ TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
   fabric.StopAll();
 }
 
-// As when a worker says goodbye and goes: the answer finds nobody.
-TEST_F(ZmqLoopTest, WhatWhoHasGoneWasStillToGetHoldsUpNoEnd) {
-  std::atomic<bool> heard = false;
-  Guarded<bool> gone(false);
-  auto machine = std::make_shared<ScriptMachine>();
-  machine->on_message = [&](Time, PeerId from, wire::Message&, Network& network) {
-    heard = true;
-    fabric.Touch();
-    gone.Await(
-        30s, [](bool it_is) { return it_is; }, [](bool, bool) { return true; });
-    network.Send(from, MakeMessage(2));
-    machine->done = true;
-  };
-  const std::string address =
-      fabric.StartBound("loop", machine, {.linger = std::chrono::hours(24)}).addresses()[0];
-  {
-    RawDealer guest(address, fabric.context().get());
-    guest.Send({wire::EncodeEnvelope(MakeMessage(1))});
-    EXPECT_TRUE(fabric.Until([&] { return heard.load(); }));
-  }
-  gone.Notify([](bool& it_is) { it_is = true; });
-  EXPECT_TRUE(fabric.loop(0).Join(30s));
-  ExpectContextCloses();
-}
-
 TEST_F(ZmqLoopTest, NothingLingersForADisconnectedPeerOrAMachineThatCaresNot) {
   for (const bool disconnects : {true, false}) {
     auto machine = std::make_shared<ScriptMachine>();
