@@ -40,7 +40,7 @@ struct JobConfig {
   int64_t bigarray_bound = 100'000;
   int reduction_threads = 4;
   std::optional<bool> multiplies_bfloat16;  // empty: where it is faster
-  int cpu_threads = 1;  // that this process should use: its share of the cores
+  int cpu_threads = 1;                      // that this process should use: its share of the cores
 
   std::string root_address() const;  // "tcp://10.0.0.1:9000"
   std::string scheduler_bind() const;

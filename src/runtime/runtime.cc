@@ -119,8 +119,8 @@ void Runtime::Finish() {
   const auto node = NodeIfAny();
   if (node == nullptr) return;
   node->Flush(KVStore::kDefaultTimeout);
-  // Who is dead is found to be so within the heartbeat timeout.
-  node->Leave(wire::Leave::Outcome::kFinished, "", config_.heartbeat_timeout + kLeaveTimeout);
+  // Who is dead is found to be so within the heartbeat timeout; who lives may be busy.
+  node->Leave(wire::Leave::Outcome::kFinished, "", KVStore::kDefaultTimeout);
   Forget(node);
 }
 
@@ -131,17 +131,20 @@ void Runtime::Leave(const std::string& why) {
   node->Leave(wire::Leave::Outcome::kFailed, why, kLeaveTimeout);
 }
 
+void Runtime::Dump() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    LOG(WARNING) << "state of the worker: it begins to join its job";
+  } else if (node_ == nullptr) {
+    LOG(WARNING) << "state of the worker: it has joined no job";
+  } else if (!node_->Dump()) {
+    LOG(WARNING) << "state of the worker: its part in the job has ended";
+  }
+}
+
 void Runtime::OnSignal(int number) {
   if (number == SIGUSR1) {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) {
-      LOG(WARNING) << "state of the worker: it begins to join its job";
-    } else if (node_ != nullptr) {
-      node_->Dump();
-    } else {
-      LOG(WARNING) << "state of the worker: it has joined no job";
-    }
-    return;
+    return Dump();
   }
   // The training thread may be anywhere: the others are told, and the process ends here. Files are written
   // under temporary names.

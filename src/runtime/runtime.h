@@ -34,6 +34,7 @@ class Runtime {
 
  private:
   void OnSignal(int number);
+  void Dump();
   std::shared_ptr<WorkerNode> NodeIfAny();
   void Forget(const std::shared_ptr<WorkerNode>& node);
 

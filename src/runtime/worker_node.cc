@@ -129,8 +129,8 @@ std::map<std::string, wire::Counters> WorkerNode::Stats(Duration timeout) {
   return gathered->counters;
 }
 
-void WorkerNode::Dump() {
-  Post([client = client_](Time now, transport::Network&) {
+bool WorkerNode::Dump() {
+  return loop_->Post([client = client_](Time now, transport::Network&) {
     LOG(WARNING) << "state of the worker:\n" << client->DumpState(now);
   });
 }

@@ -21,8 +21,8 @@ namespace sluice::runtime {
 // wait for a weight whose round needs a gradient that is queued behind it (docs/design/tensors.md).
 class WorkerNode {
  public:
-  // Begins to join. `tracer`, which may be null, hears of every gradient's stages and outlives the node and its
-  // stores.
+  // Begins to join. `tracer`, which may be null, hears of every gradient's stages and outlives the node and
+  // its stores.
   explicit WorkerNode(const JobConfig& config, worker::Tracer* tracer = nullptr);
   ~WorkerNode();
 
@@ -34,15 +34,15 @@ class WorkerNode {
   // Waits until the servers have all that the stores pushed; throws the first failure that no store has
   // thrown yet. Reads that nobody waited for end with an error.
   void Flush(Duration timeout);
-  // Says goodbye and waits until the scheduler has heard it. In good order (kFinished), after Flush, it throws
-  // Error when the job has failed meanwhile, or a server or the scheduler does not answer: it has then not been
-  // left.
+  // Says goodbye and waits until the scheduler has heard it. In good order (kFinished), after Flush, it
+  // throws Error when the job has failed meanwhile, or a server or the scheduler does not answer: it has then
+  // not been left.
   void Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout);
   // The counters of every process of the job but the other workers: "scheduler", "server 0", ... What a
   // server's shards count is added up. Throws Error(kDeadlineExceeded).
   std::map<std::string, wire::Counters> Stats(Duration timeout);
-  // Prints who waits for what.
-  void Dump();
+  // Prints who waits for what; false once the loop has ended.
+  bool Dump();
   worker::Client& client() { return *client_; }
   transport::ZmqLoop& loop() { return *loop_; }
 

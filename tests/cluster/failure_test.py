@@ -89,6 +89,14 @@ class Death(unittest.TestCase):
                 process.wait_for_output("state of", 10)
                 self.assertIsNone(process.popen.poll())
 
+    def test_sigusr1_hurts_no_worker_at_its_end(self):
+        for _ in range(10):
+            with Cluster(BIN, 1, 1, DMLC_LOCAL=1) as cluster:
+                _, _, workers = cluster.start_all([BIN / "kv_tour", "--kv-store=dist_sync"])
+                workers[0].wait_for_output("push", 60)
+                while workers[0].popen.poll() is None:
+                    workers[0].kill(signal.SIGUSR1)
+                self.assertEqual(workers[0].wait(SOON), 0, workers[0].output())
 
     def test_sigusr1_names_whom_a_worker_waits_for_before_anything_is_repeated(self):
         with Cluster(BIN, 2, 1, PS_RESEND_TIMEOUT=600_000, PS_HEARTBEAT_TIMEOUT=600) as cluster:
