@@ -84,27 +84,28 @@ class Scheduler final : public transport::Machine {
   void OnSetOptimizer(Time now, const Member& member, const wire::Message& message,
                       transport::Network& network);
   void OnBarrier(const Member& member, const wire::Message& message, transport::Network& network);
-  void OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network);
   void OnAwaitOptimizer(const Member& member, const wire::Message& message, transport::Network& network);
   void OnOptimizerStands(transport::Network& network);
   void OnServerAck(const Member& member, uint64_t relay_id, transport::Network& network);
 
   uint64_t StartRelay(Time now, Relay relay, transport::Network& network);
   void SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network);
+  Time NextSilence() const;
+  void BroadcastMembership(transport::Network& network);
+  void Send(transport::PeerId to, wire::Body body, transport::Network& network, uint64_t in_reply_to = 0,
+            uint64_t id = 0);
+
+  // ending.cc
+  void OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network);
   void OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
                transport::Network& network);
-  // While the job stops:
+  void StopJob(Time now, wire::Stop stop, transport::Network& network);
+  void SendStop(Time now, transport::Network& network);
+  wire::Stop StopMessage() const;
   bool IsAwaited(const Member& member) const;
   bool AllHaveLeft() const;
   void BuryWhoDidNotLeave(Time now);
   void EndUnlessAwaiting(Time now);
-  Time NextSilence() const;
-  void StopJob(Time now, wire::Stop stop, transport::Network& network);
-  void SendStop(Time now, transport::Network& network);
-  wire::Stop StopMessage() const;
-  void BroadcastMembership(transport::Network& network);
-  void Send(transport::PeerId to, wire::Body body, transport::Network& network, uint64_t in_reply_to = 0,
-            uint64_t id = 0);
 
   const Options options_;
   Roster roster_;

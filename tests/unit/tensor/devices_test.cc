@@ -39,7 +39,8 @@ int ThreadsOf(Devices& devices, Context context) {
 }
 
 TEST(DevicesTest, ContextsShareTheThreads) {
-  if (omp_get_thread_limit() < 5) GTEST_SKIP() << "OMP_THREAD_LIMIT";
+  if (omp_get_thread_limit() < 5)
+    GTEST_SKIP() << "OpenMP may have fewer threads than are counted here: OMP_THREAD_LIMIT";
   Devices devices({.cpu_threads = 5});
   EXPECT_EQ(ThreadsOf(devices, cpu(0)), 5);
   EXPECT_EQ(ThreadsOf(devices, cpu(3)), 2);
@@ -53,7 +54,8 @@ TEST(DevicesTest, ContextsShareTheThreads) {
 }
 
 TEST(DevicesTest, AFixedNumberOfThreadsIsNotShared) {
-  if (omp_get_thread_limit() < 5) GTEST_SKIP() << "OMP_THREAD_LIMIT";
+  if (omp_get_thread_limit() < 5)
+    GTEST_SKIP() << "OpenMP may have fewer threads than are counted here: OMP_THREAD_LIMIT";
   Devices devices({.cpu_threads = 5, .threads_per_cpu_context = 3});
   devices.Get(cpu(0));
   EXPECT_EQ(ThreadsOf(devices, cpu(1)), 3);

@@ -1,0 +1,133 @@
+// How a job ends: who leaves, who has died, and who is waited for meanwhile.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "scheduler/scheduler.h"
+
+namespace sluice::scheduler {
+
+using wire::NodeState;
+using wire::Role;
+
+namespace {
+
+constexpr Duration kLingerAfterFailure = 100ms;
+
+}  // namespace
+
+void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network) {
+  const auto& leave = std::get<wire::Leave>(message.body);
+  Send(member.peer, wire::Ack{}, network, message.id);
+  if (member.info.state == NodeState::kFinished) return;
+  roster_.SetState(member, NodeState::kFinished);
+  VLOG(1) << Roster::NameOf(member.info) << " left" << (leave.message.empty() ? "" : ": " + leave.message);
+  if (stopping_) return;
+  if (leave.outcome == wire::Leave::Outcome::kFailed || member.info.role == Role::kServer) {
+    return StopJob(
+        now, {wire::Stop::Reason::kFailed, StrCat(Roster::NameOf(member.info), " failed: ", leave.message)},
+        network);
+  }
+  BroadcastMembership(network);
+  if (roster_.AllAre(Role::kWorker, NodeState::kFinished))
+    StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
+}
+
+// Surviving a death begins here: a new epoch is made already, and the roster can give the place away.
+void Scheduler::OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
+                        transport::Network& network) {
+  std::vector<std::string> names;
+  for (const Member* member : dead) names.push_back(Roster::NameOf(member->info));
+  counters_["deaths"] += dead.size();
+  StopJob(now,
+          {wire::Stop::Reason::kFailed,
+           StrCat(StrJoin(names), names.size() == 1 ? " is dead: " : " are dead: ", how)},
+          network);
+}
+
+void Scheduler::FailJob(Time now, const std::string& message, transport::Network& network) {
+  StopJob(now, {wire::Stop::Reason::kFailed, message}, network);
+  latecomers_until_ = now;
+  EndUnlessAwaiting(now);
+}
+
+void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) {
+  if (stopping_) return;
+  stopping_ = true;
+  outcome_ = std::move(stop);
+  const bool failed = outcome_.reason == wire::Stop::Reason::kFailed;
+  stop_deadline_ = now + (failed ? options_.failure_timeout : options_.finish_timeout);
+  const bool waited = now - started_ >= options_.rendezvous_timeout;
+  latecomers_until_ = complete_ || waited ? now : now + options_.heartbeat_timeout;
+  if (failed) LOG(ERROR) << WrapLogged("the job stops: " + outcome_.message);
+  SendStop(now, network);
+}
+
+wire::Stop Scheduler::StopMessage() const {
+  wire::Stop stop = outcome_;
+  stop.roster = roster_.Infos();
+  return stop;
+}
+
+void Scheduler::SendStop(Time now, transport::Network& network) {
+  next_stop_ = now + std::min(options_.repeat_interval, options_.failure_timeout / 5);
+  for (const Member& member : roster_.members()) {
+    if (member.info.state == NodeState::kAlive && IsAwaited(member))
+      Send(member.peer, StopMessage(), network);
+  }
+  EndUnlessAwaiting(now);
+}
+
+// Members, until they have left; and who was to join a job that has failed before it was complete: nobody
+// else can tell them.
+void Scheduler::EndUnlessAwaiting(Time now) {
+  if (outcome_.reason == wire::Stop::Reason::kFinished) BuryWhoDidNotLeave(now);
+  if (AllHaveLeft() || now >= stop_deadline_) settled_ = true;
+  const bool all_came =
+      roster_.members().size() + turned_away_.size() >= options_.num_workers + options_.num_servers;
+  if (settled_ && (all_came || now >= latecomers_until_)) done_ = true;
+}
+
+// A job that fails waits for nobody who has gone without a word. One that ends well has servers that may come
+// back and must not take its end for a death, and workers that may ask again because the answer to their
+// goodbye was lost: they hang up when they have it.
+bool Scheduler::IsAwaited(const Member& member) const {
+  const bool alive = member.info.state == NodeState::kAlive;
+  if (outcome_.reason == wire::Stop::Reason::kFailed) return alive && !member.closed;
+  return alive ||
+         (member.info.state == NodeState::kFinished && member.info.role == Role::kWorker && !member.closed);
+}
+
+// The workers are gone with all they wanted, but a server that dies now, or was dead already, has not ended
+// well, and may have had work of its own left.
+void Scheduler::BuryWhoDidNotLeave(Time now) {
+  const bool over = now >= stop_deadline_;
+  const auto dead = roster_.BuryTheSilent(now, over ? Duration::zero() : options_.heartbeat_timeout);
+  if (dead.empty()) return;
+  std::vector<std::string> names;
+  for (const Member* member : dead) names.push_back(Roster::NameOf(member->info));
+  counters_["deaths"] += dead.size();
+  outcome_ = {wire::Stop::Reason::kFailed,
+              StrCat("the workers have finished, but ", StrJoin(names),
+                     " did not end: ", names.size() == 1 ? "it is" : "they are", " dead or unreachable")};
+  LOG(ERROR) << WrapLogged(outcome_.message);
+}
+
+bool Scheduler::AllHaveLeft() const {
+  return std::none_of(roster_.members().begin(), roster_.members().end(),
+                      [this](const Member& member) { return IsAwaited(member); });
+}
+
+// Who fails may go without waiting for the answer to its goodbye, and libzmq holds that answer until the end
+// of the linger time. Those who are there have theirs at once.
+Duration Scheduler::Linger() const {
+  return outcome_.reason == wire::Stop::Reason::kFailed ? kLingerAfterFailure : Duration::max();
+}
+
+void Scheduler::OnClosed(Time now, transport::PeerId peer, transport::Network& network) {
+  for (Member& member : roster_.members()) {
+    if (member.peer == peer) member.closed = true;
+  }
+  if (stopping_) OnTimer(now, network);
+}
+
+}  // namespace sluice::scheduler
