@@ -63,7 +63,7 @@ class WatchedDevice final : public Device {
   const std::shared_ptr<Allocator>& allocator() override { return device_->allocator(); }
   const std::shared_ptr<Allocator>& records() override { return device_->records(); }
   Kernels& kernels() override { return device_->kernels(); }
-  void SetThreads(int threads) override { device_->SetThreads(threads); }
+  void SetShare(const CpuShare& share) override { device_->SetShare(share); }
 
  private:
   const std::shared_ptr<Device> device_;

@@ -91,6 +91,7 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
     config.multiplies_bfloat16 = env.GetBool("SLUICE_BFLOAT16_ARITHMETIC", false);
   const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
   config.cpu_threads = IntOf(env, "SLUICE_CPU_THREADS", std::max(1, cores / local_workers), 1, 4096);
+  config.binds_threads = env.GetBool("SLUICE_BIND_THREADS", false);
   return config;
 }
 

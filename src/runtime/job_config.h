@@ -41,6 +41,7 @@ struct JobConfig {
   int reduction_threads = 4;
   std::optional<bool> multiplies_bfloat16;  // empty: where it is faster
   int cpu_threads = 1;                      // that this process should use: its share of the cores
+  bool binds_threads = false;               // those of each cpu context to cores of its own
 
   std::string root_address() const;  // "tcp://10.0.0.1:9000"
   std::string scheduler_bind() const;

@@ -37,6 +37,7 @@ DefaultSlot& Slot() {
 Runtime::Runtime(const JobConfig& config)
     : config_(config), watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {
   Devices::Default()->SetCpuThreads(config.cpu_threads);
+  if (config.binds_threads) Devices::Default()->BindThreads();
   Devices::Default()->SetMultipliesBFloat16(config.multiplies_bfloat16);
 }
 

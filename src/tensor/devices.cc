@@ -14,9 +14,15 @@
 namespace sluice {
 namespace {
 
-int Cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+// Of the main thread: the one that asks may be bound.
+std::vector<int> CoresOfProcess() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  if (sched_getaffinity(getpid(), sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
 }
 
 // The one default that the design allows, beside the tape.
@@ -51,6 +57,8 @@ std::string Context::ToString() const {
   return StrCat(kNames[static_cast<int>(kind)], "(", id, ")");
 }
 
+Devices::Devices(const DevicesOptions& options) : cores_(CoresOfProcess()), options_(options) {}
+
 std::shared_ptr<Device> Devices::Get(Context context) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Device>& device = devices_[context];
@@ -59,7 +67,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   const bool fixed = options_.threads_per_cpu_context > 0;
   device = context.kind == DeviceKind::kGpu
                ? MakeGpuDevice(context.id)
-               : MakeCpuDevice(context.id, fixed ? options_.threads_per_cpu_context : CpuThreads(),
+               : MakeCpuDevice(context.id, {fixed ? options_.threads_per_cpu_context : CpuThreads()},
                                options_.multiplies_bfloat16);
   if (options_.stand_in) device = options_.stand_in(std::move(device));
   const std::shared_ptr<Device> made = device;
@@ -68,7 +76,16 @@ std::shared_ptr<Device> Devices::Get(Context context) {
 }
 
 int Devices::CpuThreads() const {
-  return options_.cpu_threads > 0 ? options_.cpu_threads : Cores();
+  return options_.cpu_threads > 0 ? options_.cpu_threads : std::max(1, static_cast<int>(cores_.size()));
+}
+
+CpuShare Devices::ShareOf(int context, int contexts) const {
+  const int threads = CpuThreads(), cores = static_cast<int>(cores_.size());
+  CpuShare share{std::max(1, threads / contexts + (context < threads % contexts))};
+  if (!options_.binds_threads || cores == 0) return share;
+  const int begin = cores * context / contexts, end = cores * (context + 1) / contexts;
+  share.cores.assign(cores_.begin() + begin, cores_.begin() + std::max(end, begin + 1));
+  return share;
 }
 
 void Devices::Share() {
@@ -77,14 +94,19 @@ void Devices::Share() {
   for (const auto& [context, device] : devices_) {
     if (context.kind == DeviceKind::kCpu && device != nullptr) sharers.push_back(device.get());
   }
-  const int threads = CpuThreads(), contexts = static_cast<int>(sharers.size());
-  for (int i = 0; i < contexts; ++i)
-    sharers[static_cast<size_t>(i)]->SetThreads(std::max(1, threads / contexts + (i < threads % contexts)));
+  const int contexts = static_cast<int>(sharers.size());
+  for (int i = 0; i < contexts; ++i) sharers[static_cast<size_t>(i)]->SetShare(ShareOf(i, contexts));
 }
 
 void Devices::SetCpuThreads(int threads) {
   const std::lock_guard lock(mutex_);
   options_.cpu_threads = threads;
+  Share();
+}
+
+void Devices::BindThreads() {
+  const std::lock_guard lock(mutex_);
+  options_.binds_threads = true;
   Share();
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "base/buffer.h"
 #include "sluice/context.h"
@@ -16,6 +17,13 @@
 #include "tensor/stream.h"
 
 namespace sluice {
+
+// What a cpu context computes with.
+struct CpuShare {
+  int threads = 1;
+  std::vector<int> cores = {};  // that its threads may run on; empty: as the thread that makes the context
+  bool operator==(const CpuShare&) const = default;
+};
 
 // One context's share of the machine.
 class Device {
@@ -26,19 +34,20 @@ class Device {
   // Host memory for what goes with arrays and operations: their storages, events and graph nodes.
   virtual const std::shared_ptr<Allocator>& records() = 0;
   virtual Kernels& kernels() = 0;  // to be used on the stream only
-  // How many threads its kernels use for what is enqueued from here on; for cpu contexts.
-  virtual void SetThreads(int /*threads*/) {}
+  // For what is enqueued from here on; for cpu contexts.
+  virtual void SetShare(const CpuShare& /*share*/) {}
 };
 
 // cpu/ makes cpu(i); one of the twins cuda/ and no_cuda/ makes gpu(i).
 // multiplies_bfloat16 as in DevicesOptions.
-std::shared_ptr<Device> MakeCpuDevice(int id, int threads,
+std::shared_ptr<Device> MakeCpuDevice(int id, const CpuShare& share,
                                       std::optional<bool> multiplies_bfloat16 = std::nullopt);
 std::shared_ptr<Device> MakeGpuDevice(int id);
 
 struct DevicesOptions {
   int cpu_threads = 0;              // that all cpu(i) share; 0: one for each core that the process may use
   int threads_per_cpu_context = 0;  // of each, shared or not; 0: the share
+  bool binds_threads = false;       // Devices::BindThreads
   // Whether cpu(i) rounds factors to bfloat16 where layers whose weights are bfloat16 allow it
   // (Arithmetic::kBFloat16); empty: where that is faster, which is with AMX's tiles.
   std::optional<bool> multiplies_bfloat16 = std::nullopt;
@@ -48,7 +57,7 @@ struct DevicesOptions {
 
 class Devices {
  public:
-  explicit Devices(const DevicesOptions& options = {}) : options_(options) {}
+  explicit Devices(const DevicesOptions& options = {});
   // Drains: the last array of a device may otherwise go on the device's own thread, which cannot wait for
   // itself.
   ~Devices() { DrainAll(); }
@@ -58,6 +67,9 @@ class Devices {
   // How many threads all cpu(i) share. Each has an equal part, at least one thread: when another context
   // comes, the parts of all become smaller. Sums over many elements may differ in their last bit with it.
   void SetCpuThreads(int threads);
+  // From now on the threads of each cpu(i) run on cores of its own: those that the process may use are
+  // divided as the threads are. Where there are fewer cores than contexts, contexts share one.
+  void BindThreads();
   // Of cpu contexts made from now on: DevicesOptions::multiplies_bfloat16.
   void SetMultipliesBFloat16(std::optional<bool> multiplies);
   // How many threads each cpu context made from now on may use; those that exist keep theirs, and nothing is
@@ -76,7 +88,9 @@ class Devices {
   // With the lock.
   void Share();
   int CpuThreads() const;
+  CpuShare ShareOf(int context, int contexts) const;
 
+  const std::vector<int> cores_;  // that the process may use
   std::mutex mutex_;
   // Guarded by mutex_.
   DevicesOptions options_;

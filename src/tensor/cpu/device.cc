@@ -1,5 +1,6 @@
 // cpu(i): one thread in order, with its share of the cores for the kernels' own threads.
 #include <omp.h>
+#include <sched.h>
 
 #include <algorithm>
 
@@ -43,16 +44,28 @@ struct Operation {
   Stream::Work work;
 };
 
+void BindThisThread(std::span<const int> cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  // Refused where the cores were taken from the process meanwhile: it runs on what it has.
+  static_cast<void>(sched_setaffinity(0, sizeof set, &set));
+}
+
 // Of the calling thread. oneDNN shares work among as many threads as it asked for; a smaller team leaves some
 // of it undone.
-void SetTeam(int threads) {
-  omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
+void SetTeam(const CpuShare& share) {
+  const int threads = std::min(share.threads, omp_get_thread_limit());
+  omp_set_num_threads(threads);
+  if (share.cores.empty()) return;
+#pragma omp parallel num_threads(threads)
+  BindThisThread(share.cores);
 }
 
 class CpuStream final : public Stream {
  public:
-  CpuStream(int id, int threads, std::shared_ptr<Allocator> records)
-      : records_(std::move(records)), executor_(StrCat("cpu(", id, ")"), [threads] { SetTeam(threads); }) {}
+  CpuStream(int id, const CpuShare& share, std::shared_ptr<Allocator> records)
+      : records_(std::move(records)), executor_(StrCat("cpu(", id, ")"), [share] { SetTeam(share); }) {}
 
   Event Enqueue(Label what, std::span<const Event> after, Work work) override {
     auto operation = std::allocate_shared<Operation>(
@@ -78,25 +91,25 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int id, int threads, std::optional<bool> multiplies_bfloat16)
+  CpuDevice(int id, const CpuShare& share, std::optional<bool> multiplies_bfloat16)
       : allocator_(std::make_shared<PoolAllocator>()),
         records_(std::make_shared<PoolAllocator>()),
         kernels_(MakeCpuKernels(multiplies_bfloat16)),
-        threads_(threads),
-        stream_(id, threads, records_) {}
+        share_(share),
+        stream_(id, share, records_) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
   const std::shared_ptr<Allocator>& records() override { return records_; }
   Kernels& kernels() override { return *kernels_; }
-  void SetThreads(int threads) override {
-    if (std::exchange(threads_, threads) != threads)
-      stream_.Enqueue("another share of the cores", {}, [threads] { SetTeam(threads); });
+  void SetShare(const CpuShare& share) override {
+    if (std::exchange(share_, share) != share)
+      stream_.Enqueue("another share of the cores", {}, [share] { SetTeam(share); });
   }
 
  private:
   const std::shared_ptr<Allocator> allocator_, records_;
   const std::unique_ptr<Kernels> kernels_;
-  int threads_;       // with Devices' lock
+  CpuShare share_;    // with Devices' lock
   CpuStream stream_;  // last: drains before the kernels go
 };
 
@@ -106,8 +119,9 @@ void ForPieces(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t
   ParallelFor(n, grain, body);
 }
 
-std::shared_ptr<Device> MakeCpuDevice(int id, int threads, std::optional<bool> multiplies_bfloat16) {
-  return std::make_shared<CpuDevice>(id, threads, multiplies_bfloat16);
+std::shared_ptr<Device> MakeCpuDevice(int id, const CpuShare& share,
+                                      std::optional<bool> multiplies_bfloat16) {
+  return std::make_shared<CpuDevice>(id, share, multiplies_bfloat16);
 }
 
 }  // namespace sluice

@@ -40,6 +40,18 @@ TEST(JobConfig, ReadsAWorkersPlace) {
   EXPECT_EQ(config.wished_rank, 1);
 }
 
+TEST(JobConfig, AWorkersThreadsAreItsShareOfTheCoresAndUnbound) {
+  Map values = Worker();
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).cpu_threads, 8);
+  EXPECT_FALSE(JobConfig::FromEnv(Env(values), 8).binds_threads);
+  values["SLUICE_LOCAL_WORKERS"] = "3";
+  values["SLUICE_BIND_THREADS"] = "1";
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).cpu_threads, 2);
+  EXPECT_TRUE(JobConfig::FromEnv(Env(values), 8).binds_threads);
+  values["SLUICE_CPU_THREADS"] = "5";
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).cpu_threads, 5);
+}
+
 TEST(JobConfig, PutsIpv6InBrackets) {
   Map values = Worker();
   values["DMLC_PS_ROOT_URI"] = "fd00::1";
@@ -66,6 +78,7 @@ TEST(JobConfig, BadValuesAreNamed) {
                                        {"PS_DROP_MSG", "100"},
                                        {"PS_HEARTBEAT_TIMEOUT", "nan"},
                                        {"SLUICE_SERVER_THREADS", "x"},
+                                       {"SLUICE_BIND_THREADS", "core 3"},
                                        {"MXNET_KVSTORE_BIGARRAY_BOUND", "-1"},
                                        {"PS_RESEND_TIMEOUT", "0"}}) {
     Map values = Worker();

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <sched.h>
+
+#include <mutex>
+#include <set>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "sluice/ndarray.h"
@@ -60,6 +65,51 @@ TEST(DevicesTest, AFixedNumberOfThreadsIsNotShared) {
   devices.Get(cpu(0));
   EXPECT_EQ(ThreadsOf(devices, cpu(1)), 3);
   EXPECT_EQ(ThreadsOf(devices, cpu(0)), 3);
+}
+
+// The cores that any thread of its team may run on.
+std::vector<int> CoresOf(Devices& devices, Context context) {
+  std::set<int> cores;
+  std::mutex mutex;
+  const auto look = [&] {
+    cpu_set_t set;
+    ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+    const std::lock_guard lock(mutex);
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) cores.insert(core);
+    }
+  };
+  devices.Get(context)
+      ->stream()
+      .Enqueue("asking", {},
+               [&] {
+#pragma omp parallel
+                 look();
+               })
+      .Wait();
+  return {cores.begin(), cores.end()};
+}
+
+TEST(DevicesTest, ThreadsStayOnCoresOfTheirContextOnceBound) {
+  Devices devices({.cpu_threads = 4});
+  const std::vector<int> all = CoresOf(devices, cpu(0));
+  const auto half = static_cast<ptrdiff_t>(all.size() / 2);
+  if (half == 0) GTEST_SKIP() << "there is one core only: nothing can be divided";
+  CoresOf(devices, cpu(1));
+  EXPECT_EQ(CoresOf(devices, cpu(0)), all);
+  devices.BindThreads();
+  const std::vector<int> first(all.begin(), all.begin() + half), second(all.begin() + half, all.end());
+  EXPECT_EQ(CoresOf(devices, cpu(0)), first);
+  EXPECT_EQ(CoresOf(devices, cpu(1)), second);
+  EXPECT_EQ(CoresOf(devices, cpu_pinned(0)), all);  // waits and copies: wherever there is room
+  for (int i = 2; i < 2 * static_cast<int>(all.size()); ++i) EXPECT_EQ(CoresOf(devices, cpu(i)).size(), 1u);
+  EXPECT_EQ(CoresOf(devices, cpu(0)), std::vector{all.front()});
+  EXPECT_EQ(CoresOf(devices, cpu(1)), std::vector{all.front()});
+}
+
+TEST(DevicesTest, OneBoundContextHasAllCores) {
+  Devices free, bound({.binds_threads = true});
+  EXPECT_EQ(CoresOf(bound, cpu(0)), CoresOf(free, cpu(0)));
 }
 
 // oneDNN's primitives are made for a number of threads.

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(StreamTest, RunsInOrderAndReturnsAtOnce) {
-  const auto device = MakeCpuDevice(0, 1);
+  const auto device = MakeCpuDevice(0, {1});
   Gate gate;
   std::vector<int> ran;
   const Event behind[] = {gate.event()};
@@ -31,7 +31,7 @@ TEST(StreamTest, RunsInOrderAndReturnsAtOnce) {
 }
 
 TEST(StreamTest, StreamsDoNotWaitForEachOther) {
-  const auto slow = MakeCpuDevice(0, 1), quick = MakeCpuDevice(1, 1);
+  const auto slow = MakeCpuDevice(0, {1}), quick = MakeCpuDevice(1, {1});
   Gate gate;
   const Event behind[] = {gate.event()};
   const Event held = slow->stream().Enqueue("held", behind, [] {});
@@ -42,7 +42,7 @@ TEST(StreamTest, StreamsDoNotWaitForEachOther) {
 }
 
 TEST(StreamTest, AFailureSkipsWhatNeedsItAndNothingElse) {
-  const auto device = MakeCpuDevice(0, 1);
+  const auto device = MakeCpuDevice(0, {1});
   bool skipped = true, went_on = false;
   const Event failed =
       device->stream().Enqueue("conv1", {}, [] { throw Error(ErrorCode::kInvalidArgument, "a bad label"); });
@@ -59,7 +59,7 @@ TEST(StreamTest, AFailureSkipsWhatNeedsItAndNothingElse) {
 }
 
 TEST(StreamTest, AnyExceptionEndsUpInTheEvent) {
-  const auto device = MakeCpuDevice(0, 1);
+  const auto device = MakeCpuDevice(0, {1});
   EXPECT_THAT(
       ErrorOf(
           ErrorCode::kUnavailable,
@@ -73,7 +73,7 @@ TEST(StreamTest, AnyExceptionEndsUpInTheEvent) {
 }
 
 TEST(StreamTest, DrainWaitsForEverythingUpToItsDeadline) {
-  const auto device = MakeCpuDevice(0, 1);
+  const auto device = MakeCpuDevice(0, {1});
   Gate gate;
   const Event behind[] = {gate.event()};
   const Event work = device->stream().Enqueue("work", behind, [] {});
@@ -84,7 +84,7 @@ TEST(StreamTest, DrainWaitsForEverythingUpToItsDeadline) {
 }
 
 TEST(StreamTest, TakesWorkFromManyThreads) {
-  const auto device = MakeCpuDevice(0, 1);
+  const auto device = MakeCpuDevice(0, {1});
   constexpr int kThreads = 4, kEach = 500;
   std::vector<std::vector<int>> ran(kThreads);
   std::vector<std::thread> threads;
