@@ -79,7 +79,7 @@ void LocalStore::FitStates(KeyState& state) const {
                      &state.states);
 }
 
-void LocalStore::Update(KeyState& state, const NDArray& gradient, const PushOptions& options) {
+void LocalStore::AddUpdate(KeyState& state, const NDArray& gradient, const PushOptions& options) {
   if (state.update == nullptr) {
     FitStates(state);
     state.update = std::make_shared<const ArrayUpdate>(ArrayUpdate{rule_, state.spec, state.states.arrays});
@@ -93,8 +93,15 @@ void LocalStore::Update(KeyState& state, const NDArray& gradient, const PushOpti
   input.samples = options.samples;
   input.round = static_cast<uint64_t>(state.num_updates);
   input.num_update = state.num_updates;
-  outstanding_.Add(state.push_name,
-                   EnqueueUpdate(state.update_name, state.update, input, gradient, state.weight));
+  added_.push_back({state.update_name, state.update, input, gradient, state.weight, {}});
+  added_names_.push_back(state.push_name);
+}
+
+void LocalStore::EnqueueAdded() {
+  EnqueueUpdates(added_);
+  for (size_t i = 0; i < added_.size(); ++i) outstanding_.Add(added_names_[i], added_[i].done);
+  added_.clear();
+  added_names_.clear();
 }
 
 void LocalStore::RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight) {
@@ -127,7 +134,7 @@ void LocalStore::PushOne(const Key& key, const std::vector<NDArray>& values, con
   KeyState& state = keys_.at(key);
   const NDArray gradient = Merge(state, values);
   if (updater_) return RunUpdater(key, gradient.AsInContext(state.weight.context()), state.weight);
-  Update(state, gradient, options);
+  AddUpdate(state, gradient, options);
 }
 
 void LocalStore::PushAll(const std::string& what, const std::vector<Key>& keys,
@@ -140,7 +147,13 @@ void LocalStore::PushAll(const std::string& what, const std::vector<Key>& keys,
     RequireFit(what, entry.key, shape, entry.arrays);
     RequireDivisor(what, entry.key, shape.dtype, options);
   }
-  for (const auto& entry : entries) PushOne(entry.key, entry.arrays, options);
+  try {
+    for (const auto& entry : entries) PushOne(entry.key, entry.arrays, options);
+  } catch (...) {
+    EnqueueAdded();
+    throw;
+  }
+  EnqueueAdded();
 }
 
 void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,

@@ -71,7 +71,8 @@ class LocalStore final : public KVStore {
   void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values);
   NDArray Merge(KeyState& state, const std::vector<NDArray>& values);
   void FitStates(KeyState& state) const;
-  void Update(KeyState& state, const NDArray& gradient, const PushOptions& options);
+  void AddUpdate(KeyState& state, const NDArray& gradient, const PushOptions& options);
+  void EnqueueAdded();
   std::vector<std::pair<std::string, KeyState*>> ByText();
 
   const std::string type_;
@@ -82,6 +83,8 @@ class LocalStore final : public KVStore {
   std::map<Key, KeyState> keys_;
   UpdateRule rule_;
   Updater updater_;
+  std::vector<PendingUpdate> added_;  // of the call under way
+  std::vector<Label> added_names_;    // what they are in messages
   Outstanding outstanding_;
 };
 

@@ -18,24 +18,37 @@ std::string ToString(const Key& key) {
 
 namespace kvstore {
 
+namespace {
+
+bool HaveRepeats(const std::vector<Key>& keys) {
+  if (std::ranges::adjacent_find(keys, std::ranges::greater_equal()) == keys.end()) return false;
+  std::vector<const Key*> sorted;
+  for (const Key& key : keys) sorted.push_back(&key);
+  const auto value = [](const Key* key) -> const Key& { return *key; };
+  std::ranges::sort(sorted, {}, value);
+  return std::ranges::adjacent_find(sorted, {}, value) != sorted.end();
+}
+
+}  // namespace
+
 Entries Join(const std::string& what, const std::vector<Key>& keys,
              const std::vector<KVStore::Values>& values) {
   if (keys.size() != values.size()) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(what, ": ", keys.size(), " keys and ", values.size(), " lists of arrays"));
   }
-  Entries result;
-  if (keys.size() == 1 && !values.front().empty()) {
-    result.entries_.emplace_back(keys.front(), values.front());
-    return result;
-  }
-  std::map<Key, std::vector<size_t>> places;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (values[i].empty())
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(what, ": key ", ToString(keys[i]), " comes without an array"));
-    places[keys[i]].push_back(i);
   }
+  Entries result;
+  if (!HaveRepeats(keys)) {
+    for (size_t i = 0; i < keys.size(); ++i) result.entries_.emplace_back(keys[i], values[i]);
+    return result;
+  }
+  std::map<Key, std::vector<size_t>> places;
+  for (size_t i = 0; i < keys.size(); ++i) places[keys[i]].push_back(i);
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::vector<size_t>& of_key = places.at(keys[i]);
     if (of_key.front() != i) continue;

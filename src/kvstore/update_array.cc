@@ -1,45 +1,113 @@
 #include "kvstore/update_array.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/pool_allocator.h"
 #include "tensor/access.h"
+#include "tensor/devices.h"
 
 namespace sluice::kvstore {
 namespace {
 
-void UpdateArray(const ArrayUpdate& update, UpdateInput input, const std::byte* weight,
-                 std::byte* new_weight) {
-  constexpr int64_t kWorthAThread = 1 << 14;  // elements: some 20 us
-  const UpdateRule& rule = update.rule;
-  const std::span<const std::shared_ptr<Buffer>> slots = update.states;
-  input.spec = &update.spec;
-  if (rule.needs_norms()) {
-    Optimizer::Norms norms;
-    MeasurePart(rule, input, weight, slots, &norms);
-    input.norms = norms;
+constexpr int64_t kWorthAThread = 1 << 14;  // elements: some 20 us
+
+// One array's part of an operation.
+struct Task {
+  std::shared_ptr<const ArrayUpdate> update;
+  UpdateInput input;
+  Frame gradient, weight;
+  const std::byte* source;
+  std::byte* target;
+  Events after;
+  Event done;
+  std::exception_ptr error;  // why it cannot be updated
+
+  size_t length() const { return input.length; }
+  void Prepare() {
+    input.spec = &update->spec;
+    input.gradients = std::span(&source, 1);
+    try {
+      for (const Event& event : after) event.Wait();
+      if (!update->rule.needs_norms()) return;
+      Optimizer::Norms norms;
+      MeasurePart(update->rule, input, weight.data(), update->states, &norms);
+      input.norms = norms;
+    } catch (...) {
+      error = OfOperation(done.what(), std::current_exception());
+    }
   }
-  ForPieces(static_cast<int64_t>(input.length), kWorthAThread, [&](int64_t begin, int64_t end) {
-    UpdateRange(rule, input, weight, new_weight, slots, static_cast<size_t>(begin), static_cast<size_t>(end));
-  });
+  void Update(size_t begin, size_t end) const {
+    if (error == nullptr) UpdateRange(update->rule, input, weight.data(), target, update->states, begin, end);
+  }
+};
+
+// Lies in memory that the context's operations have used before.
+using Tasks = std::vector<Task, MemoryOf<Task>>;
+
+// Elements [begin, end) of all arrays, one behind the other.
+void UpdateElements(const Tasks& tasks, int64_t begin, int64_t end) {
+  for (const Task& task : tasks) {
+    const auto length = static_cast<int64_t>(task.length());
+    const int64_t from = std::max<int64_t>(begin, 0), to = std::min(end, length);
+    if (from < to) task.Update(static_cast<size_t>(from), static_cast<size_t>(to));
+    begin -= length;
+    end -= length;
+    if (end <= 0) return;
+  }
+}
+
+void Run(Tasks& tasks) {
+  int64_t elements = 0;
+  for (Task& task : tasks) {
+    task.Prepare();
+    elements += static_cast<int64_t>(task.length());
+  }
+  ForPieces(elements, kWorthAThread, [&](int64_t begin, int64_t end) { UpdateElements(tasks, begin, end); });
+  for (Task& task : tasks) task.done.Complete(task.error);
+}
+
+Task MakeTask(PendingUpdate& of, Device& device) {
+  of.done = Event::Make(of.what, device.stream(), device.records());
+  Events after = PendingUses(of.weight);
+  after.push_back(ReadyToRead(of.weight));
+  after.push_back(ReadyToRead(of.gradient));
+  Frame gradient = HostFrame(of.gradient);
+  const std::byte* source = gradient.data();
+  Task task{.update = of.update,
+            .input = of.input,
+            .gradient = std::move(gradient),
+            .weight = HostFrame(of.weight),
+            .source = source,
+            .target = MutableHostBytes(of.weight).data(),
+            .after = std::move(after),
+            .done = of.done,
+            .error = nullptr};
+  AddReader(of.gradient, of.done);
+  SetWriter(of.weight, of.done);
+  return task;
+}
+
+void EnqueueThoseOn(Context context, std::span<PendingUpdate> updates) {
+  const std::shared_ptr<Device> device = Devices::Default()->Get(context);
+  const auto here = [context](const PendingUpdate& update) { return update.weight.context() == context; };
+  Tasks tasks{MemoryOf<Task>(device->records())};
+  tasks.reserve(static_cast<size_t>(std::ranges::count_if(updates, here)));
+  for (PendingUpdate& update : updates) {
+    if (here(update)) tasks.push_back(MakeTask(update, *device));
+  }
+  device->stream().Enqueue("updates", {}, [tasks = std::move(tasks)]() mutable { Run(tasks); });
 }
 
 }  // namespace
 
-Event EnqueueUpdate(Label what, std::shared_ptr<const ArrayUpdate> update, UpdateInput input,
-                    const NDArray& gradient, NDArray& weight) {
-  Events after = PendingUses(weight);
-  after.push_back(ReadyToRead(weight));
-  after.push_back(ReadyToRead(gradient));
-  const Event done = EnqueueOn(weight.context(), std::move(what), after,
-                               [update = std::move(update), input, from = HostFrame(gradient),
-                                old = HostFrame(weight), to = MutableHostBytes(weight).data()]() mutable {
-                                 const std::byte* source[] = {from.data()};
-                                 input.gradients = source;
-                                 UpdateArray(*update, input, old.data(), to);
-                               });
-  AddReader(gradient, done);
-  SetWriter(weight, done);
-  return done;
+void EnqueueUpdates(std::span<PendingUpdate> updates) {
+  InlineVector<Context, 8> contexts;
+  for (const PendingUpdate& update : updates) {
+    const Context context = update.weight.context();
+    if (std::ranges::find(contexts, context) == contexts.end()) contexts.push_back(context);
+  }
+  for (const Context context : contexts) EnqueueThoseOn(context, updates);
 }
 
 }  // namespace sluice::kvstore

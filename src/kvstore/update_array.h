@@ -1,7 +1,8 @@
-// Updating a whole array on its context.
+// Updating whole arrays on their contexts.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kvstore/update/update.h"
@@ -18,10 +19,19 @@ struct ArrayUpdate {
   std::vector<std::shared_ptr<Buffer>> states;  // of FitStates
 };
 
-// Enqueues an update of `weight` by `gradient`, which is on any cpu context, on the stream of the weight's,
-// whose threads share the work; norms are measured first where the rule needs them. As UpdatePart otherwise,
-// to the last bit. `input` comes without spec and gradients.
-Event EnqueueUpdate(Label what, std::shared_ptr<const ArrayUpdate> update, UpdateInput input,
-                    const NDArray& gradient, NDArray& weight);
+struct PendingUpdate {
+  Label what;  // names it in errors
+  std::shared_ptr<const ArrayUpdate> update;
+  UpdateInput input;  // without spec and gradients
+  NDArray gradient;   // on any cpu context
+  NDArray weight;     // on a cpu context, which computes
+  Event done;         // set by EnqueueUpdates
+};
+
+// Enqueues all updates. Those of weights on one context are one operation of its stream, whose threads share
+// their elements, however many arrays these lie in; each has an end and an error of its own all the same, and
+// none hinders another. Norms are measured first where the rule needs them. As UpdatePart otherwise, to the
+// last bit. No weight comes twice, nor as a gradient.
+void EnqueueUpdates(std::span<PendingUpdate> updates);
 
 }  // namespace sluice::kvstore

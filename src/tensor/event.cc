@@ -135,4 +135,20 @@ void Event::OnDone(Callback callback) const {
   callback(error());
 }
 
+std::exception_ptr OfOperation(std::string_view name, const std::exception_ptr& error) {
+  const auto named = [name](ErrorCode code, const std::string& what) {
+    return std::make_exception_ptr(
+        Error(code, what.starts_with("operation ") ? what : StrCat("operation ", name, ": ", what)));
+  };
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return named(e.code(), e.what());
+  } catch (const std::exception& e) {
+    return named(ErrorCode::kUnavailable, e.what());
+  } catch (...) {
+    return named(ErrorCode::kUnavailable, "unknown error");
+  }
+}
+
 }  // namespace sluice

@@ -69,6 +69,10 @@ class Event {
 
 using Events = InlineVector<Event, 12>;
 
+// `error` as that of an operation: "operation NAME: " before its message, unless one is named there already,
+// since the operation that failed first is the one to name.
+std::exception_ptr OfOperation(std::string_view name, const std::exception_ptr& error);
+
 // An in-order queue of one device. Work starts when everything before it on this stream and all of `after`
 // are done. If one of `after` carries an error the work is skipped and its event carries that error on.
 class Stream {

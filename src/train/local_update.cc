@@ -29,8 +29,8 @@ void Trainer::LocalUpdate::Prepare(const std::string& key, const State& of, Stat
       kvstore::ArrayUpdate{rule_, wire::KeySpec{key, of.dtype, of.shape}, copy->states.arrays});
 }
 
-void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& weights,
-                               const std::vector<NDArray>& gradients, double scale) {
+void Trainer::LocalUpdate::AddToStep(const std::string& key, const std::vector<NDArray>& weights,
+                                     const std::vector<NDArray>& gradients, double scale) {
   State& state = states_.at(key);
   ++state.num_updates;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -40,8 +40,16 @@ void Trainer::LocalUpdate::Run(const std::string& key, std::vector<NDArray>& wei
     input.length = static_cast<size_t>(weights[i].size());
     input.scale = scale;
     input.num_update = state.num_updates;
-    copy.last = kvstore::EnqueueUpdate(state.name, copy.update, input, gradients[i], weights[i]);
+    added_.push_back({state.name, copy.update, input, gradients[i], weights[i], {}});
+    added_copies_.push_back(&copy);
   }
+}
+
+void Trainer::LocalUpdate::Step() {
+  kvstore::EnqueueUpdates(added_);
+  for (size_t i = 0; i < added_.size(); ++i) added_copies_[i]->last = added_[i].done;
+  added_.clear();
+  added_copies_.clear();
 }
 
 void Trainer::LocalUpdate::Wait() {

@@ -19,9 +19,11 @@ class Trainer::LocalUpdate {
   void Set(const OptimizerConfig& config);
   // A key, without states yet.
   void Add(const std::string& key, const std::vector<NDArray>& weights);
-  // Enqueues the update of every context's copy; equal copies stay equal.
-  void Run(const std::string& key, std::vector<NDArray>& weights, const std::vector<NDArray>& gradients,
-           double scale);
+  // The next step updates every context's copy; equal copies stay equal.
+  void AddToStep(const std::string& key, const std::vector<NDArray>& weights,
+                 const std::vector<NDArray>& gradients, double scale);
+  // Enqueues the updates that were added: one operation for each context.
+  void Step();
   void Save(const std::string& path);
   void Load(const std::string& path);
 
@@ -45,6 +47,8 @@ class Trainer::LocalUpdate {
 
   kvstore::UpdateRule rule_;
   std::map<std::string, State> states_;
+  std::vector<kvstore::PendingUpdate> added_;
+  std::vector<State::Copy*> added_copies_;  // whose updates these are
 };
 
 }  // namespace sluice

@@ -200,9 +200,10 @@ void Trainer::Update(int64_t batch_size, bool ignore_stale) {
     if (IsStale(tracked)) continue;
     SeeVersions(tracked);
     FollowArrays(tracked);
-    local_update_->Run(tracked.parameter->name(), tracked.weights[0], tracked.gradients[0],
-                       1.0 / static_cast<double>(batch_size));
+    local_update_->AddToStep(tracked.parameter->name(), tracked.weights[0], tracked.gradients[0],
+                             1.0 / static_cast<double>(batch_size));
   }
+  local_update_->Step();
 }
 
 void Trainer::SetLearningRate(double learning_rate) {

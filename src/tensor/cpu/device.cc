@@ -7,7 +7,6 @@
 #include "base/executor.h"
 #include "base/pool_allocator.h"
 #include "base/strings.h"
-#include "sluice/error.h"
 #include "tensor/access.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/parallel.h"
@@ -16,23 +15,14 @@
 namespace sluice {
 namespace {
 
-// The operation that failed first is the one to name.
-std::string Named(std::string_view name, const std::string& what) {
-  return what.starts_with("operation ") ? what : StrCat("operation ", name, ": ", what);
-}
-
 struct Operation {
   void Run() {
     std::exception_ptr error;
     try {
       for (const Event& event : after) event.Wait();
       work();
-    } catch (const Error& e) {
-      error = std::make_exception_ptr(Error(e.code(), Named(done.what(), e.what())));
-    } catch (const std::exception& e) {
-      error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(done.what(), e.what())));
     } catch (...) {
-      error = std::make_exception_ptr(Error(ErrorCode::kUnavailable, Named(done.what(), "unknown error")));
+      error = OfOperation(done.what(), std::current_exception());
     }
     work = nullptr;  // lets go of its arrays before whoever waits goes on
     after.clear();

@@ -11,6 +11,7 @@
 
 #include "autograd/ops.h"
 #include "sluice/ndarray.h"
+#include "tensor/access.h"
 #include "tensor/gpus.h"
 #include "unit/expect_error.h"
 #include "unit/tensor/gate.h"
@@ -81,11 +82,7 @@ std::vector<int> CoresOf(Devices& devices, Context context) {
   };
   devices.Get(context)
       ->stream()
-      .Enqueue("asking", {},
-               [&] {
-#pragma omp parallel
-                 look();
-               })
+      .Enqueue("asking", {}, [&] { ForPieces(64, 1, [&](int64_t, int64_t) { look(); }); })
       .Wait();
   return {cores.begin(), cores.end()};
 }
