@@ -27,9 +27,9 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  // The parameters must be initialised; rank 0's values win, also of those without gradient, which no step
-  // touches afterwards. Per-parameter lr_mult and wd_mult go into the
-  // optimiser's multipliers; a change, the same on all workers, holds from the next step on. Throws
+  // The parameters must be initialised; rank 0's values win, also of those without gradient. Per-parameter
+  // lr_mult and wd_mult go into the optimiser's multipliers; a change, the same on all workers, holds from
+  // the next step on. So does one of grad_req: what is frozen (kNull) no step touches. Throws
   // Error(kInvalidArgument) for async with update_on_kvstore false.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
           TrainerOptions options = {});
@@ -46,7 +46,8 @@ class Trainer {
   // nothing.
   void StepSamples(uint64_t samples);
   // Before Backward: pushes each parameter as soon as its gradient is issued, while backward goes on. The
-  // Step or StepSamples that follows must say the same number; it pushes what is left.
+  // Step or StepSamples that follows must say the same number; it pushes what is left, and gradients that add
+  // up (kAdd), of which only it knows that they are complete.
   void PushDuringBackward(int64_t batch_size);
   void PushSamplesDuringBackward(uint64_t samples);
 
@@ -63,10 +64,13 @@ class Trainer {
  private:
   class LocalUpdate;
   struct Tracked {
+    bool frozen() const { return parameter->grad_req() == autograd::GradReq::kNull; }
     std::shared_ptr<nn::Parameter> parameter;
-    std::vector<uint64_t> seen;  // versions of the gradients at the last step, by context
-    size_t fired = 0;            // contexts whose gradient is issued
-    bool pushed = false;         // in this step, during backward
+    // By context: the arrays whose hooks lead here, and the versions of their gradients at the last step.
+    std::vector<NDArray> variables;
+    std::vector<uint64_t> seen;
+    size_t fired = 0;     // contexts whose gradient is issued
+    bool pushed = false;  // in this step, during backward
     // What is handed to the store.
     std::vector<Key> keys;
     std::vector<KVStore::Values> gradients, weights;
@@ -77,6 +81,8 @@ class Trainer {
   void OnGradient(size_t index);
   void StepWith(const PushOptions& options, bool ignore_stale);
   void PushPull(size_t index, const PushOptions& options);
+  void FollowVariables();
+  void FollowVariablesOf(size_t index);
   static void SeeVersions(Tracked& tracked);
   static void FollowArrays(Tracked& tracked);
   static bool IsStale(const Tracked& tracked);  // on any context
@@ -86,7 +92,7 @@ class Trainer {
   void RequireOwnUpdate(const char* what) const;
 
   std::vector<Tracked> tracked_;
-  std::vector<std::shared_ptr<nn::Parameter>> constants_;  // no gradient: brought to all once, never pushed
+  std::vector<std::shared_ptr<nn::Parameter>> constants_;  // statistics: brought to all once, never pushed
   OptimizerConfig config_;
   const std::shared_ptr<KVStore> store_;
   const TrainerOptions options_;

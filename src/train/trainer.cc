@@ -18,7 +18,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
         StrCat("store type ", store_->type(), " updates at every push: it needs update_on_kvstore = true"));
   }
   for (const auto& parameter : parameters) {
-    if (parameter->grad_req() == autograd::GradReq::kNull) {
+    if (!parameter->differentiable()) {
       constants_.push_back(parameter);
       continue;
     }
@@ -26,15 +26,13 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
     tracked_.push_back({.parameter = parameter, .keys = {parameter->name()}});
   }
   InitKeys();
-  for (size_t i = 0; i < tracked_.size(); ++i) {
-    for (NDArray& data : tracked_[i].parameter->list_data())
-      autograd::SetGradHook(data, [this, i] { OnGradient(i); });
-  }
+  FollowVariables();
+  for (Tracked& tracked : tracked_) SeeVersions(tracked);
 }
 
 Trainer::~Trainer() {
   for (Tracked& tracked : tracked_) {
-    for (NDArray& data : tracked.parameter->list_data()) autograd::SetGradHook(data, nullptr);
+    for (NDArray& variable : tracked.variables) autograd::SetGradHook(variable, nullptr);
   }
 }
 
@@ -46,7 +44,6 @@ void Trainer::InitKeys() {
     keys.emplace_back(tracked.parameter->name());
     values.push_back(tracked.parameter->list_data().front());
     outs.push_back(tracked.parameter->list_data());
-    SeeVersions(tracked);
   }
   for (const auto& constant : constants_) {
     keys.emplace_back(constant->name());
@@ -62,6 +59,26 @@ void Trainer::InitKeys() {
       local_update_->Add(tracked.parameter->name(), tracked.parameter->list_data());
   }
   store_->Barrier();  // nobody pushes before the optimiser stands
+}
+
+// Whoever changes a parameter's grad_req or type makes other variables of its arrays.
+void Trainer::FollowVariables() {
+  for (size_t i = 0; i < tracked_.size(); ++i) FollowVariablesOf(i);
+}
+
+void Trainer::FollowVariablesOf(size_t index) {
+  Tracked& tracked = tracked_[index];
+  const std::vector<NDArray>& data = tracked.parameter->list_data();
+  const size_t wanted = tracked.frozen() ? 0 : data.size();
+  if (std::equal(tracked.variables.begin(), tracked.variables.end(), data.begin(),
+                 data.begin() + static_cast<ptrdiff_t>(wanted),
+                 [](const NDArray& a, const NDArray& b) { return a.node() == b.node(); }))
+    return;
+  for (NDArray& old : tracked.variables) autograd::SetGradHook(old, nullptr);
+  tracked.variables.assign(data.begin(), data.begin() + static_cast<ptrdiff_t>(wanted));
+  tracked.seen.assign(data.size(), 0);
+  for (NDArray& variable : tracked.variables)
+    autograd::SetGradHook(variable, [this, index] { OnGradient(index); });
 }
 
 void Trainer::SeeVersions(Tracked& tracked) {
@@ -99,6 +116,7 @@ void Trainer::PushPull(size_t index, const PushOptions& options) {
 
 void Trainer::Arm(const PushOptions& options) {
   FollowMultipliers();
+  FollowVariables();
   armed_ = options;
   for (Tracked& tracked : tracked_) {
     tracked.fired = 0;
@@ -117,6 +135,7 @@ void Trainer::PushSamplesDuringBackward(uint64_t samples) {
 void Trainer::OnGradient(size_t index) {
   if (!armed_) return;
   Tracked& tracked = tracked_[index];
+  if (tracked.parameter->grad_req() == autograd::GradReq::kAdd) return;  // more may come
   if (++tracked.fired < tracked.parameter->list_ctx().size() || tracked.pushed) return;
   tracked.pushed = true;
   PushPull(index, *armed_);
@@ -124,7 +143,7 @@ void Trainer::OnGradient(size_t index) {
 
 void Trainer::RequireFresh() const {
   for (const Tracked& tracked : tracked_) {
-    if (!IsStale(tracked)) continue;
+    if (tracked.frozen() || !IsStale(tracked)) continue;
     throw Error(
         ErrorCode::kFailedPrecondition,
         StrCat("parameter ", tracked.parameter->name(),
@@ -134,10 +153,12 @@ void Trainer::RequireFresh() const {
 }
 
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
+  FollowVariables();
   if (!ignore_stale) RequireFresh();
   if (!armed_) FollowMultipliers();  // else it was done then
   for (size_t i = 0; i < tracked_.size(); ++i) {
     Tracked& tracked = tracked_[i];
+    if (tracked.frozen()) continue;
     if (!(armed_ && tracked.pushed) && !IsStale(tracked)) PushPull(i, options);
     SeeVersions(tracked);
     tracked.pushed = false;
@@ -150,6 +171,7 @@ void Trainer::Step(int64_t batch_size, bool ignore_stale) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Step: the batch size is ", batch_size, "; it must be positive"));
   if (options_.update_on_kvstore) return StepWith({.divisor = static_cast<double>(batch_size)}, ignore_stale);
+  FollowVariables();
   if (!ignore_stale) RequireFresh();
   AllreduceGrads();
   Update(batch_size, ignore_stale);
@@ -160,8 +182,9 @@ void Trainer::StepSamples(uint64_t samples) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "StepSamples needs an optimiser with normalize_by_samples and update_on_kvstore");
   }
+  FollowVariables();
   for (Tracked& tracked : tracked_) {
-    const auto& data = tracked.parameter->list_data();
+    const std::vector<NDArray>& data = tracked.variables;
     for (size_t i = 0; i < data.size(); ++i) {
       if (autograd::GradVersion(data[i]) != tracked.seen[i]) continue;
       autograd::Grad(data[i]).Fill(0);
@@ -183,8 +206,9 @@ void Trainer::RequireOwnUpdate(const char* what) const {
 
 void Trainer::AllreduceGrads() {
   RequireOwnUpdate("AllreduceGrads");
+  FollowVariables();
   for (size_t i = 0; i < tracked_.size(); ++i) {
-    if (!(armed_ && tracked_[i].pushed)) PushPull(i, {});
+    if (!tracked_[i].frozen() && !(armed_ && tracked_[i].pushed)) PushPull(i, {});
   }
   armed_.reset();
 }
@@ -194,10 +218,11 @@ void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   if (batch_size <= 0)
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
+  FollowVariables();
   if (!ignore_stale) RequireFresh();
   FollowMultipliers();
   for (Tracked& tracked : tracked_) {
-    if (IsStale(tracked)) continue;
+    if (tracked.frozen() || IsStale(tracked)) continue;
     SeeVersions(tracked);
     FollowArrays(tracked);
     local_update_->AddToStep(tracked.parameter->name(), tracked.weights[0], tracked.gradients[0],

@@ -83,6 +83,82 @@ TEST(TrainerGradients, GradientsThatAddUpAreSteppedOnce) {
   }
 }
 
+// What is pushed while backward runs must be complete.
+TEST(TrainerGradients, GradientsThatAddUpArePushedByTheStepAlone) {
+  for (const bool update_on_kvstore : {true, false}) {
+    nn::ParameterDict parameters;
+    const auto weight = MakeParameter("w", {0}, Cpus(2), {.grad_req = autograd::GradReq::kAdd});
+    parameters.Add(weight);
+    Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("local"), {update_on_kvstore});
+    trainer.PushDuringBackward(1);
+    BackwardWith(*weight, {{1}, {2}});
+    BackwardWith(*weight, {{30}, {40}});
+    trainer.Step(1);
+    EXPECT_THAT(weight->data(cpu(0)).ToVector(), ElementsAre(-73));
+  }
+}
+
+TEST(TrainerGradients, WhatIsFrozenOnTheWayIsLeftAloneUntilItThaws) {
+  for (const bool update_on_kvstore : {true, false}) {
+    nn::ParameterDict parameters;
+    for (const char* name : {"a", "b"}) parameters.Add(MakeParameter(name, {0}, Cpus(2)));
+    nn::Parameter &a = parameters["a"], &b = parameters["b"];
+    Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("device"), {update_on_kvstore});
+    const auto step = [&](bool with_a) {
+      trainer.PushDuringBackward(1);
+      if (with_a) BackwardWith(a, {{1}, {2}});
+      BackwardWith(b, {{10}, {20}});
+      trainer.Step(1);
+    };
+    step(true);
+    a.SetGradReq(autograd::GradReq::kNull);
+    step(false);
+    step(false);
+    EXPECT_THAT(a.data(cpu(1)).ToVector(), ElementsAre(-3));
+    a.SetGradReq(autograd::GradReq::kWrite);
+    step(true);
+    EXPECT_THAT(a.data(cpu(1)).ToVector(), ElementsAre(-6));
+    EXPECT_THAT(b.data(cpu(1)).ToVector(), ElementsAre(-120));
+    a.SetGradReq(autograd::GradReq::kNull);  // the Trainer ends with it frozen
+  }
+}
+
+TEST(TrainerGradients, WhatWasFrozenAtFirstIsTrainedOnceItThaws) {
+  for (const bool update_on_kvstore : {true, false}) {
+    nn::ParameterDict parameters;
+    parameters.Add(MakeParameter("a", {0}, {cpu(0)}, {.grad_req = autograd::GradReq::kNull}));
+    parameters.Add(MakeParameter("b", {0}, {cpu(0)}));
+    parameters["a"].set_lr_mult(0.5);
+    Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("local"), {update_on_kvstore});
+    BackwardWith(parameters["b"], {{1}});
+    trainer.Step(1);
+    parameters["a"].SetGradReq(autograd::GradReq::kWrite);
+    BackwardWith(parameters["b"], {{1}});
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer.Step(1); }),
+                HasSubstr("parameter a has a stale gradient"));
+    BackwardWith(parameters["a"], {{4}});
+    trainer.Step(1);
+    EXPECT_THAT(parameters["a"].data(cpu(0)).ToVector(), ElementsAre(-2));
+    EXPECT_THAT(parameters["b"].data(cpu(0)).ToVector(), ElementsAre(-2));
+  }
+}
+
+// Another variable counts its gradients anew.
+TEST(TrainerGradients, AChangeOfHowGradientsAreKeptMakesNoneStale) {
+  nn::ParameterDict parameters;
+  const auto weight = MakeParameter("w", {0}, {cpu(0)});
+  parameters.Add(weight);
+  Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("local"));
+  for (const autograd::GradReq req : {autograd::GradReq::kAdd, autograd::GradReq::kWrite}) {
+    BackwardWith(*weight, {{1}});
+    trainer.Step(1);
+    weight->SetGradReq(req);
+  }
+  BackwardWith(*weight, {{1}});
+  trainer.Step(1);
+  EXPECT_THAT(weight->data(cpu(0)).ToVector(), ElementsAre(-3));
+}
+
 // Two layers, one weight: it is stepped once, by the sum.
 TEST(TrainerGradients, ASharedParameterIsSteppedOnce) {
   nn::Dense first(1, {.use_bias = false, .in_units = 1}), second(1, {.use_bias = false, .in_units = 1});
