@@ -24,9 +24,12 @@
 
 namespace sluice {
 
+class NDArray;
+
 namespace internal {
 struct Storage;
 struct AutogradNode;
+NDArray ViewOf(const NDArray& array, const Shape& shape, int64_t begin);
 }  // namespace internal
 
 class NDArray {
@@ -63,18 +66,19 @@ class NDArray {
   // Waits until every write issued so far is done; throws what went wrong.
   void WaitToRead() const;
 
-  // Views on the same storage.
+  // Views on the same storage; differentiable.
   NDArray Reshape(const Shape& shape) const;            // same number of elements
   NDArray SliceRows(int64_t begin, int64_t end) const;  // [begin, end) of the first axis
 
   void CopyTo(NDArray* destination) const;     // same shape; converts the dtype between float types
   NDArray AsInContext(Context context) const;  // itself when it is there already; differentiable
   NDArray AsType(DType dtype) const;           // a copy; between float types; differentiable
-  NDArray Copy() const;
-  void Fill(double value);  // Error(kInvalidArgument) where a whole type cannot hold it
+  NDArray Copy() const;                        // differentiable
+  void Fill(double value);                     // Error(kInvalidArgument) where a whole type cannot hold it
   void SetBytes(std::span<const std::byte> bytes);  // whole contents, copied before it returns
 
-  // float32, same shape and context.
+  // float32, same shape and context. Error(kFailedPrecondition) while the tape records, and for an array that
+  // it has recorded: Backward needs what was there.
   NDArray& operator+=(const NDArray& other);
   NDArray& operator-=(const NDArray& other);
   NDArray& operator*=(float scalar);
@@ -86,6 +90,7 @@ class NDArray {
   int64_t offset() const { return offset_; }  // elements
 
  private:
+  friend NDArray internal::ViewOf(const NDArray& array, const Shape& shape, int64_t begin);
   static NDArray FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
                            Context context);
   void CopyToHost(std::span<std::byte> out, DType wanted) const;

@@ -18,25 +18,6 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
 }
 
-void RequireAlike(std::string_view what, const NDArray& a, const NDArray& b) {
-  if (a.context() != b.context()) {
-    Refuse(what, StrCat("one array is on ", a.context(), ", the other on ", b.context(),
-                        "; AsInContext or CopyTo moves data"));
-  }
-  if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
-  for (const NDArray* array : {&a, &b}) {
-    if (array->dtype() != DType::kFloat32)
-      Refuse(what, StrCat("needs float32 and got ", Name(array->dtype())));
-  }
-}
-
-void InPlace(std::string_view what, NDArray& a, const NDArray& b, float beta) {
-  RequireAlike(what, a, b);
-  Launch(what, a.context(), {a, b}, {a}, [pa = DataOf(a), pb = DataOf(b), beta, n = a.size()](Kernels& k) {
-    k.Combine(1, pa, beta, pb, pa, n);
-  });
-}
-
 }  // namespace
 
 NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
@@ -100,23 +81,10 @@ float NDArray::ToScalar() const {
   return ToVector<float>()[0];
 }
 
-NDArray NDArray::Reshape(const Shape& shape) const {
-  if (shape.size() != size())
-    Refuse("Reshape", StrCat("shape ", shape_, " has ", size(), " elements, ", shape, " has ", shape.size()));
-  NDArray view = *this;
+NDArray internal::ViewOf(const NDArray& array, const Shape& shape, int64_t begin) {
+  NDArray view = array;
   view.shape_ = shape;
-  view.node_ = nullptr;
-  return view;
-}
-
-NDArray NDArray::SliceRows(int64_t begin, int64_t end) const {
-  if (shape_.ndim() == 0 || begin < 0 || end < begin || end > shape_[0]) {
-    Refuse("SliceRows", StrCat("rows [", begin, ", ", end, ") of shape ", shape_));
-  }
-  const int64_t row = shape_[0] == 0 ? 0 : size() / shape_[0];
-  NDArray view = *this;
-  view.shape_ = shape_.WithExtent(0, end - begin);
-  view.offset_ = offset_ + begin * row;
+  view.offset_ += begin;
   view.node_ = nullptr;
   return view;
 }
@@ -134,12 +102,6 @@ void NDArray::CopyTo(NDArray* destination) const {
            if (from_type == to_type) return k.Copy(from, to, static_cast<size_t>(n) * SizeOf(from_type));
            k.Convert(from_type, from, to_type, to, n);
          });
-}
-
-NDArray NDArray::Copy() const {
-  NDArray copy = Empty(shape_, context(), dtype());
-  CopyTo(&copy);
-  return copy;
 }
 
 namespace {
@@ -175,23 +137,6 @@ void NDArray::SetBytes(std::span<const std::byte> bytes) {
   Launch("set", context(), {}, {*this}, [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
     k.Copy(bytes.data(), to, bytes.size());
   }).Wait();
-}
-
-NDArray& NDArray::operator+=(const NDArray& other) {
-  InPlace("+=", *this, other, 1);
-  return *this;
-}
-
-NDArray& NDArray::operator-=(const NDArray& other) {
-  InPlace("-=", *this, other, -1);
-  return *this;
-}
-
-NDArray& NDArray::operator*=(float scalar) {
-  if (dtype() != DType::kFloat32) Refuse("*=", StrCat("needs float32 and got ", Name(dtype())));
-  Launch("*=", context(), {*this}, {*this},
-         [p = DataOf(*this), scalar, n = size()](Kernels& k) { k.Affine(p, scalar, 0, p, n); });
-  return *this;
 }
 
 void WaitAll() {

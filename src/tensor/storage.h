@@ -74,6 +74,9 @@ Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRe
 
 void MakeRowMajor(const NDArray& array);
 
+// A view of `shape`, `begin` elements further on, that the tape does not follow.
+NDArray ViewOf(const NDArray& array, const Shape& shape, int64_t begin = 0);
+
 // The elements of a view, row-major. Throws where there is no array.
 template <typename T = float>
 T* DataOf(const NDArray& array) {

@@ -37,7 +37,44 @@ NDArray AffineOf(std::string_view what, const NDArray& a, float scale, float shi
   return out;
 }
 
+void RequireOffTape(std::string_view what, const NDArray& array) {
+  const internal::AutogradNode* node = array.node().get();
+  if (!autograd::IsRecording() && (node == nullptr || node->is_variable || node->freed)) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat(what, " writes in place ",
+                     autograd::IsRecording() ? "while the tape records" : "to what the tape has recorded",
+                     ", which Backward may need as it was: compute a new array (a = a + b), or do it ",
+                     autograd::IsRecording() ? "in a PauseScope" : "after Backward"));
+}
+
+void Combine(std::string_view what, NDArray& a, const NDArray& b, float beta) {
+  RequireOffTape(what, a);
+  RequireTogether(what, {&a, &b});
+  if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
+  LaunchOn(what, a.context(), {a, b}, {a}, [pa = DataOf(a), pb = DataOf(b), beta, n = a.size()](Kernels& k) {
+    k.Combine(1, pa, beta, pb, pa, n);
+  });
+}
+
 }  // namespace
+
+NDArray& NDArray::operator+=(const NDArray& other) {
+  Combine("+=", *this, other, 1);
+  return *this;
+}
+
+NDArray& NDArray::operator-=(const NDArray& other) {
+  Combine("-=", *this, other, -1);
+  return *this;
+}
+
+NDArray& NDArray::operator*=(float scalar) {
+  RequireOffTape("*=", *this);
+  RequireTogether("*=", {this});
+  LaunchOn("*=", context(), {*this}, {*this},
+           [p = DataOf(*this), scalar, n = size()](Kernels& k) { k.Affine(p, scalar, 0, p, n); });
+  return *this;
+}
 
 NDArray operator+(const NDArray& a, const NDArray& b) {
   NDArray out = Binary("+", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {

@@ -40,12 +40,24 @@ constexpr size_t Bytes(int64_t elements) {
   return static_cast<size_t>(elements) * sizeof(float);
 }
 
+void RequireReshape(const NDArray& x, const Shape& shape) {
+  if (shape.size() == x.size()) return;
+  Refuse("Reshape",
+         StrCat("shape ", x.shape(), " has ", x.size(), " elements, ", shape, " has ", shape.size()));
+}
+
+// `out`, with the elements of `x` in another shape, as the result of an operation on it.
+void RecordReshape(NDArray& out, const NDArray& x) {
+  Record(out, {&x},
+         [from = x.shape()](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad.Reshape(from); });
+}
+
 }  // namespace
 
 NDArray Reshape(const NDArray& x, const Shape& shape) {
-  NDArray out = InLayout(x, ImageLayout::kRowMajor).Reshape(shape);
-  Record(out, {&x},
-         [from = x.shape()](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad.Reshape(from); });
+  RequireReshape(x, shape);
+  NDArray out = internal::ViewOf(InLayout(x, ImageLayout::kRowMajor), shape);
+  RecordReshape(out, x);
   return out;
 }
 
@@ -86,3 +98,36 @@ NDArray Concat(const std::vector<NDArray>& parts, size_t axis) {
 }
 
 }  // namespace sluice::ops
+
+namespace sluice {
+
+NDArray NDArray::Reshape(const Shape& shape) const {
+  ops::RequireReshape(*this, shape);
+  NDArray view = internal::ViewOf(*this, shape);
+  ops::RecordReshape(view, *this);
+  return view;
+}
+
+NDArray NDArray::SliceRows(int64_t begin, int64_t end) const {
+  if (shape_.ndim() == 0 || begin < 0 || end < begin || end > shape_[0])
+    ops::Refuse("SliceRows", StrCat("rows [", begin, ", ", end, ") of shape ", shape_));
+  const int64_t row = shape_[0] == 0 ? 0 : size() / shape_[0];
+  NDArray view = internal::ViewOf(*this, shape_.WithExtent(0, end - begin), begin * row);
+  ops::Record(view, {this},
+              [from = shape_, type = dtype(), begin, end](const NDArray& grad, std::vector<NDArray>& to) {
+                if (!to[0].valid()) to[0] = Empty(from, grad.context(), type);
+                to[0].Fill(0);
+                NDArray rows = to[0].SliceRows(begin, end);
+                grad.CopyTo(&rows);
+              });
+  return view;
+}
+
+NDArray NDArray::Copy() const {
+  NDArray copy = Empty(shape_, context(), dtype());
+  CopyTo(&copy);
+  ops::Record(copy, {this}, [](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad; });
+  return copy;
+}
+
+}  // namespace sluice

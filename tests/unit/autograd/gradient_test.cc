@@ -150,6 +150,31 @@ TEST_P(GradientTest, Shapes) {
   };
   Check([](const auto& v) { return ops::Flatten(v[0]); }, as({a, b * c}), {{a, b, c}}, &rng_);
   Check([&](const auto& v) { return ops::Reshape(v[0], {c, a, b}); }, as({c, a, b}), {{a, b, c}}, &rng_);
+  Check([&](const auto& v) { return v[0].Reshape({c, a, b}); }, as({c, a, b}), {{a, b, c}}, &rng_);
+}
+
+// Rows [begin, end) of an array, also where the rest of it has another use.
+TEST_P(GradientTest, ViewsAndCopies) {
+  const int64_t rows = UpTo(5), columns = UpTo(4), begin = Below(rows), end = begin + Below(rows - begin + 1);
+  const auto cut = [=](const Tensor& x) {
+    Tensor out(Shape{end - begin, columns});
+    std::copy(x.values.begin() + begin * columns, x.values.begin() + end * columns, out.values.begin());
+    return out;
+  };
+  Check([=](const auto& v) { return v[0].SliceRows(begin, end); }, [=](const auto& v) { return cut(v[0]); },
+        {{rows, columns}}, &rng_);
+  Check(
+      [=](const auto& v) {
+        const NDArray part = v[0].SliceRows(begin, end);
+        return part * part + part.Reshape({columns, end - begin}).Copy().Reshape({end - begin, columns}) +
+               (v[0] * 3).SliceRows(begin, end);
+      },
+      [=](const auto& v) {
+        Tensor out = cut(v[0]);
+        for (double& value : out.values) value = value * value + 4 * value;
+        return out;
+      },
+      {{rows, columns}}, &rng_);
 }
 
 TEST_P(GradientTest, Sums) {

@@ -119,6 +119,34 @@ TEST_F(MisuseTest, AFailedOperationShowsAtTheWait) {
   EXPECT_THAT(Grad(scores).ToVector(), ::testing::ElementsAre(0.5, -0.5));
 }
 
+TEST_F(MisuseTest, WritingInPlaceWhatBackwardMayNeed) {
+  NDArray factor = NDArray::From({5, 5}, {2}), y;
+  const auto refusals = [&](NDArray& array, const char* why) {
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { array *= 2; }),
+                AllOf(HasSubstr("*= writes in place"), HasSubstr(why)));
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { array += array; }), HasSubstr(why));
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { array -= array; }), HasSubstr(why));
+  };
+  {
+    const RecordScope record;
+    y = ops::Tanh(x_ * factor);
+    refusals(y, "while the tape records");
+    refusals(factor, "while the tape records");
+    refusals(x_, "while the tape records");
+  }
+  refusals(y, "to what the tape has recorded");
+  Backward({y});
+  y *= 2;  // nobody needs it any more
+  factor *= 2;
+  {
+    const RecordScope record;
+    const PauseScope pause;
+    x_ *= 1;
+  }
+  EXPECT_THAT(factor.ToVector(), Each(10));
+  ExpectNextBackwardWorks();
+}
+
 TEST_F(MisuseTest, GradientsThatWereNotAttached) {
   NDArray plain({2});
   EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { Grad(plain); }), HasSubstr("call AttachGrad"));
