@@ -52,7 +52,8 @@ DEFINE_string(best_params, "",
               "Keep the parameters of the epoch with the best test accuracy in this file (rank 0).");
 DEFINE_int64(early_stopping, 0, "End after so many epochs without a better test accuracy; 0: never.");
 DEFINE_string(report, "", "Draw learning curves into this HTML file, rewritten after every epoch (rank 0).");
-DEFINE_int64(eval_steps, 0, "Evaluate also every so many steps of an epoch; 0: after epochs only.");
+DEFINE_int64(eval_steps, 0, "Evaluate also every so many steps; 0: after epochs only.");
+DEFINE_double(label_smoothing, 0, "Share of each label that is spread over all classes, from 0 to 1.");
 DEFINE_int64(load_epoch, 0,
              "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
              "they are; --num-epochs is the number of the last epoch.");
@@ -129,6 +130,8 @@ void CheckNumbers() {
   RequireAtLeast("save-steps", FLAGS_save_steps, 0);
   RequireAtLeast("early-stopping", FLAGS_early_stopping, 0);
   RequireAtLeast("eval-steps", FLAGS_eval_steps, 0);
+  if (!(FLAGS_label_smoothing >= 0 && FLAGS_label_smoothing <= 1))
+    Refuse("label-smoothing", StrCat("is ", FLAGS_label_smoothing, "; it must be from 0 to 1"));
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
   RequireAtLeast("top-k", FLAGS_top_k, 0);
   RequireBetween("loader-threads", FLAGS_loader_threads, 1, 256);

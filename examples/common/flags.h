@@ -34,6 +34,7 @@ DECLARE_string(best_params);
 DECLARE_int64(early_stopping);
 DECLARE_string(report);
 DECLARE_int64(eval_steps);
+DECLARE_double(label_smoothing);
 DECLARE_int64(load_epoch);
 DECLARE_int64(top_k);
 DECLARE_int64(num_examples);

@@ -3,7 +3,9 @@
 //   options.callbacks = {SaveEvery("run/lenet", {.steps = 500, .keep = 2}), KeepBest("run/lenet-best"),
 //                        StopEarly({.patience = 3}), WriteReport("run/lenet.html")};
 //
-// All workers of a job list the same callbacks; those of rank 0 are called. Whether to stop is told to all.
+// All workers of a job list the same callbacks; those of rank 0 are called, at each moment those that
+// remember something first: what a checkpoint keeps of them is of the moment it is made. Whether to stop is
+// told to all.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,7 @@ namespace sluice {
 
 struct EvalReport {
   double accuracy = 0;
-  double loss = 0;  // mean softmax cross-entropy
+  double loss = 0;  // the mean
   double top_k = 0;
 };
 
@@ -39,6 +41,10 @@ struct FitStatus {
   double accuracy = 0;
   double images_per_sec = 0;  // all workers together
   double learning_rate = 0;
+  // For a checkpoint, under kMemory: what Fit itself remembers, the sums of the epoch so far. Waits for the
+  // newest step.
+  static constexpr const char* kMemory = "Fit";
+  const std::function<std::string()>& memory;
   std::optional<EvalReport> test;  // where it was made just now
   nn::Layer& net;
   Trainer& trainer;
@@ -48,12 +54,12 @@ struct FitStatus {
 class Callback {
  public:
   virtual ~Callback() = default;
-  virtual void OnStep(const FitStatus&) {}
+  virtual void OnStep(const FitStatus&) {}   // after each step but the last of an epoch
   virtual void OnEpoch(const FitStatus&) {}  // after the evaluation, if there is one
-  virtual void OnEnd(const FitStatus&) {}
+  virtual void OnEnd(const FitStatus&) {}    // a run of num_steps may end within an epoch: status.next
 
-  // Whether it ever ends a run. Then all workers meet after each epoch, and rank 0's WantsStop counts for
-  // all.
+  // Whether it ever ends a run. Then all workers meet before the first epoch and after each, and rank 0's
+  // WantsStop counts for all.
   virtual bool MayStop() const { return false; }
   virtual bool WantsStop() const { return false; }
 
@@ -75,8 +81,9 @@ struct SaveOptions {
 // Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember.
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
 
-// The parameters of the epoch with the best test accuracy so far, as FILE: safetensors with "epoch" and
-// "test_accuracy" in its metadata.
+// The parameters with the best test accuracy of all evaluations so far, as FILE: safetensors with "epoch"
+// (begun: the one that they are of), "step" and "test_accuracy" in its metadata. A loss that is no number is
+// never the best.
 CallbackPtr KeepBest(std::string file);
 
 struct StopOptions {
@@ -86,7 +93,8 @@ struct StopOptions {
 CallbackPtr StopEarly(const StopOptions& options);
 
 // Learning curves as one HTML file that any browser opens: losses and accuracies by epoch, the learning rate
-// and images per second; rewritten after every epoch. A run that goes on continues the curves.
+// and images per second; rewritten after every epoch, and at an end within one. A run that goes on continues
+// the curves.
 CallbackPtr WriteReport(std::string file, std::string title);
 
 }  // namespace sluice

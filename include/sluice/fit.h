@@ -11,6 +11,7 @@
 #include "sluice/context.h"
 #include "sluice/data.h"
 #include "sluice/kvstore.h"
+#include "sluice/loss.h"
 #include "sluice/nn.h"
 #include "sluice/optimizer.h"
 #include "sluice/trainer.h"
@@ -22,16 +23,18 @@ struct FitOptions {
   std::vector<double> work_load;  // of a full batch, by context; empty: equal
   int64_t batch_size = 64;        // of this worker
   int64_t num_epochs = 10;        // of the whole run
-  int64_t num_steps = -1;         // >= 0: of the whole run, in place of num_epochs
+  int64_t num_steps = -1;         // >= 0: of the whole run, in place of num_epochs; epochs are as ever
   bool shuffle = true;
   uint64_t seed = 0;
+  // Of predictions and class numbers, one value for each sample; null: nn::SoftmaxCrossEntropyLoss.
+  std::shared_ptr<const nn::Loss> loss;
   LastBatch last_batch = LastBatch::kKeep;  // of training; evaluation takes every sample
   std::vector<double> class_weights;        // by class, as DataLoaderOptions has them
   int loader_threads = 1;                   // that make batches ahead: decode, transform
   int64_t disp_batches = 100;               // a plain line every so many batches
-  int64_t eval_steps = 0;      // evaluates also after every so many steps of an epoch; 0: after epochs only
-  int64_t top_k = 0;           // > 1: evaluated too
-  bool live_progress = false;  // a bar on a terminal
+  int64_t eval_steps = 0;                   // evaluates also after every so many steps; 0: after epochs only
+  int64_t top_k = 0;                        // > 1: evaluated too
+  bool live_progress = false;               // a bar on a terminal
   std::vector<CallbackPtr> callbacks;
 
   // Of a run that goes on (LoadCheckpoint).
@@ -55,10 +58,11 @@ struct FitReport {
 // Accuracy and loss over a whole data set, its batches cut over all contexts. `net` must be initialised on
 // them.
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
-                    int64_t top_k = 0);
+                    int64_t top_k = 0, const nn::Loss& loss = nn::SoftmaxCrossEntropyLoss());
 
-// Trains `net` (parameters initialised, shapes may be deferred) with softmax cross-entropy. The optimiser is
-// set with normalize_by_samples: right for uneven batches. Pushes overlap backward. `test` may be null.
+// Trains `net` (parameters initialised, shapes may be deferred). The optimiser is set with
+// normalize_by_samples: right for uneven batches. Pushes overlap backward. `test` may be null. Throws
+// Error(kInvalidArgument) for a loss that gives anything but one value for each sample.
 FitReport Fit(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test,
               OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options);
 

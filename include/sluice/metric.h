@@ -47,6 +47,7 @@ class MeanMetric : public Metric {
   double value() const;
   double sum() const { return sum_; }       // with count, what workers add up to a figure of the whole job
   int64_t count() const { return count_; }  // samples
+  void GoOnFrom(double sum, int64_t count) { sum_ = sum, count_ = count; }
 
  protected:
   explicit MeanMetric(std::string name) : name_(std::move(name)) {}

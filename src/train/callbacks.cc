@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <sstream>
@@ -62,6 +63,7 @@ class Saver final : public Callback {
  private:
   void Save(const FitStatus& status) const {
     Checkpoint here{status.next, status.step, status.seed, status.shuffle};
+    if (status.next.step != 0) here.memory[FitStatus::kMemory] = status.memory();
     for (const CallbackPtr& callback : status.callbacks) {
       if (!callback->name().empty()) here.memory[callback->name()] = callback->Memory();
     }
@@ -76,11 +78,11 @@ class Saver final : public Callback {
 class Best {
  public:
   explicit Best(double min_delta = 0) : min_delta_(min_delta) {}
-  // True for a new best. Without an evaluation nothing is known.
+  // True for a new best. Without an evaluation nothing is known; a run that has diverged gets no better.
   bool Take(const std::optional<EvalReport>& test) {
     if (!test) return false;
     ++epochs_since_;
-    if (!(test->accuracy > accuracy_ + min_delta_)) return false;
+    if (!std::isfinite(test->loss) || !(test->accuracy > accuracy_ + min_delta_)) return false;
     accuracy_ = test->accuracy;
     epochs_since_ = 0;
     return true;
@@ -112,17 +114,25 @@ class Best {
 class BestKeeper final : public Callback {
  public:
   explicit BestKeeper(std::string file) : file_(std::move(file)) {}
-  void OnEpoch(const FitStatus& status) override {
-    if (!best_.Take(status.test)) return;
-    SaveParameters(
-        file_, status.net.CollectParams(),
-        {{"epoch", std::to_string(status.next.epoch)}, {"test_accuracy", StrCat(status.test->accuracy)}});
+  void OnStep(const FitStatus& status) override { Take(status); }
+  void OnEpoch(const FitStatus& status) override { Take(status); }
+  void OnEnd(const FitStatus& status) override {
+    if (status.next.step != 0) Take(status);
   }
   std::string name() const override { return "KeepBest " + file_; }
   std::string Memory() const override { return best_.Memory(); }
   void Recall(const std::string& memory) override { best_.Recall(name(), memory); }
 
  private:
+  void Take(const FitStatus& status) {
+    if (!best_.Take(status.test)) return;
+    const int64_t epoch = status.next.epoch + (status.next.step > 0 ? 1 : 0);
+    SaveParameters(file_, status.net.CollectParams(),
+                   {{"epoch", std::to_string(epoch)},
+                    {"step", std::to_string(status.step)},
+                    {"test_accuracy", StrCat(status.test->accuracy)}});
+  }
+
   const std::string file_;
   Best best_;
 };

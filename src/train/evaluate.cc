@@ -54,9 +54,8 @@ train::Shards train::Load(const Batch& batch, const std::vector<Context>& contex
 }
 
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
-                    int64_t top_k) {
+                    int64_t top_k, const nn::Loss& criterion) {
   const autograd::PauseScope pause;
-  const nn::SoftmaxCrossEntropyLoss criterion;
   metric::Accuracy accuracy;
   metric::Loss loss;
   metric::TopKAccuracy best(std::max<int64_t>(top_k, 1));

@@ -3,8 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <iostream>
+#include <sstream>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/strings.h"
@@ -36,6 +41,7 @@ class FitRun {
         test_(std::move(test)),
         store_(std::move(store)),
         options_(options),
+        criterion_(options.loss != nullptr ? options.loss : std::make_shared<nn::SoftmaxCrossEntropyLoss>()),
         loader_(std::move(train), LoaderOptions()),
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches) {
     if (options_.start != Position()) loader_.Seek(options_.start);
@@ -43,10 +49,7 @@ class FitRun {
     optimizer.normalize_by_samples = true;
     rates_ = Optimizer::Create(optimizer);
     trainer_ = std::make_unique<Trainer>(net_.CollectParams(), std::move(optimizer), store_);
-    for (const CallbackPtr& callback : options_.callbacks) {
-      const auto remembered = options_.memory.find(callback->name());
-      if (leader() && remembered != options_.memory.end()) callback->Recall(remembered->second);
-    }
+    if (leader()) Recall();
     if (options_.optimizer_states.empty()) return;
     trainer_->LoadStates(options_.optimizer_states);
     store_->Barrier();  // nobody pushes before the states stand
@@ -54,13 +57,11 @@ class FitRun {
 
   FitReport Run() {
     started_ = SteadyClock().Now();
-    for (next_ = options_.start; !IsOver();) {
-      ++report_.epochs;
-      RunEpoch();
-      if (MustStop()) break;
-    }
+    // Before the first epoch, too: a run that goes on may have been stopped where it was.
+    for (next_ = options_.start; !IsOver() && !MustStop(); ++report_.epochs) RunEpoch();
     store_->WaitAll();
-    if ((by_steps() || report_.epochs == 0) && leader() && test_ != nullptr) EvaluateNow();
+    const bool evaluated = next_.step == 0 ? report_.epochs > 0 : evaluation_.has_value();
+    if (!evaluated && leader() && test_ != nullptr) EvaluateNow();
     Tell(&Callback::OnEnd);
     return report_;
   }
@@ -97,10 +98,43 @@ class FitRun {
     for (const Context& context : options_.contexts) net_(NDArray(one, context)).WaitToRead();
   }
 
+  void Recall() {
+    for (const CallbackPtr& callback : options_.callbacks) {
+      const auto remembered = options_.memory.find(callback->name());
+      if (remembered != options_.memory.end()) callback->Recall(remembered->second);
+    }
+    const auto own = options_.memory.find(FitStatus::kMemory);
+    if (own != options_.memory.end() && options_.start.step != 0) GoOnFromSums(own->second);
+  }
+
+  // Bit by bit: what is recalled is what was known.
+  std::string Sums() {
+    while (!pending_.empty()) Count();
+    std::ostringstream text;
+    text << std::hexfloat << loss_.sum() << ' ' << accuracy_.sum() << ' ' << loss_.count();
+    return text.str();
+  }
+  void GoOnFromSums(const std::string& memory) {
+    const char* at = memory.c_str();
+    std::array<double, 2> sums{};
+    for (double& sum : sums) {
+      char* end = nullptr;
+      sum = std::strtod(at, &end);
+      at = end;
+    }
+    const auto count = ParseInt(StrTrim(at));
+    if (!count || *count < 0 || sums[1] < 0 || sums[1] > static_cast<double>(*count))
+      throw Error(ErrorCode::kDataLoss, StrCat("Fit cannot have remembered '", memory, "'"));
+    loss_.GoOnFrom(sums[0], *count);
+    accuracy_.GoOnFrom(sums[1], *count);
+  }
+
   // What is left of it: from next_ to the first batch of the one after, or to the last step.
   void RunEpoch() {
-    loss_.Reset();
-    accuracy_.Reset();
+    if (next_.step == 0) {  // else the sums are what a checkpoint had, or nothing
+      loss_.Reset();
+      accuracy_.Reset();
+    }
     const int64_t epoch = next_.epoch, last_epoch = LastEpoch(), steps = loader_.steps_per_epoch();
     do {
       Step(*loader_.Next());
@@ -111,29 +145,37 @@ class FitRun {
       if (next_.epoch == epoch) AfterStep();
     } while (next_.epoch == epoch && !(by_steps() && IsOver()));
     while (!pending_.empty()) Count();
-    if (!by_steps()) AfterEpoch();
+    if (next_.epoch != epoch) AfterEpoch();
   }
 
   void AfterStep() {
     if (!leader()) return;
     evaluation_.reset();
-    if (test_ != nullptr && options_.eval_steps > 0 && next_.step % options_.eval_steps == 0) EvaluateNow();
+    if (test_ != nullptr && options_.eval_steps > 0 && StepsDone() % options_.eval_steps == 0) {
+      EvaluateNow();
+      SayEvaluation(StrCat("step ", StepsDone()));
+    }
     Tell(&Callback::OnStep);
   }
 
   void AfterEpoch() {
-    report_.train_loss.push_back(loss_.value());
+    if (!by_steps()) report_.train_loss.push_back(loss_.value());
     if (!leader()) return;
     if (test_ != nullptr) EvaluateNow();
     const std::string head = StrCat("epoch ", next_.epoch);
     progress_.Say(StrCat(head, " loss ", loss_.value(), " accuracy ", accuracy_.value(), " ",
                          static_cast<int64_t>(report_.images_per_sec), " images/s"));
-    if (test_ != nullptr) {
-      progress_.Say(
-          StrCat(head, " test accuracy ", report_.test_accuracy,
-                 options_.top_k > 1 ? StrCat(" top-", options_.top_k, " ", report_.test_top_k) : ""));
+    if (test_ != nullptr) SayEvaluation(head);
+    if (!std::isfinite(loss_.value()) && !std::exchange(diverged_, true)) {
+      progress_.Say(StrCat("warning: the loss of epoch ", next_.epoch, " is ", loss_.value(),
+                           ": the run has diverged; a smaller learning rate or clipped gradients may help"));
     }
     Tell(&Callback::OnEpoch);
+  }
+
+  void SayEvaluation(const std::string& head) {
+    progress_.Say(StrCat(head, " test accuracy ", report_.test_accuracy,
+                         options_.top_k > 1 ? StrCat(" top-", options_.top_k, " ", report_.test_top_k) : ""));
   }
 
   // In between nothing is trained: callbacks may take their time.
@@ -148,11 +190,16 @@ class FitRun {
                            .accuracy = accuracy_.value(),
                            .images_per_sec = report_.images_per_sec,
                            .learning_rate = rates_->LearningRate(std::max<int64_t>(1, StepsDone())),
+                           .memory = sums_,
                            .test = evaluation_,
                            .net = net_,
                            .trainer = *trainer_,
                            .callbacks = options_.callbacks};
-    for (const CallbackPtr& callback : options_.callbacks) (*callback.*moment)(status);
+    for (const bool remembers : {true, false}) {
+      for (const CallbackPtr& callback : options_.callbacks) {
+        if (callback->name().empty() != remembers) (*callback.*moment)(status);
+      }
+    }
     not_training_ += SteadyClock().Now() - before;
   }
 
@@ -160,10 +207,17 @@ class FitRun {
     const auto any = [&](bool (Callback::*ask)() const) {
       return std::ranges::any_of(options_.callbacks, [&](const CallbackPtr& c) { return (*c.*ask)(); });
     };
-    if (by_steps() || IsOver() || !any(&Callback::MayStop)) return false;
+    if (!any(&Callback::MayStop)) return false;
     report_.stopped_early = store_->Agree(any(&Callback::WantsStop) ? "stop" : "go on") == "stop";
     if (report_.stopped_early && leader()) progress_.Say(StrCat("stopped early after epoch ", next_.epoch));
     return report_.stopped_early;
+  }
+
+  static void RequirePerSample(const NDArray& losses, int64_t samples) {
+    if (losses.size() == samples) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Fit: for ", samples, " samples the loss gave an array of shape ", losses.shape(),
+                       "; it must give one value for each (Reduction::kPerSample)"));
   }
 
   void Step(const Batch& batch) {
@@ -183,7 +237,8 @@ class FitRun {
           const autograd::SampleScope samples(first);
           first += static_cast<uint64_t>(shards.images[i].shape()[0]);
           result.predictions.push_back(net_(shards.images[i]));
-          result.losses.push_back(criterion_(result.predictions.back(), shards.labels[i]));
+          result.losses.push_back((*criterion_)(result.predictions.back(), shards.labels[i]));
+          RequirePerSample(result.losses.back(), shards.labels[i].size());
         }
       }
       autograd::Backward(result.losses);
@@ -237,7 +292,7 @@ class FitRun {
 
   void EvaluateNow() {
     const Time before = SteadyClock().Now();
-    evaluation_ = Evaluate(net_, *test_, options_.contexts, options_.top_k);
+    evaluation_ = Evaluate(net_, *test_, options_.contexts, options_.top_k, *criterion_);
     report_.test_accuracy = evaluation_->accuracy;
     report_.test_loss = evaluation_->loss;
     report_.test_top_k = evaluation_->top_k;
@@ -248,14 +303,16 @@ class FitRun {
   const std::shared_ptr<const Dataset> test_;
   const std::shared_ptr<KVStore> store_;
   const FitOptions options_;
+  const std::shared_ptr<const nn::Loss> criterion_;
   DataLoader loader_;
   train::Progress progress_;
   std::unique_ptr<const Optimizer> rates_;  // for what it says of the learning rate
   std::unique_ptr<Trainer> trainer_;
-  const nn::SoftmaxCrossEntropyLoss criterion_{};
   metric::Loss loss_;
   metric::Accuracy accuracy_;
+  const std::function<std::string()> sums_ = [this] { return Sums(); };
   std::deque<StepResult> pending_;
+  bool diverged_ = false;
   FitReport report_;
   Position next_;
   std::optional<EvalReport> evaluation_;  // made at this moment

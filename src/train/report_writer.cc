@@ -12,9 +12,15 @@ class ReportWriter final : public Callback {
  public:
   ReportWriter(std::string file, std::string title) : file_(std::move(file)), title_(std::move(title)) {}
 
-  void OnEpoch(const FitStatus& status) override {
-    if (points_.empty()) GoOn(status.next.epoch);
-    train::CurvePoint point{.epoch = status.next.epoch,
+  void OnEpoch(const FitStatus& status) override { Add(status, status.next.epoch); }
+  void OnEnd(const FitStatus& status) override {
+    if (status.next.step != 0) Add(status, status.next.epoch + 1);
+  }
+
+ private:
+  void Add(const FitStatus& status, int64_t epoch) {
+    if (points_.empty()) GoOn(epoch);
+    train::CurvePoint point{.epoch = epoch,
                             .step = status.step,
                             .train_loss = status.loss,
                             .train_accuracy = status.accuracy,
@@ -30,7 +36,6 @@ class ReportWriter final : public Callback {
     WriteFileAtomically(file_, std::span(&bytes, 1)).OrThrow();
   }
 
- private:
   // The curves of a run that goes on are in the file; a new run begins a new one.
   void GoOn(int64_t epoch) {
     if (epoch == 1) return;

@@ -140,6 +140,70 @@ TEST_F(CallbackTest, ARunThatGetsNoBetterEndsEarlyAlsoWhenItGoesOn) {
   EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run(callbacks(), 20, 0.1, spoilt); }), HasSubstr("'soon'"));
 }
 
+// The same command again changes nothing any more.
+TEST_F(CallbackTest, ARunThatWasStoppedStaysSo) {
+  const std::string prefix = folder_ / "run";
+  std::vector<CallbackPtr> callbacks = {SaveEvery(prefix, {.epochs = 1}), StopEarly({.patience = 2})};
+  EXPECT_EQ(Run(callbacks, 20, 1e-30).epochs, 3);
+  const LoadedCheckpoint last = LoadCheckpoint(prefix, {3, 0}, net_.CollectParams());
+  callbacks = {SaveEvery(prefix, {.epochs = 1}), StopEarly({.patience = 2})};
+  const FitReport again = Run(callbacks, 20, 1e-30, last);
+  EXPECT_EQ(again.epochs, 0);
+  EXPECT_TRUE(again.stopped_early);
+  EXPECT_GT(again.test_loss, 0);  // evaluated all the same
+}
+
+TEST_F(CallbackTest, ARunThatGoesOnWithinAnEpochReportsAllOfIt) {
+  const std::string prefix = folder_ / "run";
+  std::vector<std::pair<double, double>> whole, rest;
+  const auto note = [](auto& into) {
+    return AfterEpoch([&into](const FitStatus& s) { into.emplace_back(s.loss, s.accuracy); });
+  };
+  Run({note(whole), SaveEvery(prefix, {.steps = 2})}, 2);
+  net_ = Net(5);
+  const LoadedCheckpoint within = LoadCheckpoint(prefix, {1, 2}, net_.CollectParams());
+  Run({note(rest)}, 2, 0.1, within);
+  ASSERT_EQ(whole.size(), 2u);
+  EXPECT_EQ(rest, std::vector{whole[1]});  // to the last bit
+  LoadedCheckpoint spoilt = within;
+  for (const char* text : {"", "0x1p+1", "1 2 -3", "1 9 8", "1 -1 8", "1 1 8 8"}) {
+    spoilt.memory[FitStatus::kMemory] = text;
+    EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run({}, 2, 0.1, spoilt); }),
+                HasSubstr(StrCat("'", text, "'")));
+  }
+}
+
+TEST_F(CallbackTest, EvaluationsWithinAnEpochCountForTheBest) {
+  const std::string file = folder_ / "best.safetensors";
+  FitOptions options;
+  options.batch_size = 8;
+  options.num_steps = 4;
+  options.disp_batches = 0;
+  options.eval_steps = 2;
+  double best = 0;
+  int64_t when = 0;
+  std::vector<int64_t> evaluated;
+  const auto watch = [&](const FitStatus& s) {
+    if (!s.test) return;
+    evaluated.push_back(s.step);
+    if (s.test->accuracy > best) best = s.test->accuracy, when = s.step;
+  };
+  options.callbacks = {AfterStep(watch), AfterEpoch(watch), KeepBest(file)};
+  Fit(net_, train_, test_, {.learning_rate = 0.5}, StoreOf("local"), options);
+  EXPECT_THAT(evaluated, ElementsAre(2, 3, 4));
+  EXPECT_EQ(LoadParameters(file, net_.CollectParams()).at("step"), std::to_string(when));
+}
+
+TEST_F(CallbackTest, ARunThatDivergesHasNoBest) {
+  const std::string file = folder_ / "best.safetensors";
+  net_(NDArray(Shape{1, int64_t{kFeatures}}));  // parameters learn their shapes
+  for (NDArray& weight : net_.weight().list_data()) weight.Fill(std::nan(""));
+  ::testing::internal::CaptureStdout();
+  Run({KeepBest(file)}, 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("warning: the loss of epoch 1 is nan"));
+  EXPECT_FALSE(fs::exists(file));
+}
+
 TEST_F(CallbackTest, AReportHoldsThePointsOfTheWholeRun) {
   const std::string file = folder_ / "report.html", prefix = folder_ / "run";
   const auto callbacks = [&] {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "sluice/error.h"
+#include "unit/expect_error.h"
 #include "unit/train/points.h"
 #include "unit/train/toy.h"
 
@@ -44,6 +45,14 @@ class Reference {
       sum += Step(data, here, learning_rate) * static_cast<double>(here.size());
     }
     return sum / static_cast<double>(order.size());
+  }
+  // The mean over the first samples of -sum_c log(p_c) / classes, which no label changes.
+  double LossOfAllClasses(const Dataset& data, int64_t count) const {
+    double loss = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      for (const double p : Forward(data, i).probabilities) loss -= std::log(p) / kClasses;
+    }
+    return loss / static_cast<double>(count);
   }
   double Accuracy(const Dataset& data, size_t k = 1) const {
     double right = 0;
@@ -183,10 +192,23 @@ TEST_F(FitTest, ClassWeightsChooseTheSamples) {
   ExpectWeights(reference);
 }
 
+TEST_F(FitTest, TrainsWithTheLossThatItIsGiven) {
+  FitOptions options = InOrder(8);
+  options.num_steps = 1;
+  options.loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>(
+      nn::SoftmaxCrossEntropyLoss::Options{.label_smoothing = 1});  // labels say nothing: log of all classes
+  const FitReport report = Run(options);
+  EXPECT_NEAR(report.train_loss.at(0), Start().LossOfAllClasses(*train_, 8), 1e-5);
+  options.loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>(nn::Reduction::kMean);
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { Run(options); }),
+              HasSubstr("for 8 samples the loss gave an array of shape [1]"));
+}
+
 TEST_F(FitTest, StepsAreCountedAcrossEpochs) {
   FitOptions options = InOrder(8, 2);
   options.num_steps = 4;
-  options.callbacks = {AfterEpoch([](const FitStatus&) { FAIL() << "no epoch was asked for"; })};
+  std::vector<Position> epochs;
+  options.callbacks = {AfterEpoch([&](const FitStatus& s) { epochs.push_back(s.next); })};
   const FitReport report = Run(options);
   Reference reference = Start();
   const std::vector<double> losses = {Step(reference, 0, 8), Step(reference, 8, 8), Step(reference, 16, 6),
@@ -194,6 +216,7 @@ TEST_F(FitTest, StepsAreCountedAcrossEpochs) {
   ExpectWeights(reference);
   EXPECT_EQ(report.steps, 4);
   EXPECT_EQ(report.epochs, 2);
+  EXPECT_THAT(epochs, ElementsAre(Position{1, 0}));
   EXPECT_GT(report.images_per_sec, 0);  // also of a run that ends within its warm-up
   EXPECT_THAT(report.train_loss, Pointwise(::testing::DoubleNear(1e-5), losses));
   EXPECT_DOUBLE_EQ(report.test_accuracy, reference.Accuracy(*test_));
