@@ -31,11 +31,12 @@ std::string CheckpointStatesFile(const std::string& prefix, const Position& next
 // Those that are there, whole, the oldest first. Throws Error(kUnavailable) for a folder that cannot be read.
 std::vector<Position> ListCheckpoints(const std::string& prefix);
 
-// For one process of a job: the one of rank 0. The parameters come last, under a temporary name that is then
-// replaced: where they are, the states are too.
+// For one process of a job: the one of rank 0. Takes the place of a checkpoint that is there. The parameters
+// come last, under a temporary name that is then replaced: where they are, the states are too, and states
+// without them, which a save left that was killed, are removed by the next save under the prefix.
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer);
-// Both files; the parameters first.
+// All its files; the parameters first.
 void RemoveCheckpoint(const std::string& prefix, const Position& next);
 
 struct LoadedCheckpoint : Checkpoint {

@@ -75,6 +75,39 @@ std::optional<Position> ParsePosition(std::string_view text) {
   return Position{*epoch, *step};
 }
 
+// Of the files with this ending, the oldest first. A prefix may name its folder in more ways than one
+// ("run//x"): what counts is the file's name.
+std::vector<Position> PositionsWith(const std::string& prefix, std::string_view ending) {
+  const fs::path path = prefix;
+  const std::string stem = path.filename().string();
+  std::vector<Position> found;
+  std::error_code failure;
+  fs::directory_iterator files(path.has_parent_path() ? path.parent_path() : ".", failure);
+  if (failure)
+    throw Error(ErrorCode::kUnavailable, StrCat("checkpoints ", prefix, "-*: ", failure.message()));
+  for (const fs::directory_entry& file : files) {
+    const std::string name = file.path().filename().string();
+    if (name.size() < stem.size() + ending.size() || !name.starts_with(stem) || !name.ends_with(ending))
+      continue;
+    const auto position =
+        ParsePosition(std::string_view(name).substr(stem.size(), name.size() - stem.size() - ending.size()));
+    if (position && FileOf(stem, *position, ending) == name) found.push_back(*position);
+  }
+  std::ranges::sort(found, {}, [](const Position& p) { return std::pair(p.epoch, p.step); });
+  return found;
+}
+
+std::vector<std::string> FilesOf(const std::string& prefix, const Position& next) {
+  return {CheckpointFile(prefix, next), CheckpointStatesFile(prefix, next)};
+}
+
+// What a save that was killed left behind: states without parameters, which nobody can go on from.
+void RemoveUnfinished(const std::string& prefix) {
+  for (const Position& position : PositionsWith(prefix, kStatesEnding)) {
+    if (!fs::exists(CheckpointFile(prefix, position))) RemoveCheckpoint(prefix, position);
+  }
+}
+
 }  // namespace
 
 std::string CheckpointFile(const std::string& prefix, const Position& next) {
@@ -86,23 +119,7 @@ std::string CheckpointStatesFile(const std::string& prefix, const Position& next
 }
 
 std::vector<Position> ListCheckpoints(const std::string& prefix) {
-  const fs::path path = prefix;
-  const std::string stem = path.filename().string();
-  std::vector<Position> found;
-  std::error_code failure;
-  fs::directory_iterator files(path.has_parent_path() ? path.parent_path() : ".", failure);
-  if (failure)
-    throw Error(ErrorCode::kUnavailable, StrCat("checkpoints ", prefix, "-*: ", failure.message()));
-  for (const fs::directory_entry& file : files) {
-    const std::string name = file.path().filename().string();
-    if (!name.starts_with(stem) || !name.ends_with(kEnding) || name.ends_with(kStatesEnding)) continue;
-    const auto position =
-        ParsePosition(std::string_view(name).substr(stem.size(), name.size() - stem.size() - kEnding.size()));
-    if (position && CheckpointFile(prefix, *position) == (path.parent_path() / name).string())
-      found.push_back(*position);
-  }
-  std::ranges::sort(found, {}, [](const Position& p) { return std::pair(p.epoch, p.step); });
-  return found;
+  return PositionsWith(prefix, kEnding);
 }
 
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
@@ -113,12 +130,20 @@ void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                            {"seed", std::to_string(static_cast<int64_t>(checkpoint.seed))},
                            {"shuffle", checkpoint.shuffle ? "true" : "false"}};
   for (const auto& [name, text] : checkpoint.memory) metadata[StrCat(kMemory, name)] = text;
-  trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.next));
-  SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, std::move(metadata));
+  RemoveUnfinished(prefix);
+  RemoveCheckpoint(prefix, checkpoint.next);  // else old parameters would stand beside new states for a while
+  try {
+    trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.next));
+    SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, std::move(metadata));
+  } catch (...) {
+    std::error_code ignored;  // the save's own failure is what counts
+    for (const std::string& file : FilesOf(prefix, checkpoint.next)) fs::remove(file, ignored);
+    throw;
+  }
 }
 
 void RemoveCheckpoint(const std::string& prefix, const Position& next) {
-  for (const std::string& file : {CheckpointFile(prefix, next), CheckpointStatesFile(prefix, next)}) {
+  for (const std::string& file : FilesOf(prefix, next)) {
     std::error_code failure;
     fs::remove(file, failure);
     if (failure) throw Error(ErrorCode::kUnavailable, StrCat(file, ": ", failure.message()));

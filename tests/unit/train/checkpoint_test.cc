@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -176,6 +177,33 @@ TEST_F(CheckpointTest, ParametersAloneAreAStart) {
   EXPECT_EQ(loaded.next, (Position{12, 0}));
   EXPECT_EQ(loaded.updates, 0);
   EXPECT_EQ(loaded.states, "");
+}
+
+TEST_F(CheckpointTest, APrefixMayNameItsFolderInAnyWay) {
+  Train("local", Optimizer(OptimizerKind::kSgd, 0), 2);
+  const fs::path folder = fs::path(prefix_).parent_path();
+  for (const std::string& prefix : {folder.string() + "//run", folder.string() + "/./run"})
+    EXPECT_EQ(ListCheckpoints(prefix), ListCheckpoints(prefix_)) << prefix;
+  std::ofstream(prefix_ + "-1.safetensors") << "another name";
+  EXPECT_EQ(ListCheckpoints(prefix_).size(), 4u);
+}
+
+TEST_F(CheckpointTest, NothingStaysOfASaveThatFailedOrWasKilled) {
+  class Unwritable final : public Callback {
+    std::string name() const override { return "caf\xe9"; }
+    std::string Memory() const override { return "Latin-1"; }
+  };
+  nn::Dense net = Net(4);
+  FitOptions options = Options({}, 1);
+  options.callbacks = {std::make_shared<Unwritable>(), SaveEvery(prefix_, {.epochs = 1})};
+  EXPECT_THROW(Fit(net, data_, nullptr, {}, StoreOf("local"), options), Error);
+  EXPECT_FALSE(fs::exists(CheckpointStatesFile(prefix_, {1, 0})));
+  std::ofstream(CheckpointStatesFile(prefix_, {7, 1})) << "states of a save that was killed";
+  std::ofstream(prefix_ + "-best.states.safetensors") << "no checkpoint's";
+  Train("local", Optimizer(OptimizerKind::kSgd, 0), 1);
+  EXPECT_FALSE(fs::exists(CheckpointStatesFile(prefix_, {7, 1})));
+  EXPECT_TRUE(fs::exists(prefix_ + "-best.states.safetensors"));
+  EXPECT_TRUE(fs::exists(CheckpointStatesFile(prefix_, {1, 0})));
 }
 
 TEST_F(CheckpointTest, StatesOfAnotherOptimizerAreRefusedWithBothNames) {
