@@ -228,6 +228,10 @@ std::vector<double> ClassWeights(const Dataset& train) {
   return weights;
 }
 
+bool TrainsAfter(int64_t epoch) {
+  return FLAGS_num_steps >= 0 || epoch < FLAGS_num_epochs;
+}
+
 bool IsAsync() {
   return FLAGS_kv_store.find("async") != std::string::npos;
 }

@@ -23,12 +23,32 @@ void RequirePlaceFor(const std::string& flag, const std::string& file) {
   if (access(folder.c_str(), W_OK) != 0) refuse(StrCat("no file can be made in '", folder.string(), "'"));
 }
 
+// The newest checkpoint of a prefix must be this run's, or --resume would take another's.
+void RequireNoOtherRun() {
+  const std::vector<Position> found = ListCheckpoints(FLAGS_model_prefix);
+  if (FLAGS_resume || found.empty() || !TrainsAfter(FLAGS_load_epoch)) return;
+  const std::string newest = CheckpointFile(FLAGS_model_prefix, found.back());
+  if (FLAGS_load_epoch == 0) {
+    Refuse("model-prefix", StrCat("is '", FLAGS_model_prefix, "', where another run has left ", newest,
+                                  ": --resume goes on from it; else give another prefix, or remove the "
+                                  "checkpoints there"));
+  }
+  if (found.back() > Position{FLAGS_load_epoch, 0}) {
+    Refuse("load-epoch",
+           StrCat("is ", FLAGS_load_epoch, ", and ", newest,
+                  " is further: --resume goes on from it; else remove the checkpoints after epoch ",
+                  FLAGS_load_epoch, ", or copy that epoch's to another --model-prefix"));
+  }
+}
+
 }  // namespace
 
 void CheckOutputs() {
   if (!FLAGS_save_params.empty()) RequirePlaceFor("save-params", FLAGS_save_params);
-  if (!FLAGS_model_prefix.empty())
+  if (!FLAGS_model_prefix.empty()) {
     RequirePlaceFor("model-prefix", CheckpointFile(FLAGS_model_prefix, {FLAGS_load_epoch + 1, 0}));
+    RequireNoOtherRun();
+  }
   if (!FLAGS_json.empty()) RequirePlaceFor("json", FLAGS_json);
   if (!FLAGS_best_params.empty()) RequirePlaceFor("best-params", FLAGS_best_params);
   if (!FLAGS_report.empty()) RequirePlaceFor("report", FLAGS_report);

@@ -78,7 +78,9 @@ struct SaveOptions {
   int64_t steps = 0;   // after every so many of an epoch; 0: only at the end of epochs
   int64_t keep = 2;    // how many of the checkpoints within epochs stay: the newest
 };
-// Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember.
+// Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember. Of those within
+// epochs only the run's own are removed. After the first step Error(kAlreadyExists) where a checkpoint lies
+// ahead of the run, from another one: the newest would not be this run's.
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
 
 // The parameters with the best test accuracy of all evaluations so far, as FILE: safetensors with "epoch"

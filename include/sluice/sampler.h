@@ -5,6 +5,7 @@
 // process with the same global batch would take at step k.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,7 +23,7 @@ struct Share {
 struct Position {
   int64_t epoch = 0;
   int64_t step = 0;  // within the epoch
-  bool operator==(const Position&) const = default;
+  auto operator<=>(const Position&) const = default;
 };
 
 // What becomes of the samples at the end of an epoch that do not fill a global batch.

@@ -99,6 +99,20 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
+std::string Printable(std::string_view text) {
+  const unsigned char above = IsUtf8(text) ? 0xFF : 0x7E;
+  std::ostringstream out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7F && byte <= above) {
+      out << c;
+    } else {
+      out << "\\x" << std::hex << std::setfill('0') << std::setw(2) << int{byte};
+    }
+  }
+  return out.str();
+}
+
 std::string WrapMessage(std::string_view text) {
   return StrWrap(text, kColumns);
 }

@@ -1,8 +1,10 @@
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <limits>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "base/strings.h"
 #include "sluice/callback.h"
@@ -33,6 +35,10 @@ class EpochCall final : public Callback {
   const Call call_;
 };
 
+[[noreturn]] void RefuseMemory(const std::string& who, const std::string& memory) {
+  throw Error(ErrorCode::kDataLoss, StrCat(who, " cannot have remembered '", Printable(memory), "'"));
+}
+
 class Saver final : public Callback {
  public:
   Saver(std::string prefix, const SaveOptions& options) : prefix_(std::move(prefix)), options_(options) {
@@ -46,18 +52,34 @@ class Saver final : public Callback {
   }
 
   void OnStep(const FitStatus& status) override {
+    RequireNoOtherRun(status.next);
     if (options_.steps == 0 || status.next.step % options_.steps != 0) return;
+    within_.push_back(status.next);
     Save(status);
-    std::vector<Position> within;
-    for (const Position& position : ListCheckpoints(prefix_)) {
-      if (position.step != 0) within.push_back(position);
-    }
-    for (size_t i = 0; i + static_cast<size_t>(options_.keep) < within.size(); ++i)
-      RemoveCheckpoint(prefix_, within[i]);
+    for (; within_.size() > static_cast<size_t>(options_.keep); within_.pop_front())
+      RemoveCheckpoint(prefix_, within_.front());
   }
 
   void OnEpoch(const FitStatus& status) override {
+    RequireNoOtherRun(status.next);
     if (options_.epochs != 0 && status.next.epoch % options_.epochs == 0) Save(status);
+  }
+
+  std::string name() const override { return "SaveEvery " + Printable(prefix_); }
+  std::string Memory() const override {
+    std::vector<std::string> positions;
+    for (const Position& position : within_) positions.push_back(StrCat(position.epoch, ":", position.step));
+    return StrJoin(positions, " ");
+  }
+  void Recall(const std::string& memory) override {
+    within_.clear();
+    if (memory.empty()) return;
+    for (const std::string& text : StrSplit(memory, ' ')) {
+      const std::vector<std::string> parts = StrSplit(text, ':');
+      const auto epoch = ParseInt(parts[0]), step = parts.size() == 2 ? ParseInt(parts[1]) : std::nullopt;
+      if (!epoch || !step || *epoch < 0 || *step < 1) RefuseMemory(name(), memory);
+      within_.push_back({*epoch, *step});
+    }
   }
 
  private:
@@ -70,8 +92,22 @@ class Saver final : public Callback {
     SaveCheckpoint(prefix_, here, status.net.CollectParams(), status.trainer);
   }
 
+  // What lies ahead of a run's first step another one has written: who goes on from the newest would go on
+  // from that.
+  void RequireNoOtherRun(const Position& first) {
+    if (std::exchange(begun_, true)) return;
+    const std::vector<Position> found = ListCheckpoints(prefix_);
+    if (found.empty() || found.back() < first) return;
+    throw Error(ErrorCode::kAlreadyExists,
+                StrCat("SaveEvery: another run has left ", CheckpointFile(prefix_, found.back()),
+                       ", further than where this one begins: go on from it, save under another prefix, or "
+                       "remove it"));
+  }
+
   const std::string prefix_;
   const SaveOptions options_;
+  bool begun_ = false;
+  std::deque<Position> within_;  // an epoch, of those that this run has written, before it went on too
 };
 
 // The best test accuracy so far, and how many epochs ago that was.
@@ -99,8 +135,7 @@ class Best {
     char* end = nullptr;
     const double accuracy = std::strtod(memory.c_str(), &end);
     const auto since = ParseInt(StrTrim(end));
-    if (end == memory.c_str() || !since || *since < 0)
-      throw Error(ErrorCode::kDataLoss, StrCat(who, " cannot have remembered '", memory, "'"));
+    if (end == memory.c_str() || !since || *since < 0) RefuseMemory(who, memory);
     accuracy_ = accuracy;
     epochs_since_ = *since;
   }

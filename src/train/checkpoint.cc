@@ -93,7 +93,7 @@ std::vector<Position> PositionsWith(const std::string& prefix, std::string_view 
         ParsePosition(std::string_view(name).substr(stem.size(), name.size() - stem.size() - ending.size()));
     if (position && FileOf(stem, *position, ending) == name) found.push_back(*position);
   }
-  std::ranges::sort(found, {}, [](const Position& p) { return std::pair(p.epoch, p.step); });
+  std::ranges::sort(found);
   return found;
 }
 

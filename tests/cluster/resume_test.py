@@ -45,12 +45,19 @@ class Resume(unittest.TestCase):
         path = self.folder / "whole.safetensors"
         return self.parameters(self.train(workers, "--num-epochs=4", f"--save-params={path}", *flags), path)
 
+    def remove(self, *names):
+        for name in names:
+            for path in self.folder.glob(name):
+                path.unlink()
+
     def first_half(self, workers, *flags):
+        self.remove("half-*")
         done = self.train(workers, "--num-epochs=2", f"--model-prefix={self.folder}/half", *flags)
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def second_half(self, workers, *flags):
         path = self.folder / "resumed.safetensors"
+        self.remove("half-0003*", "half-0004*")
         done = self.train(workers, "--num-epochs=4", "--load-epoch=2", f"--model-prefix={self.folder}/half", f"--save-params={path}", *flags)
         return self.parameters(done, path), done.stdout
 
@@ -132,6 +139,21 @@ class Resume(unittest.TestCase):
         path = self.folder / "begun.safetensors"
         done = self.train(0, "--resume", f"--model-prefix={self.folder}/none", "--num-epochs=4", f"--save-params={path}")
         self.assertEqual(self.parameters(done, path), whole)
+
+    # Else the newest checkpoint would be the old run's, and --resume would go on from that.
+    def test_no_run_begins_among_another_ones_checkpoints(self):
+        prefix = f"--model-prefix={self.folder}/half"
+        self.first_half(0, "--save-steps=7")
+        before = {path: path.read_bytes() for path in self.folder.glob("half-*")}
+        for flags, words in (([], f"--model-prefix is '{self.folder}/half', where another run has left {self.folder}/half-0002.safetensors"),
+                             (["--load-epoch=1"], "--load-epoch is 1, and")):
+            done = self.train(0, prefix, "--num-epochs=3", *flags)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            for word in (words, "half-0002.safetensors", "--resume goes on from it"):
+                self.assertIn(word, unwrapped(done.stdout))
+        self.assertEqual({path: path.read_bytes() for path in self.folder.glob("half-*")}, before)
+        for flags in (["--load-epoch=2", "--num-epochs=2"], ["--load-epoch=1", "--num-epochs=1"], ["--resume", "--num-epochs=3"]):
+            self.assertEqual(self.train(0, prefix, *flags).returncode, 0)
 
     def test_what_is_best_and_what_is_drawn_and_when_to_stop(self):
         best, report = self.folder / "best.safetensors", self.folder / "report.html"

@@ -86,7 +86,7 @@ class Signals(unittest.TestCase):
         epochs = 3 if moment in ENDING else 300
         command = [*LAUNCH, "-n", "3", "-s", "2", "--log-dir", str(self.folder / "logs"), "--env", f"SIGNALS_TEST={marker}",
                    "--env", "PS_VERBOSE=1", str(BIN / "train_mnist"), "--network=mlp", "--kv-store=dist_sync", f"--num-epochs={epochs}",
-                   "--num-examples=1920", "--disp-batches=2", f"--model-prefix={self.folder}/mlp",
+                   "--num-examples=1920", "--disp-batches=2", f"--model-prefix={self.folder}/{marker}",
                    f"--save-params={self.folder}/end.safetensors", f"--json={self.folder}/report.json"]
         job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         hung = threading.Timer(PATIENCE, job.kill)
@@ -120,7 +120,7 @@ class Signals(unittest.TestCase):
             self.assertEqual(why_not_whole(path), "", path.name)
         if code == 0:
             for epoch in (1, 2, 3):
-                self.assertTrue((self.folder / f"mlp-000{epoch}.safetensors").exists())
+                self.assertTrue((self.folder / f"{marker}-000{epoch}.safetensors").exists())
 
     def test_any_signal_at_any_moment_to_anybody(self):
         chance = random.Random(SEED)

@@ -63,6 +63,12 @@ TEST(Strings, Utf8IsWhatRfc3629Says) {
     EXPECT_FALSE(IsUtf8(bad));
 }
 
+TEST(Strings, PrintableKeepsWhatATerminalTakesAsText) {
+  EXPECT_EQ(Printable("caf\xC3\xA9 'x'"), "caf\xC3\xA9 'x'");
+  EXPECT_EQ(Printable("caf\xE9"), "caf\\xe9");
+  EXPECT_EQ(Printable("\x1B[2J\n\x7F"), "\\x1b[2J\\x0a\\x7f");
+}
+
 TEST(Strings, Counted) {
   EXPECT_EQ(Counted(0, "worker"), "0 workers");
   EXPECT_EQ(Counted(1, "worker"), "1 worker");

@@ -100,6 +100,42 @@ TEST_F(CallbackTest, OfCheckpointsWithinEpochsTheNewestStay) {
   ErrorOf(ErrorCode::kUnavailable, [&] { ListCheckpoints(folder_ / "nowhere" / "run"); });
 }
 
+// Epochs have three steps: checkpoints at 1 and 2 of each.
+TEST_F(CallbackTest, ARunRemovesItsOwnCheckpointsAloneAlsoThoseBeforeItWentOn) {
+  const std::string prefix = folder_ / "run";
+  const auto saver = [&] { return SaveEvery(prefix, {.steps = 1, .keep = 2}); };
+  std::ofstream(CheckpointFile(prefix, {0, 0})) << "another's";
+  Run({saver()}, 2);
+  EXPECT_THAT(ListCheckpoints(prefix), ElementsAre(Position{0, 0}, Position{1, 1}, Position{1, 2}));
+  std::ofstream(CheckpointFile(prefix, {0, 1})) << "another's";
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {1, 2}, net_.CollectParams());
+  Run({saver()}, 3, 0.1, loaded);
+  EXPECT_THAT(ListCheckpoints(prefix),
+              ElementsAre(Position{0, 0}, Position{0, 1}, Position{2, 1}, Position{2, 2}));
+  for (const char* memory : {"1", "1:x", "1:0", "-1:2", "1:2 ", "1:2:3"}) {
+    LoadedCheckpoint spoilt = loaded;
+    spoilt.memory["SaveEvery " + prefix] = memory;
+    EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run({saver()}, 3, 0.1, spoilt); }), HasSubstr(memory));
+  }
+}
+
+// Who then goes on from the newest checkpoint would go on from another run's.
+TEST_F(CallbackTest, ARunIsNotSavedAmongCheckpointsOfAnotherOneThatCameFurther) {
+  const std::string prefix = folder_ / "run";
+  Run({SaveEvery(prefix, {.epochs = 1})}, 3);
+  const LoadedCheckpoint first = LoadCheckpoint(prefix, {1, 0}, net_.CollectParams());
+  const auto before = ListCheckpoints(prefix);
+  for (const LoadedCheckpoint& start : {LoadedCheckpoint(), first}) {
+    const std::string why = ErrorOf(ErrorCode::kAlreadyExists, [&] {
+      Run({SaveEvery(prefix, {.epochs = 1, .steps = 1})}, 3, 0.1, start);
+    });
+    EXPECT_THAT(why, HasSubstr(CheckpointFile(prefix, {3, 0})));
+    EXPECT_EQ(ListCheckpoints(prefix), before);
+  }
+  Run({SaveEvery(prefix, {.epochs = 1})}, 4, 0.1, LoadCheckpoint(prefix, {3, 0}, net_.CollectParams()));
+  EXPECT_THAT(ListCheckpoints(prefix), SizeIs(4));
+}
+
 TEST_F(CallbackTest, TheBestEpochIsKept) {
   const std::string file = folder_ / "best.safetensors";
   double best = 0;
@@ -125,10 +161,8 @@ TEST_F(CallbackTest, TheBestEpochIsKept) {
 // With a rate of nothing the first epoch is the best.
 TEST_F(CallbackTest, ARunThatGetsNoBetterEndsEarlyAlsoWhenItGoesOn) {
   const std::string prefix = folder_ / "run";
-  const auto callbacks = [&] {
-    return std::vector<CallbackPtr>{StopEarly({.patience = 4}), SaveEvery(prefix, {.epochs = 1})};
-  };
-  const FitReport report = Run(callbacks(), 20, 1e-30);
+  const auto callbacks = [] { return std::vector<CallbackPtr>{StopEarly({.patience = 4})}; };
+  const FitReport report = Run({StopEarly({.patience = 4}), SaveEvery(prefix, {.epochs = 1})}, 20, 1e-30);
   EXPECT_TRUE(report.stopped_early);
   EXPECT_EQ(report.epochs, 5);
   const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {3, 0}, net_.CollectParams());
@@ -206,10 +240,8 @@ TEST_F(CallbackTest, ARunThatDivergesHasNoBest) {
 
 TEST_F(CallbackTest, AReportHoldsThePointsOfTheWholeRun) {
   const std::string file = folder_ / "report.html", prefix = folder_ / "run";
-  const auto callbacks = [&] {
-    return std::vector<CallbackPtr>{WriteReport(file, "a <b> & c"), SaveEvery(prefix, {.epochs = 1})};
-  };
-  Run(callbacks(), 3);
+  const auto callbacks = [&] { return std::vector<CallbackPtr>{WriteReport(file, "a <b> & c")}; };
+  Run({WriteReport(file, "a <b> & c"), SaveEvery(prefix, {.epochs = 1})}, 3);
   const auto whole = train::PointsOf(Text("report.html"));
   ASSERT_TRUE(whole);
   ASSERT_THAT(*whole, SizeIs(3));

@@ -60,11 +60,12 @@ class CheckpointTest : public ::testing::Test {
       values.push_back(parameter->list_data().front().ToVector());
     return values;
   }
-  // Trains from the first epoch on and saves after each.
+  // Trains from the first epoch on and saves after each, in place of what a run before has saved.
   std::vector<std::vector<float>> Train(const std::string& store, const OptimizerConfig& config,
                                         int64_t epochs) {
     nn::Dense net = Net(4);
     FitOptions options = Options({}, epochs);
+    for (const Position& old : ListCheckpoints(prefix_)) RemoveCheckpoint(prefix_, old);
     options.callbacks = {SaveEvery(prefix_, {.epochs = 1, .steps = 2, .keep = 100})};
     Fit(net, data_, nullptr, config, StoreOf(store), options);
     return Values(net);
@@ -149,6 +150,7 @@ TEST_F(CheckpointTest, StepsOfTheWholeRunAreCounted) {
   FitOptions options = Options(loaded.next, 0);
   options.start_step = loaded.step;
   options.optimizer_states = loaded.states;
+  RemoveCheckpoint(prefix_, {2, 2});  // which lies ahead
   EXPECT_EQ(run(net, options).steps, 3);
   EXPECT_EQ(Values(net), Values(whole));
 }
