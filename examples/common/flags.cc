@@ -214,8 +214,7 @@ std::vector<double> LrStepEpochs() {
 
 LastBatch LastBatchPolicy() {
   RequireOneOf("last-batch", FLAGS_last_batch, {"keep", "discard", "rollover"});
-  if (FLAGS_last_batch == "discard") return LastBatch::kDiscard;
-  return FLAGS_last_batch == "rollover" ? LastBatch::kRollover : LastBatch::kKeep;
+  return *LastBatchOf(FLAGS_last_batch);
 }
 
 std::vector<double> ClassWeights(const Dataset& train) {

@@ -12,7 +12,7 @@ namespace {
 
 // How many steps the given epochs of the data have. Rolled over, they need not begin with a batch.
 int64_t StepsOf(double epochs, const SamplerConfig& sampler, int workers) {
-  const int64_t batch = std::min(sampler.num_samples, sampler.batch_size * workers);
+  const int64_t batch = GlobalBatch(sampler, workers);
   return static_cast<int64_t>(sampler.last_batch == LastBatch::kRollover
                                   ? epochs * static_cast<double>(sampler.num_samples) /
                                         static_cast<double>(batch)

@@ -23,13 +23,28 @@ LoadedCheckpoint Start(const nn::ParameterDict& parameters) {
                               : LoadedCheckpoint();
 }
 
+// Within an epoch a position counts batches: of others it would be another place.
+void RequireSameBatches(const LoadedCheckpoint& loaded, const Batching& now) {
+  if (loaded.next.step == 0 || loaded.batching == Batching()) return;
+  const std::string difference = DifferenceOf(loaded.batching, now);
+  if (difference.empty()) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("cannot go on from ", CheckpointFile(FLAGS_model_prefix, loaded.next), ", within epoch ",
+                     loaded.next.epoch + 1, ": ", difference,
+                     "; give the same --num-examples, --batch-size times workers, --last-batch and "
+                     "--class-weights, or remove the checkpoints after the end of an epoch and go on from "
+                     "there"));
+}
+
 // The newest checkpoint, or `start` where there is none. Only rank 0 looks: the others learn from it where to
 // go on, and their first weights from the store.
-LoadedCheckpoint Resume(const LoadedCheckpoint& start, const nn::ParameterDict& parameters, KVStore& store) {
+LoadedCheckpoint Resume(const LoadedCheckpoint& start, const Batching& batching,
+                        const nn::ParameterDict& parameters, KVStore& store) {
   LoadedCheckpoint loaded = start;
   if (store.rank() == 0) {
     const auto found = ListCheckpoints(FLAGS_model_prefix);
     if (!found.empty()) loaded = LoadCheckpoint(FLAGS_model_prefix, found.back(), parameters);
+    RequireSameBatches(loaded, batching);
   }
   const nlohmann::json mine = {loaded.next.epoch, loaded.next.step, loaded.step, loaded.updates,
                                loaded.states};
@@ -138,7 +153,9 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
   const bool leader = store->rank() == 0;
   if (leader) CheckOutputs();  // before anything is read from their folders
   if (FLAGS_resume) {
-    start = Resume(start, net.CollectParams(), *store);
+    const Batching batching{data.train->size(), GlobalBatch(sampler, store->num_workers()), LastBatchPolicy(),
+                            class_weights};
+    start = Resume(start, batching, net.CollectParams(), *store);
     optimizer = MakeOptimizer(start, sampler, workers);
   }
   if (leader) {

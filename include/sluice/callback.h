@@ -36,6 +36,7 @@ struct FitStatus {
   int64_t step = 0;  // steps done since the start of the run, those before a resume included
   uint64_t seed = 0;
   bool shuffle = true;
+  const Batching& batching;
   // Of this worker, over the epoch so far. While steps are under way the newest one may be missing.
   double loss = 0;
   double accuracy = 0;

@@ -20,9 +20,10 @@ namespace sluice {
 struct Checkpoint {
   Position next;     // the batch that the data go on with
   int64_t step = 0;  // steps done, counted from the first epoch
-  // With `next`, all that the order of samples and every random number depend on, besides the membership.
+  // With `next`, all that the order of samples and every random number depend on.
   uint64_t seed = 0;
   bool shuffle = true;
+  Batching batching = {};                          // without samples: not known
   std::map<std::string, std::string> memory = {};  // of callbacks, by name
 };
 
@@ -48,5 +49,10 @@ struct LoadedCheckpoint : Checkpoint {
 // when the metadata are not what SaveCheckpoint writes, naming file and entry.
 LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
                                 const nn::ParameterDict& parameters);
+
+// "the batch of all workers was 64 and is 32"; empty where they are the same. Within an epoch a run goes on
+// with the same alone: else a step is another place among the samples. From the end of an epoch it may go on
+// with any.
+std::string DifferenceOf(const Batching& then, const Batching& now);
 
 }  // namespace sluice

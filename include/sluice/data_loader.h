@@ -62,9 +62,10 @@ class DataLoader {
   // time.
   std::optional<Batch> Next();
   // The next batch will be this one, cut for `share` when given. What was made ahead is dropped.
-  // A position means the same whatever was taken before: with kRollover and another number of workers, what
-  // the epochs before have left over is what it would be had these workers taken them. Throws
-  // Error(kInvalidArgument) for a step outside the epoch or a share out of range.
+  // The first batch of an epoch means the same whatever was taken before; a later one counts batches, of
+  // today's global batch. With kRollover and another number of workers, what the epochs before have left over
+  // is what it would be had these workers taken them. Throws Error(kInvalidArgument) for a step outside the
+  // epoch or a share out of range.
   void Seek(const Position& position, std::optional<Share> share = std::nullopt);
 
   Position position() const;        // of the batch that Next gives

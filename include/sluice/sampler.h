@@ -7,7 +7,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace sluice {
@@ -34,6 +36,9 @@ enum class LastBatch : uint8_t {
               // left
 };
 
+std::string_view Name(LastBatch policy);  // "keep"
+std::optional<LastBatch> LastBatchOf(std::string_view name);
+
 // N samples; the global batch B is batch_size * num_workers, or N if that is smaller.
 struct SamplerConfig {
   int64_t num_samples = 0;
@@ -41,6 +46,18 @@ struct SamplerConfig {
   uint64_t seed = 0;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::kKeep;
+};
+
+int64_t GlobalBatch(const SamplerConfig& config, int64_t num_workers);
+
+// How the samples of an epoch become batches: beside seed and shuffle, all that a step within an epoch
+// depends on.
+struct Batching {
+  int64_t num_samples = 0;
+  int64_t global_batch = 0;
+  LastBatch last_batch = LastBatch::kKeep;
+  std::vector<double> class_weights = {};  // by class; empty: none
+  bool operator==(const Batching&) const = default;
 };
 
 // kKeep: ceil(N / B). kDiscard: floor(N / B). kRollover: floor((epoch + 1) N / B) - floor(epoch N / B), which

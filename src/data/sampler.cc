@@ -1,6 +1,7 @@
 #include "sluice/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -21,12 +22,6 @@ void Check(const SamplerConfig& config, const Share& share) {
   Require(config.batch_size > 0, "batch_size", config.batch_size, "at least 1");
   Require(share.num_workers > 0, "num_workers", share.num_workers, "at least 1");
   Require(share.rank >= 0 && share.rank < share.num_workers, "rank", share.rank, "0 to num_workers - 1");
-}
-
-int64_t GlobalBatch(const SamplerConfig& config, int64_t num_workers) {
-  int64_t global = 0;
-  if (__builtin_mul_overflow(config.batch_size, num_workers, &global)) return config.num_samples;
-  return std::min(global, config.num_samples);  // a batch larger than the set is the set
 }
 
 // epoch * num_samples may be larger than any 64-bit number.
@@ -61,7 +56,25 @@ int64_t RoundedShare(int64_t batch, int64_t parts) {
   return twice > parts || (twice == parts && quotient % 2 == 1) ? quotient + 1 : quotient;
 }
 
+constexpr std::array<std::string_view, 3> kLastBatchNames = {"keep", "discard", "rollover"};
+
 }  // namespace
+
+std::string_view Name(LastBatch policy) {
+  return kLastBatchNames.at(static_cast<size_t>(policy));
+}
+
+std::optional<LastBatch> LastBatchOf(std::string_view name) {
+  const auto found = std::ranges::find(kLastBatchNames, name);
+  if (found == kLastBatchNames.end()) return std::nullopt;
+  return static_cast<LastBatch>(found - kLastBatchNames.begin());
+}
+
+int64_t GlobalBatch(const SamplerConfig& config, int64_t num_workers) {
+  int64_t global = 0;
+  if (__builtin_mul_overflow(config.batch_size, num_workers, &global)) return config.num_samples;
+  return std::min(global, config.num_samples);  // a batch larger than the set is the set
+}
 
 int64_t StepsPerEpoch(const SamplerConfig& config, int64_t num_workers, int64_t epoch) {
   Check(config, {.rank = 0, .num_workers = num_workers});

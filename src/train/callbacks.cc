@@ -84,7 +84,7 @@ class Saver final : public Callback {
 
  private:
   void Save(const FitStatus& status) const {
-    Checkpoint here{status.next, status.step, status.seed, status.shuffle};
+    Checkpoint here{status.next, status.step, status.seed, status.shuffle, status.batching};
     if (status.next.step != 0) here.memory[FitStatus::kMemory] = status.memory();
     for (const CallbackPtr& callback : status.callbacks) {
       if (!callback->name().empty()) here.memory[callback->name()] = callback->Memory();
@@ -135,7 +135,9 @@ class Best {
     char* end = nullptr;
     const double accuracy = std::strtod(memory.c_str(), &end);
     const auto since = ParseInt(StrTrim(end));
-    if (end == memory.c_str() || !since || *since < 0) RefuseMemory(who, memory);
+    const bool none = accuracy == -std::numeric_limits<double>::infinity();
+    if (end == memory.c_str() || !(none || (accuracy >= 0 && accuracy <= 1)) || !since || *since < 0)
+      RefuseMemory(who, memory);
     accuracy_ = accuracy;
     epochs_since_ = *since;
   }

@@ -9,6 +9,7 @@
 #include "kvstore/states_file.h"
 #include "sluice/error.h"
 #include "sluice/parameters_file.h"
+#include "train/checkpoint_metadata.h"
 
 namespace sluice {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".safetensors", kStatesEnding = ".states.safetensors";
-constexpr std::string_view kMemory = "callback ";  // before a callback's name
 
 std::string FileOf(const std::string& prefix, const Position& next, std::string_view ending) {
   std::ostringstream name;
@@ -26,52 +26,13 @@ std::string FileOf(const std::string& prefix, const Position& next, std::string_
   return name.str();
 }
 
-// An entry of the metadata, or the error that says what it should have been.
-template <typename Parse>
-auto Entry(const std::string& path, const FileMetadata& metadata, const std::string& name, Parse parse) {
-  const auto it = metadata.find(name);
-  const std::string text = it == metadata.end() ? "" : it->second;
-  const auto value = parse(text);
-  if (!value) {
-    throw Error(ErrorCode::kDataLoss,
-                StrCat(path, ": the metadata's '", name, "' is '", text, "', which no checkpoint has there"));
-  }
-  return *value;
-}
-
-std::optional<int64_t> ParseCount(std::string_view text) {
-  const auto count = ParseInt(text);
-  return count && *count >= 0 ? count : std::nullopt;
-}
-
-std::string ToText(const Position& position) {
-  return position.step == 0 ? StrCat("epoch ", position.epoch)
-                            : StrCat("epoch ", position.epoch, ", step ", position.step);
-}
-
-void ReadPosition(const std::string& path, const FileMetadata& metadata, LoadedCheckpoint* loaded) {
-  Position found{Entry(path, metadata, "epoch", ParseCount), 0};
-  if (metadata.contains("epoch_step")) found.step = Entry(path, metadata, "epoch_step", ParseCount);
-  if (found != loaded->next) {
-    throw Error(ErrorCode::kDataLoss,
-                StrCat(path, " holds the parameters after ", ToText(found), ", not ", ToText(loaded->next)));
-  }
-  loaded->has_position = true;
-  loaded->step = Entry(path, metadata, "step", ParseCount);
-  loaded->seed = static_cast<uint64_t>(Entry(path, metadata, "seed", ParseInt));
-  loaded->shuffle = Entry(path, metadata, "shuffle", ParseBool);
-  for (const auto& [name, text] : metadata) {
-    if (name.starts_with(kMemory)) loaded->memory[name.substr(kMemory.size())] = text;
-  }
-}
-
 // Of a file's name without prefix and ending: "-0003" or "-0003-000200".
 std::optional<Position> ParsePosition(std::string_view text) {
   if (!text.starts_with('-')) return std::nullopt;
   const std::vector<std::string> parts = StrSplit(text.substr(1), '-');
   if (parts.size() > 2) return std::nullopt;
-  const auto epoch = ParseCount(parts[0]), step = parts.size() == 2 ? ParseCount(parts[1]) : 0;
-  if (!epoch || !step) return std::nullopt;
+  const auto epoch = ParseInt(parts[0]), step = parts.size() == 2 ? ParseInt(parts[1]) : 0;
+  if (!epoch || !step || *epoch < 0 || *step < 0) return std::nullopt;
   return Position{*epoch, *step};
 }
 
@@ -124,17 +85,11 @@ std::vector<Position> ListCheckpoints(const std::string& prefix) {
 
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer) {
-  FileMetadata metadata = {{"epoch", std::to_string(checkpoint.next.epoch)},
-                           {"epoch_step", std::to_string(checkpoint.next.step)},
-                           {"step", std::to_string(checkpoint.step)},
-                           {"seed", std::to_string(static_cast<int64_t>(checkpoint.seed))},
-                           {"shuffle", checkpoint.shuffle ? "true" : "false"}};
-  for (const auto& [name, text] : checkpoint.memory) metadata[StrCat(kMemory, name)] = text;
   RemoveUnfinished(prefix);
   RemoveCheckpoint(prefix, checkpoint.next);  // else old parameters would stand beside new states for a while
   try {
     trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.next));
-    SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, std::move(metadata));
+    SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, train::MetadataOf(checkpoint));
   } catch (...) {
     std::error_code ignored;  // the save's own failure is what counts
     for (const std::string& file : FilesOf(prefix, checkpoint.next)) fs::remove(file, ignored);
@@ -156,7 +111,7 @@ LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
   loaded.next = next;
   const std::string path = CheckpointFile(prefix, next);
   const FileMetadata metadata = LoadParameters(path, parameters);
-  if (metadata.contains("epoch")) ReadPosition(path, metadata, &loaded);
+  train::ReadMetadata(path, metadata, &loaded);
   const std::string states = CheckpointStatesFile(prefix, next);
   if (!fs::exists(states)) return loaded;
   loaded.states = states;

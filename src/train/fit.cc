@@ -43,6 +43,7 @@ class FitRun {
         options_(options),
         criterion_(options.loss != nullptr ? options.loss : std::make_shared<nn::SoftmaxCrossEntropyLoss>()),
         loader_(std::move(train), LoaderOptions()),
+        batching_(BatchingOfRun()),
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches) {
     if (options_.start != Position()) loader_.Seek(options_.start);
     ResolveShapes();
@@ -89,6 +90,12 @@ class FitRun {
     loader.num_threads = options_.loader_threads;
     loader.share = {store_->rank(), store_->num_workers()};
     return loader;
+  }
+
+  Batching BatchingOfRun() const {
+    const SamplerConfig sampler{.num_samples = loader_.dataset().size(), .batch_size = options_.batch_size};
+    return {sampler.num_samples, GlobalBatch(sampler, store_->num_workers()), options_.last_batch,
+            options_.class_weights};
   }
 
   // One sample forward on every context: parameters learn their shapes before the store makes its keys.
@@ -186,6 +193,7 @@ class FitRun {
                            .step = StepsDone(),
                            .seed = options_.seed,
                            .shuffle = options_.shuffle,
+                           .batching = batching_,
                            .loss = loss_.value(),
                            .accuracy = accuracy_.value(),
                            .images_per_sec = report_.images_per_sec,
@@ -305,6 +313,7 @@ class FitRun {
   const FitOptions options_;
   const std::shared_ptr<const nn::Loss> criterion_;
   DataLoader loader_;
+  const Batching batching_;
   train::Progress progress_;
   std::unique_ptr<const Optimizer> rates_;  // for what it says of the learning rate
   std::unique_ptr<Trainer> trainer_;

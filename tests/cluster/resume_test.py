@@ -140,6 +140,22 @@ class Resume(unittest.TestCase):
         done = self.train(0, "--resume", f"--model-prefix={self.folder}/none", "--num-epochs=4", f"--save-params={path}")
         self.assertEqual(self.parameters(done, path), whole)
 
+    # Another membership of the same batch may take over at any step, another batch at the end of an epoch.
+    def test_within_an_epoch_a_run_goes_on_with_the_same_batches_alone(self):
+        prefix = f"--model-prefix={self.folder}/half"
+        self.first_half(0, "--save-steps=7", "--num-steps=27", "--batch-size=64")
+        for flags, words in ((["--batch-size=32"], "the batch of all workers was 64 and is 32"),
+                             (["--num-examples=320"], "the number of samples was 640 and is 320"),
+                             (["--last-batch=discard"], "the last batch was keep and is discard"),
+                             (["--class-weights=balanced"], "class weights were none and are ")):
+            done = self.train(0, prefix, "--resume", "--batch-size=64", "--num-epochs=4", *flags)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            for word in (f"cannot go on from {self.folder}/half-0002-000007.safetensors, within epoch 3: ", words, "--batch-size"):
+                self.assertIn(word, unwrapped(done.stdout))
+        done = self.train(2, prefix, "--resume", "--batch-size=32", "--num-epochs=3", "--kv-store=dist_sync")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(self.train(0, prefix, "--resume", "--num-epochs=4").returncode, 0)
+
     # Else the newest checkpoint would be the old run's, and --resume would go on from that.
     def test_no_run_begins_among_another_ones_checkpoints(self):
         prefix = f"--model-prefix={self.folder}/half"

@@ -169,9 +169,12 @@ TEST_F(CallbackTest, ARunThatGetsNoBetterEndsEarlyAlsoWhenItGoesOn) {
   EXPECT_EQ(Run(callbacks(), 20, 1e-30, loaded).epochs, 2);  // epochs 4 and 5
   EXPECT_FALSE(Run(callbacks(), 2, 1e-30).stopped_early);
   ErrorOf(ErrorCode::kInvalidArgument, [] { StopEarly({.patience = 0}); });
-  LoadedCheckpoint spoilt = loaded;
-  spoilt.memory["StopEarly"] = "soon";
-  EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run(callbacks(), 20, 0.1, spoilt); }), HasSubstr("'soon'"));
+  for (const std::string memory : {"soon", "nan 0", "inf 0", "1.5 0", "-1 0", "0.5 -1", "0.5"}) {
+    LoadedCheckpoint spoilt = loaded;
+    spoilt.memory["StopEarly"] = memory;
+    EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run(callbacks(), 20, 0.1, spoilt); }),
+                HasSubstr("'" + memory + "'"));
+  }
 }
 
 // The same command again changes nothing any more.

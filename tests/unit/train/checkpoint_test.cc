@@ -70,10 +70,10 @@ class CheckpointTest : public ::testing::Test {
     Fit(net, data_, nullptr, config, StoreOf(store), options);
     return Values(net);
   }
-  std::string WhyRefused(int64_t epoch) {
+  std::string WhyRefused(const Position& next) {
     nn::Dense net = Net(9);
     try {
-      LoadCheckpoint(prefix_, {epoch, 0}, net.CollectParams());
+      LoadCheckpoint(prefix_, next, net.CollectParams());
     } catch (const Error& error) {
       return error.what();
     }
@@ -223,7 +223,7 @@ TEST_F(CheckpointTest, StatesOfAnotherOptimizerAreRefusedWithBothNames) {
 }
 
 TEST_F(CheckpointTest, WhatNoCheckpointSaysIsRefused) {
-  EXPECT_THAT(WhyRefused(1), HasSubstr("run-0001.safetensors"));
+  EXPECT_THAT(WhyRefused({1, 0}), HasSubstr("run-0001.safetensors"));
   nn::Dense net = Net(4);
   net(NDArray(Shape{1, int64_t{kFeatures}}, cpu(0)));
   const FileMetadata sound = {{"epoch", "1"}, {"step", "3"}, {"seed", "7"}, {"shuffle", "true"}};
@@ -231,7 +231,7 @@ TEST_F(CheckpointTest, WhatNoCheckpointSaysIsRefused) {
     FileMetadata metadata = sound;
     metadata[entry] = text;
     SaveParameters(CheckpointFile(prefix_, {1, 0}), net.CollectParams(), metadata);
-    return WhyRefused(1);
+    return WhyRefused({1, 0});
   };
   EXPECT_EQ(why("epoch", "1"), "accepted");
   EXPECT_THAT(why("epoch", "2"), HasSubstr("after epoch 2, not epoch 1"));
@@ -239,6 +239,47 @@ TEST_F(CheckpointTest, WhatNoCheckpointSaysIsRefused) {
   EXPECT_THAT(why("step", ""), HasSubstr("'step' is ''"));
   EXPECT_THAT(why("seed", "seven"), HasSubstr("'seed' is 'seven'"));
   EXPECT_THAT(why("shuffle", "maybe"), HasSubstr("'shuffle' is 'maybe'"));
+  EXPECT_THAT(why("seed", "\x1b[2J"), HasSubstr("'seed' is '\\x1b[2J'"));
+  EXPECT_THAT(why("step", "999999999999"), HasSubstr("'step' is '999999999999', which cannot be"));
+  EXPECT_THAT(why("num_samples", "0"), HasSubstr("'num_samples' is '0'"));
+  EXPECT_THAT(why("num_samples", "22"), HasSubstr("'global_batch' is ''"));
+}
+
+TEST_F(CheckpointTest, AStepThatTheEpochDoesNotHaveIsRefused) {
+  nn::Dense net = Net(4);
+  net(NDArray(Shape{1, int64_t{kFeatures}}, cpu(0)));
+  const auto why = [&](const FileMetadata& changed) {
+    FileMetadata metadata = {{"epoch", "0"},        {"epoch_step", "2"},    {"step", "2"},
+                             {"seed", "7"},         {"shuffle", "true"},    {"num_samples", "22"},
+                             {"global_batch", "8"}, {"last_batch", "keep"}, {"class_weights", "1,0.1"}};
+    for (const auto& [name, text] : changed) metadata[name] = text;
+    SaveParameters(CheckpointFile(prefix_, {0, 2}), net.CollectParams(), metadata);
+    return WhyRefused({0, 2});
+  };
+  EXPECT_EQ(why({}), "accepted");
+  EXPECT_THAT(why({{"step", "3"}}),
+              HasSubstr("'step' is '3', which cannot be the steps done at epoch 0, step 2"));
+  EXPECT_THAT(why({{"last_batch", "discard"}}),
+              HasSubstr("'epoch_step' is '2', where an epoch of 22 samples"));
+  EXPECT_THAT(why({{"last_batch", "drop"}}), HasSubstr("'last_batch' is 'drop'"));
+  EXPECT_THAT(why({{"class_weights", "1,-1"}}), HasSubstr("'class_weights' is '1,-1'"));
+}
+
+TEST_F(CheckpointTest, WhatAStepWithinAnEpochDependsOnIsKept) {
+  nn::Dense net = Net(4), other = Net(9);
+  FitOptions options = Options({}, 1);
+  options.last_batch = LastBatch::kRollover;
+  options.class_weights = std::vector<double>(kClasses, 0.1);
+  options.class_weights[0] = 1.0 / 3;
+  options.callbacks = {SaveEvery(prefix_, {.steps = 1})};
+  Fit(net, data_, nullptr, {}, StoreOf("local"), options);
+  const Batching found = LoadCheckpoint(prefix_, {0, 1}, other.CollectParams()).batching;
+  const Batching same{22, 8, LastBatch::kRollover, options.class_weights};
+  EXPECT_EQ(found, same);
+  EXPECT_EQ(DifferenceOf(found, same), "");
+  EXPECT_EQ(DifferenceOf({22, 8}, {20, 4, LastBatch::kDiscard, {1, 0.5}}),
+            "the number of samples was 22 and is 20, the batch of all workers was 8 and is 4, "
+            "the last batch was keep and is discard, class weights were none and are 1,0.5");
 }
 
 }  // namespace

@@ -1,0 +1,17 @@
+// A checkpoint as the texts in the metadata of its parameters file.
+#pragma once
+
+#include <string>
+
+#include "sluice/checkpoint.h"
+#include "sluice/parameters_file.h"
+
+namespace sluice::train {
+
+FileMetadata MetadataOf(const Checkpoint& checkpoint);
+
+// Fills `loaded`, whose `next` is what the file's name says; leaves it where the metadata hold no position.
+// Throws Error(kDataLoss) that names file and entry for what no run can have written.
+void ReadMetadata(const std::string& path, const FileMetadata& metadata, LoadedCheckpoint* loaded);
+
+}  // namespace sluice::train
