@@ -16,13 +16,6 @@
 namespace sluice::examples {
 namespace {
 
-// Before the first step: afresh, from --load-params, or after --load-epoch.
-LoadedCheckpoint Start(const nn::ParameterDict& parameters) {
-  if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, parameters);
-  return FLAGS_load_epoch > 0 ? LoadCheckpoint(FLAGS_model_prefix, {FLAGS_load_epoch, 0}, parameters)
-                              : LoadedCheckpoint();
-}
-
 // Within an epoch a position counts batches: of others it would be another place.
 void RequireSameBatches(const LoadedCheckpoint& loaded, const Batching& now) {
   if (loaded.next.step == 0 || loaded.batching == Batching()) return;
@@ -36,14 +29,27 @@ void RequireSameBatches(const LoadedCheckpoint& loaded, const Batching& now) {
                      "there"));
 }
 
-// The newest checkpoint, or `start` where there is none. Only rank 0 looks: the others learn from it where to
-// go on, and their first weights from the store.
-LoadedCheckpoint Resume(const LoadedCheckpoint& start, const Batching& batching,
-                        const nn::ParameterDict& parameters, KVStore& store) {
-  LoadedCheckpoint loaded = start;
+// The newest checkpoint; a fresh start where there is none.
+LoadedCheckpoint LoadNewest(const nn::ParameterDict& parameters) {
+  const auto found = ListCheckpoints(FLAGS_model_prefix);
+  if (found.empty()) return {};
+  try {
+    return LoadCheckpoint(FLAGS_model_prefix, found.back(), parameters);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDataLoss || found.size() == 1) throw;
+    throw Error(error.code(), StrCat(error.what(), "; to go on from the checkpoint before, ",
+                                     CheckpointFile(FLAGS_model_prefix, found[found.size() - 2]), ", remove ",
+                                     CheckpointFile(FLAGS_model_prefix, found.back())));
+  }
+}
+
+// Where --load-epoch or --resume says. Only rank 0 looks: the others learn from it where to go on, and their
+// first weights from the store.
+LoadedCheckpoint Start(const Batching& batching, const nn::ParameterDict& parameters, KVStore& store) {
+  LoadedCheckpoint loaded;
   if (store.rank() == 0) {
-    const auto found = ListCheckpoints(FLAGS_model_prefix);
-    if (!found.empty()) loaded = LoadCheckpoint(FLAGS_model_prefix, found.back(), parameters);
+    loaded = FLAGS_resume ? LoadNewest(parameters)
+                          : LoadCheckpoint(FLAGS_model_prefix, {FLAGS_load_epoch, 0}, parameters);
     RequireSameBatches(loaded, batching);
   }
   const nlohmann::json mine = {loaded.next.epoch, loaded.next.step, loaded.step, loaded.updates,
@@ -142,7 +148,8 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
   const auto seed = static_cast<uint64_t>(FLAGS_seed);
   net.CollectParams().Cast(WeightType());
   net.CollectParams().Initialize(contexts, std::move(init), seed);
-  LoadedCheckpoint start = Start(net.CollectParams());
+  if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, net.CollectParams());
+  LoadedCheckpoint start;
   WarnOfOptimizer();
   const SamplerConfig sampler{data.train->size(), FLAGS_batch_size, seed, FLAGS_shuffle, LastBatchPolicy()};
   const auto& job = runtime::Runtime::Default()->config();
@@ -152,10 +159,10 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
   if (leader) CheckOutputs();  // before anything is read from their folders
-  if (FLAGS_resume) {
+  if (FLAGS_resume || FLAGS_load_epoch > 0) {
     const Batching batching{data.train->size(), GlobalBatch(sampler, store->num_workers()), LastBatchPolicy(),
                             class_weights};
-    start = Resume(start, batching, net.CollectParams(), *store);
+    start = Start(batching, net.CollectParams(), *store);
     optimizer = MakeOptimizer(start, sampler, workers);
   }
   if (leader) {

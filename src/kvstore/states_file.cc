@@ -16,8 +16,8 @@ uint64_t ParseUpdates(const std::string& path, std::string_view key, const std::
   const auto count = ParseInt(text);
   if (!count || *count < 0 || static_cast<uint64_t>(*count) > kMaxUpdates) {
     throw Error(ErrorCode::kDataLoss,
-                StrCat(path, " does not say the updates of key ", key, ": its metadata has '", text,
-                       "', a number from 0 to ", kMaxUpdates, " is expected"));
+                StrCat(path, " does not say the updates of key ", Printable(key), ": its metadata has '",
+                       Printable(text), "', a number from 0 to ", kMaxUpdates, " is expected"));
   }
   return static_cast<uint64_t>(*count);
 }
@@ -46,10 +46,11 @@ std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optim
   const SafetensorsFile file = ReadSafetensors(path).OrThrow();
   const auto kind = file.metadata.find("optimizer");
   if (kind == file.metadata.end() || kind->second != Name(optimizer.config().kind)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat(path, " holds states of optimiser '", kind == file.metadata.end() ? "?" : kind->second,
-                       "', the store has '", Name(optimizer.config().kind),
-                       "': set that optimiser, or go on without these states"));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat(path, " holds states of optimiser '",
+               kind == file.metadata.end() ? "?" : Printable(kind->second), "', the store has '",
+               Name(optimizer.config().kind), "': set that optimiser, or go on without these states"));
   }
   std::map<std::string, KeyStates> states;
   for (const StateLayout& layout : layouts) {

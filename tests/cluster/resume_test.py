@@ -171,6 +171,44 @@ class Resume(unittest.TestCase):
         for flags in (["--load-epoch=2", "--num-epochs=2"], ["--load-epoch=1", "--num-epochs=1"], ["--resume", "--num-epochs=3"]):
             self.assertEqual(self.train(0, prefix, *flags).returncode, 0)
 
+    def test_a_damaged_newest_checkpoint_names_the_one_before(self):
+        prefix = f"--model-prefix={self.folder}/half"
+        self.first_half(0)
+        newest, before = self.folder / "half-0002.safetensors", self.folder / "half-0001.safetensors"
+        states = self.folder / "half-0002.states.safetensors"
+        whole = newest.read_bytes()
+        for damaged, content in ((newest, whole[:-4]), (newest, b""), (newest, whole[:9] + b"\xff\x1b[2J" + whole[14:]), (states, b"x" * 20)):
+            sound = damaged.read_bytes()
+            damaged.write_bytes(content)
+            done = subprocess.run(self.command(0, prefix, "--resume", "--num-epochs=3"), capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertNotIn(b"\x1b", done.stderr)
+            self.assertIn(f"'{damaged}'", unwrapped(done.stderr.decode("ascii")))
+            self.assertIn(f"; to go on from the checkpoint before, {before}, remove {newest}", unwrapped(done.stderr.decode("ascii")))
+            damaged.write_bytes(sound)
+        newest.unlink()
+        done = self.train(0, prefix, "--resume", "--num-epochs=3")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("goes on after epoch 1", done.stdout)
+
+    # In a job the workers may have no folder in common.
+    def test_rank_0_alone_needs_the_checkpoint(self):
+        flags = ["--kv-store=dist_sync", "--mom=0.9"]
+        whole = self.in_one_go(2, *flags)
+        self.first_half(2, *flags)
+        for where in (["--load-epoch=2"], ["--resume"]):
+            self.remove("half-0003*", "half-0004*")
+            path = self.folder / "resumed.safetensors"
+            folder = self.folder / where[0].strip("-")
+            own = (f'if mkdir {folder} 2>/dev/null; then export DMLC_RANK=0; prefix={self.folder}/half; '
+                   f'else export DMLC_RANK=1; prefix={folder}/half; fi; exec "$@" --model-prefix=$prefix')
+            command = self.command(2, "--num-epochs=4", f"--save-params={path}", *flags, *where)
+            at = command.index(str(BIN / "train_mnist"))
+            command[at:at] = ["sh", "-c", own, "sh"]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+            self.assertEqual(self.parameters(done, path), whole, done.stdout)
+            self.assertEqual(list(folder.iterdir()), [])
+
     def test_what_is_best_and_what_is_drawn_and_when_to_stop(self):
         best, report = self.folder / "best.safetensors", self.folder / "report.html"
         done = self.train(0, "--num-epochs=30", "--lr=1e-30", "--early-stopping=2", f"--best-params={best}", f"--report={report}")

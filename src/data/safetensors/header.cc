@@ -127,7 +127,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool binary(json::binary_t&) override { return Unexpected("binary data"); }
   bool parse_error(size_t position, const std::string&, const json::exception& error) override {
     failure_ = Fail(ErrorCode::kDataLoss, "'", origin_, "': the safetensors header is not JSON at byte ",
-                    position, " of it: ", error.what());
+                    position, " of it: ", Printable(error.what()));
     return false;
   }
 
@@ -174,8 +174,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 
   template <typename... Args>
   bool Refuse(const Args&... args) {
-    failure_ =
-        Fail(ErrorCode::kDataLoss, "'", origin_, "': '", key_, "' in the safetensors header ", args...);
+    failure_ = Fail(ErrorCode::kDataLoss, "'", origin_, "': '", Printable(key_),
+                    "' in the safetensors header ", Printable(StrCat(args...)));
     return false;
   }
 
@@ -199,7 +199,7 @@ std::optional<std::string> Quote(const std::string& text) {
 }
 
 Failure NotUtf8(const std::string& text) {
-  return Fail(ErrorCode::kInvalidArgument, "'", text,
+  return Fail(ErrorCode::kInvalidArgument, "'", Printable(text),
               "' is not UTF-8, as names in a safetensors file must be");
 }
 
