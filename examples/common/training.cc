@@ -103,6 +103,7 @@ FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& cla
   options.start_step = start.step;
   options.memory = start.memory;
   options.optimizer_states = start.states;
+  options.statistics = start.statistics;
   options.shuffle = FLAGS_shuffle;
   options.seed = static_cast<uint64_t>(FLAGS_seed);
   options.loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>(

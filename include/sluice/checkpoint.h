@@ -2,7 +2,8 @@
 //
 // PREFIX-0003.safetensors holds the parameters after three epochs, PREFIX-0003-000200.safetensors after 200
 // steps more, for any tool to read, and in the metadata where the run stood;
-// PREFIX-0003[-000200].states.safetensors the optimiser's states.
+// PREFIX-0003[-000200].states.safetensors the optimiser's states, PREFIX-0003[-000200].statistics.safetensors
+// each context's own statistics, where contexts differ.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +30,13 @@ struct Checkpoint {
 
 std::string CheckpointFile(const std::string& prefix, const Position& next);
 std::string CheckpointStatesFile(const std::string& prefix, const Position& next);
+std::string CheckpointStatisticsFile(const std::string& prefix, const Position& next);
 // Those that are there, whole, the oldest first. Throws Error(kUnavailable) for a folder that cannot be read.
 std::vector<Position> ListCheckpoints(const std::string& prefix);
 
 // For one process of a job: the one of rank 0. Takes the place of a checkpoint that is there. The parameters
-// come last, under a temporary name that is then replaced: where they are, the states are too, and states
-// without them, which a save left that was killed, are removed by the next save under the prefix.
+// come last, under a temporary name that is then replaced: where they are, the rest is too, and what a
+// save has left that was killed before is removed by the next save under the prefix.
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer);
 // All its files; the parameters first.
@@ -43,7 +45,8 @@ void RemoveCheckpoint(const std::string& prefix, const Position& next);
 struct LoadedCheckpoint : Checkpoint {
   bool has_position = false;  // else the file holds parameters only, and of Checkpoint `next` alone is known
   std::string states;         // file of the optimiser's states, for FitOptions; empty: there is none
-  int64_t updates = 0;        // that they have seen: of the key that has seen most
+  std::string statistics;  // file of each context's own statistics, for FitOptions; empty: they are the same
+  int64_t updates = 0;     // that they have seen: of the key that has seen most
 };
 // Fills `parameters` as LoadParameters does. The states wait for their optimiser. Throws Error(kDataLoss)
 // when the metadata are not what SaveCheckpoint writes, naming file and entry.

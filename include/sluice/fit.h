@@ -41,6 +41,7 @@ struct FitOptions {
   Position start;                             // the first batch; the same on all workers
   int64_t start_step = 0;                     // steps done before it
   std::string optimizer_states;               // a file; rank 0 reads it; empty: none
+  std::string statistics;                     // a file; rank 0 reads it; empty: all contexts begin alike
   std::map<std::string, std::string> memory;  // of callbacks, by name; rank 0's counts
 };
 

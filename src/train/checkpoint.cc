@@ -10,13 +10,15 @@
 #include "sluice/error.h"
 #include "sluice/parameters_file.h"
 #include "train/checkpoint_metadata.h"
+#include "train/statistics_file.h"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kEnding = ".safetensors", kStatesEnding = ".states.safetensors";
+constexpr std::string_view kEnding = ".safetensors", kStatesEnding = ".states.safetensors",
+                           kStatisticsEnding = ".statistics.safetensors";
 
 std::string FileOf(const std::string& prefix, const Position& next, std::string_view ending) {
   std::ostringstream name;
@@ -59,13 +61,16 @@ std::vector<Position> PositionsWith(const std::string& prefix, std::string_view 
 }
 
 std::vector<std::string> FilesOf(const std::string& prefix, const Position& next) {
-  return {CheckpointFile(prefix, next), CheckpointStatesFile(prefix, next)};
+  return {CheckpointFile(prefix, next), CheckpointStatesFile(prefix, next),
+          CheckpointStatisticsFile(prefix, next)};
 }
 
-// What a save that was killed left behind: states without parameters, which nobody can go on from.
+// What a save that was killed left behind, without parameters: nobody can go on from it.
 void RemoveUnfinished(const std::string& prefix) {
-  for (const Position& position : PositionsWith(prefix, kStatesEnding)) {
-    if (!fs::exists(CheckpointFile(prefix, position))) RemoveCheckpoint(prefix, position);
+  for (const std::string_view ending : {kStatesEnding, kStatisticsEnding}) {
+    for (const Position& position : PositionsWith(prefix, ending)) {
+      if (!fs::exists(CheckpointFile(prefix, position))) RemoveCheckpoint(prefix, position);
+    }
   }
 }
 
@@ -79,6 +84,10 @@ std::string CheckpointStatesFile(const std::string& prefix, const Position& next
   return FileOf(prefix, next, kStatesEnding);
 }
 
+std::string CheckpointStatisticsFile(const std::string& prefix, const Position& next) {
+  return FileOf(prefix, next, kStatisticsEnding);
+}
+
 std::vector<Position> ListCheckpoints(const std::string& prefix) {
   return PositionsWith(prefix, kEnding);
 }
@@ -89,6 +98,7 @@ void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
   RemoveCheckpoint(prefix, checkpoint.next);  // else old parameters would stand beside new states for a while
   try {
     trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.next));
+    train::SaveStatistics(CheckpointStatisticsFile(prefix, checkpoint.next), parameters);
     SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, train::MetadataOf(checkpoint));
   } catch (...) {
     std::error_code ignored;  // the save's own failure is what counts
@@ -112,6 +122,8 @@ LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
   const std::string path = CheckpointFile(prefix, next);
   const FileMetadata metadata = LoadParameters(path, parameters);
   train::ReadMetadata(path, metadata, &loaded);
+  const std::string statistics = CheckpointStatisticsFile(prefix, next);
+  if (fs::exists(statistics)) loaded.statistics = statistics;
   const std::string states = CheckpointStatesFile(prefix, next);
   if (!fs::exists(states)) return loaded;
   loaded.states = states;

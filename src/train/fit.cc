@@ -20,6 +20,7 @@
 #include "sluice/trainer.h"
 #include "train/progress.h"
 #include "train/shards.h"
+#include "train/statistics_file.h"
 
 namespace sluice {
 namespace {
@@ -51,6 +52,8 @@ class FitRun {
     rates_ = Optimizer::Create(optimizer);
     trainer_ = std::make_unique<Trainer>(net_.CollectParams(), std::move(optimizer), store_);
     if (leader()) Recall();
+    if (leader() && !options_.statistics.empty())  // the Trainer has made all contexts alike
+      train::LoadStatistics(options_.statistics, net_.CollectParams());
     if (options_.optimizer_states.empty()) return;
     trainer_->LoadStates(options_.optimizer_states);
     store_->Barrier();  // nobody pushes before the states stand

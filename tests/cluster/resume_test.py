@@ -156,6 +156,23 @@ class Resume(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual(self.train(0, prefix, "--resume", "--num-epochs=4").returncode, 0)
 
+    # Each device has statistics of its own, and rank 0's are what is evaluated and saved.
+    def test_batch_normalisation_goes_on_on_two_devices(self):
+        small = ["--num-examples=24", "--num-test-examples=8", "--batch-size=8", "--num-devices=2", "--disp-batches=0"]
+        for store, workers in (("local", 0), ("dist_sync", 2)):
+            with self.subTest(store=store):
+                def train(*flags):
+                    launch = [sys.executable, str(ROOT / "tools/launch.py"), "-n", str(workers), "-s", "1"] if workers else []
+                    done = subprocess.run([*launch, str(BIN / "train_cifar10"), f"--kv-store={store}", *small, *flags],
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+                    self.assertEqual(done.returncode, 0, done.stdout)
+                prefix, ends = self.folder / store, [self.folder / f"{store}-{end}.params" for end in ("whole", "resumed")]
+                train(f"--model-prefix={prefix}", "--num-epochs=1")
+                self.assertTrue(pathlib.Path(f"{prefix}-0001.statistics.safetensors").exists())
+                train(f"--model-prefix={prefix}", "--resume", "--num-epochs=2", f"--save-params={ends[1]}")
+                train("--num-epochs=2", f"--save-params={ends[0]}")
+                self.assertEqual(ends[0].read_bytes(), ends[1].read_bytes())
+
     # Else the newest checkpoint would be the old run's, and --resume would go on from that.
     def test_no_run_begins_among_another_ones_checkpoints(self):
         prefix = f"--model-prefix={self.folder}/half"

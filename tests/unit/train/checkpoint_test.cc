@@ -10,6 +10,8 @@
 #include "sluice/error.h"
 #include "sluice/fit.h"
 #include "sluice/parameters_file.h"
+#include "train/statistics_file.h"
+#include "unit/expect_error.h"
 #include "unit/train/points.h"
 #include "unit/train/toy.h"
 
@@ -206,6 +208,87 @@ TEST_F(CheckpointTest, NothingStaysOfASaveThatFailedOrWasKilled) {
   EXPECT_FALSE(fs::exists(CheckpointStatesFile(prefix_, {7, 1})));
   EXPECT_TRUE(fs::exists(prefix_ + "-best.states.safetensors"));
   EXPECT_TRUE(fs::exists(CheckpointStatesFile(prefix_, {1, 0})));
+}
+
+// Each context normalises with what it saw itself.
+class CheckpointOfStatistics : public CheckpointTest {
+ protected:
+  struct Model {
+    explicit Model(int contexts) {
+      net.Add(nn::Dense(int64_t{kClasses}));
+      net.Add(nn::BatchNorm());
+      net.CollectParams().Initialize(Cpus(contexts), nullptr, 4);
+    }
+    nn::Sequential net;
+  };
+  static FitOptions OptionsOn(int contexts, const LoadedCheckpoint& start, int64_t num_epochs) {
+    FitOptions options = Options(start.next, num_epochs);
+    options.contexts = Cpus(contexts);
+    options.start_step = start.step;
+    options.optimizer_states = start.states;
+    options.statistics = start.statistics;
+    return options;
+  }
+  static std::vector<std::vector<float>> OnAll(nn::Layer& net) {
+    std::vector<std::vector<float>> values;
+    for (const auto& parameter : net.CollectParams()) {
+      for (const NDArray& copy : parameter->list_data()) values.push_back(copy.ToVector());
+    }
+    return values;
+  }
+  std::vector<std::vector<float>> TrainOn(int contexts, int64_t epochs) {
+    Model model(contexts);
+    FitOptions options = OptionsOn(contexts, {}, epochs);
+    options.callbacks = {SaveEvery(prefix_, {.epochs = 1, .steps = 2, .keep = 100})};
+    Fit(model.net, data_, nullptr, config_, StoreOf("local"), options);
+    return OnAll(model.net);
+  }
+  const OptimizerConfig config_ = Optimizer(OptimizerKind::kSgd, 0.9);
+};
+
+TEST_F(CheckpointOfStatistics, EveryContextGoesOnWithItsOwn) {
+  const auto whole = TrainOn(2, 3);
+  for (const Position& from : {Position{1, 0}, Position{1, 2}}) {
+    Model model(2);
+    const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, from, model.net.CollectParams());
+    EXPECT_EQ(loaded.statistics, CheckpointStatisticsFile(prefix_, from));
+    Fit(model.net, data_, nullptr, config_, StoreOf("local"), OptionsOn(2, loaded, 3));
+    EXPECT_EQ(OnAll(model.net), whole);
+  }
+}
+
+TEST_F(CheckpointOfStatistics, AnotherNumberOfContextsBeginsWithTheirMean) {
+  TrainOn(2, 1);
+  Model mean(1), three(3);
+  LoadCheckpoint(prefix_, {1, 0}, mean.net.CollectParams());
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, {1, 0}, three.net.CollectParams());
+  Fit(three.net, data_, nullptr, config_, StoreOf("local"), OptionsOn(3, loaded, 1));  // no step is left
+  for (const auto& parameter : three.net.CollectParams()) {
+    for (const NDArray& copy : parameter->list_data())
+      EXPECT_EQ(copy.ToVector(), mean.net.CollectParams()[parameter->name()].list_data().front().ToVector());
+  }
+}
+
+TEST_F(CheckpointOfStatistics, AreSavedWhereContextsDifferAndGoWithTheirCheckpoint) {
+  std::ofstream(CheckpointStatisticsFile(prefix_, {1, 0})) << "another run's";
+  std::ofstream(CheckpointStatisticsFile(prefix_, {8, 0})) << "of a save that was killed";
+  TrainOn(1, 1);
+  for (const int64_t epoch : {1, 8}) EXPECT_FALSE(fs::exists(CheckpointStatisticsFile(prefix_, {epoch, 0})));
+  for (const Position& position : ListCheckpoints(prefix_)) RemoveCheckpoint(prefix_, position);
+  TrainOn(2, 1);
+  EXPECT_TRUE(fs::exists(CheckpointStatisticsFile(prefix_, {1, 0})));
+  RemoveCheckpoint(prefix_, {1, 0});
+  EXPECT_FALSE(fs::exists(CheckpointStatisticsFile(prefix_, {1, 0})));
+}
+
+TEST_F(CheckpointOfStatistics, OfAnotherModelAreRefusedByName) {
+  TrainOn(2, 1);
+  nn::ParameterDict other;
+  for (const char* name : {"bn.mean", "bn.var"})
+    other.Add(MakeParameter(name, {1, 2}, Cpus(2), {.differentiable = false}));
+  const std::string path = CheckpointStatisticsFile(prefix_, {1, 0});
+  EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { train::LoadStatistics(path, other); }),
+              HasSubstr(path + ": entry bn.mean/0 is missing; expected float32 [2]"));
 }
 
 TEST_F(CheckpointTest, StatesOfAnotherOptimizerAreRefusedWithBothNames) {
