@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 #include <tuple>
@@ -65,7 +66,10 @@ class Saver final : public Callback {
     if (options_.epochs != 0 && status.next.epoch % options_.epochs == 0) Save(status);
   }
 
-  std::string name() const override { return "SaveEvery " + Printable(prefix_); }
+  // Without the folder: it may be called otherwise, or be another, when the run goes on.
+  std::string name() const override {
+    return "SaveEvery " + Printable(std::filesystem::path(prefix_).filename().string());
+  }
   std::string Memory() const override {
     std::vector<std::string> positions;
     for (const Position& position : within_) positions.push_back(StrCat(position.epoch, ":", position.step));

@@ -109,12 +109,12 @@ TEST_F(CallbackTest, ARunRemovesItsOwnCheckpointsAloneAlsoThoseBeforeItWentOn) {
   EXPECT_THAT(ListCheckpoints(prefix), ElementsAre(Position{0, 0}, Position{1, 1}, Position{1, 2}));
   std::ofstream(CheckpointFile(prefix, {0, 1})) << "another's";
   const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {1, 2}, net_.CollectParams());
-  Run({saver()}, 3, 0.1, loaded);
+  Run({SaveEvery(folder_.string() + "//run", {.steps = 1, .keep = 2})}, 3, 0.1, loaded);
   EXPECT_THAT(ListCheckpoints(prefix),
               ElementsAre(Position{0, 0}, Position{0, 1}, Position{2, 1}, Position{2, 2}));
   for (const char* memory : {"1", "1:x", "1:0", "-1:2", "1:2 ", "1:2:3"}) {
     LoadedCheckpoint spoilt = loaded;
-    spoilt.memory["SaveEvery " + prefix] = memory;
+    spoilt.memory["SaveEvery run"] = memory;
     EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run({saver()}, 3, 0.1, spoilt); }), HasSubstr(memory));
   }
 }
