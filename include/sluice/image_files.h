@@ -7,7 +7,8 @@
 //
 // Errors: kNotFound; kPermissionDenied; kDataLoss naming the file, the record and the byte where there are
 // any, and what was found; kInvalidArgument for options out of range; kResourceExhausted for an image of more
-// than 2^28 bytes.
+// than 2^28 bytes, or when memory is refused. Decoding takes the image's bytes, and beside them a few rows'
+// floats, whatever it is converted to.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "data/image_sample.h"
 
+#include <algorithm>
+#include <new>
 #include <vector>
 
 #include "base/check.h"
@@ -10,36 +12,42 @@
 namespace sluice {
 namespace {
 
-// Channels first, 0..1.
-void ToPlanes(const Image& image, std::span<float> planes) {
-  const auto area = static_cast<size_t>(image.height * image.width);
-  const auto channels = static_cast<size_t>(image.channels);
-  for (size_t c = 0; c < channels; ++c) {
-    for (size_t i = 0; i < area; ++i)
-      planes[c * area + i] = static_cast<float>(image.pixels[i * channels + c]) / 255.0f;
-  }
-}
-
-void ToGrey(const Image& image, std::span<float> plane) {
-  for (size_t i = 0; i < plane.size(); ++i) {
-    const uint8_t* rgb = image.pixels.data() + 3 * i;
-    plane[i] = (0.299f * static_cast<float>(rgb[0]) + 0.587f * static_cast<float>(rgb[1]) +
-                0.114f * static_cast<float>(rgb[2])) /
+// Row `y` of channel `c` of `channels`, 0..1.
+void ToRow(const Image& image, int64_t channels, int64_t c, int64_t y, std::span<float> row) {
+  const auto stride = static_cast<size_t>(image.channels);
+  const uint8_t* from = image.pixels.data() + static_cast<size_t>(y) * row.size() * stride;
+  if (channels < image.channels) {
+    for (size_t x = 0; x < row.size(); ++x, from += stride) {
+      row[x] = (0.299f * static_cast<float>(from[0]) + 0.587f * static_cast<float>(from[1]) +
+                0.114f * static_cast<float>(from[2])) /
                255.0f;
+    }
+    return;
   }
+  if (image.channels > 1) from += c;
+  for (size_t x = 0; x < row.size(); ++x) row[x] = static_cast<float>(from[x * stride]) / 255.0f;
 }
 
-// planes: `channels` of them, each as large as the image.
-void Convert(const Image& image, int64_t channels, std::span<float> planes) {
-  const auto area = static_cast<size_t>(image.height * image.width);
-  if (image.channels == channels) {
-    ToPlanes(image, planes);
-  } else if (channels == 1) {
-    ToGrey(image, planes);
+// Converts and resizes; what it takes beside the image is a few of its rows.
+void Convert(const Image& image, const Shape& shape, std::span<float> sample) {
+  const auto width = static_cast<size_t>(image.width);
+  const int64_t different = std::min(shape[0], image.channels);  // grey to colour: three alike
+  const auto area = static_cast<size_t>(shape[1] * shape[2]);
+  if (image.height == shape[1] && image.width == shape[2]) {
+    for (int64_t row = 0; row < different * image.height; ++row)
+      ToRow(image, shape[0], row / image.height, row % image.height,
+            sample.subspan(static_cast<size_t>(row) * width, width));
   } else {
-    for (int64_t c = 0; c < channels; ++c)
-      ToPlanes(image, planes.subspan(static_cast<size_t>(c) * area, area));
+    std::vector<float> line(width);
+    const auto row = [&](int64_t c, int64_t y) {
+      ToRow(image, shape[0], c, y, line);
+      return std::span<const float>(line);
+    };
+    ResizeRows({different, image.height, image.width}, row, {different, shape[1], shape[2]},
+               sample.first(static_cast<size_t>(different) * area), /*antialias=*/true);
   }
+  for (size_t c = static_cast<size_t>(different); c < static_cast<size_t>(shape[0]); ++c)
+    std::copy_n(sample.begin(), area, sample.begin() + static_cast<ptrdiff_t>(c * area));
 }
 
 const char* NameOf(int64_t channels) {
@@ -70,18 +78,15 @@ Status DecodeSample(Bytes bytes, std::string_view origin, const ImageOptions& op
     return Fail(ErrorCode::kDataLoss, "'", origin, "' is ", NameOf(image.channels), "; expected ",
                 NameOf(channels), ", or convert_colors");
   }
-  if (image.height == height && image.width == width) {
-    Convert(image, channels, sample);
-    return Status::Ok();
-  }
-  if (!options.resize) {
+  if ((image.height != height || image.width != width) && !options.resize) {
     return Fail(ErrorCode::kDataLoss, "'", origin, "' has ", image.width, " x ", image.height,
                 " pixels; expected ", width, " x ", height, ", or resize");
   }
-  std::vector<float> planes(static_cast<size_t>(channels * image.height * image.width));
-  Convert(image, channels, planes);
-  ResizePlanes({channels, image.height, image.width}, planes, {channels, height, width}, sample,
-               /*antialias=*/true);
+  try {
+    Convert(image, options.shape, sample);
+  } catch (const std::bad_alloc&) {
+    return NoMemoryFor(origin);
+  }
   return Status::Ok();
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "base/strings.h"
@@ -130,7 +131,12 @@ Result<Record> ReadRecord(const RecordSource& source, uint64_t offset, uint64_t 
       return Fail(ErrorCode::kResourceExhausted, "'", source.origin, "', byte ", offset,
                   ": the record is longer than ", max_bytes, " bytes, the most that is read");
     }
-    record.contents.resize(old + part.size);
+    try {
+      record.contents.resize(old + part.size);
+    } catch (const std::bad_alloc&) {
+      return Fail(ErrorCode::kResourceExhausted, "'", source.origin, "', byte ", offset,
+                  ": no memory for a record of ", old + part.size, " bytes; allow the process more");
+    }
     return source.read_at(part.begin, MutableBytes(record.contents).subspan(old));
   };
   const Result<uint64_t> end = ForEachPart(&reader, source.origin, offset, take);

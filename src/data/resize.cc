@@ -9,10 +9,11 @@
 namespace sluice {
 namespace {
 
-// The inputs that one output is made of: [first, first + weights.size()).
+// The inputs that one output is made of: [first, end()). Neither falls from one output to the next.
 struct Mix {
   int64_t first = 0;
   std::vector<float> weights;
+  int64_t end() const { return first + static_cast<int64_t>(weights.size()); }
 };
 
 Mix TwoNeighbours(double center, int64_t extent) {
@@ -48,42 +49,52 @@ std::vector<Mix> Mixes(int64_t from, int64_t to, bool antialias) {
   return mixes;
 }
 
+void Narrow(std::span<const float> row, const std::vector<Mix>& across, std::span<float> narrow) {
+  for (size_t x = 0; x < across.size(); ++x) {
+    const Mix& mix = across[x];
+    const float* from = row.data() + mix.first;
+    float sum = 0;
+    for (size_t i = 0; i < mix.weights.size(); ++i) sum += mix.weights[i] * from[i];
+    narrow[x] = sum;
+  }
+}
+
 }  // namespace
+
+void ResizeRows(const Shape& from_shape, RowOf row, const Shape& to_shape, std::span<float> to,
+                bool antialias) {
+  SLUICE_CHECK(from_shape.ndim() == 3 && to_shape.ndim() == 3 && from_shape[0] == to_shape[0]);
+  SLUICE_CHECK(to.size() == static_cast<size_t>(to_shape.size()));
+  const auto width = static_cast<size_t>(to_shape[2]);
+  const std::vector<Mix> across = Mixes(from_shape[2], to_shape[2], antialias);
+  const std::vector<Mix> down = Mixes(from_shape[1], to_shape[1], antialias);
+  std::vector<float> narrow(width);
+  std::fill(to.begin(), to.end(), 0.0f);
+  for (int64_t c = 0; c < to_shape[0]; ++c) {
+    float* plane = to.data() + static_cast<size_t>(c) * down.size() * width;
+    size_t open = 0;  // the first output row that needs this row of the input or a later one
+    for (int64_t y = 0; y < from_shape[1]; ++y) {
+      while (open < down.size() && down[open].end() <= y) ++open;
+      if (open == down.size() || down[open].first > y) continue;
+      Narrow(row(c, y), across, narrow);
+      for (size_t i = open; i < down.size() && down[i].first <= y; ++i) {
+        const float weight = down[i].weights[static_cast<size_t>(y - down[i].first)];
+        float* out = plane + i * width;
+        const float* line = narrow.data();
+        for (size_t x = 0; x < width; ++x) out[x] += weight * line[x];
+      }
+    }
+  }
+}
 
 void ResizePlanes(const Shape& from_shape, std::span<const float> from, const Shape& to_shape,
                   std::span<float> to, bool antialias) {
-  SLUICE_CHECK(from_shape.ndim() == 3 && to_shape.ndim() == 3 && from_shape[0] == to_shape[0]);
   SLUICE_CHECK(from.size() == static_cast<size_t>(from_shape.size()));
-  SLUICE_CHECK(to.size() == static_cast<size_t>(to_shape.size()));
-  const auto old_width = static_cast<size_t>(from_shape[2]);
-  const auto old_rows = static_cast<size_t>(from_shape[0] * from_shape[1]);
-  const auto new_width = static_cast<size_t>(to_shape[2]);
-  const std::vector<Mix> across = Mixes(from_shape[2], to_shape[2], antialias);
-  const std::vector<Mix> down = Mixes(from_shape[1], to_shape[1], antialias);
-
-  std::vector<float> narrow(old_rows * new_width);
-  for (size_t row = 0; row < old_rows; ++row) {
-    const float* line = from.data() + row * old_width;
-    for (size_t x = 0; x < new_width; ++x) {
-      const Mix& mix = across[x];
-      float sum = 0;
-      for (size_t i = 0; i < mix.weights.size(); ++i)
-        sum += mix.weights[i] * line[static_cast<size_t>(mix.first) + i];
-      narrow[row * new_width + x] = sum;
-    }
-  }
-  std::fill(to.begin(), to.end(), 0.0f);
-  float* out = to.data();
-  for (int64_t c = 0; c < to_shape[0]; ++c) {
-    const float* plane = narrow.data() + static_cast<size_t>(c * from_shape[1]) * new_width;
-    for (const Mix& mix : down) {
-      for (size_t i = 0; i < mix.weights.size(); ++i) {
-        const float* line = plane + (static_cast<size_t>(mix.first) + i) * new_width;
-        for (size_t x = 0; x < new_width; ++x) out[x] += mix.weights[i] * line[x];
-      }
-      out += new_width;
-    }
-  }
+  const auto width = static_cast<size_t>(from_shape[2]);
+  const auto row = [&](int64_t c, int64_t y) {
+    return from.subspan(static_cast<size_t>(c * from_shape[1] + y) * width, width);
+  };
+  ResizeRows(from_shape, row, to_shape, to, antialias);
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <string>
 
 #include "data/images/formats.h"
@@ -38,9 +39,18 @@ Status MakeRoom(int64_t height, int64_t width, int64_t channels, std::string_vie
 
 }  // namespace images
 
+Failure NoMemoryFor(std::string_view origin) {
+  return Fail(ErrorCode::kResourceExhausted, "'", origin,
+              "': no memory to decode it; allow the process more, or decode with fewer threads");
+}
+
 Result<Image> DecodeImage(Bytes bytes, std::string_view origin, uint64_t max_bytes) {
-  if (images::IsPng(bytes)) return images::DecodePng(bytes, origin, max_bytes);
-  if (images::IsJpeg(bytes)) return images::DecodeJpeg(bytes, origin, max_bytes);
+  try {
+    if (images::IsPng(bytes)) return images::DecodePng(bytes, origin, max_bytes);
+    if (images::IsJpeg(bytes)) return images::DecodeJpeg(bytes, origin, max_bytes);
+  } catch (const std::bad_alloc&) {
+    return NoMemoryFor(origin);
+  }
   return Fail(ErrorCode::kDataLoss, "'", origin, "' is neither PNG nor JPEG: it has ", bytes.size(),
               " bytes, which begin with", bytes.empty() ? " nothing" : FirstBytes(bytes));
 }

@@ -21,7 +21,11 @@ struct Image {
 inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 28;
 
 // A PNG or a JPEG, known by its first bytes. `origin` names the bytes in failures. kDataLoss; kUnimplemented
-// for what is valid and not read here (JPEG in CMYK); kResourceExhausted for pixels of more than max_bytes.
+// for what is valid and not read here (JPEG in CMYK); kResourceExhausted for pixels of more than max_bytes,
+// or when memory is refused.
 Result<Image> DecodeImage(Bytes bytes, std::string_view origin, uint64_t max_bytes = kMaxImageBytes);
+
+// kResourceExhausted.
+Failure NoMemoryFor(std::string_view origin);
 
 }  // namespace sluice

@@ -21,15 +21,19 @@ bool IsJpeg(Bytes bytes) {
 
 Result<Image> DecodeJpeg(Bytes bytes, std::string_view origin, uint64_t max_bytes) {
   const Decompressor handle(tjInitDecompress());
-  if (!handle) return Fail(ErrorCode::kResourceExhausted, "'", origin, "': no memory to decode it");
-  const auto corrupt = [&] {
-    return Fail(ErrorCode::kDataLoss, "'", origin, "' is a damaged JPEG of ", bytes.size(),
-                " bytes: ", tjGetErrorStr2(handle.get()));
+  if (!handle) return NoMemoryFor(origin);
+  const auto refuse = [&] {
+    const std::string_view why = tjGetErrorStr2(handle.get());
+    // The library has no other sign of it: these are libjpeg's words and its own.
+    for (const std::string_view memory : {"Insufficient memory", "Memory allocation failure"}) {
+      if (why.find(memory) != why.npos) return NoMemoryFor(origin);
+    }
+    return Fail(ErrorCode::kDataLoss, "'", origin, "' is a damaged JPEG of ", bytes.size(), " bytes: ", why);
   };
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   int width = 0, height = 0, subsampling = 0, colors = 0;
   if (tjDecompressHeader3(handle.get(), data, bytes.size(), &width, &height, &subsampling, &colors) != 0)
-    return corrupt();
+    return refuse();
   if (colors == TJCS_CMYK || colors == TJCS_YCCK) {
     return Fail(ErrorCode::kUnimplemented, "'", origin,
                 "' is a JPEG in CMYK; grey and colour (RGB, YCbCr) are read: convert it");
@@ -42,7 +46,7 @@ Result<Image> DecodeJpeg(Bytes bytes, std::string_view origin, uint64_t max_byte
   const int flags = TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS;
   if (tjDecompress2(handle.get(), data, bytes.size(), image.pixels.data(), width, 0, height,
                     grey ? TJPF_GRAY : TJPF_RGB, flags) != 0)
-    return corrupt();
+    return refuse();
   return image;
 }
 

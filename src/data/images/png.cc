@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "data/images/formats.h"
@@ -18,7 +19,18 @@ constexpr size_t kLargestChunk = 1 << 20;  // of what is not pixels: comments, c
 struct Source {
   Bytes rest;
   char error[128] = "";
+  bool out_of_memory = false;
 };
+
+png_voidp Allocate(png_structp png, png_alloc_size_t size) {
+  void* memory = std::malloc(size);
+  if (memory == nullptr) static_cast<Source*>(png_get_mem_ptr(png))->out_of_memory = true;
+  return memory;
+}
+
+void Free(png_structp, png_voidp memory) {
+  std::free(memory);
+}
 
 void ReadSome(png_structp png, png_bytep into, size_t size) {
   auto* source = static_cast<Source*>(png_get_io_ptr(png));
@@ -59,7 +71,8 @@ bool ReadPixels(png_structp png, png_bytepp rows) {
 class Reader {
  public:
   explicit Reader(Bytes bytes) : source_{bytes} {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source_, NoteError, IgnoreWarning);
+    png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &source_, NoteError, IgnoreWarning, &source_,
+                                    Allocate, Free);
     if (png_ == nullptr) return;
     info_ = png_create_info_struct(png_);
     png_set_read_fn(png_, &source_, ReadSome);
@@ -87,13 +100,14 @@ bool IsPng(Bytes bytes) {
 
 Result<Image> DecodePng(Bytes bytes, std::string_view origin, uint64_t max_bytes) {
   const Reader reader(bytes);
-  if (!reader.ok()) return Fail(ErrorCode::kResourceExhausted, "'", origin, "': no memory to decode it");
-  const auto corrupt = [&] {
+  if (!reader.ok()) return NoMemoryFor(origin);
+  const auto refuse = [&] {
+    if (reader.source().out_of_memory) return NoMemoryFor(origin);
     return Fail(ErrorCode::kDataLoss, "'", origin, "' is a damaged PNG, near byte ",
                 bytes.size() - reader.source().rest.size(), " of ", bytes.size(), ": ",
                 reader.source().error);
   };
-  if (!ReadHeader(reader.png(), reader.info())) return corrupt();
+  if (!ReadHeader(reader.png(), reader.info())) return refuse();
   Image image;
   if (Status status = MakeRoom(png_get_image_height(reader.png(), reader.info()),
                                png_get_image_width(reader.png(), reader.info()),
@@ -105,7 +119,7 @@ Result<Image> DecodePng(Bytes bytes, std::string_view origin, uint64_t max_bytes
   std::vector<png_bytep> rows;
   for (int64_t y = 0; y < image.height; ++y)
     rows.push_back(image.pixels.data() + static_cast<size_t>(y) * row);
-  if (!ReadPixels(reader.png(), rows.data())) return corrupt();
+  if (!ReadPixels(reader.png(), rows.data())) return refuse();
   return image;
 }
 

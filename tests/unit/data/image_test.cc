@@ -1,8 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <sstream>
@@ -10,6 +15,7 @@
 #include "base/rng.h"
 #include "data/image_sample.h"
 #include "data/images/decode.h"
+#include "data/resize.h"
 #include "sluice/error.h"
 #include "unit/data/temporary_folder.h"
 #include "unit/expect_error.h"
@@ -157,6 +163,72 @@ TEST(ImageSample, ResizesOnlyWhenAsked) {
   const auto wide = Sample("grey.png", {.shape = {3, 2, 18}, .resize = true, .convert_colors = true});
   for (size_t i = 0; i < 36; ++i) EXPECT_EQ(wide[i], wide[i + 72]);
 }
+
+std::string BigEndian(uint32_t number) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(number >> shift);
+  return bytes;
+}
+
+std::string Chunk(const std::string& type, const std::string& data) {
+  const std::string body = type + data;
+  const auto sum = crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
+  return BigEndian(static_cast<uint32_t>(data.size())) + body + BigEndian(static_cast<uint32_t>(sum));
+}
+
+// Black and white, one bit a pixel: a file far smaller than its pixels.
+std::string StripedPng(uint32_t side) {
+  std::string rows;
+  for (uint32_t y = 0; y < side; ++y) rows += '\0' + std::string(side / 8, y % 2 == 0 ? '\x0f' : '\xcc');
+  uLongf size = compressBound(rows.size());
+  std::string packed(size, '\0');
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(rows.data()),
+           rows.size());
+  packed.resize(size);
+  const std::string header = BigEndian(side) + BigEndian(side) + std::string("\1\0\0\0\0", 5);
+  return "\x89PNG\r\n\x1a\n" + Chunk("IHDR", header) + Chunk("IDAT", packed) + Chunk("IEND", "");
+}
+
+TEST(ImageSample, ResizedInRowsIsResizedAsAWhole) {
+  const std::string bytes = StripedPng(64);
+  const Image image = DecodeImage(AsBytes(bytes), "striped").OrThrow();
+  std::vector<float> plane;
+  for (const uint8_t value : image.pixels) plane.push_back(static_cast<float>(value) / 255.0f);
+  for (const Shape& to : {Shape{1, 5, 7}, Shape{1, 100, 3}, Shape{1, 1, 64}, Shape{1, 64, 200}}) {
+    std::vector<float> whole(static_cast<size_t>(to.size())), rows(whole.size());
+    ResizePlanes({1, 64, 64}, plane, to, whole, /*antialias=*/true);
+    DecodeSample(AsBytes(bytes), "striped", {.shape = to, .resize = true}, rows).OrThrow();
+    EXPECT_EQ(rows, whole) << to;
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// What decoding says in a process that may take `more` bytes than it has.
+[[noreturn]] void DecodeWithin(size_t more, const std::string& bytes, const ImageOptions& options) {
+  std::vector<float> sample(static_cast<size_t>(options.shape.size()));
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t limit = pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)) + more;
+  const rlimit limits{limit, limit};
+  ::setrlimit(RLIMIT_AS, &limits);
+  const Status status = DecodeSample(AsBytes(bytes), "large.png", options, sample);
+  if (!status) std::cerr << ErrorCodeName(status.failure().code) << ": " << status.failure().message;
+  std::_Exit(status ? 0 : 1);
+}
+
+TEST(ImageSampleDeathTest, MemoryIsForTheDecodedBytesAlone) {
+  const std::string bytes = StripedPng(4096);  // 16 MiB, as three planes of floats 192 MiB
+  const ImageOptions options{.shape = {3, 8, 8}, .resize = true, .convert_colors = true};
+  EXPECT_EXIT(DecodeWithin(size_t{24} << 20, bytes, options), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(ImageSampleDeathTest, RefusedMemoryNamesTheFile) {
+  const std::string bytes = StripedPng(16384);
+  const ImageOptions options{.shape = {1, 8, 8}, .resize = true};
+  EXPECT_EXIT(DecodeWithin(size_t{8} << 20, bytes, options), ::testing::ExitedWithCode(1),
+              "resource exhausted: 'large.png': no memory to decode it");
+}
+#endif
 
 std::shared_ptr<ImageFolderDataset> Folder(const TemporaryFolder& folder, ImageOptions options) {
   return std::make_shared<ImageFolderDataset>(folder.path(), std::move(options));
