@@ -15,6 +15,7 @@ namespace sluice::examples {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{4} << 30;
+constexpr char kTrainFile[] = "train.tsv", kTestFile[] = "test.tsv";
 constexpr int32_t kUnknown = 1;
 constexpr int32_t kFirstWord = 2;
 
@@ -24,10 +25,8 @@ struct Line {
 };
 
 struct TextFile {
-  explicit TextFile(std::string file)
-      : path(std::move(file)), contents(ReadFile(path, kMaxFileBytes).OrThrow()) {}
   const std::string path;
-  const Buffer contents;
+  const std::string_view contents;
 
   [[noreturn]] void Refuse(int64_t line, const std::string& why) const {
     throw Error(ErrorCode::kDataLoss, StrCat("'", path, "', line ", line, " ", why));
@@ -35,7 +34,7 @@ struct TextFile {
 
   std::vector<Line> Lines() const {
     std::vector<Line> lines;
-    std::string_view rest = AsText(contents.bytes());
+    std::string_view rest = contents;
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
     for (int64_t number = 1; !rest.empty(); ++number) {
@@ -125,15 +124,25 @@ std::shared_ptr<const ArrayDataset> Encode(const TextFile& file, const std::vect
 
 }  // namespace
 
-Texts LoadTexts(const std::string& folder, const TextOptions& options) {
+Texts ParseTexts(std::string_view training, std::string_view testing, const std::string& folder,
+                 const TextOptions& options) {
   const std::filesystem::path place = folder;
-  const TextFile train((place / "train.tsv").string()), test((place / "test.tsv").string());
+  const TextFile train{(place / kTrainFile).string(), training}, test{(place / kTestFile).string(), testing};
   const std::vector<Line> lines = train.Lines();
   const Ids ids = MostFrequent(lines, options.vocabulary - kFirstWord);
   const auto classes = ClassesOf(lines);
   return {Encode(train, lines, ids, classes, options.length),
           Encode(test, test.Lines(), ids, classes, options.length),
           kFirstWord + static_cast<int64_t>(ids.size())};
+}
+
+Texts LoadTexts(const std::string& folder, const TextOptions& options) {
+  const std::filesystem::path place = folder;
+  const auto read = [&](const char* name) {
+    return ReadFile((place / name).string(), kMaxFileBytes).OrThrow();
+  };
+  const Buffer train = read(kTrainFile), test = read(kTestFile);
+  return ParseTexts(AsText(train.bytes()), AsText(test.bytes()), folder, options);
 }
 
 }  // namespace sluice::examples

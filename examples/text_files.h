@@ -4,14 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "sluice/dataset.h"
 
 namespace sluice::examples {
 
 struct TextOptions {
-  int64_t vocabulary = 10'000;  // at most so many ids
-  int64_t length = 64;          // of a text in words: longer ones are cut, shorter ones padded
+  int64_t vocabulary = 10'000;  // at most so many ids; at least 3
+  int64_t length = 64;          // of a text in words: longer ones are cut, shorter ones padded; at least 1
 };
 
 // A sample is `length` ids: 0 is padding, 1 a word that is not among the `vocabulary` - 2 most frequent ones
@@ -27,5 +28,9 @@ struct Texts {
 // skipped. Throws Error: kNotFound; kDataLoss for a line without a label, or whose label no training text
 // has, naming file and line.
 Texts LoadTexts(const std::string& folder, const TextOptions& options);
+
+// As LoadTexts, of what both files hold; `folder` is for errors.
+Texts ParseTexts(std::string_view training, std::string_view testing, const std::string& folder,
+                 const TextOptions& options);
 
 }  // namespace sluice::examples
