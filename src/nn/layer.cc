@@ -44,7 +44,7 @@ void ParameterLayer::Share(Slot& slot, std::shared_ptr<Parameter> parameter) {
     Refuse(StrCat(what, " is ", Name(slot.parameter->dtype()), " ", own, " and cannot be '",
                   parameter->name(), "' of ", Name(parameter->dtype()), " ", given));
   }
-  if (!parameter->deferred() && !parameter->initialized()) parameter->SetShape(own);
+  parameter->SetShape(own);
   slot.parameter = std::move(parameter);
   slot.shared = true;
 }

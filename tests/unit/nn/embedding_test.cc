@@ -156,6 +156,16 @@ TEST(SharedParameterTest, WholeLayersShareAndDeferredShapesFollow) {
   EXPECT_EQ(net(NDArray({2, 4})).shape(), (Shape{2, 4}));
 }
 
+TEST(SharedParameterTest, ADeferredOneTakesTheExtentsThatTheOtherLayerKnows) {
+  Dense first(4), second(4, {.in_units = 7});
+  first.CollectParams().Initialize();
+  second.ShareParameters(first);
+  EXPECT_EQ(first.weight().shape(), (Shape{4, 7}));
+  EXPECT_TRUE(first.weight().initialized());
+  EXPECT_EQ(second(NDArray({2, 7})).shape(), (Shape{2, 4}));
+  EXPECT_THAT(MessageOf([&] { second(NDArray({2, 5})); }), HasSubstr("7"));
+}
+
 TEST(SharedParameterTest, Refusals) {
   Dense dense(4, {.in_units = 3}), other(5, {.in_units = 3});
   const auto weight = other.CollectParams().Find("weight");
