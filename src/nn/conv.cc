@@ -11,10 +11,10 @@ template <typename Options>
 void RequireOptions(std::string_view kind, int64_t channels, const Window& kernel, const Options& options) {
   RequireAtLeast(StrCat(kind, ": the number of channels"), channels, 1);
   RequireAtLeast(StrCat(kind, ": in_channels"), options.in_channels, 0);
-  RequireAtLeast(StrCat(kind, ": the kernel"), kernel, 1);
-  RequireAtLeast(StrCat(kind, ": the stride"), options.stride, 1);
-  RequireAtLeast(StrCat(kind, ": the padding"), options.padding, 0);
-  RequireAtLeast(StrCat(kind, ": the dilation"), options.dilation, 1);
+  RequireExtent(StrCat(kind, ": the kernel"), kernel, 1);
+  RequireExtent(StrCat(kind, ": the stride"), options.stride, 1);
+  RequireExtent(StrCat(kind, ": the padding"), options.padding, 0);
+  RequireExtent(StrCat(kind, ": the dilation"), options.dilation, 1);
   RequireAtLeast(StrCat(kind, ": the number of groups"), options.groups, 1);
   for (const int64_t count : {channels, options.in_channels}) {
     if (count % options.groups != 0)
@@ -80,7 +80,7 @@ Conv2DTranspose::Conv2DTranspose(int64_t channels, Window kernel, Options option
       kernel_(kernel),
       options_(options) {
   const Window &more = options.output_padding, &stride = options.stride;
-  RequireAtLeast("Conv2DTranspose: the output padding", more, 0);
+  RequireExtent("Conv2DTranspose: the output padding", more, 0);
   if (more.height >= stride.height || more.width >= stride.width) {
     Refuse(StrCat("Conv2DTranspose: the output padding ", ToString(more), " must be smaller than the stride ",
                   ToString(stride)));

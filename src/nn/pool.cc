@@ -14,9 +14,9 @@ ops::Window2D ToOps(const Window& window, const Window& stride, const Window& pa
 
 Pool2D::Pool2D(std::string_view kind, Window window, Window stride, Window padding)
     : window_(window), stride_(stride), padding_(padding) {
-  RequireAtLeast(StrCat(kind, ": the window"), window, 1);
-  RequireAtLeast(StrCat(kind, ": the stride"), stride, 1);
-  RequireAtLeast(StrCat(kind, ": the padding"), padding, 0);
+  RequireExtent(StrCat(kind, ": the window"), window, 1);
+  RequireExtent(StrCat(kind, ": the stride"), stride, 1);
+  RequireExtent(StrCat(kind, ": the padding"), padding, 0);
   if (padding.height >= window.height || padding.width >= window.width) {
     Refuse(StrCat(kind, ": the padding ", ToString(padding), " must be smaller than the window ",
                   ToString(window)));

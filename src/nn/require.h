@@ -24,9 +24,13 @@ inline void RequireAtLeast(std::string_view what, int64_t value, int64_t least) 
   if (value < least) Refuse(StrCat(what, " is ", value, "; it must be at least ", least));
 }
 
-inline void RequireAtLeast(std::string_view what, const Window& window, int64_t least) {
-  if (std::min(window.height, window.width) < least) {
-    Refuse(StrCat(what, " is ", ToString(window), "; both numbers must be at least ", least));
+// Of windows and images: sums and products of two never overflow. autograd/ops/window.h has the same.
+inline constexpr int64_t kMostExtent = int64_t{1} << 30;
+
+inline void RequireExtent(std::string_view what, const Window& window, int64_t least) {
+  if (std::min(window.height, window.width) < least || std::max(window.height, window.width) > kMostExtent) {
+    Refuse(
+        StrCat(what, " is ", ToString(window), "; both numbers must be from ", least, " to ", kMostExtent));
   }
 }
 
@@ -39,6 +43,8 @@ void RequireImage(const Layer& layer, const Shape& x, int64_t channels, const Wi
     Refuse(StrCat(layer, " expects input of shape [batch, ",
                   channels == 0 ? "channels" : std::to_string(channels), ", height, width] and got ", x));
   }
+  if (std::max(x[2], x[3]) > kMostExtent)
+    Refuse(StrCat(layer, " expects images of at most ", kMostExtent, " rows and columns and got ", x));
   if (x[2] + 2 * padding.height < window.height || x[3] + 2 * padding.width < window.width) {
     Refuse(StrCat(layer, " expects input of at least ", ToString(window), " with its padding of ",
                   ToString(padding), " and got ", x));

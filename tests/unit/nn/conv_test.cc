@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
 
@@ -121,6 +123,54 @@ TEST(ConvEdgeTest, RefusesImpossibleOptions) {
               HasSubstr("the output padding 2x2 must be smaller than the stride 2x2"));
   EXPECT_THAT(MessageOf([] { Conv2DTranspose(4, 3, {.output_padding = -1}); }),
               HasSubstr("output padding is -1x-1"));
+}
+
+// Beyond any image, where sums and products of extents would overflow.
+TEST(ConvEdgeTest, RefusesHugeExtents) {
+  const std::string range = "to 1073741824";
+  for (const int64_t huge : {(int64_t{1} << 30) + 1, int64_t{1} << 62, INT64_MAX}) {
+    for (const auto& [what, make] : std::vector<std::pair<std::string, std::function<void()>>>{
+             {"Conv2D: the kernel",
+              [huge] {
+                Conv2D(1, {1, huge});
+              }},
+             {"Conv2D: the stride",
+              [huge] {
+                Conv2D(1, 1, {.stride = {huge, 1}});
+              }},
+             {"Conv2D: the padding", [huge] { Conv2D(1, 1, {.padding = huge}); }},
+             {"Conv2D: the dilation", [huge] { Conv2D(1, 3, {.dilation = huge}); }},
+             {"Conv2DTranspose: the kernel",
+              [huge] {
+                Conv2DTranspose(1, {huge, 1});
+              }},
+             {"Conv2DTranspose: the stride", [huge] { Conv2DTranspose(1, 1, {.stride = huge}); }},
+             {"Conv2DTranspose: the padding",
+              [huge] {
+                Conv2DTranspose(1, 1, {.padding = {1, huge}});
+              }},
+             {"Conv2DTranspose: the dilation", [huge] { Conv2DTranspose(1, 3, {.dilation = huge}); }},
+             {"Conv2DTranspose: the output padding",
+              [huge] { Conv2DTranspose(1, 1, {.output_padding = huge}); }}})
+      EXPECT_THAT(MessageOf(make), AllOf(HasSubstr(what + " is "), HasSubstr(range)));
+  }
+  constexpr int64_t kMost = int64_t{1} << 30;
+  Conv2D wide(1, 3, {.dilation = kMost});
+  wide.CollectParams().Initialize();
+  EXPECT_THAT(MessageOf([&] { wide(NDArray({1, 1, 9, 9})); }), HasSubstr("at least 2147483649x2147483649"));
+  EXPECT_THAT(MessageOf([&] {
+                wide(NDArray({0, 1, int64_t{1} << 40, 9}));
+              }),
+              HasSubstr("at most 1073741824 rows"));
+  Conv2DTranspose up(1, 1, {.stride = kMost});
+  up.CollectParams().Initialize();
+  EXPECT_THAT(MessageOf([&] {
+                up(NDArray({0, 1, int64_t{1} << 40, 1}));
+              }),
+              HasSubstr("at most 1073741824 rows"));
+  Conv2D far(1, 1, {.stride = kMost});
+  far.CollectParams().Initialize();
+  EXPECT_EQ(far(NDArray({1, 1, 9, 9})).shape(), (Shape{1, 1, 1, 1}));
 }
 
 }  // namespace

@@ -77,5 +77,23 @@ TEST(PoolTest, GlobalPoolsMatchTheReference) {
       HasSubstr("GlobalAvgPool2D expects input of shape [batch, channels, height, width] and got [2, 3]"));
 }
 
+TEST(PoolTest, RefusesHugeExtents) {
+  for (const int64_t huge : {(int64_t{1} << 30) + 1, int64_t{1} << 62, INT64_MAX}) {
+    EXPECT_THAT(MessageOf([&] { MaxPool2D(Window(huge, 2)); }), HasSubstr("MaxPool2D: the window is "));
+    EXPECT_THAT(MessageOf([&] { AvgPool2D(2, huge); }), HasSubstr("AvgPool2D: the stride is "));
+    EXPECT_THAT(MessageOf([&] { MaxPool2D(2, 2, huge); }),
+                HasSubstr("; both numbers must be from 0 to 1073741824"));
+    EXPECT_THAT(MessageOf([&] {
+                  GlobalAvgPool2D()(NDArray({0, 1, std::min(huge, int64_t{1} << 62), 1}));
+                }),
+                HasSubstr("rows and columns"));
+  }
+  constexpr int64_t kMost = int64_t{1} << 30;
+  EXPECT_THAT(MessageOf([&] {
+                AvgPool2D(kMost, 1, 5)(NDArray({1, 1, 9, 9}));
+              }),
+              HasSubstr("at least 1073741824x"));
+}
+
 }  // namespace
 }  // namespace sluice::nn
