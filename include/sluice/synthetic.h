@@ -9,7 +9,8 @@
 
 namespace sluice {
 
-// All take count < 0 for the subset's default and throw Error(kInvalidArgument) for count 0.
+// All take count < 0 for the subset's default and throw Error: kInvalidArgument for count 0;
+// kResourceExhausted where there is no memory for so many.
 
 // Ten classes of hand-drawn digits, [1, 28, 28]. A linear model stays below 93 % on the test set.
 inline constexpr int64_t kDefaultTrainDigits = 20'000;

@@ -6,8 +6,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "base/strings.h"
-#include "sluice/error.h"
+#include "data/synthetic_count.h"
 #include "sluice/synthetic.h"
 
 namespace sluice {
@@ -171,11 +170,10 @@ void Draw(int digit, Rng* rng, std::span<uint8_t> image) {
 }  // namespace
 
 std::shared_ptr<const ImageDataset> SyntheticDigits(Subset subset, uint64_t seed, int64_t count) {
-  if (count < 0) count = subset == Subset::kTrain ? kDefaultTrainDigits : kDefaultTestDigits;
-  if (count == 0)
-    throw Error(ErrorCode::kInvalidArgument, "SyntheticDigits: count is 0; expected at least 1");
-  std::vector<uint8_t> pixels(static_cast<size_t>(count) * kPixels);
-  std::vector<uint8_t> labels(static_cast<size_t>(count));
+  const size_t samples = RequiredCount("SyntheticDigits", count,
+                                       subset == Subset::kTrain ? kDefaultTrainDigits : kDefaultTestDigits);
+  auto pixels = RoomForSamples<uint8_t>("SyntheticDigits", samples, kPixels);
+  auto labels = RoomForSamples<uint8_t>("SyntheticDigits", samples, 1);
   for (size_t index = 0; index < labels.size(); ++index) {
     Rng rng(DeriveSeed(seed, static_cast<uint64_t>(subset), index));
     labels[index] = static_cast<uint8_t>(rng.Below(kClasses));

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "sluice/error.h"
+#include "data/synthetic_count.h"
 #include "sluice/synthetic.h"
 
 namespace sluice {
@@ -106,11 +106,10 @@ void Draw(int figure, Rng* rng, std::span<uint8_t> image) {
 }  // namespace
 
 std::shared_ptr<const ImageDataset> SyntheticPictures(Subset subset, uint64_t seed, int64_t count) {
-  if (count < 0) count = subset == Subset::kTrain ? kDefaultTrainPictures : kDefaultTestPictures;
-  if (count == 0)
-    throw Error(ErrorCode::kInvalidArgument, "SyntheticPictures: count is 0; expected at least 1");
-  std::vector<uint8_t> pixels(static_cast<size_t>(count) * 3 * kArea);
-  std::vector<uint8_t> labels(static_cast<size_t>(count));
+  const size_t samples = RequiredCount(
+      "SyntheticPictures", count, subset == Subset::kTrain ? kDefaultTrainPictures : kDefaultTestPictures);
+  auto pixels = RoomForSamples<uint8_t>("SyntheticPictures", samples, 3 * kArea);
+  auto labels = RoomForSamples<uint8_t>("SyntheticPictures", samples, 1);
   for (size_t index = 0; index < labels.size(); ++index) {
     Rng rng(DeriveSeed(seed, static_cast<uint64_t>(subset), index));
     labels[index] = static_cast<uint8_t>(rng.Below(kClasses));

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "sluice/error.h"
+#include "data/synthetic_count.h"
 #include "sluice/synthetic.h"
 
 namespace sluice {
@@ -44,11 +44,11 @@ int32_t Write(Rng* rng, std::span<float> text) {
 }  // namespace
 
 std::shared_ptr<const ArrayDataset> SyntheticText(Subset subset, uint64_t seed, int64_t count) {
-  if (count < 0) count = subset == Subset::kTrain ? kDefaultTrainTexts : kDefaultTestTexts;
-  if (count == 0) throw Error(ErrorCode::kInvalidArgument, "SyntheticText: count is 0; expected at least 1");
+  const size_t samples = RequiredCount("SyntheticText", count,
+                                       subset == Subset::kTrain ? kDefaultTrainTexts : kDefaultTestTexts);
   constexpr auto kLength = static_cast<size_t>(kSyntheticTextLength);
-  std::vector<float> tokens(static_cast<size_t>(count) * kLength);
-  std::vector<int32_t> labels(static_cast<size_t>(count));
+  auto tokens = RoomForSamples<float>("SyntheticText", samples, kLength);
+  auto labels = RoomForSamples<int32_t>("SyntheticText", samples, 1);
   for (size_t index = 0; index < labels.size(); ++index) {
     Rng rng(DeriveSeed(seed, static_cast<uint64_t>(subset), index));
     labels[index] = Write(&rng, std::span(tokens).subspan(index * kLength, kLength));

@@ -23,8 +23,10 @@ void RequireImage(const char* who, const Shape& shape) {
 }
 
 void RequireExtents(const char* who, int64_t height, int64_t width) {
-  Require(height >= 1 && width >= 1, who,
-          StrCat("height ", height, " and width ", width, " must be at least 1"));
+  constexpr int64_t kMostPixels = int64_t{1} << 28;  // of an image file, too
+  Require(height >= 1 && width >= 1 && height <= kMostPixels / width, who,
+          StrCat("height ", height, " and width ", width, " must be at least 1 and make at most ",
+                 kMostPixels, " pixels"));
 }
 
 class ComposeTransform final : public Transform {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/no_memory.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
@@ -106,8 +107,10 @@ void Parameter::Reinitialize(const std::vector<Context>& contexts, std::shared_p
 }
 
 void Parameter::AllocateData(const Initializer& init, uint64_t seed) {
-  const NDArray values =
-      NDArray::From(std::span<const float>(init.Values(name_, shape_, seed)), shape_, contexts_.front());
+  const std::vector<float> drawn =
+      WithMemoryFor([&] { return init.Values(name_, shape_, seed); }, "parameter '", name_, "' of shape ",
+                    shape_, ", ", shape_.size(), " values; make its layer smaller");
+  const NDArray values = NDArray::From(std::span<const float>(drawn), shape_, contexts_.front());
   const autograd::PauseScope pause;
   const NDArray typed = dtype() == DType::kFloat32 ? values : values.AsType(dtype());
   std::vector<NDArray> arrays;

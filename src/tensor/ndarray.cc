@@ -18,17 +18,28 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
 }
 
+[[noreturn]] void RefuseMemory(const Shape& shape, Context context, DType dtype, std::string_view why) {
+  throw Error(ErrorCode::kResourceExhausted,
+              StrCat("an array ", shape, " of ", Name(dtype), " on ", context, ": ", why));
+}
+
 }  // namespace
 
 NDArray NDArray::Empty(const Shape& shape, Context context, DType dtype) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(shape.size(), SizeOf(dtype), &bytes)) {
-    throw Error(ErrorCode::kResourceExhausted, StrCat("out of memory: ", Name(dtype), " ", shape));
+    RefuseMemory(shape, context, dtype, "out of memory: no 64-bit number holds its bytes");
   }
   std::shared_ptr<Device> device = Devices::Default()->Get(context);
   const MemoryOf<internal::Storage> memory(device->records());
   NDArray array;
-  array.storage_ = std::allocate_shared<internal::Storage>(memory, context, dtype, bytes, std::move(device));
+  try {
+    array.storage_ =
+        std::allocate_shared<internal::Storage>(memory, context, dtype, bytes, std::move(device));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kResourceExhausted) throw;
+    RefuseMemory(shape, context, dtype, error.what());
+  }
   array.shape_ = shape;
   return array;
 }

@@ -1,5 +1,6 @@
 #include "sluice/synthetic.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <set>
 
 #include "sluice/error.h"
+#include "unit/expect_error.h"
 
 namespace sluice {
 namespace {
@@ -99,6 +101,11 @@ TEST(Synthetic, DefaultSizesAndBadCounts) {
   EXPECT_EQ(SyntheticText(Subset::kTest)->size(), kDefaultTestTexts);
   EXPECT_THROW(SyntheticPictures(Subset::kTest, 0, 0), Error);
   EXPECT_THROW(SyntheticText(Subset::kTest, 0, 0), Error);
+  constexpr int64_t kMany = int64_t{1} << 40;  // three thousand terabytes
+  EXPECT_THAT(ErrorOf(ErrorCode::kResourceExhausted, [] { SyntheticPictures(Subset::kTest, 0, kMany); }),
+              ::testing::HasSubstr("SyntheticPictures's 1099511627776 samples of 3072 bytes; ask for fewer"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [] { SyntheticDigits(Subset::kTest, 0, kMany + 1); }),
+              ::testing::HasSubstr("count is 1099511627777; expected 1 to 1099511627776"));
 }
 
 }  // namespace

@@ -173,6 +173,15 @@ TransformPtr Augmentation() {
   return Compose({RandomCrop(4, 4, 2), RandomHorizontalFlip(), Scale(2)});
 }
 
+TEST(Transforms, MoreThanAnyImageHasIsRefused) {
+  for (const auto& make : {+[](int64_t side) { return Resize(side, side); },
+                           +[](int64_t side) { return RandomCrop(side, side); },
+                           +[](int64_t side) { return CenterCrop(1, side); }}) {
+    const std::string why = ErrorOf(ErrorCode::kInvalidArgument, [&] { make(int64_t{1} << 31); });
+    EXPECT_THAT(why, HasSubstr("width 2147483648 must be at least 1 and make at most 268435456 pixels"));
+  }
+}
+
 TEST(TransformedTest, TheShapeIsKnownBeforeTheFirstSample) {
   EXPECT_EQ(Transformed(Pictures(), Resize(2, 3))->sample_shape(), (Shape{1, 2, 3}));
 }

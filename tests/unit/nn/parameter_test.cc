@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/strings.h"
 #include "sluice/error.h"
 #include "sluice/nn.h"
+#include "unit/expect_error.h"
 
 namespace sluice::nn {
 namespace {
@@ -22,6 +24,15 @@ std::string MessageOf(ErrorCode code, F&& call) {
     return error.what();
   }
   return "no error";
+}
+
+TEST(ParameterTest, OneThatNoMemoryHoldsIsNamed) {
+  for (const int64_t vocabulary : {int64_t{1} << 40, int64_t{1} << 56}) {
+    Sequential net;
+    net.Add("words", Embedding(vocabulary, 64));
+    EXPECT_THAT(ErrorOf(ErrorCode::kResourceExhausted, [&] { net.CollectParams().Initialize(); }),
+                HasSubstr(StrCat("no memory for parameter 'words.weight' of shape [", vocabulary, ", 64]")));
+  }
 }
 
 TEST(ParameterTest, EveryContextHoldsTheSameValues) {

@@ -200,6 +200,12 @@ TEST(NDArrayTest, RefusesWhatNoMemoryHolds) {
     EXPECT_THAT(ErrorOf(ErrorCode::kResourceExhausted, [&] { NDArray array({extent}); }),
                 HasSubstr("out of memory"));
   }
+  EXPECT_THAT(
+      ErrorOf(ErrorCode::kResourceExhausted,
+              [] {
+                NDArray({int64_t{1} << 40, 64});
+              }),
+      HasSubstr("an array [1099511627776, 64] of float32 on cpu(0): out of memory: could not allocate"));
   EXPECT_THAT(NDArray({2}).ToVector(), ElementsAre(0, 0));
 }
 
