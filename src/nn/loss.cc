@@ -41,8 +41,15 @@ Shape Essence(Shape shape) {
   return shape;
 }
 
+void RequireFloat32(std::string_view loss, const char* what, const NDArray& array) {
+  if (array.dtype() == DType::kFloat32) return;
+  Refuse(StrCat(loss, ": ", what, " ", array.shape(), " are ", Name(array.dtype()), "; expected float32"));
+}
+
 // `label` in the prediction's shape.
 NDArray Alike(std::string_view loss, const NDArray& prediction, const NDArray& label) {
+  RequireFloat32(loss, "predictions", prediction);
+  RequireFloat32(loss, "labels", label);
   if (prediction.shape() == label.shape() && label.shape().ndim() > 0) return label;
   if (prediction.shape().ndim() == 0 || label.shape().ndim() == 0 ||
       Essence(prediction.shape()) != Essence(label.shape())) {
@@ -58,6 +65,7 @@ NDArray Loss::operator()(const NDArray& prediction, const NDArray& label,
                          const NDArray& sample_weight) const {
   NDArray losses = PerSample(prediction, label);
   if (sample_weight.valid()) {
+    RequireFloat32(name(), "weights", sample_weight);
     if (sample_weight.shape().ndim() == 0 || Essence(sample_weight.shape()) != losses.shape()) {
       Refuse(StrCat(name(), ": the weights ", sample_weight.shape(), " of samples must be of shape ",
                     losses.shape()));
@@ -77,6 +85,10 @@ SoftmaxCrossEntropyLoss::SoftmaxCrossEntropyLoss(const Options& options)
 NDArray SoftmaxCrossEntropyLoss::PerSample(const NDArray& prediction, const NDArray& label) const {
   const Shape &scores = prediction.shape(), &labels = label.shape();
   if (scores.ndim() == 2 && scores[1] > 1 && labels == scores) {
+    if (label.dtype() != DType::kFloat32) {
+      Refuse(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " are ", Name(label.dtype()),
+                    "; expected float32 probabilities of this shape, or [batch] class numbers of any type"));
+    }
     const NDArray q = label_smoothing_ == 0
                           ? label
                           : label * (1 - label_smoothing_) + label_smoothing_ / static_cast<float>(scores[1]);

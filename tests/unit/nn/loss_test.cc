@@ -329,6 +329,17 @@ TEST(LossTest, NamesTheShapesThatDoNotFit) {
               HasSubstr("labels [3, 2] and predictions [2, 3]"));
 }
 
+TEST(LossTest, NamesTheTypesThatDoNotFit) {
+  const NDArray ids({2, 3}, cpu(0), DType::kInt32), x({2, 3});
+  EXPECT_THAT(MessageOf([&] { SoftmaxCrossEntropyLoss()(x, ids); }),
+              HasSubstr("SoftmaxCrossEntropyLoss: labels [2, 3] are int32; expected float32 probabilities"));
+  EXPECT_THAT(MessageOf([&] { L2Loss()(x, ids); }),
+              HasSubstr("L2Loss: labels [2, 3] are int32; expected float32"));
+  EXPECT_THAT(MessageOf([&] { KLDivLoss()(ids, x); }), HasSubstr("KLDivLoss: predictions [2, 3] are int32"));
+  const NDArray weights({2}, cpu(0), DType::kInt32);
+  EXPECT_THAT(MessageOf([&] { L1Loss()(x, x, weights); }), HasSubstr("L1Loss: weights [2] are int32"));
+}
+
 TEST(LossTest, ALabelOutsideTheClassesIsAnErrorAtTheWait) {
   const std::vector<int32_t> labels = {0, 4};
   const NDArray label = NDArray::From(std::span<const int32_t>(labels), {2});
