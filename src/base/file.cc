@@ -165,8 +165,10 @@ Status RandomAccessFile::ReadAt(uint64_t offset, MutableBytes into) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FailFromErrno("read", path_, errno);
     if (got == 0) {
-      return Fail(ErrorCode::kDataLoss, "'", path_, "' ended at byte ", offset + done, " of ", size_,
-                  "; something changes it while it is read");
+      struct stat now {};
+      if (::fstat(fd_, &now) != 0) return FailFromErrno("inspect", path_, errno);
+      return Fail(ErrorCode::kDataLoss, "'", path_, "' has ", now.st_size, " bytes and had ", size_,
+                  " when it was opened; something changes it while it is read");
     }
     done += static_cast<size_t>(got);
   }
