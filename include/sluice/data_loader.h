@@ -40,6 +40,7 @@ struct DataLoaderOptions {
 };
 
 // Weights that make every class equally likely: 1 / (number of its samples), 0 for a class without any.
+// Throws Error(kInvalidArgument) for a label that is no class.
 std::vector<double> BalancedClassWeights(const Dataset& dataset);
 
 // Gives the batches of a worker in order, made ahead by its own threads.

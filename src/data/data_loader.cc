@@ -270,8 +270,17 @@ void DataLoader::Impl::AddSamples(int64_t epoch, const Interval& places, Batch* 
 }
 
 std::vector<double> BalancedClassWeights(const Dataset& dataset) {
-  std::vector<double> weights(static_cast<size_t>(dataset.num_classes()));
-  for (int64_t i = 0; i < dataset.size(); ++i) weights.at(static_cast<size_t>(dataset.Label(i))) += 1;
+  const int64_t classes = std::max<int64_t>(dataset.num_classes(), 0);
+  std::vector<double> weights(static_cast<size_t>(classes));
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const int32_t label = dataset.Label(i);
+    if (label < 0 || label >= classes) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("BalancedClassWeights: sample ", i, " is of class ", label, ", but the dataset has ",
+                         classes, " classes", " (num_classes)"));
+    }
+    weights[static_cast<size_t>(label)] += 1;
+  }
   for (double& weight : weights) weight = weight > 0 ? 1 / weight : 0;
   return weights;
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "data/required.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -27,18 +28,19 @@ ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, std::
       samples_(std::move(samples)),
       labels_(std::move(labels)),
       num_classes_(num_classes == 0 ? LargestAndOne(labels_) : num_classes) {
+  if (num_classes < 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("ArrayDataset: num_classes is ", num_classes,
+                       "; expected at least 1, or 0 for the largest label and one"));
+  }
   const auto sample_size = static_cast<uint64_t>(sample_shape_.size());
   const bool fits = sample_size == 0 ? samples_.empty() : samples_.size() / sample_size == labels_.size();
   if (!fits || samples_.size() != sample_size * labels_.size()) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(samples_.size(), " values and ", labels_.size(),
-                                                    " labels do not make samples of shape ", sample_shape_));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("ArrayDataset: ", samples_.size(), " values and ", labels_.size(),
+                       " labels do not make samples of shape ", sample_shape_));
   }
-  for (size_t i = 0; i < labels_.size(); ++i) {
-    if (labels_[i] < 0 || labels_[i] >= num_classes_) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("label ", i, " is ", labels_[i], "; expected 0 to ", num_classes_ - 1));
-    }
-  }
+  for (size_t i = 0; i < labels_.size(); ++i) RequireLabel("ArrayDataset", i, labels_[i], num_classes_);
 }
 
 std::span<const float> ArrayDataset::sample(int64_t index) const {

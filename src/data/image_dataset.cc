@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/simd.h"
 #include "base/strings.h"
+#include "data/required.h"
 #include "sluice/dataset.h"
 #include "sluice/error.h"
 
@@ -21,18 +22,18 @@ ImageDataset::ImageDataset(Shape image_shape, std::vector<uint8_t> pixels, std::
       pixels_(std::move(pixels)),
       labels_(std::move(labels)),
       num_classes_(num_classes) {
+  if (num_classes < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("ImageDataset: num_classes is ", num_classes, "; expected at least 1"));
+  }
   const auto image_size = static_cast<uint64_t>(image_shape_.size());
   const bool fits = image_size == 0 ? pixels_.empty() : pixels_.size() / image_size == labels_.size();
   if (!fits || pixels_.size() != image_size * labels_.size()) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(pixels_.size(), " pixels and ", labels_.size(),
-                                                    " labels do not make images of shape ", image_shape_));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("ImageDataset: ", pixels_.size(), " pixels and ", labels_.size(),
+                       " labels do not make images of shape ", image_shape_));
   }
-  for (size_t i = 0; i < labels_.size(); ++i) {
-    if (labels_[i] >= num_classes_) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("label ", i, " is ", int{labels_[i]}, "; expected 0 to ", num_classes_ - 1));
-    }
-  }
+  for (size_t i = 0; i < labels_.size(); ++i) RequireLabel("ImageDataset", i, labels_[i], num_classes_);
 }
 
 std::span<const uint8_t> ImageDataset::pixels(int64_t index) const {

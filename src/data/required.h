@@ -1,6 +1,7 @@
-// Refuses null.
+// What data sets refuse.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -14,6 +15,14 @@ inline const std::shared_ptr<const Dataset>& Required(const std::shared_ptr<cons
                                                       std::string_view who) {
   if (!dataset) throw Error(ErrorCode::kInvalidArgument, StrCat(who, ": no dataset was given"));
   return dataset;
+}
+
+// `who` takes classes 0 to num_classes - 1; label `index` is one of them.
+inline void RequireLabel(std::string_view who, size_t index, int64_t label, int64_t num_classes) {
+  if (label >= 0 && label < num_classes) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(who, ": label ", index, " is ", label, "; expected ",
+                     label < 0 ? "at least 0" : StrCat("0 to ", num_classes - 1)));
 }
 
 }  // namespace sluice

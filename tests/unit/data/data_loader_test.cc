@@ -231,6 +231,18 @@ TEST(DataLoaderTest, ClassWeightsChooseTheClasses) {
   EXPECT_NEAR(counts[1], 700, 94);  // five standard deviations
   EXPECT_EQ(BalancedClassWeights(Numbers(8)), (std::vector<double>{0.5, 1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(BalancedClassWeights(Numbers(2)), (std::vector<double>{1, 1, 0, 0, 0, 0, 0}));
+  class Mislabelled final : public Numbers {
+   public:
+    Mislabelled() : Numbers(3) {}
+    int32_t Label(int64_t index) const override { return index == 2 ? 7 : 0; }
+  };
+  try {
+    BalancedClassWeights(Mislabelled());
+    ADD_FAILURE() << "a label that is no class was taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "BalancedClassWeights: sample 2 is of class 7, but the dataset has 7 classes (num_classes)");
+  }
 }
 
 TEST(DataLoaderTest, SeekTakesUpANewMembership) {

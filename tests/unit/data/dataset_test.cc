@@ -46,7 +46,14 @@ TEST(ArrayDatasetTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(make({2}, {1, 2, 3}, {0}, 0), HasSubstr("3 values and 1 labels"));
   EXPECT_THAT(make({2, 0}, {1}, {0}, 0), HasSubstr("1 values and 1 labels"));
   EXPECT_THAT(make({1}, {1, 2}, {0, 2}, 2), HasSubstr("label 1 is 2; expected 0 to 1"));
-  EXPECT_THAT(make({1}, {1, 2}, {0, -1}, 0), HasSubstr("label 1 is -1"));
+  EXPECT_THAT(make({1}, {1, 2}, {0, -1}, 0), HasSubstr("ArrayDataset: label 1 is -1; expected at least 0"));
+  EXPECT_THAT(make({1}, {1}, {-1}, 0), HasSubstr("label 0 is -1; expected at least 0"));
+  EXPECT_THAT(make({1}, {1}, {0}, -2), HasSubstr("ArrayDataset: num_classes is -2; expected at least 1"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [] {
+                        ImageDataset({1, 1, 1}, {0}, {0}, 0);
+                      }),
+              HasSubstr("ImageDataset: num_classes is 0; expected at least 1"));
 }
 
 TEST(DatasetTest, TheLabelAloneIsTheSamples) {
