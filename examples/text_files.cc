@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/no_memory.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
@@ -103,12 +104,15 @@ std::shared_ptr<const ArrayDataset> Encode(const TextFile& file, const std::vect
                                            const Ids& ids, const std::map<std::string_view, int32_t>& classes,
                                            int64_t length) {
   const auto words = static_cast<size_t>(length);
-  std::vector<float> samples(lines.size() * words);  // padding is 0
+  auto samples = WithMemoryFor([&] { return std::vector<float>(lines.size() * words); },  // padding is 0
+                               lines.size(), " texts of ", words, " words ('", file.path,
+                               "'); shorten them (--text-length)");
   std::vector<int32_t> labels;
   for (const Line& line : lines) {
     const auto label = classes.find(line.label);
     if (label == classes.end())
-      file.Refuse(line.number, StrCat("has the label '", line.label, "', which no training text has"));
+      file.Refuse(line.number,
+                  StrCat("has the label '", StrPrintable(line.label), "', which no training text has"));
     const auto sample = std::span(samples).subspan(labels.size() * words, words);
     size_t at = 0;
     ForWords(line.text, [&](const std::string& word) {

@@ -31,8 +31,10 @@ struct CsvOptions {
 };
 
 // Comma-separated numbers (RFC 4180): every line has the same columns, each a finite number, quoted or not;
-// the label is a whole number. Lines end with \n or \r\n, the last may go without; empty lines and a UTF-8
-// byte order mark are skipped, blanks around a number too.
+// the label is a whole number. A number becomes the nearest float32, 0 where it is
+// smaller than any; one beyond the largest is an error. There is the label and at least one column more.
+// Lines end with \n or \r\n, the last may go without; empty lines and a UTF-8 byte order mark are skipped,
+// blanks around a number too.
 std::shared_ptr<const ArrayDataset> LoadCsv(const std::string& path, const CsvOptions& options = {});
 
 }  // namespace sluice

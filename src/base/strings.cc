@@ -99,18 +99,19 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
-std::string Printable(std::string_view text) {
-  const unsigned char above = IsUtf8(text) ? 0xFF : 0x7E;
-  std::ostringstream out;
+std::string StrPrintable(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  const bool utf8 = IsUtf8(text);
+  std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7F && byte <= above) {
-      out << c;
+    if (byte >= 0x20 && byte != 0x7f && (byte < 0x80 || utf8)) {
+      out += c;
     } else {
-      out << "\\x" << std::hex << std::setfill('0') << std::setw(2) << int{byte};
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 0xf]};
     }
   }
-  return out.str();
+  return out;
 }
 
 std::string WrapMessage(std::string_view text) {

@@ -67,6 +67,9 @@ bool IsUtf8(std::string_view text);
 // Text from outside for a message: control characters, and bytes of what is no UTF-8, as "\\x1b".
 std::string Printable(std::string_view text);
 
+// With control characters, and all that is not ASCII where the text is no UTF-8, as \x00: for messages.
+std::string StrPrintable(std::string_view text);
+
 // Breaks at spaces, so that no line is wider than `columns`, unless a word is. The first line begins at
 // column `start`; the others begin with `indent` spaces. Line ends in the text stay.
 std::string StrWrap(std::string_view text, size_t columns, size_t start = 0, size_t indent = 2);

@@ -1,8 +1,12 @@
 #include "data/csv.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <locale>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +22,20 @@ constexpr size_t kMaxColumns = 1 << 20;
 constexpr int64_t kMaxClasses = int64_t{1} << 24;  // what a float holds exactly
 
 std::string Shown(std::string_view field) {
-  return field.size() <= kShown ? StrCat("'", field, "'") : StrCat("'", field.substr(0, kShown), "...'");
+  return StrCat("'", StrPrintable(field.substr(0, kShown)), field.size() > kShown ? "...'" : "'");
+}
+
+// The nearest float64, and the last one on either side for what lies beyond; nullopt for no finite number.
+std::optional<double> ParseNumber(std::string_view text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (stop != end || error == std::errc::invalid_argument || !std::isfinite(value)) return std::nullopt;
+  if (error != std::errc::result_out_of_range) return value;
+  std::istringstream stream{std::string(text)};  // from_chars does not say on which side
+  stream.imbue(std::locale::classic());
+  stream >> value;
+  return value != 0 ? value : std::numeric_limits<double>::denorm_min();
 }
 
 class Parser {
@@ -113,12 +130,17 @@ class Parser {
       if (Status status = TakeColumns(); !status) return status;
     }
     if (fields_.size() != columns_)
-      return Wrong(" has ", fields_.size(), " columns; line ", first_line_, " has ", columns_);
+      return Wrong(" has ", Counted(static_cast<int64_t>(fields_.size()), "column"), "; line ", first_line_,
+                   " has ", columns_);
     for (size_t column = 0; column < columns_; ++column) {
-      const auto number = ParseFiniteDouble(StrTrim(fields_[column]));
-      if (!number || std::abs(*number) > std::numeric_limits<float>::max())
+      const auto number = ParseNumber(StrTrim(fields_[column]));
+      if (!number)
         return Wrong(", column ", column, " is ", Shown(fields_[column]), "; expected a finite number");
       if (column != label_column_) {
+        if (std::abs(*number) > std::numeric_limits<float>::max()) {
+          return Wrong(", column ", column, " is ", Shown(fields_[column]),
+                       "; it does not fit float32, whose largest is ", std::numeric_limits<float>::max());
+        }
         values_.push_back(static_cast<float>(*number));
         continue;
       }
@@ -141,6 +163,10 @@ class Parser {
     if (label < 0 || label >= columns) {
       return BadOption("label_column is ", options_.label_column, ", but line ", line_, " has ", columns,
                        " columns");
+    }
+    if (columns == 1) {
+      return Wrong(" has 1 column; expected the label and at least one more, with ",
+                   Shown({&options_.delimiter, 1}), " between them");
     }
     label_column_ = static_cast<size_t>(label);
     shape_ = options_.sample_shape.ndim() == 0 ? Shape{columns - 1} : options_.sample_shape;

@@ -62,7 +62,12 @@ class ImageRecordDataset::Impl {
     const std::string index = options_.index_path.empty() ? IndexBeside(file_.path()) : options_.index_path;
     if (index.empty()) return FindRecords(source_).OrThrow();
     const Buffer contents = ReadFile(index, kMaxIndexBytes).OrThrow();
-    return ParseRecordIndex(AsText(contents.bytes()), index, file_.size()).OrThrow();
+    const auto offsets = ParseRecordIndex(AsText(contents.bytes()), index, file_.size()).OrThrow();
+    if (offsets.empty()) {
+      throw Error(ErrorCode::kDataLoss,
+                  StrCat("'", index, "' lists no record; without it all of '", file_.path(), "' is read"));
+    }
+    return offsets;
   }
 
   int64_t CountClasses() const {

@@ -186,8 +186,8 @@ Result<std::vector<uint64_t>> ParseRecordIndex(std::string_view text, std::strin
     const auto key = ParseInt(row.substr(0, std::min(tab, row.size())));
     const auto offset = tab == std::string_view::npos ? std::nullopt : ParseInt(row.substr(tab + 1));
     if (!key || !offset) {
-      return Fail(ErrorCode::kDataLoss, "'", origin, "', line ", line, " is '", row.substr(0, 60),
-                  "'; expected a whole number, a tab and a position");
+      return Fail(ErrorCode::kDataLoss, "'", origin, "', line ", line, " is '",
+                  StrPrintable(row.substr(0, 60)), "'; expected a whole number, a tab and a position");
     }
     if (*offset < 0 || static_cast<uint64_t>(*offset) >= source_size ||
         static_cast<uint64_t>(*offset) % kAlignment != 0) {

@@ -25,6 +25,12 @@ TEST(Strings, ParseBoolKnowsTheUsualWords) {
   EXPECT_EQ(ParseBool("maybe"), std::nullopt);
 }
 
+TEST(Strings, PrintableTextHasNoControlCharacters) {
+  EXPECT_EQ(StrPrintable("a b'\xc3\xa4"), "a b'\xc3\xa4");
+  EXPECT_EQ(StrPrintable(std::string_view("\0\t\x1b[1m\x7f", 7)), "\\x00\\x09\\x1b[1m\\x7f");
+  EXPECT_EQ(StrPrintable("\xff\xc3"), "\\xff\\xc3");
+}
+
 TEST(Strings, SplitTrimJoin) {
   EXPECT_EQ(StrSplit("a,,b", ','), (std::vector<std::string>{"a", "", "b"}));
   EXPECT_EQ(StrTrim(" \tx y\n"), "x y");

@@ -44,7 +44,10 @@ TEST(Csv, ReadsNumbersAndTheLabelColumn) {
   EXPECT_EQ(Parse("1,5,2\n", {.label_column = -2})->labels(), (std::vector<int32_t>{5}));
   EXPECT_EQ(Parse("1,2,3,4,0\n", {.sample_shape = Shape{2, 2}})->sample_shape(), (Shape{2, 2}));
   EXPECT_EQ(Parse("1\t2\t1.0\n", {.delimiter = '\t'})->labels(), (std::vector<int32_t>{1}));
-  EXPECT_EQ(Parse("3\n1\n")->sample_shape(), (Shape{0})) << "labels alone";
+  EXPECT_EQ(Values(*Parse("1e-46,-1e-400,1e-39,0\n")), (std::vector<float>{0, 0, 1e-39f}))
+      << "as float32 rounds";
+  EXPECT_EQ(Values(*Parse("3.4028234e38,-3.4028234e38,0\n")),
+            (std::vector<float>{3.4028234e38f, -3.4028234e38f}));
 }
 
 TEST(Csv, LineEndsQuotesBlanksAndHeadersAreOfNoConsequence) {
@@ -66,17 +69,24 @@ TEST(Csv, EveryLineIsChecked) {
   EXPECT_THAT(WhyRefused("a,b\n", {.has_header = true}), HasSubstr("no line of numbers"));
   EXPECT_THAT(WhyRefused("a,b\n"), HasSubstr("line 1, column 0 is 'a'; expected a finite number"));
   EXPECT_THAT(WhyRefused("1,0\n1,0\n1,2,0\n"), HasSubstr("line 3 has 3 columns; line 1 has 2"));
-  EXPECT_THAT(WhyRefused("1,0\n\n1\n"), HasSubstr("line 3 has 1 columns"));
+  EXPECT_THAT(WhyRefused("1,0\n\n1\n"), HasSubstr("line 3 has 1 column; line 1 has 2"));
   EXPECT_THAT(WhyRefused("1,0\r\n1x,0\r\n"), HasSubstr("line 2, column 0 is '1x'"));
   EXPECT_THAT(WhyRefused("1,2,0\n1,,0\n"), HasSubstr("line 2, column 1 is ''"));
   EXPECT_THAT(WhyRefused("nan,0\n"), HasSubstr("'nan'"));
   EXPECT_THAT(WhyRefused("inf,0\n"), HasSubstr("'inf'"));
-  EXPECT_THAT(WhyRefused("1e39,0\n"), HasSubstr("'1e39'; expected a finite number"));
+  EXPECT_THAT(WhyRefused("1e39,0\n"),
+              HasSubstr("'1e39'; it does not fit float32, whose largest is 3.40282e+38"));
   EXPECT_THAT(WhyRefused("1,0.5\n"),
               HasSubstr("line 1, column 1, the label, is '0.5'; expected a whole number"));
   EXPECT_THAT(WhyRefused("1,-1\n"), HasSubstr("is '-1'"));
   EXPECT_THAT(WhyRefused("1,3\n", {.num_classes = 3}), HasSubstr("from 0 to 2"));
-  EXPECT_THAT(WhyRefused("1,1e300\n"), HasSubstr("expected a finite number"));
+  EXPECT_THAT(WhyRefused("-1e400,0\n"), HasSubstr("'-1e400'; it does not fit float32"));
+  EXPECT_THAT(WhyRefused("1,1e300\n"), HasSubstr("the label, is '1e300'; expected a whole number"));
+  EXPECT_THAT(WhyRefused("1,1e-400\n"), HasSubstr("the label, is '1e-400'; expected a whole number"));
+  EXPECT_THAT(WhyRefused(std::string_view("1,\0\x1b[1m\n", 8)), HasSubstr("column 1 is '\\x00\\x1b[1m'"));
+  EXPECT_THAT(WhyRefused("1;0\n"),
+              HasSubstr("line 1 has 1 column; expected the label and at least one more, with"));
+  EXPECT_THAT(WhyRefused("\n3\n1\n"), HasSubstr("line 2 has 1 column"));
   EXPECT_THAT(WhyRefused("1,99999999\n"), HasSubstr("from 0 to 16777215"));
   EXPECT_THAT(WhyRefused("1,0\n\"1,0\n1,0\n"), HasSubstr("line 2, column 0: the quote is never closed"));
   EXPECT_THAT(WhyRefused("\"1\"2,0\n"), HasSubstr("line 1, column 0: '2' follows a closing quote"));

@@ -215,6 +215,9 @@ TEST_F(ImageRecords, ErrorsNameFileRecordAndByte) {
               HasSubstr("byte 0"));
   EXPECT_THAT(refused(ErrorCode::kInvalidArgument, folder_.path("a.rec"), {.image = {.shape = {3}}}),
               HasSubstr("[3]"));
+  options.index_path = folder_.Put("nothing.idx", "\n");
+  EXPECT_THAT(refused(ErrorCode::kDataLoss, folder_.path("a.rec"), options),
+              HasSubstr("nothing.idx' lists no record"));
   options = Options();
   options.num_classes = -1;
   EXPECT_THAT(refused(ErrorCode::kInvalidArgument, folder_.path("a.rec"), options),
