@@ -27,7 +27,11 @@ std::string MessageOf(ErrorCode code, F&& call) {
 }
 
 TEST(ParameterTest, OneThatNoMemoryHoldsIsNamed) {
-  for (const int64_t vocabulary : {int64_t{1} << 40, int64_t{1} << 56}) {
+  std::vector<int64_t> sizes = {int64_t{1} << 56};
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose operator new ends the process
+  sizes.push_back(int64_t{1} << 40);
+#endif
+  for (const int64_t vocabulary : sizes) {
     Sequential net;
     net.Add("words", Embedding(vocabulary, 64));
     EXPECT_THAT(ErrorOf(ErrorCode::kResourceExhausted, [&] { net.CollectParams().Initialize(); }),
