@@ -42,8 +42,8 @@ DEFINE_string(model_prefix, "",
 DEFINE_int64(save_period, 1, "Save every so many epochs.");
 DEFINE_int64(
     save_steps, 0,
-    "Save also every so many steps of an epoch, as PREFIX-0001-000200.safetensors; the newest two stay. 0: "
-    "not within epochs.");
+    "Save also every so many steps of the run, within an epoch as PREFIX-0001-000200.safetensors; the newest "
+    "two stay. 0: not within epochs.");
 DEFINE_bool(
     resume, false,
     "Go on from the newest checkpoint of --model-prefix, to the last bit as if the run had never stopped; "

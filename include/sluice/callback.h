@@ -3,9 +3,7 @@
 //   options.callbacks = {SaveEvery("run/lenet", {.steps = 500, .keep = 2}), KeepBest("run/lenet-best"),
 //                        StopEarly({.patience = 3}), WriteReport("run/lenet.html")};
 //
-// All workers of a job list the same callbacks; those of rank 0 are called, at each moment those that
-// remember something first: what a checkpoint keeps of them is of the moment it is made. Whether to stop is
-// told to all.
+// All workers of a job list the same callbacks; those of rank 0 are called. Whether to stop is told to all.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +62,8 @@ class Callback {
   virtual bool MayStop() const { return false; }
   virtual bool WantsStop() const { return false; }
 
+  // Whether it saves what the others remember: then it is called after them, wherever it is listed.
+  virtual bool Saves() const { return false; }
   // What it knows of the run so far, for a checkpoint: under this name, unless it is empty.
   virtual std::string name() const { return {}; }
   virtual std::string Memory() const { return {}; }
@@ -76,11 +76,11 @@ CallbackPtr AfterEpoch(std::function<void(const FitStatus&)> call);
 
 struct SaveOptions {
   int64_t epochs = 0;  // after every so many; 0: not for epochs
-  int64_t steps = 0;   // after every so many of an epoch; 0: only at the end of epochs
-  int64_t keep = 2;    // how many of the checkpoints within epochs stay: the newest
+  int64_t steps = 0;   // after every so many of the run, and where it ends; 0: only at the end of epochs
+  int64_t keep = 2;    // how many of those made for `steps` stay: the newest
 };
-// Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember. Of those within
-// epochs only the run's own are removed. After the first step Error(kAlreadyExists) where a checkpoint lies
+// Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember. Of those made for
+// steps only the run's own are removed. After the first step Error(kAlreadyExists) where a checkpoint lies
 // ahead of the run, from another one: the newest would not be this run's.
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
 

@@ -64,10 +64,8 @@ std::optional<bool> ParseBool(std::string_view text);  // 1/0, true/false, yes/n
 
 // Well-formed as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool IsUtf8(std::string_view text);
-// Text from outside for a message: control characters, and bytes of what is no UTF-8, as "\\x1b".
-std::string Printable(std::string_view text);
-
-// With control characters, and all that is not ASCII where the text is no UTF-8, as \x00: for messages.
+// Text from outside, for a message: control characters, and all that is not ASCII where it is no UTF-8, as
+// "\x1b".
 std::string StrPrintable(std::string_view text);
 
 // Breaks at spaces, so that no line is wider than `columns`, unless a word is. The first line begins at

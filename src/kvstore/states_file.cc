@@ -16,8 +16,8 @@ uint64_t ParseUpdates(const std::string& path, std::string_view key, const std::
   const auto count = ParseInt(text);
   if (!count || *count < 0 || static_cast<uint64_t>(*count) > kMaxUpdates) {
     throw Error(ErrorCode::kDataLoss,
-                StrCat(path, " does not say the updates of key ", Printable(key), ": its metadata has '",
-                       Printable(text), "', a number from 0 to ", kMaxUpdates, " is expected"));
+                StrCat(path, " does not say the updates of key ", StrPrintable(key), ": its metadata has '",
+                       StrPrintable(text), "', a number from 0 to ", kMaxUpdates, " is expected"));
   }
   return static_cast<uint64_t>(*count);
 }
@@ -49,7 +49,7 @@ std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optim
     throw Error(
         ErrorCode::kInvalidArgument,
         StrCat(path, " holds states of optimiser '",
-               kind == file.metadata.end() ? "?" : Printable(kind->second), "', the store has '",
+               kind == file.metadata.end() ? "?" : StrPrintable(kind->second), "', the store has '",
                Name(optimizer.config().kind), "': set that optimiser, or go on without these states"));
   }
   std::map<std::string, KeyStates> states;

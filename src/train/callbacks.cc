@@ -37,7 +37,7 @@ class EpochCall final : public Callback {
 };
 
 [[noreturn]] void RefuseMemory(const std::string& who, const std::string& memory) {
-  throw Error(ErrorCode::kDataLoss, StrCat(who, " cannot have remembered '", Printable(memory), "'"));
+  throw Error(ErrorCode::kDataLoss, StrCat(who, " cannot have remembered '", StrPrintable(memory), "'"));
 }
 
 class Saver final : public Callback {
@@ -54,39 +54,53 @@ class Saver final : public Callback {
 
   void OnStep(const FitStatus& status) override {
     RequireNoOtherRun(status.next);
-    if (options_.steps == 0 || status.next.step % options_.steps != 0) return;
-    within_.push_back(status.next);
-    Save(status);
-    for (; within_.size() > static_cast<size_t>(options_.keep); within_.pop_front())
-      RemoveCheckpoint(prefix_, within_.front());
+    if (options_.steps != 0 && status.step % options_.steps == 0) SaveForNow(status);
   }
 
   void OnEpoch(const FitStatus& status) override {
     RequireNoOtherRun(status.next);
-    if (options_.epochs != 0 && status.next.epoch % options_.epochs == 0) Save(status);
+    if (options_.epochs != 0 && status.next.epoch % options_.epochs == 0) {
+      Save(status);
+    } else if (options_.steps != 0 && status.step % options_.steps == 0) {
+      SaveForNow(status);
+    }
   }
 
+  // A run of so many steps that ends within an epoch can be gone on with.
+  void OnEnd(const FitStatus& status) override {
+    const bool saved = !passing_.empty() && passing_.back() == status.next;
+    if (status.next.step != 0 && begun_ && !saved) SaveForNow(status);
+  }
+
+  bool Saves() const override { return true; }
   // Without the folder: it may be called otherwise, or be another, when the run goes on.
   std::string name() const override {
-    return "SaveEvery " + Printable(std::filesystem::path(prefix_).filename().string());
+    return "SaveEvery " + StrPrintable(std::filesystem::path(prefix_).filename().string());
   }
   std::string Memory() const override {
     std::vector<std::string> positions;
-    for (const Position& position : within_) positions.push_back(StrCat(position.epoch, ":", position.step));
+    for (const Position& position : passing_) positions.push_back(StrCat(position.epoch, ":", position.step));
     return StrJoin(positions, " ");
   }
   void Recall(const std::string& memory) override {
-    within_.clear();
+    passing_.clear();
     if (memory.empty()) return;
     for (const std::string& text : StrSplit(memory, ' ')) {
       const std::vector<std::string> parts = StrSplit(text, ':');
       const auto epoch = ParseInt(parts[0]), step = parts.size() == 2 ? ParseInt(parts[1]) : std::nullopt;
-      if (!epoch || !step || *epoch < 0 || *step < 1) RefuseMemory(name(), memory);
-      within_.push_back({*epoch, *step});
+      if (!epoch || !step || *epoch < 0 || *step < 0) RefuseMemory(name(), memory);
+      passing_.push_back({*epoch, *step});
     }
   }
 
  private:
+  // Until `keep` newer ones are there.
+  void SaveForNow(const FitStatus& status) {
+    passing_.push_back(status.next);
+    Save(status);
+    for (; passing_.size() > static_cast<size_t>(options_.keep); passing_.pop_front())
+      RemoveCheckpoint(prefix_, passing_.front());
+  }
   void Save(const FitStatus& status) const {
     Checkpoint here{status.next, status.step, status.seed, status.shuffle, status.batching};
     if (status.next.step != 0) here.memory[FitStatus::kMemory] = status.memory();
@@ -111,7 +125,7 @@ class Saver final : public Callback {
   const std::string prefix_;
   const SaveOptions options_;
   bool begun_ = false;
-  std::deque<Position> within_;  // an epoch, of those that this run has written, before it went on too
+  std::deque<Position> passing_;  // those that do not stay, of this run, before it went on too
 };
 
 // The best test accuracy so far, and how many epochs ago that was.

@@ -15,7 +15,7 @@ constexpr int64_t kMostStepsPerEpoch = 1'000'000'000;
 [[noreturn]] void Refuse(const std::string& path, const std::string& name, const std::string& text,
                          const std::string& why) {
   throw Error(ErrorCode::kDataLoss,
-              StrCat(path, ": the metadata's '", name, "' is '", Printable(text), "', ", why));
+              StrCat(path, ": the metadata's '", name, "' is '", StrPrintable(text), "', ", why));
 }
 
 // An entry of the metadata, or the error that says what it should have been.

@@ -206,9 +206,9 @@ class FitRun {
                            .net = net_,
                            .trainer = *trainer_,
                            .callbacks = options_.callbacks};
-    for (const bool remembers : {true, false}) {
+    for (const bool saves : {false, true}) {
       for (const CallbackPtr& callback : options_.callbacks) {
-        if (callback->name().empty() != remembers) (*callback.*moment)(status);
+        if (callback->Saves() == saves) (*callback.*moment)(status);
       }
     }
     not_training_ += SteadyClock().Now() - before;

@@ -73,7 +73,7 @@ FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& pa
   for (const TensorView& tensor : file.tensors) {
     if (parameters.Find(tensor.name) == nullptr) {
       throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(path, ": holds ", Printable(tensor.name), ", which the model does not have; it has ",
+                  StrCat(path, ": holds ", StrPrintable(tensor.name), ", which the model does not have; it has ",
                          StrJoin(parameters.names())));
     }
   }

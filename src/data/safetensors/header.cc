@@ -127,7 +127,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool binary(json::binary_t&) override { return Unexpected("binary data"); }
   bool parse_error(size_t position, const std::string&, const json::exception& error) override {
     failure_ = Fail(ErrorCode::kDataLoss, "'", origin_, "': the safetensors header is not JSON at byte ",
-                    position, " of it: ", Printable(error.what()));
+                    position, " of it: ", StrPrintable(error.what()));
     return false;
   }
 
@@ -174,8 +174,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 
   template <typename... Args>
   bool Refuse(const Args&... args) {
-    failure_ = Fail(ErrorCode::kDataLoss, "'", origin_, "': '", Printable(key_),
-                    "' in the safetensors header ", Printable(StrCat(args...)));
+    failure_ = Fail(ErrorCode::kDataLoss, "'", origin_, "': '", StrPrintable(key_),
+                    "' in the safetensors header ", StrPrintable(StrCat(args...)));
     return false;
   }
 
@@ -199,7 +199,7 @@ std::optional<std::string> Quote(const std::string& text) {
 }
 
 Failure NotUtf8(const std::string& text) {
-  return Fail(ErrorCode::kInvalidArgument, "'", Printable(text),
+  return Fail(ErrorCode::kInvalidArgument, "'", StrPrintable(text),
               "' is not UTF-8, as names in a safetensors file must be");
 }
 

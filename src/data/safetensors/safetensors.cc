@@ -38,10 +38,10 @@ std::string_view NameOfDType(DType dtype) {
 }
 
 Result<TensorView> CheckEntry(const Entry& entry, Bytes data, std::string_view origin) {
-  const std::string where = StrCat("'", origin, "': tensor '", Printable(entry.name), "' ");
+  const std::string where = StrCat("'", origin, "': tensor '", StrPrintable(entry.name), "' ");
   const std::optional<DType> dtype = DTypeOfName(entry.dtype);
   if (!dtype) {
-    return Fail(ErrorCode::kUnimplemented, where, "has dtype '", Printable(entry.dtype),
+    return Fail(ErrorCode::kUnimplemented, where, "has dtype '", StrPrintable(entry.dtype),
                 "'; F32, F64, F16, BF16, I32, I64 and U8 are read");
   }
   if (const std::string why = Shape::WhyInvalid(entry.shape); !why.empty()) {
@@ -71,7 +71,7 @@ Status CheckCover(const std::vector<Entry>& entries, uint64_t data_size, std::st
   uint64_t covered = 0;
   for (const Entry* entry : order) {
     if (entry->begin != covered) {
-      return Fail(ErrorCode::kDataLoss, "'", origin, "': tensor '", Printable(entry->name),
+      return Fail(ErrorCode::kDataLoss, "'", origin, "': tensor '", StrPrintable(entry->name),
                   "' begins at byte ", entry->begin,
                   entry->begin < covered ? ", inside another one" : ", after a hole", "; expected ", covered);
     }

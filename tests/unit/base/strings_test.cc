@@ -70,9 +70,9 @@ TEST(Strings, Utf8IsWhatRfc3629Says) {
 }
 
 TEST(Strings, PrintableKeepsWhatATerminalTakesAsText) {
-  EXPECT_EQ(Printable("caf\xC3\xA9 'x'"), "caf\xC3\xA9 'x'");
-  EXPECT_EQ(Printable("caf\xE9"), "caf\\xe9");
-  EXPECT_EQ(Printable("\x1B[2J\n\x7F"), "\\x1b[2J\\x0a\\x7f");
+  EXPECT_EQ(StrPrintable("caf\xC3\xA9 'x'"), "caf\xC3\xA9 'x'");
+  EXPECT_EQ(StrPrintable("caf\xE9"), "caf\\xe9");
+  EXPECT_EQ(StrPrintable("\x1B[2J\n\x7F"), "\\x1b[2J\\x0a\\x7f");
 }
 
 TEST(Strings, Counted) {

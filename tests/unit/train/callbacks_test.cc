@@ -86,11 +86,11 @@ TEST_F(CallbackTest, HearOfEveryStepButTheLastOfAnEpochAndOfEveryEpoch) {
   EXPECT_THAT(evaluated, ElementsAre(true, true));
 }
 
-TEST_F(CallbackTest, OfCheckpointsWithinEpochsTheNewestStay) {
+TEST_F(CallbackTest, OfCheckpointsForStepsTheNewestStay) {
   const std::string prefix = folder_ / "run";
   Run({SaveEvery(prefix, {.epochs = 2, .steps = 1, .keep = 3})}, 3);
   EXPECT_THAT(ListCheckpoints(prefix),
-              ElementsAre(Position{1, 2}, Position{2, 0}, Position{2, 1}, Position{2, 2}));
+              ElementsAre(Position{2, 0}, Position{2, 1}, Position{2, 2}, Position{3, 0}));
   EXPECT_FALSE(fs::exists(CheckpointStatesFile(prefix, {1, 1})));
   std::ofstream(folder_ / "run-0009.safetensors.1f.tmp") << "a part";
   std::ofstream(folder_ / "runner-0001.safetensors") << "another run";
@@ -100,19 +100,36 @@ TEST_F(CallbackTest, OfCheckpointsWithinEpochsTheNewestStay) {
   ErrorOf(ErrorCode::kUnavailable, [&] { ListCheckpoints(folder_ / "nowhere" / "run"); });
 }
 
-// Epochs have three steps: checkpoints at 1 and 2 of each.
+// Epochs have three steps.
+TEST_F(CallbackTest, StepsUpToACheckpointAreThoseOfTheRun) {
+  const std::string prefix = folder_ / "run";
+  Run({SaveEvery(prefix, {.steps = 4, .keep = 9})}, 4);
+  EXPECT_THAT(ListCheckpoints(prefix), ElementsAre(Position{1, 1}, Position{2, 2}, Position{4, 0}));
+}
+
+TEST_F(CallbackTest, ARunOfSoManyStepsLeavesItsEnd) {
+  FitOptions options;
+  options.batch_size = 8;
+  options.num_steps = 5;
+  options.disp_batches = 0;
+  const std::string prefix = folder_ / "run";
+  options.callbacks = {SaveEvery(prefix, {.epochs = 1})};
+  Fit(net_, train_, test_, {.learning_rate = 0.5}, StoreOf("local"), options);
+  EXPECT_THAT(ListCheckpoints(prefix), ElementsAre(Position{1, 0}, Position{1, 2}));
+}
+
 TEST_F(CallbackTest, ARunRemovesItsOwnCheckpointsAloneAlsoThoseBeforeItWentOn) {
   const std::string prefix = folder_ / "run";
   const auto saver = [&] { return SaveEvery(prefix, {.steps = 1, .keep = 2}); };
   std::ofstream(CheckpointFile(prefix, {0, 0})) << "another's";
   Run({saver()}, 2);
-  EXPECT_THAT(ListCheckpoints(prefix), ElementsAre(Position{0, 0}, Position{1, 1}, Position{1, 2}));
+  EXPECT_THAT(ListCheckpoints(prefix), ElementsAre(Position{0, 0}, Position{1, 2}, Position{2, 0}));
   std::ofstream(CheckpointFile(prefix, {0, 1})) << "another's";
-  const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {1, 2}, net_.CollectParams());
+  const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {2, 0}, net_.CollectParams());
   Run({SaveEvery(folder_.string() + "//run", {.steps = 1, .keep = 2})}, 3, 0.1, loaded);
   EXPECT_THAT(ListCheckpoints(prefix),
-              ElementsAre(Position{0, 0}, Position{0, 1}, Position{2, 1}, Position{2, 2}));
-  for (const char* memory : {"1", "1:x", "1:0", "-1:2", "1:2 ", "1:2:3"}) {
+              ElementsAre(Position{0, 0}, Position{0, 1}, Position{2, 2}, Position{3, 0}));
+  for (const char* memory : {"1", "1:x", "1:-1", "-1:2", "1:2 ", "1:2:3"}) {
     LoadedCheckpoint spoilt = loaded;
     spoilt.memory["SaveEvery run"] = memory;
     EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run({saver()}, 3, 0.1, spoilt); }), HasSubstr(memory));
