@@ -133,7 +133,7 @@ class Kernels {
   virtual void AddToRows(const float* values, float* out, int64_t rows, int64_t columns) = 0;
   virtual void SumOfRows(const float* a, float* sums, int64_t rows, int64_t columns) = 0;
   // `where`: for kMax, which input each output came from (row * width + column), one per output, as the
-  // outputs lie; unused otherwise. The first maximum wins.
+  // outputs lie; unused otherwise. The first maximum wins, or the last NaN.
   virtual void Pool(PoolKind kind, ImageLayout layout, const PoolShape& shape, const float* x, float* out,
                     int32_t* where) = 0;
   virtual void PoolBackward(PoolKind kind, ImageLayout layout, const PoolShape& shape, const float* grad,

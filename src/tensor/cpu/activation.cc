@@ -7,8 +7,9 @@
 namespace sluice::cpu {
 namespace {
 
+// NaN stays NaN and passes its gradient on, as in PyTorch.
 SLUICE_SIMD void Relu(const float* x, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : 0;
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] <= 0 ? 0 : x[i];
 }
 SLUICE_SIMD void LeakyRelu(const float* x, float alpha, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : alpha * x[i];
@@ -32,7 +33,7 @@ SLUICE_SIMD void Silu(const float* x, float* out, int64_t n) {
 }
 
 SLUICE_SIMD void ReluBackward(const float* y, const float* grad, float* grad_x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) grad_x[i] = y[i] > 0 ? grad[i] : 0;
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = y[i] <= 0 ? 0 : grad[i];
 }
 SLUICE_SIMD void TanhBackward(const float* y, const float* grad, float* grad_x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) grad_x[i] = grad[i] * (1 - y[i] * y[i]);

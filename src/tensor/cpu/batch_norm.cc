@@ -12,9 +12,9 @@ namespace {
 
 using Affine = BatchNorm::Affine;
 
-// What relu's input must be above.
-float LeastOf(bool relu) {
-  return relu ? 0 : -HUGE_VALF;
+// What relu's input must not be at most; NaN is not. Without relu nothing is at most NaN.
+float FloorOf(bool relu) {
+  return relu ? 0 : NAN;
 }
 
 // Sums go through memory: this many rows at a time.
@@ -56,7 +56,7 @@ SLUICE_SIMD void NormalizeRelu(const float* __restrict x, const Affine& a, int64
   for (int64_t row = 0; row < rows; ++row, x += channels, out += channels) {
     for (int64_t c = 0; c < channels; ++c) {
       const float y = (x[c] - mean[c]) * scale[c] + shift[c];
-      out[c] = y > 0 ? y : 0;
+      out[c] = y <= 0 ? 0 : y;
     }
   }
 }
@@ -64,26 +64,26 @@ SLUICE_SIMD void NormalizeRelu(const float* __restrict x, const Affine& a, int64
 SLUICE_SIMD void NormalizeAdd(const float* __restrict x, const Affine& a, const float* __restrict addend,
                               bool relu, int64_t rows, int64_t channels, float* __restrict out) {
   const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
-  const float least = LeastOf(relu);
+  const float floor = FloorOf(relu);
   for (int64_t row = 0; row < rows; ++row, x += channels, addend += channels, out += channels) {
     for (int64_t c = 0; c < channels; ++c) {
       const float y = (x[c] - mean[c]) * scale[c] + shift[c] + addend[c];
-      out[c] = y < least ? least : y;
+      out[c] = y <= floor ? 0 : y;
     }
   }
 }
 
-// sums[c] += g, products[c] += g (x - mean[c]) over rows; with relu where its input was above 0.
+// sums[c] += g, products[c] += g (x - mean[c]) over rows; with relu where its input was not at most 0.
 template <int64_t kCount>
 SLUICE_INLINE void AddGradients(const float* __restrict grad, const float* __restrict x, const Affine& a,
-                                float least, int64_t channels, double* __restrict sums,
+                                float floor, int64_t channels, double* __restrict sums,
                                 double* __restrict products) {
   const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
   for (int64_t c = 0; c < channels; ++c) {
     float sum = 0, product = 0;
     for (int64_t row = 0; row < kCount; ++row) {
       const float d = x[row * channels + c] - mean[c];
-      const float g = d * scale[c] + shift[c] > least ? grad[row * channels + c] : 0;
+      const float g = d * scale[c] + shift[c] <= floor ? 0 : grad[row * channels + c];
       sum += g;
       product += g * d;
     }
@@ -93,12 +93,12 @@ SLUICE_INLINE void AddGradients(const float* __restrict grad, const float* __res
 }
 SLUICE_SIMD void GradientSums(const float* grad, const float* x, const Affine& a, bool relu, int64_t rows,
                               int64_t channels, double* sums, double* products) {
-  const float least = LeastOf(relu);
+  const float floor = FloorOf(relu);
   int64_t row = 0;
   for (; row + kRows <= rows; row += kRows)
-    AddGradients<kRows>(grad + row * channels, x + row * channels, a, least, channels, sums, products);
+    AddGradients<kRows>(grad + row * channels, x + row * channels, a, floor, channels, sums, products);
   for (; row < rows; ++row)
-    AddGradients<1>(grad + row * channels, x + row * channels, a, least, channels, sums, products);
+    AddGradients<1>(grad + row * channels, x + row * channels, a, floor, channels, sums, products);
 }
 
 // grad_x = g scale - (x - mean) b - c, the same g.
@@ -106,10 +106,10 @@ SLUICE_SIMD void Combine(const float* __restrict grad, const float* __restrict x
                          const float* __restrict b, const float* __restrict k, int64_t rows, int64_t channels,
                          float* __restrict grad_x) {
   const float* __restrict mean = a.mean, * __restrict scale = a.scale, * __restrict shift = a.shift;
-  const float least = LeastOf(relu);
+  const float floor = FloorOf(relu);
   for (int64_t row = 0; row < rows; ++row, x += channels, grad += channels, grad_x += channels) {
     for (int64_t c = 0; c < channels; ++c) {
-      const float d = x[c] - mean[c], g = d * scale[c] + shift[c] > least ? grad[c] : 0;
+      const float d = x[c] - mean[c], g = d * scale[c] + shift[c] <= floor ? 0 : grad[c];
       grad_x[c] = g * scale[c] - d * b[c] - k[c];
     }
   }

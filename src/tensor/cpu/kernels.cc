@@ -74,7 +74,13 @@ class CpuKernels final : public Kernels {
   }
   void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
             const std::optional<ActivationShape>& after, float* out) override {
-    if (shape.batch > 0) onednn_.Conv(Here(shape), x, weight, bias, after, out);
+    if (shape.batch == 0) return;
+    if (after && LosesNanInOneDnn(*after)) {
+      onednn_.Conv(Here(shape), x, weight, bias, std::nullopt, out);
+      return Activation(*after, out, out,
+                        shape.batch * shape.out_channels * shape.out_height() * shape.out_width());
+    }
+    onednn_.Conv(Here(shape), x, weight, bias, after, out);
   }
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias) override {
@@ -251,6 +257,10 @@ class CpuKernels final : public Kernels {
   }
 
  private:
+  // oneDNN's relu is a maximum that makes 0 of NaN.
+  static bool LosesNanInOneDnn(const ActivationShape& a) {
+    return a.kind == ActivationKind::kRelu || (a.kind == ActivationKind::kLeakyRelu && a.alpha == 0);
+  }
   Arithmetic Here(Arithmetic wanted) const { return multiplies_bfloat16_ ? wanted : Arithmetic::kFloat32; }
   ConvShape Here(ConvShape shape) const {
     shape.arithmetic = Here(shape.arithmetic);

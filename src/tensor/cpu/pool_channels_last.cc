@@ -43,8 +43,8 @@ void MaxPixel(const PoolShape& s, const Place& p, const float* x, float* out, in
     for (int64_t row = p.row; row < p.row_end; ++row) {
       for (int64_t column = p.column; column < p.column_end; ++column) {
         const int64_t at = row * s.in_width + column;
-        const float value = x[at * s.in_channels + c], so_far = x[best * s.in_channels + c];
-        if (value > so_far || (so_far != so_far && value == value)) best = at;
+        const float value = x[at * s.in_channels + c];
+        if (value > x[best * s.in_channels + c] || value != value) best = at;
       }
     }
     out[c] = x[best * s.in_channels + c];
@@ -117,9 +117,8 @@ SLUICE_MASKED void MaxPixelMasked(const PoolShape& s, const Place& p, const floa
       for (int64_t column = p.column; column < p.column_end; ++column) {
         const int64_t at = row * s.in_width + column;
         const __m512 value = _mm512_maskz_loadu_ps(mask, x + at * channels + c);
-        const __mmask16 no_number = _mm512_cmp_ps_mask(best, best, _CMP_UNORD_Q);
-        const __mmask16 larger = _mm512_cmp_ps_mask(value, best, _CMP_GT_OQ) |
-                                 _mm512_mask_cmp_ps_mask(no_number, value, value, _CMP_ORD_Q);
+        const __mmask16 larger =
+            _mm512_cmp_ps_mask(value, best, _CMP_GT_OQ) | _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
         best = _mm512_mask_mov_ps(best, larger, value);
         best_at = _mm512_mask_set1_epi32(best_at, larger, static_cast<int32_t>(at));
       }
