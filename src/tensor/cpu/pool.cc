@@ -62,13 +62,13 @@ void MaxPlane(const PoolShape& s, const float* x, float* out, int32_t* where) {
 }
 
 void AveragePlane(const PoolShape& s, const float* x, float* out) {
-  const float share = 1.0f / static_cast<float>(s.window.height * s.window.width);
+  const double share = 1.0 / static_cast<double>(s.window.height * s.window.width);
   ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
-    float sum = 0;
+    double sum = 0;  // of a whole image in float would lose 3 digits
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       for (int64_t c = columns.begin; c < columns.end; ++c) sum += x[r * s.in_width + c];
     }
-    out[at] = sum * share;
+    out[at] = static_cast<float>(sum * share);
   });
 }
 

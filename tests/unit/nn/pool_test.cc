@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sluice/initializer.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
 
@@ -93,6 +94,31 @@ TEST(PoolTest, RefusesHugeExtents) {
                 AvgPool2D(kMost, 1, 5)(NDArray({1, 1, 9, 9}));
               }),
               HasSubstr("at least 1073741824x"));
+}
+
+// As many values as real images have, beside float64 sums of the same floats.
+TEST(PoolTest, AveragesOfLargeImagesKeepTheirDigits) {
+  for (const int64_t side : {64, 224, 1024}) {
+    for (const bool constant : {true, false}) {
+      for (const int64_t channels : {1, 3, 9}) {
+        Rng rng(static_cast<uint64_t>(side));
+        Tensor x = Random({1, channels, side, side}, &rng);
+        for (double& value : x.values) value = constant ? 0.1f : static_cast<float>(value + 1);
+        const Tensor expected = reference::AvgPool2D(x, {side, 1, 0});
+        Conv2D conv(channels, 1, {.use_bias = false, .groups = channels});  // leaves its channels last
+        conv.CollectParams().Initialize({cpu(0)}, std::make_shared<const One>());
+        const NDArray image = reference::ToNDArray(x);
+        for (const NDArray& in : {image, conv(image)}) {
+          const std::vector<float> global = GlobalAvgPool2D()(in).ToVector(),
+                                   window = AvgPool2D(side)(in).ToVector();
+          for (size_t c = 0; c < global.size(); ++c) {
+            EXPECT_NEAR(global[c], expected.values[c], 1e-6 * expected.values[c]) << side << " " << channels;
+            EXPECT_EQ(window[c], global[c]);
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
