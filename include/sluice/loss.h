@@ -96,9 +96,10 @@ class SigmoidBinaryCrossEntropyLoss final : public Loss {
   NDArray PerSample(const NDArray& prediction, const NDArray& label) const override;
 };
 
-// Gluon's Kullback-Leibler divergence from predicted to given probabilities: l (log(l + 1e-12) - p), averaged
-// over all axes but the batch. With from_logits the predictions are logarithms of probabilities; without it
-// log_softmax over the last axis is taken first. Labels get no gradient.
+// Gluon's Kullback-Leibler divergence from predicted to given probabilities: l (log(l + 1e-12) - p), which
+// is 0 where l is 0 and p -infinity, averaged over all axes but the batch. With from_logits the predictions
+// are logarithms of probabilities; without it log_softmax over the last axis is taken first. Labels get no
+// gradient.
 class KLDivLoss final : public Loss {
  public:
   explicit KLDivLoss(bool from_logits = true, Reduction reduction = Reduction::kPerSample)

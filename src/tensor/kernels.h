@@ -62,7 +62,7 @@ enum class RowLossKind : uint8_t {
   kAbsolute,    // |p - l|
   kHuber,       // (p - l)^2 / (2 rho) up to |p - l| = rho, then |p - l| - rho / 2
   kLogistic,    // max(p, 0) - p l + log(1 + exp(-|p|))
-  kDivergence,  // l (log(l + 1e-12) - p)
+  kDivergence,  // l (log(l + 1e-12) - p); 0 where l is 0 and p -infinity
 };
 
 struct RowLossShape {

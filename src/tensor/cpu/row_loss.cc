@@ -19,7 +19,7 @@ SLUICE_SIMD void Absolutes(const float* p, const float* l, float* out, int64_t n
 SLUICE_SIMD void Hubers(const float* p, const float* l, float rho, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float d = Magnitude(p[i] - l[i]);
-    out[i] = d > rho ? d - 0.5f * rho : 0.5f / rho * d * d;
+    out[i] = d > rho ? d - 0.5f * rho : 0.5f * d * (d / rho);
   }
 }
 SLUICE_SIMD void Logistics(const float* p, const float* l, float* out, int64_t n) {
@@ -27,7 +27,11 @@ SLUICE_SIMD void Logistics(const float* p, const float* l, float* out, int64_t n
     out[i] = (p[i] > 0 ? p[i] : 0) - p[i] * l[i] + LogOnePlusExpOfMinus(Magnitude(p[i]));
 }
 void Divergences(const float* p, const float* l, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = l[i] * (std::log(l[i] + kSmallest) - p[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    const bool impossible =
+        l[i] == 0 && p[i] == -HUGE_VALF;  // and so expected: 0 times infinity is no number
+    out[i] = impossible ? 0 : l[i] * (std::log(l[i] + kSmallest) - p[i]);
+  }
 }
 
 SLUICE_SIMD void SquaresBackward(const float* p, const float* l, float g, float* out, int64_t n) {

@@ -210,6 +210,40 @@ Tensor LogSoftmax(const Tensor& x) {
   return y;
 }
 
+// What cannot be and is not expected costs nothing; what is expected all the same has no bound.
+TEST(KLDivTest, AnImpossibleClassThatIsNotExpectedIsNoLoss) {
+  const NDArray label = NDArray::From({0, 1, 0.5, 0.5}, {2, 2});
+  const float from_logits = std::log(1 + 1e-12f);
+  for (const bool logits : {true, false}) {
+    NDArray x = NDArray::From({-INFINITY, 0, -INFINITY, 0}, {2, 2}), y;
+    autograd::AttachGrad(x);
+    {
+      const autograd::RecordScope record;
+      y = KLDivLoss(logits)(x, label);
+    }
+    autograd::Backward({y});
+    EXPECT_THAT(y.ToVector(), ElementsAre(from_logits, INFINITY));
+    const std::vector<float> gradient = autograd::Grad(x).ToVector();
+    EXPECT_EQ(gradient[0], 0);
+    EXPECT_EQ(gradient[1], logits ? -0.5f : 0);
+  }
+  EXPECT_THAT(KLDivLoss()(NDArray::From({NAN, 0}, {1, 2}), NDArray::From({0, 1}, {1, 2})).ToVector(),
+              ElementsAre(::testing::IsNan()));
+}
+
+TEST(HuberTest, ADenormalRhoDividesNothingByZero) {
+  NDArray x = NDArray::From({3, 3, 3}, {3, 1}), y;
+  const NDArray label = NDArray::From({3, 4, 1}, {3, 1});
+  autograd::AttachGrad(x);
+  {
+    const autograd::RecordScope record;
+    y = HuberLoss(1e-40f)(x, label);
+  }
+  autograd::Backward({y});
+  EXPECT_THAT(y.ToVector(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(autograd::Grad(x).ToVector(), ElementsAre(0, -1, 1));
+}
+
 TEST(KLDivTest, TakesTheSoftmaxWithoutLogits) {
   for (const Shape& shape : {Shape{4, 3}, Shape{2, 3, 70}}) {
     Rng rng(17);
