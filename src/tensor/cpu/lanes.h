@@ -32,7 +32,7 @@ SLUICE_INLINE double SumOf(int64_t n, Term&& term) {
   return sum;
 }
 
-// The largest of n > 0 values; NaN only where all are.
+// The largest of n > 0 values: a NaN if the first is one, else the others are passed over.
 SLUICE_INLINE float MaxOf(const float* a, int64_t n) {
   float lanes[kLanes];
   for (float& lane : lanes) lane = a[0];
