@@ -194,7 +194,7 @@ void ExpectMasterTrajectory(int mantissa_bits) {
       for (size_t i = 0; i < kElements; ++i) {
         const double exact = run.expected(i).weight;
         const double half_step = std::ldexp(0.5, std::max(std::ilogb(exact), -14) - mantissa_bits);
-        ASSERT_NEAR(run.weight(i), exact, half_step + 2e-6 * std::max(1.0, std::abs(exact)))
+        ASSERT_NEAR(run.weight(i), exact, half_step + 1e-6 * std::max(1.0, std::abs(exact)))
             << name << ", element " << i << ", update " << update;
       }
     }

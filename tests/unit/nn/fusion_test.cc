@@ -44,7 +44,7 @@ void ExpectSameAsApart(Sequential net, const Shape& x_shape) {
   });
   const auto expect_near = [](const NDArray& a, const NDArray& b) {
     ASSERT_EQ(a.shape(), b.shape());
-    EXPECT_THAT(a.ToVector(), ::testing::Pointwise(::testing::FloatNear(2e-5f), b.ToVector()));
+    EXPECT_THAT(a.ToVector(), ::testing::Pointwise(::testing::FloatNear(1e-5f), b.ToVector()));
   };
   expect_near(together.out, apart.out);
   ASSERT_EQ(together.grads.size(), apart.grads.size());

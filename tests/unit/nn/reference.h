@@ -182,7 +182,7 @@ inline Tensor Gradient(const Function& f, std::vector<Tensor> inputs, size_t whi
   return gradient;
 }
 
-inline void ExpectClose(const NDArray& actual, const Tensor& expected, double tolerance = 2e-5) {
+inline void ExpectClose(const NDArray& actual, const Tensor& expected, double tolerance = 1e-5) {
   ASSERT_EQ(actual.shape(), expected.shape);
   const std::vector<float> values = actual.ToVector();
   for (size_t i = 0; i < values.size(); ++i) {
