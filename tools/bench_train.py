@@ -57,8 +57,13 @@ def best_of(results):
 
 
 def require_torch():
-    if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        raise Skipped(f"no PyTorch for {PYTHON}; Debian: apt-get install python3-torch libopenblas0-openmp")
+    try:
+        done = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, text=True, check=False)
+        why = done.stderr.strip().splitlines()[-1] if done.returncode != 0 else None
+    except OSError as error:
+        why = str(error)
+    if why:
+        raise Skipped(f"no PyTorch for {PYTHON}: {why}; Debian: apt-get install python3-torch libopenblas0-openmp")
 
 
 def pairs(count, ours, theirs):
@@ -171,7 +176,7 @@ def update(args):
     """Updates of 25 M float32, SGD with momentum, beside a plain fused loop"""
     def rows():
         for threads in args.threads:
-            for arrays in (1, 200):
+            for arrays in (1, 200, 2000):
                 result = objects(run(program("update_bench"), "--threads", threads, "--arrays", arrays))[0]
                 yield (str(threads), str(arrays), f"{result['store_gb_per_sec']:.1f}", f"{result['plain_gb_per_sec']:.1f}",
                        f"{result['ratio']:.2f}")
@@ -207,18 +212,47 @@ def overlap(args):
     print(launched(1, program("train_bench"), "--kv-store", "dist_sync", "--loader", "--trace", "--steps", 100), flush=True)
 
 
-TABLES = (lenet, resnet, bfloat16, dist, rounds, update, allocations, profile, overlap)
+def accuracy(args):
+    """Test accuracy of `lenet` on MNIST after ten epochs: 1 device, 2 devices, 2 workers with 2 servers"""
+    data = os.environ.get("SLUICE_MNIST", "")
+    if not os.path.isdir(data):
+        raise Skipped("SLUICE_MNIST names no folder with MNIST; tools/get_mnist.py fetches it")
+    epochs = 1 if args.quick else 10
+
+    def one(dtype, store, launch=(), *flags):
+        with tempfile.TemporaryDirectory() as folder:
+            result = os.path.join(folder, "result")
+            run(*launch, program("train_mnist"), "--network", "lenet", "--data-dir", data, "--num-epochs", epochs, "--dtype", dtype,
+                "--kv-store", store, "--json", result, *flags)
+            with open(result, encoding="utf-8") as file:
+                return f"{json.load(file)['test_accuracy']:.4f}"
+
+    def rows():
+        for dtype in ("float32", "bfloat16"):
+            yield (f"`{dtype}`", one(dtype, "local"), one(dtype, "device", (), "--num-devices", 2),
+                   one(dtype, "dist_sync", (os.path.join(ROOT, "tools/launch.py"), "-n", 2, "-s", 2)))
+
+    table(("`--dtype`", "1 device", "2 devices (`device`)", "2 workers, 2 servers (`dist_sync`)"), rows())
+
+
+TABLES = (lenet, resnet, bfloat16, dist, rounds, update, allocations, profile, overlap, accuracy)
+
+
+def thread_counts(text):
+    counts = [int(count) if count.isdecimal() else 0 for count in text.split(",")]
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"is '{text}'; numbers from 1 on are expected, with commas between")
+    return counts
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__)
     names = [each.__name__ for each in TABLES]
     parser.add_argument("--only", default=",".join(names), help="comma-separated: " + ", ".join(names))
     parser.add_argument("--pairs", type=int, default=5, help="measurements of each figure; medians are printed")
-    parser.add_argument("--threads", default="1,2", help="comma-separated numbers of threads")
+    parser.add_argument("--threads", type=thread_counts, default="1,2", help="comma-separated numbers of threads")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: shows that everything runs")
     args = parser.parse_args()
-    args.threads = [int(count) for count in args.threads.split(",")]
     wanted = args.only.split(",")
     if unknown := set(wanted) - set(names):
         parser.error(f"--only names {', '.join(sorted(unknown))}; there are {', '.join(names)}")
