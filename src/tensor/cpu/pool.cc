@@ -61,15 +61,25 @@ void MaxPlane(const PoolShape& s, const float* x, float* out, int32_t* where) {
   });
 }
 
+template <typename Sum>
+Sum SumOf(const PoolShape& s, const float* x, Span rows, Span columns) {
+  Sum sum = 0;
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    for (int64_t c = columns.begin; c < columns.end; ++c) sum += x[r * s.in_width + c];
+  }
+  return sum;
+}
+
 void AveragePlane(const PoolShape& s, const float* x, float* out) {
-  const double share = 1.0 / static_cast<double>(s.window.height * s.window.width);
-  ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
-    double sum = 0;  // of a whole image in float would lose 3 digits
-    for (int64_t r = rows.begin; r < rows.end; ++r) {
-      for (int64_t c = columns.begin; c < columns.end; ++c) sum += x[r * s.in_width + c];
-    }
-    out[at] = static_cast<float>(sum * share);
-  });
+  const int64_t values = s.window.height * s.window.width;
+  if (AddsInDouble(s)) {
+    return ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
+      out[at] = static_cast<float>(SumOf<double>(s, x, rows, columns) / static_cast<double>(values));
+    });
+  }
+  const float share = 1.0f / static_cast<float>(values);
+  ForEachWindow(
+      s, [&](int64_t at, Span rows, Span columns) { out[at] = SumOf<float>(s, x, rows, columns) * share; });
 }
 
 }  // namespace

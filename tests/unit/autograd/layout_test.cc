@@ -125,14 +125,25 @@ TEST(LayoutTest, PoolingGivesTheSameBits) {
     ExpectSame([&](const NDArray& in) { return ops::MaxPool2D(in, w); }, x);
     ExpectSame([&](const NDArray& in) { return ops::AvgPool2D(in, w); }, x);
   }
+  Rng rng(60);
+  const NDArray x = Random({2, 70, 11, 10}, &rng);
+  const ops::Window2D large{.height = 9, .width = 8, .pad_height = 2, .pad_width = 1};
+  ExpectSame([&](const NDArray& in) { return ops::AvgPool2D(in, large); }, x);
 }
 
-TEST(LayoutTest, TheMaximumPassesOverWhatIsNoNumber) {
+TEST(LayoutTest, TheMaximumIsTheLastNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), low = -std::numeric_limits<float>::infinity();
-  const NDArray x = NDArray::From({nan, 1, 2, nan, low, nan, nan, low}, {1, 2, 2, 2});
+  const NDArray x = NDArray::From({nan, 1, nan, 2, low, low, low, low}, {1, 2, 2, 2});
   for (const ImageLayout layout : {kRowMajor, kLast}) {
-    const NDArray out = ops::MaxPool2D(InLayout(x, layout), {.height = 2, .width = 2});
-    EXPECT_THAT(out.ToVector(), ElementsAre(2, low));
+    NDArray in = InLayout(x, layout), out;
+    autograd::AttachGrad(in);
+    {
+      const autograd::RecordScope record;
+      out = ops::MaxPool2D(in, {.height = 2, .width = 2});
+    }
+    EXPECT_THAT(out.ToVector(), ElementsAre(::testing::IsNan(), low));
+    autograd::Backward({out});
+    EXPECT_THAT(autograd::Grad(in).ToVector(), ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
   }
 }
 

@@ -215,7 +215,7 @@ TEST_F(CallbackTest, ARunThatGoesOnWithinAnEpochReportsAllOfIt) {
   };
   Run({note(whole), SaveEvery(prefix, {.steps = 2})}, 2);
   net_ = Net(5);
-  const LoadedCheckpoint within = LoadCheckpoint(prefix, {1, 2}, net_.CollectParams());
+  const LoadedCheckpoint within = LoadCheckpoint(prefix, {1, 1}, net_.CollectParams());
   Run({note(rest)}, 2, 0.1, within);
   ASSERT_EQ(whole.size(), 2u);
   EXPECT_EQ(rest, std::vector{whole[1]});  // to the last bit
