@@ -129,7 +129,8 @@ class Bench {
   // Processor time, so far, of the processes of the job; of the workers only this one.
   CountersByProcess Snapshot() {
     CountersByProcess counters;
-    if (IsDist() && IsFirst()) counters = runtime::Runtime::Default()->Node()->Stats(std::chrono::seconds(30));
+    if (IsDist() && IsFirst())
+      counters = runtime::Runtime::Default()->Node()->Stats(std::chrono::seconds(30));
     counters[StrCat("worker ", store_->rank())] = runtime::ProcessCounters();
     return counters;
   }

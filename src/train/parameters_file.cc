@@ -73,8 +73,8 @@ FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& pa
   for (const TensorView& tensor : file.tensors) {
     if (parameters.Find(tensor.name) == nullptr) {
       throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(path, ": holds ", StrPrintable(tensor.name), ", which the model does not have; it has ",
-                         StrJoin(parameters.names())));
+                  StrCat(path, ": holds ", StrPrintable(tensor.name),
+                         ", which the model does not have; it has ", StrJoin(parameters.names())));
     }
   }
   for (const auto& parameter : parameters) {
