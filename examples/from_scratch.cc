@@ -10,7 +10,6 @@
 #include <iomanip>
 #include <iostream>
 
-#include "autograd/ops.h"
 #include "base/clock.h"
 #include "base/strings.h"
 #include "runtime/flags.h"
@@ -20,6 +19,7 @@
 #include "sluice/error.h"
 #include "sluice/initializer.h"
 #include "sluice/metric.h"
+#include "sluice/ops.h"
 #include "sluice/runtime.h"
 #include "tensor/devices.h"
 
@@ -61,8 +61,8 @@ Params GetParams(Context device) {
 
 NDArray Lenet(const NDArray& images, const Params& w) {
   const ops::Window2D pool{2, 2, 2, 2};
-  NDArray h = ops::AvgPool2D(ops::Relu(ops::Conv2D(images, w[0], w[1], {})), pool);
-  h = ops::AvgPool2D(ops::Relu(ops::Conv2D(h, w[2], w[3], {})), pool);
+  NDArray h = ops::AvgPool2D(ops::Relu(ops::Conv2D(images, w[0], w[1])), pool);
+  h = ops::AvgPool2D(ops::Relu(ops::Conv2D(h, w[2], w[3])), pool);
   h = ops::Relu(ops::Dense(ops::Flatten(h), w[4], w[5]));
   return ops::Dense(h, w[6], w[7]);
 }

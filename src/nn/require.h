@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "sluice/nn/window.h"
+#include "sluice/ops.h"
 #include "sluice/shape.h"
 
 namespace sluice::nn {
@@ -24,8 +25,7 @@ inline void RequireAtLeast(std::string_view what, int64_t value, int64_t least) 
   if (value < least) Refuse(StrCat(what, " is ", value, "; it must be at least ", least));
 }
 
-// Of windows and images: sums and products of two never overflow. autograd/ops/window.h has the same.
-inline constexpr int64_t kMostExtent = int64_t{1} << 30;
+inline constexpr int64_t kMostExtent = ops::Window2D::kMost;
 
 inline void RequireExtent(std::string_view what, const Window& window, int64_t least) {
   if (std::min(window.height, window.width) < least || std::max(window.height, window.width) > kMostExtent) {

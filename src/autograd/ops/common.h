@@ -27,17 +27,28 @@ using internal::LayoutOf;
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
 }
 
-inline void RequireTogether(std::string_view what, std::initializer_list<const NDArray*> arrays) {
-  const NDArray* first = nullptr;
-  for (const NDArray* array : arrays) {
-    if (!array->valid()) continue;
-    if (array->dtype() != DType::kFloat32)
-      Refuse(what, StrCat("needs float32 and got ", Name(array->dtype())));
-    if (first == nullptr) first = array;
-    if (array->context() != first->context()) {
-      Refuse(what, StrCat("one array is on ", first->context(), ", another on ", array->context(),
+[[noreturn]] inline void RefuseNoArray(std::string_view what, std::string_view which) {
+  throw Error(ErrorCode::kFailedPrecondition, StrCat(what, ": ", which, " was never made"));
+}
+
+// That all are float32 on one context; of `optional` ones there may be none.
+inline void RequireTogether(std::string_view what, std::initializer_list<const NDArray*> needed,
+                            std::initializer_list<const NDArray*> optional = {}) {
+  const NDArray* first = *needed.begin();
+  const auto require = [&](const NDArray& array) {
+    if (array.dtype() != DType::kFloat32) Refuse(what, StrCat("needs float32 and got ", Name(array.dtype())));
+    if (array.context() != first->context()) {
+      Refuse(what, StrCat("one array is on ", first->context(), ", another on ", array.context(),
                           "; AsInContext or CopyTo moves data"));
     }
+  };
+  for (size_t i = 0; i < needed.size(); ++i) {
+    const NDArray& array = *needed.begin()[i];
+    if (!array.valid()) RefuseNoArray(what, StrCat("its array ", i));
+    require(array);
+  }
+  for (const NDArray* array : optional) {
+    if (array->valid()) require(*array);
   }
 }
 

@@ -11,7 +11,7 @@ WindowShape ToShape(const Window2D& w, const Shape& weight) {
 // x [n, channels, h, w], weight [parts, channels of a group, kh, kw].
 void RequireConv(std::string_view what, const NDArray& x, const NDArray& weight, const NDArray& bias,
                  int64_t groups, bool transposed) {
-  RequireTogether(what, {&x, &weight, &bias});
+  RequireTogether(what, {&x, &weight}, {&bias});
   const Shape &xs = x.shape(), &ws = weight.shape();
   if (groups < 1) Refuse(what, StrCat("the number of groups is ", groups, "; it must be at least 1"));
   const bool fits = xs.ndim() == 4 && ws.ndim() == 4 && ws[0] % groups == 0 &&
@@ -49,6 +49,11 @@ void Conv2DBackward(const ConvShape& shape, const NDArray& input, const NDArray&
 
 }  // namespace
 
+NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
+               int64_t groups) {
+  return Conv2D(x, weight, bias, window, groups, std::nullopt, Arithmetic::kFloat32);
+}
+
 NDArray Conv2D(const NDArray& input, const NDArray& weight, const NDArray& bias, const Window2D& w,
                int64_t groups, const std::optional<ActivationShape>& after, Arithmetic arithmetic) {
   RequireConv("Conv2D", input, weight, bias, groups, /*transposed=*/false);
@@ -69,6 +74,11 @@ NDArray Conv2D(const NDArray& input, const NDArray& weight, const NDArray& bias,
            Conv2DBackward(shape, x, weight, bias, InLayout(before, kLast), to);
          });
   return out;
+}
+
+NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
+                        int64_t groups, int64_t out_height, int64_t out_width) {
+  return Conv2DTranspose(x, weight, bias, window, groups, out_height, out_width, Arithmetic::kFloat32);
 }
 
 // Forward and backward are those of the convolution from `out` to `x`, exchanged.

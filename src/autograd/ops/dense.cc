@@ -2,8 +2,12 @@
 
 namespace sluice::ops {
 
+NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias) {
+  return Dense(x, weight, bias, Arithmetic::kFloat32);
+}
+
 NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias, Arithmetic arithmetic) {
-  RequireTogether("Dense", {&x, &weight, &bias});
+  RequireTogether("Dense", {&x, &weight}, {&bias});
   if (x.shape().ndim() != 2 || weight.shape().ndim() != 2 || x.shape()[1] != weight.shape()[1] ||
       (bias.valid() && bias.shape() != Shape({weight.shape()[0]}))) {
     Refuse("Dense", StrCat("x ", x.shape(), " and weight ", weight.shape(), " do not fit"));

@@ -5,6 +5,7 @@ namespace sluice::ops {
 NDArray Embedding(const NDArray& ids, const NDArray& weight) {
   constexpr std::string_view kWhat = "Embedding";
   RequireTogether(kWhat, {&weight});
+  if (!ids.valid()) RefuseNoArray(kWhat, "the array of ids");
   const DType type = ids.dtype();
   if (type != DType::kFloat32 && type != DType::kInt32 && type != DType::kInt64 && type != DType::kUInt8)
     Refuse(kWhat, StrCat("needs ids of float32, int32, int64 or uint8 and got ", Name(type)));

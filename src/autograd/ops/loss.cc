@@ -108,6 +108,8 @@ NDArray KlDivergence(const NDArray& log_probabilities, const NDArray& label) {
 }
 
 NDArray SumOfRows(const NDArray& x) {
+  RequireTogether("SumOfRows", {&x});
+  if (x.shape().ndim() < 1) Refuse("SumOfRows", "a scalar has no rows");
   const int64_t rows = x.shape()[0], columns = rows == 0 ? 0 : x.size() / rows;
   NDArray out = NDArray::Empty({rows}, x.context());
   LaunchOn("SumOfRows", x.context(), {x}, {out},

@@ -38,7 +38,7 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
                   NDArray& running_variance, const BatchNormOptions& options, const NDArray& addend) {
   constexpr std::string_view kWhat = "BatchNorm";
   constexpr auto kLast = ImageLayout::kChannelsLast;
-  RequireTogether(kWhat, {&input, &gamma, &beta, &running_mean, &running_variance, &addend});
+  RequireTogether(kWhat, {&input, &running_mean, &running_variance}, {&gamma, &beta, &addend});
   const Shape& xs = input.shape();
   if (xs.ndim() < 2) Refuse(kWhat, StrCat("needs [n, channels, ...] and got ", xs));
   RequireFactors(kWhat, xs, xs[1], {&gamma, &beta, &running_mean, &running_variance});
@@ -81,7 +81,7 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
 
 NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, float epsilon) {
   constexpr std::string_view kWhat = "LayerNorm";
-  RequireTogether(kWhat, {&x, &gamma, &beta});
+  RequireTogether(kWhat, {&x}, {&gamma, &beta});
   const Shape& xs = x.shape();
   if (xs.ndim() < 1) Refuse(kWhat, "a scalar has no last axis");
   const int64_t columns = xs[xs.ndim() - 1], rows = columns == 0 ? 0 : x.size() / columns;

@@ -13,6 +13,7 @@ struct Cut {
 
 Cut CutOf(const std::vector<NDArray>& parts, size_t axis) {
   if (parts.empty()) Refuse("Concat", "there is no array to concatenate");
+  RequireTogether("Concat", {&parts.front()});
   const Shape& first = parts.front().shape();
   if (axis >= first.ndim()) Refuse("Concat", StrCat("there is no axis ", axis, " in ", first));
   Cut cut;
@@ -41,6 +42,7 @@ constexpr size_t Bytes(int64_t elements) {
 }
 
 void RequireReshape(const NDArray& x, const Shape& shape) {
+  if (!x.valid()) RefuseNoArray("Reshape", "the array");
   if (shape.size() == x.size()) return;
   Refuse("Reshape",
          StrCat("shape ", x.shape(), " has ", x.size(), " elements, ", shape, " has ", shape.size()));
@@ -63,6 +65,7 @@ NDArray Reshape(const NDArray& x, const Shape& shape) {
 
 NDArray Flatten(const NDArray& x) {
   const Shape& shape = x.shape();
+  if (!x.valid()) RefuseNoArray("Flatten", "the array");
   if (shape.ndim() < 1) Refuse("Flatten", "a scalar has no batch axis");
   int64_t rest = 1;
   for (size_t axis = 1; axis < shape.ndim(); ++axis) rest *= shape[axis];

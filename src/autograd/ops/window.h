@@ -7,7 +7,7 @@ namespace sluice::ops {
 
 inline void RequireSides(std::string_view what, const char* name, int64_t height, int64_t width,
                          int64_t least) {
-  constexpr int64_t kMost = int64_t{1} << 30;  // sums of a few cannot overflow
+  constexpr int64_t kMost = Window2D::kMost;
   if (std::min(height, width) >= least && std::max(height, width) <= kMost) return;
   Refuse(what,
          StrCat(name, " is ", height, "x", width, "; both numbers must be from ", least, " to ", kMost));
