@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cmath>
 #include <limits>
 
 #include "base/strings.h"
@@ -54,6 +55,10 @@ DEFINE_int64(early_stopping, 0, "End after so many epochs without a better test 
 DEFINE_string(report, "", "Draw learning curves into this HTML file, rewritten after every epoch (rank 0).");
 DEFINE_int64(eval_steps, 0, "Evaluate also every so many steps; 0: after epochs only.");
 DEFINE_double(label_smoothing, 0, "Share of each label that is spread over all classes, from 0 to 1.");
+DEFINE_double(
+    clip_global_norm, 0,
+    "Shrink the gradients of a step, averaged over the batch of all workers, to this 2-norm over all "
+    "parameters where theirs is larger; workers update, not servers. 0: off.");
 DEFINE_int64(load_epoch, 0,
              "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
              "they are; --num-epochs is the number of the last epoch.");
@@ -132,6 +137,8 @@ void CheckNumbers() {
   RequireAtLeast("eval-steps", FLAGS_eval_steps, 0);
   if (!(FLAGS_label_smoothing >= 0 && FLAGS_label_smoothing <= 1))
     Refuse("label-smoothing", StrCat("is ", FLAGS_label_smoothing, "; it must be from 0 to 1"));
+  if (!(FLAGS_clip_global_norm >= 0 && std::isfinite(FLAGS_clip_global_norm)))
+    Refuse("clip-global-norm", StrCat("is ", FLAGS_clip_global_norm, "; it must be a number from 0 on"));
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
   RequireAtLeast("top-k", FLAGS_top_k, 0);
   RequireBetween("loader-threads", FLAGS_loader_threads, 1, 256);
@@ -140,6 +147,8 @@ void CheckNumbers() {
 
 // Flags that need each other, or exclude each other.
 void CheckTogether() {
+  if (FLAGS_clip_global_norm > 0 && IsAsync())
+    Refuse("clip-global-norm", StrCat("needs steps that all workers share; ", FLAGS_kv_store, " has none"));
   if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
   if (FLAGS_load_epoch > 0 && !FLAGS_load_params.empty())
     Refuse("load-epoch", "and --load-params both say where to start; give one of them");

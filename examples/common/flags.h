@@ -35,6 +35,7 @@ DECLARE_int64(early_stopping);
 DECLARE_string(report);
 DECLARE_int64(eval_steps);
 DECLARE_double(label_smoothing);
+DECLARE_double(clip_global_norm);
 DECLARE_int64(load_epoch);
 DECLARE_int64(top_k);
 DECLARE_int64(num_examples);

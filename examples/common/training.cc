@@ -108,6 +108,7 @@ FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& cla
   options.seed = static_cast<uint64_t>(FLAGS_seed);
   options.loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>(
       nn::SoftmaxCrossEntropyLoss::Options{.label_smoothing = static_cast<float>(FLAGS_label_smoothing)});
+  options.clip_global_norm = FLAGS_clip_global_norm;
   options.last_batch = LastBatchPolicy();
   options.class_weights = class_weights;
   options.loader_threads = static_cast<int>(FLAGS_loader_threads);

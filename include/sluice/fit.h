@@ -28,6 +28,7 @@ struct FitOptions {
   uint64_t seed = 0;
   // Of predictions and class numbers, one value for each sample; null: nn::SoftmaxCrossEntropyLoss.
   std::shared_ptr<const nn::Loss> loss;
+  double clip_global_norm = 0;  // above 0: TrainerOptions' bound; the workers then update, not the store
   LastBatch last_batch = LastBatch::kKeep;  // of training; evaluation takes every sample
   std::vector<double> class_weights;        // by class, as DataLoaderOptions has them
   int loader_threads = 1;                   // that make batches ahead: decode, transform
@@ -62,8 +63,10 @@ EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Co
                     int64_t top_k = 0, const nn::Loss& loss = nn::SoftmaxCrossEntropyLoss());
 
 // Trains `net` (parameters initialised, shapes may be deferred). The optimiser is set with
-// normalize_by_samples: right for uneven batches. Pushes overlap backward. `test` may be null. Throws
-// Error(kInvalidArgument) for a loss that gives anything but one value for each sample.
+// normalize_by_samples, or every step divided by its batch of all workers: right for uneven batches. Pushes
+// overlap backward. Gradients that add up (kAdd) begin every step at 0. `test` may be null. Throws
+// Error(kInvalidArgument) for a loss that gives anything but one value for each sample, and for
+// clip_global_norm with an async store, whose workers share no step.
 FitReport Fit(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test,
               OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options);
 

@@ -23,6 +23,10 @@ struct TrainerOptions {
   // Whether the store updates the weights (true), or holds summed gradients and each worker updates its own.
   // Async stores need true.
   bool update_on_kvstore = true;
+  // Above 0: where the 2-norm of all gradients together, summed over devices and workers and divided by the
+  // batch size, is larger than this, Step and Update shrink them to it, as ClipGlobalNorm (sluice/clip.h). It
+  // needs update_on_kvstore = false, since no server holds all keys; Update then waits for the gradients.
+  double clip_global_norm = 0;
 };
 
 class Trainer {
@@ -30,7 +34,7 @@ class Trainer {
   // The parameters must be initialised; rank 0's values win, also of those without gradient. Per-parameter
   // lr_mult and wd_mult go into the optimiser's multipliers; a change, the same on all workers, holds from
   // the next step on. So does one of grad_req: what is frozen (kNull) no step touches. Throws
-  // Error(kInvalidArgument) for async with update_on_kvstore false.
+  // Error(kInvalidArgument) for async with update_on_kvstore false, and for options that cannot be.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
           TrainerOptions options = {});
   ~Trainer();
@@ -45,6 +49,9 @@ class Trainer {
   // worker, 0 included. A context on which no Backward ran (its share of the batch was empty) contributes
   // nothing.
   void StepSamples(uint64_t samples);
+  // Before a Step: what no Backward has written since the last one, on any context, becomes 0 and is fresh:
+  // what a worker contributes whose share of a batch was empty. StepSamples does it by itself.
+  void ZeroStaleGrads();
   // Before Backward: pushes each parameter as soon as its gradient is issued, while backward goes on. The
   // Step or StepSamples that follows must say the same number; it pushes what is left, and gradients that add
   // up (kAdd), of which only it knows that they are complete.
@@ -57,7 +64,10 @@ class Trainer {
 
   double learning_rate() const { return config_.learning_rate; }
   void SetLearningRate(double learning_rate);  // on every key and server at one round
+  // Optimiser states, as KVStore::SaveOptimizerStates; with update_on_kvstore = false the worker that calls
+  // writes its own, which are those of all.
   void SaveStates(const std::string& path);
+  // Called by all workers; rank 0 reads the file.
   void LoadStates(const std::string& path);
   KVStore& store() { return *store_; }
 
@@ -89,6 +99,7 @@ class Trainer {
   void FollowMultipliers();
   void SetConfig(OptimizerConfig changed);
   void RequireFresh() const;
+  double ScaleOfUpdate(int64_t batch_size) const;
   void RequireOwnUpdate(const char* what) const;
 
   std::vector<Tracked> tracked_;

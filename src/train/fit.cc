@@ -48,12 +48,14 @@ class FitRun {
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches) {
     if (options_.start != Position()) loader_.Seek(options_.start);
     ResolveShapes();
-    optimizer.normalize_by_samples = true;
+    optimizer.normalize_by_samples = !clips();
     rates_ = Optimizer::Create(optimizer);
-    trainer_ = std::make_unique<Trainer>(net_.CollectParams(), std::move(optimizer), store_);
+    trainer_ = std::make_unique<Trainer>(
+        parameters_, std::move(optimizer), store_,
+        TrainerOptions{.update_on_kvstore = !clips(), .clip_global_norm = options_.clip_global_norm});
     if (leader()) Recall();
     if (leader() && !options_.statistics.empty())  // the Trainer has made all contexts alike
-      train::LoadStatistics(options_.statistics, net_.CollectParams());
+      train::LoadStatistics(options_.statistics, parameters_);
     if (options_.optimizer_states.empty()) return;
     trainer_->LoadStates(options_.optimizer_states);
     store_->Barrier();  // nobody pushes before the states stand
@@ -72,6 +74,7 @@ class FitRun {
 
  private:
   bool leader() const { return store_->rank() == 0; }
+  bool clips() const { return options_.clip_global_norm != 0; }
   bool by_steps() const { return options_.num_steps >= 0; }
   int64_t StepsDone() const { return options_.start_step + report_.steps; }
   bool IsOver() const {
@@ -236,7 +239,7 @@ class FitRun {
     const bool full = batch.size() == options_.batch_size;
     train::Shards shards =
         train::Load(batch, options_.contexts, full ? options_.work_load : std::vector<double>());
-    trainer_->PushSamplesDuringBackward(static_cast<uint64_t>(batch.size()));
+    BeforeBackward(batch);
     StepResult result{shards.labels, {}, {}, batch.size()};
     if (batch.size() > 0) {
       {
@@ -254,12 +257,26 @@ class FitRun {
       }
       autograd::Backward(result.losses);
     }
-    trainer_->StepSamples(static_cast<uint64_t>(batch.size()));
+    Update(batch);
     for (NDArray& array : result.predictions) array.set_node(nullptr);
     for (NDArray& array : result.losses) array.set_node(nullptr);
     pending_.push_back(std::move(result));
     ++report_.steps;
     Measure(batch.global_size);
+  }
+
+  void BeforeBackward(const Batch& batch) {
+    for (const auto& parameter : parameters_) {
+      if (parameter->grad_req() == autograd::GradReq::kAdd) parameter->ZeroGrad();
+    }
+    if (clips()) return trainer_->PushDuringBackward(batch.global_size);
+    trainer_->PushSamplesDuringBackward(static_cast<uint64_t>(batch.size()));
+  }
+
+  void Update(const Batch& batch) {
+    if (!clips()) return trainer_->StepSamples(static_cast<uint64_t>(batch.size()));
+    trainer_->ZeroStaleGrads();
+    trainer_->Step(batch.global_size);
   }
 
   void Measure(int64_t images) {
@@ -311,6 +328,7 @@ class FitRun {
   }
 
   nn::Layer& net_;
+  const nn::ParameterDict parameters_ = net_.CollectParams();
   const std::shared_ptr<const Dataset> test_;
   const std::shared_ptr<KVStore> store_;
   const FitOptions options_;

@@ -1,6 +1,13 @@
 #include "train/local_update.h"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "tensor/access.h"
 
 namespace sluice {
 
@@ -78,9 +85,66 @@ void Trainer::LocalUpdate::Save(const std::string& path) {
   kvstore::SaveStates(path, *rule_.optimizer, Layouts(), saved);
 }
 
-void Trainer::LocalUpdate::Load(const std::string& path) {
+// What rank 0's file holds; nothing on the others, which get its error.
+Trainer::LocalUpdate::Loaded Trainer::LocalUpdate::Read(const std::string& path, KVStore& store) const {
+  Loaded loaded;
+  std::optional<Error> failure;
+  if (store.rank() == 0) {
+    try {
+      loaded = kvstore::LoadStates(path, *rule_.optimizer, Layouts());
+    } catch (const Error& error) {
+      failure = error;
+    }
+  }
+  const std::string why = store.Agree(failure ? failure->what() : "");
+  if (failure) throw *failure;
+  if (!why.empty()) throw Error(ErrorCode::kFailedPrecondition, "rank 0: " + why);
+  return loaded;
+}
+
+// A store without an optimiser keeps the sum of a push: rank 0's states, and of everybody else -0, to which
+// any number may be added.
+void Trainer::LocalUpdate::Share(KVStore& store, Loaded* loaded) const {
+  const bool leader = store.rank() == 0;
+  std::vector<Key> keys = {Key("Trainer/updates")};
+  std::vector<NDArray> arrays = {NDArray({static_cast<int64_t>(states_.size())}, cpu(0), DType::kFloat64)};
+  std::vector<double> updates;
+  for (const auto& [key, state] : states_) {
+    const size_t slots = kvstore::StateNames(*rule_.optimizer, state.dtype).size();
+    for (size_t slot = 0; slot < slots; ++slot) {
+      keys.emplace_back(StrCat("Trainer/", key, "/", slot));
+      arrays.push_back(NDArray::Empty(state.shape, cpu(0), kvstore::StateType(state.dtype)));
+      leader ? arrays.back().SetBytes((*loaded)[key].slots[slot].bytes()) : arrays.back().Fill(-0.0);
+    }
+    (*loaded)[key].slots.resize(slots);
+    updates.push_back(leader ? static_cast<double>((*loaded)[key].num_updates) : 0);
+  }
+  arrays.front().SetBytes(std::as_bytes(std::span(updates)));
+  if (!shared_) store.Init(keys, arrays);
+  std::vector<KVStore::Values> values;
+  for (const NDArray& array : arrays) values.push_back({array});
+  store.PushPull(keys, values);
+
+  updates = arrays.front().ToVector<double>();
+  auto array = arrays.begin() + 1;
+  for (size_t i = 0; auto& [key, states] : *loaded) {
+    states.num_updates = static_cast<uint64_t>(updates[i++]);
+    for (Buffer& slot : states.slots) {
+      array->WaitToRead();
+      const Bytes bytes = HostBytes(*array++);
+      slot = Buffer(bytes.size());
+      std::copy(bytes.begin(), bytes.end(), slot.data());
+    }
+  }
+}
+
+void Trainer::LocalUpdate::Load(const std::string& path, KVStore& store) {
   Wait();
-  const auto loaded = kvstore::LoadStates(path, *rule_.optimizer, Layouts());
+  Loaded loaded = Read(path, store);
+  if (store.num_workers() > 1) {
+    Share(store, &loaded);
+    shared_ = true;
+  }
   for (auto& [key, state] : states_) {
     const kvstore::KeyStates& of_key = loaded.at(key);
     state.num_updates = static_cast<int64_t>(of_key.num_updates);

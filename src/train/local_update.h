@@ -25,7 +25,8 @@ class Trainer::LocalUpdate {
   // Enqueues the updates that were added: one operation for each context.
   void Step();
   void Save(const std::string& path);
-  void Load(const std::string& path);
+  // On every worker; rank 0 reads.
+  void Load(const std::string& path, KVStore& store);
 
  private:
   struct State {
@@ -40,7 +41,10 @@ class Trainer::LocalUpdate {
     };
     std::vector<Copy> copies;
   };
+  using Loaded = std::map<std::string, kvstore::KeyStates>;
   void Wait();
+  Loaded Read(const std::string& path, KVStore& store) const;
+  void Share(KVStore& store, Loaded* loaded) const;
   void Fit(const State& of, kvstore::States* states) const;
   void Prepare(const std::string& key, const State& of, State::Copy* copy) const;
   std::vector<kvstore::StateLayout> Layouts() const;
@@ -49,6 +53,7 @@ class Trainer::LocalUpdate {
   std::map<std::string, State> states_;
   std::vector<kvstore::PendingUpdate> added_;
   std::vector<State::Copy*> added_copies_;  // whose updates these are
+  bool shared_ = false;                     // the keys that Share needs exist
 };
 
 }  // namespace sluice

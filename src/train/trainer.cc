@@ -1,22 +1,35 @@
 #include "sluice/trainer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/strings.h"
 #include "sluice/autograd.h"
+#include "sluice/clip.h"
 #include "sluice/error.h"
 #include "train/local_update.h"
 
 namespace sluice {
 
+namespace {
+
+void RequireSound(const TrainerOptions& options, const std::string& store) {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); };
+  if (!(options.clip_global_norm >= 0))
+    refuse(StrCat("clip_global_norm is ", options.clip_global_norm, "; it must be at least 0"));
+  if (options.clip_global_norm > 0 && options.update_on_kvstore)
+    refuse("clip_global_norm needs update_on_kvstore = false: no server holds the gradients of all keys");
+  if (!options.update_on_kvstore && store.find("async") != std::string::npos)
+    refuse(StrCat("store type ", store, " updates at every push: it needs update_on_kvstore = true"));
+}
+
+}  // namespace
+
 Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
                  TrainerOptions options)
     : config_(std::move(optimizer)), store_(std::move(store)), options_(options) {
-  if (!options_.update_on_kvstore && store_->type().find("async") != std::string::npos) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        StrCat("store type ", store_->type(), " updates at every push: it needs update_on_kvstore = true"));
-  }
+  RequireSound(options_, store_->type());
   for (const auto& parameter : parameters) {
     if (!parameter->differentiable()) {
       constants_.push_back(parameter);
@@ -182,6 +195,11 @@ void Trainer::StepSamples(uint64_t samples) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "StepSamples needs an optimiser with normalize_by_samples and update_on_kvstore");
   }
+  ZeroStaleGrads();
+  StepWith({.samples = samples}, /*ignore_stale=*/false);
+}
+
+void Trainer::ZeroStaleGrads() {
   FollowVariables();
   for (Tracked& tracked : tracked_) {
     const std::vector<NDArray>& data = tracked.variables;
@@ -191,7 +209,6 @@ void Trainer::StepSamples(uint64_t samples) {
       tracked.seen[i] = UINT64_MAX;  // not stale: zero
     }
   }
-  StepWith({.samples = samples}, /*ignore_stale=*/false);
 }
 
 void Trainer::RequireOwnUpdate(const char* what) const {
@@ -213,6 +230,20 @@ void Trainer::AllreduceGrads() {
   armed_.reset();
 }
 
+// What the summed gradients are multiplied by. Every context has the same sums: the first one's are measured.
+double Trainer::ScaleOfUpdate(int64_t batch_size) const {
+  const double mean = 1.0 / static_cast<double>(batch_size);
+  if (options_.clip_global_norm == 0) return mean;
+  std::vector<NDArray> gradients;
+  for (const Tracked& tracked : tracked_) {
+    if (tracked.frozen() || IsStale(tracked)) continue;
+    gradients.push_back(tracked.parameter->grad(tracked.parameter->list_ctx().front()));
+  }
+  const double norm = ClipGlobalNorm(gradients, std::numeric_limits<double>::infinity()) * mean;
+  return std::isfinite(norm) && norm > options_.clip_global_norm ? mean * options_.clip_global_norm / norm
+                                                                 : mean;
+}
+
 void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   RequireOwnUpdate("Update");
   if (batch_size <= 0)
@@ -221,12 +252,12 @@ void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   FollowVariables();
   if (!ignore_stale) RequireFresh();
   FollowMultipliers();
+  const double scale = ScaleOfUpdate(batch_size);
   for (Tracked& tracked : tracked_) {
     if (tracked.frozen() || IsStale(tracked)) continue;
     SeeVersions(tracked);
     FollowArrays(tracked);
-    local_update_->AddToStep(tracked.parameter->name(), tracked.weights[0], tracked.gradients[0],
-                             1.0 / static_cast<double>(batch_size));
+    local_update_->AddToStep(tracked.parameter->name(), tracked.weights[0], tracked.gradients[0], scale);
   }
   local_update_->Step();
 }
@@ -267,7 +298,7 @@ void Trainer::SaveStates(const std::string& path) {
 
 void Trainer::LoadStates(const std::string& path) {
   if (options_.update_on_kvstore) return store_->LoadOptimizerStates(path);
-  local_update_->Load(path);
+  local_update_->Load(path, *store_);
 }
 
 }  // namespace sluice

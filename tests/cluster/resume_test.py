@@ -100,9 +100,10 @@ class Resume(unittest.TestCase):
 
     # A run that is killed at any step and goes on is the run that nobody disturbed.
     def test_a_run_killed_within_an_epoch_goes_on_to_the_last_bit(self):
-        for store, workers in (("local", 0), ("dist_sync", 2)):
-            with self.subTest(store=store):
-                flags = [f"--kv-store={store}", "--mom=0.9", "--num-epochs=4"]
+        for store, workers, more in (("local", 0, []), ("dist_sync", 2, []), ("dist_sync", 2, ["--clip-global-norm=0.5"])):
+            with self.subTest(store=store, more=more):
+                flags = [f"--kv-store={store}", "--mom=0.9", "--num-epochs=4", *more]
+                self.remove(f"{store}-*")
                 whole = self.in_one_go(workers, *flags)
                 prefix = f"{self.folder}/{store}"
                 saving = [*flags, f"--model-prefix={prefix}", "--save-steps=3", "--save-period=100"]

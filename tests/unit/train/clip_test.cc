@@ -109,5 +109,124 @@ TEST(ClipGlobalNorm, StandsBetweenAllreduceAndUpdate) {
   }
 }
 
+// Steps of two parameters, whose gradients a test names, beside SGD with momentum in float64.
+class TrainerClips : public ::testing::TestWithParam<int> {
+ protected:
+  static constexpr double kRate = 0.5, kMomentum = 0.75;
+  static constexpr int64_t kBatch = 3;
+  using Gradients = std::vector<std::vector<float>>;  // by context
+
+  std::unique_ptr<Trainer> Make(double max_norm) {
+    parameters_ = {};
+    parameters_.Add(MakeParameter("a", {1, -2, 3}, contexts_));
+    parameters_.Add(MakeParameter("b", {-4, 5}, contexts_));
+    return std::make_unique<Trainer>(
+        parameters_, OptimizerConfig{.learning_rate = kRate, .momentum = kMomentum}, StoreOf("device"),
+        TrainerOptions{.update_on_kvstore = false, .clip_global_norm = max_norm});
+  }
+  Gradients Random(size_t elements, double size) {
+    Gradients gradients(contexts_.size(), std::vector<float>(elements));
+    for (auto& of_context : gradients)
+      for (float& g : of_context) g = static_cast<float>(size * rng_.Normal());
+    return gradients;
+  }
+  void Expect(const std::vector<Gradients>& gradients, double max_norm) {
+    std::vector<double> mean(weights_.size());
+    double squares = 0;
+    for (size_t i = 0; i < mean.size(); ++i) {
+      const auto& of_parameter = gradients[i < 3 ? 0 : 1];
+      for (const auto& of_context : of_parameter) mean[i] += of_context[i < 3 ? i : i - 3] / double{kBatch};
+      squares += mean[i] * mean[i];
+    }
+    const double factor = std::min(1.0, max_norm / std::sqrt(squares));
+    clipped_ += factor < 1;
+    for (size_t i = 0; i < mean.size(); ++i) {
+      velocities_[i] = kMomentum * velocities_[i] - kRate * factor * mean[i];
+      weights_[i] += velocities_[i];
+    }
+  }
+  void Check() {
+    for (const Context& context : contexts_) {
+      std::vector<float> values = parameters_.at(0)->data(context).ToVector();
+      for (const float value : parameters_.at(1)->data(context).ToVector()) values.push_back(value);
+      EXPECT_THAT(values, ::testing::Pointwise(::testing::FloatNear(3e-6f), weights_)) << context;
+    }
+  }
+
+  Rng rng_{11};
+  const std::vector<Context> contexts_ = Cpus(GetParam());
+  nn::ParameterDict parameters_;
+  std::vector<double> weights_ = {1, -2, 3, -4, 5}, velocities_ = std::vector<double>(5);
+  int clipped_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Contexts, TrainerClips, ::testing::Values(1, 3));
+
+TEST_P(TrainerClips, EveryStepByTheNormOverAllParametersAndContexts) {
+  constexpr double kMaxNorm = 1;
+  constexpr int kSteps = 12;
+  const auto trainer = Make(kMaxNorm);
+  for (int step = 0; step < kSteps; ++step) {
+    const std::vector<Gradients> gradients = {Random(3, step % 4), Random(2, 1)};
+    if (step % 3 == 1) trainer->PushDuringBackward(kBatch);
+    BackwardWith(*parameters_.at(0), gradients[0]);
+    BackwardWith(*parameters_.at(1), gradients[1]);
+    if (step % 3 == 2) {
+      trainer->AllreduceGrads();
+      trainer->Update(kBatch);
+    } else {
+      trainer->Step(kBatch);
+    }
+    Expect(gradients, kMaxNorm);
+    Check();
+  }
+  EXPECT_GT(clipped_, 0);
+  EXPECT_LT(clipped_, kSteps);
+}
+
+TEST_P(TrainerClips, ANormThatIsNotFiniteClipsNothing) {
+  const auto trainer = Make(1e-3);
+  Gradients bad = Random(3, 1);
+  bad[0][0] = std::numeric_limits<float>::infinity();
+  const Gradients fine = Random(2, 1);
+  BackwardWith(*parameters_.at(0), bad);
+  BackwardWith(*parameters_.at(1), fine);
+  ::testing::internal::CaptureStderr();
+  trainer->Step(kBatch);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("array 0 of 2"));
+  Expect({bad, fine}, kInfinity);
+  for (const Context& context : contexts_) {
+    EXPECT_EQ(parameters_.at(0)->data(context).ToVector()[0], -kInfinity);
+    EXPECT_NEAR(parameters_.at(1)->data(context).ToVector()[1], weights_[4], 3e-6);
+  }
+}
+
+// A context whose share of a batch was empty, and a parameter that nothing led to.
+TEST_P(TrainerClips, WhatNoBackwardWroteCountsAsZero) {
+  const auto trainer = Make(1e-3);
+  for (int step = 0; step < 3; ++step) {
+    Gradients first = Random(3, 1);
+    autograd::Backward({LossWithGradient(*parameters_.at(0), first[0], contexts_[0])});
+    trainer->ZeroStaleGrads();
+    trainer->Step(kBatch);
+    for (size_t i = 1; i < first.size(); ++i) first[i].assign(3, 0);
+    Expect({first, Random(2, 0)}, 1e-3);
+    Check();
+  }
+  EXPECT_EQ(clipped_, 3);
+}
+
+TEST_P(TrainerClips, OptionsThatCannotBeAreRefused) {
+  const auto refused = [&](const TrainerOptions& options, const std::string& store) {
+    return ErrorOf(ErrorCode::kInvalidArgument,
+                   [&] { Trainer(parameters_, OptimizerConfig{}, StoreOf(store), options); });
+  };
+  EXPECT_THAT(refused({.clip_global_norm = 1}, "local"), HasSubstr("needs update_on_kvstore = false"));
+  for (const double bad : {-1.0, std::nan("")}) {
+    EXPECT_THAT(refused({.update_on_kvstore = false, .clip_global_norm = bad}, "local"),
+                HasSubstr("clip_global_norm is "));
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -20,7 +20,9 @@ using ::testing::Pointwise;
 // Plain gradient descent on the mean cross-entropy of each batch.
 class Reference {
  public:
-  explicit Reference(std::vector<double> weight) : weight(std::move(weight)) {}
+  // Gradients are shrunk to max_norm; 0: never.
+  explicit Reference(std::vector<double> weight, double max_norm = 0)
+      : weight(std::move(weight)), max_norm(max_norm) {}
 
   // Returns the mean loss of the batch before the step.
   double Step(const Dataset& data, std::span<const uint64_t> batch, double learning_rate) {
@@ -34,7 +36,12 @@ class Reference {
           gradient[c * kFeatures + f] += (probabilities[c] - (c == label ? 1 : 0)) * x[f];
     }
     const auto count = static_cast<double>(batch.size());
-    for (size_t i = 0; i < weight.size(); ++i) weight[i] -= learning_rate * gradient[i] / count;
+    double squares = 0;
+    for (const double g : gradient) squares += g * g / (count * count);
+    const bool clips = max_norm > 0 && std::sqrt(squares) > max_norm;
+    const double factor = clips ? max_norm / std::sqrt(squares) : 1;
+    clipped += clips;
+    for (size_t i = 0; i < weight.size(); ++i) weight[i] -= learning_rate * factor * gradient[i] / count;
     return loss / count;
   }
   // The mean loss over the samples.
@@ -66,6 +73,8 @@ class Reference {
   }
 
   std::vector<double> weight;
+  double max_norm;
+  int clipped = 0;
 
  private:
   struct Sample {
@@ -93,6 +102,7 @@ class FitTest : public ::testing::Test {
   // Shapes are learnt from the first sample.
   FitReport Run(const FitOptions& options, const std::string& store = "local") {
     net_ = std::make_unique<nn::Dense>(int64_t{kClasses}, nn::Dense::Options{.use_bias = false});
+    net_->CollectParams().SetGradReq(grad_req_);
     net_->CollectParams().Initialize(options.contexts, nullptr, 4);
     return Fit(*net_, train_, test_, {.learning_rate = kRate}, StoreOf(store), options);
   }
@@ -121,6 +131,7 @@ class FitTest : public ::testing::Test {
   const std::shared_ptr<const Dataset> test_ = std::make_shared<RandomPoints>(300, 2);  // two batches
   std::vector<uint64_t> order_ = EpochOrder({.num_samples = 22, .batch_size = 1, .shuffle = false}, 0);
   std::unique_ptr<nn::Dense> net_;
+  autograd::GradReq grad_req_ = autograd::GradReq::kWrite;
 };
 
 TEST_F(FitTest, EpochsAreGradientDescentOnAnyNumberOfContexts) {
@@ -202,6 +213,36 @@ TEST_F(FitTest, TrainsWithTheLossThatItIsGiven) {
   options.loss = std::make_shared<nn::SoftmaxCrossEntropyLoss>(nn::Reduction::kMean);
   EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { Run(options); }),
               HasSubstr("for 8 samples the loss gave an array of shape [1]"));
+}
+
+TEST_F(FitTest, GradientsAreClippedByTheNormOfTheWholeBatch) {
+  constexpr double kMaxNorm = 0.6;
+  for (const char* store : {"local", "device"}) {
+    for (const int contexts : {1, 2, 7}) {  // 6 samples leave nothing for the seventh
+      FitOptions options = InOrder(8, contexts);
+      options.num_epochs = 4;
+      options.clip_global_norm = kMaxNorm;
+      Run(options, store);
+      Reference reference(Start().weight, kMaxNorm);
+      for (int epoch = 0; epoch < 4; ++epoch) reference.Epoch(*train_, order_, 8, kRate);
+      ExpectWeights(reference);
+      EXPECT_GT(reference.clipped, 0);
+      EXPECT_LT(reference.clipped, 12);
+    }
+  }
+}
+
+TEST_F(FitTest, GradientsThatAddUpBeginEveryStepAtZero) {
+  FitOptions options = InOrder(8, 2);
+  options.num_epochs = 2;
+  grad_req_ = autograd::GradReq::kAdd;
+  for (const double max_norm : {0.0, 0.1}) {
+    options.clip_global_norm = max_norm;
+    Run(options);
+    Reference reference(Start().weight, max_norm);
+    for (int epoch = 0; epoch < 2; ++epoch) reference.Epoch(*train_, order_, 8, kRate);
+    ExpectWeights(reference);
+  }
 }
 
 TEST_F(FitTest, StepsAreCountedAcrossEpochs) {

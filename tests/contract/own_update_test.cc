@@ -1,0 +1,143 @@
+// Trainers that update their own weights (update_on_kvstore = false): one worker's states are those of all.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "base/strings.h"
+#include "contract/job.h"
+#include "sluice/error.h"
+#include "sluice/trainer.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int kHalf = 3;  // steps before the states are saved, and as many after
+const Shape kShapes[] = {{300}, {3, 7}};
+
+class OwnUpdate : public ::testing::TestWithParam<std::string> {
+ protected:
+  using Weights = std::vector<std::vector<float>>;  // of each parameter
+
+  void TearDown() override { std::filesystem::remove(path_); }
+  Job MakeJob() const { return Job({.type = GetParam(), .workers = Workers(), .bigarray_bound = 100}); }
+  int Workers() const { return GetParam().starts_with("dist") ? 3 : 1; }
+  // Only rank 0 can read the states.
+  std::string PathOf(const KVStore& store) const { return store.rank() == 0 ? path_ : "nowhere/at/all"; }
+
+  static nn::ParameterDict Parameters(Context context) {
+    nn::ParameterDict parameters;
+    for (size_t i = 0; i < std::size(kShapes); ++i) {
+      parameters.Add(std::make_shared<nn::Parameter>(StrCat("p", i), kShapes[i]));
+      parameters.at(i)->Initialize({context}, std::make_shared<nn::Constant>(1));
+    }
+    return parameters;
+  }
+  static std::unique_ptr<Trainer> MakeTrainer(const nn::ParameterDict& parameters,
+                                              const std::shared_ptr<KVStore>& store) {
+    return std::make_unique<Trainer>(
+        parameters, OptimizerConfig{.kind = OptimizerKind::kAdam, .learning_rate = 0.1, .wd = 0.01}, store,
+        TrainerOptions{.update_on_kvstore = false, .clip_global_norm = 0.5});
+  }
+  static void Steps(const nn::ParameterDict& parameters, Trainer& trainer, int first, int last) {
+    const int rank = trainer.store().rank();
+    for (int step = first + 1; step <= last; ++step) {
+      std::vector<NDArray> losses;
+      {
+        const autograd::RecordScope record;
+        for (const auto& parameter : parameters) {
+          const NDArray weight = parameter->data(parameter->list_ctx().front());
+          losses.push_back(weight * weight * (0.1f * static_cast<float>(step + rank)));
+        }
+      }
+      autograd::Backward(losses);
+      trainer.Step(2);
+    }
+  }
+  static Weights Of(const nn::ParameterDict& parameters) {
+    Weights weights;
+    for (const auto& parameter : parameters) weights.push_back(parameter->list_data().front().ToVector());
+    return weights;
+  }
+  static void Set(const nn::ParameterDict& parameters, const Weights& weights) {
+    for (size_t i = 0; i < weights.size(); ++i)
+      parameters.at(i)->SetData(NDArray::From(std::span(weights[i]), kShapes[i]));
+  }
+  // What every worker's body returns.
+  std::vector<Weights> Run(const std::function<Weights(const std::shared_ptr<KVStore>&)>& body) const {
+    std::vector<Weights> ends;
+    std::mutex mutex;
+    MakeJob().RunShared([&](const std::shared_ptr<KVStore>& store) {
+      Weights end = body(store);
+      const std::lock_guard lock(mutex);
+      ends.push_back(std::move(end));
+    });
+    return ends;
+  }
+
+  const std::string path_ =
+      (std::filesystem::temp_directory_path() / StrCat("own-states-", getpid(), ".safetensors")).string();
+};
+
+INSTANTIATE_TEST_SUITE_P(Stores, OwnUpdate,
+                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(OwnUpdate, TrainingOnFromRankZerosStatesIsTrainingOn) {
+  Weights half;
+  const auto whole = Run([&](const std::shared_ptr<KVStore>& store) {
+    const auto parameters = Parameters(DeviceOf(*store));
+    const auto trainer = MakeTrainer(parameters, store);
+    Steps(parameters, *trainer, 0, kHalf);
+    if (store->rank() == 0) {
+      half = Of(parameters);
+      trainer->SaveStates(path_);
+    }
+    Steps(parameters, *trainer, kHalf, 2 * kHalf);
+    return Of(parameters);
+  });
+  ASSERT_EQ(whole.size(), static_cast<size_t>(Workers()));
+  EXPECT_THAT(whole, Each(whole.front()));  // every worker's weights
+  EXPECT_NE(whole.front(), half);
+
+  const auto resumed = Run([&](const std::shared_ptr<KVStore>& store) {
+    const auto parameters = Parameters(DeviceOf(*store));
+    Set(parameters, half);
+    const auto trainer = MakeTrainer(parameters, store);
+    trainer->LoadStates(PathOf(*store));
+    Steps(parameters, *trainer, kHalf, 2 * kHalf);
+    Weights once = Of(parameters);
+    Set(parameters, half);  // once more on the same store
+    trainer->LoadStates(PathOf(*store));
+    Steps(parameters, *trainer, kHalf, 2 * kHalf);
+    EXPECT_EQ(Of(parameters), once);
+    return once;
+  });
+  EXPECT_THAT(resumed, Each(whole.front()));
+}
+
+TEST_P(OwnUpdate, AFileThatRankZeroCannotReadIsEverybodysError) {
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  Run([&](const std::shared_ptr<KVStore>& store) {
+    const auto parameters = Parameters(DeviceOf(*store));
+    const auto trainer = MakeTrainer(parameters, store);
+    try {
+      trainer->LoadStates(PathOf(*store));
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex);
+      errors.push_back(error.what());
+    }
+    Steps(parameters, *trainer, 0, 1);  // the job goes on
+    return Of(parameters);
+  });
+  EXPECT_EQ(errors.size(), static_cast<size_t>(Workers()));
+  EXPECT_THAT(errors, Each(HasSubstr(path_)));
+}
+
+}  // namespace
+}  // namespace sluice::testing
