@@ -28,6 +28,9 @@ function(sluice_program name)
   install(TARGETS ${name})
 endfunction()
 
+# Most of a test's time is its compilation.
+set(SLUICE_TEST_OPTIONS -Og)
+
 # sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds): one GoogleTest program; every case is a
 # CTest test.
 function(sluice_test name)
@@ -36,6 +39,8 @@ function(sluice_test name)
     set(ARG_TIMEOUT 60)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  target_precompile_headers(${name} REUSE_FROM test_headers)
+  target_compile_options(${name} PRIVATE ${SLUICE_TEST_OPTIONS})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LINKS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzzer for some seconds over its kept corpus: tools/fuzz.sh SECONDS [JOBS]
+# Runs every fuzzer for some seconds over its kept corpus, JOBS of them at a time: tools/fuzz.sh SECONDS [JOBS]
 set -euo pipefail
 seconds=${1:?usage: tools/fuzz.sh SECONDS [JOBS]}
 jobs=${2:-$(nproc)}
@@ -10,15 +10,18 @@ cmake --build build/fuzz -j "$jobs" --target fuzz_idx fuzz_cifar10 fuzz_csv fuzz
 
 new=$(mktemp -d)  # inputs that a run finds stay out of the kept corpus
 trap 'rm -rf "$new"' EXIT
-for program in build/fuzz/bin/fuzz_*; do
-  name=${program##*/fuzz_}
-  mkdir -p "$new/$name"
-  echo "fuzzing $name for $seconds s"
-  if ! "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-      "$new/$name" "tests/fuzz/corpus/$name" >"$new/log" 2>&1; then
-    tail -n 40 "$new/log"
+
+fuzz() {
+  local name=${1##*/fuzz_} found=$3
+  mkdir -p "$found/$name"
+  if ! "$1" -max_total_time="$2" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+      "$found/$name" "tests/fuzz/corpus/$name" >"$found/$name.log" 2>&1; then
+    tail -n 40 "$found/$name.log"
     echo "fuzzing $name found a failure" >&2
-    exit 1
+    return 1
   fi
-  grep -E "number_of_executed_units" "$new/log" || true
-done
+  echo "fuzzed $name for $2 s: $(sed -n 's/^stat::number_of_executed_units: *//p' "$found/$name.log") inputs"
+}
+export -f fuzz
+printf '%s\0' build/fuzz/bin/fuzz_* |
+  xargs -0 -P "$jobs" -I{} bash -c 'fuzz "$@"' fuzz {} "$seconds" "$new"
