@@ -1,7 +1,8 @@
 # Thin: what README.md calls. Programs land in build/bin/.
-# Clones in different folders share what was compiled.
+# Clones in different folders share what was compiled, behind precompiled headers too.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
+export CCACHE_SLOPPINESS := pch_defines,time_macros
 
 JOBS ?= $(shell nproc)
 LAUNCH = tools/launch.py
@@ -34,15 +35,15 @@ test-release: build
 
 test-asan: test-deps
 	@cmake --preset asan >/dev/null
-	@cmake --build build/asan -j $(JOBS)
+	@cmake --build build/asan -j $(JOBS) --target tests
 	ASAN_OPTIONS=allocator_may_return_null=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp \
-	  ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE cluster
+	  ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE 'cluster|tools'
 
 test-tsan: test-deps
 	@cmake --preset tsan >/dev/null
-	@cmake --build build/tsan -j $(JOBS)
+	@cmake --build build/tsan -j $(JOBS) --target tests
 	OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1" \
-	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE cluster -E 'ByHeart|SyntheticPicturesLearning'
+	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE 'cluster|tools' -E 'ByHeart|SyntheticPicturesLearning'
 
 FUZZ_SECONDS ?= 15
 test-fuzz: test-deps

@@ -17,9 +17,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 find_program(SLUICE_CCACHE ccache)
 if(SLUICE_CCACHE)
-  # With these it follows what is compiled behind precompiled headers (https://ccache.dev/manual/latest.html).
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${SLUICE_CCACHE})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SLUICE_CCACHE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # what ccache's manual asks for behind precompiled headers
     add_compile_options(-fpch-preprocess)
   endif()
 endif()

@@ -1,3 +1,25 @@
+# sluice_headers(NAME HEADERS ... OPTIONS ... LINKS ... [EXECUTABLES]): headers that are parsed once, for targets
+# with REUSE_FROM NAME. They must be compiled as those targets are, else GCC does not take them.
+function(sluice_headers name)
+  cmake_parse_arguments(ARG "EXECUTABLES" "" "HEADERS;OPTIONS;LINKS" ${ARGN})
+  set(source ${CMAKE_BINARY_DIR}/${name}.cc)
+  file(GENERATE OUTPUT ${source} CONTENT "")
+  add_library(${name} OBJECT ${source})
+  if(ARG_EXECUTABLES)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    list(APPEND ARG_OPTIONS -fPIE)
+  endif()
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
+  target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LINKS})
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+# The release build tells which file forgets to include what it needs.
+if(SLUICE_SANITIZE)
+  sluice_headers(library_headers HEADERS <algorithm> <atomic> <chrono> <filesystem> <functional> <map> <memory>
+    <mutex> <optional> <span> <sstream> <string> <thread> <variant> <vector>)
+endif()
+
 # sluice_library(NAME SOURCES ... LINKS ... PRIVATE_LINKS ... [FOR_TESTS]) One static library per folder; its
 # LINKS repeat the layer rules that tools/check_layers.py enforces. All are installed but those FOR_TESTS.
 function(sluice_library name)
@@ -7,6 +29,9 @@ function(sluice_library name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
   target_link_libraries(sluice_${name}
     PUBLIC $<BUILD_INTERFACE:sluice_flags> ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+  if(SLUICE_SANITIZE)
+    target_precompile_headers(sluice_${name} REUSE_FROM library_headers)
+  endif()
   if(NOT ARG_FOR_TESTS)
     set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES sluice_${name})
   endif()
@@ -28,6 +53,9 @@ function(sluice_program name)
   install(TARGETS ${name})
 endfunction()
 
+# Every test program.
+add_custom_target(tests)
+
 # Most of a test's time is its compilation.
 set(SLUICE_TEST_OPTIONS -Og)
 
@@ -44,6 +72,7 @@ function(sluice_test name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LINKS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_dependencies(tests ${name})
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
