@@ -20,8 +20,10 @@ void RequireSound(const TrainerOptions& options, const std::string& store) {
     refuse(StrCat("clip_global_norm is ", options.clip_global_norm, "; it must be at least 0"));
   if (options.clip_global_norm > 0 && options.update_on_kvstore)
     refuse("clip_global_norm needs update_on_kvstore = false: no server holds the gradients of all keys");
-  if (!options.update_on_kvstore && store.find("async") != std::string::npos)
-    refuse(StrCat("store type ", store, " updates at every push: it needs update_on_kvstore = true"));
+  if (options.update_on_kvstore || store.find("async") == std::string::npos) return;
+  if (options.clip_global_norm > 0)
+    refuse(StrCat("clip_global_norm needs steps that all workers share; store type ", store, " has none"));
+  refuse(StrCat("store type ", store, " updates at every push: it needs update_on_kvstore = true"));
 }
 
 }  // namespace

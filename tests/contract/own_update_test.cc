@@ -9,6 +9,7 @@
 #include "contract/job.h"
 #include "sluice/error.h"
 #include "sluice/trainer.h"
+#include "unit/expect_error.h"
 
 namespace sluice::testing {
 namespace {
@@ -19,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr int kHalf = 3;  // steps before the states are saved, and as many after
 const Shape kShapes[] = {{300}, {3, 7}};
 
-class OwnUpdate : public ::testing::TestWithParam<std::string> {
+class OwnUpdateOn : public ::testing::TestWithParam<std::string> {
  protected:
   using Weights = std::vector<std::vector<float>>;  // of each parameter
 
@@ -83,11 +84,11 @@ class OwnUpdate : public ::testing::TestWithParam<std::string> {
       (std::filesystem::temp_directory_path() / StrCat("own-states-", getpid(), ".safetensors")).string();
 };
 
-INSTANTIATE_TEST_SUITE_P(Stores, OwnUpdate,
+INSTANTIATE_TEST_SUITE_P(Stores, OwnUpdateOn,
                          ::testing::Values("local", "device", "dist_sync", "dist_device_sync"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(OwnUpdate, TrainingOnFromRankZerosStatesIsTrainingOn) {
+TEST_P(OwnUpdateOn, TrainingOnFromRankZerosStatesIsTrainingOn) {
   Weights half;
   const auto whole = Run([&](const std::shared_ptr<KVStore>& store) {
     const auto parameters = Parameters(DeviceOf(*store));
@@ -120,7 +121,7 @@ TEST_P(OwnUpdate, TrainingOnFromRankZerosStatesIsTrainingOn) {
   EXPECT_THAT(resumed, Each(whole.front()));
 }
 
-TEST_P(OwnUpdate, AFileThatRankZeroCannotReadIsEverybodysError) {
+TEST_P(OwnUpdateOn, AFileThatRankZeroCannotReadIsEverybodysError) {
   std::mutex mutex;
   std::vector<std::string> errors;
   Run([&](const std::shared_ptr<KVStore>& store) {
@@ -137,6 +138,18 @@ TEST_P(OwnUpdate, AFileThatRankZeroCannotReadIsEverybodysError) {
   });
   EXPECT_EQ(errors.size(), static_cast<size_t>(Workers()));
   EXPECT_THAT(errors, Each(HasSubstr(path_)));
+}
+
+TEST(OwnUpdate, AsyncStoresHaveNoStepsForIt) {
+  Job({.type = "dist_async", .workers = 2}).RunShared([](const std::shared_ptr<KVStore>& store) {
+    const auto refused = [&](double max_norm) {
+      return ErrorOf(ErrorCode::kInvalidArgument, [&] {
+        Trainer({}, {}, store, {.update_on_kvstore = false, .clip_global_norm = max_norm});
+      });
+    };
+    EXPECT_THAT(refused(0), HasSubstr("dist_async updates at every push"));
+    EXPECT_THAT(refused(1), HasSubstr("clip_global_norm needs steps that all workers share"));
+  });
 }
 
 }  // namespace
