@@ -35,7 +35,8 @@ struct DataLoaderOptions {
   Share share;
   int64_t num_epochs = -1;  // Next gives nothing after these many; < 0: never ends
   int num_threads = 1;      // make batches ahead
-  int prefetch = 4;         // at most so many batches are made and not yet taken
+  // At most so many batches are made, or being made, and not yet taken; 0: two for each thread, at least 4.
+  int prefetch = 0;
   std::chrono::milliseconds timeout = std::chrono::minutes(2);  // of Next
 };
 
@@ -51,7 +52,7 @@ std::vector<double> BalancedClassWeights(const Dataset& dataset);
 // Thread safety: one caller. The destructor stops the threads after the samples they are at.
 class DataLoader {
  public:
-  // Throws Error(kInvalidArgument) for options out of range (num_threads and prefetch: at least 1) or no
+  // Throws Error(kInvalidArgument) for options out of range (num_threads: at least 1, prefetch: 0) or no
   // samples. Rethrows what Dataset::Label throws.
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
   ~DataLoader();

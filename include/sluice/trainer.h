@@ -25,7 +25,8 @@ struct TrainerOptions {
   bool update_on_kvstore = true;
   // Above 0: where the 2-norm of all gradients together, summed over devices and workers and divided by the
   // batch size, is larger than this, Step and Update shrink them to it, as ClipGlobalNorm (sluice/clip.h). It
-  // needs update_on_kvstore = false, since no server holds all keys; Update then waits for the gradients.
+  // needs update_on_kvstore = false, since no server holds all keys; Update then waits for the gradients. The
+  // first norm that is not finite is logged with the parameter's name.
   double clip_global_norm = 0;
 };
 
@@ -33,8 +34,10 @@ class Trainer {
  public:
   // The parameters must be initialised; rank 0's values win, also of those without gradient. Per-parameter
   // lr_mult and wd_mult go into the optimiser's multipliers; a change, the same on all workers, holds from
-  // the next step on. So does one of grad_req: what is frozen (kNull) no step touches. Throws
-  // Error(kInvalidArgument) for async with update_on_kvstore false, and for options that cannot be.
+  // the next step on. So does one of grad_req: what is frozen (kNull) no step touches. A dist store that has
+  // these keys already keeps its values where it updates them (update_on_kvstore). Throws
+  // Error(kInvalidArgument) for async with update_on_kvstore false and for options that cannot be,
+  // Error(kFailedPrecondition) for update_on_kvstore false with a store that updates by itself.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
           TrainerOptions options = {});
   ~Trainer();
@@ -63,7 +66,9 @@ class Trainer {
   void Update(int64_t batch_size, bool ignore_stale = false);
 
   double learning_rate() const { return config_.learning_rate; }
-  void SetLearningRate(double learning_rate);  // on every key and server at one round
+  // On every key and server at one round; rank 0's call counts. With update_on_kvstore = false all workers
+  // call it alike, or rank 0 alone where clip_global_norm is set.
+  void SetLearningRate(double learning_rate);
   // Optimiser states, as KVStore::SaveOptimizerStates; with update_on_kvstore = false the worker that calls
   // writes its own, which are those of all.
   void SaveStates(const std::string& path);
@@ -99,7 +104,10 @@ class Trainer {
   void FollowMultipliers();
   void SetConfig(OptimizerConfig changed);
   void RequireFresh() const;
-  double ScaleOfUpdate(int64_t batch_size) const;
+  void BringWeights();
+  void Allreduce(bool stale_too);
+  double ScaleOfUpdate(int64_t batch_size);
+  void WarnOfNorm(double norm, const std::string& parameter);
   void RequireOwnUpdate(const char* what) const;
 
   std::vector<Tracked> tracked_;
@@ -108,6 +116,8 @@ class Trainer {
   const std::shared_ptr<KVStore> store_;
   const TrainerOptions options_;
   std::optional<PushOptions> armed_;
+  NDArray rate_;  // rank 0's learning rate, where Update takes it from there
+  bool warned_ = false;
   std::unique_ptr<LocalUpdate> local_update_;
 };
 

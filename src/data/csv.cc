@@ -27,6 +27,7 @@ std::string Shown(std::string_view field) {
 
 // The nearest float64, and the last one on either side for what lies beyond; nullopt for no finite number.
 std::optional<double> ParseNumber(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
@@ -36,6 +37,14 @@ std::optional<double> ParseNumber(std::string_view text) {
   stream.imbue(std::locale::classic());
   stream >> value;
   return value != 0 ? value : std::numeric_limits<double>::denorm_min();
+}
+
+// The nearest float32 to the text, not to the float64 nearest to it; infinite for what lies beyond.
+float FloatOf(std::string_view text, double number) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  float value = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc()) return value;
+  return static_cast<float>(number);
 }
 
 class Parser {
@@ -137,11 +146,12 @@ class Parser {
       if (!number)
         return Wrong(", column ", column, " is ", Shown(fields_[column]), "; expected a finite number");
       if (column != label_column_) {
-        if (std::abs(*number) > std::numeric_limits<float>::max()) {
+        const float value = FloatOf(StrTrim(fields_[column]), *number);
+        if (!std::isfinite(value)) {
           return Wrong(", column ", column, " is ", Shown(fields_[column]),
                        "; it does not fit float32, whose largest is ", std::numeric_limits<float>::max());
         }
-        values_.push_back(static_cast<float>(*number));
+        values_.push_back(value);
         continue;
       }
       const int64_t classes = options_.num_classes > 0 ? options_.num_classes : kMaxClasses;

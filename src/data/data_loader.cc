@@ -44,15 +44,15 @@ struct State {
 };
 
 const DataLoaderOptions& Checked(const DataLoaderOptions& options) {
-  const auto require = [](bool condition, const char* name, int64_t value) {
-    if (!condition) {
+  const auto require = [](const char* name, int64_t value, int64_t least) {
+    if (value < least) {
       throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("DataLoader: ", name, " is ", value, "; expected at least 1"));
+                  StrCat("DataLoader: ", name, " is ", value, "; expected at least ", least));
     }
   };
-  require(options.num_threads >= 1, "num_threads", options.num_threads);
-  require(options.prefetch >= 1, "prefetch", options.prefetch);
-  require(options.timeout.count() >= 1, "timeout (ms)", options.timeout.count());
+  require("num_threads", options.num_threads, 1);
+  require("prefetch", options.prefetch, 0);
+  require("timeout (ms)", options.timeout.count(), 1);
   if (!options.class_weights.empty() && !options.shuffle) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -119,7 +119,7 @@ class DataLoader::Impl {
     return options_.num_epochs >= 0 && position.epoch >= options_.num_epochs;
   }
   bool CanClaim(const State& state) const {
-    return state.claimed < state.given + static_cast<uint64_t>(options_.prefetch) &&
+    return state.claimed < state.given + static_cast<uint64_t>(ahead_) &&
            !IsPastTheEnd(PositionOf(state, state.claimed));
   }
 
@@ -131,6 +131,7 @@ class DataLoader::Impl {
 
   const std::shared_ptr<const Dataset> dataset_;
   const DataLoaderOptions options_;
+  const int ahead_ = options_.prefetch > 0 ? options_.prefetch : std::max(4, 2 * options_.num_threads);
   const SamplerConfig sampler_;
   const std::vector<int32_t> labels_;  // empty without class_weights
   Guarded<State> state_;

@@ -68,8 +68,12 @@ class Saver final : public Callback {
 
   // A run of so many steps that ends within an epoch can be gone on with.
   void OnEnd(const FitStatus& status) override {
-    const bool saved = !passing_.empty() && passing_.back() == status.next;
-    if (status.next.step != 0 && begun_ && !saved) SaveForNow(status);
+    if (status.next.step == 0 || !begun_) return;
+    if (passing_.empty() || passing_.back() != status.next) {
+      SaveForNow(status);
+    } else if (status.test) {  // the last evaluation came after that save, and others remember it
+      Save(status);
+    }
   }
 
   bool Saves() const override { return true; }
@@ -174,7 +178,10 @@ class BestKeeper final : public Callback {
   void OnEnd(const FitStatus& status) override {
     if (status.next.step != 0) Take(status);
   }
-  std::string name() const override { return "KeepBest " + file_; }
+  // Without the folder, as SaveEvery's.
+  std::string name() const override {
+    return "KeepBest " + StrPrintable(std::filesystem::path(file_).filename().string());
+  }
   std::string Memory() const override { return best_.Memory(); }
   void Recall(const std::string& memory) override { best_.Recall(name(), memory); }
 

@@ -10,6 +10,7 @@
 #include "sluice/error.h"
 #include "tensor/access.h"
 #include "tensor/types/half.h"
+#include "train/global_norm.h"
 
 namespace sluice {
 namespace {
@@ -116,20 +117,34 @@ void EnqueueScale(double factor, NDArray array) {
   SetWriter(array, done);
 }
 
-void WarnOf(double norm, const std::vector<NDArray>& arrays, const std::vector<double>& sums) {
-  const auto first =
-      std::find_if(sums.begin(), sums.end(), [](double squares) { return !std::isfinite(squares); });
+void WarnOf(const train::GlobalNorm& norm, const std::vector<NDArray>& arrays) {
   std::string whose;  // nobody's, where only the sum is too large
-  if (first != sums.end()) {
-    const auto i = static_cast<size_t>(first - sums.begin());
-    whose = StrCat("array ", i, " of ", arrays.size(), ", ", Name(arrays[i].dtype()), " ", arrays[i].shape(),
-                   ", holds what is not finite: ");
+  if (norm.not_finite) {
+    const NDArray& array = arrays[*norm.not_finite];
+    whose = StrCat("array ", *norm.not_finite, " of ", arrays.size(), ", ", Name(array.dtype()), " ",
+                   array.shape(), ", holds what is not finite: ");
   }
   LOG(WARNING) << WrapLogged(
-      StrCat("ClipGlobalNorm: ", whose, "the norm is ", norm, " and nothing is clipped"));
+      StrCat("ClipGlobalNorm: ", whose, "the norm is ", norm.value, " and nothing is clipped"));
 }
 
 }  // namespace
+
+namespace train {
+
+GlobalNorm MeasureGlobalNorm(const std::vector<NDArray>& arrays) {
+  double sum = 0;
+  GlobalNorm norm;
+  const std::vector<double> sums = Measure(arrays);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sum += sums[i];
+    if (!std::isfinite(sums[i]) && !norm.not_finite) norm.not_finite = i;
+  }
+  norm.value = std::sqrt(sum);
+  return norm;
+}
+
+}  // namespace train
 
 double ClipGlobalNorm(const std::vector<NDArray>& arrays, double max_norm) {
   if (!(max_norm >= 0)) {
@@ -137,18 +152,13 @@ double ClipGlobalNorm(const std::vector<NDArray>& arrays, double max_norm) {
                 StrCat("ClipGlobalNorm: max_norm is ", max_norm, "; it must be at least 0"));
   }
   RequireFloating(arrays);
-  double sum = 0;
-  const std::vector<double> sums = Measure(arrays);
-  for (const double squares : sums) sum += squares;
-  const double norm = std::sqrt(sum);
-  if (!std::isfinite(norm)) {
-    WarnOf(norm, arrays, sums);
-    return norm;
+  const train::GlobalNorm norm = train::MeasureGlobalNorm(arrays);
+  if (!std::isfinite(norm.value)) {
+    WarnOf(norm, arrays);
+  } else if (norm.value > max_norm) {
+    for (const NDArray& array : arrays) EnqueueScale(max_norm / norm.value, array);
   }
-  if (norm > max_norm) {
-    for (const NDArray& array : arrays) EnqueueScale(max_norm / norm, array);
-  }
-  return norm;
+  return norm.value;
 }
 
 }  // namespace sluice

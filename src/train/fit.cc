@@ -46,6 +46,12 @@ class FitRun {
         loader_(std::move(train), LoaderOptions()),
         batching_(BatchingOfRun()),
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches) {
+    if (options_.start_step < options_.start.step) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          StrCat("Fit: start_step is ", options_.start_step, ", but start is step ", options_.start.step,
+                 " of epoch ", options_.start.epoch, ": so many steps at least were done before it"));
+    }
     if (options_.start != Position()) loader_.Seek(options_.start);
     ResolveShapes();
     optimizer.normalize_by_samples = !clips();
@@ -195,6 +201,11 @@ class FitRun {
   void Tell(void (Callback::*moment)(const FitStatus&)) {
     if (!leader() || options_.callbacks.empty()) return;
     const Time before = SteadyClock().Now();
+    if (rates_->config().learning_rate != trainer_->learning_rate()) {  // a callback has set it
+      OptimizerConfig config = rates_->config();
+      config.learning_rate = trainer_->learning_rate();
+      rates_ = Optimizer::Create(config);
+    }
     const FitStatus status{.next = next_,
                            .step = StepsDone(),
                            .seed = options_.seed,

@@ -26,6 +26,27 @@ void Trainer::LocalUpdate::Add(const std::string& key, const std::vector<NDArray
   state.copies.resize(weights.size());
 }
 
+void Trainer::LocalUpdate::AddConstant(const std::string& key, const std::vector<NDArray>& values) {
+  constants_.push_back({key, values.front().shape(), values.front().dtype()});
+}
+
+// A parameter may have come to more contexts: what they add is alike.
+void Trainer::LocalUpdate::FollowCopies(State* state, size_t count) const {
+  const size_t before = state->copies.size();
+  if (count == before) return;
+  state->copies.resize(count);
+  State::Copy& first = state->copies.front();
+  if (count < before || first.update == nullptr) return;
+  first.last.Wait();
+  for (size_t i = before; i < count; ++i) {
+    kvstore::States& states = state->copies[i].states;
+    Fit(*state, &states);
+    for (size_t slot = 0; slot < states.arrays.size(); ++slot)
+      std::memcpy(states.arrays[slot]->data(), first.states.arrays[slot]->data(),
+                  states.arrays[slot]->size());
+  }
+}
+
 void Trainer::LocalUpdate::Fit(const State& of, kvstore::States* states) const {
   kvstore::FitStates(rule_.optimizer.get(), of.dtype, static_cast<size_t>(of.shape.size()), states);
 }
@@ -40,6 +61,7 @@ void Trainer::LocalUpdate::AddToStep(const std::string& key, const std::vector<N
                                      const std::vector<NDArray>& gradients, double scale) {
   State& state = states_.at(key);
   ++state.num_updates;
+  FollowCopies(&state, weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
     State::Copy& copy = state.copies[i];
     if (copy.update == nullptr) Prepare(key, state, &copy);
@@ -82,7 +104,16 @@ void Trainer::LocalUpdate::Save(const std::string& path) {
       std::memcpy(copy.data(), slot->data(), copy.size());
     }
   }
-  kvstore::SaveStates(path, *rule_.optimizer, Layouts(), saved);
+  std::vector<kvstore::StateLayout> layouts = Layouts();
+  for (const kvstore::StateLayout& constant : constants_) {
+    layouts.push_back(constant);
+    kvstore::States zeros;
+    kvstore::FitStates(rule_.optimizer.get(), constant.dtype, static_cast<size_t>(constant.shape.size()),
+                       &zeros);
+    for (auto& slot : zeros.arrays) saved[constant.key].slots.push_back(std::move(*slot));
+    saved[constant.key].num_updates = 0;
+  }
+  kvstore::SaveStates(path, *rule_.optimizer, layouts, saved);
 }
 
 // What rank 0's file holds; nothing on the others, which get its error.

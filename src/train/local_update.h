@@ -19,6 +19,8 @@ class Trainer::LocalUpdate {
   void Set(const OptimizerConfig& config);
   // A key, without states yet.
   void Add(const std::string& key, const std::vector<NDArray>& weights);
+  // What no step updates: in the file of states with zeros, as in a store's.
+  void AddConstant(const std::string& key, const std::vector<NDArray>& values);
   // The next step updates every context's copy; equal copies stay equal.
   void AddToStep(const std::string& key, const std::vector<NDArray>& weights,
                  const std::vector<NDArray>& gradients, double scale);
@@ -46,11 +48,13 @@ class Trainer::LocalUpdate {
   Loaded Read(const std::string& path, KVStore& store) const;
   void Share(KVStore& store, Loaded* loaded) const;
   void Fit(const State& of, kvstore::States* states) const;
+  void FollowCopies(State* state, size_t count) const;
   void Prepare(const std::string& key, const State& of, State::Copy* copy) const;
   std::vector<kvstore::StateLayout> Layouts() const;
 
   kvstore::UpdateRule rule_;
   std::map<std::string, State> states_;
+  std::vector<kvstore::StateLayout> constants_;
   std::vector<kvstore::PendingUpdate> added_;
   std::vector<State::Copy*> added_copies_;  // whose updates these are
   bool shared_ = false;                     // the keys that Share needs exist

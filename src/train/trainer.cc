@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "base/log.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
-#include "sluice/clip.h"
 #include "sluice/error.h"
+#include "train/global_norm.h"
 #include "train/local_update.h"
 
 namespace sluice {
@@ -65,15 +65,52 @@ void Trainer::InitKeys() {
     values.push_back(constant->list_data().front());
     outs.push_back(constant->list_data());
   }
-  if (!keys.empty()) store_->Broadcast(keys, values, outs);
+  if (!keys.empty()) {
+    store_->Init(keys, values);
+    if (options_.update_on_kvstore) store_->Pull(keys, outs);
+  }
   if (options_.update_on_kvstore) {
     store_->SetOptimizer(config_);
   } else {
     local_update_ = std::make_unique<LocalUpdate>(config_);
     for (Tracked& tracked : tracked_)
       local_update_->Add(tracked.parameter->name(), tracked.parameter->list_data());
+    for (const auto& constant : constants_)
+      local_update_->AddConstant(constant->name(), constant->list_data());
+    BringWeights();
   }
   store_->Barrier();  // nobody pushes before the optimiser stands
+}
+
+// Sums are what such a Trainer lives on. A store that another Trainer has used holds that one's gradients:
+// what Init found there is no weight.
+void Trainer::BringWeights() {
+  const auto of_rank_0 = [&](const NDArray& value) {
+    NDArray array = NDArray::Empty(value.shape(), value.context(), value.dtype());
+    store_->rank() == 0 ? value.CopyTo(&array) : array.Fill(-0.0);  // to which any number may be added
+    return array;
+  };
+  const Key probe("Trainer/probe");
+  NDArray one = NDArray::From({1}, {1});
+  store_->Init(probe, one);
+  one = of_rank_0(one);
+  store_->PushPull(probe, one);
+  if (one.ToScalar() != 1) {
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat("a Trainer with update_on_kvstore = false (clip_global_norm needs that) takes sums from the "
+               "store, but this ",
+               store_->type(),
+               " store updates by itself: it has an optimiser or a server program; take a store without"));
+  }
+  for (Tracked& tracked : tracked_) {
+    const std::vector<NDArray>& data = tracked.parameter->list_data();
+    store_->PushPull(tracked.keys, {{of_rank_0(data.front())}}, {data});
+  }
+  for (const auto& constant : constants_) {
+    const std::vector<NDArray>& data = constant->list_data();
+    store_->PushPull({Key(constant->name())}, {{of_rank_0(data.front())}}, {data});
+  }
 }
 
 // Whoever changes a parameter's grad_req or type makes other variables of its arrays.
@@ -188,7 +225,7 @@ void Trainer::Step(int64_t batch_size, bool ignore_stale) {
   if (options_.update_on_kvstore) return StepWith({.divisor = static_cast<double>(batch_size)}, ignore_stale);
   FollowVariables();
   if (!ignore_stale) RequireFresh();
-  AllreduceGrads();
+  Allreduce(/*stale_too=*/false);
   Update(batch_size, ignore_stale);
 }
 
@@ -226,24 +263,54 @@ void Trainer::RequireOwnUpdate(const char* what) const {
 void Trainer::AllreduceGrads() {
   RequireOwnUpdate("AllreduceGrads");
   FollowVariables();
+  Allreduce(/*stale_too=*/true);
+}
+
+void Trainer::Allreduce(bool stale_too) {
   for (size_t i = 0; i < tracked_.size(); ++i) {
-    if (!tracked_[i].frozen() && !(armed_ && tracked_[i].pushed)) PushPull(i, {});
+    const Tracked& tracked = tracked_[i];
+    if (tracked.frozen() || (armed_ && tracked.pushed)) continue;
+    if (stale_too || !IsStale(tracked)) PushPull(i, {});
   }
   armed_.reset();
 }
 
 // What the summed gradients are multiplied by. Every context has the same sums: the first one's are measured.
-double Trainer::ScaleOfUpdate(int64_t batch_size) const {
+// Who waits for them all anyway takes rank 0's learning rate as well, which only that worker's callbacks may
+// have set.
+double Trainer::ScaleOfUpdate(int64_t batch_size) {
   const double mean = 1.0 / static_cast<double>(batch_size);
   if (options_.clip_global_norm == 0) return mean;
+  const bool shares = store_->num_workers() > 1;
+  if (shares) {
+    const Key key("Trainer/learning_rate");
+    const double mine = store_->rank() == 0 ? config_.learning_rate : -0.0;
+    const bool first = !rate_.valid();
+    if (first) rate_ = NDArray({1}, cpu(0), DType::kFloat64);
+    rate_.Fill(mine);
+    if (first) store_->Init(key, rate_);
+    store_->PushPull(key, rate_);
+  }
   std::vector<NDArray> gradients;
+  std::vector<const std::string*> names;
   for (const Tracked& tracked : tracked_) {
     if (tracked.frozen() || IsStale(tracked)) continue;
     gradients.push_back(tracked.parameter->grad(tracked.parameter->list_ctx().front()));
+    names.push_back(&tracked.parameter->name());
   }
-  const double norm = ClipGlobalNorm(gradients, std::numeric_limits<double>::infinity()) * mean;
+  const train::GlobalNorm sum = train::MeasureGlobalNorm(gradients);
+  if (shares) SetLearningRate(rate_.ToVector<double>().front());
+  const double norm = sum.value * mean;
+  if (!std::isfinite(norm)) WarnOfNorm(norm, sum.not_finite ? *names[*sum.not_finite] : "");
   return std::isfinite(norm) && norm > options_.clip_global_norm ? mean * options_.clip_global_norm / norm
                                                                  : mean;
+}
+
+void Trainer::WarnOfNorm(double norm, const std::string& parameter) {
+  if (std::exchange(warned_, true)) return;
+  LOG(WARNING) << WrapLogged(StrCat("the norm of all gradients is ", norm,
+                                    parameter.empty() ? "" : ", first because of " + parameter,
+                                    ": nothing is clipped in such steps; this is told once"));
 }
 
 void Trainer::Update(int64_t batch_size, bool ignore_stale) {

@@ -140,6 +140,54 @@ TEST_P(OwnUpdateOn, AFileThatRankZeroCannotReadIsEverybodysError) {
   EXPECT_THAT(errors, Each(HasSubstr(path_)));
 }
 
+// The store holds the gradients of the Trainer before.
+TEST_P(OwnUpdateOn, ASecondTrainerOnAStoreBeginsWithRankZerosWeights) {
+  if (Workers() == 1) return;  // stores of one process refuse the names
+  const auto ends = Run([&](const std::shared_ptr<KVStore>& store) {
+    const auto parameters = Parameters(DeviceOf(*store));
+    {
+      const auto first = MakeTrainer(parameters, store);
+      Steps(parameters, *first, 0, 2);
+    }
+    for (const auto& parameter : parameters) {
+      NDArray value(parameter->shape());
+      value.Fill(5 + store->rank());
+      parameter->SetData(value);
+    }
+    const auto second = MakeTrainer(parameters, store);
+    return Of(parameters);
+  });
+  for (const Weights& weights : ends) EXPECT_THAT(weights, Each(Each(5)));
+}
+
+TEST_P(OwnUpdateOn, AStoreThatUpdatesByItselfIsRefused) {
+  Run([&](const std::shared_ptr<KVStore>& store) {
+    store->Init(Key("other"), NDArray({1}, DeviceOf(*store)));
+    store->SetOptimizer({.learning_rate = 0.1});
+    store->Barrier();
+    const auto parameters = Parameters(DeviceOf(*store));
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { MakeTrainer(parameters, store); }),
+                HasSubstr("store updates by itself"));
+    return Weights();
+  });
+}
+
+// Callbacks of fit run on rank 0 alone.
+TEST_P(OwnUpdateOn, RankZerosLearningRateIsEverybodys) {
+  const auto train = [&](bool everybody) {
+    return Run([&, everybody](const std::shared_ptr<KVStore>& store) {
+      const auto parameters = Parameters(DeviceOf(*store));
+      const auto trainer = MakeTrainer(parameters, store);
+      Steps(parameters, *trainer, 0, 2);
+      if (everybody || store->rank() == 0) trainer->SetLearningRate(0.01);
+      Steps(parameters, *trainer, 2, 4);
+      return Of(parameters);
+    });
+  };
+  const auto told = train(true);
+  EXPECT_THAT(train(false), Each(told.front()));
+}
+
 TEST(OwnUpdate, AsyncStoresHaveNoStepsForIt) {
   Job({.type = "dist_async", .workers = 2}).RunShared([](const std::shared_ptr<KVStore>& store) {
     const auto refused = [&](double max_norm) {

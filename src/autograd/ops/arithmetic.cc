@@ -165,6 +165,7 @@ NDArray InFloat32(const NDArray& x) {
 }
 
 NDArray Mean(const NDArray& x) {
+  RequireTogether("Mean", {&x});
   return Sum(x) * (1.0f / static_cast<float>(std::max<int64_t>(x.size(), 1)));
 }
 

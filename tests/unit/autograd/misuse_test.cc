@@ -244,7 +244,7 @@ TEST_F(MisuseTest, NoArrayWhereOneIsNeeded) {
          return ops::Concat({one, none}, 0);
        }},
       {"Sum", [&] { return ops::Sum(none); }},
-      {"Sum", [&] { return ops::Mean(none); }},
+      {"Mean", [&] { return ops::Mean(none); }},
       {"SumOfRows", [&] { return ops::SumOfRows(none); }},
       {"MeanOfSteps", [&] { return ops::MeanOfSteps(none); }},
       {"SoftmaxCrossEntropy", [&] { return ops::SoftmaxCrossEntropy(none, one); }},

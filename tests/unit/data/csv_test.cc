@@ -46,6 +46,8 @@ TEST(Csv, ReadsNumbersAndTheLabelColumn) {
   EXPECT_EQ(Parse("1\t2\t1.0\n", {.delimiter = '\t'})->labels(), (std::vector<int32_t>{1}));
   EXPECT_EQ(Values(*Parse("1e-46,-1e-400,1e-39,0\n")), (std::vector<float>{0, 0, 1e-39f}))
       << "as float32 rounds";
+  EXPECT_EQ(Values(*Parse("3.4028235e+38,+1.5,1.00000005960464477540,0\n")),
+            (std::vector<float>{3.4028235e38f, 1.5f, 0x1.000002p+0f}));
   EXPECT_EQ(Values(*Parse("3.4028234e38,-3.4028234e38,0\n")),
             (std::vector<float>{3.4028234e38f, -3.4028234e38f}));
 }

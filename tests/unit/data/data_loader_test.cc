@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -308,6 +310,31 @@ class Gated final : public Numbers {
   std::shared_future<void> gate{open.get_future()};
 };
 
+// Waits in every Get until as many threads are there as are expected.
+class Meeting final : public Numbers {
+ public:
+  explicit Meeting(int expected) : Numbers(1000), expected_(expected) {}
+  int32_t Get(int64_t index, std::span<float> sample) const override {
+    std::unique_lock lock(mutex_);
+    ++here_;
+    met_.notify_all();
+    if (!met_.wait_for(lock, std::chrono::seconds(30), [&] { return here_ >= expected_; }))
+      throw Error(ErrorCode::kDeadlineExceeded, StrCat("only ", here_, " threads came"));
+    return Numbers::Get(index, sample);
+  }
+
+ private:
+  const int expected_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable met_;
+  mutable int here_ = 0;
+};
+
+TEST(DataLoaderTest, EveryThreadHasABatchToMake) {
+  DataLoader loader(std::make_shared<Meeting>(12), {.batch_size = 10, .num_threads = 12});
+  EXPECT_EQ(loader.Next()->indices.size(), 10u);
+}
+
 TEST(DataLoaderTest, ASlowDatasetEndsInADeadlineThatNamesTheBatch) {
   const auto data = std::make_shared<Gated>();
   DataLoader loader(data, {.batch_size = 4, .timeout = std::chrono::milliseconds(20)});
@@ -338,7 +365,7 @@ TEST(DataLoaderTest, OptionsOutOfRangeAreRefused) {
   EXPECT_THROW(DataLoader(data, {.batch_size = 0}), Error);
   EXPECT_THROW(DataLoader(data, {.share = {3, 3}}), Error);
   EXPECT_THROW(DataLoader(data, {.num_threads = 0}), Error);
-  EXPECT_THROW(DataLoader(data, {.prefetch = 0}), Error);
+  EXPECT_THROW(DataLoader(data, {.prefetch = -1}), Error);
   EXPECT_THROW(DataLoader(data, {.class_weights = {1, 1}}), Error);
   EXPECT_THROW(DataLoader(data, {.class_weights = std::vector<double>(7, 0.0)}), Error);
   EXPECT_THROW(DataLoader(data, {.shuffle = false, .class_weights = std::vector<double>(7, 1.0)}), Error);

@@ -248,6 +248,35 @@ TEST_F(CallbackTest, EvaluationsWithinAnEpochCountForTheBest) {
   EXPECT_EQ(LoadParameters(file, net_.CollectParams()).at("step"), std::to_string(when));
 }
 
+// The evaluation at its end, too, which the last save of steps came before.
+TEST_F(CallbackTest, ARunOfSoManyStepsRemembersItsLastEvaluation) {
+  const std::string prefix = folder_ / "run", file = folder_ / "best.safetensors";
+  FitOptions options;
+  options.batch_size = 8;
+  options.num_steps = 4;  // in the second epoch
+  options.disp_batches = 0;
+  options.callbacks = {KeepBest(file), SaveEvery(prefix, {.steps = 2})};
+  const double last =
+      Fit(net_, train_, test_, {.learning_rate = 0.5}, StoreOf("local"), options).test_accuracy;
+  const LoadedCheckpoint loaded =
+      LoadCheckpoint(prefix, ListCheckpoints(prefix).back(), net_.CollectParams());
+  const std::string kept = LoadParameters(file, net_.CollectParams()).at("test_accuracy");
+  EXPECT_EQ(loaded.step, 4);
+  const double remembered = std::strtod(loaded.memory.at("KeepBest best.safetensors").c_str(), nullptr);
+  EXPECT_GE(remembered, last);
+  EXPECT_EQ(StrCat(remembered), kept);
+}
+
+TEST_F(CallbackTest, TheLearningRateIsTheOneThatACallbackHasSet) {
+  std::vector<double> rates;
+  Run({AfterEpoch([&](const FitStatus& status) {
+        rates.push_back(status.learning_rate);
+        status.trainer.SetLearningRate(status.learning_rate / 2);
+      })},
+      3, 0.5);
+  EXPECT_THAT(rates, ElementsAre(0.5, 0.25, 0.125));
+}
+
 TEST_F(CallbackTest, ARunThatDivergesHasNoBest) {
   const std::string file = folder_ / "best.safetensors";
   net_(NDArray(Shape{1, int64_t{kFeatures}}));  // parameters learn their shapes

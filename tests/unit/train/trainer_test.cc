@@ -306,5 +306,48 @@ TEST(Trainer, AnAsyncStoreUpdatesItself) {
               HasSubstr("dist_async"));
 }
 
+// With the momentum that its copy on the first context has.
+TEST(TrainerFollows, AParameterToMoreContextsAndBack) {
+  for (const bool update_on_kvstore : {true, false}) {
+    const auto parameter = MakeParameter("w", {0}, Cpus(1));
+    nn::ParameterDict parameters;
+    parameters.Add(parameter);
+    Trainer trainer(parameters, {.learning_rate = 1, .momentum = 0.5}, StoreOf("local"), {update_on_kvstore});
+    double weight = 0, velocity = 0;
+    for (const int contexts : {1, 3, 2, 3}) {
+      parameter->Reinitialize(Cpus(contexts));
+      parameter->SetData(NDArray::From({static_cast<float>(weight)}, {1}));
+      for (int step = 0; step < 2; ++step) {
+        BackwardWith(*parameter, std::vector<std::vector<float>>(static_cast<size_t>(contexts), {1}));
+        trainer.Step(contexts);
+        velocity = 0.5 * velocity - 1;
+        weight += velocity;
+      }
+      for (const NDArray& data : parameter->list_data())
+        EXPECT_EQ(data.ToScalar(), weight)
+            << data.context() << " of " << contexts << ", " << update_on_kvstore;
+    }
+  }
+}
+
+TEST(TrainerFollows, AStepThatIgnoresStaleGradientsLeavesThemAlone) {
+  for (const bool update_on_kvstore : {true, false}) {
+    nn::ParameterDict parameters;
+    for (const char* name : {"a", "b"})
+      parameters.Add(MakeParameter(name, {0}, Cpus(2), {.grad_req = autograd::GradReq::kAdd}));
+    Trainer trainer(parameters, {.learning_rate = 1}, StoreOf("local"), {update_on_kvstore});
+    for (int step = 0; step < 2; ++step) {
+      BackwardWith(parameters["a"], {{1}, {1}});
+      autograd::Backward({LossWithGradient(parameters["b"], {1}, cpu(0))});  // cpu(1)'s share was empty
+      trainer.Step(1, /*ignore_stale=*/true);
+      parameters["a"].ZeroGrad();
+    }
+    EXPECT_EQ(parameters["a"].data(cpu(1)).ToScalar(), -4);
+    EXPECT_EQ(parameters["b"].data(cpu(1)).ToScalar(), 0);
+    EXPECT_EQ(parameters["b"].grad(cpu(0)).ToScalar(), 2);
+    EXPECT_EQ(parameters["b"].grad(cpu(1)).ToScalar(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing
