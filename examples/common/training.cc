@@ -54,7 +54,8 @@ LoadedCheckpoint Start(const Batching& batching, const nn::ParameterDict& parame
   }
   const nlohmann::json mine = {loaded.next.epoch, loaded.next.step, loaded.step, loaded.updates,
                                loaded.states};
-  const auto word = nlohmann::json::parse(store.Agree(mine.dump()));
+  const auto word =
+      nlohmann::json::parse(store.Agree(mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   word[0].get_to(loaded.next.epoch);
   word[1].get_to(loaded.next.step);
   word[2].get_to(loaded.step);

@@ -34,10 +34,11 @@ class Trainer {
  public:
   // The parameters must be initialised; rank 0's values win, also of those without gradient. Per-parameter
   // lr_mult and wd_mult go into the optimiser's multipliers; a change, the same on all workers, holds from
-  // the next step on. So does one of grad_req: what is frozen (kNull) no step touches. A dist store that has
-  // these keys already keeps its values where it updates them (update_on_kvstore). Throws
+  // the next step on. So does one of grad_req: what is frozen (kNull) no step touches. Throws
   // Error(kInvalidArgument) for async with update_on_kvstore false and for options that cannot be,
-  // Error(kFailedPrecondition) for update_on_kvstore false with a store that updates by itself.
+  // Error(kFailedPrecondition) on all workers where servers have other values of these keys than rank 0 (keys
+  // and optimiser are one for all dist stores of a job), and for update_on_kvstore false with a store that
+  // updates by itself.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
           TrainerOptions options = {});
   ~Trainer();
@@ -92,6 +93,7 @@ class Trainer {
   };
 
   void InitKeys();
+  std::string PullInto(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs);
   void Arm(const PushOptions& options);
   void OnGradient(size_t index);
   void StepWith(const PushOptions& options, bool ignore_stale);

@@ -143,7 +143,7 @@ class FitRun {
     }
     const auto count = ParseInt(StrTrim(at));
     if (!count || *count < 0 || sums[1] < 0 || sums[1] > static_cast<double>(*count))
-      throw Error(ErrorCode::kDataLoss, StrCat("Fit cannot have remembered '", memory, "'"));
+      throw Error(ErrorCode::kDataLoss, StrCat("Fit cannot have remembered '", StrPrintable(memory), "'"));
     loss_.GoOnFrom(sums[0], *count);
     accuracy_.GoOnFrom(sums[1], *count);
   }

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
+#include "tensor/access.h"
 #include "train/global_norm.h"
 #include "train/local_update.h"
 
@@ -65,9 +66,10 @@ void Trainer::InitKeys() {
     values.push_back(constant->list_data().front());
     outs.push_back(constant->list_data());
   }
+  std::string why;
   if (!keys.empty()) {
     store_->Init(keys, values);
-    if (options_.update_on_kvstore) store_->Pull(keys, outs);
+    if (options_.update_on_kvstore) why = PullInto(keys, outs);
   }
   if (options_.update_on_kvstore) {
     store_->SetOptimizer(config_);
@@ -79,7 +81,31 @@ void Trainer::InitKeys() {
       local_update_->AddConstant(constant->name(), constant->list_data());
     BringWeights();
   }
-  store_->Barrier();  // nobody pushes before the optimiser stands
+  why = store_->Agree(why);  // nobody pushes before the optimiser stands
+  if (!why.empty()) throw Error(ErrorCode::kFailedPrecondition, why);
+}
+
+// Why rank 0's values are not those of the store, where Init has found the keys there; else empty.
+std::string Trainer::PullInto(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs) {
+  std::vector<NDArray> before;
+  const bool checks = store_->rank() == 0 && store_->type().starts_with("dist");
+  for (const KVStore::Values& arrays : outs) {
+    if (checks) before.push_back(arrays.front().Copy());
+  }
+  store_->Pull(keys, outs);
+  for (size_t i = 0; i < before.size(); ++i) {
+    before[i].WaitToRead();
+    outs[i].front().WaitToRead();
+    if (std::ranges::equal(HostBytes(before[i]), HostBytes(outs[i].front()))) continue;
+    return StrCat(
+        "the servers have other values of ", ToString(keys[i]),
+        " than this Trainer: another Trainer of the job has made and trained it. The keys of a job are one "
+        "for all its ",
+        store_->type(),
+        " stores: give the layers of this network names of their own (AddPrefix), or go on from the "
+        "trained values");
+  }
+  return "";
 }
 
 // Sums are what such a Trainer lives on. A store that another Trainer has used holds that one's gradients:

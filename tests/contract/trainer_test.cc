@@ -1,4 +1,4 @@
-// Trainers that update their own weights (update_on_kvstore = false): one worker's states are those of all.
+// Trainers on every store: whose weights, states and learning rate count.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -186,6 +186,41 @@ TEST_P(OwnUpdateOn, RankZerosLearningRateIsEverybodys) {
   };
   const auto told = train(true);
   EXPECT_THAT(train(false), Each(told.front()));
+}
+
+// Keys are one for all stores of a job: another network of the same names would go on from this one.
+TEST(StoreUpdate, ASecondTrainerGoesOnFromTheTrainedValuesAlone) {
+  for (const char* type : {"dist_sync", "dist_async"}) {
+    Job({.type = type, .workers = 2}).RunShared([](const std::shared_ptr<KVStore>& store) {
+      const Context here = DeviceOf(*store);
+      nn::ParameterDict parameters;
+      parameters.Add(std::make_shared<nn::Parameter>("w", Shape{2}));
+      parameters.at(0)->Initialize({here}, std::make_shared<nn::Constant>(1));
+      const auto step = [&](Trainer& trainer) {
+        NDArray loss;
+        {
+          const autograd::RecordScope record;
+          loss = parameters.at(0)->data(here) * 1.0f;
+        }
+        autograd::Backward(loss);
+        trainer.Step(2);
+        store->WaitAll();
+        store->Barrier();
+      };
+      const OptimizerConfig config{.learning_rate = 0.1};
+      {
+        Trainer first(parameters, config, store);
+        step(first);
+      }
+      NDArray trained = parameters.at(0)->data(here);
+      store->PullLatest({Key("w")}, {{trained}});
+      Trainer second(parameters, config, store);
+      store->Barrier();
+      parameters.at(0)->SetData(NDArray({2}));
+      EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { Trainer(parameters, config, store); }),
+                  HasSubstr("the servers have other values of w"));
+    });
+  }
 }
 
 TEST(OwnUpdate, AsyncStoresHaveNoStepsForIt) {
