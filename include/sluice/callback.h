@@ -64,7 +64,8 @@ class Callback {
 
   // Whether it saves what the others remember: then it is called after them, wherever it is listed.
   virtual bool Saves() const { return false; }
-  // What it knows of the run so far, for a checkpoint: under this name, unless it is empty.
+  // What it knows of the run so far, for a checkpoint: under this name, unless it is empty. Callbacks of one
+  // name are told apart by their order.
   virtual std::string name() const { return {}; }
   virtual std::string Memory() const { return {}; }
   // What Memory said, before the first step of a run that goes on. Throws Error(kDataLoss) when it cannot be.

@@ -31,7 +31,7 @@ struct FitOptions {
   double clip_global_norm = 0;  // above 0: TrainerOptions' bound; the workers then update, not the store
   LastBatch last_batch = LastBatch::kKeep;  // of training; evaluation takes every sample
   std::vector<double> class_weights;        // by class, as DataLoaderOptions has them
-  int loader_threads = 1;                   // that make batches ahead: decode, transform
+  int loader_threads = 1;                   // that make batches ahead: decode, transform; of evaluation, too
   int64_t disp_batches = 100;               // a plain line every so many batches
   int64_t eval_steps = 0;                   // evaluates also after every so many steps; 0: after epochs only
   int64_t top_k = 0;                        // > 1: evaluated too
@@ -57,10 +57,11 @@ struct FitReport {
   double test_top_k = 0;
 };
 
-// Accuracy and loss over a whole data set, its batches cut over all contexts. `net` must be initialised on
-// them.
+// Accuracy and loss over a whole data set, its batches made ahead by so many threads and cut over all
+// contexts. `net` must be initialised on them.
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
-                    int64_t top_k = 0, const nn::Loss& loss = nn::SoftmaxCrossEntropyLoss());
+                    int64_t top_k = 0, const nn::Loss& loss = nn::SoftmaxCrossEntropyLoss(),
+                    int loader_threads = 1);
 
 // Trains `net` (parameters initialised, shapes may be deferred). The optimiser is set with
 // normalize_by_samples, or every step divided by its batch of all workers: right for uneven batches. Pushes

@@ -83,8 +83,6 @@ Task MakeTask(PendingUpdate& of, Device& device) {
             .after = std::move(after),
             .done = of.done,
             .error = nullptr};
-  AddReader(of.gradient, of.done);
-  SetWriter(of.weight, of.done);
   return task;
 }
 
@@ -97,6 +95,11 @@ void EnqueueThoseOn(Context context, std::span<PendingUpdate> updates) {
     if (here(update)) tasks.push_back(MakeTask(update, *device));
   }
   device->stream().Enqueue("updates", {}, [tasks = std::move(tasks)]() mutable { Run(tasks); });
+  for (PendingUpdate& update : updates) {  // not before: what is never enqueued nobody may wait for
+    if (!here(update)) continue;
+    AddReader(update.gradient, update.done);
+    SetWriter(update.weight, update.done);
+  }
 }
 
 }  // namespace

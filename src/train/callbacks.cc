@@ -12,6 +12,7 @@
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
 #include "sluice/parameters_file.h"
+#include "train/callback_names.h"
 
 namespace sluice {
 namespace {
@@ -108,8 +109,9 @@ class Saver final : public Callback {
   void Save(const FitStatus& status) const {
     Checkpoint here{status.next, status.step, status.seed, status.shuffle, status.batching};
     if (status.next.step != 0) here.memory[FitStatus::kMemory] = status.memory();
-    for (const CallbackPtr& callback : status.callbacks) {
-      if (!callback->name().empty()) here.memory[callback->name()] = callback->Memory();
+    const std::vector<std::string> names = train::MemoryNames(status.callbacks);
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!names[i].empty()) here.memory[names[i]] = status.callbacks[i]->Memory();
     }
     SaveCheckpoint(prefix_, here, status.net.CollectParams(), status.trainer);
   }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 #include "sluice/autograd.h"
 #include "sluice/fit.h"
@@ -15,19 +17,6 @@ constexpr int64_t kEvalBatch = 250;
 // Through memory of its own, so that the copy waits for no computation.
 NDArray OnHost(std::span<const float> values, const Shape& shape) {
   return NDArray::From(values, shape, cpu_pinned(0));
-}
-
-Batch Consecutive(const Dataset& dataset, int64_t first, int64_t count) {
-  Batch batch;
-  const Shape& shape = dataset.sample_shape();
-  batch.shape = shape.WithAxis(0, count);
-  const auto sample = static_cast<size_t>(shape.size());
-  batch.samples.resize(static_cast<size_t>(count) * sample);
-  for (int64_t i = 0; i < count; ++i) {
-    batch.labels.push_back(
-        dataset.Get(first + i, std::span(batch.samples).subspan(static_cast<size_t>(i) * sample, sample)));
-  }
-  return batch;
 }
 
 }  // namespace
@@ -54,14 +43,20 @@ train::Shards train::Load(const Batch& batch, const std::vector<Context>& contex
 }
 
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
-                    int64_t top_k, const nn::Loss& criterion) {
+                    int64_t top_k, const nn::Loss& criterion, int loader_threads) {
   const autograd::PauseScope pause;
   metric::Accuracy accuracy;
   metric::Loss loss;
   metric::TopKAccuracy best(std::max<int64_t>(top_k, 1));
-  for (int64_t first = 0; first < dataset.size(); first += kEvalBatch) {
-    const Batch batch = Consecutive(dataset, first, std::min(kEvalBatch, dataset.size() - first));
-    const train::Shards shards = train::Load(batch, contexts, {});
+  std::optional<DataLoader> loader;
+  if (dataset.size() > 0) {
+    const std::shared_ptr<const Dataset> all(std::shared_ptr<const Dataset>(), &dataset);  // the caller's
+    loader.emplace(
+        all, DataLoaderOptions{
+                 .batch_size = kEvalBatch, .shuffle = false, .num_epochs = 1, .num_threads = loader_threads});
+  }
+  for (std::optional<Batch> batch; loader && (batch = loader->Next());) {
+    const train::Shards shards = train::Load(*batch, contexts, {});
     std::vector<NDArray> predictions, losses;
     for (size_t i = 0; i < shards.images.size(); ++i) {
       predictions.push_back(net(shards.images[i]));

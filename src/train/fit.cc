@@ -18,6 +18,7 @@
 #include "sluice/loss.h"
 #include "sluice/metric.h"
 #include "sluice/trainer.h"
+#include "train/callback_names.h"
 #include "train/progress.h"
 #include "train/shards.h"
 #include "train/statistics_file.h"
@@ -118,9 +119,10 @@ class FitRun {
   }
 
   void Recall() {
-    for (const CallbackPtr& callback : options_.callbacks) {
-      const auto remembered = options_.memory.find(callback->name());
-      if (remembered != options_.memory.end()) callback->Recall(remembered->second);
+    const std::vector<std::string> names = train::MemoryNames(options_.callbacks);
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto remembered = options_.memory.find(names[i]);
+      if (remembered != options_.memory.end()) options_.callbacks[i]->Recall(remembered->second);
     }
     const auto own = options_.memory.find(FitStatus::kMemory);
     if (own != options_.memory.end() && options_.start.step != 0) GoOnFromSums(own->second);
@@ -331,7 +333,8 @@ class FitRun {
 
   void EvaluateNow() {
     const Time before = SteadyClock().Now();
-    evaluation_ = Evaluate(net_, *test_, options_.contexts, options_.top_k, *criterion_);
+    evaluation_ =
+        Evaluate(net_, *test_, options_.contexts, options_.top_k, *criterion_, options_.loader_threads);
     report_.test_accuracy = evaluation_->accuracy;
     report_.test_loss = evaluation_->loss;
     report_.test_top_k = evaluation_->top_k;

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <future>
-#include <mutex>
 #include <set>
 #include <thread>
 
@@ -12,6 +10,7 @@
 #include "base/strings.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
+#include "unit/data/meeting.h"
 
 namespace sluice {
 namespace {
@@ -310,28 +309,9 @@ class Gated final : public Numbers {
   std::shared_future<void> gate{open.get_future()};
 };
 
-// Waits in every Get until as many threads are there as are expected.
-class Meeting final : public Numbers {
- public:
-  explicit Meeting(int expected) : Numbers(1000), expected_(expected) {}
-  int32_t Get(int64_t index, std::span<float> sample) const override {
-    std::unique_lock lock(mutex_);
-    ++here_;
-    met_.notify_all();
-    if (!met_.wait_for(lock, std::chrono::seconds(30), [&] { return here_ >= expected_; }))
-      throw Error(ErrorCode::kDeadlineExceeded, StrCat("only ", here_, " threads came"));
-    return Numbers::Get(index, sample);
-  }
-
- private:
-  const int expected_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable met_;
-  mutable int here_ = 0;
-};
-
 TEST(DataLoaderTest, EveryThreadHasABatchToMake) {
-  DataLoader loader(std::make_shared<Meeting>(12), {.batch_size = 10, .num_threads = 12});
+  DataLoader loader(std::make_shared<testing::Meeting>(std::make_shared<Numbers>(1000), 12),
+                    {.batch_size = 10, .num_threads = 12});
   EXPECT_EQ(loader.Next()->indices.size(), 10u);
 }
 

@@ -267,6 +267,25 @@ TEST_F(CallbackTest, ARunOfSoManyStepsRemembersItsLastEvaluation) {
   EXPECT_EQ(StrCat(remembered), kept);
 }
 
+// Two that save under one name in two folders, and two that would stop.
+TEST_F(CallbackTest, ThoseOfOneNameRememberEachTheirOwn) {
+  fs::create_directories(folder_ / "a");
+  fs::create_directories(folder_ / "b");
+  const std::string steps = folder_ / "a/run", epochs = folder_ / "b/run";
+  const auto callbacks = [&] {
+    return std::vector<CallbackPtr>{SaveEvery(epochs, {.epochs = 1}), SaveEvery(steps, {.steps = 2}),
+                                    StopEarly({.patience = 20}), StopEarly({.patience = 3})};
+  };
+  Run(callbacks(), 2, 1e-30);
+  net_ = Net(5);
+  const LoadedCheckpoint loaded = LoadCheckpoint(steps, {2, 0}, net_.CollectParams());
+  EXPECT_EQ(loaded.memory.count("StopEarly #2"), 1u);
+  EXPECT_EQ(Run(callbacks(), 20, 1e-30, loaded).epochs,
+            2);  // the fourth in all is the third without a better one
+  EXPECT_EQ(ListCheckpoints(epochs).size(), 4u);
+  EXPECT_EQ(ListCheckpoints(steps).size(), 2u);
+}
+
 TEST_F(CallbackTest, TheLearningRateIsTheOneThatACallbackHasSet) {
   std::vector<double> rates;
   Run({AfterEpoch([&](const FitStatus& status) {

@@ -120,10 +120,14 @@ TEST_F(CheckpointTest, TrainingOnIsTrainingInOneGo) {
 // Whoever updates keeps the same states, of what no step updates too.
 TEST_F(CheckpointTest, ARunGoesOnWithClippingAndWithout) {
   const OptimizerConfig config = Optimizer(OptimizerKind::kAdam, 0);
-  const auto fit = [&](double max_norm, int64_t epochs, const LoadedCheckpoint& from, bool saves) {
+  const auto make = [] {
     nn::Sequential net;
     net.Add(nn::Dense(5)).Add(nn::BatchNorm()).Add(nn::Dense(int64_t{kClasses}));
     net.CollectParams().Initialize(Cpus(2), nullptr, 4);
+    return net;
+  };
+  const auto fit = [&](double max_norm, int64_t epochs, const LoadedCheckpoint& from, bool saves) {
+    nn::Sequential net = make();
     FitOptions options = Options(from.next, epochs);
     if (from.next != Position()) {
       options.optimizer_states = LoadCheckpoint(prefix_, from.next, net.CollectParams()).states;
@@ -133,16 +137,11 @@ TEST_F(CheckpointTest, ARunGoesOnWithClippingAndWithout) {
     options.clip_global_norm = max_norm;
     if (saves) options.callbacks = {SaveEvery(prefix_, {.epochs = 1})};
     Fit(net, data_, nullptr, config, StoreOf("local"), options);
-    std::vector<std::vector<float>> values;
-    for (const auto& parameter : net.CollectParams())
-      values.push_back(parameter->list_data().front().ToVector());
-    return values;
+    return Values(net);
   };
   for (const double first : {0.0, 1e30}) {  // a bound that is never reached
     const auto whole = fit(first, 3, {}, true);
-    nn::Sequential net;
-    net.Add(nn::Dense(5)).Add(nn::BatchNorm()).Add(nn::Dense(int64_t{kClasses}));
-    net.CollectParams().Initialize(Cpus(2), nullptr, 9);
+    nn::Sequential net = make();
     const LoadedCheckpoint loaded = LoadCheckpoint(prefix_, {1, 0}, net.CollectParams());
     EXPECT_EQ(fit(1e30 - first, 3, loaded, false), whole);
     for (const Position& position : ListCheckpoints(prefix_)) RemoveCheckpoint(prefix_, position);
