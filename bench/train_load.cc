@@ -133,10 +133,11 @@ void TrainLoad::MakeLoader() {
 
 void TrainLoad::TakeBatch() {
   const auto start = std::chrono::steady_clock::now();
-  const Batch batch = *loader_->Next();
+  Batch batch = *loader_->Next();
   loader_waits_.push_back(std::chrono::steady_clock::now() - start);
   inputs_ = NDArray::From(std::span<const float>(batch.samples), batch.shape);
   labels_ = NDArray::From(std::span<const int32_t>(batch.labels), {batch.size()});
+  loader_->Reuse(std::move(batch));
 }
 
 void TrainLoad::Step() {

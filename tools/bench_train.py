@@ -193,7 +193,9 @@ def allocations(args):
     def rows():
         for network in NAMES:
             yield row(network, "-", train_bench(network, 64, 1, "--count-allocations"))
-        yield row("lenet", "`local`", train_bench("lenet", 64, 1, "--count-allocations", "--kv-store", "local"))
+        local = ("--count-allocations", "--kv-store", "local")
+        yield row("lenet", "`local`", train_bench("lenet", 64, 1, *local))
+        yield row("lenet", "`local`, batches from a DataLoader", train_bench("lenet", 64, 1, *local, "--loader"))
         text = launched(1, program("train_bench"), "--kv-store", "dist_sync", "--count-allocations", "--repeats", 1)
         yield row("lenet", "`dist_sync`", objects(text)[0])
 

@@ -63,6 +63,8 @@ class DataLoader {
   // turn, and again at every later call until Seek. Error(kDeadlineExceeded) when the batch is not ready in
   // time.
   std::optional<Batch> Next();
+  // Hands back a batch that is done with: later ones take its memory, and none anew.
+  void Reuse(Batch batch);
   // The next batch will be this one, cut for `share` when given. What was made ahead is dropped.
   // The first batch of an epoch means the same whatever was taken before; a later one counts batches, of
   // today's global batch. With kRollover and another number of workers, what the epochs before have left over

@@ -1,7 +1,7 @@
 // Thread safety: everything shared with the threads is in State, reachable only through its lock.
 // Invariants of State: batches are numbered along the sequence (epoch, step), (epoch, step + 1), ... from the
-// last Seek; given <= claimed <= given + prefetch; `made` holds some of [given, claimed), and only of this
-// generation.
+// last Seek; given <= claimed <= given + ahead; `made`, a ring of so many places, holds some of
+// [given, claimed), and only of this generation.
 #include "sluice/data_loader.h"
 
 #include <algorithm>
@@ -38,8 +38,9 @@ struct State {
   Share share;
   uint64_t claimed = 0;
   uint64_t given = 0;
-  std::map<uint64_t, Made> made;
-  std::map<int64_t, Order> orders;  // of the epochs being made: three at most
+  std::vector<std::optional<Made>> made;  // batch n at n modulo its size
+  std::vector<Batch> spare;               // whose memory the next ones take
+  std::map<int64_t, Order> orders;        // of the epochs being made: three at most
   bool stopping = false;
 };
 
@@ -99,6 +100,7 @@ class DataLoader::Impl {
   }
 
   std::optional<Batch> Next();
+  void Reuse(Batch batch);
   void Seek(const Position& position, std::optional<Share> share);
 
   Position position() const {
@@ -115,6 +117,9 @@ class DataLoader::Impl {
   Position PositionOf(const State& state, uint64_t number) const {
     return PositionAfter(sampler_, state.start, number, state.share.num_workers);
   }
+  static std::optional<Made>& PlaceOf(State& state, uint64_t number) {
+    return state.made[number % state.made.size()];
+  }
   bool IsPastTheEnd(const Position& position) const {
     return options_.num_epochs >= 0 && position.epoch >= options_.num_epochs;
   }
@@ -125,6 +130,7 @@ class DataLoader::Impl {
 
   void MakeBatches();
   std::optional<Ticket> Claim();
+  Batch SpareBatch();
   Made Make(const Ticket& ticket);
   void AddSamples(int64_t epoch, const Interval& places, Batch* batch);
   Order OrderOf(int64_t epoch);
@@ -144,19 +150,19 @@ std::optional<Batch> DataLoader::Impl::Next() {
   std::exception_ptr error;
   Position position;
   const auto ready = [this](State& state) {
-    return state.made.contains(state.given) || IsPastTheEnd(PositionOf(state, state.given));
+    return PlaceOf(state, state.given).has_value() || IsPastTheEnd(PositionOf(state, state.given));
   };
   const Outcome outcome = state_.Await(options_.timeout, ready, [&](State& state, bool was_ready) {
     position = PositionOf(state, state.given);
     if (!was_ready) return Outcome::kLate;
-    const auto made = state.made.find(state.given);
-    if (made == state.made.end()) return Outcome::kEnd;
-    if (auto* thrown = std::get_if<std::exception_ptr>(&made->second)) {
+    std::optional<Made>& made = PlaceOf(state, state.given);
+    if (!made) return Outcome::kEnd;
+    if (auto* thrown = std::get_if<std::exception_ptr>(&*made)) {
       error = *thrown;
       return Outcome::kMade;
     }
-    batch = std::move(std::get<Batch>(made->second));
-    state.made.erase(made);
+    batch = std::move(std::get<Batch>(*made));
+    made.reset();
     ++state.given;
     return Outcome::kMade;
   });
@@ -188,7 +194,7 @@ void DataLoader::Impl::Seek(const Position& position, std::optional<Share> share
     state.start = position;
     state.share = to;
     state.claimed = state.given = 0;
-    state.made.clear();
+    state.made.assign(static_cast<size_t>(ahead_), std::nullopt);
   });
 }
 
@@ -196,7 +202,7 @@ void DataLoader::Impl::MakeBatches() {
   while (const std::optional<Ticket> ticket = Claim()) {
     Made made = Make(*ticket);
     state_.Notify([&](State& state) {
-      if (ticket->generation == state.generation) state.made.emplace(ticket->number, std::move(made));
+      if (ticket->generation == state.generation) PlaceOf(state, ticket->number) = std::move(made);
     });
   }
 }
@@ -236,11 +242,34 @@ Order DataLoader::Impl::OrderOf(int64_t epoch) {
   return order;
 }
 
+void DataLoader::Impl::Reuse(Batch batch) {
+  state_.With([&](State& state) {
+    if (state.spare.size() < static_cast<size_t>(ahead_)) state.spare.push_back(std::move(batch));
+  });
+}
+
+// Empty, with the memory of one that was handed back.
+Batch DataLoader::Impl::SpareBatch() {
+  Batch batch;
+  state_.With([&](State& state) {
+    if (state.spare.empty()) return;
+    batch = std::move(state.spare.back());
+    state.spare.pop_back();
+  });
+  batch.labels.clear();
+  batch.indices.clear();
+  return batch;
+}
+
 Made DataLoader::Impl::Make(const Ticket& ticket) {
   try {
     const Interval interval = ShareOfStep(sampler_, ticket.position, ticket.share);
-    Batch batch{.position = ticket.position, .shape = dataset_->sample_shape().WithAxis(0, interval.size())};
-    batch.samples.resize(static_cast<size_t>(batch.shape.size()));
+    Batch batch = SpareBatch();
+    batch.position = ticket.position;
+    batch.shape = dataset_->sample_shape().WithAxis(0, interval.size());
+    batch.samples.assign(static_cast<size_t>(batch.shape.size()), 0);
+    batch.labels.reserve(static_cast<size_t>(interval.size()));
+    batch.indices.reserve(static_cast<size_t>(interval.size()));
     const Interval all = GlobalStep(sampler_, ticket.position, ticket.share.num_workers);
     batch.global_size = all.size();
     batch.first = interval.begin - all.begin;
@@ -291,6 +320,9 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions
 DataLoader::~DataLoader() = default;
 std::optional<Batch> DataLoader::Next() {
   return impl_->Next();
+}
+void DataLoader::Reuse(Batch batch) {
+  impl_->Reuse(std::move(batch));
 }
 void DataLoader::Seek(const Position& position, std::optional<Share> share) {
   impl_->Seek(position, share);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "sluice/autograd.h"
 #include "sluice/fit.h"
@@ -57,6 +58,7 @@ EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Co
   }
   for (std::optional<Batch> batch; loader && (batch = loader->Next());) {
     const train::Shards shards = train::Load(*batch, contexts, {});
+    loader->Reuse(*std::exchange(batch, std::nullopt));
     std::vector<NDArray> predictions, losses;
     for (size_t i = 0; i < shards.images.size(); ++i) {
       predictions.push_back(net(shards.images[i]));

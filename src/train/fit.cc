@@ -158,7 +158,9 @@ class FitRun {
     }
     const int64_t epoch = next_.epoch, last_epoch = LastEpoch(), steps = loader_.steps_per_epoch();
     do {
-      Step(*loader_.Next());
+      Batch batch = *loader_.Next();
+      Step(batch);
+      loader_.Reuse(std::move(batch));
       if (pending_.size() > 1) Count();
       const int64_t done = ++next_.step;
       if (done == steps) next_ = {epoch + 1, 0};

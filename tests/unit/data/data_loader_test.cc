@@ -309,6 +309,34 @@ class Gated final : public Numbers {
   std::shared_future<void> gate{open.get_future()};
 };
 
+// Of batches of 7, the last of an epoch with 5.
+TEST(DataLoaderTest, BatchesHandedBackAreMadeAnewInTheirMemory) {
+  const auto data = std::make_shared<Numbers>(40);
+  const DataLoaderOptions options{.batch_size = 7, .seed = 9, .num_epochs = 20, .num_threads = 2};
+  DataLoader plain(data, options), reusing(data, options);
+  std::set<const float*> memory;
+  int64_t batches = 0;
+  while (auto expected = plain.Next()) {
+    std::optional<Batch> batch = reusing.Next();
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->samples, expected->samples);
+    EXPECT_EQ(batch->labels, expected->labels);
+    EXPECT_EQ(batch->indices, expected->indices);
+    EXPECT_EQ(batch->shape, expected->shape);
+    EXPECT_EQ(batch->global_size, expected->global_size);
+    EXPECT_EQ(batch->position, expected->position);
+    memory.insert(batch->samples.data());
+    reusing.Reuse(std::move(*batch));
+    if (++batches == 60) {  // what lies ready is dropped
+      plain.Seek({3, 2});
+      reusing.Seek({3, 2});
+    }
+  }
+  EXPECT_FALSE(reusing.Next());
+  EXPECT_GT(batches, 120);
+  EXPECT_LT(memory.size(), 30u);
+}
+
 TEST(DataLoaderTest, EveryThreadHasABatchToMake) {
   DataLoader loader(std::make_shared<testing::Meeting>(std::make_shared<Numbers>(1000), 12),
                     {.batch_size = 10, .num_threads = 12});
