@@ -19,7 +19,7 @@ find_program(SLUICE_CCACHE ccache)
 if(SLUICE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${SLUICE_CCACHE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # what ccache's manual asks for behind precompiled headers
-    add_compile_options(-fpch-preprocess)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
   endif()
 endif()
 

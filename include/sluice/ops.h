@@ -79,6 +79,8 @@ NDArray Embedding(const NDArray& ids, const NDArray& weight);
 
 NDArray Flatten(const NDArray& x);  // [n, ...] -> [n, rest]
 NDArray Reshape(const NDArray& x, const Shape& shape);
+// [begin, end) of one axis, in memory of its own: the time step of a sequence [n, steps, ...], say.
+NDArray Slice(const NDArray& x, size_t axis, int64_t begin, int64_t end);
 // One after the other along `axis`; the other extents are the same.
 NDArray Concat(const std::vector<NDArray>& parts, size_t axis);
 

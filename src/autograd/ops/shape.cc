@@ -100,6 +100,32 @@ NDArray Concat(const std::vector<NDArray>& parts, size_t axis) {
   return out;
 }
 
+NDArray Slice(const NDArray& x, size_t axis, int64_t begin, int64_t end) {
+  RequireTogether("Slice", {&x});
+  const Shape& shape = x.shape();
+  if (axis >= shape.ndim()) Refuse("Slice", StrCat("there is no axis ", axis, " in ", shape));
+  if (begin < 0 || end < begin || end > shape[axis])
+    Refuse("Slice", StrCat("[", begin, ", ", end, ") is no part of axis ", axis, " of ", shape));
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < axis; ++i) outer *= shape[i];
+  for (size_t i = axis + 1; i < shape.ndim(); ++i) inner *= shape[i];
+  const int64_t row = shape[axis] * inner, width = (end - begin) * inner, offset = begin * inner;
+  const Context context = x.context();
+  NDArray out = NDArray::Empty(shape.WithExtent(axis, end - begin), context);
+  LaunchOn("Slice", context, {x}, {out}, [=, px = DataOf(x), po = DataOf(out)](Kernels& k) {
+    k.CopyBlocks(px + offset, Bytes(row), po, Bytes(width), Bytes(width), outer);
+  });
+  Record(out, {&x}, [=](const NDArray& grad, std::vector<NDArray>& to) {
+    Target(to[0], shape, context);
+    LaunchOn("Slice backward", context, {grad}, {to[0]},
+             [=, pg = DataOf(grad), gx = DataOf(to[0])](Kernels& k) {
+               k.Fill(DType::kFloat32, gx, 0, outer * row);
+               k.CopyBlocks(pg, Bytes(width), gx + offset, Bytes(row), Bytes(width), outer);
+             });
+  });
+  return out;
+}
+
 }  // namespace sluice::ops
 
 namespace sluice {

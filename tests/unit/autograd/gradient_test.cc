@@ -104,6 +104,30 @@ TEST_P(GradientTest, ReusedValues) {
       });
 }
 
+// By the place of each element in the whole, whatever the axis.
+TEST_P(GradientTest, Slices) {
+  const Shape shape = RandomShape();
+  if (shape.ndim() == 0) return;
+  const auto axis = static_cast<size_t>(Below(static_cast<int64_t>(shape.ndim())));
+  const int64_t begin = Below(shape[axis]), end = begin + UpTo(shape[axis] - begin);
+  const auto part = [&](const Tensor& x) {
+    Tensor out(shape.WithExtent(axis, end - begin));
+    int64_t inner = 1, at = 0;
+    for (size_t i = axis + 1; i < shape.ndim(); ++i) inner *= shape[i];
+    for (int64_t i = 0; i < shape.size(); ++i) {
+      const int64_t place = i / inner % shape[axis];
+      if (place >= begin && place < end) out.at(at++) = x.at(i);
+    }
+    return out;
+  };
+  Check([&](const auto& v) { return ops::Slice(v[0], axis, begin, end); },
+        [&](const auto& v) { return part(v[0]); }, {shape}, &rng_);
+  Check(
+      [&](const auto& v) { return ops::Slice(v[0], axis, begin, end) * ops::Slice(v[1], axis, begin, end); },
+      [&](const auto& v) { return Zip(part(v[0]), part(v[1]), [](double a, double b) { return a * b; }); },
+      {shape, shape}, &rng_);
+}
+
 TEST_P(GradientTest, Dense) {
   const int64_t rows = UpTo(5), in = UpTo(9), units = UpTo(7);
   Check([](const auto& v) { return ops::Dense(v[0], v[1], v[2]); },

@@ -157,6 +157,7 @@ TEST(LayoutTest, ElementwiseOperationsGiveTheSameBits) {
   ExpectSame([](const NDArray& in) { return ops::Flatten(in); }, x);
   ExpectSame([](const NDArray& in) { return ops::Dropout(in, 0.5, 7, 0); }, x);
   ExpectSame([&](const NDArray& in) { return ops::Concat({in, other}, 1); }, x);
+  ExpectSame([](const NDArray& in) { return ops::Slice(in, 1, 1, 4); }, x);
 }
 
 TEST(LayoutTest, AConvolutionAfterAConvolutionNeedsNoReordering) {

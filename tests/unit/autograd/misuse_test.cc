@@ -206,6 +206,17 @@ TEST_F(MisuseTest, WindowsThatDoNotFit) {
             (Shape{1, 1, 6, 9}));  // a padding beyond the filter is sound: those outputs are the bias
 }
 
+TEST_F(MisuseTest, SlicesOutsideTheArray) {
+  const NDArray x({2, 3});
+  const auto refusal = [&](size_t axis, int64_t begin, int64_t end) {
+    return ErrorOf(ErrorCode::kInvalidArgument, [&] { ops::Slice(x, axis, begin, end); });
+  };
+  EXPECT_THAT(refusal(2, 0, 1), HasSubstr("no axis 2 in [2, 3]"));
+  for (const auto& [begin, end] : {std::pair(-1, 1), {0, 4}, {2, 1}})
+    EXPECT_THAT(refusal(1, begin, end), HasSubstr("is no part of axis 1 of [2, 3]"));
+  EXPECT_EQ(ops::Slice(x, 1, 2, 2).shape(), Shape({2, 0}));
+}
+
 // Of every operation, in every place where an array is needed.
 TEST_F(MisuseTest, NoArrayWhereOneIsNeeded) {
   const NDArray none, one({1}), row({1, 1}), image({1, 1, 1, 1});
@@ -238,6 +249,7 @@ TEST_F(MisuseTest, NoArrayWhereOneIsNeeded) {
       {"Flatten", [&] { return ops::Flatten(none); }},
       {"Reshape", [&] { return ops::Reshape(none, {1}); }},
       {"Reshape", [&] { return none.Reshape({1}); }},
+      {"Slice", [&] { return ops::Slice(none, 0, 0, 1); }},
       {"Concat", [&] { return ops::Concat({none}, 0); }},
       {"Concat",
        [&] {
