@@ -124,6 +124,7 @@ Site* SiteOf(const std::array<void*, kKept>& frames) {
   walking = false;
 }
 
+// Never a frame of its own: Count skips those it knows.
 [[gnu::always_inline]] inline void CountIfAsked(size_t size, bool aligned = false) {
   if (counting.load(std::memory_order_relaxed)) [[unlikely]]
     Count(size, aligned);

@@ -93,7 +93,7 @@ class Trainer {
   };
 
   void InitKeys();
-  std::string PullInto(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs);
+  std::string PullWeights(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs);
   void Arm(const PushOptions& options);
   void OnGradient(size_t index);
   void StepWith(const PushOptions& options, bool ignore_stale);

@@ -69,7 +69,7 @@ void Trainer::InitKeys() {
   std::string why;
   if (!keys.empty()) {
     store_->Init(keys, values);
-    if (options_.update_on_kvstore) why = PullInto(keys, outs);
+    if (options_.update_on_kvstore) why = PullWeights(keys, outs);
   }
   if (options_.update_on_kvstore) {
     store_->SetOptimizer(config_);
@@ -86,7 +86,7 @@ void Trainer::InitKeys() {
 }
 
 // Why rank 0's values are not those of the store, where Init has found the keys there; else empty.
-std::string Trainer::PullInto(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs) {
+std::string Trainer::PullWeights(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs) {
   std::vector<NDArray> before;
   const bool checks = store_->rank() == 0 && store_->type().starts_with("dist");
   for (const KVStore::Values& arrays : outs) {

@@ -1,4 +1,6 @@
 // Trainers on every store: whose weights, states and learning rate count.
+#include "sluice/trainer.h"
+
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -8,7 +10,6 @@
 #include "base/strings.h"
 #include "contract/job.h"
 #include "sluice/error.h"
-#include "sluice/trainer.h"
 #include "unit/expect_error.h"
 
 namespace sluice::testing {
@@ -140,9 +141,18 @@ TEST_P(OwnUpdateOn, AFileThatRankZeroCannotReadIsEverybodysError) {
   EXPECT_THAT(errors, Each(HasSubstr(path_)));
 }
 
-// The store holds the gradients of the Trainer before.
+// The store holds the gradients of the Trainer before; those of one process refuse its names.
 TEST_P(OwnUpdateOn, ASecondTrainerOnAStoreBeginsWithRankZerosWeights) {
-  if (Workers() == 1) return;  // stores of one process refuse the names
+  if (Workers() == 1) {
+    Run([&](const std::shared_ptr<KVStore>& store) {
+      const auto parameters = Parameters(DeviceOf(*store));
+      MakeTrainer(parameters, store);
+      EXPECT_THAT(ErrorOf(ErrorCode::kAlreadyExists, [&] { MakeTrainer(parameters, store); }),
+                  HasSubstr("p0"));
+      return Weights();
+    });
+    return;
+  }
   const auto ends = Run([&](const std::shared_ptr<KVStore>& store) {
     const auto parameters = Parameters(DeviceOf(*store));
     {
@@ -221,18 +231,6 @@ TEST(StoreUpdate, ASecondTrainerGoesOnFromTheTrainedValuesAlone) {
                   HasSubstr("the servers have other values of w"));
     });
   }
-}
-
-TEST(OwnUpdate, AsyncStoresHaveNoStepsForIt) {
-  Job({.type = "dist_async", .workers = 2}).RunShared([](const std::shared_ptr<KVStore>& store) {
-    const auto refused = [&](double max_norm) {
-      return ErrorOf(ErrorCode::kInvalidArgument, [&] {
-        Trainer({}, {}, store, {.update_on_kvstore = false, .clip_global_norm = max_norm});
-      });
-    };
-    EXPECT_THAT(refused(0), HasSubstr("dist_async updates at every push"));
-    EXPECT_THAT(refused(1), HasSubstr("clip_global_norm needs steps that all workers share"));
-  });
 }
 
 }  // namespace

@@ -303,7 +303,11 @@ TEST(Trainer, SamplesNeedAnOptimizerThatDividesByThem) {
 TEST(Trainer, AnAsyncStoreUpdatesItself) {
   EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
                       [] { Trainer trainer({}, {}, StoreOf("dist_async"), {.update_on_kvstore = false}); }),
-              HasSubstr("dist_async"));
+              HasSubstr("store type dist_async updates at every push"));
+  const TrainerOptions clips{.update_on_kvstore = false, .clip_global_norm = 1};
+  EXPECT_THAT(
+      ErrorOf(ErrorCode::kInvalidArgument, [&] { Trainer trainer({}, {}, StoreOf("dist_async"), clips); }),
+      HasSubstr("clip_global_norm needs steps that all workers share"));
 }
 
 // With the momentum that its copy on the first context has.
