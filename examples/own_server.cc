@@ -9,6 +9,7 @@
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "base/strings.h"
 #include "runtime/flags.h"
@@ -41,11 +42,11 @@ class AdaGrad {
   // A block comes back in every round, always from the same thread: only the map needs the lock.
   std::vector<float>& SquaresOf(const UpdateContext& where, size_t size) {
     const std::lock_guard lock(mutex_);
-    return squares_.try_emplace({where.key, where.offset}, size).first->second;
+    return squares_.try_emplace({where.store, where.key, where.offset}, size).first->second;
   }
 
   std::mutex mutex_;
-  std::map<std::pair<std::string, int64_t>, std::vector<float>> squares_;  // guarded by mutex_
+  std::map<std::tuple<int, std::string, int64_t>, std::vector<float>> squares_;  // guarded by mutex_
 };
 
 int Serve() {

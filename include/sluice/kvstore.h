@@ -10,6 +10,9 @@
 // round of a key closes when every live worker has pushed it); dist_async, dist_device_async (every push is
 // applied when it arrives). docs/kvstore.md tells each apart.
 //
+// Each store has keys and an optimiser of its own. All workers of a job make the same dist stores in the same
+// order: the n-th of one worker is the n-th of all others. Keys live as long as the job.
+//
 // Asynchrony: Push, Pull and PushPull return before they are done; arrays carry the order (a pushed array
 // must not be waited for, a pulled one is waited for where it is used). Operations of one worker on one key
 // keep their order. A failed operation is thrown, as sluice::Error with key, operation and cause, by the next

@@ -36,8 +36,8 @@ class Trainer {
   // lr_mult and wd_mult go into the optimiser's multipliers; a change, the same on all workers, holds from
   // the next step on. So does one of grad_req: what is frozen (kNull) no step touches. Throws
   // Error(kInvalidArgument) for async with update_on_kvstore false and for options that cannot be,
-  // Error(kFailedPrecondition) on all workers where servers have other values of these keys than rank 0 (keys
-  // and optimiser are one for all dist stores of a job), and for update_on_kvstore false with a store that
+  // Error(kFailedPrecondition) on all workers where the store has other values of these keys than rank 0 (it
+  // serves another Trainer: two networks take two stores), and for update_on_kvstore false with a store that
   // updates by itself.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
           TrainerOptions options = {});

@@ -13,6 +13,7 @@ namespace sluice {
 // Where the elements of one call lie.
 struct UpdateContext {
   std::string key;       // as the worker named it
+  int store = 0;         // which of the worker's dist stores named it, in the order they were made
   int64_t offset = 0;    // of the first element, within the key
   uint64_t round = 0;    // the round that closes (dist_sync) or the number of the push (dist_async), from 1
   uint64_t samples = 0;  // sum of the sample counts of the pushes

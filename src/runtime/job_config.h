@@ -35,7 +35,8 @@ struct JobConfig {
   Duration heartbeat_timeout = 10s;
   Duration resend_timeout = 5s;
   Duration rendezvous_timeout = 10min;
-  int drop_percent = 0;  // PS_DROP_MSG
+  std::chrono::milliseconds operation_timeout = 10min;  // of pulls and of calls that wait for others
+  int drop_percent = 0;                                 // PS_DROP_MSG
   int server_threads = 1;
   int64_t bigarray_bound = 100'000;
   int reduction_threads = 4;

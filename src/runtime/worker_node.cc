@@ -61,6 +61,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.mode = async ? wire::SyncMode::kAsync : wire::SyncMode::kSync;
   options.num_workers = config_.num_workers;
   options.number = stores_made_++;
+  options.timeout = config_.operation_timeout;
   options.tracer = tracer_;
   const collective::HostWork host_work = [ready = std::make_shared<worker::ReadyExecutor>()](
                                              Context, Label what, std::span<const Event> after,

@@ -52,7 +52,7 @@ class WorkerNode {
 
   const JobConfig config_;
   worker::Tracer* const tracer_;
-  std::atomic<int> stores_made_ = 0;
+  std::atomic<uint32_t> stores_made_ = 0;
   const std::shared_ptr<worker::Client> client_;
   std::shared_ptr<transport::ZmqLoop> loop_;
   const Event joined_ = Event::Make("joining the job");

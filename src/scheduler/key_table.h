@@ -18,7 +18,7 @@ class KeyTable {
 
   // All keys or none. Returns the ids in the order given. `who` is remembered for later conflicts. A key
   // whose shape, dtype or mode differs from its first declaration is kAlreadyExists, naming both; integer and
-  // string keys in one job are kInvalidArgument.
+  // string keys in one store are kInvalidArgument.
   Result<std::vector<uint32_t>> Declare(const wire::DeclareKeys& request, const std::string& who);
 
   const std::vector<wire::KeyEntry>& entries() const { return entries_; }  // index = id
@@ -29,7 +29,9 @@ class KeyTable {
   plan::Placement placement_;
   std::vector<wire::KeyEntry> entries_;
   std::vector<std::string> declared_by_;
-  std::map<wire::KeyName, uint32_t> ids_;
+  using Name = std::pair<uint32_t, wire::KeyName>;  // store, key
+  std::map<Name, uint32_t> ids_;
+  std::map<uint32_t, uint32_t> first_;  // each store's first key
 };
 
 }  // namespace sluice::scheduler

@@ -136,6 +136,7 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
   }
   const kvstore::UpdateRule rule{.optimizer = Optimizer::Create(request.config), .updater = nullptr};
   for (const wire::KeyEntry& entry : keys_.entries()) {  // all servers or none
+    if (entry.spec.store != request.store) continue;
     if (Status status = kvstore::CheckRule(rule, entry); !status) {
       return Send(member.peer, wire::ErrorReply{status.failure().code, status.failure().message}, network,
                   message.id);
@@ -159,15 +160,19 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
 
 void Scheduler::OnAwaitOptimizer(const Member& member, const wire::Message& message,
                                  transport::Network& network) {
-  if (optimizer_stands_) return Send(member.peer, wire::Ack{}, network, message.id);
-  await_optimizer_[member.peer] = message.id;
+  const uint32_t store = std::get<wire::AwaitOptimizer>(message.body).store;
+  if (with_optimizer_.contains(store)) return Send(member.peer, wire::Ack{}, network, message.id);
+  await_optimizer_[{store, member.peer}] = message.id;
   Send(member.peer, wire::BarrierWaiting{"optimiser", "worker 0 to set the optimiser"}, network, message.id);
 }
 
-void Scheduler::OnOptimizerStands(transport::Network& network) {
-  optimizer_stands_ = true;
-  for (const auto& [peer, request] : std::exchange(await_optimizer_, {}))
-    Send(peer, wire::Ack{}, network, request);
+void Scheduler::OnOptimizerStands(uint32_t store, transport::Network& network) {
+  with_optimizer_.insert(store);
+  std::erase_if(await_optimizer_, [&](const auto& waiting) {
+    const auto& [of, peer] = waiting.first;
+    if (of == store) Send(peer, wire::Ack{}, network, waiting.second);
+    return of == store;
+  });
 }
 
 uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& network) {
@@ -193,8 +198,8 @@ void Scheduler::OnServerAck(const Member& member, uint64_t relay_id, transport::
   if (!std::all_of(relay.acked.begin(), relay.acked.end(), [](const auto& entry) { return entry.second; }))
     return;
   Send(relay.requester, relay.answer, network, relay.request_id);
-  if (std::holds_alternative<wire::SetOptimizer>(relay.body)) {
-    if (std::holds_alternative<wire::Ack>(relay.answer)) OnOptimizerStands(network);
+  if (const auto* set = std::get_if<wire::SetOptimizer>(&relay.body)) {
+    if (std::holds_alternative<wire::Ack>(relay.answer)) OnOptimizerStands(set->store, network);
     for (const Member& worker : roster_.members()) {
       if (worker.peer != relay.requester) continue;
       const std::pair key(worker.info.incarnation, relay.request_id);

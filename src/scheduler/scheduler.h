@@ -85,7 +85,7 @@ class Scheduler final : public transport::Machine {
                       transport::Network& network);
   void OnBarrier(const Member& member, const wire::Message& message, transport::Network& network);
   void OnAwaitOptimizer(const Member& member, const wire::Message& message, transport::Network& network);
-  void OnOptimizerStands(transport::Network& network);
+  void OnOptimizerStands(uint32_t store, transport::Network& network);
   void OnServerAck(const Member& member, uint64_t relay_id, transport::Network& network);
 
   uint64_t StartRelay(Time now, Relay relay, transport::Network& network);
@@ -116,8 +116,8 @@ class Scheduler final : public transport::Machine {
   std::map<std::pair<uint64_t, uint64_t>, wire::Body>
       answered_;  // (incarnation, request) of the last relayed requests
   std::deque<std::pair<uint64_t, uint64_t>> answered_order_;
-  bool optimizer_stands_ = false;
-  std::map<transport::PeerId, uint64_t> await_optimizer_;  // request by worker
+  std::set<uint32_t> with_optimizer_;                                           // stores
+  std::map<std::pair<uint32_t, transport::PeerId>, uint64_t> await_optimizer_;  // request by store and worker
   wire::Counters counters_;
   LogLimiter limiter_{5, 10s};
 

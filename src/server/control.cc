@@ -118,12 +118,13 @@ void Control::OnAnnounce(const wire::Message& message) {
 }
 
 void Control::OnSetOptimizer(const wire::Message& message) {
+  const auto& set = std::get<wire::SetOptimizer>(message.body);
   // Requests of the scheduler count up. A belated repeat of an earlier one must not undo a later one.
-  if (message.id < last_optimizer_) return OnAllShards(message.id, [](Shard&) { return Status::Ok(); });
-  last_optimizer_ = message.id;
-  OnAllShards(message.id, [set = std::get<wire::SetOptimizer>(message.body)](Shard& shard) {
-    return shard.SetOptimizer(set.config, set.first_rounds);
-  });
+  uint64_t& last = last_optimizer_[set.store];
+  if (message.id < last) return OnAllShards(message.id, [](Shard&) { return Status::Ok(); });
+  last = message.id;
+  OnAllShards(message.id,
+              [set](Shard& shard) { return shard.SetOptimizer(set.config, set.first_rounds, set.store); });
 }
 
 void Control::Fail(Time now, const std::string& message, transport::Network& network) {

@@ -65,7 +65,7 @@ class Control final : public transport::Machine {
   const std::vector<ShardHandle> shards_;
   const PostToSelf self_;
   uint64_t told_epoch_ = 0;
-  uint64_t last_optimizer_ = 0;  // request that set the newest optimiser
+  std::map<uint32_t, uint64_t> last_optimizer_;  // request that set the newest optimiser of each store
   bool leaving_ = false;
   bool done_ = false;
   wire::Stop outcome_;

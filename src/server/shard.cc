@@ -8,10 +8,7 @@ namespace sluice::server {
 
 Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
   for (const wire::KeyEntry& entry : entries) {
-    const UpdateRule rule = optimizers_.empty()
-                                ? UpdateRule{.optimizer = nullptr, .updater = options_.updater}
-                                : optimizers_.back().rule;
-    if (Status status = CheckRule(rule, entry); !status) return status;
+    if (Status status = CheckRule(NewestRule(entry.spec.store), entry); !status) return status;
     if (entry.id < keys_.size() && keys_[entry.id] != nullptr) continue;  // announced again
     auto key = std::make_unique<Key>();
     key->entry = entry;
@@ -29,8 +26,6 @@ Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
     if (keys_.size() <= entry.id) keys_.resize(entry.id + 1);
     keys_[entry.id] = std::move(key);
   }
-  if (options_.updater && optimizers_.empty())
-    optimizers_.push_back({{}, {.optimizer = nullptr, .updater = options_.updater}});
   return Status::Ok();
 }
 
@@ -65,7 +60,7 @@ std::string Shard::DumpState(Time) const {
     for (const Part& part : key->parts) {
       if (part.rounds.empty() && part.waiters.empty()) continue;
       if (++shown > kShown) return text + "  ...\n";
-      text += StrCat("  key ", wire::ToString(key->entry.spec.name), " part ", part.ref.part, " version ",
+      text += StrCat("  key ", wire::ToString(key->entry.spec), " part ", part.ref.part, " version ",
                      part.version);
       text += StrCat(", round ", part.version + 1, " waits for ", MissingText(*key, part));
       for (const Waiter& waiter : part.waiters)

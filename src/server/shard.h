@@ -32,7 +32,8 @@ struct ShardOptions {
 
 class Shard final : public transport::Machine {
  public:
-  explicit Shard(ShardOptions options) : options_(std::move(options)) {}
+  explicit Shard(ShardOptions options)
+      : options_(std::move(options)), own_rule_{.optimizer = nullptr, .updater = options_.updater} {}
 
   void OnStart(Time, transport::Network&) override {}
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
@@ -46,9 +47,10 @@ class Shard final : public transport::Machine {
   // --- From the control machine ---
   // New keys, and repeats of known ones. Sound entries only (plan::WhyInvalid).
   Status AddKeys(const std::vector<wire::KeyEntry>& entries);
-  // From each key's first round on (1 where none is named) its updates are this optimiser's; async: from now
-  // on.
-  Status SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds);
+  // From the first round on of each key of `store` (1 where none is named) its updates are this optimiser's;
+  // async: from now on.
+  Status SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds,
+                      uint32_t store = 0);
   // Who is alive: may close rounds that waited for the dead.
   void SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire::NodeInfo>& roster,
                      transport::Network& network);
@@ -99,6 +101,7 @@ class Shard final : public transport::Machine {
 
   // update/
   const UpdateRule& RuleFor(const Key& key, uint64_t round) const;
+  const UpdateRule& NewestRule(uint32_t store) const;
   // The parts of this shard whose next round closes together with this one's: itself, or where the update
   // needs norms the whole key.
   std::span<Part> ClosingWith(Key& key, Part& part) const;
@@ -116,7 +119,7 @@ class Shard final : public transport::Machine {
   };
   void Update(Key& key, std::span<const Closing> closings);
   void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const;
-  void PruneOptimizers();
+  void Prune(std::vector<Configured>* set, uint32_t store) const;
 
   // reply/
   bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
@@ -133,17 +136,18 @@ class Shard final : public transport::Machine {
   void Refuse(const Sender& to, const Failure& failure, transport::Network& network);
 
   const ShardOptions options_;
+  const UpdateRule own_rule_;  // where no optimiser was set: the program's function, or to assign
   uint32_t index() const {
     return rank_ * options_.shards_per_server + options_.thread;
   }  // among the job's shards
 
   uint32_t rank_ = 0;  // of the server
   uint64_t epoch_ = 0;
-  std::map<uint32_t, uint64_t> incarnations_;  // of the members, by worker rank
-  std::set<uint32_t> live_;                    // worker ranks
-  uint32_t num_workers_ = 1;                   // of the job, whether they live or not
-  std::vector<std::unique_ptr<Key>> keys_;     // by id; null where this shard has no part
-  std::vector<Configured> optimizers_;         // in the order set
+  std::map<uint32_t, uint64_t> incarnations_;               // of the members, by worker rank
+  std::set<uint32_t> live_;                                 // worker ranks
+  uint32_t num_workers_ = 1;                                // of the job, whether they live or not
+  std::vector<std::unique_ptr<Key>> keys_;                  // by id; null where this shard has no part
+  std::map<uint32_t, std::vector<Configured>> optimizers_;  // of each store, in the order set
   Replies replies_;
   Time next_word_ = Time::max();  // not later than that of any waiter
   wire::Counters counters_;

@@ -18,6 +18,7 @@ struct Limits {
   size_t max_message_bytes = 32u << 20;
   size_t max_parts = 65536;  // parts named in one message
   size_t max_keys = 65536;   // keys in one declaration
+  size_t max_stores = 65536;
   size_t max_nodes = 65536;
   size_t max_text_bytes = 64u << 10;  // a name, an address, an error text
 };

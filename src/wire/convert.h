@@ -52,6 +52,11 @@ class Checker {
   bool Count(size_t count, size_t limit, const char* what) {
     return count <= limit || Refuse(count, " ", what, "; at most ", limit, " are accepted");
   }
+  bool StoreNumber(uint32_t store, uint32_t* out) {
+    *out = store;
+    return store < limits_.max_stores ||
+           Refuse("store number ", store, "; a worker has at most ", limits_.max_stores, " stores");
+  }
   // Texts arrive as bytes.
   bool Text(const std::string& text, const char* what, std::string* out) {
     if (text.size() > limits_.max_text_bytes) {

@@ -157,9 +157,11 @@ bool FromWire(const pb::Stop& in, Checker& checker, Stop* out) {
          RosterFromWire(in.roster(), checker, &out->roster);
 }
 
-void ToWire(const AwaitOptimizer&, pb::AwaitOptimizer*) {}
-bool FromWire(const pb::AwaitOptimizer&, Checker&, AwaitOptimizer*) {
-  return true;
+void ToWire(const AwaitOptimizer& in, pb::AwaitOptimizer* out) {
+  out->set_store(in.store);
+}
+bool FromWire(const pb::AwaitOptimizer& in, Checker& checker, AwaitOptimizer* out) {
+  return checker.StoreNumber(in.store(), &out->store);
 }
 
 void ToWire(const GetStats&, pb::GetStats*) {}

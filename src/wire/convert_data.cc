@@ -12,6 +12,7 @@ void ToWire(const KeySpec& in, pb::KeySpec* out) {
   }
   out->set_dtype(EnumToWire<pb::DType>(in.dtype));
   out->mutable_shape()->Add(in.shape.dims().begin(), in.shape.dims().end());
+  out->set_store(in.store);
 }
 
 bool FromWire(const pb::KeySpec& in, Checker& checker, KeySpec* out) {
@@ -25,6 +26,7 @@ bool FromWire(const pb::KeySpec& in, Checker& checker, KeySpec* out) {
     case pb::KeySpec::NAME_NOT_SET:
       return checker.Refuse("a key has no name");
   }
+  if (!checker.StoreNumber(in.store(), &out->store)) return false;
   if (!checker.Enum(in.dtype(), DType::kUInt8, "dtype", &out->dtype)) return false;
   // Before the copy: the list may be as long as the envelope.
   if (!checker.Count(in.shape_size(), Shape::kMaxAxes, "axes")) return false;
@@ -67,7 +69,7 @@ bool FromWire(const pb::KeyEntry& in, Checker& checker, KeyEntry* out) {
     // In this order nothing overflows.
     if (s.offset() < 0 || s.length() < 0 || s.offset() > out->spec.shape.size() ||
         s.length() > out->spec.shape.size() - s.offset()) {
-      return checker.Refuse("key ", ToString(out->spec.name), ": slice at ", s.offset(), " of ", s.length(),
+      return checker.Refuse("key ", ToString(out->spec), ": slice at ", s.offset(), " of ", s.length(),
                             " elements lies outside ", out->spec.shape.ToString());
     }
     out->slices.push_back({s.shard(), s.offset(), s.length()});

@@ -115,6 +115,7 @@ bool FromWire(const pb::Optimizer& in, Checker& checker, OptimizerConfig* out) {
 
 void ToWire(const SetOptimizer& in, pb::SetOptimizer* out) {
   ToWire(in.config, out->mutable_config());
+  out->set_store(in.store);
   for (const auto& [key, round] : in.first_rounds) {
     pb::FirstRound* first = out->add_first_rounds();
     first->set_key(key);
@@ -127,7 +128,7 @@ bool FromWire(const pb::SetOptimizer& in, Checker& checker, SetOptimizer* out) {
   if (!checker.Count(static_cast<size_t>(in.first_rounds_size()), checker.limits().max_keys, "first rounds"))
     return false;
   for (const pb::FirstRound& first : in.first_rounds()) out->first_rounds[first.key()] = first.round();
-  return FromWire(in.config(), checker, &out->config);
+  return checker.StoreNumber(in.store(), &out->store) && FromWire(in.config(), checker, &out->config);
 }
 
 }  // namespace sluice::wire

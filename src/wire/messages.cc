@@ -78,6 +78,10 @@ std::string ToString(const KeyName& name) {
   return std::get<std::string>(name);
 }
 
+std::string ToString(const KeySpec& spec) {
+  return spec.store == 0 ? ToString(spec.name) : StrCat(ToString(spec.name), " of store ", spec.store);
+}
+
 std::string_view BodyName(size_t index) {
   static constexpr std::array<std::string_view, std::variant_size_v<Body>> kNames = {
       "Register",        "Welcome",      "Heartbeat",   "HeartbeatAck",

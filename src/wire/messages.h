@@ -77,7 +77,7 @@ struct Membership {
 // --- Keys
 // ----------------------------------------------------------------------------------------------------------
 
-// A key as users write it: an integer or a string, never mixed within a job.
+// A key as users write it: an integer or a string, never mixed within a store.
 using KeyName = std::variant<int64_t, std::string>;
 std::string ToString(const KeyName& name);
 
@@ -85,8 +85,10 @@ struct KeySpec {
   KeyName name;
   DType dtype = DType::kFloat32;
   Shape shape;
+  uint32_t store = 0;  // among those that a worker makes, in one order on all; each has names of its own
   bool operator==(const KeySpec&) const = default;
 };
+std::string ToString(const KeySpec& spec);  // "w", and of later stores "w of store 1"
 
 struct Slice {
   uint32_t shard = 0;
@@ -184,7 +186,8 @@ struct Store {  // one payload frame per part; answered by Ack
 struct SetOptimizer {
   OptimizerConfig config;
   std::map<uint32_t, uint64_t>
-      first_rounds;  // by key id: the first round that the config governs; keys not named: 1
+      first_rounds;    // by key id: the first round that the config governs; keys not named: 1
+  uint32_t store = 0;  // whose keys it governs
   bool operator==(const SetOptimizer&) const = default;
 };
 
@@ -222,7 +225,8 @@ struct Stop {
   bool operator==(const Stop&) const = default;
 };
 
-struct AwaitOptimizer {  // answered with Ack once worker 0 has set one on every server
+struct AwaitOptimizer {  // answered with Ack once worker 0 has set one of that store on every server
+  uint32_t store = 0;
   bool operator==(const AwaitOptimizer&) const = default;
 };
 

@@ -93,10 +93,11 @@ class Client final : public transport::Machine {
                   worker::Done done, NetworkRef network);
 
   // --- Control ---
-  void SetOptimizer(Time now, const OptimizerConfig& config, Time deadline, worker::Done done,
+  // Of the keys of `store` (wire::KeySpec).
+  void SetOptimizer(Time now, const OptimizerConfig& config, uint32_t store, Time deadline, worker::Done done,
                     NetworkRef network);
   // Until worker 0 has set one.
-  void AwaitOptimizer(Time now, Time deadline, worker::Done done, NetworkRef network);
+  void AwaitOptimizer(Time now, uint32_t store, Time deadline, worker::Done done, NetworkRef network);
   // Among all nodes (Group::kAll) an empty id is filled in: servers count these barriers, too.
   void Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network);
   // The same; tells the text of the members' first worker.

@@ -75,7 +75,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
     auto version = std::make_shared<Operation>();
     version->kind = OpKind::kVersion;
     version->key = entry.id;
-    version->key_name = wire::ToString(entry.spec.name);
+    version->key_name = wire::ToString(entry.spec);
     version->deadline = deadline;
     version->waiting_for = membership_.rank() == 0 ? "" : "worker 0 to initialise the key";
     version->done = [this, pending, id = entry.id, op = version](const Status& status) {
@@ -102,10 +102,11 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
   }
 }
 
-void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline, worker::Done done,
-                          NetworkRef network) {
-  wire::SetOptimizer set{config, {}};
-  for (const auto& [id, key] : keys_) set.first_rounds[id] = key.pushed + 1;
+void Client::SetOptimizer(Time now, const OptimizerConfig& config, uint32_t store, Time deadline,
+                          worker::Done done, NetworkRef network) {
+  wire::SetOptimizer set{config, {}, store};
+  for (const auto& [id, key] : keys_)
+    if (key.entry.spec.store == store) set.first_rounds[id] = key.pushed + 1;
   Ask(
       now, membership_.scheduler(), std::move(set), "setting the optimiser", deadline,
       [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
@@ -114,9 +115,9 @@ void Client::SetOptimizer(Time now, const OptimizerConfig& config, Time deadline
       network);
 }
 
-void Client::AwaitOptimizer(Time now, Time deadline, worker::Done done, NetworkRef network) {
+void Client::AwaitOptimizer(Time now, uint32_t store, Time deadline, worker::Done done, NetworkRef network) {
   Ask(
-      now, membership_.scheduler(), wire::AwaitOptimizer{}, "setting the optimiser", deadline,
+      now, membership_.scheduler(), wire::AwaitOptimizer{store}, "setting the optimiser", deadline,
       [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
         done(answer ? Status::Ok() : Status(answer.failure()));
       },

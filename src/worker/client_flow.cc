@@ -25,7 +25,7 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   }
   KeyState& key = it->second;
   if (key.refusal && NeedsRound(*op, key.refused_round)) return FinishOperation(*op, *key.refusal);
-  op->key_name = wire::ToString(key.entry.spec.name);
+  op->key_name = wire::ToString(key.entry.spec);
   const size_t width = ElementBytes(*op, key.entry.spec.dtype);
   const size_t total = static_cast<size_t>(key.entry.spec.shape.size()) * width;
   const bool carries = op->kind != OpKind::kPull && op->kind != OpKind::kVersion;
@@ -64,7 +64,7 @@ void Client::AddWindowPull(Time, KeyState& key, uint32_t part, uint64_t round) {
   auto op = std::make_shared<Operation>();
   op->kind = OpKind::kVersion;
   op->key = key.entry.id;
-  op->key_name = wire::ToString(key.entry.spec.name);
+  op->key_name = wire::ToString(key.entry.spec);
   op->round = round - plan::kMaxRoundsAhead / 2;
   op->priority = INT32_MAX;
   op->parts_left = 1;

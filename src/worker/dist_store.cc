@@ -86,7 +86,8 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init: key ", ToString(entry.key), " is named twice"));
     on_host.push_back(entry.arrays.front().AsInContext(cpu_pinned(0)));
     on_host.back().WaitToRead();
-    args.push_back({{entry.key, on_host.back().dtype(), on_host.back().shape()}, HostFrame(on_host.back())});
+    args.push_back({{entry.key, on_host.back().dtype(), on_host.back().shape(), options_.number},
+                    HostFrame(on_host.back())});
   }
   auto ids = std::make_shared<std::vector<uint32_t>>();
   Await("Init", options_.timeout,
@@ -274,13 +275,15 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
   const Time deadline = Deadline(options_.timeout);
   if (rank_ == 0) {
     Await("SetOptimizer", options_.timeout,
-          [config, deadline](Client& client, Time now, transport::Network& network, worker::Done done) {
-            client.SetOptimizer(now, config, deadline, std::move(done), network);
+          [config, deadline, store = options_.number](Client& client, Time now, transport::Network& network,
+                                                      worker::Done done) {
+            client.SetOptimizer(now, config, store, deadline, std::move(done), network);
           });
   } else if (options_.mode == wire::SyncMode::kAsync) {  // no round keeps a push back until it stands
     Await("SetOptimizer", options_.timeout,
-          [deadline](Client& client, Time now, transport::Network& network, worker::Done done) {
-            client.AwaitOptimizer(now, deadline, std::move(done), network);
+          [deadline, store = options_.number](Client& client, Time now, transport::Network& network,
+                                              worker::Done done) {
+            client.AwaitOptimizer(now, store, deadline, std::move(done), network);
           });
   }
   const std::lock_guard lock(mutex_);

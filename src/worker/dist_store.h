@@ -20,7 +20,7 @@ class DistStore final : public KVStore {
     std::string type;  // "dist_sync"
     wire::SyncMode mode = wire::SyncMode::kSync;
     int num_workers = 1;
-    int number = 0;  // among the stores of this process: all workers make theirs in one order
+    uint32_t number = 0;  // among the stores of this process: all workers make theirs in one order
     std::chrono::milliseconds timeout = kDefaultTimeout;  // of pulls and calls that wait
     Tracer* tracer = nullptr;                             // outlives the store; null: none
   };

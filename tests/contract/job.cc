@@ -59,6 +59,7 @@ runtime::JobConfig Job::Config(wire::Role role, int rank) const {
   config.heartbeat_timeout = 60s;  // sanitizers are slow
   config.resend_timeout = 60min;   // nothing is lost here: whatever waits for a repeat is a mistake
   config.rendezvous_timeout = 60s;
+  config.operation_timeout = options_.operation_timeout;
   return config;
 }
 
@@ -116,13 +117,16 @@ void Job::StartWorkers() {
       worker.node = std::make_unique<runtime::WorkerNode>(Config(wire::Role::kWorker, static_cast<int>(rank)),
                                                           options_.tracer);
       worker.node->AwaitJoined();
-      worker.store = worker.node->MakeStore(options_.type);
-    } else {
-      worker.store = std::make_shared<kvstore::LocalStore>(
-          options_.type,
-          options_.type == "local" ? collective::MakeHostReducer(2) : collective::MakeDeviceReducer());
     }
+    worker.store = MakeStore(static_cast<int>(rank));
   });
+}
+
+std::shared_ptr<KVStore> Job::MakeStore(int rank, const std::string& type) {
+  const std::string& made = type.empty() ? options_.type : type;
+  if (IsDist()) return workers_[static_cast<size_t>(rank)].node->MakeStore(made);
+  return std::make_shared<kvstore::LocalStore>(
+      made, made == "local" ? collective::MakeHostReducer(2) : collective::MakeDeviceReducer());
 }
 
 void Job::Run(const Body& body) {

@@ -35,6 +35,7 @@ struct JobOptions {
   int64_t bigarray_bound = 100'000;
   int64_t part_bytes = 1 << 20;
   worker::Tracer* tracer = nullptr;  // of every worker
+  std::chrono::milliseconds operation_timeout = std::chrono::minutes(10);
 };
 
 class Job {
@@ -48,6 +49,8 @@ class Job {
   void Run(const Body& body);
   // As Run, for what takes the store over.
   void RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body);
+  // Another store of this worker: the job's type, unless one is named.
+  std::shared_ptr<KVStore> MakeStore(int rank, const std::string& type = {});
   // dist only: this worker leaves now, and not with all others at the end.
   void Leave(int rank);
   void Flush(int rank);  // what comes before; throws Error

@@ -198,7 +198,7 @@ TEST_P(OwnUpdateOn, RankZerosLearningRateIsEverybodys) {
   EXPECT_THAT(train(false), Each(told.front()));
 }
 
-// Keys are one for all stores of a job: another network of the same names would go on from this one.
+// Another network of the same names would go on from this one.
 TEST(StoreUpdate, ASecondTrainerGoesOnFromTheTrainedValuesAlone) {
   for (const char* type : {"dist_sync", "dist_async"}) {
     Job({.type = type, .workers = 2}).RunShared([](const std::shared_ptr<KVStore>& store) {

@@ -99,7 +99,7 @@ class Script {
     if (w != 0) return ReachBarrier(w);
     OptimizerConfig config;
     config.kind = options_.optimizer;
-    client.SetOptimizer(now, config, Time::max(), on_set, network);
+    client.SetOptimizer(now, config, 0, Time::max(), on_set, network);
   }
 
   void ReachBarrier(uint32_t w) {

@@ -57,7 +57,7 @@ std::vector<Part> PartsOf(const wire::KeyEntry& entry) {
 std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards) {
   constexpr int64_t kMaxParts = int64_t{1} << 32;
   const auto why = [&](const auto&... text) {
-    return StrCat("key ", wire::ToString(entry.spec.name), ": ", text...);
+    return StrCat("key ", wire::ToString(entry.spec), ": ", text...);
   };
   if (entry.part_elements <= 0) return why("part_elements is ", entry.part_elements);
   if (entry.spec.shape.size() / entry.part_elements > kMaxParts) return why("more than 2^32 parts");

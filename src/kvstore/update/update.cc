@@ -144,6 +144,7 @@ void CallUpdater(const UpdateRule& rule, const UpdateInput& in, const std::byte*
   Scale(gradient, n, in.scale);
   Load(in.spec->dtype, weight, first, n, values);
   rule.updater({.key = wire::ToString(in.spec->name),
+                .store = static_cast<int>(in.spec->store),
                 .offset = in.offset + static_cast<int64_t>(first),
                 .round = in.round,
                 .samples = in.samples,
@@ -215,8 +216,8 @@ void UpdateIntegral(const UpdateRule& rule, const UpdateInput& in, const std::by
 
 Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec) {
   const auto refuse = [&](const auto&... why) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), " is ", Name(spec.dtype),
-                ": ", why...);
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), " is ", Name(spec.dtype), ": ",
+                why...);
   };
   if (rule.updater && (!IsFloating(spec.dtype) || spec.dtype == DType::kFloat64)) {
     return refuse("this server's updater takes float32, float16 and bfloat16 keys only");
@@ -236,7 +237,7 @@ Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec) {
 Status CheckRule(const UpdateRule& rule, const wire::KeyEntry& entry) {
   if (Status status = CheckRule(rule, entry.spec); !status) return status;
   if (!rule.needs_norms() || entry.slices.size() <= 1) return Status::Ok();
-  return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(entry.spec.name), " of ",
+  return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(entry.spec), " of ",
               entry.spec.shape.size(), " elements is cut into ", entry.slices.size(),
               " slices, but optimiser ", Name(rule.optimizer->config().kind),
               " needs the norm of the whole array: set MXNET_KVSTORE_BIGARRAY_BOUND above that number of "

@@ -10,8 +10,8 @@ namespace {
 Result<std::optional<size_t>> WindowIndex(uint64_t round, uint64_t closed, const wire::KeySpec& spec) {
   if (round <= closed) return std::optional<size_t>();
   if (round - closed > plan::kMaxRoundsAhead) {
-    return Fail(ErrorCode::kResourceExhausted, "push of key ", wire::ToString(spec.name), " for round ",
-                round, ": the last closed is ", closed, ", and at most ", plan::kMaxRoundsAhead,
+    return Fail(ErrorCode::kResourceExhausted, "push of key ", wire::ToString(spec), " for round ", round,
+                ": the last closed is ", closed, ", and at most ", plan::kMaxRoundsAhead,
                 " rounds ahead are kept");
   }
   return std::optional<size_t>(round - closed - 1);
@@ -29,10 +29,9 @@ Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, 
   if (open.Has(sender.rank) && options_.deduplicate) return Kept::kRepeat;
   if (const auto divisor = open.divisor();
       divisor && *divisor != contribution.divisor && !RuleFor(key, round).normalizes_by_samples()) {
-    return Fail(ErrorCode::kInvalidArgument, "push of key ", wire::ToString(key.entry.spec.name),
-                " for round ", round, ": worker ", sender.rank, " divides by ", contribution.divisor,
-                ", another worker by ", *divisor,
-                "; the divisor must be the same on all workers (or use normalize_by_samples)");
+    return Fail(ErrorCode::kInvalidArgument, "push of key ", wire::ToString(key.entry.spec), " for round ",
+                round, ": worker ", sender.rank, " divides by ", contribution.divisor, ", another worker by ",
+                *divisor, "; the divisor must be the same on all workers (or use normalize_by_samples)");
   }
   open.Add(sender.rank, std::move(contribution));
   CloseRounds(key, part);

@@ -45,7 +45,7 @@ Result<Part*> Shard::FindPart(const wire::PartRef& ref, Key** key) {
   *key = keys_[ref.key].get();
   Part* part = (*key)->Find(ref.part);
   if (part == nullptr) {
-    return Fail(ErrorCode::kNotFound, "part ", ref.part, " of key ", wire::ToString((*key)->entry.spec.name),
+    return Fail(ErrorCode::kNotFound, "part ", ref.part, " of key ", wire::ToString((*key)->entry.spec),
                 " is not on shard ", index());
   }
   return part;
@@ -57,8 +57,7 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** ke
   *part = found.value();
   const wire::KeySpec& spec = (*key)->entry.spec;
   const auto refuse = [&](ErrorCode code, const auto&... why) {
-    return Fail(code, "push of key ", wire::ToString(spec.name), ", part ", push.parts[i].ref.part, ": ",
-                why...);
+    return Fail(code, "push of key ", wire::ToString(spec), ", part ", push.parts[i].ref.part, ": ", why...);
   };
   if (!(*part)->initialised)
     return refuse(ErrorCode::kFailedPrecondition, "the key has not been initialised");
@@ -140,7 +139,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     if (wanted.slot > std::max(part.value()->states.arrays.size(), least)) {
       ++counters_["rejected"];
       return Refuse(sender,
-                    Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec.name), " has ",
+                    Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec), " has ",
                          part.value()->states.arrays.size(), " optimiser states, state ", wanted.slot,
                          " was asked for"),
                     network);
@@ -174,8 +173,8 @@ Status Shard::CheckStore(const wire::Store& store, size_t i, size_t bytes, Key**
                           : stored.slot == 0 ? 0
                                              : SlotBytes(spec.dtype, (*part)->length);
   if (bytes != expected) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec.name), ", part ", stored.ref.part,
-                ": ", bytes, " bytes came to be stored, the part has ", expected);
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), ", part ", stored.ref.part, ": ",
+                bytes, " bytes came to be stored, the part has ", expected);
   }
   return init ? Status::Ok() : CheckState(**key, **part, stored);
 }
@@ -184,7 +183,7 @@ Status Shard::CheckState(const Key& key, Part& part, const wire::StorePart& stat
   const UpdateRule& rule = RuleFor(key, part.version + 1);
   PrepareStates(rule, key.entry.spec, part);
   const auto refuse = [&](const auto&... why) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec.name), ": ", why...);
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec), ": ", why...);
   };
   if (!rule.optimizer || state.slot > part.states.arrays.size()) {
     return refuse("optimiser state ", state.slot, " was to be loaded, but its optimiser has ",

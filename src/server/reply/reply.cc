@@ -73,8 +73,7 @@ void Shard::TellWaiters(Time now, const Key& key, std::vector<Part>& parts, tran
         if (told.emplace(waiter.peer, waiter.request_id).second) {
           ++counters_["words_to_waiters"];
           Send(waiter.peer, waiter.request_id,
-               wire::BarrierWaiting{wire::ToString(key.entry.spec.name), MissingText(key, part)}, {},
-               network);
+               wire::BarrierWaiting{wire::ToString(key.entry.spec), MissingText(key, part)}, {}, network);
         }
       }
       next_word_ = std::min(next_word_, waiter.next_word);

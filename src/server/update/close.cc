@@ -8,12 +8,17 @@
 namespace sluice::server {
 
 const UpdateRule& Shard::RuleFor(const Key& key, uint64_t round) const {
-  static const UpdateRule kAssign;
-  const UpdateRule* rule = &kAssign;
-  for (const Configured& configured : optimizers_) {
-    if (key.async() || configured.FirstRound(key.entry.id) <= round) rule = &configured.rule;
+  const UpdateRule* rule = &own_rule_;
+  if (const auto set = optimizers_.find(key.entry.spec.store); set != optimizers_.end()) {
+    for (const Configured& configured : set->second)
+      if (key.async() || configured.FirstRound(key.entry.id) <= round) rule = &configured.rule;
   }
   return *rule;
+}
+
+const UpdateRule& Shard::NewestRule(uint32_t store) const {
+  const auto set = optimizers_.find(store);
+  return set == optimizers_.end() ? own_rule_ : set->second.back().rule;
 }
 
 void Shard::PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const {
@@ -99,7 +104,7 @@ void Shard::CloseRounds(Key& key, Part& part) {
   uint64_t everywhere = part.version;
   for (const Part& other : key.parts) everywhere = std::min(everywhere, other.version);
   if (everywhere > key.reported_round) {
-    VLOG(1) << "round " << everywhere << " of " << wire::ToString(key.entry.spec.name) << " closed, "
+    VLOG(1) << "round " << everywhere << " of " << wire::ToString(key.entry.spec) << " closed, "
             << live_.size() << (live_.size() == 1 ? " worker" : " workers");
     key.reported_round = everywhere;
   }
@@ -125,37 +130,40 @@ void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
   for (Part& part : key.parts) AnswerWaiters(key, part);
 }
 
-Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds) {
+Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds,
+                           uint32_t store) {
   if (options_.updater) {
     return Fail(ErrorCode::kFailedPrecondition,
                 "this server updates with a function of its own; SetOptimizer has no place there");
   }
   if (const std::string why = WhyInvalid(config); !why.empty()) return Fail(ErrorCode::kInvalidArgument, why);
-  if (!optimizers_.empty() && optimizers_.back().first_rounds == first_rounds &&
-      optimizers_.back().rule.optimizer->config() == config) {
-    return Status::Ok();  // told again
+  if (const auto set = optimizers_.find(store); set != optimizers_.end()) {
+    const Configured& newest = set->second.back();
+    if (newest.first_rounds == first_rounds && newest.rule.optimizer->config() == config)
+      return Status::Ok();  // told again
   }
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& key : keys_) {
-    if (key == nullptr) continue;
+    if (key == nullptr || key->entry.spec.store != store) continue;
     if (Status status = CheckRule(rule, key->entry); !status) return status;
   }
-  PruneOptimizers();
-  optimizers_.push_back({first_rounds, rule});
+  std::vector<Configured>& set = optimizers_[store];
+  Prune(&set, store);
+  set.push_back({first_rounds, rule});
   return Status::Ok();
 }
 
 // A setting that the next one has replaced for every part's open round is never needed again.
-void Shard::PruneOptimizers() {
-  const auto replaced_by = [this](const Configured& next) {
+void Shard::Prune(std::vector<Configured>* set, uint32_t store) const {
+  const auto replaced_by = [&](const Configured& next) {
     return std::all_of(keys_.begin(), keys_.end(), [&](const auto& key) {
-      return key == nullptr || key->async() ||
+      return key == nullptr || key->entry.spec.store != store || key->async() ||
              std::all_of(key->parts.begin(), key->parts.end(), [&](const Part& part) {
                return next.FirstRound(key->entry.id) <= part.version + 1;
              });
     });
   };
-  while (optimizers_.size() >= 2 && replaced_by(optimizers_[1])) optimizers_.erase(optimizers_.begin());
+  while (set->size() >= 2 && replaced_by((*set)[1])) set->erase(set->begin());
 }
 
 }  // namespace sluice::server

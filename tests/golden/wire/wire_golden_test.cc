@@ -58,15 +58,16 @@ std::vector<Body> GoldenBodies() {
       HeartbeatAck{},
       GetMembership{},
       Membership{{node, dead}},
-      DeclareKeys{SyncMode::kAsync,
-                  {{int64_t{-3}, DType::kFloat16, Shape{64, 1200}}, {"fc1.weight", DType::kInt64, Shape{}}}},
+      DeclareKeys{
+          SyncMode::kAsync,
+          {{int64_t{-3}, DType::kFloat16, Shape{64, 1200}}, {"fc1.weight", DType::kInt64, Shape{}, 4}}},
       KeyTable{{entry}},
       AnnounceKeys{{entry}},
       Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}},
       Pull{Pull::Want::kVersion, {{{1, 2}, 1, 9}}},
       Values{true, {{{1, 2}, 1, 9}}},
       Store{Store::Purpose::kState, {{{1, 2}, 1, 9}}},
-      SetOptimizer{GoldenOptimizer(), {{3, 12}}},
+      SetOptimizer{GoldenOptimizer(), {{3, 12}}, 2},
       Barrier{"start", Barrier::Group::kRanks, {0, 300}, "go on"},
       BarrierWaiting{"start", "worker 2"},
       BarrierReleased{"go on"},
@@ -76,7 +77,7 @@ std::vector<Body> GoldenBodies() {
       Stats{{{"pushes", 5}, {"rounds", UINT64_MAX}}},
       Ack{},
       ErrorReply{ErrorCode::kNotFound, "no key 3"},
-      AwaitOptimizer{}};
+      AwaitOptimizer{300}};
 }
 
 std::string Hex(const std::string& bytes) {

@@ -219,6 +219,24 @@ TEST(KeyTable, IntegerAndStringKeysDoNotMix) {
   EXPECT_THAT(MessageOf(table.Declare({.keys = {Spec("3")}}, "worker 1")), HasSubstr("do not mix"));
 }
 
+TEST(KeyTable, StoresHaveNamesOfTheirOwn) {
+  KeyTable table({.num_shards = 1});
+  const auto in_store = [](uint32_t store, wire::KeySpec spec) {
+    spec.store = store;
+    return spec;
+  };
+  ASSERT_TRUE(table.Declare({.keys = {Spec("w")}}, "worker 0").ok());
+  // Another shape, mode and kind of name.
+  const wire::DeclareKeys second{.mode = wire::SyncMode::kAsync, .keys = {in_store(1, Spec("w", {5}))}};
+  EXPECT_THAT(table.Declare(second, "worker 0").value(), ElementsAre(1));
+  EXPECT_THAT(table.Declare(second, "worker 1").value(), ElementsAre(1));
+  EXPECT_THAT(table.Declare({.keys = {in_store(2, Spec(int64_t{7}))}}, "worker 0").value(), ElementsAre(2));
+  EXPECT_THAT(MessageOf(table.Declare({.keys = {in_store(1, Spec("w", {5}))}}, "worker 1")),
+              HasSubstr("key w of store 1: worker 1 declares float32 [5] (sync), but worker 0"));
+  EXPECT_THAT(MessageOf(table.Declare({.keys = {in_store(2, Spec("w"))}}, "worker 1")),
+              HasSubstr("do not mix in one store"));
+}
+
 TEST(KeyTable, ARefusedDeclarationLeavesNothingBehind) {
   KeyTable table({.num_shards = 1});
   ASSERT_TRUE(table.Declare({.keys = {Spec("w")}}, "worker 0").ok());

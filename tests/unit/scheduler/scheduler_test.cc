@@ -192,6 +192,26 @@ TEST_F(SchedulerTest, WhoAwaitsAnOptimiserIsAnsweredWhenOneStandsOnEveryServer) 
   EXPECT_TRUE(Deliver(kWorker1, wire::AwaitOptimizer{}, 7).at(0).Is<wire::Ack>());
 }
 
+TEST_F(SchedulerTest, EachStoreAwaitsItsOwnOptimiser) {
+  JoinAll();
+  Deliver(kWorker1, wire::AwaitOptimizer{1}, 5);
+  Deliver(kWorker1, wire::AwaitOptimizer{2}, 6);
+  const auto stands = [&](uint32_t store, uint64_t request) {
+    return AckBoth(Deliver(kWorker0, wire::SetOptimizer{.store = store}, request).at(0).message.id);
+  };
+  EXPECT_THAT(PeersOf(stands(0, 7)), ElementsAre(kWorker0.peer()));
+  const auto answers = stands(2, 8);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[1].message.in_reply_to, 6u);
+  EXPECT_TRUE(Deliver(kWorker1, wire::AwaitOptimizer{1}, 9).at(0).Is<wire::BarrierWaiting>());
+}
+
+TEST_F(SchedulerTest, AnOptimiserIsCheckedAgainstTheKeysOfItsStore) {
+  JoinAll();
+  AckBoth(Deliver(kWorker0, Declaration(DType::kInt32), 3).at(0).message.id);
+  EXPECT_TRUE(Deliver(kWorker0, wire::SetOptimizer{.store = 1}, 4).at(0).Is<wire::SetOptimizer>());
+}
+
 TEST_F(SchedulerTest, OnlySoundOptimisersOfWorkerZeroAreRelayed) {
   JoinAll();
   EXPECT_EQ(Deliver(kWorker1, wire::SetOptimizer{}, 1).at(0).As<wire::ErrorReply>().code,

@@ -183,6 +183,15 @@ TEST_F(ServerControl, ABelatedRepeatDoesNotUndoALaterOptimiser) {
   EXPECT_EQ(WeightAfter(0, 1), 11);
 }
 
+TEST_F(ServerControl, AnotherStoresOptimiserMakesNoneBelated) {
+  Join();
+  Deliver(wire::AnnounceKeys{{Entry()}}, 1);
+  Deliver(wire::SetOptimizer{.config = Accumulate(10), .store = 1}, 3);
+  Deliver(wire::SetOptimizer{.config = Accumulate(1)}, 2);
+  RunAll();
+  EXPECT_EQ(WeightAfter(0, 1), 2);
+}
+
 TEST_F(ServerControl, ANewMembershipReachesTheShards) {
   Join();
   Deliver(wire::AnnounceKeys{{Entry()}}, 1);

@@ -61,10 +61,11 @@ class ShardHarness {
   // A key named by its id, of `part_elements` per part.
   template <typename T>
   uint32_t AddKey(const std::vector<T>& initial, wire::SyncMode mode = wire::SyncMode::kSync,
-                  int64_t part_elements = 1 << 20) {
+                  int64_t part_elements = 1 << 20, uint32_t of_store = 0) {
     const auto id = static_cast<uint32_t>(keys_.size());
     keys_.push_back(
         EntryOf(id, DTypeOf<T>::value, static_cast<int64_t>(initial.size()), mode, part_elements));
+    keys_.back().spec.store = of_store;
     EXPECT_TRUE(shard.AddKeys({keys_.back()}).ok());
     wire::Store store;
     std::vector<Frame> frames = Cut(id, std::span(initial), 0);

@@ -216,6 +216,24 @@ TEST(ShardOptimizer, IsRefusedWhereAKeyCannotTakeIt) {
   EXPECT_FALSE(harness.shard.SetOptimizer(unsound, {}).ok());
 }
 
+TEST(ShardOptimizer, EachStoreHasItsOwn) {
+  ShardHarness harness(1);
+  const uint32_t first = harness.AddKey(std::vector<double>{0});
+  const uint32_t second = harness.AddKey(std::vector<double>{0}, wire::SyncMode::kSync, 1 << 20, 1);
+  const uint32_t whole = harness.AddKey(std::vector<int32_t>{0}, wire::SyncMode::kSync, 1 << 20, 2);
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(1), {}).ok());
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(10), {}, 1).ok());
+  for (uint64_t round = 1; round <= 3; ++round) {
+    for (const uint32_t key : {first, second}) harness.Push<double>(0, key, round, {1});
+    // A change of the one, also by a config that the other has.
+    if (round == 2) ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(10), {{first, 3}}).ok());
+  }
+  EXPECT_THAT(harness.Weight<double>(first), ElementsAre(12));
+  EXPECT_THAT(harness.Weight<double>(second), ElementsAre(30));
+  harness.Push<int32_t>(0, whole, 1, {5});  // no optimiser of store 2: it assigns
+  EXPECT_THAT(harness.Weight<int32_t>(whole), ElementsAre(5));
+}
+
 TEST(ShardOptimizer, AKeyThatItCannotUpdateIsNotTaken) {
   ShardHarness harness(1);
   ASSERT_TRUE(harness.shard.SetOptimizer(Momentum(1), {}).ok());
@@ -227,18 +245,21 @@ TEST(ShardOptimizer, AKeyThatItCannotUpdateIsNotTaken) {
 
 TEST(ShardOptimizer, AServersOwnUpdaterIsUsedAndNotReplaced) {
   std::vector<uint64_t> rounds;
+  std::vector<int> stores;
   ShardHarness harness(
       2, {.updater = [&](const UpdateContext& at, std::span<const float> gradient, std::span<float> weight) {
         rounds.push_back(at.round);
+        stores.push_back(at.store);
         EXPECT_EQ(at.samples, 5u);
         for (size_t i = 0; i < weight.size(); ++i) weight[i] = 2 * weight[i] - gradient[i];
       }});
-  const uint32_t key = harness.AddKey(std::vector<float>{10, 20});
+  const uint32_t key = harness.AddKey(std::vector<float>{10, 20}, wire::SyncMode::kSync, 1 << 20, 3);
   for (uint64_t round = 1; round <= 2; ++round) {
     harness.Push<float>(0, key, round, {2, 4}, {.samples = 2, .divisor = 2});
     harness.Push<float>(1, key, round, {4, 8}, {.samples = 3, .divisor = 2});
   }
   EXPECT_THAT(rounds, ElementsAre(1, 2));
+  EXPECT_THAT(stores, ElementsAre(3, 3));
   EXPECT_THAT(harness.Weight<float>(key), ElementsAre(2 * (20 - 3) - 3, 2 * (40 - 6) - 6));
   const Status refused = harness.shard.SetOptimizer(Accumulate(), {});
   ASSERT_FALSE(refused.ok());

@@ -47,6 +47,7 @@ KeySpec RandomMessages::Spec() {
   std::vector<int64_t> dims(rng_.Below(Shape::kMaxAxes + 1));
   for (int64_t& dim : dims) dim = static_cast<int64_t>(rng_.Below(100));
   spec.shape = Shape(dims);
+  spec.store = StoreNumber();
   return spec;
 }
 
@@ -140,7 +141,7 @@ Body RandomMessages::MakeBody(size_t index) {
     case 12:
       return Store{Enum(Store::Purpose::kState), List(&RandomMessages::MakeStorePart)};
     case 13:
-      return SetOptimizer{Optimizer(), FirstRounds()};
+      return SetOptimizer{Optimizer(), FirstRounds(), StoreNumber()};
     case 14:
       return Barrier{Text(), Enum(Barrier::Group::kRanks), List(&RandomMessages::Number32), Text()};
     case 15:
@@ -163,7 +164,7 @@ Body RandomMessages::MakeBody(size_t index) {
     case 22:
       return ErrorReply{Enum(ErrorCode::kCancelled), Text()};
     default:
-      return AwaitOptimizer{};
+      return AwaitOptimizer{StoreNumber()};
   }
 }
 

@@ -20,6 +20,7 @@ class RandomMessages {
  private:
   uint64_t Number();  // 0, the largest, or of random width
   uint32_t Number32() { return static_cast<uint32_t>(Number()); }
+  uint32_t StoreNumber() { return static_cast<uint32_t>(rng_.Below(65536)); }
   size_t Size() { return rng_.Below(4) == 0 ? 0 : rng_.Below(20); }
   std::string Text();
   double Finite();

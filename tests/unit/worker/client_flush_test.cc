@@ -99,7 +99,7 @@ TEST_F(ClientFlush, AStopOfTheJobEndsIt) {
 
 TEST_F(ClientFlush, OthersThanWorkerZeroWaitForTheOptimiser) {
   Outcome set;
-  client.AwaitOptimizer(now, now + 10s, set.Record(), network);
+  client.AwaitOptimizer(now, 0, now + 10s, set.Record(), network);
   const Sent request = ToScheduler();
   EXPECT_TRUE(request.Is<wire::AwaitOptimizer>());
   FromScheduler(wire::BarrierWaiting{"optimiser", "worker 0 to set the optimiser"}, request.message.id);
