@@ -5,6 +5,7 @@
 #include "sluice/error.h"
 #include "sluice/loss.h"
 #include "sluice/models.h"
+#include "sluice/ops.h"
 #include "tensor/devices.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
@@ -72,6 +73,35 @@ TEST_F(CastTest, WeightsAreRoundedAndGradientsToo) {
     const Outcome expected = Step(wide, x, labels), got = Step(narrow, x, labels);
     EXPECT_EQ(got.losses, expected.losses);
     EXPECT_EQ(got.grads, expected.grads);
+  }
+}
+
+// As docs/layers.md has it.
+class Projection final : public ParameterLayer {
+ public:
+  Projection(int64_t in, int64_t out) { AddParameter("weight", Shape{out, in}); }
+  NDArray Forward(const NDArray& x) override {
+    return ops::Dense(x, parameter(0).data(x.context()).AsType(DType::kFloat32));
+  }
+  std::string_view kind() const override { return "Projection"; }
+};
+
+TEST_F(CastTest, ALayerOfOnesOwnAsksForFloat32) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Sequential net;
+    net.Add("own", Projection(2, 1));
+    net.CollectParams().Cast(dtype);
+    net.CollectParams().Initialize({cpu(0)}, std::make_shared<Constant>(0.5));
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = net(NDArray::From({3, 4}, {1, 2}));
+    }
+    autograd::Backward({y});
+    EXPECT_EQ(y.ToVector(), std::vector<float>{3.5});
+    const NDArray grad = net.CollectParams().Find("own.weight")->grad(cpu(0));
+    EXPECT_EQ(grad.dtype(), dtype);
+    EXPECT_EQ(grad.AsType(DType::kFloat32).ToVector(), (std::vector<float>{3, 4}));
   }
 }
 
