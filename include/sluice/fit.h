@@ -1,6 +1,7 @@
 // The training loop over a DataLoader: every device of this process, any store, evaluation, progress.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -37,6 +38,9 @@ struct FitOptions {
   int64_t top_k = 0;                        // > 1: evaluated too
   bool live_progress = false;               // a bar on a terminal
   std::vector<CallbackPtr> callbacks;
+  // How long the others wait while rank 0 evaluates and calls what there is after an epoch. A callback after
+  // a step has the time that a pull may take, 10 minutes.
+  std::chrono::milliseconds leader_timeout = std::chrono::hours(24);
 
   // Of a run that goes on (LoadCheckpoint).
   Position start;                             // the first batch; the same on all workers

@@ -172,18 +172,30 @@ class FitRun {
   }
 
   void AfterStep() {
-    if (!leader()) return;
-    evaluation_.reset();
-    if (test_ != nullptr && options_.eval_steps > 0 && StepsDone() % options_.eval_steps == 0) {
-      EvaluateNow();
-      SayEvaluation(StrCat("step ", StepsDone()));
+    const bool evaluates = options_.eval_steps > 0 && StepsDone() % options_.eval_steps == 0;
+    if (leader()) {
+      evaluation_.reset();
+      if (test_ != nullptr && evaluates) {
+        EvaluateNow();
+        SayEvaluation(StrCat("step ", StepsDone()));
+      }
+      Tell(&Callback::OnStep);
     }
-    Tell(&Callback::OnStep);
+    if (evaluates) AwaitLeader();
   }
 
   void AfterEpoch() {
     if (!by_steps()) report_.train_loss.push_back(loss_.value());
-    if (!leader()) return;
+    if (leader()) SumUpEpoch();
+    AwaitLeader();
+  }
+
+  // It may take longer than a value of the next round may be late.
+  void AwaitLeader() {
+    if (!store_->type().ends_with("async")) store_->Barrier(BarrierGroup::kWorkers, options_.leader_timeout);
+  }
+
+  void SumUpEpoch() {
     if (test_ != nullptr) EvaluateNow();
     const std::string head = StrCat("epoch ", next_.epoch);
     progress_.Say(StrCat(head, " loss ", loss_.value(), " accuracy ", accuracy_.value(), " ",
