@@ -54,7 +54,7 @@ DEFINE_string(best_params, "",
 DEFINE_int64(early_stopping, 0, "End after so many epochs without a better test accuracy; 0: never.");
 DEFINE_string(report, "", "Draw learning curves into this HTML file, rewritten after every epoch (rank 0).");
 DEFINE_int64(eval_steps, 0, "Evaluate also every so many steps; 0: after epochs only.");
-DEFINE_double(label_smoothing, 0, "Share of each label that is spread over all classes, from 0 to 1.");
+DEFINE_double(label_smoothing, 0, "Share of each label that is spread over all classes, from 0 to below 1.");
 DEFINE_double(
     clip_global_norm, 0,
     "Shrink the gradients of a step, averaged over the batch of all workers, to this 2-norm over all "
@@ -135,8 +135,10 @@ void CheckNumbers() {
   RequireAtLeast("save-steps", FLAGS_save_steps, 0);
   RequireAtLeast("early-stopping", FLAGS_early_stopping, 0);
   RequireAtLeast("eval-steps", FLAGS_eval_steps, 0);
-  if (!(FLAGS_label_smoothing >= 0 && FLAGS_label_smoothing <= 1))
-    Refuse("label-smoothing", StrCat("is ", FLAGS_label_smoothing, "; it must be from 0 to 1"));
+  if (!(FLAGS_label_smoothing >= 0 && FLAGS_label_smoothing < 1)) {
+    Refuse("label-smoothing",
+           StrCat("is ", FLAGS_label_smoothing, "; it must be from 0 to below 1, where all labels are alike"));
+  }
   if (!(FLAGS_clip_global_norm >= 0 && std::isfinite(FLAGS_clip_global_norm)))
     Refuse("clip-global-norm", StrCat("is ", FLAGS_clip_global_norm, "; it must be a number from 0 on"));
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);

@@ -17,7 +17,11 @@ def load(path):
     arrays = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        flat = np.frombuffer(data[8 + length + begin : 8 + length + end], dtype=_DTYPES[entry["dtype"]])
+        content = data[8 + length + begin : 8 + length + end]
+        if entry["dtype"] == "BF16":  # the upper half of a float32
+            flat = (np.frombuffer(content, dtype=np.uint16).astype(np.uint32) << 16).view(np.float32)
+        else:
+            flat = np.frombuffer(content, dtype=_DTYPES[entry["dtype"]])
         arrays[name] = flat.reshape(entry["shape"])
     return arrays
 

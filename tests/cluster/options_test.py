@@ -1,0 +1,202 @@
+"""Flags of the training programs that change what a run computes, by what the run then does: --dtype bfloat16,
+--label-smoothing, --eval-steps; on one device, on two and in a job.
+
+Usage: options_test.py BIN_DIR
+"""
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import safetensors_file  # noqa: E402
+from cluster import unwrapped  # noqa: E402
+from examples_test import write_bars  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = None
+
+
+class Options(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def run_program(self, program, *flags, workers=0):
+        command = [str(BIN / program), "--disp-batches=0", *map(str, flags)]
+        if workers:
+            command = [sys.executable, str(ROOT / "tools/launch.py"), "-n", str(workers), "-s", "2", *command]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+
+    def train(self, *arguments, **options):
+        done = self.run_program(*arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def report(self, *arguments, **options):
+        path = self.folder / "report.json"
+        output = self.train(*arguments, f"--json={path}", **options)
+        return json.loads(path.read_text()), output
+
+    def assert_refused(self, done, *words):
+        self.assertEqual(done.returncode, 2, done.stdout)
+        for word in words:
+            self.assertIn(word, unwrapped(done.stdout))
+
+
+class BFloat16(Options):
+    # Chance is 0.1. Measured: digits 0.90 in both types, pictures 0.41 and 0.43.
+    def test_it_learns_what_float32_learns(self):
+        for program, flags, batch, least in (
+            ("train_mnist", ["--network=lenet", "--num-examples=3000", "--num-test-examples=1000", "--num-epochs=3"], 64, 0.8),
+            ("train_cifar10", ["--network=gluon_lenet", "--optimizer=adam", "--lr=0.001", "--augment=false", "--num-examples=2000",
+                               "--num-test-examples=500", "--num-epochs=5"], 32, 0.3),
+        ):
+            learnt = {}
+            for name, workers, place in (
+                ("float32, 1 device", 0, [f"--batch-size={batch}"]),
+                ("bfloat16, 2 devices", 0, [f"--batch-size={batch}", "--dtype=bfloat16", "--num-devices=2", "--kv-store=device"]),
+                ("bfloat16, 2 workers", 2, [f"--batch-size={batch // 2}", "--dtype=bfloat16", "--kv-store=dist_sync"]),
+            ):
+                report, output = self.report(program, *flags, *place, workers=workers)
+                self.assertEqual("in bfloat16 on synthetic" in output, "bfloat16" in name, output)
+                learnt[name] = report["test_accuracy"]
+            print(f"{program}: {learnt}")
+            for name, accuracy in learnt.items():
+                with self.subTest(program=program, name=name):
+                    self.assertGreater(accuracy, least)
+                    self.assertLess(abs(accuracy - learnt["float32, 1 device"]), 0.08)
+
+    # Batch normalisation's statistics and the masters of the store go on, too.
+    def test_a_checkpoint_goes_on_to_the_last_bit(self):
+        for program, network, workers, place in (
+            ("train_mnist", "lenet", 0, ["--num-devices=2", "--kv-store=device"]),
+            ("train_mnist", "lenet", 2, ["--kv-store=dist_sync"]),
+            ("train_cifar10", "resnet20", 0, ["--num-devices=2", "--kv-store=device"]),
+            ("train_cifar10", "lenet", 2, ["--kv-store=dist_sync"]),
+        ):
+            with self.subTest(program=program, place=place):
+                flags = ["--dtype=bfloat16", f"--network={network}", "--num-examples=96", "--num-test-examples=16", "--batch-size=16", *place]
+                ends = [self.folder / name for name in ("whole.safetensors", "resumed.safetensors")]
+                prefix = f"--model-prefix={self.folder}/{program}-{workers}"
+                self.train(program, *flags, "--num-steps=9", f"--save-params={ends[0]}", workers=workers)
+                self.train(program, *flags, prefix, "--num-steps=5", "--save-steps=5", workers=workers)
+                output = self.train(program, *flags, prefix, "--resume", "--num-steps=9", f"--save-params={ends[1]}", workers=workers)
+                self.assertRegex(output, "goes on after epoch [01]")
+                self.assertEqual(ends[0].read_bytes(), ends[1].read_bytes())
+
+    # bfloat16 has 8 bits of significand: 2^-9 of a weight at most is what rounding takes.
+    def test_what_is_saved_is_float32_rounded(self):
+        saved = {}
+        for dtype in ("float32", "bfloat16"):
+            path = self.folder / f"{dtype}.safetensors"
+            self.train("train_mnist", "--network=lenet_avg", f"--dtype={dtype}", "--num-examples=640", "--num-test-examples=16",
+                       "--num-steps=10", f"--save-params={path}")
+            saved[dtype] = path
+        arrays = {dtype: {name: array for name, array in safetensors_file.load(path).items() if name.endswith("weight")}
+                  for dtype, path in saved.items()}
+        apart, name = safetensors_file.worst_difference(arrays["bfloat16"], arrays["float32"])
+        print(f"lenet_avg after 10 steps in bfloat16: {apart:.1e} from float32 ({name})")
+        self.assertLess(apart, 1e-2)
+        self.assertGreater(apart, 1e-4)
+        self.assertLess(saved["bfloat16"].stat().st_size, 0.55 * saved["float32"].stat().st_size)
+
+    def test_another_type_is_refused(self):
+        for program in ("train_mnist", "train_cifar10", "train_text"):
+            self.assert_refused(self.run_program(program, "--dtype=float16"), "--dtype is 'float16'", "float32, bfloat16")
+
+
+class LabelSmoothing(Options):
+    FLAGS = ["--network=mlp", "--num-examples=3000", "--num-test-examples=500"]
+
+    def loss_of_first_step(self, smoothing, workers=0):
+        flags = ["--batch-size=32", "--kv-store=dist_sync"] if workers else ["--batch-size=64"]
+        report, _ = self.report("train_mnist", *self.FLAGS, *flags, "--num-steps=1", f"--label-smoothing={smoothing}", workers=workers)
+        return report["train_loss"][0]
+
+    # The same weights and the same batch: loss(s) = (1 - s) loss(0) + s times the mean of all classes' losses.
+    def test_the_loss_is_mixed_with_that_of_all_classes(self):
+        for workers in (0, 2):
+            plain, tenth, fifth = (self.loss_of_first_step(s, workers) for s in (0, 0.1, 0.2))
+            self.assertGreater(abs(tenth - plain), 1e-4)
+            self.assertAlmostEqual(fifth - plain, 2 * (tenth - plain), delta=1e-5)
+
+    # No prediction has a lower loss than the entropy of the smoothed label, 0.91 and nine times 0.01.
+    def test_it_learns_and_its_loss_has_a_floor(self):
+        floor = -0.91 * math.log(0.91) - 0.09 * math.log(0.01)
+        flags = [*self.FLAGS, "--num-epochs=8"]
+        plain, _ = self.report("train_mnist", *flags)
+        self.assertLess(plain["train_loss"][-1], floor)
+        for workers, place in ((0, ["--num-devices=2", "--kv-store=device"]), (2, ["--batch-size=32", "--kv-store=dist_sync"])):
+            smoothed, _ = self.report("train_mnist", *flags, *place, "--label-smoothing=0.1", workers=workers)
+            self.assertGreater(smoothed["train_loss"][-1], floor)
+            self.assertGreater(smoothed["test_loss"], floor)
+            self.assertGreater(smoothed["test_accuracy"], plain["test_accuracy"] - 0.05)
+
+    # At 1 all labels were alike.
+    def test_what_is_no_share_is_refused(self):
+        for value in ("-0.1", "1", "1.5"):
+            self.assert_refused(self.run_program("train_mnist", f"--label-smoothing={value}"), f"--label-smoothing is {value};", "below 1")
+        for value in ("nan", "inf", "much"):
+            self.assert_refused(self.run_program("train_mnist", f"--label-smoothing={value}"), "--label-smoothing", f"'{value}'")
+
+
+class EvalSteps(Options):
+    """640 samples in batches of 32: 20 steps an epoch."""
+
+    def setUp(self):
+        super().setUp()
+        write_bars(self.folder, 640)
+
+    def flags(self, workers, *more):
+        place = ["--batch-size=16", "--kv-store=dist_sync"] if workers else ["--batch-size=32"]
+        return [f"--data-dir={self.folder}", "--network=mlp", "--lr=0.001", "--seed=3", *place, *more]
+
+    def evaluations(self, workers, *more):
+        output = self.train("train_mnist", *self.flags(workers, *more), workers=workers)
+        return re.findall(r"((?:step|epoch) \d+) test accuracy (\S+)", output)
+
+    def test_they_come_at_their_steps(self):
+        for workers in (0, 2):
+            for every, expected in ((0, ["epoch 1", "epoch 2"]), (10, ["step 10", "epoch 1", "step 30", "epoch 2"]),
+                                    (7, ["step 7", "step 14", "epoch 1", "step 21", "step 28", "step 35", "epoch 2"]),
+                                    (40, ["epoch 1", "epoch 2"])):
+                with self.subTest(workers=workers, every=every):
+                    seen = self.evaluations(workers, "--num-epochs=2", f"--eval-steps={every}")
+                    self.assertEqual([when for when, _ in seen], expected)
+
+    # Each is of the weights of its moment, and in passing: what is trained is the same.
+    def test_what_is_trained_does_not_depend_on_them(self):
+        for workers in (0, 2):
+            seen, saved = {}, []
+            for every in (0, 10):
+                path = self.folder / f"{every}.safetensors"
+                seen[every] = dict(self.evaluations(workers, "--num-epochs=2", f"--eval-steps={every}", f"--save-params={path}"))
+                saved.append(path.read_bytes())
+            self.assertEqual(saved[0], saved[1])
+            self.assertEqual(seen[0], {when: seen[10][when] for when in ("epoch 1", "epoch 2")})
+            self.assertNotEqual(seen[10]["step 10"], seen[10]["epoch 2"])
+
+    # The rhythm is that of the run, not of the process.
+    def test_a_run_that_goes_on_keeps_the_rhythm(self):
+        for workers in (0, 2):
+            for stop in (17, 20, 21):
+                with self.subTest(workers=workers, stop=stop):
+                    prefix = f"--model-prefix={self.folder}/{workers}-{stop}"
+                    whole = self.evaluations(workers, "--eval-steps=7", "--num-epochs=2")
+                    first = self.evaluations(workers, "--eval-steps=7", prefix, "--save-steps=100", f"--num-steps={stop}")
+                    second = self.evaluations(workers, "--eval-steps=7", prefix, "--resume", "--num-epochs=2")
+                    self.assertEqual(first + second, whole)
+
+    def test_a_count_below_0_is_refused(self):
+        self.assert_refused(self.run_program("train_mnist", "--eval-steps=-1"), "--eval-steps is -1", "at least 0")
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
