@@ -116,7 +116,7 @@ def beside_pytorch(networks, batch_sizes, args):
 
 def lenet(args):
     """Training steps of the LeNets, float32"""
-    beside_pytorch(("lenet", "gluon_lenet"), (64, 256), args)
+    beside_pytorch(("lenet", "gluon_lenet"), (64,) if args.quick else (64, 256), args)
 
 
 def resnet(args):

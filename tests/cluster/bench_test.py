@@ -1,0 +1,89 @@
+"""tools/bench_train.py --quick makes its tables; what they hold is noise, and that they hold numbers is what is looked at.
+
+Usage: bench_test.py BIN_DIR (the one that bench_train.py runs: build/bin)
+"""
+import contextlib
+import io
+import pathlib
+import sys
+import unittest
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import bench_train  # noqa: E402
+
+BIN = None
+# Rows of each table with one number of threads; `lenet` and `dist` stand beside PyTorch.
+OURS = {"bfloat16": 1, "rounds": 2, "update": 3, "allocations": 6, "overlap": 8}
+BESIDE_PYTORCH = {"lenet": 2, "dist": 1}
+
+
+def has_torch():
+    try:
+        bench_train.require_torch()
+    except bench_train.Skipped as why:
+        print(why)
+        return False
+    return True
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        for name in ("PROGRAMS", "IMAGES"):  # what main changes
+            value = getattr(bench_train, name)
+            patch = mock.patch.object(bench_train, name, dict(value) if isinstance(value, dict) else str(BIN))
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def tables(self, *names):
+        """What each printed, by name."""
+        out = io.StringIO()
+        arguments = ["bench_train.py", "--quick", "--pairs", "1", "--threads", "1", "--only", ",".join(names)]
+        with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out):
+            bench_train.main()
+        head, *parts = out.getvalue().split("\n### ")
+        self.assertTrue(head.startswith("Machine:\n\n- "), head)
+        self.assertEqual(len(parts), len(names), out.getvalue())
+        by_title = {part.splitlines()[0]: part for part in parts}
+        return {name: by_title[getattr(bench_train, name).__doc__] for name in names}
+
+    def assert_table(self, text, rows):
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        self.assertEqual(len(lines), 2 + rows, text)
+        self.assertEqual({line.count("|") for line in lines}, {lines[0].count("|")}, text)
+        for line in lines[2:]:
+            float(line.split("|")[-2].replace(",", ""))
+
+    def test_tables_of_our_own(self):
+        for name, text in self.tables(*OURS).items():
+            with self.subTest(table=name):
+                self.assert_table(text, OURS[name])
+
+    def test_profiles(self):
+        text = self.tables("profile")["profile"]
+        for network in bench_train.NAMES.values():
+            self.assertIn(f"{network}:\n\n| operation | calls per step |", text)
+        self.assertEqual(text.count("\n| step | "), len(bench_train.NAMES))
+
+    def test_tables_beside_pytorch(self):
+        if not has_torch():
+            self.skipTest("no PyTorch")
+        for name, text in self.tables(*BESIDE_PYTORCH).items():
+            with self.subTest(table=name):
+                self.assert_table(text, BESIDE_PYTORCH[name])
+
+    def test_without_pytorch_a_line_says_so(self):
+        with mock.patch.object(bench_train, "PYTHON", "/no/python3"):
+            for text in self.tables("lenet", "resnet", "dist").values():
+                self.assertIn("(skipped: no PyTorch for /no/python3: ", text)
+                self.assertNotIn("\n|", text)
+
+    def test_without_mnist_a_line_says_so(self):
+        with mock.patch.dict(bench_train.os.environ, {"SLUICE_MNIST": ""}):
+            self.assertIn("(skipped: SLUICE_MNIST names no folder", self.tables("accuracy")["accuracy"])
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
