@@ -1,10 +1,14 @@
 """The main job learns: LeNet by 1 scheduler, 2 servers and 2 workers, on synthetic digits and, where it lies, on MNIST.
 
 Usage: accuracy_test.py BIN_DIR [MNIST_DIR] (or SLUICE_MNIST; without either MNIST is skipped)
+
+SLUICE_TEN_EPOCHS=1 adds what takes a quarter of an hour: 0.990 on MNIST within ten epochs, in float32 and bfloat16, on
+one device, two devices and two workers.
 """
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,14 +23,20 @@ AFTER_ONE_EPOCH = {
     "dist_device_sync": (["--num-devices=2"], 0.975),
     "dist_async": (["--lr=0.01"], 0.965),
 }
+# The batch is 64 on each device.
+PLACES = {
+    "1 device": ("local", []),
+    "2 devices": ("device", ["--num-devices=2", "--batch-size=128"]),
+    "2 workers": ("dist_sync", []),
+}
 
 
-def train(store, *flags):
+def train(store, *flags, timeout=400):
+    launch = [sys.executable, str(ROOT / "tools/launch.py"), "-n", "2", "-s", "2", "--launcher", "local"] if store.startswith("dist") else []
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
-        done = subprocess.run([sys.executable, str(ROOT / "tools/launch.py"), "-n", "2", "-s", "2", "--launcher", "local", str(BIN / "train_mnist"),
-                               "--network=lenet", f"--kv-store={store}", f"--json={report}", *flags],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=400)
+        done = subprocess.run([*launch, str(BIN / "train_mnist"), "--network=lenet", f"--kv-store={store}", f"--json={report}", *flags],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)
         if done.returncode != 0:
             raise AssertionError(f"{store} ended with {done.returncode}:\n{done.stdout[-4000:]}")
         return json.loads(report.read_text()), done.stdout
@@ -44,9 +54,28 @@ class Accuracy(unittest.TestCase):
     def test_synthetic_digits(self):
         self.expect(*train("dist_sync", "--num-epochs=5"), "dist_sync", 5, 0.97)
 
-    def test_mnist(self):
+    def require_mnist(self):
         if MNIST is None:
             self.skipTest("no MNIST: give its folder, or set SLUICE_MNIST (tools/get_mnist.py fetches it)")
+
+    # Fails when the last epoch lies below, too: 0.990 is reached and kept.
+    def test_mnist_in_ten_epochs(self):
+        self.require_mnist()
+        if os.environ.get("SLUICE_TEN_EPOCHS") != "1":
+            self.skipTest("takes a quarter of an hour: SLUICE_TEN_EPOCHS=1 runs it")
+        for dtype in ("float32", "bfloat16"):
+            for place, (store, flags) in PLACES.items():
+                with self.subTest(dtype=dtype, place=place):
+                    report, output = train(store, f"--data-dir={MNIST}", f"--dtype={dtype}", "--num-epochs=10", "--disp-batches=0", *flags,
+                                           timeout=1200)
+                    by_epoch = [float(text) for text in re.findall(r"epoch \d+ test accuracy (\S+)", output)]
+                    reached = next((i for i, accuracy in enumerate(by_epoch, 1) if accuracy >= 0.990), None)
+                    print(f"{dtype}, {place}: 0.990 after {reached} epochs, {report['test_accuracy']:.4f} after {len(by_epoch)}", flush=True)
+                    self.assertEqual(len(by_epoch), 10, output[-4000:])
+                    self.assertGreaterEqual(report["test_accuracy"], 0.990, output[-4000:])
+
+    def test_mnist(self):
+        self.require_mnist()
         for store, (flags, least) in AFTER_ONE_EPOCH.items():
             with self.subTest(store=store):
                 self.expect(*train(store, f"--data-dir={MNIST}", "--num-epochs=1", *flags), store, 1, least)
