@@ -84,7 +84,7 @@ int64_t StepsPerEpoch(const SamplerConfig& config, int64_t num_workers, int64_t 
     case LastBatch::kDiscard:
       return config.num_samples / global;
     case LastBatch::kRollover:
-      return (LeftOver(config, global, epoch) + config.num_samples) / global;
+      return static_cast<int64_t>((Wide{LeftOver(config, global, epoch)} + config.num_samples) / global);
     default:
       return config.num_samples / global + (config.num_samples % global != 0 ? 1 : 0);
   }

@@ -1,9 +1,6 @@
 #include <cmath>
-#include <cstdlib>
 #include <deque>
 #include <filesystem>
-#include <limits>
-#include <sstream>
 #include <tuple>
 #include <utility>
 
@@ -13,6 +10,7 @@
 #include "sluice/error.h"
 #include "sluice/parameters_file.h"
 #include "train/callback_names.h"
+#include "train/memory/callback_memory.h"
 
 namespace sluice {
 namespace {
@@ -37,8 +35,11 @@ class EpochCall final : public Callback {
   const Call call_;
 };
 
-[[noreturn]] void RefuseMemory(const std::string& who, const std::string& memory) {
-  throw Error(ErrorCode::kDataLoss, StrCat(who, " cannot have remembered '", StrPrintable(memory), "'"));
+auto Recalled(const std::string& who, const std::string& memory, auto parse) {
+  auto found = parse(memory);
+  if (!found)
+    throw Error(ErrorCode::kDataLoss, StrCat(who, " cannot have remembered '", StrPrintable(memory), "'"));
+  return *std::move(found);
 }
 
 class Saver final : public Callback {
@@ -82,20 +83,9 @@ class Saver final : public Callback {
   std::string name() const override {
     return "SaveEvery " + StrPrintable(std::filesystem::path(prefix_).filename().string());
   }
-  std::string Memory() const override {
-    std::vector<std::string> positions;
-    for (const Position& position : passing_) positions.push_back(StrCat(position.epoch, ":", position.step));
-    return StrJoin(positions, " ");
-  }
+  std::string Memory() const override { return train::ToText(passing_); }
   void Recall(const std::string& memory) override {
-    passing_.clear();
-    if (memory.empty()) return;
-    for (const std::string& text : StrSplit(memory, ' ')) {
-      const std::vector<std::string> parts = StrSplit(text, ':');
-      const auto epoch = ParseInt(parts[0]), step = parts.size() == 2 ? ParseInt(parts[1]) : std::nullopt;
-      if (!epoch || !step || *epoch < 0 || *step < 0) RefuseMemory(name(), memory);
-      passing_.push_back({*epoch, *step});
-    }
+    passing_ = Recalled(name(), memory, train::ParsePositions);
   }
 
  private:
@@ -134,42 +124,27 @@ class Saver final : public Callback {
   std::deque<Position> passing_;  // those that do not stay, of this run, before it went on too
 };
 
-// The best test accuracy so far, and how many epochs ago that was.
-class Best {
+class BestSoFar {
  public:
-  explicit Best(double min_delta = 0) : min_delta_(min_delta) {}
+  explicit BestSoFar(double min_delta = 0) : min_delta_(min_delta) {}
   // True for a new best. Without an evaluation nothing is known; a run that has diverged gets no better.
   bool Take(const std::optional<EvalReport>& test) {
     if (!test) return false;
-    ++epochs_since_;
-    if (!std::isfinite(test->loss) || !(test->accuracy > accuracy_ + min_delta_)) return false;
-    accuracy_ = test->accuracy;
-    epochs_since_ = 0;
+    ++best_.epochs_since;
+    if (!std::isfinite(test->loss) || !(test->accuracy > best_.accuracy + min_delta_)) return false;
+    best_ = {test->accuracy, 0};
     return true;
   }
-  int64_t epochs_since() const { return epochs_since_; }
+  int64_t epochs_since() const { return best_.epochs_since; }
 
-  // Bit by bit: what is recalled is what was known.
-  std::string Memory() const {
-    std::ostringstream text;
-    text << std::hexfloat << accuracy_ << ' ' << epochs_since_;
-    return text.str();
-  }
+  std::string Memory() const { return best_.ToText(); }
   void Recall(const std::string& who, const std::string& memory) {
-    char* end = nullptr;
-    const double accuracy = std::strtod(memory.c_str(), &end);
-    const auto since = ParseInt(StrTrim(end));
-    const bool none = accuracy == -std::numeric_limits<double>::infinity();
-    if (end == memory.c_str() || !(none || (accuracy >= 0 && accuracy <= 1)) || !since || *since < 0)
-      RefuseMemory(who, memory);
-    accuracy_ = accuracy;
-    epochs_since_ = *since;
+    best_ = Recalled(who, memory, train::Best::Parse);
   }
 
  private:
   const double min_delta_;
-  double accuracy_ = -std::numeric_limits<double>::infinity();
-  int64_t epochs_since_ = 0;
+  train::Best best_;
 };
 
 class BestKeeper final : public Callback {
@@ -198,7 +173,7 @@ class BestKeeper final : public Callback {
   }
 
   const std::string file_;
-  Best best_;
+  BestSoFar best_;
 };
 
 class EarlyStopper final : public Callback {
@@ -219,7 +194,7 @@ class EarlyStopper final : public Callback {
 
  private:
   const int64_t patience_;
-  Best best_;
+  BestSoFar best_;
 };
 
 }  // namespace

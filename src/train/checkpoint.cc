@@ -9,7 +9,7 @@
 #include "kvstore/states_file.h"
 #include "sluice/error.h"
 #include "sluice/parameters_file.h"
-#include "train/checkpoint_metadata.h"
+#include "train/memory/checkpoint_metadata.h"
 #include "train/statistics_file.h"
 
 namespace sluice {

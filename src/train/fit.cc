@@ -3,12 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdlib>
 #include <deque>
 #include <iostream>
-#include <sstream>
 #include <utility>
 
 #include "base/clock.h"
@@ -19,6 +16,7 @@
 #include "sluice/metric.h"
 #include "sluice/trainer.h"
 #include "train/callback_names.h"
+#include "train/memory/epoch_sums.h"
 #include "train/progress.h"
 #include "train/shards.h"
 #include "train/statistics_file.h"
@@ -125,29 +123,17 @@ class FitRun {
       if (remembered != options_.memory.end()) options_.callbacks[i]->Recall(remembered->second);
     }
     const auto own = options_.memory.find(FitStatus::kMemory);
-    if (own != options_.memory.end() && options_.start.step != 0) GoOnFromSums(own->second);
+    if (own != options_.memory.end() && options_.start.step != 0)
+      GoOnFrom(train::EpochSums::Parse(own->second));
   }
 
-  // Bit by bit: what is recalled is what was known.
   std::string Sums() {
     while (!pending_.empty()) Count();
-    std::ostringstream text;
-    text << std::hexfloat << loss_.sum() << ' ' << accuracy_.sum() << ' ' << loss_.count();
-    return text.str();
+    return train::EpochSums{loss_.sum(), accuracy_.sum(), loss_.count()}.ToText();
   }
-  void GoOnFromSums(const std::string& memory) {
-    const char* at = memory.c_str();
-    std::array<double, 2> sums{};
-    for (double& sum : sums) {
-      char* end = nullptr;
-      sum = std::strtod(at, &end);
-      at = end;
-    }
-    const auto count = ParseInt(StrTrim(at));
-    if (!count || *count < 0 || sums[1] < 0 || sums[1] > static_cast<double>(*count))
-      throw Error(ErrorCode::kDataLoss, StrCat("Fit cannot have remembered '", StrPrintable(memory), "'"));
-    loss_.GoOnFrom(sums[0], *count);
-    accuracy_.GoOnFrom(sums[1], *count);
+  void GoOnFrom(const train::EpochSums& sums) {
+    loss_.GoOnFrom(sums.loss, sums.samples);
+    accuracy_.GoOnFrom(sums.correct, sums.samples);
   }
 
   // What is left of it: from next_ to the first batch of the one after, or to the last step.

@@ -16,6 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kBegin = "<script type=\"application/json\" id=\"points\">", kEnd = "</script>";
 constexpr double kWidth = 640, kHeight = 260, kLeft = 64, kRight = 16, kTop = 16, kBottom = 40;
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // what JSON numbers hold in any reader
 
 std::string Escaped(const std::string& text) {
   std::string out;
@@ -178,14 +179,28 @@ Json ToJson(const CurvePoint& p) {
   return json;
 }
 
-CurvePoint FromJson(const Json& json) {
+// Nothing for what ToJson has not written.
+std::optional<CurvePoint> FromJson(const Json& json) {
+  const auto whole = [&](const char* name) -> std::optional<int64_t> {
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_number_integer()) return std::nullopt;
+    const auto value = found->get<int64_t>();
+    return value < 0 || value > kMostSteps ? std::nullopt : std::optional(value);
+  };
   const auto optional = [&](const char* name) {
     return json.contains(name) ? std::optional(json.at(name).get<double>()) : std::nullopt;
   };
   const auto number = [&](const char* name) { return optional(name).value_or(NAN); };
-  return {json.at("epoch").get<int64_t>(), json.at("step").get<int64_t>(), number("train_loss"),
-          number("train_accuracy"),        optional("test_loss"),          optional("test_accuracy"),
-          number("learning_rate"),         number("images_per_sec")};
+  const auto epoch = whole("epoch"), step = whole("step");
+  if (!epoch || !step) return std::nullopt;
+  return CurvePoint{*epoch,
+                    *step,
+                    number("train_loss"),
+                    number("train_accuracy"),
+                    optional("test_loss"),
+                    optional("test_accuracy"),
+                    number("learning_rate"),
+                    number("images_per_sec")};
 }
 
 constexpr const char* kStyle =
@@ -211,7 +226,14 @@ std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html) {
   const size_t first = begin + kBegin.size();
   try {
     std::vector<CurvePoint> points;
-    for (const Json& json : Json::parse(html.substr(first, end - first))) points.push_back(FromJson(json));
+    const Json all = Json::parse(html.substr(first, end - first));
+    if (!all.is_array()) return std::nullopt;
+    for (const Json& json : all) {
+      const auto point = json.is_object() ? FromJson(json) : std::nullopt;
+      const bool ascends = points.empty() || (point && point->epoch > points.back().epoch);
+      if (!point || !ascends) return std::nullopt;
+      points.push_back(*point);
+    }
     return points;
   } catch (const Json::exception&) {
     return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/rng.h"
@@ -124,6 +125,13 @@ TEST(Sampler, RolloverBeginsTheNextEpochWithWhatIsLeft) {
   EXPECT_EQ(ShareOfStep(config, {1, 0}, {1, 2}), (Interval{0, 2}));
   EXPECT_THROW(GlobalStep(config, {0, 2}, 2), Error);
   EXPECT_THROW(GlobalStep(config, {-1, 0}, 2), Error);
+}
+
+TEST(Sampler, RolloverCountsAsFarAsNumbersGo) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const SamplerConfig config{.num_samples = kMost, .batch_size = 4, .last_batch = LastBatch::kRollover};
+  EXPECT_EQ(StepsPerEpoch(config, 1, 0), kMost / 4);      // 3 are left over
+  EXPECT_EQ(StepsPerEpoch(config, 1, 1), kMost / 4 + 1);  // 3 + 3 are one more batch
 }
 
 TEST(Sampler, RolloverCutsAllOrdersEveryBSamples) {

@@ -339,10 +339,22 @@ TEST(Report, DrawsWhatIsThere) {
   EXPECT_EQ(read[0], points[0]);
   EXPECT_TRUE(std::isnan(read[1].train_loss));
   EXPECT_EQ(read[1].test_loss, 1.5);
+}
+
+TEST(Report, ReadsNothingFromWhatItHasNotWritten) {
+  const auto points = [](const std::string& json) {
+    return train::PointsOf("<script type=\"application/json\" id=\"points\">" + json + "</script>");
+  };
+  EXPECT_FALSE(train::PointsOf(""));
+  EXPECT_FALSE(train::PointsOf("<html></html>"));
+  EXPECT_THAT(points("[]").value(), SizeIs(0));
+  EXPECT_THAT(points(R"([{"epoch":1,"step":5},{"epoch":3,"step":9}])").value(), SizeIs(2));
   for (const char* other :
-       {"", "<html></html>", "<script type=\"application/json\" id=\"points\">[{]</script>",
-        "<script type=\"application/json\" id=\"points\">[1]</script>"})
-    EXPECT_FALSE(train::PointsOf(other)) << other;
+       {"[{]", "[1]", R"({"a":{"epoch":1,"step":5}})", R"([{"epoch":1}])", R"([{"epoch":1.5,"step":5}])",
+        R"([{"epoch":1e300,"step":5}])", R"([{"epoch":-1,"step":5}])",
+        R"([{"epoch":1,"step":9223372036854775807}])", R"([{"epoch":1,"step":18446744073709551615}])",
+        R"([{"epoch":2,"step":5},{"epoch":2,"step":6}])", R"([{"epoch":1,"step":5,"train_loss":"low"}])"})
+    EXPECT_FALSE(points(other)) << other;
 }
 
 }  // namespace

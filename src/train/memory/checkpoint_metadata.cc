@@ -1,4 +1,4 @@
-#include "train/checkpoint_metadata.h"
+#include "train/memory/checkpoint_metadata.h"
 
 #include <array>
 #include <charconv>

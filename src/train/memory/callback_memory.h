@@ -1,0 +1,28 @@
+// What callbacks remember, as texts in a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "sluice/sampler.h"
+
+namespace sluice::train {
+
+// "1:200 2:0"; nothing for what no callback has written.
+std::string ToText(const std::deque<Position>& positions);
+std::optional<std::deque<Position>> ParsePositions(const std::string& text);
+
+// The best test accuracy so far, and how many epochs ago that was.
+struct Best {
+  double accuracy = -std::numeric_limits<double>::infinity();
+  int64_t epochs_since = 0;
+
+  // Bit by bit: what is recalled is what was known.
+  std::string ToText() const;
+  static std::optional<Best> Parse(const std::string& text);
+};
+
+}  // namespace sluice::train
