@@ -18,9 +18,13 @@ std::string Line(const std::string& what, double calls, double microseconds, dou
 
 void Profile::OnOperation(const Operation& operation) {
   rows_.With([&](auto& rows) {
-    Row& row = rows[operation.what];
+    Row& row = rows[{operation.what, operation.cost.shape}];
+    row.what = operation.what;
+    row.shape = operation.cost.shape;
     ++row.calls;
     row.time += operation.ended - operation.began;
+    row.flops += operation.cost.flops;
+    row.bytes += operation.cost.bytes;
   });
 }
 
@@ -28,12 +32,18 @@ void Profile::Clear() {
   rows_.With([](auto& rows) { rows.clear(); });
 }
 
-std::vector<Profile::Row> Profile::rows() const {
+std::vector<Profile::Row> Profile::rows(bool by_shape) const {
   std::vector<Row> sorted;
   rows_.With([&](const auto& rows) {
-    for (const auto& [what, row] : rows) {
-      sorted.push_back(row);
-      sorted.back().what = what;
+    for (const auto& [key, row] : rows) {
+      if (by_shape || sorted.empty() || sorted.back().what != row.what) {
+        sorted.push_back(row);
+        continue;
+      }
+      sorted.back().calls += row.calls;
+      sorted.back().time += row.time;
+      sorted.back().flops += row.flops;
+      sorted.back().bytes += row.bytes;
     }
   });
   std::stable_sort(sorted.begin(), sorted.end(), [](const Row& a, const Row& b) { return a.time > b.time; });

@@ -37,8 +37,10 @@ class WatchedStream final : public Stream {
          issued = SteadyClock().Now(), stamps = StampsOf(after), work = std::move(work)]() mutable {
           const SteadyClock clock;
           Operation operation{name, std::max(issued, *last_end), clock.Now(), {}, {}};
+          TakeCost();
           work();
           operation.ended = *last_end = clock.Now();
+          operation.cost = TakeCost();
           for (const auto& stamp : stamps) {
             // What woke this thread may not have come to its stamp.
             const Time done = stamp->done == 0 ? operation.began : Time(Duration(stamp->done));
@@ -58,16 +60,19 @@ class WatchedStream final : public Stream {
 class WatchedDevice final : public Device {
  public:
   WatchedDevice(std::shared_ptr<Device> device, std::shared_ptr<StreamWatcher> watcher)
-      : device_(std::move(device)), stream_(device_->stream(), std::move(watcher)) {}
+      : device_(std::move(device)),
+        stream_(device_->stream(), std::move(watcher)),
+        kernels_(CountCosts(device_->kernels())) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return device_->allocator(); }
   const std::shared_ptr<Allocator>& records() override { return device_->records(); }
-  Kernels& kernels() override { return device_->kernels(); }
+  Kernels& kernels() override { return *kernels_; }
   void SetShare(const CpuShare& share) override { device_->SetShare(share); }
 
  private:
   const std::shared_ptr<Device> device_;
   WatchedStream stream_;
+  const std::unique_ptr<Kernels> kernels_;
 };
 
 }  // namespace

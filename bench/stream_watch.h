@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cost.h"
 #include "tensor/devices.h"
 
 namespace sluice::bench {
@@ -20,6 +21,7 @@ struct Operation {
   Time turn;  // it was issued, and those before it on the stream were done
   Time began, ended;
   std::vector<Wait> waits;
+  Cost cost = {};  // of its kernels
 };
 
 class StreamWatcher {

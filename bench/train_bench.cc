@@ -9,11 +9,13 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "allocations.h"
 #include "base/file.h"
 #include "base/strings.h"
+#include "machine.h"
 #include "profile.h"
 #include "runtime/flags.h"
 #include "runtime/runtime.h"
@@ -35,6 +37,10 @@ DEFINE_bool(
     loader, false,
     "take batches from a DataLoader over synthetic images, and report how long steps waited for them");
 DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
+DEFINE_string(costs, "",
+              "with --profile: write what each operation has to do by its shapes, what this machine can do "
+              "at most, and "
+              "how often threads slept, to this file; tools/profile_step.py reads it");
 DEFINE_bool(trace, false,
             "with --kv-store dist_sync or dist_device_sync: print how backward, pushes, pulls and the next "
             "forward overlap, and measure nothing else");
@@ -76,6 +82,8 @@ void CheckFlags() {
                 StrCat("--steps is ", FLAGS_steps, "; --trace needs at least 3: the ends do not count"));
   if (FLAGS_profile && FLAGS_trace)
     throw Error(ErrorCode::kInvalidArgument, "--profile and --trace are two runs");
+  if (!FLAGS_costs.empty() && !FLAGS_profile)
+    throw Error(ErrorCode::kInvalidArgument, "--costs needs --profile, whose operations it is about");
   if (FLAGS_count_allocations && !CanCountAllocations()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "--count-allocations needs a build without sanitizers, which have a malloc of their own");
@@ -164,15 +172,47 @@ void Measure() {
   Print(load, result.dump() + "\n");
 }
 
+nlohmann::json ToJson(const Profile& profile, Duration elapsed,
+                      const std::map<std::string, uint64_t>& switches) {
+  nlohmann::json operations = nlohmann::json::array(), sleeps = nlohmann::json::object();
+  for (const Profile::Row& row : profile.rows(true)) {
+    operations.push_back({{"what", row.what},
+                          {"shape", row.shape},
+                          {"calls", static_cast<double>(row.calls) / FLAGS_steps},
+                          {"us", ToSeconds(row.time) * 1e6 / FLAGS_steps},
+                          {"flops", row.flops / FLAGS_steps},
+                          {"bytes", row.bytes / FLAGS_steps}});
+  }
+  for (const auto& [thread, count] : switches) sleeps[thread] = static_cast<double>(count) / FLAGS_steps;
+  const Limits limits = MeasureLimits();
+  return {{"network", FLAGS_network},
+          {"batch_size", FLAGS_batch_size},
+          {"threads", FLAGS_threads},
+          {"steps", FLAGS_steps},
+          {"step_us", ToSeconds(elapsed) * 1e6 / FLAGS_steps},
+          {"operations", operations},
+          {"sleeps", sleeps},
+          {"gflops", limits.gflops},
+          {"memory_gbytes", limits.memory_gbytes},
+          {"cache_gbytes", limits.cache_gbytes}};
+}
+
 void PrintProfile() {
   const auto profile = std::make_shared<Profile>();
   UseDevices(FLAGS_threads, profile);
   TrainLoad load(LoadOptions());
   load.Run(WarmUpSteps());
   profile->Clear();
+  const std::map<std::string, uint64_t> before = VoluntarySwitches();
   const auto start = std::chrono::steady_clock::now();
   load.Run(FLAGS_steps);
-  Print(load, profile->Table(FLAGS_steps, std::chrono::steady_clock::now() - start));
+  const Duration elapsed = std::chrono::steady_clock::now() - start;
+  std::map<std::string, uint64_t> switches = VoluntarySwitches();
+  for (const auto& [thread, count] : before) switches[thread] -= std::min(count, switches[thread]);
+  Print(load, profile->Table(FLAGS_steps, elapsed));
+  if (FLAGS_costs.empty() || load.rank() != 0) return;
+  const std::string text = ToJson(*profile, elapsed, switches).dump() + "\n";
+  WriteFileAtomically(FLAGS_costs, {AsBytes(text)}).OrThrow();
 }
 
 void PrintTrace(const std::shared_ptr<StepTrace>& trace) {

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "base/strings.h"
+#include "cost.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
 #include "sluice/optimizer.h"
@@ -28,6 +29,11 @@ NDArray RandomInputs(const std::string& network, int64_t n, Rng& rng) {
   std::vector<float> pixels(static_cast<size_t>(shape.size()));
   for (float& pixel : pixels) pixel = static_cast<float>(rng.Uniform());
   return NDArray::From(std::span<const float>(pixels), shape);
+}
+
+// v = m v - lr (scale g + wd w); w += v.
+void AddSgdCost(int64_t n) {
+  AddCost(7.0 * static_cast<double>(n), 5.0 * sizeof(float) * static_cast<double>(n), StrCat(n));
 }
 
 }  // namespace
@@ -67,6 +73,7 @@ class TrainLoad::Sgd {
                                    auto* w = reinterpret_cast<float*>(MutableHostBytes(weight).data());
                                    auto* v = reinterpret_cast<float*>(MutableHostBytes(momentum).data());
                                    const auto* g = reinterpret_cast<const float*>(HostBytes(gradient).data());
+                                   AddSgdCost(weight.size());
                                    optimizer->Update(step, w, w, g, &v, static_cast<size_t>(weight.size()));
                                  });
     AddReader(gradient, done);
