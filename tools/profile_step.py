@@ -37,11 +37,12 @@ def run(*arguments, **environment):
 
 
 def label(operation, batch):
-    """'Conv2D dW 20x12x12 to 50, 5x5': without the batch, which is the same everywhere."""
+    """'Conv2D dW 20x12x12-50, 5x5': without the batch, which is the same everywhere."""
     shape = operation["shape"]
     shape = shape[len(f"{batch}x"):] if shape.startswith(f"{batch}x") else shape
     if "ool" in operation["what"]:
         shape = re.sub(r" to \d+", "", shape)  # as many channels
+    shape = shape.replace(" to ", "-").replace(" by ", "/")
     calls = round(operation["calls"])
     return f"{SHORT.get(operation['what'], operation['what'])} {shape}{f' ({calls})' if calls > 1 else ''}".strip()
 

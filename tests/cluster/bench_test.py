@@ -1,10 +1,12 @@
-"""tools/bench_train.py --quick makes its tables; what they hold is noise, and that they hold numbers is what is looked at.
+"""tools/bench_train.py --quick makes its tables, and tools/profile_step.py its; what they hold is noise, and that they hold
+numbers is what is looked at.
 
-Usage: bench_test.py BIN_DIR (the one that bench_train.py runs: build/bin)
+Usage: bench_test.py BIN_DIR
 """
 import contextlib
 import io
 import pathlib
+import re
 import sys
 import unittest
 from unittest import mock
@@ -12,6 +14,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import bench_train  # noqa: E402
+import profile_step  # noqa: E402
 
 BIN = None
 # Rows of each table with one number of threads; `lenet` and `dist` stand beside PyTorch.
@@ -72,6 +75,26 @@ class Bench(unittest.TestCase):
         for name, text in self.tables(*BESIDE_PYTORCH).items():
             with self.subTest(table=name):
                 self.assert_table(text, BESIDE_PYTORCH[name])
+
+    # Every operation that takes time says what it has to do, whoever computes it.
+    def test_a_step_by_operation(self):
+        for network, operations in (("lenet", ["Conv2D dW 20x12x12-50, 5x5", "Dense 800-500", "MaxPool2D 20x24x24, 2x2/2", "sgd 400000"]),
+                                    ("resnet20", ["Conv2D dX 16x32x32-16, 3x3 (6)", "BatchNorm dX 8192x16 (7)"])):
+            out = io.StringIO()
+            arguments = ["profile_step.py", "--network", network, "--batch", "8", "--steps", "5", "--repeats", "1"]
+            with mock.patch.object(profile_step, "TRAIN_BENCH", str(BIN / "train_bench")), mock.patch.object(profile_step, "LEAST_SHARE", 0), \
+                    mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out):
+                profile_step.main()
+            text = out.getvalue()
+            for operation in operations:
+                found = re.search(rf"^{re.escape(operation)} +(.*)$", text, re.MULTILINE)
+                self.assertIsNotNone(found, f"{operation}:\n{text}")
+                us, _, _, size, *_, limit = found.group(1).split()
+                self.assertGreater(min(float(each.strip("%").replace(",", "")) for each in (us, size, limit)), 0, found.group(0))
+            self.assertRegex(text, r"Operations explain \d+\.\d% of the step")
+            reorders = re.search(r"A step: (\S+) reorders inside oneDNN", text)
+            self.assertGreater(float(reorders.group(1)), 0, text)
+            self.assertRegex(text, r"by thread: .*cpu\(0\) ")
 
     def test_without_pytorch_a_line_says_so(self):
         with mock.patch.object(bench_train, "PYTHON", "/no/python3"):

@@ -38,9 +38,9 @@ dnnl_verbose,exec,cpu,reorder,jit:uni,undef,src_f32:p:blocked:Acdb16a:f0 dst_f32
 class ProfileStep(unittest.TestCase):
     def test_names_are_short_and_without_the_batch(self):
         names = [profile_step.label(each, 64) for each in PROFILE["operations"]]
-        self.assertEqual(names, ["Conv2D dW 20x12x12 to 50, 5x5", "MaxPool2D 20x24x24, 2x2 by 2", "sgd 500 (2)", "fill 64", "labels to float32"])
-        self.assertEqual(profile_step.label(operation("Dense", "64x64 to 64", 1, 0, 0), 64), "Dense 64 to 64")
-        self.assertEqual(profile_step.label(operation("Conv2D", "64x16x8x8 to 16, 3x3", 1, 0, 0), 64), "Conv2D 16x8x8 to 16, 3x3")
+        self.assertEqual(names, ["Conv2D dW 20x12x12-50, 5x5", "MaxPool2D 20x24x24, 2x2/2", "sgd 500 (2)", "fill 64", "labels to float32"])
+        self.assertEqual(profile_step.label(operation("Dense", "64x64 to 64", 1, 0, 0), 64), "Dense 64-64")
+        self.assertEqual(profile_step.label(operation("Conv2D", "64x16x8x8 to 16, 3x3", 1, 0, 0), 64), "Conv2D 16x8x8-16, 3x3")
 
     def test_limits_are_the_slower_of_products_and_bytes(self):
         least = [LIMITS.microseconds(each) for each in PROFILE["operations"]]
@@ -70,7 +70,7 @@ class ProfileStep(unittest.TestCase):
         self.assertEqual(lines[-1].split(), ["step", "10,000", "100.0%", "202.0", "12.0", "20.2", "1.2", "30%"])
 
     def test_what_takes_longest_beyond_its_limit(self):
-        self.assertEqual(profile_step.beyond(PROFILE, LIMITS, 2), [("Conv2D dW 20x12x12 to 50, 5x5", 2000.0), ("MaxPool2D 20x24x24, 2x2 by 2", 2000.0)])
+        self.assertEqual(profile_step.beyond(PROFILE, LIMITS, 2), [("Conv2D dW 20x12x12-50, 5x5", 2000.0), ("MaxPool2D 20x24x24, 2x2/2", 2000.0)])
 
     def test_reorders_of_a_step_are_what_more_steps_bring(self):
         count, us = profile_step.reorders(LOG)
