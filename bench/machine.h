@@ -9,7 +9,7 @@ namespace sluice::bench {
 
 // Of cpu(0)'s share of the cores; each the best of some repeats.
 struct Limits {
-  double gflops = 0;         // a product of matrices of 1024 x 1024
+  double gflops = 0;         // products of square matrices, the best of some sizes
   double memory_gbytes = 0;  // per second: copying between arrays of 128 MiB, read and written
   double cache_gbytes = 0;   // per second: the same between arrays of 256 KiB
 };
