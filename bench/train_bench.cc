@@ -38,9 +38,8 @@ DEFINE_bool(
     "take batches from a DataLoader over synthetic images, and report how long steps waited for them");
 DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
 DEFINE_string(costs, "",
-              "with --profile: write what each operation has to do by its shapes, what this machine can do "
-              "at most, and "
-              "how often threads slept, to this file; tools/profile_step.py reads it");
+              "with --profile: write to this file what each operation has to do by its shapes, what this "
+              "machine can do at most, and how often threads slept; tools/profile_step.py reads it");
 DEFINE_bool(trace, false,
             "with --kv-store dist_sync or dist_device_sync: print how backward, pushes, pulls and the next "
             "forward overlap, and measure nothing else");
