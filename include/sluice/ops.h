@@ -6,8 +6,9 @@
 //   NDArray loss = ops::SoftmaxCrossEntropy(ops::Dense(hidden, weight2, bias2), labels);
 //
 // All return at once, compute in float32 and are recorded while the tape runs. What does not fit is
-// Error(kInvalidArgument) that names the operation and the shapes; so are arrays of two contexts. Only bias,
-// gamma, beta and addend may be no array (NDArray()), elsewhere that is Error(kFailedPrecondition). Operators
+// Error(kInvalidArgument) that names the operation and the shapes; so are arrays of two contexts. Only
+// biases, gamma, beta, addend, states and lengths may be no array (NDArray()), elsewhere that is
+// Error(kFailedPrecondition). Operators
 // (+ - *) and views are in ndarray.h.
 //
 // Thread safety: as of arrays and the tape.
@@ -76,6 +77,48 @@ NDArray Dropout(const NDArray& x, double rate, uint64_t key, uint64_t first_samp
 // Rows of weight [rows, columns] by ids [...] of float32, int32, int64 or uint8 -> [..., columns]. An id
 // outside [0, rows) is an error at the next wait that names it. ids get no gradient.
 NDArray Embedding(const NDArray& ids, const NDArray& weight);
+
+// --- Recurrent: one layer in one direction over whole sequences ---
+//
+// i2h_weight [gates hidden, in], h2h_weight [gates hidden, hidden], biases [gates hidden] or none, the gates
+// one under the other. A row's weights are those of PyTorch and Gluon, which load as they are.
+struct RecurrentWeights {
+  NDArray i2h_weight, h2h_weight, i2h_bias, h2h_bias;
+};
+// [batch, hidden]; none before the first step: zeros. `cell` of an LSTM only.
+struct RecurrentState {
+  NDArray hidden, cell;
+};
+struct RecurrentOptions {
+  bool reverse = false;  // from each sequence's last step to its first; outputs stay at their steps
+  // [batch] of float32, int32, int64 or uint8, or none: all steps. A sequence ends after so many steps: its
+  // outputs beyond are 0, what x holds there (NaN too) changes nothing, its final state is that after its
+  // last step, and the reverse direction begins there. 0 leaves the state as it is. One outside [0, steps] is
+  // an error at the next wait that names it.
+  NDArray lengths = {};
+};
+struct RecurrentResult {
+  NDArray outputs;      // [batch, steps, hidden]: the hidden state after each step
+  RecurrentState last;  // after the last step
+};
+// x [batch, steps, in]; steps at least 1. Everything but lengths has a gradient, by outputs and final state
+// alike. With a = W_i2h x_t + b_i2h, b = W_h2h h_(t-1) + b_h2h, and [k] the k-th gate's rows:
+//
+// Rnn (Elman 1990): h_t = tanh(a + b), or relu.
+enum class RnnActivation : uint8_t { kTanh, kRelu };
+RecurrentResult Rnn(const NDArray& x, const RecurrentWeights& weights, RnnActivation activation,
+                    const RecurrentState& begin = {}, const RecurrentOptions& options = {});
+// Lstm (Hochreiter, Schmidhuber 1997; with forget gates: Gers, Schmidhuber, Cummins 2000): i, f, o =
+// sigmoid((a + b)[0, 1, 3]), g = tanh((a + b)[2]); c_t = f c_(t-1) + i g, h_t = o tanh(c_t).
+RecurrentResult Lstm(const NDArray& x, const RecurrentWeights& weights, const RecurrentState& begin = {},
+                     const RecurrentOptions& options = {});
+// Gru (Cho et al. 2014, with the reset after the product, as in cuDNN and PyTorch): r, z = sigmoid((a + b)[0,
+// 1]), n = tanh(a[2] + r b[2]); h_t = (1 - z) n + z h_(t-1).
+RecurrentResult Gru(const NDArray& x, const RecurrentWeights& weights, const RecurrentState& begin = {},
+                    const RecurrentOptions& options = {});
+// How many steps of each row of ids [n, steps], float32, int32, int64 or uint8, there are up to its last one
+// that is not `padding` -> [n] int32: the lengths above. No gradient.
+NDArray SequenceLengths(const NDArray& ids, int64_t padding = 0);
 
 NDArray Flatten(const NDArray& x);  // [n, ...] -> [n, rest]
 NDArray Reshape(const NDArray& x, const Shape& shape);

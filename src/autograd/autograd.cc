@@ -112,7 +112,7 @@ class Pass {
     for (AutogradNode* node : lists_.nodes) {
       node->visited = false;
       node->uses_left = 0;
-      node->pending = NDArray();
+      node->DropPending();
     }
     for (auto* list : {&lists_.nodes, &lists_.stack, &lists_.ready}) list->clear();
     lists_.out.clear();
@@ -152,6 +152,7 @@ class Pass {
   }
 
   void Step(AutogradNode& node) {
+    const bool has_gradient = node.HasPending();
     const NDArray gradient = std::exchange(node.pending, NDArray());
     if (node.is_variable) {
       if (gradient.valid() && node.req != GradReq::kNull) Deliver(node, gradient);
@@ -162,13 +163,13 @@ class Pass {
     for (size_t i = 0; i < out.size(); ++i) {
       if (node.parents[i] != nullptr) out[i] = DirectTarget(*node.parents[i], node);
     }
-    if (gradient.valid() && !node.freed) node.Backward(gradient, out);
+    if (has_gradient && !node.freed) node.Backward(gradient, out);
     // Variables first: their hooks push before the rest of backward is issued.
     for (const bool variables : {true, false}) {
       for (size_t i = 0; i < out.size(); ++i) {
         AutogradNode* parent = node.parents[i].get();
         if (parent == nullptr || parent->is_variable != variables) continue;
-        if (gradient.valid() && out[i].valid()) Accumulate(*parent, out[i]);
+        if (has_gradient && out[i].valid()) Accumulate(*parent, out[i]);
         if (--parent->uses_left > 0) continue;
         if (variables) {
           Step(*parent);

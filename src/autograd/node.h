@@ -14,9 +14,10 @@ struct AutogradNode {
   virtual ~AutogradNode() = default;
 
   // --- Recorded operations ---
-  InlineVector<std::shared_ptr<AutogradNode>, 4> parents;  // by input; null: no gradient wanted
+  InlineVector<std::shared_ptr<AutogradNode>, 8> parents;  // by input; null: no gradient wanted
   // Gradients of the inputs from the output's. out[i] is memory to write to when it is valid (a variable's
-  // own gradient), else the operation makes its own; inputs without a parent stay invalid.
+  // own gradient), else the operation makes its own; inputs without a parent stay invalid. `grad` is no
+  // array where only further results of the operation have one (record.h).
   virtual void Backward(const NDArray& /*grad*/, std::vector<NDArray>& /*out*/) {}
   // Lets go of what Backward needs.
   virtual void Free() {}
@@ -32,6 +33,8 @@ struct AutogradNode {
   // --- While Backward runs ---
   int uses_left = 0;
   NDArray pending;  // the sum of what has come
+  virtual bool HasPending() const { return pending.valid(); }
+  virtual void DropPending() { pending = NDArray(); }
   bool visited = false;
 };
 

@@ -14,6 +14,9 @@ NDArray Conv2D(const NDArray& x, const NDArray& weight, const NDArray& bias, con
                int64_t groups, const std::optional<ActivationShape>& after, Arithmetic arithmetic);
 NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& bias, const Window2D& window,
                         int64_t groups, int64_t out_height, int64_t out_width, Arithmetic arithmetic);
+RecurrentResult Recurrent(RecurrentKind kind, const NDArray& x, const RecurrentWeights& weights,
+                          const RecurrentState& begin, const RecurrentOptions& options,
+                          Arithmetic arithmetic);
 NDArray Activation(const ActivationShape& shape, const NDArray& x);  // as the function of its kind
 
 // How a layer multiplies whose weights are kept so.

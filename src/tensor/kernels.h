@@ -87,6 +87,48 @@ struct ConvShape {
 };
 using PoolShape = ConvShape;  // out_channels is in_channels; no dilation, one group
 
+enum class RecurrentKind : uint8_t { kRnnTanh, kRnnRelu, kLstm, kGru };
+
+// One layer in one direction over whole sequences; formulas and order of the gates: sluice/ops.h.
+struct RecurrentShape {
+  RecurrentKind kind = RecurrentKind::kRnnTanh;
+  int64_t batch = 0, steps = 0, in = 0, hidden = 0;
+  bool reverse = false;  // from each sequence's last step to its first
+  DType length_type = DType::kInt32;
+  Arithmetic arithmetic = Arithmetic::kFloat32;
+  int64_t gates() const { return kind == RecurrentKind::kLstm ? 4 : (kind == RecurrentKind::kGru ? 3 : 1); }
+  int64_t width() const { return gates() * hidden; }
+  // Floats that forward leaves for backward, and that each works with.
+  int64_t kept_size() const {
+    const bool lstm = kind == RecurrentKind::kLstm, gru = kind == RecurrentKind::kGru;
+    return batch * (steps * width() + (steps + 1) * hidden * (lstm ? 2 : 1) + (gru ? steps * hidden : 0));
+  }
+  int64_t work_size() const {
+    return batch * steps * in + (kind == RecurrentKind::kGru ? batch : 1) * width();
+  }
+  int64_t backward_work_size() const {
+    return batch * (steps * in + 2 * hidden + (kind == RecurrentKind::kGru ? steps * width() : 0));
+  }
+};
+
+// x [batch, steps, in]; weights [width, in] and [width, hidden]; biases [width] or null; the states before
+// the first step [batch, hidden] or null (zeros); lengths [batch] of shape.length_type, or null (all steps).
+struct RecurrentInputs {
+  const float *x, *i2h_weight, *h2h_weight, *i2h_bias, *h2h_bias, *hidden, *cell;
+  const void* lengths;
+};
+// outputs [batch, steps, hidden]; the states after the last step [batch, hidden], cell for kLstm only.
+struct RecurrentOutputs {
+  float *outputs, *hidden, *cell;
+};
+struct RecurrentHeads {
+  const float *outputs, *hidden, *cell;  // by forward's
+};
+// By the weights and states that forward began with; null ones are not computed.
+struct RecurrentGradients {
+  float *i2h_weight, *h2h_weight, *i2h_bias, *h2h_bias, *hidden, *cell;
+};
+
 enum class PoolKind : uint8_t { kMax, kAverage };  // averages count padding, as PyTorch's default does
 enum class ActivationKind : uint8_t { kRelu, kTanh, kSigmoid, kLeakyRelu, kElu, kGelu, kSoftplus, kSilu };
 
@@ -194,6 +236,21 @@ class Kernels {
   virtual void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) = 0;
   virtual void MeanOfStepsBackward(const float* grad, float* grad_x, int64_t n, int64_t steps,
                                    int64_t columns) = 0;
+
+  // A length outside [0, steps] throws. Beyond a sequence's length its outputs are 0 and its state stays.
+  virtual void Recurrent(const RecurrentShape& shape, const RecurrentInputs& inputs,
+                         const RecurrentOutputs& outputs, float* kept, float* work) = 0;
+  // `inputs` without biases, and what comes back by forward's results, or null. In place of the gates' values
+  // `kept` holds their gradients afterwards, which RecurrentBackwardInput takes.
+  virtual void RecurrentBackward(const RecurrentShape& shape, const RecurrentInputs& inputs,
+                                 const RecurrentHeads& heads, float* kept, float* work,
+                                 const RecurrentGradients& to) = 0;
+  virtual void RecurrentBackwardInput(const RecurrentShape& shape, const RecurrentInputs& inputs,
+                                      const float* kept, float* work, float* grad_x) = 0;
+  // lengths[i]: how many steps of row i of ids [n, steps], float32 or a whole type, there are up to its last
+  // one that is not `padding`.
+  virtual void SequenceLengths(DType id_type, const void* ids, int64_t n, int64_t steps, double padding,
+                               int32_t* lengths) = 0;
 };
 
 }  // namespace sluice

@@ -100,6 +100,12 @@ NDArray internal::ViewOf(const NDArray& array, const Shape& shape, int64_t begin
   return view;
 }
 
+NDArray NDArray::Detach() const {
+  NDArray other = *this;
+  other.node_ = nullptr;
+  return other;
+}
+
 void NDArray::CopyTo(NDArray* destination) const {
   if (destination->shape() != shape_)
     Refuse("CopyTo", StrCat("shapes ", shape_, " and ", destination->shape(), " differ"));

@@ -19,6 +19,7 @@
 #include "tensor/cpu/onednn_product.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/pool.h"
+#include "tensor/cpu/recurrent.h"
 #include "tensor/cpu/reorder.h"
 #include "tensor/cpu/row_loss.h"
 #include "tensor/cpu/softmax.h"
@@ -256,13 +257,32 @@ class CpuKernels final : public Kernels {
     });
   }
 
+  void Recurrent(const RecurrentShape& shape, const RecurrentInputs& inputs, const RecurrentOutputs& outputs,
+                 float* kept, float* work) override {
+    recurrent_.Forward(Here(shape), inputs, outputs, kept, work);
+  }
+  void RecurrentBackward(const RecurrentShape& shape, const RecurrentInputs& inputs,
+                         const RecurrentHeads& heads, float* kept, float* work,
+                         const RecurrentGradients& to) override {
+    recurrent_.Backward(Here(shape), inputs, heads, kept, work, to);
+  }
+  void RecurrentBackwardInput(const RecurrentShape& shape, const RecurrentInputs& inputs, const float* kept,
+                              float* work, float* grad_x) override {
+    recurrent_.BackwardInput(Here(shape), inputs, kept, work, grad_x);
+  }
+  void SequenceLengths(DType id_type, const void* ids, int64_t n, int64_t steps, double padding,
+                       int32_t* lengths) override {
+    cpu::SequenceLengths(id_type, ids, n, steps, padding, lengths);
+  }
+
  private:
   // oneDNN's relu is a maximum that makes 0 of NaN.
   static bool LosesNanInOneDnn(const ActivationShape& a) {
     return a.kind == ActivationKind::kRelu || (a.kind == ActivationKind::kLeakyRelu && a.alpha == 0);
   }
   Arithmetic Here(Arithmetic wanted) const { return multiplies_bfloat16_ ? wanted : Arithmetic::kFloat32; }
-  ConvShape Here(ConvShape shape) const {
+  template <typename Shape>
+  Shape Here(Shape shape) const {
     shape.arithmetic = Here(shape.arithmetic);
     return shape;
   }
@@ -281,6 +301,7 @@ class CpuKernels final : public Kernels {
   const bool multiplies_bfloat16_;
   cpu::OneDnn onednn_;
   cpu::BatchNorm batch_norm_;
+  cpu::Recurrent recurrent_{onednn_};
 };
 
 }  // namespace

@@ -23,6 +23,9 @@ TEST(ExpTest, Ends) {
   EXPECT_EQ(Exp(89), HUGE_VALF);
   EXPECT_TRUE(std::isfinite(Exp(88.72f)));
   EXPECT_TRUE(std::isnan(Exp(NAN)));
+  EXPECT_EQ(Tanh(HUGE_VALF), 1);
+  EXPECT_EQ(Tanh(-HUGE_VALF), -1);
+  EXPECT_TRUE(std::isnan(Tanh(NAN)));
 }
 
 TEST(ExpTest, RelativesAreAccurateEverywhere) {
@@ -33,6 +36,7 @@ TEST(ExpTest, RelativesAreAccurateEverywhere) {
     ASSERT_NEAR(Softplus(at), softplus, 6 * kUnit * softplus) << at;
     const double sigmoid = 1 / (1 + std::exp(-wide));
     ASSERT_NEAR(Sigmoid(at), sigmoid, 4 * kUnit * sigmoid) << at;
+    ASSERT_NEAR(Tanh(at), std::tanh(wide), 2 * kUnit * std::fabs(std::tanh(wide))) << at;
     ASSERT_NEAR(NormalCdf(at), 0.5 * std::erfc(-wide / std::sqrt(2.0)), 3e-7) << at;
   }
 }

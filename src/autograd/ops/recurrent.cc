@@ -1,0 +1,186 @@
+#include "autograd/ops/common.h"
+
+namespace sluice::ops {
+namespace {
+
+std::string_view NameOf(RecurrentKind kind) {
+  switch (kind) {
+    case RecurrentKind::kLstm:
+      return "Lstm";
+    case RecurrentKind::kGru:
+      return "Gru";
+    case RecurrentKind::kRnnTanh:
+    case RecurrentKind::kRnnRelu:
+      break;
+  }
+  return "Rnn";
+}
+
+bool IsWholeOrFloat(DType type) {
+  return type == DType::kFloat32 || type == DType::kInt32 || type == DType::kInt64 || type == DType::kUInt8;
+}
+
+void RequireLengths(std::string_view what, const NDArray& lengths, const NDArray& x) {
+  if (!IsWholeOrFloat(lengths.dtype()))
+    Refuse(what, StrCat("needs lengths of float32, int32, int64 or uint8 and got ", Name(lengths.dtype())));
+  if (lengths.context() != x.context()) {
+    Refuse(what, StrCat("the lengths are on ", lengths.context(), ", x on ", x.context(),
+                        "; AsInContext or CopyTo moves data"));
+  }
+  if (lengths.shape() != Shape({x.shape()[0]}))
+    Refuse(what, StrCat("x ", x.shape(), " needs lengths [", x.shape()[0], "] and got ", lengths.shape()));
+}
+
+RecurrentShape ShapeOf(RecurrentKind kind, const NDArray& x, const RecurrentWeights& w,
+                       const RecurrentState& begin, const RecurrentOptions& options) {
+  const std::string_view what = NameOf(kind);
+  RequireTogether(what, {&x, &w.i2h_weight, &w.h2h_weight},
+                  {&w.i2h_bias, &w.h2h_bias, &begin.hidden, &begin.cell});
+  const Shape &xs = x.shape(), &hs = w.h2h_weight.shape();
+  RecurrentShape s{.kind = kind, .reverse = options.reverse};
+  if (xs.ndim() != 3 || xs[1] == 0) Refuse(what, StrCat("needs x [batch, steps, in] and got ", xs));
+  s.batch = xs[0];
+  s.steps = xs[1];
+  s.in = xs[2];
+  if (hs.ndim() == 2) s.hidden = hs[1];
+  if (hs != Shape({s.width(), s.hidden}) || s.hidden == 0)
+    Refuse(what, StrCat("needs an h2h_weight [", s.gates(), " hidden, hidden] and got ", hs));
+  if (w.i2h_weight.shape() != Shape({s.width(), s.in})) {
+    Refuse(what, StrCat("x ", xs, " and h2h_weight ", hs, " need an i2h_weight ", Shape({s.width(), s.in}),
+                        " and got ", w.i2h_weight.shape()));
+  }
+  for (const NDArray* bias : {&w.i2h_bias, &w.h2h_bias}) {
+    if (bias->valid() && bias->shape() != Shape({s.width()}))
+      Refuse(what, StrCat("needs biases [", s.width(), "] and got ", bias->shape()));
+  }
+  for (const NDArray* state : {&begin.hidden, &begin.cell}) {
+    if (state->valid() && state->shape() != Shape({s.batch, s.hidden}))
+      Refuse(what, StrCat("needs states ", Shape({s.batch, s.hidden}), " and got ", state->shape()));
+  }
+  if (begin.cell.valid() && kind != RecurrentKind::kLstm) Refuse(what, "has no cell state, and got one");
+  if (!options.lengths.valid()) return s;
+  RequireLengths(what, options.lengths, x);
+  s.length_type = options.lengths.dtype();
+  return s;
+}
+
+const void* LengthsOrNull(const NDArray& lengths) {
+  return lengths.valid() ? DataOf<std::byte>(lengths) : nullptr;
+}
+
+NDArray Floats(int64_t n, Context context) {
+  return NDArray::Empty({n}, context);
+}
+
+// What forward leaves for backward: its arrays, and `kept`.
+struct Recorded {
+  RecurrentShape shape;
+  NDArray x;
+  RecurrentWeights weights;
+  RecurrentState begin;
+  NDArray lengths, kept;
+
+  RecurrentInputs Inputs() const {
+    return {.x = DataOf(x),
+            .i2h_weight = DataOf(weights.i2h_weight),
+            .h2h_weight = DataOf(weights.h2h_weight),
+            .i2h_bias = DataOrNull(weights.i2h_bias),
+            .h2h_bias = DataOrNull(weights.h2h_bias),
+            .hidden = DataOrNull(begin.hidden),
+            .cell = DataOrNull(begin.cell),
+            .lengths = LengthsOrNull(lengths)};
+  }
+
+  void Backward(const NDArray& grad, const autograd::FurtherGrads& further, std::vector<NDArray>& to) const {
+    const Context context = x.context();
+    const NDArray* const inputs[] = {&x,
+                                     &weights.i2h_weight,
+                                     &weights.h2h_weight,
+                                     &weights.i2h_bias,
+                                     &weights.h2h_bias,
+                                     &begin.hidden,
+                                     &begin.cell};
+    for (size_t i = 0; i < to.size(); ++i) {
+      if (Wanted(*inputs[i])) Target(to[i], inputs[i]->shape(), context);
+    }
+    const NDArray work = Floats(shape.backward_work_size(), context);
+    // The weights' gradients first: they are pushed while the rest of backward runs.
+    LaunchOn("Recurrent backward (weights)", context,
+             {x, weights.h2h_weight, lengths, grad, further[0], further[1]},
+             {kept, work, to[1], to[2], to[3], to[4], to[5], to[6]},
+             [s = shape, inputs = Inputs(),
+              heads = RecurrentHeads{DataOrNull(grad), DataOrNull(further[0]), DataOrNull(further[1])},
+              pk = DataOf(kept), pw = DataOf(work),
+              targets = RecurrentGradients{DataOrNull(to[1]), DataOrNull(to[2]), DataOrNull(to[3]),
+                                           DataOrNull(to[4]), DataOrNull(to[5]), DataOrNull(to[6])}](
+                 Kernels& k) { k.RecurrentBackward(s, inputs, heads, pk, pw, targets); });
+    if (!to[0].valid()) return;
+    LaunchOn("Recurrent backward", context, {kept, weights.i2h_weight, lengths}, {work, to[0]},
+             [s = shape, inputs = Inputs(), pk = DataOf(kept), pw = DataOf(work),
+              gx = DataOf(to[0])](Kernels& k) { k.RecurrentBackwardInput(s, inputs, pk, pw, gx); });
+  }
+};
+
+}  // namespace
+
+RecurrentResult Recurrent(RecurrentKind kind, const NDArray& x, const RecurrentWeights& weights,
+                          const RecurrentState& begin, const RecurrentOptions& options,
+                          Arithmetic arithmetic) {
+  RecurrentShape shape = ShapeOf(kind, x, weights, begin, options);
+  shape.arithmetic = arithmetic;
+  const Context context = x.context();
+  const Shape state = {shape.batch, shape.hidden};
+  RecurrentResult result{.outputs = NDArray::Empty({shape.batch, shape.steps, shape.hidden}, context),
+                         .last = {.hidden = NDArray::Empty(state, context), .cell = {}}};
+  if (kind == RecurrentKind::kLstm) result.last.cell = NDArray::Empty(state, context);
+  const NDArray work = Floats(shape.work_size(), context);
+  Recorded recorded{shape, x, weights, begin, options.lengths, Floats(shape.kept_size(), context)};
+  LaunchOn(NameOf(kind), context,
+           {x, weights.i2h_weight, weights.h2h_weight, weights.i2h_bias, weights.h2h_bias, begin.hidden,
+            begin.cell, options.lengths},
+           {result.outputs, result.last.hidden, result.last.cell, recorded.kept, work},
+           [shape, inputs = recorded.Inputs(),
+            outputs = RecurrentOutputs{DataOf(result.outputs), DataOf(result.last.hidden),
+                                       DataOrNull(result.last.cell)},
+            pk = DataOf(recorded.kept),
+            pw = DataOf(work)](Kernels& k) { k.Recurrent(shape, inputs, outputs, pk, pw); });
+  autograd::RecordSeveral(
+      result.outputs, {&result.last.hidden, &result.last.cell},
+      {&x, &weights.i2h_weight, &weights.h2h_weight, &weights.i2h_bias, &weights.h2h_bias, &begin.hidden,
+       &begin.cell},
+      [recorded = std::move(recorded)](const NDArray& grad, const autograd::FurtherGrads& further,
+                                       std::vector<NDArray>& to) { recorded.Backward(grad, further, to); });
+  return result;
+}
+
+RecurrentResult Rnn(const NDArray& x, const RecurrentWeights& weights, RnnActivation activation,
+                    const RecurrentState& begin, const RecurrentOptions& options) {
+  const auto kind = activation == RnnActivation::kTanh ? RecurrentKind::kRnnTanh : RecurrentKind::kRnnRelu;
+  return Recurrent(kind, x, weights, begin, options, Arithmetic::kFloat32);
+}
+
+RecurrentResult Lstm(const NDArray& x, const RecurrentWeights& weights, const RecurrentState& begin,
+                     const RecurrentOptions& options) {
+  return Recurrent(RecurrentKind::kLstm, x, weights, begin, options, Arithmetic::kFloat32);
+}
+
+RecurrentResult Gru(const NDArray& x, const RecurrentWeights& weights, const RecurrentState& begin,
+                    const RecurrentOptions& options) {
+  return Recurrent(RecurrentKind::kGru, x, weights, begin, options, Arithmetic::kFloat32);
+}
+
+NDArray SequenceLengths(const NDArray& ids, int64_t padding) {
+  constexpr std::string_view kWhat = "SequenceLengths";
+  if (!ids.valid()) RefuseNoArray(kWhat, "the array of ids");
+  if (!IsWholeOrFloat(ids.dtype()))
+    Refuse(kWhat, StrCat("needs ids of float32, int32, int64 or uint8 and got ", Name(ids.dtype())));
+  if (ids.shape().ndim() != 2) Refuse(kWhat, StrCat("needs ids [n, steps] and got ", ids.shape()));
+  const int64_t n = ids.shape()[0], steps = ids.shape()[1];
+  NDArray lengths = NDArray::Empty({n}, ids.context(), DType::kInt32);
+  LaunchOn(kWhat, ids.context(), {ids}, {lengths},
+           [type = ids.dtype(), pi = DataOf<std::byte>(ids), n, steps, value = static_cast<double>(padding),
+            pl = DataOf<int32_t>(lengths)](Kernels& k) { k.SequenceLengths(type, pi, n, steps, value, pl); });
+  return lengths;
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,291 @@
+#include "tensor/cpu/recurrent.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "tensor/cpu/elementwise.h"
+#include "tensor/cpu/onednn.h"
+#include "tensor/cpu/onednn_product.h"
+#include "tensor/cpu/parallel.h"
+#include "tensor/cpu/recurrent_cells.h"
+
+namespace sluice::cpu {
+namespace {
+
+int64_t States(const RecurrentShape& s) {
+  return s.batch * s.hidden;
+}
+bool IsGru(const RecurrentShape& s) {
+  return s.kind == RecurrentKind::kGru;
+}
+
+// The parts of `kept`. Row 0 of the states is before the first step, row i after step i.
+struct Kept {
+  Kept(const RecurrentShape& s, float* kept)
+      : gates(kept),
+        hidden(gates + s.steps * s.batch * s.width()),
+        more(hidden + (s.steps + 1) * States(s)) {}
+  float *gates, *hidden, *more;  // more: the LSTM's cells, or the GRU's candidates
+};
+// The parts of backward's work.
+struct Work {
+  Work(const RecurrentShape& s, float* work)
+      : x(work), hidden(x + s.batch * s.steps * s.in), cell(hidden + States(s)), products(cell + States(s)) {}
+  float *x, *hidden, *cell,
+      *products;  // x with time first; gradients of the states and of the GRU's products
+};
+
+size_t Bytes(int64_t floats) {
+  return static_cast<size_t>(floats) * sizeof(float);
+}
+
+void CopyOrZero(const float* from, float* to, int64_t n) {
+  if (n == 0) return;
+  if (from == nullptr) {
+    std::memset(to, 0, Bytes(n));
+  } else {
+    std::memcpy(to, from, Bytes(n));
+  }
+}
+
+// How many rows of this size are worth a thread.
+int64_t Grain(int64_t row) {
+  return (int64_t{16} << 10) / std::max<int64_t>(1, row) + 1;
+}
+
+int64_t TimeOf(const RecurrentShape& s, int64_t position) {
+  return s.reverse ? s.steps - 1 - position : position;
+}
+
+// Every row of out is row + other, either of which may be null.
+void FillRows(const float* row, const float* other, float* sum, int64_t rows, int64_t columns, float* out) {
+  if (row != nullptr && other != nullptr) {
+    Combine(1, row, 1, other, sum, columns);
+    row = sum;
+  } else if (row == nullptr) {
+    row = other;
+  }
+  for (int64_t i = 0; i < rows; ++i) CopyOrZero(row, out + i * columns, columns);
+}
+
+template <typename T>
+void Read(const void* lengths, int64_t n, int64_t steps, std::vector<int64_t>* numbers) {
+  const auto* values = static_cast<const T*>(lengths);
+  for (int64_t i = 0; i < n; ++i) {
+    const T length = values[i];
+    bool fits = length >= 0 && static_cast<double>(length) <= static_cast<double>(steps);
+    if constexpr (std::is_floating_point_v<T>) fits = fits && length == std::floor(length);
+    if (!fits) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("length ", +length, " of sequence ", i, " is no whole number from 0 to ", steps));
+    }
+    numbers->push_back(static_cast<int64_t>(length));
+  }
+}
+
+template <typename T>
+void LengthsOf(const void* ids, int64_t n, int64_t steps, double padding, int32_t* lengths) {
+  const auto* values = static_cast<const T*>(ids);
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t length = steps;
+    while (length > 0 && static_cast<double>(values[i * steps + length - 1]) == padding) --length;
+    lengths[i] = static_cast<int32_t>(length);
+  }
+}
+
+}  // namespace
+
+void SequenceLengths(DType type, const void* ids, int64_t n, int64_t steps, double padding,
+                     int32_t* lengths) {
+  switch (type) {
+    case DType::kInt32:
+      return LengthsOf<int32_t>(ids, n, steps, padding, lengths);
+    case DType::kInt64:
+      return LengthsOf<int64_t>(ids, n, steps, padding, lengths);
+    case DType::kUInt8:
+      return LengthsOf<uint8_t>(ids, n, steps, padding, lengths);
+    default:
+      return LengthsOf<float>(ids, n, steps, padding, lengths);
+  }
+}
+
+void Recurrent::ReadLengths(const RecurrentShape& s, const void* lengths) {
+  lengths_.clear();
+  all_run_ = lengths == nullptr;
+  if (all_run_) {
+    lengths_.resize(static_cast<size_t>(s.batch), s.steps);
+    return;
+  }
+  switch (s.length_type) {
+    case DType::kInt32:
+      return Read<int32_t>(lengths, s.batch, s.steps, &lengths_);
+    case DType::kInt64:
+      return Read<int64_t>(lengths, s.batch, s.steps, &lengths_);
+    case DType::kUInt8:
+      return Read<uint8_t>(lengths, s.batch, s.steps, &lengths_);
+    default:
+      return Read<float>(lengths, s.batch, s.steps, &lengths_);
+  }
+}
+
+void Recurrent::ToTimeFirst(const RecurrentShape& s, const float* from, int64_t columns, float* to) const {
+  ParallelFor(s.batch, Grain(s.steps * columns), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) {
+      for (int64_t p = 0; p < s.steps; ++p) {
+        const int64_t time = TimeOf(s, p);
+        CopyOrZero(Runs(row, time) ? from + (row * s.steps + time) * columns : nullptr,
+                   to + (p * s.batch + row) * columns, columns);
+      }
+    }
+  });
+}
+
+void Recurrent::ToBatchFirst(const RecurrentShape& s, const float* from, int64_t columns, float* to) const {
+  ParallelFor(s.batch, Grain(s.steps * columns), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) {
+      for (int64_t p = 0; p < s.steps; ++p) {
+        const int64_t time = TimeOf(s, p);
+        CopyOrZero(Runs(row, time) ? from + (p * s.batch + row) * columns : nullptr,
+                   to + (row * s.steps + time) * columns, columns);
+      }
+    }
+  });
+}
+
+void Recurrent::Forward(const RecurrentShape& s, const RecurrentInputs& in, const RecurrentOutputs& out,
+                        float* kept, float* work) {
+  ReadLengths(s, in.lengths);
+  const Kept k(s, kept);
+  float *x = work, *more = work + s.batch * s.steps * s.in;  // the GRU's products, or the sum of the biases
+  const bool lstm = s.kind == RecurrentKind::kLstm;
+  ToTimeFirst(s, in.x, s.in, x);
+  FillRows(in.i2h_bias, IsGru(s) ? nullptr : in.h2h_bias, more, s.steps * s.batch, s.width(), k.gates);
+  onednn_.Gemm(s.arithmetic, {false, true, s.steps * s.batch, s.width(), s.in, true}, x, in.i2h_weight,
+               k.gates);
+  CopyOrZero(in.hidden, k.hidden, States(s));
+  if (lstm) CopyOrZero(in.cell, k.more, States(s));
+  for (int64_t p = 0; p < s.steps; ++p) Step(s, in, p, kept, more);
+  ToBatchFirst(s, k.hidden + States(s), s.hidden, out.outputs);
+  CopyOrZero(k.hidden + s.steps * States(s), out.hidden, States(s));
+  if (lstm) CopyOrZero(k.more + s.steps * States(s), out.cell, States(s));
+}
+
+void Recurrent::Step(const RecurrentShape& s, const RecurrentInputs& in, int64_t p, float* kept,
+                     float* products) {
+  const Kept k(s, kept);
+  const int64_t n = s.hidden;
+  float *gates = k.gates + p * s.batch * s.width(), *before = k.hidden + p * States(s),
+        *after = before + States(s), *more = k.more + p * States(s);
+  if (IsGru(s)) FillRows(in.h2h_bias, nullptr, nullptr, s.batch, s.width(), products);
+  onednn_.Gemm(s.arithmetic, {false, true, s.batch, s.width(), n, true}, before, in.h2h_weight,
+               IsGru(s) ? products : gates);
+  ParallelFor(s.batch, Grain(4 * s.width()), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) {
+      const int64_t at = row * n;
+      float* own = gates + row * s.width();
+      if (!Runs(row, TimeOf(s, p))) {
+        std::memcpy(after + at, before + at, Bytes(n));
+        if (s.kind == RecurrentKind::kLstm) std::memcpy(more + States(s) + at, more + at, Bytes(n));
+        continue;
+      }
+      switch (s.kind) {
+        case RecurrentKind::kRnnTanh:
+          RnnTanhCell(own, after + at, n);
+          break;
+        case RecurrentKind::kRnnRelu:
+          RnnReluCell(own, after + at, n);
+          break;
+        case RecurrentKind::kLstm:
+          LstmCell(own, more + at, more + States(s) + at, after + at, n);
+          break;
+        case RecurrentKind::kGru:
+          GruCell(own, products + row * s.width(), before + at, more + at, after + at, n);
+          break;
+      }
+    }
+  });
+}
+
+void Recurrent::Backward(const RecurrentShape& s, const RecurrentInputs& in, const RecurrentHeads& heads,
+                         float* kept, float* work, const RecurrentGradients& to) {
+  ReadLengths(s, in.lengths);
+  const Work w(s, work);
+  CopyOrZero(heads.hidden, w.hidden, States(s));
+  CopyOrZero(heads.cell, w.cell, States(s));
+  for (int64_t p = s.steps - 1; p >= 0; --p) StepBackward(s, in, heads, p, kept, work);
+  WeightGradients(s, in, kept, work, to);
+  if (to.hidden != nullptr) CopyOrZero(w.hidden, to.hidden, States(s));
+  if (to.cell != nullptr) CopyOrZero(w.cell, to.cell, States(s));
+}
+
+void Recurrent::StepBackward(const RecurrentShape& s, const RecurrentInputs& in, const RecurrentHeads& heads,
+                             int64_t p, float* kept, float* work) {
+  const Kept k(s, kept);
+  const Work w(s, work);
+  const int64_t n = s.hidden, time = TimeOf(s, p);
+  float *gates = k.gates + p * s.batch * s.width(), *before = k.hidden + p * States(s),
+        *after = before + States(s), *more = k.more + p * States(s);
+  float* products = IsGru(s) ? w.products + p * s.batch * s.width() : gates;
+  const bool adds = IsGru(s) || !all_run_;  // else the products alone are the gradient of the state before
+  ParallelFor(s.batch, Grain(4 * s.width()), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) {
+      const int64_t at = row * n;
+      float *own = gates + row * s.width(), *grad = w.hidden + at;
+      if (!Runs(row, time)) {
+        CopyOrZero(nullptr, own, s.width());
+        CopyOrZero(nullptr, products + row * s.width(), s.width());
+        continue;
+      }
+      if (heads.outputs != nullptr) Combine(1, grad, 1, heads.outputs + (row * s.steps + time) * n, grad, n);
+      switch (s.kind) {
+        case RecurrentKind::kRnnTanh:
+          RnnTanhCellBackward(after + at, grad, own, n);
+          break;
+        case RecurrentKind::kRnnRelu:
+          RnnReluCellBackward(after + at, grad, own, n);
+          break;
+        case RecurrentKind::kLstm:
+          LstmCellBackward(own, more + at, more + States(s) + at, grad, w.cell + at, n);
+          break;
+        case RecurrentKind::kGru:
+          GruCellBackward(own, before + at, more + at, grad, products + row * s.width(), n);
+          break;
+      }
+      if (adds && !IsGru(s)) CopyOrZero(nullptr, grad, n);
+    }
+  });
+  onednn_.Gemm(s.arithmetic, {false, false, s.batch, n, s.width(), adds}, products, in.h2h_weight, w.hidden);
+}
+
+void Recurrent::WeightGradients(const RecurrentShape& s, const RecurrentInputs& in, float* kept, float* work,
+                                const RecurrentGradients& to) {
+  const Kept k(s, kept);
+  const Work w(s, work);
+  const int64_t rows = s.steps * s.batch;
+  const float* products = IsGru(s) ? w.products : k.gates;
+  if (to.h2h_weight != nullptr)
+    onednn_.Gemm(s.arithmetic, {true, false, s.width(), s.hidden, rows}, products, k.hidden, to.h2h_weight);
+  if (to.i2h_weight != nullptr) {
+    ToTimeFirst(s, in.x, s.in, w.x);
+    onednn_.Gemm(s.arithmetic, {true, false, s.width(), s.in, rows}, k.gates, w.x, to.i2h_weight);
+  }
+  if (to.i2h_bias != nullptr) SumRows(k.gates, to.i2h_bias, rows, s.width());
+  if (to.h2h_bias == nullptr) return;
+  if (to.i2h_bias != nullptr && !IsGru(s)) {
+    CopyOrZero(to.i2h_bias, to.h2h_bias, s.width());
+  } else {
+    SumRows(products, to.h2h_bias, rows, s.width());
+  }
+}
+
+void Recurrent::BackwardInput(const RecurrentShape& s, const RecurrentInputs& in, const float* kept,
+                              float* work, float* grad_x) {
+  ReadLengths(s, in.lengths);
+  onednn_.Gemm(s.arithmetic, {false, false, s.steps * s.batch, s.in, s.width()}, kept, in.i2h_weight, work);
+  ToBatchFirst(s, work, s.in, grad_x);
+}
+
+}  // namespace sluice::cpu
