@@ -22,3 +22,4 @@
 #include "sluice/nn/layer.h"
 #include "sluice/nn/norm.h"
 #include "sluice/nn/pool.h"
+#include "sluice/nn/recurrent.h"

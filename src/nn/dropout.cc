@@ -2,6 +2,7 @@
 
 #include "autograd/ops.h"
 #include "base/rng.h"
+#include "nn/drop.h"
 #include "nn/require.h"
 #include "sluice/autograd.h"
 
@@ -17,17 +18,24 @@ uint64_t NumberOf(std::string_view name) {
 
 }  // namespace
 
+void RequireRate(std::string_view what, double rate) {
+  if (!(rate >= 0 && rate < 1)) Refuse(StrCat(what, " is ", rate, "; it must be at least 0 and below 1"));
+}
+
+NDArray Drop(const NDArray& x, double rate, std::string_view layer, uint64_t place) {
+  if (!autograd::IsTraining() || rate == 0) return x;
+  const autograd::DrawPosition at = autograd::CurrentDraw();
+  return ops::Dropout(x, rate, DeriveSeed(at.seed, at.step, NumberOf(layer) + place), at.first_sample);
+}
+
 Dropout::Dropout(double rate) : rate_(rate) {
-  if (!(rate >= 0 && rate < 1))
-    Refuse(StrCat("Dropout: the rate is ", rate, "; it must be at least 0 and below 1"));
+  RequireRate("Dropout: the rate", rate);
 }
 
 NDArray Dropout::Forward(const NDArray& x) {
   if (x.shape().ndim() < 1)
     Refuse(StrCat(Describe(), " expects input of shape [batch, ...] and got ", x.shape()));
-  if (!autograd::IsTraining() || rate_ == 0) return x;
-  const autograd::DrawPosition at = autograd::CurrentDraw();
-  return ops::Dropout(x, rate_, DeriveSeed(at.seed, at.step, NumberOf(name())), at.first_sample);
+  return Drop(x, rate_, name());
 }
 
 }  // namespace sluice::nn

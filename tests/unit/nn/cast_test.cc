@@ -50,9 +50,9 @@ Outcome Step(Sequential& net, const NDArray& x, const NDArray& labels) {
 
 TEST_F(CastTest, WeightsAreRoundedAndGradientsToo) {
   Rng rng(2);
-  for (const char* name : {"mlp", "lenet", "resnet20", "text_mean"}) {
+  for (const char* name : {"mlp", "lenet", "resnet20", "text_mean", "text_lstm", "text_gru"}) {
     SCOPED_TRACE(name);
-    const bool text = std::string(name) == "text_mean";
+    const bool text = std::string_view(name).starts_with("text");
     Sequential wide = CreateModel(name), narrow = CreateModel(name);
     const NDArray x =
         text ? NDArray::From({1, 5, 7, 3, 3, 2}, {2, 3})

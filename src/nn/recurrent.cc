@@ -1,0 +1,154 @@
+#include "sluice/nn/recurrent.h"
+
+#include "autograd/ops.h"
+#include "nn/drop.h"
+#include "nn/require.h"
+
+namespace sluice::nn {
+namespace {
+
+constexpr int64_t kParts = 4;  // parameters of a layer in one direction: weights and biases
+
+// An axis of 1 before [batch, hidden].
+NDArray AsOneOfMany(const NDArray& state) {
+  return ops::Reshape(state, {1, state.shape()[0], state.shape()[1]});
+}
+
+NDArray Stack(const std::vector<NDArray>& states) {
+  return states.size() == 1 ? states.front() : ops::Concat(states, 0);
+}
+
+}  // namespace
+
+// Of all layers and directions, [1, batch, hidden] each.
+struct RecurrentLayer::States {
+  std::vector<NDArray> hidden, cell;
+};
+
+RecurrentLayer::RecurrentLayer(std::string_view kind, Cell cell, int64_t hidden, RecurrentOptions options)
+    : cell_(cell), hidden_(hidden), options_(std::move(options)) {
+  RequireAtLeast(StrCat(kind, ": the number of hidden units"), hidden, 1);
+  RequireAtLeast(StrCat(kind, ": num_layers"), options_.num_layers, 1);
+  RequireAtLeast(StrCat(kind, ": input_size"), options_.input_size, 0);
+  RequireRate(StrCat(kind, ": the dropout"), options_.dropout);
+  const int64_t rows = hidden * (cell == Cell::kLstm ? 4 : (cell == Cell::kGru ? 3 : 1));
+  const auto zero = std::make_shared<const Zero>();
+  const auto weight = [&](const std::string& name, int64_t columns, const auto& init) {
+    AddParameter(name, {rows, columns}, {.init = init});
+  };
+  const auto bias = [&](const std::string& name, const auto& init) {
+    AddParameter(name, Shape{rows}, {.wd_mult = 0, .init = init != nullptr ? init : zero});
+  };
+  for (int64_t layer = 0; layer < options_.num_layers; ++layer) {
+    for (int64_t direction = 0; direction < Directions(); ++direction) {
+      const std::string prefix = StrCat(direction == 0 ? 'l' : 'r', layer, '_');
+      weight(prefix + "i2h_weight", layer == 0 ? options_.input_size : hidden * Directions(),
+             options_.i2h_weight_init);
+      weight(prefix + "h2h_weight", hidden, options_.h2h_weight_init);
+      bias(prefix + "i2h_bias", options_.i2h_bias_init);
+      bias(prefix + "h2h_bias", options_.h2h_bias_init);
+    }
+  }
+}
+
+NDArray RecurrentLayer::Forward(const NDArray& x) {
+  RequireInput(x);
+  return Run(x, {}, {}, nullptr);
+}
+
+RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const std::vector<NDArray>& states,
+                                               const NDArray& lengths) {
+  RequireInput(x);
+  RequireStates(states, x.shape()[0]);
+  if (lengths.valid() && lengths.shape() != Shape({x.shape()[0]})) {
+    Refuse(StrCat(Describe(), " expects lengths of shape [", x.shape()[0], "] and got ", lengths.shape()));
+  }
+  States last;
+  Output output{.outputs = Run(x, states, lengths, &last), .states = {Stack(last.hidden)}};
+  if (cell_ == Cell::kLstm) output.states.push_back(Stack(last.cell));
+  return output;
+}
+
+std::vector<NDArray> RecurrentLayer::BeginState(int64_t batch, Context context) const {
+  std::vector<NDArray> states = {NDArray(StateShape(batch), context)};
+  if (cell_ == Cell::kLstm) states.emplace_back(StateShape(batch), context);
+  return states;
+}
+
+void RecurrentLayer::RequireInput(const NDArray& x) const {
+  const Shape& shape = x.shape();
+  const int64_t known = parameter(0).shape()[1];
+  if (shape.ndim() == 3 && shape[1] > 0 && shape[2] > 0 && (known == 0 || shape[2] == known)) return;
+  Refuse(StrCat(Describe(), " expects input of shape [batch, steps, ",
+                known == 0 ? "input_size" : std::to_string(known), "] and got ", shape));
+}
+
+void RecurrentLayer::RequireStates(const std::vector<NDArray>& states, int64_t batch) const {
+  const size_t expected = cell_ == Cell::kLstm ? 2 : 1;
+  if (!states.empty() && states.size() != expected) {
+    Refuse(StrCat(Describe(), " expects ", expected, expected == 1 ? " state" : " states, hidden and cell,",
+                  " or none and got ", states.size()));
+  }
+  for (const NDArray& state : states) {
+    if (state.shape() != StateShape(batch)) {
+      Refuse(StrCat(Describe(), " expects states of shape ", StateShape(batch), " and got ", state.shape()));
+    }
+  }
+}
+
+NDArray RecurrentLayer::Run(const NDArray& x, const std::vector<NDArray>& states, const NDArray& lengths,
+                            States* last) {
+  NDArray y = x;
+  for (int64_t layer = 0; layer < options_.num_layers; ++layer) {
+    if (layer > 0) y = Drop(y, options_.dropout, name(), static_cast<uint64_t>(layer));
+    const NDArray below = y;
+    for (int64_t direction = 0; direction < Directions(); ++direction) {
+      const ops::RecurrentResult result = RunOne(layer, direction, below, states, lengths);
+      y = direction == 0 ? result.outputs : ops::Concat({y, result.outputs}, 2);
+      if (last == nullptr) continue;
+      last->hidden.push_back(AsOneOfMany(result.last.hidden));
+      if (cell_ == Cell::kLstm) last->cell.push_back(AsOneOfMany(result.last.cell));
+    }
+  }
+  return y;
+}
+
+ops::RecurrentResult RecurrentLayer::RunOne(int64_t layer, int64_t direction, const NDArray& x,
+                                            const std::vector<NDArray>& states, const NDArray& lengths) {
+  const int64_t place = layer * Directions() + direction, batch = x.shape()[0];
+  const auto part = [&](int64_t which) -> Parameter& {
+    return parameter(static_cast<size_t>(place * kParts + which));
+  };
+  const auto array = [&](int64_t which) { return ops::InFloat32(part(which).data(x.context())); };
+  const auto begin = [&](size_t which) {
+    if (which >= states.size()) return NDArray();
+    return ops::Reshape(ops::Slice(states[which], 0, place, place + 1), {batch, hidden_});
+  };
+  part(0).SetShape({part(0).shape()[0], x.shape()[2]});
+  constexpr RecurrentKind kKinds[] = {RecurrentKind::kRnnTanh, RecurrentKind::kRnnRelu, RecurrentKind::kLstm,
+                                      RecurrentKind::kGru};
+  return ops::Recurrent(
+      kKinds[static_cast<size_t>(cell_)], x,
+      {.i2h_weight = array(0), .h2h_weight = array(1), .i2h_bias = array(2), .h2h_bias = array(3)},
+      {.hidden = begin(0), .cell = begin(1)}, {.reverse = direction == 1, .lengths = lengths},
+      ops::ArithmeticFor(part(0).dtype()));
+}
+
+Rnn::Rnn(int64_t hidden, ops::RnnActivation activation, RecurrentOptions options)
+    : RecurrentLayer("Rnn", activation == ops::RnnActivation::kTanh ? Cell::kRnnTanh : Cell::kRnnRelu, hidden,
+                     std::move(options)) {}
+
+Lstm::Lstm(int64_t hidden, RecurrentOptions options)
+    : RecurrentLayer("Lstm", Cell::kLstm, hidden, std::move(options)) {}
+
+Gru::Gru(int64_t hidden, RecurrentOptions options)
+    : RecurrentLayer("Gru", Cell::kGru, hidden, std::move(options)) {}
+
+NDArray SequenceLast::Forward(const NDArray& x) {
+  const Shape& shape = x.shape();
+  if (shape.ndim() < 2 || shape[1] == 0)
+    Refuse(StrCat(Describe(), " expects input of shape [batch, steps, ...] and got ", shape));
+  return ops::Reshape(ops::Slice(x, 1, shape[1] - 1, shape[1]), shape.WithoutAxis(1));
+}
+
+}  // namespace sluice::nn
