@@ -10,9 +10,11 @@
 #include "sluice/runtime.h"
 #include "text_files.h"
 
-DEFINE_string(network, "text_mlp",
-              "Which network: text_mlp (one hidden layer behind the mean of the embeddings), text_mean "
-              "(fastText's: none), text_cnn (convolutions over 3, 4 and 5 words).");
+DEFINE_string(
+    network, "text_mlp",
+    "Which network: text_mlp (one hidden layer behind the mean of the embeddings), text_mean "
+    "(fastText's: none), text_cnn (convolutions over 3, 4 and 5 words), text_lstm and text_gru (recurrent "
+    "over the words).");
 DEFINE_string(data_dir, "",
               "Folder with train.tsv and test.tsv, a line \"label<TAB>text\" for each text. Empty: synthetic "
               "texts.");
@@ -24,9 +26,10 @@ namespace {
 
 using namespace sluice;
 
-const examples::Program kProgram = {.usage = "Trains a classifier of texts.",
-                                    .networks = {"text_mlp", "text_mean", "text_cnn"},
-                                    .defaults = {{"optimizer", "adam"}, {"lr", "0.01"}, {"wd", "0"}}};
+const examples::Program kProgram = {
+    .usage = "Trains a classifier of texts.",
+    .networks = {"text_mlp", "text_mean", "text_cnn", "text_lstm", "text_gru"},
+    .defaults = {{"optimizer", "adam"}, {"lr", "0.01"}, {"wd", "0"}}};
 
 struct Task {
   examples::Data data;
@@ -55,6 +58,8 @@ nn::Sequential Network(const Task& task) {
   const int64_t classes = task.data.train->num_classes();
   if (FLAGS_network == "text_mean") return nn::TextMean(task.vocabulary, classes, FLAGS_embedding);
   if (FLAGS_network == "text_cnn") return nn::TextCnn(task.vocabulary, classes, FLAGS_embedding);
+  if (FLAGS_network == "text_lstm") return nn::TextLstm(task.vocabulary, classes, FLAGS_embedding);
+  if (FLAGS_network == "text_gru") return nn::TextGru(task.vocabulary, classes, FLAGS_embedding);
   return TextMlp(task.vocabulary, classes, FLAGS_embedding);
 }
 

@@ -36,8 +36,12 @@ Sequential TextMean(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t d
 // over the sequence, dropout 0.5, dense (Kim 2014).
 Sequential TextCnn(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64,
                    int64_t filters = 100);
+// Sequences likewise: a recurrent layer over the embeddings of their words, dense of its state after the last
+// word. What follows it, id 0, is padding and changes nothing.
+Sequential TextLstm(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
+Sequential TextGru(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
 
-// "mlp", "lenet", "lenet_avg", "gluon_lenet", "resnet20", "text_mean", "text_cnn"
+// "mlp", "lenet", "lenet_avg", "gluon_lenet", "resnet20", "text_mean", "text_cnn", "text_lstm", "text_gru"
 std::vector<std::string_view> ModelNames();
 // With the sizes above. Error(kNotFound) with the names there are.
 Sequential CreateModel(std::string_view name);

@@ -17,7 +17,9 @@ constexpr Model kModels[] = {{"mlp", Mlp},
                              {"gluon_lenet", GluonLenet},
                              {"resnet20", [] { return Resnet20(); }},
                              {"text_mean", [] { return TextMean(); }},
-                             {"text_cnn", [] { return TextCnn(); }}};
+                             {"text_cnn", [] { return TextCnn(); }},
+                             {"text_lstm", [] { return TextLstm(); }},
+                             {"text_gru", [] { return TextGru(); }}};
 
 template <typename Pool>
 Sequential LenetWith() {
@@ -38,6 +40,45 @@ Residual ResidualBlock(int64_t channels, int64_t stride, bool changes_shape) {
   Sequential shortcut;
   shortcut.Add("conv", Conv2D(channels, 1, {.stride = stride, .use_bias = false})).Add("bn", BatchNorm());
   return {std::move(body), std::move(shortcut)};
+}
+
+// Ids of words, 0 behind the last one, to the recurrent layer's state after it.
+class TextReader final : public Layer {
+ public:
+  template <typename Recurrent>
+  TextReader(Embedding embedding, Recurrent recurrent) {
+    children_.Add(*this, "embedding", std::make_unique<Embedding>(std::move(embedding)));
+    auto reads = std::make_unique<Recurrent>(std::move(recurrent));
+    recurrent_ = reads.get();
+    children_.Add(*this, "recurrent", std::move(reads));
+  }
+  NDArray Forward(const NDArray& ids) override {
+    if (ids.shape().ndim() != 2 || ids.shape()[1] == 0) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(Describe(), " expects ids of shape [batch, length] and got ", ids.shape()));
+    }
+    const NDArray lengths = ops::SequenceLengths(ids);
+    const NDArray state = recurrent_->Forward(children_[0](ids), {}, lengths).states.front();
+    return ops::Reshape(state, {state.shape()[1], state.shape()[2]});
+  }
+  ParameterDict CollectParams() const override { return children_.CollectParams(); }
+  std::string_view kind() const override { return "TextReader"; }
+  void AddPrefix(const std::string& prefix) override {
+    Layer::AddPrefix(prefix);
+    children_.AddPrefix(prefix);
+  }
+
+ private:
+  Children children_;
+  RecurrentLayer* recurrent_;  // one of them
+};
+
+template <typename Recurrent>
+Sequential TextWith(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
+  Sequential net;
+  net.Add("reader", TextReader(Embedding(vocabulary, dim), Recurrent(hidden, {.input_size = dim})));
+  net.Add("fc", Dense(classes, {.in_units = hidden}));
+  return net;
 }
 
 }  // namespace
@@ -106,6 +147,14 @@ Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t fil
           }));
   net.Add("windows", std::move(windows)).Add("drop", Dropout(0.5)).Add("fc", Dense(classes));
   return net;
+}
+
+Sequential TextLstm(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
+  return TextWith<Lstm>(vocabulary, classes, dim, hidden);
+}
+
+Sequential TextGru(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
+  return TextWith<Gru>(vocabulary, classes, dim, hidden);
 }
 
 std::vector<std::string_view> ModelNames() {
