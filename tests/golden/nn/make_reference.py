@@ -55,6 +55,36 @@ def batch_norm_cases():
             + case("batch_norm_evaluation", batch_norm(False), inputs(), after=after))
 
 
+def recurrent_case(name, module, lengths=None):
+    """Outputs of two layers in both directions, then their final states, in one line of numbers."""
+    module = module(input_size=3, hidden_size=4, num_layers=2, bidirectional=True, batch_first=True).double()
+    ours = {}  # by our names, theirs
+    for theirs in dict(module.named_parameters()):
+        kind, part, layer, *reverse = theirs.split("_")
+        ours[f"{'r' if reverse else 'l'}{layer[1:]}_{part[0]}2h_{kind}"] = theirs
+    parameters = {key: draw(*getattr(module, theirs).shape) for key, theirs in ours.items()}
+    states = {key: draw(4, 2, 4) for key in ("hidden", "cell")[:2 if module.mode == "LSTM" else 1]}
+    constants = dict(states, **({"lengths": torch.tensor(lengths)} if lengths else {}))
+
+    def run(x, lengths=None, hidden=None, cell=None, **weights):
+        packed = x if lengths is None else torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        begin = hidden if cell is None else (hidden, cell)
+        module._flat_weights = [weights[key] for key in ours]  # what forward takes them from
+        y, last = module(packed, begin)
+        if lengths is not None:
+            y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
+        return torch.cat([y.flatten()] + [state.flatten() for state in (last if cell is not None else [last])])
+
+    return case(name, run, {"x": draw(2, 5, 3), **parameters}, constants)
+
+
+def recurrent_cases():
+    rnn = torch.nn.RNN
+    return (recurrent_case("rnn_tanh", rnn) + recurrent_case("rnn_relu", lambda **sizes: rnn(nonlinearity="relu", **sizes))
+            + recurrent_case("lstm", torch.nn.LSTM) + recurrent_case("gru", torch.nn.GRU)
+            + recurrent_case("lstm_lengths", torch.nn.LSTM, [2, 4]) + recurrent_case("gru_lengths", torch.nn.GRU, [5, 3]))
+
+
 def main():
     lines = [f"# make_reference.py, PyTorch {torch.__version__}, float64"]
     lines += case("conv", lambda x, weight, bias: F.conv2d(x, weight, bias, stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
@@ -84,6 +114,7 @@ def main():
             "logistic": lambda x, label: F.binary_cross_entropy_with_logits(x, label, reduction="none"),
             "kl_div": lambda x, label: F.kl_div(F.log_softmax(x, 1), label, reduction="none")}.items():
         lines += case(name, lambda x, label: function(x, label).mean(1), {"x": draw(3, 4)}, {"label": torch.softmax(draw(3, 4), 1)})
+    lines += recurrent_cases()
     (pathlib.Path(__file__).parent / "reference.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -133,6 +133,32 @@ TEST_F(PyTorch, Embeddings) {
   Expect("embedding", embedding);
 }
 
+// PyTorch's weights as they are.
+TEST_F(PyTorch, Recurrent) {
+  const RecurrentOptions options{.num_layers = 2, .bidirectional = true};
+  const auto expect = [&](const std::string& name, RecurrentLayer&& layer) {
+    const auto given = [&](const char* constant) {
+      return cases_.at(name).contains(constant) ? ToNDArray(cases_.at(name).at(constant)) : NDArray();
+    };
+    std::vector<NDArray> states = {given("hidden")};
+    if (given("cell").valid()) states.push_back(given("cell"));
+    const auto run = [&](const NDArray& x) {
+      const RecurrentLayer::Output output = layer.Forward(x, states, given("lengths"));
+      std::vector<NDArray> parts = {output.outputs};
+      parts.insert(parts.end(), output.states.begin(), output.states.end());
+      for (NDArray& part : parts) part = ops::Reshape(part, {part.size()});
+      return ops::Concat(parts, 0);
+    };
+    Expect(name, run, layer.CollectParams());
+  };
+  expect("rnn_tanh", Rnn(4, ops::RnnActivation::kTanh, options));
+  expect("rnn_relu", Rnn(4, ops::RnnActivation::kRelu, options));
+  expect("lstm", Lstm(4, options));
+  expect("gru", Gru(4, options));
+  expect("lstm_lengths", Lstm(4, options));
+  expect("gru_lengths", Gru(4, options));
+}
+
 TEST_F(PyTorch, Losses) {
   Expect("cross_entropy", SoftmaxCrossEntropyLoss());
   Expect("cross_entropy_smoothed", SoftmaxCrossEntropyLoss({.label_smoothing = 0.1f}));
