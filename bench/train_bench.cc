@@ -25,7 +25,8 @@
 #include "stream_watch.h"
 #include "train_load.h"
 
-DEFINE_string(network, "lenet", "mlp, lenet, lenet_avg, gluon_lenet, resnet20, text_mean or text_cnn");
+DEFINE_string(network, "lenet",
+              "mlp, lenet, lenet_avg, gluon_lenet, resnet20, text_mean, text_cnn, text_lstm or text_gru");
 DEFINE_string(dtype, "float32", "type of weights and gradients: float32, or bfloat16 with a --kv-store");
 DEFINE_int32(batch_size, 64, "images per step and worker");
 DEFINE_int32(threads, 1, "threads of the device");

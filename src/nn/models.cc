@@ -73,10 +73,14 @@ class TextReader final : public Layer {
   RecurrentLayer* recurrent_;  // one of them
 };
 
+// Embeddings begin small: weights drawn for unit inputs would leave the gates where they are nearly linear,
+// and learning takes several times as many steps.
 template <typename Recurrent>
 Sequential TextWith(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
   Sequential net;
-  net.Add("reader", TextReader(Embedding(vocabulary, dim), Recurrent(hidden, {.input_size = dim})));
+  net.Add("reader", TextReader(Embedding(vocabulary, dim),
+                               Recurrent(hidden, {.input_size = dim,
+                                                  .i2h_weight_init = std::make_shared<const Uniform>(1)})));
   net.Add("fc", Dense(classes, {.in_units = hidden}));
   return net;
 }

@@ -37,6 +37,7 @@ SMOOTH = {
     "train_cifar10": ["--network=lenet_avg", "--lr=0.05"],
     "train_text": ["--network=text_mean", "--optimizer=sgd", "--lr=1"],
 }
+RECURRENT = ("text_lstm", "text_gru")
 
 
 def run(program, *flags, workers=0):
@@ -81,6 +82,20 @@ class Training(unittest.TestCase):
                     with self.subTest(program=program, last_batch=last_batch, placement=placement):
                         self.assertLess(apart, 1e-5)
 
+    def test_recurrent_networks_agree_too(self):
+        for network in RECURRENT:
+            arrays = {}
+            for placement in ("one device", "two workers of two devices"):
+                workers, place = PLACEMENTS[placement]
+                saved = self.folder / "parameters.safetensors"
+                self.succeed("train_text", *QUIET, f"--network={network}", "--optimizer=sgd", "--lr=1", *place, "--num-examples=99",
+                             f"--num-steps={STEPS}", "--seed=3", f"--save-params={saved}", workers=workers)
+                arrays[placement] = safetensors_file.load(saved)
+            apart, name = safetensors_file.worst_difference(*arrays.values())
+            print(f"{network}: {apart:.1e} from one device ({name})")
+            with self.subTest(network=network):
+                self.assertLess(apart, 1e-5)
+
     def test_the_parameters_move_and_last_batch_matters(self):
         saved = {}
         for steps, last_batch in ((0, "keep"), (STEPS, "keep"), (STEPS, "discard"), (STEPS, "rollover")):
@@ -123,10 +138,18 @@ class Training(unittest.TestCase):
         self.assertGreater(self.accuracy("train_text", *flags), 0.9)
         self.assertGreater(self.accuracy("train_text", *flags, "--batch-size=32", "--kv-store=dist_sync", workers=2), 0.9)
 
+    def test_recurrent_networks_learn_texts(self):
+        for network, epochs, workers, more in (("text_lstm", 10, 0, []), ("text_gru", 8, 0, ["--num-devices=2", "--kv-store=device"]),
+                                               ("text_gru", 8, 2, ["--batch-size=32", "--kv-store=dist_sync"])):
+            with self.subTest(network=network, workers=workers):
+                self.assertGreater(self.accuracy("train_text", *QUIET, f"--network={network}", f"--num-epochs={epochs}", *more,
+                                                 workers=workers), 0.9)
+
     def test_texts_of_files(self):
         self.write_texts()
         data = [f"--data-dir={self.folder}", "--num-epochs=12", "--batch-size=10", "--text-length=8", "--embedding=16", "--disp-batches=0"]
-        for network, flag in (("text_mean", "--lr=0.05"), ("text_mlp", "--lr=0.05"), ("text_cnn", "--num-epochs=5")):
+        for network, flag in (("text_mean", "--lr=0.05"), ("text_mlp", "--lr=0.05"), ("text_cnn", "--num-epochs=5"),
+                              ("text_gru", "--num-epochs=5")):
             with self.subTest(network=network):
                 self.assertEqual(self.accuracy("train_text", *data, f"--network={network}", flag), 1.0)
         self.assert_refused(run("train_text", *data, "--num-examples=201"), "--num-examples is 201", "200 texts")

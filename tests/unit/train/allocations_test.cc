@@ -171,14 +171,26 @@ class AllocationsTest : public ::testing::Test {
     return the_heap;
   }
 
+  static nn::Sequential Recurrent() {
+    nn::Sequential net;
+    net.Add("lstm", nn::Lstm(6, {.num_layers = 2, .dropout = 0.5})).Add("gru", nn::Gru(5));
+    net.Add("rnn", nn::Rnn(4, ops::RnnActivation::kTanh)).Add("last", nn::SequenceLast());
+    net.Add("fc", nn::Dense(10));
+    return net;
+  }
+  static Shape InputOf(const std::string& name) {
+    if (name == "recurrent") return {kBatch, 7, 5};
+    return name == "resnet20" ? Shape{kBatch, 3, 32, 32} : Shape{kBatch, 1, 28, 28};
+  }
+
   void MakeModel(const std::string& name, const std::vector<Context>& contexts) {
     contexts_ = contexts;
-    net_ = std::make_unique<nn::Sequential>(nn::CreateModel(name));
+    net_ = std::make_unique<nn::Sequential>(name == "recurrent" ? Recurrent() : nn::CreateModel(name));
     parameters_ = net_->CollectParams();
     parameters_.Initialize(contexts);
     const std::vector<float> labels = {0, 1, 2, 3, 4, 5, 6, 7};
     for (const Context& context : contexts) {
-      images_.emplace_back(name == "resnet20" ? Shape{kBatch, 3, 32, 32} : Shape{kBatch, 1, 28, 28}, context);
+      images_.emplace_back(InputOf(name), context);
       images_.back().Fill(0.5);
       labels_.push_back(NDArray::From(std::span(labels), {kBatch}, context));
       losses_.push_back((*net_)(images_.back()));  // parameters learn their shapes
@@ -261,7 +273,7 @@ class AllocationsTest : public ::testing::Test {
 
 class Allocations : public AllocationsTest, public ::testing::WithParamInterface<const char*> {};
 constexpr auto kName = [](const auto& info) { return std::string(info.param); };
-INSTANTIATE_TEST_SUITE_P(Of, Allocations, ::testing::Values("mlp", "lenet", "resnet20"), kName);
+INSTANTIATE_TEST_SUITE_P(Of, Allocations, ::testing::Values("mlp", "lenet", "resnet20", "recurrent"), kName);
 
 TEST_F(AllocationsTest, AreSeenWhereThereAreSome) {
   heap_.counting = true;
