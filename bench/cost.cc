@@ -40,6 +40,21 @@ int64_t Products(const ConvShape& s) {
   return 2 * s.batch * s.out_height() * s.out_width() * Weights(s);
 }
 
+std::string TextOf(const RecurrentShape& s) {
+  return StrCat(TextOf(s.batch, s.steps), "x", s.in, " to ", s.hidden);
+}
+int64_t Weights(const RecurrentShape& s) {
+  return s.width() * (s.in + s.hidden);
+}
+// What goes in, the gates that are kept, and what comes out.
+int64_t Sequences(const RecurrentShape& s) {
+  return s.batch * s.steps * (s.in + s.width() + s.hidden);
+}
+// Of all steps with a matrix of so many columns.
+int64_t Products(const RecurrentShape& s, int64_t columns) {
+  return 2 * s.batch * s.steps * s.width() * columns;
+}
+
 class CountedKernels final : public Kernels {
  public:
   explicit CountedKernels(Kernels& kernels) : k_(kernels) {}
@@ -218,6 +233,30 @@ class CountedKernels final : public Kernels {
                            int64_t columns) override {
     AddFloats(n * steps * columns, n * (steps + 1) * columns, StrCat(n, "x", TextOf(steps, columns)));
     k_.MeanOfStepsBackward(grad, grad_x, n, steps, columns);
+  }
+
+  void Recurrent(const RecurrentShape& s, const RecurrentInputs& inputs, const RecurrentOutputs& outputs,
+                 float* kept, float* work) override {
+    AddFloats(Products(s, s.in) + Products(s, s.hidden), Sequences(s) + Weights(s), TextOf(s));
+    k_.Recurrent(s, inputs, outputs, kept, work);
+  }
+  // The states' gradients, and those of each weight that is wanted.
+  void RecurrentBackward(const RecurrentShape& s, const RecurrentInputs& inputs, const RecurrentHeads& heads,
+                         float* kept, float* work, const RecurrentGradients& to) override {
+    AddFloats(Products(s, s.hidden), Sequences(s) + s.width() * s.hidden, TextOf(s));
+    if (to.i2h_weight != nullptr) AddFloats(Products(s, s.in), s.width() * s.in, TextOf(s));
+    if (to.h2h_weight != nullptr) AddFloats(Products(s, s.hidden), s.width() * s.hidden, TextOf(s));
+    k_.RecurrentBackward(s, inputs, heads, kept, work, to);
+  }
+  void RecurrentBackwardInput(const RecurrentShape& s, const RecurrentInputs& inputs, const float* kept,
+                              float* work, float* grad_x) override {
+    AddFloats(Products(s, s.in), s.batch * s.steps * (s.in + s.width()) + s.width() * s.in, TextOf(s));
+    k_.RecurrentBackwardInput(s, inputs, kept, work, grad_x);
+  }
+  void SequenceLengths(DType id_type, const void* ids, int64_t n, int64_t steps, double padding,
+                       int32_t* lengths) override {
+    AddCost(0, static_cast<double>(n * steps) * static_cast<double>(SizeOf(id_type)), TextOf(n, steps));
+    k_.SequenceLengths(id_type, ids, n, steps, padding, lengths);
   }
 
  private:

@@ -80,4 +80,16 @@ class One final : public Constant {
   One() : Constant(1) {}
 };
 
+// Of a bias of nn::Lstm [4 hidden]: `forget` for the forget gates, so that a network begins by remembering
+// (Gers, Schmidhuber, Cummins 2000; Jozefowicz, Zaremba, Sutskever 2015), else 0. Give it to one of the two
+// biases: they add up.
+class LstmBias final : public Initializer {
+ public:
+  explicit LstmBias(double forget = 1) : forget_(static_cast<float>(forget)) {}
+  std::vector<float> Values(std::string_view name, const Shape& shape, uint64_t seed) const override;
+
+ private:
+  float forget_;
+};
+
 }  // namespace sluice::nn

@@ -8,8 +8,7 @@
 // All return at once, compute in float32 and are recorded while the tape runs. What does not fit is
 // Error(kInvalidArgument) that names the operation and the shapes; so are arrays of two contexts. Only
 // biases, gamma, beta, addend, states and lengths may be no array (NDArray()), elsewhere that is
-// Error(kFailedPrecondition). Operators
-// (+ - *) and views are in ndarray.h.
+// Error(kFailedPrecondition). Operators (+ - *) and views are in ndarray.h.
 //
 // Thread safety: as of arrays and the tape.
 #pragma once

@@ -5,10 +5,10 @@
 
 namespace sluice::nn {
 
-Embedding::Embedding(int64_t vocabulary, int64_t dim) {
+Embedding::Embedding(int64_t vocabulary, int64_t dim, std::shared_ptr<const Initializer> weight_init) {
   RequireAtLeast("Embedding: the vocabulary", vocabulary, 1);
   RequireAtLeast("Embedding: the dimension", dim, 1);
-  AddParameter("weight", {vocabulary, dim});
+  AddParameter("weight", {vocabulary, dim}, {.init = std::move(weight_init)});
 }
 
 NDArray Embedding::Forward(const NDArray& ids) {

@@ -1,5 +1,6 @@
 #include "sluice/initializer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -77,6 +78,17 @@ std::vector<float> Normal::Values(std::string_view name, const Shape& shape, uin
 
 std::vector<float> Constant::Values(std::string_view, const Shape& shape, uint64_t) const {
   return std::vector<float>(static_cast<size_t>(shape.size()), value_);
+}
+
+std::vector<float> LstmBias::Values(std::string_view name, const Shape& shape, uint64_t) const {
+  if (shape.ndim() != 1 || shape[0] % 4 != 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("LstmBias: parameter ", name, " has shape ", shape, "; it must be [4 hidden]"));
+  }
+  std::vector<float> values(static_cast<size_t>(shape[0]));
+  const auto hidden = static_cast<std::ptrdiff_t>(values.size() / 4);
+  std::fill_n(values.begin() + hidden, hidden, forget_);  // gates i f g o
+  return values;
 }
 
 }  // namespace sluice::nn

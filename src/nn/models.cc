@@ -76,11 +76,13 @@ class TextReader final : public Layer {
 // Embeddings begin small: weights drawn for unit inputs would leave the gates where they are nearly linear,
 // and learning takes several times as many steps.
 template <typename Recurrent>
-Sequential TextWith(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
+Sequential TextWith(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden,
+                    std::shared_ptr<const Initializer> bias = nullptr) {
   Sequential net;
   net.Add("reader", TextReader(Embedding(vocabulary, dim),
                                Recurrent(hidden, {.input_size = dim,
-                                                  .i2h_weight_init = std::make_shared<const Uniform>(1)})));
+                                                  .i2h_weight_init = std::make_shared<const Uniform>(1),
+                                                  .i2h_bias_init = std::move(bias)})));
   net.Add("fc", Dense(classes, {.in_units = hidden}));
   return net;
 }
@@ -154,7 +156,7 @@ Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t fil
 }
 
 Sequential TextLstm(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {
-  return TextWith<Lstm>(vocabulary, classes, dim, hidden);
+  return TextWith<Lstm>(vocabulary, classes, dim, hidden, std::make_shared<const LstmBias>());
 }
 
 Sequential TextGru(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden) {

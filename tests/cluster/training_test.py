@@ -139,8 +139,8 @@ class Training(unittest.TestCase):
         self.assertGreater(self.accuracy("train_text", *flags, "--batch-size=32", "--kv-store=dist_sync", workers=2), 0.9)
 
     def test_recurrent_networks_learn_texts(self):
-        for network, epochs, workers, more in (("text_lstm", 10, 0, []), ("text_gru", 8, 0, ["--num-devices=2", "--kv-store=device"]),
-                                               ("text_gru", 8, 2, ["--batch-size=32", "--kv-store=dist_sync"])):
+        for network, epochs, workers, more in (("text_lstm", 6, 0, []), ("text_gru", 6, 0, ["--num-devices=2", "--kv-store=device"]),
+                                               ("text_gru", 6, 2, ["--batch-size=32", "--kv-store=dist_sync"])):
             with self.subTest(network=network, workers=workers):
                 self.assertGreater(self.accuracy("train_text", *QUIET, f"--network={network}", f"--num-epochs={epochs}", *more,
                                                  workers=workers), 0.9)

@@ -1,6 +1,9 @@
 // Sequences of ids: sluice/nn.h.
 #pragma once
 
+#include <memory>
+
+#include "sluice/initializer.h"
 #include "sluice/nn/layer.h"
 
 namespace sluice::nn {
@@ -10,7 +13,8 @@ namespace sluice::nn {
 // names the id and its place. The gradient of W is dense: every row of it is sent.
 class Embedding final : public ParameterLayer {
  public:
-  Embedding(int64_t vocabulary, int64_t dim);
+  // weight_init: null for the one handed to Initialize.
+  Embedding(int64_t vocabulary, int64_t dim, std::shared_ptr<const Initializer> weight_init = nullptr);
   NDArray Forward(const NDArray& ids) override;
   std::string_view kind() const override { return "Embedding"; }
   Parameter& weight() const { return parameter(0); }

@@ -7,6 +7,7 @@
 namespace sluice::nn {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -48,6 +49,12 @@ TEST(EmbeddingTest, MatchesTheReference) {
       reference::ExpectClose(layer.weight().grad(cpu(0)), gradient);
     }
   }
+}
+
+TEST(EmbeddingTest, ItsOwnInitialiserWins) {
+  Embedding layer(2, 3, std::make_shared<const Constant>(0.5));
+  layer.CollectParams().Initialize({cpu(0)}, std::make_shared<Zero>());
+  EXPECT_THAT(layer.weight().data(cpu(0)).ToVector(), Each(0.5));
 }
 
 TEST(EmbeddingTest, NoIdsGiveAZeroGradient) {

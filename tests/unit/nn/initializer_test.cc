@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "sluice/error.h"
+#include "unit/expect_error.h"
 
 namespace sluice::nn {
 namespace {
@@ -40,6 +41,13 @@ TEST(Xavier, DefaultIsGlorotsUniform) {
   EXPECT_NEAR(m.low, -bound, 1e-3 * bound);
   EXPECT_NEAR(m.mean, 0, bound / 100);
   EXPECT_NEAR(m.deviation, bound / std::sqrt(3.0), bound / 100);
+}
+
+TEST(LstmBias, OpensTheForgetGatesAlone) {
+  EXPECT_EQ(LstmBias(1.5).Values("b", {8}, 1), (std::vector<float>{0, 0, 1.5, 1.5, 0, 0, 0, 0}));
+  for (const Shape& shape : {Shape{6}, Shape{4, 2}, Shape{}})
+    EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { LstmBias().Values("l0_i2h_bias", shape, 1); }),
+                HasSubstr("l0_i2h_bias"));
 }
 
 TEST(Xavier, CountsTheWindowInBothFans) {
