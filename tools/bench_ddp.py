@@ -29,7 +29,7 @@ def train(rank, args, setting, rendezvous, results):
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=args.workers)
     net = bench_pytorch.make_network(torch, args.network)
-    x = torch.rand(args.batch_size, *bench_pytorch.image_shape(args.network))
+    x = bench_pytorch.make_input(torch, args.network, args.batch_size)
     if setting["channels_last"]:
         net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     y = torch.randint(0, 10, (args.batch_size,))

@@ -12,6 +12,8 @@ import statistics
 import sys
 import time
 
+VOCABULARY, WORDS = 10_000, 64  # of train_bench's texts
+
 
 def best_capability():
     with open("/proc/cpuinfo", encoding="ascii") as cpuinfo:
@@ -60,12 +62,36 @@ def resnet20(torch):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
-def image_shape(name):
-    return (3, 32, 32) if name == "resnet20" else (1, 28, 28)
+def text_network(torch, name):
+    nn = torch.nn
+
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(VOCABULARY, 64)
+            self.recurrent = (nn.LSTM if name == "text_lstm" else nn.GRU)(64, 64, batch_first=True)
+            self.fc = nn.Linear(64, 10)
+
+        def forward(self, ids):
+            return self.fc(self.recurrent(self.embedding(ids))[0][:, -1])
+
+    return Reader()
+
+
+def is_text(name):
+    return name.startswith("text_")
+
+
+def make_input(torch, name, batch_size):
+    if is_text(name):
+        return torch.randint(1, VOCABULARY, (batch_size, WORDS))  # no padding: nothing to pack
+    return torch.rand(batch_size, *((3, 32, 32) if name == "resnet20" else (1, 28, 28)))
 
 
 def make_network(torch, name):
     nn = torch.nn
+    if is_text(name):
+        return text_network(torch, name)
     if name == "resnet20":
         return resnet20(torch)
     if name == "gluon_lenet":
@@ -77,7 +103,7 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     net = make_network(torch, name)
-    x = torch.rand(batch_size, *image_shape(name))
+    x = make_input(torch, name, batch_size)
     if channels_last:
         net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     y = torch.randint(0, 10, (batch_size,))
@@ -103,7 +129,7 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet, resnet20")
+    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet, resnet20, text_lstm, text_gru")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--threads", default="1", help="comma-separated numbers of threads")
     parser.add_argument("--steps", type=int, default=30, help="steps per repeat")
@@ -123,7 +149,7 @@ def main():
     lines = []
     for name in args.network.split(","):
         for threads in map(int, args.threads.split(",")):
-            for channels_last in layouts:
+            for channels_last in (False,) if is_text(name) else layouts:
                 result = measure(torch, name, args.batch_size, threads, channels_last, args.steps, args.repeats)
                 lines.append(json.dumps({"framework": f"pytorch {torch.__version__}", **result}))
                 print(lines[-1], flush=True)

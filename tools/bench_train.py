@@ -18,8 +18,9 @@ import bench_machine
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAMS = os.path.join(ROOT, "build", "bin")
 PYTHON = "/usr/bin/python3"  # Debian's, which has python3-torch
-NAMES = {"lenet": "`lenet` (20/50)", "gluon_lenet": "`gluon_lenet` (6/16)", "resnet20": "`resnet20`"}
-IMAGES = {"lenet": 6400, "gluon_lenet": 32000, "resnet20": 1280}  # of one repeat: half a second to a few
+NAMES = {"lenet": "`lenet` (20/50)", "gluon_lenet": "`gluon_lenet` (6/16)", "resnet20": "`resnet20`",
+         "text_lstm": "`text_lstm`", "text_gru": "`text_gru`"}
+IMAGES = {"lenet": 6400, "gluon_lenet": 32000, "resnet20": 1280, "text_lstm": 3200, "text_gru": 3200}  # of one repeat: half a second to a few
 LENET_BYTES = "2000+80+100000+200+1600000+2000+20000+40"  # of its parameters
 
 
@@ -122,6 +123,11 @@ def lenet(args):
 def resnet(args):
     """Training steps of ResNet-20 on 3x32x32, float32"""
     beside_pytorch(("resnet20",), (64,), args)
+
+
+def recurrent(args):
+    """Training steps of text_lstm and text_gru (10,000 words, 64 of them a text, embeddings and states of 64), float32"""
+    beside_pytorch(("text_lstm", "text_gru"), (64,), args)
 
 
 def bfloat16(args):
@@ -237,7 +243,7 @@ def accuracy(args):
     table(("`--dtype`", "1 device", "2 devices (`device`)", "2 workers, 2 servers (`dist_sync`)"), rows())
 
 
-TABLES = (lenet, resnet, bfloat16, dist, rounds, update, allocations, profile, overlap, accuracy)
+TABLES = (lenet, resnet, recurrent, bfloat16, dist, rounds, update, allocations, profile, overlap, accuracy)
 
 
 def thread_counts(text):

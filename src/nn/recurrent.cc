@@ -1,6 +1,7 @@
 #include "sluice/nn/recurrent.h"
 
 #include "autograd/ops.h"
+#include "base/inline_vector.h"
 #include "nn/drop.h"
 #include "nn/require.h"
 
@@ -14,15 +15,17 @@ NDArray AsOneOfMany(const NDArray& state) {
   return ops::Reshape(state, {1, state.shape()[0], state.shape()[1]});
 }
 
-NDArray Stack(const std::vector<NDArray>& states) {
-  return states.size() == 1 ? states.front() : ops::Concat(states, 0);
+using StateList = InlineVector<NDArray, 4>;
+
+NDArray Stack(const StateList& states) {
+  return states.size() == 1 ? states[0] : ops::Concat({states.begin(), states.end()}, 0);
 }
 
 }  // namespace
 
 // Of all layers and directions, [1, batch, hidden] each.
 struct RecurrentLayer::States {
-  std::vector<NDArray> hidden, cell;
+  StateList hidden, cell;
 };
 
 RecurrentLayer::RecurrentLayer(std::string_view kind, Cell cell, int64_t hidden, RecurrentOptions options)
@@ -64,7 +67,9 @@ RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const std::vect
     Refuse(StrCat(Describe(), " expects lengths of shape [", x.shape()[0], "] and got ", lengths.shape()));
   }
   States last;
-  Output output{.outputs = Run(x, states, lengths, &last), .states = {Stack(last.hidden)}};
+  Output output{.outputs = Run(x, states, lengths, &last), .states = {}};
+  output.states.reserve(2);
+  output.states.push_back(Stack(last.hidden));
   if (cell_ == Cell::kLstm) output.states.push_back(Stack(last.cell));
   return output;
 }

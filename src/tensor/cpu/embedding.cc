@@ -32,24 +32,23 @@ SLUICE_SIMD void Add(const float* from, float* to, int64_t n) {
 
 }  // namespace
 
-std::vector<int64_t> RowNumbers(DType dtype, const void* ids, int64_t n, int64_t rows) {
-  std::vector<int64_t> numbers;
-  numbers.reserve(static_cast<size_t>(n));
+void ReadRowNumbers(DType dtype, const void* ids, int64_t n, int64_t rows, std::vector<int64_t>* numbers) {
+  numbers->clear();
+  numbers->reserve(static_cast<size_t>(n));
   switch (dtype) {
     case DType::kInt32:
-      Read<int32_t>(ids, n, rows, &numbers);
+      Read<int32_t>(ids, n, rows, numbers);
       break;
     case DType::kInt64:
-      Read<int64_t>(ids, n, rows, &numbers);
+      Read<int64_t>(ids, n, rows, numbers);
       break;
     case DType::kUInt8:
-      Read<uint8_t>(ids, n, rows, &numbers);
+      Read<uint8_t>(ids, n, rows, numbers);
       break;
     default:
-      Read<float>(ids, n, rows, &numbers);
+      Read<float>(ids, n, rows, numbers);
       break;
   }
-  return numbers;
 }
 
 void GatherRows(const std::vector<int64_t>& ids, const float* weight, int64_t columns, float* out,

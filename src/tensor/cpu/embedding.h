@@ -8,8 +8,9 @@
 
 namespace sluice::cpu {
 
-// The whole numbers of an array; one outside [0, rows) throws and is named with its place.
-std::vector<int64_t> RowNumbers(DType dtype, const void* ids, int64_t n, int64_t rows);
+// The whole numbers of an array, in place of what `numbers` held; one outside [0, rows) throws and is named
+// with its place.
+void ReadRowNumbers(DType dtype, const void* ids, int64_t n, int64_t rows, std::vector<int64_t>* numbers);
 // out[i] = weight[ids[i]] for i in [first, last).
 void GatherRows(const std::vector<int64_t>& ids, const float* weight, int64_t columns, float* out,
                 int64_t first, int64_t last);

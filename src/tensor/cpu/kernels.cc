@@ -229,15 +229,15 @@ class CpuKernels final : public Kernels {
 
   void Embedding(DType id_type, const void* ids, int64_t n, const float* weight, int64_t rows,
                  int64_t columns, float* out) override {
-    const std::vector<int64_t> numbers = cpu::RowNumbers(id_type, ids, n, rows);
+    cpu::ReadRowNumbers(id_type, ids, n, rows, &row_numbers_);
     ParallelFor(n, Planes(columns),
-                [&](int64_t i, int64_t end) { cpu::GatherRows(numbers, weight, columns, out, i, end); });
+                [&](int64_t i, int64_t end) { cpu::GatherRows(row_numbers_, weight, columns, out, i, end); });
   }
   void EmbeddingBackward(DType id_type, const void* ids, int64_t n, const float* grad, int64_t rows,
                          int64_t columns, float* grad_weight) override {
-    const std::vector<int64_t> numbers = cpu::RowNumbers(id_type, ids, n, rows);
+    cpu::ReadRowNumbers(id_type, ids, n, rows, &row_numbers_);
     ParallelFor(columns, std::max<int64_t>(Planes(rows + n), cpu::kLanes), [&](int64_t column, int64_t end) {
-      cpu::ScatterRows(numbers, grad, grad_weight, rows, columns, column, end);
+      cpu::ScatterRows(row_numbers_, grad, grad_weight, rows, columns, column, end);
     });
   }
   void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) override {
@@ -302,6 +302,7 @@ class CpuKernels final : public Kernels {
   cpu::OneDnn onednn_;
   cpu::BatchNorm batch_norm_;
   cpu::Recurrent recurrent_{onednn_};
+  std::vector<int64_t> row_numbers_;  // of the call that runs
 };
 
 }  // namespace
