@@ -79,7 +79,7 @@ def text_network(torch, name):
 
 
 def is_text(name):
-    return name.startswith("text_")
+    return name in ("text_lstm", "text_gru")
 
 
 def make_input(torch, name, batch_size):
@@ -96,6 +96,8 @@ def make_network(torch, name):
         return resnet20(torch)
     if name == "gluon_lenet":
         return lenet(nn, nn.MaxPool2d, ((6, 5), (16, 3)), nn.ReLU, (120, 84))
+    if name not in ("lenet", "lenet_avg"):
+        sys.exit(f"bench_pytorch.py: there is no network '{name}' here")
     return lenet(nn, nn.AvgPool2d if name == "lenet_avg" else nn.MaxPool2d, ((20, 5), (50, 5)), nn.Tanh, (500,))
 
 

@@ -137,7 +137,7 @@ void CheckNumbers() {
   RequireAtLeast("eval-steps", FLAGS_eval_steps, 0);
   if (!(FLAGS_label_smoothing >= 0 && FLAGS_label_smoothing < 1)) {
     Refuse("label-smoothing",
-           StrCat("is ", FLAGS_label_smoothing, "; it must be from 0 to below 1, where all labels are alike"));
+           StrCat("is ", FLAGS_label_smoothing, "; it must be from 0 to below 1: at 1 all labels are alike"));
   }
   if (!(FLAGS_clip_global_norm >= 0 && std::isfinite(FLAGS_clip_global_norm)))
     Refuse("clip-global-norm", StrCat("is ", FLAGS_clip_global_norm, "; it must be a number from 0 on"));
@@ -238,8 +238,8 @@ std::vector<double> ClassWeights(const Dataset& train) {
   return weights;
 }
 
-bool TrainsAfter(int64_t epoch) {
-  return FLAGS_num_steps >= 0 || epoch < FLAGS_num_epochs;
+bool TrainsAfter(int64_t epoch, int64_t step) {
+  return FLAGS_num_steps >= 0 ? step < FLAGS_num_steps : epoch < FLAGS_num_epochs;
 }
 
 bool IsAsync() {

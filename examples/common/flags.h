@@ -72,7 +72,7 @@ std::vector<double> WorkLoads();  // by context; empty: equal
 std::vector<double> LrStepEpochs();
 LastBatch LastBatchPolicy();
 std::vector<double> ClassWeights(const Dataset& train);  // by class; empty: none
-bool TrainsAfter(int64_t epoch);                         // whether anything is left to train then
+bool TrainsAfter(int64_t epoch, int64_t step = 0);       // whether anything is left to train then
 bool IsAsync();                                          // the store
 bool IsDistributed();
 

@@ -71,8 +71,13 @@ void TellStart(const LoadedCheckpoint& start) {
                           start.next.step > 0 ? StrCat(" and ", start.next.step, " steps") : "", ", with ",
                           start.states.empty() ? "optimiser states of zero: none were saved" : start.states))
             << std::endl;
-  if (!TrainsAfter(start.next.epoch))
-    std::cout << "nothing is left to train: --num-epochs is " << FLAGS_num_epochs << std::endl;
+  if (!TrainsAfter(start.next.epoch, start.step)) {
+    std::cout << "nothing is left to train: "
+              << (FLAGS_num_steps >= 0
+                      ? StrCat("--num-steps is ", FLAGS_num_steps, ", and ", start.step, " are done")
+                      : StrCat("--num-epochs is ", FLAGS_num_epochs))
+              << std::endl;
+  }
   if (start.has_position &&
       (start.seed != static_cast<uint64_t>(FLAGS_seed) || start.shuffle != FLAGS_shuffle)) {
     const auto order = [](uint64_t seed, bool shuffle) {

@@ -19,6 +19,9 @@
 
 namespace sluice {
 
+// Contexts are each worker's own, and so are callbacks, of which rank 0's are called. What says which steps
+// there are and after which ones all meet is the same on all workers: batch_size, num_epochs, num_steps,
+// eval_steps, start, start_step, and whether a callback may stop the run.
 struct FitOptions {
   std::vector<Context> contexts = {cpu(0)};
   std::vector<double> work_load;  // of a full batch, by context; empty: equal
@@ -38,8 +41,9 @@ struct FitOptions {
   int64_t top_k = 0;                        // > 1: evaluated too
   bool live_progress = false;               // a bar on a terminal
   std::vector<CallbackPtr> callbacks;
-  // How long the others wait while rank 0 evaluates and calls what there is after an epoch. A callback after
-  // a step has the time that a pull may take, 10 minutes.
+  // How long the others wait while rank 0 evaluates and calls what there is after an epoch and at the end;
+  // those of async stores do not, but where a callback may stop the run. A callback after a step has the time
+  // that a pull may take, 10 minutes.
   std::chrono::milliseconds leader_timeout = std::chrono::hours(24);
 
   // Of a run that goes on (LoadCheckpoint).

@@ -61,6 +61,11 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.mode = async ? wire::SyncMode::kAsync : wire::SyncMode::kSync;
   options.num_workers = config_.num_workers;
   options.number = stores_made_++;
+  if (const size_t most = wire::Limits().max_stores; options.number >= most) {
+    throw Error(ErrorCode::kResourceExhausted,
+                StrCat("this worker has made ", most,
+                       " stores, whose keys live as long as the job: make one once, not in a loop"));
+  }
   options.timeout = config_.operation_timeout;
   options.tracer = tracer_;
   const collective::HostWork host_work = [ready = std::make_shared<worker::ReadyExecutor>()](

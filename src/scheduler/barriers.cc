@@ -88,6 +88,10 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   if (who.member == FirstWorker(open.arrived)) open.text = barrier.text;
   Arrival arrival;
   if (open.arrived.size() < open.expected.size()) {
+    if (auto hopeless = WhyHopeless(barrier.id, open, roster)) {
+      open_.erase(barrier.id);
+      return *std::move(hopeless);
+    }
     arrival.missing = MissingText(open);
     return arrival;
   }
@@ -99,6 +103,31 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   }
   open_.erase(barrier.id);
   return arrival;
+}
+
+std::optional<Failure> Barriers::WhyHopeless(const std::string& id, const Open& open, const Roster& roster) {
+  const auto is_server = [](const Member& member) { return member.first == wire::Role::kServer; };
+  if (std::ranges::any_of(open.expected, is_server)) return std::nullopt;
+  for (const auto& node : roster.members()) {
+    const Member member(node.info.role, node.info.rank);
+    if (node.info.state != wire::NodeState::kFinished || !open.expected.contains(member) ||
+        open.arrived.contains(member))
+      continue;
+    return Failure{ErrorCode::kUnavailable,
+                   StrCat("barrier '", id, "': ", NamesOf({member}), " has left the job and will not come")};
+  }
+  return std::nullopt;
+}
+
+std::vector<std::pair<Barriers::Waiter, Failure>> Barriers::TakeHopeless(const Roster& roster) {
+  std::vector<std::pair<Waiter, Failure>> waiters;
+  std::erase_if(open_, [&](const auto& entry) {
+    const auto hopeless = WhyHopeless(entry.first, entry.second, roster);
+    if (!hopeless) return false;
+    for (const auto& [member, waiter] : entry.second.arrived) waiters.emplace_back(waiter, *hopeless);
+    return true;
+  });
+  return waiters;
 }
 
 size_t Barriers::NumOpenOf(const Member& member) const {

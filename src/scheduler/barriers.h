@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/roster.h"
@@ -31,8 +32,10 @@ class Barriers {
   };
 
   // A member's arrival, or its repeat. An error: no member of it, or it names other members than the first
-  // one that came, or members that the job does not have.
+  // one that came, or members that the job does not have; kUnavailable: it waits for a worker that has left.
   Result<Arrival> Arrive(const wire::Barrier& barrier, const Waiter& who, const Roster& roster);
+  // When a worker has left: who waits for it in vain. Their barriers are closed.
+  std::vector<std::pair<Waiter, Failure>> TakeHopeless(const Roster& roster);
   // "barrier 'x': waiting for worker 1", one line each.
   std::string Describe() const;
 
@@ -49,6 +52,9 @@ class Barriers {
   static std::set<Member> Expected(const wire::Barrier& barrier, const Roster& roster);
   static std::string NamesOf(const std::set<Member>& members);  // "worker 0, worker 2"
   static std::string MissingText(const Open& open);
+  // That a worker whom it waits for has left; nothing where all may come. Where servers wait too the end of
+  // the job tells them.
+  static std::optional<Failure> WhyHopeless(const std::string& id, const Open& open, const Roster& roster);
   static std::optional<Member> FirstWorker(const std::map<Member, Waiter>& arrived);
 
   size_t NumOpenOf(const Member& member) const;

@@ -29,7 +29,9 @@ void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, 
   }
   BroadcastMembership(network);
   if (roster_.AllAre(Role::kWorker, NodeState::kFinished))
-    StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
+    return StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
+  for (const auto& [waiter, failure] : barriers_.TakeHopeless(roster_))
+    Send(waiter.peer, wire::ErrorReply{failure.code, failure.message}, network, waiter.request_id);
 }
 
 // Surviving a death begins here: a new epoch is made already, and the roster can give the place away.

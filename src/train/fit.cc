@@ -74,6 +74,7 @@ class FitRun {
     const bool evaluated = next_.step == 0 ? report_.epochs > 0 : evaluation_.has_value();
     if (!evaluated && leader() && test_ != nullptr) EvaluateNow();
     Tell(&Callback::OnEnd);
+    AwaitLeader();
     return report_;
   }
 
@@ -178,7 +179,9 @@ class FitRun {
 
   // It may take longer than a value of the next round may be late.
   void AwaitLeader() {
+    const Time before = SteadyClock().Now();
     if (!store_->type().ends_with("async")) store_->Barrier(BarrierGroup::kWorkers, options_.leader_timeout);
+    if (!leader()) not_training_ += SteadyClock().Now() - before;
   }
 
   void SumUpEpoch() {
@@ -187,7 +190,7 @@ class FitRun {
     progress_.Say(StrCat(head, " loss ", loss_.value(), " accuracy ", accuracy_.value(), " ",
                          static_cast<int64_t>(report_.images_per_sec), " images/s"));
     if (test_ != nullptr) SayEvaluation(head);
-    if (!std::isfinite(loss_.value()) && !std::exchange(diverged_, true)) {
+    if (loss_.count() > 0 && !std::isfinite(loss_.value()) && !std::exchange(diverged_, true)) {
       progress_.Say(StrCat("warning: the loss of epoch ", next_.epoch, " is ", loss_.value(),
                            ": the run has diverged; a smaller learning rate or clipped gradients may help"));
     }
@@ -235,7 +238,8 @@ class FitRun {
       return std::ranges::any_of(options_.callbacks, [&](const CallbackPtr& c) { return (*c.*ask)(); });
     };
     if (!any(&Callback::MayStop)) return false;
-    report_.stopped_early = store_->Agree(any(&Callback::WantsStop) ? "stop" : "go on") == "stop";
+    report_.stopped_early =
+        store_->Agree(any(&Callback::WantsStop) ? "stop" : "go on", options_.leader_timeout) == "stop";
     if (report_.stopped_early && leader()) progress_.Say(StrCat("stopped early after epoch ", next_.epoch));
     return report_.stopped_early;
   }

@@ -12,20 +12,32 @@ class ReportWriter final : public Callback {
  public:
   ReportWriter(std::string file, std::string title) : file_(std::move(file)), title_(std::move(title)) {}
 
-  void OnEpoch(const FitStatus& status) override { Add(status, status.next.epoch); }
+  void OnStep(const FitStatus& status) override {
+    if (status.test) Add(status, status.next.epoch + 1, true);
+  }
+  void OnEpoch(const FitStatus& status) override { Add(status, status.next.epoch, false); }
   void OnEnd(const FitStatus& status) override {
-    if (status.next.step != 0) Add(status, status.next.epoch + 1);
+    if (status.next.step != 0) Add(status, status.next.epoch + 1, false);
   }
 
+  std::string name() const override { return "WriteReport"; }
+  // That there are points, for a run that goes on within its first epoch.
+  std::string Memory() const override { return points_.empty() ? "" : "begun"; }
+  void Recall(const std::string&) override { goes_on_ = true; }
+
  private:
-  void Add(const FitStatus& status, int64_t epoch) {
-    if (points_.empty()) GoOn(epoch);
+  void Add(const FitStatus& status, int64_t epoch, bool within) {
+    if (points_.empty() && (goes_on_ || epoch > 1)) ReadPoints();
+    std::erase_if(points_, [&](const train::CurvePoint& point) {
+      return point.step >= status.step || (!point.within && point.epoch >= epoch);
+    });
     train::CurvePoint point{.epoch = epoch,
                             .step = status.step,
                             .train_loss = status.loss,
                             .train_accuracy = status.accuracy,
                             .learning_rate = status.learning_rate,
-                            .images_per_sec = status.images_per_sec};
+                            .images_per_sec = status.images_per_sec,
+                            .within = within};
     if (status.test) {
       point.test_loss = status.test->loss;
       point.test_accuracy = status.test->accuracy;
@@ -37,17 +49,16 @@ class ReportWriter final : public Callback {
   }
 
   // The curves of a run that goes on are in the file; a new run begins a new one.
-  void GoOn(int64_t epoch) {
-    if (epoch == 1) return;
+  void ReadPoints() {
     constexpr uint64_t kMostBytes = 64 << 20;
     const auto text = ReadFile(file_, kMostBytes);
     if (!text) return;
     points_ =
         train::PointsOf(std::string(AsText(text.value().bytes()))).value_or(std::vector<train::CurvePoint>());
-    std::erase_if(points_, [&](const train::CurvePoint& point) { return point.epoch >= epoch; });
   }
 
   const std::string file_, title_;
+  bool goes_on_ = false;
   std::vector<train::CurvePoint> points_;
 };
 

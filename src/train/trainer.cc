@@ -99,11 +99,8 @@ std::string Trainer::PullWeights(const std::vector<Key>& keys, const std::vector
     if (std::ranges::equal(HostBytes(before[i]), HostBytes(outs[i].front()))) continue;
     return StrCat(
         "the servers have other values of ", ToString(keys[i]),
-        " than this Trainer: another Trainer of the job has made and trained it. The keys of a job are one "
-        "for all its ",
-        store_->type(),
-        " stores: give the layers of this network names of their own (AddPrefix), or go on from the "
-        "trained values");
+        " than this Trainer: the store serves another Trainer, which has made and trained it. Give this "
+        "network a store of its own (KVStore::Create), or go on from the trained values");
   }
   return "";
 }

@@ -18,8 +18,8 @@ import profile_step  # noqa: E402
 
 BIN = None
 # Rows of each table with one number of threads; the second ones stand beside PyTorch.
-OURS = {"bfloat16": 1, "rounds": 2, "update": 3, "allocations": 8, "overlap": 8}
-BESIDE_PYTORCH = {"lenet": 2, "recurrent": 2, "dist": 1}
+OURS = {"bfloat16": 1, "rounds": 2, "update": 3, "allocations": 9, "overlap": 8}
+BESIDE_PYTORCH = {"lenet": 2, "recurrent": 2, "dist": 2}
 
 
 def has_torch():
@@ -89,8 +89,8 @@ class Bench(unittest.TestCase):
             for operation in operations:
                 found = re.search(rf"^{re.escape(operation)} +(.*)$", text, re.MULTILINE)
                 self.assertIsNotNone(found, f"{operation}:\n{text}")
-                us, _, _, size, *_, limit = found.group(1).split()
-                self.assertGreater(min(float(each.strip("%").replace(",", "")) for each in (us, size, limit)), 0, found.group(0))
+                us, _, _, size, *_ = found.group(1).split()
+                self.assertGreater(min(float(each.replace(",", "")) for each in (us, size)), 0, found.group(0))
             self.assertRegex(text, r"Operations explain \d+\.\d% of the step")
             reorders = re.search(r"A step: (\S+) reorders inside oneDNN", text)
             self.assertGreater(float(reorders.group(1)), 0, text)

@@ -3,6 +3,7 @@
 Usage: resume_test.py BIN_DIR
 """
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -122,7 +123,7 @@ class Resume(unittest.TestCase):
             self.assertLess(time.monotonic(), end, f"no {file}")
             time.sleep(0.002)
         run.kill()
-        run.wait(20)
+        self.assertEqual(run.wait(20), -signal.SIGKILL, "it ended before it was killed")
         while self.still_run(str(file.parent)):  # launch.py's guard kills the rest
             self.assertLess(time.monotonic(), end, "processes of the job are left")
             time.sleep(0.02)

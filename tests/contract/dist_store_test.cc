@@ -106,6 +106,19 @@ TEST(LeavingTest, AFailureThatNobodyHasHeardIsHeardByTheEnd) {
               HasSubstr("push of key weight, part 0: an async store without optimiser"));
 }
 
+TEST(LeavingTest, NobodyWaitsInABarrierForWhoHasLeft) {
+  Job job({.type = "dist_sync", .workers = 3});
+  job.RunShared([&](const std::shared_ptr<KVStore>& kv) {
+    if (kv->rank() == 0) return job.Leave(0);
+    for (int again = 0; again < 2;
+         ++again) {  // where others wait already, and where nobody can come any more
+      EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { kv->Barrier(BarrierGroup::kWorkers, 60s); }),
+                  HasSubstr("worker 0 has left the job"));
+    }
+    kv->Barrier({1, 2}, 60s);
+  });
+}
+
 // Worker 1's push follows its SetOptimizer at once, while worker 0's is still on its way.
 TEST(AsyncOptimizer, StandsWhenSetOptimizerReturnsOnAnyWorker) {
   for (int attempt = 0; attempt < 20; ++attempt) {

@@ -72,7 +72,8 @@ class Chart {
  public:
   Chart(std::string title, std::vector<Line> lines, const std::vector<CurvePoint>& points)
       : title_(std::move(title)), lines_(std::move(lines)), points_(points), y_(RangeOf(lines_, points)) {
-    x_ = {static_cast<double>(points.front().epoch), static_cast<double>(points.back().epoch)};
+    by_steps_ = std::ranges::any_of(points, &CurvePoint::within);
+    x_ = {static_cast<double>(PlaceOf(points.front())), static_cast<double>(PlaceOf(points.back()))};
     if (x_.low == x_.high) x_ = {x_.low - 1, x_.high + 1};
   }
 
@@ -84,7 +85,10 @@ class Chart {
   }
 
  private:
-  double X(double epoch) const { return kLeft + x_.ShareOf(epoch) * (kWidth - kLeft - kRight); }
+  int64_t PlaceOf(const CurvePoint& point) const { return by_steps_ ? point.step : point.epoch; }
+  double X(int64_t place) const {
+    return kLeft + x_.ShareOf(static_cast<double>(place)) * (kWidth - kLeft - kRight);
+  }
   double Y(double value) const { return kTop + (1 - y_.ShareOf(value)) * (kHeight - kTop - kBottom); }
 
   std::string Axes() const {
@@ -96,14 +100,14 @@ class Chart {
                     "\" y2=\"", y, "\"/><text x=\"", kLeft - 6, "\" y=\"", y + 4, "\" text-anchor=\"end\">",
                     Number(value), "</text>\n");
     }
-    const int64_t span = points_.back().epoch - points_.front().epoch,
-                  every = std::max<int64_t>(1, (span + 9) / 10);
-    for (int64_t epoch = points_.front().epoch; epoch <= points_.back().epoch; epoch += every) {
-      svg += StrCat("<text x=\"", X(static_cast<double>(epoch)), "\" y=\"", kHeight - kBottom + 18,
-                    "\" text-anchor=\"middle\">", epoch, "</text>\n");
+    const int64_t first = PlaceOf(points_.front()), last = PlaceOf(points_.back()),
+                  every = std::max<int64_t>(1, (last - first + 9) / 10);
+    for (int64_t place = first; place <= last; place += every) {
+      svg += StrCat("<text x=\"", X(place), "\" y=\"", kHeight - kBottom + 18, "\" text-anchor=\"middle\">",
+                    place, "</text>\n");
     }
-    return svg + StrCat("<text x=\"", kWidth / 2, "\" y=\"", kHeight - 4,
-                        "\" text-anchor=\"middle\">epoch</text>\n");
+    return svg + StrCat("<text x=\"", kWidth / 2, "\" y=\"", kHeight - 4, "\" text-anchor=\"middle\">",
+                        by_steps_ ? "step" : "epoch", "</text>\n");
   }
 
   std::string Polyline(const Line& line) const {
@@ -111,10 +115,11 @@ class Chart {
     for (const CurvePoint& point : points_) {
       const auto value = Finite(line, point);
       if (!value) continue;
-      const double x = X(static_cast<double>(point.epoch)), y = Y(*value);
+      const double x = X(PlaceOf(point)), y = Y(*value);
       places += StrCat(x, ",", y, " ");
       dots += StrCat("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"3\" fill=\"", line.colour, "\"><title>",
-                     line.name, ", epoch ", point.epoch, ": ", Number(*value), "</title></circle>\n");
+                     line.name, ", epoch ", point.epoch, ", step ", point.step, ": ", Number(*value),
+                     "</title></circle>\n");
     }
     return StrCat("<polyline points=\"", places, "\" fill=\"none\" stroke=\"", line.colour,
                   "\" stroke-width=\"2\"/>\n", dots);
@@ -131,6 +136,7 @@ class Chart {
   const std::vector<Line> lines_;
   const std::vector<CurvePoint>& points_;
   const Range y_;
+  bool by_steps_ = false;  // else by epochs
   Range x_;
 };
 
@@ -167,6 +173,7 @@ std::string Charts(const std::vector<CurvePoint>& points) {
 // Numbers that JSON does not have are left out.
 Json ToJson(const CurvePoint& p) {
   Json json = {{"epoch", p.epoch}, {"step", p.step}};
+  if (p.within) json["within"] = true;
   const auto put = [&](const char* name, std::optional<double> value) {
     if (value && std::isfinite(*value)) json[name] = *value;
   };
@@ -200,7 +207,13 @@ std::optional<CurvePoint> FromJson(const Json& json) {
                     optional("test_loss"),
                     optional("test_accuracy"),
                     number("learning_rate"),
-                    number("images_per_sec")};
+                    number("images_per_sec"),
+                    json.value("within", false)};
+}
+
+// One epoch has one end.
+bool Follows(const CurvePoint& point, const CurvePoint& before) {
+  return point.step > before.step && point.epoch >= before.epoch + (before.within ? 0 : 1);
 }
 
 constexpr const char* kStyle =
@@ -230,8 +243,7 @@ std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html) {
     if (!all.is_array()) return std::nullopt;
     for (const Json& json : all) {
       const auto point = json.is_object() ? FromJson(json) : std::nullopt;
-      const bool ascends = points.empty() || (point && point->epoch > points.back().epoch);
-      if (!point || !ascends) return std::nullopt;
+      if (!point || (!points.empty() && !Follows(*point, points.back()))) return std::nullopt;
       points.push_back(*point);
     }
     return points;

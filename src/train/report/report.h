@@ -8,11 +8,12 @@
 
 namespace sluice::train {
 
-struct CurvePoint {  // at the end of an epoch
-  int64_t epoch = 0, step = 0;
+struct CurvePoint {
+  int64_t epoch = 0, step = 0;  // the epoch that ends here, or that the step is in
   double train_loss = 0, train_accuracy = 0;
   std::optional<double> test_loss, test_accuracy;
   double learning_rate = 0, images_per_sec = 0;
+  bool within = false;  // the epoch goes on
   bool operator==(const CurvePoint&) const = default;
 };
 

@@ -295,6 +295,31 @@ TEST(Barriers, GroupsWaitForTheirMembersOnly) {
   EXPECT_TRUE(barriers.Arrive(ranks, Of(2, 1), roster).value().released);
 }
 
+TEST(Barriers, NobodyWaitsForAWorkerThatHasLeft) {
+  Roster roster(3, 1);
+  for (const uint64_t rank : {0u, 1u, 2u}) MustJoin(roster, {.incarnation = rank + 1});
+  Barriers barriers;
+  const wire::Barrier ranks{.id = "r", .group = wire::Barrier::Group::kRanks, .ranks = {0, 1}};
+  ASSERT_TRUE(barriers.Arrive(ranks, Of(1, 4), roster).ok());
+  for (const uint32_t rank : {1u, 2u}) ASSERT_TRUE(barriers.Arrive({.id = "x"}, Of(rank, 5), roster).ok());
+  EXPECT_TRUE(barriers.TakeHopeless(roster).empty());
+  roster.SetState(*roster.Find({Role::kWorker, 1, 2}), NodeState::kFinished);  // has arrived in all
+  EXPECT_TRUE(barriers.TakeHopeless(roster).empty());
+  roster.SetState(*roster.Find({Role::kWorker, 0, 1}), NodeState::kFinished);
+  const auto told = barriers.TakeHopeless(roster);
+  ASSERT_EQ(told.size(), 3u);
+  for (const auto& [waiter, failure] : told) {
+    EXPECT_EQ(failure.code, ErrorCode::kUnavailable);
+    EXPECT_THAT(failure.message, HasSubstr("worker 0 has left the job"));
+  }
+  EXPECT_EQ(barriers.Describe(), "");
+  EXPECT_THAT(MessageOf(barriers.Arrive({.id = "later"}, Of(2, 6), roster)), HasSubstr("worker 0 has left"));
+  EXPECT_EQ(barriers.Describe(), "");
+  // Servers hear of the job's end.
+  const wire::Barrier all{.id = "all", .group = wire::Barrier::Group::kAll};
+  EXPECT_TRUE(barriers.Arrive(all, Of(0, 1, Role::kServer), roster).ok());
+}
+
 TEST(Barriers, NonMembersAndOtherMemberListsAreErrors) {
   const Roster roster(3, 1);
   Barriers barriers;

@@ -45,6 +45,7 @@ class CallbackTest : public ::testing::Test {
     options.start = start.next;
     options.start_step = start.step;
     options.memory = start.memory;
+    options.eval_steps = eval_steps_;
     return Fit(net_, train_, test_, {.learning_rate = learning_rate}, StoreOf("local"), options);
   }
   static nn::Dense Net(uint64_t seed) {
@@ -57,6 +58,7 @@ class CallbackTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  int64_t eval_steps_ = 0;
   fs::path folder_;
   nn::Dense net_ = Net(4);
   const std::shared_ptr<const Dataset> train_ = std::make_shared<RandomPoints>(22, 1);
@@ -327,6 +329,32 @@ TEST_F(CallbackTest, AReportHoldsThePointsOfTheWholeRun) {
   EXPECT_THAT(train::PointsOf(Text("report.html")).value(), SizeIs(1));
 }
 
+TEST_F(CallbackTest, AReportHoldsTheEvaluationsWithinEpochs) {
+  const std::string file = folder_ / "report.html", prefix = folder_ / "run";
+  eval_steps_ = 2;
+  const auto steps = [&] {
+    std::vector<std::pair<int64_t, bool>> found;
+    const auto points = train::PointsOf(Text("report.html")).value();
+    for (const train::CurvePoint& point : points) {
+      EXPECT_TRUE(point.test_accuracy);
+      EXPECT_EQ(point.epoch, (point.step + kSteps - 1) / kSteps);
+      found.emplace_back(point.step, point.within);
+    }
+    return found;
+  };
+  const auto all =
+      ElementsAre(std::pair(2, true), std::pair(3, false), std::pair(4, true), std::pair(6, false));
+  Run({WriteReport(file, "t"), SaveEvery(prefix, {.steps = 1, .keep = 9})}, 2);
+  EXPECT_THAT(steps(), all);
+  EXPECT_THAT(Text("report.html"), HasSubstr(">step</text>"));
+  // Goes on within the first epoch, whose first point is in the file alone, and within the second.
+  for (const Position position : {Position{0, 2}, Position{1, 2}}) {
+    const LoadedCheckpoint loaded = LoadCheckpoint(prefix, position, net_.CollectParams());
+    Run({WriteReport(file, "t")}, 2, 0.1, loaded);
+    EXPECT_THAT(steps(), all);
+  }
+}
+
 TEST(Report, DrawsWhatIsThere) {
   using train::CurvePoint;
   EXPECT_THAT(train::ReportHtml("t", {}), HasSubstr("No epoch has ended yet"));
@@ -349,11 +377,14 @@ TEST(Report, ReadsNothingFromWhatItHasNotWritten) {
   EXPECT_FALSE(train::PointsOf("<html></html>"));
   EXPECT_THAT(points("[]").value(), SizeIs(0));
   EXPECT_THAT(points(R"([{"epoch":1,"step":5},{"epoch":3,"step":9}])").value(), SizeIs(2));
+  EXPECT_THAT(points(R"([{"epoch":2,"step":5,"within":true},{"epoch":2,"step":9}])").value(), SizeIs(2));
   for (const char* other :
        {"[{]", "[1]", R"({"a":{"epoch":1,"step":5}})", R"([{"epoch":1}])", R"([{"epoch":1.5,"step":5}])",
         R"([{"epoch":1e300,"step":5}])", R"([{"epoch":-1,"step":5}])",
         R"([{"epoch":1,"step":9223372036854775807}])", R"([{"epoch":1,"step":18446744073709551615}])",
-        R"([{"epoch":2,"step":5},{"epoch":2,"step":6}])", R"([{"epoch":1,"step":5,"train_loss":"low"}])"})
+        R"([{"epoch":2,"step":5},{"epoch":2,"step":6}])", R"([{"epoch":1,"step":5},{"epoch":2,"step":5}])",
+        R"([{"epoch":2,"step":5,"within":true},{"epoch":1,"step":6}])",
+        R"([{"epoch":1,"step":5,"within":2}])", R"([{"epoch":1,"step":5,"train_loss":"low"}])"})
     EXPECT_FALSE(points(other)) << other;
 }
 
