@@ -74,10 +74,8 @@ class NDArray {
   NDArray AsInContext(Context context) const;  // itself when it is there already; differentiable
   NDArray AsType(DType dtype) const;           // a copy; between float types; differentiable
   NDArray Copy() const;                        // differentiable
-  // The same memory, through which no gradient goes back. What the tape has recorded may need it as it is:
-  // write to a Copy().
-  NDArray Detach() const;
-  void Fill(double value);  // Error(kInvalidArgument) where a whole type cannot hold it
+  NDArray Detach() const;                      // the same array, through which no gradient goes back
+  void Fill(double value);                     // Error(kInvalidArgument) where a whole type cannot hold it
   void SetBytes(std::span<const std::byte> bytes);  // whole contents, copied before it returns
 
   // float32, same shape and context. Error(kFailedPrecondition) while the tape records, and for an array that
