@@ -18,43 +18,62 @@ namespace sluice::autograd {
 bool Follows(std::initializer_list<const NDArray*> inputs);
 bool Follows(const std::vector<NDArray>& inputs);
 
-// A node with the operation's own function: backward(const NDArray& grad, std::vector<NDArray>& out), as
-// AutogradNode::Backward.
-template <typename BackwardFn>
-class RecordedNode final : public internal::AutogradNode {
+// A node with the operation's own function, called as Base::Call does.
+template <typename Base, typename BackwardFn>
+class NodeWith final : public Base {
  public:
-  explicit RecordedNode(BackwardFn backward) : backward_(std::move(backward)) {}
-  void Backward(const NDArray& grad, std::vector<NDArray>& out) override { (*backward_)(grad, out); }
+  explicit NodeWith(BackwardFn backward) : backward_(std::move(backward)) {}
+  void Backward(const NDArray& grad, std::vector<NDArray>& out) override {
+    this->Call(*backward_, grad, out);
+  }
   void Free() override {
     backward_.reset();
-    freed = true;
+    this->freed = true;
   }
 
  private:
   std::optional<BackwardFn> backward_;
 };
 
+// backward(const NDArray& grad, std::vector<NDArray>& out), as AutogradNode::Backward.
+class NodeOfOne : public internal::AutogradNode {
+ protected:
+  template <typename BackwardFn>
+  void Call(BackwardFn& backward, const NDArray& grad, std::vector<NDArray>& out) {
+    backward(grad, out);
+  }
+};
+
 // In the memory for records of the output's device.
-template <typename BackwardFn>
-std::shared_ptr<internal::AutogradNode> MakeNode(const NDArray& output, BackwardFn backward) {
-  using Node = RecordedNode<BackwardFn>;
+template <typename Base, typename BackwardFn>
+auto MakeNode(const NDArray& output, BackwardFn backward) {
+  using Node = NodeWith<Base, BackwardFn>;
   return std::allocate_shared<Node>(MemoryOf<Node>(output.storage()->device->records()), std::move(backward));
+}
+
+inline const NDArray& Dereferenced(const NDArray& array) {
+  return array;
+}
+inline const NDArray& Dereferenced(const NDArray* array) {
+  return *array;
+}
+
+// As MakeNode, behind the operation's inputs.
+template <typename Base, typename Inputs, typename BackwardFn>
+auto MakeNodeBehind(const NDArray& output, const Inputs& inputs, BackwardFn backward) {
+  auto node = MakeNode<Base>(output, std::move(backward));
+  for (const auto& input : inputs) node->parents.push_back(Dereferenced(input).node());
+  return node;
 }
 
 // Makes `output` the result of an operation on `inputs`, if Follows.
 template <typename BackwardFn>
 void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, BackwardFn backward) {
-  if (!Follows(inputs)) return;
-  auto node = MakeNode(output, std::move(backward));
-  for (const NDArray* input : inputs) node->parents.push_back(input->node());
-  output.set_node(std::move(node));
+  if (Follows(inputs)) output.set_node(MakeNodeBehind<NodeOfOne>(output, inputs, std::move(backward)));
 }
 template <typename BackwardFn>
 void Record(NDArray& output, const std::vector<NDArray>& inputs, BackwardFn backward) {
-  if (!Follows(inputs)) return;
-  auto node = MakeNode(output, std::move(backward));
-  for (const NDArray& input : inputs) node->parents.push_back(input.node());
-  output.set_node(std::move(node));
+  if (Follows(inputs)) output.set_node(MakeNodeBehind<NodeOfOne>(output, inputs, std::move(backward)));
 }
 
 // --- Operations with several results ---
@@ -73,46 +92,31 @@ class NodeOfSeveral : public internal::AutogradNode {
   void Take(size_t which, const NDArray& grad) { further_.at(which) = grad; }
 
  protected:
-  FurtherGrads TakeFurther() { return std::exchange(further_, {}); }
+  // backward(const NDArray& grad, const FurtherGrads& further, std::vector<NDArray>& out).
+  template <typename BackwardFn>
+  void Call(BackwardFn& backward, const NDArray& grad, std::vector<NDArray>& out) {
+    backward(grad, std::exchange(further_, {}), out);
+  }
 
  private:
   FurtherGrads further_;
 };
 
-template <typename BackwardFn>
-class RecordedNodeOfSeveral final : public NodeOfSeveral {
- public:
-  explicit RecordedNodeOfSeveral(BackwardFn backward) : backward_(std::move(backward)) {}
-  void Backward(const NDArray& grad, std::vector<NDArray>& out) override {
-    (*backward_)(grad, TakeFurther(), out);
-  }
-  void Free() override {
-    backward_.reset();
-    freed = true;
-  }
-
- private:
-  std::optional<BackwardFn> backward_;
-};
-
-// As Record, for `output` and at most kMostFurther others, of which some may be no array:
-// backward(const NDArray& grad, const FurtherGrads& further, std::vector<NDArray>& out), where a result that
-// nothing came back to has no array.
+// As Record, for `output` and at most kMostFurther others, of which some may be no array; a result that
+// nothing came back to has no gradient.
 template <typename BackwardFn>
 void RecordSeveral(NDArray& output, std::initializer_list<NDArray*> further,
                    std::initializer_list<const NDArray*> inputs, BackwardFn backward) {
   if (!Follows(inputs)) return;
-  using Node = RecordedNodeOfSeveral<BackwardFn>;
-  auto node =
-      std::allocate_shared<Node>(MemoryOf<Node>(output.storage()->device->records()), std::move(backward));
-  for (const NDArray* input : inputs) node->parents.push_back(input->node());
+  auto node = MakeNodeBehind<NodeOfSeveral>(output, inputs, std::move(backward));
   output.set_node(node);
   for (size_t i = 0; i < further.size(); ++i) {
     NDArray& result = *further.begin()[i];
     if (!result.valid()) continue;
-    auto hands_on = MakeNode(result, [first = node.get(), i](const NDArray& grad, std::vector<NDArray>&) {
+    const auto hand_on = [first = node.get(), i](const NDArray& grad, std::vector<NDArray>&) {
       first->Take(i, grad);
-    });
+    };
+    auto hands_on = MakeNode<NodeOfOne>(result, hand_on);
     hands_on->parents.push_back(node);  // keeps it
     result.set_node(std::move(hands_on));
   }

@@ -85,6 +85,13 @@ inline float* DataOrNull(const NDArray& array) {
 // The gradient of an activation's input into `to`; `kept`: its output or input, as FromOutput says.
 void ActivateBackward(const ActivationShape& shape, const NDArray& kept, const NDArray& grad, NDArray& to);
 
+// That the array holds numbers that kernels read whole (ids, lengths).
+inline void RequireNumbers(std::string_view what, std::string_view which, const NDArray& array) {
+  const DType type = array.dtype();
+  if (type != DType::kFloat32 && type != DType::kInt32 && type != DType::kInt64 && type != DType::kUInt8)
+    Refuse(what, StrCat("needs ", which, " of float32, int32, int64 or uint8 and got ", Name(type)));
+}
+
 inline void LaunchOn(Label what, Context context, const internal::ArrayRefs& inputs,
                      const internal::ArrayRefs& outputs, internal::KernelWork work) {
   internal::Launch(std::move(what), context, inputs, outputs, std::move(work));

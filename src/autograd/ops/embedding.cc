@@ -7,8 +7,7 @@ NDArray Embedding(const NDArray& ids, const NDArray& weight) {
   RequireTogether(kWhat, {&weight});
   if (!ids.valid()) RefuseNoArray(kWhat, "the array of ids");
   const DType type = ids.dtype();
-  if (type != DType::kFloat32 && type != DType::kInt32 && type != DType::kInt64 && type != DType::kUInt8)
-    Refuse(kWhat, StrCat("needs ids of float32, int32, int64 or uint8 and got ", Name(type)));
+  RequireNumbers(kWhat, "ids", ids);
   if (ids.context() != weight.context()) {
     Refuse(kWhat, StrCat("the ids are on ", ids.context(), ", the weight on ", weight.context(),
                          "; AsInContext or CopyTo moves data"));

@@ -16,13 +16,8 @@ std::string_view NameOf(RecurrentKind kind) {
   return "Rnn";
 }
 
-bool IsWholeOrFloat(DType type) {
-  return type == DType::kFloat32 || type == DType::kInt32 || type == DType::kInt64 || type == DType::kUInt8;
-}
-
 void RequireLengths(std::string_view what, const NDArray& lengths, const NDArray& x) {
-  if (!IsWholeOrFloat(lengths.dtype()))
-    Refuse(what, StrCat("needs lengths of float32, int32, int64 or uint8 and got ", Name(lengths.dtype())));
+  RequireNumbers(what, "lengths", lengths);
   if (lengths.context() != x.context()) {
     Refuse(what, StrCat("the lengths are on ", lengths.context(), ", x on ", x.context(),
                         "; AsInContext or CopyTo moves data"));
@@ -172,8 +167,7 @@ RecurrentResult Gru(const NDArray& x, const RecurrentWeights& weights, const Rec
 NDArray SequenceLengths(const NDArray& ids, int64_t padding) {
   constexpr std::string_view kWhat = "SequenceLengths";
   if (!ids.valid()) RefuseNoArray(kWhat, "the array of ids");
-  if (!IsWholeOrFloat(ids.dtype()))
-    Refuse(kWhat, StrCat("needs ids of float32, int32, int64 or uint8 and got ", Name(ids.dtype())));
+  RequireNumbers(kWhat, "ids", ids);
   if (ids.shape().ndim() != 2) Refuse(kWhat, StrCat("needs ids [n, steps] and got ", ids.shape()));
   const int64_t n = ids.shape()[0], steps = ids.shape()[1];
   NDArray lengths = NDArray::Empty({n}, ids.context(), DType::kInt32);

@@ -1,7 +1,8 @@
 #include "tensor/cpu/recurrent.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -11,6 +12,7 @@
 #include "tensor/cpu/onednn_product.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/recurrent_cells.h"
+#include "tensor/cpu/whole_numbers.h"
 
 namespace sluice::cpu {
 namespace {
@@ -71,87 +73,54 @@ void FillRows(const float* row, const float* other, float* sum, int64_t rows, in
   for (int64_t i = 0; i < rows; ++i) CopyOrZero(row, out + i * columns, columns);
 }
 
-template <typename T>
-void Read(const void* lengths, int64_t n, int64_t steps, std::vector<int64_t>* numbers) {
-  const auto* values = static_cast<const T*>(lengths);
-  for (int64_t i = 0; i < n; ++i) {
-    const T length = values[i];
-    bool fits = length >= 0 && static_cast<double>(length) <= static_cast<double>(steps);
-    if constexpr (std::is_floating_point_v<T>) fits = fits && length == std::floor(length);
-    if (!fits) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("length ", +length, " of sequence ", i, " is no whole number from 0 to ", steps));
-    }
-    numbers->push_back(static_cast<int64_t>(length));
-  }
-}
-
-template <typename T>
-void LengthsOf(const void* ids, int64_t n, int64_t steps, double padding, int32_t* lengths) {
-  const auto* values = static_cast<const T*>(ids);
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t length = steps;
-    while (length > 0 && static_cast<double>(values[i * steps + length - 1]) == padding) --length;
-    lengths[i] = static_cast<int32_t>(length);
-  }
-}
-
 }  // namespace
 
 void SequenceLengths(DType type, const void* ids, int64_t n, int64_t steps, double padding,
                      int32_t* lengths) {
-  switch (type) {
-    case DType::kInt32:
-      return LengthsOf<int32_t>(ids, n, steps, padding, lengths);
-    case DType::kInt64:
-      return LengthsOf<int64_t>(ids, n, steps, padding, lengths);
-    case DType::kUInt8:
-      return LengthsOf<uint8_t>(ids, n, steps, padding, lengths);
-    default:
-      return LengthsOf<float>(ids, n, steps, padding, lengths);
-  }
+  WithValues(type, ids, [&](const auto* values) {
+    for (int64_t i = 0; i < n; ++i) {
+      int64_t length = steps;
+      while (length > 0 && static_cast<double>(values[i * steps + length - 1]) == padding) --length;
+      lengths[i] = static_cast<int32_t>(length);
+    }
+  });
 }
 
 void Recurrent::ReadLengths(const RecurrentShape& s, const void* lengths) {
-  lengths_.clear();
   all_run_ = lengths == nullptr;
   if (all_run_) {
-    lengths_.resize(static_cast<size_t>(s.batch), s.steps);
+    lengths_.assign(static_cast<size_t>(s.batch), s.steps);
     return;
   }
-  switch (s.length_type) {
-    case DType::kInt32:
-      return Read<int32_t>(lengths, s.batch, s.steps, &lengths_);
-    case DType::kInt64:
-      return Read<int64_t>(lengths, s.batch, s.steps, &lengths_);
-    case DType::kUInt8:
-      return Read<uint8_t>(lengths, s.batch, s.steps, &lengths_);
-    default:
-      return Read<float>(lengths, s.batch, s.steps, &lengths_);
-  }
+  ReadWholeNumbers(s.length_type, lengths, s.batch, s.steps + 1, &lengths_,
+                   [&](const std::string& length, int64_t sequence) {
+                     throw Error(ErrorCode::kInvalidArgument,
+                                 StrCat("length ", length, " of sequence ", sequence,
+                                        " is no whole number from 0 to ", s.steps));
+                   });
 }
 
-void Recurrent::ToTimeFirst(const RecurrentShape& s, const float* from, int64_t columns, float* to) const {
+template <typename Copy>
+void Recurrent::ForEachRow(const RecurrentShape& s, int64_t columns, Copy copy) const {
   ParallelFor(s.batch, Grain(s.steps * columns), [&](int64_t row, int64_t end) {
     for (; row < end; ++row) {
       for (int64_t p = 0; p < s.steps; ++p) {
         const int64_t time = TimeOf(s, p);
-        CopyOrZero(Runs(row, time) ? from + (row * s.steps + time) * columns : nullptr,
-                   to + (p * s.batch + row) * columns, columns);
+        copy(Runs(row, time), (row * s.steps + time) * columns, (p * s.batch + row) * columns);
       }
     }
   });
 }
 
+void Recurrent::ToTimeFirst(const RecurrentShape& s, const float* from, int64_t columns, float* to) const {
+  ForEachRow(s, columns, [=](bool runs, int64_t batch_first, int64_t time_first) {
+    CopyOrZero(runs ? from + batch_first : nullptr, to + time_first, columns);
+  });
+}
+
 void Recurrent::ToBatchFirst(const RecurrentShape& s, const float* from, int64_t columns, float* to) const {
-  ParallelFor(s.batch, Grain(s.steps * columns), [&](int64_t row, int64_t end) {
-    for (; row < end; ++row) {
-      for (int64_t p = 0; p < s.steps; ++p) {
-        const int64_t time = TimeOf(s, p);
-        CopyOrZero(Runs(row, time) ? from + (p * s.batch + row) * columns : nullptr,
-                   to + (row * s.steps + time) * columns, columns);
-      }
-    }
+  ForEachRow(s, columns, [=](bool runs, int64_t batch_first, int64_t time_first) {
+    CopyOrZero(runs ? from + time_first : nullptr, to + batch_first, columns);
   });
 }
 

@@ -33,6 +33,9 @@ class Recurrent {
                     int64_t position, float* kept, float* work);
   void WeightGradients(const RecurrentShape& shape, const RecurrentInputs& inputs, float* kept, float* work,
                        const RecurrentGradients& to);
+  // copy(whether the sequence still runs, the row's place with batch first, its place with time first).
+  template <typename Copy>
+  void ForEachRow(const RecurrentShape& shape, int64_t columns, Copy copy) const;
   // Between [batch, steps, columns] and [steps, batch, columns] in the order of the steps taken; beyond a
   // sequence's length the result is 0.
   void ToTimeFirst(const RecurrentShape& shape, const float* from, int64_t columns, float* to) const;

@@ -1,0 +1,48 @@
+// Arrays of whole numbers of any type: ids, lengths.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "base/strings.h"
+#include "sluice/dtype.h"
+#include "sluice/error.h"
+
+namespace sluice::cpu {
+
+// read(const T* values) with the type that `dtype` names: int32_t, int64_t, uint8_t or float.
+template <typename Read>
+void WithValues(DType dtype, const void* values, Read read) {
+  switch (dtype) {
+    case DType::kInt32:
+      return read(static_cast<const int32_t*>(values));
+    case DType::kInt64:
+      return read(static_cast<const int64_t*>(values));
+    case DType::kUInt8:
+      return read(static_cast<const uint8_t*>(values));
+    default:
+      return read(static_cast<const float*>(values));
+  }
+}
+
+// The n values, in place of what `numbers` held; refuse(value, place) throws for one that is no whole number
+// of [0, end).
+template <typename Refuse>
+void ReadWholeNumbers(DType dtype, const void* values, int64_t n, int64_t end, std::vector<int64_t>* numbers,
+                      Refuse refuse) {
+  numbers->clear();
+  numbers->reserve(static_cast<size_t>(n));
+  WithValues(dtype, values, [&]<typename T>(const T* typed) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T value = typed[i];
+      bool fits = value >= 0 && static_cast<double>(value) < static_cast<double>(end);
+      if constexpr (std::is_floating_point_v<T>) fits = fits && value == std::floor(value);
+      if (!fits) refuse(StrCat(+value), i);
+      numbers->push_back(static_cast<int64_t>(value));
+    }
+  });
+}
+
+}  // namespace sluice::cpu
