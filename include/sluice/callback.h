@@ -62,6 +62,9 @@ class Callback {
   virtual bool MayStop() const { return false; }
   virtual bool WantsStop() const { return false; }
 
+  // Whether it is nothing without a test set: then Fit refuses a run that has none.
+  virtual bool NeedsTestSet() const { return false; }
+
   // Whether it saves what the others remember: then it is called after them, wherever it is listed.
   virtual bool Saves() const { return false; }
   // What it knows of the run so far, for a checkpoint: under this name, unless it is empty. Callbacks of one

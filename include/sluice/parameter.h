@@ -59,6 +59,7 @@ class Parameter {
   // was done before.
   void Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
                   uint64_t seed = 0);
+  void RequireUninitialized() const;  // throws what Initialize would
   // As Initialize, whatever went before.
   void Reinitialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
                     uint64_t seed = 0);
@@ -111,7 +112,7 @@ class ParameterDict {
   Parameter& operator[](std::string_view name) const;            // Error(kNotFound) with the names there are
   std::vector<std::string> names() const;
 
-  // Parameter::Initialize on each; the default is Xavier().
+  // Parameter::Initialize on each, or on none where one has been before; the default is Xavier().
   void Initialize(const std::vector<Context>& contexts = {cpu(0)},
                   std::shared_ptr<const Initializer> init = nullptr, uint64_t seed = 0) const;
   void ZeroGrad() const;

@@ -81,11 +81,14 @@ void Parameter::SetShape(const Shape& shape) {
 
 void Parameter::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
                            uint64_t seed) {
-  if (initialized() || deferred()) {
-    throw Error(ErrorCode::kFailedPrecondition, StrCat("parameter '", name_, "' is initialised already on ",
-                                                       StrJoin(contexts_), "; Reinitialize starts anew"));
-  }
+  RequireUninitialized();
   Reinitialize(contexts, std::move(init), seed);
+}
+
+void Parameter::RequireUninitialized() const {
+  if (!initialized() && !deferred()) return;
+  throw Error(ErrorCode::kFailedPrecondition, StrCat("parameter '", name_, "' is initialised already on ",
+                                                     StrJoin(contexts_), "; Reinitialize starts anew"));
 }
 
 void Parameter::Reinitialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
@@ -210,6 +213,7 @@ std::vector<std::string> ParameterDict::names() const {
 
 void ParameterDict::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
                                uint64_t seed) const {
+  for (const auto& parameter : parameters_) parameter->RequireUninitialized();
   for (const auto& parameter : parameters_) parameter->Initialize(contexts, init, seed);
 }
 

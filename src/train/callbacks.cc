@@ -155,6 +155,7 @@ class BestKeeper final : public Callback {
   void OnEnd(const FitStatus& status) override {
     if (status.next.step != 0) Take(status);
   }
+  bool NeedsTestSet() const override { return true; }
   // Without the folder, as SaveEvery's.
   std::string name() const override {
     return "KeepBest " + StrPrintable(std::filesystem::path(file_).filename().string());
@@ -186,6 +187,7 @@ class EarlyStopper final : public Callback {
     }
   }
   void OnEpoch(const FitStatus& status) override { best_.Take(status.test); }
+  bool NeedsTestSet() const override { return true; }
   bool MayStop() const override { return true; }
   bool WantsStop() const override { return best_.epochs_since() >= patience_; }
   std::string name() const override { return "StopEarly"; }

@@ -45,6 +45,7 @@ class FitRun {
         loader_(std::move(train), LoaderOptions()),
         batching_(BatchingOfRun()),
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches) {
+    if (leader() && test_ == nullptr) RequireNoTestSetNeeded();
     if (options_.start_step < options_.start.step) {
       throw Error(
           ErrorCode::kInvalidArgument,
@@ -108,6 +109,15 @@ class FitRun {
     const SamplerConfig sampler{.num_samples = loader_.dataset().size(), .batch_size = options_.batch_size};
     return {sampler.num_samples, GlobalBatch(sampler, store_->num_workers()), options_.last_batch,
             options_.class_weights};
+  }
+
+  void RequireNoTestSetNeeded() const {
+    for (const CallbackPtr& callback : options_.callbacks) {
+      if (!callback->NeedsTestSet()) continue;
+      throw Error(ErrorCode::kInvalidArgument, StrCat("Fit: ", callback->name(),
+                                                      " goes by the accuracy on a test set, and there is "
+                                                      "none: give Fit one, or leave the callback out"));
+    }
   }
 
   // One sample forward on every context: parameters learn their shapes before the store makes its keys.

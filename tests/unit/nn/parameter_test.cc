@@ -141,6 +141,19 @@ TEST(ParameterTest, SaysWhereItIsAndWhatIsMissing) {
   EXPECT_EQ(weight.data(cpu(2)).size(), 4);
 }
 
+TEST(ParameterTest, ADictInitialisesAllOrNone) {
+  Sequential net;
+  net.Add("fc1", Dense(3, {.in_units = 2})).Add("fc2", Dense(1, {.in_units = 3}));
+  const ParameterDict parameters = net.CollectParams();
+  parameters["fc2.bias"].Initialize({cpu(0)});
+  EXPECT_THAT(MessageOf(ErrorCode::kFailedPrecondition,
+                        [&] {
+                          parameters.Initialize({cpu(0), cpu(1)});
+                        }),
+              HasSubstr("'fc2.bias' is initialised already on cpu(0)"));
+  EXPECT_FALSE(parameters["fc1.weight"].initialized());
+}
+
 TEST(ParameterTest, AFailedInitialiserLeavesItUninitialised) {
   Parameter gamma("gamma", {4});
   EXPECT_THROW(gamma.Initialize({cpu(0)}), Error);  // Xavier needs two axes
