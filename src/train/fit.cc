@@ -18,6 +18,7 @@
 #include "train/callback_names.h"
 #include "train/memory/epoch_sums.h"
 #include "train/progress.h"
+#include "train/same_run.h"
 #include "train/shards.h"
 #include "train/statistics_file.h"
 
@@ -53,6 +54,7 @@ class FitRun {
                  " of epoch ", options_.start.epoch, ": so many steps at least were done before it"));
     }
     if (options_.start != Position()) loader_.Seek(options_.start);
+    train::RequireSameRun(options_, batching_, *store_);
     ResolveShapes();
     optimizer.normalize_by_samples = !clips();
     rates_ = Optimizer::Create(optimizer);

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "contract/job.h"
 #include "sluice/dataset.h"
@@ -24,13 +28,15 @@ void TakeTime() {
   never.wait_for(lock, kEvaluation, [] { return false; });
 }
 
-FitReport FitFor(int64_t num_epochs, const std::shared_ptr<KVStore>& store, FitOptions options) {
+FitReport FitFor(int64_t num_epochs, const std::shared_ptr<KVStore>& store, FitOptions options,
+                 int64_t samples = 4) {
   nn::Sequential net;
   net.Add("fc", nn::Dense(2));
   options.contexts = {DeviceOf(*store)};
   net.CollectParams().Initialize(options.contexts);
+  const auto count = static_cast<size_t>(samples);
   const auto data =
-      std::make_shared<ArrayDataset>(Shape{3}, std::vector<float>(12), std::vector<int32_t>{0, 1, 0, 1});
+      std::make_shared<ArrayDataset>(Shape{3}, std::vector<float>(3 * count), std::vector<int32_t>(count, 1));
   options.batch_size = 2;
   options.num_epochs = num_epochs;
   return Fit(net, data, data, {.learning_rate = 0.1}, store, options);
@@ -52,6 +58,52 @@ TEST(FitInAJob, NotForEver) {
       FitFor(1, store, {.callbacks = {slow}, .leader_timeout = std::chrono::seconds(1)});
     });
     EXPECT_NE(why.find(store->rank() == 0 ? "worker 1" : "worker 0"), std::string::npos) << why;
+  });
+}
+
+// What the other worker is told otherwise; it alone refuses, the first one waits for it in vain.
+void ExpectRefusal(const std::string& type, const std::function<FitReport(std::shared_ptr<KVStore>)>& fit,
+                   const std::string& why) {
+  Job job({.type = type, .workers = 2});
+  job.RunShared([&](const auto& store) {
+    if (store->rank() == 0) {
+      EXPECT_THROW(fit(store), Error);
+      return;
+    }
+    EXPECT_NE(ErrorOf(ErrorCode::kInvalidArgument, [&] { fit(store); }).find("worker 1 has " + why),
+              std::string::npos);
+    job.Leave(1);
+  });
+}
+
+TEST(FitInAJob, WorkersThatWereToldDifferentRunsRefuse) {
+  const auto other = [](auto change) {
+    return [change](const std::shared_ptr<KVStore>& store) {
+      FitOptions options;
+      if (store->rank() == 1) change(options);
+      return FitFor(1, store, options);
+    };
+  };
+  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.num_steps = 3; }), "num_steps: 3, worker 0 -1");
+  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.seed = 5; }), "seed: 5, worker 0 0");
+  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.eval_steps = 2; }), "eval_steps: 2, worker 0 0");
+  ExpectRefusal("dist_device_sync", other([](FitOptions& o) { o.last_batch = LastBatch::kDiscard; }),
+                "last_batch: discard, worker 0 keep");
+  ExpectRefusal("dist_sync", other([](FitOptions& o) {
+                  o.class_weights = {1, 2};
+                }),
+                "class_weights: 2 of digest ");
+  ExpectRefusal("dist_async", other([](FitOptions& o) { o.callbacks = {StopEarly({})}; }),
+                "a callback that may stop the run: there is one, worker 0 none");
+  ExpectRefusal(
+      "dist_sync", [](const auto& store) { return FitFor(1, store, {}, 4 + 2 * store->rank()); },
+      "the number of samples: 6, worker 0 4");
+}
+
+// Without a meeting each may take its own steps.
+TEST(FitInAJob, WorkersOfAnAsyncStoreMayTakeDifferentNumbersOfSteps) {
+  Job({.type = "dist_async", .workers = 2}).RunShared([](const auto& store) {
+    EXPECT_EQ(FitFor(1 + store->rank(), store, {}).epochs, 1 + store->rank());
   });
 }
 
