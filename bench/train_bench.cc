@@ -11,6 +11,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "allocations.h"
 #include "base/file.h"
@@ -25,8 +26,10 @@
 #include "stream_watch.h"
 #include "train_load.h"
 
-DEFINE_string(network, "lenet",
-              "mlp, lenet, lenet_avg, gluon_lenet, resnet20, text_mean, text_cnn, text_lstm or text_gru");
+DEFINE_string(
+    network, "lenet",
+    "mlp, lenet, lenet_avg, gluon_lenet, resnet20, text_mean, text_cnn, text_lstm or text_gru; or one "
+    "recurrent layer of 200 units over 35 steps: lstm_200, gru_200 or rnn_200 (tanh)");
 DEFINE_string(dtype, "float32", "type of weights and gradients: float32, or bfloat16 with a --kv-store");
 DEFINE_int32(batch_size, 64, "images per step and worker");
 DEFINE_int32(threads, 1, "threads of the device");
@@ -37,6 +40,8 @@ DEFINE_string(kv_store, "",
 DEFINE_bool(
     loader, false,
     "take batches from a DataLoader over synthetic images, and report how long steps waited for them");
+DEFINE_bool(layer_by_layer, false,
+            "call each layer by itself, so that no neighbours run in one pass: what that costs");
 DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
 DEFINE_string(costs, "",
               "with --profile: write to this file what each operation has to do by its shapes, what this "
@@ -143,6 +148,12 @@ nlohmann::json LoaderWaits(const TrainLoad& load) {
           {"loader_wait_max_us", ToSeconds(waits.back()) * 1e6}};
 }
 
+// With what the environment says about arithmetic, which the devices before these have heard.
+void UseDevicesOfThisRun(std::shared_ptr<StreamWatcher> watcher) {
+  UseDevices(FLAGS_threads, std::move(watcher));
+  Devices::Default()->SetMultipliesBFloat16(runtime::Runtime::Default()->config().multiplies_bfloat16);
+}
+
 int WarmUpSteps() {
   return std::max(3, FLAGS_steps / 5);
 }
@@ -152,7 +163,8 @@ TrainLoadOptions LoadOptions() {
           .batch_size = FLAGS_batch_size,
           .dtype = FLAGS_dtype == "bfloat16" ? DType::kBFloat16 : DType::kFloat32,
           .kv_store = FLAGS_kv_store,
-          .loader = FLAGS_loader};
+          .loader = FLAGS_loader,
+          .layer_by_layer = FLAGS_layer_by_layer};
 }
 
 void Print(const TrainLoad& load, const std::string& text) {
@@ -162,7 +174,7 @@ void Print(const TrainLoad& load, const std::string& text) {
 }
 
 void Measure() {
-  UseDevices(FLAGS_threads, nullptr);
+  UseDevicesOfThisRun(nullptr);
   TrainLoad load(LoadOptions());
   load.Run(WarmUpSteps());
   load.ForgetWaits();
@@ -199,7 +211,7 @@ nlohmann::json ToJson(const Profile& profile, Duration elapsed,
 
 void PrintProfile() {
   const auto profile = std::make_shared<Profile>();
-  UseDevices(FLAGS_threads, profile);
+  UseDevicesOfThisRun(profile);
   TrainLoad load(LoadOptions());
   load.Run(WarmUpSteps());
   profile->Clear();
@@ -216,7 +228,7 @@ void PrintProfile() {
 }
 
 void PrintTrace(const std::shared_ptr<StepTrace>& trace) {
-  UseDevices(FLAGS_threads, trace);
+  UseDevicesOfThisRun(trace);
   runtime::Runtime::Default()->TraceWith(trace.get());
   TrainLoad load(LoadOptions());
   load.Run(WarmUpSteps());

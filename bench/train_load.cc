@@ -1,5 +1,6 @@
 #include "train_load.h"
 
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -16,6 +17,7 @@ namespace {
 
 const OptimizerConfig kSgd{.learning_rate = 0.05, .momentum = 0.9, .wd = 1e-4};
 constexpr int64_t kClasses = 10, kVocabulary = 10'000, kWords = 64;
+constexpr int64_t kUnits = 200, kSteps = 35;  // of the networks that are one recurrent layer
 
 NDArray RandomIds(const Shape& shape, uint64_t below, Rng& rng) {
   std::vector<int32_t> ids(static_cast<size_t>(shape.size()));
@@ -23,12 +25,44 @@ NDArray RandomIds(const Shape& shape, uint64_t below, Rng& rng) {
   return NDArray::From(std::span<const int32_t>(ids), shape);
 }
 
+bool IsOneLayer(const std::string& network) {
+  return network == "lstm_200" || network == "gru_200" || network == "rnn_200";
+}
+
+Shape InputShape(const std::string& network, int64_t n) {
+  if (IsOneLayer(network)) return {n, kSteps, kUnits};
+  return network == "resnet20" ? Shape{n, 3, 32, 32} : Shape{n, 1, 28, 28};
+}
+
 NDArray RandomInputs(const std::string& network, int64_t n, Rng& rng) {
   if (network.starts_with("text_")) return RandomIds({n, kWords}, kVocabulary, rng);
-  const Shape shape = network == "resnet20" ? Shape{n, 3, 32, 32} : Shape{n, 1, 28, 28};
-  std::vector<float> pixels(static_cast<size_t>(shape.size()));
-  for (float& pixel : pixels) pixel = static_cast<float>(rng.Uniform());
-  return NDArray::From(std::span<const float>(pixels), shape);
+  const Shape shape = InputShape(network, n);
+  std::vector<float> values(static_cast<size_t>(shape.size()));
+  for (float& value : values) value = static_cast<float>(rng.Uniform());
+  return NDArray::From(std::span<const float>(values), shape);
+}
+
+template <typename Recurrent>
+nn::Sequential OneLayer(Recurrent recurrent) {
+  nn::Sequential net;
+  net.Add("recurrent", std::move(recurrent)).Add("last", nn::SequenceLast()).Add("fc", nn::Dense(kClasses));
+  return net;
+}
+
+nn::Sequential MakeNetwork(const std::string& name) {
+  if (name == "lstm_200") return OneLayer(nn::Lstm(kUnits));
+  if (name == "gru_200") return OneLayer(nn::Gru(kUnits));
+  if (name == "rnn_200") return OneLayer(nn::Rnn(kUnits, ops::RnnActivation::kTanh));
+  return nn::CreateModel(name);
+}
+
+// What a program gets that calls each layer itself: no neighbours run in one pass.
+NDArray OneByOne(const nn::Sequential& net, NDArray x) {
+  for (const auto& layer : net.children()) {
+    const auto* inner = dynamic_cast<const nn::Sequential*>(layer.get());
+    x = inner != nullptr ? OneByOne(*inner, x) : (*layer)(x);
+  }
+  return x;
 }
 
 // v = m v - lr (scale g + wd w); w += v.
@@ -88,7 +122,7 @@ class TrainLoad::Sgd {
 };
 
 TrainLoad::TrainLoad(const TrainLoadOptions& options)
-    : options_(options), net_(nn::CreateModel(options.network)) {
+    : options_(options), net_(MakeNetwork(options.network)) {
   Rng rng(1);
   inputs_ = RandomInputs(options_.network, options_.batch_size, rng);
   labels_ = RandomIds({options_.batch_size}, kClasses, rng);
@@ -126,9 +160,10 @@ std::vector<std::string> TrainLoad::PushedKeys() const {
 }
 
 void TrainLoad::MakeLoader() {
-  if (options_.network.starts_with("text_")) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("network ", options_.network, " reads texts; a loader of images is for the others"));
+  if (options_.network.starts_with("text_") || IsOneLayer(options_.network)) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("network ", options_.network, " reads sequences; a loader of images is for the others"));
   }
   const auto images =
       options_.network == "resnet20" ? SyntheticPictures(Subset::kTrain) : SyntheticDigits(Subset::kTrain);
@@ -152,7 +187,7 @@ void TrainLoad::Step() {
   const NDArray losses_before = losses_;
   {
     const autograd::RecordScope record;
-    losses_ = loss_(net_(inputs_), labels_);
+    losses_ = loss_(options_.layer_by_layer ? OneByOne(net_, inputs_) : net_(inputs_), labels_);
   }
   if (trainer_ != nullptr) trainer_->PushDuringBackward(options_.batch_size);
   autograd::Backward({losses_});

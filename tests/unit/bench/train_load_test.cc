@@ -40,6 +40,24 @@ TEST(TrainLoad, CountsTheParametersOfPyTorchsTwins) {
   EXPECT_EQ(count("lenet"), 431'080);       // 520 + 25,050 + 400,500 + 5,010
   EXPECT_EQ(count("gluon_lenet"), 60'170);  // 156 + 880 + 48,120 + 10,164 + 850
   EXPECT_EQ(count("resnet20"), 272'474);    // He et al. 2016 with option B
+  EXPECT_EQ(count("lstm_200"), 323'610);    // 4 x 200 (200 + 200 + 2), and 2,010 of the last layer
+  EXPECT_EQ(count("gru_200"), 243'210);     // 3 x ...
+  EXPECT_EQ(count("rnn_200"), 82'410);
+}
+
+TEST(TrainLoad, TakesTheSameStepsLayerByLayer) {
+  for (const char* network : {"lenet", "resnet20"}) {
+    TrainLoad together({.network = network, .batch_size = 4});
+    TrainLoad one_by_one({.network = network, .batch_size = 4, .layer_by_layer = true});
+    together.Run(2);
+    one_by_one.Run(2);
+    for (const auto& parameter : together.parameters()) {
+      const NDArray other = one_by_one.parameters()[parameter->name()].data(cpu(0));
+      EXPECT_THAT(other.ToVector<float>(), ::testing::Pointwise(::testing::FloatNear(1e-4f),
+                                                                parameter->data(cpu(0)).ToVector<float>()))
+          << network << " " << parameter->name();
+    }
+  }
 }
 
 TEST(TrainLoad, TrainsOnBatchesOfALoaderThroughAStore) {
