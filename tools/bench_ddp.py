@@ -9,12 +9,14 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
 import time
 
 import bench_pytorch
+import bench_run
 
 
 def train(rank, args, setting, rendezvous, results):
@@ -22,6 +24,7 @@ def train(rank, args, setting, rendezvous, results):
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent says that it was interrupted
     if setting["pinned"]:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
@@ -71,17 +74,27 @@ def choices(both, text):
     return both if text == "both" else (text == "yes",)
 
 
+def sizes(text):
+    try:
+        values = [float(size) for size in text.split(",")]
+    except ValueError:
+        values = [0]
+    if min(values) <= 0:
+        raise argparse.ArgumentTypeError(f"is '{text}'; sizes above 0 are expected, with commas between")
+    return values
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", default="lenet", help="as of bench_pytorch.py")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=64, help="of each worker")
-    parser.add_argument("--threads", type=int, default=1, help="of each worker")
-    parser.add_argument("--steps", type=int, default=60, help="steps per repeat")
-    parser.add_argument("--repeats", type=int, default=5, help="the median of these is reported")
+    parser.add_argument("--workers", type=bench_run.positive, default=2)
+    parser.add_argument("--batch-size", type=bench_run.positive, default=64, help="of each worker")
+    parser.add_argument("--threads", type=bench_run.positive, default=1, help="of each worker")
+    parser.add_argument("--steps", type=bench_run.positive, default=60, help="steps per repeat")
+    parser.add_argument("--repeats", type=bench_run.positive, default=5, help="the median of these is reported")
     parser.add_argument("--channels-last", choices=("both", "yes", "no"), default="both")
     parser.add_argument("--pinned", choices=("both", "yes", "no"), default="both", help="a core for each process")
-    parser.add_argument("--bucket-mb", default="0.5,1,25", help="comma-separated sizes of DDP's gradient buckets")
+    parser.add_argument("--bucket-mb", type=sizes, default="0.5,1,25", help="comma-separated sizes of DDP's gradient buckets")
     args = parser.parse_args()
 
     os.environ.setdefault("ATEN_CPU_CAPABILITY", bench_pytorch.best_capability())
@@ -93,14 +106,12 @@ def main():
     except ImportError as error:
         print(f"bench_ddp.py: skipped, no PyTorch for {sys.executable} ({error}); Debian: apt-get install python3-torch "
               "libopenblas0-openmp, then run it with /usr/bin/python3", file=sys.stderr)
-        return 0
+        return
     for channels_last, pinned, bucket in itertools.product(
-            choices((True, False), args.channels_last), choices((False, True), args.pinned),
-            map(float, args.bucket_mb.split(","))):
+            choices((True, False), args.channels_last), choices((False, True), args.pinned), args.bucket_mb):
         setting = {"channels_last": channels_last, "pinned": pinned, "bucket_mb": bucket}
         print(json.dumps(measure(torch, args, setting)), flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    bench_run.started(main)

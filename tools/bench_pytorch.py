@@ -12,7 +12,10 @@ import statistics
 import sys
 import time
 
+import bench_run
+
 VOCABULARY, WORDS = 10_000, 64  # of train_bench's texts
+UNITS, STEPS = 200, 35  # of its lone recurrent layers
 
 
 def best_capability():
@@ -78,13 +81,35 @@ def text_network(torch, name):
     return Reader()
 
 
+def one_layer(torch, name):
+    nn = torch.nn
+    kind = {"lstm_200": nn.LSTM, "gru_200": nn.GRU, "rnn_200": nn.RNN}[name]
+
+    class OneLayer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent = kind(UNITS, UNITS, batch_first=True)
+            self.fc = nn.Linear(UNITS, 10)
+
+        def forward(self, x):
+            return self.fc(self.recurrent(x)[0][:, -1])
+
+    return OneLayer()
+
+
 def is_text(name):
     return name in ("text_lstm", "text_gru")
+
+
+def is_one_layer(name):
+    return name in ("lstm_200", "gru_200", "rnn_200")
 
 
 def make_input(torch, name, batch_size):
     if is_text(name):
         return torch.randint(1, VOCABULARY, (batch_size, WORDS))  # no padding: nothing to pack
+    if is_one_layer(name):
+        return torch.rand(batch_size, STEPS, UNITS)
     return torch.rand(batch_size, *((3, 32, 32) if name == "resnet20" else (1, 28, 28)))
 
 
@@ -92,6 +117,8 @@ def make_network(torch, name):
     nn = torch.nn
     if is_text(name):
         return text_network(torch, name)
+    if is_one_layer(name):
+        return one_layer(torch, name)
     if name == "resnet20":
         return resnet20(torch)
     if name == "gluon_lenet":
@@ -131,11 +158,11 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet, resnet20, text_lstm, text_gru")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--threads", default="1", help="comma-separated numbers of threads")
-    parser.add_argument("--steps", type=int, default=30, help="steps per repeat")
-    parser.add_argument("--repeats", type=int, default=5, help="the median of these is reported")
+    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet, resnet20, text_lstm, text_gru, lstm_200, gru_200, rnn_200")
+    parser.add_argument("--batch-size", type=bench_run.positive, default=64)
+    parser.add_argument("--threads", type=bench_run.thread_counts, default="1", help="comma-separated numbers of threads")
+    parser.add_argument("--steps", type=bench_run.positive, default=30, help="steps per repeat")
+    parser.add_argument("--repeats", type=bench_run.positive, default=5, help="the median of these is reported")
     parser.add_argument("--layout", choices=("both", "channels_last", "contiguous"), default="both")
     parser.add_argument("--json", metavar="FILE", help="write the objects here, one per line")
     args = parser.parse_args()
@@ -146,12 +173,12 @@ def main():
     except ImportError as error:
         print(f"bench_pytorch.py: skipped, no PyTorch for {sys.executable} ({error}); Debian: apt-get install python3-torch "
               "libopenblas0-openmp, then run it with /usr/bin/python3", file=sys.stderr)
-        return 0
+        return
     layouts = {"both": (True, False), "channels_last": (True,), "contiguous": (False,)}[args.layout]
     lines = []
     for name in args.network.split(","):
-        for threads in map(int, args.threads.split(",")):
-            for channels_last in (False,) if is_text(name) else layouts:
+        for threads in args.threads:
+            for channels_last in (False,) if is_text(name) or is_one_layer(name) else layouts:
                 result = measure(torch, name, args.batch_size, threads, channels_last, args.steps, args.repeats)
                 lines.append(json.dumps({"framework": f"pytorch {torch.__version__}", **result}))
                 print(lines[-1], flush=True)
@@ -160,8 +187,7 @@ def main():
         with open(temporary, "w", encoding="utf-8") as out:
             out.writelines(line + "\n" for line in lines)
         os.replace(temporary, args.json)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    bench_run.started(main)

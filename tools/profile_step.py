@@ -8,32 +8,19 @@ operation an element. The limits are measured in the same run. Needs `make progr
 """
 import argparse
 import json
-import os
 import re
-import subprocess
-import sys
-import tempfile
 
 import bench_machine
+import bench_run
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TRAIN_BENCH = os.path.join(ROOT, "build", "bin", "train_bench")
 SHORT = {"Conv2D backward": "Conv2D dX", "Conv2D backward (weights)": "Conv2D dW", "Dense backward": "Dense dX",
          "Dense backward (weights)": "Dense dW", "activation backward": "activation dX", "pool backward": "pool dX",
-         "BatchNorm backward": "BatchNorm dX", "SoftmaxCrossEntropy": "loss", "SoftmaxCrossEntropy backward": "loss dX"}
+         "BatchNorm backward": "BatchNorm dX", "Embedding backward": "Embedding dW",
+         "Recurrent backward": "Recurrent dX", "Recurrent backward (weights)": "Recurrent dW", "SoftmaxCrossEntropy": "loss", "SoftmaxCrossEntropy backward": "loss dX"}
 LEAST_SHARE = 0.004  # of a row of its own
 HEAD = ("operation", "us", "step", "MFLOP", "MB", "GFLOP/s", "GB/s", "limit")
 WIDTHS = (30, 8, 7, 7, 6, 8, 6, 7)
 LOG_STEPS = (5, 10)  # of two runs whose logs differ by steps alone
-
-
-def run(*arguments, **environment):
-    command = [TRAIN_BENCH, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
-                          env=os.environ | environment)
-    if done.returncode != 0:
-        sys.exit(f"profile_step.py: {' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def label(operation, batch):
@@ -118,17 +105,11 @@ def second_level_cache():
     return int(found.group(1)) * 1024 if found else 1 << 20
 
 
-def measured(args):
-    common = ("--network", args.network, "--batch-size", args.batch, "--threads", args.threads)
-    with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "costs")
-        profiles = []
-        for _ in range(args.repeats):
-            run(*common, "--steps", args.steps, "--profile", "--costs", file)
-            with open(file, encoding="utf-8") as text:
-                profiles.append(json.load(text))
-    logs = [run(*common, "--steps", steps, "--repeats", 1, ONEDNN_VERBOSE="1", DNNL_VERBOSE="1") for steps in LOG_STEPS]
-    allocated = json.loads(run(*common, "--steps", args.steps, "--repeats", 1, "--count-allocations").splitlines()[-1])
+def measured(network, batch, threads, steps, repeats):
+    common = (bench_run.program("train_bench"), "--network", network, "--batch-size", batch, "--threads", threads)
+    profiles = [json.loads(bench_run.written("--costs", *common, "--steps", steps, "--profile")) for _ in range(repeats)]
+    logs = [bench_run.run(*common, "--steps", count, "--repeats", 1, ONEDNN_VERBOSE="1", DNNL_VERBOSE="1") for count in LOG_STEPS]
+    allocated = bench_run.objects(bench_run.run(*common, "--steps", steps, "--repeats", 1, "--count-allocations"))[-1]
     best = min(profiles, key=lambda profile: profile["step_us"])
     for limit in ("gflops", "memory_gbytes", "cache_gbytes"):
         best[limit] = max(profile[limit] for profile in profiles)
@@ -156,29 +137,24 @@ allocations: {by_whom};
 wake-ups (voluntary context switches) by thread: {sleeps}."""
 
 
-def positive(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"is '{text}'; a number from 1 on is expected")
-    return int(text)
+def profiled(network, batch, threads, steps, repeats):
+    """What this script prints below the machine."""
+    profile, logs, allocations = measured(network, batch, threads, steps, repeats)
+    return report(profile, Limits(profile, second_level_cache()), logs, allocations)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", default="lenet", help="any of train_bench's")
-    parser.add_argument("--batch", type=positive, default=64)
-    parser.add_argument("--threads", type=positive, default=1)
-    parser.add_argument("--steps", type=positive, default=50, help="of each run")
-    parser.add_argument("--repeats", type=positive, default=3, help="runs; the one with the shortest step is printed")
+    parser.add_argument("--batch", type=bench_run.positive, default=64)
+    parser.add_argument("--threads", type=bench_run.positive, default=1)
+    parser.add_argument("--steps", type=bench_run.positive, default=50, help="of each run")
+    parser.add_argument("--repeats", type=bench_run.positive, default=3, help="runs; the one with the shortest step is printed")
     args = parser.parse_args()
-    if not os.path.exists(TRAIN_BENCH):
-        sys.exit(f"profile_step.py: {TRAIN_BENCH} is missing: make programs")
+    bench_run.require_programs("train_bench")
     print(f"Machine:\n\n{bench_machine.describe()}\n\n{args.network}, batch {args.batch}, threads {args.threads}", flush=True)
-    profile, logs, allocations = measured(args)
-    print(report(profile, Limits(profile, second_level_cache()), logs, allocations))
+    print(profiled(args.network, args.batch, args.threads, args.steps, args.repeats))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    bench_run.started(main)

@@ -5,6 +5,7 @@ Usage: bench_test.py BIN_DIR
 """
 import contextlib
 import io
+import os
 import pathlib
 import re
 import sys
@@ -13,19 +14,23 @@ from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import bench_alone  # noqa: E402
+import bench_beside_pytorch  # noqa: E402
+import bench_run  # noqa: E402
 import bench_train  # noqa: E402
 import profile_step  # noqa: E402
 
 BIN = None
 # Rows of each table with one number of threads; the second ones stand beside PyTorch.
-OURS = {"bfloat16": 1, "rounds": 2, "update": 3, "allocations": 9, "overlap": 8}
-BESIDE_PYTORCH = {"lenet": 2, "recurrent": 2, "dist": 2}
+OURS = {"trainer": 3, "one_pass": 3, "binding": 2, "rounds": 2, "job": 1, "update": 3, "allocations": 9, "overlap": 8}
+BY_ARITHMETIC = {"0": {"bfloat16": 1, "kernels": 0}, "0,1": {"bfloat16": 2, "kernels": 11}}
+BESIDE_PYTORCH = {"lenet": 2, "recurrent": 2, "recurrent_layers": 3, "dist": 2}
 
 
 def has_torch():
     try:
-        bench_train.require_torch()
-    except bench_train.Skipped as why:
+        bench_beside_pytorch.require_torch()
+    except bench_run.Skipped as why:
         print(why)
         return False
     return True
@@ -33,9 +38,8 @@ def has_torch():
 
 class Bench(unittest.TestCase):
     def setUp(self):
-        for name in ("PROGRAMS", "IMAGES"):  # what main changes
-            value = getattr(bench_train, name)
-            patch = mock.patch.object(bench_train, name, dict(value) if isinstance(value, dict) else str(BIN))
+        for name, value in (("PROGRAMS", str(BIN)), ("IMAGES", dict(bench_run.IMAGES))):  # main changes the second
+            patch = mock.patch.object(bench_run, name, value)
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -48,26 +52,36 @@ class Bench(unittest.TestCase):
         head, *parts = out.getvalue().split("\n### ")
         self.assertTrue(head.startswith("Machine:\n\n- "), head)
         self.assertEqual(len(parts), len(names), out.getvalue())
-        by_title = {part.splitlines()[0]: part for part in parts}
-        return {name: by_title[getattr(bench_train, name).__doc__] for name in names}
+        by_name = {re.search(r" \(`--only (\w+)`\)$", part.splitlines()[0]).group(1): part for part in parts}
+        self.assertEqual(set(by_name), set(names))
+        return by_name
 
     def assert_table(self, text, rows):
         lines = [line for line in text.splitlines() if line.startswith("|")]
         self.assertEqual(len(lines), 2 + rows, text)
         self.assertEqual({line.count("|") for line in lines}, {lines[0].count("|")}, text)
         for line in lines[2:]:
-            float(line.split("|")[-2].replace(",", ""))
+            float(line.split("|")[-2].replace(",", "").removesuffix(" %"))
 
     def test_tables_of_our_own(self):
         for name, text in self.tables(*OURS).items():
             with self.subTest(table=name):
                 self.assert_table(text, OURS[name])
 
+    def test_tables_by_arithmetic(self):
+        rows = BY_ARITHMETIC[",".join(bench_alone.bfloat16_arithmetic())]
+        for name, text in self.tables(*rows).items():
+            with self.subTest(table=name):
+                if rows[name] > 0:
+                    self.assert_table(text, rows[name])
+                else:
+                    self.assertIn("(skipped: ", text)
+
     def test_profiles(self):
         text = self.tables("profile")["profile"]
-        for network in bench_train.NAMES.values():
-            self.assertIn(f"{network}:\n\n| operation | calls per step |", text)
-        self.assertEqual(text.count("\n| step | "), len(bench_train.NAMES))
+        for network in bench_alone.STOCK:
+            self.assertIn(f"{bench_run.NAMES[network]}:\n\n```\nLimits: ", text)
+        self.assertEqual(text.count("\nstep  "), len(bench_alone.STOCK))
 
     def test_tables_beside_pytorch(self):
         if not has_torch():
@@ -82,8 +96,8 @@ class Bench(unittest.TestCase):
                                     ("resnet20", ["Conv2D dX 16x32x32-16, 3x3 (6)", "BatchNorm dX 8192x16 (7)"])):
             out = io.StringIO()
             arguments = ["profile_step.py", "--network", network, "--batch", "8", "--steps", "5", "--repeats", "1"]
-            with mock.patch.object(profile_step, "TRAIN_BENCH", str(BIN / "train_bench")), mock.patch.object(profile_step, "LEAST_SHARE", 0), \
-                    mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out):
+            with mock.patch.object(profile_step, "LEAST_SHARE", 0), mock.patch.object(sys, "argv", arguments), \
+                    contextlib.redirect_stdout(out):
                 profile_step.main()
             text = out.getvalue()
             for operation in operations:
@@ -97,13 +111,13 @@ class Bench(unittest.TestCase):
             self.assertRegex(text, r"by thread: .*cpu\(0\) ")
 
     def test_without_pytorch_a_line_says_so(self):
-        with mock.patch.object(bench_train, "PYTHON", "/no/python3"):
+        with mock.patch.object(bench_beside_pytorch, "PYTHON", "/no/python3"):
             for text in self.tables("lenet", "resnet", "dist").values():
                 self.assertIn("(skipped: no PyTorch for /no/python3: ", text)
                 self.assertNotIn("\n|", text)
 
     def test_without_mnist_a_line_says_so(self):
-        with mock.patch.dict(bench_train.os.environ, {"SLUICE_MNIST": ""}):
+        with mock.patch.dict(os.environ, {"SLUICE_MNIST": ""}):
             self.assertIn("(skipped: SLUICE_MNIST names no folder", self.tables("accuracy")["accuracy"])
 
 
