@@ -47,7 +47,7 @@ def describe():
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
     lines = [
-        f"{cpuinfo('model name')}, {cores} of {os.cpu_count()} cores, {gigabytes():.0f} GiB, {caches()}"
+        f"{cpuinfo('model name')} (family {cpuinfo('cpu family')}, model {cpuinfo('model')}), {cores} of {os.cpu_count()} cores, {gigabytes():.0f} GiB, {caches()}"
         + (", virtual" if "hypervisor" in flags else ""),
         "has " + " ".join(name for name in FEATURES if name in flags)
         + "; has not " + (" ".join(name for name in FEATURES if name not in flags) or "nothing of that"),
