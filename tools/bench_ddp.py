@@ -66,7 +66,8 @@ def measure(torch, args, setting):
     context = torch.multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(train, (args, setting, os.path.join(folder, "rendezvous"), results), nprocs=args.workers)
+        torch.multiprocessing.spawn(train, (args, setting, os.path.join(folder, "rendezvous"), results), nprocs=args.workers,
+                                    daemon=True)  # who ends early does not wait for them
     return results.get()
 
 
