@@ -34,18 +34,23 @@ auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... argum
   return *made;
 }
 
+bool Has(dnnl::cpu_isa features) {
+  const auto wanted = static_cast<int>(features);
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
 }  // namespace
 
 OneDnn::OneDnn() : engine_(std::make_unique<Engine>()) {}
 OneDnn::~OneDnn() = default;
 
 bool OneDnn::MultipliesBFloat16() {
-  constexpr auto kLeast = static_cast<int>(dnnl::cpu_isa::avx512_core);
-  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kLeast) == kLeast;
+  return Has(dnnl::cpu_isa::avx512_core);
 }
 
 bool OneDnn::MultipliesBFloat16Fast() {
-  return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+  if (Has(dnnl::cpu_isa::avx512_core_amx)) return true;
+  return Has(dnnl::cpu_isa::avx512_core_bf16) && __builtin_cpu_is("amdfam19h") != 0;
 }
 
 // A primitive works with the threads that there were when it was made.

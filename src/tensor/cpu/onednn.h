@@ -23,7 +23,8 @@ class OneDnn {
   OneDnn();
   ~OneDnn();
   // Whether there are products of bfloat16 (with AVX-512), and whether they are faster than those of float32:
-  // with AMX's tiles. AVX-512's dot products of bfloat16 have half of float32's rate.
+  // with AMX's tiles, and on AMD's Zen 4. Others begin their dot products of bfloat16 too rarely
+  // (docs/benchmarks.md).
   static bool MultipliesBFloat16();
   static bool MultipliesBFloat16Fast();
   // Images with their channels last. `after`, one whose derivative comes from its output, is applied to what
