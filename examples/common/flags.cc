@@ -79,7 +79,8 @@ DEFINE_string(class_weights, "",
 DEFINE_int64(loader_threads, 1, "Threads that make batches ahead.");
 DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
 DEFINE_bool(shuffle, true, "Whether to shuffle the training data each epoch.");
-DEFINE_string(load_params, "", "Start from this safetensors file.");
+DEFINE_string(load_params, "",
+              "Start from this safetensors file, converted to --dtype where it has another type.");
 DEFINE_string(save_params, "", "Write the final parameters to this safetensors file (rank 0).");
 DEFINE_string(json, "", "Write a report to this file (rank 0).");
 

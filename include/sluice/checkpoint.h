@@ -48,8 +48,9 @@ struct LoadedCheckpoint : Checkpoint {
   std::string statistics;  // file of each context's own statistics, for FitOptions; empty: they are the same
   int64_t updates = 0;     // that they have seen: of the key that has seen most
 };
-// Fills `parameters` as LoadParameters does. The states wait for their optimiser. Throws Error(kDataLoss)
-// when the metadata are not what SaveCheckpoint writes, naming file and entry.
+// Fills `parameters` as LoadParameters does, but converts no type: a run that goes on has the one that it
+// had. The states wait for their optimiser. Throws Error(kDataLoss) when the metadata are not what
+// SaveCheckpoint writes, naming file and entry.
 LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
                                 const nn::ParameterDict& parameters);
 

@@ -120,7 +120,7 @@ LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
   LoadedCheckpoint loaded;
   loaded.next = next;
   const std::string path = CheckpointFile(prefix, next);
-  const FileMetadata metadata = LoadParameters(path, parameters);
+  const FileMetadata metadata = LoadParameters(path, parameters, {.cast_dtype = false});
   train::ReadMetadata(path, metadata, &loaded);
   const std::string statistics = CheckpointStatisticsFile(prefix, next);
   if (fs::exists(statistics)) loaded.statistics = statistics;

@@ -38,6 +38,32 @@ NDArray ValueOf(nn::Parameter& parameter) {
   return NDArray::From(std::span<const float>(mean), parameter.shape(), cpu_pinned(0));
 }
 
+bool Takes(DType parameter, DType found, const LoadParametersOptions& options) {
+  return found == parameter || (options.cast_dtype && IsFloating(found) && IsFloating(parameter));
+}
+
+void RequireFor(const nn::Parameter& parameter, const SafetensorsFile& file, const std::string& path,
+                const LoadParametersOptions& options) {
+  if (!parameter.initialized() && !parameter.deferred()) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                StrCat(path, ": parameter ", parameter.name(),
+                       " is on no context yet: call Initialize before LoadParameters"));
+  }
+  const TensorView* tensor = file.Find(parameter.name());
+  const bool fits = tensor != nullptr && Fits(parameter.shape(), tensor->shape);
+  if (fits && Takes(parameter.dtype(), tensor->dtype, options)) return;
+  const std::string found =
+      tensor == nullptr ? " is missing" : StrCat(" is ", Name(tensor->dtype), " ", tensor->shape);
+  const bool could_cast = fits && Takes(parameter.dtype(), tensor->dtype, {.cast_dtype = true});
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(path, ": parameter ", parameter.name(), found, "; the model has ",
+                     Name(parameter.dtype()), " ", TextOf(parameter.shape()),
+                     could_cast ? ", and a run goes on with the type that it had: cast the model to it "
+                                  "(--dtype), or begin a new run with these parameters, converted "
+                                  "(LoadParameters, --load-params)"
+                                : ""));
+}
+
 }  // namespace
 
 void SaveParameters(const std::string& path, const nn::ParameterDict& parameters, FileMetadata metadata) {
@@ -52,24 +78,10 @@ void SaveParameters(const std::string& path, const nn::ParameterDict& parameters
   WriteSafetensors(path, tensors, metadata).OrThrow();
 }
 
-FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& parameters) {
+FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& parameters,
+                            const LoadParametersOptions& options) {
   const SafetensorsFile file = ReadSafetensors(path).OrThrow();
-  for (const auto& parameter : parameters) {
-    if (!parameter->initialized() && !parameter->deferred()) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  StrCat(path, ": parameter ", parameter->name(),
-                         " is on no context yet: call Initialize before LoadParameters"));
-    }
-    const TensorView* tensor = file.Find(parameter->name());
-    if (tensor == nullptr || tensor->dtype != parameter->dtype() ||
-        !Fits(parameter->shape(), tensor->shape)) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          StrCat(path, ": parameter ", parameter->name(),
-                 tensor == nullptr ? " is missing" : StrCat(" is ", Name(tensor->dtype), " ", tensor->shape),
-                 "; the model has ", Name(parameter->dtype()), " ", TextOf(parameter->shape())));
-    }
-  }
+  for (const auto& parameter : parameters) RequireFor(*parameter, file, path, options);
   for (const TensorView& tensor : file.tensors) {
     if (parameters.Find(tensor.name) == nullptr) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -84,6 +96,10 @@ FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& pa
     parameter->SetData(value);
   }
   return file.metadata;
+}
+
+FileMetadata ReadFileMetadata(const std::string& path) {
+  return ReadSafetensors(path).OrThrow().metadata;
 }
 
 }  // namespace sluice

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import unittest
 
+import numpy as np
+
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import safetensors_file  # noqa: E402
 from cluster import unwrapped  # noqa: E402
@@ -47,6 +49,15 @@ class Options(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stdout)
         for word in words:
             self.assertIn(word, unwrapped(done.stdout))
+
+
+def nearest_bfloat16(array):
+    """As float32: of the two bfloat16 around each number the nearer one, of two as near the one with an even last bit."""
+    below = (array.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)  # towards zero
+    above = (below.view(np.uint32) + np.uint32(0x10000)).view(np.float32)
+    exact, to_below, to_above = array.astype(np.float64), np.abs(array.astype(np.float64) - below), np.abs(above.astype(np.float64) - array)
+    is_even = (below.view(np.uint32) >> 16) % 2 == 0
+    return np.where((exact == below) | (to_below < to_above) | ((to_below == to_above) & is_even), below, above)
 
 
 class BFloat16(Options):
@@ -105,6 +116,45 @@ class BFloat16(Options):
         self.assertLess(apart, 1e-2)
         self.assertGreater(apart, 1e-4)
         self.assertLess(saved["bfloat16"].stat().st_size, 0.55 * saved["float32"].stat().st_size)
+
+    def test_parameters_of_the_other_type_are_converted(self):
+        paths = {name: self.folder / f"{name}.safetensors" for name in ("float32", "bfloat16", "job", "back")}
+        few = ["--network=lenet_avg", "--num-examples=640", "--num-test-examples=16"]
+        self.train("train_mnist", *few, "--num-steps=10", f"--save-params={paths['float32']}")
+        for name, source, workers, flags in (("bfloat16", "float32", 0, ["--dtype=bfloat16", "--num-devices=2", "--kv-store=device"]),
+                                             ("job", "float32", 2, ["--dtype=bfloat16", "--kv-store=dist_sync"]),
+                                             ("back", "bfloat16", 0, [])):
+            self.train("train_mnist", *few, *flags, "--num-epochs=0", f"--load-params={paths[source]}", f"--save-params={paths[name]}",
+                       workers=workers)
+        arrays = {name: safetensors_file.load(path) for name, path in paths.items()}
+        changed = 0
+        for name, trained in arrays["float32"].items():
+            expected = nearest_bfloat16(trained) if name.endswith(("weight", "bias")) else trained
+            changed += np.count_nonzero(expected != trained)
+            for loaded in ("bfloat16", "job", "back"):
+                self.assertEqual(arrays[loaded][name].tobytes(), expected.tobytes(), (loaded, name))
+        self.assertGreater(changed, 1000)
+
+    def test_training_begins_with_parameters_of_the_other_type(self):
+        path, few = self.folder / "learnt.safetensors", ["--network=mlp", "--num-examples=3000", "--num-test-examples=500"]
+        for saved, loaded in (("float32", "bfloat16"), ("bfloat16", "float32")):
+            with self.subTest(saved=saved, loaded=loaded):
+                learnt, _ = self.report("train_mnist", *few, f"--dtype={saved}", "--num-epochs=3", f"--save-params={path}")
+                first, _ = self.report("train_mnist", *few, f"--dtype={loaded}", "--num-epochs=0", f"--load-params={path}")
+                self.assertLess(abs(first["test_accuracy"] - learnt["test_accuracy"]), 0.02)
+                on, _ = self.report("train_mnist", *few, f"--dtype={loaded}", "--num-epochs=1", f"--load-params={path}")
+                self.assertGreater(on["test_accuracy"], learnt["test_accuracy"] - 0.05)
+
+    def test_a_run_goes_on_with_its_own_type(self):
+        few = ["--network=mlp", "--num-examples=640", "--num-test-examples=16", f"--model-prefix={self.folder}/run"]
+        for saved, other in (("float32", "bfloat16"), ("bfloat16", "float32")):
+            for old in self.folder.glob("run-*"):
+                old.unlink()
+            self.train("train_mnist", *few, f"--dtype={saved}", "--num-epochs=1")
+            for flag in ("--resume", "--load-epoch=1"):
+                with self.subTest(saved=saved, flag=flag):
+                    self.assert_refused(self.run_program("train_mnist", *few, f"--dtype={other}", "--num-epochs=2", flag),
+                                        "run-0001.safetensors", f"is {saved}", f"the model has {other}", "--dtype", "--load-params")
 
     def test_another_type_is_refused(self):
         for program in ("train_mnist", "train_cifar10", "train_text"):
