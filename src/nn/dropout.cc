@@ -1,22 +1,13 @@
 #include "sluice/nn/dropout.h"
 
 #include "autograd/ops.h"
+#include "base/hash.h"
 #include "base/rng.h"
 #include "nn/drop.h"
 #include "nn/require.h"
 #include "sluice/autograd.h"
 
 namespace sluice::nn {
-namespace {
-
-// FNV-1a: the same on every machine, unlike std::hash.
-uint64_t NumberOf(std::string_view name) {
-  uint64_t number = 0xcbf29ce484222325ULL;
-  for (const char c : name) number = (number ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return number;
-}
-
-}  // namespace
 
 void RequireRate(std::string_view what, double rate) {
   if (!(rate >= 0 && rate < 1)) Refuse(StrCat(what, " is ", rate, "; it must be at least 0 and below 1"));
@@ -25,7 +16,7 @@ void RequireRate(std::string_view what, double rate) {
 NDArray Drop(const NDArray& x, double rate, std::string_view layer, uint64_t place) {
   if (!autograd::IsTraining() || rate == 0) return x;
   const autograd::DrawPosition at = autograd::CurrentDraw();
-  return ops::Dropout(x, rate, DeriveSeed(at.seed, at.step, NumberOf(layer) + place), at.first_sample);
+  return ops::Dropout(x, rate, DeriveSeed(at.seed, at.step, Fnv1a(layer) + place), at.first_sample);
 }
 
 Dropout::Dropout(double rate) : rate_(rate) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -11,16 +12,9 @@
 namespace sluice::nn {
 namespace {
 
-// FNV-1a: the name's share of the seed has to be the same on every machine, which std::hash does not promise.
-uint64_t HashName(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
 std::vector<float> Draw(std::string_view name, const Shape& shape, uint64_t seed, RandomType type,
                         double scale) {
-  Rng rng(DeriveSeed(seed, HashName(name)));
+  Rng rng(DeriveSeed(seed, Fnv1a(name)));
   std::vector<float> values(static_cast<size_t>(shape.size()));
   for (float& value : values) {
     value =

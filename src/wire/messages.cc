@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/hash.h"
 #include "base/strings.h"
 
 namespace sluice::wire {
@@ -98,9 +99,7 @@ std::string_view BodyName(const Body& body) {
 }
 
 uint64_t HashJobId(std::string_view job_id) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : job_id) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ULL;
-  return hash;
+  return Fnv1a(job_id);
 }
 
 uint64_t PayloadBytes(const Message& message) {
