@@ -15,6 +15,7 @@
 
 #include "sluice/data.h"
 #include "sluice/nn.h"
+#include "sluice/parameters_file.h"
 #include "sluice/trainer.h"
 
 namespace sluice {
@@ -82,6 +83,7 @@ struct SaveOptions {
   int64_t epochs = 0;  // after every so many; 0: not for epochs
   int64_t steps = 0;   // after every so many of the run, and where it ends; 0: only at the end of epochs
   int64_t keep = 2;    // how many of those made for `steps` stay: the newest
+  FileMetadata metadata = {};  // Checkpoint::metadata
 };
 // Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember. Of those made for
 // steps only the run's own are removed. After the first step Error(kAlreadyExists) where a checkpoint lies
@@ -90,8 +92,8 @@ CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
 
 // The parameters with the best test accuracy of all evaluations so far, as FILE: safetensors with "epoch"
 // (begun: the one that they are of), "step" and "test_accuracy" in its metadata. A loss that is no number is
-// never the best.
-CallbackPtr KeepBest(std::string file);
+// never the best. `metadata` goes into the file, too, as into a checkpoint.
+CallbackPtr KeepBest(std::string file, FileMetadata metadata = {});
 
 struct StopOptions {
   int64_t patience = 3;  // epochs without a better test accuracy before the run ends

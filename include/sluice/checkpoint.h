@@ -14,6 +14,7 @@
 
 #include "sluice/data.h"
 #include "sluice/parameter.h"
+#include "sluice/parameters_file.h"
 #include "sluice/trainer.h"
 
 namespace sluice {
@@ -26,6 +27,8 @@ struct Checkpoint {
   bool shuffle = true;
   Batching batching = {};                          // without samples: not known
   std::map<std::string, std::string> memory = {};  // of callbacks, by name
+  // The program's own, such as the words that its samples' ids stand for.
+  FileMetadata metadata = {};
 };
 
 std::string CheckpointFile(const std::string& prefix, const Position& next);
@@ -34,7 +37,8 @@ std::string CheckpointStatisticsFile(const std::string& prefix, const Position& 
 // Those that are there, whole, the oldest first. Throws Error(kUnavailable) for a folder that cannot be read.
 std::vector<Position> ListCheckpoints(const std::string& prefix);
 
-// For one process of a job: the one of rank 0. Takes the place of a checkpoint that is there. The parameters
+// For one process of a job: the one of rank 0. Throws Error(kInvalidArgument) for metadata under a name that
+// Sluice uses itself, such as "epoch". Takes the place of a checkpoint that is there. The parameters
 // come last, under a temporary name that is then replaced: where they are, the rest is too, and what a
 // save has left that was killed before is removed by the next save under the prefix.
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
@@ -48,9 +52,11 @@ struct LoadedCheckpoint : Checkpoint {
   std::string statistics;  // file of each context's own statistics, for FitOptions; empty: they are the same
   int64_t updates = 0;     // that they have seen: of the key that has seen most
 };
+// All but the parameters themselves: what a program looks at before it has a network. Throws Error(kDataLoss)
+// when the metadata are not what SaveCheckpoint writes, naming file and entry.
+LoadedCheckpoint ReadCheckpoint(const std::string& prefix, const Position& next);
 // Fills `parameters` as LoadParameters does, but converts no type: a run that goes on has the one that it
-// had. The states wait for their optimiser. Throws Error(kDataLoss) when the metadata are not what
-// SaveCheckpoint writes, naming file and entry.
+// had. The states wait for their optimiser. Throws as ReadCheckpoint does.
 LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
                                 const nn::ParameterDict& parameters);
 

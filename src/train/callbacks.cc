@@ -11,6 +11,7 @@
 #include "sluice/parameters_file.h"
 #include "train/callback_names.h"
 #include "train/memory/callback_memory.h"
+#include "train/memory/checkpoint_metadata.h"
 
 namespace sluice {
 namespace {
@@ -45,6 +46,7 @@ auto Recalled(const std::string& who, const std::string& memory, auto parse) {
 class Saver final : public Callback {
  public:
   Saver(std::string prefix, const SaveOptions& options) : prefix_(std::move(prefix)), options_(options) {
+    train::RequireFreeNames(options.metadata);
     for (const auto& [name, value, least] :
          {std::tuple("epochs", options.epochs, 0), {"steps", options.steps, 0}, {"keep", options.keep, 1}}) {
       if (value < least) {
@@ -98,6 +100,7 @@ class Saver final : public Callback {
   }
   void Save(const FitStatus& status) const {
     Checkpoint here{status.next, status.step, status.seed, status.shuffle, status.batching};
+    here.metadata = options_.metadata;
     if (status.next.step != 0) here.memory[FitStatus::kMemory] = status.memory();
     const std::vector<std::string> names = train::MemoryNames(status.callbacks);
     for (size_t i = 0; i < names.size(); ++i) {
@@ -149,7 +152,10 @@ class BestSoFar {
 
 class BestKeeper final : public Callback {
  public:
-  explicit BestKeeper(std::string file) : file_(std::move(file)) {}
+  BestKeeper(std::string file, FileMetadata metadata)
+      : file_(std::move(file)), metadata_(std::move(metadata)) {
+    train::RequireFreeNames(metadata_);
+  }
   void OnStep(const FitStatus& status) override { Take(status); }
   void OnEpoch(const FitStatus& status) override { Take(status); }
   void OnEnd(const FitStatus& status) override {
@@ -167,13 +173,15 @@ class BestKeeper final : public Callback {
   void Take(const FitStatus& status) {
     if (!best_.Take(status.test)) return;
     const int64_t epoch = status.next.epoch + (status.next.step > 0 ? 1 : 0);
-    SaveParameters(file_, status.net.CollectParams(),
-                   {{"epoch", std::to_string(epoch)},
-                    {"step", std::to_string(status.step)},
-                    {"test_accuracy", StrCat(status.test->accuracy)}});
+    FileMetadata metadata = metadata_;
+    metadata["epoch"] = std::to_string(epoch);
+    metadata["step"] = std::to_string(status.step);
+    metadata["test_accuracy"] = StrCat(status.test->accuracy);
+    SaveParameters(file_, status.net.CollectParams(), std::move(metadata));
   }
 
   const std::string file_;
+  const FileMetadata metadata_;
   BestSoFar best_;
 };
 
@@ -210,8 +218,8 @@ CallbackPtr AfterEpoch(Call call) {
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options) {
   return std::make_shared<Saver>(std::move(prefix), options);
 }
-CallbackPtr KeepBest(std::string file) {
-  return std::make_shared<BestKeeper>(std::move(file));
+CallbackPtr KeepBest(std::string file, FileMetadata metadata) {
+  return std::make_shared<BestKeeper>(std::move(file), std::move(metadata));
 }
 CallbackPtr StopEarly(const StopOptions& options) {
   return std::make_shared<EarlyStopper>(options);

@@ -74,6 +74,19 @@ void RemoveUnfinished(const std::string& prefix) {
   }
 }
 
+LoadedCheckpoint Loaded(const std::string& prefix, const Position& next, const FileMetadata& metadata) {
+  LoadedCheckpoint loaded;
+  loaded.next = next;
+  train::ReadMetadata(CheckpointFile(prefix, next), metadata, &loaded);
+  const std::string statistics = CheckpointStatisticsFile(prefix, next);
+  if (fs::exists(statistics)) loaded.statistics = statistics;
+  const std::string states = CheckpointStatesFile(prefix, next);
+  if (!fs::exists(states)) return loaded;
+  loaded.states = states;
+  loaded.updates = static_cast<int64_t>(kvstore::MostUpdates(states));
+  return loaded;
+}
+
 }  // namespace
 
 std::string CheckpointFile(const std::string& prefix, const Position& next) {
@@ -94,12 +107,13 @@ std::vector<Position> ListCheckpoints(const std::string& prefix) {
 
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer) {
+  const FileMetadata metadata = train::MetadataOf(checkpoint);
   RemoveUnfinished(prefix);
   RemoveCheckpoint(prefix, checkpoint.next);  // else old parameters would stand beside new states for a while
   try {
     trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.next));
     train::SaveStatistics(CheckpointStatisticsFile(prefix, checkpoint.next), parameters);
-    SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, train::MetadataOf(checkpoint));
+    SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, metadata);
   } catch (...) {
     std::error_code ignored;  // the save's own failure is what counts
     for (const std::string& file : FilesOf(prefix, checkpoint.next)) fs::remove(file, ignored);
@@ -117,18 +131,12 @@ void RemoveCheckpoint(const std::string& prefix, const Position& next) {
 
 LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
                                 const nn::ParameterDict& parameters) {
-  LoadedCheckpoint loaded;
-  loaded.next = next;
   const std::string path = CheckpointFile(prefix, next);
-  const FileMetadata metadata = LoadParameters(path, parameters, {.cast_dtype = false});
-  train::ReadMetadata(path, metadata, &loaded);
-  const std::string statistics = CheckpointStatisticsFile(prefix, next);
-  if (fs::exists(statistics)) loaded.statistics = statistics;
-  const std::string states = CheckpointStatesFile(prefix, next);
-  if (!fs::exists(states)) return loaded;
-  loaded.states = states;
-  loaded.updates = static_cast<int64_t>(kvstore::MostUpdates(states));
-  return loaded;
+  return Loaded(prefix, next, LoadParameters(path, parameters, {.cast_dtype = false}));
+}
+
+LoadedCheckpoint ReadCheckpoint(const std::string& prefix, const Position& next) {
+  return Loaded(prefix, next, ReadFileMetadata(CheckpointFile(prefix, next)));
 }
 
 }  // namespace sluice

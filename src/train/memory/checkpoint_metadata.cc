@@ -1,5 +1,6 @@
 #include "train/memory/checkpoint_metadata.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -10,6 +11,9 @@ namespace sluice::train {
 namespace {
 
 constexpr std::string_view kMemory = "callback ";  // before a callback's name
+constexpr std::string_view kOwnNames[] = {"format",     "epoch",         "epoch_step",   "step",
+                                          "seed",       "shuffle",       "num_samples",  "global_batch",
+                                          "last_batch", "class_weights", "test_accuracy"};
 constexpr int64_t kMostStepsPerEpoch = 1'000'000'000;
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& name, const std::string& text,
@@ -26,6 +30,10 @@ auto Entry(const std::string& path, const FileMetadata& metadata, const std::str
   const auto value = parse(text);
   if (!value) Refuse(path, name, text, "which no checkpoint has there");
   return *value;
+}
+
+bool IsOwn(const std::string& name) {
+  return name.starts_with(kMemory) || std::ranges::find(kOwnNames, name) != std::end(kOwnNames);
 }
 
 std::optional<int64_t> ParseCount(std::string_view text) {
@@ -95,7 +103,17 @@ void CheckStep(const std::string& path, const LoadedCheckpoint& loaded) {
 
 }  // namespace
 
+void RequireFreeNames(const FileMetadata& metadata) {
+  for (const auto& [name, text] : metadata) {
+    if (!IsOwn(name)) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("the metadata have an entry '", StrPrintable(name),
+                       "', which files of parameters have already; give it another name"));
+  }
+}
+
 FileMetadata MetadataOf(const Checkpoint& checkpoint) {
+  RequireFreeNames(checkpoint.metadata);
   FileMetadata metadata = {{"epoch", std::to_string(checkpoint.next.epoch)},
                            {"epoch_step", std::to_string(checkpoint.next.step)},
                            {"step", std::to_string(checkpoint.step)},
@@ -109,10 +127,14 @@ FileMetadata MetadataOf(const Checkpoint& checkpoint) {
     if (!batching.class_weights.empty()) metadata["class_weights"] = TextOf(batching.class_weights);
   }
   for (const auto& [name, text] : checkpoint.memory) metadata[StrCat(kMemory, name)] = text;
+  metadata.insert(checkpoint.metadata.begin(), checkpoint.metadata.end());
   return metadata;
 }
 
 void ReadMetadata(const std::string& path, const FileMetadata& metadata, LoadedCheckpoint* loaded) {
+  for (const auto& [name, text] : metadata) {
+    if (!IsOwn(name)) loaded->metadata[name] = text;
+  }
   if (!metadata.contains("epoch")) return;
   Position found{Entry(path, metadata, "epoch", ParseCount), 0};
   if (metadata.contains("epoch_step")) found.step = Entry(path, metadata, "epoch_step", ParseCount);
