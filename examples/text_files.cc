@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -17,8 +18,6 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{4} << 30;
 constexpr char kTrainFile[] = "train.tsv", kTestFile[] = "test.tsv";
-constexpr int32_t kUnknown = 1;
-constexpr int32_t kFirstWord = 2;
 
 struct Line {
   int64_t number;  // from 1 on
@@ -55,11 +54,6 @@ struct TextFile {
   }
 };
 
-bool IsOfWord(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '\'' ||
-         static_cast<unsigned char>(c) >= 0x80;
-}
-
 char Lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
@@ -77,9 +71,7 @@ void ForWords(std::string_view text, const std::function<bool(const std::string&
   }
 }
 
-using Ids = std::unordered_map<std::string, int32_t>;
-
-Ids MostFrequent(const std::vector<Line>& lines, int64_t count) {
+std::vector<std::string> MostFrequent(const std::vector<Line>& lines, int64_t count) {
   std::map<std::string, int64_t> seen;
   for (const Line& line : lines)
     ForWords(line.text, [&](const std::string& word) { return ++seen[word] > 0; });
@@ -87,66 +79,107 @@ Ids MostFrequent(const std::vector<Line>& lines, int64_t count) {
   std::stable_sort(words.begin(), words.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   if (static_cast<int64_t>(words.size()) > count) words.resize(static_cast<size_t>(count));
-  Ids ids;
-  for (const auto& [word, times] : words) ids.emplace(word, kFirstWord + static_cast<int32_t>(ids.size()));
-  return ids;
+  std::vector<std::string> most;
+  for (auto& [word, times] : words) most.push_back(std::move(word));
+  return most;
 }
 
-std::map<std::string_view, int32_t> ClassesOf(const std::vector<Line>& lines) {
-  std::map<std::string_view, int32_t> classes;
-  for (const Line& line : lines) classes.emplace(line.label, 0);
-  int32_t next = 0;
-  for (auto& [label, number] : classes) number = next++;
-  return classes;
+std::vector<std::string> LabelsOf(const std::vector<Line>& lines) {
+  std::set<std::string_view> labels;
+  for (const Line& line : lines) labels.insert(line.label);
+  return {labels.begin(), labels.end()};
 }
 
-std::shared_ptr<const ArrayDataset> Encode(const TextFile& file, const std::vector<Line>& lines,
-                                           const Ids& ids, const std::map<std::string_view, int32_t>& classes,
-                                           int64_t length) {
-  const auto words = static_cast<size_t>(length);
-  auto samples = WithMemoryFor([&] { return std::vector<float>(lines.size() * words); },  // padding is 0
-                               lines.size(), " texts of ", words, " words ('", file.path,
-                               "'); shorten them (--text-length)");
-  std::vector<int32_t> labels;
-  for (const Line& line : lines) {
-    const auto label = classes.find(line.label);
-    if (label == classes.end())
-      file.Refuse(line.number,
-                  StrCat("has the label '", StrPrintable(line.label), "', which no training text has"));
-    const auto sample = std::span(samples).subspan(labels.size() * words, words);
+class Encoder {
+ public:
+  // `why_unknown` ends the error of a label that is not there.
+  Encoder(const TextVectorizer& vectorizer, std::string why_unknown)
+      : length_(vectorizer.length), why_unknown_(std::move(why_unknown)) {
+    for (const std::string& word : vectorizer.words)
+      ids_.emplace(word, kFirstWord + static_cast<int32_t>(ids_.size()));
+    for (const std::string& label : vectorizer.labels)
+      classes_.emplace(label, static_cast<int32_t>(classes_.size()));
+  }
+
+  std::shared_ptr<const ArrayDataset> Encode(const TextFile& file, const std::vector<Line>& lines) const {
+    const auto words = static_cast<size_t>(length_);
+    auto samples =
+        WithMemoryFor([&] { return std::vector<float>(lines.size() * words, kPadding); }, lines.size(),
+                      " texts of ", words, " words ('", file.path, "'); shorten them (--text-length)");
+    std::vector<int32_t> labels;
+    for (const Line& line : lines) {
+      EncodeText(line.text, std::span(samples).subspan(labels.size() * words, words));
+      const auto label = classes_.find(line.label);
+      if (label == classes_.end())
+        file.Refuse(line.number, StrCat("has the label '", StrPrintable(line.label), "', ", why_unknown_));
+      labels.push_back(label->second);
+    }
+    return std::make_shared<ArrayDataset>(Shape{length_}, std::move(samples), std::move(labels),
+                                          static_cast<int64_t>(classes_.size()));
+  }
+
+ private:
+  void EncodeText(std::string_view text, std::span<float> sample) const {
     size_t at = 0;
-    ForWords(line.text, [&](const std::string& word) {
-      const auto id = ids.find(word);
-      sample[at] = static_cast<float>(id == ids.end() ? kUnknown : id->second);
+    ForWords(text, [&](const std::string& word) {
+      const auto id = ids_.find(word);
+      sample[at] = static_cast<float>(id == ids_.end() ? kUnknown : id->second);
       return ++at < sample.size();
     });
-    labels.push_back(label->second);
   }
-  return std::make_shared<ArrayDataset>(Shape{length}, std::move(samples), std::move(labels),
-                                        static_cast<int64_t>(classes.size()));
+
+  const int64_t length_;
+  const std::string why_unknown_;
+  std::unordered_map<std::string, int32_t> ids_;
+  std::map<std::string, int32_t, std::less<>> classes_;
+};
+
+TextFile FileIn(const std::string& folder, const char* name, std::string_view contents) {
+  return {(std::filesystem::path(folder) / name).string(), contents};
+}
+
+Buffer Read(const std::string& folder, const char* name) {
+  return ReadFile((std::filesystem::path(folder) / name).string(), kMaxFileBytes).OrThrow();
+}
+
+Encoder EncoderOf(const SavedVectorizer& saved) {
+  return {saved.vectorizer, StrCat("which the network of '", saved.file,
+                                   "' does not know: remove the line, or train on texts with this label")};
 }
 
 }  // namespace
 
 Texts ParseTexts(std::string_view training, std::string_view testing, const std::string& folder,
                  const TextOptions& options) {
-  const std::filesystem::path place = folder;
-  const TextFile train{(place / kTrainFile).string(), training}, test{(place / kTestFile).string(), testing};
+  const TextFile train = FileIn(folder, kTrainFile, training), test = FileIn(folder, kTestFile, testing);
   const std::vector<Line> lines = train.Lines();
-  const Ids ids = MostFrequent(lines, options.vocabulary - kFirstWord);
-  const auto classes = ClassesOf(lines);
-  return {Encode(train, lines, ids, classes, options.length),
-          Encode(test, test.Lines(), ids, classes, options.length),
-          kFirstWord + static_cast<int64_t>(ids.size())};
+  TextVectorizer vectorizer{MostFrequent(lines, options.vocabulary - kFirstWord), LabelsOf(lines),
+                            options.length};
+  const Encoder encoder(vectorizer, "which no training text has");
+  return {encoder.Encode(train, lines), encoder.Encode(test, test.Lines()), std::move(vectorizer)};
+}
+
+Texts ParseTexts(std::string_view training, std::string_view testing, const std::string& folder,
+                 const SavedVectorizer& saved) {
+  const TextFile train = FileIn(folder, kTrainFile, training), test = FileIn(folder, kTestFile, testing);
+  const Encoder encoder = EncoderOf(saved);
+  return {encoder.Encode(train, train.Lines()), encoder.Encode(test, test.Lines()), saved.vectorizer};
 }
 
 Texts LoadTexts(const std::string& folder, const TextOptions& options) {
-  const std::filesystem::path place = folder;
-  const auto read = [&](const char* name) {
-    return ReadFile((place / name).string(), kMaxFileBytes).OrThrow();
-  };
-  const Buffer train = read(kTrainFile), test = read(kTestFile);
+  const Buffer train = Read(folder, kTrainFile), test = Read(folder, kTestFile);
   return ParseTexts(AsText(train.bytes()), AsText(test.bytes()), folder, options);
+}
+
+Texts LoadTexts(const std::string& folder, const SavedVectorizer& saved, bool trains) {
+  const Buffer testing = Read(folder, kTestFile);
+  if (trains) {
+    const Buffer training = Read(folder, kTrainFile);
+    return ParseTexts(AsText(training.bytes()), AsText(testing.bytes()), folder, saved);
+  }
+  const TextFile file = FileIn(folder, kTestFile, AsText(testing.bytes()));
+  const auto test = EncoderOf(saved).Encode(file, file.Lines());
+  return {test, test, saved.vectorizer};
 }
 
 }  // namespace sluice::examples

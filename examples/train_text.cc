@@ -4,9 +4,15 @@
 //   build/bin/train_text
 //   build/bin/train_text --data-dir data/news --network text_cnn
 //   tools/launch.py -n 2 -s 2 build/bin/train_text --kv-store dist_sync
+#include <filesystem>
+
+#include "base/strings.h"
 #include "common/flags.h"
+#include "common/outputs.h"
 #include "common/training.h"
+#include "sluice/checkpoint.h"
 #include "sluice/models.h"
+#include "sluice/parameters_file.h"
 #include "sluice/runtime.h"
 #include "text_files.h"
 
@@ -19,8 +25,12 @@ DEFINE_string(data_dir, "",
               "Folder with train.tsv and test.tsv, a line \"label<TAB>text\" for each text. Empty: synthetic "
               "texts.");
 DEFINE_int64(embedding, 64, "Size of a word's embedding.");
-DEFINE_int64(vocabulary, 10'000, "Of --data-dir: so many words at most, the most frequent ones.");
-DEFINE_int64(text_length, 64, "Of --data-dir: words of a text; longer ones are cut.");
+DEFINE_int64(vocabulary, 10'000,
+             "Of --data-dir: so many words at most, the most frequent ones. Those of --load-params or "
+             "--load-epoch otherwise.");
+DEFINE_int64(text_length, 64,
+             "Of --data-dir: words of a text; longer ones are cut. That of --load-params or --load-epoch "
+             "otherwise.");
 
 namespace {
 
@@ -36,15 +46,65 @@ struct Task {
   int64_t vocabulary;
 };
 
+// The file whose parameters training begins with: what they were trained on says what ids and classes mean.
+// That of --load-epoch only rank 0 needs; the newest checkpoint of --resume must fit the data as they are.
+std::string ParametersFile() {
+  if (!FLAGS_load_params.empty()) return FLAGS_load_params;
+  if (FLAGS_load_epoch == 0) return "";
+  const std::string file = CheckpointFile(FLAGS_model_prefix, {FLAGS_load_epoch, 0});
+  return std::filesystem::exists(file) ? file : "";
+}
+
+bool IsGiven(const char* flag) {
+  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
+}
+
+// Flags that were given must not say otherwise.
+void RequireFits(const examples::SavedVectorizer& saved) {
+  const int64_t length = saved.vectorizer.length, vocabulary = saved.vectorizer.vocabulary();
+  if (IsGiven("text_length") && FLAGS_text_length != length) {
+    examples::Refuse("text-length", StrCat("is ", FLAGS_text_length, ", and the parameters of '", saved.file,
+                                           "' are for texts of ", length, " words; leave it out"));
+  }
+  if (IsGiven("vocabulary") && FLAGS_vocabulary < vocabulary) {
+    examples::Refuse("vocabulary", StrCat("is ", FLAGS_vocabulary, ", and the parameters of '", saved.file,
+                                          "' are for ", vocabulary, " ids; leave it out"));
+  }
+}
+
+examples::Texts TextsOfFiles() {
+  const std::string file = ParametersFile();
+  if (file.empty())
+    return examples::LoadTexts(FLAGS_data_dir, {.vocabulary = FLAGS_vocabulary, .length = FLAGS_text_length});
+  const examples::SavedVectorizer saved{examples::VectorizerOf(ReadFileMetadata(file), file), file};
+  RequireFits(saved);
+  const bool only_evaluates = !FLAGS_load_params.empty() && !examples::TrainsAfter(0);
+  return examples::LoadTexts(FLAGS_data_dir, saved, !only_evaluates);
+}
+
+// Before hours of training, not after.
+void RequireSavable(const FileMetadata& metadata) {
+  constexpr size_t kMost = 50'000'000;  // half of a safetensors header: JSON may escape
+  const size_t bytes = metadata.at("vocabulary").size() + metadata.at("labels").size();
+  if (bytes <= kMost || !examples::SavesParameters()) return;
+  examples::Refuse("vocabulary", StrCat("is ", FLAGS_vocabulary, ", whose words and the labels have ", bytes,
+                                        " bytes; a file of parameters takes ", kMost, ": lower it"));
+}
+
 Task Texts() {
   if (FLAGS_data_dir.empty()) {
+    if (!FLAGS_load_params.empty() && ReadFileMetadata(FLAGS_load_params).contains("vocabulary"))
+      examples::Refuse("load-params", StrCat("is '", FLAGS_load_params,
+                                             "', trained on texts of files; give --data-dir, too"));
     return {{SyntheticText(Subset::kTrain, 0, FLAGS_num_examples),
              SyntheticText(Subset::kTest, 0, FLAGS_num_test_examples), "synthetic texts", "texts"},
             kSyntheticVocabulary};
   }
-  const auto texts =
-      examples::LoadTexts(FLAGS_data_dir, {.vocabulary = FLAGS_vocabulary, .length = FLAGS_text_length});
-  return {examples::Part({texts.train, texts.test, FLAGS_data_dir, "texts"}), texts.vocabulary};
+  const examples::Texts texts = TextsOfFiles();
+  const FileMetadata metadata = MetadataOf(texts.vectorizer);
+  RequireSavable(metadata);
+  return {examples::Part({texts.train, texts.test, FLAGS_data_dir, "texts", metadata}),
+          texts.vectorizer.vocabulary()};
 }
 
 nn::Sequential TextMlp(int64_t vocabulary, int64_t classes, int64_t dim) {
@@ -69,9 +129,9 @@ int main(int argc, char** argv) {
   return RunProgram(argc, argv, [&] {
     examples::ParseFlags(argc, argv, kProgram);
     examples::RequireBetween("embedding", FLAGS_embedding, 1, 65'536);
-    // Padding, unknown and a word at least; a float holds at most 2^24 ids.
-    examples::RequireBetween("vocabulary", FLAGS_vocabulary, 3, int64_t{1} << 24);
-    examples::RequireBetween("text-length", FLAGS_text_length, 1, 65'536);
+    // Padding, unknown and a word at least.
+    examples::RequireBetween("vocabulary", FLAGS_vocabulary, 3, examples::kMaxVocabulary);
+    examples::RequireBetween("text-length", FLAGS_text_length, 1, examples::kMaxTextLength);
     const Task task = Texts();
     nn::Sequential net = Network(task);
     examples::Train(net, task.data);

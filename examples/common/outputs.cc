@@ -54,16 +54,20 @@ void CheckOutputs() {
   if (!FLAGS_report.empty()) RequirePlaceFor("report", FLAGS_report);
 }
 
-std::vector<CallbackPtr> Callbacks() {
+bool SavesParameters() {
+  return !(FLAGS_save_params.empty() && FLAGS_model_prefix.empty() && FLAGS_best_params.empty());
+}
+
+std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata) {
   std::vector<CallbackPtr> callbacks;
   // What they remember goes into a checkpoint: they come before it.
-  if (!FLAGS_best_params.empty()) callbacks.push_back(KeepBest(FLAGS_best_params));
+  if (!FLAGS_best_params.empty()) callbacks.push_back(KeepBest(FLAGS_best_params, metadata));
   if (FLAGS_early_stopping > 0) callbacks.push_back(StopEarly({.patience = FLAGS_early_stopping}));
   if (!FLAGS_report.empty())
     callbacks.push_back(WriteReport(FLAGS_report, StrCat(FLAGS_network, ", ", FLAGS_kv_store)));
   if (!FLAGS_model_prefix.empty())
-    callbacks.push_back(
-        SaveEvery(FLAGS_model_prefix, {.epochs = FLAGS_save_period, .steps = FLAGS_save_steps}));
+    callbacks.push_back(SaveEvery(
+        FLAGS_model_prefix, {.epochs = FLAGS_save_period, .steps = FLAGS_save_steps, .metadata = metadata}));
   return callbacks;
 }
 

@@ -12,8 +12,11 @@ namespace sluice::examples {
 // Throws Error(kInvalidArgument) for files that cannot be written: before hours of training, not after.
 void CheckOutputs();
 
-// Checkpoints, best parameters, early stopping, learning curves.
-std::vector<CallbackPtr> Callbacks();
+// Whether the flags ask for parameters in a file.
+bool SavesParameters();
+
+// Checkpoints, best parameters, early stopping, learning curves. `metadata` goes into files of parameters.
+std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata);
 
 // --json.
 void WriteJson(const FitReport& report, const KVStore& store, int num_servers);

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/hash.h"
 #include "base/strings.h"
 #include "common/flags.h"
 #include "common/optimizer.h"
@@ -29,12 +30,50 @@ void RequireSameBatches(const LoadedCheckpoint& loaded, const Batching& now) {
                      "there"));
 }
 
+// Where two texts differ: the line's number and both lines, shortened.
+std::string FirstDifference(const std::string& then, const std::string& now) {
+  const std::vector<std::string> before = StrSplit(then, '\n'), after = StrSplit(now, '\n');
+  const auto line = [](const std::vector<std::string>& lines, size_t i) {
+    constexpr size_t kMost = 60;
+    return i < lines.size() ? StrCat("'", StrPrintable(lines[i].substr(0, kMost)), "'") : "missing";
+  };
+  size_t i = 0;
+  while (i < before.size() && i < after.size() && before[i] == after[i]) ++i;
+  return StrCat("line ", i + 1, " was ", line(before, i), " and is ", line(after, i));
+}
+
+// To a network that was trained with others the same numbers mean something else.
+void RequireSameMetadata(const LoadedCheckpoint& saved, const Data& data) {
+  FileMetadata all = saved.metadata;
+  all.insert(data.metadata.begin(), data.metadata.end());
+  const std::string file = CheckpointFile(FLAGS_model_prefix, saved.next);
+  for (const auto& [name, unused] : all) {
+    const auto then = saved.metadata.find(name), now = data.metadata.find(name);
+    const bool was = then != saved.metadata.end(), is = now != data.metadata.end();
+    if (was && is && then->second == now->second) continue;
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat("cannot go on from ", file, ": ",
+               !was  ? StrCat("it has no '", name, "' in its metadata")
+               : !is ? StrCat("its metadata have '", name, "', and ", data.name, " have none")
+                     : StrCat("its '", name, "' is another than that of ", data.name, ": ",
+                              FirstDifference(then->second, now->second)),
+               "; give the data and flags that the run began with, or begin another one",
+               was && is ? StrCat(" with its parameters and its ", name, ": --load-params ", file) : ""));
+  }
+}
+
+LoadedCheckpoint LoadAt(const Position& next, const Data& data, const nn::ParameterDict& parameters) {
+  RequireSameMetadata(ReadCheckpoint(FLAGS_model_prefix, next), data);
+  return LoadCheckpoint(FLAGS_model_prefix, next, parameters);
+}
+
 // The newest checkpoint; a fresh start where there is none.
-LoadedCheckpoint LoadNewest(const nn::ParameterDict& parameters) {
+LoadedCheckpoint LoadNewest(const Data& data, const nn::ParameterDict& parameters) {
   const auto found = ListCheckpoints(FLAGS_model_prefix);
   if (found.empty()) return {};
   try {
-    return LoadCheckpoint(FLAGS_model_prefix, found.back(), parameters);
+    return LoadAt(found.back(), data, parameters);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kDataLoss || found.size() == 1) throw;
     throw Error(error.code(), StrCat(error.what(), "; to go on from the checkpoint before, ",
@@ -45,11 +84,11 @@ LoadedCheckpoint LoadNewest(const nn::ParameterDict& parameters) {
 
 // Where --load-epoch or --resume says. Only rank 0 looks: the others learn from it where to go on, and their
 // first weights from the store.
-LoadedCheckpoint Start(const Batching& batching, const nn::ParameterDict& parameters, KVStore& store) {
+LoadedCheckpoint Start(const Data& data, const Batching& batching, const nn::ParameterDict& parameters,
+                       KVStore& store) {
   LoadedCheckpoint loaded;
   if (store.rank() == 0) {
-    loaded = FLAGS_resume ? LoadNewest(parameters)
-                          : LoadCheckpoint(FLAGS_model_prefix, {FLAGS_load_epoch, 0}, parameters);
+    loaded = FLAGS_resume ? LoadNewest(data, parameters) : LoadAt({FLAGS_load_epoch, 0}, data, parameters);
     RequireSameBatches(loaded, batching);
   }
   const nlohmann::json mine = {loaded.next.epoch, loaded.next.step, loaded.step, loaded.updates,
@@ -62,6 +101,18 @@ LoadedCheckpoint Start(const Batching& batching, const nn::ParameterDict& parame
   word[3].get_to(loaded.updates);
   word[4].get_to(loaded.states);
   return loaded;
+}
+
+// Each worker reads its own files.
+void RequireSameOnAllWorkers(const FileMetadata& metadata, KVStore& store) {
+  const std::string mine = std::to_string(Fnv1a(nlohmann::json(metadata).dump()));
+  if (store.Agree(mine) == mine) return;
+  std::vector<std::string> names;
+  for (const auto& [name, text] : metadata) names.push_back(name);
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("worker ", store.rank(), " makes other numbers of its data than worker 0 (",
+                     names.empty() ? "it has no metadata" : StrJoin(names),
+                     "): give all workers the same files and flags"));
 }
 
 void TellStart(const LoadedCheckpoint& start) {
@@ -98,7 +149,8 @@ void Introduce(const Data& data, const KVStore& store, const std::vector<Context
             << Counted(static_cast<int64_t>(contexts.size()), "device") << std::endl;
 }
 
-FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& class_weights) {
+FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& class_weights,
+                   const FileMetadata& metadata) {
   FitOptions options;
   options.contexts = Contexts();
   options.work_load = WorkLoads();
@@ -122,7 +174,7 @@ FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& cla
   options.top_k = FLAGS_top_k;
   options.live_progress = true;
   options.eval_steps = FLAGS_eval_steps;
-  options.callbacks = Callbacks();
+  options.callbacks = Callbacks(metadata);
   return options;
 }
 
@@ -166,20 +218,22 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
 
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
+  RequireSameOnAllWorkers(data.metadata, *store);
   if (leader) CheckOutputs();  // before anything is read from their folders
   if (FLAGS_resume || FLAGS_load_epoch > 0) {
     const Batching batching{data.train->size(), GlobalBatch(sampler, store->num_workers()), LastBatchPolicy(),
                             class_weights};
-    start = Start(batching, net.CollectParams(), *store);
+    start = Start(data, batching, net.CollectParams(), *store);
     optimizer = MakeOptimizer(start, sampler, workers);
   }
   if (leader) {
     Introduce(data, *store, contexts);
     TellStart(start);
   }
-  const FitReport report = Fit(net, data.train, data.test, optimizer, store, Options(start, class_weights));
+  const FitReport report =
+      Fit(net, data.train, data.test, optimizer, store, Options(start, class_weights, data.metadata));
   if (leader) {
-    if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams());
+    if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams(), data.metadata);
     if (!FLAGS_json.empty()) WriteJson(report, *store, job.role ? job.num_servers : 0);
     std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_accuracy
               << std::endl;

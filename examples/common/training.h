@@ -7,6 +7,7 @@
 #include "sluice/data.h"
 #include "sluice/initializer.h"
 #include "sluice/nn.h"
+#include "sluice/parameters_file.h"
 
 namespace sluice::examples {
 
@@ -14,6 +15,8 @@ struct Data {
   std::shared_ptr<const Dataset> train, test;
   std::string name;                // "synthetic digits"
   std::string samples = "images";  // what they are called
+  // What their numbers mean, such as words by id: saved with the parameters. A run goes on with the same.
+  FileMetadata metadata = {};
 };
 
 // The samples of --data-dir that --num-examples and --num-test-examples ask for.

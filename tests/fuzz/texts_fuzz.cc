@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/strings.h"
 #include "sluice/error.h"
 #include "text_files.h"
 
@@ -18,6 +19,23 @@ void CheckWhole(const sluice::ArrayDataset& set, const sluice::examples::TextOpt
     for (const float id : set.sample(i))
       SLUICE_CHECK(id >= 0 && id < static_cast<float>(ids) && id == std::floor(id));
   }
+}
+
+bool Same(const sluice::ArrayDataset& left, const sluice::ArrayDataset& right) {
+  for (int64_t i = 0; i < left.size(); ++i) {
+    if (left.Label(i) != right.Label(i) || !std::ranges::equal(left.sample(i), right.sample(i))) return false;
+  }
+  return left.size() == right.size() && left.num_classes() == right.num_classes();
+}
+
+// What a file of parameters keeps makes the same numbers of the same texts.
+void CheckSaved(const sluice::examples::Texts& texts, std::string_view training, std::string_view testing) {
+  const auto metadata = sluice::examples::MetadataOf(texts.vectorizer);
+  for (const auto& [name, text] : metadata) SLUICE_CHECK(sluice::IsUtf8(text)) << name;
+  const sluice::examples::SavedVectorizer saved{sluice::examples::VectorizerOf(metadata, "saved"), "saved"};
+  SLUICE_CHECK(saved.vectorizer == texts.vectorizer);
+  const auto again = sluice::examples::ParseTexts(training, testing, "input", saved);
+  SLUICE_CHECK(Same(*again.train, *texts.train) && Same(*again.test, *texts.test));
 }
 
 }  // namespace
@@ -36,9 +54,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     SLUICE_CHECK(error.code() == sluice::ErrorCode::kDataLoss) << error.what();
     return 0;
   }
-  SLUICE_CHECK(texts.vocabulary >= 2 && texts.vocabulary <= options.vocabulary) << texts.vocabulary;
+  const int64_t ids = texts.vectorizer.vocabulary();
+  SLUICE_CHECK(ids >= 2 && ids <= options.vocabulary) << ids;
   SLUICE_CHECK(texts.train->num_classes() == texts.test->num_classes());
-  CheckWhole(*texts.train, options, texts.vocabulary, training);
-  CheckWhole(*texts.test, options, texts.vocabulary, testing);
+  CheckWhole(*texts.train, options, ids, training);
+  CheckWhole(*texts.test, options, ids, testing);
+  CheckSaved(texts, training, testing);
   return 0;
 }
