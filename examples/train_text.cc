@@ -26,11 +26,11 @@ DEFINE_string(data_dir, "",
               "texts.");
 DEFINE_int64(embedding, 64, "Size of a word's embedding.");
 DEFINE_int64(vocabulary, 10'000,
-             "Of --data-dir: so many words at most, the most frequent ones. Those of --load-params or "
-             "--load-epoch otherwise.");
-DEFINE_int64(text_length, 64,
-             "Of --data-dir: words of a text; longer ones are cut. That of --load-params or --load-epoch "
-             "otherwise.");
+             "Of --data-dir: so many words at most, the most frequent ones. With --load-params and "
+             "--load-epoch: those that were saved.");
+DEFINE_int64(
+    text_length, 64,
+    "Of --data-dir: words of a text; longer ones are cut. With --load-params and --load-epoch: as saved.");
 
 namespace {
 
