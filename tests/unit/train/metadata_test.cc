@@ -1,12 +1,11 @@
 // What a program says of its data goes into its files of parameters, and comes back.
 #include <gmock/gmock.h>
 
-#include <filesystem>
-
 #include "sluice/callback.h"
 #include "sluice/checkpoint.h"
 #include "sluice/fit.h"
 #include "sluice/parameters_file.h"
+#include "unit/data/temporary_folder.h"
 #include "unit/expect_error.h"
 #include "unit/train/points.h"
 #include "unit/train/toy.h"
@@ -14,24 +13,16 @@
 namespace sluice::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 class MetadataTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = fs::temp_directory_path() / "sluice-metadata-XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   const FileMetadata metadata_ = {{"labels", "bad\ngood"}, {"vocabulary", "<pad>\n<unk>\nfine\nö\\x"}};
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(MetadataTest, CallbacksSaveThemAndCheckpointsBringThemBack) {
-  const std::string prefix = folder_ / "run", best = folder_ / "best.safetensors";
+  const std::string prefix = folder_.path("run"), best = folder_.path("best.safetensors");
   nn::Dense net(int64_t{kClasses});
   net.CollectParams().Initialize({cpu(0)}, nullptr, 4);
   FitOptions options;
@@ -58,7 +49,7 @@ TEST_F(MetadataTest, CallbacksSaveThemAndCheckpointsBringThemBack) {
 }
 
 TEST_F(MetadataTest, AreReadOfAFileWithoutAPosition) {
-  const std::string prefix = folder_ / "run";
+  const std::string prefix = folder_.path("run");
   SaveParameters(CheckpointFile(prefix, {1, 0}), {}, metadata_);
   const LoadedCheckpoint read = ReadCheckpoint(prefix, {1, 0});
   EXPECT_FALSE(read.has_position);
@@ -69,8 +60,8 @@ TEST_F(MetadataTest, NamesThatSluiceUsesAreRefusedBeforeTraining) {
   for (const std::string name : {"epoch", "step", "class_weights", "test_accuracy", "format", "callback x"}) {
     const FileMetadata taken = {{name, "1"}};
     for (const auto& make : std::vector<std::function<void()>>{
-             [&] { SaveEvery(folder_ / "run", {.epochs = 1, .metadata = taken}); },
-             [&] { KeepBest(folder_ / "best.safetensors", taken); }})
+             [&] { SaveEvery(folder_.path("run"), {.epochs = 1, .metadata = taken}); },
+             [&] { KeepBest(folder_.path("best.safetensors"), taken); }})
       EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, make), HasSubstr("'" + name + "'"));
   }
 }
