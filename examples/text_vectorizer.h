@@ -14,7 +14,7 @@ inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;           // a float
 inline constexpr int64_t kMaxTextLength = 65'536;
 
 struct TextVectorizer {
-  std::vector<std::string> words;   // whose ids are kFirstWord, kFirstWord + 1, ...
+  std::vector<std::string> words;   // in lower case (ASCII), whose ids are kFirstWord, kFirstWord + 1, ...
   std::vector<std::string> labels;  // of the classes 0, 1, ...
   int64_t length = 0;               // of a text in words
 
@@ -22,8 +22,7 @@ struct TextVectorizer {
   bool operator==(const TextVectorizer&) const = default;
 };
 
-// Case of ASCII letters is gone; a word's other characters are ASCII digits, apostrophes and what is beyond
-// ASCII.
+// ASCII letters and digits, apostrophes and what is beyond ASCII.
 bool IsOfWord(char c);
 
 // "vocabulary", an id's word in each line, "<pad>" and "<unk>" first; "labels", a class's in each line;

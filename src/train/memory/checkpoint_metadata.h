@@ -13,9 +13,8 @@ void RequireFreeNames(const FileMetadata& metadata);
 
 FileMetadata MetadataOf(const Checkpoint& checkpoint);
 
-// Fills `loaded`, whose `next` is what the file's name says; without a position in the
-// metadata only what is the program's own.
-// Throws Error(kDataLoss) that names file and entry for what no run can have written.
+// Fills `loaded`, whose `next` is what the file's name says; without a position in the metadata only what is
+// the program's own. Throws Error(kDataLoss) that names file and entry for what no run can have written.
 void ReadMetadata(const std::string& path, const FileMetadata& metadata, LoadedCheckpoint* loaded);
 
 }  // namespace sluice::train
