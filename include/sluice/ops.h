@@ -14,7 +14,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <initializer_list>
+#include <span>
 
 #include "sluice/ndarray.h"
 
@@ -124,7 +125,10 @@ NDArray Reshape(const NDArray& x, const Shape& shape);
 // [begin, end) of one axis, in memory of its own: the time step of a sequence [n, steps, ...], say.
 NDArray Slice(const NDArray& x, size_t axis, int64_t begin, int64_t end);
 // One after the other along `axis`; the other extents are the same.
-NDArray Concat(const std::vector<NDArray>& parts, size_t axis);
+NDArray Concat(std::span<const NDArray> parts, size_t axis);
+inline NDArray Concat(std::initializer_list<NDArray> parts, size_t axis) {
+  return Concat(std::span(parts.begin(), parts.size()), axis);
+}
 
 NDArray Sum(const NDArray& x);          // -> [1]
 NDArray Mean(const NDArray& x);         // -> [1]

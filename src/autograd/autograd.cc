@@ -228,7 +228,7 @@ bool Follows(std::initializer_list<const NDArray*> inputs) {
                                              [](const NDArray* input) { return input->node() != nullptr; });
 }
 
-bool Follows(const std::vector<NDArray>& inputs) {
+bool Follows(std::span<const NDArray> inputs) {
   return tape.state.recording && std::any_of(inputs.begin(), inputs.end(),
                                              [](const NDArray& input) { return input.node() != nullptr; });
 }

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace sluice::autograd {
 
 // Whether any of the inputs is followed and the tape runs.
 bool Follows(std::initializer_list<const NDArray*> inputs);
-bool Follows(const std::vector<NDArray>& inputs);
+bool Follows(std::span<const NDArray> inputs);
 
 // A node with the operation's own function, called as Base::Call does.
 template <typename Base, typename BackwardFn>
@@ -72,7 +73,7 @@ void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, Backw
   if (Follows(inputs)) output.set_node(MakeNodeBehind<NodeOfOne>(output, inputs, std::move(backward)));
 }
 template <typename BackwardFn>
-void Record(NDArray& output, const std::vector<NDArray>& inputs, BackwardFn backward) {
+void Record(NDArray& output, std::span<const NDArray> inputs, BackwardFn backward) {
   if (Follows(inputs)) output.set_node(MakeNodeBehind<NodeOfOne>(output, inputs, std::move(backward)));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/ops.h"
+#include "base/inline_vector.h"
 #include "nn/fusion.h"
 #include "nn/require.h"
 #include "sluice/nn/norm.h"
@@ -46,9 +47,9 @@ void Sequential::AddPrefix(const std::string& prefix) {
 
 NDArray Concurrent::Forward(const NDArray& x) {
   if (size() == 0) Refuse(StrCat(Describe(), " has no layers"));
-  std::vector<NDArray> parts;
+  InlineVector<NDArray, 4> parts;
   for (const auto& layer : children_) parts.push_back(layer->Forward(x));
-  const Shape& first = parts.front().shape();
+  const Shape& first = parts[0].shape();
   for (const NDArray& part : parts) {
     bool fits = part.shape().ndim() == first.ndim() && axis_ < first.ndim();
     for (size_t axis = 0; fits && axis < first.ndim(); ++axis)

@@ -18,7 +18,7 @@ NDArray AsOneOfMany(const NDArray& state) {
 using StateList = InlineVector<NDArray, 4>;
 
 NDArray Stack(const StateList& states) {
-  return states.size() == 1 ? states[0] : ops::Concat({states.begin(), states.end()}, 0);
+  return states.size() == 1 ? states[0] : ops::Concat(states, 0);
 }
 
 }  // namespace

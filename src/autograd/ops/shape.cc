@@ -1,17 +1,33 @@
+#include <span>
+
 #include "autograd/ops/common.h"
+#include "base/inline_vector.h"
 
 namespace sluice::ops {
 namespace {
 
-// Where the parts of a concatenation lie in the whole: `outer` rows, of which part i has offsets[i] to
-// offsets[i] + widths[i].
+// A part of a concatenation: `width` of the elements of each row of the whole, from `offset` on.
+struct Piece {
+  Shape shape;
+  int64_t offset = 0, width = 0;
+  bool wanted = false;  // its gradient
+};
+
+// The whole: `outer` rows of `row` elements.
 struct Cut {
   Shape whole;
   int64_t outer = 1, row = 0;
-  std::vector<int64_t> offsets, widths;  // elements
+  InlineVector<Piece, 4> pieces;
 };
 
-Cut CutOf(const std::vector<NDArray>& parts, size_t axis) {
+// What a kernel's call keeps of a part.
+template <typename Float>
+struct Block {
+  Float* part;
+  int64_t offset, width;
+};
+
+Cut CutOf(std::span<const NDArray> parts, size_t axis) {
   if (parts.empty()) Refuse("Concat", "there is no array to concatenate");
   RequireTogether("Concat", {&parts.front()});
   const Shape& first = parts.front().shape();
@@ -28,9 +44,8 @@ Cut CutOf(const std::vector<NDArray>& parts, size_t axis) {
       if (shape.ndim() != first.ndim() || (i != axis && shape[i] != first[i]))
         Refuse("Concat", StrCat(first, " and ", shape, " differ elsewhere than at axis ", axis));
     }
-    cut.offsets.push_back(cut.row);
-    cut.widths.push_back(shape[axis] * inner);
-    cut.row += cut.widths.back();
+    cut.pieces.push_back({shape, cut.row, shape[axis] * inner, Wanted(part)});
+    cut.row += cut.pieces.back().width;
     extent += shape[axis];
   }
   cut.whole = first.WithExtent(axis, extent);
@@ -39,6 +54,22 @@ Cut CutOf(const std::vector<NDArray>& parts, size_t axis) {
 
 constexpr size_t Bytes(int64_t elements) {
   return static_cast<size_t>(elements) * sizeof(float);
+}
+
+// A concatenation's backward.
+void CutUp(const Cut& cut, const NDArray& grad, std::vector<NDArray>& to) {
+  InlineVector<Block<float>, 8> blocks;
+  for (size_t i = 0; i < cut.pieces.size(); ++i) {
+    const Piece& piece = cut.pieces[i];
+    if (!piece.wanted) continue;
+    Target(to[i], piece.shape, grad.context());
+    blocks.push_back({DataOf(to[i]), piece.offset, piece.width});
+  }
+  LaunchOn("Concat backward", grad.context(), {grad}, to,
+           [blocks = std::move(blocks), row = cut.row, outer = cut.outer, from = DataOf(grad)](Kernels& k) {
+             for (const auto& [part, offset, width] : blocks)
+               k.CopyBlocks(from + offset, Bytes(row), part, Bytes(width), Bytes(width), outer);
+           });
 }
 
 void RequireReshape(const NDArray& x, const Shape& shape) {
@@ -72,31 +103,19 @@ NDArray Flatten(const NDArray& x) {
   return Reshape(x, {shape[0], rest});
 }
 
-NDArray Concat(const std::vector<NDArray>& parts, size_t axis) {
-  const Cut cut = CutOf(parts, axis);
+NDArray Concat(std::span<const NDArray> parts, size_t axis) {
+  Cut cut = CutOf(parts, axis);
   NDArray out = NDArray::Empty(cut.whole, parts.front().context());
-  std::vector<const float*> from;
-  for (const NDArray& part : parts) from.push_back(DataOf(part));
-  LaunchOn("Concat", out.context(), parts, {out}, [cut, from, to = DataOf(out)](Kernels& k) {
-    for (size_t i = 0; i < from.size(); ++i) {
-      k.CopyBlocks(from[i], Bytes(cut.widths[i]), to + cut.offsets[i], Bytes(cut.row), Bytes(cut.widths[i]),
-                   cut.outer);
-    }
-  });
-  Record(out, parts, [parts, cut](const NDArray& grad, std::vector<NDArray>& to) {
-    std::vector<float*> targets;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (Wanted(parts[i])) Target(to[i], parts[i].shape(), grad.context());
-      targets.push_back(DataOrNull(to[i]));
-    }
-    LaunchOn("Concat backward", grad.context(), {grad}, to, [cut, targets, from = DataOf(grad)](Kernels& k) {
-      for (size_t i = 0; i < targets.size(); ++i) {
-        if (targets[i] == nullptr) continue;
-        k.CopyBlocks(from + cut.offsets[i], Bytes(cut.row), targets[i], Bytes(cut.widths[i]),
-                     Bytes(cut.widths[i]), cut.outer);
-      }
-    });
-  });
+  InlineVector<Block<const float>, 8> blocks;
+  for (size_t i = 0; i < parts.size(); ++i)
+    blocks.push_back({DataOf(parts[i]), cut.pieces[i].offset, cut.pieces[i].width});
+  LaunchOn("Concat", out.context(), parts, {out},
+           [blocks = std::move(blocks), row = cut.row, outer = cut.outer, to = DataOf(out)](Kernels& k) {
+             for (const auto& [part, offset, width] : blocks)
+               k.CopyBlocks(part, Bytes(width), to + offset, Bytes(row), Bytes(width), outer);
+           });
+  Record(out, parts,
+         [cut = std::move(cut)](const NDArray& grad, std::vector<NDArray>& to) { CutUp(cut, grad, to); });
   return out;
 }
 
