@@ -10,10 +10,37 @@ constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 namespace {
 
+// oneDNN's kernels compute many results of a row of the image at once. Where a window as wide as the image
+// leaves one in a row, the image is a single row to them: of a pixel for each of its rows, which lie channels
+// last, with all their columns as channels.
+bool CoversRows(const ConvShape& s) {
+  const WindowShape& w = s.window;
+  return w.width == s.in_width && w.full_width() == s.in_width && w.pad_width == 0 &&
+         (s.groups == 1 || s.in_width == 1) && s.out_height() > 1;  // one result is a product
+}
+
+ConvShape AsOneRow(const ConvShape& s) {
+  if (!CoversRows(s)) return s;
+  const WindowShape& w = s.window;
+  const WindowShape window = {.width = w.height,
+                              .stride_width = w.stride_height,
+                              .pad_width = w.pad_height,
+                              .dilation_width = w.dilation_height};
+  return {s.batch,     s.in_channels * s.in_width, 1, s.in_height, s.out_channels, window, s.groups,
+          s.arithmetic};
+}
+
 memory::desc WeightsOf(const ConvShape& s) {
   const int64_t out = s.out_channels / s.groups, in = s.in_channels / s.groups;
   if (s.groups == 1) return {{out, in, s.window.height, s.window.width}, kFloat, Tag::oihw};
   return {{s.groups, out, in, s.window.height, s.window.width}, kFloat, Tag::goihw};
+}
+
+// The caller's. Those of a row that becomes a pixel have its axes in the order of the pixel's channels.
+memory::desc UsersWeightsOf(const ConvShape& s) {
+  if (!CoversRows(s) || s.in_width == 1) return WeightsOf(AsOneRow(s));
+  const int64_t height = s.window.height, width = s.window.width, size = height * width;
+  return {{s.out_channels, width, s.in_channels, height}, kFloat, {s.in_channels * size, 1, size, width}};
 }
 
 dnnl::primitive_attr AttributesOf(const std::optional<ActivationShape>& after) {
@@ -60,8 +87,10 @@ dnnl::convolution_backward_weights::primitive_desc BackwardWeightsOf(const ConvD
 
 }  // namespace
 
-ConvDescs::ConvDescs(const ConvShape& s)
-    : weights(WeightsOf(s)),
+ConvDescs::ConvDescs(const ConvShape& shape) : ConvDescs(UsersWeightsOf(shape), AsOneRow(shape)) {}
+
+ConvDescs::ConvDescs(const memory::desc& users_weights, const ConvShape& s)
+    : weights(users_weights),
       bias({s.out_channels}, kFloat, Tag::x),
       strides{s.window.stride_height, s.window.stride_width},
       dilates{s.window.dilation_height - 1, s.window.dilation_width - 1},
@@ -73,8 +102,9 @@ ConvDescs::ConvDescs(const ConvShape& s)
   dst = {out, kFloat, Tag::nhwc};
   src_factor = {in, factor, Tag::nhwc};
   dst_factor = {out, factor, Tag::nhwc};
-  any = {weights.dims(), factor, Tag::any};
-  any_float = {weights.dims(), kFloat, Tag::any};
+  const memory::dims kernel = WeightsOf(s).dims();
+  any = {kernel, factor, Tag::any};
+  any_float = {kernel, kFloat, Tag::any};
 }
 
 dnnl::convolution_forward::primitive_desc ConvDescs::Forward(const dnnl::engine& engine, bool has_bias,

@@ -7,7 +7,8 @@
 
 namespace sluice::cpu {
 
-// A convolution's shapes in oneDNN's words. Images have their channels last.
+// A convolution's shapes in oneDNN's words, which may see the same numbers as another one: the weights then
+// have other axes here and there. Images have their channels last.
 struct ConvDescs {
   explicit ConvDescs(const ConvShape& shape);
   dnnl::convolution_forward::primitive_desc Forward(const dnnl::engine& engine, bool has_bias,
@@ -17,6 +18,9 @@ struct ConvDescs {
   dnnl::memory::desc src_factor, dst_factor, any;  // what products are made of; weights as oneDNN likes
   dnnl::memory::desc any_float;                    // weights' gradients
   dnnl::memory::dims strides, dilates, pad;
+
+ private:
+  ConvDescs(const dnnl::memory::desc& users_weights, const ConvShape& as_computed);
 };
 
 class ConvForward {

@@ -6,6 +6,7 @@
 namespace sluice::cpu {
 
 using dnnl::memory;
+using Tag = memory::format_tag;
 
 Arguments::Arguments(std::initializer_list<std::pair<int, memory>> arguments) {
   for (const auto& [name, memory] : arguments) Add(name, memory);
@@ -23,27 +24,42 @@ void Arguments::Execute(const dnnl::primitive& primitive, const dnnl::stream& st
     throw Error(ErrorCode::kUnavailable, StrCat("oneDNN could not compute it: status ", status));
 }
 
+Reorders::Reorders(const Engine& e, const memory& from, const memory& to) {
+  const memory::dims axes = from.get_desc().dims(), others = to.get_desc().dims();
+  if (axes == others) {
+    Add(from, to);
+    return;
+  }
+  const memory packed({axes, kFloat, Tag::abcd}, e.engine);
+  Add(from, packed);
+  Add(memory({others, kFloat, Tag::abcd}, e.engine, packed.get_data_handle()), to);
+}
+
+void Reorders::Add(const memory& from, const memory& to) {
+  steps_.push_back({dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}});
+}
+
+void Reorders::Execute(const dnnl::stream& stream) const {
+  for (const auto& [reorder, arguments] : steps_) arguments.Execute(reorder, stream);
+}
+
 Input::Input(const Engine& e, const memory::desc& users, const memory::desc& chosen)
     : e_(e), users_(e.Borrowed(users)), chosen_(users == chosen ? users_ : memory(chosen, e.engine)) {
-  if (users == chosen) return;
-  reorder_ = dnnl::reorder(users_, chosen_);
-  arguments_ = {{DNNL_ARG_FROM, users_}, {DNNL_ARG_TO, chosen_}};
+  if (users != chosen) reorders_ = Reorders(e, users_, chosen_);
 }
 
 void Input::Bring(const float* users) {
   e_.Point(users_, users);
-  if (reorder_) arguments_.Execute(reorder_, e_.stream);
+  reorders_.Execute(e_.stream);
 }
 
 Output::Output(const Engine& e, const memory::desc& users, const memory::desc& chosen)
     : e_(e), users_(e.Borrowed(users)), chosen_(users == chosen ? users_ : memory(chosen, e.engine)) {
-  if (users == chosen) return;
-  reorder_ = dnnl::reorder(chosen_, users_);
-  arguments_ = {{DNNL_ARG_FROM, chosen_}, {DNNL_ARG_TO, users_}};
+  if (users != chosen) reorders_ = Reorders(e, chosen_, users_);
 }
 
 void Output::Deliver() {
-  if (reorder_) arguments_.Execute(reorder_, e_.stream);
+  reorders_.Execute(e_.stream);
 }
 
 }  // namespace sluice::cpu

@@ -40,8 +40,23 @@ class Arguments {
   std::vector<dnnl::memory> held_;
 };
 
+// A copy into another layout or type. Where both have four axes, those may be cut differently: the elements
+// are the same when each is read in the order of its axes.
+class Reorders {
+ public:
+  Reorders() = default;  // none
+  Reorders(const Engine& e, const dnnl::memory& from, const dnnl::memory& to);
+  void Execute(const dnnl::stream& stream) const;
+
+ private:
+  void Add(const dnnl::memory& from, const dnnl::memory& to);
+
+  std::vector<std::pair<dnnl::reorder, Arguments>> steps_;
+};
+
 // An array of the caller's, float32 in the caller's layout, and what a primitive reads in its place: the same
-// memory, or a copy in the layout and type that the primitive chose.
+// memory, or a copy in the layout and type that the primitive chose, with other
+// axes perhaps.
 class Input {
  public:
   Input(const Engine& e, const dnnl::memory::desc& users, const dnnl::memory::desc& chosen);
@@ -51,8 +66,7 @@ class Input {
  private:
   const Engine& e_;
   dnnl::memory users_, chosen_;  // the same, or:
-  dnnl::reorder reorder_;
-  Arguments arguments_;
+  Reorders reorders_;
 };
 
 // Likewise what a primitive makes.
@@ -67,8 +81,7 @@ class Output {
  private:
   const Engine& e_;
   dnnl::memory users_, chosen_;
-  dnnl::reorder reorder_;
-  Arguments arguments_;
+  Reorders reorders_;
 };
 
 }  // namespace sluice::cpu
