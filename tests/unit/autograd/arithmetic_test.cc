@@ -40,6 +40,7 @@ class ArithmeticTest : public ::testing::TestWithParam<int> {
     return values;
   }
   void ExpectAsInFloat32(const Operation& operation, const std::vector<Shape>& shapes, const Shape& out);
+  void ExpectConvolutionsAsInFloat32(int64_t groups, int64_t width, int64_t columns);
 
   Rng rng_{static_cast<uint64_t>(GetParam())};
 };
@@ -87,19 +88,21 @@ TEST_P(ArithmeticTest, Dense) {
                     {{rows, in}, {units, in}}, {rows, units});
 }
 
-TEST_P(ArithmeticTest, Convolution) {
-  const int64_t batch = UpTo(4), groups = UpTo(2), in = UpTo(20), filters = UpTo(24), size = 9 + UpTo(9);
-  const int64_t height = UpTo(3), width = UpTo(5), stride = UpTo(2), pad = UpTo(2) - 1, dilation = UpTo(2);
+// A window that leaves `columns` results in a row of the image.
+void ArithmeticTest::ExpectConvolutionsAsInFloat32(int64_t groups, int64_t width, int64_t columns) {
+  const int64_t batch = UpTo(4), in = UpTo(20), filters = UpTo(24), rows = 9 + UpTo(9),
+                image_width = width + columns - 1;
+  const int64_t height = UpTo(3), stride = UpTo(2), pad = UpTo(2) - 1, dilation = UpTo(2);
   const ops::Window2D window{.stride_height = stride,
                              .stride_width = 1,
                              .pad_height = pad,
                              .pad_width = 0,
                              .dilation_height = dilation,
                              .dilation_width = 1};
-  const int64_t out_height = (size + 2 * pad - dilation * (height - 1) - 1) / stride + 1;
+  const int64_t out_height = (rows + 2 * pad - dilation * (height - 1) - 1) / stride + 1;
   const Shape weight = {groups * filters, in, height, width};
-  const Shape x = {batch, groups * in, size, size};
-  const Shape y = {batch, groups * filters, out_height, size - width + 1};
+  const Shape x = {batch, groups * in, rows, image_width};
+  const Shape y = {batch, groups * filters, out_height, columns};
   const auto conv = [&](const NDArray& image, const NDArray& filter, const NDArray& bias) {
     return ops::Conv2D(image, filter, bias, window, groups, std::nullopt, kBFloat16);
   };
@@ -108,9 +111,18 @@ TEST_P(ArithmeticTest, Convolution) {
   ExpectAsInFloat32([&](const auto& v) { return conv(v[0], v[1], {}); }, {x, weight}, y);
   ExpectAsInFloat32(
       [&](const auto& v) {
-        return ops::Conv2DTranspose(v[0], v[1], v[2], window, groups, size, size, kBFloat16);
+        return ops::Conv2DTranspose(v[0], v[1], v[2], window, groups, rows, image_width, kBFloat16);
       },
       {y, weight, {groups * in}}, x);
+}
+
+TEST_P(ArithmeticTest, Convolution) {
+  const int64_t groups = UpTo(2);
+  ExpectConvolutionsAsInFloat32(groups, UpTo(5), 5 + UpTo(9));
+}
+
+TEST_P(ArithmeticTest, ConvolutionAsWideAsTheImage) {
+  ExpectConvolutionsAsInFloat32(1, UpTo(20), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ArithmeticTest, ::testing::Range(0, 12));
