@@ -127,7 +127,8 @@ def allocations(_args):
     """Allocations per step in the steady state, batch 64, by who asks for them"""
     def row(name, store, result):
         calls = result["allocations_per_step"]
-        return (NAMES[name], store, *(f"{calls[who]:,.4g}" for who in ("arrays", "sluice", "onednn", "others")))
+        return (NAMES[name], store, *(f"{calls[who]:,.4g}" for who in ("arrays", "sluice", "onednn", "others")),
+                f"{result['allocated_bytes_per_step']['onednn'] / 1e3:,.0f}")
 
     def rows():
         for network in STOCK:
@@ -138,7 +139,7 @@ def allocations(_args):
         text = launched(1, program("train_bench"), "--kv-store", "dist_sync", "--count-allocations", "--repeats", 1)
         yield row("lenet", "`dist_sync`", objects(text)[0])
 
-    table(("network", "store", "memory of arrays", "Sluice", "oneDNN", "other libraries"), rows())
+    table(("network", "store", "memory of arrays", "Sluice", "oneDNN", "other libraries", "KB of oneDNN"), rows())
 
 
 def profile(args):

@@ -69,9 +69,9 @@ def resnet(args):
     beside_pytorch(("resnet20",), (64,), args)
 
 
-def recurrent(args):
-    """Training steps of text_lstm and text_gru (10,000 words, 64 of them a text, embeddings and states of 64), float32"""
-    beside_pytorch(("text_lstm", "text_gru"), (64,), args)
+def texts(args):
+    """Training steps of networks on texts (10,000 words, 64 of them a text, embeddings and states of 64), float32"""
+    beside_pytorch(("text_lstm", "text_gru", "text_cnn"), (64,), args)
 
 
 def recurrent_layers(args):
@@ -105,4 +105,4 @@ def dist(args):
     table(("Sluice, images/s in all", "servers", "DDP, images/s in all", "DDP's setting", "ratio"), map(row, (1, 2)))
 
 
-TABLES = (lenet, resnet, recurrent, recurrent_layers, dist)
+TABLES = (lenet, resnet, texts, recurrent_layers, dist)

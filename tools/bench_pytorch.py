@@ -68,6 +68,17 @@ def resnet20(torch):
 def text_network(torch, name):
     nn = torch.nn
 
+    class Windows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(VOCABULARY, 64)
+            self.windows = nn.ModuleList(nn.Conv2d(64, 100, (1, words), padding=(0, words // 2)) for words in (3, 4, 5))
+            self.drop, self.fc = nn.Dropout(0.5), nn.Linear(300, 10)
+
+        def forward(self, ids):
+            x = self.embedding(ids).transpose(1, 2).unsqueeze(2)  # one row of words, and it lies channels last
+            return self.fc(self.drop(torch.cat([torch.relu(window(x).squeeze(2).max(2)[0]) for window in self.windows], 1)))
+
     class Reader(nn.Module):
         def __init__(self):
             super().__init__()
@@ -78,7 +89,7 @@ def text_network(torch, name):
         def forward(self, ids):
             return self.fc(self.recurrent(self.embedding(ids))[0][:, -1])
 
-    return Reader()
+    return Windows() if name == "text_cnn" else Reader()
 
 
 def one_layer(torch, name):
@@ -98,7 +109,7 @@ def one_layer(torch, name):
 
 
 def is_text(name):
-    return name in ("text_lstm", "text_gru")
+    return name in ("text_cnn", "text_lstm", "text_gru")
 
 
 def is_one_layer(name):
@@ -134,7 +145,7 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
     net = make_network(torch, name)
     x = make_input(torch, name, batch_size)
     if channels_last:
-        net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+        net, x = net.to(memory_format=torch.channels_last), x if is_text(name) else x.contiguous(memory_format=torch.channels_last)
     y = torch.randint(0, 10, (batch_size,))
     loss = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, foreach=True)
@@ -158,7 +169,7 @@ def measure(torch, name, batch_size, threads, channels_last, steps, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet, resnet20, text_lstm, text_gru, lstm_200, gru_200, rnn_200")
+    parser.add_argument("--network", default="lenet,gluon_lenet", help="comma-separated: lenet, lenet_avg, gluon_lenet, resnet20, text_cnn, text_lstm, text_gru, lstm_200, gru_200, rnn_200")
     parser.add_argument("--batch-size", type=bench_run.positive, default=64)
     parser.add_argument("--threads", type=bench_run.thread_counts, default="1", help="comma-separated numbers of threads")
     parser.add_argument("--steps", type=bench_run.positive, default=30, help="steps per repeat")
@@ -178,7 +189,7 @@ def main():
     lines = []
     for name in args.network.split(","):
         for threads in args.threads:
-            for channels_last in (False,) if is_text(name) or is_one_layer(name) else layouts:
+            for channels_last in (False,) if name in ("text_lstm", "text_gru") or is_one_layer(name) else layouts:
                 result = measure(torch, name, args.batch_size, threads, channels_last, args.steps, args.repeats)
                 lines.append(json.dumps({"framework": f"pytorch {torch.__version__}", **result}))
                 print(lines[-1], flush=True)

@@ -40,6 +40,7 @@ TEST(TrainLoad, CountsTheParametersOfPyTorchsTwins) {
   EXPECT_EQ(count("lenet"), 431'080);       // 520 + 25,050 + 400,500 + 5,010
   EXPECT_EQ(count("gluon_lenet"), 60'170);  // 156 + 880 + 48,120 + 10,164 + 850
   EXPECT_EQ(count("resnet20"), 272'474);    // He et al. 2016 with option B
+  EXPECT_EQ(count("text_cnn"), 720'110);    // 640,000 + 100 x (64 x (3 + 4 + 5) + 3) + 3,010
   EXPECT_EQ(count("lstm_200"), 323'610);    // 4 x 200 (200 + 200 + 2), and 2,010 of the last layer
   EXPECT_EQ(count("gru_200"), 243'210);     // 3 x ...
   EXPECT_EQ(count("rnn_200"), 82'410);
