@@ -1,6 +1,6 @@
 """The main job learns: LeNet by 1 scheduler, 2 servers and 2 workers, on synthetic digits and, where it lies, on MNIST.
 
-Usage: accuracy_test.py BIN_DIR [MNIST_DIR] (or SLUICE_MNIST; without either MNIST is skipped)
+Usage: accuracy_test.py BIN_DIR (where no MNIST lies, see cluster.py, what needs it is skipped)
 
 SLUICE_TEN_EPOCHS=1 adds what takes a quarter of an hour: 0.990 on MNIST within ten epochs, in float32 and bfloat16, on
 one device, two devices and two workers.
@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from cluster import mnist_folder  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = MNIST = None
@@ -56,7 +59,7 @@ class Accuracy(unittest.TestCase):
 
     def require_mnist(self):
         if MNIST is None:
-            self.skipTest("no MNIST: give its folder, or set SLUICE_MNIST (tools/get_mnist.py fetches it)")
+            self.skipTest("no MNIST: SLUICE_MNIST names its folder (tools/get_mnist.py fetches it)")
 
     # Fails when the last epoch lies below, too: 0.990 is reached and kept.
     def test_mnist_in_ten_epochs(self):
@@ -83,5 +86,5 @@ class Accuracy(unittest.TestCase):
 
 if __name__ == "__main__":
     BIN = pathlib.Path(sys.argv[1]).resolve()
-    MNIST = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("SLUICE_MNIST")
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    MNIST = mnist_folder()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

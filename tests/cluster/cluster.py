@@ -9,6 +9,12 @@ import tempfile
 import time
 
 
+def mnist_folder():
+    """SLUICE_MNIST, else the MNIST that lies beside the checkout, else None."""
+    beside = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist"
+    return os.environ.get("SLUICE_MNIST") or (beside if beside.exists() else None)
+
+
 def unwrapped(text):
     """With messages that were broken to fit a terminal in one line again."""
     return re.sub(r"\n(\[[a-z0-9 ]+\] )?  (?=\S)", " ", text)
