@@ -1,4 +1,5 @@
-"""The main job learns: LeNet by 1 scheduler, 2 servers and 2 workers, on synthetic digits and, where it lies, on MNIST.
+"""The main job learns: LeNet by 1 scheduler, 2 servers and 2 workers, on synthetic digits and, where it lies, on MNIST; in
+bfloat16 as in float32.
 
 Usage: accuracy_test.py BIN_DIR (where no MNIST lies, see cluster.py, what needs it is skipped)
 
@@ -56,6 +57,25 @@ class Accuracy(unittest.TestCase):
 
     def test_synthetic_digits(self):
         self.expect(*train("dist_sync", "--num-epochs=5"), "dist_sync", 5, 0.97)
+
+    # A short run, of the same global batch everywhere, so that nothing but the type and the order of sums differs.
+    # Measured: MNIST 0.949 to 0.951, digits
+    # 0.955 to 0.966.
+    def test_bfloat16_learns_what_float32_learns(self):
+        flags = ["--num-examples=4000", "--num-test-examples=1500", "--num-epochs=3", "--disp-batches=0", "--batch-size=64"]
+        flags += [] if MNIST is None else [f"--data-dir={MNIST}"]
+        least = 0.9
+        float32 = train("local", *flags)[0]["test_accuracy"]
+        print(f"float32, 1 device: {float32:.4f} on {MNIST or 'synthetic digits'}", flush=True)
+        self.assertGreater(float32, least)
+        for place, (store, placing) in {"1 device": ("local", []), "2 devices": ("device", ["--num-devices=2"]),
+                                        "2 workers": ("dist_sync", ["--batch-size=32"])}.items():
+            report, output = train(store, *flags, "--dtype=bfloat16", *placing)
+            print(f"bfloat16, {place}: {report['test_accuracy']:.4f}", flush=True)
+            with self.subTest(place=place):
+                self.assertIn("lenet in bfloat16 on", output)
+                self.assertGreater(report["test_accuracy"], least)
+                self.assertLess(abs(report["test_accuracy"] - float32), 0.02)
 
     def require_mnist(self):
         if MNIST is None:

@@ -61,27 +61,24 @@ def nearest_bfloat16(array):
 
 
 class BFloat16(Options):
-    # Chance is 0.1. Measured: digits 0.90 in both types, pictures 0.41 and 0.43.
-    def test_it_learns_what_float32_learns(self):
-        for program, flags, batch, least in (
-            ("train_mnist", ["--network=lenet", "--num-examples=3000", "--num-test-examples=1000", "--num-epochs=3"], 64, 0.8),
-            ("train_cifar10", ["--network=gluon_lenet", "--optimizer=adam", "--lr=0.001", "--augment=false", "--num-examples=2000",
-                               "--num-test-examples=500", "--num-epochs=5"], 32, 0.3),
+    # Chance is 0.1. Measured: 0.41 and 0.43. MNIST's networks: accuracy_test.py.
+    def test_pictures_are_learnt_as_in_float32(self):
+        flags = ["--network=gluon_lenet", "--optimizer=adam", "--lr=0.001", "--augment=false", "--num-examples=2000",
+                 "--num-test-examples=500", "--num-epochs=5"]
+        learnt = {}
+        for name, workers, place in (
+            ("float32, 1 device", 0, ["--batch-size=32"]),
+            ("bfloat16, 2 devices", 0, ["--batch-size=32", "--dtype=bfloat16", "--num-devices=2", "--kv-store=device"]),
+            ("bfloat16, 2 workers", 2, ["--batch-size=16", "--dtype=bfloat16", "--kv-store=dist_sync"]),
         ):
-            learnt = {}
-            for name, workers, place in (
-                ("float32, 1 device", 0, [f"--batch-size={batch}"]),
-                ("bfloat16, 2 devices", 0, [f"--batch-size={batch}", "--dtype=bfloat16", "--num-devices=2", "--kv-store=device"]),
-                ("bfloat16, 2 workers", 2, [f"--batch-size={batch // 2}", "--dtype=bfloat16", "--kv-store=dist_sync"]),
-            ):
-                report, output = self.report(program, *flags, *place, workers=workers)
-                self.assertEqual("in bfloat16 on synthetic" in output, "bfloat16" in name, output)
-                learnt[name] = report["test_accuracy"]
-            print(f"{program}: {learnt}")
-            for name, accuracy in learnt.items():
-                with self.subTest(program=program, name=name):
-                    self.assertGreater(accuracy, least)
-                    self.assertLess(abs(accuracy - learnt["float32, 1 device"]), 0.08)
+            report, output = self.report("train_cifar10", *flags, *place, workers=workers)
+            self.assertEqual("in bfloat16 on synthetic" in output, "bfloat16" in name, output)
+            learnt[name] = report["test_accuracy"]
+        print(learnt)
+        for name, accuracy in learnt.items():
+            with self.subTest(name=name):
+                self.assertGreater(accuracy, 0.3)
+                self.assertLess(abs(accuracy - learnt["float32, 1 device"]), 0.08)
 
     # Batch normalisation's statistics and the masters of the store go on, too.
     def test_a_checkpoint_goes_on_to_the_last_bit(self):
