@@ -6,8 +6,9 @@
 //   }
 //   autograd::Backward({loss});
 //
-// What recorded operations have read must be the same when Backward runs: operators that write in place
-// refuse what the tape can see (ndarray.h); Fill, SetBytes and CopyTo are the caller's to keep away from it.
+// What the gradients of recorded operations are made from must be the same when Backward runs: operators that
+// write in place refuse what the tape can see (ndarray.h), and Backward refuses to run when it was written in
+// any other way (Error(kFailedPrecondition), which names the operation).
 //
 // Thread safety: the tape is thread-local; a graph is used by the thread that recorded it.
 #pragma once

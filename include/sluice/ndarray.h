@@ -74,7 +74,7 @@ class NDArray {
   NDArray AsInContext(Context context) const;  // itself when it is there already; differentiable
   NDArray AsType(DType dtype) const;           // a copy; between float types; differentiable
   NDArray Copy() const;                        // differentiable
-  NDArray Detach() const;                      // the same array, through which no gradient goes back
+  NDArray Detach() const;                      // the same memory, through which no gradient goes back
   void Fill(double value);                     // Error(kInvalidArgument) where a whole type cannot hold it
   void SetBytes(std::span<const std::byte> bytes);  // whole contents, copied before it returns
 

@@ -102,6 +102,15 @@ void RequireFit(const NDArray& head, const NDArray& gradient) {
                      gradient.context()));
 }
 
+[[noreturn]] void RefuseChanged(std::string_view operation, const internal::Storage& storage) {
+  throw Error(
+      ErrorCode::kFailedPrecondition,
+      StrCat("Backward: ", operation, " was recorded on ", storage.buffer.size() / SizeOf(storage.dtype),
+             " elements of ", Name(storage.dtype), " on ", storage.context,
+             " that were written in place since, perhaps through a view or what Detach returned: write to a "
+             "Copy(), or after Backward"));
+}
+
 class Pass {
  public:
   explicit Pass(std::span<const NDArray> heads) : lists_(std::exchange(tape.lists, {})) {
@@ -123,6 +132,7 @@ class Pass {
 
   void Run(std::span<const NDArray> heads, std::span<const NDArray> head_grads) {
     RequireUnused();
+    RequireUnchanged();
     for (size_t i = 0; i < heads.size(); ++i) {
       NDArray gradient = i < head_grads.size() ? head_grads[i] : NDArray();
       if (!gradient.valid()) {
@@ -148,6 +158,14 @@ class Pass {
       throw Error(ErrorCode::kFailedPrecondition,
                   "Backward: a part of this graph was freed by an earlier Backward: record it again, or give "
                   "all heads to one Backward");
+    }
+  }
+  // Before anything runs: then no gradient is written, and updates that hooks issue are no matter.
+  void RequireUnchanged() const {
+    for (const AutogradNode* node : lists_.nodes) {
+      for (const internal::Kept& kept : node->kept) {
+        if (!kept.Unchanged()) RefuseChanged(node->what, *kept.storage);
+      }
     }
   }
 
@@ -231,6 +249,15 @@ bool Follows(std::initializer_list<const NDArray*> inputs) {
 bool Follows(std::span<const NDArray> inputs) {
   return tape.state.recording && std::any_of(inputs.begin(), inputs.end(),
                                              [](const NDArray& input) { return input.node() != nullptr; });
+}
+
+void Keep(AutogradNode& node, const Keeps& keeps) {
+  node.what = keeps.what;
+  for (const NDArray* array : keeps.arrays) {
+    if (array == nullptr || !array->valid()) continue;
+    const auto& storage = array->storage();
+    node.kept.push_back({storage, storage->writes.load(std::memory_order_relaxed)});
+  }
 }
 
 void AttachGrad(NDArray& array, GradReq req) {

@@ -3,12 +3,21 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/inline_vector.h"
 #include "sluice/autograd.h"
+#include "tensor/storage.h"
 
 namespace sluice::internal {
+
+// An array whose values Backward needs as they were when the operation was recorded.
+struct Kept {
+  std::shared_ptr<Storage> storage;
+  uint32_t writes;
+  bool Unchanged() const { return storage->writes.load(std::memory_order_relaxed) == writes; }
+};
 
 struct AutogradNode {
   virtual ~AutogradNode() = default;
@@ -19,6 +28,8 @@ struct AutogradNode {
   // own gradient), else the operation makes its own; inputs without a parent stay invalid. `grad` is no
   // array where only further results of the operation have one (record.h).
   virtual void Backward(const NDArray& /*grad*/, std::vector<NDArray>& /*out*/) {}
+  std::string_view what;  // the operation, where it has
+  InlineVector<Kept, 4> kept;
   // Lets go of what Backward needs.
   virtual void Free() {}
   bool freed = false;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@ class NodeWith final : public Base {
   }
   void Free() override {
     backward_.reset();
+    this->kept.clear();
     this->freed = true;
   }
 
@@ -67,10 +69,26 @@ auto MakeNodeBehind(const NDArray& output, const Inputs& inputs, BackwardFn back
   return node;
 }
 
+// What of the caller's an operation's backward reads: Backward refuses to run when it was written since.
+// Null: not this time. Memory that only the operation has need not be here.
+struct Keeps {
+  std::string_view what;  // the operation, for the message; a literal
+  std::initializer_list<const NDArray*> arrays;
+};
+void Keep(internal::AutogradNode& node, const Keeps& keeps);
+
 // Makes `output` the result of an operation on `inputs`, if Follows.
 template <typename BackwardFn>
+void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, const Keeps& keeps,
+            BackwardFn backward) {
+  if (!Follows(inputs)) return;
+  auto node = MakeNodeBehind<NodeOfOne>(output, inputs, std::move(backward));
+  Keep(*node, keeps);
+  output.set_node(std::move(node));
+}
+template <typename BackwardFn>
 void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, BackwardFn backward) {
-  if (Follows(inputs)) output.set_node(MakeNodeBehind<NodeOfOne>(output, inputs, std::move(backward)));
+  Record(output, inputs, Keeps{}, std::move(backward));
 }
 template <typename BackwardFn>
 void Record(NDArray& output, std::span<const NDArray> inputs, BackwardFn backward) {
@@ -107,9 +125,10 @@ class NodeOfSeveral : public internal::AutogradNode {
 // nothing came back to has no gradient.
 template <typename BackwardFn>
 void RecordSeveral(NDArray& output, std::initializer_list<NDArray*> further,
-                   std::initializer_list<const NDArray*> inputs, BackwardFn backward) {
+                   std::initializer_list<const NDArray*> inputs, const Keeps& keeps, BackwardFn backward) {
   if (!Follows(inputs)) return;
   auto node = MakeNodeBehind<NodeOfSeveral>(output, inputs, std::move(backward));
+  Keep(*node, keeps);
   output.set_node(node);
   for (size_t i = 0; i < further.size(); ++i) {
     NDArray& result = *further.begin()[i];

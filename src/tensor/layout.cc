@@ -65,6 +65,7 @@ void MakeRowMajor(const NDArray& array) {
            k.Reorder(planes, data, ImageLayout::kRowMajor, to);
            k.Copy(to, data, static_cast<size_t>(size) * sizeof(float));
          });
+  storage.writes.fetch_sub(1, std::memory_order_relaxed);  // the values are the same
 }
 
 float* ImageDataOf(const NDArray& array) {

@@ -26,6 +26,7 @@ void Storage::AddRead(const Event& event) {
 }
 
 void Storage::SetWrite(const Event& event) {
+  writes.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   write_ = event;
   reads_.clear();

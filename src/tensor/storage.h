@@ -1,6 +1,7 @@
 // The memory behind arrays, and the order of its uses.
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <initializer_list>
 #include <memory>
@@ -23,6 +24,10 @@ struct Storage {
   // How the whole of it lies (tensor/layout.h); `image` says of which planes when channels come last.
   ImageLayout layout = ImageLayout::kRowMajor;
   PlanesShape image;
+
+  // How often its values were written, counted when the write is issued; what the tape keeps is compared by
+  // it (autograd/node.h). Views share it.
+  std::atomic<uint32_t> writes = 0;
 
   Event LastWrite();
   // Adds what a write has to wait for: the last write and the reads since. Their ends only: it replaces what

@@ -13,7 +13,7 @@ NDArray Activate(std::string_view what, const ActivationShape& shape, const NDAr
            [shape, px = ImageDataOf(x), po = ImageDataOf(out), n = x.size()](Kernels& k) {
              k.Activation(shape, px, po, n);
            });
-  Record(out, {&x},
+  Record(out, {&x}, {what, {shape.FromOutput() ? &out : &x}},
          [shape, kept = shape.FromOutput() ? out : x](const NDArray& grad, std::vector<NDArray>& to) {
            ActivateBackward(shape, kept, grad, to[0]);
          });

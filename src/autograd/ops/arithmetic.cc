@@ -4,6 +4,7 @@ namespace sluice {
 
 using ops::DataOf;
 using ops::EmptyIn;
+using ops::IfWanted;
 using ops::ImageDataOf;
 using ops::InLayout;
 using ops::LaunchOn;
@@ -99,10 +100,11 @@ NDArray operator*(const NDArray& a, const NDArray& b) {
   NDArray out = Binary("*", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
     k.Multiply(x, y, o, n);
   });
-  Record(out, {&a, &b}, [a, b](const NDArray& grad, std::vector<NDArray>& to) {
-    to[0] = grad * b;
-    to[1] = grad * a;
-  });
+  Record(out, {&a, &b}, {"*", {IfWanted(b, a), IfWanted(a, b)}},
+         [a, b](const NDArray& grad, std::vector<NDArray>& to) {
+           to[0] = grad * b;
+           to[1] = grad * a;
+         });
   return out;
 }
 

@@ -16,6 +16,7 @@
 
 namespace sluice::ops {
 
+using autograd::Keeps;
 using autograd::Record;
 using internal::DataOf;
 using internal::EmptyIn;
@@ -99,6 +100,11 @@ inline void LaunchOn(Label what, Context context, const internal::ArrayRefs& inp
 
 inline bool Wanted(const NDArray& array) {
   return array.valid() && array.node() != nullptr;
+}
+
+// For Keeps: what only the gradient of `other` needs.
+inline const NDArray* IfWanted(const NDArray& other, const NDArray& array) {
+  return Wanted(other) ? &array : nullptr;
 }
 
 }  // namespace sluice::ops

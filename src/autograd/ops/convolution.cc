@@ -67,6 +67,7 @@ NDArray Conv2D(const NDArray& input, const NDArray& weight, const NDArray& bias,
            [shape, after, px = ImageDataOf(x), pw = DataOf(weight), pb = DataOrNull(bias),
             po = ImageDataOf(out)](Kernels& k) { k.Conv(shape, px, pw, pb, after, po); });
   Record(out, {&x, &weight, &bias},
+         {"Conv2D", {IfWanted(weight, x), IfWanted(x, weight), after ? &out : nullptr}},
          [x, weight, bias, shape, after, kept = after ? out : NDArray()](const NDArray& grad,
                                                                          std::vector<NDArray>& to) {
            NDArray before = grad;
@@ -102,26 +103,27 @@ NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArr
              k.ConvBackward(shape, nullptr, pw, px, po, nullptr, nullptr);
              if (pb != nullptr) k.AddToRows(pb, po, pixels, shape.in_channels);
            });
-  Record(out, {&x, &weight, &bias}, [=](const NDArray& out_grad, std::vector<NDArray>& to) {
-    const Context context = weight.context();
-    const NDArray grad = InLayout(out_grad, kLast);
-    if (Wanted(weight)) Target(to[1], weight.shape(), context);
-    if (Wanted(bias)) Target(to[2], bias.shape(), context);
-    const NDArray kept = InLayout(x, kLast);
-    LaunchOn("Conv2DTranspose backward (weights)", context, {kept, grad}, {to[1], to[2]},
-             [=, px = ImageDataOf(kept), pg = ImageDataOf(grad), gw = DataOrNull(to[1]),
-              gb = DataOrNull(to[2])](Kernels& k) {
-               if (gw != nullptr) k.ConvBackward(shape, pg, nullptr, px, nullptr, gw, nullptr);
-               if (gb != nullptr) k.SumOfRows(pg, gb, pixels, shape.in_channels);
-             });
-    if (!Wanted(x)) return;
-    ImageTarget target(to[0], kLast, x.shape(), context);
-    LaunchOn("Conv2DTranspose backward", context, {weight, grad}, {target.images()},
-             [=, pw = DataOf(weight), pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
-               k.Conv(shape, pg, pw, nullptr, std::nullopt, gx);
-             });
-    target.Finish();
-  });
+  Record(out, {&x, &weight, &bias}, {"Conv2DTranspose", {IfWanted(weight, x), IfWanted(x, weight)}},
+         [=](const NDArray& out_grad, std::vector<NDArray>& to) {
+           const Context context = weight.context();
+           const NDArray grad = InLayout(out_grad, kLast);
+           if (Wanted(weight)) Target(to[1], weight.shape(), context);
+           if (Wanted(bias)) Target(to[2], bias.shape(), context);
+           const NDArray kept = InLayout(x, kLast);
+           LaunchOn("Conv2DTranspose backward (weights)", context, {kept, grad}, {to[1], to[2]},
+                    [=, px = ImageDataOf(kept), pg = ImageDataOf(grad), gw = DataOrNull(to[1]),
+                     gb = DataOrNull(to[2])](Kernels& k) {
+                      if (gw != nullptr) k.ConvBackward(shape, pg, nullptr, px, nullptr, gw, nullptr);
+                      if (gb != nullptr) k.SumOfRows(pg, gb, pixels, shape.in_channels);
+                    });
+           if (!Wanted(x)) return;
+           ImageTarget target(to[0], kLast, x.shape(), context);
+           LaunchOn("Conv2DTranspose backward", context, {weight, grad}, {target.images()},
+                    [=, pw = DataOf(weight), pg = ImageDataOf(grad), gx = target.data()](Kernels& k) {
+                      k.Conv(shape, pg, pw, nullptr, std::nullopt, gx);
+                    });
+           target.Finish();
+         });
   return out;
 }
 

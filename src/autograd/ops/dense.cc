@@ -19,7 +19,7 @@ NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias, Arit
            [shape, px = DataOf(x), pw = DataOf(weight), pb = DataOrNull(bias), po = DataOf(out)](Kernels& k) {
              k.Dense(shape, px, pw, pb, po);
            });
-  Record(out, {&x, &weight, &bias},
+  Record(out, {&x, &weight, &bias}, {"Dense", {IfWanted(weight, x), IfWanted(x, weight)}},
          [x, weight, bias, shape, context](const NDArray& grad, std::vector<NDArray>& to) {
            if (Wanted(x)) Target(to[0], x.shape(), context);
            if (Wanted(weight)) Target(to[1], weight.shape(), context);

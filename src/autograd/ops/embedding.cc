@@ -20,12 +20,14 @@ NDArray Embedding(const NDArray& ids, const NDArray& weight) {
   LaunchOn(kWhat, context, {ids, weight}, {out},
            [type, pi = DataOf<std::byte>(ids), n = ids.size(), pw = DataOf(weight), rows, columns,
             po = DataOf(out)](Kernels& k) { k.Embedding(type, pi, n, pw, rows, columns, po); });
-  Record(out, {&weight}, [ids, type, rows, columns, context](const NDArray& grad, std::vector<NDArray>& to) {
-    Target(to[0], {rows, columns}, context);
-    LaunchOn("Embedding backward", context, {ids, grad}, {to[0]},
-             [type, pi = DataOf<std::byte>(ids), n = ids.size(), pg = DataOf(grad), rows, columns,
-              gw = DataOf(to[0])](Kernels& k) { k.EmbeddingBackward(type, pi, n, pg, rows, columns, gw); });
-  });
+  Record(out, {&weight}, {"Embedding", {&ids}},
+         [ids, type, rows, columns, context](const NDArray& grad, std::vector<NDArray>& to) {
+           Target(to[0], {rows, columns}, context);
+           LaunchOn(
+               "Embedding backward", context, {ids, grad}, {to[0]},
+               [type, pi = DataOf<std::byte>(ids), n = ids.size(), pg = DataOf(grad), rows, columns,
+                gw = DataOf(to[0])](Kernels& k) { k.EmbeddingBackward(type, pi, n, pg, rows, columns, gw); });
+         });
   return out;
 }
 

@@ -18,7 +18,7 @@ NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float 
       kWhat, context, {scores, labels}, {losses, probabilities},
       [ps = DataOf(scores), pl = DataOf(labels), pp = DataOf(probabilities), po = DataOf(losses), smoothing,
        rows, classes](Kernels& k) { k.SoftmaxCrossEntropy(ps, pl, smoothing, pp, po, rows, classes); });
-  Record(losses, {&scores},
+  Record(losses, {&scores}, {"SoftmaxCrossEntropy", {&labels}},
          [probabilities, labels, smoothing, rows, classes, context](const NDArray& grad,
                                                                     std::vector<NDArray>& to) {
            Target(to[0], probabilities.shape(), context);
@@ -41,13 +41,14 @@ NDArray LogSoftmax(const NDArray& x) {
   LaunchOn(
       "LogSoftmax", x.context(), {x}, {out},
       [px = DataOf(x), po = DataOf(out), rows, columns](Kernels& k) { k.LogSoftmax(px, po, rows, columns); });
-  Record(out, {&x}, [y = out, rows, columns](const NDArray& grad, std::vector<NDArray>& to) {
-    Target(to[0], y.shape(), y.context());
-    LaunchOn("LogSoftmax backward", y.context(), {y, grad}, {to[0]},
-             [py = DataOf(y), pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
-               k.LogSoftmaxBackward(py, pg, gx, rows, columns);
-             });
-  });
+  Record(out, {&x}, {"LogSoftmax", {&out}},
+         [y = out, rows, columns](const NDArray& grad, std::vector<NDArray>& to) {
+           Target(to[0], y.shape(), y.context());
+           LaunchOn("LogSoftmax backward", y.context(), {y, grad}, {to[0]},
+                    [py = DataOf(y), pg = DataOf(grad), gx = DataOf(to[0]), rows, columns](Kernels& k) {
+                      k.LogSoftmaxBackward(py, pg, gx, rows, columns);
+                    });
+         });
   return out;
 }
 
@@ -80,9 +81,9 @@ NDArray RowLoss(std::string_view what, RowLossKind kind, const NDArray& predicti
     if (to.size() > 1 && Wanted(label)) to[1] = to[0] * -1.0f;
   };
   if (IsOfDifferences(kind)) {
-    Record(losses, {&prediction, &label}, backward);
+    Record(losses, {&prediction, &label}, {what, {&prediction, &label}}, backward);
   } else {
-    Record(losses, {&prediction}, backward);
+    Record(losses, {&prediction}, {what, {&prediction, &label}}, backward);
   }
   return losses;
 }

@@ -65,6 +65,11 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
             pi = DataOf(inverse)](Kernels& k) { k.BatchNorm(shape, px, pg, pb, pa, rm, rv, po, pm, pi); });
   const bool relu_last = more.valid() && shape.relu;
   Record(out, {&x, &gamma, &beta, &more},
+         {"BatchNorm",
+          {&x, &gamma,
+           relu_last    ? &out
+           : shape.relu ? &beta
+                        : nullptr}},
          [=, wants_more = Wanted(more), kept = relu_last ? out : NDArray()](const NDArray& grad,
                                                                             std::vector<NDArray>& to) {
            BatchNormShape own = shape;
@@ -95,7 +100,7 @@ NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, f
              k.LayerNorm(px, pg, pb, epsilon, po, pm, pi, rows, columns);
            });
   Record(
-      out, {&x, &gamma, &beta},
+      out, {&x, &gamma, &beta}, {"LayerNorm", {&x, &gamma}},
       [x, gamma, beta, mean, inverse, rows, columns, context](const NDArray& grad, std::vector<NDArray>& to) {
         if (Wanted(x)) Target(to[0], x.shape(), context);
         if (Wanted(gamma)) Target(to[1], gamma.shape(), context);

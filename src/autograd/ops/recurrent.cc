@@ -143,6 +143,7 @@ RecurrentResult Recurrent(RecurrentKind kind, const NDArray& x, const RecurrentW
       result.outputs, {&result.last.hidden, &result.last.cell},
       {&x, &weights.i2h_weight, &weights.h2h_weight, &weights.i2h_bias, &weights.h2h_bias, &begin.hidden,
        &begin.cell},
+      {NameOf(kind), {&x, IfWanted(x, weights.i2h_weight), &weights.h2h_weight, &options.lengths}},
       [recorded = std::move(recorded)](const NDArray& grad, const autograd::FurtherGrads& further,
                                        std::vector<NDArray>& to) { recorded.Backward(grad, further, to); });
   return result;
