@@ -57,21 +57,20 @@ class CpuKernels final : public Kernels {
 
   void Dense(const DenseShape& s, const float* x, const float* weight, const float* bias,
              float* out) override {
-    if (s.rows == 0) return;
-    for (int64_t row = 0; row < s.rows && bias != nullptr; ++row) {
-      std::memcpy(out + row * s.units, bias, static_cast<size_t>(s.units) * sizeof(float));
-    }
-    onednn_.Gemm(Here(s.arithmetic), {false, true, s.rows, s.units, s.in, bias != nullptr}, x, weight, out);
+    onednn_.Multiply({false, true, s.rows, s.units, s.in, Here(s.arithmetic), bias != nullptr}, x, weight,
+                     bias, out);
   }
   void DenseBackward(const DenseShape& s, const float* x, const float* weight, const float* grad,
                      float* grad_x, float* grad_weight, float* grad_bias) override {
     if (grad_weight != nullptr && s.rows == 0)
       std::memset(grad_weight, 0, static_cast<size_t>(s.units * s.in) * sizeof(float));
     if (grad_weight != nullptr && s.rows > 0)
-      onednn_.Gemm(Here(s.arithmetic), {true, false, s.units, s.in, s.rows}, grad, x, grad_weight);
+      onednn_.Multiply({true, false, s.units, s.in, s.rows, Here(s.arithmetic)}, grad, x, nullptr,
+                       grad_weight);
     if (grad_bias != nullptr) cpu::SumRows(grad, grad_bias, s.rows, s.units);
     if (grad_x != nullptr && s.rows > 0)
-      onednn_.Gemm(Here(s.arithmetic), {false, false, s.rows, s.in, s.units}, grad, weight, grad_x);
+      onednn_.Multiply({false, false, s.rows, s.in, s.units, Here(s.arithmetic)}, grad, weight, nullptr,
+                       grad_x);
   }
   void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
             const std::optional<ActivationShape>& after, float* out) override {

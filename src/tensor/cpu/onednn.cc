@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "base/check.h"
+#include "tensor/cpu/elementwise.h"
 #include "tensor/cpu/onednn_conv.h"
 #include "tensor/cpu/onednn_product.h"
 
@@ -32,6 +32,12 @@ auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... argum
   auto& made = map[key];
   if (made == nullptr) made = std::make_unique<typename Map::mapped_type::element_type>(arguments...);
   return *made;
+}
+
+// A product of no columns and rows is zero.
+void AddNothing(const ProductShape& s, const float* bias, float* out) {
+  if (!s.adds) std::memset(out, 0, static_cast<size_t>(s.m * s.n) * sizeof(float));
+  for (int64_t row = 0; row < s.m && bias != nullptr; ++row, out += s.n) Combine(1, out, 1, bias, out, s.n);
 }
 
 bool Has(dnnl::cpu_isa features) {
@@ -83,23 +89,12 @@ void OneDnn::ConvBackward(const ConvShape& shape, const float* x, const float* w
   engine_->stream.wait();
 }
 
-void OneDnn::Gemm(Arithmetic arithmetic, const ProductShape& s, const float* a, const float* b, float* out) {
+void OneDnn::Multiply(const ProductShape& s, const float* a, const float* b, const float* bias, float* out) {
   if (s.m == 0 || s.n == 0) return;
-  if (s.k == 0) {  // oneDNN refuses it; the product is zero
-    if (!s.adds) std::memset(out, 0, static_cast<size_t>(s.m * s.n) * sizeof(float));
-    return;
-  }
-  if (arithmetic == Arithmetic::kBFloat16) {
-    FitTeam();
-    MadeOnce(products_, s, *engine_, s).Run(a, b, out);
-    engine_->stream.wait();
-    return;
-  }
-  const auto status =
-      dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a,
-                 s.transpose_a ? s.m : s.k, b, s.transpose_b ? s.k : s.n, s.adds ? 1.0f : 0.0f, out, s.n);
-  SLUICE_CHECK(status == dnnl_success)
-      << "sgemm " << s.m << " x " << s.n << " x " << s.k << ": status " << status;
+  if (s.k == 0) return AddNothing(s, bias, out);  // oneDNN refuses it
+  FitTeam();
+  MadeOnce(products_, s, *engine_, s).Run(a, b, bias, out);
+  engine_->stream.wait();
 }
 
 void OneDnn::Run(int algorithm, const float* x, float* out, int64_t n) {

@@ -33,8 +33,8 @@ class OneDnn {
             const std::optional<ActivationShape>& after, float* out);
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias);
-  // Row-major, out = op(a) op(b), or added to out; op(a) [m, k], op(b) [k, n].
-  void Gemm(Arithmetic arithmetic, const ProductShape& shape, const float* a, const float* b, float* out);
+  // Of the matrices as onednn_product.h says; `bias` with has_bias only.
+  void Multiply(const ProductShape& shape, const float* a, const float* b, const float* bias, float* out);
   void Tanh(const float* x, float* out, int64_t n);
   void Sigmoid(const float* x, float* out, int64_t n);
 

@@ -12,17 +12,23 @@ memory::desc Matrix(int64_t rows, int64_t columns, bool transposed) {
   return {{rows, columns}, kFloat, transposed ? Tag::ba : Tag::ab};
 }
 
+// Weights of float32 stay as they lie: the kernel packs them as fast as a reordering would.
+memory::desc Factor(const ProductShape& s, int64_t rows, int64_t columns, bool transposed) {
+  if (s.arithmetic == Arithmetic::kFloat32) return Matrix(rows, columns, transposed);
+  return {{rows, columns}, FactorType(s.arithmetic), Tag::any};
+}
+
 dnnl::matmul::primitive_desc Describe(const Engine& e, const ProductShape& s) {
-  constexpr auto kFactor = memory::data_type::bf16;
   dnnl::primitive_attr attributes;
   if (s.adds) {
     dnnl::post_ops post;
     post.append_sum(1);
     attributes.set_post_ops(post);
   }
-  return {dnnl::matmul::desc({{s.m, s.k}, kFactor, Tag::any}, {{s.k, s.n}, kFactor, Tag::any},
-                             {{s.m, s.n}, kFloat, Tag::ab}),
-          attributes, e.engine};
+  const memory::desc a = Factor(s, s.m, s.k, s.transpose_a), b = Factor(s, s.k, s.n, s.transpose_b),
+                     out = Matrix(s.m, s.n, false);
+  using Desc = dnnl::matmul::desc;
+  return {s.has_bias ? Desc(a, b, Matrix(1, s.n, false), out) : Desc(a, b, out), attributes, e.engine};
 }
 
 }  // namespace
@@ -35,10 +41,14 @@ Product::Product(const Engine& e, const ProductShape& s)
       b_(e, Matrix(s.k, s.n, s.transpose_b), pd_.weights_desc()),
       out_(e.Borrowed(pd_.dst_desc())) {
   arguments_ = {{DNNL_ARG_SRC, a_.chosen()}, {DNNL_ARG_WEIGHTS, b_.chosen()}, {DNNL_ARG_DST, out_}};
+  if (!s.has_bias) return;
+  bias_ = e.Borrowed(pd_.bias_desc());
+  arguments_.Add(DNNL_ARG_BIAS, bias_);
 }
 
-void Product::Run(const float* a, const float* b, float* out) {
+void Product::Run(const float* a, const float* b, const float* bias, float* out) {
   e_.Point(out_, out);
+  if (bias != nullptr) e_.Point(bias_, bias);
   a_.Bring(a);
   b_.Bring(b);
   arguments_.Execute(run_, e_.stream);

@@ -62,15 +62,11 @@ int64_t TimeOf(const RecurrentShape& s, int64_t position) {
   return s.reverse ? s.steps - 1 - position : position;
 }
 
-// Every row of out is row + other, either of which may be null.
-void FillRows(const float* row, const float* other, float* sum, int64_t rows, int64_t columns, float* out) {
-  if (row != nullptr && other != nullptr) {
-    Combine(1, row, 1, other, sum, columns);
-    row = sum;
-  } else if (row == nullptr) {
-    row = other;
-  }
-  for (int64_t i = 0; i < rows; ++i) CopyOrZero(row, out + i * columns, columns);
+// Of two rows either of which may be null; `sum` is memory for one more.
+const float* SumOrNull(const float* row, const float* other, float* sum, int64_t columns) {
+  if (row == nullptr || other == nullptr) return row != nullptr ? row : other;
+  Combine(1, row, 1, other, sum, columns);
+  return sum;
 }
 
 }  // namespace
@@ -131,9 +127,9 @@ void Recurrent::Forward(const RecurrentShape& s, const RecurrentInputs& in, cons
   float *x = work, *more = work + s.batch * s.steps * s.in;  // the GRU's products, or the sum of the biases
   const bool lstm = s.kind == RecurrentKind::kLstm;
   ToTimeFirst(s, in.x, s.in, x);
-  FillRows(in.i2h_bias, IsGru(s) ? nullptr : in.h2h_bias, more, s.steps * s.batch, s.width(), k.gates);
-  onednn_.Gemm(s.arithmetic, {false, true, s.steps * s.batch, s.width(), s.in, true}, x, in.i2h_weight,
-               k.gates);
+  const float* bias = SumOrNull(in.i2h_bias, IsGru(s) ? nullptr : in.h2h_bias, more, s.width());
+  onednn_.Multiply({false, true, s.steps * s.batch, s.width(), s.in, s.arithmetic, bias != nullptr}, x,
+                   in.i2h_weight, bias, k.gates);
   CopyOrZero(in.hidden, k.hidden, States(s));
   if (lstm) CopyOrZero(in.cell, k.more, States(s));
   for (int64_t p = 0; p < s.steps; ++p) Step(s, in, p, kept, more);
@@ -148,9 +144,9 @@ void Recurrent::Step(const RecurrentShape& s, const RecurrentInputs& in, int64_t
   const int64_t n = s.hidden;
   float *gates = k.gates + p * s.batch * s.width(), *before = k.hidden + p * States(s),
         *after = before + States(s), *more = k.more + p * States(s);
-  if (IsGru(s)) FillRows(in.h2h_bias, nullptr, nullptr, s.batch, s.width(), products);
-  onednn_.Gemm(s.arithmetic, {false, true, s.batch, s.width(), n, true}, before, in.h2h_weight,
-               IsGru(s) ? products : gates);
+  const float* bias = IsGru(s) ? in.h2h_bias : nullptr;
+  onednn_.Multiply({false, true, s.batch, s.width(), n, s.arithmetic, bias != nullptr, !IsGru(s)}, before,
+                   in.h2h_weight, bias, IsGru(s) ? products : gates);
   ParallelFor(s.batch, Grain(4 * s.width()), [&](int64_t row, int64_t end) {
     for (; row < end; ++row) {
       const int64_t at = row * n;
@@ -226,7 +222,8 @@ void Recurrent::StepBackward(const RecurrentShape& s, const RecurrentInputs& in,
       if (adds && !IsGru(s)) CopyOrZero(nullptr, grad, n);
     }
   });
-  onednn_.Gemm(s.arithmetic, {false, false, s.batch, n, s.width(), adds}, products, in.h2h_weight, w.hidden);
+  onednn_.Multiply({false, false, s.batch, n, s.width(), s.arithmetic, false, adds}, products, in.h2h_weight,
+                   nullptr, w.hidden);
 }
 
 void Recurrent::WeightGradients(const RecurrentShape& s, const RecurrentInputs& in, float* kept, float* work,
@@ -236,10 +233,12 @@ void Recurrent::WeightGradients(const RecurrentShape& s, const RecurrentInputs& 
   const int64_t rows = s.steps * s.batch;
   const float* products = IsGru(s) ? w.products : k.gates;
   if (to.h2h_weight != nullptr)
-    onednn_.Gemm(s.arithmetic, {true, false, s.width(), s.hidden, rows}, products, k.hidden, to.h2h_weight);
+    onednn_.Multiply({true, false, s.width(), s.hidden, rows, s.arithmetic}, products, k.hidden, nullptr,
+                     to.h2h_weight);
   if (to.i2h_weight != nullptr) {
     ToTimeFirst(s, in.x, s.in, w.x);
-    onednn_.Gemm(s.arithmetic, {true, false, s.width(), s.in, rows}, k.gates, w.x, to.i2h_weight);
+    onednn_.Multiply({true, false, s.width(), s.in, rows, s.arithmetic}, k.gates, w.x, nullptr,
+                     to.i2h_weight);
   }
   if (to.i2h_bias != nullptr) SumRows(k.gates, to.i2h_bias, rows, s.width());
   if (to.h2h_bias == nullptr) return;
@@ -253,7 +252,8 @@ void Recurrent::WeightGradients(const RecurrentShape& s, const RecurrentInputs& 
 void Recurrent::BackwardInput(const RecurrentShape& s, const RecurrentInputs& in, const float* kept,
                               float* work, float* grad_x) {
   ReadLengths(s, in.lengths);
-  onednn_.Gemm(s.arithmetic, {false, false, s.steps * s.batch, s.in, s.width()}, kept, in.i2h_weight, work);
+  onednn_.Multiply({false, false, s.steps * s.batch, s.in, s.width(), s.arithmetic}, kept, in.i2h_weight,
+                   nullptr, work);
   ToBatchFirst(s, work, s.in, grad_x);
 }
 
