@@ -41,8 +41,8 @@ class Reducer {
   const HostWork host_work_;
 };
 
-// In host memory, on a stream of the host's own; sums of large arrays use up to `threads` threads
-// (MXNET_KVSTORE_REDUCTION_NTHREADS).
+// In host memory, on a stream of the host's own, or of the only device where that is a CPU's; sums of large
+// arrays use up to `threads` threads (MXNET_KVSTORE_REDUCTION_NTHREADS).
 std::unique_ptr<Reducer> MakeHostReducer(int threads, HostWork host_work = EnqueueOn);
 // On the devices themselves: a key's sum lives on the device with the fewest bytes so far.
 std::unique_ptr<Reducer> MakeDeviceReducer(HostWork host_work = EnqueueOn);

@@ -9,8 +9,12 @@ namespace {
 class HostReducer final : public Reducer {
  public:
   HostReducer(int threads, HostWork host_work) : Reducer(std::move(host_work)), threads_(threads) {}
-  // A stream beside those that compute.
-  Context Place(const std::vector<Context>&, uint64_t) override { return cpu_pinned(0); }
+  // A stream beside those that compute; where one does, whose memory is the host's, its own: the threads of
+  // two would share the cores.
+  Context Place(const std::vector<Context>& contexts, uint64_t) override {
+    const bool only_one = contexts.size() == 1 && contexts.front().kind == DeviceKind::kCpu;
+    return only_one ? contexts.front() : cpu_pinned(0);
+  }
 
  protected:
   void DoReduce(const std::vector<NDArray>& values, NDArray* out) override {

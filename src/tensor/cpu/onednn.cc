@@ -26,12 +26,18 @@ struct OneDnn::Eltwise {
 
 namespace {
 
+// Of a kind. A program whose shapes never end (texts of every length) begins anew now and then.
+constexpr size_t kMostPrimitives = 1024;
+
 // What `map` has at `key`, made of `arguments` when it has nothing yet.
 template <typename Map, typename... Args>
 auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... arguments) {
-  auto& made = map[key];
-  if (made == nullptr) made = std::make_unique<typename Map::mapped_type::element_type>(arguments...);
-  return *made;
+  auto found = map.find(key);
+  if (found == map.end()) {
+    if (map.size() == kMostPrimitives) map.clear();
+    found = map.emplace(key, std::make_unique<typename Map::mapped_type::element_type>(arguments...)).first;
+  }
+  return *found->second;
 }
 
 // A product of no columns and rows is zero.

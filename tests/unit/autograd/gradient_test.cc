@@ -286,5 +286,17 @@ TEST(EmptyGradientTest, NoInputsLeaveTheBias) {
         [](const auto& v) { return reference::Dense(v[0], v[1], nullptr); }, {{2, 3}, {0, 3}}, &rng);
 }
 
+// As a program has whose batches are never twice of one size.
+TEST(EndlessShapesTest, StayRight) {
+  const NDArray weight = NDArray::From({1, 1, 1, 2, 2, 2}, {2, 3}), bias = NDArray::From({10, 20}, {2});
+  for (int64_t rows = 1; rows <= 1100; ++rows) {
+    const std::vector<float> ones(static_cast<size_t>(3 * rows), 1);
+    const std::vector<float> y =
+        ops::Dense(NDArray::From(std::span<const float>(ones), {rows, 3}), weight, bias).ToVector();
+    ASSERT_EQ(y.size(), static_cast<size_t>(2 * rows));
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], i % 2 == 0 ? 13 : 26) << rows << " rows, " << i;
+  }
+}
+
 }  // namespace
 }  // namespace sluice

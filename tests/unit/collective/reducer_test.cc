@@ -204,6 +204,8 @@ TEST_P(ReducerTest, BroadcastsToEveryDeviceAndItself) {
 
 TEST(HostReducerTest, KeepsSumsBesideThoseThatCompute) {
   EXPECT_EQ(MakeHostReducer(1)->Place({cpu(0), cpu(1)}, 100), cpu_pinned(0));
+  EXPECT_EQ(MakeHostReducer(1)->Place({gpu(1)}, 100), cpu_pinned(0));
+  EXPECT_EQ(MakeHostReducer(1)->Place({cpu(1)}, 100), cpu(1));
 }
 
 TEST(DeviceReducerTest, SpreadsKeysByTheirBytes) {
