@@ -207,7 +207,7 @@ void ParseFlags(int argc, char** argv, const Program& program) {
 
 std::vector<Context> Contexts() {
   if (!FLAGS_gpus.empty()) return Gpus();
-  RequireAtLeast("num-devices", FLAGS_num_devices, 1);
+  RequireBetween("num-devices", FLAGS_num_devices, 1, 256);
   std::vector<Context> contexts;
   for (int i = 0; i < FLAGS_num_devices; ++i) contexts.push_back(cpu(i));
   return contexts;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -43,7 +44,21 @@ void RequireNoOtherRun() {
 
 }  // namespace
 
+// One would take another's place.
+void RequireDifferentFiles() {
+  std::map<std::filesystem::path, std::string> taken;
+  for (const auto& [flag, file] : {std::pair("save-params", FLAGS_save_params),
+                                   {"json", FLAGS_json},
+                                   {"best-params", FLAGS_best_params},
+                                   {"report", FLAGS_report}}) {
+    if (file.empty()) continue;
+    const auto [other, is_first] = taken.emplace(std::filesystem::weakly_canonical(file), flag);
+    if (!is_first) Refuse(flag, StrCat("is '", file, "', which --", other->second, " writes to, too"));
+  }
+}
+
 void CheckOutputs() {
+  RequireDifferentFiles();
   if (!FLAGS_save_params.empty()) RequirePlaceFor("save-params", FLAGS_save_params);
   if (!FLAGS_model_prefix.empty()) {
     RequirePlaceFor("model-prefix", CheckpointFile(FLAGS_model_prefix, {FLAGS_load_epoch + 1, 0}));

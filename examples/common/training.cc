@@ -13,6 +13,7 @@
 #include "sluice/checkpoint.h"
 #include "sluice/fit.h"
 #include "sluice/parameters_file.h"
+#include "train/same_run.h"
 
 namespace sluice::examples {
 namespace {
@@ -99,20 +100,19 @@ LoadedCheckpoint Start(const Data& data, const Batching& batching, const nn::Par
   word[1].get_to(loaded.next.step);
   word[2].get_to(loaded.step);
   word[3].get_to(loaded.updates);
-  word[4].get_to(loaded.states);
+  if (store.rank() != 0) word[4].get_to(loaded.states);  // rank 0 opens it, whatever bytes its name has
   return loaded;
 }
 
-// Each worker reads its own files.
+// What Fit does not see. Each worker reads its own files, which `metadata` tell of.
 void RequireSameOnAllWorkers(const FileMetadata& metadata, KVStore& store) {
-  const std::string mine = std::to_string(Fnv1a(nlohmann::json(metadata).dump()));
-  if (store.Agree(mine) == mine) return;
-  std::vector<std::string> names;
-  for (const auto& [name, text] : metadata) names.push_back(name);
-  throw Error(ErrorCode::kFailedPrecondition,
-              StrCat("worker ", store.rank(), " makes other numbers of its data than worker 0 (",
-                     names.empty() ? "it has no metadata" : StrJoin(names),
-                     "): give all workers the same files and flags"));
+  train::Traits traits = {{"--resume", FLAGS_resume ? "true" : "false"},
+                          {"--load-epoch", StrCat(FLAGS_load_epoch)},
+                          {"--label-smoothing", StrCat(FLAGS_label_smoothing)},
+                          {"--network", FLAGS_network}};
+  for (const auto& [name, text] : metadata)
+    traits.emplace_back(StrCat("the data's ", name), StrCat("digest ", Fnv1a(text)));
+  train::RequireAlike("training", traits, store);
 }
 
 void TellStart(const LoadedCheckpoint& start) {

@@ -21,9 +21,10 @@ namespace sluice {
 
 // Contexts are each worker's own, and so are callbacks, of which rank 0's are called. What says which steps
 // there are and after which ones all meet is the same on all workers, else Fit throws Error(kInvalidArgument)
-// where it differs from rank 0: the size of the data, batch_size, num_epochs, num_steps, last_batch,
-// class_weights, shuffle, seed, eval_steps, clip_global_norm, start, start_step, and whether a callback may
-// stop the run. Async stores need the last alone, and the others where one may.
+// where it differs from rank 0: the size of the data, batch_size, last_batch, class_weights, shuffle, seed,
+// num_epochs, num_steps, eval_steps, clip_global_norm, start, start_step, and whether a callback may stop the
+// run. So is the optimiser; the loss must be, too, and is not compared. Workers of async stores may take
+// different numbers of steps where no callback may stop the run.
 struct FitOptions {
   std::vector<Context> contexts = {cpu(0)};
   std::vector<double> work_load;  // of a full batch, by context; empty: equal

@@ -107,8 +107,8 @@ void RequireFit(const NDArray& head, const NDArray& gradient) {
       ErrorCode::kFailedPrecondition,
       StrCat("Backward: ", operation, " was recorded on ", storage.buffer.size() / SizeOf(storage.dtype),
              " elements of ", Name(storage.dtype), " on ", storage.context,
-             " that were written in place since, perhaps through a view or what Detach returned: write to a "
-             "Copy(), or after Backward"));
+             " that were written in place since (by an update, a hook, through a view or what Detach "
+             "returned): write to a Copy(), or after Backward, and give all heads to one Backward"));
 }
 
 class Pass {
@@ -160,12 +160,14 @@ class Pass {
                   "all heads to one Backward");
     }
   }
-  // Before anything runs: then no gradient is written, and updates that hooks issue are no matter.
+  // Before anything runs: then no gradient is written.
   void RequireUnchanged() const {
-    for (const AutogradNode* node : lists_.nodes) {
-      for (const internal::Kept& kept : node->kept) {
-        if (!kept.Unchanged()) RefuseChanged(node->what, *kept.storage);
-      }
+    for (const AutogradNode* node : lists_.nodes) RequireUnchanged(*node);
+  }
+  // And before its turn: a hook may write what others need, where it is not its own variable's.
+  static void RequireUnchanged(const AutogradNode& node) {
+    for (const internal::Kept& kept : node.kept) {
+      if (!kept.Unchanged()) RefuseChanged(node.what, *kept.storage);
     }
   }
 
@@ -181,7 +183,10 @@ class Pass {
     for (size_t i = 0; i < out.size(); ++i) {
       if (node.parents[i] != nullptr) out[i] = DirectTarget(*node.parents[i], node);
     }
-    if (has_gradient && !node.freed) node.Backward(gradient, out);
+    if (has_gradient && !node.freed) {
+      RequireUnchanged(node);
+      node.Backward(gradient, out);
+    }
     // Variables first: their hooks push before the rest of backward is issued.
     for (const bool variables : {true, false}) {
       for (size_t i = 0; i < out.size(); ++i) {

@@ -58,7 +58,7 @@ class TextReader final : public Layer {
                   StrCat(Describe(), " expects ids of shape [batch, length] and got ", ids.shape()));
     }
     const NDArray lengths = ops::SequenceLengths(ids);
-    const NDArray state = recurrent_->Forward(children_[0](ids), {}, lengths).states.front();
+    const NDArray state = recurrent_->Forward(children_[0](ids), {}, lengths).hidden;
     return ops::Reshape(state, {state.shape()[1], state.shape()[2]});
   }
   ParameterDict CollectParams() const override { return children_.CollectParams(); }

@@ -67,11 +67,14 @@ RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const std::vect
     Refuse(StrCat(Describe(), " expects lengths of shape [", x.shape()[0], "] and got ", lengths.shape()));
   }
   States last;
-  Output output{.outputs = Run(x, states, lengths, &last), .states = {}};
-  output.states.reserve(2);
-  output.states.push_back(Stack(last.hidden));
-  if (cell_ == Cell::kLstm) output.states.push_back(Stack(last.cell));
+  Output output{.outputs = Run(x, states, lengths, &last), .hidden = {}, .cell = {}};
+  output.hidden = Stack(last.hidden);
+  if (cell_ == Cell::kLstm) output.cell = Stack(last.cell);
   return output;
+}
+
+std::vector<NDArray> RecurrentLayer::Output::states() const {
+  return cell.valid() ? std::vector{hidden, cell} : std::vector{hidden};
 }
 
 std::vector<NDArray> RecurrentLayer::BeginState(int64_t batch, Context context) const {

@@ -54,7 +54,7 @@ class FitRun {
                  " of epoch ", options_.start.epoch, ": so many steps at least were done before it"));
     }
     if (options_.start != Position()) loader_.Seek(options_.start);
-    train::RequireSameRun(options_, batching_, *store_);
+    train::RequireSameRun(options_, optimizer, batching_, *store_);
     ResolveShapes();
     optimizer.normalize_by_samples = !clips();
     rates_ = Optimizer::Create(optimizer);
@@ -199,12 +199,14 @@ class FitRun {
   void SumUpEpoch() {
     if (test_ != nullptr) EvaluateNow();
     const std::string head = StrCat("epoch ", next_.epoch);
-    progress_.Say(StrCat(head, " loss ", loss_.value(), " accuracy ", accuracy_.value(), " ",
+    const double loss = std::isnan(loss_.value()) ? std::nan("") : loss_.value();  // without a sign
+    progress_.Say(StrCat(head, " loss ", loss, " accuracy ", accuracy_.value(), " ",
                          static_cast<int64_t>(report_.images_per_sec), " images/s"));
     if (test_ != nullptr) SayEvaluation(head);
     if (loss_.count() > 0 && !std::isfinite(loss_.value()) && !std::exchange(diverged_, true)) {
-      progress_.Say(StrCat("warning: the loss of epoch ", next_.epoch, " is ", loss_.value(),
-                           ": the run has diverged; a smaller learning rate or clipped gradients may help"));
+      progress_.Say(WrapMessage(
+          StrCat("warning: the loss of epoch ", next_.epoch, " is ", loss,
+                 ": the run has diverged; a smaller learning rate or clipped gradients may help")));
     }
     Tell(&Callback::OnEpoch);
   }

@@ -1,13 +1,26 @@
-// That the workers of a job were told the same. Internal to train/.
+// That the workers of a job were told the same. Internal to train/ and the example programs.
 #pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "sluice/fit.h"
 #include "sluice/kvstore.h"
 
 namespace sluice::train {
 
-// Of workers that meet after the same steps: what says which steps there are and when they meet. A barrier of
-// all; throws Error(kInvalidArgument) with the first thing that this worker was told otherwise than rank 0.
-void RequireSameRun(const FitOptions& options, const Batching& batching, KVStore& store);
+// What must be the same on all workers: names and texts of one line.
+using Traits = std::vector<std::pair<std::string, std::string>>;
+
+// A barrier of all workers. Throws Error(kInvalidArgument), which `who` begins, with the first of `traits`
+// that is another than rank 0's.
+void RequireAlike(std::string_view who, const Traits& traits, KVStore& store);
+
+// That all take shares of the same batches with one optimiser and, where they meet after steps, meet after
+// the same ones.
+void RequireSameRun(const FitOptions& options, const OptimizerConfig& optimizer, const Batching& batching,
+                    KVStore& store);
 
 }  // namespace sluice::train

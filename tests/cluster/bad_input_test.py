@@ -165,6 +165,9 @@ class BadInput(unittest.TestCase):
                 self.assert_refused(done, flag, "there is no folder", "no/such/folder", code=2)
                 self.assertNotIn("epoch", done.stdout)
         self.assert_refused(self.run_program(f"--save-params={self.folder}"), "is a folder", code=2)
+        (self.folder / "x").unlink(missing_ok=True)
+        same = self.run_program(f"--save-params={self.folder}/x", f"--json={self.folder}/../{self.folder.name}/x")
+        self.assert_refused(same, "--json is", "which --save-params writes to, too", code=2)
 
     def test_an_output_that_cannot_be_written(self):
         self.assert_refused(self.run_program(f"--save-params={self.folder}/no/such/folder/p.safetensors", "--num-steps=0"), "no/such/folder")

@@ -160,8 +160,20 @@ class Texts(unittest.TestCase):
     def test_workers_with_other_words_are_refused(self):
         said = self.workers([f"--data-dir={self.data}", "--num-epochs=1"], [f"--data-dir={self.other}", "--num-epochs=1"])
         self.assertNotEqual(said[0][0], 0)
-        self.assertIn("worker 1 makes other numbers of its data than worker 0", said[1][1])
-        self.assertIn("vocabulary", said[1][1])
+        self.assertIn("training: worker 1 has the data's vocabulary: digest", said[1][1])
+
+    def test_workers_with_other_flags_are_refused(self):
+        same = [f"--data-dir={self.data}", f"--model-prefix={self.folder}/run", "--num-epochs=1"]
+        for flag, name in (("--resume", "--resume: true, worker 0 --resume: false"),
+                           ("--label-smoothing=0.5", "--label-smoothing: 0.5, worker 0 --label-smoothing: 0:"),
+                           ("--wd=1", "wd: 1, worker 0 wd: 0:"), ("--batch-size=7", "batch_size: 7,")):
+            for who in (0, 1):
+                flags = [[*same, flag] if who == rank else same for rank in (0, 1)]
+                with self.subTest(flag=flag, who=who):
+                    said = self.workers(*flags)
+                    self.assertNotEqual(said[0][0], 0)
+                    self.assertNotEqual(said[1][0], 0)
+                    self.assertIn(f"worker 1 has {name}" if who == 1 else f"worker 1 has {name.split(':')[0]}: ", said[1][1])
 
     def test_only_rank_0_needs_the_checkpoint_where_the_data_are_the_same(self):
         self.train(self.data, f"--model-prefix={self.folder}/run", "--num-epochs=1")

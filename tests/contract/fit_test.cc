@@ -29,7 +29,7 @@ void TakeTime() {
 }
 
 FitReport FitFor(int64_t num_epochs, const std::shared_ptr<KVStore>& store, FitOptions options,
-                 int64_t samples = 4) {
+                 int64_t samples = 4, OptimizerConfig optimizer = {.learning_rate = 0.1}) {
   nn::Sequential net;
   net.Add("fc", nn::Dense(2));
   options.contexts = {DeviceOf(*store)};
@@ -39,7 +39,7 @@ FitReport FitFor(int64_t num_epochs, const std::shared_ptr<KVStore>& store, FitO
       std::make_shared<ArrayDataset>(Shape{3}, std::vector<float>(3 * count), std::vector<int32_t>(count, 1));
   options.batch_size = 2;
   options.num_epochs = num_epochs;
-  return Fit(net, data, data, {.learning_rate = 0.1}, store, options);
+  return Fit(net, data, data, std::move(optimizer), store, options);
 }
 
 TEST(FitInAJob, TheOthersWaitForAnEpochsCallbacksLongerThanForAValue) {
@@ -84,20 +84,40 @@ TEST(FitInAJob, WorkersThatWereToldDifferentRunsRefuse) {
       return FitFor(1, store, options);
     };
   };
-  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.num_steps = 3; }), "num_steps: 3, worker 0 -1");
-  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.seed = 5; }), "seed: 5, worker 0 0");
-  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.eval_steps = 2; }), "eval_steps: 2, worker 0 0");
+  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.num_steps = 3; }),
+                "num_steps: 3, worker 0 num_steps: -1");
+  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.seed = 5; }), "seed: 5, worker 0 seed: 0");
+  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.eval_steps = 2; }),
+                "eval_steps: 2, worker 0 eval_steps: 0");
   ExpectRefusal("dist_device_sync", other([](FitOptions& o) { o.last_batch = LastBatch::kDiscard; }),
-                "last_batch: discard, worker 0 keep");
+                "last_batch: discard, worker 0 last_batch: keep");
   ExpectRefusal("dist_sync", other([](FitOptions& o) {
                   o.class_weights = {1, 2};
                 }),
                 "class_weights: 2 of digest ");
   ExpectRefusal("dist_async", other([](FitOptions& o) { o.callbacks = {StopEarly({})}; }),
-                "a callback that may stop the run: there is one, worker 0 none");
+                "a callback that may stop the run: there is one, worker 0 a callback");
   ExpectRefusal(
       "dist_sync", [](const auto& store) { return FitFor(1, store, {}, 4 + 2 * store->rank()); },
-      "the number of samples: 6, worker 0 4");
+      "the number of samples: 6, worker 0 the number of samples: 4");
+}
+
+// With clipping each worker updates its own weights, and they would part.
+TEST(FitInAJob, WorkersWithDifferentOptimizersRefuse) {
+  const auto with = [](auto change) {
+    return [change](const std::shared_ptr<KVStore>& store) {
+      OptimizerConfig optimizer{.learning_rate = 0.1};
+      if (store->rank() == 1) change(optimizer);
+      return FitFor(1, store, {.clip_global_norm = 1}, 4, optimizer);
+    };
+  };
+  ExpectRefusal("dist_sync", with([](OptimizerConfig& o) { o.kind = OptimizerKind::kAdam; }),
+                "optimizer: adam, worker 0 optimizer: sgd");
+  ExpectRefusal("dist_sync", with([](OptimizerConfig& o) { o.wd = 0.5; }), "wd: 0.5, worker 0 wd: 0");
+  ExpectRefusal("dist_sync", with([](OptimizerConfig& o) { o.schedule.steps = {3}; }),
+                "the schedule's steps: 1 of digest ");
+  ExpectRefusal("dist_sync", with([](OptimizerConfig& o) { o.multipliers["fc.bias"].wd_mult = 0; }),
+                "multipliers: 1 of digest ");
 }
 
 // Without a meeting each may take its own steps.

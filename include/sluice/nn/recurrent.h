@@ -28,15 +28,17 @@ class RecurrentLayer : public ParameterLayer {
  public:
   struct Output {
     NDArray outputs;  // [batch, steps, hidden], twice as wide when bidirectional
-    // After each sequence's last step: {hidden}, and {hidden, cell} of Lstm, [num_layers, batch, hidden]
-    // each; when bidirectional [2 num_layers, batch, hidden], a layer's two directions one after the other.
-    std::vector<NDArray> states;
+    // After each sequence's last step, [num_layers, batch, hidden] each, `cell` of Lstm only; when
+    // bidirectional [2 num_layers, batch, hidden], a layer's two directions one after the other.
+    NDArray hidden, cell;
+    std::vector<NDArray> states() const;  // those of the two that there are, as Forward takes them
   };
   // The outputs of all steps, beginning with states of zeros.
   NDArray Forward(const NDArray& x) override;
-  // `states`: what to begin with, shaped as Output's and on x's context; empty: zeros. `lengths` [batch]:
-  // how many steps each sequence has, the rest being padding (sluice/ops.h: RecurrentOptions); none: all.
-  // Language models hand on `states[i].Detach()` from piece to piece of a text (truncated backpropagation).
+  // `states`: what to begin with, as Output::states gives them, on x's context; empty: zeros. `lengths`
+  // [batch]: how many steps each sequence has, the rest being padding (sluice/ops.h: RecurrentOptions); none:
+  // all. Language models hand on `states()[i].Detach()` from piece to piece of a text (truncated
+  // backpropagation).
   Output Forward(const NDArray& x, const std::vector<NDArray>& states, const NDArray& lengths = {});
   // Zeros for `batch` sequences.
   std::vector<NDArray> BeginState(int64_t batch, Context context = cpu(0)) const;
@@ -83,7 +85,7 @@ class Gru final : public RecurrentLayer {
 };
 
 // The last step of a sequence: [batch, steps, ...] -> [batch, ...]. Of padded sequences, and of a reverse
-// direction, whose last outputs have seen one step only, take RecurrentLayer::Output::states.
+// direction, whose last outputs have seen one step only, take RecurrentLayer::Output::hidden.
 class SequenceLast final : public PlainLayer {
  public:
   NDArray Forward(const NDArray& x) override;

@@ -12,6 +12,7 @@ using ops::LayoutOf;
 using ops::Record;
 using ops::Refuse;
 using ops::RequireTogether;
+using ops::Wanted;
 
 namespace {
 
@@ -89,9 +90,9 @@ NDArray operator-(const NDArray& a, const NDArray& b) {
   NDArray out = Binary("-", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
     k.Combine(1, x, -1, y, o, n);
   });
-  Record(out, {&a, &b}, [](const NDArray& grad, std::vector<NDArray>& to) {
+  Record(out, {&a, &b}, [negates = Wanted(b)](const NDArray& grad, std::vector<NDArray>& to) {
     to[0] = grad;
-    to[1] = grad * -1.0f;
+    if (negates) to[1] = grad * -1.0f;
   });
   return out;
 }
@@ -102,8 +103,8 @@ NDArray operator*(const NDArray& a, const NDArray& b) {
   });
   Record(out, {&a, &b}, {"*", {IfWanted(b, a), IfWanted(a, b)}},
          [a, b](const NDArray& grad, std::vector<NDArray>& to) {
-           to[0] = grad * b;
-           to[1] = grad * a;
+           if (Wanted(a)) to[0] = grad * b;
+           if (Wanted(b)) to[1] = grad * a;
          });
   return out;
 }

@@ -27,7 +27,7 @@ struct OneDnn::Eltwise {
 namespace {
 
 // Of a kind. A program whose shapes never end (texts of every length) begins anew now and then.
-constexpr size_t kMostPrimitives = 1024;
+constexpr size_t kMostPrimitives = 256;
 
 // What `map` has at `key`, made of `arguments` when it has nothing yet.
 template <typename Map, typename... Args>

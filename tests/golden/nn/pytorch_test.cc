@@ -145,7 +145,7 @@ TEST_F(PyTorch, Recurrent) {
     const auto run = [&](const NDArray& x) {
       const RecurrentLayer::Output output = layer.Forward(x, states, given("lengths"));
       std::vector<NDArray> parts = {output.outputs};
-      parts.insert(parts.end(), output.states.begin(), output.states.end());
+      for (const NDArray& state : output.states()) parts.push_back(state);
       for (NDArray& part : parts) part = ops::Reshape(part, {part.size()});
       return ops::Concat(parts, 0);
     };

@@ -209,6 +209,16 @@ TEST(KeptTest, AHookMayWrite) {
 }
 
 // Two forwards of one layer in one graph: the second writes the statistics that the first has written.
+// What the rest of backward still needs is not its own.
+TEST(KeptTest, AHookMayNotWriteWhatOthersNeed) {
+  NDArray x = Variable({2}), w1 = Variable({2}), w2 = Variable({2});
+  SetGradHook(w2, [&] { NDArray(w1).Fill(7); });
+  ExpectRefusal(Recorded([&] { return x * w1 * w2; }), "*");
+  SetGradHook(w2, nullptr);
+  Backward(Recorded([&] { return x * w1 * w2; }));
+  EXPECT_THAT(Grad(x).ToVector(), Each(3.5));  // 7 * 0.5
+}
+
 TEST(KeptTest, RunningStatisticsMayBeWritten) {
   const NDArray x = Variable({2, 1, 1, 2}), gamma = Variable({1}), beta = Variable({1});
   NDArray mean({1}), variance({1}), y;

@@ -70,13 +70,13 @@ void Check(const RecurrentNetwork& net, int64_t batch, int64_t steps, bool has_s
   }
   const reference::RecurrentOutcome expected = reference::Run(net, inputs);
   reference::ExpectClose(output.outputs, expected.outputs);
-  reference::ExpectClose(output.states[0], expected.hidden);
-  if (net.kind == "lstm") reference::ExpectClose(output.states[1], expected.cell);
+  reference::ExpectClose(output.hidden, expected.hidden);
+  if (net.kind == "lstm") reference::ExpectClose(output.cell, expected.cell);
 
   std::vector<NDArray> used;
   if (uses.outputs) used.push_back(output.outputs);
-  if (uses.hidden) used.push_back(output.states[0]);
-  if (uses.cell && net.kind == "lstm") used.push_back(output.states[1]);
+  if (uses.hidden) used.push_back(output.hidden);
+  if (uses.cell && net.kind == "lstm") used.push_back(output.cell);
   std::vector<Tensor> heads;
   std::vector<NDArray> head_arrays;
   for (const NDArray& result : used) {
@@ -130,7 +130,7 @@ TEST_P(RecurrentTest, NoSequencesGiveZeroGradients) {
     output = layer->Forward(NDArray({0, 2, 3}), {});
   }
   EXPECT_EQ(output.outputs.shape(), (Shape{0, 2, 8}));
-  EXPECT_EQ(output.states[0].shape(), (Shape{4, 0, 4}));
+  EXPECT_EQ(output.hidden.shape(), (Shape{4, 0, 4}));
   autograd::Backward(output.outputs);
   for (const auto& parameter : layer->CollectParams())
     EXPECT_THAT(parameter->grad(cpu(0)).ToVector(), Each(0)) << parameter->name();
@@ -161,8 +161,8 @@ TEST_P(RecurrentTest, PaddingChangesNothing) {
       const autograd::RecordScope record;
       output = layer->Forward(x, {}, ToLengths(net.lengths));
     }
-    autograd::Backward({output.outputs, output.states[0]});
-    runs[is_dirty] = {output.outputs.ToVector(), output.states[0].ToVector(), autograd::Grad(x).ToVector()};
+    autograd::Backward({output.outputs, output.hidden});
+    runs[is_dirty] = {output.outputs.ToVector(), output.hidden.ToVector(), autograd::Grad(x).ToVector()};
     for (const auto& parameter : layer->CollectParams())
       runs[is_dirty].push_back(parameter->grad(cpu(0)).ToVector());
   }

@@ -120,7 +120,8 @@ TEST_P(RecurrentUseTest, StatesCarryOn) {
     }
     autograd::Backward(output.outputs);  // of this piece alone
     pieces.push_back(output.outputs);
-    for (size_t i = 0; i < states.size(); ++i) states[i] = output.states[i].Detach();
+    states = output.states();
+    for (NDArray& state : states) state = state.Detach();
   }
   EXPECT_THAT(ops::Concat(pieces, 1).ToVector(), ::testing::Pointwise(::testing::FloatNear(1e-6f), whole));
 }

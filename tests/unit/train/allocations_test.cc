@@ -180,7 +180,7 @@ class AllocationsTest : public ::testing::Test {
   }
   static Shape InputOf(const std::string& name) {
     if (name == "recurrent") return {kBatch, 7, 5};
-    if (name == "text_cnn") return {kBatch, 16};
+    if (name.starts_with("text")) return {kBatch, 16};
     return name == "resnet20" ? Shape{kBatch, 3, 32, 32} : Shape{kBatch, 1, 28, 28};
   }
 
@@ -192,7 +192,7 @@ class AllocationsTest : public ::testing::Test {
     const std::vector<float> labels = {0, 1, 2, 3, 4, 5, 6, 7};
     for (const Context& context : contexts) {
       images_.emplace_back(InputOf(name), context);
-      images_.back().Fill(name == "text_cnn" ? 3 : 0.5);  // ids, or pixels
+      images_.back().Fill(name.starts_with("text") ? 3 : 0.5);  // ids, or pixels
       labels_.push_back(NDArray::From(std::span(labels), {kBatch}, context));
       losses_.push_back((*net_)(images_.back()));  // parameters learn their shapes
     }
@@ -276,7 +276,9 @@ class AllocationsTest : public ::testing::Test {
 class Allocations : public AllocationsTest, public ::testing::WithParamInterface<const char*> {};
 constexpr auto kName = [](const auto& info) { return std::string(info.param); };
 INSTANTIATE_TEST_SUITE_P(Of, Allocations,
-                         ::testing::Values("mlp", "lenet", "resnet20", "recurrent", "text_cnn"), kName);
+                         ::testing::Values("mlp", "lenet", "resnet20", "recurrent", "text_cnn", "text_lstm",
+                                           "text_gru"),
+                         kName);
 
 TEST_F(AllocationsTest, AreSeenWhereThereAreSome) {
   heap_.counting = true;
