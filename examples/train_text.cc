@@ -93,6 +93,10 @@ void RequireSavable(const FileMetadata& metadata) {
 
 Task Texts() {
   if (FLAGS_data_dir.empty()) {
+    for (const auto& [name, flag] : {std::pair("text_length", "text-length"), {"vocabulary", "vocabulary"}}) {
+      if (IsGiven(name))
+        examples::Refuse(flag, "is for texts of --data-dir; the synthetic ones have their own");
+    }
     if (!FLAGS_load_params.empty() && ReadFileMetadata(FLAGS_load_params).contains("vocabulary"))
       examples::Refuse("load-params", StrCat("is '", FLAGS_load_params,
                                              "', trained on texts of files; give --data-dir, too"));

@@ -18,7 +18,8 @@ DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the 
 DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
 DEFINE_string(dtype, "float32",
               "Type of weights and gradients, in memory and on the wire: float32, or bfloat16 with float32 "
-              "masters where they are updated.");
+              "masters where they are updated; with AMX and on Zen 4 products are of bfloat16, too "
+              "(SLUICE_BFLOAT16_ARITHMETIC).");
 DEFINE_int64(batch_size, 64, "Batch size of each worker.");
 DEFINE_int64(num_epochs, 10,
              "How often to go through the training data, epochs before --load-epoch included.");
