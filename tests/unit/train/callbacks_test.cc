@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <utility>
 
 #include "base/strings.h"
 #include "sluice/callback.h"
@@ -194,18 +193,6 @@ TEST_F(CallbackTest, ARunThatGetsNoBetterEndsEarlyAlsoWhenItGoesOn) {
     spoilt.memory["StopEarly"] = memory;
     EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run(callbacks(), 20, 0.1, spoilt); }),
                 HasSubstr("'" + memory + "'"));
-  }
-}
-
-TEST_F(CallbackTest, WhatGoesByTheTestSetIsRefusedWithoutOne) {
-  for (const auto& [callback, name] :
-       {std::pair(StopEarly({.patience = 4}), "StopEarly"),
-        std::pair(KeepBest(folder_ / "best.safetensors"), "KeepBest best.safetensors")}) {
-    FitOptions options;
-    options.callbacks = {AfterEpoch([](const FitStatus&) {}), callback};
-    EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
-                        [&] { Fit(net_, train_, nullptr, {}, StoreOf("local"), options); }),
-                HasSubstr(StrCat("Fit: ", name, " goes by the accuracy on a test set")));
   }
 }
 

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <utility>
+
+#include "base/strings.h"
 #include "sluice/error.h"
 #include "unit/expect_error.h"
 #include "unit/train/points.h"
@@ -372,6 +375,19 @@ TEST_F(FitTest, BadOptionsAreRefused) {
   EXPECT_THAT(why(options), HasSubstr("holds -1"));
   options.work_load = {1000, 1};
   EXPECT_THAT(why(options), HasSubstr("Too many slices. Some splits are empty."));
+}
+
+TEST_F(FitTest, WhatGoesByTheTestSetIsRefusedWithoutOne) {
+  for (const auto& [callback, name] :
+       {std::pair(StopEarly({.patience = 4}), "StopEarly"), {KeepBest("best"), "KeepBest best"}}) {
+    FitOptions options = InOrder(8);
+    options.callbacks = {AfterEpoch([](const FitStatus&) {}), callback};
+    nn::Dense net(int64_t{kClasses});
+    net.CollectParams().Initialize();
+    EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                        [&] { Fit(net, train_, nullptr, {}, StoreOf("local"), options); }),
+                HasSubstr(StrCat("Fit: ", name, " goes by the accuracy on a test set")));
+  }
 }
 
 }  // namespace
