@@ -16,7 +16,8 @@ from cluster import Cluster, unwrapped  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = None
-SMALL = ["--network=text_mean", "--embedding=8", "--text-length=8", "--batch-size=10", "--lr=0.05", "--disp-batches=0"]
+SMALL = ["--network=text_mean", "--embedding=8", "--batch-size=10", "--lr=0.05", "--disp-batches=0"]
+LENGTH = "--text-length=8"
 WORDS = {"good": [f"good{i}" for i in range(10)], "bad": [f"bad{i}" for i in range(10)]}
 
 
@@ -46,7 +47,7 @@ class Texts(unittest.TestCase):
         self.saved = self.folder / "saved.safetensors"
 
     def run_program(self, data, *flags, workers=0):
-        command = [str(BIN / "train_text"), *SMALL, *([f"--data-dir={data}"] if data else []), *map(str, flags)]
+        command = [str(BIN / "train_text"), *SMALL, *([f"--data-dir={data}", LENGTH] if data else []), *map(str, flags)]
         if workers:
             command = [sys.executable, str(ROOT / "tools/launch.py"), "-n", str(workers), "-s", "2", *command, "--kv-store=dist_sync"]
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
@@ -107,6 +108,8 @@ class Texts(unittest.TestCase):
         self.assert_refused(self.run_program(self.data, load, "--text-length=9"), "--text-length is 9", "8 words")
         self.assert_refused(self.run_program(self.data, load, "--vocabulary=10"), "--vocabulary is 10", "22 ids")
         self.assert_refused(self.run_program(None, load), "--load-params", "--data-dir")
+        for flag in ("--text-length=9", "--vocabulary=10"):
+            self.assert_refused(self.run_program(None, flag), flag.split("=")[0], "is for texts of --data-dir")
         plain = self.folder / "plain.safetensors"
         self.train(None, "--num-steps=0", f"--save-params={plain}")
         self.assert_refused(self.run_program(self.data, f"--load-params={plain}"), "plain.safetensors", "no 'vocabulary'", "train on them")
@@ -153,7 +156,7 @@ class Texts(unittest.TestCase):
         with Cluster(BIN, len(flags), 1) as cluster:
             cluster.start_scheduler()
             cluster.start_server(0)
-            workers = [cluster.start_worker(rank, [BIN / "train_text", *SMALL, "--kv-store=dist_sync", *own])
+            workers = [cluster.start_worker(rank, [BIN / "train_text", *SMALL, LENGTH, "--kv-store=dist_sync", *own])
                        for rank, own in enumerate(flags)]
             return [(worker.wait(60), unwrapped(worker.output())) for worker in workers]
 
