@@ -55,8 +55,7 @@ class Reorders {
 };
 
 // An array of the caller's, float32 in the caller's layout, and what a primitive reads in its place: the same
-// memory, or a copy in the layout and type that the primitive chose, with other
-// axes perhaps.
+// memory, or a copy in the layout and type that the primitive chose, with other axes perhaps.
 class Input {
  public:
   Input(const Engine& e, const dnnl::memory::desc& users, const dnnl::memory::desc& chosen);

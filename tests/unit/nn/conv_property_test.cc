@@ -97,6 +97,13 @@ class ConvProperty : public ::testing::TestWithParam<uint64_t> {
   void CheckConvolution(const Case& c);
   void CheckTransposed(const Case& c);
   void Run(Sequential* net, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& head);
+  void ExpectResults(const Tensor& y, const Tensor& grad_x, const Tensor& grad_weight,
+                     const Tensor& grad_bias) const {
+    ExpectAll(y_, y);
+    ExpectAll(autograd::Grad(x_), grad_x);
+    ExpectAll(grad_weight_, grad_weight);
+    ExpectAll(grad_bias_, grad_bias);
+  }
 
   Rng rng_{GetParam()};
   NDArray x_, y_, grad_weight_, grad_bias_;
@@ -149,10 +156,7 @@ void ConvProperty::CheckConvolution(const Case& c) {
     grad_x.at(i) += grad.at(k) * weight.at(j);
     grad_weight.at(j) += grad.at(k) * x.at(i);
   });
-  ExpectAll(y_, y);
-  ExpectAll(autograd::Grad(x_), grad_x);
-  ExpectAll(grad_weight_, grad_weight);
-  ExpectAll(grad_bias_, grad_bias);
+  ExpectResults(y, grad_x, grad_weight, grad_bias);
 }
 
 // From the convolution's result to its image.
@@ -184,10 +188,7 @@ void ConvProperty::CheckTransposed(const Case& c) {
     grad_x.at(k) += head.at(i) * weight.at(j);
     grad_weight.at(j) += head.at(i) * x.at(k);
   });
-  ExpectAll(y_, y);
-  ExpectAll(autograd::Grad(x_), grad_x);
-  ExpectAll(grad_weight_, grad_weight);
-  ExpectAll(grad_bias_, grad_bias);
+  ExpectResults(y, grad_x, grad_weight, grad_bias);
 }
 
 TEST_P(ConvProperty, OfWindowsAsWideAsTheImage) {
