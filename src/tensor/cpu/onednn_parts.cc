@@ -2,11 +2,16 @@
 
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/cpu/convert.h"
+#include "tensor/cpu/parallel.h"
 
 namespace sluice::cpu {
 
 using dnnl::memory;
 using Tag = memory::format_tag;
+
+// Elements for which another thread is worth waking.
+constexpr int64_t kMinRounded = int64_t{8} << 10;
 
 Arguments::Arguments(std::initializer_list<std::pair<int, memory>> arguments) {
   for (const auto& [name, memory] : arguments) Add(name, memory);
@@ -45,11 +50,22 @@ void Reorders::Execute(const dnnl::stream& stream) const {
 
 Input::Input(const Engine& e, const memory::desc& users, const memory::desc& chosen)
     : e_(e), users_(e.Borrowed(users)), chosen_(users == chosen ? users_ : memory(chosen, e.engine)) {
-  if (users != chosen) reorders_ = Reorders(e, users_, chosen_);
+  memory::desc rounded = users;
+  rounded.data.data_type = dnnl_bf16;
+  if (chosen == rounded) {
+    elements_to_round_ = static_cast<int64_t>(users.get_size() / sizeof(float));
+  } else if (users != chosen) {
+    reorders_ = Reorders(e, users_, chosen_);
+  }
 }
 
+// oneDNN 2.6 rounds on one thread.
 void Input::Bring(const float* users) {
   e_.Point(users_, users);
+  void* const rounded = chosen_.get_data_handle();
+  ParallelFor(elements_to_round_, kMinRounded, [=](int64_t i, int64_t end) {
+    Convert(DType::kFloat32, users, DType::kBFloat16, rounded, i, end);
+  });
   reorders_.Execute(e_.stream);
 }
 

@@ -64,8 +64,9 @@ class Input {
 
  private:
   const Engine& e_;
-  dnnl::memory users_, chosen_;  // the same, or:
-  Reorders reorders_;
+  dnnl::memory users_, chosen_;    // the same, or differing:
+  int64_t elements_to_round_ = 0;  // in type alone
+  Reorders reorders_;              // in layout
 };
 
 // Likewise what a primitive makes.

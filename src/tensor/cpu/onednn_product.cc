@@ -7,15 +7,10 @@ using Tag = memory::format_tag;
 
 namespace {
 
-// Rows and columns of what is multiplied, which may lie the other way round.
-memory::desc Matrix(int64_t rows, int64_t columns, bool transposed) {
-  return {{rows, columns}, kFloat, transposed ? Tag::ba : Tag::ab};
-}
-
-// Weights of float32 stay as they lie: the kernel packs them as fast as a reordering would.
-memory::desc Factor(const ProductShape& s, int64_t rows, int64_t columns, bool transposed) {
-  if (s.arithmetic == Arithmetic::kFloat32) return Matrix(rows, columns, transposed);
-  return {{rows, columns}, FactorType(s.arithmetic), Tag::any};
+// Rows and columns of what is multiplied, which may lie the other way round. It stays as it lies: kernels
+// pack it as fast as a reordering would.
+memory::desc Matrix(int64_t rows, int64_t columns, bool transposed, memory::data_type type = kFloat) {
+  return {{rows, columns}, type, transposed ? Tag::ba : Tag::ab};
 }
 
 dnnl::matmul::primitive_desc Describe(const Engine& e, const ProductShape& s) {
@@ -25,7 +20,8 @@ dnnl::matmul::primitive_desc Describe(const Engine& e, const ProductShape& s) {
     post.append_sum(1);
     attributes.set_post_ops(post);
   }
-  const memory::desc a = Factor(s, s.m, s.k, s.transpose_a), b = Factor(s, s.k, s.n, s.transpose_b),
+  const auto factor = FactorType(s.arithmetic);
+  const memory::desc a = Matrix(s.m, s.k, s.transpose_a, factor), b = Matrix(s.k, s.n, s.transpose_b, factor),
                      out = Matrix(s.m, s.n, false);
   using Desc = dnnl::matmul::desc;
   return {s.has_bias ? Desc(a, b, Matrix(1, s.n, false), out) : Desc(a, b, out), attributes, e.engine};
