@@ -6,6 +6,7 @@
 #include <ranges>
 #include <set>
 
+#include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "wire/codec.h"
 
@@ -100,14 +101,14 @@ void RequireFit(const std::string& what, const Key& key, const KeyShape& expecte
   }
 }
 
-void WhenAll(const Events& events, std::function<void(std::exception_ptr)> then) {
+void WhenAll(const Events& events, AfterAll then, const std::shared_ptr<Allocator>& records) {
   struct Join {
     std::atomic<size_t> left;
     std::atomic<bool> failed = false;
     std::exception_ptr error;  // written by whoever sets `failed`
-    std::function<void(std::exception_ptr)> then;
+    AfterAll then;
   };
-  auto join = std::make_shared<Join>();
+  auto join = std::allocate_shared<Join>(MemoryOf<Join>(records));
   join->left = events.size() + 1;
   join->then = std::move(then);
   const auto one_done = [join](const std::exception_ptr& error) {

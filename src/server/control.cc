@@ -81,7 +81,7 @@ void Control::Barrier(Time now, wire::Barrier::Group group, Time deadline, Then 
 }
 
 void Control::RunCompletions(Time now, transport::Network& network) {
-  for (const auto& completion : std::exchange(completions_, {})) completion(now, network);
+  for (auto& completion : std::exchange(completions_, {})) completion(now, network);
 }
 
 void Control::OnAllShards(uint64_t request, std::function<Status(Shard&)> apply) {

@@ -27,7 +27,8 @@ struct Event::State {
     Callback callback;
     bool quiet;
   };
-  InlineVector<Listener, 1> listeners;  // guarded by mutex
+  using Listeners = InlineVector<Listener, 2>;  // what comes next on its stream, and a store
+  Listeners listeners;                          // guarded by mutex
 };
 
 namespace {
@@ -49,6 +50,13 @@ void FutexWakeAll(std::atomic<uint32_t>* word) {
 Event Event::Make(Label what, std::shared_ptr<Helped> by) {
   Event event;
   event.state_ = std::make_shared<State>(std::move(what), std::move(by), nullptr);
+  return event;
+}
+
+Event Event::Make(Label what, std::shared_ptr<Helped> by, const std::shared_ptr<Allocator>& memory) {
+  Event event;
+  event.state_ =
+      std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), std::move(by), nullptr);
   return event;
 }
 
@@ -112,7 +120,7 @@ Event Event::Quietly() const {
 void Event::Complete(std::exception_ptr error) const {
   if (state_ == nullptr) return;
   const std::shared_ptr<State> state = state_;  // a waiter may let go of this handle
-  InlineVector<State::Listener, 1> listeners;
+  State::Listeners listeners;
   {
     const std::lock_guard lock(state->mutex);
     SLUICE_CHECK(state->done == 0) << state->what << " completed twice";

@@ -33,6 +33,8 @@ class Event {
   };
   // Not yet happened; `what` says in messages what is being waited for.
   static Event Make(Label what, std::shared_ptr<Helped> by = nullptr);
+  // The same in memory of `memory`.
+  static Event Make(Label what, std::shared_ptr<Helped> by, const std::shared_ptr<Allocator>& memory);
   // The end of an operation on `stream`, in memory of `memory`: for streams.
   static Event Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory);
 

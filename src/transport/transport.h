@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/inline_function.h"
 #include "wire/messages.h"
 
 namespace sluice::transport {
@@ -71,14 +72,14 @@ class Machine {
 class Loop {
  public:
   virtual ~Loop() = default;
+  // With room for a call of a worker's store: what it pushes and where the answer lands.
+  using Task = InlineFunction<void(Time now, Network& network), 192>;
   // Runs `task` between two calls of the machine, in the order posted; tasks that the end overtakes run after
   // Machine::OnEnd. False, and never run, when the loop has ended. Thread-safe.
-  virtual bool Post(std::function<void(Time now, Network& network)> task) = 0;
+  virtual bool Post(Task task) = 0;
   // As Post, for a task that is short and whose caller would rather not wait for a thread to wake: a loop at
   // rest may run it, and what was posted before, before this returns, in the caller's thread.
-  virtual bool PostOrRun(std::function<void(Time now, Network& network)> task) {
-    return Post(std::move(task));
-  }
+  virtual bool PostOrRun(Task task) { return Post(std::move(task)); }
   // Lends the caller's thread, which waits for `done` to hold, to the loop: what arrives is then handled
   // here, and no other thread has to wake first. Returns when `done` holds, at `deadline`, or at once when
   // the loop has no use for it. `done` is called often, and changes by calls of the machine alone.

@@ -10,7 +10,8 @@ namespace sluice::worker {
 Client::Client(ClientOptions options)
     : options_(std::move(options)),
       tracer_(options_.tracer ? *options_.tracer : no_tracer_),
-      membership_(options_.membership) {}
+      membership_(options_.membership),
+      operations_(MemoryOf<Operation>(records_)) {}
 
 // Operations that never finished hold themselves through their completions.
 Client::~Client() {
@@ -36,8 +37,9 @@ void Client::ConnectShards(NetworkRef network) {
   for (const wire::NodeInfo& node : membership_.roster()) {
     if (node.role != wire::Role::kServer) continue;
     for (const std::string& address : node.shard_addresses) {
-      auto shard = std::make_unique<Shard>(
-          Shard{network.Connect(address), node.rank, Requests(options_.resend_timeout), {}, {}});
+      auto shard = std::make_unique<Shard>(Shard{network.Connect(address), node.rank,
+                                                 Requests(options_.resend_timeout, records_),
+                                                 Lane{SendQueue(records_)}, Lane{SendQueue(records_)}});
       shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
       VLOG(1) << "server " << node.rank << " has shard " << shards_.size() << " at " << address;
       // Whose first message is large counts as a stranger until it is whole: see transport.md.
@@ -70,12 +72,14 @@ void Client::FailAll(const Failure& failure) {
   failure_ = failure;
   for (auto& done : std::exchange(when_joined_, {}))
     completions_.push_back([done, failure](Time, NetworkRef) { done(failure); });
-  for (auto& [number, op] : std::exchange(operations_, {})) FinishOperation(*op, failure);
+  for (auto& [number, op] : operations_) FinishOperation(*op, failure);
+  operations_.clear();
   controls_.FailAll(failure, &completions_);
   for (auto& flush : std::exchange(flushes_, {}))
     completions_.push_back([done = std::move(flush.done), failure](Time, NetworkRef) { done(failure); });
   for (auto& shard : shards_) {
-    shard->pushes = shard->pulls = Lane();
+    shard->pushes.Clear();
+    shard->pulls.Clear();
     shard->requests.Clear();
   }
   for (auto& [id, key] : keys_) {
@@ -178,7 +182,10 @@ Time Client::NextTimer() const {
 
 void Client::RunCompletions(Time now, NetworkRef network) {
   while (!completions_.empty()) {
-    for (const auto& completion : std::exchange(completions_, {})) completion(now, network);
+    auto running = std::exchange(completions_, std::move(spare_completions_));
+    for (auto& completion : running) completion(now, network);
+    running.clear();
+    spare_completions_ = std::move(running);
   }
 }
 

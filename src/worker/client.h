@@ -80,17 +80,17 @@ class Client final : public transport::Machine {
   // with a message that says who is waited for. ---
   void Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
             NetworkRef network);
-  void Push(Time now, PushArgs args, worker::Done done, NetworkRef network);
+  void Push(Time now, PushArgs args, Ended done, NetworkRef network);
   // The value after this round lands in `destination`.
-  void PushPull(Time now, PushArgs args, Destination destination, Time deadline, worker::Done done,
+  void PushPull(Time now, PushArgs args, Destination destination, Time deadline, Ended done,
                 NetworkRef network);
-  void Pull(Time now, PullArgs args, Time deadline, worker::Done done, NetworkRef network);
+  void Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef network);
   // How many updates the key's optimiser has made.
   void PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network);
   // Sets that number, and one of its states: float32 (float64 for float64 keys). Slot 0 is no state: `source`
   // is empty.
   void StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source, Time deadline,
-                  worker::Done done, NetworkRef network);
+                  Ended done, NetworkRef network);
 
   // --- Control ---
   // Of the keys of `store` (wire::KeySpec).
@@ -128,6 +128,10 @@ class Client final : public transport::Machine {
     std::optional<Failure> refusal;
   };
   struct Lane {
+    void Clear() {
+      queue.Clear();
+      in_flight = 0;
+    }
     SendQueue queue;
     uint64_t in_flight = 0;
   };
@@ -150,21 +154,27 @@ class Client final : public transport::Machine {
   std::string WaitingFor(const Operation& op) const;
   wire::Message Envelope(wire::Body body, uint64_t id) const { return membership_.Make(std::move(body), id); }
 
+  // client_calls.cc
+  std::shared_ptr<Operation> NewOperation(OpKind kind, uint32_t key) const;
+  std::shared_ptr<Operation> NewPush(OpKind kind, PushArgs args, Ended done) const;
+
   // client_flow.cc: operations to messages and back
   void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
   void Open(const std::shared_ptr<Operation>& op);
+  void Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t part, size_t offset,
+              size_t bytes);
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);
   Lane* NextLane(Shard& shard) const;
   void FlushShard(Time now, uint32_t index, NetworkRef network);
   void Landed(PartOp& part);  // it no longer counts as in flight
-  void SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>& batch, NetworkRef network);
+  void SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network);
   void OnAck(Time now, uint32_t shard, uint64_t id);
   void OnValues(Time now, uint32_t shard, const wire::Message& message);
   void RefuseFrom(KeyState& key, const Operation& push, const Failure& failure);
   static bool NeedsRound(const Operation& op, uint64_t round);
   void OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network);
-  void SendAlone(Time now, uint32_t shard, const std::vector<PartOpPtr>& parts, NetworkRef network);
+  void SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRef network);
   void OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting);
   void Repeat(Time now, uint32_t index, NetworkRef network);
   void Finish(const PartOpPtr& part);
@@ -194,18 +204,19 @@ class Client final : public transport::Machine {
   std::vector<FlushCall> flushes_;  // each waits for the same
   std::vector<worker::Done> when_joined_;
 
+  const std::shared_ptr<Allocator> records_ = std::make_shared<PoolAllocator>();
   std::map<uint32_t, KeyState> keys_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::map<transport::PeerId, uint32_t> shard_of_;
-  std::map<uint64_t, std::shared_ptr<Operation>> operations_;  // all open ones, by number
-  Time earliest_deadline_ = Time::max();                       // of operations; a lower bound
+  RecordMap<uint64_t, std::shared_ptr<Operation>> operations_;  // all open ones, by number
+  Time earliest_deadline_ = Time::max();                        // of operations; a lower bound
   membership::ControlRequests controls_;
   uint64_t next_id_ = 1;
   uint64_t next_order_ = 1;
   uint64_t barriers_of_all_ = 0;
   LogLimiter limiter_{5, 10s};
-  std::vector<membership::ControlRequests::Completion>
-      completions_;  // run when a call has left the machine in order
+  // Run when a call has left the machine in order. The spare one is empty, and has room.
+  std::vector<membership::ControlRequests::Completion> completions_, spare_completions_;
   void RunCompletions(Time now, NetworkRef network);
 };
 

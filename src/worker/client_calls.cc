@@ -2,12 +2,16 @@
 #include "worker/client.h"
 
 namespace sluice::worker {
-namespace {
 
-std::shared_ptr<Operation> Pushing(OpKind kind, PushArgs args, Done done) {
-  auto op = std::make_shared<Operation>();
+std::shared_ptr<Operation> Client::NewOperation(OpKind kind, uint32_t key) const {
+  auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_));
   op->kind = kind;
-  op->key = args.key;
+  op->key = key;
+  return op;
+}
+
+std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Ended done) const {
+  auto op = NewOperation(kind, args.key);
   op->source = std::move(args.source);
   op->priority = args.priority;
   op->samples = args.samples;
@@ -16,26 +20,22 @@ std::shared_ptr<Operation> Pushing(OpKind kind, PushArgs args, Done done) {
   return op;
 }
 
-}  // namespace
-
-void Client::Push(Time now, PushArgs args, worker::Done done, NetworkRef network) {
-  Start(now, Pushing(OpKind::kPush, std::move(args), std::move(done)), network);
+void Client::Push(Time now, PushArgs args, Ended done, NetworkRef network) {
+  Start(now, NewPush(OpKind::kPush, std::move(args), std::move(done)), network);
   RunCompletions(now, network);
 }
 
-void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, worker::Done done,
+void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, Ended done,
                       NetworkRef network) {
-  auto op = Pushing(OpKind::kPushPull, std::move(args), std::move(done));
+  auto op = NewPush(OpKind::kPushPull, std::move(args), std::move(done));
   op->destination = std::move(destination);
   op->deadline = deadline;
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }
 
-void Client::Pull(Time now, PullArgs args, Time deadline, worker::Done done, NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kPull;
-  op->key = args.key;
+void Client::Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef network) {
+  auto op = NewOperation(OpKind::kPull, args.key);
   op->destination = std::move(args.destination);
   op->priority = args.priority;
   op->slot = args.slot;
@@ -47,9 +47,7 @@ void Client::Pull(Time now, PullArgs args, Time deadline, worker::Done done, Net
 }
 
 void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kVersion;
-  op->key = key;
+  auto op = NewOperation(OpKind::kVersion, key);
   op->slot = 1;  // the version of a state, which a part has even without states
   op->deadline = deadline;
   op->done = [done = std::move(done), op](const Status& status) {
@@ -61,10 +59,8 @@ void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done
 }
 
 void Client::StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
-                        Time deadline, worker::Done done, NetworkRef network) {
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kState;
-  op->key = key;
+                        Time deadline, Ended done, NetworkRef network) {
+  auto op = NewOperation(OpKind::kState, key);
   op->slot = slot;
   op->round = num_updates;
   op->source = std::move(source);

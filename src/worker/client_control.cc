@@ -72,9 +72,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
       key.parts = plan::PartsOf(entry);
       key.flows.resize(key.parts.size());
     }
-    auto version = std::make_shared<Operation>();
-    version->kind = OpKind::kVersion;
-    version->key = entry.id;
+    auto version = NewOperation(OpKind::kVersion, entry.id);
     version->key_name = wire::ToString(entry.spec);
     version->deadline = deadline;
     version->waiting_for = membership_.rank() == 0 ? "" : "worker 0 to initialise the key";
@@ -88,9 +86,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
                                          : Result<std::vector<uint32_t>>(pending->status.failure()));
     };
     if (membership_.rank() == 0) {
-      auto init = std::make_shared<Operation>();
-      init->kind = OpKind::kInit;
-      init->key = entry.id;
+      auto init = NewOperation(OpKind::kInit, entry.id);
       init->key_name = version->key_name;
       init->source = std::move(keys[i].value);
       init->done = [version_done = version](const Status& status) {

@@ -42,14 +42,8 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   for (uint32_t i = 0; i < key.parts.size(); ++i) {
     const plan::Part& planned = key.parts[i];
     if (op->IsPush()) AddWindowPull(now, key, i, op->round);
-    auto part = std::make_shared<PartOp>();
-    part->op = op;
-    part->ref = {op->key, i};
-    part->shard = planned.shard;
-    part->offset = static_cast<size_t>(planned.offset) * width;
-    part->bytes = op->kind == OpKind::kVersion ? 0 : static_cast<size_t>(planned.length) * width;
-    part->order = next_order_++;
-    key.flows[i].Append(std::move(part));
+    const size_t bytes = op->kind == OpKind::kVersion ? 0 : static_cast<size_t>(planned.length) * width;
+    Append(op, key, i, static_cast<size_t>(planned.offset) * width, bytes);
     Release(key.flows[i]);
   }
   if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, op->key, op->round, total);
@@ -61,21 +55,26 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
 void Client::AddWindowPull(Time, KeyState& key, uint32_t part, uint64_t round) {
   PartFlow& flow = key.flows[part];
   if (round <= std::max(flow.known_version, flow.asked_version) + plan::kMaxRoundsAhead) return;
-  auto op = std::make_shared<Operation>();
-  op->kind = OpKind::kVersion;
-  op->key = key.entry.id;
+  auto op = NewOperation(OpKind::kVersion, key.entry.id);
   op->key_name = wire::ToString(key.entry.spec);
   op->round = round - plan::kMaxRoundsAhead / 2;
   op->priority = INT32_MAX;
   op->parts_left = 1;
   flow.asked_version = op->round;
   Open(op);
-  auto part_op = std::make_shared<PartOp>();
-  part_op->op = op;
-  part_op->ref = {key.entry.id, part};
-  part_op->shard = key.parts[part].shard;
-  part_op->order = next_order_++;
-  flow.Append(std::move(part_op));
+  Append(op, key, part, 0, 0);
+}
+
+void Client::Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t index, size_t offset,
+                    size_t bytes) {
+  auto part = std::allocate_shared<PartOp>(MemoryOf<PartOp>(records_));
+  part->op = op;
+  part->ref = {op->key, index};
+  part->shard = key.parts[index].shard;
+  part->offset = offset;
+  part->bytes = bytes;
+  part->order = next_order_++;
+  key.flows[index].Append(std::move(part));
 }
 
 void Client::Release(PartFlow& flow) {
@@ -102,7 +101,7 @@ void Client::Landed(PartOp& part) {
 void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
   Shard& shard = *shards_[index];
   while (Lane* lane = NextLane(shard)) {
-    const auto batch = lane->queue.NextBatch();
+    PartOps batch = lane->queue.NextBatch();
     if (batch.empty()) continue;
     const uint64_t id = next_id_++;
     for (const PartOpPtr& part : batch) {
@@ -113,12 +112,12 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
       if (part->op->IsPush()) tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes);
     }
     SendBatch(index, id, batch, network);
-    shard.requests.Add(now, id, batch);
+    shard.requests.Add(now, id, std::move(batch));
   }
 }
 
-void Client::SendBatch(uint32_t shard, uint64_t id, const std::vector<PartOpPtr>& batch, NetworkRef network) {
-  const Operation& first = *batch.front()->op;
+void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network) {
+  const Operation& first = *batch[0]->op;
   wire::Message message = Envelope(wire::Ack{}, id);
   const auto add_frame = [&](const PartOp& part) {
     message.payload.push_back(part.op->source.Slice(part.offset, part.bytes));
@@ -225,27 +224,27 @@ void Client::RefuseFrom(KeyState& key, const Operation& push, const Failure& fai
 
 // A shard refuses a message as a whole and tells one reason: sent by themselves, the operations that it has
 // nothing against go on, and the others learn their own reasons.
-void Client::SendAlone(Time now, uint32_t shard, const std::vector<PartOpPtr>& parts, NetworkRef network) {
+void Client::SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRef network) {
   for (auto first = parts.begin(); first != parts.end();) {
     const auto last =
         std::find_if(first, parts.end(), [&](const auto& part) { return part->op != (*first)->op; });
-    std::vector<PartOpPtr> batch;
+    PartOps batch;
     std::copy_if(first, last, std::back_inserter(batch), [](const auto& part) { return !part->finished; });
     first = last;
     if (batch.empty()) continue;
     const uint64_t id = next_id_++;
     for (const PartOpPtr& part : batch) part->request = id;
     SendBatch(shard, id, batch, network);
-    shards_[shard]->requests.Add(now, id, batch);
+    shards_[shard]->requests.Add(now, id, std::move(batch));
   }
 }
 
 void Client::OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network) {
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;
-  const auto parts = request->parts;
+  const PartOps parts = std::move(request->parts);
   shards_[shard]->requests.Erase(id);
-  if (parts.front()->op != parts.back()->op) return SendAlone(now, shard, parts, network);
+  if ((*parts.begin())->op != parts[parts.size() - 1]->op) return SendAlone(now, shard, parts, network);
   for (const PartOpPtr& part : parts) {
     Operation& op = *part->op;
     FinishOperation(op, failure);
@@ -265,7 +264,7 @@ void Client::OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWait
 void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
   Shard& shard = *shards_[index];
   for (const uint64_t id : shard.requests.Due(now)) {
-    std::vector<PartOpPtr> again, value_only;
+    PartOps again, value_only;
     for (const PartOpPtr& part : shard.requests.Find(id)->parts) {
       if (part->finished) continue;
       // The shard has the push: what is missing is the value, and asking for it needs no bytes.
@@ -306,9 +305,7 @@ void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
     for (const PartOpPtr& part : flow.ops()) {
       if (part->op != op || part->finished || part->acked) continue;
       if (push == nullptr) {
-        push = std::make_shared<Operation>();
-        push->kind = OpKind::kPush;
-        push->key = op->key;
+        push = NewOperation(OpKind::kPush, op->key);
         push->key_name = op->key_name;
         push->priority = op->priority;
         push->round = op->round;
@@ -328,7 +325,8 @@ void Client::FinishOperation(Operation& op, const Status& status) {
   op.finished = true;
   op.source = Frame();
   if (op.done)
-    completions_.push_back([done = std::move(op.done), status](Time, NetworkRef) { done(status); });
+    completions_.push_back(
+        [done = std::move(op.done), how = Status(status)](Time, NetworkRef) mutable { done(how); });
   if (status.ok() || !keys_.contains(op.key)) return;
   // What is left of a failed operation must not hold up its parts.
   KeyState& key = keys_.at(op.key);

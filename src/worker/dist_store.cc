@@ -34,6 +34,7 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       client_(std::move(client)),
       loop_(std::move(loop)),
       helped_(std::make_shared<HelpedLoop>(loop_)),
+      records_(std::make_shared<PoolAllocator>()),
       rank_(static_cast<int>(client_->rank())),
       reducer_(std::move(reducer)) {}
 
@@ -47,16 +48,18 @@ void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout
   done.Wait(Bounded(timeout) + kGrace);
 }
 
+void DistStore::Completes::operator()(const Status& status) const {
+  if (status.ok()) return event.Complete();
+  const Failure& failure = status.failure();
+  event.Complete(std::make_exception_ptr(Error(failure.code, kvstore::Named(event.what(), failure.message))));
+}
+
 void DistStore::HandOver(transport::Loop& loop, const std::shared_ptr<Client>& client, Call call,
                          const Event& done, bool alone) {
-  auto task = [client, call = std::move(call), done](Time now, transport::Network& network) {
-    call(*client, now, network, [done](const Status& status) {
-      if (status.ok()) return done.Complete();
-      const Failure& failure = status.failure();
-      done.Complete(
-          std::make_exception_ptr(Error(failure.code, kvstore::Named(done.what(), failure.message))));
-    });
+  auto task = [client, call = std::move(call), done](Time now, transport::Network& network) mutable {
+    call(*client, now, network, Completes{done});
   };
+  static_assert(transport::Loop::Task::kFits<decltype(task)>);
   const bool taken = alone ? loop.PostOrRun(std::move(task)) : loop.Post(std::move(task));
   if (taken) return;
   done.Complete(std::make_exception_ptr(
@@ -104,7 +107,11 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < entries.size(); ++i) {
     KeyState& state = keys_[entries[i].key];
+    const std::string of_key = " of key " + ToString(entries[i].key);
     state.id = (*ids)[i];
+    state.push = "push" + of_key;
+    state.push_pull = "push_pull" + of_key;
+    state.pull = "pull" + of_key;
     state.shape = {args[i].spec.shape, args[i].spec.dtype};
   }
 }
@@ -114,10 +121,11 @@ NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
   if (options_.tracer != nullptr) {
     Events written;
     for (const NDArray& value : values) written.push_back(ReadyToRead(value));
-    kvstore::WhenAll(written, [tracer = options_.tracer, key = state.id, round = state.round,
-                               bytes = state.Bytes() * values.size()](const std::exception_ptr& error) {
+    const auto reduced = [tracer = options_.tracer, key = state.id, round = state.round,
+                          bytes = state.Bytes() * values.size()](const std::exception_ptr& error) {
       if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kReduce, key, round, bytes);
-    });
+    };
+    kvstore::WhenAll(written, reduced, records_);
   }
   if (values.size() == 1 && OnHost(values.front())) return values.front();
   if (!state.merged.valid()) {
@@ -142,31 +150,32 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
 void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
                           const std::vector<NDArray>& outs) {
   if (options_.tracer != nullptr) {
-    kvstore::WhenAll({landed}, [tracer = options_.tracer, key = state.id, round = state.round,
-                                bytes = state.Bytes() * outs.size()](const std::exception_ptr& error) {
+    landed.OnDone([tracer = options_.tracer, key = state.id, round = state.round,
+                   bytes = state.Bytes() * outs.size()](const std::exception_ptr& error) {
       if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kBroadcast, key, round, bytes);
     });
   }
   reducer_->Broadcast(target, outs);
 }
 
-Event DistStore::Issue(const std::string& what, const Key& key, KeyState& state, Events after, Call call) {
-  const std::string name = what + " of key " + ToString(key);
+Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call call) {
   // Nothing else is under way: whoever issues this one waits for it, or might as well.
   const bool alone = outstanding_.AllDone();
-  Event done = Event::Make(name, alone ? helped_ : nullptr);
-  outstanding_.Add(name, done);
+  Event done = Event::Make(what, alone ? helped_ : nullptr, records_);
+  outstanding_.Add(what, done);
   after.push_back(state.issued);
   if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {
     HandOver(*loop_, client_, std::move(call), done, alone);
     return done;
   }
-  state.issued = Event::Make("issue");
-  kvstore::WhenAll(after, [client = client_, loop = loop_, call = std::move(call), done,
-                           issued = state.issued](std::exception_ptr error) {
-    error == nullptr ? HandOver(*loop, client, call, done, false) : done.Complete(error);
+  state.issued = Event::Make("issue", nullptr, records_);
+  auto hand_over = [client = client_, loop = loop_, call = std::move(call), done,
+                    issued = state.issued](const std::exception_ptr& error) mutable {
+    error == nullptr ? HandOver(*loop, client, std::move(call), done, false) : done.Complete(error);
     issued.Complete();  // last: it may hand over the next operation here
-  });
+  };
+  static_assert(kvstore::AfterAll::kFits<decltype(hand_over)>);
+  kvstore::WhenAll(after, std::move(hand_over), records_);
   return done;
 }
 
@@ -184,16 +193,14 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
     KeyState& state = keys_.at(entry.key);
     const NDArray source = Source(state, entry.arrays);
     const PushArgs args{state.id, HostFrame(source), options.priority, options.samples, options.divisor};
-    const Event done = Issue("push", entry.key, state, {ReadyToRead(source)},
-                             [args](Client& client, Time now, transport::Network& network, worker::Done end) {
-                               client.Push(now, args, std::move(end), network);
-                             });
+    const Event done = Issue(state.push, state, {ReadyToRead(source)},
+                             [args](Client& client, Time now, transport::Network& network,
+                                    const Completes& end) { client.Push(now, args, end, network); });
     AddReader(source, done);
   }
 }
 
-void DistStore::PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs,
-                         int priority, bool latest) {
+void DistStore::PullInto(const Key& key, const std::vector<NDArray>& outs, int priority, bool latest) {
   KeyState& state = keys_.at(key);
   NDArray target = Target(state, outs);
   const PullArgs args{.key = state.id,
@@ -201,10 +208,10 @@ void DistStore::PullInto(const std::string& what, const Key& key, const std::vec
                       .priority = priority,
                       .slot = 0,
                       .latest = latest};
-  const Event done = Issue(what, key, state, PendingUses(target),
+  const Event done = Issue(state.pull, state, PendingUses(target),
                            [args, deadline = Deadline(options_.timeout)](
-                               Client& client, Time now, transport::Network& network, worker::Done end) {
-                             client.Pull(now, args, deadline, std::move(end), network);
+                               Client& client, Time now, transport::Network& network, const Completes& end) {
+                             client.Pull(now, args, deadline, end, network);
                            });
   SetWriter(target, done);
   Broadcast(state, target, done, outs);
@@ -216,7 +223,7 @@ void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& ou
   const auto entries = kvstore::Join("Pull", keys, outs);
   for (const auto& entry : entries)
     kvstore::RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
-  for (const auto& entry : entries) PullInto("pull", entry.key, entry.arrays, priority, false);
+  for (const auto& entry : entries) PullInto(entry.key, entry.arrays, priority, false);
 }
 
 void DistStore::PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
@@ -225,7 +232,7 @@ void DistStore::PullLatest(const std::vector<Key>& keys, const std::vector<Value
   const auto entries = kvstore::Join("PullLatest", keys, outs);
   for (const auto& entry : entries)
     kvstore::RequireFit("PullLatest", entry.key, Find("PullLatest", entry.key).shape, entry.arrays);
-  for (const auto& entry : entries) PullInto("pull", entry.key, entry.arrays, priority, true);
+  for (const auto& entry : entries) PullInto(entry.key, entry.arrays, priority, true);
 }
 
 void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
@@ -248,11 +255,12 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     after.push_back(ReadyToRead(source));
     const PushArgs push{state.id, HostFrame(source), options.priority, options.samples, options.divisor};
     const Destination destination{MutableHostBytes(target), target.storage()};
-    const Event done = Issue("push_pull", sources[i].key, state, std::move(after),
-                             [push, destination, deadline = Deadline(options_.timeout)](
-                                 Client& client, Time now, transport::Network& network, worker::Done end) {
-                               client.PushPull(now, push, destination, deadline, std::move(end), network);
-                             });
+    const Event done =
+        Issue(state.push_pull, state, std::move(after),
+              [push, destination, deadline = Deadline(options_.timeout)](
+                  Client& client, Time now, transport::Network& network, const Completes& end) {
+                client.PushPull(now, push, destination, deadline, end, network);
+              });
     if (!source.SharesStorage(target)) AddReader(source, done);
     SetWriter(target, done);
     Broadcast(state, target, done, targets[i].arrays);

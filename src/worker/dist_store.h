@@ -60,13 +60,20 @@ class DistStore final : public KVStore {
     uint64_t Bytes() const { return static_cast<uint64_t>(shape.shape.size()) * SizeOf(shape.dtype); }
 
     uint32_t id = 0;
+    Label push, push_pull, pull;  // "push of key w"
     kvstore::KeyShape shape;
     NDArray merged;      // the sum over this machine's devices
     NDArray landing;     // where a pull lands when no output is in host memory
     Event issued;        // the last operation has been handed to the client: keeps program order
     uint64_t round = 0;  // the last one pushed
   };
-  using Call = std::function<void(Client&, Time, transport::Network&, worker::Done)>;
+  // Completes an event as an operation ended.
+  struct Completes {
+    void operator()(const Status& status) const;
+    Event event;
+  };
+  // What is asked of the client. With room for a push and where its answer lands.
+  using Call = InlineFunction<void(Client&, Time, transport::Network&, const Completes& done), 112>;
 
   KeyState& Find(const std::string& what, const Key& key);
   // The array to be pushed: the only host array itself, or the sum of all.
@@ -77,9 +84,8 @@ class DistStore final : public KVStore {
                  const std::vector<NDArray>& outs);
   // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
   // over. The event is the operation's end.
-  Event Issue(const std::string& what, const Key& key, KeyState& state, Events after, Call call);
-  void PullInto(const std::string& what, const Key& key, const std::vector<NDArray>& outs, int priority,
-                bool latest);
+  Event Issue(const Label& what, KeyState& state, Events after, Call call);
+  void PullInto(const Key& key, const std::vector<NDArray>& outs, int priority, bool latest);
   // The event is the end of `call`. `alone`: there is nothing else that this thread could do meanwhile.
   static void HandOver(transport::Loop& loop, const std::shared_ptr<Client>& client, Call call,
                        const Event& done, bool alone);
@@ -101,6 +107,7 @@ class DistStore final : public KVStore {
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<transport::Loop> loop_;
   const std::shared_ptr<Event::Helped> helped_;
+  const std::shared_ptr<Allocator> records_;  // of what is under way
   const int rank_;
   std::mutex mutex_;
   // Guarded by mutex_.

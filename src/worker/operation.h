@@ -3,13 +3,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/inline_function.h"
+#include "base/inline_vector.h"
+#include "base/pool_allocator.h"
 #include "base/result.h"
 #include "wire/messages.h"
 
@@ -17,6 +20,12 @@ namespace sluice::worker {
 
 // Called once, on the client's loop.
 using Done = std::function<void(const Status&)>;
+// The same of what every step does: one that holds an event takes no memory.
+using Ended = InlineFunction<void(const Status&), 32>;
+
+// The client's records of what is under way come and go with the same sizes: from one pool.
+template <typename K, typename V>
+using RecordMap = std::map<K, V, std::less<K>, MemoryOf<std::pair<const K, V>>>;
 
 // Memory that values land in, kept alive by its owner until the operation is done.
 struct Destination {
@@ -46,7 +55,7 @@ struct Operation {
   Frame source;  // kPush, kPushPull, kInit, kState
   Destination destination;
   Time deadline = Time::max();
-  Done done;
+  Ended done;
 
   bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
   bool Carries() const { return kind != OpKind::kPull && kind != OpKind::kVersion; }
@@ -79,6 +88,7 @@ struct PartOp {
   bool WantsAnswer() const { return WantsValue() || op->kind == OpKind::kVersion; }
 };
 using PartOpPtr = std::shared_ptr<PartOp>;
+using PartOps = InlineVector<PartOpPtr, 8>;
 
 inline const char* Name(OpKind kind) {
   constexpr const char* kNames[] = {"push", "push_pull", "pull", "version", "init", "state"};

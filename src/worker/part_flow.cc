@@ -2,8 +2,8 @@
 
 namespace sluice::worker {
 
-std::vector<PartOpPtr> PartFlow::Release() {
-  std::vector<PartOpPtr> ready;
+PartOps PartFlow::Release() {
+  PartOps ready;
   bool answer_pending = false;
   for (const PartOpPtr& op : ops_) {
     if (op->finished) continue;
@@ -17,12 +17,11 @@ std::vector<PartOpPtr> PartFlow::Release() {
 }
 
 void PartFlow::Sweep() {
-  std::erase_if(ops_, [](const PartOpPtr& op) { return op->finished; });
+  ops_.EraseIf([](const PartOpPtr& op) { return op->finished; });
 }
 
-std::vector<PartOpPtr> PartFlow::AnsweredBy(const wire::ValuePart& value, bool has_data,
-                                            uint64_t request) const {
-  std::vector<PartOpPtr> answered;
+PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, bool has_data, uint64_t request) const {
+  PartOps answered;
   for (const PartOpPtr& op : ops_) {
     if (op->finished || !op->sent || !op->WantsAnswer() || op->op->slot != value.slot) continue;
     if (op->WantsValue() && !has_data) continue;

@@ -3,9 +3,6 @@
 // versions: docs/design/protocol.md.
 #pragma once
 
-#include <deque>
-#include <vector>
-
 #include "worker/operation.h"
 
 namespace sluice::worker {
@@ -14,19 +11,19 @@ class PartFlow {
  public:
   void Append(PartOpPtr op) { ops_.push_back(std::move(op)); }
   // What may go now and has not been released yet, in order; marks it released.
-  std::vector<PartOpPtr> Release();
+  PartOps Release();
   // Forgets what is finished.
   void Sweep();
   // Sent, unanswered operations that a value answers which came in reply to `request`.
-  std::vector<PartOpPtr> AnsweredBy(const wire::ValuePart& value, bool has_data, uint64_t request) const;
+  PartOps AnsweredBy(const wire::ValuePart& value, bool has_data, uint64_t request) const;
   bool empty() const { return ops_.empty(); }
-  const std::deque<PartOpPtr>& ops() const { return ops_; }
+  const PartOps& ops() const { return ops_; }
 
   uint64_t known_version = 0;  // the highest that a shard has told
   uint64_t asked_version = 0;  // the highest that a version pull asks for
 
  private:
-  std::deque<PartOpPtr> ops_;
+  PartOps ops_;
 };
 
 }  // namespace sluice::worker

@@ -4,12 +4,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/pool_allocator.h"
 #include "kvstore/store_base.h"
 
 namespace sluice::worker {
 
 ReadyExecutor::ReadyExecutor()
-    : slot_(std::make_shared<Slot>(std::make_unique<ThreadExecutor>("host arrays"))) {}
+    : slot_(std::make_shared<Slot>(std::make_unique<ThreadExecutor>("host arrays"))),
+      records_(std::make_shared<PoolAllocator>()) {}
 
 ReadyExecutor::~ReadyExecutor() {
   // Ends outside the lock: what it still does may make more work ready.
@@ -18,11 +20,11 @@ ReadyExecutor::~ReadyExecutor() {
 }
 
 Event ReadyExecutor::Enqueue(Label what, std::span<const Event> after, Stream::Work work) {
-  const Event done = Event::Make(std::move(what));
+  const Event done = Event::Make(std::move(what), nullptr, records_);
   Events waits;
   for (const Event& event : after) waits.push_back(event);
-  auto held = std::make_shared<Stream::Work>(std::move(work));
-  kvstore::WhenAll(waits, [slot = slot_, done, held = std::move(held)](const std::exception_ptr& error) {
+  auto held = std::allocate_shared<Stream::Work>(MemoryOf<Stream::Work>(records_), std::move(work));
+  auto run = [slot = slot_, done, held = std::move(held)](const std::exception_ptr& error) {
     if (error != nullptr) return done.Complete(error);
     Run(*slot, [done, held] {
       std::exception_ptr failure;
@@ -34,7 +36,8 @@ Event ReadyExecutor::Enqueue(Label what, std::span<const Event> after, Stream::W
       *held = nullptr;  // lets go of its arrays before whoever waits goes on
       done.Complete(failure);
     });
-  });
+  };
+  kvstore::WhenAll(waits, std::move(run), records_);
   return done;
 }
 

@@ -31,6 +31,7 @@ class ReadyExecutor {
   using Slot = Guarded<std::unique_ptr<ThreadExecutor>>;
   static void Run(Slot& slot, Task task);
   const std::shared_ptr<Slot> slot_;
+  const std::shared_ptr<Allocator> records_;
 };
 
 }  // namespace sluice::worker

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/inline_function.h"
 #include "base/result.h"
 #include "kvstore/membership/membership_client.h"
 
@@ -16,7 +17,8 @@ class ControlRequests {
  public:
   // The answer, or why none will come. Once for each request, when the machine runs what is returned here.
   using Done = std::function<void(Time now, transport::Network& network, const Result<wire::Body>& answer)>;
-  using Completion = std::function<void(Time now, transport::Network& network)>;
+  // With room for the end of a worker's operation and how it went.
+  using Completion = InlineFunction<void(Time now, transport::Network& network), 112>;
 
   struct Request {
     transport::PeerId to;

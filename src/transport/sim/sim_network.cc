@@ -51,7 +51,7 @@ SimLoop::SimLoop(SimNetwork& sim, uint32_t index, std::string name, std::shared_
       machine_(std::move(machine)),
       addresses_{StrCat(kScheme, index)} {}
 
-bool SimLoop::Post(std::function<void(Time, Network&)> task) {
+bool SimLoop::Post(Task task) {
   if (ended()) return false;
   tasks_.push_back(std::move(task));
   sim_.Push(sim_.now_, SimNetwork::EventKind::kTask, index_);
@@ -150,7 +150,7 @@ void SimNetwork::Act(const Event& event) {
       return CallMachine(loop, [&](Machine& m, Network& network) { m.OnStart(now_, network); });
     case EventKind::kTask: {
       Log(Fate::kTask, event.subject, event.subject, nullptr);
-      const auto task = std::move(loop.tasks_.front());
+      Loop::Task task = std::move(loop.tasks_.front());
       loop.tasks_.pop_front();
       return CallMachine(loop, [&](Machine&, Network& network) { task(now_, network); });
     }

@@ -54,7 +54,7 @@ class SimNetwork;
 // One machine's place in the simulation. Lives as long as its SimNetwork; a crashed one stays behind, silent.
 class SimLoop final : public Loop {
  public:
-  bool Post(std::function<void(Time now, Network& network)> task) override;
+  bool Post(Task task) override;
   const std::vector<std::string>& addresses() const override { return addresses_; }
   const std::string& name() const { return name_; }
   bool ended() const { return machine_ == nullptr; }  // Done() or crashed
@@ -74,7 +74,7 @@ class SimLoop final : public Loop {
   std::shared_ptr<Machine> machine_;
   std::vector<std::string> addresses_;
   std::vector<Peer> peers_;  // PeerId - 1
-  std::deque<std::function<void(Time, Network&)>> tasks_;
+  std::deque<Task> tasks_;
   Time timer_ = Time::max();
   uint64_t timer_generation_ = 0;
   int timers_at_once_ = 0;

@@ -64,7 +64,7 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   channel->dry = false;
 }
 
-bool ZmqDriver::Post(PostedTask task) {
+bool ZmqDriver::Post(Loop::Task task) {
   const bool taken = outside_.With([&](Outside& o) {
     if (!o.closed) o.tasks.push_back(std::move(task));
     return !o.closed;
@@ -73,7 +73,7 @@ bool ZmqDriver::Post(PostedTask task) {
   return taken;
 }
 
-bool ZmqDriver::PostOrRun(PostedTask task) {
+bool ZmqDriver::PostOrRun(Loop::Task task) {
   if (!turn_.TryTake()) return Post(std::move(task));
   if (!up_) {
     turn_.Leave();
@@ -189,11 +189,12 @@ bool ZmqDriver::Idle() const {
 
 void ZmqDriver::RunTasks() {
   TakeTasks();
-  while (!running_.empty()) {
-    const PostedTask task = std::move(running_.front());
-    running_.pop_front();
+  while (next_running_ < running_.size()) {
+    Loop::Task task = std::move(running_[next_running_++]);
     task(Now(), *this);
   }
+  running_.clear();
+  next_running_ = 0;
 }
 
 void ZmqDriver::TakeTasks() {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <exception>
 #include <map>
 #include <thread>
@@ -30,13 +29,11 @@ namespace sluice::transport {
 
 class ZmqDriver final : private Network {
  public:
-  using PostedTask = std::function<void(Time now, Network& network)>;
-
   ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, ZmqLoopOptions options);
   ~ZmqDriver() override;
 
-  bool Post(PostedTask task);
-  bool PostOrRun(PostedTask task);
+  bool Post(Loop::Task task);
+  bool PostOrRun(Loop::Task task);
   void Help(const std::function<bool()>& done, Time deadline);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
@@ -70,7 +67,7 @@ class ZmqDriver final : private Network {
     Time muted_until{};
   };
   struct Outside {
-    std::vector<PostedTask> tasks;
+    std::vector<Loop::Task> tasks;
     bool closed = false;  // no more tasks
     bool ended = false;
     std::string failure;
@@ -133,10 +130,11 @@ class ZmqDriver final : private Network {
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;
-  std::deque<PostedTask> running_;  // the rest of what was taken: one may throw
-  std::exception_ptr thrown_;       // in a caller's thread
-  bool helping_ = false;            // somebody does; asleep, unless it is who has the turn
-  bool up_ = false;                 // between the machine's start and its end
+  std::vector<Loop::Task> running_;  // what was taken, from `next_running_` on: one may throw
+  size_t next_running_ = 0;
+  std::exception_ptr thrown_;  // in a caller's thread
+  bool helping_ = false;       // somebody does; asleep, unless it is who has the turn
+  bool up_ = false;            // between the machine's start and its end
   Rng chance_;
   LogLimiter log_{5, 10s};
 

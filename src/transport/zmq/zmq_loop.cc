@@ -9,10 +9,10 @@ ZmqLoop::ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> m
     : driver_(std::make_unique<ZmqDriver>(std::move(context), std::move(machine), std::move(options))) {}
 ZmqLoop::~ZmqLoop() = default;
 
-bool ZmqLoop::Post(std::function<void(Time, Network&)> task) {
+bool ZmqLoop::Post(Task task) {
   return driver_->Post(std::move(task));
 }
-bool ZmqLoop::PostOrRun(std::function<void(Time, Network&)> task) {
+bool ZmqLoop::PostOrRun(Task task) {
   return driver_->PostOrRun(std::move(task));
 }
 void ZmqLoop::Help(const std::function<bool()>& done, Time deadline) {

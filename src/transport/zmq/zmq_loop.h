@@ -61,8 +61,8 @@ class ZmqLoop final : public Loop {
   ZmqLoop(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, ZmqLoopOptions options);
   ~ZmqLoop() override;  // stops it
 
-  bool Post(std::function<void(Time now, Network& network)> task) override;
-  bool PostOrRun(std::function<void(Time now, Network& network)> task) override;
+  bool Post(Task task) override;
+  bool PostOrRun(Task task) override;
   void Help(const std::function<bool()>& done, Time deadline) override;
   const std::vector<std::string>& addresses() const override;
 

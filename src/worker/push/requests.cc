@@ -4,7 +4,7 @@
 
 namespace sluice::worker {
 
-void Requests::Add(Time now, uint64_t id, std::vector<PartOpPtr> parts) {
+void Requests::Add(Time now, uint64_t id, PartOps parts) {
   open_[id] = Request{std::move(parts), now + timeout_, 0};
   next_ = std::min(next_, now + timeout_);
 }

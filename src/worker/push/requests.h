@@ -1,7 +1,6 @@
 // What has been sent to one shard and not been answered: repeated, with growing pauses, until it is.
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "worker/operation.h"
@@ -11,21 +10,22 @@ namespace sluice::worker {
 class Requests {
  public:
   struct Request {
-    std::vector<PartOpPtr> parts;
+    PartOps parts;
     Time next_repeat{};
     int repeats = 0;
   };
 
-  explicit Requests(Duration timeout) : timeout_(timeout) {}
+  Requests(Duration timeout, const std::shared_ptr<Allocator>& records)
+      : timeout_(timeout), open_(MemoryOf<Request>(records)) {}
 
-  void Add(Time now, uint64_t id, std::vector<PartOpPtr> parts);
+  void Add(Time now, uint64_t id, PartOps parts);
   Request* Find(uint64_t id);
   void Erase(uint64_t id) { open_.erase(id); }
   // Requests whose time has come; their next repeat is set. Finished ones are forgotten.
   std::vector<uint64_t> Due(Time now);
   Time NextTimer() const { return next_; }
   size_t size() const { return open_.size(); }
-  const std::map<uint64_t, Request>& open() const { return open_; }
+  const RecordMap<uint64_t, Request>& open() const { return open_; }
   void Clear() {
     open_.clear();
     next_ = Time::max();
@@ -35,7 +35,7 @@ class Requests {
 
  private:
   const Duration timeout_;
-  std::map<uint64_t, Request> open_;
+  RecordMap<uint64_t, Request> open_;
   Time next_ = Time::max();  // a lower bound of the next repeat
 };
 

@@ -11,8 +11,8 @@ bool SendQueue::Together(const PartOp& a, const PartOp& b) {
   return a.op->kind == b.op->kind && a.op->samples == b.op->samples && a.op->divisor == b.op->divisor;
 }
 
-std::vector<PartOpPtr> SendQueue::NextBatch() {
-  std::vector<PartOpPtr> batch;
+PartOps SendQueue::NextBatch() {
+  PartOps batch;
   size_t bytes = 0;
   while (!queue_.empty()) {
     const PartOpPtr& next = queue_.begin()->second;
@@ -24,8 +24,7 @@ std::vector<PartOpPtr> SendQueue::NextBatch() {
     // one state.
     const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op;
     if (!batch.empty() && !one_pull &&
-        (!Together(*batch.front(), *next) || bytes + next->bytes > kBatchBytes ||
-         batch.size() >= kBatchParts)) {
+        (!Together(*batch[0], *next) || bytes + next->bytes > kBatchBytes || batch.size() >= kBatchParts)) {
       break;
     }
     bytes += next->bytes;

@@ -2,21 +2,20 @@
 // parts of one kind go together.
 #pragma once
 
-#include <map>
-#include <vector>
-
 #include "worker/operation.h"
 
 namespace sluice::worker {
 
 class SendQueue {
  public:
+  explicit SendQueue(const std::shared_ptr<Allocator>& records) : queue_(MemoryOf<PartOpPtr>(records)) {}
   void Add(PartOpPtr op);
+  void Clear() { queue_.clear(); }
   bool empty() const { return queue_.empty(); }
   size_t size() const { return queue_.size(); }
   // The next message's parts: one kind, one slot, and for pushes one sample count and divisor. Not empty
   // unless the queue is.
-  std::vector<PartOpPtr> NextBatch();
+  PartOps NextBatch();
 
   // Whether this queue's next part goes before the other's. Neither is empty.
   bool Before(const SendQueue& other) const { return queue_.begin()->first < other.queue_.begin()->first; }
@@ -26,7 +25,7 @@ class SendQueue {
 
  private:
   static bool Together(const PartOp& a, const PartOp& b);
-  std::map<std::pair<int, uint64_t>, PartOpPtr> queue_;  // by (-priority, order)
+  RecordMap<std::pair<int, uint64_t>, PartOpPtr> queue_;  // by (-priority, order)
 };
 
 }  // namespace sluice::worker

@@ -20,19 +20,19 @@ using wire::Role;
 // Keeps what is posted until the test lets it run.
 class HandLoop final : public transport::Loop {
  public:
-  bool Post(std::function<void(Time, transport::Network&)> task) override {
+  bool Post(Task task) override {
     tasks.push_back(std::move(task));
     return true;
   }
   const std::vector<std::string>& addresses() const override { return addresses_; }
   void Run(transport::Network& network) {
     while (!tasks.empty()) {
-      const auto task = std::move(tasks.front());
+      Task task = std::move(tasks.front());
       tasks.pop_front();
       task(Time{}, network);
     }
   }
-  std::deque<std::function<void(Time, transport::Network&)>> tasks;
+  std::deque<Task> tasks;
 
  private:
   std::vector<std::string> addresses_;

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 // Has ended: takes nothing.
 class EndedLoop final : public transport::Loop {
  public:
-  bool Post(std::function<void(Time, transport::Network&)>) override { return false; }
+  bool Post(Task) override { return false; }
   const std::vector<std::string>& addresses() const override { return addresses_; }
 
  private:
