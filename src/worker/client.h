@@ -120,6 +120,7 @@ class Client final : public transport::Machine {
  private:
   struct KeyState {
     wire::KeyEntry entry;
+    Label name;
     std::vector<plan::Part> parts;
     std::vector<PartFlow> flows;  // by part
     uint64_t pushed = 0;          // this worker's last round

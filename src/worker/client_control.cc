@@ -69,11 +69,12 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
     if (!keys_.contains(entry.id)) {
       KeyState& key = keys_[entry.id];
       key.entry = entry;
+      key.name = wire::ToString(entry.spec);
       key.parts = plan::PartsOf(entry);
       key.flows.resize(key.parts.size());
     }
     auto version = NewOperation(OpKind::kVersion, entry.id);
-    version->key_name = wire::ToString(entry.spec);
+    version->key_name = keys_.at(entry.id).name;
     version->deadline = deadline;
     version->waiting_for = membership_.rank() == 0 ? "" : "worker 0 to initialise the key";
     version->done = [this, pending, id = entry.id, op = version](const Status& status) {

@@ -20,12 +20,13 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   const auto it = keys_.find(op->key);
   if (failure_ || it == keys_.end()) {
     const Failure failure =
-        failure_ ? *failure_ : Fail(ErrorCode::kNotFound, "key ", op->key_name, " has not been initialised");
+        failure_ ? *failure_
+                 : Fail(ErrorCode::kNotFound, "key number ", op->key, " has not been initialised");
     return FinishOperation(*op, failure);
   }
   KeyState& key = it->second;
   if (key.refusal && NeedsRound(*op, key.refused_round)) return FinishOperation(*op, *key.refusal);
-  op->key_name = wire::ToString(key.entry.spec);
+  op->key_name = key.name;
   const size_t width = ElementBytes(*op, key.entry.spec.dtype);
   const size_t total = static_cast<size_t>(key.entry.spec.shape.size()) * width;
   const bool carries = op->kind != OpKind::kPull && op->kind != OpKind::kVersion;
@@ -56,7 +57,7 @@ void Client::AddWindowPull(Time, KeyState& key, uint32_t part, uint64_t round) {
   PartFlow& flow = key.flows[part];
   if (round <= std::max(flow.known_version, flow.asked_version) + plan::kMaxRoundsAhead) return;
   auto op = NewOperation(OpKind::kVersion, key.entry.id);
-  op->key_name = wire::ToString(key.entry.spec);
+  op->key_name = key.name;
   op->round = round - plan::kMaxRoundsAhead / 2;
   op->priority = INT32_MAX;
   op->parts_left = 1;
@@ -257,7 +258,7 @@ void Client::OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWait
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;
   for (const PartOpPtr& part : request->parts) {
-    if (part->op->key_name == waiting.id) part->op->waiting_for = waiting.missing;
+    if (part->op->key_name.text() == waiting.id) part->op->waiting_for = waiting.missing;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/inline_function.h"
 #include "base/inline_vector.h"
+#include "base/label.h"
 #include "base/pool_allocator.h"
 #include "base/result.h"
 #include "wire/messages.h"
@@ -46,7 +47,7 @@ enum class OpKind : uint8_t {
 struct Operation {
   OpKind kind = OpKind::kPush;
   uint32_t key = 0;
-  std::string key_name;
+  Label key_name;
   int priority = 0;
   uint64_t round = 0;  // of the push, or the smallest version to be pulled
   uint32_t slot = 0;
