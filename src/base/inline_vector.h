@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -22,8 +23,16 @@ class InlineVector {
   using const_iterator = const T*;
 
   InlineVector() = default;
-  InlineVector(std::initializer_list<T> elements) {
-    for (const T& element : elements) push_back(element);
+  explicit InlineVector(size_t size) : InlineVector() {
+    reserve(size);
+    while (size_ < size) emplace_back();
+  }
+  InlineVector(std::initializer_list<T> elements) : InlineVector() { Append(elements); }
+  InlineVector(const InlineVector& other) requires std::is_copy_constructible_v<T> : InlineVector() {
+    Append(other);
+  }
+  InlineVector& operator=(const InlineVector& other) requires std::is_copy_constructible_v<T> {
+    return *this = InlineVector(other);
   }
   InlineVector(InlineVector&& other) noexcept { Take(other); }
   InlineVector& operator=(InlineVector&& other) noexcept {
@@ -46,12 +55,23 @@ class InlineVector {
   const T* end() const { return data_ + size_; }
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
+  const T& at(size_t i) const {
+    if (i >= size_) throw std::out_of_range("InlineVector::at");
+    return data_[i];
+  }
+  const T& front() const { return data_[0]; }
   T& back() { return data_[size_ - 1]; }
+  bool operator==(const InlineVector& other) const {
+    return std::equal(begin(), end(), other.begin(), other.end());
+  }
 
+  void reserve(size_t capacity) {
+    if (capacity > capacity_) Grow(capacity);
+  }
   // The arguments may not be elements of this vector.
   template <typename... Args>
   T& emplace_back(Args&&... args) {
-    if (size_ == capacity_) Grow();
+    if (size_ == capacity_) Grow(2 * capacity_);
     T* element = std::construct_at(data_ + size_, std::forward<Args>(args)...);
     ++size_;
     return *element;
@@ -72,10 +92,15 @@ class InlineVector {
  private:
   static_assert(kInside > 0 && std::is_nothrow_move_constructible_v<T>);
   T* Room() { return reinterpret_cast<T*>(room_); }
-  void Grow() {
-    T* larger = std::allocator<T>().allocate(2 * capacity_);
+  template <typename Elements>
+  void Append(const Elements& elements) {
+    reserve(size_ + elements.size());
+    for (const T& element : elements) emplace_back(element);
+  }
+  void Grow(size_t capacity) {
+    T* larger = std::allocator<T>().allocate(capacity);
     std::uninitialized_move_n(data_, size_, larger);
-    const size_t size = size_, capacity = 2 * capacity_;
+    const size_t size = size_;
     Free();
     data_ = larger;
     size_ = size;

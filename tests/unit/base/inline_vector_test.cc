@@ -5,7 +5,9 @@
 
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/rng.h"
@@ -48,6 +50,61 @@ TEST(InlineVectorTest, MovesAndEndsEveryElementOnce) {
     from.clear();
     EXPECT_EQ(element.use_count(), 1);
   }
+}
+
+TEST(InlineVectorTest, CopiesEveryElementAndSharesNoRoom) {
+  const auto element = std::make_shared<int>(1);
+  for (const size_t n : {0, 2, 3, 4, 9}) {
+    Pointers from;
+    for (size_t i = 0; i < n; ++i) from.push_back(element);
+    Pointers to = from;
+    EXPECT_EQ(to, from);
+    EXPECT_EQ(static_cast<size_t>(element.use_count()), 1 + 2 * n);
+    to.push_back(nullptr);
+    EXPECT_EQ(from.size(), n);
+    EXPECT_NE(to, from);
+    to = from;
+    EXPECT_EQ(to, from);
+    const Pointers& same = to;
+    to = same;
+    EXPECT_EQ(to, from);
+    EXPECT_EQ(static_cast<size_t>(element.use_count()), 1 + 2 * n);
+  }
+  static_assert(!std::is_copy_constructible_v<InlineVector<std::unique_ptr<int>, 1>>);
+  static_assert(!std::is_copy_assignable_v<InlineVector<std::unique_ptr<int>, 1>>);
+}
+
+TEST(InlineVectorTest, ACopyThatThrowsEndsWhatItHasMade) {
+  struct Sour {
+    explicit Sour(std::shared_ptr<int> v) : value(std::move(v)) {}
+    Sour(const Sour& other) : value(other.value) {
+      if (value.use_count() > 4) throw std::runtime_error("enough");
+    }
+    Sour(Sour&&) noexcept = default;
+    Sour& operator=(Sour&&) noexcept = default;
+    std::shared_ptr<int> value;
+  };
+  const auto value = std::make_shared<int>(1);
+  InlineVector<Sour, 1> from;
+  from.emplace_back(value);
+  from.emplace_back(value);
+  using Sours = InlineVector<Sour, 1>;
+  EXPECT_THROW(Sours{from}, std::runtime_error);
+  EXPECT_EQ(value.use_count(), 3);
+}
+
+TEST(InlineVectorTest, HasTheSizeAndTheRoomAskedFor) {
+  const InlineVector<int, 2> zeros(5);
+  EXPECT_THAT(zeros, ElementsAre(0, 0, 0, 0, 0));
+  EXPECT_EQ(zeros.front(), 0);
+  EXPECT_EQ(zeros.at(4), 0);
+  EXPECT_THROW(zeros.at(5), std::out_of_range);
+  InlineVector<int, 2> numbers{1};
+  numbers.reserve(1);
+  EXPECT_EQ(numbers.capacity(), 2u);
+  numbers.reserve(7);
+  EXPECT_EQ(numbers.capacity(), 7u);
+  EXPECT_THAT(numbers, ElementsAre(1));
 }
 
 TEST(InlineVectorTest, IsWhatAVectorIs) {
