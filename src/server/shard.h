@@ -131,7 +131,7 @@ class Shard final : public transport::Machine {
   // Whom the part's next version waits for: "worker 1, worker 2".
   std::string MissingText(const Key& key, const Part& part) const;
   void Flush(transport::Network& network);
-  void Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, std::vector<Frame> frames,
+  void Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, wire::Frames frames,
             transport::Network& network);
   void Refuse(const Sender& to, const Failure& failure, transport::Network& network);
 

@@ -211,9 +211,9 @@ bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
 }
 
 // In one block of memory.
-std::vector<Frame> SmallPayload(const pb::Envelope& envelope, size_t total) {
+Frames SmallPayload(const pb::Envelope& envelope, size_t total) {
   const std::shared_ptr<std::byte[]> owner(new std::byte[total]);
-  std::vector<Frame> frames;
+  Frames frames;
   frames.reserve(static_cast<size_t>(envelope.small_payload_size()));
   std::byte* at = owner.get();
   for (const std::string& data : envelope.small_payload()) {

@@ -94,7 +94,7 @@ bool EntriesFromWire(const EntryField& in, Checker& checker, std::vector<KeyEntr
 }
 
 template <typename Part>
-void SlotsToWire(const std::vector<Part>& in, google::protobuf::RepeatedPtrField<pb::ValuePart>* out) {
+void SlotsToWire(const PartList<Part>& in, google::protobuf::RepeatedPtrField<pb::ValuePart>* out) {
   out->Reserve(static_cast<int>(in.size()));
   for (const Part& part : in) {
     pb::ValuePart* p = out->Add();
@@ -107,7 +107,7 @@ void SlotsToWire(const std::vector<Part>& in, google::protobuf::RepeatedPtrField
 
 template <typename Part>
 bool SlotsFromWire(const google::protobuf::RepeatedPtrField<pb::ValuePart>& in, Checker& checker,
-                   std::vector<Part>* out) {
+                   PartList<Part>* out) {
   if (!checker.Count(in.size(), checker.limits().max_parts, "parts")) return false;
   out->reserve(in.size());
   for (const pb::ValuePart& p : in) out->push_back({{p.key(), p.part()}, p.slot(), p.version()});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/inline_vector.h"
 #include "sluice/dtype.h"
 #include "sluice/error.h"
 #include "sluice/optimizer.h"
@@ -123,6 +124,11 @@ struct AnnounceKeys {
 // --- Data: worker and shard
 // ----------------------------------------------------------------------------------------
 
+// What there is one of per part: a message of a training step mostly has few.
+template <typename T>
+using PartList = InlineVector<T, 8>;
+using Frames = PartList<Frame>;
+
 struct PartRef {
   uint32_t key = 0;
   uint32_t part = 0;
@@ -138,7 +144,7 @@ struct PushPart {
 struct Push {            // one payload frame per part
   uint64_t samples = 0;  // how many samples the gradient sums over
   double divisor = 1;    // what the caller wants the summed gradient divided by
-  std::vector<PushPart> parts;
+  PartList<PushPart> parts;
   bool operator==(const Push&) const = default;
 };
 
@@ -151,7 +157,7 @@ struct PullPart {
 struct Pull {
   enum class Want : uint8_t { kValue, kVersion };
   Want want = Want::kValue;
-  std::vector<PullPart> parts;
+  PartList<PullPart> parts;
   bool operator==(const Pull&) const = default;
 };
 
@@ -163,7 +169,7 @@ struct ValuePart {
 };
 struct Values {  // one payload frame per part when has_data, none otherwise
   bool has_data = true;
-  std::vector<ValuePart> parts;
+  PartList<ValuePart> parts;
   bool operator==(const Values&) const = default;
 };
 
@@ -176,7 +182,7 @@ struct StorePart {
 struct Store {  // one payload frame per part; answered by Ack
   enum class Purpose : uint8_t { kInit, kState };
   Purpose purpose = Purpose::kInit;
-  std::vector<StorePart> parts;
+  PartList<StorePart> parts;
   bool operator==(const Store&) const = default;
 };
 
@@ -273,7 +279,7 @@ struct Message {
   uint64_t trace_id = 0;
   uint64_t epoch = 0;
   Body body;
-  std::vector<Frame> payload;
+  Frames payload;
 };
 
 uint64_t HashJobId(std::string_view job_id);  // FNV-1a, 64 bits

@@ -29,7 +29,7 @@ class Replies {
     transport::PeerId peer;
     uint64_t request_id;
     wire::Values values;
-    std::vector<Frame> frames;
+    wire::Frames frames;
     size_t bytes = 0;
   };
   std::vector<Open> open_;

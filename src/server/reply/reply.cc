@@ -97,13 +97,12 @@ std::string Shard::MissingText(const Key& key, const Part& part) const {
 
 void Shard::Flush(transport::Network& network) {
   if (replies_.empty()) return;
-  replies_.Flush(
-      [&](transport::PeerId peer, uint64_t request_id, wire::Values values, std::vector<Frame> frames) {
-        Send(peer, request_id, std::move(values), std::move(frames), network);
-      });
+  replies_.Flush([&](transport::PeerId peer, uint64_t request_id, wire::Values values, wire::Frames frames) {
+    Send(peer, request_id, std::move(values), std::move(frames), network);
+  });
 }
 
-void Shard::Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, std::vector<Frame> frames,
+void Shard::Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, wire::Frames frames,
                  transport::Network& network) {
   wire::Message message;
   message.job = options_.job;

@@ -326,7 +326,7 @@ Status SimNetwork::Check(wire::Message* message) {
   if (rng_.Chance(options_.codec)) {
     auto decoded = wire::DecodeEnvelope(AsBytes(wire::EncodeEnvelope(*message)), options_.limits);
     if (!decoded.ok()) return decoded.failure();
-    std::vector<Frame> payload = std::move(message->payload);
+    wire::Frames payload = std::move(message->payload);
     *message = std::move(decoded).value();
     message->payload = std::move(payload);
   }

@@ -80,7 +80,7 @@ bool ReceiveNext(void* socket, ZmqFrame* frame) {
 
 }  // namespace
 
-bool SendMultipart(void* socket, const RoutingId* to, std::string envelope, const std::vector<Frame>& payload,
+bool SendMultipart(void* socket, const RoutingId* to, std::string envelope, const wire::Frames& payload,
                    const std::shared_ptr<SendQueue>& queue) {
   if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true)) return false;
   // Copied frames are counted with the envelope, which leaves with them.

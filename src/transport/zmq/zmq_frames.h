@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/buffer.h"
 #include "wire/codec.h"
@@ -30,7 +29,7 @@ class SendQueue {
 using RoutingId = uint64_t;
 
 // False when the peer cannot be reached: nothing was sent. `to`: null on a DEALER.
-bool SendMultipart(void* socket, const RoutingId* to, std::string envelope, const std::vector<Frame>& payload,
+bool SendMultipart(void* socket, const RoutingId* to, std::string envelope, const wire::Frames& payload,
                    const std::shared_ptr<SendQueue>& queue);
 
 // A zmq_msg_t in place: it must not move, since small messages lie inside it.
@@ -64,7 +63,7 @@ struct Multipart {
   RoutingId from = 0;  // ROUTER only
   ZmqFrame first;      // ROUTER: the routing id
   ZmqFrame envelope;
-  std::vector<Frame> payload;
+  wire::Frames payload;
   uint64_t wire_bytes = 0;  // all of it, also what was thrown away
 };
 Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits, Multipart* out);

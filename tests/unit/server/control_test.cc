@@ -75,7 +75,7 @@ class ServerControl : public ::testing::Test {
   // A worker initialises the shard's part and pushes rounds of ones; returns the first weight.
   float WeightAfter(uint32_t shard, uint64_t round) {
     const Frame ones = sluice::testing::FrameOf(std::vector<float>(4, 1));
-    const auto deliver = [&](wire::Body body, std::vector<Frame> payload) {
+    const auto deliver = [&](wire::Body body, wire::Frames payload) {
       wire::Message message;
       message.sender = {Role::kWorker, 0, 1000};
       message.id = 1;

@@ -94,10 +94,9 @@ TEST(Replies, GroupByPeerAndRequest) {
   replies.Add({1}, 11, {{0, 1}}, true, frame);
   replies.Add({1}, 11, {{0, 2}}, false, Frame());  // a version alone: no frame to go with it
   std::vector<std::tuple<uint64_t, uint64_t, size_t, size_t>> sent;
-  replies.Flush(
-      [&](transport::PeerId peer, uint64_t request, wire::Values values, std::vector<Frame> frames) {
-        sent.emplace_back(peer.value, request, values.parts.size(), frames.size());
-      });
+  replies.Flush([&](transport::PeerId peer, uint64_t request, wire::Values values, wire::Frames frames) {
+    sent.emplace_back(peer.value, request, values.parts.size(), frames.size());
+  });
   EXPECT_THAT(sent, ElementsAre(std::tuple(1, 10, 2, 2), std::tuple(2, 10, 1, 1), std::tuple(1, 11, 1, 1),
                                 std::tuple(1, 11, 1, 0)));
   EXPECT_TRUE(replies.empty());

@@ -68,14 +68,14 @@ class ShardHarness {
     keys_.back().spec.store = of_store;
     EXPECT_TRUE(shard.AddKeys({keys_.back()}).ok());
     wire::Store store;
-    std::vector<Frame> frames = Cut(id, std::span(initial), 0);
+    wire::Frames frames = Cut(id, std::span(initial), 0);
     for (uint32_t part = 0; part < frames.size(); ++part) store.parts.push_back({.ref = {id, part}});
     EXPECT_TRUE(Deliver(0, store, std::move(frames)).at(0).Is<wire::Ack>());
     return id;
   }
 
   // A message of a worker; returns what the shard answers to anybody.
-  std::vector<Sent> Deliver(uint32_t worker, wire::Body body, std::vector<Frame> payload = {}) {
+  std::vector<Sent> Deliver(uint32_t worker, wire::Body body, wire::Frames payload = {}) {
     wire::Message message;
     message.sender = {wire::Role::kWorker, worker, 1000 + worker};
     message.id = ++last_id;
@@ -103,7 +103,7 @@ class ShardHarness {
   std::vector<Sent> Push(uint32_t worker, uint32_t key, uint64_t round, const std::vector<T>& gradient,
                          const PushOptions& options = {}) {
     wire::Push push{.samples = options.samples, .divisor = options.divisor, .parts = {}};
-    std::vector<Frame> frames = Cut(key, std::span(gradient), options.shift);
+    wire::Frames frames = Cut(key, std::span(gradient), options.shift);
     for (uint32_t part = 0; part < frames.size(); ++part)
       push.parts.push_back({{key, part}, round, options.want_value});
     return Deliver(worker, push, std::move(frames));
@@ -165,8 +165,8 @@ class ShardHarness {
 
  private:
   template <typename T>
-  std::vector<Frame> Cut(uint32_t key, std::span<const T> values, size_t shift) const {
-    std::vector<Frame> frames;
+  wire::Frames Cut(uint32_t key, std::span<const T> values, size_t shift) const {
+    wire::Frames frames;
     for (const plan::Part& part : plan::PartsOf(keys_.at(key)))
       frames.push_back(
           FrameOf(values.subspan(static_cast<size_t>(part.offset), static_cast<size_t>(part.length)), shift));

@@ -43,7 +43,7 @@ TEST(ShardReply, WhenThePushClosesTheRoundValuesAloneAnswer) {
     ASSERT_TRUE(sent.Is<wire::Values>());
     const bool first = sent.to == ShardHarness::PeerOf(0);
     EXPECT_EQ(sent.message.in_reply_to, first ? waits : harness.last_id);
-    EXPECT_EQ(sent.As<wire::Values>().parts, (std::vector<wire::ValuePart>{{{key, 0}, 0, 1}}));
+    EXPECT_EQ(sent.As<wire::Values>().parts, (wire::PartList<wire::ValuePart>{{{key, 0}, 0, 1}}));
     EXPECT_THAT(ValuesOf<float>(sent.message.payload.at(0)), ElementsAre(3));
   }
 }

@@ -74,7 +74,7 @@ TYPED_TEST(AnyTransport, PayloadsOfEverySizeComeBackAsTheyWere) {
     for (size_t i = 0; i < sizes.size(); ++i) {
       network.Send(peer, MakePush(i + 1, Frame::Copy(AsBytes(BytesOf(sizes[i], i)))));
     }
-    wire::Message all = MakeMessage(100, wire::Push{.parts = std::vector<wire::PushPart>(sizes.size())});
+    wire::Message all = MakeMessage(100, wire::Push{.parts = wire::PartList<wire::PushPart>(sizes.size())});
     for (size_t i = 0; i < sizes.size(); ++i)
       all.payload.push_back(Frame::Copy(AsBytes(BytesOf(sizes[i], i))));
     network.Send(peer, std::move(all));

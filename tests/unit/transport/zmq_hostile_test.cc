@@ -221,7 +221,7 @@ TEST_F(Hostile, AMembersBadMessagesAreCountedAndItIsMuted) {
 
 TEST_F(Hostile, AMembersPayloadLiesInOnePlaceOnly) {
   RawDealer dealer(address_, fabric_.context().get());
-  wire::Message message = MakeMessage(5, wire::Push{.parts = std::vector<wire::PushPart>(2)});
+  wire::Message message = MakeMessage(5, wire::Push{.parts = wire::PartList<wire::PushPart>(2)});
   message.payload = {Frame::Copy(AsBytes("four"))};
   dealer.Send({wire::EncodeEnvelope(message), "four"});  // one inside, one beside: two parts, two frames
   EXPECT_TRUE(Eventually([&] { return fabric_.loop(0).counters().bad == 1; }));
@@ -230,7 +230,7 @@ TEST_F(Hostile, AMembersPayloadLiesInOnePlaceOnly) {
 
 TEST_F(Hostile, AMembersHugeMessageIsReadAndThrownAway) {
   RawDealer dealer(address_, fabric_.context().get());
-  wire::Message message = MakeMessage(5, wire::Push{.parts = std::vector<wire::PushPart>(30)});
+  wire::Message message = MakeMessage(5, wire::Push{.parts = wire::PartList<wire::PushPart>(30)});
   std::vector<std::string> frames = {wire::EncodeEnvelope(message)};
   // Over the limit by so little that its connection is not cut while the rest is on its way.
   for (int i = 0; i < 30; ++i) frames.emplace_back(kMaxMessage / 30 + 100, 'x');

@@ -60,7 +60,7 @@ TEST_P(EveryBody, ArrivesAsItWasSent) {
 
 Message PushOf(const std::vector<std::string>& payload) {
   Message message;
-  message.body = Push{.parts = std::vector<PushPart>(payload.size())};
+  message.body = Push{.parts = PartList<PushPart>(payload.size())};
   for (const std::string& frame : payload) message.payload.push_back(Frame::Copy(AsBytes(frame)));
   return message;
 }
@@ -190,10 +190,10 @@ TEST(Limits, HoldForEveryList) {
   limits.max_nodes = 5;
   const KeyEntry entry{.spec = {.shape = Shape{2}}};
   const std::vector<std::pair<std::function<Body(size_t)>, size_t>> cases = {
-      {[](size_t n) { return Push{.parts = std::vector<PushPart>(n)}; }, 3},
-      {[](size_t n) { return Pull{.parts = std::vector<PullPart>(n)}; }, 3},
-      {[](size_t n) { return Values{.parts = std::vector<ValuePart>(n)}; }, 3},
-      {[](size_t n) { return Store{.parts = std::vector<StorePart>(n)}; }, 3},
+      {[](size_t n) { return Push{.parts = PartList<PushPart>(n)}; }, 3},
+      {[](size_t n) { return Pull{.parts = PartList<PullPart>(n)}; }, 3},
+      {[](size_t n) { return Values{.parts = PartList<ValuePart>(n)}; }, 3},
+      {[](size_t n) { return Store{.parts = PartList<StorePart>(n)}; }, 3},
       {[&](size_t n) {
          KeyEntry sliced = entry;
          sliced.slices.resize(n);
@@ -371,21 +371,21 @@ Message WithPayload(Body body, const std::vector<size_t>& sizes) {
 }
 
 TEST(CheckPayload, FramesMustBelongToTheBody) {
-  const Push push{.parts = std::vector<PushPart>(2)};
+  const Push push{.parts = PartList<PushPart>(2)};
   EXPECT_TRUE(CheckPayload(WithPayload(push, {4, 0}), Limits{}).ok());
   const Status one = CheckPayload(WithPayload(push, {4}), Limits{});
   ASSERT_FALSE(one.ok());
   EXPECT_EQ(one.failure().message, "Push came with 1 payload frames; 2 belong to it");
-  EXPECT_FALSE(CheckPayload(WithPayload(Store{.parts = std::vector<StorePart>(1)}, {}), Limits{}).ok());
-  EXPECT_TRUE(CheckPayload(WithPayload(Values{true, std::vector<ValuePart>(1)}, {8}), Limits{}).ok());
-  EXPECT_TRUE(CheckPayload(WithPayload(Values{false, std::vector<ValuePart>(1)}, {}), Limits{}).ok());
-  EXPECT_FALSE(CheckPayload(WithPayload(Values{false, std::vector<ValuePart>(1)}, {8}), Limits{}).ok());
+  EXPECT_FALSE(CheckPayload(WithPayload(Store{.parts = PartList<StorePart>(1)}, {}), Limits{}).ok());
+  EXPECT_TRUE(CheckPayload(WithPayload(Values{true, PartList<ValuePart>(1)}, {8}), Limits{}).ok());
+  EXPECT_TRUE(CheckPayload(WithPayload(Values{false, PartList<ValuePart>(1)}, {}), Limits{}).ok());
+  EXPECT_FALSE(CheckPayload(WithPayload(Values{false, PartList<ValuePart>(1)}, {8}), Limits{}).ok());
   EXPECT_FALSE(CheckPayload(WithPayload(Heartbeat{}, {1}), Limits{}).ok());
   EXPECT_TRUE(CheckPayload(WithPayload(Ack{}, {}), Limits{}).ok());
 }
 
 TEST(CheckPayload, SizesAreLimited) {
-  const Push push{.parts = std::vector<PushPart>(3)};
+  const Push push{.parts = PartList<PushPart>(3)};
   Limits limits;
   limits.max_frame_bytes = 10;
   limits.max_message_bytes = 25;

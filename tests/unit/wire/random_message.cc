@@ -133,13 +133,13 @@ Body RandomMessages::MakeBody(size_t index) {
     case 8:
       return AnnounceKeys{List(&RandomMessages::Entry)};
     case 9:
-      return Push{Number(), Finite(), List(&RandomMessages::MakePushPart)};
+      return Push{Number(), Finite(), Parts(&RandomMessages::MakePushPart)};
     case 10:
-      return Pull{Enum(Pull::Want::kVersion), List(&RandomMessages::MakePullPart)};
+      return Pull{Enum(Pull::Want::kVersion), Parts(&RandomMessages::MakePullPart)};
     case 11:
-      return Values{rng_.Chance(0.5), List(&RandomMessages::MakeValuePart)};
+      return Values{rng_.Chance(0.5), Parts(&RandomMessages::MakeValuePart)};
     case 12:
-      return Store{Enum(Store::Purpose::kState), List(&RandomMessages::MakeStorePart)};
+      return Store{Enum(Store::Purpose::kState), Parts(&RandomMessages::MakeStorePart)};
     case 13:
       return SetOptimizer{Optimizer(), FirstRounds(), StoreNumber()};
     case 14:

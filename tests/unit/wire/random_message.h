@@ -30,7 +30,14 @@ class RandomMessages {
   }
   template <typename T>
   std::vector<T> List(T (RandomMessages::*make)()) {
-    std::vector<T> list(Size());
+    return Fill(std::vector<T>(Size()), make);
+  }
+  template <typename T>
+  PartList<T> Parts(T (RandomMessages::*make)()) {
+    return Fill(PartList<T>(Size()), make);
+  }
+  template <typename List, typename T>
+  List Fill(List list, T (RandomMessages::*make)()) {
     for (T& item : list) item = (this->*make)();
     return list;
   }

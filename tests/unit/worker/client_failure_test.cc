@@ -212,7 +212,7 @@ TEST_F(ClientFailure, APushWhoseAnswerIsGivenUpStillArrives) {
   RunFor(60s);
   const auto sent = ToShards();
   ASSERT_FALSE(sent.empty());
-  EXPECT_EQ(sent.front().As<wire::Push>().parts, (std::vector<wire::PushPart>{{{0, 0}, 1, false}}));
+  EXPECT_EQ(sent.front().As<wire::Push>().parts, (wire::PartList<wire::PushPart>{{{0, 0}, 1, false}}));
   EXPECT_TRUE(std::ranges::equal(sent.front().message.payload.at(0).bytes(), gradient_.bytes()));
   Ack(sent.front());
   RunFor(60s);

@@ -140,7 +140,7 @@ TEST_F(ClientFlow, ValuesAloneAnswerAPushPull) {
   PushPull(0, FrameOf({1, 1}), &weight, &done);
   const auto sent = ToShards();
   ASSERT_THAT(sent, SizeIs(1));
-  EXPECT_EQ(sent[0].As<wire::Push>().parts, (std::vector<wire::PushPart>{{{0, 0}, 1, true}}));
+  EXPECT_EQ(sent[0].As<wire::Push>().parts, (wire::PartList<wire::PushPart>{{{0, 0}, 1, true}}));
   Answer(sent[0], {0, 0}, 1, 3, 2);
   EXPECT_TRUE(done.Succeeded());
   EXPECT_THAT(weight, Each(3));
@@ -159,7 +159,7 @@ TEST_F(ClientFlow, APushWaitsForTheAnswersOfEarlierPullsOfItsPart) {
   Answer(round1.at(1), {0, 1}, 1, 7, 1);
   const auto round2 = ToShards();  // of that part alone
   ASSERT_THAT(round2, SizeIs(1));
-  EXPECT_EQ(round2[0].As<wire::Push>().parts, (std::vector<wire::PushPart>{{{0, 1}, 2, true}}));
+  EXPECT_EQ(round2[0].As<wire::Push>().parts, (wire::PartList<wire::PushPart>{{{0, 1}, 2, true}}));
 }
 
 TEST_F(ClientFlow, PushesDoNotWaitForOneAnother) {

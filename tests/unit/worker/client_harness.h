@@ -60,7 +60,7 @@ class ClientHarness : public ::testing::Test {
   void FromScheduler(wire::Body body, uint64_t in_reply_to = 0) {
     Deliver(Scheduler(), wire::Role::kScheduler, std::move(body), in_reply_to, {});
   }
-  void FromShard(uint32_t shard, uint64_t in_reply_to, wire::Body body, std::vector<Frame> payload = {}) {
+  void FromShard(uint32_t shard, uint64_t in_reply_to, wire::Body body, wire::Frames payload = {}) {
     Deliver(ShardPeer(shard), wire::Role::kServer, std::move(body), in_reply_to, std::move(payload));
   }
   void Ack(const Sent& request) { FromShard(ShardOf(request), request.message.id, wire::Ack{}); }
@@ -162,7 +162,7 @@ class ClientHarness : public ::testing::Test {
 
  private:
   void Deliver(transport::PeerId from, wire::Role role, wire::Body body, uint64_t in_reply_to,
-               std::vector<Frame> payload) {
+               wire::Frames payload) {
     wire::Message message;
     message.sender = {role, 0, role == wire::Role::kServer ? 1u : 99u};
     message.in_reply_to = in_reply_to;
