@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/pool_allocator.h"
 #include "envelope.pb.h"
 #include "wire/convert.h"
 
@@ -20,6 +21,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
 
 // Most messages fit the arena's first block, so that coding them allocates nothing but the result.
 constexpr size_t kArenaBlock = 2048;
@@ -76,152 +78,56 @@ bool FewElements(Bytes bytes, const Limits& limits) {
   return CountElements(in, *pb::Envelope::descriptor(), &left);
 }
 
-pb::Register* Mutable(pb::Envelope* e, const Register&) {
-  return e->mutable_register_node();
-}
-pb::Welcome* Mutable(pb::Envelope* e, const Welcome&) {
-  return e->mutable_welcome();
-}
-pb::Heartbeat* Mutable(pb::Envelope* e, const Heartbeat&) {
-  return e->mutable_heartbeat();
-}
-pb::HeartbeatAck* Mutable(pb::Envelope* e, const HeartbeatAck&) {
-  return e->mutable_heartbeat_ack();
-}
-pb::GetMembership* Mutable(pb::Envelope* e, const GetMembership&) {
-  return e->mutable_get_membership();
-}
-pb::Membership* Mutable(pb::Envelope* e, const Membership&) {
-  return e->mutable_membership();
-}
-pb::DeclareKeys* Mutable(pb::Envelope* e, const DeclareKeys&) {
-  return e->mutable_declare_keys();
-}
-pb::KeyTable* Mutable(pb::Envelope* e, const KeyTable&) {
-  return e->mutable_key_table();
-}
-pb::AnnounceKeys* Mutable(pb::Envelope* e, const AnnounceKeys&) {
-  return e->mutable_announce_keys();
-}
-pb::Push* Mutable(pb::Envelope* e, const Push&) {
-  return e->mutable_push();
-}
-pb::Pull* Mutable(pb::Envelope* e, const Pull&) {
-  return e->mutable_pull();
-}
-pb::Values* Mutable(pb::Envelope* e, const Values&) {
-  return e->mutable_values();
-}
-pb::Store* Mutable(pb::Envelope* e, const Store&) {
-  return e->mutable_store();
-}
-pb::SetOptimizer* Mutable(pb::Envelope* e, const SetOptimizer&) {
-  return e->mutable_set_optimizer();
-}
-pb::Barrier* Mutable(pb::Envelope* e, const Barrier&) {
-  return e->mutable_barrier();
-}
-pb::BarrierWaiting* Mutable(pb::Envelope* e, const BarrierWaiting&) {
-  return e->mutable_barrier_waiting();
-}
-pb::BarrierReleased* Mutable(pb::Envelope* e, const BarrierReleased&) {
-  return e->mutable_barrier_released();
-}
-pb::Leave* Mutable(pb::Envelope* e, const Leave&) {
-  return e->mutable_leave();
-}
-pb::Stop* Mutable(pb::Envelope* e, const Stop&) {
-  return e->mutable_stop();
-}
-pb::AwaitOptimizer* Mutable(pb::Envelope* e, const AwaitOptimizer&) {
-  return e->mutable_await_optimizer();
-}
-pb::GetStats* Mutable(pb::Envelope* e, const GetStats&) {
-  return e->mutable_get_stats();
-}
-pb::Stats* Mutable(pb::Envelope* e, const Stats&) {
-  return e->mutable_stats();
-}
-pb::Ack* Mutable(pb::Envelope* e, const Ack&) {
-  return e->mutable_ack();
-}
-pb::ErrorReply* Mutable(pb::Envelope* e, const ErrorReply&) {
-  return e->mutable_error_reply();
-}
-
-template <typename T, typename P>
-bool ReadBody(const P& in, Checker& checker, Body* out) {
-  return FromWire(in, checker, &out->emplace<T>());
-}
-
-bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
-  switch (e.body_case()) {
-    case pb::Envelope::kRegisterNode:
-      return ReadBody<Register>(e.register_node(), checker, out);
-    case pb::Envelope::kWelcome:
-      return ReadBody<Welcome>(e.welcome(), checker, out);
-    case pb::Envelope::kHeartbeat:
-      return ReadBody<Heartbeat>(e.heartbeat(), checker, out);
-    case pb::Envelope::kHeartbeatAck:
-      return ReadBody<HeartbeatAck>(e.heartbeat_ack(), checker, out);
-    case pb::Envelope::kGetMembership:
-      return ReadBody<GetMembership>(e.get_membership(), checker, out);
-    case pb::Envelope::kMembership:
-      return ReadBody<Membership>(e.membership(), checker, out);
-    case pb::Envelope::kDeclareKeys:
-      return ReadBody<DeclareKeys>(e.declare_keys(), checker, out);
-    case pb::Envelope::kKeyTable:
-      return ReadBody<KeyTable>(e.key_table(), checker, out);
-    case pb::Envelope::kAnnounceKeys:
-      return ReadBody<AnnounceKeys>(e.announce_keys(), checker, out);
-    case pb::Envelope::kPush:
-      return ReadBody<Push>(e.push(), checker, out);
-    case pb::Envelope::kPull:
-      return ReadBody<Pull>(e.pull(), checker, out);
-    case pb::Envelope::kValues:
-      return ReadBody<Values>(e.values(), checker, out);
-    case pb::Envelope::kStore:
-      return ReadBody<Store>(e.store(), checker, out);
-    case pb::Envelope::kSetOptimizer:
-      return ReadBody<SetOptimizer>(e.set_optimizer(), checker, out);
-    case pb::Envelope::kBarrier:
-      return ReadBody<Barrier>(e.barrier(), checker, out);
-    case pb::Envelope::kBarrierWaiting:
-      return ReadBody<BarrierWaiting>(e.barrier_waiting(), checker, out);
-    case pb::Envelope::kBarrierReleased:
-      return ReadBody<BarrierReleased>(e.barrier_released(), checker, out);
-    case pb::Envelope::kLeave:
-      return ReadBody<Leave>(e.leave(), checker, out);
-    case pb::Envelope::kStop:
-      return ReadBody<Stop>(e.stop(), checker, out);
-    case pb::Envelope::kAwaitOptimizer:
-      return ReadBody<AwaitOptimizer>(e.await_optimizer(), checker, out);
-    case pb::Envelope::kGetStats:
-      return ReadBody<GetStats>(e.get_stats(), checker, out);
-    case pb::Envelope::kStats:
-      return ReadBody<Stats>(e.stats(), checker, out);
-    case pb::Envelope::kAck:
-      return ReadBody<Ack>(e.ack(), checker, out);
-    case pb::Envelope::kErrorReply:
-      return ReadBody<ErrorReply>(e.error_reply(), checker, out);
-    case pb::Envelope::BODY_NOT_SET:
-      return checker.Refuse("it has no body that this version knows");
-  }
-  return checker.Refuse("it has no body that this version knows");
+using Block = std::shared_ptr<std::byte[]>;
+Block TakeBlock(size_t size, const std::shared_ptr<Allocator>& memory) {
+  return std::allocate_shared_for_overwrite<std::byte[]>(MemoryOf<std::byte>(memory), size);
 }
 
 // In one block of memory.
-Frames SmallPayload(const pb::Envelope& envelope, size_t total) {
-  const std::shared_ptr<std::byte[]> owner(new std::byte[total]);
+Frames SmallPayload(const pb::Envelope& envelope, size_t total, const std::shared_ptr<Allocator>& memory) {
+  const Block block = TakeBlock(total, memory);
   Frames frames;
   frames.reserve(static_cast<size_t>(envelope.small_payload_size()));
-  std::byte* at = owner.get();
+  std::byte* at = block.get();
   for (const std::string& data : envelope.small_payload()) {
     if (!data.empty()) std::memcpy(at, data.data(), data.size());
-    frames.emplace_back(Bytes(at, data.size()), owner);
+    frames.emplace_back(Bytes(at, data.size()), block);
     at += data.size();
   }
   return frames;
+}
+
+// As protobuf would write `small_payload`, which would take a string for every frame.
+size_t SizeOfSmallPayload(const Frames& frames) {
+  size_t size = 0;
+  for (const Frame& frame : frames) {
+    size += WireFormatLite::TagSize(pb::Envelope::kSmallPayloadFieldNumber, WireFormatLite::TYPE_BYTES) +
+            WireFormatLite::LengthDelimitedSize(frame.size());
+  }
+  return size;
+}
+uint8_t* WriteSmallPayload(const Frames& frames, uint8_t* to) {
+  for (const Frame& frame : frames) {
+    to = WireFormatLite::WriteTagToArray(pb::Envelope::kSmallPayloadFieldNumber,
+                                         WireFormatLite::WIRETYPE_LENGTH_DELIMITED, to);
+    to = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(frame.size()), to);
+    if (!frame.empty())
+      to = CodedOutputStream::WriteRawToArray(frame.data(), static_cast<int>(frame.size()), to);
+  }
+  return to;
+}
+
+void HeaderToWire(const Message& message, uint32_t version, pb::Envelope* header) {
+  header->set_version(version);
+  header->set_job(message.job);
+  pb::Sender* sender = header->mutable_sender();
+  sender->set_role(EnumToWire<pb::Role>(message.sender.role));
+  sender->set_rank(message.sender.rank);
+  sender->set_incarnation(message.sender.incarnation);
+  header->set_id(message.id);
+  header->set_in_reply_to(message.in_reply_to);
+  header->set_trace_id(message.trace_id);
+  header->set_epoch(message.epoch);
 }
 
 bool Parse(Bytes bytes, pb::Envelope* envelope) {
@@ -235,30 +141,27 @@ bool PayloadTravelsInside(const Message& message) {
          PayloadBytes(message) <= kSmallPayload;
 }
 
-std::string EncodeEnvelope(const Message& message, uint32_t version) {
-  alignas(8) char block[kArenaBlock];
-  Arena arena(OnStack(block));
-  auto* envelope = Arena::CreateMessage<pb::Envelope>(&arena);
-  envelope->set_version(version);
-  envelope->set_job(message.job);
-  pb::Sender* sender = envelope->mutable_sender();
-  sender->set_role(EnumToWire<pb::Role>(message.sender.role));
-  sender->set_rank(message.sender.rank);
-  sender->set_incarnation(message.sender.incarnation);
-  envelope->set_id(message.id);
-  envelope->set_in_reply_to(message.in_reply_to);
-  envelope->set_trace_id(message.trace_id);
-  envelope->set_epoch(message.epoch);
-  if (PayloadTravelsInside(message)) {
-    for (const Frame& frame : message.payload) envelope->add_small_payload(frame.data(), frame.size());
-  }
-  std::visit([&](const auto& body) { ToWire(body, Mutable(envelope, body)); }, message.body);
-  std::string bytes;
-  envelope->SerializeToString(&bytes);
-  return bytes;
+// Header, small payload, body: in the order of their fields.
+Frame EncodeEnvelope(const Message& message, uint32_t version, const std::shared_ptr<Allocator>& memory) {
+  alignas(8) char arena_block[kArenaBlock];
+  Arena arena(OnStack(arena_block));
+  auto* header = Arena::CreateMessage<pb::Envelope>(&arena);
+  auto* body = Arena::CreateMessage<pb::Envelope>(&arena);
+  HeaderToWire(message, version, header);
+  BodyToWire(message.body, body);
+  const bool inside = PayloadTravelsInside(message);
+
+  const size_t size =
+      header->ByteSizeLong() + (inside ? SizeOfSmallPayload(message.payload) : 0) + body->ByteSizeLong();
+  const Block block = TakeBlock(size, memory);
+  auto* at = reinterpret_cast<uint8_t*>(block.get());
+  at = header->SerializeWithCachedSizesToArray(at);
+  if (inside) at = WriteSmallPayload(message.payload, at);
+  body->SerializeWithCachedSizesToArray(at);
+  return Frame(Bytes(block.get(), size), block);
 }
 
-Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits) {
+Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits, const std::shared_ptr<Allocator>& memory) {
   if (bytes.size() > limits.max_envelope_bytes) {
     return Fail(ErrorCode::kResourceExhausted, "envelope of ", bytes.size(), " bytes; at most ",
                 limits.max_envelope_bytes, " are accepted");
@@ -303,7 +206,7 @@ Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits) {
                 envelope->small_payload_size(), " frames inside its envelope; at most ", kSmallPayload,
                 " may be there");
   }
-  message.payload = SmallPayload(*envelope, total);
+  message.payload = SmallPayload(*envelope, total, memory);
   return message;
 }
 

@@ -29,12 +29,15 @@ bool PayloadTravelsInside(const Message& message);
 
 // The envelope frame of `message`, with its payload if that travels inside. Another `version` is for one
 // purpose: to tell a peer of that version, by ErrorReply, why it is refused (the header and ErrorReply are
-// the same in every version).
-std::string EncodeEnvelope(const Message& message, uint32_t version = kProtocolVersion);
+// the same in every version). The frame's bytes lie in `memory`.
+Frame EncodeEnvelope(const Message& message, uint32_t version = kProtocolVersion,
+                     const std::shared_ptr<Allocator>& memory = HeapAllocator());
 
-// Everything but a payload that comes in frames of its own. Never throws, never allocates more than the
-// limits allow. Another protocol version is an error that names both versions.
-Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits);
+// Everything but a payload that comes in frames of its own; one that travelled inside lies in `memory`. Never
+// throws, never allocates more than the limits allow. Another protocol version is an error that names both
+// versions.
+Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits,
+                               const std::shared_ptr<Allocator>& memory = HeapAllocator());
 
 // What can be read of a message of any version, to answer one that was refused; nullopt when nothing can.
 struct Header {

@@ -13,6 +13,7 @@ class Barrier;
 class BarrierWaiting;
 class BarrierReleased;
 class DeclareKeys;
+class Envelope;
 class ErrorReply;
 class GetMembership;
 class AwaitOptimizer;
@@ -115,5 +116,8 @@ SLUICE_WIRE_BODY(Stats);
 SLUICE_WIRE_BODY(Ack);
 SLUICE_WIRE_BODY(ErrorReply);
 #undef SLUICE_WIRE_BODY
+
+void BodyToWire(const Body& in, pb::Envelope* out);
+bool BodyFromWire(const pb::Envelope& in, Checker& checker, Body* out);
 
 }  // namespace sluice::wire

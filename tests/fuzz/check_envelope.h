@@ -18,11 +18,11 @@ inline void CheckEnvelope(Bytes bytes) {
   }
   (void)Describe(message.value());
   (void)CheckPayload(message.value(), limits).ok();
-  const std::string coded = EncodeEnvelope(message.value());
-  const auto again = DecodeEnvelope(AsBytes(coded), limits);
+  const Frame coded = EncodeEnvelope(message.value());
+  const auto again = DecodeEnvelope(coded.bytes(), limits);
   SLUICE_CHECK(again.ok()) << again.failure().message;
   SLUICE_CHECK(again.value().body == message.value().body);
-  SLUICE_CHECK(EncodeEnvelope(again.value()) == coded);
+  SLUICE_CHECK(AsText(EncodeEnvelope(again.value()).bytes()) == AsText(coded.bytes()));
 }
 
 }  // namespace sluice::wire

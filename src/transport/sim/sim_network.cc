@@ -324,7 +324,7 @@ void SimNetwork::Arrive(uint32_t slot) {
 // What a real receiver would get: checked, and in memory of its own.
 Status SimNetwork::Check(wire::Message* message) {
   if (rng_.Chance(options_.codec)) {
-    auto decoded = wire::DecodeEnvelope(AsBytes(wire::EncodeEnvelope(*message)), options_.limits);
+    auto decoded = wire::DecodeEnvelope(wire::EncodeEnvelope(*message).bytes(), options_.limits);
     if (!decoded.ok()) return decoded.failure();
     wire::Frames payload = std::move(message->payload);
     *message = std::move(decoded).value();

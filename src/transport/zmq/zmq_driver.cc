@@ -54,9 +54,9 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   }
   Channel* channel = ChannelOf(*peer);
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
-  std::string envelope = wire::EncodeEnvelope(message);
+  const Frame envelope = wire::EncodeEnvelope(message, wire::kProtocolVersion, memory_);
   if (wire::PayloadTravelsInside(message)) message.payload.clear();
-  if (SendMultipart(channel->socket.native(), to, std::move(envelope), message.payload, peer->queue)) {
+  if (SendMultipart(channel->socket.native(), to, envelope, message.payload, peer->queue, memory_)) {
     ++counters_.sent;
   } else {
     ++counters_.unreachable;
@@ -264,8 +264,8 @@ void ZmqDriver::Read(Channel* channel) {
   if (channel->is_monitor) return ReadMonitor(channel);
   for (int i = 0; i < kBurst; ++i) {
     Multipart parts;
-    const auto state =
-        ReceiveMultipart(channel->socket.native(), channel->peer == nullptr, options_.limits, &parts);
+    const auto state = ReceiveMultipart(channel->socket.native(), channel->peer == nullptr, options_.limits,
+                                        memory_, &parts);
     if (state == Multipart::State::kClosed)
       throw Error(ErrorCode::kCancelled, "the ZeroMQ context has ended");
     if (state == Multipart::State::kNone) {
@@ -299,7 +299,7 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
   if (state == Multipart::State::kTooLong) {
     return Refuse(peer, {}, Fail(ErrorCode::kResourceExhausted, "too many payload frames or bytes"));
   }
-  auto decoded = wire::DecodeEnvelope(envelope, options_.limits);
+  auto decoded = wire::DecodeEnvelope(envelope, options_.limits, memory_);
   if (!decoded.ok()) return Refuse(peer, envelope, decoded.failure());
   wire::Message message = std::move(decoded).value();
   if (!message.payload.empty() && !parts->payload.empty()) {
@@ -339,7 +339,8 @@ void ZmqDriver::Refuse(Peer* peer, Bytes envelope, const Failure& failure) {
   reply.body = wire::ErrorReply{failure.code, reason};
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
   Channel* channel = ChannelOf(*peer);
-  SendMultipart(channel->socket.native(), to, wire::EncodeEnvelope(reply, header->version), {}, peer->queue);
+  const Frame refusal = wire::EncodeEnvelope(reply, header->version, memory_);
+  SendMultipart(channel->socket.native(), to, refusal, {}, peer->queue, memory_);
   channel->dry = false;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/guarded.h"
 #include "base/log.h"
+#include "base/pool_allocator.h"
 #include "base/rng.h"
 #include "transport/zmq/door.h"
 #include "transport/zmq/guests.h"
@@ -120,6 +121,8 @@ class ZmqDriver final : private Network {
   const std::shared_ptr<Machine> machine_;
   const ZmqLoopOptions options_;
   std::vector<std::string> addresses_;
+  // Of what each message takes while ZeroMQ or the machine has it.
+  const std::shared_ptr<Allocator> memory_ = std::make_shared<PoolAllocator>(size_t{16} << 20);
 
   // Of who has the turn.
   std::unique_ptr<Channel> router_;

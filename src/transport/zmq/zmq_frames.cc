@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/pool_allocator.h"
 
 namespace sluice::transport {
 namespace {
@@ -13,10 +14,10 @@ namespace {
 // Below this a copy costs less than the bookkeeping of handing over.
 constexpr size_t kCopyBelow = 1024;
 
-// What ZeroMQ holds for us.
+// What ZeroMQ holds for us. Owns itself meanwhile.
 struct Held {
-  Held(std::shared_ptr<SendQueue> q, uint64_t n, Frame f, std::string e)
-      : queue(std::move(q)), counted(n), frame(std::move(f)), envelope(std::move(e)) {
+  Held(std::shared_ptr<SendQueue> q, uint64_t n, Frame f)
+      : queue(std::move(q)), counted(n), frame(std::move(f)) {
     queue->Add(counted);
   }
   Held(const Held&) = delete;
@@ -26,11 +27,11 @@ struct Held {
   const std::shared_ptr<SendQueue> queue;
   const uint64_t counted;
   const Frame frame;
-  const std::string envelope;
+  std::shared_ptr<Held> self;
 };
 
 void Release(void*, void* held) {
-  delete static_cast<Held*>(held);
+  const std::shared_ptr<Held> last = std::move(static_cast<Held*>(held)->self);
 }
 
 // Sends or closes. On failure the message's content is released here.
@@ -43,13 +44,13 @@ bool SendOrClose(void* socket, zmq_msg_t* msg, bool more) {
   return rc >= 0;
 }
 
-bool SendHeld(void* socket, std::unique_ptr<Held> held, bool more) {
-  const Bytes bytes = held->envelope.empty() ? held->frame.bytes() : AsBytes(held->envelope);
+bool SendHeld(void* socket, const std::shared_ptr<Held>& held, bool more) {
+  const Bytes bytes = held->frame.bytes();
   zmq_msg_t msg;
   // ZeroMQ only reads what it sends.
   void* data = const_cast<std::byte*>(bytes.data());
   SLUICE_CHECK(zmq_msg_init_data(&msg, data, bytes.size(), &Release, held.get()) == 0) << "out of memory";
-  (void)held.release();  // Release deletes it
+  held->self = held;
   return SendOrClose(socket, &msg, more);
 }
 
@@ -80,21 +81,21 @@ bool ReceiveNext(void* socket, ZmqFrame* frame) {
 
 }  // namespace
 
-bool SendMultipart(void* socket, const RoutingId* to, std::string envelope, const wire::Frames& payload,
-                   const std::shared_ptr<SendQueue>& queue) {
+bool SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
+                   const std::shared_ptr<SendQueue>& queue, const std::shared_ptr<Allocator>& memory) {
+  const auto hand_over = [&](const Frame& frame, uint64_t counted, bool more) {
+    return SendHeld(socket, std::allocate_shared<Held>(MemoryOf<Held>(memory), queue, counted, frame), more);
+  };
   if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true)) return false;
   // Copied frames are counted with the envelope, which leaves with them.
   uint64_t counted = envelope.size();
   for (const Frame& frame : payload) counted += frame.size() < kCopyBelow ? frame.size() : 0;
-  auto held = std::make_unique<Held>(queue, counted, Frame(), std::move(envelope));
-  if (!SendHeld(socket, std::move(held), !payload.empty())) return false;
+  if (!hand_over(envelope, counted, !payload.empty())) return false;
   for (size_t i = 0; i < payload.size(); ++i) {
     const Frame& frame = payload[i];
     const bool more = i + 1 < payload.size();
-    const bool sent =
-        frame.size() < kCopyBelow
-            ? SendCopy(socket, frame.bytes(), more)
-            : SendHeld(socket, std::make_unique<Held>(queue, frame.size(), frame, std::string()), more);
+    const bool sent = frame.size() < kCopyBelow ? SendCopy(socket, frame.bytes(), more)
+                                                : hand_over(frame, frame.size(), more);
     if (!sent) return false;
   }
   return true;
@@ -127,7 +128,8 @@ uint64_t ZmqFrame::bytes_on_wire() const {
   return size + (size > 255 ? 9 : 2);  // flags and length: https://rfc.zeromq.org/spec/23/
 }
 
-Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits, Multipart* out) {
+Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits,
+                                  const std::shared_ptr<Allocator>& memory, Multipart* out) {
   using State = Multipart::State;
   out->payload.clear();
   ZmqFrame* last = router ? &out->first : &out->envelope;
@@ -153,7 +155,7 @@ Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits&
       out->wire_bytes += out->envelope.bytes_on_wire();
       continue;
     }
-    auto frame = std::make_shared<ZmqFrame>();
+    auto frame = std::allocate_shared<ZmqFrame>(MemoryOf<ZmqFrame>(memory));
     if (!ReceiveNext(socket, frame.get())) return StateOfErrno();
     more = frame->more();
     out->wire_bytes += frame->bytes_on_wire();

@@ -1,7 +1,8 @@
 // Messages as ZeroMQ multiparts. Internal to zmq/.
 //
 // Sending: the envelope and large payload frames are handed over, not copied; ZeroMQ drops them on one of its
-// I/O threads once they are written. Receiving: payload frames own ZeroMQ's memory.
+// I/O threads once they are written. Receiving: payload frames own ZeroMQ's memory. What keeps either alive
+// lies in the `memory` given, which any thread may get back.
 #pragma once
 
 #include <atomic>
@@ -29,8 +30,8 @@ class SendQueue {
 using RoutingId = uint64_t;
 
 // False when the peer cannot be reached: nothing was sent. `to`: null on a DEALER.
-bool SendMultipart(void* socket, const RoutingId* to, std::string envelope, const wire::Frames& payload,
-                   const std::shared_ptr<SendQueue>& queue);
+bool SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
+                   const std::shared_ptr<SendQueue>& queue, const std::shared_ptr<Allocator>& memory);
 
 // A zmq_msg_t in place: it must not move, since small messages lie inside it.
 class ZmqFrame {
@@ -66,6 +67,7 @@ struct Multipart {
   wire::Frames payload;
   uint64_t wire_bytes = 0;  // all of it, also what was thrown away
 };
-Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits, Multipart* out);
+Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits,
+                                  const std::shared_ptr<Allocator>& memory, Multipart* out);
 
 }  // namespace sluice::transport

@@ -128,7 +128,7 @@ void ZmqDriver::Peer::StopWatching() {
 
 void ZmqDriver::ReadMonitor(Channel* channel) {
   Multipart parts;
-  if (ReceiveMultipart(channel->socket.native(), false, options_.limits, &parts) !=
+  if (ReceiveMultipart(channel->socket.native(), false, options_.limits, memory_, &parts) !=
       Multipart::State::kWhole) {
     channel->dry = true;
     return;

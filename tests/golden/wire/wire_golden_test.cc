@@ -5,10 +5,13 @@
 #include <fstream>
 #include <iterator>
 
+#include "unit/encoded.h"
 #include "wire/codec.h"
 
 namespace sluice::wire {
 namespace {
+
+using sluice::testing::Encoded;
 
 OptimizerConfig GoldenOptimizer() {
   OptimizerConfig config;
@@ -112,7 +115,7 @@ Message GoldenMessage(Body body) {
 TEST_P(Golden, BytesAreThoseOfTheContract) {
   const std::string golden = GoldenBytes(BodyName(GetParam()));
   const Message message = GoldenMessage(GetParam());
-  EXPECT_EQ(Hex(EncodeEnvelope(message)), Hex(golden));
+  EXPECT_EQ(Hex(Encoded(message)), Hex(golden));
 
   const auto decoded = DecodeEnvelope(AsBytes(golden), Limits{});
   ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
@@ -129,7 +132,7 @@ TEST(GoldenSmallPayload, BytesAreThoseOfTheContract) {
   Message message = GoldenMessage(Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}});
   message.payload = {Frame::Copy(AsBytes("four")), Frame::Copy(AsBytes(std::string_view("\xff\0", 2)))};
   const std::string golden = GoldenBytes("SmallPayload");
-  EXPECT_EQ(Hex(EncodeEnvelope(message)), Hex(golden));
+  EXPECT_EQ(Hex(Encoded(message)), Hex(golden));
   const auto decoded = DecodeEnvelope(AsBytes(golden), Limits{});
   ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
   ASSERT_EQ(decoded.value().payload.size(), 2u);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "unit/encoded.h"
 #include "unit/transport/fabric.h"
 #include "unit/transport/stranger.h"
 
@@ -11,6 +12,7 @@ namespace sluice::transport {
 namespace {
 
 using namespace testing;  // NOLINT: fabric and stranger
+using sluice::testing::Encoded;
 
 constexpr size_t kMaxGone = 10;
 
@@ -36,7 +38,7 @@ class ZmqGuests : public ::testing::Test {
   // Connects as `id`, asks a question, is answered, and goes.
   void Visit(const std::string& id) {
     RawDealer dealer(address_, fabric_.context().get(), id);
-    dealer.Send({wire::EncodeEnvelope(MakeMessage(++question_))});
+    dealer.Send({Encoded(MakeMessage(++question_))});
     const auto reply = wire::DecodeEnvelope(AsBytes(dealer.Receive()), wire::Limits{});
     ASSERT_TRUE(reply.ok()) << id;
     EXPECT_EQ(reply.value().in_reply_to, question_);
@@ -69,7 +71,7 @@ TYPED_TEST(ZmqGuests, WhoComesEverAnewIsForgotten) {
 TYPED_TEST(ZmqGuests, TheMachineHearsWhoseConnectionHasClosed) {
   this->Visit("visitor1");
   RawDealer stays(this->address_, this->fabric_.context().get(), "stayer00");
-  stays.Send({wire::EncodeEnvelope(MakeMessage(1000))});
+  stays.Send({Encoded(MakeMessage(1000))});
   ASSERT_NE(stays.Receive(), "");
   this->Visit("visitor2");
   const std::set<PeerId> left = {this->SenderOf(1), this->SenderOf(2)};
@@ -81,7 +83,7 @@ TYPED_TEST(ZmqGuests, WhoComesBackIsWhoItWasAndGetsWhatItMissed) {
   this->Visit("returner");
   this->VisitAnew(kMaxGone - 1);
   RawDealer dealer(this->address_, this->fabric_.context().get(), "returner");
-  dealer.Send({wire::EncodeEnvelope(MakeMessage(1000))});
+  dealer.Send({Encoded(MakeMessage(1000))});
   ASSERT_NE(dealer.Receive(), "");
   EXPECT_EQ(this->SenderOf(1000), this->SenderOf(1));
   this->fabric_.loop(0).Post([held = this->SenderOf(1)](Time, Network& network) {
@@ -108,10 +110,10 @@ TYPED_TEST(ZmqGuests, WhoComesBackTooLateIsSomebodyNew) {
 // However long it is silent and whoever comes and goes meanwhile.
 TYPED_TEST(ZmqGuests, WhoStaysIsNotForgotten) {
   RawDealer dealer(this->address_, this->fabric_.context().get(), "stayer00");
-  dealer.Send({wire::EncodeEnvelope(MakeMessage(1000))});
+  dealer.Send({Encoded(MakeMessage(1000))});
   ASSERT_NE(dealer.Receive(), "");
   for (int more = 0; this->forgotten() < 2 * kMaxGone && more < 100; ++more) this->VisitAnew(1);
-  dealer.Send({wire::EncodeEnvelope(MakeMessage(1001))});
+  dealer.Send({Encoded(MakeMessage(1001))});
   ASSERT_NE(dealer.Receive(), "");
   EXPECT_EQ(this->SenderOf(1000), this->SenderOf(1001));
   this->fabric_.StopAll();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "unit/encoded.h"
 #include "unit/transport/fabric.h"
 #include "unit/transport/stranger.h"
 
@@ -9,6 +10,7 @@ namespace sluice::transport {
 namespace {
 
 using namespace testing;  // NOLINT: fabric and stranger
+using sluice::testing::Encoded;
 
 constexpr int64_t kMiB = 1 << 20;
 // More than an allocator's caches, less than what the floods below send.
@@ -82,7 +84,7 @@ TEST_F(Hostile, RandomBytes) {
 
 TEST_F(Hostile, ANullSocketGetsNothingThrough) {
   RawDealer dealer(address_, nullptr);
-  for (int i = 0; i < 100; ++i) dealer.Send({wire::EncodeEnvelope(MakeMessage(1))});
+  for (int i = 0; i < 100; ++i) dealer.Send({Encoded(MakeMessage(1))});
   ExpectUnheard();
   const uint64_t heard = heard_;
   EXPECT_LE(heard, answered_ + 2) << "somebody else was heard";
@@ -91,7 +93,7 @@ TEST_F(Hostile, ANullSocketGetsNothingThrough) {
 TEST_F(Hostile, TheFirstZmtpVersionIsNoWayIn) {
   RawTcp tcp(address_);
   // ZMTP 1.0: an anonymous peer, then a frame.
-  const std::string envelope = wire::EncodeEnvelope(MakeMessage(1));
+  const std::string envelope = Encoded(MakeMessage(1));
   tcp.Send(std::string("\x01\x00", 2) + static_cast<char>(envelope.size() + 1) + std::string(1, '\0') +
            envelope);
   EXPECT_TRUE(tcp.IsClosed());
@@ -139,7 +141,7 @@ TEST_F(Hostile, AnotherJobsSecretGetsNothingThrough) {
     const uint64_t before = fabric_.context()->refused();
     const auto context = std::make_shared<ZmqContext>(options);
     RawDealer dealer(address_, context.get());
-    dealer.Send({wire::EncodeEnvelope(MakeMessage(1))});
+    dealer.Send({Encoded(MakeMessage(1))});
     EXPECT_TRUE(Eventually([&] { return fabric_.context()->refused() > before; }));
   }
   ExpectUnheard();
@@ -162,7 +164,7 @@ TEST_F(Hostile, ALoopWithAnotherSecretLearnsWhoRefusedIt) {
 
 TEST_F(Hostile, AMemberOfAnotherVersionIsToldSoInItsOwn) {
   RawDealer dealer(address_, fabric_.context().get());
-  dealer.Send({wire::EncodeEnvelope(MakeMessage(7), 9)});
+  dealer.Send({Encoded(MakeMessage(7), 9)});
   std::string reply = dealer.Receive();
   ASSERT_GT(reply.size(), 5u);
   EXPECT_EQ(reply.substr(0, 5), std::string("\x0d\x09\x00\x00\x00", 5));
@@ -181,7 +183,7 @@ TEST_F(Hostile, AMemberOfAnotherJobIsToldSo) {
   RawDealer dealer(address_, fabric_.context().get());
   wire::Message message = MakeMessage(3);
   message.job = kJob + 1;
-  dealer.Send({wire::EncodeEnvelope(message)});
+  dealer.Send({Encoded(message)});
   const auto reply = wire::DecodeEnvelope(AsBytes(dealer.Receive()), wire::Limits{});
   ASSERT_TRUE(reply.ok()) << reply.failure().message;
   EXPECT_EQ(reply.value().job, kJob + 1);
@@ -190,17 +192,17 @@ TEST_F(Hostile, AMemberOfAnotherJobIsToldSo) {
 }
 
 TEST_F(Hostile, AMembersBadMessagesAreCountedAndItIsMuted) {
-  const std::string good = wire::EncodeEnvelope(MakeMessage(1));
-  const std::string push = wire::EncodeEnvelope(MakeMessage(1, wire::Push{.parts = {{}}}));
+  const std::string good = Encoded(MakeMessage(1));
+  const std::string push = Encoded(MakeMessage(1, wire::Push{.parts = {{}}}));
   wire::Limits limits;
   const std::vector<std::vector<std::string>> bad = {
-      {""},                                                               // empty
-      {"garbage"},                                                        // no envelope
-      {good.substr(0, good.size() - 1)},                                  // cut off
-      {good, "payload"},                                                  // a frame too many
-      {push},                                                             // a frame too few
-      std::vector<std::string>(limits.max_payload_frames + 2, "x"),       // frames over the limit
-      {wire::EncodeEnvelope(MakeMessage(1, wire::Push{.divisor = 0}))}};  // a value out of range
+      {""},                                                          // empty
+      {"garbage"},                                                   // no envelope
+      {good.substr(0, good.size() - 1)},                             // cut off
+      {good, "payload"},                                             // a frame too many
+      {push},                                                        // a frame too few
+      std::vector<std::string>(limits.max_payload_frames + 2, "x"),  // frames over the limit
+      {Encoded(MakeMessage(1, wire::Push{.divisor = 0}))}};          // a value out of range
   RawDealer dealer(address_, fabric_.context().get());
   uint64_t sent = 0;
   while (sent < 16) {
@@ -223,7 +225,7 @@ TEST_F(Hostile, AMembersPayloadLiesInOnePlaceOnly) {
   RawDealer dealer(address_, fabric_.context().get());
   wire::Message message = MakeMessage(5, wire::Push{.parts = wire::PartList<wire::PushPart>(2)});
   message.payload = {Frame::Copy(AsBytes("four"))};
-  dealer.Send({wire::EncodeEnvelope(message), "four"});  // one inside, one beside: two parts, two frames
+  dealer.Send({Encoded(message), "four"});  // one inside, one beside: two parts, two frames
   EXPECT_TRUE(Eventually([&] { return fabric_.loop(0).counters().bad == 1; }));
   ExpectAlive();
 }
@@ -231,12 +233,12 @@ TEST_F(Hostile, AMembersPayloadLiesInOnePlaceOnly) {
 TEST_F(Hostile, AMembersHugeMessageIsReadAndThrownAway) {
   RawDealer dealer(address_, fabric_.context().get());
   wire::Message message = MakeMessage(5, wire::Push{.parts = wire::PartList<wire::PushPart>(30)});
-  std::vector<std::string> frames = {wire::EncodeEnvelope(message)};
+  std::vector<std::string> frames = {Encoded(message)};
   // Over the limit by so little that its connection is not cut while the rest is on its way.
   for (int i = 0; i < 30; ++i) frames.emplace_back(kMaxMessage / 30 + 100, 'x');
   dealer.Send(frames);
   EXPECT_TRUE(Eventually([&] { return fabric_.loop(0).counters().bad == 1; }));
-  dealer.Send({wire::EncodeEnvelope(MakeMessage(6))});
+  dealer.Send({Encoded(MakeMessage(6))});
   const auto reply = wire::DecodeEnvelope(AsBytes(dealer.Receive()), wire::Limits{});
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply.value().in_reply_to, 6u);
@@ -264,7 +266,7 @@ TEST_F(Hostile, AMemberWhoseOneMessageArrivesByBitsIsHeard) {
   RawTcp tcp(address_);
   ASSERT_TRUE(JoinByHand(&tcp, *fabric_.context()));
   // A bad message is counted, so that no other peer's is mistaken for it.
-  const std::string envelope = wire::EncodeEnvelope(MakeMessage(1, wire::Push{.divisor = 0}));
+  const std::string envelope = Encoded(MakeMessage(1, wire::Push{.divisor = 0}));
   const std::string message = std::string(1, '\0') + static_cast<char>(envelope.size()) + envelope;
   for (int i = 0; i < 10; ++i) {
     for (const char c : message) ASSERT_TRUE(tcp.Send(std::string(1, c)));

@@ -5,11 +5,14 @@
 #include <functional>
 #include <limits>
 
+#include "base/pool_allocator.h"
+#include "unit/encoded.h"
 #include "unit/wire/random_message.h"
 
 namespace sluice::wire {
 namespace {
 
+using sluice::testing::Encoded;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::RandomMessages;
@@ -34,7 +37,7 @@ std::vector<std::string> PayloadOf(const Message& message) {
 
 // Why `message` does not arrive under `limits`; empty when it does.
 std::string Refusal(const Message& message, const Limits& limits = {}) {
-  const std::string bytes = EncodeEnvelope(message);
+  const std::string bytes = Encoded(message);
   const auto decoded = DecodeEnvelope(AsBytes(bytes), limits);
   return decoded.ok() ? "" : decoded.failure().message;
 }
@@ -48,7 +51,7 @@ TEST_P(EveryBody, ArrivesAsItWasSent) {
   for (int i = 0; i < 300; ++i) {
     const Message message = random.Make(GetParam());
     ASSERT_EQ(message.body.index(), GetParam());
-    const std::string bytes = EncodeEnvelope(message);
+    const std::string bytes = Encoded(message);
     const auto decoded = DecodeEnvelope(AsBytes(bytes), Limits{});
     ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
     ExpectSame(message, decoded.value());
@@ -71,7 +74,7 @@ TEST(SmallPayload, TravelsInsideUpToItsBoundAndInTheOrderGiven) {
        std::vector<std::vector<std::string>>{{"four"}, {""}, {"a", "", "bc"}, {half, half}}) {
     const Message message = PushOf(payload);
     EXPECT_TRUE(PayloadTravelsInside(message));
-    const auto decoded = DecodeEnvelope(AsBytes(EncodeEnvelope(message)), Limits{});
+    const auto decoded = DecodeEnvelope(AsBytes(Encoded(message)), Limits{});
     ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
     EXPECT_EQ(PayloadOf(decoded.value()), payload);
   }
@@ -79,15 +82,30 @@ TEST(SmallPayload, TravelsInsideUpToItsBoundAndInTheOrderGiven) {
            {}, {half, half, "x"}, std::vector<std::string>(kSmallPayload + 1)}) {
     const Message message = PushOf(payload);
     EXPECT_FALSE(PayloadTravelsInside(message));
-    const auto decoded = DecodeEnvelope(AsBytes(EncodeEnvelope(message)), Limits{});
+    const auto decoded = DecodeEnvelope(AsBytes(Encoded(message)), Limits{});
     ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
     EXPECT_THAT(decoded.value().payload, IsEmpty());
   }
 }
 
+TEST(Envelope, LiesInTheMemoryGivenAndSoDoesASmallPayload) {
+  const auto memory = std::make_shared<PoolAllocator>();
+  const Message message = PushOf({"four"});
+  const auto encoded = [&] { return EncodeEnvelope(message, kProtocolVersion, memory); };
+  const auto frame_address = [](const Frame& frame) { return reinterpret_cast<uintptr_t>(frame.data()); };
+  const uintptr_t first = frame_address(encoded());
+  const Frame kept = encoded();
+  EXPECT_EQ(frame_address(kept), first) << "the block given back";
+  const auto payload_address = [&] {
+    return frame_address(DecodeEnvelope(kept.bytes(), Limits{}, memory).value().payload.at(0));
+  };
+  EXPECT_EQ(payload_address(), payload_address());
+  EXPECT_NE(payload_address(), first);
+}
+
 TEST(SmallPayload, LargeOnesDoNotBelongThere) {
   // One more field 8 of 256 bytes, by hand.
-  const std::string bytes = EncodeEnvelope(PushOf({"four"})) + "\x42\x80\x02" + std::string(256, 'x');
+  const std::string bytes = Encoded(PushOf({"four"})) + "\x42\x80\x02" + std::string(256, 'x');
   EXPECT_THAT(DecodeEnvelope(AsBytes(bytes), Limits{}).failure().message,
               HasSubstr("260 bytes in 2 frames inside its envelope"));
 }
@@ -95,7 +113,7 @@ TEST(SmallPayload, LargeOnesDoNotBelongThere) {
 TEST_P(EveryBody, CutOffAnywhereIsAnErrorOrAnotherValidMessage) {
   RandomMessages random(GetParam() + 100);
   for (int i = 0; i < 10; ++i) {
-    const std::string bytes = EncodeEnvelope(random.Make(GetParam()));
+    const std::string bytes = Encoded(random.Make(GetParam()));
     for (size_t length = 0; length < bytes.size(); ++length) {
       // A copy of its own, so that AddressSanitizer sees a read beyond the end.
       const std::vector<char> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
@@ -111,7 +129,7 @@ TEST_P(EveryBody, DamagedBytesNeverCrashAndWhatIsAcceptedIsStable) {
   Rng rng(GetParam());
   int accepted = 0;
   for (int i = 0; i < 2000; ++i) {
-    std::string bytes = EncodeEnvelope(random.Make(GetParam()));
+    std::string bytes = Encoded(random.Make(GetParam()));
     for (uint64_t n = 1 + rng.Below(4); n > 0; --n)
       bytes[rng.Below(bytes.size())] ^= static_cast<char>(1 + rng.Below(255));
     const auto decoded = DecodeEnvelope(AsBytes(bytes), Limits{});
@@ -120,7 +138,7 @@ TEST_P(EveryBody, DamagedBytesNeverCrashAndWhatIsAcceptedIsStable) {
       continue;
     }
     ++accepted;
-    const auto again = DecodeEnvelope(AsBytes(EncodeEnvelope(decoded.value())), Limits{});
+    const auto again = DecodeEnvelope(AsBytes(Encoded(decoded.value())), Limits{});
     ASSERT_TRUE(again.ok()) << again.failure().message;
     ExpectSame(decoded.value(), again.value());
   }
@@ -132,7 +150,7 @@ TEST(Envelope, AnotherVersionIsRefusedNamingBoth) {
   message.job = 11;
   message.id = 7;
   message.body = Heartbeat{};
-  const std::string bytes = EncodeEnvelope(message, 77);
+  const std::string bytes = Encoded(message, 77);
   const auto decoded = DecodeEnvelope(AsBytes(bytes), Limits{});
   ASSERT_FALSE(decoded.ok());
   EXPECT_EQ(decoded.failure().code, ErrorCode::kFailedPrecondition);
@@ -176,7 +194,7 @@ TEST(Envelope, ItsSizeIsLimited) {
   Message message;
   message.body = Leave{Leave::Outcome::kFailed, std::string(2000, 'x')};
   Limits limits;
-  limits.max_envelope_bytes = EncodeEnvelope(message).size();
+  limits.max_envelope_bytes = Encoded(message).size();
   EXPECT_EQ(Refusal(message, limits), "");
   --limits.max_envelope_bytes;
   EXPECT_NE(Refusal(message, limits), "");

@@ -1,0 +1,148 @@
+// Which field of the envelope a body is.
+#include "envelope.pb.h"
+#include "wire/convert.h"
+
+namespace sluice::wire {
+namespace {
+
+pb::Register* Mutable(pb::Envelope* e, const Register&) {
+  return e->mutable_register_node();
+}
+pb::Welcome* Mutable(pb::Envelope* e, const Welcome&) {
+  return e->mutable_welcome();
+}
+pb::Heartbeat* Mutable(pb::Envelope* e, const Heartbeat&) {
+  return e->mutable_heartbeat();
+}
+pb::HeartbeatAck* Mutable(pb::Envelope* e, const HeartbeatAck&) {
+  return e->mutable_heartbeat_ack();
+}
+pb::GetMembership* Mutable(pb::Envelope* e, const GetMembership&) {
+  return e->mutable_get_membership();
+}
+pb::Membership* Mutable(pb::Envelope* e, const Membership&) {
+  return e->mutable_membership();
+}
+pb::DeclareKeys* Mutable(pb::Envelope* e, const DeclareKeys&) {
+  return e->mutable_declare_keys();
+}
+pb::KeyTable* Mutable(pb::Envelope* e, const KeyTable&) {
+  return e->mutable_key_table();
+}
+pb::AnnounceKeys* Mutable(pb::Envelope* e, const AnnounceKeys&) {
+  return e->mutable_announce_keys();
+}
+pb::Push* Mutable(pb::Envelope* e, const Push&) {
+  return e->mutable_push();
+}
+pb::Pull* Mutable(pb::Envelope* e, const Pull&) {
+  return e->mutable_pull();
+}
+pb::Values* Mutable(pb::Envelope* e, const Values&) {
+  return e->mutable_values();
+}
+pb::Store* Mutable(pb::Envelope* e, const Store&) {
+  return e->mutable_store();
+}
+pb::SetOptimizer* Mutable(pb::Envelope* e, const SetOptimizer&) {
+  return e->mutable_set_optimizer();
+}
+pb::Barrier* Mutable(pb::Envelope* e, const Barrier&) {
+  return e->mutable_barrier();
+}
+pb::BarrierWaiting* Mutable(pb::Envelope* e, const BarrierWaiting&) {
+  return e->mutable_barrier_waiting();
+}
+pb::BarrierReleased* Mutable(pb::Envelope* e, const BarrierReleased&) {
+  return e->mutable_barrier_released();
+}
+pb::Leave* Mutable(pb::Envelope* e, const Leave&) {
+  return e->mutable_leave();
+}
+pb::Stop* Mutable(pb::Envelope* e, const Stop&) {
+  return e->mutable_stop();
+}
+pb::AwaitOptimizer* Mutable(pb::Envelope* e, const AwaitOptimizer&) {
+  return e->mutable_await_optimizer();
+}
+pb::GetStats* Mutable(pb::Envelope* e, const GetStats&) {
+  return e->mutable_get_stats();
+}
+pb::Stats* Mutable(pb::Envelope* e, const Stats&) {
+  return e->mutable_stats();
+}
+pb::Ack* Mutable(pb::Envelope* e, const Ack&) {
+  return e->mutable_ack();
+}
+pb::ErrorReply* Mutable(pb::Envelope* e, const ErrorReply&) {
+  return e->mutable_error_reply();
+}
+
+template <typename T, typename P>
+bool ReadBody(const P& in, Checker& checker, Body* out) {
+  return FromWire(in, checker, &out->emplace<T>());
+}
+
+}  // namespace
+
+void BodyToWire(const Body& in, pb::Envelope* out) {
+  std::visit([out](const auto& body) { ToWire(body, Mutable(out, body)); }, in);
+}
+
+bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
+  switch (e.body_case()) {
+    case pb::Envelope::kRegisterNode:
+      return ReadBody<Register>(e.register_node(), checker, out);
+    case pb::Envelope::kWelcome:
+      return ReadBody<Welcome>(e.welcome(), checker, out);
+    case pb::Envelope::kHeartbeat:
+      return ReadBody<Heartbeat>(e.heartbeat(), checker, out);
+    case pb::Envelope::kHeartbeatAck:
+      return ReadBody<HeartbeatAck>(e.heartbeat_ack(), checker, out);
+    case pb::Envelope::kGetMembership:
+      return ReadBody<GetMembership>(e.get_membership(), checker, out);
+    case pb::Envelope::kMembership:
+      return ReadBody<Membership>(e.membership(), checker, out);
+    case pb::Envelope::kDeclareKeys:
+      return ReadBody<DeclareKeys>(e.declare_keys(), checker, out);
+    case pb::Envelope::kKeyTable:
+      return ReadBody<KeyTable>(e.key_table(), checker, out);
+    case pb::Envelope::kAnnounceKeys:
+      return ReadBody<AnnounceKeys>(e.announce_keys(), checker, out);
+    case pb::Envelope::kPush:
+      return ReadBody<Push>(e.push(), checker, out);
+    case pb::Envelope::kPull:
+      return ReadBody<Pull>(e.pull(), checker, out);
+    case pb::Envelope::kValues:
+      return ReadBody<Values>(e.values(), checker, out);
+    case pb::Envelope::kStore:
+      return ReadBody<Store>(e.store(), checker, out);
+    case pb::Envelope::kSetOptimizer:
+      return ReadBody<SetOptimizer>(e.set_optimizer(), checker, out);
+    case pb::Envelope::kBarrier:
+      return ReadBody<Barrier>(e.barrier(), checker, out);
+    case pb::Envelope::kBarrierWaiting:
+      return ReadBody<BarrierWaiting>(e.barrier_waiting(), checker, out);
+    case pb::Envelope::kBarrierReleased:
+      return ReadBody<BarrierReleased>(e.barrier_released(), checker, out);
+    case pb::Envelope::kLeave:
+      return ReadBody<Leave>(e.leave(), checker, out);
+    case pb::Envelope::kStop:
+      return ReadBody<Stop>(e.stop(), checker, out);
+    case pb::Envelope::kAwaitOptimizer:
+      return ReadBody<AwaitOptimizer>(e.await_optimizer(), checker, out);
+    case pb::Envelope::kGetStats:
+      return ReadBody<GetStats>(e.get_stats(), checker, out);
+    case pb::Envelope::kStats:
+      return ReadBody<Stats>(e.stats(), checker, out);
+    case pb::Envelope::kAck:
+      return ReadBody<Ack>(e.ack(), checker, out);
+    case pb::Envelope::kErrorReply:
+      return ReadBody<ErrorReply>(e.error_reply(), checker, out);
+    case pb::Envelope::BODY_NOT_SET:
+      return checker.Refuse("it has no body that this version knows");
+  }
+  return checker.Refuse("it has no body that this version knows");
+}
+
+}  // namespace sluice::wire
