@@ -23,7 +23,11 @@ void PartFlow::Sweep() {
 PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, bool has_data, uint64_t request) const {
   PartOps answered;
   for (const PartOpPtr& op : ops_) {
-    if (op->finished || !op->sent || !op->WantsAnswer() || op->op->slot != value.slot) continue;
+    if (op->finished || !op->sent || op->op->slot != value.slot) continue;
+    if (!op->WantsAnswer()) {
+      if (op->op->IsPush() && op->request == request) answered.push_back(op);
+      continue;
+    }
     if (op->WantsValue() && !has_data) continue;
     if (value.slot == 0 && value.version < op->op->round) continue;
     // Whatever is newest: a late answer to an earlier question may be older than this one.

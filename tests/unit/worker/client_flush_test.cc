@@ -7,6 +7,7 @@ namespace sluice::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -79,6 +80,18 @@ TEST_F(ClientFlush, APushPullThatHasNotArrivedGoesOnAsAPush) {
   EXPECT_FALSE(again[0].As<wire::Push>().parts.at(0).want_value);
   Ack(again[0]);
   EXPECT_TRUE(flushed_.Succeeded());
+}
+
+// Its value, on its way meanwhile, comes in place of an Ack.
+TEST_F(ClientFlush, TheValueOfAPushPullSaysThatItHasArrived) {
+  PushPull(0, gradient_, &weight_, &pull_);
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(1));
+  Flush(&flushed_);
+  EXPECT_EQ(flushed_.calls, 0);
+  Answer(sent[0], {0, 0}, 1, 5, 2);
+  EXPECT_TRUE(flushed_.Succeeded());
+  EXPECT_THAT(weight_, ElementsAre(-1, -1));  // nobody waits for it
 }
 
 TEST_F(ClientFlush, ADeadlineNamesWhatHasNotArrivedAndWhere) {
