@@ -2,8 +2,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 #include "base/check.h"
 #include "base/pool_allocator.h"
@@ -14,8 +16,8 @@
 namespace sluice {
 
 struct Event::State {
-  State(Label name, std::shared_ptr<Helped> who, const Stream* on)
-      : what(std::move(name)), by(std::move(who)), stream(on) {}
+  State(Label name, std::shared_ptr<Helped> who, const Stream* on, const std::shared_ptr<Allocator>& memory)
+      : what(std::move(name)), by(std::move(who)), stream(on), more(MemoryOf<Listener>(memory)) {}
   const Label what;
   const std::shared_ptr<Helped> by;
   const Stream* const stream;
@@ -27,8 +29,13 @@ struct Event::State {
     Callback callback;
     bool quiet;
   };
-  using Listeners = InlineVector<Listener, 2>;  // what comes next on its stream, and a store
-  Listeners listeners;                          // guarded by mutex
+  // Mostly what comes next on its stream, and a store.
+  static constexpr size_t kFew = 2;
+  using Few = InlineVector<Listener, kFew>;
+  using More = std::vector<Listener, MemoryOf<Listener>>;
+  // Guarded by mutex, in this order.
+  Few few;
+  More more;
 };
 
 namespace {
@@ -48,21 +55,20 @@ void FutexWakeAll(std::atomic<uint32_t>* word) {
 }  // namespace
 
 Event Event::Make(Label what, std::shared_ptr<Helped> by) {
-  Event event;
-  event.state_ = std::make_shared<State>(std::move(what), std::move(by), nullptr);
-  return event;
+  return Make(std::move(what), std::move(by), HeapAllocator());
 }
 
 Event Event::Make(Label what, std::shared_ptr<Helped> by, const std::shared_ptr<Allocator>& memory) {
   Event event;
   event.state_ =
-      std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), std::move(by), nullptr);
+      std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), std::move(by), nullptr, memory);
   return event;
 }
 
 Event Event::Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory) {
   Event event;
-  event.state_ = std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), nullptr, &stream);
+  event.state_ =
+      std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), nullptr, &stream, memory);
   return event;
 }
 
@@ -120,23 +126,31 @@ Event Event::Quietly() const {
 void Event::Complete(std::exception_ptr error) const {
   if (state_ == nullptr) return;
   const std::shared_ptr<State> state = state_;  // a waiter may let go of this handle
-  State::Listeners listeners;
+  State::Few few;
+  State::More more(state->more.get_allocator());
   {
     const std::lock_guard lock(state->mutex);
     SLUICE_CHECK(state->done == 0) << state->what << " completed twice";
     state->error = std::move(error);
-    listeners = std::move(state->listeners);
+    few = std::move(state->few);
+    more = std::move(state->more);
     state->done = 1;
   }
   if (state->waiters > 0) FutexWakeAll(&state->done);
-  for (State::Listener& listener : listeners) listener.callback(listener.quiet ? nullptr : state->error);
+  const auto tell = [&](State::Listener& listener) {
+    listener.callback(listener.quiet ? nullptr : state->error);
+  };
+  std::ranges::for_each(few, tell);
+  std::ranges::for_each(more, tell);
 }
 
 void Event::OnDone(Callback callback) const {
   if (state_ != nullptr) {
     const std::lock_guard lock(state_->mutex);
     if (!Done()) {
-      state_->listeners.push_back({std::move(callback), quiet_});
+      State::Listener listener{std::move(callback), quiet_};
+      state_->few.size() < State::kFew ? state_->few.push_back(std::move(listener))
+                                       : state_->more.push_back(std::move(listener));
       return;
     }
   }
