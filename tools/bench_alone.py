@@ -136,8 +136,10 @@ def allocations(_args):
         local = ("--count-allocations", "--kv-store", "local")
         yield row("lenet", "`local`", train_bench("lenet", 64, 1, *local))
         yield row("lenet", "`local`, batches from a DataLoader", train_bench("lenet", 64, 1, *local, "--loader"))
-        text = launched(1, program("train_bench"), "--kv-store", "dist_sync", "--count-allocations", "--repeats", 1)
-        yield row("lenet", "`dist_sync`", objects(text)[0])
+        for network in ("lenet", "resnet20"):
+            text = launched(1, program("train_bench"), "--network", network, "--steps", steps_of(network, 64), "--repeats", 1,
+                            "--kv-store", "dist_sync", "--count-allocations")
+            yield row(network, "`dist_sync`", objects(text)[0])
 
     table(("network", "store", "memory of arrays", "Sluice", "oneDNN", "other libraries", "KB of oneDNN"), rows())
 
