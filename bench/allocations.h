@@ -12,7 +12,7 @@
 namespace sluice::bench {
 
 enum class AllocatedBy : uint8_t {
-  kArrays,  // the heap behind the Allocator seam: memory of arrays
+  kArrays,  // the heap behind the Allocator seam: arrays, and pools of records that grow
   kSluice,  // anything else of Sluice and of this program
   kOneDnn,  // libdnnl's own bookkeeping
   kOthers,  // other libraries, on their own account

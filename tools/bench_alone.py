@@ -141,7 +141,7 @@ def allocations(_args):
                             "--kv-store", "dist_sync", "--count-allocations")
             yield row(network, "`dist_sync`", objects(text)[0])
 
-    table(("network", "store", "memory of arrays", "Sluice", "oneDNN", "other libraries", "KB of oneDNN"), rows())
+    table(("network", "store", "behind the Allocator seam", "other memory of Sluice", "oneDNN", "other libraries", "KB of oneDNN"), rows())
 
 
 def profile(args):

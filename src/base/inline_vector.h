@@ -61,6 +61,7 @@ class InlineVector {
   }
   const T& front() const { return data_[0]; }
   T& back() { return data_[size_ - 1]; }
+  const T& back() const { return data_[size_ - 1]; }
   bool operator==(const InlineVector& other) const {
     return std::equal(begin(), end(), other.begin(), other.end());
   }

@@ -170,6 +170,7 @@ class Client final : public transport::Machine {
   void FlushShard(Time now, uint32_t index, NetworkRef network);
   void Landed(PartOp& part);  // it no longer counts as in flight
   void SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network);
+  void Acknowledge(Time now, PartOp& part);
   void OnAck(Time now, uint32_t shard, uint64_t id);
   void OnValues(Time now, uint32_t shard, const wire::Message& message);
   void RefuseFrom(KeyState& key, const Operation& push, const Failure& failure);
@@ -205,7 +206,7 @@ class Client final : public transport::Machine {
   std::vector<FlushCall> flushes_;  // each waits for the same
   std::vector<worker::Done> when_joined_;
 
-  const std::shared_ptr<Allocator> records_ = std::make_shared<PoolAllocator>();
+  const std::shared_ptr<Allocator> records_ = std::make_shared<PoolAllocator>(kKeptRecords);
   std::map<uint32_t, KeyState> keys_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::map<transport::PeerId, uint32_t> shard_of_;

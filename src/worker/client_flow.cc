@@ -118,7 +118,7 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
 }
 
 void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network) {
-  const Operation& first = *batch[0]->op;
+  const Operation& first = *batch.front()->op;
   wire::Message message = Envelope(wire::Ack{}, id);
   const auto add_frame = [&](const PartOp& part) {
     message.payload.push_back(part.op->source.Slice(part.offset, part.bytes));
@@ -160,15 +160,19 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
   network.Send(shards_[shard]->peer, std::move(message));
 }
 
+// The shard has it.
+void Client::Acknowledge(Time now, PartOp& part) {
+  if (!std::exchange(part.acked, true) && part.op->IsPush())
+    tracer_.OnStage(now, Stage::kWait, part.ref.key, part.op->round, part.bytes);
+  Landed(part);
+}
+
 void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;  // late: answered before
   for (const PartOpPtr& part : request->parts) {
     if (part->finished || !part->Carries()) continue;
-    if (!part->acked && part->op->IsPush())
-      tracer_.OnStage(now, Stage::kWait, part->ref.key, part->op->round, part->bytes);
-    part->acked = true;
-    Landed(*part);
+    Acknowledge(now, *part);
     if (!part->WantsAnswer()) Finish(part);
   }
   if (Requests::Finished(*request)) shards_[shard]->requests.Erase(id);
@@ -188,6 +192,7 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
     PartFlow& flow = it->second.flows[value.ref.part];
     if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
     for (const PartOpPtr& part : flow.AnsweredBy(value, values.has_data, message.in_reply_to)) {
+      if (!part->WantsAnswer()) Acknowledge(now, *part);
       if (part->WantsValue()) {
         if (!Fits(*part, message.payload[i])) {
           LOG_EVERY_N(WARNING, 100) << "shard " << shard << " sent " << message.payload[i].size()
@@ -245,7 +250,7 @@ void Client::OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& 
   if (request == nullptr) return;
   const PartOps parts = std::move(request->parts);
   shards_[shard]->requests.Erase(id);
-  if ((*parts.begin())->op != parts[parts.size() - 1]->op) return SendAlone(now, shard, parts, network);
+  if (parts.front()->op != parts.back()->op) return SendAlone(now, shard, parts, network);
   for (const PartOpPtr& part : parts) {
     Operation& op = *part->op;
     FinishOperation(op, failure);

@@ -34,7 +34,7 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       client_(std::move(client)),
       loop_(std::move(loop)),
       helped_(std::make_shared<HelpedLoop>(loop_)),
-      records_(std::make_shared<PoolAllocator>()),
+      records_(std::make_shared<PoolAllocator>(kKeptRecords)),
       rank_(static_cast<int>(client_->rank())),
       reducer_(std::move(reducer)) {}
 

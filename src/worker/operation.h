@@ -25,6 +25,7 @@ using Done = std::function<void(const Status&)>;
 using Ended = InlineFunction<void(const Status&), 32>;
 
 // The client's records of what is under way come and go with the same sizes: from one pool.
+inline constexpr size_t kKeptRecords = size_t{16} << 20;  // bytes that a pool keeps of what has ended
 template <typename K, typename V>
 using RecordMap = std::map<K, V, std::less<K>, MemoryOf<std::pair<const K, V>>>;
 

@@ -24,12 +24,12 @@ PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, bool has_data, uint64
   PartOps answered;
   for (const PartOpPtr& op : ops_) {
     if (op->finished || !op->sent || op->op->slot != value.slot) continue;
+    if (value.slot == 0 && value.version < op->op->round) continue;
     if (!op->WantsAnswer()) {
       if (op->op->IsPush() && op->request == request) answered.push_back(op);
       continue;
     }
     if (op->WantsValue() && !has_data) continue;
-    if (value.slot == 0 && value.version < op->op->round) continue;
     // Whatever is newest: a late answer to an earlier question may be older than this one.
     if ((value.slot > 0 || op->op->round == 0) && request < op->request) continue;
     answered.push_back(op);

@@ -1,17 +1,16 @@
 #include "worker/ready_executor.h"
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/pool_allocator.h"
 #include "kvstore/store_base.h"
+#include "worker/operation.h"
 
 namespace sluice::worker {
 
 ReadyExecutor::ReadyExecutor()
     : slot_(std::make_shared<Slot>(std::make_unique<ThreadExecutor>("host arrays"))),
-      records_(std::make_shared<PoolAllocator>()) {}
+      records_(std::make_shared<PoolAllocator>(kKeptRecords)) {}
 
 ReadyExecutor::~ReadyExecutor() {
   // Ends outside the lock: what it still does may make more work ready.

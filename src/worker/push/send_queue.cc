@@ -24,7 +24,8 @@ PartOps SendQueue::NextBatch() {
     // one state.
     const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op;
     if (!batch.empty() && !one_pull &&
-        (!Together(*batch[0], *next) || bytes + next->bytes > kBatchBytes || batch.size() >= kBatchParts)) {
+        (!Together(*batch.front(), *next) || bytes + next->bytes > kBatchBytes ||
+         batch.size() >= kBatchParts)) {
       break;
     }
     bytes += next->bytes;

@@ -88,6 +88,11 @@ TEST_P(ArithmeticTest, Dense) {
                     {{rows, in}, {units, in}}, {rows, units});
 }
 
+TEST_P(ArithmeticTest, DenseThatSeveralThreadsRound) {
+  ExpectAsInFloat32([](const auto& v) { return ops::Dense(v[0], v[1], v[2], kBFloat16); },
+                    {{200, 300}, {100, 300}, {100}}, {200, 100});
+}
+
 // A window that leaves `columns` results in a row of the image.
 void ArithmeticTest::ExpectConvolutionsAsInFloat32(int64_t groups, int64_t width, int64_t columns) {
   const int64_t batch = UpTo(4), in = UpTo(20), filters = UpTo(24), rows = 9 + UpTo(9),

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/pool_allocator.h"
 #include "tensor/stream.h"
 #include "unit/expect_error.h"
 
@@ -72,6 +73,20 @@ TEST(EventTest, CallbacksRunOnceWithTheErrorBeforeAndAfter) {
   Event().OnDone(note("never made"));
   EXPECT_THAT(seen, ::testing::ElementsAre("first done", "second done", "third failed", "late done",
                                            "late failed", "never made done"));
+}
+
+TEST(EventTest, ManyCallbacksRunInOrderWhateverMemoryTheyLieIn) {
+  const auto pool = std::make_shared<PoolAllocator>();
+  for (const Event& event : {Event::Make("it"), Event::Make("it", nullptr, pool)}) {
+    std::vector<std::string> seen;
+    for (int i = 0; i < 5; ++i) {
+      (i % 2 == 0 ? event : event.Quietly()).OnDone([&seen, i](const std::exception_ptr& error) {
+        seen.push_back(std::to_string(i) + (error ? " failed" : " done"));
+      });
+    }
+    event.Complete(Failure("no"));
+    EXPECT_THAT(seen, ::testing::ElementsAre("0 failed", "1 done", "2 failed", "3 done", "4 failed"));
+  }
 }
 
 TEST(EventTest, QuietlyTellsTheEndAndKeepsTheErrorToItself) {

@@ -134,6 +134,21 @@ TEST_F(ZmqTurnTest, WhatATaskThrowsEndsTheLoopAndNotItsCaller) {
   fabric.StopAll();
 }
 
+TEST_F(ZmqTurnTest, WhatWasPostedBehindATaskThatThrowsRunsOnce) {
+  auto& loop = fabric.Start("loop", std::make_shared<ScriptMachine>());
+  RunHere(loop);
+  std::vector<int> order;
+  loop.PostOrRun([&](Time, Network&) {
+    loop.Post([&](Time, Network&) { order.push_back(1); });
+    loop.Post([](Time, Network&) { throw Error(ErrorCode::kUnavailable, "the task is broken"); });
+    for (const int i : {2, 3}) loop.Post([&order, i](Time, Network&) { order.push_back(i); });
+  });
+  EXPECT_TRUE(fabric.loop(0).Join(30s));
+  EXPECT_EQ(order, (std::vector{1, 2, 3}));
+  EXPECT_NE(fabric.loop(0).failure().find("the task is broken"), std::string::npos);
+  fabric.StopAll();
+}
+
 TEST_F(ZmqTurnTest, ATaskMayEndTheLoop) {
   auto machine = std::make_shared<ScriptMachine>();
   auto& loop = fabric.Start("loop", machine);

@@ -94,6 +94,22 @@ TEST_F(ClientFlush, TheValueOfAPushPullSaysThatItHasArrived) {
   EXPECT_THAT(weight_, ElementsAre(-1, -1));  // nobody waits for it
 }
 
+TEST_F(ClientFlush, NoOtherAnswerSaysSo) {
+  Pull(0, &weight_, &pull_);
+  const auto pull = ToShards();
+  ASSERT_THAT(pull, SizeIs(1));
+  Answer(pull[0], {0, 0}, 0, 5, 2);
+  Push(0, gradient_, &push_);
+  const auto push = ToShards();
+  ASSERT_THAT(push, SizeIs(1));
+  Answer(pull[0], {0, 0}, 0, 5, 2);  // again
+  Answer(pull[0], {0, 0}, 1, 5, 2);
+  Answer(push[0], {0, 0}, 0, 5, 2);
+  EXPECT_EQ(push_.calls, 0);
+  Ack(push[0]);
+  EXPECT_TRUE(push_.Succeeded());
+}
+
 TEST_F(ClientFlush, ADeadlineNamesWhatHasNotArrivedAndWhere) {
   Push(1, gradient_, &push_);
   Flush(&flushed_, 10s);
