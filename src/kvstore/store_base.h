@@ -57,10 +57,10 @@ struct KeyShape {
 void RequireFit(const std::string& what, const Key& key, const KeyShape& expected,
                 const std::vector<NDArray>& arrays);
 
-// Runs `then` when all events are done, with the error that came first (null: none); on the thread that
-// completes the last one, or here. What it keeps until then is memory of `records`. With room for a call of a
-// distributed store.
+// With room for a call of a distributed store.
 using AfterAll = InlineFunction<void(const std::exception_ptr& error), 208>;
+// Runs `then` when all events are done, with the error that came first (null: none); on the thread that
+// completes the last one, or here. What it keeps until then is memory of `records`.
 void WhenAll(const Events& events, AfterAll then, const std::shared_ptr<Allocator>& records);
 
 // What has been issued and not finished, and what went wrong. Thread-safe.

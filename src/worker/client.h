@@ -162,7 +162,7 @@ class Client final : public transport::Machine {
   // client_flow.cc: operations to messages and back
   void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
   void Open(const std::shared_ptr<Operation>& op);
-  void Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t part, size_t offset,
+  void Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t index, size_t offset,
               size_t bytes);
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);

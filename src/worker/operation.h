@@ -24,8 +24,10 @@ using Done = std::function<void(const Status&)>;
 // The same of what every step does: one that holds an event takes no memory.
 using Ended = InlineFunction<void(const Status&), 32>;
 
+// Bytes that a pool of records keeps of what has ended.
+inline constexpr size_t kKeptRecords = size_t{16} << 20;
+
 // The client's records of what is under way come and go with the same sizes: from one pool.
-inline constexpr size_t kKeptRecords = size_t{16} << 20;  // bytes that a pool keeps of what has ended
 template <typename K, typename V>
 using RecordMap = std::map<K, V, std::less<K>, MemoryOf<std::pair<const K, V>>>;
 
