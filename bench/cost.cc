@@ -181,10 +181,11 @@ class CountedKernels final : public Kernels {
     AddCost(static_cast<double>(n), (2 * kFloat + 1) * static_cast<double>(n), TextOf(s.rows, s.columns));
     k_.Dropout(s, x, out, kept);
   }
-  void DropoutBackward(const uint8_t* kept, float scale, const float* grad, float* grad_x,
-                       int64_t n) override {
-    AddCost(static_cast<double>(n), (2 * kFloat + 1) * static_cast<double>(n), StrCat(n));
-    k_.DropoutBackward(kept, scale, grad, grad_x, n);
+  void DropoutBackward(const DropoutShape& s, const uint8_t* kept, const float* grad,
+                       float* grad_x) override {
+    const int64_t n = s.rows * s.columns;
+    AddCost(static_cast<double>(n), (2 * kFloat + 1) * static_cast<double>(n), TextOf(s.rows, s.columns));
+    k_.DropoutBackward(s, kept, grad, grad_x);
   }
   void SoftmaxCrossEntropy(const float* scores, const float* labels, float smoothing, float* probabilities,
                            float* losses, int64_t rows, int64_t classes) override {

@@ -39,6 +39,8 @@ struct DropoutShape {
   uint64_t first_sample = 0;
   uint32_t threshold = 0;
   float scale = 1;  // of what is kept
+  // Above 1: numbers, but not what is kept, lie [rows, columns / channels_last, channels_last] in memory.
+  int64_t channels_last = 1;
 };
 
 // Of images: [n, c, h, w], or [n, h, w, c] in memory.
@@ -207,8 +209,8 @@ class Kernels {
                                  const float* grad, float* grad_x, float* grad_gamma, float* grad_beta,
                                  int64_t rows, int64_t columns) = 0;  // null outputs are not computed
   virtual void Dropout(const DropoutShape& shape, const float* x, float* out, uint8_t* kept) = 0;
-  virtual void DropoutBackward(const uint8_t* kept, float scale, const float* grad, float* grad_x,
-                               int64_t n) = 0;
+  virtual void DropoutBackward(const DropoutShape& shape, const uint8_t* kept, const float* grad,
+                               float* grad_x) = 0;
   // probabilities [rows, classes]; losses [rows] = -sum_j q_j log p_j with q_j = smoothing / classes, and
   // 1 - smoothing more for the label. labels are whole numbers as floats; one outside [0, classes) throws.
   virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float smoothing,

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <mutex>
 
@@ -19,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
+constexpr double kNorm = 0.5;
 constexpr int kHalf = 3;  // steps before the states are saved, and as many after
 const Shape kShapes[] = {{300}, {3, 7}};
 
@@ -40,11 +42,11 @@ class OwnUpdateOn : public ::testing::TestWithParam<std::string> {
     }
     return parameters;
   }
-  static std::unique_ptr<Trainer> MakeTrainer(const nn::ParameterDict& parameters,
-                                              const std::shared_ptr<KVStore>& store) {
-    return std::make_unique<Trainer>(
-        parameters, OptimizerConfig{.kind = OptimizerKind::kAdam, .learning_rate = 0.1, .wd = 0.01}, store,
-        TrainerOptions{.update_on_kvstore = false, .clip_global_norm = 0.5});
+  static std::unique_ptr<Trainer> MakeTrainer(
+      const nn::ParameterDict& parameters, const std::shared_ptr<KVStore>& store,
+      const OptimizerConfig& optimizer = {.kind = OptimizerKind::kAdam, .learning_rate = 0.1, .wd = 0.01}) {
+    return std::make_unique<Trainer>(parameters, optimizer, store,
+                                     TrainerOptions{.update_on_kvstore = false, .clip_global_norm = kNorm});
   }
   static void Steps(const nn::ParameterDict& parameters, Trainer& trainer, int first, int last) {
     const int rank = trainer.store().rank();
@@ -121,6 +123,31 @@ TEST_P(OwnUpdateOn, TrainingOnFromRankZerosStatesIsTrainingOn) {
     return once;
   });
   EXPECT_THAT(resumed, Each(whole.front()));
+}
+
+// SGD, whose steps are as long as what is left of the gradients; all weights are alike.
+TEST_P(OwnUpdateOn, TheNormOfAllWorkersGradientsTogetherIsClipped) {
+  constexpr double kRate = 0.1, kBatch = 2;
+  double elements = 0, weight = 1;
+  for (const Shape& shape : kShapes) elements += static_cast<double>(shape.size());
+  for (int step = 1; step <= kHalf; ++step) {
+    double gradient = 0;
+    for (int rank = 0; rank < Workers(); ++rank) gradient += 2 * weight * 0.1 * (step + rank) / kBatch;
+    const double norm = std::sqrt(elements) * gradient;
+    ASSERT_GT(norm, kNorm);
+    weight -= kRate * gradient * kNorm / norm;
+  }
+  const auto ends = Run([&](const std::shared_ptr<KVStore>& store) {
+    const auto parameters = Parameters(DeviceOf(*store));
+    const auto trainer =
+        MakeTrainer(parameters, store, {.kind = OptimizerKind::kSgd, .learning_rate = kRate});
+    Steps(parameters, *trainer, 0, kHalf);
+    return Of(parameters);
+  });
+  for (const Weights& end : ends) {
+    for (const auto& values : end)
+      EXPECT_THAT(values, Each(::testing::FloatNear(static_cast<float>(weight), 1e-6f)));
+  }
 }
 
 TEST_P(OwnUpdateOn, AFileThatRankZeroCannotReadIsEverybodysError) {

@@ -14,17 +14,22 @@ NDArray Dropout(const NDArray& x, double rate, uint64_t key, uint64_t first_samp
   shape.columns = shape.rows == 0 ? 0 : x.size() / shape.rows;
   shape.threshold = static_cast<uint32_t>(std::min(std::round(rate * 0x1p32), 0x1p32 - 1));
   shape.scale = static_cast<float>(1 / (1 - rate));
-  NDArray out = NDArray::Empty(x.shape(), x.context()),
+  const ImageLayout layout = LayoutOf(x);
+  if (layout == ImageLayout::kChannelsLast) shape.channels_last = x.shape()[1];
+  NDArray out = EmptyIn(layout, x.shape(), x.context()),
           kept = NDArray::Empty(x.shape(), x.context(), DType::kUInt8);
   LaunchOn(kWhat, x.context(), {x}, {out, kept},
-           [shape, px = DataOf(x), po = DataOf(out), pk = DataOf<uint8_t>(kept)](Kernels& k) {
+           [shape, px = ImageDataOf(x), po = ImageDataOf(out), pk = DataOf<uint8_t>(kept)](Kernels& k) {
              k.Dropout(shape, px, po, pk);
            });
-  Record(out, {&x}, [kept, scale = shape.scale](const NDArray& grad, std::vector<NDArray>& to) {
-    Target(to[0], grad.shape(), grad.context());
-    LaunchOn("Dropout backward", grad.context(), {kept, grad}, {to[0]},
-             [scale, pk = DataOf<uint8_t>(kept), pg = DataOf(grad), gx = DataOf(to[0]),
-              n = grad.size()](Kernels& k) { k.DropoutBackward(pk, scale, pg, gx, n); });
+  Record(out, {&x}, [kept, shape, layout](const NDArray& grad, std::vector<NDArray>& to) {
+    const NDArray images = InLayout(grad, layout);
+    ImageTarget target(to[0], layout, grad.shape(), grad.context());
+    LaunchOn("Dropout backward", grad.context(), {kept, images}, {target.images()},
+             [shape, pk = DataOf<uint8_t>(kept), pg = ImageDataOf(images), gx = target.data()](Kernels& k) {
+               k.DropoutBackward(shape, pk, pg, gx);
+             });
+    target.Finish();
   });
   return out;
 }

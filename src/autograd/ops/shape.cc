@@ -1,10 +1,30 @@
 #include <span>
+#include <utility>
 
 #include "autograd/ops/common.h"
 #include "base/inline_vector.h"
 
 namespace sluice::ops {
 namespace {
+
+constexpr size_t Bytes(int64_t elements) {
+  return static_cast<size_t>(elements) * sizeof(float);
+}
+
+// How an axis lies in memory: `outer` rows, in each its extents side by side, `inner` elements of each.
+struct AxisOf {
+  AxisOf(const Shape& shape, size_t axis, ImageLayout layout) {
+    for (size_t i = 0; i < axis; ++i) outer *= shape[i];
+    for (size_t i = axis + 1; i < shape.ndim(); ++i) inner *= shape[i];
+    if (layout == ImageLayout::kChannelsLast && axis == 1) outer *= std::exchange(inner, 1);
+  }
+  int64_t outer = 1, inner = 1;
+};
+
+// Whether pieces along an axis of images with their channels last are such images, too.
+ImageLayout LayoutAlong(size_t axis, ImageLayout layout) {
+  return axis <= 1 ? layout : ImageLayout::kRowMajor;
+}
 
 // A part of a concatenation: `width` of the elements of each row of the whole, from `offset` on.
 struct Piece {
@@ -16,14 +36,14 @@ struct Piece {
 // The whole: `outer` rows of `row` elements.
 struct Cut {
   Shape whole;
+  ImageLayout layout = ImageLayout::kRowMajor;
   int64_t outer = 1, row = 0;
   InlineVector<Piece, 4> pieces;
 };
 
 // What a kernel's call keeps of a part.
-template <typename Float>
 struct Block {
-  Float* part;
+  const float* part;
   int64_t offset, width;
 };
 
@@ -33,9 +53,10 @@ Cut CutOf(std::span<const NDArray> parts, size_t axis) {
   const Shape& first = parts.front().shape();
   if (axis >= first.ndim()) Refuse("Concat", StrCat("there is no axis ", axis, " in ", first));
   Cut cut;
-  int64_t inner = 1;
-  for (size_t i = 0; i < axis; ++i) cut.outer *= first[i];
-  for (size_t i = axis + 1; i < first.ndim(); ++i) inner *= first[i];
+  const auto lie_last = [](const NDArray& part) { return LayoutOf(part) == ImageLayout::kChannelsLast; };
+  if (std::ranges::any_of(parts, lie_last)) cut.layout = LayoutAlong(axis, ImageLayout::kChannelsLast);
+  const AxisOf along(first, axis, cut.layout);
+  cut.outer = along.outer;
   int64_t extent = 0;
   for (const NDArray& part : parts) {
     RequireTogether("Concat", {&parts.front(), &part});
@@ -44,7 +65,7 @@ Cut CutOf(std::span<const NDArray> parts, size_t axis) {
       if (shape.ndim() != first.ndim() || (i != axis && shape[i] != first[i]))
         Refuse("Concat", StrCat(first, " and ", shape, " differ elsewhere than at axis ", axis));
     }
-    cut.pieces.push_back({shape, cut.row, shape[axis] * inner, Wanted(part)});
+    cut.pieces.push_back({shape, cut.row, shape[axis] * along.inner, Wanted(part)});
     cut.row += cut.pieces.back().width;
     extent += shape[axis];
   }
@@ -52,24 +73,20 @@ Cut CutOf(std::span<const NDArray> parts, size_t axis) {
   return cut;
 }
 
-constexpr size_t Bytes(int64_t elements) {
-  return static_cast<size_t>(elements) * sizeof(float);
-}
-
 // A concatenation's backward.
 void CutUp(const Cut& cut, const NDArray& grad, std::vector<NDArray>& to) {
-  InlineVector<Block<float>, 8> blocks;
+  const NDArray whole = InLayout(grad, cut.layout);
   for (size_t i = 0; i < cut.pieces.size(); ++i) {
     const Piece& piece = cut.pieces[i];
     if (!piece.wanted) continue;
-    Target(to[i], piece.shape, grad.context());
-    blocks.push_back({DataOf(to[i]), piece.offset, piece.width});
+    ImageTarget target(to[i], cut.layout, piece.shape, grad.context());
+    LaunchOn("Concat backward", grad.context(), {whole}, {target.images()},
+             [width = piece.width, row = cut.row, outer = cut.outer, from = ImageDataOf(whole) + piece.offset,
+              part = target.data()](Kernels& k) {
+               k.CopyBlocks(from, Bytes(row), part, Bytes(width), Bytes(width), outer);
+             });
+    target.Finish();
   }
-  LaunchOn("Concat backward", grad.context(), {grad}, to,
-           [blocks = std::move(blocks), row = cut.row, outer = cut.outer, from = DataOf(grad)](Kernels& k) {
-             for (const auto& [part, offset, width] : blocks)
-               k.CopyBlocks(from + offset, Bytes(row), part, Bytes(width), Bytes(width), outer);
-           });
 }
 
 void RequireReshape(const NDArray& x, const Shape& shape) {
@@ -105,12 +122,15 @@ NDArray Flatten(const NDArray& x) {
 
 NDArray Concat(std::span<const NDArray> parts, size_t axis) {
   Cut cut = CutOf(parts, axis);
-  NDArray out = NDArray::Empty(cut.whole, parts.front().context());
-  InlineVector<Block<const float>, 8> blocks;
-  for (size_t i = 0; i < parts.size(); ++i)
-    blocks.push_back({DataOf(parts[i]), cut.pieces[i].offset, cut.pieces[i].width});
-  LaunchOn("Concat", out.context(), parts, {out},
-           [blocks = std::move(blocks), row = cut.row, outer = cut.outer, to = DataOf(out)](Kernels& k) {
+  NDArray out = EmptyIn(cut.layout, cut.whole, parts.front().context());
+  InlineVector<NDArray, 4> images;
+  InlineVector<Block, 8> blocks;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    images.push_back(InLayout(parts[i], cut.layout));
+    blocks.push_back({ImageDataOf(images.back()), cut.pieces[i].offset, cut.pieces[i].width});
+  }
+  LaunchOn("Concat", out.context(), std::span<const NDArray>(images.begin(), images.end()), {out},
+           [blocks = std::move(blocks), row = cut.row, outer = cut.outer, to = ImageDataOf(out)](Kernels& k) {
              for (const auto& [part, offset, width] : blocks)
                k.CopyBlocks(part, Bytes(width), to + offset, Bytes(row), Bytes(width), outer);
            });
@@ -125,22 +145,26 @@ NDArray Slice(const NDArray& x, size_t axis, int64_t begin, int64_t end) {
   if (axis >= shape.ndim()) Refuse("Slice", StrCat("there is no axis ", axis, " in ", shape));
   if (begin < 0 || end < begin || end > shape[axis])
     Refuse("Slice", StrCat("[", begin, ", ", end, ") is no part of axis ", axis, " of ", shape));
-  int64_t outer = 1, inner = 1;
-  for (size_t i = 0; i < axis; ++i) outer *= shape[i];
-  for (size_t i = axis + 1; i < shape.ndim(); ++i) inner *= shape[i];
-  const int64_t row = shape[axis] * inner, width = (end - begin) * inner, offset = begin * inner;
+  const ImageLayout layout = LayoutAlong(axis, LayoutOf(x));
+  const AxisOf along(shape, axis, layout);
+  const int64_t outer = along.outer, row = shape[axis] * along.inner, width = (end - begin) * along.inner,
+                offset = begin * along.inner;
   const Context context = x.context();
-  NDArray out = NDArray::Empty(shape.WithExtent(axis, end - begin), context);
-  LaunchOn("Slice", context, {x}, {out}, [=, px = DataOf(x), po = DataOf(out)](Kernels& k) {
-    k.CopyBlocks(px + offset, Bytes(row), po, Bytes(width), Bytes(width), outer);
-  });
+  const NDArray images = InLayout(x, layout);
+  NDArray out = EmptyIn(layout, shape.WithExtent(axis, end - begin), context);
+  LaunchOn("Slice", context, {images}, {out},
+           [=, px = ImageDataOf(images), po = ImageDataOf(out)](Kernels& k) {
+             k.CopyBlocks(px + offset, Bytes(row), po, Bytes(width), Bytes(width), outer);
+           });
   Record(out, {&x}, [=](const NDArray& grad, std::vector<NDArray>& to) {
-    Target(to[0], shape, context);
-    LaunchOn("Slice backward", context, {grad}, {to[0]},
-             [=, pg = DataOf(grad), gx = DataOf(to[0])](Kernels& k) {
+    const NDArray part = InLayout(grad, layout);
+    ImageTarget target(to[0], layout, shape, context);
+    LaunchOn("Slice backward", context, {part}, {target.images()},
+             [=, pg = ImageDataOf(part), gx = target.data()](Kernels& k) {
                k.Fill(DType::kFloat32, gx, 0, outer * row);
                k.CopyBlocks(pg, Bytes(width), gx + offset, Bytes(row), Bytes(width), outer);
              });
+    target.Finish();
   });
   return out;
 }

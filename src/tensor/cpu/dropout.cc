@@ -7,32 +7,54 @@
 
 namespace sluice::cpu {
 
-SLUICE_SIMD void DropoutRows(const DropoutShape& s, const float* x, float* out, uint8_t* kept, int64_t first,
-                             int64_t last) {
+namespace {
+
+SLUICE_SIMD void Mask(const DropoutShape& s, int64_t row, uint8_t* kept) {
   constexpr int kBlocks = 16, kWords = 4 * kBlocks;
   const PhiloxKey key = {static_cast<uint32_t>(s.key), static_cast<uint32_t>(s.key >> 32)};
   const uint32_t threshold = s.threshold;
-  const float scale = s.scale;
-  for (int64_t row = first; row < last; ++row) {
-    const uint64_t sample = s.first_sample + static_cast<uint64_t>(row);
-    for (int64_t column = 0; column < s.columns; column += kWords) {
-      const auto block = static_cast<uint64_t>(column / 4);
-      uint32_t words[kWords];
-      PhiloxWords<kBlocks>(static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                           static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32), key, words);
-      const int64_t at = row * s.columns + column, n = std::min<int64_t>(kWords, s.columns - column);
-      for (int64_t i = 0; i < n; ++i) {
-        const bool keep = words[i] >= threshold;
-        kept[at + i] = keep ? 1 : 0;
-        out[at + i] = keep ? x[at + i] * scale : 0.0f;
-      }
-    }
+  const uint64_t sample = s.first_sample + static_cast<uint64_t>(row);
+  for (int64_t column = 0; column < s.columns; column += kWords) {
+    const auto block = static_cast<uint64_t>(column / 4);
+    uint32_t words[kWords];
+    PhiloxWords<kBlocks>(static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                         static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32), key, words);
+    const int64_t n = std::min<int64_t>(kWords, s.columns - column);
+    for (int64_t i = 0; i < n; ++i) kept[column + i] = words[i] >= threshold ? 1 : 0;
   }
 }
 
-SLUICE_SIMD void DropoutBackward(const uint8_t* kept, float scale, const float* grad, float* grad_x,
-                                 int64_t n) {
-  for (int64_t i = 0; i < n; ++i) grad_x[i] = kept[i] != 0 ? grad[i] * scale : 0.0f;
+SLUICE_SIMD void Keep(const uint8_t* kept, float scale, const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = kept[i] != 0 ? x[i] * scale : 0.0f;
+}
+
+void KeepChannelsLast(const uint8_t* kept, float scale, const float* x, float* out, int64_t channels,
+                      int64_t size) {
+  for (int64_t pixel = 0; pixel < size; ++pixel, x += channels, out += channels) {
+    for (int64_t c = 0; c < channels; ++c) out[c] = kept[c * size + pixel] != 0 ? x[c] * scale : 0.0f;
+  }
+}
+
+}  // namespace
+
+void DropoutRows(const DropoutShape& s, const float* x, float* out, uint8_t* kept, int64_t first,
+                 int64_t last) {
+  for (int64_t row = first; row < last; ++row) {
+    Mask(s, row, kept + row * s.columns);
+    KeepRows(s, kept, x, out, row, row + 1);
+  }
+}
+
+void KeepRows(const DropoutShape& s, const uint8_t* kept, const float* x, float* out, int64_t first,
+              int64_t last) {
+  for (int64_t row = first; row < last; ++row) {
+    const int64_t at = row * s.columns;
+    if (s.channels_last > 1) {
+      KeepChannelsLast(kept + at, s.scale, x + at, out + at, s.channels_last, s.columns / s.channels_last);
+    } else {
+      Keep(kept + at, s.scale, x + at, out + at, s.columns);
+    }
+  }
 }
 
 }  // namespace sluice::cpu

@@ -8,6 +8,8 @@ namespace sluice::cpu {
 // Rows [first, last) of what Kernels::Dropout computes.
 void DropoutRows(const DropoutShape& shape, const float* x, float* out, uint8_t* kept, int64_t first,
                  int64_t last);
-void DropoutBackward(const uint8_t* kept, float scale, const float* grad, float* grad_x, int64_t n);
+// The same under a mask that is there.
+void KeepRows(const DropoutShape& shape, const uint8_t* kept, const float* x, float* out, int64_t first,
+              int64_t last);
 
 }  // namespace sluice::cpu

@@ -183,11 +183,10 @@ class CpuKernels final : public Kernels {
     ParallelFor(s.rows, Planes(s.columns),
                 [&](int64_t row, int64_t end) { cpu::DropoutRows(s, x, out, kept, row, end); });
   }
-  void DropoutBackward(const uint8_t* kept, float scale, const float* grad, float* grad_x,
-                       int64_t n) override {
-    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) {
-      cpu::DropoutBackward(kept + i, scale, grad + i, grad_x + i, end - i);
-    });
+  void DropoutBackward(const DropoutShape& s, const uint8_t* kept, const float* grad,
+                       float* grad_x) override {
+    ParallelFor(s.rows, Planes(s.columns),
+                [&](int64_t row, int64_t end) { cpu::KeepRows(s, kept, grad, grad_x, row, end); });
   }
   void SoftmaxCrossEntropy(const float* scores, const float* labels, float smoothing, float* probabilities,
                            float* losses, int64_t rows, int64_t classes) override {

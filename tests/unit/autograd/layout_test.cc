@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <limits>
 
 #include "autograd/ops.h"
 #include "base/rng.h"
 #include "sluice/autograd.h"
 #include "tensor/access.h"
+#include "tensor/devices.h"
 #include "tensor/storage.h"
 
 namespace sluice {
@@ -156,17 +159,92 @@ TEST(LayoutTest, ElementwiseOperationsGiveTheSameBits) {
   ExpectSame([&](const NDArray& in) { return other - in * 3.0f; }, x);
   ExpectSame([](const NDArray& in) { return ops::Flatten(in); }, x);
   ExpectSame([](const NDArray& in) { return ops::Dropout(in, 0.5, 7, 0); }, x);
-  ExpectSame([&](const NDArray& in) { return ops::Concat({in, other}, 1); }, x);
-  ExpectSame([](const NDArray& in) { return ops::Slice(in, 1, 1, 4); }, x);
+  for (size_t axis = 0; axis < 4; ++axis) {
+    ExpectSame([&](const NDArray& in) { return ops::Concat({in, other}, axis); }, x);
+    ExpectSame([&](const NDArray& in) { return ops::Concat({other, in, in}, axis); }, x);
+    ExpectSame([&](const NDArray& in) { return ops::Slice(in, axis, 1, 2); }, x);
+    ExpectSame([&](const NDArray& in) { return ops::Slice(in, axis, 1, in.shape()[axis]); }, x);
+  }
 }
 
-TEST(LayoutTest, AConvolutionAfterAConvolutionNeedsNoReordering) {
-  Rng rng(6);
-  const NDArray x = Random({2, 1, 6, 6}, &rng), first = Random({3, 1, 3, 3}, &rng),
-                second = Random({4, 3, 2, 2}, &rng);
-  const NDArray out = ops::Conv2D(ops::Tanh(ops::Conv2D(x, first, {}, {})), second, {}, {});
-  EXPECT_EQ(LayoutOf(out), kLast);
-  EXPECT_EQ(LayoutOf(ops::MaxPool2D(out, {.height = 3, .width = 3})), kRowMajor) << "one pixel: either";
+// Counts what a device's stream reorders.
+class ReorderCounter final : public Device {
+ public:
+  ReorderCounter(std::shared_ptr<Device> device, std::shared_ptr<std::atomic<int>> count)
+      : device_(std::move(device)), stream_(device_->stream(), std::move(count)) {}
+  sluice::Stream& stream() override { return stream_; }
+  const std::shared_ptr<Allocator>& allocator() override { return device_->allocator(); }
+  const std::shared_ptr<Allocator>& records() override { return device_->records(); }
+  Kernels& kernels() override { return device_->kernels(); }
+  void SetShare(const CpuShare& share) override { device_->SetShare(share); }
+
+ private:
+  class CountingStream final : public sluice::Stream {
+   public:
+    CountingStream(sluice::Stream& stream, std::shared_ptr<std::atomic<int>> count)
+        : stream_(stream), count_(std::move(count)) {}
+    Event Enqueue(Label what, std::span<const Event> after, Work work) override {
+      if (what.text() == "reorder") ++*count_;
+      return stream_.Enqueue(std::move(what), after, std::move(work));
+    }
+    void Drain(Duration timeout) override { stream_.Drain(timeout); }
+
+   private:
+    sluice::Stream& stream_;
+    const std::shared_ptr<std::atomic<int>> count_;
+  };
+  const std::shared_ptr<Device> device_;
+  CountingStream stream_;
+};
+
+class ReorderingsTest : public ::testing::Test {
+ protected:
+  ReorderingsTest() {
+    Devices::SetDefault(std::make_shared<Devices>(DevicesOptions{
+        .stand_in = [count = count_](std::shared_ptr<Device> device) -> std::shared_ptr<Device> {
+          return std::make_shared<ReorderCounter>(std::move(device), count);
+        }}));
+  }
+  ~ReorderingsTest() override { Devices::SetDefault(nullptr); }
+
+  // How many images a forward and a backward reorder.
+  int Count(const std::function<NDArray(const NDArray&)>& network) {
+    Rng rng(6);
+    NDArray x = Random({2, 1, 12, 12}, &rng);  // one channel: lies both ways
+    NDArray first = Random({4, 1, 3, 3}, &rng), second = Random({5, 4, 3, 3}, &rng);
+    for (NDArray* each : {&x, &first, &second}) autograd::AttachGrad(*each);
+    *count_ = 0;
+    NDArray out;
+    {
+      const autograd::RecordScope record;
+      const NDArray images = ops::Conv2D(network(ops::Conv2D(x, first, {}, {})), second, {}, {});
+      out = ops::AvgPool2D(images, {.height = images.shape()[2], .width = images.shape()[3]});
+    }
+    autograd::Backward({out});
+    autograd::Grad(first).WaitToRead();
+    return *count_;
+  }
+
+ private:
+  const std::shared_ptr<std::atomic<int>> count_ = std::make_shared<std::atomic<int>>(0);
+};
+
+TEST_F(ReorderingsTest, AreNeededByNothingBetweenConvolutions) {
+  EXPECT_EQ(Count([](const NDArray& in) { return in; }), 0);
+  EXPECT_EQ(Count([](const NDArray& in) { return ops::Tanh(in); }), 0);
+  EXPECT_EQ(Count([](const NDArray& in) { return in + in * 2.0f; }), 0);
+  EXPECT_EQ(Count([](const NDArray& in) { return ops::MaxPool2D(in, {.height = 2, .width = 2}); }), 0);
+  EXPECT_EQ(Count([](const NDArray& in) { return ops::Dropout(in, 0.5, 7, 0); }), 0);
+  EXPECT_EQ(Count([](const NDArray& in) {
+              return ops::Concat({ops::Slice(in, 1, 2, 4), ops::Slice(in, 1, 0, 2)}, 1);
+            }),
+            0);
+  EXPECT_EQ(Count([](const NDArray& in) {
+              return ops::Concat({ops::Slice(in, 0, 1, 2), ops::Slice(in, 0, 0, 1)}, 0);
+            }),
+            0);
+  // Rows of pixels are another matter: there and back, forward and backward.
+  EXPECT_GE(Count([](const NDArray& in) { return ops::Slice(in, 2, 1, 9); }), 2);
 }
 
 }  // namespace
