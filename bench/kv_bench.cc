@@ -245,6 +245,7 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
+  runtime::SpinBriefly(argc, argv);
   std::optional<Yardstick> yardstick;
   const char* rank = getenv("DMLC_RANK");
   // Before any thread: whoever will be worker 0 measures the machine.

@@ -74,7 +74,8 @@ function(sluice_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_dependencies(tests ${name})
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    # Tests run beside each other: as programs do for themselves (runtime/process.h, SpinBriefly).
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT GOMP_SPINCOUNT=3000)
 endfunction()
 
 include(GoogleTest)

@@ -25,9 +25,10 @@ void Init(int argc, char** argv);
 // that no store has thrown yet, for example a refused push, and Error when the job has failed meanwhile.
 int Finish();
 
-// A whole main(): Init, `body`, Finish. A thrown Error is printed as one line and told to the job; the exit
-// code is 1, or 2 for bad flags and environment (Error(kInvalidArgument) before the job was joined), or
-// 130/143 after Ctrl-C/SIGTERM.
+// A whole main(): Init, `body`, Finish. Nothing comes before it: the program may start once more, with what
+// OpenMP has to be told before it is loaded (GOMP_SPINCOUNT in docs/environment.md). A thrown Error is
+// printed as one line and told to the job; the exit code is 1, or 2 for bad flags and environment
+// (Error(kInvalidArgument) before the job was joined), or 130/143 after Ctrl-C/SIGTERM.
 int RunProgram(int argc, char** argv, const std::function<void()>& body);
 
 }  // namespace sluice

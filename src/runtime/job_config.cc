@@ -25,6 +25,14 @@ int IntOf(const Env& env, const char* name, int fallback, int min, int max) {
   return static_cast<int>(env.GetInt(name, fallback, min, max));
 }
 
+// What OpenMP programs are told: a number, or one for each level of nesting. What is none OpenMP itself
+// complains of.
+int OpenMpThreads(const Env& env, int most) {
+  const auto text = env.Get("OMP_NUM_THREADS");
+  const auto threads = text ? ParseInt(StrTrim(StrSplit(*text, ',').front())) : std::nullopt;
+  return threads && *threads > 0 ? static_cast<int>(std::min<int64_t>(*threads, most)) : most;
+}
+
 Duration SecondsOf(const Env& env, const char* name, Duration fallback, double min, double max) {
   return FromSeconds(env.GetDouble(name, ToSeconds(fallback), min, max));
 }
@@ -90,7 +98,8 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   if (env.Get("SLUICE_BFLOAT16_ARITHMETIC"))
     config.multiplies_bfloat16 = env.GetBool("SLUICE_BFLOAT16_ARITHMETIC", false);
   const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
-  config.cpu_threads = IntOf(env, "SLUICE_CPU_THREADS", std::max(1, cores / local_workers), 1, 4096);
+  const int share = OpenMpThreads(env, std::max(1, cores / local_workers));
+  config.cpu_threads = IntOf(env, "SLUICE_CPU_THREADS", share, 1, 4096);
   config.binds_threads = env.GetBool("SLUICE_BIND_THREADS", false);
   return config;
 }

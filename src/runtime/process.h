@@ -28,6 +28,12 @@ int CoreCount();  // that this process may run on
 // takes them again page by page. For the whole process; mallopt(3).
 void KeepMessageMemory();
 
+// From here on OpenMP's threads spin some ten microseconds for more work, and then sleep; as libgomp is set,
+// a millisecond, in which they keep other threads from the cores, their own team's among them. libgomp reads
+// GOMP_SPINCOUNT when it is loaded, so the program starts once more: before anything else in main(). Does
+// nothing where that or OMP_WAIT_POLICY is set.
+void SpinBriefly(int argc, char** argv);
+
 // Runs a whole process: logging is set up, an Error becomes a message on standard error and an exit code
 // (kInvalidArgument: kExitBadUsage), and `body`'s result is returned otherwise.
 int RunProcess(const std::string& program, const std::function<int(const JobConfig&)>& body);

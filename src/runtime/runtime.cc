@@ -170,6 +170,7 @@ std::shared_ptr<KVStore> KVStore::Create(const std::string& type) {
 }
 
 void Init(int argc, char** argv) {
+  runtime::SpinBriefly(argc, argv);
   const std::string path = argc > 0 ? argv[0] : "sluice";
   const auto config = runtime::JobConfig::FromEnv(Env::FromProcess(), runtime::CoreCount());
   InitLogging(path.substr(path.find_last_of('/') + 1), config.verbose);

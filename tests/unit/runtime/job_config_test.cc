@@ -52,6 +52,17 @@ TEST(JobConfig, AWorkersThreadsAreItsShareOfTheCoresAndUnbound) {
   EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).cpu_threads, 5);
 }
 
+TEST(JobConfig, WhatOpenMpProgramsAreToldBoundsTheShareAlone) {
+  for (const auto& [text, threads] : std::map<std::string, int>{
+           {"3", 3}, {" 2 ", 2}, {"5,4,3", 5}, {"100", 8}, {"0", 8}, {"-1", 8}, {"many", 8}, {",", 8}}) {
+    Map values = Worker();
+    values["OMP_NUM_THREADS"] = text;
+    EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).cpu_threads, threads) << text;
+    values["SLUICE_CPU_THREADS"] = "7";
+    EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).cpu_threads, 7) << text;
+  }
+}
+
 TEST(JobConfig, PutsIpv6InBrackets) {
   Map values = Worker();
   values["DMLC_PS_ROOT_URI"] = "fd00::1";

@@ -1,0 +1,52 @@
+"""What a program tells OpenMP before it is loaded, unless the user does.
+
+Usage: threads_test.py BIN_DIR
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+BIN = None
+TOLD = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+
+
+class Threads(unittest.TestCase):
+    def show(self, **environment):
+        """The OpenMP settings that libgomp has read when the program runs, and the program's name while it does."""
+        clean = {name: value for name, value in os.environ.items() if name not in TOLD}
+        done = subprocess.run([BIN / "kv_tour", "--kv-store=local"], env=clean | {"OMP_DISPLAY_ENV": "VERBOSE"} | environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        # The last word is that of the program which ran to its end.
+        return dict(re.findall(r"(\w+) = '([^']*)'", done.stdout)), done.stdout.count("OPENMP DISPLAY ENVIRONMENT BEGIN")
+
+    def test_waiting_threads_soon_sleep(self):
+        settings, starts = self.show()
+        self.assertEqual(settings["GOMP_SPINCOUNT"], "3000")
+        self.assertEqual(starts, 2)
+
+    def test_the_users_word_counts(self):
+        settings, starts = self.show(GOMP_SPINCOUNT="7")
+        self.assertEqual((settings["GOMP_SPINCOUNT"], starts), ("7", 1))
+        settings, starts = self.show(OMP_WAIT_POLICY="ACTIVE")
+        self.assertEqual((settings["OMP_WAIT_POLICY"], starts), ("ACTIVE", 1))
+
+    def test_a_program_keeps_its_name_and_its_arguments(self):
+        clean = {name: value for name, value in os.environ.items() if name not in TOLD}
+        flags = ["--network=mlp", "--num-epochs=1000", "--disp-batches=1"]
+        with subprocess.Popen([BIN / "train_mnist", *flags], env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                next(line for line in process.stdout if "batch" in line)
+                proc = pathlib.Path("/proc") / str(process.pid)
+                self.assertEqual((proc / "comm").read_text().strip(), "train_mnist")
+                self.assertEqual((proc / "cmdline").read_text().split("\0")[1:-1], flags)
+            finally:
+                process.kill()
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)
