@@ -18,16 +18,30 @@
 namespace sluice::examples {
 namespace {
 
+std::string Order(uint64_t seed, bool shuffle) {
+  return shuffle ? StrCat("--seed ", seed) : "--shuffle=false";
+}
+std::string OrderOfFlags() {
+  return Order(static_cast<uint64_t>(FLAGS_seed), FLAGS_shuffle);
+}
+std::string OrderOf(const LoadedCheckpoint& loaded) {
+  return loaded.has_position ? Order(loaded.seed, loaded.shuffle) : OrderOfFlags();
+}
+
 // Within an epoch a position counts batches: of others it would be another place.
 void RequireSameBatches(const LoadedCheckpoint& loaded, const Batching& now) {
   if (loaded.next.step == 0 || loaded.batching == Batching()) return;
-  const std::string difference = DifferenceOf(loaded.batching, now);
+  std::string difference = DifferenceOf(loaded.batching, now);
+  if (difference.empty() && OrderOf(loaded) != OrderOfFlags())
+    difference = StrCat("the samples came in the order of ", OrderOf(loaded), " and would go on in that of ",
+                        OrderOfFlags());
   if (difference.empty()) return;
   throw Error(ErrorCode::kFailedPrecondition,
               StrCat("cannot go on from ", CheckpointFile(FLAGS_model_prefix, loaded.next), ", within epoch ",
                      loaded.next.epoch + 1, ": ", difference,
-                     "; give the same --num-examples, --batch-size times workers, --last-batch and "
-                     "--class-weights, or remove the checkpoints after the end of an epoch and go on from "
+                     "; give the same --num-examples, --batch-size times workers, --last-batch, "
+                     "--class-weights, --seed and --shuffle, or remove the checkpoints after the end of an "
+                     "epoch and go on from "
                      "there"));
 }
 
@@ -129,15 +143,9 @@ void TellStart(const LoadedCheckpoint& start) {
                       : StrCat("--num-epochs is ", FLAGS_num_epochs))
               << std::endl;
   }
-  if (start.has_position &&
-      (start.seed != static_cast<uint64_t>(FLAGS_seed) || start.shuffle != FLAGS_shuffle)) {
-    const auto order = [](uint64_t seed, bool shuffle) {
-      return StrCat("--seed ", seed, " --shuffle=", shuffle ? "true" : "false");
-    };
-    std::cerr << WrapMessage(StrCat("warning: the epochs before were trained with ",
-                                    order(start.seed, start.shuffle),
-                                    "; the order of samples goes on as that of ",
-                                    order(static_cast<uint64_t>(FLAGS_seed), FLAGS_shuffle)))
+  if (OrderOf(start) != OrderOfFlags()) {
+    std::cerr << WrapMessage(StrCat("warning: the epochs before were trained with ", OrderOf(start),
+                                    "; the order of samples goes on as that of ", OrderOfFlags()))
               << std::endl;
   }
 }

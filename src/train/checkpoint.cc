@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/strings.h"
+#include "data/safetensors/safetensors.h"
 #include "kvstore/states_file.h"
 #include "sluice/error.h"
 #include "sluice/parameters_file.h"
@@ -79,7 +80,10 @@ LoadedCheckpoint Loaded(const std::string& prefix, const Position& next, const F
   loaded.next = next;
   train::ReadMetadata(CheckpointFile(prefix, next), metadata, &loaded);
   const std::string statistics = CheckpointStatisticsFile(prefix, next);
-  if (fs::exists(statistics)) loaded.statistics = statistics;
+  if (fs::exists(statistics)) {
+    ReadSafetensors(statistics).OrThrow();  // damage shows here, with the checkpoint's name
+    loaded.statistics = statistics;
+  }
   const std::string states = CheckpointStatesFile(prefix, next);
   if (!fs::exists(states)) return loaded;
   loaded.states = states;

@@ -151,7 +151,9 @@ class Resume(unittest.TestCase):
         for flags, words in ((["--batch-size=32"], "the batch of all workers was 64 and is 32"),
                              (["--num-examples=320"], "the number of samples was 640 and is 320"),
                              (["--last-batch=discard"], "the last batch was keep and is discard"),
-                             (["--class-weights=balanced"], "class weights were none and are ")):
+                             (["--class-weights=balanced"], "class weights were none and are "),
+                             (["--seed=9"], "in the order of --seed 3 and would go on in that of --seed 9"),
+                             (["--shuffle=false"], "in the order of --seed 3 and would go on in that of --shuffle=false")):
             done = self.train(0, prefix, "--resume", "--batch-size=64", "--num-epochs=4", *flags)
             self.assertEqual(done.returncode, 1, done.stdout)
             for word in (f"cannot go on from {self.folder}/half-0002-000007.safetensors, within epoch 3: ", words, "--batch-size"):
@@ -196,17 +198,18 @@ class Resume(unittest.TestCase):
         prefix = f"--model-prefix={self.folder}/half"
         self.first_half(0)
         newest, before = self.folder / "half-0002.safetensors", self.folder / "half-0001.safetensors"
-        states = self.folder / "half-0002.states.safetensors"
+        states, statistics = (self.folder / f"half-0002.{what}.safetensors" for what in ("states", "statistics"))
         whole = newest.read_bytes()
-        for damaged, content in ((newest, whole[:-4]), (newest, b""), (newest, whole[:9] + b"\xff\x1b[2J" + whole[14:]), (states, b"x" * 20)):
-            sound = damaged.read_bytes()
+        for damaged, content in ((newest, whole[:-4]), (newest, b""), (newest, whole[:9] + b"\xff\x1b[2J" + whole[14:]), (states, b"x" * 20),
+                                 (statistics, b"x" * 20)):
+            sound = damaged.read_bytes() if damaged.exists() else None
             damaged.write_bytes(content)
             done = subprocess.run(self.command(0, prefix, "--resume", "--num-epochs=3"), capture_output=True, timeout=60)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertNotIn(b"\x1b", done.stderr)
             self.assertIn(f"'{damaged}'", unwrapped(done.stderr.decode("ascii")))
             self.assertIn(f"; to go on from the checkpoint before, {before}, remove {newest}", unwrapped(done.stderr.decode("ascii")))
-            damaged.write_bytes(sound)
+            damaged.unlink() if sound is None else damaged.write_bytes(sound)
         newest.unlink()
         done = self.train(0, prefix, "--resume", "--num-epochs=3")
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -232,11 +235,14 @@ class Resume(unittest.TestCase):
 
     def test_what_is_best_and_what_is_drawn_and_when_to_stop(self):
         best, report = self.folder / "best.safetensors", self.folder / "report.html"
-        done = self.train(0, "--num-epochs=30", "--lr=1e-30", "--early-stopping=2", f"--best-params={best}", f"--report={report}")
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertIn("stopped early after epoch 3", done.stdout)
-        self.assertTrue(best.exists())
-        self.assertIn("<svg", report.read_text())
+        for workers, store in ((0, "local"), (2, "dist_sync"), (2, "dist_async")):
+            done = self.train(workers, f"--kv-store={store}", "--num-epochs=30", "--lr=1e-30", "--early-stopping=2",
+                              f"--best-params={best}", f"--report={report}")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn("stopped early after epoch 3", done.stdout)
+            self.assertIn("<svg", report.read_text())
+            report.unlink()
+            best.unlink()
         for flags, words in ((["--resume"], "--resume needs --model-prefix"), (["--save-steps=2"], "--save-steps needs --model-prefix"),
                              (["--early-stopping=-1"], "--early-stopping"), ([f"--report={self.folder}/no/x.html"], "there is no folder")):
             done = self.train(0, *flags)

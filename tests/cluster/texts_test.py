@@ -3,6 +3,7 @@
 Usage: texts_test.py BIN_DIR
 """
 import json
+import functools
 import pathlib
 import random
 import re
@@ -115,13 +116,15 @@ class Texts(unittest.TestCase):
         self.assert_refused(self.run_program(self.data, f"--load-params={plain}"), "plain.safetensors", "no 'vocabulary'", "train on them")
 
     def test_a_run_goes_on_to_the_last_bit(self):
-        for workers in (0, 2):
-            with self.subTest(workers=workers):
+        # text_cnn drops out: its masks go on, too.
+        for workers, network in ((0, "text_mlp"), (2, "text_mlp"), (0, "text_cnn")):
+            with self.subTest(workers=workers, network=network):
                 ends = [self.folder / name for name in ("whole.safetensors", "resumed.safetensors")]
-                prefix, best = f"--model-prefix={self.folder}/run{workers}", self.folder / "best.safetensors"
-                self.train(self.data, "--num-steps=70", f"--save-params={ends[0]}", workers=workers)
-                self.train(self.data, prefix, "--save-steps=30", "--num-steps=50", f"--best-params={best}", workers=workers)
-                self.train(self.data, prefix, "--resume", "--num-steps=70", f"--save-params={ends[1]}", workers=workers)
+                prefix, best = f"--model-prefix={self.folder}/{network}{workers}", self.folder / "best.safetensors"
+                run = functools.partial(self.train, self.data, f"--network={network}", workers=workers)
+                run("--num-steps=70", f"--save-params={ends[0]}")
+                run(prefix, "--save-steps=30", "--num-steps=50", f"--best-params={best}")
+                run(prefix, "--resume", "--num-steps=70", f"--save-params={ends[1]}")
                 self.assertEqual(ends[0].read_bytes(), ends[1].read_bytes())
                 for name in ("vocabulary", "labels", "text_length"):
                     self.assertEqual(metadata(best)[name], metadata(ends[0])[name])
