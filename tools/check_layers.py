@@ -17,12 +17,13 @@ LAYERS = {
     "optimizer": {"base"},
     "data": {"base", "tensor"},
     "collective": {"base", "tensor", "autograd"},
-    "wire": {"base", "tensor", "optimizer"},
+    "compression": {"base", "tensor"},
+    "wire": {"base", "tensor", "optimizer", "compression"},
     "transport": {"base", "wire"},
-    "kvstore": {"base", "tensor", "optimizer", "data", "collective", "wire", "transport"},
+    "kvstore": {"base", "tensor", "optimizer", "data", "collective", "compression", "wire", "transport"},
     "scheduler": {"base", "optimizer", "wire", "transport", "kvstore"},
-    "server": {"base", "tensor", "optimizer", "wire", "transport", "kvstore"},
-    "worker": {"base", "tensor", "optimizer", "data", "collective", "wire", "transport", "kvstore"},
+    "server": {"base", "tensor", "optimizer", "compression", "wire", "transport", "kvstore"},
+    "worker": {"base", "tensor", "optimizer", "data", "collective", "compression", "wire", "transport", "kvstore"},
     "train": {"base", "tensor", "autograd", "nn", "optimizer", "data", "kvstore", "wire"},
     "runtime": {"base", "tensor", "collective", "wire", "transport", "kvstore", "scheduler", "server", "worker"},
 }
@@ -32,7 +33,7 @@ PUBLIC = {
     "error": "base", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd", "ops": "autograd",
     "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
     "optimizer": "optimizer", "data": "data", "data_files": "data", "data_loader": "data", "dataset": "data", "image_files": "data",
-    "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
+    "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "compression": "compression", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
     "trainer": "train", "clip": "train", "callback": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime",
 }
 

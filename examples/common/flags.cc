@@ -60,6 +60,13 @@ DEFINE_double(
     clip_global_norm, 0,
     "Shrink the gradients of a step, averaged over the batch of all workers, to this 2-norm over all "
     "parameters where theirs is larger; workers update, not servers. 0: off.");
+DEFINE_string(gc_type, "none",
+              "What pushes to dist stores send in place of gradients: none, 2bit, 1bit, fp16, bf16, topk; what "
+              "they do not say goes with later pushes.");
+DEFINE_double(gc_threshold, 0.5,
+              "2bit sends it, with its sign, of each sum over a worker's batch that reaches it; of 1bit where +1 "
+              "begins.");
+DEFINE_double(gc_ratio, 0.01, "Share of the elements that topk sends.");
 DEFINE_int64(load_epoch, 0,
              "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
              "they are; --num-epochs is the number of the last epoch.");
@@ -143,6 +150,7 @@ void CheckNumbers() {
   }
   if (!(FLAGS_clip_global_norm >= 0 && std::isfinite(FLAGS_clip_global_norm)))
     Refuse("clip-global-norm", StrCat("is ", FLAGS_clip_global_norm, "; it must be a number from 0 on"));
+  CompressionOfPushes();
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
   RequireAtLeast("top-k", FLAGS_top_k, 0);
   RequireBetween("loader-threads", FLAGS_loader_threads, 1, 256);
@@ -153,6 +161,8 @@ void CheckNumbers() {
 void CheckTogether() {
   if (FLAGS_clip_global_norm > 0 && IsAsync())
     Refuse("clip-global-norm", StrCat("needs steps that all workers share; ", FLAGS_kv_store, " has none"));
+  if (CompressionOfPushes().type != Compression::kNone && !IsDistributed())
+    Refuse("gc-type", StrCat("is ", FLAGS_gc_type, ", but --kv-store ", FLAGS_kv_store, " sends nothing anywhere"));
   if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
   if (FLAGS_load_epoch > 0 && !FLAGS_load_params.empty())
     Refuse("load-epoch", "and --load-params both say where to start; give one of them");
@@ -238,6 +248,18 @@ std::vector<double> ClassWeights(const Dataset& train) {
     Refuse("class-weights",
            StrCat("has ", Counted(count, "weight"), "; there are ", train.num_classes(), " classes"));
   return weights;
+}
+
+GradientCompression CompressionOfPushes() {
+  RequireOneOf("gc-type", FLAGS_gc_type, {"none", "2bit", "1bit", "fp16", "bf16", "topk"});
+  const GradientCompression compression{.type = CompressionFromName(FLAGS_gc_type),
+                                        .threshold = static_cast<float>(FLAGS_gc_threshold),
+                                        .ratio = static_cast<float>(FLAGS_gc_ratio)};
+  if (compression.type == Compression::k2Bit && !(compression.threshold > 0))
+    Refuse("gc-threshold", StrCat("is ", FLAGS_gc_threshold, "; 2bit needs one above 0"));
+  if (!(compression.ratio > 0 && compression.ratio <= 1))
+    Refuse("gc-ratio", StrCat("is ", FLAGS_gc_ratio, "; it must be above 0 and at most 1"));
+  return compression;
 }
 
 bool TrainsAfter(int64_t epoch, int64_t step) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/compression.h"
 #include "sluice/context.h"
 #include "sluice/data.h"
 #include "sluice/dtype.h"
@@ -36,6 +37,9 @@ DECLARE_string(report);
 DECLARE_int64(eval_steps);
 DECLARE_double(label_smoothing);
 DECLARE_double(clip_global_norm);
+DECLARE_string(gc_type);
+DECLARE_double(gc_threshold);
+DECLARE_double(gc_ratio);
 DECLARE_int64(load_epoch);
 DECLARE_int64(top_k);
 DECLARE_int64(num_examples);
@@ -73,6 +77,7 @@ std::vector<double> LrStepEpochs();
 LastBatch LastBatchPolicy();
 std::vector<double> ClassWeights(const Dataset& train);  // by class; empty: none
 bool TrainsAfter(int64_t epoch, int64_t step = 0);       // whether anything is left to train then
+GradientCompression CompressionOfPushes();
 bool IsAsync();                                          // the store
 bool IsDistributed();
 

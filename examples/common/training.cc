@@ -123,6 +123,9 @@ void RequireSameOnAllWorkers(const FileMetadata& metadata, KVStore& store) {
   train::Traits traits = {{"--resume", FLAGS_resume ? "true" : "false"},
                           {"--load-epoch", StrCat(FLAGS_load_epoch)},
                           {"--label-smoothing", StrCat(FLAGS_label_smoothing)},
+                          {"--gc-type", FLAGS_gc_type},
+                          {"--gc-threshold", StrCat(FLAGS_gc_threshold)},
+                          {"--gc-ratio", StrCat(FLAGS_gc_ratio)},
                           {"--network", FLAGS_network}};
   for (const auto& [name, text] : metadata)
     traits.emplace_back(StrCat("the data's ", name), StrCat("digest ", Fnv1a(text)));
@@ -154,7 +157,8 @@ void Introduce(const Data& data, const KVStore& store, const std::vector<Context
   std::cout << FLAGS_network << (WeightType() == DType::kFloat32 ? "" : StrCat(" in ", FLAGS_dtype)) << " on "
             << data.name << ", " << data.train->size() << " " << data.samples << "\n"
             << store.type() << ", " << Counted(store.num_workers(), "worker") << " x "
-            << Counted(static_cast<int64_t>(contexts.size()), "device") << std::endl;
+            << Counted(static_cast<int64_t>(contexts.size()), "device")
+            << (FLAGS_gc_type == "none" ? "" : StrCat(", pushes as ", FLAGS_gc_type)) << std::endl;
 }
 
 FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& class_weights,
@@ -227,6 +231,7 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
   RequireSameOnAllWorkers(data.metadata, *store);
+  store->SetGradientCompression(CompressionOfPushes());
   if (leader) CheckOutputs();  // before anything is read from their folders
   if (FLAGS_resume || FLAGS_load_epoch > 0) {
     const Batching batching{data.train->size(), GlobalBatch(sampler, store->num_workers()), LastBatchPolicy(),

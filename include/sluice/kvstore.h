@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "sluice/barrier.h"
+#include "sluice/compression.h"
 #include "sluice/ndarray.h"
 #include "sluice/optimizer.h"
 
@@ -47,6 +48,8 @@ struct PushOptions {
       0;  // how many samples the gradient sums over (used with OptimizerConfig::normalize_by_samples)
   double divisor =
       1;  // what the summed gradient of all workers is divided by; the same on all workers in a round
+  // Sends the numbers as they are, whatever compression is set: of what is no gradient.
+  bool uncompressed = false;
 };
 
 class KVStore {
@@ -118,6 +121,13 @@ class KVStore {
   // Own update function, called by Push; it may not call the store, and what it throws, Push throws as Error.
   // Local stores only; for dist write a server program (sluice/server.h).
   virtual void SetUpdater(Updater updater) = 0;
+
+  // What pushes send from here on in place of float32, float16 and bfloat16 gradients, summed over this
+  // worker's devices (sluice/compression.h); Init and Pull are not compressed. Each worker may choose its own.
+  // What the residuals hold when it is switched off goes with each key's next push; what they hold when the
+  // process ends is lost. Throws kInvalidArgument naming the field, and kFailedPrecondition on stores of one
+  // process, where nothing travels.
+  virtual void SetGradientCompression(const GradientCompression& compression) = 0;
 
   // Optimiser states of all keys as safetensors, named "<key>/<slot>", with the number of updates of each
   // key, which schedules go by. Stores of any type read what one has written. Dist: rank 0 writes or reads;

@@ -185,6 +185,14 @@ void LocalStore::SetOptimizer(const OptimizerConfig& config) {
   for (auto& [key, state] : keys_) state.update = nullptr;
 }
 
+void LocalStore::SetGradientCompression(const GradientCompression& compression) {
+  RequireSound(compression);
+  if (compression.type == Compression::kNone) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("gradient compression ", Name(compression.type), " on a store of type ", type_,
+                     ": it saves bytes between machines, and this store sends none; use a dist store"));
+}
+
 void LocalStore::SetUpdater(Updater updater) {
   const auto lock = Lock();
   updater_ = std::move(updater);

@@ -36,6 +36,7 @@ class LocalStore final : public KVStore {
                 const std::vector<Values>& outs, const PushOptions& options) override;
   void SetOptimizer(const OptimizerConfig& config) override;
   void SetUpdater(Updater updater) override;
+  void SetGradientCompression(const GradientCompression& compression) override;
   void SaveOptimizerStates(const std::string& path) override;
   void LoadOptimizerStates(const std::string& path) override;
   void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(Bounded(timeout)); }

@@ -85,6 +85,11 @@ void RequireDivisor(const std::string& what, const Key& key, DType dtype, const 
                      IsFloating(dtype) ? "; it must be positive and finite" : "; whole numbers take 1 only"));
 }
 
+void RequireSound(const GradientCompression& compression) {
+  if (const std::string why = WhyInvalid(compression); !why.empty())
+    throw Error(ErrorCode::kInvalidArgument, why);
+}
+
 std::string Named(std::string_view what, const std::string& message) {
   return message.starts_with(what) ? message : StrCat(what, ": ", message);
 }

@@ -45,6 +45,9 @@ void RequireName(const Key& key);
 // Of a push. Throws Error(kInvalidArgument) that begins with `what`.
 void RequireDivisor(const std::string& what, const Key& key, DType dtype, const PushOptions& options);
 
+// Throws Error(kInvalidArgument) naming the field.
+void RequireSound(const GradientCompression& compression);
+
 // The message of a failed operation, beginning with what it was; once.
 std::string Named(std::string_view what, const std::string& message);
 

@@ -17,7 +17,7 @@ struct Task {
   std::shared_ptr<const ArrayUpdate> update;
   UpdateInput input;
   Frame gradient, weight;
-  const std::byte* source;
+  compression::Encoded source;
   std::byte* target;
   Events after;
   Event done;
@@ -73,7 +73,7 @@ Task MakeTask(PendingUpdate& of, Device& device) {
   after.push_back(ReadyToRead(of.weight));
   after.push_back(ReadyToRead(of.gradient));
   Frame gradient = HostFrame(of.gradient);
-  const std::byte* source = gradient.data();
+  const compression::Encoded source{gradient.data(), gradient.size()};
   Task task{.update = of.update,
             .input = of.input,
             .gradient = std::move(gradient),

@@ -73,6 +73,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
                                              Stream::Work work) {
     return ready->Enqueue(std::move(what), after, std::move(work));
   };
+  options.host_work = host_work;
   const auto store = std::make_shared<worker::DistStore>(
       options, client_, loop_,
       device ? collective::MakeDeviceReducer(host_work)

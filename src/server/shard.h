@@ -83,7 +83,7 @@ class Shard final : public transport::Machine {
   bool IsMember(const wire::Sender& sender) const;
   Result<Part*> FindPart(const wire::PartRef& ref, Key** key);
   void OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network);
-  Status CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** key, Part** part);
+  Status CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);
   void OnPull(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
@@ -113,7 +113,7 @@ class Shard final : public transport::Machine {
   // What closes on a part: frames in rank order.
   struct Closing {
     Part* part;
-    std::vector<const std::byte*> gradients;
+    std::vector<compression::Encoded> gradients;
     double divisor;
     uint64_t samples;
   };

@@ -154,7 +154,7 @@ void Trainer::LocalUpdate::Share(KVStore& store, Loaded* loaded) const {
   if (!shared_) store.Init(keys, arrays);
   std::vector<KVStore::Values> values;
   for (const NDArray& array : arrays) values.push_back({array});
-  store.PushPull(keys, values);
+  store.PushPull(keys, values, {}, {.uncompressed = true});
 
   updates = arrays.front().ToVector<double>();
   auto array = arrays.begin() + 1;

@@ -117,7 +117,7 @@ void Trainer::BringWeights() {
   NDArray one = NDArray::From({1}, {1});
   store_->Init(probe, one);
   one = of_rank_0(one);
-  store_->PushPull(probe, one);
+  store_->PushPull(probe, one, nullptr, {.uncompressed = true});
   if (one.ToScalar() != 1) {
     throw Error(
         ErrorCode::kFailedPrecondition,
@@ -128,11 +128,11 @@ void Trainer::BringWeights() {
   }
   for (Tracked& tracked : tracked_) {
     const std::vector<NDArray>& data = tracked.parameter->list_data();
-    store_->PushPull(tracked.keys, {{of_rank_0(data.front())}}, {data});
+    store_->PushPull(tracked.keys, {{of_rank_0(data.front())}}, {data}, {.uncompressed = true});
   }
   for (const auto& constant : constants_) {
     const std::vector<NDArray>& data = constant->list_data();
-    store_->PushPull({Key(constant->name())}, {{of_rank_0(data.front())}}, {data});
+    store_->PushPull({Key(constant->name())}, {{of_rank_0(data.front())}}, {data}, {.uncompressed = true});
   }
 }
 
@@ -312,7 +312,7 @@ double Trainer::ScaleOfUpdate(int64_t batch_size) {
     if (first) rate_ = NDArray({1}, cpu(0), DType::kFloat64);
     rate_.Fill(mine);
     if (first) store_->Init(key, rate_);
-    store_->PushPull(key, rate_);
+    store_->PushPull(key, rate_, nullptr, {.uncompressed = true});
   }
   std::vector<NDArray> gradients;
   std::vector<const std::string*> names;

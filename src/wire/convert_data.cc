@@ -149,6 +149,7 @@ bool FromWire(const pb::AnnounceKeys& in, Checker& checker, AnnounceKeys* out) {
 void ToWire(const Push& in, pb::Push* out) {
   out->set_samples(in.samples);
   out->set_divisor(in.divisor);
+  out->set_compression(EnumToWire<pb::Push::Compression>(in.compression));
   out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
   for (const PushPart& part : in.parts) {
     pb::PushPart* p = out->add_parts();
@@ -162,6 +163,7 @@ bool FromWire(const pb::Push& in, Checker& checker, Push* out) {
   out->samples = in.samples();
   out->divisor = in.divisor();
   if (!checker.Finite(out->divisor, "the divisor") ||
+      !checker.Enum(in.compression(), Compression::kTopK, "the compression", &out->compression) ||
       !checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) {
     return false;
   }

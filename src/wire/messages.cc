@@ -29,7 +29,9 @@ struct Summary {
   std::string operator()(const AnnounceKeys& b) const { return Counted(b.entries.size(), "key"); }
   std::string operator()(const Push& b) const {
     if (b.parts.empty()) return "0 parts";
-    return StrCat(Counted(b.parts.size(), "part"), ", round ", b.parts.front().round);
+    return StrCat(Counted(b.parts.size(), "part"), ", round ", b.parts.front().round,
+                  b.compression == Compression::kNone ? "" : ", ",
+                  b.compression == Compression::kNone ? "" : Name(b.compression));
   }
   std::string operator()(const Pull& b) const { return Counted(b.parts.size(), "part"); }
   std::string operator()(const Values& b) const {

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/inline_vector.h"
+#include "sluice/compression.h"
 #include "sluice/dtype.h"
 #include "sluice/error.h"
 #include "sluice/optimizer.h"
@@ -145,6 +146,7 @@ struct Push {            // one payload frame per part
   uint64_t samples = 0;  // how many samples the gradient sums over
   double divisor = 1;    // what the caller wants the summed gradient divided by
   PartList<PushPart> parts;
+  Compression compression = Compression::kNone;  // of all frames
   bool operator==(const Push&) const = default;
 };
 

@@ -34,7 +34,8 @@ struct InitArgs {
 };
 struct PushArgs {
   uint32_t key = 0;
-  Frame source;
+  GradientCompression compression;
+  Frame source;  // the gradient, or its parts one behind the other as compression::Encode leaves them
   int priority = 0;
   uint64_t samples = 0;
   double divisor = 1;
@@ -161,9 +162,12 @@ class Client final : public transport::Machine {
 
   // client_flow.cc: operations to messages and back
   void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
+  // What a push of the key, or of one of its parts, has to send.
+  static size_t PushedBytes(const Operation& op, const KeyState& key);
+  static size_t PushedBytes(const Operation& op, const KeyState& key, const plan::Part& part);
   void Open(const std::shared_ptr<Operation>& op);
-  void Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t index, size_t offset,
-              size_t bytes);
+  void Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t index, Extent source,
+              Extent destination);
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);
   Lane* NextLane(Shard& shard) const;

@@ -12,6 +12,7 @@ std::shared_ptr<Operation> Client::NewOperation(OpKind kind, uint32_t key) const
 
 std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Ended done) const {
   auto op = NewOperation(kind, args.key);
+  op->compression = args.compression;
   op->source = std::move(args.source);
   op->priority = args.priority;
   op->samples = args.samples;

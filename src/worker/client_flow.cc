@@ -1,5 +1,7 @@
 // Operations become messages, answers become completions.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "base/strings.h"
 #include "worker/client.h"
@@ -16,6 +18,15 @@ size_t ElementBytes(const Operation& op, DType dtype) {
 
 }  // namespace
 
+size_t Client::PushedBytes(const Operation& op, const KeyState& key, const plan::Part& part) {
+  return compression::EncodedBytes(op.compression, key.entry.spec.dtype, static_cast<size_t>(part.length));
+}
+
+size_t Client::PushedBytes(const Operation& op, const KeyState& key) {
+  return std::transform_reduce(key.parts.begin(), key.parts.end(), size_t{0}, std::plus<>(),
+                               [&](const plan::Part& part) { return PushedBytes(op, key, part); });
+}
+
 void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) {
   const auto it = keys_.find(op->key);
   if (failure_ || it == keys_.end()) {
@@ -29,25 +40,29 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   op->key_name = key.name;
   const size_t width = ElementBytes(*op, key.entry.spec.dtype);
   const size_t total = static_cast<size_t>(key.entry.spec.shape.size()) * width;
-  const bool carries = op->kind != OpKind::kPull && op->kind != OpKind::kVersion;
   const bool lands = op->kind == OpKind::kPull || op->kind == OpKind::kPushPull;
-  if ((carries && op->source.size() != total) || (lands && op->destination.bytes.size() != total)) {
-    return FinishOperation(*op, Fail(ErrorCode::kInvalidArgument, Name(op->kind), " of key ", op->key_name,
-                                     ": ", carries ? op->source.size() : op->destination.bytes.size(),
-                                     " bytes were given, the key has ", total));
-  }
+  const size_t sent = op->IsPush() ? PushedBytes(*op, key) : op->Carries() ? total : 0;
+  const auto refuse = [&](size_t given, size_t expected) {
+    FinishOperation(*op, Fail(ErrorCode::kInvalidArgument, Name(op->kind), " of key ", op->key_name, ": ", given,
+                              " bytes were given, the key has ", expected));
+  };
+  if (op->Carries() && op->source.size() != sent) return refuse(op->source.size(), sent);
+  if (lands && op->destination.bytes.size() != total) return refuse(op->destination.bytes.size(), total);
   if (op->IsPush()) op->round = ++key.pushed;
   op->parts_left = key.parts.size();
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
+  Extent source;
   for (uint32_t i = 0; i < key.parts.size(); ++i) {
     const plan::Part& planned = key.parts[i];
     if (op->IsPush()) AddWindowPull(now, key, i, op->round);
     const size_t bytes = op->kind == OpKind::kVersion ? 0 : static_cast<size_t>(planned.length) * width;
-    Append(op, key, i, static_cast<size_t>(planned.offset) * width, bytes);
+    source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->Carries() ? bytes : 0;
+    Append(op, key, i, source, {static_cast<size_t>(planned.offset) * width, bytes});
+    source.offset += source.bytes;
     Release(key.flows[i]);
   }
-  if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, op->key, op->round, total);
+  if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, op->key, op->round, sent);
   for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
 }
 
@@ -63,17 +78,17 @@ void Client::AddWindowPull(Time, KeyState& key, uint32_t part, uint64_t round) {
   op->parts_left = 1;
   flow.asked_version = op->round;
   Open(op);
-  Append(op, key, part, 0, 0);
+  Append(op, key, part, {}, {});
 }
 
-void Client::Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t index, size_t offset,
-                    size_t bytes) {
+void Client::Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t index, Extent source,
+                    Extent destination) {
   auto part = std::allocate_shared<PartOp>(MemoryOf<PartOp>(records_));
   part->op = op;
   part->ref = {op->key, index};
   part->shard = key.parts[index].shard;
-  part->offset = offset;
-  part->bytes = bytes;
+  part->source = source;
+  part->destination = destination;
   part->order = next_order_++;
   key.flows[index].Append(std::move(part));
 }
@@ -107,10 +122,10 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
     const uint64_t id = next_id_++;
     for (const PartOpPtr& part : batch) {
       part->sent = true;
-      part->in_flight = part->bytes;
-      lane->in_flight += part->bytes;
+      part->in_flight = part->bytes();
+      lane->in_flight += part->bytes();
       part->request = id;
-      if (part->op->IsPush()) tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes);
+      if (part->op->IsPush()) tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes());
     }
     SendBatch(index, id, batch, network);
     shard.requests.Add(now, id, std::move(batch));
@@ -121,12 +136,15 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
   const Operation& first = *batch.front()->op;
   wire::Message message = Envelope(wire::Ack{}, id);
   const auto add_frame = [&](const PartOp& part) {
-    message.payload.push_back(part.op->source.Slice(part.offset, part.bytes));
+    message.payload.push_back(part.op->source.Slice(part.source.offset, part.source.bytes));
   };
   switch (first.kind) {
     case OpKind::kPush:
     case OpKind::kPushPull: {
-      wire::Push push{.samples = first.samples, .divisor = first.divisor, .parts = {}};
+      wire::Push push{.samples = first.samples,
+                      .divisor = first.divisor,
+                      .parts = {},
+                      .compression = first.compression.type};
       for (const PartOpPtr& part : batch) {
         push.parts.push_back({part->ref, part->op->round, part->WantsValue()});
         add_frame(*part);
@@ -163,7 +181,7 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
 // The shard has it.
 void Client::Acknowledge(Time now, PartOp& part) {
   if (!std::exchange(part.acked, true) && part.op->IsPush())
-    tracer_.OnStage(now, Stage::kWait, part.ref.key, part.op->round, part.bytes);
+    tracer_.OnStage(now, Stage::kWait, part.ref.key, part.op->round, part.bytes());
   Landed(part);
 }
 
@@ -196,10 +214,10 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
       if (part->WantsValue()) {
         if (!Fits(*part, message.payload[i])) {
           LOG_EVERY_N(WARNING, 100) << "shard " << shard << " sent " << message.payload[i].size()
-                                    << " bytes for a part of " << part->bytes;
+                                    << " bytes for a part of " << part->destination.bytes;
           continue;
         }
-        tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->bytes);
+        tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
         Land(*part, message.payload[i]);
       }
       part->op->lowest_version = std::min(part->op->lowest_version, value.version);
@@ -317,6 +335,7 @@ void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
         push->round = op->round;
         push->samples = op->samples;
         push->divisor = op->divisor;
+        push->compression = op->compression;
         push->source = Frame::Copy(op->source.bytes());
         Open(push);
       }

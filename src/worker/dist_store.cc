@@ -16,6 +16,12 @@ bool OnHost(const NDArray& array) {
   return array.context().kind != DeviceKind::kGpu;
 }
 
+std::vector<size_t> PartLengths(const wire::KeyEntry& entry) {
+  std::vector<size_t> lengths;
+  for (const plan::Part& part : plan::PartsOf(entry)) lengths.push_back(static_cast<size_t>(part.length));
+  return lengths;
+}
+
 // Whoever waits for values lands them: no other thread has to wake first.
 class HelpedLoop final : public Event::Helped {
  public:
@@ -92,14 +98,19 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
     args.push_back({{entry.key, on_host.back().dtype(), on_host.back().shape(), options_.number},
                     HostFrame(on_host.back())});
   }
-  auto ids = std::make_shared<std::vector<uint32_t>>();
+  struct Made {
+    std::vector<uint32_t> ids;
+    std::vector<std::vector<size_t>> parts;  // elements of each
+  };
+  const auto made = std::make_shared<Made>();
   Await("Init", options_.timeout,
-        [args, ids, mode = options_.mode, deadline = Deadline(options_.timeout)](
+        [args, made, mode = options_.mode, deadline = Deadline(options_.timeout)](
             Client& client, Time now, transport::Network& network, worker::Done done) {
           client.Init(
               now, mode, args, deadline,
-              [ids, done](const Result<std::vector<uint32_t>>& result) {
-                if (result) *ids = result.value();
+              [made, done, &client](const Result<std::vector<uint32_t>>& result) {
+                if (result) made->ids = result.value();
+                for (const uint32_t id : made->ids) made->parts.push_back(PartLengths(client.entry(id)));
                 done(result ? Status::Ok() : Status(result.failure()));
               },
               network);
@@ -108,11 +119,12 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
   for (size_t i = 0; i < entries.size(); ++i) {
     KeyState& state = keys_[entries[i].key];
     const std::string of_key = " of key " + ToString(entries[i].key);
-    state.id = (*ids)[i];
+    state.id = made->ids[i];
     state.push = "push" + of_key;
     state.push_pull = "push_pull" + of_key;
     state.pull = "pull" + of_key;
     state.shape = {args[i].spec.shape, args[i].spec.dtype};
+    state.compressor = Compressor("compression" + of_key, std::move(made->parts[i]));
   }
 }
 
@@ -136,6 +148,20 @@ NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
   }
   reducer_->Reduce(values, &state.merged);
   return state.merged.AsInContext(OnHost(state.merged) ? state.merged.context() : cpu_pinned(0));
+}
+
+Compressor::Outgoing DistStore::Outgoing(KeyState& state, const NDArray& source,
+                                         const PushOptions& options) {
+  if (options.uncompressed) return {source, {}};
+  Compressor::Outgoing outgoing = state.compressor.Compress(compression_, source, options_.host_work);
+  if (options_.tracer != nullptr && !outgoing.bytes.SharesStorage(source)) {
+    const auto compressed = [tracer = options_.tracer, key = state.id, round = state.round,
+                             bytes = static_cast<uint64_t>(outgoing.bytes.size())](const std::exception_ptr& error) {
+      if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kCompress, key, round, bytes);
+    };
+    ReadyToRead(outgoing.bytes).OnDone(compressed);
+  }
+  return outgoing;
 }
 
 NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
@@ -191,12 +217,12 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   }
   for (const auto& entry : entries) {
     KeyState& state = keys_.at(entry.key);
-    const NDArray source = Source(state, entry.arrays);
-    const PushArgs args{state.id, HostFrame(source), options.priority, options.samples, options.divisor};
-    const Event done = Issue(state.push, state, {ReadyToRead(source)},
+    const auto [sent, how] = Outgoing(state, Source(state, entry.arrays), options);
+    const PushArgs args{state.id, how, HostFrame(sent), options.priority, options.samples, options.divisor};
+    const Event done = Issue(state.push, state, {ReadyToRead(sent)},
                              [args](Client& client, Time now, transport::Network& network,
                                     const Completes& end) { client.Push(now, args, end, network); });
-    AddReader(source, done);
+    AddReader(sent, done);
   }
 }
 
@@ -249,11 +275,11 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
   }
   for (size_t i = 0; i < sources.size(); ++i) {
     KeyState& state = keys_.at(sources[i].key);
-    const NDArray source = Source(state, sources[i].arrays);
+    const auto [sent, how] = Outgoing(state, Source(state, sources[i].arrays), options);
     NDArray target = Target(state, targets[i].arrays);
     Events after = PendingUses(target);
-    after.push_back(ReadyToRead(source));
-    const PushArgs push{state.id, HostFrame(source), options.priority, options.samples, options.divisor};
+    after.push_back(ReadyToRead(sent));
+    const PushArgs push{state.id, how, HostFrame(sent), options.priority, options.samples, options.divisor};
     const Destination destination{MutableHostBytes(target), target.storage()};
     const Event done =
         Issue(state.push_pull, state, std::move(after),
@@ -261,7 +287,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
                   Client& client, Time now, transport::Network& network, const Completes& end) {
                 client.PushPull(now, push, destination, deadline, end, network);
               });
-    if (!source.SharesStorage(target)) AddReader(source, done);
+    if (!sent.SharesStorage(target)) AddReader(sent, done);
     SetWriter(target, done);
     Broadcast(state, target, done, targets[i].arrays);
   }
@@ -296,6 +322,13 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
   }
   const std::lock_guard lock(mutex_);
   optimizer_ = std::move(optimizer);
+}
+
+void DistStore::SetGradientCompression(const GradientCompression& compression) {
+  outstanding_.Check();
+  kvstore::RequireSound(compression);
+  const std::lock_guard lock(mutex_);
+  compression_ = compression;
 }
 
 void DistStore::SetUpdater(Updater) {

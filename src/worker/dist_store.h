@@ -11,6 +11,7 @@
 #include "kvstore/states_file.h"
 #include "kvstore/store_base.h"
 #include "worker/client.h"
+#include "worker/push/compressor.h"
 
 namespace sluice::worker {
 
@@ -21,6 +22,7 @@ class DistStore final : public KVStore {
     wire::SyncMode mode = wire::SyncMode::kSync;
     int num_workers = 1;
     uint32_t number = 0;  // among the stores of this process: all workers make theirs in one order
+    collective::HostWork host_work = EnqueueOn;           // compresses gradients
     std::chrono::milliseconds timeout = kDefaultTimeout;  // of pulls and calls that wait
     Tracer* tracer = nullptr;                             // outlives the store; null: none
   };
@@ -44,6 +46,7 @@ class DistStore final : public KVStore {
                 const std::vector<Values>& outs, const PushOptions& options) override;
   void SetOptimizer(const OptimizerConfig& config) override;
   void SetUpdater(Updater updater) override;
+  void SetGradientCompression(const GradientCompression& compression) override;
   void SaveOptimizerStates(const std::string& path) override;
   void LoadOptimizerStates(const std::string& path) override;
   void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(Bounded(timeout)); }
@@ -62,6 +65,7 @@ class DistStore final : public KVStore {
     uint32_t id = 0;
     Label push, push_pull, pull;  // "push of key w"
     kvstore::KeyShape shape;
+    Compressor compressor;
     NDArray merged;      // the sum over this machine's devices
     NDArray landing;     // where a pull lands when no output is in host memory
     Event issued;        // the last operation has been handed to the client: keeps program order
@@ -78,6 +82,8 @@ class DistStore final : public KVStore {
   KeyState& Find(const std::string& what, const Key& key);
   // The array to be pushed: the only host array itself, or the sum of all.
   NDArray Source(KeyState& state, const std::vector<NDArray>& values);
+  // What is sent of it.
+  Compressor::Outgoing Outgoing(KeyState& state, const NDArray& source, const PushOptions& options);
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
   // From the target, once it has `landed`, to the other arrays.
   void Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
@@ -114,6 +120,7 @@ class DistStore final : public KVStore {
   const std::unique_ptr<collective::Reducer> reducer_;
   std::map<Key, KeyState> keys_;
   std::shared_ptr<const Optimizer> optimizer_;
+  GradientCompression compression_;
   std::map<std::string, uint64_t> barriers_;  // by members
   kvstore::Outstanding outstanding_;
 };

@@ -6,6 +6,8 @@ std::string_view Name(Stage stage) {
   switch (stage) {
     case Stage::kReduce:
       return "reduce";
+    case Stage::kCompress:
+      return "compress";
     case Stage::kQueue:
       return "queue";
     case Stage::kPush:

@@ -2,6 +2,8 @@
 //
 //   reduce     this machine's devices' gradients, written by backward, become one sum
 //                                                                     collective/, ready_executor.h
+//   compress   what is sent in its place, where a compression is set; the rest is kept for the next push
+//                                                                     push/compressor.h
 //   queue      the sum's parts wait for their shards, by priority     part_flow.h, push/send_queue.h
 //   push       parts leave, small ones together, uncopied             push/requests.h
 //   wait       the shard has them; the round closes when all pushed   server/
@@ -18,9 +20,9 @@
 
 namespace sluice::worker {
 
-enum class Stage : uint8_t { kReduce, kQueue, kPush, kWait, kLand, kBroadcast };
-inline constexpr Stage kStages[] = {Stage::kReduce, Stage::kQueue, Stage::kPush,
-                                    Stage::kWait,   Stage::kLand,  Stage::kBroadcast};
+enum class Stage : uint8_t { kReduce, kCompress, kQueue, kPush, kWait, kLand, kBroadcast };
+inline constexpr Stage kStages[] = {Stage::kReduce, Stage::kCompress, Stage::kQueue,    Stage::kPush,
+                                    Stage::kWait,   Stage::kLand,     Stage::kBroadcast};
 std::string_view Name(Stage stage);
 
 // Hears when a key's round enters a stage. Called from the thread that runs the stage: must be thread-safe

@@ -15,6 +15,7 @@
 #include "base/label.h"
 #include "base/pool_allocator.h"
 #include "base/result.h"
+#include "compression/codec.h"
 #include "wire/messages.h"
 
 namespace sluice::worker {
@@ -56,7 +57,8 @@ struct Operation {
   uint32_t slot = 0;
   uint64_t samples = 0;
   double divisor = 1;
-  Frame source;  // kPush, kPushPull, kInit, kState
+  GradientCompression compression;  // of the source of a push
+  Frame source;                     // kPush, kPushPull, kInit, kState
   Destination destination;
   Time deadline = Time::max();
   Ended done;
@@ -72,13 +74,17 @@ struct Operation {
   uint64_t lowest_version = UINT64_MAX;  // of the values that came
 };
 
+// Bytes within a source or a destination.
+struct Extent {
+  size_t offset = 0, bytes = 0;
+};
+
 // One part of an operation: what is queued, sent, acknowledged and answered.
 struct PartOp {
   std::shared_ptr<Operation> op;
   wire::PartRef ref;
   uint32_t shard = 0;
-  size_t offset = 0;  // bytes within source and destination
-  size_t bytes = 0;
+  Extent source, destination;
   uint64_t order = 0;     // of issue
   uint64_t request = 0;   // the message it was sent with
   bool released = false;  // in its shard's queue, or beyond
@@ -88,6 +94,7 @@ struct PartOp {
   bool finished = false;
 
   bool Carries() const { return op->Carries(); }
+  size_t bytes() const { return Carries() ? source.bytes : destination.bytes; }  // of its message
   bool WantsValue() const { return op->WantsValue(); }
   bool WantsAnswer() const { return WantsValue() || op->kind == OpKind::kVersion; }
 };

@@ -40,8 +40,15 @@ class Recorder final : public worker::Tracer {
   Guarded<std::map<uint64_t, Round>> rounds_;
 };
 
-TEST(TracerTest, HearsEveryStageOfEveryRoundInTheOrderOfTheTable) {
+class TracedRounds : public ::testing::TestWithParam<Compression> {};
+INSTANTIATE_TEST_SUITE_P(Tracer, TracedRounds, ::testing::Values(Compression::kNone, Compression::kFloat16),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(TracedRounds, EnterEveryStageInTheOrderOfTheTable) {
   constexpr int kRounds = 3, kDevices = 2;
+  const bool compressed = GetParam() != Compression::kNone;
+  std::vector<Stage> stages(std::begin(worker::kStages), std::end(worker::kStages));
+  if (!compressed) std::erase(stages, Stage::kCompress);
   constexpr uint64_t kBytes = 300 * 400 * sizeof(float);  // beyond the bound: sliced over both servers
   Recorder recorder;
   {
@@ -50,6 +57,7 @@ TEST(TracerTest, HearsEveryStageOfEveryRoundInTheOrderOfTheTable) {
       const Key key = std::string("weight");
       kv.Init(key, Filled(kv, {300, 400}, 0));
       kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+      kv.SetGradientCompression({.type = GetParam()});
       for (int round = 0; round < kRounds; ++round) {
         std::vector<NDArray> values = {Filled(kv, {300, 400}, 1, 0), Filled(kv, {300, 400}, 1, 1)};
         // The push on its own, so that the acknowledgement is not overtaken by the value.
@@ -65,11 +73,12 @@ TEST(TracerTest, HearsEveryStageOfEveryRoundInTheOrderOfTheTable) {
   for (uint64_t round = 1; round <= kRounds; ++round) {
     ASSERT_TRUE(rounds.contains(round)) << "round " << round;
     const Recorder::Round& heard = rounds.at(round);
-    EXPECT_EQ(heard.stages, std::vector(std::begin(worker::kStages), std::end(worker::kStages)))
-        << "round " << round;
+    EXPECT_EQ(heard.stages, stages) << "round " << round;
     EXPECT_EQ(heard.bytes.at(Stage::kReduce), kDevices * kBytes);
-    for (const Stage stage : {Stage::kPush, Stage::kWait, Stage::kLand})
-      EXPECT_EQ(heard.bytes.at(stage), kBytes) << worker::Name(stage) << " of round " << round;
+    const uint64_t pushed = compressed ? kBytes / 2 : kBytes;
+    for (const Stage stage : {Stage::kPush, Stage::kWait})
+      EXPECT_EQ(heard.bytes.at(stage), pushed) << worker::Name(stage) << " of round " << round;
+    EXPECT_EQ(heard.bytes.at(Stage::kLand), kBytes) << "round " << round;
     EXPECT_EQ(heard.bytes.at(Stage::kBroadcast), kDevices * kBytes);
   }
 }

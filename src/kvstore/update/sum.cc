@@ -1,12 +1,10 @@
 #include "kvstore/update/sum.h"
 
-#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "base/check.h"
 #include "base/simd.h"
-#include "tensor/types/half.h"
 
 namespace sluice::kvstore {
 namespace {
@@ -27,9 +25,6 @@ inline void AddInto(const std::byte* from, size_t n, T* out) {
     out[i] = static_cast<T>(static_cast<Sum>(out[i]) + static_cast<Sum>(LoadAt<T>(from, i)));
 }
 
-SLUICE_SIMD void Add(const std::byte* from, size_t n, float* out) {
-  AddInto(from, n, out);
-}
 SLUICE_SIMD void Add(const std::byte* from, size_t n, double* out) {
   AddInto(from, n, out);
 }
@@ -44,42 +39,28 @@ SLUICE_SIMD void Add(const std::byte* from, size_t n, uint8_t* out) {
 }
 
 template <typename T>
-void SumOf(std::span<const std::byte* const> sources, size_t first, size_t n, T* out) {
-  std::memcpy(out, sources[0] + first * sizeof(T), n * sizeof(T));
-  for (size_t s = 1; s < sources.size(); ++s) Add(sources[s] + first * sizeof(T), n, out);
-}
-
-void SumOfHalves(DType dtype, std::span<const std::byte* const> sources, size_t first, size_t n, float* out) {
-  const auto widen = dtype == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
-  constexpr size_t kChunk = 1024;
-  float chunk[kChunk];
-  for (size_t at = 0; at < n; at += kChunk) {
-    const size_t count = std::min(kChunk, n - at);
-    widen(sources[0] + (first + at) * 2, out + at, count);
-    for (size_t s = 1; s < sources.size(); ++s) {
-      widen(sources[s] + (first + at) * 2, chunk, count);
-      Add(reinterpret_cast<const std::byte*>(chunk), count, out + at);
-    }
-  }
+void SumOf(std::span<const Encoded> sources, size_t first, size_t n, T* out) {
+  std::memcpy(out, sources[0].data + first * sizeof(T), n * sizeof(T));
+  for (const Encoded& source : sources.subspan(1)) Add(source.data + first * sizeof(T), n, out);
 }
 
 }  // namespace
 
-void SumBlock(DType dtype, std::span<const std::byte* const> sources, size_t first, size_t n, float* out) {
-  if (dtype == DType::kFloat32) return SumOf(sources, first, n, out);
-  SLUICE_CHECK(dtype == DType::kFloat16 || dtype == DType::kBFloat16);
-  SumOfHalves(dtype, sources, first, n, out);
+void SumBlock(DType dtype, std::span<const Encoded> sources, size_t first, size_t n, float* out) {
+  SLUICE_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16);
+  compression::Decode(sources[0], dtype, first, n, out);
+  for (const Encoded& source : sources.subspan(1)) compression::AddDecoded(source, dtype, first, n, out);
 }
-void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, double* out) {
+void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, double* out) {
   SumOf(sources, first, n, out);
 }
-void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, int32_t* out) {
+void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, int32_t* out) {
   SumOf(sources, first, n, out);
 }
-void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, int64_t* out) {
+void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, int64_t* out) {
   SumOf(sources, first, n, out);
 }
-void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, uint8_t* out) {
+void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, uint8_t* out) {
   SumOf(sources, first, n, out);
 }
 

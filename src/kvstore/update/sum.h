@@ -5,18 +5,23 @@
 #include <cstdint>
 #include <span>
 
+#include "compression/codec.h"
 #include "sluice/dtype.h"
 
 namespace sluice::kvstore {
 
+using compression::Encoded;
+
 // out[i] = sources[0][first + i] + sources[1][first + i] + ... for i < n, in that order. Sources are frames
-// of `dtype` elements at any alignment. 16-bit floats are summed in float. At least one source.
-void SumBlock(DType dtype, std::span<const std::byte* const> sources, size_t first, size_t n,
+// of `dtype` elements at any alignment, as they came: float32, float16 and bfloat16 ones may be compressed,
+// each in its own way, where `first` is a multiple of compression::kAligned. 16-bit floats are summed in
+// float. At least one source.
+void SumBlock(DType dtype, std::span<const Encoded> sources, size_t first, size_t n,
               float* out);  // float32, float16, bfloat16
-void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, double* out);  // float64
+void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, double* out);  // float64
 // Whole numbers wrap as unsigned ones do.
-void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, int32_t* out);
-void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, int64_t* out);
-void SumBlock(std::span<const std::byte* const> sources, size_t first, size_t n, uint8_t* out);
+void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, int32_t* out);
+void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, int64_t* out);
+void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, uint8_t* out);
 
 }  // namespace sluice::kvstore

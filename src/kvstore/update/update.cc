@@ -52,10 +52,10 @@ void Save(DType dtype, const Compute* from, size_t first, size_t n, std::byte* t
   std::memcpy(to + first * sizeof(Compute), from, n * sizeof(Compute));
 }
 
-void Sum(DType dtype, std::span<const std::byte* const> sources, size_t first, size_t n, float* out) {
+void Sum(DType dtype, std::span<const Encoded> sources, size_t first, size_t n, float* out) {
   SumBlock(dtype, sources, first, n, out);
 }
-void Sum(DType, std::span<const std::byte* const> sources, size_t first, size_t n, double* out) {
+void Sum(DType, std::span<const Encoded> sources, size_t first, size_t n, double* out) {
   SumBlock(sources, first, n, out);
 }
 
@@ -117,9 +117,10 @@ class Blocks {
   // The summed gradient, in memory of its own or, where there is nothing to sum, as it came. Valid until the
   // next.
   const Compute* Gradient(const UpdateInput& in, size_t first, size_t n) {
-    const auto* only = reinterpret_cast<const Compute*>(in.gradients[0]);
+    const auto* only = reinterpret_cast<const Compute*>(in.gradients[0].data);
+    const bool plain = in.gradients[0].type == Compression::kNone && stored_as_computed();
     const bool aligned = reinterpret_cast<uintptr_t>(only) % alignof(Compute) == 0;
-    if (in.gradients.size() == 1 && stored_as_computed() && aligned) return only + first;
+    if (in.gradients.size() == 1 && plain && aligned) return only + first;
     return OwnGradient(in, first, n);
   }
   Compute* OwnGradient(const UpdateInput& in, size_t first, size_t n) {

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/result.h"
+#include "compression/codec.h"
 #include "kvstore/update/states.h"
 #include "sluice/optimizer.h"
 #include "sluice/updater.h"
@@ -38,7 +39,7 @@ struct UpdateInput {
   const wire::KeySpec* spec = nullptr;
   int64_t offset = 0;                           // of the part, in elements
   size_t length = 0;                            // elements
-  std::span<const std::byte* const> gradients;  // frames in rank order; not empty
+  std::span<const compression::Encoded> gradients;  // as they came, in rank order; not empty
   double scale = 1;                             // of their sum
   uint64_t samples = 0;
   uint64_t round = 0;

@@ -14,13 +14,13 @@ bool Round::Complete(const std::set<uint32_t>& live) const {
   return !live.empty() && std::all_of(live.begin(), live.end(), [this](uint32_t rank) { return Has(rank); });
 }
 
-std::vector<const std::byte*> Round::Gradients() const {
-  std::vector<const std::byte*> frames;
+std::vector<compression::Encoded> Round::Gradients() const {
+  std::vector<compression::Encoded> frames;
   frames.reserve(by_rank_.size());
   for (const auto& contribution : by_rank_) {
-    if (contribution) frames.push_back(contribution->gradient.data());
+    if (contribution) frames.push_back(contribution->encoded());
   }
-  for (const Contribution& contribution : doubled_) frames.push_back(contribution.gradient.data());
+  for (const Contribution& contribution : doubled_) frames.push_back(contribution.encoded());
   return frames;
 }
 

@@ -26,9 +26,12 @@ using kvstore::UpdateRule;
 
 // One worker's push of one part for one round, as it came.
 struct Contribution {
+  compression::Encoded encoded() const { return {gradient.data(), gradient.size(), compression}; }
+
   Frame gradient;
   uint64_t samples = 0;
   double divisor = 1;
+  Compression compression = Compression::kNone;
 };
 
 // The pushes of one round, by worker rank. In sync modes a round of a part; it closes on the set of live
@@ -40,7 +43,7 @@ class Round {
   void Add(uint32_t rank, Contribution contribution);
   bool Complete(const std::set<uint32_t>& live) const;
   // Frames in rank order, and what they are to be scaled by.
-  std::vector<const std::byte*> Gradients() const;
+  std::vector<compression::Encoded> Gradients() const;
   uint64_t samples() const;
   // The divisor that the first push of the round named; others must agree.
   std::optional<double> divisor() const;

@@ -51,7 +51,7 @@ Result<Part*> Shard::FindPart(const wire::PartRef& ref, Key** key) {
   return part;
 }
 
-Status Shard::CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** key, Part** part) {
+Status Shard::CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part) {
   const Result<Part*> found = FindPart(push.parts[i].ref, key);
   if (!found) return found.failure();
   *part = found.value();
@@ -61,10 +61,9 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, size_t bytes, Key** ke
   };
   if (!(*part)->initialised)
     return refuse(ErrorCode::kFailedPrecondition, "the key has not been initialised");
-  if (bytes != (*part)->length * SizeOf(spec.dtype)) {
-    return refuse(ErrorCode::kInvalidArgument, bytes, " bytes came, the part has ",
-                  (*part)->length * SizeOf(spec.dtype));
-  }
+  const std::string why = compression::WhyInvalid({bytes.data(), bytes.size(), push.compression}, spec.dtype,
+                                                  (*part)->length);
+  if (!why.empty()) return refuse(ErrorCode::kInvalidArgument, why);
   if (push.parts[i].round == 0) return refuse(ErrorCode::kInvalidArgument, "rounds count from 1");
   if (!(push.divisor > 0) || std::isinf(push.divisor))
     return refuse(ErrorCode::kInvalidArgument, "the divisor is ", push.divisor);
@@ -86,7 +85,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
   for (size_t i = 0; i < push.parts.size(); ++i) {
     Key* key = nullptr;
     Part* part = nullptr;
-    if (Status status = CheckPush(push, i, message.payload[i].size(), &key, &part); !status) {
+    if (Status status = CheckPush(push, i, message.payload[i].bytes(), &key, &part); !status) {
       ++counters_["rejected"];
       return Refuse(sender, status.failure(), network);
     }
@@ -98,7 +97,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
     Part* part = key->Find(pushed.ref.part);
     Frame& frame = message.payload[i];
     counters_["bytes_in"] += frame.size();
-    Contribution contribution{std::move(frame), push.samples, push.divisor};
+    Contribution contribution{std::move(frame), push.samples, push.divisor, push.compression};
     const auto kept = key->async() ? KeepAsync(sender, *key, *part, pushed.round, std::move(contribution))
                                    : KeepSync(sender, *key, *part, pushed.round, std::move(contribution));
     if (!kept) {

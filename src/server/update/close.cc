@@ -119,7 +119,7 @@ void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
     for (size_t i = 0; i < key.parts.size(); ++i) {
       const Contribution& contribution = *push.parts[i];
       closings.push_back(
-          {&key.parts[i], {contribution.gradient.data()}, contribution.divisor, contribution.samples});
+          {&key.parts[i], {contribution.encoded()}, contribution.divisor, contribution.samples});
     }
     Update(key, closings);
     ++pushes.applied;

@@ -5,7 +5,7 @@
 namespace sluice::worker {
 
 void Land(const PartOp& op, const Frame& frame) {
-  std::memcpy(op.op->destination.bytes.data() + op.offset, frame.data(), frame.size());
+  std::memcpy(op.op->destination.bytes.data() + op.destination.offset, frame.data(), frame.size());
 }
 
 }  // namespace sluice::worker

@@ -7,7 +7,7 @@ namespace sluice::worker {
 
 // Whether `frame` has the size that `op` waits for.
 inline bool Fits(const PartOp& op, const Frame& frame) {
-  return frame.size() == op.bytes;
+  return frame.size() == op.destination.bytes;
 }
 void Land(const PartOp& op, const Frame& frame);
 

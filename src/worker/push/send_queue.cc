@@ -8,7 +8,8 @@ void SendQueue::Add(PartOpPtr op) {
 }
 
 bool SendQueue::Together(const PartOp& a, const PartOp& b) {
-  return a.op->kind == b.op->kind && a.op->samples == b.op->samples && a.op->divisor == b.op->divisor;
+  return a.op->kind == b.op->kind && a.op->samples == b.op->samples && a.op->divisor == b.op->divisor &&
+         a.op->compression.type == b.op->compression.type;
 }
 
 PartOps SendQueue::NextBatch() {
@@ -24,11 +25,11 @@ PartOps SendQueue::NextBatch() {
     // one state.
     const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op;
     if (!batch.empty() && !one_pull &&
-        (!Together(*batch.front(), *next) || bytes + next->bytes > kBatchBytes ||
+        (!Together(*batch.front(), *next) || bytes + next->bytes() > kBatchBytes ||
          batch.size() >= kBatchParts)) {
       break;
     }
-    bytes += next->bytes;
+    bytes += next->bytes();
     batch.push_back(next);
     queue_.erase(queue_.begin());
   }

@@ -106,7 +106,7 @@ class Run {
   void Update(int64_t update) {
     std::vector<T> gradient;
     for (size_t i = 0; i < kElements; ++i) gradient.push_back(Stored<T>(Random()));
-    const auto* frame = reinterpret_cast<const std::byte*>(gradient.data());
+    const compression::Encoded frame{reinterpret_cast<const std::byte*>(gradient.data())};
     auto* bytes = reinterpret_cast<std::byte*>(weight_.data());
     kvstore::UpdateInput input{.spec = &spec_,
                                .length = kElements,

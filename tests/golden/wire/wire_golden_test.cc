@@ -66,7 +66,7 @@ std::vector<Body> GoldenBodies() {
           {{int64_t{-3}, DType::kFloat16, Shape{64, 1200}}, {"fc1.weight", DType::kInt64, Shape{}, 4}}},
       KeyTable{{entry}},
       AnnounceKeys{{entry}},
-      Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}},
+      Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}, Compression::k2Bit},
       Pull{Pull::Want::kVersion, {{{1, 2}, 1, 9}}},
       Values{true, {{{1, 2}, 1, 9}}},
       Store{Store::Purpose::kState, {{{1, 2}, 1, 9}}},

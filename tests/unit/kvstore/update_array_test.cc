@@ -79,7 +79,7 @@ class Twins {
   }
   void UpdateTwin(int64_t num_update) {
     UpdateInput input = Input(num_update);
-    const std::byte* const gradients[] = {twin_gradient_.data()};
+    const compression::Encoded gradients[] = {{twin_gradient_.data()}};
     input.gradients = gradients;
     input.spec = &spec_;
     if (rule_.needs_norms()) {

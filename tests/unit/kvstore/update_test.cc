@@ -32,11 +32,11 @@ struct Gradients {
     for (const auto& one : values) {
       frames.emplace_back(one.size() * sizeof(T) + shift);
       std::memcpy(frames.back().data() + shift, one.data(), one.size() * sizeof(T));
-      pointers.push_back(frames.back().data() + shift);
+      pointers.push_back({frames.back().data() + shift, one.size() * sizeof(T)});
     }
   }
   std::vector<Buffer> frames;
-  std::vector<const std::byte*> pointers;
+  std::vector<Encoded> pointers;
 };
 
 template <typename T>
@@ -141,7 +141,7 @@ TEST(UpdatePart, InPlaceIsTheSameAsIntoOtherMemory) {
     Buffer gradient(n * SizeOf(dtype)), weight(n * SizeOf(dtype)), fresh(n * SizeOf(dtype));
     std::memset(gradient.data(), 0x31, gradient.size());  // some finite number in every type
     std::memset(weight.data(), 0x33, weight.size());
-    const std::byte* const frames[] = {gradient.data()};
+    const Encoded frames[] = {{gradient.data()}};
     const auto slots = [&] {
       std::vector<std::shared_ptr<Buffer>> made;
       for (int i = 0; i < 2; ++i) {

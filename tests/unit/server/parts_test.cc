@@ -9,6 +9,7 @@ namespace sluice::server {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Field;
 
 Contribution Of(const std::byte& at, uint64_t samples = 1) {
   return {Frame(Bytes(&at, 1), nullptr), samples, 1};
@@ -30,7 +31,8 @@ TEST(Round, HandsOutGradientsInRankOrder) {
   const std::byte bytes[4] = {};
   Round round;
   for (const uint32_t rank : {3u, 0u, 2u}) round.Add(rank, Of(bytes[rank], rank + 1));
-  EXPECT_THAT(round.Gradients(), ElementsAre(&bytes[0], &bytes[2], &bytes[3]));
+  const auto at = [](const std::byte& byte) { return Field(&compression::Encoded::data, &byte); };
+  EXPECT_THAT(round.Gradients(), ElementsAre(at(bytes[0]), at(bytes[2]), at(bytes[3])));
   EXPECT_EQ(round.samples(), 8u);
 }
 

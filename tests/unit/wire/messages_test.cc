@@ -46,6 +46,8 @@ TEST(Describe, IsOneReadableLine) {
                      Frame::Copy(AsBytes(std::string(512, 'x')))};
   EXPECT_EQ(Describe(message), "worker 1 -> Push id 7, 2 parts, round 4, 1.5 KiB");
   EXPECT_EQ(PayloadBytes(message), 1536u);
+  std::get<Push>(message.body).compression = Compression::k2Bit;
+  EXPECT_EQ(Describe(message), "worker 1 -> Push id 7, 2 parts, round 4, 2bit, 1.5 KiB");
   Message reply;
   reply.sender = {Role::kServer, 0, 5};
   reply.id = 2;

@@ -133,7 +133,7 @@ Body RandomMessages::MakeBody(size_t index) {
     case 8:
       return AnnounceKeys{List(&RandomMessages::Entry)};
     case 9:
-      return Push{Number(), Finite(), Parts(&RandomMessages::MakePushPart)};
+      return Push{Number(), Finite(), Parts(&RandomMessages::MakePushPart), Enum(Compression::kTopK)};
     case 10:
       return Pull{Enum(Pull::Want::kVersion), Parts(&RandomMessages::MakePullPart)};
     case 11:

@@ -1,0 +1,44 @@
+// Gradients as they travel: encoded by the worker that pushes, decoded by the server that sums. Byte formats
+// are in docs/design/compression.md. Pure arithmetic on one part of a key; only float32, float16 and bfloat16
+// keys are ever encoded (Applies).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/buffer.h"
+#include "sluice/compression.h"
+#include "sluice/dtype.h"
+
+namespace sluice::compression {
+
+// Whether keys of this dtype are encoded; others travel as they are, and so do 16-bit floats under fp16 and
+// bf16, which would win nothing.
+bool Applies(Compression type, DType dtype);
+
+// Of an encoded part of `elements` elements. `how` applies to `dtype`, or is kNone.
+size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements);
+
+// Writes EncodedBytes of gradient + residual to `out`, at any alignment, and leaves in `residual` what these
+// do not say. kNone sends all of it.
+void Encode(const GradientCompression& how, DType dtype, const std::byte* gradient, size_t elements,
+            float* residual, std::byte* out);
+
+// A part as it came.
+struct Encoded {
+  const std::byte* data = nullptr;
+  size_t size = 0;
+  Compression type = Compression::kNone;
+};
+
+// Whether bytes from the network are a part of `elements` elements of `dtype`. Empty: they are; else why not.
+std::string WhyInvalid(const Encoded& part, DType dtype, size_t elements);
+
+// out[i] = element first + i, for i < n. Valid parts only; `first` is a multiple of kAligned.
+void Decode(const Encoded& part, DType dtype, size_t first, size_t n, float* out);
+// out[i] += element first + i.
+void AddDecoded(const Encoded& part, DType dtype, size_t first, size_t n, float* out);
+inline constexpr size_t kAligned = 16;  // elements
+
+}  // namespace sluice::compression

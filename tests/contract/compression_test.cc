@@ -1,0 +1,258 @@
+// Compressed pushes through whole jobs, compared with the schemes done once more here, element by element.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "contract/weight_key.h"
+#include "tensor/access.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr float kThreshold = 0.5f;
+constexpr double kRescale = 2;
+
+OptimizerConfig Accumulate() {
+  return {.kind = OptimizerKind::kAccumulate, .rescale_grad = kRescale};
+}
+
+const Shape kShapes[] = {{2, 3}, {1200, 1200}, {1211, 1211}};
+
+std::vector<Key> InitKeys(KVStore& kv) {
+  std::vector<Key> keys;
+  for (const Shape& shape : kShapes) {
+    keys.emplace_back(std::string("of ") + shape.ToString());
+    kv.Init(keys.back(), Filled(kv, shape, 0));
+  }
+  return keys;
+}
+
+class CompressedJob : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Workers, CompressedJob, ::testing::Values(3, 7));
+
+// What users of MXNet know of its 2bit (tests/nightly/dist_sync_kvstore.py).
+TEST_P(CompressedJob, TwoBitPushesArriveWhenTheyReachTheThreshold) {
+  const int workers = GetParam();
+  Job({.type = "dist_sync", .workers = workers}).Run([&](KVStore& kv) {
+    kv.SetGradientCompression({.type = Compression::k2Bit, .threshold = kThreshold});
+    kv.SetOptimizer(Accumulate());
+    const std::vector<Key> keys = InitKeys(kv);
+    const float arriving = static_cast<float>(kRescale * workers) * kThreshold;
+    const std::pair<double, float> pushes[] = {
+        {0, 0},    {0.4, 0},         {0.1, arriving},  {0.2, arriving},
+        {0.3, 2 * arriving}, {-0.5, arriving}, {-0.5, 0}, {-0.5, -arriving}};
+    for (const auto& [gradient, expected] : pushes) {
+      for (size_t i = 0; i < keys.size(); ++i) {
+        NDArray out = Filled(kv, kShapes[i], 77);
+        kv.Push(keys[i], Filled(kv, kShapes[i], gradient));
+        kv.Pull(keys[i], &out);
+        const std::vector<float> pulled = out.ToVector();
+        ASSERT_EQ(std::ranges::count(pulled, expected), kShapes[i].size())
+            << pulled[0] << " after " << gradient << ", " << kShapes[i];
+      }
+    }
+  });
+}
+
+struct Scheme {
+  Compression type;
+  float (*sent)(float r);  // of residual plus gradient
+};
+const Scheme kSchemes[] = {
+    {Compression::k2Bit, [](float r) { return r >= kThreshold ? kThreshold : r <= -kThreshold ? -kThreshold : 0; }},
+    {Compression::k1Bit, [](float r) { return r > kThreshold ? 1.0f : -1.0f; }}};
+
+std::vector<float> Gradient(int worker, int round, size_t n) {
+  Rng rng(DeriveSeed(11, worker, round));
+  std::vector<float> values(n);
+  for (float& value : values) value = static_cast<float>(rng.Uniform(-0.6, 0.6));
+  return values;
+}
+
+// What a key holds when every worker has pushed so many rounds.
+std::vector<double> Simulated(const Scheme& scheme, int workers, int rounds, size_t n) {
+  std::vector<double> weight(n);
+  for (int worker = 0; worker < workers; ++worker) {
+    std::vector<float> residual(n);
+    for (int round = 0; round < rounds; ++round) {
+      const std::vector<float> gradient = Gradient(worker, round, n);
+      for (size_t i = 0; i < n; ++i) {
+        const float r = residual[i] + gradient[i], sent = scheme.sent(r);
+        residual[i] = r - sent;
+        weight[i] += kRescale * sent;
+      }
+    }
+  }
+  return weight;
+}
+
+TEST_P(CompressedJob, RandomGradientsArriveAsTheSchemesSay) {
+  constexpr int kRounds = 4;
+  const int workers = GetParam();
+  for (const Scheme& scheme : kSchemes) {
+    std::vector<std::vector<double>> expected;
+    for (const Shape& shape : kShapes)
+      expected.push_back(Simulated(scheme, workers, kRounds, static_cast<size_t>(shape.size())));
+    Job({.type = "dist_sync", .workers = workers}).Run([&](KVStore& kv) {
+      kv.SetGradientCompression({.type = scheme.type, .threshold = kThreshold});
+      kv.SetOptimizer(Accumulate());
+      const std::vector<Key> keys = InitKeys(kv);
+      for (int round = 0; round < kRounds; ++round) {
+        for (size_t i = 0; i < keys.size(); ++i) {
+          const std::vector<float> gradient = Gradient(kv.rank(), round, expected[i].size());
+          kv.Push(keys[i], NDArray::From(std::span<const float>(gradient), kShapes[i], DeviceOf(kv)));
+        }
+      }
+      for (size_t i = 0; i < keys.size(); ++i) {
+        NDArray out = Filled(kv, kShapes[i], 77);
+        kv.Pull(keys[i], &out);
+        const std::vector<float> pulled = out.ToVector();
+        // Multiples of 1 and small: no sum rounds.
+        for (size_t e = 0; e < pulled.size(); ++e)
+          ASSERT_EQ(pulled[e], expected[i][e]) << Name(scheme.type) << ", element " << e << " of " << kShapes[i];
+      }
+    });
+  }
+}
+
+struct StoreAndType {
+  std::string store;
+  Compression type;
+};
+class CompressedStore : public ::testing::TestWithParam<StoreAndType> {};
+std::vector<StoreAndType> StoresAndTypes() {
+  std::vector<StoreAndType> all;
+  for (const char* store : {"dist_sync", "dist_device_sync", "dist_async", "dist_device_async"}) {
+    for (const Compression type : {Compression::k2Bit, Compression::k1Bit, Compression::kFloat16,
+                                   Compression::kBFloat16, Compression::kTopK})
+      all.push_back({store, type});
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Stores, CompressedStore, ::testing::ValuesIn(StoresAndTypes()), [](const auto& info) {
+  return info.param.store + "_" + std::string(Name(info.param.type));
+});
+
+// Switching it off sends what was kept: whatever the type, the sum of all gradients has arrived then.
+TEST_P(CompressedStore, NothingIsLostOnceItIsSwitchedOff) {
+  constexpr int kPushes = 5, kWorkers = 2;
+  const Shape shape{300, 400};  // beyond the bound: several parts on two servers
+  Job({.type = GetParam().store, .workers = kWorkers, .part_bytes = 100'000}).Run([&](KVStore& kv) {
+    const Key key = std::string("w");
+    kv.Init(key, Filled(kv, shape, 0));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.SetGradientCompression({.type = GetParam().type});
+    for (int push = 0; push < kPushes; ++push)
+      kv.Push(key, {Filled(kv, shape, 0.15, 0), Filled(kv, shape, 0.02, 1)});
+    kv.SetGradientCompression({});
+    for (int push = 0; push < 2; ++push) kv.Push(key, Filled(kv, shape, 0.25));
+    kv.WaitAll();
+    kv.Barrier();
+    NDArray out = Filled(kv, shape, 77);
+    kv.Pull(key, &out);
+    ASSERT_THAT(out.ToVector(), ::testing::Each(::testing::FloatNear(kWorkers * (kPushes * 0.17f + 0.5f), 1e-5f)));
+    kv.Barrier();
+  });
+}
+
+TEST_P(CompressedStore, PushPullInPlace) {
+  Job({.type = GetParam().store, .workers = 1}).Run([&](KVStore& kv) {
+    const Key key = std::string("w");
+    kv.Init(key, Filled(kv, {1000}, 1));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.SetGradientCompression({.type = GetParam().type, .ratio = 1});
+    NDArray values = Filled(kv, {1000}, 1);  // of which every type sends at least a half
+    kv.PushPull(key, values);
+    const float sent = GetParam().type == Compression::k2Bit ? 0.5f : 1;
+    EXPECT_THAT(values.ToVector(), ::testing::Each(1 + sent));
+  });
+}
+
+TEST_P(CompressedStore, KeysThatItDoesNotFitTravelAsTheyAre) {
+  Job({.type = GetParam().store, .workers = 1}).Run([&](KVStore& kv) {
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.SetGradientCompression({.type = GetParam().type});
+    for (const DType dtype : {DType::kFloat64, DType::kInt32, DType::kInt64, DType::kUInt8}) {
+      const Key key = std::string(Name(dtype));
+      kv.Init(key, Filled(kv, {7}, 3, 0, dtype));
+      kv.Push(key, Filled(kv, {7}, 4, 0, dtype));
+      NDArray out = Filled(kv, {7}, 77, 0, dtype);
+      kv.Pull(key, &out);
+      const NDArray expected = Filled(kv, {7}, 7, 0, dtype);
+      out.WaitToRead();
+      expected.WaitToRead();
+      EXPECT_TRUE(std::ranges::equal(HostBytes(out), HostBytes(expected))) << Name(dtype);
+    }
+    const Key none = std::string("no elements");
+    kv.Init(none, Filled(kv, {0}, 0));
+    kv.Push(none, Filled(kv, {0}, 0));
+    kv.WaitAll();
+  });
+}
+
+TEST(GradientCompressionOfAStore, BadSettingsAreRefusedAndChangeNothing) {
+  Job({.type = "dist_sync"}).Run([](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 0));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    ExpectError(ErrorCode::kInvalidArgument, {"threshold is -1", "above 0"}, [&] {
+      kv.SetGradientCompression({.type = Compression::k2Bit, .threshold = -1});
+    });
+    kv.Push(kKey, Filled(kv, kShape, 0.125));
+    NDArray out = Filled(kv, kShape, 0);
+    kv.Pull(kKey, &out);
+    EXPECT_THAT(out.ToVector(), ::testing::Each(0.125f));
+  });
+}
+
+TEST(GradientCompressionOfAStore, StoresOfOneProcessSayThatTheySendNothing) {
+  for (const char* type : {"local", "device"}) {
+    Job({.type = type}).Run([&](KVStore& kv) {
+      ExpectError(ErrorCode::kFailedPrecondition, {"2bit", type, "dist"},
+                  [&] { kv.SetGradientCompression({.type = Compression::k2Bit}); });
+      ExpectError(ErrorCode::kInvalidArgument, {"ratio"}, [&] { kv.SetGradientCompression({.ratio = 0}); });
+      kv.SetGradientCompression({});
+    });
+  }
+}
+
+TEST(GradientCompressionOfAStore, WhatIsNoGradientTravelsAsItIs) {
+  Job({.type = "dist_sync"}).Run([](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 0));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.SetGradientCompression({.type = Compression::k2Bit});
+    NDArray values = Filled(kv, kShape, 0.375);
+    kv.Push(kKey, values);  // all of it is kept
+    kv.PushPull(kKey, values, nullptr, {.uncompressed = true});
+    EXPECT_THAT(values.ToVector(), ::testing::Each(0.375f));
+    kv.Push(kKey, Filled(kv, kShape, 0.125));
+    kv.Pull(kKey, &values);
+    EXPECT_THAT(values.ToVector(), ::testing::Each(0.875f));
+  });
+}
+
+TEST(GradientCompressionOfAStore, AGradientThatFailedDoesNotSpoilTheNext) {
+  Job({.type = "dist_sync"}).Run([](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 0));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.SetGradientCompression({.type = Compression::kFloat16});
+    NDArray failed = Filled(kv, kShape, 1);
+    SetWriter(failed, EnqueueOn(failed.context(), "backward", {}, [] {
+                throw Error(ErrorCode::kDataLoss, "no gradient today");
+              }));
+    ExpectError(ErrorCode::kDataLoss, {"no gradient today"}, [&] {
+      kv.Push(kKey, failed);
+      kv.WaitAll();
+    });
+    kv.Push(kKey, Filled(kv, kShape, 2));
+    NDArray out = Filled(kv, kShape, 0);
+    kv.Pull(kKey, &out);
+    EXPECT_THAT(out.ToVector(), ::testing::Each(2.0f));
+  });
+}
+
+}  // namespace
+}  // namespace sluice::testing
