@@ -22,6 +22,8 @@ echo "== Latency of one float, everything on one core, five times"
 for _ in 1 2 3 4 5; do
   taskset -c 0 tools/launch.py -n 1 -s 1 build/bin/kv_bench --modes push_pull --bytes 4 --keys 1 --latency-samples 20000
 done
+echo "== Compressed gradients"
+build/bin/codec_bench
 echo "== Launch to last value of kv_tour, 1 + 2 + 2 processes, seconds"
 for _ in 1 2 3 4 5; do
   start=$(date +%s%N)

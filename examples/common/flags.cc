@@ -60,12 +60,14 @@ DEFINE_double(
     clip_global_norm, 0,
     "Shrink the gradients of a step, averaged over the batch of all workers, to this 2-norm over all "
     "parameters where theirs is larger; workers update, not servers. 0: off.");
-DEFINE_string(gc_type, "none",
-              "What pushes to dist stores send in place of gradients: none, 2bit, 1bit, fp16, bf16, topk; what "
-              "they do not say goes with later pushes.");
-DEFINE_double(gc_threshold, 0.5,
-              "2bit sends it, with its sign, of each sum over a worker's batch that reaches it; of 1bit where +1 "
-              "begins.");
+DEFINE_string(
+    gc_type, "none",
+    "What pushes to dist stores send in place of gradients: none, 2bit, 1bit, fp16, bf16, topk; what "
+    "they do not say goes with later pushes.");
+DEFINE_double(
+    gc_threshold, 0.5,
+    "2bit sends it, with its sign, of each sum over a worker's batch that reaches it; of 1bit where +1 "
+    "begins.");
 DEFINE_double(gc_ratio, 0.01, "Share of the elements that topk sends.");
 DEFINE_int64(load_epoch, 0,
              "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
@@ -162,7 +164,8 @@ void CheckTogether() {
   if (FLAGS_clip_global_norm > 0 && IsAsync())
     Refuse("clip-global-norm", StrCat("needs steps that all workers share; ", FLAGS_kv_store, " has none"));
   if (CompressionOfPushes().type != Compression::kNone && !IsDistributed())
-    Refuse("gc-type", StrCat("is ", FLAGS_gc_type, ", but --kv-store ", FLAGS_kv_store, " sends nothing anywhere"));
+    Refuse("gc-type",
+           StrCat("is ", FLAGS_gc_type, ", but --kv-store ", FLAGS_kv_store, " sends nothing anywhere"));
   if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
   if (FLAGS_load_epoch > 0 && !FLAGS_load_params.empty())
     Refuse("load-epoch", "and --load-params both say where to start; give one of them");

@@ -78,7 +78,7 @@ LastBatch LastBatchPolicy();
 std::vector<double> ClassWeights(const Dataset& train);  // by class; empty: none
 bool TrainsAfter(int64_t epoch, int64_t step = 0);       // whether anything is left to train then
 GradientCompression CompressionOfPushes();
-bool IsAsync();                                          // the store
+bool IsAsync();  // the store
 bool IsDistributed();
 
 }  // namespace sluice::examples

@@ -31,11 +31,10 @@ SLUICE_SIMD uint32_t Round2Bit(float threshold, float* r, size_t n, uint8_t* plu
   uint32_t wrong = 0;
   for (size_t i = 0; i < n; ++i) {
     const float value = r[i];
-    const bool up = value >= threshold, down = value <= -threshold;
-    plus[i] = up;
-    minus[i] = down;
-    const float sent = up ? threshold : down ? -threshold : 0.0f;
-    r[i] = value - sent;
+    const int up = value >= threshold, down = value <= -threshold;  // without a branch: vectors
+    plus[i] = static_cast<uint8_t>(up);
+    minus[i] = static_cast<uint8_t>(down);
+    r[i] = value - threshold * static_cast<float>(up - down);
     wrong |= NotFinite(value);
   }
   return wrong;
@@ -54,7 +53,9 @@ SLUICE_SIMD uint32_t Round1Bit(float threshold, float* r, size_t n, uint8_t* plu
 }
 
 bool LeaveFinite(bool wrong, float* r, size_t n) {
-  if (wrong) std::replace_if(r, r + n, [](float value) { return !std::isfinite(value); }, 0.0f);
+  if (wrong)
+    std::replace_if(
+        r, r + n, [](float value) { return !std::isfinite(value); }, 0.0f);
   return !wrong;
 }
 

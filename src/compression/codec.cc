@@ -16,7 +16,7 @@
 namespace sluice::compression {
 namespace {
 
-constexpr size_t kBlock = 2048;         // elements: what is added stays in the first-level cache
+constexpr size_t kBlock = 2048;          // elements: what is added stays in the first-level cache
 constexpr size_t kHead = sizeof(float);  // of 2bit and 1bit: what a set bit stands for
 
 bool Is16Bit(DType dtype) {
@@ -35,10 +35,6 @@ size_t ChosenOf(double ratio, size_t elements) {
   return std::clamp<size_t>(k, std::min<size_t>(1, elements), elements);
 }
 
-SLUICE_SIMD void Add(const float* from, size_t n, float* to) {
-  for (size_t i = 0; i < n; ++i) to[i] += from[i];
-}
-
 SLUICE_SIMD void AddUnaligned(const std::byte* from, size_t n, float* to) {
   for (size_t i = 0; i < n; ++i) {
     float value;
@@ -48,7 +44,7 @@ SLUICE_SIMD void AddUnaligned(const std::byte* from, size_t n, float* to) {
 }
 
 void AddGradient(DType dtype, const std::byte* gradient, size_t n, float* r) {
-  if (dtype == DType::kFloat32) return Add(reinterpret_cast<const float*>(gradient), n, r);
+  if (dtype == DType::kFloat32) return AddUnaligned(gradient, n, r);
   DecodeHalves(dtype, gradient, n, true, r);
 }
 

@@ -43,8 +43,8 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   const bool lands = op->kind == OpKind::kPull || op->kind == OpKind::kPushPull;
   const size_t sent = op->IsPush() ? PushedBytes(*op, key) : op->Carries() ? total : 0;
   const auto refuse = [&](size_t given, size_t expected) {
-    FinishOperation(*op, Fail(ErrorCode::kInvalidArgument, Name(op->kind), " of key ", op->key_name, ": ", given,
-                              " bytes were given, the key has ", expected));
+    FinishOperation(*op, Fail(ErrorCode::kInvalidArgument, Name(op->kind), " of key ", op->key_name, ": ",
+                              given, " bytes were given, the key has ", expected));
   };
   if (op->Carries() && op->source.size() != sent) return refuse(op->source.size(), sent);
   if (lands && op->destination.bytes.size() != total) return refuse(op->destination.bytes.size(), total);
@@ -125,7 +125,8 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
       part->in_flight = part->bytes();
       lane->in_flight += part->bytes();
       part->request = id;
-      if (part->op->IsPush()) tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes());
+      if (part->op->IsPush())
+        tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes());
     }
     SendBatch(index, id, batch, network);
     shard.requests.Add(now, id, std::move(batch));

@@ -150,15 +150,15 @@ NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
   return state.merged.AsInContext(OnHost(state.merged) ? state.merged.context() : cpu_pinned(0));
 }
 
-Compressor::Outgoing DistStore::Outgoing(KeyState& state, const NDArray& source,
-                                         const PushOptions& options) {
+Compressor::Outgoing DistStore::Outgoing(KeyState& state, const NDArray& source, const PushOptions& options) {
   if (options.uncompressed) return {source, {}};
   Compressor::Outgoing outgoing = state.compressor.Compress(compression_, source, options_.host_work);
   if (options_.tracer != nullptr && !outgoing.bytes.SharesStorage(source)) {
-    const auto compressed = [tracer = options_.tracer, key = state.id, round = state.round,
-                             bytes = static_cast<uint64_t>(outgoing.bytes.size())](const std::exception_ptr& error) {
-      if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kCompress, key, round, bytes);
-    };
+    const auto compressed =
+        [tracer = options_.tracer, key = state.id, round = state.round,
+         bytes = static_cast<uint64_t>(outgoing.bytes.size())](const std::exception_ptr& error) {
+          if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kCompress, key, round, bytes);
+        };
     ReadyToRead(outgoing.bytes).OnDone(compressed);
   }
   return outgoing;

@@ -43,8 +43,8 @@ TEST_P(CompressedJob, TwoBitPushesArriveWhenTheyReachTheThreshold) {
     const std::vector<Key> keys = InitKeys(kv);
     const float arriving = static_cast<float>(kRescale * workers) * kThreshold;
     const std::pair<double, float> pushes[] = {
-        {0, 0},    {0.4, 0},         {0.1, arriving},  {0.2, arriving},
-        {0.3, 2 * arriving}, {-0.5, arriving}, {-0.5, 0}, {-0.5, -arriving}};
+        {0, 0},           {0.4, 0},  {0.1, arriving},  {0.2, arriving}, {0.3, 2 * arriving},
+        {-0.5, arriving}, {-0.5, 0}, {-0.5, -arriving}};
     for (const auto& [gradient, expected] : pushes) {
       for (size_t i = 0; i < keys.size(); ++i) {
         NDArray out = Filled(kv, kShapes[i], 77);
@@ -62,9 +62,11 @@ struct Scheme {
   Compression type;
   float (*sent)(float r);  // of residual plus gradient
 };
-const Scheme kSchemes[] = {
-    {Compression::k2Bit, [](float r) { return r >= kThreshold ? kThreshold : r <= -kThreshold ? -kThreshold : 0; }},
-    {Compression::k1Bit, [](float r) { return r > kThreshold ? 1.0f : -1.0f; }}};
+const Scheme kSchemes[] = {{Compression::k2Bit,
+                            [](float r) {
+                              return r >= kThreshold ? kThreshold : r <= -kThreshold ? -kThreshold : 0;
+                            }},
+                           {Compression::k1Bit, [](float r) { return r > kThreshold ? 1.0f : -1.0f; }}};
 
 std::vector<float> Gradient(int worker, int round, size_t n) {
   Rng rng(DeriveSeed(11, worker, round));
@@ -113,7 +115,8 @@ TEST_P(CompressedJob, RandomGradientsArriveAsTheSchemesSay) {
         const std::vector<float> pulled = out.ToVector();
         // Multiples of 1 and small: no sum rounds.
         for (size_t e = 0; e < pulled.size(); ++e)
-          ASSERT_EQ(pulled[e], expected[i][e]) << Name(scheme.type) << ", element " << e << " of " << kShapes[i];
+          ASSERT_EQ(pulled[e], expected[i][e])
+              << Name(scheme.type) << ", element " << e << " of " << kShapes[i];
       }
     });
   }
@@ -133,9 +136,10 @@ std::vector<StoreAndType> StoresAndTypes() {
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Stores, CompressedStore, ::testing::ValuesIn(StoresAndTypes()), [](const auto& info) {
-  return info.param.store + "_" + std::string(Name(info.param.type));
-});
+INSTANTIATE_TEST_SUITE_P(Stores, CompressedStore, ::testing::ValuesIn(StoresAndTypes()),
+                         [](const auto& info) {
+                           return info.param.store + "_" + std::string(Name(info.param.type));
+                         });
 
 // Switching it off sends what was kept: whatever the type, the sum of all gradients has arrived then.
 TEST_P(CompressedStore, NothingIsLostOnceItIsSwitchedOff) {
@@ -154,7 +158,8 @@ TEST_P(CompressedStore, NothingIsLostOnceItIsSwitchedOff) {
     kv.Barrier();
     NDArray out = Filled(kv, shape, 77);
     kv.Pull(key, &out);
-    ASSERT_THAT(out.ToVector(), ::testing::Each(::testing::FloatNear(kWorkers * (kPushes * 0.17f + 0.5f), 1e-5f)));
+    ASSERT_THAT(out.ToVector(),
+                ::testing::Each(::testing::FloatNear(kWorkers * (kPushes * 0.17f + 0.5f), 1e-5f)));
     kv.Barrier();
   });
 }
@@ -198,9 +203,8 @@ TEST(GradientCompressionOfAStore, BadSettingsAreRefusedAndChangeNothing) {
   Job({.type = "dist_sync"}).Run([](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 0));
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
-    ExpectError(ErrorCode::kInvalidArgument, {"threshold is -1", "above 0"}, [&] {
-      kv.SetGradientCompression({.type = Compression::k2Bit, .threshold = -1});
-    });
+    ExpectError(ErrorCode::kInvalidArgument, {"threshold is -1", "above 0"},
+                [&] { kv.SetGradientCompression({.type = Compression::k2Bit, .threshold = -1}); });
     kv.Push(kKey, Filled(kv, kShape, 0.125));
     NDArray out = Filled(kv, kShape, 0);
     kv.Pull(kKey, &out);
@@ -240,9 +244,8 @@ TEST(GradientCompressionOfAStore, AGradientThatFailedDoesNotSpoilTheNext) {
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.SetGradientCompression({.type = Compression::kFloat16});
     NDArray failed = Filled(kv, kShape, 1);
-    SetWriter(failed, EnqueueOn(failed.context(), "backward", {}, [] {
-                throw Error(ErrorCode::kDataLoss, "no gradient today");
-              }));
+    SetWriter(failed, EnqueueOn(failed.context(), "backward", {},
+                                [] { throw Error(ErrorCode::kDataLoss, "no gradient today"); }));
     ExpectError(ErrorCode::kDataLoss, {"no gradient today"}, [&] {
       kv.Push(kKey, failed);
       kv.WaitAll();

@@ -37,6 +37,21 @@ std::shared_ptr<Buffer> Floats(int64_t n) {
   return std::make_shared<Buffer>(static_cast<size_t>(n) * sizeof(float));
 }
 
+// As a worker's store hands it over: part by part.
+Frame EncodedAs(const GradientCompression& how, const Frame& gradient, const wire::KeyEntry& entry) {
+  if (how.type == Compression::kNone) return gradient;
+  std::vector<float> residual(gradient.size() / sizeof(float));
+  std::vector<std::byte> encoded;
+  for (const plan::Part& part : plan::PartsOf(entry)) {
+    const auto length = static_cast<size_t>(part.length);
+    const size_t at = encoded.size();
+    encoded.resize(at + compression::EncodedBytes(how, DType::kFloat32, length));
+    compression::Encode(how, DType::kFloat32, gradient.data() + part.offset * 4, length,
+                        residual.data() + part.offset, encoded.data() + at);
+  }
+  return Frame::Copy(encoded);
+}
+
 class Script {
  public:
   Script(SimCluster& cluster, const RoundsOptions& options)
@@ -139,8 +154,11 @@ class Script {
       for (int64_t i = 0; i < n; ++i) gradient->as<float>()[i] = Pushed(w, worker.round, i);
       auto out = Floats(n);
       worker.out.push_back(out);
-      const worker::PushArgs push{
-          .key = key, .source = Frame::Of(gradient), .priority = static_cast<int>(key)};
+      const GradientCompression how = CompressionOf(w);
+      const worker::PushArgs push{.key = key,
+                                  .compression = how,
+                                  .source = EncodedAs(how, Frame::Of(gradient), client.entry(key)),
+                                  .priority = static_cast<int>(key)};
       const worker::Destination destination{out->bytes(), out};
       const auto landed = [this, w, out](const Status& status) { Landed(w, *out, status); };
       if (options_.push_pull) {
@@ -155,6 +173,11 @@ class Script {
         client.Pull(now, {.key = key, .destination = destination}, Time::max(), landed, network);
       }
     }
+  }
+
+  GradientCompression CompressionOf(uint32_t w) const {
+    constexpr Compression kTypes[] = {Compression::kNone, Compression::kFloat16, Compression::kTopK};
+    return {.type = options_.compressed ? kTypes[w % 3] : Compression::kNone, .ratio = 1};
   }
 
   void Landed(uint32_t w, const Buffer& out, const Status& status) {

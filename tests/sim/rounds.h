@@ -15,8 +15,10 @@ struct RoundsOptions {
   wire::SyncMode mode = wire::SyncMode::kSync;
   OptimizerKind optimizer = OptimizerKind::kAccumulate;  // or kLamb, whose keys must be whole on a shard
   bool push_pull = true;                                 // false: push, then pull
-  double cut_chance = 0.01;                              // of a short partition, per round and worker
-  Duration deadline = std::chrono::minutes(30);          // virtual
+  // Workers take turns in how they push: as it is, fp16, topk of all. These numbers lose nothing by it.
+  bool compressed = false;
+  double cut_chance = 0.01;                      // of a short partition, per round and worker
+  Duration deadline = std::chrono::minutes(30);  // virtual
 };
 
 struct RoundsResult {

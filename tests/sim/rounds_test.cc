@@ -32,6 +32,7 @@ TEST(SimRounds, AThousandSeedsOfFaultsChangeNoValue) {
     SimCluster cluster(Stormy(seed));
     RoundsOptions options;
     options.push_pull = seed % 2 == 0;
+    options.compressed = seed % 3 == 0;
     const RoundsResult result = RunRounds(cluster, options);
     ASSERT_TRUE(result.completed) << "seed " << seed << ": "
                                   << (result.mismatch.empty() ? "hangs" : result.mismatch)

@@ -37,10 +37,10 @@ Status CheckRule(const UpdateRule& rule, const wire::KeyEntry& entry);
 
 struct UpdateInput {
   const wire::KeySpec* spec = nullptr;
-  int64_t offset = 0;                           // of the part, in elements
-  size_t length = 0;                            // elements
+  int64_t offset = 0;                               // of the part, in elements
+  size_t length = 0;                                // elements
   std::span<const compression::Encoded> gradients;  // as they came, in rank order; not empty
-  double scale = 1;                             // of their sum
+  double scale = 1;                                 // of their sum
   uint64_t samples = 0;
   uint64_t round = 0;
   int64_t num_update = 1;

@@ -61,8 +61,8 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key
   };
   if (!(*part)->initialised)
     return refuse(ErrorCode::kFailedPrecondition, "the key has not been initialised");
-  const std::string why = compression::WhyInvalid({bytes.data(), bytes.size(), push.compression}, spec.dtype,
-                                                  (*part)->length);
+  const std::string why =
+      compression::WhyInvalid({bytes.data(), bytes.size(), push.compression}, spec.dtype, (*part)->length);
   if (!why.empty()) return refuse(ErrorCode::kInvalidArgument, why);
   if (push.parts[i].round == 0) return refuse(ErrorCode::kInvalidArgument, "rounds count from 1");
   if (!(push.divisor > 0) || std::isinf(push.divisor))

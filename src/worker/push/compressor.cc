@@ -40,19 +40,18 @@ Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const 
   Events after = PendingUses(encoded_);
   after.push_back(last_.Quietly());  // its residual is there
   after.push_back(ReadyToRead(gradient));
-  last_ = host_work(
-      gradient.context(), what_, after,
-      [now, dtype, parts = parts_, from = HostFrame(gradient), target = HostFrame(encoded_),
-       to = MutableHostBytes(encoded_).data(), residual = residual_] {
-        size_t element = 0;
-        std::byte* out = to;
-        for (const size_t elements : *parts) {
-          compression::Encode(now, dtype, from.data() + element * SizeOf(dtype), elements,
-                              residual->as<float>() + element, out);
-          element += elements;
-          out += compression::EncodedBytes(now, dtype, elements);
-        }
-      });
+  last_ = host_work(gradient.context(), what_, after,
+                    [now, dtype, parts = parts_, from = HostFrame(gradient), target = HostFrame(encoded_),
+                     to = MutableHostBytes(encoded_).data(), residual = residual_] {
+                      size_t element = 0;
+                      std::byte* out = to;
+                      for (const size_t elements : *parts) {
+                        compression::Encode(now, dtype, from.data() + element * SizeOf(dtype), elements,
+                                            residual->as<float>() + element, out);
+                        element += elements;
+                        out += compression::EncodedBytes(now, dtype, elements);
+                      }
+                    });
   AddReader(gradient, last_);
   SetWriter(encoded_, last_);
   if (!applies) residual_ = nullptr;

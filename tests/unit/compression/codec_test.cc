@@ -155,8 +155,8 @@ TEST_P(HalvesOf, AreRoundedAndTheRestIsKept) {
       const std::vector<float> decoded = sender.Decoded();
       for (size_t i = 0; i < n; ++i) {
         const float r = before[i] + gradient[i];
-        const float rounded = GetParam() == Compression::kFloat16 ? ToFloat(HalfFromFloat(r))
-                                                                  : ToFloat(BFloat16FromFloat(r));
+        const float rounded =
+            GetParam() == Compression::kFloat16 ? ToFloat(HalfFromFloat(r)) : ToFloat(BFloat16FromFloat(r));
         ASSERT_EQ(decoded[i], rounded);
         ASSERT_EQ(sender.residual[i], r - rounded);
         all[i] += gradient[i];
@@ -190,9 +190,8 @@ TEST_P(HalvesOf, WhatIsNotFiniteArrivesOnceAndStaysInNoResidual) {
 std::vector<size_t> Largest(const std::vector<float>& values, size_t k) {
   std::vector<size_t> places(values.size());
   std::iota(places.begin(), places.end(), size_t{0});
-  std::stable_sort(places.begin(), places.end(), [&](size_t a, size_t b) {
-    return std::abs(values[a]) > std::abs(values[b]);
-  });
+  std::stable_sort(places.begin(), places.end(),
+                   [&](size_t a, size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
   places.resize(k);
   std::sort(places.begin(), places.end());
   return places;
@@ -202,7 +201,8 @@ TEST(TopK, SendsTheLargestAndKeepsTheOthers) {
   Rng rng(3);
   for (const size_t n : kSizes) {
     for (const float ratio : {0.001f, 0.01f, 0.3f, 1.0f}) {
-      const auto k = std::clamp<size_t>(static_cast<size_t>(std::llround(double{ratio} * static_cast<double>(n))), 1, n);
+      const auto k =
+          std::clamp<size_t>(static_cast<size_t>(std::llround(double{ratio} * static_cast<double>(n))), 1, n);
       Sender sender({.type = Compression::kTopK, .ratio = ratio}, n);
       for (int push = 0; push < 3; ++push) {
         std::vector<float> r = Normals(rng, n);

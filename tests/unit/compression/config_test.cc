@@ -32,7 +32,8 @@ TEST(GradientCompressionConfig, SaysWhichFieldIsWrong) {
   EXPECT_EQ(WhyInvalid({.type = Compression::k1Bit, .threshold = 0}), "");
   EXPECT_EQ(WhyInvalid({.type = Compression::k1Bit, .threshold = -1}), "");
   EXPECT_EQ(WhyInvalid({.type = Compression::kTopK, .ratio = 1}), "");
-  EXPECT_THAT(WhyInvalid({.type = Compression::k2Bit, .threshold = 0}), HasSubstr("threshold is 0; 2bit needs"));
+  EXPECT_THAT(WhyInvalid({.type = Compression::k2Bit, .threshold = 0}),
+              HasSubstr("threshold is 0; 2bit needs"));
   EXPECT_THAT(WhyInvalid({.type = Compression::k2Bit, .threshold = kNan}), HasSubstr("threshold is nan"));
   EXPECT_THAT(WhyInvalid({.type = Compression::k1Bit, .threshold = 1 / 0.0f}), HasSubstr("threshold is inf"));
   for (const float ratio : {0.0f, -0.1f, 1.01f, kNan})

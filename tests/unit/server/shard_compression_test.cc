@@ -1,0 +1,92 @@
+// Compressed pushes at a shard: each frame as its sender chose, bad ones refused before anything changes.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "compression/codec.h"
+#include "unit/server/shard_harness.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::byte> Encoded(const GradientCompression& how, const std::vector<float>& gradient) {
+  std::vector<float> residual(gradient.size());
+  std::vector<std::byte> frame(compression::EncodedBytes(how, DType::kFloat32, gradient.size()));
+  compression::Encode(how, DType::kFloat32, reinterpret_cast<const std::byte*>(gradient.data()),
+                      gradient.size(), residual.data(), frame.data());
+  return frame;
+}
+
+// Of a key's only part.
+std::vector<Sent> PushFrame(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
+                            Compression type, const std::vector<std::byte>& frame) {
+  return harness.Deliver(worker, wire::Push{.parts = {{{key, 0}, round}}, .compression = type},
+                         {FrameOf(frame, 1)});
+}
+
+std::vector<Sent> Push(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
+                       const GradientCompression& how, const std::vector<float>& gradient) {
+  return PushFrame(harness, worker, key, round, how.type, Encoded(how, gradient));
+}
+
+TEST(ShardCompression, WorkersOfARoundMayEachHaveTheirOwn) {
+  constexpr size_t kElements = 5000;
+  ShardHarness harness(6);
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements, 100));
+  const std::vector<float> gradient(kElements, 2);
+  Push(harness, 5, key, 1, {.type = Compression::kTopK, .ratio = 1}, gradient);
+  Push(harness, 2, key, 1, {.type = Compression::k1Bit}, gradient);
+  Push(harness, 0, key, 1, {}, gradient);
+  Push(harness, 4, key, 1, {.type = Compression::kBFloat16}, gradient);
+  Push(harness, 3, key, 1, {.type = Compression::kFloat16}, gradient);
+  EXPECT_THAT(harness.Weight<float>(key), Each(100));
+  Push(harness, 1, key, 1, {.type = Compression::k2Bit, .threshold = 0.25f}, gradient);
+  EXPECT_THAT(harness.Weight<float>(key), Each(100 + 4 * 2 + 1 + 0.25f));
+}
+
+TEST(ShardCompression, AnAsyncPushAppliesAtOnce) {
+  ShardHarness harness(2);
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(100), wire::SyncMode::kAsync);
+  Push(harness, 1, key, 1, {.type = Compression::k2Bit}, std::vector<float>(100, 2));
+  EXPECT_THAT(harness.Weight<float>(key), Each(0.5f));
+}
+
+TEST(ShardCompression, ABadFrameIsRefusedAndTheRoundStaysOpen) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<float>(18, 7));
+  std::vector<std::byte> both = Encoded({.type = Compression::k2Bit}, std::vector<float>(18, 1));
+  both[6] = both[4];  // plus and minus
+  std::vector<std::byte> beyond = Encoded({.type = Compression::kTopK}, std::vector<float>(18, 1));
+  beyond[0] = std::byte{18};
+  const std::vector<std::byte> whole = Encoded({.type = Compression::kFloat16}, std::vector<float>(18, 1));
+  const std::pair<Compression, std::vector<std::byte>> bad[] = {
+      {Compression::k2Bit, both}, {Compression::kTopK, beyond}, {Compression::k1Bit, both},
+      {Compression::k2Bit, {}},   {Compression::kNone, whole},  {Compression::kTopK, whole}};
+  for (const auto& [type, frame] : bad) {
+    const auto answers = PushFrame(harness, 0, key, 1, type, frame);
+    ASSERT_TRUE(answers.at(0).Is<wire::ErrorReply>()) << Name(type);
+    EXPECT_THAT(answers[0].As<wire::ErrorReply>().message, HasSubstr("push of key 0, part 0: "));
+  }
+  EXPECT_EQ(harness.Counter("rejected"), std::size(bad));
+  EXPECT_THAT(harness.Versions(key), ElementsAre(0));
+  EXPECT_THAT(harness.Weight<float>(key), Each(7));
+  PushFrame(harness, 0, key, 1, Compression::kFloat16, whole);
+  EXPECT_THAT(harness.Weight<float>(key), Each(1));
+}
+
+TEST(ShardCompression, AKeyOfAnotherTypeTakesNone) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<double>{7});
+  const auto answers = PushFrame(harness, 0, key, 1, Compression::kFloat16, std::vector<std::byte>(2));
+  ASSERT_TRUE(answers.at(0).Is<wire::ErrorReply>());
+  EXPECT_THAT(answers[0].As<wire::ErrorReply>().message, HasSubstr("float64 key does not travel as fp16"));
+}
+
+}  // namespace
+}  // namespace sluice::testing
