@@ -1,0 +1,124 @@
+// What a distributed store asks of the whole job: settings, barriers, leaving.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "worker/dist_store.h"
+
+namespace sluice::worker {
+
+void DistStore::WaitIssued() {
+  std::vector<Event> issued;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, state] : keys_) issued.push_back(state.issued);
+  }
+  for (const Event& event : issued) event.WaitQuietly(options_.timeout);
+}
+
+void DistStore::SetOptimizer(const OptimizerConfig& config) {
+  outstanding_.Check();
+  std::shared_ptr<const Optimizer> optimizer = Optimizer::Create(config);
+  WaitIssued();  // the round from which it counts comes after everything pushed so far
+  const Time deadline = Deadline(options_.timeout);
+  if (rank_ == 0) {
+    Await("SetOptimizer", options_.timeout,
+          [config, deadline, store = options_.number](Client& client, Time now, transport::Network& network,
+                                                      worker::Done done) {
+            client.SetOptimizer(now, config, store, deadline, std::move(done), network);
+          });
+  } else if (options_.mode == wire::SyncMode::kAsync) {  // no round keeps a push back until it stands
+    Await("SetOptimizer", options_.timeout,
+          [deadline, store = options_.number](Client& client, Time now, transport::Network& network,
+                                              worker::Done done) {
+            client.AwaitOptimizer(now, store, deadline, std::move(done), network);
+          });
+  }
+  const std::lock_guard lock(mutex_);
+  optimizer_ = std::move(optimizer);
+}
+
+void DistStore::SetGradientCompression(const GradientCompression& compression) {
+  outstanding_.Check();
+  kvstore::RequireSound(compression);
+  const std::lock_guard lock(mutex_);
+  compression_ = compression;
+}
+
+void DistStore::SetUpdater(Updater) {
+  throw Error(ErrorCode::kFailedPrecondition,
+              "SetUpdater works on local stores; for dist stores write a server program (sluice/server.h) "
+              "and start it with launch.py --server-command");
+}
+
+void DistStore::Barrier(BarrierGroup group, std::chrono::milliseconds timeout) {
+  wire::Barrier barrier;
+  barrier.group = static_cast<wire::Barrier::Group>(group);
+  WaitIn(std::move(barrier), "", timeout);
+}
+
+void DistStore::Barrier(const std::vector<int>& ranks, std::chrono::milliseconds timeout) {
+  wire::Barrier barrier;
+  barrier.group = wire::Barrier::Group::kRanks;
+  barrier.ranks = kvstore::RequireRanks(ranks, rank_, options_.num_workers);
+  std::vector<std::string> names;
+  for (const uint32_t rank : barrier.ranks) names.push_back(std::to_string(rank));
+  std::string members = " of workers " + StrJoin(names);
+  // Whom a long list names, the barrier itself says.
+  if (constexpr size_t kShown = 100; members.size() > kShown)
+    members = StrCat(" of ", names.size(), " workers (", wire::HashJobId(members), ")");
+  WaitIn(std::move(barrier), members, timeout);
+}
+
+std::string DistStore::Agree(const std::string& word, std::chrono::milliseconds timeout) {
+  kvstore::RequireWord(word);
+  wire::Barrier barrier;
+  barrier.text = word;
+  return WaitIn(std::move(barrier), "", timeout);
+}
+
+std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members,
+                              std::chrono::milliseconds timeout) {
+  timeout = std::max<std::chrono::milliseconds>(timeout, 100ms);  // to hear who is missing
+  outstanding_.Check();
+  WaitIssued();
+  if (barrier.group != wire::Barrier::Group::kAll) {  // those of all nodes are numbered by the client
+    const std::lock_guard lock(mutex_);
+    barrier.id = StrCat("kvstore ", options_.number, members, ", barrier ", ++barriers_[members]);
+  }
+  const auto text = std::make_shared<std::string>();  // outlives this wait, as the call does
+  Await("barrier", timeout,
+        [barrier, text, deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
+                                                      worker::Done done) {
+          client.Agree(
+              now, barrier, deadline,
+              [text, done = std::move(done)](const Result<std::string>& result) {
+                if (result) *text = result.value();
+                done(result ? Status::Ok() : Status(result.failure()));
+              },
+              network);
+        });
+  return *text;
+}
+
+void DistStore::Flush(std::chrono::milliseconds timeout) {
+  WaitIssued();
+  Await("leaving the job", timeout,
+        [deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
+                                       worker::Done done) {
+          client.Flush(now, deadline, std::move(done), network);
+        });
+  outstanding_.CheckAllBut(ErrorCode::kCancelled);
+}
+
+int DistStore::NumDeadNodes() {
+  const auto dead = std::make_shared<size_t>(0);
+  Await("NumDeadNodes", options_.timeout,
+        [dead](Client& client, Time, transport::Network&, const worker::Done& done) {
+          *dead = client.NumDead();
+          done(Status::Ok());
+        });
+  return static_cast<int>(*dead);
+}
+
+}  // namespace sluice::worker
