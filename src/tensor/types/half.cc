@@ -8,6 +8,13 @@
 namespace sluice {
 namespace {
 
+// `yes` or `no`, by bits: of a conditional expression the compiler makes a branch around the floating-point
+// operation, and no vectors.
+inline uint32_t Select(bool condition, uint32_t yes, uint32_t no) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 // Branch-free conversions (Fabian Giesen, "half to float done quickly", public domain), so that loops over
 // them vectorise.
 inline uint32_t HalfBitsToFloatBits(uint32_t half) {
@@ -16,7 +23,7 @@ inline uint32_t HalfBitsToFloatBits(uint32_t half) {
   const float scaled = std::bit_cast<float>(magnitude << 13) * std::bit_cast<float>(0x77800000u);  // * 2^112
   const uint32_t normal = std::bit_cast<uint32_t>(scaled);
   const uint32_t special = 0x7f800000u | (magnitude << 13);
-  return sign | (magnitude >= 0x7c00u ? special : normal);
+  return sign | Select(magnitude >= 0x7c00u, special, normal);
 }
 
 inline uint16_t FloatBitsToHalfBits(uint32_t bits) {
@@ -27,9 +34,9 @@ inline uint16_t FloatBitsToHalfBits(uint32_t bits) {
   // Subnormal halves: adding 0.5f lines the mantissa up and rounds to nearest even.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
-  const uint32_t infinite = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
-  const uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
-  return static_cast<uint16_t>(sign | (magnitude >= 0x477ff000u ? infinite : finite));
+  const uint32_t infinite = Select(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);
+  const uint32_t finite = Select(magnitude < 0x38800000u, subnormal, normal);
+  return static_cast<uint16_t>(sign | Select(magnitude >= 0x477ff000u, infinite, finite));
 }
 
 inline uint16_t FloatBitsToBFloat16Bits(uint32_t bits) {
