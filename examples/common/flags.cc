@@ -69,6 +69,8 @@ DEFINE_double(
     "2bit sends it, with its sign, of each sum over a worker's batch that reaches it; of 1bit where +1 "
     "begins.");
 DEFINE_double(gc_ratio, 0.01, "Share of the elements that topk sends.");
+DEFINE_string(gc_weights, "none",
+              "How dist stores send float32 weights back: none (as they are), fp16, bf16.");
 DEFINE_int64(load_epoch, 0,
              "Go on after this epoch of --model-prefix: with its parameters, and its optimiser states where "
              "they are; --num-epochs is the number of the last epoch.");
@@ -166,6 +168,9 @@ void CheckTogether() {
   if (CompressionOfPushes().type != Compression::kNone && !IsDistributed())
     Refuse("gc-type",
            StrCat("is ", FLAGS_gc_type, ", but --kv-store ", FLAGS_kv_store, " sends nothing anywhere"));
+  if (CompressionOfPushes().weights != Compression::kNone && !IsDistributed())
+    Refuse("gc-weights", StrCat("is ", FLAGS_gc_weights, ", but --kv-store ", FLAGS_kv_store,
+                                " brings nothing from anywhere"));
   if (FLAGS_load_epoch > 0 && FLAGS_model_prefix.empty()) Refuse("load-epoch", "needs --model-prefix");
   if (FLAGS_load_epoch > 0 && !FLAGS_load_params.empty())
     Refuse("load-epoch", "and --load-params both say where to start; give one of them");
@@ -255,7 +260,9 @@ std::vector<double> ClassWeights(const Dataset& train) {
 
 GradientCompression CompressionOfPushes() {
   RequireOneOf("gc-type", FLAGS_gc_type, {"none", "2bit", "1bit", "fp16", "bf16", "topk"});
+  RequireOneOf("gc-weights", FLAGS_gc_weights, {"none", "fp16", "bf16"});
   const GradientCompression compression{.type = CompressionFromName(FLAGS_gc_type),
+                                        .weights = CompressionFromName(FLAGS_gc_weights),
                                         .threshold = static_cast<float>(FLAGS_gc_threshold),
                                         .ratio = static_cast<float>(FLAGS_gc_ratio)};
   if (compression.type == Compression::k2Bit && !(compression.threshold > 0))

@@ -40,6 +40,7 @@ DECLARE_double(clip_global_norm);
 DECLARE_string(gc_type);
 DECLARE_double(gc_threshold);
 DECLARE_double(gc_ratio);
+DECLARE_string(gc_weights);
 DECLARE_int64(load_epoch);
 DECLARE_int64(top_k);
 DECLARE_int64(num_examples);

@@ -126,6 +126,7 @@ void RequireSameOnAllWorkers(const FileMetadata& metadata, KVStore& store) {
                           {"--gc-type", FLAGS_gc_type},
                           {"--gc-threshold", StrCat(FLAGS_gc_threshold)},
                           {"--gc-ratio", StrCat(FLAGS_gc_ratio)},
+                          {"--gc-weights", FLAGS_gc_weights},
                           {"--network", FLAGS_network}};
   for (const auto& [name, text] : metadata)
     traits.emplace_back(StrCat("the data's ", name), StrCat("digest ", Fnv1a(text)));

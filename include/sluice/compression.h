@@ -29,8 +29,12 @@ std::string_view Name(Compression type);  // "none", "2bit", "1bit", "fp16", "bf
 // Error(kInvalidArgument) that lists the names.
 Compression CompressionFromName(const std::string& name);
 
+// Of pushes, and of the weights that come back.
 struct GradientCompression {
   Compression type = Compression::kNone;
+  // kFloat16 or kBFloat16: Pull and PushPull bring float32 weights rounded to it, half the bytes. The
+  // servers' own stay float32. What Init has made comes as it is until this worker has pushed the key.
+  Compression weights = Compression::kNone;
   float threshold = 0.5f;  // 2bit: above 0; 1bit: where +1 begins
   float ratio = 0.01f;     // topk: in (0, 1]
   bool operator==(const GradientCompression&) const = default;

@@ -123,10 +123,10 @@ class KVStore {
   virtual void SetUpdater(Updater updater) = 0;
 
   // What pushes send from here on in place of float32, float16 and bfloat16 gradients, summed over this
-  // worker's devices (sluice/compression.h); Init and Pull are not compressed. Each worker may choose its
-  // own. What the residuals hold when it is switched off goes with each key's next push; what they hold when
-  // the process ends is lost. Throws kInvalidArgument naming the field, and kFailedPrecondition on stores of
-  // one process, where nothing travels.
+  // worker's devices (sluice/compression.h), and how weights come back. Init is not compressed. Each worker
+  // may choose its own. What the residuals hold when it is switched off goes with each key's next push; what
+  // they hold when the process ends is lost. Throws kInvalidArgument naming the field, and
+  // kFailedPrecondition on stores of one process, where nothing travels.
   virtual void SetGradientCompression(const GradientCompression& compression) = 0;
 
   // Optimiser states of all keys as safetensors, named "<key>/<slot>", with the number of updates of each

@@ -169,6 +169,10 @@ void Encode(const GradientCompression& how, DType dtype, const std::byte* gradie
   }
 }
 
+void EncodeWeights(Compression as, const float* weights, size_t elements, std::byte* out) {
+  as == Compression::kFloat16 ? FloatToHalf(weights, out, elements) : FloatToBFloat16(weights, out, elements);
+}
+
 std::string WhyInvalid(const Encoded& part, DType dtype, size_t elements) {
   if (part.type != Compression::kNone && !Applies(part.type, dtype))
     return StrCat("a ", Name(dtype), " key does not travel as ", Name(part.type));

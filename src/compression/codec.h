@@ -17,6 +17,12 @@ namespace sluice::compression {
 // bf16, which would win nothing.
 bool Applies(Compression type, DType dtype);
 
+// Whether weights of this dtype can travel so: float32 ones as fp16 and bf16, others as they are.
+inline bool IsOfWeights(Compression as, DType dtype) {
+  const bool rounds = as == Compression::kFloat16 || as == Compression::kBFloat16;
+  return as == Compression::kNone || (rounds && dtype == DType::kFloat32);
+}
+
 // Of an encoded part of `elements` elements. `how` applies to `dtype`, or is kNone.
 size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements);
 
@@ -24,6 +30,9 @@ size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements
 // do not say. kNone sends all of it.
 void Encode(const GradientCompression& how, DType dtype, const std::byte* gradient, size_t elements,
             float* residual, std::byte* out);
+
+// Of weights, which leave no residual: only fp16 and bf16.
+void EncodeWeights(Compression as, const float* weights, size_t elements, std::byte* out);
 
 // A part as it came.
 struct Encoded {

@@ -31,6 +31,9 @@ Compression CompressionFromName(const std::string& name) {
 std::string WhyInvalid(const GradientCompression& compression) {
   const auto why = [](const auto&... text) { return StrCat("gradient compression: ", text...); };
   if (compression.type > kLast) return why("type ", static_cast<int>(compression.type), " is unknown");
+  if (compression.weights != Compression::kNone && compression.weights != Compression::kFloat16 &&
+      compression.weights != Compression::kBFloat16)
+    return why("weights is ", Name(compression.weights), "; they travel as none, fp16 or bf16");
   if (!std::isfinite(compression.threshold))
     return why("threshold is ", compression.threshold, "; it must be finite");
   if (compression.type == Compression::k2Bit && !(compression.threshold > 0))

@@ -187,9 +187,10 @@ void LocalStore::SetOptimizer(const OptimizerConfig& config) {
 
 void LocalStore::SetGradientCompression(const GradientCompression& compression) {
   RequireSound(compression);
-  if (compression.type == Compression::kNone) return;
+  if (compression.type == Compression::kNone && compression.weights == Compression::kNone) return;
   throw Error(ErrorCode::kFailedPrecondition,
-              StrCat("gradient compression ", Name(compression.type), " on a store of type ", type_,
+              StrCat("gradient compression ", Name(compression.type), ", weights ", Name(compression.weights),
+                     ", on a store of type ", type_,
                      ": it saves bytes between machines, and this store sends none; use a dist store"));
 }
 

@@ -149,7 +149,8 @@ bool FromWire(const pb::AnnounceKeys& in, Checker& checker, AnnounceKeys* out) {
 void ToWire(const Push& in, pb::Push* out) {
   out->set_samples(in.samples);
   out->set_divisor(in.divisor);
-  out->set_compression(EnumToWire<pb::Push::Compression>(in.compression));
+  out->set_compression(EnumToWire<pb::Compression>(in.compression));
+  out->set_values(EnumToWire<pb::Compression>(in.values));
   out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
   for (const PushPart& part : in.parts) {
     pb::PushPart* p = out->add_parts();
@@ -164,6 +165,7 @@ bool FromWire(const pb::Push& in, Checker& checker, Push* out) {
   out->divisor = in.divisor();
   if (!checker.Finite(out->divisor, "the divisor") ||
       !checker.Enum(in.compression(), Compression::kTopK, "the compression", &out->compression) ||
+      !checker.Enum(in.values(), Compression::kTopK, "the compression of values", &out->values) ||
       !checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) {
     return false;
   }
@@ -180,6 +182,7 @@ bool FromWire(const pb::Push& in, Checker& checker, Push* out) {
 
 void ToWire(const Pull& in, pb::Pull* out) {
   out->set_want(EnumToWire<pb::Pull::Want>(in.want));
+  out->set_values(EnumToWire<pb::Compression>(in.values));
   out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
   for (const PullPart& part : in.parts) {
     pb::PullPart* p = out->add_parts();
@@ -191,6 +194,7 @@ void ToWire(const Pull& in, pb::Pull* out) {
 }
 bool FromWire(const pb::Pull& in, Checker& checker, Pull* out) {
   if (!checker.Enum(in.want(), Pull::Want::kVersion, "what is wanted", &out->want) ||
+      !checker.Enum(in.values(), Compression::kTopK, "the compression of values", &out->values) ||
       !checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) {
     return false;
   }
@@ -203,6 +207,7 @@ bool FromWire(const pb::Pull& in, Checker& checker, Pull* out) {
 
 void ToWire(const Values& in, pb::Values* out) {
   out->set_content(in.has_data ? pb::Values::CONTENT_VALUES : pb::Values::CONTENT_VERSIONS);
+  out->set_compression(EnumToWire<pb::Compression>(in.compression));
   SlotsToWire(in.parts, out->mutable_parts());
 }
 bool FromWire(const pb::Values& in, Checker& checker, Values* out) {
@@ -210,7 +215,8 @@ bool FromWire(const pb::Values& in, Checker& checker, Values* out) {
     return checker.Refuse("the content of values is ", static_cast<int>(in.content()));
   }
   out->has_data = in.content() == pb::Values::CONTENT_VALUES;
-  return SlotsFromWire(in.parts(), checker, &out->parts);
+  return checker.Enum(in.compression(), Compression::kTopK, "the compression", &out->compression) &&
+         SlotsFromWire(in.parts(), checker, &out->parts);
 }
 
 void ToWire(const Store& in, pb::Store* out) {

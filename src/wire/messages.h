@@ -147,6 +147,7 @@ struct Push {            // one payload frame per part
   double divisor = 1;    // what the caller wants the summed gradient divided by
   PartList<PushPart> parts;
   Compression compression = Compression::kNone;  // of all frames
+  Compression values = Compression::kNone;       // how the values wanted are to come
   bool operator==(const Push&) const = default;
 };
 
@@ -160,6 +161,7 @@ struct Pull {
   enum class Want : uint8_t { kValue, kVersion };
   Want want = Want::kValue;
   PartList<PullPart> parts;
+  Compression values = Compression::kNone;  // how weights are to come
   bool operator==(const Pull&) const = default;
 };
 
@@ -172,6 +174,7 @@ struct ValuePart {
 struct Values {  // one payload frame per part when has_data, none otherwise
   bool has_data = true;
   PartList<ValuePart> parts;
+  Compression compression = Compression::kNone;  // of all frames
   bool operator==(const Values&) const = default;
 };
 

@@ -44,8 +44,9 @@ struct PullArgs {
   uint32_t key = 0;
   Destination destination;
   int priority = 0;
-  uint32_t slot = 0;    // 0: the weight; i: the optimiser's i-th state
-  bool latest = false;  // whatever is there, in place of this worker's last push
+  uint32_t slot = 0;                         // 0: the weight; i: the optimiser's i-th state
+  bool latest = false;                       // whatever is there, in place of this worker's last push
+  Compression weights = Compression::kNone;  // how float32 ones come once this worker has pushed the key
 };
 
 class Client final : public transport::Machine {

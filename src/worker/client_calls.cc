@@ -40,6 +40,7 @@ void Client::Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef
   op->destination = std::move(args.destination);
   op->priority = args.priority;
   op->slot = args.slot;
+  op->compression.weights = args.weights;
   op->deadline = deadline;
   op->done = std::move(done);
   if (const auto it = keys_.find(args.key); it != keys_.end() && !args.latest) op->round = it->second.pushed;

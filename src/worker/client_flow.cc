@@ -49,6 +49,9 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   if (op->Carries() && op->source.size() != sent) return refuse(op->source.size(), sent);
   if (lands && op->destination.bytes.size() != total) return refuse(op->destination.bytes.size(), total);
   if (op->IsPush()) op->round = ++key.pushed;
+  if (key.pushed == 0 || op->slot > 0 ||
+      !compression::IsOfWeights(op->compression.weights, key.entry.spec.dtype))
+    op->compression.weights = Compression::kNone;
   op->parts_left = key.parts.size();
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
@@ -145,7 +148,8 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
       wire::Push push{.samples = first.samples,
                       .divisor = first.divisor,
                       .parts = {},
-                      .compression = first.compression.type};
+                      .compression = first.compression.type,
+                      .values = first.compression.weights};
       for (const PartOpPtr& part : batch) {
         push.parts.push_back({part->ref, part->op->round, part->WantsValue()});
         add_frame(*part);
@@ -157,7 +161,8 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
     case OpKind::kVersion: {
       wire::Pull pull{
           .want = first.kind == OpKind::kPull ? wire::Pull::Want::kValue : wire::Pull::Want::kVersion,
-          .parts = {}};
+          .parts = {},
+          .values = first.compression.weights};
       for (const PartOpPtr& part : batch)
         pull.parts.push_back({part->ref, part->op->slot, part->op->slot == 0 ? part->op->round : 0});
       message.body = std::move(pull);
@@ -210,16 +215,16 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
     }
     PartFlow& flow = it->second.flows[value.ref.part];
     if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
-    for (const PartOpPtr& part : flow.AnsweredBy(value, values.has_data, message.in_reply_to)) {
+    for (const PartOpPtr& part : flow.AnsweredBy(value, values, message.in_reply_to)) {
       if (!part->WantsAnswer()) Acknowledge(now, *part);
       if (part->WantsValue()) {
-        if (!Fits(*part, message.payload[i])) {
+        if (!Fits(*part, message.payload[i], values.compression)) {
           LOG_EVERY_N(WARNING, 100) << "shard " << shard << " sent " << message.payload[i].size()
                                     << " bytes for a part of " << part->destination.bytes;
           continue;
         }
         tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
-        Land(*part, message.payload[i]);
+        Land(*part, message.payload[i], values.compression);
       }
       part->op->lowest_version = std::min(part->op->lowest_version, value.version);
       Finish(part);
@@ -297,7 +302,7 @@ void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
     }
     if (!again.empty()) SendBatch(index, id, again, network);
     if (value_only.empty()) continue;
-    wire::Pull pull;
+    wire::Pull pull{.parts = {}, .values = value_only.front()->op->compression.weights};
     for (const PartOpPtr& part : value_only)
       pull.parts.push_back({part->ref, part->op->slot, part->op->round});
     network.Send(shard.peer, Envelope(std::move(pull), id));

@@ -160,6 +160,7 @@ Compressor::Outgoing DistStore::Outgoing(KeyState& state, const NDArray& source,
         };
     ReadyToRead(outgoing.bytes).OnDone(compressed);
   }
+  outgoing.how.weights = compression_.weights;
   return outgoing;
 }
 
@@ -232,7 +233,8 @@ void DistStore::PullInto(const Key& key, const std::vector<NDArray>& outs, int p
                       .destination = {MutableHostBytes(target), target.storage()},
                       .priority = priority,
                       .slot = 0,
-                      .latest = latest};
+                      .latest = latest,
+                      .weights = compression_.weights};
   const Event done = Issue(state.pull, state, PendingUses(target),
                            [args, deadline = Deadline(options_.timeout)](
                                Client& client, Time now, transport::Network& network, const Completes& end) {

@@ -57,7 +57,7 @@ struct Operation {
   uint32_t slot = 0;
   uint64_t samples = 0;
   double divisor = 1;
-  GradientCompression compression;  // of the source of a push
+  GradientCompression compression;  // of the source of a push, and of the weights wanted
   Frame source;                     // kPush, kPushPull, kInit, kState
   Destination destination;
   Time deadline = Time::max();

@@ -20,7 +20,7 @@ void PartFlow::Sweep() {
   ops_.EraseIf([](const PartOpPtr& op) { return op->finished; });
 }
 
-PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, bool has_data, uint64_t request) const {
+PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, const wire::Values& of, uint64_t request) const {
   PartOps answered;
   for (const PartOpPtr& op : ops_) {
     if (op->finished || !op->sent || op->op->slot != value.slot) continue;
@@ -29,7 +29,8 @@ PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, bool has_data, uint64
       if (op->op->IsPush() && op->request == request) answered.push_back(op);
       continue;
     }
-    if (op->WantsValue() && !has_data) continue;
+    // Rounded is another value than as it is.
+    if (op->WantsValue() && (!of.has_data || of.compression != op->op->compression.weights)) continue;
     // Whatever is newest: a late answer to an earlier question may be older than this one.
     if ((value.slot > 0 || op->op->round == 0) && request < op->request) continue;
     answered.push_back(op);

@@ -16,7 +16,7 @@ class PartFlow {
   void Sweep();
   // Sent, unanswered operations that a value answers which came in reply to `request`: those that want it,
   // and the push that it came for, whose caller has given up on the answer.
-  PartOps AnsweredBy(const wire::ValuePart& value, bool has_data, uint64_t request) const;
+  PartOps AnsweredBy(const wire::ValuePart& value, const wire::Values& of, uint64_t request) const;
   bool empty() const { return ops_.empty(); }
   const PartOps& ops() const { return ops_; }
 

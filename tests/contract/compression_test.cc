@@ -217,10 +217,44 @@ TEST(GradientCompressionOfAStore, StoresOfOneProcessSayThatTheySendNothing) {
     Job({.type = type}).Run([&](KVStore& kv) {
       ExpectError(ErrorCode::kFailedPrecondition, {"2bit", type, "dist"},
                   [&] { kv.SetGradientCompression({.type = Compression::k2Bit}); });
+      ExpectError(ErrorCode::kFailedPrecondition, {"weights bf16", type},
+                  [&] { kv.SetGradientCompression({.weights = Compression::kBFloat16}); });
       ExpectError(ErrorCode::kInvalidArgument, {"ratio"}, [&] { kv.SetGradientCompression({.ratio = 0}); });
       kv.SetGradientCompression({});
     });
   }
+}
+
+class RoundedWeights : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Stores, RoundedWeights,
+                         ::testing::Values("dist_sync", "dist_device_sync", "dist_async",
+                                           "dist_device_async"));
+
+TEST_P(RoundedWeights, ComeRoundedAndStayWhatTheyAreOnTheServers) {
+  const Shape shape{300, 400};  // several parts on two servers
+  Job({.type = GetParam(), .workers = 2, .part_bytes = 100'000}).Run([&](KVStore& kv) {
+    const Key key = std::string("w"), wide = std::string("float64");
+    kv.Init(key, Filled(kv, shape, 1.0001));
+    kv.Init(wide, Filled(kv, {7}, 1.0001, 0, DType::kFloat64));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.SetGradientCompression({.weights = Compression::kFloat16});
+    NDArray out = Filled(kv, shape, 77), doubles = Filled(kv, {7}, 77, 0, DType::kFloat64);
+    kv.Pull(key, &out);
+    EXPECT_THAT(out.ToVector(), ::testing::Each(1.0001f)) << "nothing was pushed";
+    kv.Barrier();
+    for (int push = 0; push < 10; ++push) kv.Push(key, Filled(kv, shape, 0.0001));
+    kv.Push(wide, Filled(kv, {7}, 0.0001, 0, DType::kFloat64));
+    kv.WaitAll();
+    kv.Barrier();
+    kv.Pull({key, wide}, {{out}, {doubles}});
+    EXPECT_THAT(out.ToVector(), ::testing::Each(1.001953125f));  // the half that is nearest to 1.0021
+    EXPECT_THAT(doubles.ToVector<double>(), ::testing::Each(::testing::DoubleNear(1.0003, 1e-12)));
+    kv.Barrier();
+    kv.SetGradientCompression({});
+    kv.Pull(key, &out);
+    EXPECT_THAT(out.ToVector(), ::testing::Each(::testing::FloatNear(1.0021f, 1e-5f)));
+    kv.Barrier();
+  });
 }
 
 TEST(GradientCompressionOfAStore, WhatIsNoGradientTravelsAsItIs) {

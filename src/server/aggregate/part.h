@@ -63,6 +63,7 @@ struct Waiter {
   bool want_data = true;
   transport::PeerId peer;
   uint64_t request_id = 0;
+  Compression as = Compression::kNone;  // how the weight is to come
   // When it hears next for whom it waits, and how long after that again.
   Time next_word = Time::max();
   Duration pause{};

@@ -64,6 +64,10 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key
   const std::string why =
       compression::WhyInvalid({bytes.data(), bytes.size(), push.compression}, spec.dtype, (*part)->length);
   if (!why.empty()) return refuse(ErrorCode::kInvalidArgument, why);
+  if (!compression::IsOfWeights(push.values, spec.dtype)) {
+    return refuse(ErrorCode::kInvalidArgument, Name(spec.dtype), " weights do not travel as ",
+                  Name(push.values));
+  }
   if (push.parts[i].round == 0) return refuse(ErrorCode::kInvalidArgument, "rounds count from 1");
   if (!(push.divisor > 0) || std::isinf(push.divisor))
     return refuse(ErrorCode::kInvalidArgument, "the divisor is ", push.divisor);
@@ -109,7 +113,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
       all_answered = false;
       continue;
     }
-    const Waiter waiter{sender.rank, 0, pushed.round, true, sender.peer, sender.request_id};
+    const Waiter waiter{sender.rank, 0, pushed.round, true, sender.peer, sender.request_id, push.values};
     if (Ready(*key, *part, waiter)) {
       Answer(*key, *part, waiter);
     } else {
@@ -143,10 +147,17 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
                          " was asked for"),
                     network);
     }
+    if (!compression::IsOfWeights(pull.values, key->entry.spec.dtype)) {
+      ++counters_["rejected"];
+      return Refuse(sender,
+                    Fail(ErrorCode::kInvalidArgument, "pull of key ", wire::ToString(key->entry.spec), ": ",
+                         Name(key->entry.spec.dtype), " weights do not travel as ", Name(pull.values)),
+                    network);
+    }
     ++counters_["pulls"];
-    const Waiter waiter{sender.rank,      wanted.slot,
-                        wanted.min_round, pull.want == wire::Pull::Want::kValue,
-                        sender.peer,      sender.request_id};
+    const Waiter waiter{
+        sender.rank, wanted.slot,       wanted.min_round, pull.want == wire::Pull::Want::kValue,
+        sender.peer, sender.request_id, pull.values};
     if (Ready(*key, *part.value(), waiter)) {
       Answer(*key, *part.value(), waiter);
     } else {

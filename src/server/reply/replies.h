@@ -9,9 +9,10 @@ namespace sluice::server {
 
 class Replies {
  public:
-  // A value for `request_id` of `peer`; an empty frame with has_data false answers with the version alone.
+  // A value for `request_id` of `peer`, which is there `as` this; an empty frame with has_data false answers
+  // with the version alone.
   void Add(transport::PeerId peer, uint64_t request_id, const wire::ValuePart& part, bool has_data,
-           Frame frame);
+           Frame frame, Compression as = Compression::kNone);
   // Sends all, through `send(peer, in_reply_to, Values, frames)`, and forgets them. Values above kShare bytes
   // go alone.
   template <typename SendFn>

@@ -32,10 +32,11 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
     // States change in place: a copy, on the rare way of saving them.
     if (waiter.want_data) frame = Frame::Copy(part.states.arrays[waiter.slot - 1]->bytes());
   } else if (waiter.want_data) {
-    frame = part.weight->Share();
+    frame = part.weight->Share(waiter.as);
   }
   counters_["bytes_out"] += frame.size();
-  replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame));
+  const Compression as = waiter.slot == 0 ? waiter.as : Compression::kNone;
+  replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as);
 }
 
 void Shard::AnswerWaiters(Key& key, Part& part) {

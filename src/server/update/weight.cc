@@ -1,13 +1,27 @@
 #include "server/update/weight.h"
 
+#include "compression/codec.h"
+
 namespace sluice::server {
 
-Frame Weight::Share() const {
-  current_->readers.fetch_add(1, std::memory_order_relaxed);
-  const std::shared_ptr<Version> version = current_;
+Frame Weight::Lease(const std::shared_ptr<Version>& version) {
+  version->readers.fetch_add(1, std::memory_order_relaxed);
   std::shared_ptr<const void> lease(
       version.get(), [version](const void*) { version->readers.fetch_sub(1, std::memory_order_release); });
   return Frame(version->buffer.bytes(), std::move(lease));
+}
+
+Frame Weight::Share(Compression as) {
+  if (as == Compression::kNone) return Lease(current_);
+  Rounded& rounded = rounded_[as == Compression::kFloat16 ? 0 : 1];
+  if (!rounded.fresh) {
+    if (rounded.version == nullptr || !rounded.version->Unread())
+      rounded.version = std::make_shared<Version>(size() / 2);
+    compression::EncodeWeights(as, current_->buffer.as<float>(), size() / sizeof(float),
+                               rounded.version->buffer.data());
+    rounded.fresh = true;
+  }
+  return Lease(rounded.version);
 }
 
 std::byte* Weight::Next() {
@@ -19,6 +33,7 @@ std::byte* Weight::Next() {
 
 void Weight::Publish() {
   if (!in_place_) std::swap(current_, spare_);
+  for (Rounded& rounded : rounded_) rounded.fresh = false;
 }
 
 }  // namespace sluice::server

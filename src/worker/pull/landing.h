@@ -5,10 +5,8 @@
 
 namespace sluice::worker {
 
-// Whether `frame` has the size that `op` waits for.
-inline bool Fits(const PartOp& op, const Frame& frame) {
-  return frame.size() == op.destination.bytes;
-}
-void Land(const PartOp& op, const Frame& frame);
+// Whether `frame`, compressed so, has the size that `op` waits for.
+bool Fits(const PartOp& op, const Frame& frame, Compression as);
+void Land(const PartOp& op, const Frame& frame, Compression as);
 
 }  // namespace sluice::worker

@@ -9,7 +9,8 @@ void SendQueue::Add(PartOpPtr op) {
 
 bool SendQueue::Together(const PartOp& a, const PartOp& b) {
   return a.op->kind == b.op->kind && a.op->samples == b.op->samples && a.op->divisor == b.op->divisor &&
-         a.op->compression.type == b.op->compression.type;
+         a.op->compression.type == b.op->compression.type &&
+         a.op->compression.weights == b.op->compression.weights;
 }
 
 PartOps SendQueue::NextBatch() {

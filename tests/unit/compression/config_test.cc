@@ -38,6 +38,9 @@ TEST(GradientCompressionConfig, SaysWhichFieldIsWrong) {
   EXPECT_THAT(WhyInvalid({.type = Compression::k1Bit, .threshold = 1 / 0.0f}), HasSubstr("threshold is inf"));
   for (const float ratio : {0.0f, -0.1f, 1.01f, kNan})
     EXPECT_THAT(WhyInvalid({.type = Compression::kTopK, .ratio = ratio}), HasSubstr("ratio is "));
+  EXPECT_EQ(WhyInvalid({.weights = Compression::kBFloat16}), "");
+  EXPECT_THAT(WhyInvalid({.weights = Compression::kTopK}),
+              HasSubstr("weights is topk; they travel as none, fp16"));
   EXPECT_THAT(WhyInvalid({.type = static_cast<Compression>(9)}), HasSubstr("type 9 is unknown"));
 }
 

@@ -4,10 +4,12 @@
 
 #include "server/aggregate/part.h"
 #include "server/reply/replies.h"
+#include "tensor/types/half.h"
 
 namespace sluice::server {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
 
@@ -73,6 +75,30 @@ TEST(Weight, AReplyOutlivesThePart) {
   EXPECT_EQ(held.data()[3], std::byte{9});
 }
 
+TEST(Weight, IsRoundedOnceForAVersion) {
+  Weight weight(4 * sizeof(float));
+  const auto publish = [&](float value) {
+    std::fill_n(reinterpret_cast<float*>(weight.Next()), 4, value);
+    weight.Publish();
+  };
+  const auto halves = [](const Frame& frame) {
+    std::vector<float> values(frame.size() / 2);
+    HalfToFloat(frame.data(), values.data(), values.size());
+    return values;
+  };
+  publish(1.0001f);
+  const std::byte* const memory = weight.Share(Compression::kFloat16).data();
+  Frame first = weight.Share(Compression::kFloat16);
+  EXPECT_EQ(first.data(), memory);
+  EXPECT_THAT(halves(first), Each(1.0f));
+  EXPECT_EQ(weight.Share(Compression::kBFloat16).size(), 8u);
+  publish(2.0001f);
+  const Frame second = weight.Share(Compression::kFloat16);
+  EXPECT_THAT(halves(second), Each(2.0f));
+  EXPECT_THAT(halves(first), Each(1.0f));  // still on its way
+  EXPECT_EQ(weight.Share().size(), 16u);
+}
+
 TEST(Part, ARepeatTakesItsWaitersPlace) {
   Part part;
   part.Wait({.rank = 1, .request_id = 5, .next_word = Time{} + 1s});
@@ -94,7 +120,8 @@ TEST(Replies, GroupByPeerAndRequest) {
   replies.Add({2}, 10, {{0, 0}}, true, frame);
   replies.Add({1}, 10, {{0, 1}}, true, frame);
   replies.Add({1}, 11, {{0, 1}}, true, frame);
-  replies.Add({1}, 11, {{0, 2}}, false, Frame());  // a version alone: no frame to go with it
+  replies.Add({1}, 11, {{0, 2}}, false,
+              Frame());  // a version alone: no frame to go with it
   std::vector<std::tuple<uint64_t, uint64_t, size_t, size_t>> sent;
   replies.Flush([&](transport::PeerId peer, uint64_t request, wire::Values values, wire::Frames frames) {
     sent.emplace_back(peer.value, request, values.parts.size(), frames.size());

@@ -80,6 +80,34 @@ TEST(ShardCompression, ABadFrameIsRefusedAndTheRoundStaysOpen) {
   EXPECT_THAT(harness.Weight<float>(key), Each(1));
 }
 
+TEST(ShardCompression, WeightsComeAsTheyAreAskedFor) {
+  ShardHarness harness(1);
+  const uint32_t key = harness.AddKey(std::vector<float>(100, 1.0001f));
+  const auto pull = [&](Compression as) {
+    return harness.Deliver(0, wire::Pull{.parts = {{{key, 0}}}, .values = as});
+  };
+  for (const auto& [as, bytes, expected] :
+       {std::tuple(Compression::kNone, 400, 1.0001f), std::tuple(Compression::kFloat16, 200, 1.0f),
+        std::tuple(Compression::kBFloat16, 200, 1.0f)}) {
+    const auto answers = pull(as);
+    ASSERT_EQ(answers.size(), 1u);
+    EXPECT_EQ(answers[0].As<wire::Values>().compression, as);
+    const Frame& frame = answers[0].message.payload.at(0);
+    ASSERT_EQ(frame.size(), static_cast<size_t>(bytes));
+    std::vector<float> values(100);
+    compression::Decode({frame.data(), frame.size(), as}, DType::kFloat32, 0, 100, values.data());
+    EXPECT_THAT(values, Each(expected)) << Name(as);
+  }
+  const auto pushed =
+      harness.Deliver(0, wire::Push{.parts = {{{key, 0}, 1, true}}, .values = Compression::kFloat16},
+                      {FrameOf(std::vector<float>(100, 3))});
+  EXPECT_EQ(pushed.at(0).message.payload.at(0).size(), 200u);
+  EXPECT_TRUE(pull(Compression::kTopK).at(0).Is<wire::ErrorReply>());
+  const auto bad = harness.Deliver(0, wire::Push{.parts = {{{key, 0}, 2}}, .values = Compression::k2Bit},
+                                   {FrameOf(std::vector<float>(100, 3))});
+  EXPECT_THAT(bad.at(0).As<wire::ErrorReply>().message, HasSubstr("float32 weights do not travel as 2bit"));
+}
+
 TEST(ShardCompression, AKeyOfAnotherTypeTakesNone) {
   ShardHarness harness(1);
   const uint32_t key = harness.AddKey(std::vector<double>{7});

@@ -133,11 +133,12 @@ Body RandomMessages::MakeBody(size_t index) {
     case 8:
       return AnnounceKeys{List(&RandomMessages::Entry)};
     case 9:
-      return Push{Number(), Finite(), Parts(&RandomMessages::MakePushPart), Enum(Compression::kTopK)};
+      return Push{Number(), Finite(), Parts(&RandomMessages::MakePushPart), Enum(Compression::kTopK),
+                  Enum(Compression::kTopK)};
     case 10:
-      return Pull{Enum(Pull::Want::kVersion), Parts(&RandomMessages::MakePullPart)};
+      return Pull{Enum(Pull::Want::kVersion), Parts(&RandomMessages::MakePullPart), Enum(Compression::kTopK)};
     case 11:
-      return Values{rng_.Chance(0.5), Parts(&RandomMessages::MakeValuePart)};
+      return Values{rng_.Chance(0.5), Parts(&RandomMessages::MakeValuePart), Enum(Compression::kTopK)};
     case 12:
       return Store{Enum(Store::Purpose::kState), Parts(&RandomMessages::MakeStorePart)};
     case 13:
