@@ -97,6 +97,7 @@ void DecodeBehindHead(const Encoded& part, size_t skipped, size_t n, bool add, f
 
 void DecodeInto(const Encoded& part, DType dtype, size_t first, size_t n, bool add, float* out) {
   SLUICE_CHECK(first % kAligned == 0 || part.type == Compression::kNone);
+  if (n == 0) return;
   switch (part.type) {
     case Compression::k2Bit:
       return DecodeBehindHead(part, Bytes2Bit(first), n, add, out, Decode2Bit);

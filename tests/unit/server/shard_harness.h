@@ -15,7 +15,7 @@ namespace sluice::testing {
 template <typename T>
 Frame FrameOf(std::span<const T> values, size_t shift = 0) {
   const auto buffer = std::make_shared<Buffer>(values.size_bytes() + shift);
-  std::memcpy(buffer->data() + shift, values.data(), values.size_bytes());
+  if (!values.empty()) std::memcpy(buffer->data() + shift, values.data(), values.size_bytes());
   return Frame::Of(buffer).Slice(shift, values.size_bytes());
 }
 template <typename T>
