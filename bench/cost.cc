@@ -216,15 +216,27 @@ class CountedKernels final : public Kernels {
     AddFloats(3 * s.rows * s.columns, 3 * s.rows * s.columns + s.rows, TextOf(s.rows, s.columns));
     k_.RowLossBackward(s, prediction, label, grad, grad_prediction);
   }
-  void Embedding(DType id_type, const void* ids, int64_t n, const float* weight, int64_t rows,
-                 int64_t columns, float* out) override {
-    AddFloats(0, 2 * n * columns, StrCat(n, " of ", TextOf(rows, columns)));
-    k_.Embedding(id_type, ids, n, weight, rows, columns, out);
+  void Embedding(const EmbeddingShape& s, const void* ids, int64_t n, const float* weight,
+                 float* out) override {
+    AddFloats(0, 2 * n * s.columns, StrCat(n, " of ", TextOf(s.rows, s.columns)));
+    k_.Embedding(s, ids, n, weight, out);
   }
-  void EmbeddingBackward(DType id_type, const void* ids, int64_t n, const float* grad, int64_t rows,
-                         int64_t columns, float* grad_weight) override {
-    AddFloats(n * columns, n * columns + rows * columns, StrCat(n, " of ", TextOf(rows, columns)));
-    k_.EmbeddingBackward(id_type, ids, n, grad, rows, columns, grad_weight);
+  void EmbeddingBackward(const EmbeddingShape& s, const void* ids, int64_t n, const float* grad,
+                         float* grad_weight) override {
+    AddFloats(n * s.columns, (n + s.rows) * s.columns, StrCat(n, " of ", TextOf(s.rows, s.columns)));
+    k_.EmbeddingBackward(s, ids, n, grad, grad_weight);
+  }
+  void EmbeddingBag(const EmbeddingShape& s, const void* ids, int64_t n, int64_t steps, const float* weight,
+                    float* out) override {
+    AddFloats(n * steps * s.columns, n * (steps + 1) * s.columns,
+              StrCat(n, "x", steps, " of ", TextOf(s.rows, s.columns)));
+    k_.EmbeddingBag(s, ids, n, steps, weight, out);
+  }
+  void EmbeddingBagBackward(const EmbeddingShape& s, const void* ids, int64_t n, int64_t steps,
+                            const float* grad, float* grad_weight) override {
+    AddFloats(2 * n * steps * s.columns, (n + s.rows) * s.columns,
+              StrCat(n, "x", steps, " of ", TextOf(s.rows, s.columns)));
+    k_.EmbeddingBagBackward(s, ids, n, steps, grad, grad_weight);
   }
   void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) override {
     AddFloats(n * steps * columns, n * (steps + 1) * columns, StrCat(n, "x", TextOf(steps, columns)));

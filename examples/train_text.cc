@@ -113,7 +113,7 @@ Task Texts() {
 
 nn::Sequential TextMlp(int64_t vocabulary, int64_t classes, int64_t dim) {
   nn::Sequential net;
-  net.Add("embedding", nn::Embedding(vocabulary, dim)).Add("mean", nn::SequenceMean());
+  net.Add("embedding", nn::EmbeddingBag(vocabulary, dim, {.padding = 0}));
   net.Add("fc1", nn::Dense(64)).Add("relu", nn::Activation::Relu()).Add("fc2", nn::Dense(classes));
   return net;
 }

@@ -29,15 +29,15 @@ Sequential GluonLenet();
 // parameters for ten classes. Xavier(RandomType::kGaussian, FactorType::kIn, 2) is the paper's initialiser.
 Sequential Resnet20(int64_t classes = 10);
 
-// Sequences of ids [batch, length] below `vocabulary`: the mean of their embeddings, dense (fastText's:
-// Joulin, Grave, Bojanowski, Mikolov 2017).
+// Sequences of ids [batch, length] below `vocabulary`, of which 0 is padding: the mean of the embeddings of
+// their words, dense (fastText's: Joulin, Grave, Bojanowski, Mikolov 2017).
 Sequential TextMean(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64);
-// Sequences likewise: convolutions over windows of 3, 4 and 5 words, relu, the largest value of each filter
-// over the sequence, dropout 0.5, dense (Kim 2014).
+// Sequences likewise: convolutions over windows of 3, 4 and 5 words, with zeros for padding, relu, the
+// largest value of each filter over the sequence, dropout 0.5, dense (Kim 2014).
 Sequential TextCnn(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64,
                    int64_t filters = 100);
 // Sequences likewise: a recurrent layer over the embeddings of their words, dense of its state after the last
-// word. What follows it, id 0, is padding and changes nothing.
+// word. What follows it changes nothing.
 Sequential TextLstm(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
 Sequential TextGru(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
 

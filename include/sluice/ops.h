@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 
 #include "sluice/ndarray.h"
@@ -75,8 +76,14 @@ NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, f
 // as a function of (key, sample, place within the row), and the others are divided by 1 - rate.
 NDArray Dropout(const NDArray& x, double rate, uint64_t key, uint64_t first_sample = 0);
 // Rows of weight [rows, columns] by ids [...] of float32, int32, int64 or uint8 -> [..., columns]. An id
-// outside [0, rows) is an error at the next wait that names it. ids get no gradient.
-NDArray Embedding(const NDArray& ids, const NDArray& weight);
+// outside [0, rows) is an error at the next wait that names it. ids get no gradient. `padding`, a row's
+// number, stands for nothing: its row counts as zeros, whatever it holds, and gets no gradient.
+NDArray Embedding(const NDArray& ids, const NDArray& weight, std::optional<int64_t> padding = std::nullopt);
+// The mean over the rows of each sequence of ids [n, steps] -> [n, columns], in double precision; ids that
+// are `padding` do not count, and where no other is left the mean is zeros. PyTorch's embedding_bag with mode
+// "mean" and its padding_idx.
+NDArray EmbeddingBag(const NDArray& ids, const NDArray& weight,
+                     std::optional<int64_t> padding = std::nullopt);
 
 // --- Recurrent: one layer in one direction over whole sequences ---
 //

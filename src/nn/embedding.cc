@@ -5,10 +5,20 @@
 
 namespace sluice::nn {
 
-Embedding::Embedding(int64_t vocabulary, int64_t dim, std::shared_ptr<const Initializer> weight_init) {
-  RequireAtLeast("Embedding: the vocabulary", vocabulary, 1);
-  RequireAtLeast("Embedding: the dimension", dim, 1);
-  AddParameter("weight", {vocabulary, dim}, {.init = std::move(weight_init)});
+namespace {
+
+void RequireTable(std::string_view kind, int64_t vocabulary, int64_t dim, std::optional<int64_t> padding) {
+  RequireAtLeast(StrCat(kind, ": the vocabulary"), vocabulary, 1);
+  RequireAtLeast(StrCat(kind, ": the dimension"), dim, 1);
+  if (padding && (*padding < 0 || *padding >= vocabulary))
+    Refuse(StrCat(kind, ": padding is ", *padding, "; it must be an id, from 0 to ", vocabulary - 1));
+}
+
+}  // namespace
+
+Embedding::Embedding(int64_t vocabulary, int64_t dim, EmbeddingOptions options) : padding_(options.padding) {
+  RequireTable(kind(), vocabulary, dim, padding_);
+  AddParameter("weight", {vocabulary, dim}, {.init = std::move(options.weight_init)});
 }
 
 NDArray Embedding::Forward(const NDArray& ids) {
@@ -17,7 +27,19 @@ NDArray Embedding::Forward(const NDArray& ids) {
   if (ids.shape().ndim() == Shape::kMaxAxes)
     Refuse(
         StrCat(Describe(), " expects ids of at most ", Shape::kMaxAxes - 1, " axes and got ", ids.shape()));
-  return ops::Embedding(ids, ops::InFloat32(weight().data(ids.context())));
+  return ops::Embedding(ids, ops::InFloat32(weight().data(ids.context())), padding_);
+}
+
+EmbeddingBag::EmbeddingBag(int64_t vocabulary, int64_t dim, EmbeddingOptions options)
+    : padding_(options.padding) {
+  RequireTable(kind(), vocabulary, dim, padding_);
+  AddParameter("weight", {vocabulary, dim}, {.init = std::move(options.weight_init)});
+}
+
+NDArray EmbeddingBag::Forward(const NDArray& ids) {
+  if (ids.shape().ndim() != 2)
+    Refuse(StrCat(Describe(), " expects ids of shape [batch, length] and got ", ids.shape()));
+  return ops::EmbeddingBag(ids, ops::InFloat32(weight().data(ids.context())), padding_);
 }
 
 NDArray SequenceMean::Forward(const NDArray& x) {

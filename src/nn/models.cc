@@ -42,6 +42,8 @@ Residual ResidualBlock(int64_t channels, int64_t stride, bool changes_shape) {
   return {std::move(body), std::move(shortcut)};
 }
 
+const EmbeddingOptions kPadded = {.padding = 0};
+
 // Ids of words, 0 behind the last one, to the recurrent layer's state after it.
 class TextReader final : public Layer {
  public:
@@ -133,7 +135,7 @@ Sequential Resnet20(int64_t classes) {
 
 Sequential TextMean(int64_t vocabulary, int64_t classes, int64_t dim) {
   Sequential net;
-  net.Add("embedding", Embedding(vocabulary, dim)).Add("mean", SequenceMean()).Add("fc", Dense(classes));
+  net.Add("embedding", EmbeddingBag(vocabulary, dim, kPadded)).Add("fc", Dense(classes));
   return net;
 }
 
@@ -146,7 +148,7 @@ Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t fil
     windows.Add(StrCat("window", words), std::move(window));
   }
   Sequential net;
-  net.Add("embedding", Embedding(vocabulary, dim));
+  net.Add("embedding", Embedding(vocabulary, dim, kPadded));
   // An image of one channel, a word in each row.
   net.Add("image", Lambda([](const NDArray& x) {
             return ops::Reshape(x, {x.shape()[0], 1, x.shape()[1], x.shape()[2]});

@@ -73,6 +73,13 @@ struct RowLossShape {
   float rho = 1;  // > 0
 };
 
+// Rows of a weight [rows, columns] by ids of float32 or a whole type; one outside [0, rows) throws.
+struct EmbeddingShape {
+  DType id_type = DType::kFloat32;
+  int64_t rows = 0, columns = 0;
+  int64_t padding = -1;  // an id whose row counts as zeros and gets no gradient; -1: none
+};
+
 struct ConvShape {
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0, out_channels = 0;
   WindowShape window;
@@ -228,12 +235,16 @@ class Kernels {
   virtual void RowLossBackward(const RowLossShape& shape, const float* prediction, const float* label,
                                const float* grad, float* grad_prediction) = 0;
 
-  // out [n, columns]: rows of weight [rows, columns] by ids of float32 or a whole type; one outside [0, rows)
-  // throws.
-  virtual void Embedding(DType id_type, const void* ids, int64_t n, const float* weight, int64_t rows,
-                         int64_t columns, float* out) = 0;
-  virtual void EmbeddingBackward(DType id_type, const void* ids, int64_t n, const float* grad, int64_t rows,
-                                 int64_t columns, float* grad_weight) = 0;
+  // out [n, columns]: the row of each of the n ids.
+  virtual void Embedding(const EmbeddingShape& shape, const void* ids, int64_t n, const float* weight,
+                         float* out) = 0;
+  virtual void EmbeddingBackward(const EmbeddingShape& shape, const void* ids, int64_t n, const float* grad,
+                                 float* grad_weight) = 0;
+  // out [n, columns]: the mean over the rows of ids [n, steps] that are not padding; zeros where all are.
+  virtual void EmbeddingBag(const EmbeddingShape& shape, const void* ids, int64_t n, int64_t steps,
+                            const float* weight, float* out) = 0;
+  virtual void EmbeddingBagBackward(const EmbeddingShape& shape, const void* ids, int64_t n, int64_t steps,
+                                    const float* grad, float* grad_weight) = 0;
   // out [n, columns]: the mean over `steps` of x [n, steps, columns].
   virtual void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) = 0;
   virtual void MeanOfStepsBackward(const float* grad, float* grad_x, int64_t n, int64_t steps,

@@ -80,12 +80,13 @@ def resnet20(weights, x):
 
 
 def text_mean(weights, ids):
-    return dense(weights, "fc", F.embedding(ids.long(), weights["embedding.weight"]).mean(1))
+    """Padding, id 0, is no word of the mean."""
+    return dense(weights, "fc", F.embedding_bag(ids.long(), weights["embedding.weight"], mode="mean", padding_idx=0))
 
 
 def text_cnn(weights, ids):
-    """Without its dropout."""
-    x = F.embedding(ids.long(), weights["embedding.weight"])[:, None]
+    """Without its dropout; padding, id 0, is zeros."""
+    x = (F.embedding(ids.long(), weights["embedding.weight"]) * (ids != 0)[..., None])[:, None]
     found = [torch.relu(convolution(weights, f"windows.window{words}.conv", x, padding=(words // 2, 0))).amax((2, 3))
              for words in (3, 4, 5)]
     return dense(weights, "fc", torch.cat(found, 1))

@@ -14,6 +14,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from cluster import Cluster, unwrapped  # noqa: E402
+from safetensors_file import load, worst_difference  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = None
@@ -92,6 +93,20 @@ class Texts(unittest.TestCase):
         self.assertEqual(self.accuracy(self.other, *load), learnt)
         (self.other / "test.tsv").write_text("good\tgood1 good2 never heard of\n")  # one label is enough
         self.assertEqual(self.accuracy(self.other, *load), 1.0)
+
+    def test_how_far_texts_are_padded_changes_no_training(self):
+        """7 words in 8 places or in 64. A mean takes words alone; a recurrent layer's products sum in another order."""
+        for network, most in (("text_mlp", 0), ("text_mean", 0), ("text_lstm", 1e-4), ("text_gru", 1e-4)):
+            with self.subTest(network=network):
+                ends = [self.folder / f"{network}-{length}.safetensors" for length in (8, 64)]
+                for length, end in zip((8, 64), ends):
+                    self.train(self.data, f"--network={network}", f"--text-length={length}", "--num-epochs=1", f"--save-params={end}")
+                self.assertLessEqual(worst_difference(*map(load, ends))[0], most)
+
+    def test_short_texts_are_learnt_however_far_they_are_padded(self):
+        for network in ("text_mlp", "text_mean", "text_cnn", "text_lstm"):
+            with self.subTest(network=network):
+                self.assertEqual(self.accuracy(self.data, f"--network={network}", "--text-length=512", "--num-epochs=4"), 1.0)
 
     def test_training_begins_with_the_words_of_the_parameters(self):
         self.train_and_save()

@@ -2,31 +2,62 @@
 
 namespace sluice::ops {
 
-NDArray Embedding(const NDArray& ids, const NDArray& weight) {
-  constexpr std::string_view kWhat = "Embedding";
-  RequireTogether(kWhat, {&weight});
-  if (!ids.valid()) RefuseNoArray(kWhat, "the array of ids");
-  const DType type = ids.dtype();
-  RequireNumbers(kWhat, "ids", ids);
+namespace {
+
+EmbeddingShape ShapeOf(std::string_view what, const NDArray& ids, const NDArray& weight,
+                       std::optional<int64_t> padding) {
+  RequireTogether(what, {&weight});
+  if (!ids.valid()) RefuseNoArray(what, "the array of ids");
+  RequireNumbers(what, "ids", ids);
   if (ids.context() != weight.context()) {
-    Refuse(kWhat, StrCat("the ids are on ", ids.context(), ", the weight on ", weight.context(),
-                         "; AsInContext or CopyTo moves data"));
+    Refuse(what, StrCat("the ids are on ", ids.context(), ", the weight on ", weight.context(),
+                        "; AsInContext or CopyTo moves data"));
   }
   if (weight.shape().ndim() != 2)
-    Refuse(kWhat, StrCat("needs a weight [rows, columns] and got ", weight.shape()));
+    Refuse(what, StrCat("needs a weight [rows, columns] and got ", weight.shape()));
   const int64_t rows = weight.shape()[0], columns = weight.shape()[1];
+  if (padding && (*padding < 0 || *padding >= rows))
+    Refuse(what, StrCat("padding ", *padding, " is no row of [0, ", rows, ")"));
+  return {ids.dtype(), rows, columns, padding.value_or(-1)};
+}
+
+}  // namespace
+
+NDArray Embedding(const NDArray& ids, const NDArray& weight, std::optional<int64_t> padding) {
+  constexpr std::string_view kWhat = "Embedding";
+  const EmbeddingShape shape = ShapeOf(kWhat, ids, weight, padding);
   const Context context = weight.context();
-  NDArray out = NDArray::Empty(ids.shape().WithAxis(ids.shape().ndim(), columns), context);
+  NDArray out = NDArray::Empty(ids.shape().WithAxis(ids.shape().ndim(), shape.columns), context);
   LaunchOn(kWhat, context, {ids, weight}, {out},
-           [type, pi = DataOf<std::byte>(ids), n = ids.size(), pw = DataOf(weight), rows, columns,
-            po = DataOf(out)](Kernels& k) { k.Embedding(type, pi, n, pw, rows, columns, po); });
-  Record(out, {&weight}, {"Embedding", {&ids}},
-         [ids, type, rows, columns, context](const NDArray& grad, std::vector<NDArray>& to) {
-           Target(to[0], {rows, columns}, context);
-           LaunchOn(
-               "Embedding backward", context, {ids, grad}, {to[0]},
-               [type, pi = DataOf<std::byte>(ids), n = ids.size(), pg = DataOf(grad), rows, columns,
-                gw = DataOf(to[0])](Kernels& k) { k.EmbeddingBackward(type, pi, n, pg, rows, columns, gw); });
+           [shape, pi = DataOf<std::byte>(ids), n = ids.size(), pw = DataOf(weight),
+            po = DataOf(out)](Kernels& k) { k.Embedding(shape, pi, n, pw, po); });
+  Record(out, {&weight}, {kWhat, {&ids}},
+         [ids, shape, context](const NDArray& grad, std::vector<NDArray>& to) {
+           Target(to[0], {shape.rows, shape.columns}, context);
+           LaunchOn("Embedding backward", context, {ids, grad}, {to[0]},
+                    [shape, pi = DataOf<std::byte>(ids), n = ids.size(), pg = DataOf(grad),
+                     gw = DataOf(to[0])](Kernels& k) { k.EmbeddingBackward(shape, pi, n, pg, gw); });
+         });
+  return out;
+}
+
+NDArray EmbeddingBag(const NDArray& ids, const NDArray& weight, std::optional<int64_t> padding) {
+  constexpr std::string_view kWhat = "EmbeddingBag";
+  const EmbeddingShape shape = ShapeOf(kWhat, ids, weight, padding);
+  if (ids.shape().ndim() != 2) Refuse(kWhat, StrCat("needs ids [n, steps] and got ", ids.shape()));
+  const int64_t n = ids.shape()[0], steps = ids.shape()[1];
+  const Context context = weight.context();
+  NDArray out = NDArray::Empty({n, shape.columns}, context);
+  LaunchOn(kWhat, context, {ids, weight}, {out},
+           [shape, pi = DataOf<std::byte>(ids), n, steps, pw = DataOf(weight), po = DataOf(out)](Kernels& k) {
+             k.EmbeddingBag(shape, pi, n, steps, pw, po);
+           });
+  Record(out, {&weight}, {kWhat, {&ids}},
+         [ids, shape, n, steps, context](const NDArray& grad, std::vector<NDArray>& to) {
+           Target(to[0], {shape.rows, shape.columns}, context);
+           LaunchOn("EmbeddingBag backward", context, {ids, grad}, {to[0]},
+                    [shape, pi = DataOf<std::byte>(ids), n, steps, pg = DataOf(grad), gw = DataOf(to[0])](
+                        Kernels& k) { k.EmbeddingBagBackward(shape, pi, n, steps, pg, gw); });
          });
   return out;
 }

@@ -225,17 +225,31 @@ class CpuKernels final : public Kernels {
     });
   }
 
-  void Embedding(DType id_type, const void* ids, int64_t n, const float* weight, int64_t rows,
-                 int64_t columns, float* out) override {
-    cpu::ReadRowNumbers(id_type, ids, n, rows, &row_numbers_);
-    ParallelFor(n, Planes(columns),
-                [&](int64_t i, int64_t end) { cpu::GatherRows(row_numbers_, weight, columns, out, i, end); });
+  void Embedding(const EmbeddingShape& s, const void* ids, int64_t n, const float* weight,
+                 float* out) override {
+    cpu::ReadRowNumbers(s, ids, n, &row_numbers_);
+    ParallelFor(n, Planes(s.columns),
+                [&](int64_t i, int64_t end) { cpu::GatherRows(s, row_numbers_, weight, out, i, end); });
   }
-  void EmbeddingBackward(DType id_type, const void* ids, int64_t n, const float* grad, int64_t rows,
-                         int64_t columns, float* grad_weight) override {
-    cpu::ReadRowNumbers(id_type, ids, n, rows, &row_numbers_);
-    ParallelFor(columns, std::max<int64_t>(Planes(rows + n), cpu::kLanes), [&](int64_t column, int64_t end) {
-      cpu::ScatterRows(row_numbers_, grad, grad_weight, rows, columns, column, end);
+  void EmbeddingBackward(const EmbeddingShape& s, const void* ids, int64_t n, const float* grad,
+                         float* grad_weight) override {
+    cpu::ReadRowNumbers(s, ids, n, &row_numbers_);
+    ForColumns(s, n, [&](int64_t column, int64_t end) {
+      cpu::ScatterRows(s, row_numbers_, grad, grad_weight, column, end);
+    });
+  }
+  void EmbeddingBag(const EmbeddingShape& s, const void* ids, int64_t n, int64_t steps, const float* weight,
+                    float* out) override {
+    ReadBags(s, ids, n, steps);
+    ParallelFor(n, Planes(steps * s.columns), [&](int64_t bag, int64_t end) {
+      cpu::MeanRows(s, row_numbers_, bag_counts_, weight, out, bag, end);
+    });
+  }
+  void EmbeddingBagBackward(const EmbeddingShape& s, const void* ids, int64_t n, int64_t steps,
+                            const float* grad, float* grad_weight) override {
+    ReadBags(s, ids, n, steps);
+    ForColumns(s, n * steps, [&](int64_t column, int64_t end) {
+      cpu::SpreadRows(s, row_numbers_, bag_counts_, grad, grad_weight, column, end);
     });
   }
   void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) override {
@@ -274,6 +288,17 @@ class CpuKernels final : public Kernels {
   }
 
  private:
+  void ReadBags(const EmbeddingShape& s, const void* ids, int64_t n, int64_t steps) {
+    cpu::ReadRowNumbers(s, ids, n * steps, &row_numbers_);
+    bag_counts_.resize(static_cast<size_t>(n));
+    cpu::CountWords(s, row_numbers_, steps, &bag_counts_);
+  }
+  // do_columns(first, last) for all columns of a gradient to which `n` ids add, none of them cut.
+  template <typename Do>
+  void ForColumns(const EmbeddingShape& s, int64_t n, Do do_columns) {
+    ParallelFor(s.columns, std::max<int64_t>(Planes(s.rows + n), cpu::kLanes), do_columns);
+  }
+
   // oneDNN's relu is a maximum that makes 0 of NaN.
   static bool LosesNanInOneDnn(const ActivationShape& a) {
     return a.kind == ActivationKind::kRelu || (a.kind == ActivationKind::kLeakyRelu && a.alpha == 0);
@@ -300,7 +325,7 @@ class CpuKernels final : public Kernels {
   cpu::OneDnn onednn_;
   cpu::BatchNorm batch_norm_;
   cpu::Recurrent recurrent_{onednn_};
-  std::vector<int64_t> row_numbers_;  // of the call that runs
+  std::vector<int64_t> row_numbers_, bag_counts_;  // of the call that runs
 };
 
 }  // namespace

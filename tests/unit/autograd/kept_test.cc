@@ -87,8 +87,8 @@ struct Kept {
 std::vector<Kept> OperationsAndWhatTheyKeep() {
   const NDArray row = Variable({2, 3}), weight = Variable({4, 3}), factor = Variable({3}),
                 image = Variable({1, 2, 3, 3}), filter = Variable({2, 2, 2, 2}), shift = Variable({2}),
-                label({2, 3}), ids({2}), classes({2}), words({2, 1, 3}), gates = Variable({4, 3}),
-                state = Variable({4, 1}), table = Variable({5, 3});
+                label({2, 3}), ids({2}), bags({2, 3}), classes({2}), words({2, 1, 3}),
+                gates = Variable({4, 3}), state = Variable({4, 1}), table = Variable({5, 3});
   const NDArray lengths = NDArray::From({1, 1}, {2});
   const auto batch_norm = [=] {
     NDArray mean({2}), variance({2});
@@ -114,6 +114,7 @@ std::vector<Kept> OperationsAndWhatTheyKeep() {
       {"Huber", [=] { return ops::Huber(row, label); }, row},
       {"SigmoidBinaryCrossEntropy", [=] { return ops::SigmoidBinaryCrossEntropy(row, label); }, label},
       {"Embedding", [=] { return ops::Embedding(ids, table); }, ids},
+      {"EmbeddingBag", [=] { return ops::EmbeddingBag(bags, table); }, bags},
       {"Lstm", lstm, state},
       {"Lstm", lstm, words},
       {"Lstm", lstm, lengths},

@@ -246,6 +246,8 @@ TEST_F(MisuseTest, NoArrayWhereOneIsNeeded) {
       {"Dropout", [&] { return ops::Dropout(none, 0.5, 1); }},
       {"Embedding", [&] { return ops::Embedding(none, row); }},
       {"Embedding", [&] { return ops::Embedding(one, none); }},
+      {"EmbeddingBag", [&] { return ops::EmbeddingBag(none, row); }},
+      {"EmbeddingBag", [&] { return ops::EmbeddingBag(one, none); }},
       {"Flatten", [&] { return ops::Flatten(none); }},
       {"Reshape", [&] { return ops::Reshape(none, {1}); }},
       {"Reshape", [&] { return none.Reshape({1}); }},

@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "base/strings.h"
 #include "unit/expect_error.h"
 #include "unit/nn/check_layer.h"
 
@@ -52,7 +56,7 @@ TEST(EmbeddingTest, MatchesTheReference) {
 }
 
 TEST(EmbeddingTest, ItsOwnInitialiserWins) {
-  Embedding layer(2, 3, std::make_shared<const Constant>(0.5));
+  Embedding layer(2, 3, {.weight_init = std::make_shared<const Constant>(0.5)});
   layer.CollectParams().Initialize({cpu(0)}, std::make_shared<Zero>());
   EXPECT_THAT(layer.weight().data(cpu(0)).ToVector(), Each(0.5));
 }
@@ -95,6 +99,128 @@ TEST(EmbeddingTest, Refusals) {
               }),
               HasSubstr("mean (SequenceMean) expects input of shape [batch, length, ...] and got [2, 0, 2]"));
   EXPECT_THAT(MessageOf([&] { net(NDArray({1, 2}, cpu(0), DType::kFloat64)); }), HasSubstr("got float64"));
+}
+
+// The float64 mean of the rows of W that are not padding, by the bag.
+Tensor MeanOfWords(const std::vector<int32_t>& ids, int64_t steps, const Tensor& weight, int64_t padding) {
+  const int64_t bags = static_cast<int64_t>(ids.size()) / steps, dim = weight.shape[1];
+  Tensor mean({bags, dim});
+  for (int64_t bag = 0; bag < bags; ++bag) {
+    const auto begin = ids.begin() + bag * steps;
+    const auto words = static_cast<double>(steps - std::count(begin, begin + steps, padding));
+    for (auto id = begin; id != begin + steps; ++id) {
+      for (int64_t j = 0; *id != padding && j < dim; ++j)
+        mean.at(bag * dim + j) += weight.at(*id * dim + j) / words;
+    }
+  }
+  return mean;
+}
+
+// Padding before, between and behind words; a text of nothing else; a word that comes twice.
+TEST(EmbeddingBagTest, MatchesTheReference) {
+  const std::vector<int32_t> ids = {4, 0, 2, 2, 2, 4, 4, 1, 2, 2, 2, 2, 3, 3, 3, 0};
+  for (const std::optional<int64_t> padding : {std::optional<int64_t>(), {2}, {0}, {5}}) {
+    for (const int64_t dim : {int64_t{1}, int64_t{3}, int64_t{70}}) {
+      EmbeddingBag layer(6, dim, {.padding = padding});
+      layer.CollectParams().Initialize();
+      Rng rng(static_cast<uint64_t>(dim));
+      const Tensor weight = Random({6, dim}, &rng), head = Random({4, dim}, &rng);
+      layer.weight().SetData(reference::ToNDArray(weight));
+      const auto mean = [&](const std::vector<Tensor>& v) {
+        return MeanOfWords(ids, 4, v[0], padding.value_or(-1));
+      };
+      const NDArray all[] = {Ids(ids, {4, 4}), Ids(std::vector<int64_t>(ids.begin(), ids.end()), {4, 4}),
+                             Ids(std::vector<uint8_t>(ids.begin(), ids.end()), {4, 4}),
+                             Ids(std::vector<float>(ids.begin(), ids.end()), {4, 4})};
+      for (const NDArray& typed : all) {
+        NDArray y;
+        {
+          const autograd::RecordScope record;
+          y = layer(typed);
+        }
+        reference::ExpectClose(y, mean({weight}));
+        autograd::Backward({y}, {reference::ToNDArray(head)});
+        reference::ExpectClose(layer.weight().grad(cpu(0)), reference::Gradient(mean, {weight}, 0, head));
+      }
+    }
+  }
+}
+
+TEST(EmbeddingBagTest, HowFarATextIsPaddedChangesNothing) {
+  const std::vector<int32_t> text = {3, 1, 4};
+  EmbeddingBag layer(5, 8, {.padding = 0});
+  layer.CollectParams().Initialize();
+  std::vector<std::vector<float>> means, gradients;
+  for (const size_t length : {3, 4, 64}) {
+    std::vector<int32_t> padded = text;
+    padded.resize(length);
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = layer(Ids(padded, {1, static_cast<int64_t>(length)}));
+    }
+    autograd::Backward({y});
+    means.push_back(y.ToVector());
+    gradients.push_back(layer.weight().grad(cpu(0)).ToVector());
+  }
+  EXPECT_THAT(means, Each(means[0]));
+  EXPECT_THAT(gradients, Each(gradients[0]));
+}
+
+TEST(EmbeddingBagTest, NoWordsGiveZeros) {
+  EmbeddingBag layer(3, 2, {.padding = 1});
+  layer.CollectParams().Initialize({cpu(0)}, std::make_shared<Constant>(7));
+  for (const NDArray& none : {Ids<int32_t>({1, 1}, {1, 2}), NDArray({1, 0})}) {
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = layer(none);
+    }
+    EXPECT_THAT(y.ToVector(), ElementsAre(0, 0));
+    autograd::Backward({y});
+    EXPECT_THAT(layer.weight().grad(cpu(0)).ToVector(), Each(0));
+  }
+  EXPECT_EQ(layer(NDArray({0, 4})).shape(), (Shape{0, 2}));
+}
+
+TEST(EmbeddingTest, PaddingIsZerosAndLearnsNothing) {
+  Embedding layer(3, 2, {.padding = 1});
+  layer.CollectParams().Initialize({cpu(0)}, std::make_shared<Constant>(7));
+  NDArray y;
+  {
+    const autograd::RecordScope record;
+    y = layer(Ids<int32_t>({0, 1, 2, 1}, {2, 2}));
+  }
+  EXPECT_THAT(y.ToVector(), ElementsAre(7, 7, 0, 0, 7, 7, 0, 0));
+  autograd::Backward({y});
+  EXPECT_THAT(layer.weight().grad(cpu(0)).ToVector(), ElementsAre(1, 1, 0, 0, 1, 1));
+}
+
+TEST(EmbeddingBagTest, Refusals) {
+  EXPECT_THAT(MessageOf([] { EmbeddingBag(0, 3); }), HasSubstr("EmbeddingBag: the vocabulary is 0"));
+  for (const int64_t padding : {-1, 3}) {
+    EXPECT_THAT(MessageOf([=] { EmbeddingBag(3, 2, {.padding = padding}); }),
+                HasSubstr(StrCat("padding is ", padding, "; it must be an id, from 0 to 2")));
+    EXPECT_THAT(MessageOf([=] { Embedding(3, 2, {.padding = padding}); }),
+                HasSubstr(StrCat("padding is ", padding)));
+    EXPECT_THAT(MessageOf([=] {
+                  ops::Embedding(Ids<int32_t>({0}, {1}), NDArray({3, 2}), padding);
+                }),
+                HasSubstr(StrCat("padding ", padding, " is no row of [0, 3)")));
+  }
+  Sequential net;
+  net.Add("words", EmbeddingBag(3, 2));
+  net.CollectParams().Initialize();
+  EXPECT_THAT(MessageOf([&] { net(NDArray({4})); }),
+              HasSubstr("words (EmbeddingBag) expects ids of shape [batch, length] and got [4]"));
+  EXPECT_THAT(MessageOf([&] {
+                net(Ids<int32_t>({0, 3}, {1, 2})).WaitToRead();
+              }),
+              HasSubstr("id 3 at place 1 is no row of [0, 3)"));
+  EXPECT_THAT(MessageOf([] {
+                ops::EmbeddingBag(Ids<int32_t>({0}, {1}), NDArray({3, 2}));
+              }),
+              HasSubstr("needs ids [n, steps] and got [1]"));
 }
 
 TEST(SequenceMeanTest, MatchesTheReference) {
