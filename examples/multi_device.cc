@@ -67,7 +67,7 @@ void Train() {
       loss.Update(labels, losses);
     }
     std::cout << "epoch " << epoch << " loss " << loss.value() << " test accuracy "
-              << Evaluate(net, *test, contexts).accuracy << std::endl;
+              << Evaluate(net, *test, contexts).score << std::endl;
   }
 }
 

@@ -87,7 +87,7 @@ std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata) {
 }
 
 void WriteJson(const FitReport& report, const KVStore& store, int num_servers) {
-  const nlohmann::json json = {{"test_accuracy", report.test_accuracy},
+  const nlohmann::json json = {{"test_accuracy", report.test_score},
                                {"test_loss", report.test_loss},
                                {"train_loss", report.train_loss},
                                {"images_per_sec", report.images_per_sec},

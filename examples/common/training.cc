@@ -249,7 +249,7 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
   if (leader) {
     if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams(), data.metadata);
     if (!FLAGS_json.empty()) WriteJson(report, *store, job.role ? job.num_servers : 0);
-    std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_accuracy
+    std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_score
               << std::endl;
   }
   store->Barrier();

@@ -20,9 +20,16 @@
 
 namespace sluice {
 
+// What a run is judged by.
+struct Judge {
+  std::string metric = "accuracy";  // its name
+  bool higher_is_better = true;
+  bool is_loss = false;  // there is no metric, and the loss is the score
+};
+
 struct EvalReport {
-  double accuracy = 0;
-  double loss = 0;  // the mean
+  double score = 0;  // of the metric: the accuracy, unless there is another
+  double loss = 0;   // the mean
   double top_k = 0;
 };
 
@@ -38,7 +45,8 @@ struct FitStatus {
   const Batching& batching;
   // Of this worker, over the epoch so far. While steps are under way the newest one may be missing.
   double loss = 0;
-  double accuracy = 0;
+  double score = 0;
+  const Judge& judge;
   double images_per_sec = 0;  // all workers together
   double learning_rate = 0;
   // For a checkpoint, under kMemory: what Fit itself remembers, the sums of the epoch so far. Waits for the
@@ -90,13 +98,14 @@ struct SaveOptions {
 // ahead of the run, from another one: the newest would not be this run's.
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
 
-// The parameters with the best test accuracy of all evaluations so far, as FILE: safetensors with "epoch"
-// (begun: the one that they are of), "step" and "test_accuracy" in its metadata. A loss that is no number is
-// never the best. `metadata` goes into the file, too, as into a checkpoint.
+// The parameters with the best test score of all evaluations so far, as FILE: safetensors with "epoch"
+// (begun: the one that they are of), "step" and "test_accuracy" in its metadata, or "metric" and "test_score"
+// where another metric judges. A loss that is no number is never the best. `metadata` goes into the file,
+// too, as into a checkpoint.
 CallbackPtr KeepBest(std::string file, FileMetadata metadata = {});
 
 struct StopOptions {
-  int64_t patience = 3;  // epochs without a better test accuracy before the run ends
+  int64_t patience = 3;  // epochs without a better test score before the run ends
   double min_delta = 0;  // better: by more than this
 };
 CallbackPtr StopEarly(const StopOptions& options);

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sluice/dataset.h"
 
@@ -24,15 +25,18 @@ std::shared_ptr<const ImageDataset> LoadCifar10(const std::string& folder, Subse
 
 struct CsvOptions {
   int64_t label_column = -1;  // counted from 0; negative: from the end
+  // Not empty: a label is the numbers of these columns, counted likewise, an array [label_columns.size()] and
+  // no class; label_column then says nothing.
+  std::vector<int64_t> label_columns;
   char delimiter = ',';
   bool has_header = false;  // the first line is not read
   int64_t num_classes = 0;  // 0: the largest label and one
-  Shape sample_shape;       // of the columns but the label's; no axes: [columns]
+  Shape sample_shape;       // of the columns but the labels'; no axes: [columns]
 };
 
 // Comma-separated numbers (RFC 4180): every line has the same columns, each a finite number, quoted or not;
-// the label is a whole number. A number becomes the nearest float32, 0 where it is
-// smaller than any; one beyond the largest is an error. There is the label and at least one column more.
+// a class is a whole number. A number becomes the nearest float32, 0 where it is
+// smaller than any; one beyond the largest is an error. There are the labels and at least one column more.
 // Lines end with \n or \r\n, the last may go without; empty lines and a UTF-8 byte order mark are skipped,
 // blanks around a number too.
 std::shared_ptr<const ArrayDataset> LoadCsv(const std::string& path, const CsvOptions& options = {});

@@ -17,11 +17,13 @@ struct Batch {
   Position position;
   Shape shape;  // [size, ...sample]; size may be 0
   std::vector<float> samples;
-  std::vector<int32_t> labels;    // size
-  std::vector<uint64_t> indices;  // of the samples in the dataset
-  int64_t global_size = 0;        // over all workers
-  int64_t first = 0;              // place of this part\'s first sample in the batch of all workers
-  int64_t size() const { return static_cast<int64_t>(labels.size()); }
+  std::vector<int32_t> labels;      // size classes; none where labels are arrays
+  Shape label_shape;                // of labels that are arrays: [size, ...label]
+  std::vector<float> label_values;  // theirs, one after another
+  std::vector<uint64_t> indices;    // of the samples in the dataset
+  int64_t global_size = 0;          // over all workers
+  int64_t first = 0;                // place of this part\'s first sample in the batch of all workers
+  int64_t size() const { return static_cast<int64_t>(indices.size()); }
 };
 
 struct DataLoaderOptions {

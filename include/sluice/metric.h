@@ -4,14 +4,16 @@
 //   accuracy.Update(labels, predictions);   // one array per device
 //   accuracy.value();                       // 0.9891
 //
-// Update waits for its arrays. Labels are class numbers (int32, int64, uint8 or whole float32 numbers) of
-// shape [n] or [n, 1], predictions scores [n, classes] of float32; what does not fit is
-// Error(kInvalidArgument) naming the metric and both shapes.
+// Update waits for its arrays. What does not fit is Error(kInvalidArgument) naming the metric and both
+// shapes. Of classes: labels are class numbers (int32, int64, uint8 or whole float32 numbers) of shape [n] or
+// [n, 1], predictions scores [n, classes] of float32. Of numbers: labels and predictions of float32 with n
+// first and the same shape, but for axes of extent 1, as the losses' (sluice/loss.h).
 //
 // Thread safety: one metric from one thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,7 +46,8 @@ class MeanMetric : public Metric {
   void Reset() override { sum_ = 0, count_ = 0; }
 
   const std::string& name() const { return name_; }
-  double value() const;
+  virtual double value() const;
+  virtual bool higher_is_better() const { return true; }
   double sum() const { return sum_; }       // with count, what workers add up to a figure of the whole job
   int64_t count() const { return count_; }  // samples
   void GoOnFrom(double sum, int64_t count) { sum_ = sum, count_ = count; }
@@ -80,6 +83,53 @@ class Accuracy final : public TopKAccuracy {
   Accuracy() : TopKAccuracy("accuracy", 1) {}
 };
 
+// The share of numbers on the label's side: predictions before the sigmoid, of which those above 0 are taken
+// for 1 and all others, NaN too, for 0; labels 0 or 1. Of several numbers a sample the share among those.
+class BinaryAccuracy final : public MeanMetric {
+ public:
+  BinaryAccuracy() : MeanMetric("binary_accuracy") {}
+  using Metric::Update;
+  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+};
+
+// The mean over samples of an error, itself a mean over the numbers of each: less is better.
+class ErrorMetric : public MeanMetric {
+ public:
+  using Metric::Update;
+  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+  bool higher_is_better() const override { return false; }
+
+ protected:
+  using MeanMetric::MeanMetric;
+  virtual double ErrorOf(double difference) const = 0;
+};
+
+class MeanAbsoluteError final : public ErrorMetric {
+ public:
+  MeanAbsoluteError() : ErrorMetric("mae") {}
+
+ private:
+  double ErrorOf(double difference) const override;
+};
+
+class MeanSquaredError final : public ErrorMetric {
+ public:
+  MeanSquaredError() : ErrorMetric("mse") {}
+
+ private:
+  double ErrorOf(double difference) const override { return difference * difference; }
+};
+
+// The root of the mean over all samples.
+class RootMeanSquaredError final : public ErrorMetric {
+ public:
+  RootMeanSquaredError() : ErrorMetric("rmse") {}
+  double value() const override;
+
+ private:
+  double ErrorOf(double difference) const override { return difference * difference; }
+};
+
 // The mean of the loss values handed in as predictions (per sample, or one mean per device). Labels are not
 // looked at and may be empty.
 class Loss final : public MeanMetric {
@@ -87,7 +137,15 @@ class Loss final : public MeanMetric {
   Loss() : MeanMetric("loss") {}
   using Metric::Update;
   void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
+  bool higher_is_better() const override { return false; }
 };
+
+// Makes a metric: training and each evaluation have their own.
+using Factory = std::function<std::unique_ptr<MeanMetric>()>;
+template <typename M>
+std::unique_ptr<MeanMetric> New() {
+  return std::make_unique<M>();
+}
 
 // Several metrics fed with the same arrays.
 class Composite final : public Metric {

@@ -80,6 +80,9 @@ class Parser {
   Status CheckOptions() const {
     if (options_.delimiter == '"' || options_.delimiter == '\n' || options_.delimiter == '\r')
       return BadOption("a quote or the end of a line cannot be the delimiter");
+    if (!options_.label_columns.empty() && options_.num_classes != 0)
+      return BadOption("num_classes is ", options_.num_classes,
+                       ", but label_columns make labels arrays of numbers");
     if (options_.num_classes < 0 || options_.num_classes > kMaxClasses)
       return BadOption("num_classes is ", options_.num_classes, "; expected 0 to ", kMaxClasses);
     return Status::Ok();
@@ -142,25 +145,39 @@ class Parser {
       return Wrong(" has ", Counted(static_cast<int64_t>(fields_.size()), "column"), "; line ", first_line_,
                    " has ", columns_);
     for (size_t column = 0; column < columns_; ++column) {
-      const auto number = ParseNumber(StrTrim(fields_[column]));
-      if (!number)
-        return Wrong(", column ", column, " is ", Shown(fields_[column]), "; expected a finite number");
-      if (column != label_column_) {
-        const float value = FloatOf(StrTrim(fields_[column]), *number);
-        if (!std::isfinite(value)) {
-          return Wrong(", column ", column, " is ", Shown(fields_[column]),
-                       "; it does not fit float32, whose largest is ", std::numeric_limits<float>::max());
-        }
-        values_.push_back(value);
-        continue;
-      }
-      const int64_t classes = options_.num_classes > 0 ? options_.num_classes : kMaxClasses;
-      if (*number < 0 || *number >= static_cast<double>(classes) || *number != std::floor(*number)) {
-        return Wrong(", column ", column, ", the label, is ", Shown(fields_[column]),
-                     "; expected a whole number from 0 to ", classes - 1);
-      }
-      labels_.push_back(static_cast<int32_t>(*number));
+      if (Status status = AddField(column); !status) return status;
     }
+    for (const size_t column : label_columns_) label_values_.push_back(line_values_[column]);
+    ++lines_;
+    return Status::Ok();
+  }
+
+  Status AddField(size_t column) {
+    const auto number = ParseNumber(StrTrim(fields_[column]));
+    if (!number)
+      return Wrong(", column ", column, " is ", Shown(fields_[column]), "; expected a finite number");
+    if (column == class_column_) return AddClass(column, *number);
+    const float value = FloatOf(StrTrim(fields_[column]), *number);
+    if (!std::isfinite(value)) {
+      return Wrong(", column ", column, " is ", Shown(fields_[column]),
+                   "; it does not fit float32, whose largest is ", std::numeric_limits<float>::max());
+    }
+    if (label_columns_.empty()) {
+      values_.push_back(value);
+    } else {
+      line_values_[column] = value;
+      if (!std::ranges::count(label_columns_, column)) values_.push_back(value);
+    }
+    return Status::Ok();
+  }
+
+  Status AddClass(size_t column, double number) {
+    const int64_t classes = options_.num_classes > 0 ? options_.num_classes : kMaxClasses;
+    if (number < 0 || number >= static_cast<double>(classes) || number != std::floor(number)) {
+      return Wrong(", column ", column, ", the label, is ", Shown(fields_[column]),
+                   "; expected a whole number from 0 to ", classes - 1);
+    }
+    labels_.push_back(static_cast<int32_t>(number));
     return Status::Ok();
   }
 
@@ -169,28 +186,48 @@ class Parser {
     columns_ = fields_.size();
     first_line_ = line_;
     const auto columns = static_cast<int64_t>(columns_);
-    const int64_t label = options_.label_column + (options_.label_column < 0 ? columns : 0);
-    if (label < 0 || label >= columns) {
-      return BadOption("label_column is ", options_.label_column, ", but line ", line_, " has ", columns,
-                       " columns");
+    const std::vector<int64_t>& asked = options_.label_columns;
+    const auto labels = static_cast<int64_t>(std::max<size_t>(asked.size(), 1));
+    for (size_t i = 0; i < asked.size(); ++i) {
+      const auto place = Place(StrCat("label_columns[", i, "]"), asked[i]);
+      if (!place) return place.failure();
+      if (std::ranges::count(label_columns_, place.value()))
+        return BadOption("label_columns has ", asked[i], ", column ", place.value(), ", twice");
+      label_columns_.push_back(place.value());
     }
-    if (columns == 1) {
-      return Wrong(" has 1 column; expected the label and at least one more, with ",
+    if (asked.empty()) {
+      const auto place = Place("label_column", options_.label_column);
+      if (!place) return place.failure();
+      class_column_ = place.value();
+    }
+    if (columns <= labels) {
+      return Wrong(" has ", Counted(columns, "column"), "; expected the label and at least one more, with ",
                    Shown({&options_.delimiter, 1}), " between them");
     }
-    label_column_ = static_cast<size_t>(label);
-    shape_ = options_.sample_shape.ndim() == 0 ? Shape{columns - 1} : options_.sample_shape;
-    if (shape_.size() != columns - 1) {
+    line_values_.resize(columns_);
+    shape_ = options_.sample_shape.ndim() == 0 ? Shape{columns - labels} : options_.sample_shape;
+    if (shape_.size() != columns - labels) {
       return BadOption("sample_shape ", shape_, " has ", shape_.size(), " values, but line ", line_, " has ",
-                       columns - 1, " columns and the label");
+                       Counted(columns - labels, "column"), " beside the label");
     }
     return Status::Ok();
   }
 
+  Result<size_t> Place(const std::string& option, int64_t column) const {
+    const auto columns = static_cast<int64_t>(columns_);
+    const int64_t place = column + (column < 0 ? columns : 0);
+    if (place >= 0 && place < columns) return static_cast<size_t>(place);
+    return BadOption(option, " is ", column, ", but line ", line_, " has ", Counted(columns, "column"));
+  }
+
   Result<std::shared_ptr<const ArrayDataset>> Finish() {
-    if (labels_.empty()) return Fail(ErrorCode::kDataLoss, "'", origin_, "' has no line of numbers");
-    return std::shared_ptr<const ArrayDataset>(
-        std::make_shared<ArrayDataset>(shape_, std::move(values_), std::move(labels_), options_.num_classes));
+    if (lines_ == 0) return Fail(ErrorCode::kDataLoss, "'", origin_, "' has no line of numbers");
+    if (label_columns_.empty())
+      return std::shared_ptr<const ArrayDataset>(std::make_shared<ArrayDataset>(
+          shape_, std::move(values_), std::move(labels_), options_.num_classes));
+    return std::shared_ptr<const ArrayDataset>(std::make_shared<ArrayDataset>(
+        shape_, std::move(values_), Shape{static_cast<int64_t>(label_columns_.size())},
+        std::move(label_values_)));
   }
 
   std::string_view rest_;
@@ -199,13 +236,16 @@ class Parser {
   int64_t line_ = 1;       // where the fields begin
   int64_t next_line_ = 1;  // where the text that is left begins
   std::vector<std::string> fields_;
-  bool quoted_ = false;  // one of them
-  size_t columns_ = 0;   // 0: not known yet
-  size_t label_column_ = 0;
+  bool quoted_ = false;                 // one of them
+  size_t columns_ = 0;                  // 0: not known yet
+  std::optional<size_t> class_column_;  // or
+  std::vector<size_t> label_columns_;   // of labels that are arrays
   int64_t first_line_ = 0;
   Shape shape_;
   std::vector<float> values_;
   std::vector<int32_t> labels_;
+  std::vector<float> line_values_, label_values_;  // of a line, by column; of the lines so far
+  int64_t lines_ = 0;
 };
 
 }  // namespace

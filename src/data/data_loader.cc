@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -66,6 +67,11 @@ const DataLoaderOptions& Checked(const DataLoaderOptions& options) {
 std::vector<int32_t> LabelsFor(const Dataset& dataset, const DataLoaderOptions& options) {
   std::vector<int32_t> labels;
   if (options.class_weights.empty()) return labels;
+  if (dataset.label_shape()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("DataLoader: ", options.class_weights.size(),
+                                                    " class_weights, but the labels are arrays, ",
+                                                    *dataset.label_shape(), ", and no classes"));
+  }
   if (const auto weights = static_cast<int64_t>(options.class_weights.size());
       weights != dataset.num_classes()) {
     throw Error(ErrorCode::kInvalidArgument, StrCat("DataLoader: ", weights, " class_weights for ",
@@ -140,6 +146,7 @@ class DataLoader::Impl {
   const int ahead_ = options_.prefetch > 0 ? options_.prefetch : std::max(4, 2 * options_.num_threads);
   const SamplerConfig sampler_;
   const std::vector<int32_t> labels_;  // empty without class_weights
+  const std::optional<Shape> label_shape_ = dataset_->label_shape();
   Guarded<State> state_;
   std::vector<std::thread> threads_;
 };
@@ -268,7 +275,12 @@ Made DataLoader::Impl::Make(const Ticket& ticket) {
     batch.position = ticket.position;
     batch.shape = dataset_->sample_shape().WithAxis(0, interval.size());
     batch.samples.assign(static_cast<size_t>(batch.shape.size()), 0);
-    batch.labels.reserve(static_cast<size_t>(interval.size()));
+    if (label_shape_) {
+      batch.label_shape = label_shape_->WithAxis(0, interval.size());
+      batch.label_values.assign(static_cast<size_t>(batch.label_shape.size()), 0);
+    } else {
+      batch.labels.reserve(static_cast<size_t>(interval.size()));
+    }
     batch.indices.reserve(static_cast<size_t>(interval.size()));
     const Interval all = GlobalStep(sampler_, ticket.position, ticket.share.num_workers);
     batch.global_size = all.size();
@@ -294,7 +306,15 @@ void DataLoader::Impl::AddSamples(int64_t epoch, const Interval& places, Batch* 
     if (state_.With([](const State& state) { return state.stopping; })) return;
     const uint64_t index = (*order)[static_cast<size_t>(at)];
     const auto sample = std::span(batch->samples).subspan(batch->indices.size() * sample_size, sample_size);
-    batch->labels.push_back(dataset_->GetInEpoch(epoch, static_cast<int64_t>(index), sample));
+    const int32_t label = dataset_->GetInEpoch(epoch, static_cast<int64_t>(index), sample);
+    if (label_shape_) {
+      const auto label_size = static_cast<size_t>(label_shape_->size());
+      dataset_->GetLabel(
+          static_cast<int64_t>(index),
+          std::span(batch->label_values).subspan(batch->indices.size() * label_size, label_size));
+    } else {
+      batch->labels.push_back(label);
+    }
     batch->indices.push_back(index);
   }
 }

@@ -15,6 +15,17 @@ int64_t LargestAndOne(const std::vector<int32_t>& labels) {
   return labels.empty() ? 0 : int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
 }
 
+// Entry `index` of shape-sized ones, one after another.
+std::span<const float> EntryOf(const std::vector<float>& values, const Shape& shape, int64_t index) {
+  const auto size = static_cast<size_t>(shape.size());
+  return std::span(values).subspan(static_cast<size_t>(index) * size, size);
+}
+
+void CopyTo(std::span<const float> from, std::span<float> to) {
+  SLUICE_CHECK(to.size() == from.size()) << to.size();
+  std::copy(from.begin(), from.end(), to.begin());
+}
+
 }  // namespace
 
 int32_t Dataset::Label(int64_t index) const {
@@ -22,11 +33,18 @@ int32_t Dataset::Label(int64_t index) const {
   return Get(index, sample);
 }
 
+void Dataset::GetLabel(int64_t index, std::span<float>) const {
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("the data set has no arrays for labels, and that of sample ", index,
+                     " was asked for; its labels are classes"));
+}
+
 ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, std::vector<int32_t> labels,
                            int64_t num_classes)
     : sample_shape_(std::move(sample_shape)),
       samples_(std::move(samples)),
       labels_(std::move(labels)),
+      size_(static_cast<int64_t>(labels_.size())),
       num_classes_(num_classes == 0 ? LargestAndOne(labels_) : num_classes) {
   if (num_classes < 0) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -43,22 +61,48 @@ ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, std::
   for (size_t i = 0; i < labels_.size(); ++i) RequireLabel("ArrayDataset", i, labels_[i], num_classes_);
 }
 
+ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, Shape label_shape,
+                           std::vector<float> labels)
+    : sample_shape_(std::move(sample_shape)),
+      samples_(std::move(samples)),
+      label_shape_(std::move(label_shape)),
+      label_values_(std::move(labels)) {
+  const auto sample_size = static_cast<uint64_t>(sample_shape_.size());
+  const auto label_size = static_cast<uint64_t>(label_shape_->size());
+  const uint64_t count = sample_size == 0 ? 0 : samples_.size() / sample_size;
+  if (sample_size == 0 || label_size == 0 || samples_.size() != count * sample_size ||
+      label_values_.size() % label_size != 0 || label_values_.size() / label_size != count) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("ArrayDataset: ", samples_.size(), " values and ", label_values_.size(),
+                       " of labels do not make samples of shape ", sample_shape_, " with labels of shape ",
+                       *label_shape_));
+  }
+  size_ = static_cast<int64_t>(count);
+}
+
 std::span<const float> ArrayDataset::sample(int64_t index) const {
   SLUICE_CHECK(index >= 0 && index < size()) << index;
-  const auto sample_size = static_cast<size_t>(sample_shape_.size());
-  return std::span(samples_).subspan(static_cast<size_t>(index) * sample_size, sample_size);
+  return EntryOf(samples_, sample_shape_, index);
+}
+
+std::span<const float> ArrayDataset::label(int64_t index) const {
+  SLUICE_CHECK(index >= 0 && index < size() && label_shape_.has_value()) << index;
+  return EntryOf(label_values_, *label_shape_, index);
 }
 
 int32_t ArrayDataset::Get(int64_t index, std::span<float> sample) const {
-  const auto from = this->sample(index);
-  SLUICE_CHECK(sample.size() == from.size()) << sample.size();
-  std::copy(from.begin(), from.end(), sample.begin());
+  CopyTo(this->sample(index), sample);
   return Label(index);
 }
 
 int32_t ArrayDataset::Label(int64_t index) const {
   SLUICE_CHECK(index >= 0 && index < size()) << index;
-  return labels_[static_cast<size_t>(index)];
+  return label_shape_ ? 0 : labels_[static_cast<size_t>(index)];
+}
+
+void ArrayDataset::GetLabel(int64_t index, std::span<float> label) const {
+  if (!label_shape_) return Dataset::GetLabel(index, label);
+  CopyTo(this->label(index), label);
 }
 
 }  // namespace sluice

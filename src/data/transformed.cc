@@ -27,6 +27,8 @@ class TransformedDataset final : public Dataset {
     return label;
   }
   int32_t Label(int64_t index) const override { return dataset_->Label(index); }
+  std::optional<Shape> label_shape() const override { return dataset_->label_shape(); }
+  void GetLabel(int64_t index, std::span<float> label) const override { dataset_->GetLabel(index, label); }
 
  private:
   const std::shared_ptr<const Dataset> dataset_;

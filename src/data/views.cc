@@ -23,6 +23,10 @@ class Selection final : public Dataset {
     return dataset_->GetInEpoch(epoch, At(index), sample);
   }
   int32_t Label(int64_t index) const override { return dataset_->Label(At(index)); }
+  std::optional<Shape> label_shape() const override { return dataset_->label_shape(); }
+  void GetLabel(int64_t index, std::span<float> label) const override {
+    dataset_->GetLabel(At(index), label);
+  }
 
  private:
   int64_t At(int64_t index) const { return indices_.at(static_cast<size_t>(index)); }
@@ -44,6 +48,8 @@ class First final : public Dataset {
     return dataset_->GetInEpoch(epoch, index, sample);
   }
   int32_t Label(int64_t index) const override { return dataset_->Label(index); }
+  std::optional<Shape> label_shape() const override { return dataset_->label_shape(); }
+  void GetLabel(int64_t index, std::span<float> label) const override { dataset_->GetLabel(index, label); }
 
  private:
   const std::shared_ptr<const Dataset> dataset_;
@@ -70,6 +76,11 @@ class Joined final : public Dataset {
     const auto [dataset, at] = Find(index);
     return dataset->Label(at);
   }
+  std::optional<Shape> label_shape() const override { return datasets_.front()->label_shape(); }
+  void GetLabel(int64_t index, std::span<float> label) const override {
+    const auto [dataset, at] = Find(index);
+    dataset->GetLabel(at, label);
+  }
 
  private:
   // Which dataset has the sample, and where.
@@ -83,6 +94,11 @@ class Joined final : public Dataset {
   const std::vector<std::shared_ptr<const Dataset>> datasets_;
   std::vector<int64_t> ends_;  // of each dataset in the whole
 };
+
+std::string LabelsOf(const Dataset& dataset) {
+  const std::optional<Shape> shape = dataset.label_shape();
+  return shape ? StrCat("with labels of ", *shape) : StrCat("in ", dataset.num_classes(), " classes");
+}
 
 }  // namespace
 
@@ -111,11 +127,13 @@ std::shared_ptr<const Dataset> Concat(std::vector<std::shared_ptr<const Dataset>
   const auto& first = *Required(datasets.front(), "Concat");
   for (size_t i = 1; i < datasets.size(); ++i) {
     const auto& other = *Required(datasets[i], "Concat");
-    if (other.sample_shape() == first.sample_shape() && other.num_classes() == first.num_classes()) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("Concat: dataset ", i, " has samples of ", other.sample_shape(), " in ",
-                       other.num_classes(), " classes, dataset 0 of ", first.sample_shape(), " in ",
-                       first.num_classes(), "; they must be the same"));
+    if (other.sample_shape() == first.sample_shape() && other.num_classes() == first.num_classes() &&
+        other.label_shape() == first.label_shape())
+      continue;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("Concat: dataset ", i, " has samples of ", other.sample_shape(), " ", LabelsOf(other),
+               ", dataset 0 of ", first.sample_shape(), " ", LabelsOf(first), "; they must be the same"));
   }
   return std::make_shared<Joined>(std::move(datasets));
 }
@@ -127,6 +145,14 @@ std::shared_ptr<const ArrayDataset> InMemory(const Dataset& dataset) {
   for (int64_t i = 0; i < dataset.size(); ++i) {
     labels.push_back(
         dataset.Get(i, std::span(samples).subspan(static_cast<size_t>(i) * sample_size, sample_size)));
+  }
+  if (const std::optional<Shape> shape = dataset.label_shape()) {
+    const auto label_size = static_cast<size_t>(shape->size());
+    std::vector<float> values(static_cast<size_t>(dataset.size()) * label_size);
+    for (int64_t i = 0; i < dataset.size(); ++i)
+      dataset.GetLabel(i, std::span(values).subspan(static_cast<size_t>(i) * label_size, label_size));
+    return std::make_shared<ArrayDataset>(dataset.sample_shape(), std::move(samples), *shape,
+                                          std::move(values));
   }
   return std::make_shared<ArrayDataset>(dataset.sample_shape(), std::move(samples), std::move(labels),
                                         dataset.num_classes());

@@ -51,6 +51,49 @@ int64_t RankOf(int64_t label, std::span<const float> scores) {
   return rank;
 }
 
+void RequireAsMany(const std::string& metric, const std::vector<NDArray>& labels,
+                   const std::vector<NDArray>& predictions) {
+  if (labels.size() == predictions.size()) return;
+  Refuse(StrCat(metric, ": ", labels.size(), " label arrays for ", predictions.size(),
+                " prediction arrays; give one per device"));
+}
+
+std::vector<int64_t> WithoutOnes(const Shape& shape) {
+  std::vector<int64_t> extents;
+  for (size_t axis = 1; axis < shape.ndim(); ++axis) {
+    if (shape[axis] != 1) extents.push_back(shape[axis]);
+  }
+  return extents;
+}
+
+struct SumOfSamples {
+  double sum = 0;
+  int64_t samples = 0;
+};
+
+// Of each sample the mean of value(label, prediction) over its numbers, summed over samples.
+template <typename Value>
+SumOfSamples SumOverNumbers(const std::string& metric, const std::vector<NDArray>& labels,
+                            const std::vector<NDArray>& predictions, Value value) {
+  RequireAsMany(metric, labels, predictions);
+  SumOfSamples all;
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    const Shape &label = labels[i].shape(), &prediction = predictions[i].shape();
+    if (label.ndim() == 0 || prediction.ndim() == 0 || label[0] != prediction[0] ||
+        WithoutOnes(label) != WithoutOnes(prediction)) {
+      Refuse(StrCat(metric, ": labels of shape ", label, " do not fit predictions of shape ", prediction,
+                    "; expected the same"));
+    }
+    const std::vector<float> wanted = labels[i].ToVector(), got = predictions[i].ToVector();
+    const int64_t samples = label[0];
+    double sum = 0;
+    for (size_t j = 0; j < got.size(); ++j) sum += value(wanted[j], got[j]);
+    if (!got.empty()) all.sum += sum / static_cast<double>(got.size()) * static_cast<double>(samples);
+    all.samples += samples;
+  }
+  return all;
+}
+
 }  // namespace
 
 double MeanMetric::value() const {
@@ -62,10 +105,7 @@ TopKAccuracy::TopKAccuracy(std::string name, int64_t k) : MeanMetric(std::move(n
 }
 
 void TopKAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
-  if (labels.size() != predictions.size()) {
-    Refuse(StrCat(name(), ": ", labels.size(), " label arrays for ", predictions.size(),
-                  " prediction arrays; give one per device"));
-  }
+  RequireAsMany(name(), labels, predictions);
   for (size_t i = 0; i < predictions.size(); ++i) UpdateOne(labels[i], predictions[i]);
 }
 
@@ -88,6 +128,29 @@ void TopKAccuracy::UpdateOne(const NDArray& labels, const NDArray& predictions) 
     hits += RankOf(classes[i], std::span(scores).subspan(i * num_classes, num_classes)) < k_;
   }
   Add(static_cast<double>(hits), static_cast<int64_t>(classes.size()));
+}
+
+void BinaryAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
+  const auto [sum, samples] = SumOverNumbers(name(), labels, predictions, [&](float label, float prediction) {
+    if (label != 0 && label != 1) Refuse(StrCat(name(), ": label ", label, " is neither 0 nor 1"));
+    return (prediction > 0) == (label == 1) ? 1.0 : 0.0;
+  });
+  Add(sum, samples);
+}
+
+void ErrorMetric::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
+  const auto [sum, samples] = SumOverNumbers(name(), labels, predictions, [&](float label, float prediction) {
+    return ErrorOf(static_cast<double>(prediction) - static_cast<double>(label));
+  });
+  Add(sum, samples);
+}
+
+double MeanAbsoluteError::ErrorOf(double difference) const {
+  return std::fabs(difference);
+}
+
+double RootMeanSquaredError::value() const {
+  return std::sqrt(MeanMetric::value());
 }
 
 void Loss::Update(const std::vector<NDArray>&, const std::vector<NDArray>& predictions) {

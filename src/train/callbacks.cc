@@ -131,11 +131,13 @@ class BestSoFar {
  public:
   explicit BestSoFar(double min_delta = 0) : min_delta_(min_delta) {}
   // True for a new best. Without an evaluation nothing is known; a run that has diverged gets no better.
-  bool Take(const std::optional<EvalReport>& test) {
-    if (!test) return false;
+  bool Take(const FitStatus& status) {
+    if (!status.test) return false;
     ++best_.epochs_since;
-    if (!std::isfinite(test->loss) || !(test->accuracy > best_.accuracy + min_delta_)) return false;
-    best_ = {test->accuracy, 0};
+    const double score = status.judge.higher_is_better ? status.test->score : -status.test->score;
+    if (!std::isfinite(status.test->loss) || !std::isfinite(score) || !(score > best_.score + min_delta_))
+      return false;
+    best_ = {score, 0};
     return true;
   }
   int64_t epochs_since() const { return best_.epochs_since; }
@@ -171,12 +173,13 @@ class BestKeeper final : public Callback {
 
  private:
   void Take(const FitStatus& status) {
-    if (!best_.Take(status.test)) return;
+    if (!best_.Take(status)) return;
     const int64_t epoch = status.next.epoch + (status.next.step > 0 ? 1 : 0);
     FileMetadata metadata = metadata_;
     metadata["epoch"] = std::to_string(epoch);
     metadata["step"] = std::to_string(status.step);
-    metadata["test_accuracy"] = StrCat(status.test->accuracy);
+    if (status.judge.metric != "accuracy") metadata["metric"] = status.judge.metric;
+    metadata[status.judge.metric == "accuracy" ? "test_accuracy" : "test_score"] = StrCat(status.test->score);
     SaveParameters(file_, status.net.CollectParams(), std::move(metadata));
   }
 
@@ -194,7 +197,7 @@ class EarlyStopper final : public Callback {
                          "; they must be at least 1 and 0"));
     }
   }
-  void OnEpoch(const FitStatus& status) override { best_.Take(status.test); }
+  void OnEpoch(const FitStatus& status) override { best_.Take(status); }
   bool NeedsTestSet() const override { return true; }
   bool MayStop() const override { return true; }
   bool WantsStop() const override { return best_.epochs_since() >= patience_; }

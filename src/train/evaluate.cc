@@ -5,9 +5,8 @@
 
 #include "sluice/autograd.h"
 #include "sluice/fit.h"
-#include "sluice/loss.h"
-#include "sluice/metric.h"
 #include "sluice/split.h"
+#include "train/scoring.h"
 #include "train/shards.h"
 
 namespace sluice {
@@ -20,6 +19,12 @@ NDArray OnHost(std::span<const float> values, const Shape& shape) {
   return NDArray::From(values, shape, cpu_pinned(0));
 }
 
+NDArray LabelsOf(const Batch& batch) {
+  if (batch.label_shape.ndim() > 0) return OnHost(batch.label_values, batch.label_shape);
+  const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
+  return OnHost(classes, {batch.size()});
+}
+
 }  // namespace
 
 train::Shards train::Load(const Batch& batch, const std::vector<Context>& contexts,
@@ -27,8 +32,7 @@ train::Shards train::Load(const Batch& batch, const std::vector<Context>& contex
   Shards shards;
   if (batch.size() == 0) return shards;
   const NDArray images = OnHost(batch.samples, batch.shape);
-  const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
-  const NDArray labels = OnHost(classes, {batch.size()});
+  const NDArray labels = LabelsOf(batch);
   if (batch.size() < static_cast<int64_t>(contexts.size())) {  // the end of an epoch: too small to cut
     shards.images = {images.AsInContext(contexts.front())};
     shards.labels = {labels.AsInContext(contexts.front())};
@@ -44,17 +48,21 @@ train::Shards train::Load(const Batch& batch, const std::vector<Context>& contex
 }
 
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
-                    int64_t top_k, const nn::Loss& criterion, int loader_threads) {
+                    const EvaluateOptions& options) {
   const autograd::PauseScope pause;
-  metric::Accuracy accuracy;
+  const auto criterion =
+      options.loss != nullptr ? options.loss : std::make_shared<const nn::SoftmaxCrossEntropyLoss>();
+  const std::unique_ptr<metric::MeanMetric> metric = train::NewMetric(options.metric, dataset);
   metric::Loss loss;
+  const int64_t top_k = options.top_k;
   metric::TopKAccuracy best(std::max<int64_t>(top_k, 1));
   std::optional<DataLoader> loader;
   if (dataset.size() > 0) {
     const std::shared_ptr<const Dataset> all(std::shared_ptr<const Dataset>(), &dataset);  // the caller's
-    loader.emplace(
-        all, DataLoaderOptions{
-                 .batch_size = kEvalBatch, .shuffle = false, .num_epochs = 1, .num_threads = loader_threads});
+    loader.emplace(all, DataLoaderOptions{.batch_size = kEvalBatch,
+                                          .shuffle = false,
+                                          .num_epochs = 1,
+                                          .num_threads = options.loader_threads});
   }
   for (std::optional<Batch> batch; loader && (batch = loader->Next());) {
     const train::Shards shards = train::Load(*batch, contexts, {});
@@ -62,13 +70,13 @@ EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Co
     std::vector<NDArray> predictions, losses;
     for (size_t i = 0; i < shards.images.size(); ++i) {
       predictions.push_back(net(shards.images[i]));
-      losses.push_back(criterion(predictions.back(), shards.labels[i]));
+      losses.push_back((*criterion)(predictions.back(), shards.labels[i]));
     }
-    accuracy.Update(shards.labels, predictions);
+    if (metric != nullptr) metric->Update(shards.labels, predictions);
     loss.Update(shards.labels, losses);
     if (top_k > 1) best.Update(shards.labels, predictions);
   }
-  return {accuracy.value(), loss.value(), top_k > 1 ? best.value() : 0};
+  return {metric != nullptr ? metric->value() : loss.value(), loss.value(), top_k > 1 ? best.value() : 0};
 }
 
 }  // namespace sluice

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -13,12 +13,13 @@
 #include "sluice/autograd.h"
 #include "sluice/error.h"
 #include "sluice/loss.h"
-#include "sluice/metric.h"
 #include "sluice/trainer.h"
 #include "train/callback_names.h"
+#include "train/epoch_score.h"
 #include "train/memory/epoch_sums.h"
 #include "train/progress.h"
 #include "train/same_run.h"
+#include "train/scoring.h"
 #include "train/shards.h"
 #include "train/statistics_file.h"
 
@@ -28,11 +29,10 @@ namespace {
 constexpr int64_t kWarmUpSteps = 5;  // left out of images/s when more follow
 constexpr int kColumns = 80;
 
-// What a step leaves to be counted, read one step late so that reading waits for nothing.
-struct StepResult {
-  std::vector<NDArray> labels, predictions, losses;
-  int64_t size = 0;
-};
+std::string LabelsOf(const Dataset& data) {
+  const std::optional<Shape> shape = data.label_shape();
+  return shape ? StrCat("arrays of ", *shape) : "classes";
+}
 
 class FitRun {
  public:
@@ -44,8 +44,10 @@ class FitRun {
         options_(options),
         criterion_(options.loss != nullptr ? options.loss : std::make_shared<nn::SoftmaxCrossEntropyLoss>()),
         loader_(std::move(train), LoaderOptions()),
+        judge_(train::JudgeOf(train::NewMetric(options.metric, data()).get())),
         batching_(BatchingOfRun()),
-        progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches) {
+        progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches),
+        epoch_(train::NewMetric(options.metric, data())) {
     if (leader() && test_ == nullptr) RequireNoTestSetNeeded();
     if (options_.start_step < options_.start.step) {
       throw Error(
@@ -54,8 +56,10 @@ class FitRun {
                  " of epoch ", options_.start.epoch, ": so many steps at least were done before it"));
     }
     if (options_.start != Position()) loader_.Seek(options_.start);
-    train::RequireSameRun(options_, optimizer, batching_, *store_);
-    ResolveShapes();
+    train::RequireSameRun(options_, optimizer, batching_,
+                          {{"the labels", LabelsOf(data())}, {"the metric", judge_.metric}}, *store_);
+    RequireLabelsFit();
+    train::RequireFits(net_, data(), options_.contexts, *criterion_, options_.metric);
     optimizer.normalize_by_samples = !clips();
     rates_ = Optimizer::Create(optimizer);
     trainer_ = std::make_unique<Trainer>(
@@ -82,6 +86,7 @@ class FitRun {
   }
 
  private:
+  const Dataset& data() const { return loader_.dataset(); }
   bool leader() const { return store_->rank() == 0; }
   bool clips() const { return options_.clip_global_norm != 0; }
   bool by_steps() const { return options_.num_steps >= 0; }
@@ -117,16 +122,20 @@ class FitRun {
     for (const CallbackPtr& callback : options_.callbacks) {
       if (!callback->NeedsTestSet()) continue;
       throw Error(ErrorCode::kInvalidArgument, StrCat("Fit: ", callback->name(),
-                                                      " goes by the accuracy on a test set, and there is "
+                                                      " goes by the score on a test set, and there is "
                                                       "none: give Fit one, or leave the callback out"));
     }
   }
 
-  // One sample forward on every context: parameters learn their shapes before the store makes its keys.
-  void ResolveShapes() {
-    const Shape one = loader_.dataset().sample_shape().WithAxis(0, 1);
-    const autograd::PauseScope pause;
-    for (const Context& context : options_.contexts) net_(NDArray(one, context)).WaitToRead();
+  void RequireLabelsFit() const {
+    if (data().label_shape() && options_.top_k > 1) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat("Fit: top_k is ", options_.top_k,
+                                                      ", of classes, but labels are ", LabelsOf(data())));
+    }
+    if (test_ == nullptr || test_->label_shape() == data().label_shape()) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Fit: the labels of the test set are ", LabelsOf(*test_), ", those to train on ",
+                       LabelsOf(data()), "; they must be the same"));
   }
 
   void Recall() {
@@ -137,36 +146,29 @@ class FitRun {
     }
     const auto own = options_.memory.find(FitStatus::kMemory);
     if (own != options_.memory.end() && options_.start.step != 0)
-      GoOnFrom(train::EpochSums::Parse(own->second));
+      epoch_.GoOnFrom(train::EpochSums::Parse(own->second));
   }
 
   std::string Sums() {
-    while (!pending_.empty()) Count();
-    return train::EpochSums{loss_.sum(), accuracy_.sum(), loss_.count()}.ToText();
-  }
-  void GoOnFrom(const train::EpochSums& sums) {
-    loss_.GoOnFrom(sums.loss, sums.samples);
-    accuracy_.GoOnFrom(sums.correct, sums.samples);
+    while (epoch_.pending() > 0) Count();
+    return epoch_.sums().ToText();
   }
 
   // What is left of it: from next_ to the first batch of the one after, or to the last step.
   void RunEpoch() {
-    if (next_.step == 0) {  // else the sums are what a checkpoint had, or nothing
-      loss_.Reset();
-      accuracy_.Reset();
-    }
+    if (next_.step == 0) epoch_.Reset();  // else the sums are what a checkpoint had, or nothing
     const int64_t epoch = next_.epoch, last_epoch = LastEpoch(), steps = loader_.steps_per_epoch();
     do {
       Batch batch = *loader_.Next();
       Step(batch);
       loader_.Reuse(std::move(batch));
-      if (pending_.size() > 1) Count();
+      if (epoch_.pending() > 1) Count();
       const int64_t done = ++next_.step;
       if (done == steps) next_ = {epoch + 1, 0};
       Show(epoch, last_epoch, done, steps);
       if (next_.epoch == epoch) AfterStep();
     } while (next_.epoch == epoch && !(by_steps() && IsOver()));
-    while (!pending_.empty()) Count();
+    while (epoch_.pending() > 0) Count();
     if (next_.epoch != epoch) AfterEpoch();
   }
 
@@ -184,7 +186,7 @@ class FitRun {
   }
 
   void AfterEpoch() {
-    if (!by_steps()) report_.train_loss.push_back(loss_.value());
+    if (!by_steps()) report_.train_loss.push_back(epoch_.loss());
     if (leader()) SumUpEpoch();
     AwaitLeader();
   }
@@ -199,11 +201,12 @@ class FitRun {
   void SumUpEpoch() {
     if (test_ != nullptr) EvaluateNow();
     const std::string head = StrCat("epoch ", next_.epoch);
-    const double loss = std::isnan(loss_.value()) ? std::nan("") : loss_.value();  // without a sign
-    progress_.Say(StrCat(head, " loss ", loss, " accuracy ", accuracy_.value(), " ",
-                         static_cast<int64_t>(report_.images_per_sec), " images/s"));
+    const double loss = std::isnan(epoch_.loss()) ? std::nan("") : epoch_.loss();  // without a sign
+    const std::string score = judge_.is_loss ? "" : StrCat(judge_.metric, " ", epoch_.score(), " ");
+    progress_.Say(
+        StrCat(head, " loss ", loss, " ", score, static_cast<int64_t>(report_.images_per_sec), " images/s"));
     if (test_ != nullptr) SayEvaluation(head);
-    if (loss_.count() > 0 && !std::isfinite(loss_.value()) && !std::exchange(diverged_, true)) {
+    if (epoch_.samples() > 0 && !std::isfinite(loss) && !std::exchange(diverged_, true)) {
       progress_.Say(WrapMessage(
           StrCat("warning: the loss of epoch ", next_.epoch, " is ", loss,
                  ": the run has diverged; a smaller learning rate or clipped gradients may help")));
@@ -212,7 +215,7 @@ class FitRun {
   }
 
   void SayEvaluation(const std::string& head) {
-    progress_.Say(StrCat(head, " test accuracy ", report_.test_accuracy,
+    progress_.Say(StrCat(head, " test ", judge_.metric, " ", report_.test_score,
                          options_.top_k > 1 ? StrCat(" top-", options_.top_k, " ", report_.test_top_k) : ""));
   }
 
@@ -230,8 +233,9 @@ class FitRun {
                            .seed = options_.seed,
                            .shuffle = options_.shuffle,
                            .batching = batching_,
-                           .loss = loss_.value(),
-                           .accuracy = accuracy_.value(),
+                           .loss = epoch_.loss(),
+                           .score = epoch_.score(),
+                           .judge = judge_,
                            .images_per_sec = report_.images_per_sec,
                            .learning_rate = rates_->LearningRate(std::max<int64_t>(1, StepsDone())),
                            .memory = sums_,
@@ -258,20 +262,13 @@ class FitRun {
     return report_.stopped_early;
   }
 
-  static void RequirePerSample(const NDArray& losses, int64_t samples) {
-    if (losses.size() == samples) return;
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("Fit: for ", samples, " samples the loss gave an array of shape ", losses.shape(),
-                       "; it must give one value for each (Reduction::kPerSample)"));
-  }
-
   void Step(const Batch& batch) {
     // Work loads fit a full batch; of what is left at the end of an epoch a small one may get nothing.
     const bool full = batch.size() == options_.batch_size;
     train::Shards shards =
         train::Load(batch, options_.contexts, full ? options_.work_load : std::vector<double>());
     BeforeBackward(batch);
-    StepResult result{shards.labels, {}, {}, batch.size()};
+    train::StepResult result{shards.labels, {}, {}, batch.size()};
     if (batch.size() > 0) {
       {
         // What is dropped depends on the sample alone, whichever device it is on.
@@ -280,10 +277,11 @@ class FitRun {
         auto first = static_cast<uint64_t>(batch.first);
         for (size_t i = 0; i < shards.images.size(); ++i) {
           const autograd::SampleScope samples(first);
-          first += static_cast<uint64_t>(shards.images[i].shape()[0]);
+          const int64_t samples_here = shards.images[i].shape()[0];
+          first += static_cast<uint64_t>(samples_here);
           result.predictions.push_back(net_(shards.images[i]));
           result.losses.push_back((*criterion_)(result.predictions.back(), shards.labels[i]));
-          RequirePerSample(result.losses.back(), shards.labels[i].size());
+          train::RequirePerSample(result.losses.back(), samples_here);
         }
       }
       autograd::Backward(result.losses);
@@ -291,7 +289,7 @@ class FitRun {
     Update(batch);
     for (NDArray& array : result.predictions) array.set_node(nullptr);
     for (NDArray& array : result.losses) array.set_node(nullptr);
-    pending_.push_back(std::move(result));
+    epoch_.Add(std::move(result));
     ++report_.steps;
     Measure(batch.global_size);
   }
@@ -322,18 +320,12 @@ class FitRun {
   }
 
   void Count() {
-    const StepResult result = std::move(pending_.front());
-    pending_.pop_front();
-    double before = loss_.sum();
-    loss_.Update(result.labels, result.losses);
-    accuracy_.Update(result.labels, result.predictions);
-    if (by_steps())
-      report_.train_loss.push_back(
-          result.size == 0 ? 0 : (loss_.sum() - before) / static_cast<double>(result.size));
+    const double loss = epoch_.Count();
+    if (by_steps()) report_.train_loss.push_back(loss);
   }
 
   void Show(int64_t epoch, int64_t last_epoch, int64_t step, int64_t steps) {
-    if (!leader() || loss_.count() == 0) return;
+    if (!leader() || epoch_.samples() == 0) return;
     const double per_step =
         report_.images_per_sec > 0
             ? static_cast<double>(options_.batch_size * store_->num_workers()) / report_.images_per_sec
@@ -343,17 +335,18 @@ class FitRun {
                                            .num_epochs = static_cast<int>(last_epoch),
                                            .batch = step,
                                            .num_batches = steps,
-                                           .loss = loss_.value(),
-                                           .accuracy = accuracy_.value(),
+                                           .loss = epoch_.loss(),
+                                           .metric = judge_.is_loss ? "" : judge_.metric,
+                                           .score = epoch_.score(),
                                            .images_per_sec = report_.images_per_sec,
                                            .left = FromSeconds(left)});
   }
 
   void EvaluateNow() {
     const Time before = SteadyClock().Now();
-    evaluation_ =
-        Evaluate(net_, *test_, options_.contexts, options_.top_k, *criterion_, options_.loader_threads);
-    report_.test_accuracy = evaluation_->accuracy;
+    evaluation_ = Evaluate(net_, *test_, options_.contexts,
+                           {criterion_, options_.metric, options_.top_k, options_.loader_threads});
+    report_.test_score = evaluation_->score;
     report_.test_loss = evaluation_->loss;
     report_.test_top_k = evaluation_->top_k;
     not_training_ += SteadyClock().Now() - before;
@@ -366,14 +359,13 @@ class FitRun {
   const FitOptions options_;
   const std::shared_ptr<const nn::Loss> criterion_;
   DataLoader loader_;
+  const Judge judge_;
   const Batching batching_;
   train::Progress progress_;
   std::unique_ptr<const Optimizer> rates_;  // for what it says of the learning rate
   std::unique_ptr<Trainer> trainer_;
-  metric::Loss loss_;
-  metric::Accuracy accuracy_;
+  train::EpochScore epoch_;
   const std::function<std::string()> sums_ = [this] { return Sums(); };
-  std::deque<StepResult> pending_;
   bool diverged_ = false;
   FitReport report_;
   Position next_;

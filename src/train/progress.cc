@@ -23,6 +23,10 @@ std::string Thousands(double value) {
   return digits;
 }
 
+std::string ScoreText(const ProgressState& s, const std::string& name) {
+  return s.metric.empty() ? "" : StrCat(" ", name, " ", Fixed(s.score, 4));
+}
+
 }  // namespace
 
 std::string ClockText(Duration duration) {
@@ -41,9 +45,9 @@ std::string ClockText(Duration duration) {
 
 std::string ProgressBar(const ProgressState& s, int columns) {
   const std::string head = StrCat("epoch ", s.epoch + 1, "/", s.num_epochs, " ");
-  const std::string tail =
-      StrCat(" ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4), " acc ", Fixed(s.accuracy, 4), " ",
-             Thousands(s.images_per_sec), " img/s ", ClockText(s.left), " left");
+  const std::string tail = StrCat(" ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4),
+                                  ScoreText(s, s.metric == "accuracy" ? "acc" : s.metric), " ",
+                                  Thousands(s.images_per_sec), " img/s ", ClockText(s.left), " left");
   const int room = columns - static_cast<int>(head.size() + tail.size()) - 2;
   std::string bar;
   if (room >= 4) {
@@ -58,7 +62,7 @@ std::string ProgressBar(const ProgressState& s, int columns) {
 
 std::string ProgressLine(const ProgressState& s) {
   return StrCat("epoch ", s.epoch + 1, " batch ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4),
-                " accuracy ", Fixed(s.accuracy, 4), " ", Fixed(s.images_per_sec, 0), " images/s");
+                ScoreText(s, s.metric), " ", Fixed(s.images_per_sec, 0), " images/s");
 }
 
 void Progress::Update(Time now, const ProgressState& state) {

@@ -14,8 +14,9 @@ struct ProgressState {
   int num_epochs = 0;
   int64_t batch = 0;  // done in this epoch
   int64_t num_batches = 0;
-  double loss = 0;      // mean of this epoch so far
-  double accuracy = 0;  // of this epoch so far, 0..1
+  double loss = 0;                  // mean of this epoch so far
+  std::string metric = "accuracy";  // its name; empty: none is shown
+  double score = 0;                 // the metric of this epoch so far
   double images_per_sec = 0;
   Duration left{};  // of the whole training, estimated
 };

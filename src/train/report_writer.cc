@@ -26,6 +26,8 @@ class ReportWriter final : public Callback {
   void Recall(const std::string&) override { goes_on_ = true; }
 
  private:
+  // Else the loss is the score.
+  static bool Scored(const FitStatus& status) { return !status.judge.is_loss; }
   void Add(const FitStatus& status, int64_t epoch, bool within) {
     if (points_.empty() && (goes_on_ || epoch > 1)) ReadPoints();
     std::erase_if(points_, [&](const train::CurvePoint& point) {
@@ -34,16 +36,16 @@ class ReportWriter final : public Callback {
     train::CurvePoint point{.epoch = epoch,
                             .step = status.step,
                             .train_loss = status.loss,
-                            .train_accuracy = status.accuracy,
+                            .train_score = Scored(status) ? std::optional(status.score) : std::nullopt,
                             .learning_rate = status.learning_rate,
                             .images_per_sec = status.images_per_sec,
                             .within = within};
     if (status.test) {
       point.test_loss = status.test->loss;
-      point.test_accuracy = status.test->accuracy;
+      if (Scored(status)) point.test_score = status.test->score;
     }
     points_.push_back(point);
-    const std::string html = train::ReportHtml(title_, points_);
+    const std::string html = train::ReportHtml(title_, Scored(status) ? status.judge.metric : "", points_);
     const Bytes bytes = AsBytes(html);
     WriteFileAtomically(file_, std::span(&bytes, 1)).OrThrow();
   }

@@ -90,12 +90,13 @@ void RequireAlike(std::string_view who, const Traits& traits, KVStore& store) {
 }
 
 void RequireSameRun(const FitOptions& options, const OptimizerConfig& optimizer, const Batching& batching,
-                    KVStore& store) {
+                    const Traits& more, KVStore& store) {
   const bool may_stop = MayStop(options);
   // Which of the others there are depends on these.
   Traits traits = {{"the store's type", store.type()},
                    {"a callback that may stop the run", may_stop ? "there is one" : "none"}};
   AddData(options, batching, &traits);
+  traits.insert(traits.end(), more.begin(), more.end());
   AddOptimizer(optimizer, &traits);
   if (!store.type().ends_with("async") || may_stop) AddMeetings(options, &traits);
   RequireAlike("Fit", traits, store);

@@ -20,7 +20,8 @@ void RequireAlike(std::string_view who, const Traits& traits, KVStore& store);
 
 // That all take shares of the same batches with one optimiser and, where they meet after steps, meet after
 // the same ones.
+// `more` is compared, too.
 void RequireSameRun(const FitOptions& options, const OptimizerConfig& optimizer, const Batching& batching,
-                    KVStore& store);
+                    const Traits& more, KVStore& store);
 
 }  // namespace sluice::train

@@ -1,8 +1,10 @@
 // Fit in a job: the workers wait for each other, and for rank 0 where it does more than they.
 #include "sluice/fit.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -13,9 +15,13 @@
 #include "contract/job.h"
 #include "sluice/dataset.h"
 #include "unit/expect_error.h"
+#include "unit/train/line.h"
 
 namespace sluice::testing {
 namespace {
+
+using ::testing::DoubleNear;
+using ::testing::Pointwise;
 
 constexpr auto kOperations = std::chrono::seconds(4);  // that a value may be late
 constexpr auto kEvaluation = std::chrono::seconds(5);  // that rank 0 takes
@@ -61,6 +67,36 @@ TEST(FitInAJob, NotForEver) {
   });
 }
 
+// Numbers as labels: two workers' halves of each batch are one step on all of it, on every worker.
+TEST(FitInAJob, RegressionIsGradientDescentOnTheBatchesOfAllWorkers) {
+  for (const char* type : {"dist_sync", "dist_device_sync"}) {
+    Job({.type = type, .workers = 2}).RunShared([](const auto& store) {
+      nn::Dense net(kOutputs, {.in_units = kInputs});
+      const Context device = DeviceOf(*store);
+      net.CollectParams().Initialize({device}, nullptr, 3);
+      const auto values = [&](nn::Parameter& parameter) {
+        const auto floats = parameter.data(device).ToVector();
+        return std::vector<double>(floats.begin(), floats.end());
+      };
+      Lines reference{values(net.weight()), values(*net.bias())};
+      const auto data = NoisyLines(20, 1);
+      FitOptions options;
+      options.contexts = {device};
+      options.batch_size = 10;
+      options.num_epochs = 10;
+      options.disp_batches = 0;
+      options.loss = std::make_shared<nn::L2Loss>();
+      options.metric = metric::New<metric::RootMeanSquaredError>;
+      const FitReport report = Fit(net, data, data, {.learning_rate = 0.5}, store, options);
+      for (int step = 0; step < 10; ++step) reference.Step(*data, 0.5);
+      EXPECT_THAT(values(net.weight()), Pointwise(DoubleNear(1e-5), reference.weight));
+      EXPECT_THAT(values(*net.bias()), Pointwise(DoubleNear(1e-5), reference.bias));
+      if (store->rank() != 0) return;
+      EXPECT_NEAR(report.test_score, std::sqrt(reference.Mean(*data, [](double e) { return e * e; })), 1e-5);
+    });
+  }
+}
+
 // What the other worker is told otherwise; it alone refuses, the first one waits for it in vain.
 void ExpectRefusal(const std::string& type, const std::function<FitReport(std::shared_ptr<KVStore>)>& fit,
                    const std::string& why) {
@@ -97,6 +133,8 @@ TEST(FitInAJob, WorkersThatWereToldDifferentRunsRefuse) {
                 "class_weights: 2 of digest ");
   ExpectRefusal("dist_async", other([](FitOptions& o) { o.callbacks = {StopEarly({})}; }),
                 "a callback that may stop the run: there is one, worker 0 a callback");
+  ExpectRefusal("dist_sync", other([](FitOptions& o) { o.metric = metric::New<metric::Loss>; }),
+                "the metric: loss, worker 0 the metric: accuracy");
   ExpectRefusal(
       "dist_sync", [](const auto& store) { return FitFor(1, store, {}, 4 + 2 * store->rank()); },
       "the number of samples: 6, worker 0 the number of samples: 4");

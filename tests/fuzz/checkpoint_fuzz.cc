@@ -42,7 +42,7 @@ void CheckMemory(const std::string& text) {
   if (!Accepts([&] { sums = EpochSums::Parse(text); })) return;
   const std::string memory = sums.ToText();
   SLUICE_CHECK(Accepts([&] { sums = EpochSums::Parse(memory); })) << memory;
-  SLUICE_CHECK(sums.ToText() == memory && sums.correct <= static_cast<double>(sums.samples)) << memory;
+  SLUICE_CHECK(sums.ToText() == memory) << memory;
 }
 
 void CheckCheckpoint(const LoadedCheckpoint& loaded) {

@@ -1,5 +1,6 @@
 #include "train/memory/callback_memory.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 #include <vector>
@@ -28,18 +29,17 @@ std::optional<std::deque<Position>> ParsePositions(const std::string& text) {
 
 std::string Best::ToText() const {
   std::ostringstream text;
-  text << std::hexfloat << accuracy << ' ' << epochs_since;
+  text << std::hexfloat << score << ' ' << epochs_since;
   return text.str();
 }
 
 std::optional<Best> Best::Parse(const std::string& text) {
   char* end = nullptr;
-  const double accuracy = std::strtod(text.c_str(), &end);
+  const double score = std::strtod(text.c_str(), &end);
   const auto since = ParseInt(StrTrim(end));
-  const bool none = accuracy == Best().accuracy;
-  if (end == text.c_str() || !(none || (accuracy >= 0 && accuracy <= 1)) || !since || *since < 0)
+  if (end == text.c_str() || !(score == Best().score || std::isfinite(score)) || !since || *since < 0)
     return std::nullopt;
-  return Best{accuracy, *since};
+  return Best{score, *since};
 }
 
 }  // namespace sluice::train

@@ -15,9 +15,9 @@ namespace sluice::train {
 std::string ToText(const std::deque<Position>& positions);
 std::optional<std::deque<Position>> ParsePositions(const std::string& text);
 
-// The best test accuracy so far, and how many epochs ago that was.
+// The best test score so far, its sign turned where lower is better, and how many epochs ago that was.
 struct Best {
-  double accuracy = -std::numeric_limits<double>::infinity();
+  double score = -std::numeric_limits<double>::infinity();  // finite once there was one
   int64_t epochs_since = 0;
 
   // Bit by bit: what is recalled is what was known.

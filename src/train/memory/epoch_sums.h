@@ -7,8 +7,8 @@
 namespace sluice::train {
 
 struct EpochSums {
-  double loss = 0;     // NaN where it has diverged
-  double correct = 0;  // of `samples`
+  double loss = 0;   // NaN where it has diverged
+  double score = 0;  // of the metric: the correct ones of `samples`, or what else it sums
   int64_t samples = 0;
 
   // Bit by bit: what is recalled is what was known.

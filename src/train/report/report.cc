@@ -140,32 +140,46 @@ class Chart {
   Range x_;
 };
 
-std::string Table(const std::vector<CurvePoint>& points) {
-  std::string rows;
-  const auto cell = [](const std::optional<double>& value) {
-    return StrCat("<td>", value ? Number(*value) : "&ndash;", "</td>");
-  };
-  for (const CurvePoint& p : points) {
-    rows += StrCat("<tr><td>", p.epoch, "</td><td>", p.step, "</td>", cell(p.train_loss),
-                   cell(p.train_accuracy), cell(p.test_loss), cell(p.test_accuracy), cell(p.learning_rate),
-                   cell(std::round(p.images_per_sec)), "</tr>\n");
-  }
-  return StrCat(
-      "<table><tr><th>epoch</th><th>step</th><th>train loss</th><th>train accuracy</th><th>test loss</th>"
-      "<th>test accuracy</th><th>learning rate</th><th>images/s</th></tr>\n",
-      rows, "</table>\n");
+using Column = std::pair<std::string, std::function<std::string(const CurvePoint&)>>;
+
+std::vector<Column> Columns(const std::string& metric) {
+  const auto text = [](const std::optional<double>& value) { return value ? Number(*value) : "&ndash;"; };
+  std::vector<Column> columns = {
+      {"epoch", [](const CurvePoint& p) { return StrCat(p.epoch); }},
+      {"step", [](const CurvePoint& p) { return StrCat(p.step); }},
+      {"train loss", [=](const CurvePoint& p) { return text(p.train_loss); }},
+      {"train " + metric, [=](const CurvePoint& p) { return text(p.train_score); }},
+      {"test loss", [=](const CurvePoint& p) { return text(p.test_loss); }},
+      {"test " + metric, [=](const CurvePoint& p) { return text(p.test_score); }},
+      {"learning rate", [=](const CurvePoint& p) { return text(p.learning_rate); }},
+      {"images/s", [=](const CurvePoint& p) { return text(std::round(p.images_per_sec)); }}};
+  if (metric.empty()) std::erase_if(columns, [](const Column& c) { return c.first.ends_with(' '); });
+  return columns;
 }
 
-std::string Charts(const std::vector<CurvePoint>& points) {
+std::string Table(const std::string& metric, const std::vector<CurvePoint>& points) {
+  const std::vector<Column> columns = Columns(metric);
+  std::string table = "<table><tr>";
+  for (const auto& [name, text] : columns) table += StrCat("<th>", Escaped(name), "</th>");
+  for (const CurvePoint& point : points) {
+    table += "</tr>\n<tr>";
+    for (const auto& [name, text] : columns) table += StrCat("<td>", text(point), "</td>");
+  }
+  return table + "</tr>\n</table>\n";
+}
+
+std::string Charts(const std::string& metric, const std::vector<CurvePoint>& points) {
   const Line lines[] = {
       {"train", "#1f77b4", [](const CurvePoint& p) { return std::optional(p.train_loss); }},
       {"test", "#d62728", [](const CurvePoint& p) { return p.test_loss; }},
-      {"train", "#1f77b4", [](const CurvePoint& p) { return std::optional(p.train_accuracy); }},
-      {"test", "#d62728", [](const CurvePoint& p) { return p.test_accuracy; }},
+      {"train", "#1f77b4", [](const CurvePoint& p) { return p.train_score; }},
+      {"test", "#d62728", [](const CurvePoint& p) { return p.test_score; }},
       {"learning rate", "#2ca02c", [](const CurvePoint& p) { return std::optional(p.learning_rate); }},
       {"images/s", "#9467bd", [](const CurvePoint& p) { return std::optional(p.images_per_sec); }}};
+  std::string name = Escaped(metric);
+  if (!name.empty() && name[0] >= 'a' && name[0] <= 'z') name[0] = static_cast<char>(name[0] - 'a' + 'A');
   return Chart("Loss", {lines[0], lines[1]}, points).Svg() +
-         Chart("Accuracy", {lines[2], lines[3]}, points).Svg() +
+         (name.empty() ? "" : Chart(name, {lines[2], lines[3]}, points).Svg()) +
          Chart("Learning rate", {lines[4]}, points).Svg() +
          Chart("Images per second", {lines[5]}, points).Svg();
 }
@@ -178,9 +192,9 @@ Json ToJson(const CurvePoint& p) {
     if (value && std::isfinite(*value)) json[name] = *value;
   };
   put("train_loss", p.train_loss);
-  put("train_accuracy", p.train_accuracy);
+  put("train_score", p.train_score);
   put("test_loss", p.test_loss);
-  put("test_accuracy", p.test_accuracy);
+  put("test_score", p.test_score);
   put("learning_rate", p.learning_rate);
   put("images_per_sec", p.images_per_sec);
   return json;
@@ -203,9 +217,9 @@ std::optional<CurvePoint> FromJson(const Json& json) {
   return CurvePoint{*epoch,
                     *step,
                     number("train_loss"),
-                    number("train_accuracy"),
+                    optional("train_score"),
                     optional("test_loss"),
-                    optional("test_accuracy"),
+                    optional("test_score"),
                     number("learning_rate"),
                     number("images_per_sec"),
                     json.value("within", false)};
@@ -223,13 +237,15 @@ constexpr const char* kStyle =
 
 }  // namespace
 
-std::string ReportHtml(const std::string& title, const std::vector<CurvePoint>& points) {
+std::string ReportHtml(const std::string& title, const std::string& metric,
+                       const std::vector<CurvePoint>& points) {
   Json data = Json::array();
   for (const CurvePoint& point : points) data.push_back(ToJson(point));
-  return StrCat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", Escaped(title),
-                "</title><style>", kStyle, "</style></head><body>\n<h1>", Escaped(title), "</h1>\n",
-                points.empty() ? "<p>No epoch has ended yet.</p>\n" : Charts(points) + Table(points), kBegin,
-                data.dump(), kEnd, "\n</body></html>\n");
+  return StrCat(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", Escaped(title),
+      "</title><style>", kStyle, "</style></head><body>\n<h1>", Escaped(title), "</h1>\n",
+      points.empty() ? "<p>No epoch has ended yet.</p>\n" : Charts(metric, points) + Table(metric, points),
+      kBegin, data.dump(), kEnd, "\n</body></html>\n");
 }
 
 std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html) {

@@ -10,14 +10,17 @@ namespace sluice::train {
 
 struct CurvePoint {
   int64_t epoch = 0, step = 0;  // the epoch that ends here, or that the step is in
-  double train_loss = 0, train_accuracy = 0;
-  std::optional<double> test_loss, test_accuracy;
+  double train_loss = 0;
+  std::optional<double> train_score;  // of a metric, if there is one
+  std::optional<double> test_loss, test_score;
   double learning_rate = 0, images_per_sec = 0;
   bool within = false;  // the epoch goes on
   bool operator==(const CurvePoint&) const = default;
 };
 
-std::string ReportHtml(const std::string& title, const std::vector<CurvePoint>& points);
+// `metric` names the score, "accuracy"; empty: there is none, and none is drawn.
+std::string ReportHtml(const std::string& title, const std::string& metric,
+                       const std::vector<CurvePoint>& points);
 // The points of what ReportHtml wrote; nothing for any other text.
 std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html);
 

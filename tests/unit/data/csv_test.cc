@@ -52,6 +52,19 @@ TEST(Csv, ReadsNumbersAndTheLabelColumn) {
             (std::vector<float>{3.4028234e38f, -3.4028234e38f}));
 }
 
+TEST(Csv, SeveralColumnsMakeALabelOfNumbers) {
+  const auto data = Parse("1,2.5,-7\n3,4,5e-1\n", {.label_columns = {-1, 0}});
+  EXPECT_EQ(data->sample_shape(), (Shape{1}));
+  EXPECT_EQ(data->label_shape(), (Shape{2}));
+  EXPECT_EQ(Values(*data), (std::vector<float>{2.5f, 4}));
+  EXPECT_EQ(data->label(0)[0], -7);
+  EXPECT_EQ(data->label(0)[1], 1);
+  EXPECT_EQ(data->label(1)[0], 0.5f);
+  EXPECT_EQ(data->label(1)[1], 3);
+  EXPECT_EQ(Parse("1,2,3,4,0.5\n", {.label_columns = {4}, .sample_shape = Shape{2, 2}})->sample_shape(),
+            (Shape{2, 2}));
+}
+
 TEST(Csv, LineEndsQuotesBlanksAndHeadersAreOfNoConsequence) {
   const std::vector<float> expected{1, 2, 3, 4};
   for (const char* text :
@@ -106,6 +119,14 @@ TEST(Csv, OptionsThatDoNotFitAreRefused) {
   EXPECT_THAT(refused("1,0\n", {.label_column = 2}),
               HasSubstr("label_column is 2, but line 1 has 2 columns"));
   EXPECT_THAT(refused("1,0\n", {.label_column = -3}), HasSubstr("label_column is -3"));
+  EXPECT_THAT(refused("1,0\n", {.label_columns = {0, 2}}),
+              HasSubstr("label_columns[1] is 2, but line 1 has 2 columns"));
+  EXPECT_THAT(refused("1,0\n", {.label_columns = {1, -1}}),
+              HasSubstr("label_columns has -1, column 1, twice"));
+  EXPECT_THAT(refused("1,0\n", {.label_columns = {1}, .num_classes = 2}),
+              HasSubstr("num_classes is 2, but label_columns"));
+  EXPECT_THAT(WhyRefused("1,0\n", {.label_columns = {0, 1}}),
+              HasSubstr("line 1 has 2 columns; expected the label and"));
   EXPECT_THAT(refused("1,0\n", {.delimiter = '"'}), HasSubstr("delimiter"));
   EXPECT_THAT(refused("1,0\n", {.num_classes = -1}), HasSubstr("num_classes is -1"));
   EXPECT_THAT(refused("1,2,0\n", {.sample_shape = Shape{3}}), HasSubstr("sample_shape [3] has 3 values"));

@@ -17,8 +17,7 @@ double TestAccuracy(nn::Sequential& net, std::shared_ptr<const Dataset> train,
   options.contexts = contexts;
   options.num_epochs = num_epochs;
   options.disp_batches = 0;
-  return Fit(net, std::move(train), std::move(test), optimizer, KVStore::Create("local"), options)
-      .test_accuracy;
+  return Fit(net, std::move(train), std::move(test), optimizer, KVStore::Create("local"), options).test_score;
 }
 
 TEST(SyntheticPicturesLearning, ALinearModelStaysFarBelowAConvolution) {

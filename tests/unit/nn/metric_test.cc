@@ -110,6 +110,49 @@ TEST(LossMetric, AveragesAllValues) {
   EXPECT_EQ(loss.count(), 4);
 }
 
+NDArray Numbers(const std::vector<float>& values, const Shape& shape, Context context = cpu(0)) {
+  return NDArray::From(std::span<const float>(values), shape, context);
+}
+
+TEST(ErrorMetrics, AreMeansOverSamplesOfMeansOverTheirNumbers) {
+  MeanAbsoluteError mae;
+  MeanSquaredError mse;
+  RootMeanSquaredError rmse;
+  EXPECT_TRUE(std::isnan(rmse.value()));
+  for (MeanMetric* metric :
+       {static_cast<MeanMetric*>(&mae), static_cast<MeanMetric*>(&mse), static_cast<MeanMetric*>(&rmse)}) {
+    EXPECT_FALSE(metric->higher_is_better());
+    // Errors 1, -3, then 2, 0 and, on another device, 5, 0.
+    metric->Update({Numbers({0, 3, 1, 1}, {2, 2}), Numbers({-5, 2}, {1, 2}, cpu(1))},
+                   {Numbers({1, 0, 3, 1}, {2, 2}), Numbers({0, 2}, {1, 2}, cpu(1))});
+    EXPECT_EQ(metric->count(), 3);
+  }
+  EXPECT_DOUBLE_EQ(mae.value(), (2 + 1 + 2.5) / 3);
+  EXPECT_DOUBLE_EQ(mse.value(), (5 + 2 + 12.5) / 3);
+  EXPECT_DOUBLE_EQ(rmse.value(), std::sqrt((5 + 2 + 12.5) / 3));
+  EXPECT_EQ(mae.name() + mse.name() + rmse.name(), "maemsermse");
+  mae.Reset();
+  mae.Update(Numbers({1, 2}, {2}), Numbers({2, 4}, {2, 1}));  // an axis of 1 more
+  EXPECT_DOUBLE_EQ(mae.value(), 1.5);
+  EXPECT_THAT(MessageOf([&] {
+                mae.Update(Numbers({1, 2}, {2}), Numbers({1, 2}, {1, 2}));
+              }),
+              HasSubstr("mae: labels of shape [2] do not fit predictions of shape [1, 2]"));
+  EXPECT_THAT(MessageOf([&] { mae.Update({Numbers({1}, {1})}, std::vector<NDArray>()); }),
+              HasSubstr("1 label arrays for 0"));
+}
+
+TEST(BinaryAccuracyMetric, GoesByTheSignOfTheScore) {
+  BinaryAccuracy accuracy;
+  accuracy.Update(Numbers({1, 0, 0, 1}, {4}), Numbers({0.1f, -7, 3, 0}, {4, 1}));
+  EXPECT_DOUBLE_EQ(accuracy.value(), 0.5);
+  accuracy.Update(Numbers({1, 1, 0}, {1, 3}), Numbers({2, NAN, NAN}, {1, 3}));  // 2 of 3 labels
+  EXPECT_DOUBLE_EQ(accuracy.value(), (2 + 2.0 / 3) / 5);
+  EXPECT_TRUE(accuracy.higher_is_better());
+  EXPECT_THAT(MessageOf([&] { accuracy.Update(Numbers({2}, {1}), Numbers({1}, {1})); }),
+              HasSubstr("binary_accuracy: label 2 is neither 0 nor 1"));
+}
+
 TEST(CompositeMetric, FeedsAllAndKeepsTheOrder) {
   Composite composite;
   composite.Add(std::make_shared<Accuracy>()).Add(std::make_shared<TopKAccuracy>(2));

@@ -161,8 +161,8 @@ TEST_F(CallbackTest, TheBestEpochIsKept) {
   int64_t when = 0;
   std::vector<std::vector<float>> values;
   const auto watch = AfterEpoch([&](const FitStatus& s) {
-    if (s.test->accuracy <= best) return;
-    best = s.test->accuracy;
+    if (s.test->score <= best) return;
+    best = s.test->score;
     when = s.next.epoch;
     values.clear();
     for (const auto& p : s.net.CollectParams()) values.push_back(p->list_data().front().ToVector());
@@ -188,7 +188,7 @@ TEST_F(CallbackTest, ARunThatGetsNoBetterEndsEarlyAlsoWhenItGoesOn) {
   EXPECT_EQ(Run(callbacks(), 20, 1e-30, loaded).epochs, 2);  // epochs 4 and 5
   EXPECT_FALSE(Run(callbacks(), 2, 1e-30).stopped_early);
   ErrorOf(ErrorCode::kInvalidArgument, [] { StopEarly({.patience = 0}); });
-  for (const std::string memory : {"soon", "nan 0", "inf 0", "1.5 0", "-1 0", "0.5 -1", "0.5"}) {
+  for (const std::string memory : {"soon", "nan 0", "inf 0", "0.5 -1", "0.5"}) {
     LoadedCheckpoint spoilt = loaded;
     spoilt.memory["StopEarly"] = memory;
     EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run(callbacks(), 20, 0.1, spoilt); }),
@@ -213,7 +213,7 @@ TEST_F(CallbackTest, ARunThatGoesOnWithinAnEpochReportsAllOfIt) {
   const std::string prefix = folder_ / "run";
   std::vector<std::pair<double, double>> whole, rest;
   const auto note = [](auto& into) {
-    return AfterEpoch([&into](const FitStatus& s) { into.emplace_back(s.loss, s.accuracy); });
+    return AfterEpoch([&into](const FitStatus& s) { into.emplace_back(s.loss, s.score); });
   };
   Run({note(whole), SaveEvery(prefix, {.steps = 2})}, 2);
   net_ = Net(5);
@@ -222,7 +222,7 @@ TEST_F(CallbackTest, ARunThatGoesOnWithinAnEpochReportsAllOfIt) {
   ASSERT_EQ(whole.size(), 2u);
   EXPECT_EQ(rest, std::vector{whole[1]});  // to the last bit
   LoadedCheckpoint spoilt = within;
-  for (const char* text : {"", "0x1p+1", "1 2 -3", "1 9 8", "1 -1 8", "1 1 8 8"}) {
+  for (const char* text : {"", "0x1p+1", "1 2 -3", "x 1 8", "1 x 8", "1 1 8 8"}) {
     spoilt.memory[FitStatus::kMemory] = text;
     EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run({}, 2, 0.1, spoilt); }),
                 HasSubstr(StrCat("'", text, "'")));
@@ -242,7 +242,7 @@ TEST_F(CallbackTest, EvaluationsWithinAnEpochCountForTheBest) {
   const auto watch = [&](const FitStatus& s) {
     if (!s.test) return;
     evaluated.push_back(s.step);
-    if (s.test->accuracy > best) best = s.test->accuracy, when = s.step;
+    if (s.test->score > best) best = s.test->score, when = s.step;
   };
   options.callbacks = {AfterStep(watch), AfterEpoch(watch), KeepBest(file)};
   Fit(net_, train_, test_, {.learning_rate = 0.5}, StoreOf("local"), options);
@@ -258,8 +258,7 @@ TEST_F(CallbackTest, ARunOfSoManyStepsRemembersItsLastEvaluation) {
   options.num_steps = 4;  // in the second epoch
   options.disp_batches = 0;
   options.callbacks = {KeepBest(file), SaveEvery(prefix, {.steps = 2})};
-  const double last =
-      Fit(net_, train_, test_, {.learning_rate = 0.5}, StoreOf("local"), options).test_accuracy;
+  const double last = Fit(net_, train_, test_, {.learning_rate = 0.5}, StoreOf("local"), options).test_score;
   const LoadedCheckpoint loaded =
       LoadCheckpoint(prefix, ListCheckpoints(prefix).back(), net_.CollectParams());
   const std::string kept = LoadParameters(file, net_.CollectParams()).at("test_accuracy");
@@ -317,7 +316,7 @@ TEST_F(CallbackTest, AReportHoldsThePointsOfTheWholeRun) {
   ASSERT_THAT(*whole, SizeIs(3));
   EXPECT_EQ((*whole)[2].epoch, 3);
   EXPECT_EQ((*whole)[2].step, 3 * kSteps);
-  EXPECT_TRUE((*whole)[2].test_accuracy);
+  EXPECT_TRUE((*whole)[2].test_score);
   EXPECT_THAT(Text("report.html"), HasSubstr("<h1>a &lt;b&gt; &amp; c</h1>"));
   const LoadedCheckpoint loaded = LoadCheckpoint(prefix, {2, 0}, net_.CollectParams());
   Run(callbacks(), 4, 0.1, loaded);  // goes on after the second: the third is drawn anew
@@ -336,7 +335,7 @@ TEST_F(CallbackTest, AReportHoldsTheEvaluationsWithinEpochs) {
     std::vector<std::pair<int64_t, bool>> found;
     const auto points = train::PointsOf(Text("report.html")).value();
     for (const train::CurvePoint& point : points) {
-      EXPECT_TRUE(point.test_accuracy);
+      EXPECT_TRUE(point.test_score);
       EXPECT_EQ(point.epoch, (point.step + kSteps - 1) / kSteps);
       found.emplace_back(point.step, point.within);
     }
@@ -357,10 +356,10 @@ TEST_F(CallbackTest, AReportHoldsTheEvaluationsWithinEpochs) {
 
 TEST(Report, DrawsWhatIsThere) {
   using train::CurvePoint;
-  EXPECT_THAT(train::ReportHtml("t", {}), HasSubstr("No epoch has ended yet"));
-  const std::vector<CurvePoint> points = {{.epoch = 1, .step = 5, .train_loss = 2, .train_accuracy = 0.5},
+  EXPECT_THAT(train::ReportHtml("t", "accuracy", {}), HasSubstr("No epoch has ended yet"));
+  const std::vector<CurvePoint> points = {{.epoch = 1, .step = 5, .train_loss = 2, .train_score = 0.5},
                                           {.epoch = 2, .step = 10, .train_loss = NAN, .test_loss = 1.5}};
-  const std::string html = train::ReportHtml("t", points);
+  const std::string html = train::ReportHtml("t", "accuracy", points);
   EXPECT_THAT(html, HasSubstr("<svg"));
   EXPECT_THAT(html, ::testing::Not(HasSubstr("nan,")));
   const auto read = train::PointsOf(html).value();

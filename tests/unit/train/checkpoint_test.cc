@@ -197,7 +197,7 @@ TEST_F(CheckpointTest, NothingIsLeftOfARunThatIsOver) {
       Fit(net, data_, data_, Optimizer(OptimizerKind::kSgd, 0), StoreOf("local"), options);
   EXPECT_EQ(report.steps, 0);
   EXPECT_EQ(Values(net), whole);
-  EXPECT_EQ(report.test_accuracy, Evaluate(net, *data_, Cpus(2)).accuracy);
+  EXPECT_EQ(report.test_score, Evaluate(net, *data_, Cpus(2)).score);
 }
 
 TEST_F(CheckpointTest, ParametersAloneAreAStart) {

@@ -33,14 +33,14 @@ class EvaluateTest : public ::testing::Test {
 
 TEST_F(EvaluateTest, EveryThreadMakesBatches) {
   const EvalReport plain = Evaluate(net_, *data_, Cpus(2));
-  const EvalReport met = Evaluate(net_, Meeting(data_, 3), Cpus(2), 0, nn::SoftmaxCrossEntropyLoss(), 3);
-  EXPECT_EQ(met.accuracy, plain.accuracy);
+  const EvalReport met = Evaluate(net_, Meeting(data_, 3), Cpus(2), {.loader_threads = 3});
+  EXPECT_EQ(met.score, plain.score);
   EXPECT_EQ(met.loss, plain.loss);
-  EXPECT_DOUBLE_EQ(plain.accuracy, AccuracyOneByOne(net_, *data_));
+  EXPECT_DOUBLE_EQ(plain.score, AccuracyOneByOne(net_, *data_));
 }
 
 TEST_F(EvaluateTest, TheMeanOfNothingIsNoNumber) {
-  EXPECT_TRUE(std::isnan(Evaluate(net_, RandomPoints(0, 1), Cpus(2)).accuracy));
+  EXPECT_TRUE(std::isnan(Evaluate(net_, RandomPoints(0, 1), Cpus(2)).score));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ ProgressState State() {
           .batch = 450,
           .num_batches = 938,
           .loss = 0.12344,
-          .accuracy = 0.96321,
+          .score = 0.96321,
           .images_per_sec = 5210.4,
           .left = 42s};
 }

@@ -1,0 +1,59 @@
+// Loss and metric over an epoch under way. Internal to train/.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/metric.h"
+#include "sluice/ndarray.h"
+#include "train/memory/epoch_sums.h"
+
+namespace sluice::train {
+
+struct StepResult {
+  std::vector<NDArray> labels, predictions, losses;
+  int64_t size = 0;
+};
+
+// A step's results are read one step late, so that reading waits for nothing.
+class EpochScore {
+ public:
+  explicit EpochScore(std::unique_ptr<metric::MeanMetric> metric) : metric_(std::move(metric)) {}
+
+  void Reset() {
+    loss_.Reset();
+    if (metric_ != nullptr) metric_->Reset();
+  }
+  void Add(StepResult result) { pending_.push_back(std::move(result)); }
+  size_t pending() const { return pending_.size(); }
+  // Counts the oldest step; returns the mean loss of its batch, 0 of none.
+  double Count() {
+    const StepResult result = std::move(pending_.front());
+    pending_.pop_front();
+    const double before = loss_.sum();
+    loss_.Update(result.labels, result.losses);
+    if (metric_ != nullptr) metric_->Update(result.labels, result.predictions);
+    return result.size == 0 ? 0 : (loss_.sum() - before) / static_cast<double>(result.size);
+  }
+
+  double loss() const { return loss_.value(); }
+  double score() const { return metric_ != nullptr ? metric_->value() : loss(); }
+  int64_t samples() const { return loss_.count(); }
+
+  EpochSums sums() const { return {loss_.sum(), metric_ != nullptr ? metric_->sum() : 0, loss_.count()}; }
+  void GoOnFrom(const EpochSums& sums) {
+    loss_.GoOnFrom(sums.loss, sums.samples);
+    if (metric_ != nullptr) metric_->GoOnFrom(sums.score, sums.samples);
+  }
+
+ private:
+  metric::Loss loss_;
+  const std::unique_ptr<metric::MeanMetric> metric_;  // null: none
+  std::deque<StepResult> pending_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,53 @@
+#include "train/scoring.h"
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "sluice/autograd.h"
+#include "sluice/error.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int64_t kProbes = 2;  // of one sample a mean is a value for each, too
+
+NDArray LabelsFor(const Dataset& data, const Context& context) {
+  if (const std::optional<Shape> shape = data.label_shape())
+    return NDArray(shape->WithAxis(0, kProbes), context);
+  const std::vector<float> highest(kProbes, static_cast<float>(std::max<int64_t>(data.num_classes() - 1, 0)));
+  return NDArray::From(std::span<const float>(highest), {kProbes}, context);
+}
+
+}  // namespace
+
+std::unique_ptr<metric::MeanMetric> NewMetric(const metric::Factory& asked, const Dataset& data) {
+  if (asked) return asked();
+  return data.label_shape() ? nullptr : metric::New<metric::Accuracy>();
+}
+
+Judge JudgeOf(const metric::MeanMetric* metric) {
+  if (metric == nullptr) return {.metric = "loss", .higher_is_better = false, .is_loss = true};
+  return {.metric = metric->name(), .higher_is_better = metric->higher_is_better(), .is_loss = false};
+}
+
+void RequireFits(nn::Layer& net, const Dataset& data, const std::vector<Context>& contexts,
+                 const nn::Loss& criterion, const metric::Factory& asked) {
+  const Shape shape = data.sample_shape().WithAxis(0, kProbes);
+  const autograd::PauseScope pause;
+  for (const Context& context : contexts) {
+    const NDArray predictions = net(NDArray(shape, context)), labels = LabelsFor(data, context);
+    const NDArray losses = criterion(predictions, labels);
+    RequirePerSample(losses, kProbes);
+    losses.WaitToRead();
+    if (const auto metric = NewMetric(asked, data)) metric->Update(labels, predictions);
+  }
+}
+
+void RequirePerSample(const NDArray& losses, int64_t samples) {
+  if (losses.size() == samples) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("Fit: for ", samples, " samples the loss gave an array of shape ", losses.shape(),
+                     "; it must give one value for each (Reduction::kPerSample)"));
+}
+
+}  // namespace sluice::train
