@@ -265,6 +265,8 @@ GradientCompression CompressionOfPushes() {
                                         .weights = CompressionFromName(FLAGS_gc_weights),
                                         .threshold = static_cast<float>(FLAGS_gc_threshold),
                                         .ratio = static_cast<float>(FLAGS_gc_ratio)};
+  if (!std::isfinite(compression.threshold))
+    Refuse("gc-threshold", StrCat("is ", FLAGS_gc_threshold, "; it must fit float32"));
   if (compression.type == Compression::k2Bit && !(compression.threshold > 0))
     Refuse("gc-threshold", StrCat("is ", FLAGS_gc_threshold, "; 2bit needs one above 0"));
   if (!(compression.ratio > 0 && compression.ratio <= 1))

@@ -13,6 +13,10 @@
 //   topk   sends r where it is largest: of each part of a key (up to 1 MiB) `ratio` of the elements, at least
 //          one (Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", 2017)
 //
+// The threshold, and 1bit's 1, are of a key's first compressed push: where a round divides by less, the
+// samples of an uneven last batch or a smaller divisor, what stands for them, and what was kept, are smaller
+// likewise. A push without a sample sends zeros as they are, and keeps what is kept.
+//
 // What is not finite stays in no residual. topk, fp16 and bf16 send it as it is; 2bit and 1bit have no code
 // for it: the part of the key that it lies in arrives as NaN, so that a training that diverges shows.
 #pragma once
@@ -32,8 +36,10 @@ Compression CompressionFromName(const std::string& name);
 // Of pushes, and of the weights that come back.
 struct GradientCompression {
   Compression type = Compression::kNone;
-  // kFloat16 or kBFloat16: Pull and PushPull bring float32 weights rounded to it, half the bytes. The
-  // servers' own stay float32. What Init has made comes as it is until this worker has pushed the key.
+  // kFloat16 or kBFloat16: Pull and PushPull bring float32 weights rounded to it, half the bytes; what is
+  // beyond fp16's range as its largest number. The servers' own stay float32. Only what this store's
+  // optimiser updates: sums of gradients come as they are. So does what Init has made, to a worker that has
+  // found the key without an update, until it pushes it.
   Compression weights = Compression::kNone;
   float threshold = 0.5f;  // 2bit: above 0; 1bit: where +1 begins
   float ratio = 0.01f;     // topk: in (0, 1]

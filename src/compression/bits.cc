@@ -40,13 +40,13 @@ SLUICE_SIMD uint32_t Round2Bit(float threshold, float* r, size_t n, uint8_t* plu
   return wrong;
 }
 
-SLUICE_SIMD uint32_t Round1Bit(float threshold, float* r, size_t n, uint8_t* plus) {
+SLUICE_SIMD uint32_t Round1Bit(float threshold, float one, float* r, size_t n, uint8_t* plus) {
   uint32_t wrong = 0;
   for (size_t i = 0; i < n; ++i) {
     const float value = r[i];
     const bool up = value > threshold;
     plus[i] = up;
-    r[i] = value - (up ? 1.0f : -1.0f);
+    r[i] = value - (up ? one : -one);
     wrong |= NotFinite(value);
   }
   return wrong;
@@ -126,12 +126,12 @@ bool Encode2Bit(float threshold, float* r, size_t n, std::byte* out) {
   return finite;
 }
 
-bool Encode1Bit(float threshold, float* r, size_t n, std::byte* out) {
+bool Encode1Bit(float threshold, float one, float* r, size_t n, std::byte* out) {
   uint8_t plus[kBlock];
   bool finite = true;
   for (size_t first = 0; first < n; first += kBlock) {
     const size_t count = std::min(kBlock, n - first), padded = (count + 7) / 8 * 8;
-    const bool wrong = Round1Bit(threshold, r + first, count, plus) != 0;
+    const bool wrong = Round1Bit(threshold, one, r + first, count, plus) != 0;
     finite &= LeaveFinite(wrong, r + first, count);
     std::fill(plus + count, plus + padded, uint8_t{0});
     for (size_t i = 0; i < padded; i += 8) *out++ = std::byte{BitsOf(plus + i)};

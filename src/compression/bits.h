@@ -7,9 +7,10 @@
 namespace sluice::compression {
 
 // Elements of r, which are gradient plus residual, become bits at `out` and what these do not say of them.
-// False where one of r is not finite: its bits mean nothing, and 0 is left of it.
+// False where one of r is not finite: its bits mean nothing, and 0 is left of it. A bit stands for threshold
+// and for `one`.
 bool Encode2Bit(float threshold, float* r, size_t n, std::byte* out);
-bool Encode1Bit(float threshold, float* r, size_t n, std::byte* out);
+bool Encode1Bit(float threshold, float one, float* r, size_t n, std::byte* out);
 
 constexpr size_t Bytes2Bit(size_t n) {
   return (n + 15) / 16 * 4;

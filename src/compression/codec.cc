@@ -149,8 +149,8 @@ size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements
 }
 
 void Encode(const GradientCompression& how, DType dtype, const std::byte* gradient, size_t elements,
-            float* residual, std::byte* out) {
-  const float threshold = how.threshold;
+            float* residual, std::byte* out, float scale) {
+  const float threshold = how.threshold * scale;
   switch (how.type) {
     case Compression::k2Bit:
       return EncodeBits(
@@ -158,8 +158,9 @@ void Encode(const GradientCompression& how, DType dtype, const std::byte* gradie
           [&](float* r, size_t n, std::byte* to) { return Encode2Bit(threshold, r, n, to); }, Bytes2Bit);
     case Compression::k1Bit:
       return EncodeBits(
-          dtype, gradient, elements, 1, residual, out,
-          [&](float* r, size_t n, std::byte* to) { return Encode1Bit(threshold, r, n, to); }, Bytes1Bit);
+          dtype, gradient, elements, scale, residual, out,
+          [&](float* r, size_t n, std::byte* to) { return Encode1Bit(threshold, scale, r, n, to); },
+          Bytes1Bit);
     case Compression::kTopK:
       AddGradient(dtype, gradient, elements, residual);
       return EncodeTopK(ChosenOf(how.ratio, elements), residual, elements, out);
@@ -171,7 +172,7 @@ void Encode(const GradientCompression& how, DType dtype, const std::byte* gradie
 }
 
 void EncodeWeights(Compression as, const float* weights, size_t elements, std::byte* out) {
-  as == Compression::kFloat16 ? FloatToHalf(weights, out, elements) : FloatToBFloat16(weights, out, elements);
+  RoundHalves(as == Compression::kFloat16 ? DType::kFloat16 : DType::kBFloat16, weights, elements, out);
 }
 
 std::string WhyInvalid(const Encoded& part, DType dtype, size_t elements) {

@@ -27,11 +27,12 @@ inline bool IsOfWeights(Compression as, DType dtype) {
 size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements);
 
 // Writes EncodedBytes of gradient + residual to `out`, at any alignment, and leaves in `residual` what these
-// do not say. kNone sends all of it.
+// do not say. kNone sends all of it. `scale` multiplies what 2bit and 1bit go by: the threshold and the 1.
 void Encode(const GradientCompression& how, DType dtype, const std::byte* gradient, size_t elements,
-            float* residual, std::byte* out);
+            float* residual, std::byte* out, float scale = 1);
 
-// Of weights, which leave no residual: only fp16 and bf16.
+// Of weights, which leave no residual: only fp16 and bf16. What is finite stays so: beyond fp16's range it is
+// the largest number of it.
 void EncodeWeights(Compression as, const float* weights, size_t elements, std::byte* out);
 
 // A part as it came.

@@ -46,6 +46,15 @@ void Widen(DType as, const std::byte* from, float* to, size_t n) {
 
 }  // namespace
 
+void RoundHalves(DType as, const float* from, size_t n, std::byte* out) {
+  float sent[kBlock];
+  for (size_t first = 0; first < n; first += kBlock) {
+    const size_t count = std::min(kBlock, n - first);
+    Clamp(Largest(as), from + first, count, sent);
+    Narrow(as, sent, out + 2 * first, count);
+  }
+}
+
 void EncodeHalves(DType as, float* r, size_t n, std::byte* out) {
   float sent[kBlock];
   for (size_t first = 0; first < n; first += kBlock) {

@@ -20,6 +20,8 @@ uint32_t PlaceAt(const std::byte* places, size_t i) {
   return place;
 }
 
+constexpr uint32_t kInfinite = 0x7f800000u;  // and all NaN above it
+
 struct Cut {
   uint32_t magnitude = 0;  // all that is larger is chosen
   size_t equal = 0;        // and so many of those that have it
@@ -64,6 +66,10 @@ void EncodeTopK(size_t k, float* r, size_t n, std::byte* out) {
     places += 4;
     values += 4;
     r[i] = 0;
+  }
+  if (cut.magnitude < kInfinite) return;
+  for (size_t i = 0; i < n; ++i) {  // more than k of them: they would be sent for many pushes to come
+    if (Magnitude(r[i]) >= kInfinite) r[i] = 0;
   }
 }
 

@@ -116,7 +116,9 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
         });
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < entries.size(); ++i) {
-    KeyState& state = keys_[entries[i].key];
+    const auto [known, is_new] = keys_.try_emplace(entries[i].key);
+    if (!is_new) continue;  // what its compressor keeps is still to be sent
+    KeyState& state = known->second;
     const std::string of_key = " of key " + ToString(entries[i].key);
     state.id = made->ids[i];
     state.push = "push" + of_key;
@@ -150,8 +152,13 @@ NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
 }
 
 Compressor::Outgoing DistStore::Outgoing(KeyState& state, const NDArray& source, const PushOptions& options) {
-  if (options.uncompressed) return {source, {}};
-  Compressor::Outgoing outgoing = state.compressor.Compress(compression_, source, options_.host_work);
+  const bool by_samples = optimizer_ != nullptr && optimizer_->config().normalize_by_samples;
+  const double scale = by_samples ? static_cast<double>(options.samples) : options.divisor;
+  // A push without a sample counts for nothing: what is kept must not go with it.
+  Compressor::Outgoing outgoing =
+      options.uncompressed || scale == 0
+          ? Compressor::Outgoing{source, {}}
+          : state.compressor.Compress(compression_, source, scale, options_.host_work);
   if (options_.tracer != nullptr && !outgoing.bytes.SharesStorage(source)) {
     const auto compressed =
         [tracer = options_.tracer, key = state.id, round = state.round,
@@ -160,7 +167,7 @@ Compressor::Outgoing DistStore::Outgoing(KeyState& state, const NDArray& source,
         };
     ReadyToRead(outgoing.bytes).OnDone(compressed);
   }
-  outgoing.how.weights = compression_.weights;
+  if (!options.uncompressed) outgoing.how.weights = Weights();
   return outgoing;
 }
 
@@ -223,6 +230,7 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
                              [args](Client& client, Time now, transport::Network& network,
                                     const Completes& end) { client.Push(now, args, end, network); });
     AddReader(sent, done);
+    state.compressor.Sent(done);
   }
 }
 
@@ -234,7 +242,7 @@ void DistStore::PullInto(const Key& key, const std::vector<NDArray>& outs, int p
                       .priority = priority,
                       .slot = 0,
                       .latest = latest,
-                      .weights = compression_.weights};
+                      .weights = Weights()};
   const Event done = Issue(state.pull, state, PendingUses(target),
                            [args, deadline = Deadline(options_.timeout)](
                                Client& client, Time now, transport::Network& network, const Completes& end) {
@@ -289,6 +297,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
                 client.PushPull(now, push, destination, deadline, end, network);
               });
     if (!sent.SharesStorage(target)) AddReader(sent, done);
+    state.compressor.Sent(done);
     SetWriter(target, done);
     Broadcast(state, target, done, targets[i].arrays);
   }

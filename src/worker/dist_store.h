@@ -84,6 +84,8 @@ class DistStore final : public KVStore {
   NDArray Source(KeyState& state, const std::vector<NDArray>& values);
   // What is sent of it.
   Compressor::Outgoing Outgoing(KeyState& state, const NDArray& source, const PushOptions& options);
+  // How weights come back: gradients, which is what a key without an optimiser holds, as they are.
+  Compression Weights() const { return optimizer_ == nullptr ? Compression::kNone : compression_.weights; }
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
   // From the target, once it has `landed`, to the other arrays.
   void Broadcast(const KeyState& state, const NDArray& target, const Event& landed,

@@ -46,7 +46,8 @@ std::vector<uint32_t> Round::Missing(const std::set<uint32_t>& live) const {
 
 void Part::Wait(Waiter waiter) {
   for (Waiter& known : waiters) {
-    if (known.rank != waiter.rank || known.slot != waiter.slot || known.want_data != waiter.want_data)
+    if (known.rank != waiter.rank || known.slot != waiter.slot || known.want_data != waiter.want_data ||
+        known.as != waiter.as)  // another form answers nobody who asked for this one
       continue;
     if (known.request_id == waiter.request_id) {
       waiter.next_word = known.next_word;

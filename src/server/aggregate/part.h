@@ -54,7 +54,7 @@ class Round {
   std::vector<Contribution> doubled_;
 };
 
-// A pull, or a push that wants the value: one per worker and slot; a repeat takes the place of the one
+// A pull, or a push that wants the value: one per worker, slot and form; a repeat takes the place of the one
 // before.
 struct Waiter {
   uint32_t rank = 0;

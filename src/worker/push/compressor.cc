@@ -1,7 +1,7 @@
 #include "worker/push/compressor.h"
 
-#include <cstring>
-#include <numeric>
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "tensor/access.h"
@@ -15,46 +15,71 @@ size_t BytesOf(const GradientCompression& how, DType dtype, const std::vector<si
   return bytes;
 }
 
-std::shared_ptr<Buffer> Zeros(size_t elements) {
-  auto buffer = std::make_shared<Buffer>(elements * sizeof(float));
-  std::memset(buffer->data(), 0, buffer->size());
-  return buffer;
-}
-
 }  // namespace
 
 Compressor::Compressor(Label what, std::vector<size_t> parts)
     : what_(std::move(what)), parts_(std::make_shared<const std::vector<size_t>>(std::move(parts))) {}
 
+struct Compressor::Kept {
+  Kept(size_t elements, double scale) : values(elements, 0.0f), scale(scale) {}
+  // For a push of another scale.
+  void ScaleTo(double next) {
+    const auto by = static_cast<float>(next / std::exchange(scale, next));
+    if (by == 1) return;
+    for (float& value : values) value *= by;
+  }
+  std::vector<float> values;
+  double scale;  // of the last push that was encoded
+};
+
+// Once it has been sent without compression: of a 16-bit float's range nothing is left but rounding.
+bool Compressor::KeepsNothing() const {
+  constexpr float kRounding = 16;  // half of the distance between the largest numbers of fp16
+  if (kept_ == nullptr) return true;
+  return switched_off_ && last_.Succeeded() &&
+         std::ranges::all_of(kept_->values, [](float value) { return std::abs(value) <= kRounding; });
+}
+
 Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const NDArray& gradient,
-                                          const collective::HostWork& host_work) {
+                                          double scale, const collective::HostWork& host_work) {
   const DType dtype = gradient.dtype();
   const bool applies = compression::Applies(how.type, dtype);
-  if (!applies && residual_ == nullptr) return {gradient, {}};
+  if (!applies && KeepsNothing()) {
+    kept_ = nullptr;
+    encoded_ = NDArray();
+    return {gradient, {}};
+  }
   const GradientCompression now = applies ? how : GradientCompression{};
   const auto bytes = static_cast<int64_t>(BytesOf(now, dtype, *parts_));
-  if (!encoded_.valid() || encoded_.size() != bytes)
+  // What a push that failed was to send may still be on its way.
+  const bool may_travel = sent_.Done() && !sent_.Succeeded();
+  if (!encoded_.valid() || encoded_.size() != bytes || may_travel)
     encoded_ = NDArray::Empty({bytes}, cpu_pinned(0), DType::kUInt8);
-  if (residual_ == nullptr) residual_ = Zeros(static_cast<size_t>(gradient.size()));
+  if (kept_ == nullptr) {
+    kept_ = std::make_shared<Kept>(static_cast<size_t>(gradient.size()), scale);
+    first_scale_ = scale;
+  }
+  switched_off_ = !applies;
 
   Events after = PendingUses(encoded_);
-  after.push_back(last_.Quietly());  // its residual is there
+  after.push_back(last_.Quietly());  // what it keeps is there
   after.push_back(ReadyToRead(gradient));
   last_ = host_work(gradient.context(), what_, after,
                     [now, dtype, parts = parts_, from = HostFrame(gradient), target = HostFrame(encoded_),
-                     to = MutableHostBytes(encoded_).data(), residual = residual_] {
+                     to = MutableHostBytes(encoded_).data(), kept = kept_, scale, first = first_scale_] {
+                      kept->ScaleTo(scale);
                       size_t element = 0;
                       std::byte* out = to;
                       for (const size_t elements : *parts) {
                         compression::Encode(now, dtype, from.data() + element * SizeOf(dtype), elements,
-                                            residual->as<float>() + element, out);
+                                            kept->values.data() + element, out,
+                                            static_cast<float>(scale / first));
                         element += elements;
                         out += compression::EncodedBytes(now, dtype, elements);
                       }
                     });
   AddReader(gradient, last_);
   SetWriter(encoded_, last_);
-  if (!applies) residual_ = nullptr;
   return {encoded_, now};
 }
 

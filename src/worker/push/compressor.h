@@ -28,16 +28,26 @@ class Compressor {
   };
   // The gradient itself where `how` does not apply to it; else its parts, encoded by `host_work` as soon as
   // `gradient`, an array in host memory, is there. Once a key that was compressed no longer is, what was kept
-  // goes with its next gradient.
-  Outgoing Compress(const GradientCompression& how, const NDArray& gradient,
+  // goes with its next gradients. `scale`: what the round divides by, samples or the divisor, above 0. The
+  // first push's is what 2bit's threshold and 1bit's 1 are meant for: where another's is smaller, an uneven
+  // last batch, these and what was kept are smaller, too.
+  Outgoing Compress(const GradientCompression& how, const NDArray& gradient, double scale,
                     const collective::HostWork& host_work);
+  // When what Compress gave has been sent, or has not.
+  void Sent(const Event& done) { sent_ = done; }
 
  private:
+  struct Kept;
+  bool KeepsNothing() const;
+
   Label what_;  // names the work in errors
   std::shared_ptr<const std::vector<size_t>> parts_;
-  NDArray encoded_;                   // of the push before, whose memory serves the next
-  std::shared_ptr<Buffer> residual_;  // float32; null: nothing is kept
-  Event last_;                        // the end of the last encoding
+  NDArray encoded_;             // of the push before, whose memory serves the next
+  std::shared_ptr<Kept> kept_;  // the residual; null: nothing is kept
+  bool switched_off_ = false;   // at the last encoding
+  double first_scale_ = 1;      // of those since there is a residual
+  Event last_;                  // the end of the last encoding
+  Event sent_;                  // and of the push that it was for
 };
 
 }  // namespace sluice::worker

@@ -228,6 +228,30 @@ TEST(TopK, WhatIsNotFiniteGoesFirstAsItIs) {
   EXPECT_THAT(sender.residual, ::testing::ElementsAre(1e30f, 0, 3, 0, 1e38f));
 }
 
+TEST(TopK, OfMoreThanItSendsNothingThatIsNotFiniteStays) {
+  Sender sender({.type = Compression::kTopK, .ratio = 0.4f}, 5);
+  sender.Push({kNan, kNan, 3, -kInf, kInf});
+  EXPECT_EQ(std::ranges::count_if(sender.Decoded(), [](float v) { return !std::isfinite(v); }), 2);
+  EXPECT_THAT(sender.residual, ::testing::ElementsAre(0, 0, 3, 0, 0));
+  sender.Push({1, 1, 1, 1, 2});
+  EXPECT_THAT(sender.Decoded(), ::testing::ElementsAre(0, 0, 4, 0, 2));
+}
+
+TEST(Codec, TheScaleIsOfWhatTheBitsStandFor) {
+  const std::vector<float> gradient = {0.3f, -0.1f, 0.24f};
+  for (const auto& [type, expected] : {std::pair(Compression::k2Bit, std::vector<float>{0.25f, 0, 0}),
+                                       {Compression::k1Bit, std::vector<float>{0.5f, -0.5f, -0.5f}}}) {
+    const GradientCompression how{.type = type, .threshold = 0.5f};
+    std::vector<float> residual(3), decoded(3);
+    std::vector<std::byte> frame(EncodedBytes(how, DType::kFloat32, 3));
+    Encode(how, DType::kFloat32, std::as_bytes(std::span(gradient)).data(), 3, residual.data(), frame.data(),
+           0.5f);
+    Decode({frame.data(), frame.size(), type}, DType::kFloat32, 0, 3, decoded.data());
+    EXPECT_EQ(decoded, expected);
+    for (size_t i = 0; i < 3; ++i) EXPECT_FLOAT_EQ(residual[i], gradient[i] - expected[i]);
+  }
+}
+
 class EveryType : public ::testing::TestWithParam<Compression> {};
 INSTANTIATE_TEST_SUITE_P(Types, EveryType,
                          ::testing::Values(Compression::kNone, Compression::k2Bit, Compression::k1Bit,
