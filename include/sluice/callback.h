@@ -28,7 +28,7 @@ struct Judge {
 };
 
 struct EvalReport {
-  double score = 0;  // of the metric: the accuracy, unless there is another
+  double score = 0;  // of the metric: the accuracy, unless there is another; the loss where there is none
   double loss = 0;   // the mean
   double top_k = 0;
 };
@@ -99,9 +99,9 @@ struct SaveOptions {
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
 
 // The parameters with the best test score of all evaluations so far, as FILE: safetensors with "epoch"
-// (begun: the one that they are of), "step" and "test_accuracy" in its metadata, or "metric" and "test_score"
-// where another metric judges. A loss that is no number is never the best. `metadata` goes into the file,
-// too, as into a checkpoint.
+// (begun: the one that they are of), "step" and "test_accuracy" in its metadata, or "test_metric" and
+// "test_score" where another metric judges. A loss that is no number is never the best. `metadata` goes into
+// the file, too, as into a checkpoint.
 CallbackPtr KeepBest(std::string file, FileMetadata metadata = {});
 
 struct StopOptions {

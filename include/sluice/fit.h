@@ -35,11 +35,11 @@ struct FitOptions {
   bool shuffle = true;
   uint64_t seed = 0;
   // Of predictions and labels (class numbers as floats, [batch], or the data's arrays, [batch, ...]), one
-  // value for each sample; null: nn::SoftmaxCrossEntropyLoss.
+  // value for each sample; null: nn::SoftmaxCrossEntropyLoss of classes, and for arrays an error.
   std::shared_ptr<const nn::Loss> loss;
   // What is printed, reported and decides what is better, as metric::New<metric::MeanAbsoluteError>. Null:
-  // the accuracy where labels are classes; for arrays, or where it makes null, there is none, and the loss
-  // decides.
+  // the accuracy where labels are classes; for arrays, or where it makes null or a metric::Loss, there is
+  // none, and the loss decides. It is tried on two samples with labels of zeros first.
   metric::Factory metric;
   double clip_global_norm = 0;  // above 0: TrainerOptions' bound; the workers then update, not the store
   LastBatch last_batch = LastBatch::kKeep;  // of training; evaluation takes every sample
@@ -69,7 +69,7 @@ struct FitReport {
   bool stopped_early = false;      // by a callback
   double images_per_sec = 0;       // all workers together, without the warm-up of 5 steps if more follow
   std::vector<double> train_loss;  // mean of this worker's batch, one per step (num_steps) or per epoch
-  double test_score = 0;           // rank 0 only, after the last step: the accuracy, or FitOptions::metric's
+  double test_score = 0;  // rank 0 only, after the last step: the accuracy, FitOptions::metric's, or the loss
   double test_loss = 0;
   double test_top_k = 0;
 };

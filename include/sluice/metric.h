@@ -39,7 +39,8 @@ class Metric {
   virtual void Reset() = 0;
 };
 
-// A mean over samples.
+// A mean over samples. One that Fit uses is made for training and for each evaluation, hears of every batch
+// that has samples, and goes on within an epoch from sum and count alone: GoOnFrom.
 class MeanMetric : public Metric {
  public:
   std::vector<Score> Get() const override { return {{name_, value()}}; }

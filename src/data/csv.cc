@@ -166,7 +166,7 @@ class Parser {
       values_.push_back(value);
     } else {
       line_values_[column] = value;
-      if (!std::ranges::count(label_columns_, column)) values_.push_back(value);
+      if (!is_label_[column]) values_.push_back(value);
     }
     return Status::Ok();
   }
@@ -186,13 +186,15 @@ class Parser {
     columns_ = fields_.size();
     first_line_ = line_;
     const auto columns = static_cast<int64_t>(columns_);
+    is_label_.assign(columns_, false);
     const std::vector<int64_t>& asked = options_.label_columns;
     const auto labels = static_cast<int64_t>(std::max<size_t>(asked.size(), 1));
     for (size_t i = 0; i < asked.size(); ++i) {
       const auto place = Place(StrCat("label_columns[", i, "]"), asked[i]);
       if (!place) return place.failure();
-      if (std::ranges::count(label_columns_, place.value()))
+      if (is_label_[place.value()])
         return BadOption("label_columns has ", asked[i], ", column ", place.value(), ", twice");
+      is_label_[place.value()] = true;
       label_columns_.push_back(place.value());
     }
     if (asked.empty()) {
@@ -240,6 +242,7 @@ class Parser {
   size_t columns_ = 0;                  // 0: not known yet
   std::optional<size_t> class_column_;  // or
   std::vector<size_t> label_columns_;   // of labels that are arrays
+  std::vector<bool> is_label_;          // by column
   int64_t first_line_ = 0;
   Shape shape_;
   std::vector<float> values_;

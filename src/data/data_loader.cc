@@ -264,6 +264,8 @@ Batch DataLoader::Impl::SpareBatch() {
     state.spare.pop_back();
   });
   batch.labels.clear();
+  batch.label_shape = {};
+  batch.label_values.clear();
   batch.indices.clear();
   return batch;
 }

@@ -35,8 +35,9 @@ int32_t Dataset::Label(int64_t index) const {
 
 void Dataset::GetLabel(int64_t index, std::span<float>) const {
   throw Error(ErrorCode::kFailedPrecondition,
-              StrCat("the data set has no arrays for labels, and that of sample ", index,
-                     " was asked for; its labels are classes"));
+              StrCat("the label of sample ", index, " was asked for as an array, but ",
+                     label_shape() ? "the data set does not say how: override GetLabel"
+                                   : "the data set's labels are classes"));
 }
 
 ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, std::vector<int32_t> labels,

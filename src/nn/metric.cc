@@ -78,6 +78,10 @@ SumOfSamples SumOverNumbers(const std::string& metric, const std::vector<NDArray
   RequireAsMany(metric, labels, predictions);
   SumOfSamples all;
   for (size_t i = 0; i < predictions.size(); ++i) {
+    if (labels[i].dtype() != DType::kFloat32 || predictions[i].dtype() != DType::kFloat32) {
+      Refuse(StrCat(metric, ": labels are ", Name(labels[i].dtype()), ", predictions ",
+                    Name(predictions[i].dtype()), "; expected float32"));
+    }
     const Shape &label = labels[i].shape(), &prediction = predictions[i].shape();
     if (label.ndim() == 0 || prediction.ndim() == 0 || label[0] != prediction[0] ||
         WithoutOnes(label) != WithoutOnes(prediction)) {

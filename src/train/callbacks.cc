@@ -133,11 +133,13 @@ class BestSoFar {
   // True for a new best. Without an evaluation nothing is known; a run that has diverged gets no better.
   bool Take(const FitStatus& status) {
     if (!status.test) return false;
+    if (best_.metric != status.judge.metric) best_ = {.metric = status.judge.metric};  // not comparable
     ++best_.epochs_since;
     const double score = status.judge.higher_is_better ? status.test->score : -status.test->score;
     if (!std::isfinite(status.test->loss) || !std::isfinite(score) || !(score > best_.score + min_delta_))
       return false;
-    best_ = {score, 0};
+    best_.score = score;
+    best_.epochs_since = 0;
     return true;
   }
   int64_t epochs_since() const { return best_.epochs_since; }
@@ -157,6 +159,12 @@ class BestKeeper final : public Callback {
   BestKeeper(std::string file, FileMetadata metadata)
       : file_(std::move(file)), metadata_(std::move(metadata)) {
     train::RequireFreeNames(metadata_);
+    for (const char* name : {"test_metric", "test_score"}) {
+      if (metadata_.contains(name)) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    StrCat("KeepBest: the metadata have an entry '", name, "', which it writes itself"));
+      }
+    }
   }
   void OnStep(const FitStatus& status) override { Take(status); }
   void OnEpoch(const FitStatus& status) override { Take(status); }
@@ -178,7 +186,7 @@ class BestKeeper final : public Callback {
     FileMetadata metadata = metadata_;
     metadata["epoch"] = std::to_string(epoch);
     metadata["step"] = std::to_string(status.step);
-    if (status.judge.metric != "accuracy") metadata["metric"] = status.judge.metric;
+    if (status.judge.metric != "accuracy") metadata["test_metric"] = status.judge.metric;
     metadata[status.judge.metric == "accuracy" ? "test_accuracy" : "test_score"] = StrCat(status.test->score);
     SaveParameters(file_, status.net.CollectParams(), std::move(metadata));
   }

@@ -36,7 +36,7 @@ class EpochScore {
     pending_.pop_front();
     const double before = loss_.sum();
     loss_.Update(result.labels, result.losses);
-    if (metric_ != nullptr) metric_->Update(result.labels, result.predictions);
+    if (metric_ != nullptr && result.size > 0) metric_->Update(result.labels, result.predictions);
     return result.size == 0 ? 0 : (loss_.sum() - before) / static_cast<double>(result.size);
   }
 
@@ -44,10 +44,16 @@ class EpochScore {
   double score() const { return metric_ != nullptr ? metric_->value() : loss(); }
   int64_t samples() const { return loss_.count(); }
 
-  EpochSums sums() const { return {loss_.sum(), metric_ != nullptr ? metric_->sum() : 0, loss_.count()}; }
+  EpochSums sums() const {
+    EpochSums sums{.loss = loss_.sum(), .samples = loss_.count()};
+    if (metric_ != nullptr)
+      sums.score = metric_->sum(), sums.scored = metric_->count(), sums.metric = metric_->name();
+    return sums;
+  }
+  // Of another metric's there is nothing to go on from.
   void GoOnFrom(const EpochSums& sums) {
     loss_.GoOnFrom(sums.loss, sums.samples);
-    if (metric_ != nullptr) metric_->GoOnFrom(sums.score, sums.samples);
+    if (metric_ != nullptr && metric_->name() == sums.metric) metric_->GoOnFrom(sums.score, sums.scored);
   }
 
  private:

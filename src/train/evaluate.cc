@@ -50,8 +50,7 @@ train::Shards train::Load(const Batch& batch, const std::vector<Context>& contex
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
                     const EvaluateOptions& options) {
   const autograd::PauseScope pause;
-  const auto criterion =
-      options.loss != nullptr ? options.loss : std::make_shared<const nn::SoftmaxCrossEntropyLoss>();
+  const std::shared_ptr<const nn::Loss> criterion = train::LossFor(options.loss, dataset, "Evaluate");
   const std::unique_ptr<metric::MeanMetric> metric = train::NewMetric(options.metric, dataset);
   metric::Loss loss;
   const int64_t top_k = options.top_k;

@@ -42,8 +42,8 @@ class FitRun {
         test_(std::move(test)),
         store_(std::move(store)),
         options_(options),
-        criterion_(options.loss != nullptr ? options.loss : std::make_shared<nn::SoftmaxCrossEntropyLoss>()),
         loader_(std::move(train), LoaderOptions()),
+        criterion_(train::LossFor(options.loss, data(), "Fit")),
         judge_(train::JudgeOf(train::NewMetric(options.metric, data()).get())),
         batching_(BatchingOfRun()),
         progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches),
@@ -357,8 +357,8 @@ class FitRun {
   const std::shared_ptr<const Dataset> test_;
   const std::shared_ptr<KVStore> store_;
   const FitOptions options_;
-  const std::shared_ptr<const nn::Loss> criterion_;
   DataLoader loader_;
+  const std::shared_ptr<const nn::Loss> criterion_;
   const Judge judge_;
   const Batching batching_;
   train::Progress progress_;

@@ -1,6 +1,6 @@
 #include "train/scoring.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "base/strings.h"
 #include "sluice/autograd.h"
@@ -12,16 +12,27 @@ namespace {
 constexpr int64_t kProbes = 2;  // of one sample a mean is a value for each, too
 
 NDArray LabelsFor(const Dataset& data, const Context& context) {
-  if (const std::optional<Shape> shape = data.label_shape())
-    return NDArray(shape->WithAxis(0, kProbes), context);
-  const std::vector<float> highest(kProbes, static_cast<float>(std::max<int64_t>(data.num_classes() - 1, 0)));
-  return NDArray::From(std::span<const float>(highest), {kProbes}, context);
+  return NDArray(data.label_shape().value_or(Shape{}).WithAxis(0, kProbes), context);
 }
 
 }  // namespace
 
+std::shared_ptr<const nn::Loss> LossFor(const std::shared_ptr<const nn::Loss>& asked, const Dataset& data,
+                                        std::string_view who) {
+  if (asked != nullptr) return asked;
+  if (const std::optional<Shape> shape = data.label_shape()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(who, ": the labels are arrays of ", *shape, " and no loss was given; set `loss`, as ",
+                       "nn::L2Loss or, for probabilities of classes, nn::SoftmaxCrossEntropyLoss"));
+  }
+  return std::make_shared<const nn::SoftmaxCrossEntropyLoss>();
+}
+
 std::unique_ptr<metric::MeanMetric> NewMetric(const metric::Factory& asked, const Dataset& data) {
-  if (asked) return asked();
+  if (asked) {
+    std::unique_ptr<metric::MeanMetric> made = asked();
+    return dynamic_cast<const metric::Loss*>(made.get()) != nullptr ? nullptr : std::move(made);
+  }
   return data.label_shape() ? nullptr : metric::New<metric::Accuracy>();
 }
 

@@ -79,7 +79,7 @@ void MeanRows(const EmbeddingShape& s, const std::vector<int64_t>& ids, const st
   const size_t steps = counts.empty() ? 0 : ids.size() / counts.size();
   for (int64_t bag = first; bag < last; ++bag) {
     const auto words = std::span(ids).subspan(static_cast<size_t>(bag) * steps, steps);
-    const float share = ShareOf(counts[static_cast<size_t>(bag)]);
+    const auto number = static_cast<double>(std::max<int64_t>(counts[static_cast<size_t>(bag)], 1));
     for (int64_t column = 0; column < s.columns; column += kBlock) {
       const int64_t count = std::min(kBlock, s.columns - column);
       double sums[kBlock] = {};
@@ -87,7 +87,7 @@ void MeanRows(const EmbeddingShape& s, const std::vector<int64_t>& ids, const st
         if (word != s.padding) AddWide(weight + word * s.columns + column, sums, count);
       }
       for (int64_t j = 0; j < count; ++j)
-        out[bag * s.columns + column + j] = static_cast<float>(sums[j]) * share;
+        out[bag * s.columns + column + j] = static_cast<float>(sums[j] / number);
     }
   }
 }

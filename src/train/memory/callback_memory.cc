@@ -30,16 +30,23 @@ std::optional<std::deque<Position>> ParsePositions(const std::string& text) {
 std::string Best::ToText() const {
   std::ostringstream text;
   text << std::hexfloat << score << ' ' << epochs_since;
+  if (metric != "accuracy") text << ' ' << metric;
   return text.str();
 }
 
 std::optional<Best> Best::Parse(const std::string& text) {
+  const std::vector<std::string> parts = StrSplit(text, ' ');
+  if (parts.size() < 2) return std::nullopt;
   char* end = nullptr;
-  const double score = std::strtod(text.c_str(), &end);
-  const auto since = ParseInt(StrTrim(end));
-  if (end == text.c_str() || !(score == Best().score || std::isfinite(score)) || !since || *since < 0)
-    return std::nullopt;
-  return Best{score, *since};
+  Best best;
+  best.score = std::strtod(parts[0].c_str(), &end);
+  const auto since = ParseInt(parts[1]);
+  if (parts[0].empty() || *end != 0 || !since || *since < 0) return std::nullopt;
+  best.epochs_since = *since;
+  if (parts.size() > 2) best.metric = StrJoin(std::vector(parts.begin() + 2, parts.end()), " ");
+  const bool is_share = best.score >= 0 && best.score <= 1;
+  const bool fits = best.metric == "accuracy" ? is_share : std::isfinite(best.score);
+  return fits || best.score == Best().score ? std::optional(best) : std::nullopt;
 }
 
 }  // namespace sluice::train

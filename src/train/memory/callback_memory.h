@@ -19,6 +19,7 @@ std::optional<std::deque<Position>> ParsePositions(const std::string& text);
 struct Best {
   double score = -std::numeric_limits<double>::infinity();  // finite once there was one
   int64_t epochs_since = 0;
+  std::string metric = "accuracy";  // whose score it is
 
   // Bit by bit: what is recalled is what was known.
   std::string ToText() const;

@@ -11,9 +11,9 @@ namespace sluice::train {
 namespace {
 
 constexpr std::string_view kMemory = "callback ";  // before a callback's name
-constexpr std::string_view kOwnNames[] = {
-    "format",       "epoch",      "epoch_step",    "step",          "seed",       "shuffle", "num_samples",
-    "global_batch", "last_batch", "class_weights", "test_accuracy", "test_score", "metric"};
+constexpr std::string_view kOwnNames[] = {"format",     "epoch",         "epoch_step",   "step",
+                                          "seed",       "shuffle",       "num_samples",  "global_batch",
+                                          "last_batch", "class_weights", "test_accuracy"};
 constexpr int64_t kMostStepsPerEpoch = 1'000'000'000;
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& name, const std::string& text,

@@ -8,8 +8,10 @@ namespace sluice::train {
 
 struct EpochSums {
   double loss = 0;   // NaN where it has diverged
-  double score = 0;  // of the metric: the correct ones of `samples`, or what else it sums
+  double score = 0;  // of the metric: the correct ones, or what else it sums
   int64_t samples = 0;
+  int64_t scored = 0;  // what the metric has counted
+  std::string metric;  // its name; empty: none
 
   // Bit by bit: what is recalled is what was known.
   std::string ToText() const;

@@ -211,15 +211,19 @@ std::optional<CurvePoint> FromJson(const Json& json) {
   const auto optional = [&](const char* name) {
     return json.contains(name) ? std::optional(json.at(name).get<double>()) : std::nullopt;
   };
+  // What was written when there was no other score.
+  const auto either = [&](const char* name, const char* before) {
+    return json.contains(name) ? optional(name) : optional(before);
+  };
   const auto number = [&](const char* name) { return optional(name).value_or(NAN); };
   const auto epoch = whole("epoch"), step = whole("step");
   if (!epoch || !step) return std::nullopt;
   return CurvePoint{*epoch,
                     *step,
                     number("train_loss"),
-                    optional("train_score"),
+                    either("train_score", "train_accuracy"),
                     optional("test_loss"),
-                    optional("test_score"),
+                    either("test_score", "test_accuracy"),
                     number("learning_rate"),
                     number("images_per_sec"),
                     json.value("within", false)};

@@ -40,7 +40,7 @@ TEST(ArrayLabels, OfADataset) {
   const ArrayDataset classes(Shape{1}, {1}, std::vector<int32_t>{0});
   float label = 0;
   EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { classes.GetLabel(0, std::span(&label, 1)); }),
-              HasSubstr("its labels are classes"));
+              HasSubstr("the data set's labels are classes"));
   EXPECT_EQ(classes.label_shape(), std::nullopt);
 }
 

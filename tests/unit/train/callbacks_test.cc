@@ -188,7 +188,7 @@ TEST_F(CallbackTest, ARunThatGetsNoBetterEndsEarlyAlsoWhenItGoesOn) {
   EXPECT_EQ(Run(callbacks(), 20, 1e-30, loaded).epochs, 2);  // epochs 4 and 5
   EXPECT_FALSE(Run(callbacks(), 2, 1e-30).stopped_early);
   ErrorOf(ErrorCode::kInvalidArgument, [] { StopEarly({.patience = 0}); });
-  for (const std::string memory : {"soon", "nan 0", "inf 0", "0.5 -1", "0.5"}) {
+  for (const std::string memory : {"soon", "nan 0", "inf 0", "1.5 0", "-1 0", "0.5 -1", "0.5"}) {
     LoadedCheckpoint spoilt = loaded;
     spoilt.memory["StopEarly"] = memory;
     EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run(callbacks(), 20, 0.1, spoilt); }),
@@ -222,7 +222,7 @@ TEST_F(CallbackTest, ARunThatGoesOnWithinAnEpochReportsAllOfIt) {
   ASSERT_EQ(whole.size(), 2u);
   EXPECT_EQ(rest, std::vector{whole[1]});  // to the last bit
   LoadedCheckpoint spoilt = within;
-  for (const char* text : {"", "0x1p+1", "1 2 -3", "x 1 8", "1 x 8", "1 1 8 8"}) {
+  for (const char* text : {"", "0x1p+1", "1 2 -3", "x 1 8", "1 x 8", "1 9 8", "1 -1 8", "1 1 8 8"}) {
     spoilt.memory[FitStatus::kMemory] = text;
     EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { Run({}, 2, 0.1, spoilt); }),
                 HasSubstr(StrCat("'", text, "'")));

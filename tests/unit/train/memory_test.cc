@@ -14,15 +14,21 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Memory, OfSumsIsReadAgainToTheLastBit) {
-  const EpochSums sums = EpochSums::Parse(EpochSums{0.1 + 0.2, 63, 64}.ToText());
+  const EpochSums sums = EpochSums::Parse(EpochSums{0.1 + 0.2, 63, 64, 64, "accuracy"}.ToText());
   EXPECT_EQ(sums.loss, 0.1 + 0.2);
   EXPECT_EQ(sums.score, 63);
   EXPECT_EQ(sums.samples, 64);
   EXPECT_TRUE(std::isnan(EpochSums::Parse(EpochSums{std::nan(""), 0, 64}.ToText()).loss));
+  const EpochSums other = EpochSums::Parse(EpochSums{1, -2.5, 64, 128, "of two words"}.ToText());
+  EXPECT_EQ(other.score, -2.5);
+  EXPECT_EQ(other.scored, 128);
+  EXPECT_EQ(other.metric, "of two words");
+  EXPECT_EQ(EpochSums::Parse("0x1p+0 0x1p+0 5").metric, "accuracy");  // before there were others
 }
 
 TEST(Memory, OfSumsThatNoRunHasIsRefused) {
-  for (const char* text : {"", "1", "1 2", "1 2 x", "1 2 3 4", "x 1 5", "1 2 -1"})
+  for (const char* text :
+       {"", "1", "1 2", "1 2 x", "1 2 3 4", "x 1 5", "1 -1 5", "1 6 5", "1 nan 5", "1 2 -1", "1 2 3 -1 mae"})
     EXPECT_THAT(ErrorOf(ErrorCode::kDataLoss, [&] { EpochSums::Parse(text); }), HasSubstr(text)) << text;
 }
 
@@ -33,8 +39,11 @@ TEST(Memory, OfTheBestIsReadAgain) {
   EXPECT_EQ(best->epochs_since, 4);
   ASSERT_TRUE(Best::Parse(Best().ToText()));
   EXPECT_EQ(Best::Parse(Best().ToText())->score, Best().score);
-  EXPECT_EQ(Best::Parse(Best{-12.5, 0}.ToText())->score, -12.5);  // of an error
-  for (const char* text : {"", "0.5", "0.5 x", "nan 0", "inf 0", "0.5 -1"})
+  const auto error = Best::Parse(Best{-12.5, 3, "rmse of it"}.ToText());
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->score, -12.5);
+  EXPECT_EQ(error->metric, "rmse of it");
+  for (const char* text : {"", "0.5", "0.5 x", "1.5 0", "nan 0", "inf 0", "-0.1 0", "0.5 -1", "nan 0 mae"})
     EXPECT_FALSE(Best::Parse(text)) << text;
 }
 

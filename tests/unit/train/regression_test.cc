@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/strings.h"
+#include "sluice/checkpoint.h"
 #include "sluice/fit.h"
 #include "sluice/parameters_file.h"
 #include "unit/data/temporary_folder.h"
@@ -126,12 +127,60 @@ TEST_F(RegressionTest, LessIsBetterWhereTheMetricSaysSo) {
     EXPECT_EQ(report.steps, 14);
     const FileMetadata kept = LoadParameters(file, net.CollectParams());
     EXPECT_EQ(kept.at("step"), "10");
-    EXPECT_EQ(kept.at("metric"), factory ? "rmse" : "loss");
+    EXPECT_EQ(kept.at("test_metric"), factory ? "rmse" : "loss");
     EXPECT_EQ(kept.at("test_score"), StrCat(best));
     const Lines lines = LinesOf(net);
     const auto mean = lines.Mean(*test_, [](double e) { return e * e; });
     EXPECT_NEAR(best, factory ? std::sqrt(mean) : mean / 2, 1e-5);
   }
+}
+
+// A run that goes on within an epoch, and one that goes on judged by something else.
+TEST_F(RegressionTest, WhatARunRemembersIsOfItsMetric) {
+  const TemporaryFolder folder;
+  const std::string prefix = folder.path("run");
+  const auto run = [&](nn::Dense& net, int64_t epochs, std::vector<double>* scores,
+                       const LoadedCheckpoint& from, std::vector<CallbackPtr> callbacks) {
+    FitOptions options = Whole(6, 2);  // 6, 6, 6 and 2 samples
+    options.num_epochs = epochs;
+    options.metric = metric::New<metric::RootMeanSquaredError>;
+    callbacks.push_back(AfterEpoch([=](const FitStatus& s) { scores->push_back(s.score); }));
+    options.callbacks = std::move(callbacks);
+    options.start = from.next;
+    options.start_step = from.step;
+    options.memory = from.memory;
+    return Fit(net, train_, test_, {.learning_rate = 0.1}, StoreOf("local"), options);
+  };
+  std::vector<double> whole, rest, other;
+  nn::Dense first = Net(kOutputs, 2), second = Net(kOutputs, 2), third = Net(kOutputs, 2);
+  run(first, 2, &whole, {}, {StopEarly({.patience = 3}), SaveEvery(prefix, {.steps = 2, .keep = 9})});
+  const LoadedCheckpoint within = LoadCheckpoint(prefix, {1, 2}, second.CollectParams());
+  run(second, 2, &rest, within, {});
+  EXPECT_EQ(rest, std::vector{whole[1]});  // to the last bit
+  LoadedCheckpoint accurate = LoadCheckpoint(prefix, {1, 2}, third.CollectParams());
+  accurate.memory["StopEarly"] = "0x1p-1 0";  // an accuracy, which no error's score exceeds
+  EXPECT_FALSE(run(third, 6, &other, accurate, {StopEarly({.patience = 3})}).stopped_early);
+}
+
+// No worker hears of a batch of none.
+class CountsBatches final : public metric::MeanMetric {
+ public:
+  CountsBatches() : MeanMetric("batches") {}
+  void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override {
+    ASSERT_FALSE(labels.empty());
+    ASSERT_EQ(labels.size(), predictions.size());
+    Add(1, 1);
+  }
+};
+
+TEST_F(RegressionTest, AMetricOfOnesOwnAndTheLossAsOne) {
+  nn::Dense net = Net(kOutputs, 3);
+  FitOptions options = Whole(6, 3);
+  options.metric = metric::New<CountsBatches>;
+  EXPECT_EQ(Fit(net, train_, test_, {.learning_rate = 0.1}, StoreOf("local"), options).test_score, 1);
+  options.metric = metric::New<metric::Loss>;
+  const FitReport report = Fit(net, train_, test_, {.learning_rate = 0.1}, StoreOf("local"), options);
+  EXPECT_EQ(report.test_score, report.test_loss);
 }
 
 TEST_F(RegressionTest, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
@@ -147,6 +196,13 @@ TEST_F(RegressionTest, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
   FitOptions options = Whole(4);
   EXPECT_THAT(why(3, options, train_, test_),
               AllOf(HasSubstr("L2Loss"), HasSubstr("[2, 3]"), HasSubstr("[2, 2]")));
+  options.loss = nullptr;
+  EXPECT_THAT(why(2, options, train_, test_),
+              HasSubstr("Fit: the labels are arrays of [2] and no loss was given; set `loss`"));
+  nn::Dense evaluated = Net(kOutputs);
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { Evaluate(evaluated, *test_, Cpus(1)); }),
+              HasSubstr("Evaluate: the labels are arrays of [2]"));
+  options.loss = std::make_shared<nn::L2Loss>();
   options.top_k = 2;
   EXPECT_THAT(why(2, options, train_, test_),
               HasSubstr("top_k is 2, of classes, but labels are arrays of [2]"));
@@ -162,8 +218,7 @@ TEST_F(RegressionTest, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
                                                       std::vector<int32_t>{0, 1, 4});
   EXPECT_THAT(why(2, options, train_, classes),
               HasSubstr("the labels of the test set are classes, those to train on arrays of [2]"));
-  options.loss = nullptr;
-  EXPECT_THAT(why(4, options, classes, nullptr), HasSubstr("label 4 of row 0 is no class of [0, 4)"));
+  EXPECT_THAT(why(4, options, classes, nullptr), AllOf(HasSubstr("L2Loss"), HasSubstr("[2, 4]")));
   EXPECT_EQ(steps, 0);
 }
 
