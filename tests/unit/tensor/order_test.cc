@@ -151,6 +151,7 @@ TEST(OrderTest, RandomProgramsRunAsIfOneAfterTheOther) {
 TEST(OrderTest, OperationsReturnBeforeTheyRun) {
   Gate gate;
   NDArray a({2}), b({2}, cpu(1));
+  WaitAll();  // the write that SetWriter tells of comes after the zeros
   SetWriter(a, gate.event());
   const NDArray c = a + a;
   a.CopyTo(&b);
