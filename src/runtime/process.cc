@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <mutex>
 #include <random>
 #include <vector>
 
@@ -42,10 +43,15 @@ wire::Counters ProcessCounters() {
           {"max_rss_kb", static_cast<uint64_t>(usage.ru_maxrss)}};
 }
 
-// Where glibc's own rule ends once a block of 32 MiB, the largest that it counts, has been freed.
+// Where glibc's own rule ends once a block of 32 MiB, the largest that it counts, has been freed. Once: where
+// a sanitizer's malloc stands before glibc's, mallopt is what initialises that one, and two threads at it
+// both own its first arena, which the second one's end finds without an owner.
 void KeepMessageMemory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  static std::once_flag once;
+  std::call_once(once, [] {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  });
 }
 
 // 3,000 turns are as fast as 300,000, libgomp's own number, on cores that nobody else uses, and 11 times as

@@ -25,7 +25,7 @@ int CoreCount();  // that this process may run on
 
 // ZeroMQ takes a block of the heap for every message it reads. From here on the heap keeps up to 64 MiB of
 // what becomes free for the messages to come; as it is set, it gives a round's blocks back to the system and
-// takes them again page by page. For the whole process; mallopt(3).
+// takes them again page by page. For the whole process; mallopt(3). Thread-safe.
 void KeepMessageMemory();
 
 // From here on OpenMP's threads spin some ten microseconds for more work, and then sleep; as libgomp is set,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <barrier>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -40,6 +41,20 @@ TEST(ProcessTest, MessagesTakeNoNewPagesOnceThereWereSome) {
     EXPECT_LT(PagesTaken() - before, 200);  // of 20 x 1536
   })
       .join();
+}
+
+// Fatal to the process when each of them initialises glibc's malloc (with another malloc before it: TSan).
+TEST(ProcessTest, SeveralWorkersOfAProcessMayKeepItAtOnce) {
+  constexpr int kThreads = 8;
+  std::barrier start(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      start.arrive_and_wait();
+      KeepMessageMemory();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
