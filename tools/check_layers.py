@@ -33,7 +33,7 @@ PUBLIC = {
     "error": "base", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd", "ops": "autograd",
     "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
     "optimizer": "optimizer", "data": "data", "data_files": "data", "data_loader": "data", "dataset": "data", "image_files": "data",
-    "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "compression": "compression", "kvstore": "kvstore", "updater": "kvstore", "server": "server",
+    "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "compression": "compression", "kvstore": "kvstore", "updater": "kvstore", "row_init": "wire", "server": "server",
     "trainer": "train", "clip": "train", "callback": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime",
 }
 
@@ -47,6 +47,7 @@ CONFINED = {
     r"zlib\.h": ["src/data/"],
     r"png\.h": ["src/data/images/"],
     r"(turbojpeg|jpeglib)\.h": ["src/data/images/"],
+    r"tsl/.*": ["src/kvstore/rows/"],
     r"nlohmann/.*": ["src/data/safetensors/", "src/train/report/"],
     r"(cuda.*|cublas.*|cudnn.*)": ["src/tensor/cuda/"],
     r"nccl\.h": ["src/collective/nccl/"],

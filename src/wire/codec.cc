@@ -242,6 +242,8 @@ Status CheckPayload(const Message& message, const Limits& limits) {
     expected = push->parts.size();
   } else if (const auto* store = std::get_if<Store>(&message.body)) {
     expected = store->parts.size();
+  } else if (const auto* rows = std::get_if<PullRows>(&message.body)) {
+    expected = rows->parts.size();
   } else if (const auto* values = std::get_if<Values>(&message.body)) {
     expected = values->has_data ? values->parts.size() : 0;
   }

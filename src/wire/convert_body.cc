@@ -38,6 +38,15 @@ pb::Push* Mutable(pb::Envelope* e, const Push&) {
 pb::Pull* Mutable(pb::Envelope* e, const Pull&) {
   return e->mutable_pull();
 }
+pb::PullRows* Mutable(pb::Envelope* e, const PullRows&) {
+  return e->mutable_pull_rows();
+}
+pb::GetRowIds* Mutable(pb::Envelope* e, const GetRowIds&) {
+  return e->mutable_get_row_ids();
+}
+pb::RowIds* Mutable(pb::Envelope* e, const RowIds&) {
+  return e->mutable_row_ids();
+}
 pb::Values* Mutable(pb::Envelope* e, const Values&) {
   return e->mutable_values();
 }
@@ -113,6 +122,12 @@ bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
       return ReadBody<Push>(e.push(), checker, out);
     case pb::Envelope::kPull:
       return ReadBody<Pull>(e.pull(), checker, out);
+    case pb::Envelope::kPullRows:
+      return ReadBody<PullRows>(e.pull_rows(), checker, out);
+    case pb::Envelope::kGetRowIds:
+      return ReadBody<GetRowIds>(e.get_row_ids(), checker, out);
+    case pb::Envelope::kRowIds:
+      return ReadBody<RowIds>(e.row_ids(), checker, out);
     case pb::Envelope::kValues:
       return ReadBody<Values>(e.values(), checker, out);
     case pb::Envelope::kStore:

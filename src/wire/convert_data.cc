@@ -4,6 +4,24 @@
 namespace sluice::wire {
 namespace {
 
+void ToWire(const RowInit& in, pb::RowInit* out) {
+  out->set_fill(EnumToWire<pb::RowInit::Fill>(in.fill));
+  out->set_center(in.center);
+  out->set_width(in.width);
+  out->set_seed(in.seed);
+}
+
+// Into a spec that has all else.
+bool FromWire(const pb::RowInit& in, Checker& checker, KeySpec* out) {
+  RowInit& init = out->rows.emplace();
+  if (!checker.Enum(in.fill(), RowFill::kNormal, "how rows begin", &init.fill)) return false;
+  init.center = in.center();
+  init.width = in.width();
+  init.seed = in.seed();
+  const std::string why = WhyInvalid(init, out->shape, out->dtype);
+  return why.empty() || checker.Refuse("key ", ToString(out->name), ": ", why);
+}
+
 void ToWire(const KeySpec& in, pb::KeySpec* out) {
   if (const auto* number = std::get_if<int64_t>(&in.name)) {
     out->set_number(*number);
@@ -13,6 +31,7 @@ void ToWire(const KeySpec& in, pb::KeySpec* out) {
   out->set_dtype(EnumToWire<pb::DType>(in.dtype));
   out->mutable_shape()->Add(in.shape.dims().begin(), in.shape.dims().end());
   out->set_store(in.store);
+  if (in.rows) ToWire(*in.rows, out->mutable_rows());
 }
 
 bool FromWire(const pb::KeySpec& in, Checker& checker, KeySpec* out) {
@@ -39,7 +58,7 @@ bool FromWire(const pb::KeySpec& in, Checker& checker, KeySpec* out) {
     return checker.Refuse("key ", ToString(out->name), ": ", out->shape.ToString(), " of ", Name(out->dtype),
                           " has more than 2^63-1 bytes");
   }
-  return true;
+  return !in.has_rows() || FromWire(in.rows(), checker, out);
 }
 
 void ToWire(const KeyEntry& in, pb::KeyEntry* out) {
@@ -205,6 +224,45 @@ bool FromWire(const pb::Pull& in, Checker& checker, Pull* out) {
   return true;
 }
 
+void ToWire(const PullRows& in, pb::PullRows* out) {
+  out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
+  for (const RowsPart& part : in.parts) {
+    pb::RowsPart* p = out->add_parts();
+    p->set_key(part.ref.key);
+    p->set_part(part.ref.part);
+    p->set_slot(part.slot);
+    p->set_min_round(part.min_round);
+  }
+}
+bool FromWire(const pb::PullRows& in, Checker& checker, PullRows* out) {
+  if (!checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) return false;
+  out->parts.reserve(in.parts_size());
+  for (const pb::RowsPart& p : in.parts())
+    out->parts.push_back({{p.key(), p.part()}, p.slot(), p.min_round()});
+  return true;
+}
+
+void ToWire(const GetRowIds& in, pb::GetRowIds* out) {
+  out->set_key(in.ref.key);
+  out->set_part(in.ref.part);
+  out->set_first(in.first);
+}
+bool FromWire(const pb::GetRowIds& in, Checker&, GetRowIds* out) {
+  *out = {{in.key(), in.part()}, in.first()};
+  return true;
+}
+
+void ToWire(const RowIds& in, pb::RowIds* out) {
+  out->set_total(in.total);
+  out->mutable_ids()->Add(in.ids.begin(), in.ids.end());
+}
+bool FromWire(const pb::RowIds& in, Checker& checker, RowIds* out) {
+  out->total = in.total();
+  if (!checker.Count(in.ids_size(), checker.limits().max_parts, "row ids")) return false;
+  out->ids.assign(in.ids().begin(), in.ids().end());
+  return true;
+}
+
 void ToWire(const Values& in, pb::Values* out) {
   out->set_content(in.has_data ? pb::Values::CONTENT_VALUES : pb::Values::CONTENT_VERSIONS);
   out->set_compression(EnumToWire<pb::Compression>(in.compression));
@@ -224,7 +282,7 @@ void ToWire(const Store& in, pb::Store* out) {
   SlotsToWire(in.parts, out->mutable_parts());
 }
 bool FromWire(const pb::Store& in, Checker& checker, Store* out) {
-  return checker.Enum(in.purpose(), Store::Purpose::kState, "purpose", &out->purpose) &&
+  return checker.Enum(in.purpose(), Store::Purpose::kRows, "purpose", &out->purpose) &&
          SlotsFromWire(in.parts(), checker, &out->parts);
 }
 

@@ -34,6 +34,8 @@ struct Summary {
                   b.compression == Compression::kNone ? "" : Name(b.compression));
   }
   std::string operator()(const Pull& b) const { return Counted(b.parts.size(), "part"); }
+  std::string operator()(const PullRows& b) const { return Counted(b.parts.size(), "part"); }
+  std::string operator()(const RowIds& b) const { return Counted(b.ids.size(), "row"); }
   std::string operator()(const Values& b) const {
     if (b.parts.empty()) return "0 parts";
     return StrCat(Counted(b.parts.size(), "part"), ", version ", b.parts.front().version);
@@ -85,6 +87,23 @@ std::string ToString(const KeySpec& spec) {
   return spec.store == 0 ? ToString(spec.name) : StrCat(ToString(spec.name), " of store ", spec.store);
 }
 
+std::string DescribeType(const KeySpec& spec) {
+  const std::string type = StrCat(Name(spec.dtype), " ", spec.shape.ToString());
+  if (!spec.rows) return type;
+  const RowInit& init = *spec.rows;
+  const std::string sparse = StrCat("row-sparse ", type, " of ");
+  switch (init.fill) {
+    case RowFill::kConstant:
+      return StrCat(sparse, init.center);
+    case RowFill::kUniform:
+      return StrCat(sparse, "uniform ", init.center - init.width, " to ", init.center + init.width, ", seed ",
+                    init.seed);
+    case RowFill::kNormal:
+      return StrCat(sparse, "normal ", init.center, " by ", init.width, ", seed ", init.seed);
+  }
+  return sparse;
+}
+
 std::string_view BodyName(size_t index) {
   static constexpr std::array<std::string_view, std::variant_size_v<Body>> kNames = {
       "Register",        "Welcome",      "Heartbeat",   "HeartbeatAck",
@@ -92,7 +111,8 @@ std::string_view BodyName(size_t index) {
       "AnnounceKeys",    "Push",         "Pull",        "Values",
       "Store",           "SetOptimizer", "Barrier",     "BarrierWaiting",
       "BarrierReleased", "Leave",        "Stop",        "GetStats",
-      "Stats",           "Ack",          "ErrorReply",  "AwaitOptimizer"};
+      "Stats",           "Ack",          "ErrorReply",  "AwaitOptimizer",
+      "PullRows",        "GetRowIds",    "RowIds"};
   return kNames[index];
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "sluice/dtype.h"
 #include "sluice/error.h"
 #include "sluice/optimizer.h"
+#include "sluice/row_init.h"
 #include "sluice/shape.h"
 
 namespace sluice::wire {
@@ -88,9 +90,11 @@ struct KeySpec {
   DType dtype = DType::kFloat32;
   Shape shape;
   uint32_t store = 0;  // among those that a worker makes, in one order on all; each has names of its own
+  std::optional<RowInit> rows = {};  // of row-sparse keys alone
   bool operator==(const KeySpec&) const = default;
 };
-std::string ToString(const KeySpec& spec);  // "w", and of later stores "w of store 1"
+std::string ToString(const KeySpec& spec);      // "w", and of later stores "w of store 1"
+std::string DescribeType(const KeySpec& spec);  // "float32 [10, 4]", "row-sparse float32 [10, 4] of 0"
 
 struct Slice {
   uint32_t shard = 0;
@@ -165,6 +169,28 @@ struct Pull {
   bool operator==(const Pull&) const = default;
 };
 
+struct RowsPart {
+  PartRef ref;
+  uint32_t slot = 0;
+  uint64_t min_round = 0;
+  bool operator==(const RowsPart&) const = default;
+};
+struct PullRows {  // one payload frame of ids per part; answered by Values with these rows
+  PartList<RowsPart> parts;
+  bool operator==(const PullRows&) const = default;
+};
+
+struct GetRowIds {  // which rows a part has: those from its `first` on, in the order they were made
+  PartRef ref;
+  uint64_t first = 0;
+  bool operator==(const GetRowIds&) const = default;
+};
+struct RowIds {
+  uint64_t total = 0;  // of the part
+  std::vector<uint64_t> ids;
+  bool operator==(const RowIds&) const = default;
+};
+
 struct ValuePart {
   PartRef ref;
   uint32_t slot = 0;
@@ -185,7 +211,8 @@ struct StorePart {
   bool operator==(const StorePart&) const = default;
 };
 struct Store {  // one payload frame per part; answered by Ack
-  enum class Purpose : uint8_t { kInit, kState };
+  // kRows: weights of a row-sparse key. Its states and weights come with their ids (kvstore/rows/frame.h).
+  enum class Purpose : uint8_t { kInit, kState, kRows };
   Purpose purpose = Purpose::kInit;
   PartList<StorePart> parts;
   bool operator==(const Store&) const = default;
@@ -259,10 +286,10 @@ struct ErrorReply {
   bool operator==(const ErrorReply&) const = default;
 };
 
-using Body =
-    std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys, KeyTable,
-                 AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier, BarrierWaiting,
-                 BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply, AwaitOptimizer>;
+using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys,
+                          KeyTable, AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier,
+                          BarrierWaiting, BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply,
+                          AwaitOptimizer, PullRows, GetRowIds, RowIds>;
 std::string_view BodyName(const Body& body);  // "Push"
 std::string_view BodyName(size_t index);      // of Body's alternatives
 

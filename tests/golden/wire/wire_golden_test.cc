@@ -61,9 +61,10 @@ std::vector<Body> GoldenBodies() {
       HeartbeatAck{},
       GetMembership{},
       Membership{{node, dead}},
-      DeclareKeys{
-          SyncMode::kAsync,
-          {{int64_t{-3}, DType::kFloat16, Shape{64, 1200}}, {"fc1.weight", DType::kInt64, Shape{}, 4}}},
+      DeclareKeys{SyncMode::kAsync,
+                  {{int64_t{-3}, DType::kFloat16, Shape{64, 1200}},
+                   {"fc1.weight", DType::kInt64, Shape{}, 4},
+                   {"embedding", DType::kFloat32, Shape{10, 4}, 0, RowInit{RowFill::kNormal, 0.5, 2, 300}}}},
       KeyTable{{entry}},
       AnnounceKeys{{entry}},
       Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}, Compression::k2Bit, Compression::kFloat16},
@@ -80,7 +81,10 @@ std::vector<Body> GoldenBodies() {
       Stats{{{"pushes", 5}, {"rounds", UINT64_MAX}}},
       Ack{},
       ErrorReply{ErrorCode::kNotFound, "no key 3"},
-      AwaitOptimizer{300}};
+      AwaitOptimizer{300},
+      PullRows{{{{1, 2}, 1, 9}, {{300, 4}, 0, 0}}},
+      GetRowIds{{300, 4}, 70000},
+      RowIds{70002, {5, uint64_t{1} << 40}}};
 }
 
 std::string Hex(const std::string& bytes) {

@@ -1,5 +1,6 @@
 #include "unit/wire/random_message.h"
 
+#include <cmath>
 #include <limits>
 
 namespace sluice::wire::testing {
@@ -48,6 +49,8 @@ KeySpec RandomMessages::Spec() {
   for (int64_t& dim : dims) dim = static_cast<int64_t>(rng_.Below(100));
   spec.shape = Shape(dims);
   spec.store = StoreNumber();
+  const RowInit rows{Enum(RowFill::kNormal), Finite(), std::abs(Finite()), Number()};
+  if (WhyInvalid(rows, spec.shape, spec.dtype).empty()) spec.rows = rows;
   return spec;
 }
 
@@ -140,7 +143,7 @@ Body RandomMessages::MakeBody(size_t index) {
     case 11:
       return Values{rng_.Chance(0.5), Parts(&RandomMessages::MakeValuePart), Enum(Compression::kTopK)};
     case 12:
-      return Store{Enum(Store::Purpose::kState), Parts(&RandomMessages::MakeStorePart)};
+      return Store{Enum(Store::Purpose::kRows), Parts(&RandomMessages::MakeStorePart)};
     case 13:
       return SetOptimizer{Optimizer(), FirstRounds(), StoreNumber()};
     case 14:
@@ -164,8 +167,14 @@ Body RandomMessages::MakeBody(size_t index) {
       return Ack{};
     case 22:
       return ErrorReply{Enum(ErrorCode::kCancelled), Text()};
-    default:
+    case 23:
       return AwaitOptimizer{StoreNumber()};
+    case 24:
+      return PullRows{Parts(&RandomMessages::MakeRowsPart)};
+    case 25:
+      return GetRowIds{Ref(), Number()};
+    default:
+      return RowIds{Number(), List(&RandomMessages::Number)};
   }
 }
 
@@ -181,6 +190,7 @@ Message RandomMessages::Make(size_t index) {
   size_t frames = 0;
   if (const auto* push = std::get_if<Push>(&message.body)) frames = push->parts.size();
   if (const auto* store = std::get_if<Store>(&message.body)) frames = store->parts.size();
+  if (const auto* rows = std::get_if<PullRows>(&message.body)) frames = rows->parts.size();
   if (const auto* values = std::get_if<Values>(&message.body))
     frames = values->has_data ? values->parts.size() : 0;
   for (size_t i = 0; i < frames; ++i) message.payload.push_back(Payload());

@@ -47,6 +47,7 @@ class RandomMessages {
   PartRef Ref() { return {Number32(), Number32()}; }
   PushPart MakePushPart() { return {Ref(), Number(), rng_.Chance(0.5)}; }
   PullPart MakePullPart() { return {Ref(), Number32(), Number()}; }
+  RowsPart MakeRowsPart() { return {Ref(), Number32(), Number()}; }
   ValuePart MakeValuePart() { return {Ref(), Number32(), Number()}; }
   StorePart MakeStorePart() { return {Ref(), Number32(), Number()}; }
   OptimizerConfig Optimizer();
