@@ -6,7 +6,7 @@ namespace sluice::scheduler {
 namespace {
 
 std::string TextOf(const wire::KeySpec& spec, wire::SyncMode mode) {
-  return StrCat(Name(spec.dtype), " ", spec.shape.ToString(), " (", wire::Name(mode), ")");
+  return StrCat(wire::DescribeType(spec), " (", wire::Name(mode), ")");
 }
 
 }  // namespace
@@ -51,11 +51,7 @@ Result<std::vector<uint32_t>> KeyTable::Declare(const wire::DeclareKeys& request
         ids_.emplace(Name(spec.store, spec.name), static_cast<uint32_t>(entries_.size()));
     if (is_new) {
       first_.emplace(spec.store, it->second);
-      entries_.push_back({.id = it->second,
-                          .spec = spec,
-                          .mode = request.mode,
-                          .slices = placement_.Place(spec.shape.size(), spec.dtype),
-                          .part_elements = placement_.PartElements(spec.dtype)});
+      entries_.push_back(placement_.EntryOf(it->second, spec, request.mode));
       declared_by_.push_back(who);
     }
     ids.push_back(it->second);

@@ -10,6 +10,18 @@ namespace {
 
 constexpr int64_t kCut = 64;  // elements: slices and parts start on a cache line, whatever the dtype
 
+// The first is a longest one.
+std::vector<wire::Slice> SlicesOf(const RowPlaces& places, uint32_t num_shards) {
+  std::vector<wire::Slice> slices;
+  int64_t offset = 0;
+  for (uint32_t part = 0; part < places.parts; ++part) {
+    const int64_t length = places.RowsOf(part) * places.row_elements;
+    slices.push_back({.shard = part % num_shards, .offset = offset, .length = length});
+    offset += length;
+  }
+  return slices;
+}
+
 }  // namespace
 
 Placement::Placement(const PlacementOptions& options) : options_(options), load_(options.num_shards, 0) {
@@ -43,6 +55,32 @@ std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype) {
   return slices;
 }
 
+wire::KeyEntry Placement::EntryOf(uint32_t id, const wire::KeySpec& spec, wire::SyncMode mode) {
+  wire::KeyEntry entry{.id = id, .spec = spec, .mode = mode, .slices = {}, .part_elements = 0};
+  if (spec.rows) {
+    const RowPlaces places = PlacesOf(spec, options_.num_shards);
+    entry.slices = SlicesOf(places, options_.num_shards);
+    entry.part_elements = entry.slices.front().length;
+  } else {
+    entry.slices = Place(spec.shape.size(), spec.dtype);
+    entry.part_elements = PartElements(spec.dtype);
+  }
+  return entry;
+}
+
+RowPlaces PlacesOf(const wire::KeySpec& spec, uint32_t num_shards) {
+  RowPlaces places{.rows = spec.shape[0], .row_elements = spec.shape.size() / spec.shape[0]};
+  places.parts =
+      static_cast<uint32_t>(std::min(static_cast<int64_t>(num_shards) * kRowPartsPerShard, places.rows));
+  return places;
+}
+
+RowPlaces PlacesOf(const wire::KeyEntry& entry) {
+  return {.rows = entry.spec.shape[0],
+          .row_elements = entry.spec.shape.size() / entry.spec.shape[0],
+          .parts = static_cast<uint32_t>(entry.slices.size())};
+}
+
 std::vector<Part> PartsOf(const wire::KeyEntry& entry) {
   std::vector<Part> parts;
   for (const wire::Slice& slice : entry.slices) {
@@ -70,6 +108,13 @@ std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards) {
   }
   if (offset != entry.spec.shape.size())
     return why("slices cover ", offset, " of ", entry.spec.shape.size(), " elements");
+  if (!entry.spec.rows) return {};
+  if (const std::string of_rows = WhyInvalid(*entry.spec.rows, entry.spec.shape, entry.spec.dtype);
+      !of_rows.empty())
+    return why(of_rows);
+  if (entry.slices != SlicesOf(PlacesOf(entry.spec, num_shards), num_shards) ||
+      entry.part_elements != entry.slices.front().length)
+    return why("its rows do not lie by turns in parts of ", num_shards, " shards");
   return {};
 }
 

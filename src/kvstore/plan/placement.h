@@ -26,6 +26,8 @@ class Placement {
   // Slices in element order covering [0, elements). A key without elements has no slices.
   std::vector<wire::Slice> Place(int64_t elements, DType dtype);
   int64_t PartElements(DType dtype) const;  // a multiple of 64
+  // A new key, in its place. Row-sparse ones lie on all shards alike, as RowPlaces says.
+  wire::KeyEntry EntryOf(uint32_t id, const wire::KeySpec& spec, wire::SyncMode mode);
   const std::vector<uint64_t>& bytes_per_shard() const { return load_; }
 
  private:
@@ -42,6 +44,23 @@ struct Part {
 };
 // All parts of a key, in element order: index = part number on the wire.
 std::vector<Part> PartsOf(const wire::KeyEntry& entry);
+
+// Where the rows of a row-sparse key lie: by turns, so that ids in use, which mostly are the low ones, spread
+// evenly. Its slices are its parts; part i has rows i, i + parts, ... and lies on shard i % shards.
+struct RowPlaces {
+  int64_t rows = 0;
+  int64_t row_elements = 0;
+  uint32_t parts = 1;
+
+  uint32_t PartOf(int64_t row) const { return static_cast<uint32_t>(row % parts); }
+  int64_t RowsOf(uint32_t part) const { return (rows - part + parts - 1) / parts; }
+  bool operator==(const RowPlaces&) const = default;
+};
+// Parts on each shard: what a push brings to one of them fits a frame, and may fill a thread each.
+inline constexpr uint32_t kRowPartsPerShard = 16;
+RowPlaces PlacesOf(const wire::KeySpec& spec, uint32_t num_shards);
+// Of an entry that is sound.
+RowPlaces PlacesOf(const wire::KeyEntry& entry);
 
 // Whether an entry that came over the network is sound: slices in order without gaps over the shape's size,
 // shards below num_shards, part_elements positive. Empty: sound; else why not.

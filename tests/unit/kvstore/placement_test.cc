@@ -117,5 +117,52 @@ TEST(Placement, UnsoundEntriesAreToldApart) {
   EXPECT_NE(why([](auto& e) { e.spec.shape = Shape{int64_t{1} << 60}; }), "");
 }
 
+TEST(RowPlaces, RowsLieByTurnsInPartsOfAllShards) {
+  Placement placement({.num_shards = 2});
+  const wire::KeySpec spec{.name = "table", .dtype = DType::kFloat32, .shape = {100, 3}, .rows = RowInit()};
+  const wire::KeyEntry entry = placement.EntryOf(4, spec, wire::SyncMode::kSync);
+  EXPECT_EQ(WhyInvalid(entry, 2), "");
+  const RowPlaces places = PlacesOf(entry);
+  EXPECT_EQ(places, PlacesOf(spec, 2));
+  EXPECT_EQ(places.parts, 32u);
+  const std::vector<Part> parts = PartsOf(entry);
+  ASSERT_EQ(parts.size(), 32u);
+  std::vector<int64_t> rows(32);
+  for (int64_t row = 0; row < 100; ++row) ++rows[places.PartOf(row)];
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(parts[i].shard, i % 2);
+    EXPECT_EQ(places.RowsOf(i), rows[i]);
+    EXPECT_EQ(parts[i].length, 3 * rows[i]);
+  }
+}
+
+TEST(RowPlaces, FewRowsAreFewParts) {
+  Placement placement({.num_shards = 8});
+  const wire::KeySpec spec{.name = "table", .dtype = DType::kUInt8, .shape = {3}, .rows = RowInit()};
+  const wire::KeyEntry entry = placement.EntryOf(0, spec, wire::SyncMode::kSync);
+  EXPECT_EQ(WhyInvalid(entry, 8), "");
+  EXPECT_EQ(PartsOf(entry).size(), 3u);
+  EXPECT_EQ(PlacesOf(entry).row_elements, 1);
+}
+
+TEST(RowPlaces, TablesThatLieOtherwiseAreRefused) {
+  Placement placement({.num_shards = 2});
+  const wire::KeySpec spec{.name = "table", .dtype = DType::kFloat32, .shape = {100, 3}, .rows = RowInit()};
+  const wire::KeyEntry sound = placement.EntryOf(4, spec, wire::SyncMode::kSync);
+  wire::KeyEntry entry = sound;
+  std::swap(entry.slices[0].shard, entry.slices[1].shard);
+  EXPECT_NE(WhyInvalid(entry, 2), "");
+  entry = sound;
+  entry.part_elements -= 1;
+  EXPECT_NE(WhyInvalid(entry, 2), "");
+  entry = sound;
+  entry.slices = {{0, 0, 300}};
+  EXPECT_NE(WhyInvalid(entry, 2), "");
+  EXPECT_NE(WhyInvalid(sound, 4), "");
+  entry = sound;
+  entry.spec.rows->center = NAN;
+  EXPECT_NE(WhyInvalid(entry, 2), "");
+}
+
 }  // namespace
 }  // namespace sluice::plan
