@@ -6,7 +6,7 @@ jobs=${2:-$(nproc)}
 cd "$(dirname "$0")/.."
 cmake --preset fuzz >/dev/null
 cmake --build build/fuzz -j "$jobs" --target fuzz_checkpoint fuzz_idx fuzz_cifar10 fuzz_csv fuzz_image fuzz_recordio fuzz_report \
-  fuzz_safetensors fuzz_text_vectorizer fuzz_texts fuzz_compression fuzz_envelope fuzz_bodies
+  fuzz_safetensors fuzz_text_vectorizer fuzz_texts fuzz_compression fuzz_rows fuzz_envelope fuzz_bodies
 
 new=$(mktemp -d)  # inputs that a run finds stay out of the kept corpus
 trap 'rm -rf "$new"' EXIT

@@ -33,22 +33,32 @@ std::vector<std::string_view> StateNames(const Optimizer& optimizer, DType weigh
   return names;
 }
 
+std::vector<std::optional<size_t>> KeptStates(Names had, Names names) {
+  const bool had_master = EndsInMaster(had);
+  const Names own = names.first(names.size() - (EndsInMaster(names) ? 1 : 0));
+  const bool same = std::ranges::equal(own, had.first(had.size() - (had_master ? 1 : 0)));
+  std::vector<std::optional<size_t>> kept(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i >= own.size()) {
+      if (had_master) kept[i] = had.size() - 1;
+    } else if (same) {
+      kept[i] = i;
+    }
+  }
+  return kept;
+}
+
 void FitStates(const Optimizer* optimizer, DType weight, size_t length, States* states) {
   const Names slots = optimizer != nullptr ? optimizer->slot_names() : Names();
   const bool master = optimizer != nullptr && HasMaster(*optimizer, weight);
-  const bool had_master = EndsInMaster(states->names);
-  const Names had = Names(states->names).first(states->names.size() - (had_master ? 1 : 0));
-  const bool same = std::equal(slots.begin(), slots.end(), had.begin(), had.end());
-  if (same && master == had_master) return;
+  const Names had = states->names;
+  const bool as_before = had.size() == slots.size() + (master ? 1 : 0) && EndsInMaster(had) == master &&
+                         std::equal(slots.begin(), slots.end(), had.begin());
+  if (as_before) return;
   States fresh;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    fresh.names.push_back(slots[i]);
-    fresh.arrays.push_back(same ? states->arrays[i] : Zeros(SlotBytes(weight, length)));
-  }
-  if (master) {
-    fresh.names.push_back(kMaster);
-    fresh.arrays.push_back(had_master ? states->arrays.back() : Zeros(SlotBytes(weight, length)));
-  }
+  if (optimizer != nullptr) fresh.names = StateNames(*optimizer, weight);
+  for (const std::optional<size_t> kept : KeptStates(had, fresh.names))
+    fresh.arrays.push_back(kept ? states->arrays[*kept] : Zeros(SlotBytes(weight, length)));
   *states = std::move(fresh);
 }
 

@@ -117,6 +117,7 @@ class Blocks {
   // The summed gradient, in memory of its own or, where there is nothing to sum, as it came. Valid until the
   // next.
   const Compute* Gradient(const UpdateInput& in, size_t first, size_t n) {
+    if (in.summed != nullptr) return reinterpret_cast<const Compute*>(in.summed) + first;
     const auto* only = reinterpret_cast<const Compute*>(in.gradients[0].data);
     const bool plain = in.gradients[0].type == Compression::kNone && stored_as_computed();
     const bool aligned = reinterpret_cast<uintptr_t>(only) % alignof(Compute) == 0;
@@ -124,7 +125,11 @@ class Blocks {
     return OwnGradient(in, first, n);
   }
   Compute* OwnGradient(const UpdateInput& in, size_t first, size_t n) {
-    Sum(dtype_, in.gradients, first, n, gradient_);
+    if (in.summed != nullptr) {
+      std::memcpy(gradient_, in.summed + first * sizeof(Compute), n * sizeof(Compute));
+    } else {
+      Sum(dtype_, in.gradients, first, n, gradient_);
+    }
     return gradient_;
   }
 
@@ -204,7 +209,11 @@ void UpdateIntegral(const UpdateRule& rule, const UpdateInput& in, const std::by
   auto* fresh = reinterpret_cast<Int*>(new_weight);
   for (size_t first = begin; first < end; first += kBlock) {
     const size_t n = std::min(kBlock, end - first);
-    SumBlock(in.gradients, first, n, sum);
+    if (in.summed != nullptr) {
+      std::memcpy(sum, in.summed + first * sizeof(Int), n * sizeof(Int));
+    } else {
+      SumBlock(in.gradients, first, n, sum);
+    }
     for (size_t i = 0; i < n; ++i) {
       const auto added = static_cast<uint64_t>(factor) * static_cast<uint64_t>(sum[i]) +
                          static_cast<uint64_t>(old[first + i]);
@@ -222,6 +231,11 @@ Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec) {
   };
   if (rule.updater && (!IsFloating(spec.dtype) || spec.dtype == DType::kFloat64)) {
     return refuse("this server's updater takes float32, float16 and bfloat16 keys only");
+  }
+  if (spec.rows && rule.needs_norms()) {
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), " is row-sparse, but optimiser ",
+                Name(rule.optimizer->config().kind),
+                " needs the norm of the whole array, which no round sees: choose another for this store");
   }
   if (rule.updater || !rule.optimizer || IsFloating(spec.dtype)) return Status::Ok();
   const OptimizerConfig& config = rule.optimizer->config();

@@ -40,7 +40,9 @@ struct UpdateInput {
   int64_t offset = 0;                               // of the part, in elements
   size_t length = 0;                                // elements
   std::span<const compression::Encoded> gradients;  // as they came, in rank order; not empty
-  double scale = 1;                                 // of their sum
+  // In place of them, aligned: their sum, in the type that computes (16-bit floats: float32).
+  const std::byte* summed = nullptr;
+  double scale = 1;  // of their sum
   uint64_t samples = 0;
   uint64_t round = 0;
   int64_t num_update = 1;
