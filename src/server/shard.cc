@@ -12,6 +12,7 @@ Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
     if (entry.id < keys_.size() && keys_[entry.id] != nullptr) continue;  // announced again
     auto key = std::make_unique<Key>();
     key->entry = entry;
+    if (entry.spec.rows) key->places = plan::PlacesOf(entry);
     key->all_parts = plan::PartsOf(entry);
     for (uint32_t i = 0; i < key->all_parts.size(); ++i) {
       const plan::Part& planned = key->all_parts[i];
@@ -21,6 +22,10 @@ Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
       part.ref = {entry.id, i};
       part.offset = planned.offset;
       part.length = static_cast<size_t>(planned.length);
+      if (!key->places) continue;
+      part.rows = std::make_unique<kvstore::RowTable>(entry.spec);
+      part.initialised = true;
+      ++key->initialised_parts;
     }
     if (key->parts.empty()) continue;
     if (keys_.size() <= entry.id) keys_.resize(entry.id + 1);

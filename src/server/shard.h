@@ -85,9 +85,14 @@ class Shard final : public transport::Machine {
   void OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network);
   Status CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);
   void OnPull(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
+  void OnPullRows(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
+  Status CheckPullRows(const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part);
+  void OnGetRowIds(const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
-  Status CheckStore(const wire::Store& store, size_t i, size_t bytes, Key** key, Part** part);
+  Status CheckStore(const wire::Store& store, size_t i, Bytes bytes, Key** key, Part** part);
+  Status CheckStoreRows(const wire::Store& store, size_t i, Bytes bytes, const Key& key, Part& part) const;
+  static void StoreRows(Part& part, uint32_t slot, const Frame& frame);
   Status CheckState(const Key& key, Part& part, const wire::StorePart& state) const;
   void StoreValue(Key& key, Part& part, const Frame& value);
   static void StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by);
@@ -118,12 +123,16 @@ class Shard final : public transport::Machine {
     uint64_t samples;
   };
   void Update(Key& key, std::span<const Closing> closings);
+  void UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings) const;
+  void UpdateTables(const Key& key, const UpdateRule& rule, std::span<const Closing> closings) const;
+  UpdateInput InputOf(const Key& key, const UpdateRule& rule, const Closing& closing) const;
   void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const;
   void Prune(std::vector<Configured>* set, uint32_t store) const;
 
   // reply/
   bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
   void Answer(const Key& key, Part& part, const Waiter& waiter);
+  static Frame ReadRows(const Part& part, const Waiter& waiter);
   void AnswerWaiters(Key& key, Part& part);
   void KeepWaiting(Time now, Part& part, Waiter waiter);
   // Whoever has waited long enough hears for whom; makes next_word_ later.

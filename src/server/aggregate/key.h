@@ -12,9 +12,10 @@ namespace sluice::server {
 
 struct Key {
   wire::KeyEntry entry;
-  std::vector<plan::Part> all_parts;  // of the whole key: index = part number
-  std::vector<Part> parts;            // those of this shard, in order
-  std::map<uint32_t, size_t> local;   // part number -> index in `parts`
+  std::optional<plan::RowPlaces> places;  // of a row-sparse key
+  std::vector<plan::Part> all_parts;      // of the whole key: index = part number
+  std::vector<Part> parts;                // those of this shard, in order
+  std::map<uint32_t, size_t> local;       // part number -> index in `parts`
   size_t initialised_parts = 0;
   uint64_t reported_round = 0;  // for the log: the last round that all parts here have closed
 

@@ -44,11 +44,19 @@ std::vector<uint32_t> Round::Missing(const std::set<uint32_t>& live) const {
   return missing;
 }
 
+bool Part::IsNews(uint32_t slot, Request by) {
+  Request& last = stored_by[slot];
+  if (last.incarnation == by.incarnation && by.id <= last.id) return false;
+  last = by;
+  return true;
+}
+
 void Part::Wait(Waiter waiter) {
   for (Waiter& known : waiters) {
     if (known.rank != waiter.rank || known.slot != waiter.slot || known.want_data != waiter.want_data ||
         known.as != waiter.as)  // another form answers nobody who asked for this one
       continue;
+    if (rows != nullptr && waiter.want_data && known.request_id != waiter.request_id) continue;  // other rows
     if (known.request_id == waiter.request_id) {
       waiter.next_word = known.next_word;
       waiter.pause = known.pause;

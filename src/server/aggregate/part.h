@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "kvstore/rows/table.h"
 #include "kvstore/update/update.h"
 #include "server/update/weight.h"
 #include "transport/transport.h"
@@ -54,8 +55,8 @@ class Round {
   std::vector<Contribution> doubled_;
 };
 
-// A pull, or a push that wants the value: one per worker, slot and form; a repeat takes the place of the one
-// before.
+// A pull, or a push that wants the value: one per worker, slot and form, of rows one per request; a repeat
+// takes the place of the one before.
 struct Waiter {
   uint32_t rank = 0;
   uint32_t slot = 0;
@@ -64,6 +65,7 @@ struct Waiter {
   transport::PeerId peer;
   uint64_t request_id = 0;
   Compression as = Compression::kNone;  // how the weight is to come
+  Frame ids = {};                       // of the rows wanted, where the key is row-sparse
   // When it hears next for whom it waits, and how long after that again.
   Time next_word = Time::max();
   Duration pause{};
@@ -82,15 +84,19 @@ struct Part {
     uint64_t id = 0;
   };
   std::map<uint32_t, Request> stored_by;
+  static constexpr uint32_t kWeightsOfRows = UINT32_MAX;  // in place of a slot
+  bool IsNews(uint32_t slot, Request by);                 // then it is the last
   int64_t num_updates = 0;  // updates of the optimiser, which outlive a restart together with its states
   std::optional<Weight> weight;
   kvstore::States states;
+  std::unique_ptr<kvstore::RowTable> rows;  // of a row-sparse key, in place of both
 
   std::deque<Round> rounds;  // rounds[i] is round version + 1 + i; sync only
   std::vector<Waiter> waiters;
 
-  // In place of what this worker waited for before. A repeat of the same request keeps its time of the next
-  // word.
+  size_t num_states() const { return rows != nullptr ? rows->num_states() : states.arrays.size(); }
+  // In place of what this worker waited for before; pulls of rows wait beside each other. A repeat of the
+  // same request keeps its time of the next word.
   void Wait(Waiter waiter);
 };
 

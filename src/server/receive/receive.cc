@@ -3,9 +3,20 @@
 #include <cmath>
 
 #include "base/strings.h"
+#include "kvstore/rows/frame.h"
 #include "server/shard.h"
 
 namespace sluice::server {
+namespace {
+
+std::string WhyInvalidRowPush(const wire::Push& push, size_t i, Bytes bytes, const Key& key) {
+  if (push.compression != Compression::kNone) return StrCat("rows do not travel as ", Name(push.compression));
+  if (push.parts[i].want_value) return "a push of rows is answered without a value";
+  const size_t row_bytes = static_cast<size_t>(key.places->row_elements) * SizeOf(key.entry.spec.dtype);
+  return kvstore::WhyInvalidRows(bytes, row_bytes, *key.places, push.parts[i].ref.part);
+}
+
+}  // namespace
 
 void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
   if (std::holds_alternative<wire::Heartbeat>(message.body)) return;  // says that no stranger connected
@@ -25,6 +36,8 @@ void Shard::Handle(Time now, transport::PeerId from, wire::Message& message, tra
   const Sender sender{message.sender.rank, from, message.id};
   if (std::holds_alternative<wire::Push>(message.body)) return OnPush(now, sender, message, network);
   if (std::holds_alternative<wire::Pull>(message.body)) return OnPull(now, sender, message, network);
+  if (std::holds_alternative<wire::PullRows>(message.body)) return OnPullRows(now, sender, message, network);
+  if (std::holds_alternative<wire::GetRowIds>(message.body)) return OnGetRowIds(sender, message, network);
   if (std::holds_alternative<wire::Store>(message.body)) return OnStore(sender, message, network);
   if (std::holds_alternative<wire::GetStats>(message.body)) return OnGetStats(sender, network);
   Refuse(sender,
@@ -61,8 +74,10 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key
   };
   if (!(*part)->initialised)
     return refuse(ErrorCode::kFailedPrecondition, "the key has not been initialised");
-  const std::string why =
-      compression::WhyInvalid({bytes.data(), bytes.size(), push.compression}, spec.dtype, (*part)->length);
+  const std::string why = (*key)->places
+                              ? WhyInvalidRowPush(push, i, bytes, **key)
+                              : compression::WhyInvalid({bytes.data(), bytes.size(), push.compression},
+                                                        spec.dtype, (*part)->length);
   if (!why.empty()) return refuse(ErrorCode::kInvalidArgument, why);
   if (!compression::IsOfWeights(push.values, spec.dtype)) {
     return refuse(ErrorCode::kInvalidArgument, Name(spec.dtype), " weights do not travel as ",
@@ -134,18 +149,25 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
       ++counters_["rejected"];
       return Refuse(sender, part.failure(), network);
     }
+    if (key->places && pull.want == wire::Pull::Want::kValue) {
+      ++counters_["rejected"];
+      return Refuse(sender,
+                    Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
+                         " is row-sparse: its rows are pulled, never all of it"),
+                    network);
+    }
     // States that no update has touched yet are zeros.
     if (wanted.slot > 0)
       PrepareStates(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
     // A part has the version of a first state even without states. Waiters are kept by slot.
     const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
-    if (wanted.slot > std::max(part.value()->states.arrays.size(), least)) {
+    if (wanted.slot > std::max(part.value()->num_states(), least)) {
       ++counters_["rejected"];
-      return Refuse(sender,
-                    Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec), " has ",
-                         part.value()->states.arrays.size(), " optimiser states, state ", wanted.slot,
-                         " was asked for"),
-                    network);
+      return Refuse(
+          sender,
+          Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec), " has ",
+               part.value()->num_states(), " optimiser states, state ", wanted.slot, " was asked for"),
+          network);
     }
     if (!compression::IsOfWeights(pull.values, key->entry.spec.dtype)) {
       ++counters_["rejected"];
@@ -172,19 +194,24 @@ void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
   Send(sender.peer, sender.request_id, std::move(stats), {}, network);
 }
 
-Status Shard::CheckStore(const wire::Store& store, size_t i, size_t bytes, Key** key, Part** part) {
+Status Shard::CheckStore(const wire::Store& store, size_t i, Bytes bytes, Key** key, Part** part) {
   const wire::StorePart& stored = store.parts[i];
   const Result<Part*> found = FindPart(stored.ref, key);
   if (!found) return found.failure();
   *part = found.value();
   const wire::KeySpec& spec = (*key)->entry.spec;
+  if ((*key)->places) return CheckStoreRows(store, i, bytes, **key, **part);
+  if (store.purpose == wire::Store::Purpose::kRows) {
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec),
+                " is not row-sparse, but rows came");
+  }
   const bool init = store.purpose == wire::Store::Purpose::kInit;
   const size_t expected = init               ? (*part)->length * SizeOf(spec.dtype)
                           : stored.slot == 0 ? 0
                                              : SlotBytes(spec.dtype, (*part)->length);
-  if (bytes != expected) {
+  if (bytes.size() != expected) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), ", part ", stored.ref.part, ": ",
-                bytes, " bytes came to be stored, the part has ", expected);
+                bytes.size(), " bytes came to be stored, the part has ", expected);
   }
   return init ? Status::Ok() : CheckState(**key, **part, stored);
 }
@@ -195,9 +222,9 @@ Status Shard::CheckState(const Key& key, Part& part, const wire::StorePart& stat
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec), ": ", why...);
   };
-  if (!rule.optimizer || state.slot > part.states.arrays.size()) {
+  if (!rule.optimizer || state.slot > part.num_states()) {
     return refuse("optimiser state ", state.slot, " was to be loaded, but its optimiser has ",
-                  part.states.arrays.size(), "; call SetOptimizer first");
+                  part.num_states(), "; call SetOptimizer first");
   }
   if (state.version > kvstore::kMaxUpdates) {
     return refuse("the state's number of updates is ", state.version, "; it must be at most ",
@@ -218,10 +245,12 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
 }
 
 void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by) {
-  Part::Request& last = part.stored_by[state.slot];
-  if (last.incarnation == by.incarnation && by.id <= last.id) return;
-  last = by;
-  if (state.slot > 0) std::memcpy(part.states.arrays[state.slot - 1]->data(), frame.data(), frame.size());
+  if (!part.IsNews(state.slot, by)) return;
+  if (state.slot > 0 && part.rows != nullptr) {
+    StoreRows(part, state.slot, frame);
+  } else if (state.slot > 0) {
+    std::memcpy(part.states.arrays[state.slot - 1]->data(), frame.data(), frame.size());
+  }
   part.num_updates = static_cast<int64_t>(state.version);
 }
 
@@ -230,7 +259,7 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
   Key* key = nullptr;
   Part* part = nullptr;
   for (size_t i = 0; i < store.parts.size(); ++i) {
-    if (Status status = CheckStore(store, i, message.payload[i].size(), &key, &part); !status) {
+    if (Status status = CheckStore(store, i, message.payload[i].bytes(), &key, &part); !status) {
       ++counters_["rejected"];
       return Refuse(sender, status.failure(), network);
     }
@@ -238,10 +267,17 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
   for (size_t i = 0; i < store.parts.size(); ++i) {
     key = keys_[store.parts[i].ref.key].get();
     part = key->Find(store.parts[i].ref.part);
-    if (store.purpose == wire::Store::Purpose::kInit) {
-      StoreValue(*key, *part, message.payload[i]);
-    } else {
-      StoreState(*part, store.parts[i], message.payload[i], {message.sender.incarnation, sender.request_id});
+    const Part::Request by{message.sender.incarnation, sender.request_id};
+    switch (store.purpose) {
+      case wire::Store::Purpose::kInit:
+        StoreValue(*key, *part, message.payload[i]);
+        break;
+      case wire::Store::Purpose::kState:
+        StoreState(*part, store.parts[i], message.payload[i], by);
+        break;
+      case wire::Store::Purpose::kRows:
+        if (part->IsNews(Part::kWeightsOfRows, by)) StoreRows(*part, 0, message.payload[i]);
+        break;
     }
   }
   Send(sender.peer, sender.request_id, wire::Ack{}, {}, network);

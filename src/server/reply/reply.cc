@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "kvstore/rows/frame.h"
 #include "server/shard.h"
 
 namespace sluice::server {
@@ -30,13 +31,28 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   if (waiter.slot > 0) {
     value.version = static_cast<uint64_t>(part.num_updates);
     // States change in place: a copy, on the rare way of saving them.
-    if (waiter.want_data) frame = Frame::Copy(part.states.arrays[waiter.slot - 1]->bytes());
-  } else if (waiter.want_data) {
+    if (waiter.want_data && part.rows == nullptr)
+      frame = Frame::Copy(part.states.arrays[waiter.slot - 1]->bytes());
+  } else if (waiter.want_data && part.rows == nullptr) {
     frame = part.weight->Share(waiter.as);
   }
+  if (waiter.want_data && part.rows != nullptr) frame = ReadRows(part, waiter);
   counters_["bytes_out"] += frame.size();
   const Compression as = waiter.slot == 0 ? waiter.as : Compression::kNone;
   replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as);
+}
+
+Frame Shard::ReadRows(const Part& part, const Waiter& waiter) {
+  const kvstore::RowTable& table = *part.rows;
+  const size_t rows = waiter.ids.size() / sizeof(int64_t);
+  const size_t each = waiter.slot == 0 ? table.row_bytes() : table.state_bytes();
+  const auto read = std::make_shared<Buffer>(rows * each);
+  std::byte* to = read->data();
+  for (size_t i = 0; i < rows; ++i, to += each) {
+    const int64_t id = kvstore::IdAt(waiter.ids.bytes(), i);
+    waiter.slot == 0 ? table.Read(id, to) : table.ReadState(waiter.slot - 1, id, to);
+  }
+  return Frame::Of(read);
 }
 
 void Shard::AnswerWaiters(Key& key, Part& part) {
@@ -44,7 +60,7 @@ void Shard::AnswerWaiters(Key& key, Part& part) {
   auto waiting = std::partition(part.waiters.begin(), part.waiters.end(),
                                 [&](const Waiter& waiter) { return !Ready(key, part, waiter); });
   for (auto it = waiting; it != part.waiters.end(); ++it) {
-    if (!it->want_data || it->slot <= part.states.arrays.size()) Answer(key, part, *it);
+    if (!it->want_data || it->slot <= part.num_states()) Answer(key, part, *it);
   }
   part.waiters.erase(waiting, part.waiters.end());
 }

@@ -1,4 +1,6 @@
 // Closing rounds: when all live workers have pushed (sync), or when a push is whole (async).
+#include "kvstore/rows/close.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +24,9 @@ const UpdateRule& Shard::NewestRule(uint32_t store) const {
 }
 
 void Shard::PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const {
-  kvstore::FitStates(rule.updater ? nullptr : rule.optimizer.get(), spec.dtype, part.length, &part.states);
+  const Optimizer* optimizer = rule.updater ? nullptr : rule.optimizer.get();
+  if (part.rows != nullptr) return part.rows->FitStates(optimizer);
+  kvstore::FitStates(optimizer, spec.dtype, part.length, &part.states);
 }
 
 void Shard::Update(Key& key, std::span<const Closing> closings) {
@@ -31,33 +35,51 @@ void Shard::Update(Key& key, std::span<const Closing> closings) {
   for (const Closing& closing : closings) ++closing.part->version;
   // Nobody had a sample: the round closes and nothing changes.
   if (by_samples && closings.front().samples == 0) return;
-  for (const Closing& closing : closings) {
-    if (rule.optimizer) ++closing.part->num_updates;
-    PrepareStates(rule, key.entry.spec, *closing.part);
-  }
+  if (rule.optimizer)
+    for (const Closing& closing : closings) ++closing.part->num_updates;
+  key.places ? UpdateTables(key, rule, closings) : UpdateArrays(key, rule, closings);
+}
+
+UpdateInput Shard::InputOf(const Key& key, const UpdateRule& rule, const Closing& closing) const {
+  const Part& part = *closing.part;
+  const double divisor =
+      rule.normalizes_by_samples() ? static_cast<double>(closing.samples) : closing.divisor;
+  return {.spec = &key.entry.spec,
+          .offset = part.offset,
+          .length = part.length,
+          .gradients = closing.gradients,
+          .scale = 1.0 / divisor,
+          .samples = closing.samples,
+          .round = part.version,
+          .num_update = part.num_updates,
+          .updates_per_step = key.async() ? num_workers_ : 1};
+}
+
+void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings) const {
   Optimizer::Norms norms;
-  const auto input_of = [&](const Closing& closing) {
-    const Part& part = *closing.part;
-    return UpdateInput{.spec = &key.entry.spec,
-                       .offset = part.offset,
-                       .length = part.length,
-                       .gradients = closing.gradients,
-                       .scale = 1.0 / (by_samples ? static_cast<double>(closing.samples) : closing.divisor),
-                       .samples = closing.samples,
-                       .round = part.version,
-                       .num_update = part.num_updates,
-                       .updates_per_step = key.async() ? num_workers_ : 1,
-                       .norms = norms};
-  };
-  if (rule.needs_norms()) {
-    for (const Closing& closing : closings)
-      MeasurePart(rule, input_of(closing), closing.part->weight->data(), closing.part->states.arrays, &norms);
+  for (const Closing& closing : closings) {
+    PrepareStates(rule, key.entry.spec, *closing.part);
+    if (rule.needs_norms())
+      MeasurePart(rule, InputOf(key, rule, closing), closing.part->weight->data(),
+                  closing.part->states.arrays, &norms);
   }
   for (const Closing& closing : closings) {
+    UpdateInput input = InputOf(key, rule, closing);
+    input.norms = norms;
     Weight& weight = *closing.part->weight;
     const std::byte* old = weight.data();
-    UpdatePart(rule, input_of(closing), old, weight.Next(), closing.part->states.arrays);
+    UpdatePart(rule, input, old, weight.Next(), closing.part->states.arrays);
     weight.Publish();
+  }
+}
+
+void Shard::UpdateTables(const Key& key, const UpdateRule& rule, std::span<const Closing> closings) const {
+  for (const Closing& closing : closings) {
+    kvstore::RowTable& table = *closing.part->rows;
+    std::vector<kvstore::RowFrame> frames;
+    for (const compression::Encoded& pushed : closing.gradients)
+      frames.emplace_back(Bytes(pushed.data, pushed.size), table.row_bytes());
+    kvstore::UpdateRows(rule, InputOf(key, rule, closing), frames, &table);
   }
 }
 

@@ -1,0 +1,123 @@
+// Rows of row-sparse keys: pulled, listed, stored.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "kvstore/rows/frame.h"
+#include "server/shard.h"
+#include "wire/codec.h"
+
+namespace sluice::server {
+namespace {
+
+// On one part: far more than a worker has under way.
+constexpr size_t kMostWaiting = 4096;
+// In one answer.
+constexpr size_t kMostIds = 32768;
+
+}  // namespace
+
+Status Shard::CheckPullRows(const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part) {
+  const Result<Part*> found = FindPart(wanted.ref, key);
+  if (!found) return found.failure();
+  *part = found.value();
+  const auto refuse = [&](ErrorCode code, const auto&... why) {
+    return Fail(code, "pull of rows of key ", wire::ToString((*key)->entry.spec), ", part ", wanted.ref.part,
+                ": ", why...);
+  };
+  if (!(*key)->places) return refuse(ErrorCode::kInvalidArgument, "the key is not row-sparse");
+  if (const std::string why = kvstore::WhyInvalidIds(ids, *(*key)->places, wanted.ref.part); !why.empty())
+    return refuse(ErrorCode::kInvalidArgument, why);
+  if (wanted.slot > 0) PrepareStates(RuleFor(**key, (*part)->version + 1), (*key)->entry.spec, **part);
+  const kvstore::RowTable& table = *(*part)->rows;
+  if (wanted.slot > table.num_states())
+    return refuse(ErrorCode::kNotFound, "state ", wanted.slot, " was asked for, the optimiser has ",
+                  table.num_states());
+  const size_t bytes =
+      ids.size() / sizeof(int64_t) * (wanted.slot == 0 ? table.row_bytes() : table.state_bytes());
+  if (const size_t most = wire::Limits().max_frame_bytes; bytes > most)
+    return refuse(ErrorCode::kResourceExhausted, "the rows have ", bytes, " bytes; a frame has at most ",
+                  most);
+  if ((*part)->waiters.size() >= kMostWaiting)
+    return refuse(ErrorCode::kResourceExhausted, kMostWaiting, " pulls wait for it already");
+  return Status::Ok();
+}
+
+void Shard::OnPullRows(Time now, const Sender& sender, const wire::Message& message,
+                       transport::Network& network) {
+  const auto& pull = std::get<wire::PullRows>(message.body);
+  Key* key = nullptr;
+  Part* part = nullptr;
+  for (size_t i = 0; i < pull.parts.size(); ++i) {
+    if (Status status = CheckPullRows(pull.parts[i], message.payload[i].bytes(), &key, &part); !status) {
+      ++counters_["rejected"];
+      return Refuse(sender, status.failure(), network);
+    }
+  }
+  for (size_t i = 0; i < pull.parts.size(); ++i) {
+    part = FindPart(pull.parts[i].ref, &key).value();
+    ++counters_["pulls"];
+    Waiter waiter{.rank = sender.rank,
+                  .slot = pull.parts[i].slot,
+                  .min_round = pull.parts[i].min_round,
+                  .peer = sender.peer,
+                  .request_id = sender.request_id,
+                  .ids = message.payload[i]};
+    if (Ready(*key, *part, waiter)) {
+      Answer(*key, *part, waiter);
+    } else {
+      KeepWaiting(now, *part, std::move(waiter));
+    }
+  }
+}
+
+void Shard::OnGetRowIds(const Sender& sender, const wire::Message& message, transport::Network& network) {
+  const auto& wanted = std::get<wire::GetRowIds>(message.body);
+  Key* key = nullptr;
+  const Result<Part*> part = FindPart(wanted.ref, &key);
+  if (!part || !key->places) {
+    ++counters_["rejected"];
+    return Refuse(sender,
+                  !part ? part.failure()
+                        : Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
+                               " is not row-sparse: it has no list of rows"),
+                  network);
+  }
+  const std::span<const int64_t> ids = part.value()->rows->ids();
+  const std::span<const int64_t> rest = ids.subspan(std::min<size_t>(wanted.first, ids.size()));
+  wire::RowIds answer{.total = ids.size(), .ids = {}};
+  for (const int64_t id : rest.first(std::min(rest.size(), kMostIds)))
+    answer.ids.push_back(static_cast<uint64_t>(id));
+  Send(sender.peer, sender.request_id, std::move(answer), {}, network);
+}
+
+Status Shard::CheckStoreRows(const wire::Store& store, size_t i, Bytes bytes, const Key& key,
+                             Part& part) const {
+  const wire::StorePart& stored = store.parts[i];
+  const auto refuse = [&](const auto&... why) {
+    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec), ", part ",
+                stored.ref.part, ": ", why...);
+  };
+  if (store.purpose == wire::Store::Purpose::kInit)
+    return refuse("the key is row-sparse: its rows begin by themselves");
+  const bool states = store.purpose == wire::Store::Purpose::kState;
+  if (states) {
+    if (Status status = CheckState(key, part, stored); !status) return status;
+  }
+  if (states && stored.slot == 0)
+    return bytes.empty() ? Status::Ok() : refuse(bytes.size(), " bytes came with a number of updates");
+  const size_t each = states ? part.rows->state_bytes() : part.rows->row_bytes();
+  const std::string why = kvstore::WhyInvalidRows(bytes, each, *key.places, stored.ref.part);
+  return why.empty() ? Status::Ok() : refuse(why);
+}
+
+void Shard::StoreRows(Part& part, uint32_t slot, const Frame& frame) {
+  kvstore::RowTable& table = *part.rows;
+  const size_t each = slot == 0 ? table.row_bytes() : table.state_bytes();
+  const kvstore::RowFrame rows(frame.bytes(), each);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const size_t row = table.Touch(rows.id(i));
+    std::memcpy(slot == 0 ? table.Weight(row) : table.State(slot - 1, row), rows.row(i), each);
+  }
+}
+
+}  // namespace sluice::server

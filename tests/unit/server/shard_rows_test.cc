@@ -1,0 +1,220 @@
+// Row-sparse keys on a shard: what it refuses, who waits for which rows, and what a round changes.
+#include <gmock/gmock.h>
+
+#include "kvstore/rows/frame.h"
+#include "unit/server/shard_harness.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// Two columns a row; all 16 parts are on the shard.
+constexpr int64_t kRows = 160;
+
+class ShardRows : public ::testing::Test {
+ protected:
+  explicit ShardRows(wire::SyncMode mode = wire::SyncMode::kSync) : harness_(2) {
+    EXPECT_TRUE(harness_.shard.SetOptimizer({.kind = OptimizerKind::kAccumulate}, {}).ok());
+    plan::Placement placement({.num_shards = 1});
+    entry_ = placement.EntryOf(0, {"table", DType::kFloat32, {kRows, 2}, 0, RowInit::Constant(1)}, mode);
+    EXPECT_TRUE(harness_.shard.AddKeys({entry_}).ok());
+  }
+
+  static Frame IdFrame(const std::vector<int64_t>& ids) { return FrameOf(ids, 3); }
+  // Every element is `value`.
+  static Frame RowsFrame(const std::vector<int64_t>& ids, float value) {
+    std::vector<std::byte> bytes(ids.size() * (sizeof(int64_t) + 2 * sizeof(float)));
+    if (!ids.empty()) std::memcpy(bytes.data(), ids.data(), ids.size() * sizeof(int64_t));
+    for (size_t i = 0; i < 2 * ids.size(); ++i)
+      std::memcpy(bytes.data() + ids.size() * sizeof(int64_t) + i * sizeof(float), &value, sizeof(float));
+    return FrameOf(bytes, 1);
+  }
+
+  // Rows of part 0; of all others none.
+  std::vector<Sent> Push(uint32_t worker, uint64_t round, const std::vector<int64_t>& ids, float value) {
+    wire::Push push;
+    wire::Frames frames;
+    for (uint32_t part = 0; part < 16; ++part) {
+      push.parts.push_back({{0, part}, round, false});
+      frames.push_back(part == 0 ? RowsFrame(ids, value) : Frame());
+    }
+    return harness_.Deliver(worker, push, std::move(frames));
+  }
+  std::vector<Sent> Pull(uint32_t worker, uint64_t min_round, const std::vector<int64_t>& ids) {
+    return harness_.Deliver(worker, wire::PullRows{{{{0, 0}, 0, min_round}}}, {IdFrame(ids)});
+  }
+  static std::vector<float> RowsIn(const std::vector<Sent>& answers) {
+    EXPECT_THAT(answers, SizeIs(1));
+    return answers.size() == 1 && answers[0].Is<wire::Values>()
+               ? ValuesOf<float>(answers[0].message.payload.at(0))
+               : std::vector<float>();
+  }
+  static std::string Refusal(const std::vector<Sent>& answers) {
+    EXPECT_THAT(answers, SizeIs(1));
+    return answers.size() == 1 && answers[0].Is<wire::ErrorReply>()
+               ? answers[0].As<wire::ErrorReply>().message
+               : "";
+  }
+
+  ShardHarness harness_;
+  wire::KeyEntry entry_;
+};
+
+class AsyncShardRows : public ShardRows {
+ protected:
+  AsyncShardRows() : ShardRows(wire::SyncMode::kAsync) {}
+};
+
+TEST_F(ShardRows, ARoundChangesTheRowsThatWerePushed) {
+  EXPECT_THAT(RowsIn(Pull(0, 0, {16, 32})), ElementsAre(1, 1, 1, 1));
+  Push(0, 1, {16, 48}, 2);
+  EXPECT_THAT(RowsIn(Pull(0, 0, {16})), ElementsAre(1, 1));  // worker 1 is missing
+  Push(1, 1, {48}, 10);
+  EXPECT_THAT(RowsIn(Pull(0, 1, {16, 32, 48})), ElementsAre(3, 3, 1, 1, 13, 13));
+  EXPECT_EQ(harness_.Counter("rounds_closed"), 16u);
+}
+
+TEST_F(ShardRows, RepeatsCountOnce) {
+  Push(0, 1, {16}, 2);
+  Push(0, 1, {16}, 2);
+  Push(1, 1, {}, 0);
+  Push(1, 1, {16}, 5);  // late, and not what it was
+  EXPECT_THAT(RowsIn(Pull(0, 1, {16})), ElementsAre(3, 3));
+  EXPECT_EQ(harness_.Counter("repeats"), 32u);
+}
+
+TEST_F(ShardRows, PullsOfOtherRowsWaitBesideEachOther) {
+  Push(0, 1, {16}, 2);
+  EXPECT_TRUE(Pull(0, 1, {16}).empty());
+  EXPECT_TRUE(Pull(0, 1, {32, 48}).empty());
+  // A repeat of the last takes its place.
+  EXPECT_TRUE(harness_
+                  .DeliverRaw(ShardHarness::PeerOf(0),
+                              [&] {
+                                wire::Message again;
+                                again.sender = {wire::Role::kWorker, 0, 1000};
+                                again.id = harness_.last_id;
+                                again.body = wire::PullRows{{{{0, 0}, 0, 1}}};
+                                again.payload = {IdFrame({32, 48})};
+                                return again;
+                              }())
+                  .empty());
+  const std::vector<Sent> answers = Push(1, 1, {32}, 4);
+  std::vector<std::vector<float>> rows;
+  for (const Sent& sent : answers)
+    if (sent.Is<wire::Values>()) rows.push_back(ValuesOf<float>(sent.message.payload.at(0)));
+  EXPECT_THAT(rows,
+              ::testing::UnorderedElementsAre(std::vector<float>{3, 3}, std::vector<float>{5, 5, 1, 1}));
+}
+
+TEST_F(ShardRows, WhatDoesNotFitIsRefusedAndChangesNothing) {
+  const auto push = [&](Frame frame, wire::Push of = {}) {
+    of.parts = {{{0, 0}, 1, !of.parts.empty() && of.parts[0].want_value}};
+    return Refusal(harness_.Deliver(0, of, {std::move(frame)}));
+  };
+  EXPECT_THAT(push(RowsFrame({17}, 1)), HasSubstr("row 17 is of part 1"));
+  EXPECT_THAT(push(RowsFrame({32, 16}, 1)), HasSubstr("row 16 comes after row 32"));
+  EXPECT_THAT(push(RowsFrame({kRows}, 1)), HasSubstr("rows 0 to 159"));
+  EXPECT_THAT(push(RowsFrame({16}, 1).Slice(0, 15)), HasSubstr("15 bytes are no rows"));
+  EXPECT_THAT(push(RowsFrame({16}, 1), {.compression = Compression::kFloat16}), HasSubstr("fp16"));
+  EXPECT_THAT(push(RowsFrame({16}, 1), {.parts = {{{0, 0}, 1, true}}}), HasSubstr("without a value"));
+  EXPECT_THAT(Refusal(Pull(0, 0, {17})), HasSubstr("row 17 is of part 1"));
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{0, 99}, 0, 0}}}, {IdFrame({})})),
+              HasSubstr("part 99"));
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::Pull{.parts = {{{0, 0}, 0, 0}}})), HasSubstr("row-sparse"));
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::Pull{.parts = {{{0, 0}, 1, 0}}})), HasSubstr("row-sparse"));
+  EXPECT_THAT(
+      Refusal(harness_.Deliver(0, wire::Store{wire::Store::Purpose::kInit, {{{0, 0}, 0, 0}}}, {Frame()})),
+      HasSubstr("row-sparse"));
+  const auto store = [&](wire::Store::Purpose purpose, uint32_t slot, Frame frame) {
+    return Refusal(harness_.Deliver(0, wire::Store{purpose, {{{0, 0}, slot, 3}}}, {std::move(frame)}));
+  };
+  EXPECT_THAT(store(wire::Store::Purpose::kState, 1, Frame()), HasSubstr("its optimiser has 0"));
+  EXPECT_THAT(store(wire::Store::Purpose::kState, 0, IdFrame({16})), HasSubstr("8 bytes came with a number"));
+  EXPECT_THAT(store(wire::Store::Purpose::kRows, 0, RowsFrame({17}, 1)), HasSubstr("row 17 is of part 1"));
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({16})})),
+              HasSubstr("state 1 was asked for, the optimiser has 0"));
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::GetRowIds{{7, 0}, 0})), HasSubstr("no key with id 7"));
+  EXPECT_FALSE(harness_.shard.SetOptimizer({.kind = OptimizerKind::kLamb}, {}).ok());
+  const uint32_t dense = 1;
+  wire::KeyEntry entry = ShardHarness::EntryOf(dense, DType::kFloat32, 4, wire::SyncMode::kSync, 4);
+  ASSERT_TRUE(harness_.shard.AddKeys({entry}).ok());
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{dense, 0}, 0, 0}}}, {IdFrame({1})})),
+              HasSubstr("not row-sparse"));
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::GetRowIds{{dense, 0}, 0})), HasSubstr("not row-sparse"));
+  EXPECT_THAT(
+      Refusal(harness_.Deliver(0, wire::Store{wire::Store::Purpose::kRows, {{{dense, 0}, 0, 0}}}, {Frame()})),
+      HasSubstr("not row-sparse"));
+  Push(0, 1, {}, 0);
+  Push(1, 1, {}, 0);
+  EXPECT_THAT(RowsIn(Pull(0, 1, {16})), ElementsAre(1, 1));
+}
+
+TEST_F(ShardRows, RowsAndStatesThatAreStoredAreListedAndAnswered) {
+  ASSERT_TRUE(harness_.shard.SetOptimizer({.kind = OptimizerKind::kSgd, .momentum = 0.5}, {}).ok());
+  const auto listed = [&](uint64_t first) {
+    const auto answers = harness_.Deliver(0, wire::GetRowIds{{0, 0}, first});
+    return answers.at(0).As<wire::RowIds>();
+  };
+  const auto store = [&](wire::Store::Purpose purpose, uint32_t slot, Frame frame) {
+    const auto answers = harness_.Deliver(0, wire::Store{purpose, {{{0, 0}, slot, 7}}}, {std::move(frame)});
+    return answers.at(0).Is<wire::Ack>();
+  };
+  EXPECT_EQ(listed(0), wire::RowIds{});
+  EXPECT_TRUE(store(wire::Store::Purpose::kRows, 0, RowsFrame({48, 64}, 9)));
+  EXPECT_TRUE(store(wire::Store::Purpose::kState, 0, Frame()));
+  EXPECT_TRUE(store(wire::Store::Purpose::kState, 1, RowsFrame({16, 48}, 4)));
+  EXPECT_EQ(listed(0), (wire::RowIds{3, {48, 64, 16}}));
+  EXPECT_EQ(listed(2), (wire::RowIds{3, {16}}));
+  EXPECT_EQ(listed(UINT64_MAX), (wire::RowIds{3, {}}));
+  EXPECT_THAT(RowsIn(Pull(0, 0, {16, 48, 64})), ElementsAre(1, 1, 9, 9, 9, 9));
+  const auto states = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({16, 32, 48, 64})});
+  EXPECT_THAT(RowsIn(states), ElementsAre(4, 4, 0, 0, 4, 4, 0, 0));
+  EXPECT_EQ(states.at(0).As<wire::Values>().parts.at(0).version, 7u);
+}
+
+TEST_F(ShardRows, ALateRepeatOfAStoreUndoesNothing) {
+  wire::Message store;
+  store.sender = {wire::Role::kWorker, 0, 1000};
+  store.id = 500;
+  store.body = wire::Store{wire::Store::Purpose::kRows, {{{0, 0}, 0, 0}}};
+  store.payload = {RowsFrame({16}, 5)};
+  harness_.DeliverRaw(ShardHarness::PeerOf(0), store);
+  Push(0, 1, {16}, 1);
+  Push(1, 1, {}, 0);
+  harness_.DeliverRaw(ShardHarness::PeerOf(0), store);
+  EXPECT_THAT(RowsIn(Pull(0, 1, {16})), ElementsAre(6, 6));
+}
+
+TEST_F(ShardRows, AnAnswerThatNoFrameHoldsIsRefused) {
+  plan::Placement placement({.num_shards = 1});
+  const wire::KeyEntry wide = placement.EntryOf(
+      1, {"wide", DType::kFloat32, {16 * 20, 1 << 18}, 0, RowInit()}, wire::SyncMode::kSync);
+  ASSERT_TRUE(harness_.shard.AddKeys({wide}).ok());
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 17; ++i) ids.push_back(16 * i);
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{1, 0}, 0, 0}}}, {IdFrame(ids)})),
+              HasSubstr("a frame has at most"));
+}
+
+TEST_F(AsyncShardRows, APushAppliesAsAWhole) {
+  wire::Push half;
+  half.parts = {{{0, 0}, 1, false}};
+  harness_.Deliver(0, half, {RowsFrame({16}, 2)});
+  EXPECT_THAT(RowsIn(Pull(1, 0, {16})), ElementsAre(1, 1));
+  EXPECT_TRUE(Pull(0, 1, {16}).empty());
+  wire::Push rest;
+  wire::Frames frames;
+  for (uint32_t part = 1; part < 16; ++part) {
+    rest.parts.push_back({{0, part}, 1, false});
+    frames.push_back(part == 5 ? RowsFrame({21}, 7) : Frame());
+  }
+  harness_.Deliver(0, rest, std::move(frames));
+  EXPECT_THAT(RowsIn(Pull(1, 0, {16})), ElementsAre(3, 3));
+}
+
+}  // namespace
+}  // namespace sluice::testing
