@@ -35,6 +35,7 @@
 #include "sluice/compression.h"
 #include "sluice/ndarray.h"
 #include "sluice/optimizer.h"
+#include "sluice/row_init.h"
 
 namespace sluice {
 
@@ -50,6 +51,12 @@ struct PushOptions {
       1;  // what the summed gradient of all workers is divided by; the same on all workers in a round
   // Sends the numbers as they are, whatever compression is set: of what is no gradient.
   bool uncompressed = false;
+};
+
+// Some rows of a table of shape {rows, ...}.
+struct RowSparse {
+  NDArray ids;   // int64 or int32, {n}: row numbers in any order; n may be 0
+  NDArray rows;  // {n, ...}: rows[i] is of row ids[i]
 };
 
 class KVStore {
@@ -113,6 +120,37 @@ class KVStore {
     Pull(keys, outs);
   }
 
+  // --- Row-sparse keys: tables of which a step touches few rows, such as the embeddings of a vocabulary. No
+  // pass over the whole table is ever made, and a row takes memory once it has been pushed
+  // (docs/design/sparse.md). Push, Pull and their like are not for these keys, nor these for others. Ids are
+  // read when the call is made; one outside the table is kInvalidArgument that names it, and nothing has
+  // happened. ---
+
+  // Makes a table of this shape, {rows, ...}. All workers call it with the same arguments: who differs gets
+  // kAlreadyExists naming both. Returns once every server knows the key; no bytes of the table travel.
+  virtual void InitRowSparse(const Key& key, const Shape& shape, DType dtype = DType::kFloat32,
+                             const RowInit& init = {}) = 0;
+  // The rows' sum over devices, over repeats of an id and over workers updates those rows; all others, and
+  // their optimiser states, stay as they are (MXNet's lazy_update). Otherwise as Push: one round of the key,
+  // which every worker has to push, if with no ids. Without an optimiser the sum is assigned to its rows.
+  // Rows travel uncompressed.
+  void PushRowSparse(const Key& key, const RowSparse& gradient, const PushOptions& options = {}) {
+    PushRowSparse(key, std::vector<RowSparse>{gradient}, options);
+  }
+  virtual void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
+                             const PushOptions& options = {}) = 0;
+  // Writes row ids[i] of the table into row i of `rows`, for each of the outputs; order and versions as Pull.
+  void RowSparsePull(const Key& key, const NDArray& ids, NDArray* rows, int priority = 0) {
+    RowSparsePull(key, std::vector<RowSparse>{{ids, *rows}}, priority);
+  }
+  virtual void RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority = 0) = 0;
+  // Which rows have been pushed or set, ascending: int64 {n}, once this worker's last push has closed. What
+  // to pull in order to save a table; waits.
+  virtual NDArray RowSparseIds(const Key& key) = 0;
+  // Rows of a table that was saved, in no round; their states stay. An id may come once. Dist: rank 0's call
+  // counts, the others' return at once; nobody may push until it has returned (a Barrier tells). Waits.
+  virtual void SetRowSparse(const Key& key, const RowSparse& rows) = 0;
+
   // Updates happen in the store from here on (update_on_kvstore). Dist: rank 0's call counts; the others'
   // return at once, in async stores as soon as rank 0 has set one, so that a push after it is never too
   // early. Takes effect on every key and server at one round. May be called again to change anything, for
@@ -130,8 +168,9 @@ class KVStore {
   virtual void SetGradientCompression(const GradientCompression& compression) = 0;
 
   // Optimiser states of all keys as safetensors, named "<key>/<slot>", with the number of updates of each
-  // key, which schedules go by. Stores of any type read what one has written. Dist: rank 0 writes or reads;
-  // states are gathered from the servers; nobody may push until rank 0 has loaded (a Barrier tells).
+  // key, which schedules go by; of row-sparse keys those of the rows that "<key>/rows" lists. Stores of any
+  // type read what one has written. Dist: rank 0 writes or reads; states are gathered from the servers;
+  // nobody may push until rank 0 has loaded (a Barrier tells).
   virtual void SaveOptimizerStates(const std::string& path) = 0;
   virtual void LoadOptimizerStates(const std::string& path) = 0;
 

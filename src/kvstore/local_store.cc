@@ -19,19 +19,28 @@ LocalStore::KeyState& LocalStore::Find(const std::string& what, const Key& key) 
   return it->second;
 }
 
+void LocalStore::RequireNew(const Key& key, const wire::KeySpec& spec) const {
+  RequireName(key);
+  if (keys_.contains(key))
+    throw Error(ErrorCode::kAlreadyExists, StrCat("Init of key ", ToString(key), ": the key exists already"));
+  if (!keys_.empty() && keys_.begin()->first.index() != key.index()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("Init of key ", ToString(key), ": integer and string keys do not mix in one store"));
+  }
+  CheckRule(rule_, spec).OrThrow();
+}
+
 void LocalStore::RequireNew(const Entries& entries) const {
   for (const auto& entry : entries) {
-    RequireName(entry.key);
     const std::string text = ToString(entry.key);
-    if (entry.arrays.size() > 1 || keys_.contains(entry.key))
+    if (entry.arrays.size() > 1)
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init of key ", text, ": the key exists already"));
-    const Key& other = keys_.empty() ? entries[0].key : keys_.begin()->first;
-    if (other.index() != entry.key.index()) {
+    if (entries[0].key.index() != entry.key.index()) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("Init of key ", text, ": integer and string keys do not mix in one store"));
     }
     const NDArray& value = entry.arrays.front();
-    CheckRule(rule_, {entry.key, value.dtype(), value.shape()}).OrThrow();
+    RequireNew(entry.key, {entry.key, value.dtype(), value.shape()});
   }
 }
 
@@ -79,21 +88,25 @@ void LocalStore::FitStates(KeyState& state) const {
                      &state.states);
 }
 
+std::optional<UpdateInput> LocalStore::NextUpdate(KeyState& state, const PushOptions& options) const {
+  const bool by_samples = rule_.optimizer && rule_.optimizer->config().normalize_by_samples;
+  if (by_samples && options.samples == 0) return std::nullopt;
+  if (rule_.optimizer) ++state.num_updates;
+  return UpdateInput{.scale = 1.0 / (by_samples ? static_cast<double>(options.samples) : options.divisor),
+                     .samples = options.samples,
+                     .round = static_cast<uint64_t>(state.num_updates),
+                     .num_update = state.num_updates};
+}
+
 void LocalStore::AddUpdate(KeyState& state, const NDArray& gradient, const PushOptions& options) {
   if (state.update == nullptr) {
     FitStates(state);
     state.update = std::make_shared<const ArrayUpdate>(ArrayUpdate{rule_, state.spec, state.states.arrays});
   }
-  const bool by_samples = rule_.optimizer && rule_.optimizer->config().normalize_by_samples;
-  if (by_samples && options.samples == 0) return;  // nobody had a sample: nothing changes
-  if (rule_.optimizer) ++state.num_updates;
-  UpdateInput input;
-  input.length = static_cast<size_t>(state.shape.shape.size());
-  input.scale = by_samples ? 1.0 / static_cast<double>(options.samples) : 1.0 / options.divisor;
-  input.samples = options.samples;
-  input.round = static_cast<uint64_t>(state.num_updates);
-  input.num_update = state.num_updates;
-  added_.push_back({state.update_name, state.update, input, gradient, state.weight, {}});
+  std::optional<UpdateInput> input = NextUpdate(state, options);
+  if (!input) return;
+  input->length = static_cast<size_t>(state.shape.shape.size());
+  added_.push_back({state.update_name, state.update, *input, gradient, state.weight, {}});
   added_names_.push_back(state.push_name);
 }
 
@@ -206,32 +219,44 @@ std::vector<std::pair<std::string, LocalStore::KeyState*>> LocalStore::ByText() 
   return states;
 }
 
+StateLayout LocalStore::LayoutOf(const std::string& text, const KeyShape& shape) {
+  return {text, shape.shape, shape.dtype, shape.row_sparse};
+}
+
 void LocalStore::SaveOptimizerStates(const std::string& path) {
   outstanding_.Wait(kDefaultTimeout);
   const auto lock = Lock();
   std::vector<StateLayout> layouts;
   std::map<std::string, KeyStates> saved;
   for (const auto& [text, state] : ByText()) {
-    layouts.push_back({text, state->shape.shape, state->shape.dtype});
-    saved[text].num_updates = static_cast<uint64_t>(state->num_updates);
-    FitStates(*state);
-    for (const auto& array : state->states.arrays) {
-      Buffer& copy = saved[text].slots.emplace_back(array->size());
-      std::memcpy(copy.data(), array->data(), copy.size());
-    }
+    layouts.push_back(LayoutOf(text, state->shape));
+    saved[text] = state->rows != nullptr ? StatesOfTable(*state) : StatesOfArray(*state);
   }
   SaveStates(path, *rule_.optimizer, layouts, saved);
+}
+
+KeyStates LocalStore::StatesOfArray(KeyState& state) const {
+  KeyStates saved{.num_updates = static_cast<uint64_t>(state.num_updates), .slots = {}, .rows = {}};
+  FitStates(state);
+  for (const auto& array : state.states.arrays) {
+    Buffer& copy = saved.slots.emplace_back(array->size());
+    std::memcpy(copy.data(), array->data(), copy.size());
+  }
+  return saved;
 }
 
 void LocalStore::LoadOptimizerStates(const std::string& path) {
   outstanding_.Wait(kDefaultTimeout);
   const auto lock = Lock();
   std::vector<StateLayout> layouts;
-  for (const auto& [text, state] : ByText())
-    layouts.push_back({text, state->shape.shape, state->shape.dtype});
+  for (const auto& [text, state] : ByText()) layouts.push_back(LayoutOf(text, state->shape));
   auto loaded = LoadStates(path, *rule_.optimizer, layouts);
   for (const auto& [text, state] : ByText()) {
     state->num_updates = static_cast<int64_t>(loaded[text].num_updates);
+    if (state->rows != nullptr) {
+      SetStatesOfTable(*state, loaded[text]);
+      continue;
+    }
     state->update = nullptr;
     FitStates(*state);
     for (size_t slot = 0; slot < state->states.arrays.size(); ++slot)

@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "collective/reducer.h"
+#include "kvstore/rows/table.h"
+#include "kvstore/states_file.h"
 #include "kvstore/store_base.h"
 #include "kvstore/update_array.h"
 
@@ -22,6 +24,8 @@ class LocalStore final : public KVStore {
   using KVStore::Pull;
   using KVStore::Push;
   using KVStore::PushPull;
+  using KVStore::PushRowSparse;
+  using KVStore::RowSparsePull;
   std::string type() const override { return type_; }
   int rank() const override { return 0; }
   int num_workers() const override { return 1; }
@@ -34,6 +38,12 @@ class LocalStore final : public KVStore {
   }
   void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                 const std::vector<Values>& outs, const PushOptions& options) override;
+  void InitRowSparse(const Key& key, const Shape& shape, DType dtype, const RowInit& init) override;
+  void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
+                     const PushOptions& options) override;
+  void RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority) override;
+  NDArray RowSparseIds(const Key& key) override;
+  void SetRowSparse(const Key& key, const RowSparse& rows) override;
   void SetOptimizer(const OptimizerConfig& config) override;
   void SetUpdater(Updater updater) override;
   void SetGradientCompression(const GradientCompression& compression) override;
@@ -54,17 +64,22 @@ class LocalStore final : public KVStore {
   struct KeyState {
     KeyShape shape;
     wire::KeySpec spec;
+    std::shared_ptr<RowTable> rows;  // of a row-sparse key, in place of the arrays
+    Event rows_used;                 // the last call on it
     NDArray weight;
     NDArray merged;  // where gradients are summed; made with the first push
     States states;
     int64_t num_updates = 0;
     std::shared_ptr<const ArrayUpdate> update;  // null: to be made from rule and states
-    Label update_name, push_name;
+    Label update_name, push_name, pull_name;
   };
   // Throws Error(kFailedPrecondition) where an updater calls back: the lock is its caller's.
   std::unique_lock<std::mutex> Lock();
   KeyState& Find(const std::string& what, const Key& key);
+  void RequireNew(const Key& key, const wire::KeySpec& spec) const;
   void RequireNew(const Entries& entries) const;
+  // How a push updates the key; nullopt: nobody had a sample, and nothing changes.
+  std::optional<UpdateInput> NextUpdate(KeyState& state, const PushOptions& options) const;
   void PushAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& values,
                const PushOptions& options);
   void RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight);
@@ -75,6 +90,11 @@ class LocalStore final : public KVStore {
   void AddUpdate(KeyState& state, const NDArray& gradient, const PushOptions& options);
   void EnqueueAdded();
   std::vector<std::pair<std::string, KeyState*>> ByText();
+  static StateLayout LayoutOf(const std::string& text, const KeyShape& shape);
+  KeyStates StatesOfArray(KeyState& state) const;
+  // local_rows.cc. The table is at rest.
+  KeyStates StatesOfTable(KeyState& state) const;
+  void SetStatesOfTable(KeyState& state, const KeyStates& loaded) const;
 
   const std::string type_;
   std::atomic<std::thread::id> updating_;  // who runs the updater

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 
 #include "base/strings.h"
 #include "kvstore/update/update.h"
@@ -11,6 +13,7 @@ namespace sluice::kvstore {
 namespace {
 
 constexpr std::string_view kUpdatesEntry = "updates of ";  // <key>
+constexpr std::string_view kRowsEntry = "/rows";           // behind <key>
 
 uint64_t ParseUpdates(const std::string& path, std::string_view key, const std::string& text) {
   const auto count = ParseInt(text);
@@ -20,6 +23,42 @@ uint64_t ParseUpdates(const std::string& path, std::string_view key, const std::
                        StrPrintable(text), "', a number from 0 to ", kMaxUpdates, " is expected"));
   }
   return static_cast<uint64_t>(*count);
+}
+
+const TensorView& Require(const std::string& path, const SafetensorsFile& file, const std::string& name,
+                          DType dtype, const std::optional<Shape>& shape) {
+  const TensorView* tensor = file.Find(name);
+  const bool fits = tensor != nullptr && tensor->dtype == dtype &&
+                    (shape ? tensor->shape == *shape : tensor->shape.ndim() == 1);
+  if (fits) return *tensor;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      StrCat(path, ": entry ", name,
+             tensor == nullptr ? " is missing" : StrCat(" is ", Name(tensor->dtype), " ", tensor->shape),
+             "; expected ", Name(dtype), " ", shape ? shape->ToString() : "[n]"));
+}
+
+std::vector<int64_t> ReadRows(const std::string& path, const SafetensorsFile& file,
+                              const StateLayout& layout) {
+  const TensorView& tensor = Require(path, file, StrCat(layout.key, kRowsEntry), DType::kInt64, std::nullopt);
+  std::vector<int64_t> rows(static_cast<size_t>(tensor.shape.size()));
+  if (!rows.empty()) std::memcpy(rows.data(), tensor.bytes.data(), tensor.bytes.size());
+  int64_t last = -1;
+  for (const int64_t row : rows) {
+    if (row <= last || row >= layout.shape[0]) {
+      throw Error(ErrorCode::kDataLoss,
+                  StrCat(path, ": entry ", layout.key, kRowsEntry, " has row ", row, " after row ", last,
+                         "; they ascend, up to ", layout.shape[0] - 1));
+    }
+    last = row;
+  }
+  return rows;
+}
+
+// Of one state.
+Shape StateShape(const StateLayout& layout, const KeyStates& states) {
+  return layout.row_sparse ? layout.shape.WithExtent(0, static_cast<int64_t>(states.rows.size()))
+                           : layout.shape;
 }
 
 }  // namespace
@@ -33,9 +72,14 @@ void SaveStates(const std::string& path, const Optimizer& optimizer, const std::
     const KeyStates& of_key = states.at(layout.key);
     metadata[StrCat(kUpdatesEntry, layout.key)] = std::to_string(of_key.num_updates);
     const auto names = StateNames(optimizer, layout.dtype);
+    const Shape shape = StateShape(layout, of_key);
+    if (layout.row_sparse && !names.empty()) {
+      tensors.push_back({StrCat(layout.key, kRowsEntry), DType::kInt64, Shape{shape[0]},
+                         std::as_bytes(std::span(of_key.rows))});
+    }
     for (size_t slot = 0; slot < of_key.slots.size(); ++slot) {
-      tensors.push_back({StrCat(layout.key, "/", names[slot]), StateType(layout.dtype), layout.shape,
-                         of_key.slots[slot].bytes()});
+      tensors.push_back(
+          {StrCat(layout.key, "/", names[slot]), StateType(layout.dtype), shape, of_key.slots[slot].bytes()});
     }
   }
   WriteSafetensors(path, tensors, metadata).OrThrow();
@@ -58,19 +102,13 @@ std::map<std::string, KeyStates> LoadStates(const std::string& path, const Optim
     const auto updates = file.metadata.find(StrCat(kUpdatesEntry, layout.key));
     of_key.num_updates =
         ParseUpdates(path, layout.key, updates == file.metadata.end() ? "" : updates->second);
-    const DType dtype = StateType(layout.dtype);
-    for (const std::string_view slot : StateNames(optimizer, layout.dtype)) {
-      const std::string name = StrCat(layout.key, "/", slot);
-      const TensorView* tensor = file.Find(name);
-      if (tensor == nullptr || tensor->shape != layout.shape || tensor->dtype != dtype) {
-        throw Error(ErrorCode::kInvalidArgument,
-                    StrCat(path, ": entry ", name,
-                           tensor == nullptr ? " is missing"
-                                             : StrCat(" is ", Name(tensor->dtype), " ", tensor->shape),
-                           "; expected ", Name(dtype), " ", layout.shape));
-      }
-      Buffer& buffer = of_key.slots.emplace_back(tensor->bytes.size());
-      std::memcpy(buffer.data(), tensor->bytes.data(), tensor->bytes.size());
+    const auto names = StateNames(optimizer, layout.dtype);
+    if (layout.row_sparse && !names.empty()) of_key.rows = ReadRows(path, file, layout);
+    for (const std::string_view slot : names) {
+      const TensorView& tensor = Require(path, file, StrCat(layout.key, "/", slot), StateType(layout.dtype),
+                                         StateShape(layout, of_key));
+      Buffer& buffer = of_key.slots.emplace_back(tensor.bytes.size());
+      if (!tensor.bytes.empty()) std::memcpy(buffer.data(), tensor.bytes.data(), tensor.bytes.size());
     }
   }
   return states;

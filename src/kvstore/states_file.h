@@ -1,5 +1,6 @@
 // Optimiser states on disk: safetensors with an entry "<key>/<slot>" for each state, and in the metadata
-// "updates of <key>": how many updates they have seen.
+// "updates of <key>": how many updates they have seen. Row-sparse keys with states have an entry
+// "<key>/rows", the ids (int64, ascending) of those rows whose states are there.
 #pragma once
 
 #include <map>
@@ -16,6 +17,7 @@ namespace sluice::kvstore {
 struct KeyStates {
   uint64_t num_updates = 0;
   std::vector<Buffer> slots;  // of StateType, in the order of StateNames
+  std::vector<int64_t> rows;  // of a row-sparse key: whose states these are
 };
 
 // What Load must find, and Save writes: by key text.
@@ -23,6 +25,7 @@ struct StateLayout {
   std::string key;
   Shape shape;
   DType dtype = DType::kFloat32;  // of the weight
+  bool row_sparse = false;
 };
 
 void SaveStates(const std::string& path, const Optimizer& optimizer, const std::vector<StateLayout>& layouts,

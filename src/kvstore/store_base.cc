@@ -96,6 +96,11 @@ std::string Named(std::string_view what, const std::string& message) {
 
 void RequireFit(const std::string& what, const Key& key, const KeyShape& expected,
                 const std::vector<NDArray>& arrays) {
+  if (expected.row_sparse) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(what, " of key ", ToString(key),
+                       ": the key is row-sparse; PushRowSparse and RowSparsePull are for such keys"));
+  }
   for (const NDArray& array : arrays) {
     if (!array.valid() || array.shape() != expected.shape || array.dtype() != expected.dtype) {
       throw Error(ErrorCode::kInvalidArgument,

@@ -51,12 +51,13 @@ void RequireSound(const GradientCompression& compression);
 // The message of a failed operation, beginning with what it was; once.
 std::string Named(std::string_view what, const std::string& message);
 
-// A key's shape and dtype, fixed by Init.
+// A key's shape and dtype, fixed by Init or InitRowSparse.
 struct KeyShape {
   Shape shape;
   DType dtype = DType::kFloat32;
+  bool row_sparse = false;
 };
-// Throws Error(kInvalidArgument) naming the key and both when an array does not fit.
+// Throws Error(kInvalidArgument) naming the key and both when an array does not fit, and for row-sparse keys.
 void RequireFit(const std::string& what, const Key& key, const KeyShape& expected,
                 const std::vector<NDArray>& arrays);
 

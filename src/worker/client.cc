@@ -103,12 +103,14 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
     OnAck(now, shard, message.in_reply_to);
   } else if (std::holds_alternative<wire::Values>(message.body)) {
     OnValues(now, shard, message);
+  } else if (std::holds_alternative<wire::Stats>(message.body) ||
+             std::holds_alternative<wire::RowIds>(message.body)) {
+    controls_.OnAnswer(message, &completions_);
   } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
-    OnShardError(now, shard, message.in_reply_to, Failure{error->code, error->message}, network);
+    if (!controls_.OnAnswer(message, &completions_))
+      OnShardError(now, shard, message.in_reply_to, Failure{error->code, error->message}, network);
   } else if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
     OnShardWaiting(shard, message.in_reply_to, *waiting);
-  } else if (std::holds_alternative<wire::Stats>(message.body)) {
-    controls_.OnAnswer(message, &completions_);
   }
   FlushShard(now, shard, network);
   CheckFlushed(now);

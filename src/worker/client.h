@@ -30,7 +30,7 @@ struct ClientOptions {
 
 struct InitArgs {
   wire::KeySpec spec;
-  Frame value;  // rank 0's counts
+  Frame value;  // rank 0's counts; row-sparse keys have none
 };
 struct PushArgs {
   uint32_t key = 0;
@@ -47,6 +47,31 @@ struct PullArgs {
   uint32_t slot = 0;                         // 0: the weight; i: the optimiser's i-th state
   bool latest = false;                       // whatever is there, in place of this worker's last push
   Compression weights = Compression::kNone;  // how float32 ones come once this worker has pushed the key
+};
+// Of a row-sparse key.
+struct PushRowsArgs {
+  uint32_t key = 0;
+  Frame source;
+  std::shared_ptr<const RowExtents> extents;
+  int priority = 0;
+  uint64_t samples = 0;
+  double divisor = 1;
+};
+struct PullRowsArgs {
+  uint32_t key = 0;
+  Frame ids;
+  Destination destination;
+  std::shared_ptr<const RowExtents> extents;
+  int priority = 0;
+  uint32_t slot = 0;  // 0: the weight after this worker's last push; i: the optimiser's i-th state as it is
+};
+// Weights of a row-sparse key (slot 0) or one of its states, beside the number of updates they belong to.
+struct StoreRowsArgs {
+  uint32_t key = 0;
+  uint32_t slot = 0;
+  uint64_t num_updates = 0;
+  Frame source;  // kvstore/rows/frame.h
+  std::shared_ptr<const RowExtents> extents;
 };
 
 class Client final : public transport::Machine {
@@ -87,6 +112,15 @@ class Client final : public transport::Machine {
   void PushPull(Time now, PushArgs args, Destination destination, Time deadline, Ended done,
                 NetworkRef network);
   void Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef network);
+  // The same with rows of row-sparse keys.
+  void PushRows(Time now, PushRowsArgs args, Ended done, NetworkRef network);
+  void PullRows(Time now, PullRowsArgs args, Time deadline, Ended done, NetworkRef network);
+  void StoreRows(Time now, StoreRowsArgs args, Time deadline, Ended done, NetworkRef network);
+  // Which rows a part has, from its `first` on: answered by wire::RowIds.
+  void GetRowIds(Time now, wire::PartRef part, uint64_t first, Time deadline, AnswerDone done,
+                 NetworkRef network);
+  // Until all rounds that this worker has pushed of the key are closed.
+  void AwaitRounds(Time now, uint32_t key, Time deadline, Ended done, NetworkRef network);
   // How many updates the key's optimiser has made.
   void PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network);
   // Sets that number, and one of its states: float32 (float64 for float64 keys). Slot 0 is no state: `source`
@@ -161,8 +195,13 @@ class Client final : public transport::Machine {
   std::shared_ptr<Operation> NewOperation(OpKind kind, uint32_t key) const;
   std::shared_ptr<Operation> NewPush(OpKind kind, PushArgs args, Ended done) const;
 
-  // client_flow.cc: operations to messages and back
+  // client_flow.cc: operations to messages
   void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
+  // Why the operation does not fit its key; empty: it does.
+  static std::string WhyUnfit(const Operation& op, const KeyState& key);
+  // Appends what it has to do with each part.
+  void AppendParts(Time now, const std::shared_ptr<Operation>& op, KeyState& key);
+  void AppendRows(Time now, const std::shared_ptr<Operation>& op, KeyState& key);
   // What a push of the key, or of one of its parts, has to send.
   static size_t PushedBytes(const Operation& op, const KeyState& key);
   static size_t PushedBytes(const Operation& op, const KeyState& key, const plan::Part& part);
@@ -175,6 +214,8 @@ class Client final : public transport::Machine {
   void FlushShard(Time now, uint32_t index, NetworkRef network);
   void Landed(PartOp& part);  // it no longer counts as in flight
   void SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network);
+
+  // client_answers.cc: answers to completions
   void Acknowledge(Time now, PartOp& part);
   void OnAck(Time now, uint32_t shard, uint64_t id);
   void OnValues(Time now, uint32_t shard, const wire::Message& message);

@@ -48,6 +48,54 @@ void Client::Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef
   RunCompletions(now, network);
 }
 
+void Client::PushRows(Time now, PushRowsArgs args, Ended done, NetworkRef network) {
+  auto op = NewOperation(OpKind::kPush, args.key);
+  op->source = std::move(args.source);
+  op->rows = std::move(args.extents);
+  op->priority = args.priority;
+  op->samples = args.samples;
+  op->divisor = args.divisor;
+  op->done = std::move(done);
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Ended done, NetworkRef network) {
+  auto op = NewOperation(OpKind::kPullRows, args.key);
+  op->source = std::move(args.ids);
+  op->rows = std::move(args.extents);
+  op->destination = std::move(args.destination);
+  op->priority = args.priority;
+  op->deadline = deadline;
+  op->done = std::move(done);
+  op->slot = args.slot;
+  if (const auto it = keys_.find(args.key); it != keys_.end() && args.slot == 0)
+    op->round = it->second.pushed;
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Ended done, NetworkRef network) {
+  auto op = NewOperation(args.slot == 0 ? OpKind::kRows : OpKind::kState, args.key);
+  op->slot = args.slot;
+  op->round = args.num_updates;
+  op->source = std::move(args.source);
+  op->rows = std::move(args.extents);
+  op->deadline = deadline;
+  op->done = std::move(done);
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+void Client::AwaitRounds(Time now, uint32_t key, Time deadline, Ended done, NetworkRef network) {
+  auto op = NewOperation(OpKind::kVersion, key);
+  if (const auto it = keys_.find(key); it != keys_.end()) op->round = it->second.pushed;
+  op->deadline = deadline;
+  op->done = std::move(done);
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
 void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network) {
   auto op = NewOperation(OpKind::kVersion, key);
   op->slot = 1;  // the version of a state, which a part has even without states

@@ -76,7 +76,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
     auto version = NewOperation(OpKind::kVersion, entry.id);
     version->key_name = keys_.at(entry.id).name;
     version->deadline = deadline;
-    version->waiting_for = membership_.rank() == 0 ? "" : "worker 0 to initialise the key";
+    if (membership_.rank() != 0 && !entry.spec.rows) version->waiting_for = "worker 0 to initialise the key";
     version->done = [this, pending, id = entry.id, op = version](const Status& status) {
       if (!status.ok()) pending->status = status;
       // A restarted worker goes on where the servers are.
@@ -86,7 +86,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
       pending->done(pending->status.ok() ? Result<std::vector<uint32_t>>(pending->ids)
                                          : Result<std::vector<uint32_t>>(pending->status.failure()));
     };
-    if (membership_.rank() == 0) {
+    if (membership_.rank() == 0 && !entry.spec.rows) {
       auto init = NewOperation(OpKind::kInit, entry.id);
       init->key_name = version->key_name;
       init->source = std::move(keys[i].value);
@@ -242,6 +242,14 @@ void Client::SayGoodbye(Time now, wire::Leave leave, Time deadline, worker::Done
 void Client::GetSchedulerStats(Time now, Time deadline, AnswerDone done, NetworkRef network) {
   Ask(now, membership_.scheduler(), wire::GetStats{}, "asking the scheduler for statistics", deadline,
       std::move(done), network);
+}
+
+void Client::GetRowIds(Time now, wire::PartRef part, uint64_t first, Time deadline, AnswerDone done,
+                       NetworkRef network) {
+  const KeyState& key = keys_.at(part.key);
+  const uint32_t shard = key.parts.at(part.part).shard;
+  Ask(now, shards_.at(shard)->peer, wire::GetRowIds{part, first},
+      StrCat("asking shard ", shard, " for the rows of key ", key.name), deadline, std::move(done), network);
 }
 
 void Client::GetShardStats(Time now, uint32_t shard, Time deadline, AnswerDone done, NetworkRef network) {

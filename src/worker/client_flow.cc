@@ -1,11 +1,10 @@
-// Operations become messages, answers become completions.
+// Operations become messages.
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
 #include "base/strings.h"
 #include "worker/client.h"
-#include "worker/pull/landing.h"
 
 namespace sluice::worker {
 namespace {
@@ -14,6 +13,11 @@ size_t ElementBytes(const Operation& op, DType dtype) {
   if (op.kind == OpKind::kState && op.slot == 0) return 0;
   if (op.kind == OpKind::kState || op.slot > 0) return dtype == DType::kFloat64 ? 8 : 4;
   return SizeOf(dtype);
+}
+
+wire::Store::Purpose PurposeOf(OpKind kind) {
+  using Purpose = wire::Store::Purpose;
+  return kind == OpKind::kInit ? Purpose::kInit : kind == OpKind::kState ? Purpose::kState : Purpose::kRows;
 }
 
 }  // namespace
@@ -38,24 +42,44 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   KeyState& key = it->second;
   if (key.refusal && NeedsRound(*op, key.refused_round)) return FinishOperation(*op, *key.refusal);
   op->key_name = key.name;
-  const size_t width = ElementBytes(*op, key.entry.spec.dtype);
-  const size_t total = static_cast<size_t>(key.entry.spec.shape.size()) * width;
-  const bool lands = op->kind == OpKind::kPull || op->kind == OpKind::kPushPull;
-  const size_t sent = op->IsPush() ? PushedBytes(*op, key) : op->Carries() ? total : 0;
-  const auto refuse = [&](size_t given, size_t expected) {
-    FinishOperation(*op, Fail(ErrorCode::kInvalidArgument, Name(op->kind), " of key ", op->key_name, ": ",
-                              given, " bytes were given, the key has ", expected));
-  };
-  if (op->Carries() && op->source.size() != sent) return refuse(op->source.size(), sent);
-  if (lands && op->destination.bytes.size() != total) return refuse(op->destination.bytes.size(), total);
+  if (const std::string why = WhyUnfit(*op, key); !why.empty()) {
+    return FinishOperation(
+        *op, Fail(ErrorCode::kInvalidArgument, Name(op->kind), " of key ", op->key_name, ": ", why));
+  }
   if (op->IsPush()) op->round = ++key.pushed;
   if (key.pushed == 0 || op->slot > 0 ||
       !compression::IsOfWeights(op->compression.weights, key.entry.spec.dtype))
     op->compression.weights = Compression::kNone;
-  op->parts_left = key.parts.size();
+  op->rows != nullptr ? AppendRows(now, op, key) : AppendParts(now, op, key);
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
+  for (PartFlow& flow : key.flows) Release(flow);
+  if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, op->key, op->round, op->source.size());
+  for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
+}
+
+std::string Client::WhyUnfit(const Operation& op, const KeyState& key) {
+  const bool of_rows = op.rows != nullptr;
+  const bool any = op.kind == OpKind::kVersion || (op.kind == OpKind::kState && op.slot == 0);
+  if (!any && of_rows != key.entry.spec.rows.has_value())
+    return of_rows ? "the key is not row-sparse" : "the key is row-sparse";
+  if (of_rows || op.kind == OpKind::kVersion) return {};
+  const size_t total =
+      static_cast<size_t>(key.entry.spec.shape.size()) * ElementBytes(op, key.entry.spec.dtype);
+  const auto unlike = [](size_t given, size_t expected) {
+    return given == expected ? "" : StrCat(given, " bytes were given, the key has ", expected);
+  };
+  if (op.Carries()) {
+    if (std::string why = unlike(op.source.size(), op.IsPush() ? PushedBytes(op, key) : total); !why.empty())
+      return why;
+  }
+  return op.WantsValue() ? unlike(op.destination.bytes.size(), total) : "";
+}
+
+void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, KeyState& key) {
+  const size_t width = ElementBytes(*op, key.entry.spec.dtype);
   Extent source;
+  op->parts_left = key.parts.size();
   for (uint32_t i = 0; i < key.parts.size(); ++i) {
     const plan::Part& planned = key.parts[i];
     if (op->IsPush()) AddWindowPull(now, key, i, op->round);
@@ -63,10 +87,29 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
     source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->Carries() ? bytes : 0;
     Append(op, key, i, source, {static_cast<size_t>(planned.offset) * width, bytes});
     source.offset += source.bytes;
-    Release(key.flows[i]);
   }
-  if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, op->key, op->round, sent);
-  for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
+}
+
+void Client::AppendRows(Time now, const std::shared_ptr<Operation>& op, KeyState& key) {
+  for (uint32_t i = 0; i < key.parts.size(); ++i) {
+    Extent destination;
+    if (op->IsPush()) {
+      AddWindowPull(now, key, i, op->round);
+    } else if (op->WantsValue()) {
+      destination = op->rows->destinations[i];
+      if (destination.bytes == 0) continue;
+    } else if (op->rows->sources[i].bytes == 0) {
+      continue;
+    }
+    Append(op, key, i, op->rows->sources[i], destination);
+    ++op->parts_left;
+  }
+}
+
+void Client::Open(const std::shared_ptr<Operation>& op) {
+  op->number = next_order_++;
+  operations_.emplace(op->number, op);
+  earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
 }
 
 // A push may be at most kMaxRoundsAhead beyond what the shard has closed: when that is not known, the shard
@@ -168,11 +211,19 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
       message.body = std::move(pull);
       break;
     }
+    case OpKind::kPullRows: {
+      wire::PullRows pull;
+      for (const PartOpPtr& part : batch) {
+        pull.parts.push_back({part->ref, part->op->slot, part->op->round});
+        add_frame(*part);
+      }
+      message.body = std::move(pull);
+      break;
+    }
     case OpKind::kInit:
-    case OpKind::kState: {
-      wire::Store store{
-          .purpose = first.kind == OpKind::kInit ? wire::Store::Purpose::kInit : wire::Store::Purpose::kState,
-          .parts = {}};
+    case OpKind::kState:
+    case OpKind::kRows: {
+      wire::Store store{.purpose = PurposeOf(first.kind), .parts = {}};
       for (const PartOpPtr& part : batch) {
         store.parts.push_back({part->ref, part->op->slot, part->op->round});
         add_frame(*part);
@@ -182,194 +233,6 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
     }
   }
   network.Send(shards_[shard]->peer, std::move(message));
-}
-
-// The shard has it.
-void Client::Acknowledge(Time now, PartOp& part) {
-  if (!std::exchange(part.acked, true) && part.op->IsPush())
-    tracer_.OnStage(now, Stage::kWait, part.ref.key, part.op->round, part.bytes());
-  Landed(part);
-}
-
-void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
-  Requests::Request* request = shards_[shard]->requests.Find(id);
-  if (request == nullptr) return;  // late: answered before
-  for (const PartOpPtr& part : request->parts) {
-    if (part->finished || !part->Carries()) continue;
-    Acknowledge(now, *part);
-    if (!part->WantsAnswer()) Finish(part);
-  }
-  if (Requests::Finished(*request)) shards_[shard]->requests.Erase(id);
-}
-
-void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
-  const auto& values = std::get<wire::Values>(message.body);
-  for (size_t i = 0; i < values.parts.size(); ++i) {
-    const wire::ValuePart& value = values.parts[i];
-    const auto it = keys_.find(value.ref.key);
-    if (it == keys_.end() || value.ref.part >= it->second.flows.size() ||
-        it->second.parts[value.ref.part].shard != shard) {
-      LOG_EVERY_N(WARNING, 100) << "shard " << shard
-                                << " sent a value of a part that is not its own: " << wire::Describe(message);
-      continue;
-    }
-    PartFlow& flow = it->second.flows[value.ref.part];
-    if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
-    for (const PartOpPtr& part : flow.AnsweredBy(value, values, message.in_reply_to)) {
-      if (!part->WantsAnswer()) Acknowledge(now, *part);
-      if (part->WantsValue()) {
-        if (!Fits(*part, message.payload[i], values.compression)) {
-          LOG_EVERY_N(WARNING, 100) << "shard " << shard << " sent " << message.payload[i].size()
-                                    << " bytes for a part of " << part->destination.bytes;
-          continue;
-        }
-        tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
-        Land(*part, message.payload[i], values.compression);
-      }
-      part->op->lowest_version = std::min(part->op->lowest_version, value.version);
-      Finish(part);
-    }
-    Release(flow);
-  }
-  if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to);
-      request != nullptr && Requests::Finished(*request)) {
-    shards_[shard]->requests.Erase(message.in_reply_to);
-  }
-}
-
-bool Client::NeedsRound(const Operation& op, uint64_t round) {
-  const bool of_rounds = op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0);
-  return of_rounds && op.round >= round;
-}
-
-void Client::RefuseFrom(KeyState& key, const Operation& push, const Failure& failure) {
-  if (push.round >= key.refused_round) return;
-  key.refused_round = push.round;
-  key.refusal =
-      Fail(failure.code, "round ", push.round, " cannot close, its push was refused: ", failure.message);
-  for (const auto& [number, op] : operations_) {
-    if (op->key == push.key && NeedsRound(*op, push.round)) FinishOperation(*op, *key.refusal);
-  }
-}
-
-// A shard refuses a message as a whole and tells one reason: sent by themselves, the operations that it has
-// nothing against go on, and the others learn their own reasons.
-void Client::SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRef network) {
-  for (auto first = parts.begin(); first != parts.end();) {
-    const auto last =
-        std::find_if(first, parts.end(), [&](const auto& part) { return part->op != (*first)->op; });
-    PartOps batch;
-    std::copy_if(first, last, std::back_inserter(batch), [](const auto& part) { return !part->finished; });
-    first = last;
-    if (batch.empty()) continue;
-    const uint64_t id = next_id_++;
-    for (const PartOpPtr& part : batch) part->request = id;
-    SendBatch(shard, id, batch, network);
-    shards_[shard]->requests.Add(now, id, std::move(batch));
-  }
-}
-
-void Client::OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network) {
-  Requests::Request* request = shards_[shard]->requests.Find(id);
-  if (request == nullptr) return;
-  const PartOps parts = std::move(request->parts);
-  shards_[shard]->requests.Erase(id);
-  if (parts.front()->op != parts.back()->op) return SendAlone(now, shard, parts, network);
-  for (const PartOpPtr& part : parts) {
-    Operation& op = *part->op;
-    FinishOperation(op, failure);
-    if (op.IsPush()) RefuseFrom(keys_.at(op.key), op, failure);
-  }
-  std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
-}
-
-void Client::OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting) {
-  Requests::Request* request = shards_[shard]->requests.Find(id);
-  if (request == nullptr) return;
-  for (const PartOpPtr& part : request->parts) {
-    if (part->op->key_name.text() == waiting.id) part->op->waiting_for = waiting.missing;
-  }
-}
-
-void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
-  Shard& shard = *shards_[index];
-  for (const uint64_t id : shard.requests.Due(now)) {
-    PartOps again, value_only;
-    for (const PartOpPtr& part : shard.requests.Find(id)->parts) {
-      if (part->finished) continue;
-      // The shard has the push: what is missing is the value, and asking for it needs no bytes.
-      (part->acked ? value_only : again).push_back(part);
-    }
-    if (!again.empty()) SendBatch(index, id, again, network);
-    if (value_only.empty()) continue;
-    wire::Pull pull{.parts = {}, .values = value_only.front()->op->compression.weights};
-    for (const PartOpPtr& part : value_only)
-      pull.parts.push_back({part->ref, part->op->slot, part->op->round});
-    network.Send(shard.peer, Envelope(std::move(pull), id));
-  }
-}
-
-void Client::Finish(const PartOpPtr& part) {
-  part->finished = true;
-  Landed(*part);
-  PartFlow& flow = keys_.at(part->ref.key).flows[part->ref.part];
-  flow.Sweep();
-  Release(flow);
-  Operation& op = *part->op;
-  if (op.finished || --op.parts_left > 0) return;
-  FinishOperation(op, Status::Ok());
-  operations_.erase(op.number);
-}
-
-void Client::Open(const std::shared_ptr<Operation>& op) {
-  op->number = next_order_++;
-  operations_.emplace(op->number, op);
-  earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
-}
-
-// A round that others wait for needs its push, whoever has given up on the answer. From here on the caller
-// may write to the source: what has not arrived is copied.
-void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
-  std::shared_ptr<Operation> push;
-  for (PartFlow& flow : keys_.at(op->key).flows) {
-    for (const PartOpPtr& part : flow.ops()) {
-      if (part->op != op || part->finished || part->acked) continue;
-      if (push == nullptr) {
-        push = NewOperation(OpKind::kPush, op->key);
-        push->key_name = op->key_name;
-        push->priority = op->priority;
-        push->round = op->round;
-        push->samples = op->samples;
-        push->divisor = op->divisor;
-        push->compression = op->compression;
-        push->source = Frame::Copy(op->source.bytes());
-        Open(push);
-      }
-      part->op = push;
-      ++push->parts_left;
-    }
-  }
-}
-
-void Client::FinishOperation(Operation& op, const Status& status) {
-  if (op.finished) return;
-  op.finished = true;
-  op.source = Frame();
-  if (op.done)
-    completions_.push_back(
-        [done = std::move(op.done), how = Status(status)](Time, NetworkRef) mutable { done(how); });
-  if (status.ok() || !keys_.contains(op.key)) return;
-  // What is left of a failed operation must not hold up its parts.
-  KeyState& key = keys_.at(op.key);
-  for (PartFlow& flow : key.flows) {
-    for (const PartOpPtr& part : flow.ops()) {
-      if (part->op.get() != &op || part->finished) continue;
-      part->finished = true;
-      Landed(*part);
-    }
-    flow.Sweep();
-    Release(flow);
-  }
 }
 
 }  // namespace sluice::worker

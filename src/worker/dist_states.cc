@@ -13,7 +13,7 @@ std::vector<StateLayout> DistStore::StateLayouts(const std::string& what) const 
   if (optimizer_ == nullptr) throw Error(ErrorCode::kFailedPrecondition, what + ": no optimiser was set");
   std::vector<StateLayout> layouts;
   for (const auto& [key, state] : keys_)
-    layouts.push_back({ToString(key), state.shape.shape, state.shape.dtype});
+    layouts.push_back({ToString(key), state.shape.shape, state.shape.dtype, state.shape.row_sparse});
   return layouts;
 }
 
@@ -25,11 +25,7 @@ void DistStore::PullBytes(const std::string& what, PullArgs args) {
         });
 }
 
-KeyStates DistStore::PullStates(const KeyState& key) {
-  const auto elements = static_cast<size_t>(key.shape.shape.size());
-  // The weight first: its pull waits for this worker's last round, and the states with it.
-  const auto weight = std::make_shared<Buffer>(elements * SizeOf(key.shape.dtype));
-  PullBytes("pull before states", {.key = key.id, .destination = {weight->bytes(), weight}});
+uint64_t DistStore::PullUpdates(const KeyState& key) {
   const auto num_updates = std::make_shared<uint64_t>(0);
   Await("pull of updates", options_.timeout,
         [num_updates, id = key.id, deadline = Deadline(options_.timeout)](
@@ -42,8 +38,17 @@ KeyStates DistStore::PullStates(const KeyState& key) {
               },
               network);
         });
+  return *num_updates;
+}
+
+KeyStates DistStore::PullStates(const KeyState& key) {
+  if (key.shape.row_sparse) return PullTableStates(key);
+  const auto elements = static_cast<size_t>(key.shape.shape.size());
+  // The weight first: its pull waits for this worker's last round, and the states with it.
+  const auto weight = std::make_shared<Buffer>(elements * SizeOf(key.shape.dtype));
+  PullBytes("pull before states", {.key = key.id, .destination = {weight->bytes(), weight}});
   KeyStates states;
-  states.num_updates = *num_updates;
+  states.num_updates = PullUpdates(key);
   const size_t num_states = kvstore::StateNames(*optimizer_, key.shape.dtype).size();
   for (uint32_t slot = 1; slot <= num_states; ++slot) {
     const auto buffer = std::make_shared<Buffer>(kvstore::SlotBytes(key.shape.dtype, elements));
@@ -64,16 +69,20 @@ void DistStore::SaveOptimizerStates(const std::string& path) {
   kvstore::SaveStates(path, *optimizer_, layouts, saved);
 }
 
+void DistStore::StoreState(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame) {
+  Await("store of states", options_.timeout,
+        [frame, slot, id = key.id, num_updates, deadline = Deadline(options_.timeout)](
+            Client& client, Time now, transport::Network& network, Done done) {
+          client.StoreState(now, id, slot, num_updates, frame, deadline, std::move(done), network);
+        });
+}
+
 void DistStore::StoreStates(const KeyState& key, const KeyStates& states) {
-  for (uint32_t slot = 0; slot <= states.slots.size(); ++slot) {
-    // A copy: a repeat of it may still be on its way when the wait is over.
-    const Frame frame = slot == 0 ? Frame() : Frame::Copy(states.slots[slot - 1].bytes());
-    Await("store of states", options_.timeout,
-          [frame, slot, id = key.id, num_updates = states.num_updates, deadline = Deadline(options_.timeout)](
-              Client& client, Time now, transport::Network& network, Done done) {
-            client.StoreState(now, id, slot, num_updates, frame, deadline, std::move(done), network);
-          });
-  }
+  StoreState(key, 0, states.num_updates, Frame());
+  if (key.shape.row_sparse) return StoreTableStates(key, states);
+  // A copy: a repeat of it may still be on its way when the wait is over.
+  for (uint32_t slot = 1; slot <= states.slots.size(); ++slot)
+    StoreState(key, slot, states.num_updates, Frame::Copy(states.slots[slot - 1].bytes()));
 }
 
 void DistStore::LoadOptimizerStates(const std::string& path) {

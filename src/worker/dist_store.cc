@@ -97,36 +97,45 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
     args.push_back({{entry.key, on_host.back().dtype(), on_host.back().shape(), options_.number},
                     HostFrame(on_host.back())});
   }
-  struct Made {
-    std::vector<uint32_t> ids;
-    std::vector<std::vector<size_t>> parts;  // elements of each
-  };
-  const auto made = std::make_shared<Made>();
+  Declare(args);
+}
+
+void DistStore::Declare(const std::vector<InitArgs>& args) {
+  const auto made = std::make_shared<std::vector<wire::KeyEntry>>();
   Await("Init", options_.timeout,
         [args, made, mode = options_.mode, deadline = Deadline(options_.timeout)](
             Client& client, Time now, transport::Network& network, worker::Done done) {
           client.Init(
               now, mode, args, deadline,
               [made, done, &client](const Result<std::vector<uint32_t>>& result) {
-                if (result) made->ids = result.value();
-                for (const uint32_t id : made->ids) made->parts.push_back(PartLengths(client.entry(id)));
+                if (result)
+                  for (const uint32_t id : result.value()) made->push_back(client.entry(id));
                 done(result ? Status::Ok() : Status(result.failure()));
               },
               network);
         });
   const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const auto [known, is_new] = keys_.try_emplace(entries[i].key);
+  for (const wire::KeyEntry& entry : *made) {
+    const auto [known, is_new] = keys_.try_emplace(entry.spec.name);
     if (!is_new) continue;  // what its compressor keeps is still to be sent
     KeyState& state = known->second;
-    const std::string of_key = " of key " + ToString(entries[i].key);
-    state.id = made->ids[i];
+    const std::string of_key = " of key " + ToString(entry.spec.name);
+    state.id = entry.id;
     state.push = "push" + of_key;
     state.push_pull = "push_pull" + of_key;
     state.pull = "pull" + of_key;
-    state.shape = {args[i].spec.shape, args[i].spec.dtype};
-    state.compressor = Compressor("compression" + of_key, std::move(made->parts[i]));
+    state.shape = {entry.spec.shape, entry.spec.dtype, entry.spec.rows.has_value()};
+    if (entry.spec.rows) state.places = plan::PlacesOf(entry);
+    state.compressor = Compressor("compression" + of_key, PartLengths(entry));
   }
+}
+
+void DistStore::Trace(const Event& passed, Stage stage, const KeyState& state, uint64_t bytes) const {
+  if (options_.tracer == nullptr) return;
+  passed.OnDone([tracer = options_.tracer, stage, key = state.id, round = state.round,
+                 bytes](const std::exception_ptr& error) {
+    if (error == nullptr) tracer->OnStage(SteadyClock().Now(), stage, key, round, bytes);
+  });
 }
 
 NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
@@ -159,14 +168,8 @@ Compressor::Outgoing DistStore::Outgoing(KeyState& state, const NDArray& source,
       options.uncompressed || scale == 0
           ? Compressor::Outgoing{source, {}}
           : state.compressor.Compress(compression_, source, scale, options_.host_work);
-  if (options_.tracer != nullptr && !outgoing.bytes.SharesStorage(source)) {
-    const auto compressed =
-        [tracer = options_.tracer, key = state.id, round = state.round,
-         bytes = static_cast<uint64_t>(outgoing.bytes.size())](const std::exception_ptr& error) {
-          if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kCompress, key, round, bytes);
-        };
-    ReadyToRead(outgoing.bytes).OnDone(compressed);
-  }
+  if (!outgoing.bytes.SharesStorage(source))
+    Trace(ReadyToRead(outgoing.bytes), Stage::kCompress, state, static_cast<uint64_t>(outgoing.bytes.size()));
   if (!options.uncompressed) outgoing.how.weights = Weights();
   return outgoing;
 }
@@ -182,12 +185,7 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
 
 void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
                           const std::vector<NDArray>& outs) {
-  if (options_.tracer != nullptr) {
-    landed.OnDone([tracer = options_.tracer, key = state.id, round = state.round,
-                   bytes = state.Bytes() * outs.size()](const std::exception_ptr& error) {
-      if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kBroadcast, key, round, bytes);
-    });
-  }
+  Trace(landed, Stage::kBroadcast, state, state.Bytes() * outs.size());
   reducer_->Broadcast(target, outs);
 }
 

@@ -34,6 +34,8 @@ class DistStore final : public KVStore {
   using KVStore::Pull;
   using KVStore::Push;
   using KVStore::PushPull;
+  using KVStore::PushRowSparse;
+  using KVStore::RowSparsePull;
   std::string type() const override { return options_.type; }
   int rank() const override { return rank_; }
   int num_workers() const override { return options_.num_workers; }
@@ -44,6 +46,12 @@ class DistStore final : public KVStore {
   void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
   void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                 const std::vector<Values>& outs, const PushOptions& options) override;
+  void InitRowSparse(const Key& key, const Shape& shape, DType dtype, const RowInit& init) override;
+  void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
+                     const PushOptions& options) override;
+  void RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority) override;
+  NDArray RowSparseIds(const Key& key) override;
+  void SetRowSparse(const Key& key, const RowSparse& rows) override;
   void SetOptimizer(const OptimizerConfig& config) override;
   void SetUpdater(Updater updater) override;
   void SetGradientCompression(const GradientCompression& compression) override;
@@ -65,6 +73,7 @@ class DistStore final : public KVStore {
     uint32_t id = 0;
     Label push, push_pull, pull;  // "push of key w"
     kvstore::KeyShape shape;
+    plan::RowPlaces places;  // of a row-sparse key
     Compressor compressor;
     NDArray merged;      // the sum over this machine's devices
     NDArray landing;     // where a pull lands when no output is in host memory
@@ -80,6 +89,10 @@ class DistStore final : public KVStore {
   using Call = InlineFunction<void(Client&, Time, transport::Network&, const Completes& done), 112>;
 
   KeyState& Find(const std::string& what, const Key& key);
+  // Makes the keys on all servers, and here.
+  void Declare(const std::vector<InitArgs>& keys);
+  // The tracer hears when the key's last round has passed `stage`.
+  void Trace(const Event& passed, Stage stage, const KeyState& state, uint64_t bytes) const;
   // The array to be pushed: the only host array itself, or the sum of all.
   NDArray Source(KeyState& state, const std::vector<NDArray>& values);
   // What is sent of it.
@@ -110,6 +123,19 @@ class DistStore final : public KVStore {
   void PullBytes(const std::string& what, PullArgs args);
   kvstore::KeyStates PullStates(const KeyState& key);
   void StoreStates(const KeyState& key, const kvstore::KeyStates& states);
+  void StoreState(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame);
+  uint64_t PullUpdates(const KeyState& key);
+
+  // dist_tables.cc: calls that wait, on tables at rest.
+  // The rows on all servers, once this worker's last round has closed; ascending.
+  std::vector<int64_t> RowIds(const KeyState& key);
+  kvstore::KeyStates PullTableStates(const KeyState& key);
+  void StoreTableStates(const KeyState& key, const kvstore::KeyStates& states);
+  // Rows' states, in the order of `ids`, which ascend.
+  void PullRowStates(const KeyState& key, uint32_t slot, std::span<const int64_t> ids, std::byte* to);
+  // The same, or with slot 0 weights, the other way.
+  void StoreRows(const KeyState& key, uint32_t slot, uint64_t num_updates, std::span<const int64_t> ids,
+                 const std::byte* from);
 
   const Options options_;
   const std::shared_ptr<Client> client_;

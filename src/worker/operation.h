@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -42,9 +43,22 @@ enum class OpKind : uint8_t {
   kPush,      // gradient out
   kPushPull,  // gradient out, the round's weight back
   kPull,      // weight or state back
+  kPullRows,  // rows back
   kVersion,   // the version alone
   kInit,      // first value out
   kState,     // optimiser state out
+  kRows,      // weights of rows out
+};
+
+// Bytes within a source or a destination.
+struct Extent {
+  size_t offset = 0, bytes = 0;
+};
+
+// Where the parts of a call on a row-sparse key lie.
+struct RowExtents {
+  std::vector<Extent> sources;       // by part: of a push ids and rows (kvstore/rows/frame.h), of a pull ids
+  std::vector<Extent> destinations;  // of a pull: rows; empty: nothing is wanted of that part
 };
 
 // One call on one key.
@@ -57,26 +71,26 @@ struct Operation {
   uint32_t slot = 0;
   uint64_t samples = 0;
   double divisor = 1;
-  GradientCompression compression;  // of the source of a push, and of the weights wanted
-  Frame source;                     // kPush, kPushPull, kInit, kState
+  GradientCompression compression;         // of the source of a push, and of the weights wanted
+  Frame source;                            // of all but kPull and kVersion
+  std::shared_ptr<const RowExtents> rows;  // of a row-sparse key
   Destination destination;
   Time deadline = Time::max();
   Ended done;
 
   bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
-  bool Carries() const { return kind != OpKind::kPull && kind != OpKind::kVersion; }
-  bool WantsValue() const { return kind == OpKind::kPushPull || kind == OpKind::kPull; }
+  bool Carries() const {
+    return kind != OpKind::kPull && kind != OpKind::kPullRows && kind != OpKind::kVersion;
+  }
+  bool WantsValue() const {
+    return kind == OpKind::kPushPull || kind == OpKind::kPull || kind == OpKind::kPullRows;
+  }
 
   uint64_t number = 0;  // among the client's open operations
   size_t parts_left = 0;
   bool finished = false;                 // `done` was called; what still comes is late
   std::string waiting_for;               // what a shard last said
   uint64_t lowest_version = UINT64_MAX;  // of the values that came
-};
-
-// Bytes within a source or a destination.
-struct Extent {
-  size_t offset = 0, bytes = 0;
 };
 
 // One part of an operation: what is queued, sent, acknowledged and answered.
@@ -102,7 +116,8 @@ using PartOpPtr = std::shared_ptr<PartOp>;
 using PartOps = InlineVector<PartOpPtr, 8>;
 
 inline const char* Name(OpKind kind) {
-  constexpr const char* kNames[] = {"push", "push_pull", "pull", "version", "init", "state"};
+  constexpr const char* kNames[] = {"push",    "push_pull", "pull",  "pull of rows",
+                                    "version", "init",      "state", "store of rows"};
   return kNames[static_cast<int>(kind)];
 }
 

@@ -31,6 +31,8 @@ PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, const wire::Values& o
     }
     // Rounded is another value than as it is.
     if (op->WantsValue() && (!of.has_data || of.compression != op->op->compression.weights)) continue;
+    // Other rows are another value.
+    if (op->op->kind == OpKind::kPullRows && op->request != request) continue;
     // Whatever is newest: a late answer to an earlier question may be older than this one.
     if ((value.slot > 0 || op->op->round == 0) && request < op->request) continue;
     answered.push_back(op);

@@ -57,6 +57,13 @@ class Examples(unittest.TestCase):
         self.numbers(done, "final test accuracy")
         self.assertIn("linear models", unwrapped(done.stderr))
 
+    def test_embedding_table_learns(self):
+        done = run("embedding_table", "--rows=100000", "--columns=8", "--ids=2000", "--num-steps=10")
+        losses = self.numbers(done, "loss")
+        self.assertEqual(len(losses), 10)
+        self.assertLess(losses[-1], losses[0] / 2)
+        self.assert_refused(run("embedding_table", "--ids=0"), "--ids is 0", "above 0")
+
     def test_from_scratch_learns_on_each_number_of_devices(self):
         done = run("from_scratch", "--num-devices=1,2", "--num-epochs=7", "--num-examples=6000", "--batch-size=64", "--lr=0.1")
         accuracies = self.numbers(done, "test accuracy")

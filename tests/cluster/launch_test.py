@@ -4,6 +4,7 @@ Usage: launch_test.py BIN_DIR
 """
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -50,6 +51,12 @@ class Launch(unittest.TestCase):
         while carrying(f"LAUNCH_TEST={marker}"):
             self.assertLess(time.monotonic(), end, "processes of the job are left")
             time.sleep(0.1)
+
+    def test_a_table_of_rows_is_trained_by_workers_and_servers(self):
+        done = launch("-n", 2, "-s", 2, BIN / "embedding_table", "--kv-store=dist_sync", "--rows=10000000", "--columns=8", "--ids=2000", "--num-steps=10")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        losses = [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
+        self.assertLess(losses[-1], losses[0] * 0.7)
 
     def test_a_job_runs_through_and_says_who_says_what(self):
         done = launch("-n", 2, "-s", 2, BIN / "kv_tour", "--kv-store=dist_sync")

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "golden/optimizer/formulas.h"
+#include "kvstore/rows/batch.h"
+#include "kvstore/rows/frame.h"
 
 namespace sluice::testing {
 namespace {
@@ -31,6 +33,38 @@ std::vector<std::vector<reference::Element>> LambRounds(uint32_t workers, int ro
     reference::UpdateArray(config, {.rate = config.learning_rate, .t = round}, sum, after.back());
   }
   return after;
+}
+
+// The row-sparse key. Worker w pushes w + 1 as every element of these rows.
+const Shape kTable = {300, 3};
+constexpr size_t kRowBytes = 3 * sizeof(float);
+
+std::vector<int64_t> RowsPushed(uint32_t worker, int round) {
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < (round + worker) % 8; ++i)
+    rows.push_back((round * 11 + i * (worker + 1)) % kTable[0]);
+  return rows;  // worker + 1 and 300 are small: no row twice
+}
+// What everybody has pushed of row 0, 1, ... up to each round.
+std::vector<std::vector<float>> RowSums(uint32_t workers, int rounds) {
+  std::vector<std::vector<float>> after(1, std::vector<float>(static_cast<size_t>(kTable[0])));
+  for (int round = 1; round <= rounds; ++round) {
+    after.push_back(after.back());
+    for (uint32_t w = 0; w < workers; ++w)
+      for (const int64_t row : RowsPushed(w, round))
+        after.back()[static_cast<size_t>(row)] += static_cast<float>(w + 1);
+  }
+  return after;
+}
+
+// One behind the other.
+std::vector<worker::Extent> Lay(const kvstore::RowBatch& batch, uint32_t parts, size_t bytes_each) {
+  std::vector<worker::Extent> extents;
+  for (uint32_t part = 0; part < parts; ++part) {
+    const size_t offset = extents.empty() ? 0 : extents.back().offset + extents.back().bytes;
+    extents.push_back({offset, batch.RowsOf(part) * bytes_each});
+  }
+  return extents;
 }
 
 std::shared_ptr<Buffer> Floats(int64_t n) {
@@ -79,11 +113,66 @@ class Script {
  private:
   struct Worker {
     std::vector<uint32_t> keys;
+    uint32_t row_key = 0;
     int round = 0;
     size_t waiting = 0;
     std::vector<std::shared_ptr<Buffer>> out;
   };
   using Client = worker::Client;
+
+  worker::PushRowsArgs PushOfRows(uint32_t w, uint32_t key, const plan::RowPlaces& places, int round) const {
+    const kvstore::RowBatch batch = kvstore::MakeBatch(RowsPushed(w, round), places);
+    auto extents = std::make_shared<worker::RowExtents>();
+    extents->sources = Lay(batch, places.parts, kvstore::RowFrame::BytesOf(1, kRowBytes));
+    const std::vector<float> row(3, static_cast<float>(w + 1));
+    const auto at = [&row](uint32_t) { return reinterpret_cast<const std::byte*>(row.data()); };
+    auto frames = std::make_shared<Buffer>(kvstore::RowFrame::BytesOf(batch.size(), kRowBytes));
+    for (uint32_t part = 0; part < places.parts; ++part)
+      kvstore::WriteFrame(batch, part, DType::kFloat32, 3, at,
+                          frames->data() + extents->sources[part].offset);
+    return {.key = key, .source = Frame::Of(frames), .extents = extents};
+  }
+
+  // Pushes a few rows and pulls others, some of which nobody has touched.
+  void PushRows(uint32_t w, Client& client, Time now, transport::Network& network) {
+    const uint32_t key = workers_[w].row_key;
+    const int round = workers_[w].round;
+    const plan::RowPlaces places = plan::PlacesOf(client.entry(key));
+    client.PushRows(
+        now, PushOfRows(w, key, places, round),
+        [this](const Status& status) {
+          if (!status) Mismatch("push of rows failed: " + status.failure().message);
+        },
+        network);
+    std::vector<int64_t> wanted = RowsPushed((w + 1) % static_cast<uint32_t>(workers_.size()), round);
+    wanted.push_back(kTable[0] - 1 - round % 50);
+    const auto batch = std::make_shared<kvstore::RowBatch>(kvstore::MakeBatch(wanted, places));
+    auto extents = std::make_shared<worker::RowExtents>();
+    extents->sources = Lay(*batch, places.parts, sizeof(int64_t));
+    extents->destinations = Lay(*batch, places.parts, kRowBytes);
+    const auto rows = std::make_shared<Buffer>(batch->size() * kRowBytes);
+    client.PullRows(
+        now,
+        {.key = key,
+         .ids = Frame::Copy(std::as_bytes(std::span(batch->ids))),
+         .destination = {rows->bytes(), rows},
+         .extents = extents},
+        Time::max(), [this, w, batch, rows](const Status& status) { RowsLanded(w, *batch, *rows, status); },
+        network);
+  }
+
+  void RowsLanded(uint32_t w, const kvstore::RowBatch& batch, const Buffer& rows, const Status& status) {
+    if (!status) return Mismatch(StrCat("worker ", w, ": ", status.failure().message));
+    const auto round = static_cast<size_t>(workers_[w].round);
+    if (row_sums_.empty()) row_sums_ = RowSums(static_cast<uint32_t>(workers_.size()), options_.rounds);
+    for (size_t i = 0; i < 3 * batch.size() && options_.mode == wire::SyncMode::kSync; ++i) {
+      const auto row = static_cast<size_t>(batch.ids[i / 3]);
+      if (rows.as<float>()[i] == row_sums_[round][row]) continue;
+      return Mismatch(StrCat("worker ", w, ", round ", round, ", row ", row, ": ", rows.as<float>()[i],
+                             " in place of ", row_sums_[round][row]));
+    }
+    if (--workers_[w].waiting == 0) NextRound(w);
+  }
 
   void StartWorker(uint32_t w) {
     cluster_.OnWorker(w, [this, w](Client& client, Time now, transport::Network& network) {
@@ -94,11 +183,17 @@ class Script {
         std::memset(zeros->data(), 0, zeros->size());
         keys.push_back({{static_cast<int64_t>(k), DType::kFloat32, Shape({n})}, Frame::Of(zeros)});
       }
+      if (options_.rows)
+        keys.push_back({{static_cast<int64_t>(keys.size()), DType::kFloat32, kTable, 0, RowInit()}, Frame()});
       client.Init(
           now, options_.mode, std::move(keys), Time::max(),
           [this, w](const Result<std::vector<uint32_t>>& ids) {
             if (!ids) return Mismatch(StrCat("worker ", w, ": init failed: ", ids.failure().message));
             workers_[w].keys = ids.value();
+            if (options_.rows) {
+              workers_[w].row_key = workers_[w].keys.back();
+              workers_[w].keys.pop_back();
+            }
             cluster_.OnWorker(w,
                               [this, w](Client& c, Time t, transport::Network& n) { Configure(w, c, t, n); });
           },
@@ -146,8 +241,9 @@ class Script {
 
   void PushRound(uint32_t w, Client& client, Time now, transport::Network& network) {
     Worker& worker = workers_[w];
-    worker.waiting = worker.keys.size();
+    worker.waiting = worker.keys.size() + (options_.rows ? 1 : 0);
     worker.out.clear();
+    if (options_.rows) PushRows(w, client, now, network);
     for (const uint32_t key : worker.keys) {
       const int64_t n = client.entry(key).spec.shape.size();
       auto gradient = Floats(n);
@@ -225,6 +321,7 @@ class Script {
   Rng rng_;
   std::vector<Worker> workers_;
   std::map<int64_t, std::vector<std::vector<reference::Element>>> lamb_;  // by elements of a key
+  std::vector<std::vector<float>> row_sums_;
   size_t finished_ = 0;
   std::string mismatch_;
 };

@@ -17,6 +17,7 @@ struct RoundsOptions {
   bool push_pull = true;                                 // false: push, then pull
   // Workers take turns in how they push: as it is, fp16, topk of all. These numbers lose nothing by it.
   bool compressed = false;
+  bool rows = false;                             // a row-sparse key as well, of which each pushes a few rows
   double cut_chance = 0.01;                      // of a short partition, per round and worker
   Duration deadline = std::chrono::minutes(30);  // virtual
 };
@@ -29,9 +30,9 @@ struct RoundsResult {
 };
 
 // Weights start at 0 and the optimiser is `accumulate`. In round r worker w pushes (w + 1) * (r + element %
-// 7) as every element: after round r an element is the sum over workers and rounds so far, small whole
-// numbers that float32 holds exactly. kLamb updates with the same sums and is compared with the published
-// formula.
+// 7) as every element, and of the row-sparse key rows that depend on both: after round r an element is the
+// sum over workers and rounds so far, small whole numbers that float32 holds exactly. kLamb updates with the
+// same sums and is compared with the published formula.
 RoundsResult RunRounds(SimCluster& cluster, const RoundsOptions& options);
 
 }  // namespace sluice::testing

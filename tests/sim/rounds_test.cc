@@ -33,10 +33,21 @@ TEST(SimRounds, AThousandSeedsOfFaultsChangeNoValue) {
     RoundsOptions options;
     options.push_pull = seed % 2 == 0;
     options.compressed = seed % 3 == 0;
+    options.rows = seed % 4 == 0;
     const RoundsResult result = RunRounds(cluster, options);
     ASSERT_TRUE(result.completed) << "seed " << seed << ": "
                                   << (result.mismatch.empty() ? "hangs" : result.mismatch)
                                   << "\nreplay: SLUICE_SIM_FIRST_SEED=" << seed << " SLUICE_SIM_SEEDS=1\n"
+                                  << result.log;
+  }
+}
+
+TEST(SimRounds, RowsOfASparseKeyComeThroughAnyStorm) {
+  for (uint64_t seed = 2001; seed <= 2030; ++seed) {
+    SimCluster cluster(Stormy(seed));
+    const RoundsResult result = RunRounds(cluster, {.key_elements = {}, .rows = true});
+    ASSERT_TRUE(result.completed) << "seed " << seed << ": "
+                                  << (result.mismatch.empty() ? "hangs" : result.mismatch) << "\n"
                                   << result.log;
   }
 }

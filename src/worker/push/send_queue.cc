@@ -10,7 +10,8 @@ void SendQueue::Add(PartOpPtr op) {
 bool SendQueue::Together(const PartOp& a, const PartOp& b) {
   return a.op->kind == b.op->kind && a.op->samples == b.op->samples && a.op->divisor == b.op->divisor &&
          a.op->compression.type == b.op->compression.type &&
-         a.op->compression.weights == b.op->compression.weights;
+         a.op->compression.weights == b.op->compression.weights &&
+         (a.op->kind != OpKind::kPullRows || a.op == b.op);
 }
 
 PartOps SendQueue::NextBatch() {
@@ -24,7 +25,8 @@ PartOps SendQueue::NextBatch() {
     }
     // A pull's parts of one operation stay together whatever their number: async shards answer one Pull from
     // one state.
-    const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op;
+    const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op &&
+                          next->op->kind != OpKind::kPullRows;
     if (!batch.empty() && !one_pull &&
         (!Together(*batch.front(), *next) || bytes + next->bytes() > kBatchBytes ||
          batch.size() >= kBatchParts)) {

@@ -13,8 +13,8 @@ class SendQueue {
   void Clear() { queue_.clear(); }
   bool empty() const { return queue_.empty(); }
   size_t size() const { return queue_.size(); }
-  // The next message's parts: one kind, one slot, and for pushes one sample count and divisor. Not empty
-  // unless the queue is.
+  // The next message's parts: one kind, one slot, for pushes one sample count and divisor, for pulls of rows
+  // one operation. Not empty unless the queue is.
   PartOps NextBatch();
 
   // Whether this queue's next part goes before the other's. Neither is empty.

@@ -1,0 +1,193 @@
+// Answers become completions.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "worker/client.h"
+#include "worker/pull/landing.h"
+
+namespace sluice::worker {
+
+// The shard has it.
+void Client::Acknowledge(Time now, PartOp& part) {
+  if (!std::exchange(part.acked, true) && part.op->IsPush())
+    tracer_.OnStage(now, Stage::kWait, part.ref.key, part.op->round, part.bytes());
+  Landed(part);
+}
+
+void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
+  Requests::Request* request = shards_[shard]->requests.Find(id);
+  if (request == nullptr) return;  // late: answered before
+  for (const PartOpPtr& part : request->parts) {
+    if (part->finished || !part->Carries()) continue;
+    Acknowledge(now, *part);
+    if (!part->WantsAnswer()) Finish(part);
+  }
+  if (Requests::Finished(*request)) shards_[shard]->requests.Erase(id);
+}
+
+void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
+  const auto& values = std::get<wire::Values>(message.body);
+  for (size_t i = 0; i < values.parts.size(); ++i) {
+    const wire::ValuePart& value = values.parts[i];
+    const auto it = keys_.find(value.ref.key);
+    if (it == keys_.end() || value.ref.part >= it->second.flows.size() ||
+        it->second.parts[value.ref.part].shard != shard) {
+      LOG_EVERY_N(WARNING, 100) << "shard " << shard
+                                << " sent a value of a part that is not its own: " << wire::Describe(message);
+      continue;
+    }
+    PartFlow& flow = it->second.flows[value.ref.part];
+    if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
+    for (const PartOpPtr& part : flow.AnsweredBy(value, values, message.in_reply_to)) {
+      if (!part->WantsAnswer()) Acknowledge(now, *part);
+      if (part->WantsValue()) {
+        if (!Fits(*part, message.payload[i], values.compression)) {
+          LOG_EVERY_N(WARNING, 100) << "shard " << shard << " sent " << message.payload[i].size()
+                                    << " bytes for a part of " << part->destination.bytes;
+          continue;
+        }
+        tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
+        Land(*part, message.payload[i], values.compression);
+      }
+      part->op->lowest_version = std::min(part->op->lowest_version, value.version);
+      Finish(part);
+    }
+    Release(flow);
+  }
+  if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to);
+      request != nullptr && Requests::Finished(*request)) {
+    shards_[shard]->requests.Erase(message.in_reply_to);
+  }
+}
+
+bool Client::NeedsRound(const Operation& op, uint64_t round) {
+  const bool of_rounds =
+      op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0) || op.kind == OpKind::kPullRows;
+  return of_rounds && op.round >= round;
+}
+
+void Client::RefuseFrom(KeyState& key, const Operation& push, const Failure& failure) {
+  if (push.round >= key.refused_round) return;
+  key.refused_round = push.round;
+  key.refusal =
+      Fail(failure.code, "round ", push.round, " cannot close, its push was refused: ", failure.message);
+  for (const auto& [number, op] : operations_) {
+    if (op->key == push.key && NeedsRound(*op, push.round)) FinishOperation(*op, *key.refusal);
+  }
+}
+
+// A shard refuses a message as a whole and tells one reason: sent by themselves, the operations that it has
+// nothing against go on, and the others learn their own reasons.
+void Client::SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRef network) {
+  for (auto first = parts.begin(); first != parts.end();) {
+    const auto last =
+        std::find_if(first, parts.end(), [&](const auto& part) { return part->op != (*first)->op; });
+    PartOps batch;
+    std::copy_if(first, last, std::back_inserter(batch), [](const auto& part) { return !part->finished; });
+    first = last;
+    if (batch.empty()) continue;
+    const uint64_t id = next_id_++;
+    for (const PartOpPtr& part : batch) part->request = id;
+    SendBatch(shard, id, batch, network);
+    shards_[shard]->requests.Add(now, id, std::move(batch));
+  }
+}
+
+void Client::OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network) {
+  Requests::Request* request = shards_[shard]->requests.Find(id);
+  if (request == nullptr) return;
+  const PartOps parts = std::move(request->parts);
+  shards_[shard]->requests.Erase(id);
+  if (parts.front()->op != parts.back()->op) return SendAlone(now, shard, parts, network);
+  for (const PartOpPtr& part : parts) {
+    Operation& op = *part->op;
+    FinishOperation(op, failure);
+    if (op.IsPush()) RefuseFrom(keys_.at(op.key), op, failure);
+  }
+  std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
+}
+
+void Client::OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting) {
+  Requests::Request* request = shards_[shard]->requests.Find(id);
+  if (request == nullptr) return;
+  for (const PartOpPtr& part : request->parts) {
+    if (part->op->key_name.text() == waiting.id) part->op->waiting_for = waiting.missing;
+  }
+}
+
+void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
+  Shard& shard = *shards_[index];
+  for (const uint64_t id : shard.requests.Due(now)) {
+    PartOps again, value_only;
+    for (const PartOpPtr& part : shard.requests.Find(id)->parts) {
+      if (part->finished) continue;
+      // The shard has the push: what is missing is the value, and asking for it needs no bytes.
+      (part->acked ? value_only : again).push_back(part);
+    }
+    if (!again.empty()) SendBatch(index, id, again, network);
+    if (value_only.empty()) continue;
+    wire::Pull pull{.parts = {}, .values = value_only.front()->op->compression.weights};
+    for (const PartOpPtr& part : value_only)
+      pull.parts.push_back({part->ref, part->op->slot, part->op->round});
+    network.Send(shard.peer, Envelope(std::move(pull), id));
+  }
+}
+
+void Client::Finish(const PartOpPtr& part) {
+  part->finished = true;
+  Landed(*part);
+  PartFlow& flow = keys_.at(part->ref.key).flows[part->ref.part];
+  flow.Sweep();
+  Release(flow);
+  Operation& op = *part->op;
+  if (op.finished || --op.parts_left > 0) return;
+  FinishOperation(op, Status::Ok());
+  operations_.erase(op.number);
+}
+
+// A round that others wait for needs its push, whoever has given up on the answer. From here on the caller
+// may write to the source: what has not arrived is copied.
+void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
+  std::shared_ptr<Operation> push;
+  for (PartFlow& flow : keys_.at(op->key).flows) {
+    for (const PartOpPtr& part : flow.ops()) {
+      if (part->op != op || part->finished || part->acked) continue;
+      if (push == nullptr) {
+        push = NewOperation(OpKind::kPush, op->key);
+        push->key_name = op->key_name;
+        push->priority = op->priority;
+        push->round = op->round;
+        push->samples = op->samples;
+        push->divisor = op->divisor;
+        push->compression = op->compression;
+        push->source = Frame::Copy(op->source.bytes());
+        Open(push);
+      }
+      part->op = push;
+      ++push->parts_left;
+    }
+  }
+}
+
+void Client::FinishOperation(Operation& op, const Status& status) {
+  if (op.finished) return;
+  op.finished = true;
+  op.source = Frame();
+  if (op.done)
+    completions_.push_back(
+        [done = std::move(op.done), how = Status(status)](Time, NetworkRef) mutable { done(how); });
+  if (status.ok() || !keys_.contains(op.key)) return;
+  // What is left of a failed operation must not hold up its parts.
+  KeyState& key = keys_.at(op.key);
+  for (PartFlow& flow : key.flows) {
+    for (const PartOpPtr& part : flow.ops()) {
+      if (part->op.get() != &op || part->finished) continue;
+      part->finished = true;
+      Landed(*part);
+    }
+    flow.Sweep();
+    Release(flow);
+  }
+}
+
+}  // namespace sluice::worker

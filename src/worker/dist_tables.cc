@@ -1,0 +1,153 @@
+// Whole tables of row-sparse keys, at rest: which rows there are, their states, and rows that are set.
+#include <algorithm>
+#include <cstring>
+
+#include "kvstore/row_calls.h"
+#include "kvstore/rows/frame.h"
+#include "sluice/error.h"
+#include "worker/dist_store.h"
+#include "worker/row_extents.h"
+
+namespace sluice::worker {
+namespace {
+
+using kvstore::KeyStates;
+using kvstore::RowBatch;
+
+// What goes with one call: whatever part it is of, it fits a frame.
+constexpr size_t kPieceBytes = 8 << 20;
+
+size_t RowsOfPiece(size_t bytes_each) {
+  return std::max<size_t>(kPieceBytes / bytes_each, 1);
+}
+
+}  // namespace
+
+std::vector<int64_t> DistStore::RowIds(const KeyState& key) {
+  Await("wait for rounds", options_.timeout,
+        [id = key.id, deadline = Deadline(options_.timeout)](Client& client, Time now,
+                                                             transport::Network& network, Done done) {
+          client.AwaitRounds(now, id, deadline, std::move(done), network);
+        });
+  std::vector<int64_t> ids;
+  for (uint32_t part = 0; part < key.places.parts; ++part) {
+    const auto answer = std::make_shared<wire::RowIds>();
+    uint64_t first = 0;
+    do {
+      Await("list of rows", options_.timeout,
+            [answer, first, ref = wire::PartRef{key.id, part}, deadline = Deadline(options_.timeout)](
+                Client& client, Time now, transport::Network& network, Done done) {
+              client.GetRowIds(
+                  now, ref, first, deadline,
+                  [answer, done](Time, transport::Network&, const Result<wire::Body>& body) {
+                    const auto* listed = body ? std::get_if<wire::RowIds>(&body.value()) : nullptr;
+                    if (listed != nullptr) *answer = *listed;
+                    done(!body               ? Status(body.failure())
+                         : listed != nullptr ? Status::Ok()
+                                             : Status(Fail(ErrorCode::kDataLoss, "a shard answered with ",
+                                                           wire::BodyName(body.value()))));
+                  },
+                  network);
+            });
+      for (const uint64_t id : answer->ids) ids.push_back(static_cast<int64_t>(id));
+      first += answer->ids.size();
+    } while (!answer->ids.empty() && first < answer->total);
+  }
+  std::ranges::sort(ids);
+  return ids;
+}
+
+NDArray DistStore::RowSparseIds(const Key& key) {
+  outstanding_.Check();
+  const std::lock_guard lock(mutex_);
+  KeyState& state = Find("RowSparseIds", key);
+  kvstore::RequireRowSparse("RowSparseIds", key, state.shape);
+  state.issued.WaitQuietly(Bounded(options_.timeout));
+  return kvstore::SortedIds(RowIds(state));
+}
+
+void DistStore::SetRowSparse(const Key& key, const RowSparse& rows) {
+  outstanding_.Check();
+  const std::lock_guard lock(mutex_);
+  KeyState& state = Find("SetRowSparse", key);
+  const std::vector<int64_t> ids = kvstore::ReadIds("SetRowSparse", key, state.shape, {rows});
+  kvstore::RequireOnce("SetRowSparse", key, kvstore::MakeBatch(ids, state.places));
+  if (rank_ != 0) return;
+  const kvstore::HostRows host = kvstore::HostRows::ToRead({rows});
+  host.WaitToRead();
+  if (!ids.empty()) StoreRows(state, 0, 0, ids, host.At(0));
+}
+
+void DistStore::PullRowStates(const KeyState& key, uint32_t slot, std::span<const int64_t> ids,
+                              std::byte* to) {
+  const size_t each = kvstore::SlotBytes(key.shape.dtype, static_cast<size_t>(key.places.row_elements));
+  while (!ids.empty()) {
+    const auto piece = ids.first(std::min(ids.size(), RowsOfPiece(each)));
+    const RowBatch batch = kvstore::MakeBatch(piece, key.places);
+    const auto extents = std::make_shared<RowExtents>();
+    extents->sources = LayIds(batch);
+    extents->destinations = LayRows(batch, each);
+    const auto landed = std::make_shared<Buffer>(BytesOf(extents->destinations));
+    const auto args = std::make_shared<const PullRowsArgs>(
+        PullRowsArgs{key.id, IdFrames(batch, extents->sources), {landed->bytes(), landed}, extents, 0, slot});
+    Await("pull of rows' states", options_.timeout,
+          [args, deadline = Deadline(options_.timeout)](Client& client, Time now, transport::Network& network,
+                                                        Done done) {
+            client.PullRows(now, *args, deadline, std::move(done), network);
+          });
+    for (uint32_t part = 0; part < key.places.parts; ++part) {
+      kvstore::SpreadRows(batch, part, each, landed->data() + extents->destinations[part].offset,
+                          [to, each](uint32_t i) { return to + i * each; });
+    }
+    to += piece.size() * each;
+    ids = ids.subspan(piece.size());
+  }
+}
+
+void DistStore::StoreRows(const KeyState& key, uint32_t slot, uint64_t num_updates,
+                          std::span<const int64_t> ids, const std::byte* from) {
+  const auto row_elements = static_cast<size_t>(key.places.row_elements);
+  const DType dtype = slot == 0 ? key.shape.dtype : kvstore::StateType(key.shape.dtype);
+  const size_t each = row_elements * SizeOf(dtype);
+  while (!ids.empty()) {
+    const auto piece = ids.first(std::min(ids.size(), RowsOfPiece(each)));
+    const RowBatch batch = kvstore::MakeBatch(piece, key.places);
+    const auto extents = std::make_shared<RowExtents>();
+    extents->sources = LayFrames(batch, each);
+    const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources));
+    for (uint32_t part = 0; part < key.places.parts; ++part) {
+      kvstore::WriteFrame(
+          batch, part, dtype, row_elements, [from, each](uint32_t i) { return from + i * each; },
+          frames->data() + extents->sources[part].offset);
+    }
+    const auto args = std::make_shared<const StoreRowsArgs>(
+        StoreRowsArgs{key.id, slot, num_updates, Frame::Of(frames), extents});
+    Await("store of rows", options_.timeout,
+          [args, deadline = Deadline(options_.timeout)](Client& client, Time now, transport::Network& network,
+                                                        Done done) {
+            client.StoreRows(now, *args, deadline, std::move(done), network);
+          });
+    from += piece.size() * each;
+    ids = ids.subspan(piece.size());
+  }
+}
+
+KeyStates DistStore::PullTableStates(const KeyState& key) {
+  KeyStates states;
+  states.rows = RowIds(key);
+  states.num_updates = PullUpdates(key);
+  const size_t num_states = kvstore::StateNames(*optimizer_, key.shape.dtype).size();
+  const size_t each = kvstore::SlotBytes(key.shape.dtype, static_cast<size_t>(key.places.row_elements));
+  for (uint32_t slot = 1; slot <= num_states; ++slot) {
+    Buffer& buffer = states.slots.emplace_back(states.rows.size() * each);
+    PullRowStates(key, slot, states.rows, buffer.data());
+  }
+  return states;
+}
+
+void DistStore::StoreTableStates(const KeyState& key, const KeyStates& states) {
+  for (uint32_t slot = 1; slot <= states.slots.size(); ++slot)
+    StoreRows(key, slot, states.num_updates, states.rows, states.slots[slot - 1].data());
+}
+
+}  // namespace sluice::worker

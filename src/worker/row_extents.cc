@@ -1,0 +1,50 @@
+#include "worker/row_extents.h"
+
+#include <cstring>
+
+#include "kvstore/rows/frame.h"
+
+namespace sluice::worker {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+
+std::vector<Extent> Lay(const kvstore::RowBatch& batch, size_t bytes_each) {
+  std::vector<Extent> extents;
+  size_t offset = 0;
+  for (uint32_t part = 0; part + 1 < batch.part_begin.size(); ++part) {
+    const size_t bytes = batch.RowsOf(part) * bytes_each;
+    extents.push_back({offset, bytes});
+    offset += (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  }
+  return extents;
+}
+
+}  // namespace
+
+std::vector<Extent> LayIds(const kvstore::RowBatch& batch) {
+  return Lay(batch, sizeof(int64_t));
+}
+
+std::vector<Extent> LayRows(const kvstore::RowBatch& batch, size_t row_bytes) {
+  return Lay(batch, row_bytes);
+}
+
+std::vector<Extent> LayFrames(const kvstore::RowBatch& batch, size_t row_bytes) {
+  return Lay(batch, kvstore::RowFrame::BytesOf(1, row_bytes));
+}
+
+size_t BytesOf(const std::vector<Extent>& extents) {
+  return extents.back().offset + extents.back().bytes;
+}
+
+Frame IdFrames(const kvstore::RowBatch& batch, const std::vector<Extent>& extents) {
+  const auto frames = std::make_shared<Buffer>(BytesOf(extents));
+  for (uint32_t part = 0; part < extents.size(); ++part) {
+    const std::span<const int64_t> ids = batch.IdsOf(part);
+    if (!ids.empty()) std::memcpy(frames->data() + extents[part].offset, ids.data(), ids.size_bytes());
+  }
+  return Frame::Of(frames);
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,21 @@
+// How the rows of a call lie in memory, part behind part; each begins on a cache line.
+#pragma once
+
+#include <vector>
+
+#include "kvstore/rows/batch.h"
+#include "worker/operation.h"
+
+namespace sluice::worker {
+
+std::vector<Extent> LayIds(const kvstore::RowBatch& batch);
+std::vector<Extent> LayRows(const kvstore::RowBatch& batch, size_t row_bytes);
+// Ids and rows: kvstore/rows/frame.h.
+std::vector<Extent> LayFrames(const kvstore::RowBatch& batch, size_t row_bytes);
+// Of them all, from the first on.
+size_t BytesOf(const std::vector<Extent>& extents);
+
+// The ids, as LayIds says.
+Frame IdFrames(const kvstore::RowBatch& batch, const std::vector<Extent>& extents);
+
+}  // namespace sluice::worker
