@@ -104,6 +104,7 @@ void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs
   const auto extents = std::make_shared<RowExtents>();
   extents->sources = LayIds(batch);
   extents->destinations = LayRows(batch, row_bytes);
+  RequireFrames("RowSparsePull", key, batch, extents->sources);
   RequireFrames("RowSparsePull", key, batch, extents->destinations);
   const Frame wanted = IdFrames(batch, extents->sources);
   const auto rows = std::make_shared<Buffer>(BytesOf(extents->destinations));

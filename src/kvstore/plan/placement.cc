@@ -70,8 +70,8 @@ wire::KeyEntry Placement::EntryOf(uint32_t id, const wire::KeySpec& spec, wire::
 
 RowPlaces PlacesOf(const wire::KeySpec& spec, uint32_t num_shards) {
   RowPlaces places{.rows = spec.shape[0], .row_elements = spec.shape.size() / spec.shape[0]};
-  places.parts =
-      static_cast<uint32_t>(std::min(static_cast<int64_t>(num_shards) * kRowPartsPerShard, places.rows));
+  const uint32_t of_shard = std::clamp(kManyRowParts / num_shards, 1u, kMostRowPartsPerShard);
+  places.parts = static_cast<uint32_t>(std::min(int64_t{of_shard} * num_shards, places.rows));
   return places;
 }
 

@@ -136,6 +136,14 @@ TEST(RowPlaces, RowsLieByTurnsInPartsOfAllShards) {
   }
 }
 
+TEST(RowPlaces, ManyShardsHaveFewPartsEach) {
+  const wire::KeySpec spec{
+      .name = "table", .dtype = DType::kFloat32, .shape = {100'000, 3}, .rows = RowInit()};
+  for (const auto& [shards, parts] :
+       {std::pair{1u, 16u}, {16u, 256u}, {17u, 255u}, {100u, 200u}, {300u, 300u}})
+    EXPECT_EQ(PlacesOf(spec, shards).parts, parts) << shards;
+}
+
 TEST(RowPlaces, FewRowsAreFewParts) {
   Placement placement({.num_shards = 8});
   const wire::KeySpec spec{.name = "table", .dtype = DType::kUInt8, .shape = {3}, .rows = RowInit()};
