@@ -93,7 +93,7 @@ std::vector<double> Simulated(const Scheme& scheme, int workers, int rounds, siz
 }
 
 TEST_P(CompressedJob, RandomGradientsArriveAsTheSchemesSay) {
-  constexpr int kRounds = 4;
+  constexpr int kRounds = 3;
   const int workers = GetParam();
   for (const Scheme& scheme : kSchemes) {
     std::vector<std::vector<double>> expected;
