@@ -155,25 +155,41 @@ def overlap(_args):
     print(launched(1, program("train_bench"), "--kv-store", "dist_sync", "--loader", "--trace", "--steps", 100), flush=True)
 
 
-def accuracy(args):
-    """Test accuracy of `lenet` on MNIST"""
+def lenet_on_mnist(args, store, epochs, *flags):
+    """Test accuracy after so many epochs."""
     data = os.environ.get("SLUICE_MNIST", "")
     if not os.path.isdir(data):
         raise Skipped("SLUICE_MNIST names no folder with MNIST; tools/get_mnist.py fetches it")
+    job_of_two = (LAUNCH, "-n", 2, "-s", 2) if store.startswith("dist") else ()
+    report = written("--json", *job_of_two, program("train_mnist"), "--network", "lenet", "--data-dir", data,
+                     "--num-epochs", 1 if args.quick else epochs, "--kv-store", store, *flags)
+    return f"{json.loads(report)['test_accuracy']:.4f}"
 
-    def one(store, epochs, *flags):
-        job_of_two = (LAUNCH, "-n", 2, "-s", 2) if store.startswith("dist") else ()
-        report = written("--json", *job_of_two, program("train_mnist"), "--network", "lenet", "--data-dir", data,
-                         "--num-epochs", 1 if args.quick else epochs, "--kv-store", store, *flags)
-        return f"{json.loads(report)['test_accuracy']:.4f}"
 
+def accuracy(args):
+    """Test accuracy of `lenet` on MNIST"""
     table(("five epochs, 2 workers, 2 servers", "accuracy"),
-          ((f"`{' '.join(map(str, (store, *flags)))}`", one(store, 5, *flags))
+          ((f"`{' '.join(map(str, (store, *flags)))}`", lenet_on_mnist(args, store, 5, *flags))
            for store, *flags in (("dist_sync",), ("dist_device_sync", "--num-devices", 2), ("dist_async", "--lr", 0.01))))
     print()
     table(("ten epochs: `--dtype`", "1 device", "2 devices (`device`)", "2 workers, 2 servers (`dist_sync`)"),
-          ((f"`{dtype}`", one("local", 10, "--dtype", dtype), one("device", 10, "--dtype", dtype, "--num-devices", 2),
-            one("dist_sync", 10, "--dtype", dtype)) for dtype in ("float32", "bfloat16")))
+          ((f"`{dtype}`", *(lenet_on_mnist(args, store, 10, "--dtype", dtype, *flags)
+                            for store, *flags in (("local",), ("device", "--num-devices", 2), ("dist_sync",))))
+           for dtype in ("float32", "bfloat16")))
 
 
-TABLES = (trainer, bfloat16, kernels, one_pass, binding, rounds, job, update, allocations, profile, overlap, accuracy)
+# What LeNet's gradients, summed over a batch of 64, take to arrive: docs/benchmarks.md.
+COMPRESSIONS = (("none",), ("fp16",), ("bf16",), ("2bit", "--gc-threshold", 0.5), ("2bit", "--gc-threshold", 2), ("1bit", "--gc-threshold", 0),
+                ("topk", "--gc-ratio", 0.01), ("topk", "--gc-ratio", 0.1))
+
+
+def compression(args):
+    """Test accuracy of `lenet` on MNIST by what pushes send: ten epochs, `dist_sync`, 2 workers, 2 servers"""
+    def rows():
+        for gc_type, *flags in COMPRESSIONS:
+            yield (f"`{' '.join(map(str, ('--gc-type', gc_type, *flags)))}`", lenet_on_mnist(args, "dist_sync", 10, "--gc-type", gc_type, *flags))
+
+    table(("pushes", "accuracy"), rows())
+
+
+TABLES = (trainer, bfloat16, kernels, one_pass, binding, rounds, job, update, allocations, profile, overlap, accuracy, compression)
