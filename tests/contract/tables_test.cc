@@ -51,6 +51,7 @@ TEST_P(Tables, TheRowsThatWerePushedOrSetAreListed) {
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.Barrier();
     EXPECT_THAT(kv.RowSparseIds(kKey).ToVector<int64_t>(), IsEmpty());
+    kv.Barrier();  // SetRowSparse waits for nobody's pushes
     kv.PushRowSparse(kKey, RowsOf(kv, {900 + kv.rank(), 3}, {1, 1, 1, 1}, 2));
     NDArray rows = Filled(kv, {1, 2}, 0);
     kv.RowSparsePull(kKey, NDArray::From(std::span<const int64_t>(Ids{77}), {1}), &rows);
