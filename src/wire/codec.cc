@@ -130,6 +130,33 @@ void HeaderToWire(const Message& message, uint32_t version, pb::Envelope* header
   header->set_epoch(message.epoch);
 }
 
+void LentToWire(const LentFrames& lent, pb::Envelope* out) {
+  for (const LentFrame& frame : lent) {
+    pb::LentFrame* written = out->add_lent_payload();
+    written->set_index(frame.index);
+    written->set_lease(frame.lease);
+    written->set_segment(frame.segment);
+    written->set_offset(frame.offset);
+    written->set_length(frame.length);
+  }
+}
+
+// What the memory is, only its borrower knows.
+bool LentFromWire(const pb::Envelope& envelope, Checker& checker, LentFrames* out) {
+  const Limits& limits = checker.limits();
+  const auto count = static_cast<size_t>(envelope.lent_payload_size());
+  if (!checker.Count(count, limits.max_payload_frames, "lent payload frames")) return false;
+  out->reserve(count);
+  for (const pb::LentFrame& frame : envelope.lent_payload()) {
+    if (frame.index() >= limits.max_payload_frames || (!out->empty() && frame.index() <= out->back().index))
+      return checker.Refuse("lent payload frame ", frame.index(), " is out of order");
+    if (frame.length() > limits.max_frame_bytes)
+      return checker.Refuse("a lent payload frame has ", frame.length(), " bytes");
+    out->push_back({frame.index(), frame.lease(), frame.segment(), frame.offset(), frame.length()});
+  }
+  return true;
+}
+
 bool Parse(Bytes bytes, pb::Envelope* envelope) {
   return envelope->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
@@ -141,13 +168,14 @@ bool PayloadTravelsInside(const Message& message) {
          PayloadBytes(message) <= kSmallPayload;
 }
 
-// Header, small payload, body: in the order of their fields.
+// Header, small payload, lent payload, body: in the order of their fields.
 Frame EncodeEnvelope(const Message& message, uint32_t version, const std::shared_ptr<Allocator>& memory) {
   alignas(8) char arena_block[kArenaBlock];
   Arena arena(OnStack(arena_block));
   auto* header = Arena::CreateMessage<pb::Envelope>(&arena);
   auto* body = Arena::CreateMessage<pb::Envelope>(&arena);
   HeaderToWire(message, version, header);
+  LentToWire(message.lent, body);
   BodyToWire(message.body, body);
   const bool inside = PayloadTravelsInside(message);
 
@@ -195,7 +223,7 @@ Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits, const std::sha
   message.trace_id = envelope->trace_id();
   message.epoch = envelope->epoch();
   if (!checker.Enum(envelope->sender().role(), Role::kWorker, "the sender's role", &message.sender.role) ||
-      !BodyFromWire(*envelope, checker, &message.body)) {
+      !LentFromWire(*envelope, checker, &message.lent) || !BodyFromWire(*envelope, checker, &message.body)) {
     return Fail(ErrorCode::kInvalidArgument, BodyName(message.body), " refused: ", checker.why());
   }
   if (envelope->small_payload_size() == 0) return message;

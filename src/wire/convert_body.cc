@@ -74,6 +74,12 @@ pb::Stop* Mutable(pb::Envelope* e, const Stop&) {
 pb::AwaitOptimizer* Mutable(pb::Envelope* e, const AwaitOptimizer&) {
   return e->mutable_await_optimizer();
 }
+pb::GetMemory* Mutable(pb::Envelope* e, const GetMemory&) {
+  return e->mutable_get_memory();
+}
+pb::MemoryOffer* Mutable(pb::Envelope* e, const MemoryOffer&) {
+  return e->mutable_memory_offer();
+}
 pb::GetStats* Mutable(pb::Envelope* e, const GetStats&) {
   return e->mutable_get_stats();
 }
@@ -146,6 +152,10 @@ bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
       return ReadBody<Stop>(e.stop(), checker, out);
     case pb::Envelope::kAwaitOptimizer:
       return ReadBody<AwaitOptimizer>(e.await_optimizer(), checker, out);
+    case pb::Envelope::kGetMemory:
+      return ReadBody<GetMemory>(e.get_memory(), checker, out);
+    case pb::Envelope::kMemoryOffer:
+      return ReadBody<MemoryOffer>(e.memory_offer(), checker, out);
     case pb::Envelope::kGetStats:
       return ReadBody<GetStats>(e.get_stats(), checker, out);
     case pb::Envelope::kStats:

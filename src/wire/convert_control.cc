@@ -164,6 +164,22 @@ bool FromWire(const pb::AwaitOptimizer& in, Checker& checker, AwaitOptimizer* ou
   return checker.StoreNumber(in.store(), &out->store);
 }
 
+void ToWire(const GetMemory&, pb::GetMemory*) {}
+bool FromWire(const pb::GetMemory&, Checker&, GetMemory*) {
+  return true;
+}
+
+void ToWire(const MemoryOffer& in, pb::MemoryOffer* out) {
+  out->set_door(in.door);
+  out->set_token(in.token);
+  out->set_why(in.why);
+}
+bool FromWire(const pb::MemoryOffer& in, Checker& checker, MemoryOffer* out) {
+  return checker.Text(in.door(), "a memory offer's door", &out->door) &&
+         checker.Text(in.token(), "its token", &out->token) &&
+         checker.Text(in.why(), "its reason", &out->why);
+}
+
 void ToWire(const GetStats&, pb::GetStats*) {}
 bool FromWire(const pb::GetStats&, Checker&, GetStats*) {
   return true;

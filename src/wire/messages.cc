@@ -112,7 +112,8 @@ std::string_view BodyName(size_t index) {
       "Store",           "SetOptimizer", "Barrier",     "BarrierWaiting",
       "BarrierReleased", "Leave",        "Stop",        "GetStats",
       "Stats",           "Ack",          "ErrorReply",  "AwaitOptimizer",
-      "PullRows",        "GetRowIds",    "RowIds"};
+      "PullRows",        "GetRowIds",    "RowIds",      "GetMemory",
+      "MemoryOffer"};
   return kNames[index];
 }
 

@@ -268,6 +268,17 @@ struct AwaitOptimizer {  // answered with Ack once worker 0 has set one of that 
   bool operator==(const AwaitOptimizer&) const = default;
 };
 
+// Between loops, not machines: whoever has connected asks for the way to the other's memory (transport/shm).
+struct GetMemory {
+  bool operator==(const GetMemory&) const = default;
+};
+struct MemoryOffer {
+  std::string door;   // empty: nothing is shared
+  std::string token;  // to be shown there, once
+  std::string why;    // why nothing is shared
+  bool operator==(const MemoryOffer&) const = default;
+};
+
 struct GetStats {
   bool operator==(const GetStats&) const = default;
 };
@@ -289,7 +300,7 @@ struct ErrorReply {
 using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys,
                           KeyTable, AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier,
                           BarrierWaiting, BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply,
-                          AwaitOptimizer, PullRows, GetRowIds, RowIds>;
+                          AwaitOptimizer, PullRows, GetRowIds, RowIds, GetMemory, MemoryOffer>;
 std::string_view BodyName(const Body& body);  // "Push"
 std::string_view BodyName(size_t index);      // of Body's alternatives
 
@@ -303,6 +314,17 @@ struct Sender {
   bool operator==(const Sender&) const = default;
 };
 
+// A payload frame that stays in its sender's memory, for the receiver to read there.
+struct LentFrame {
+  uint32_t index = 0;  // among all payload frames of its message
+  uint64_t lease = 0;  // counted by who lends, for each receiver
+  uint64_t segment = 0;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  bool operator==(const LentFrame&) const = default;
+};
+using LentFrames = InlineVector<LentFrame, 8>;
+
 struct Message {
   uint64_t job = 0;  // HashJobId(SLUICE_JOB_ID)
   Sender sender;
@@ -312,6 +334,7 @@ struct Message {
   uint64_t epoch = 0;
   Body body;
   Frames payload;
+  LentFrames lent;  // on the wire alone: a machine sees all frames in `payload`
 };
 
 uint64_t HashJobId(std::string_view job_id);  // FNV-1a, 64 bits

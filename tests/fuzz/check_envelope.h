@@ -22,6 +22,7 @@ inline void CheckEnvelope(Bytes bytes) {
   const auto again = DecodeEnvelope(coded.bytes(), limits);
   SLUICE_CHECK(again.ok()) << again.failure().message;
   SLUICE_CHECK(again.value().body == message.value().body);
+  SLUICE_CHECK(again.value().lent == message.value().lent);
   SLUICE_CHECK(AsText(EncodeEnvelope(again.value()).bytes()) == AsText(coded.bytes()));
 }
 

@@ -84,7 +84,9 @@ std::vector<Body> GoldenBodies() {
       AwaitOptimizer{300},
       PullRows{{{{1, 2}, 1, 9}, {{300, 4}, 0, 0}}},
       GetRowIds{{300, 4}, 70000},
-      RowIds{70002, {5, uint64_t{1} << 40}}};
+      RowIds{70002, {5, uint64_t{1} << 40}},
+      GetMemory{},
+      MemoryOffer{"door", "key", "none here"}};
 }
 
 std::string Hex(const std::string& bytes) {
@@ -142,6 +144,16 @@ TEST(GoldenSmallPayload, BytesAreThoseOfTheContract) {
   ASSERT_EQ(decoded.value().payload.size(), 2u);
   EXPECT_EQ(AsText(decoded.value().payload[0].bytes()), "four");
   EXPECT_EQ(AsText(decoded.value().payload[1].bytes()), std::string_view("\xff\0", 2));
+}
+
+TEST(GoldenLentPayload, BytesAreThoseOfTheContract) {
+  Message message = GoldenMessage(Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}});
+  message.lent = {{0, 300, 5, uint64_t{1} << 33, 4096}, {1, 301, 6, 0, 70000}};
+  const std::string golden = GoldenBytes("LentPayload");
+  EXPECT_EQ(Hex(Encoded(message)), Hex(golden));
+  const auto decoded = DecodeEnvelope(AsBytes(golden), Limits{});
+  ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
+  EXPECT_TRUE(decoded.value().lent == message.lent);
 }
 
 TEST(GoldenSet, HasEveryBody) {

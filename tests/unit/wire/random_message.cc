@@ -173,8 +173,12 @@ Body RandomMessages::MakeBody(size_t index) {
       return PullRows{Parts(&RandomMessages::MakeRowsPart)};
     case 25:
       return GetRowIds{Ref(), Number()};
-    default:
+    case 26:
       return RowIds{Number(), List(&RandomMessages::Number)};
+    case 27:
+      return GetMemory{};
+    default:
+      return MemoryOffer{Text(), Text(), Text()};
   }
 }
 
