@@ -14,7 +14,7 @@ namespace sluice {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-// Where memory comes from: the heap today; pinned and shared memory stand behind the same seam. Thread-safe.
+// Where memory comes from: the heap, or memory that other processes may read (transport/shm). Thread-safe.
 class Allocator {
  public:
   virtual ~Allocator() = default;
@@ -59,10 +59,18 @@ class Buffer {
 // Read-only bytes together with whatever keeps them alive: a received network frame, a weight version, an
 // application's array. Copies share; the bytes must not change while any copy lives. Thread-safe as
 // shared_ptr is. The data of a received frame may lie at any alignment.
+//
+// The memory may be another process's, which has lent it: that one waits to have it back, and only its word
+// keeps it from changing meanwhile. What must be checked before it is used is checked in a copy: see Own.
 class Frame {
  public:
   Frame() = default;
   Frame(Bytes bytes, std::shared_ptr<const void> owner) : bytes_(bytes), owner_(std::move(owner)) {}
+  static Frame Borrowed(Bytes bytes, std::shared_ptr<const void> loan) {
+    Frame frame(bytes, std::move(loan));
+    frame.borrowed_ = true;
+    return frame;
+  }
   // Owns a copy of `bytes`.
   static Frame Copy(Bytes bytes);
   static Frame Of(std::shared_ptr<const Buffer> buffer) {
@@ -75,12 +83,20 @@ class Frame {
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   const std::shared_ptr<const void>& owner() const { return owner_; }
+  bool borrowed() const { return borrowed_; }
+  // This frame, or where it is borrowed a copy.
+  Frame Own() const { return borrowed_ ? Copy(bytes_) : *this; }
   // A part of this frame with the same owner.
-  Frame Slice(size_t offset, size_t length) const { return Frame(bytes_.subspan(offset, length), owner_); }
+  Frame Slice(size_t offset, size_t length) const {
+    Frame slice(bytes_.subspan(offset, length), owner_);
+    slice.borrowed_ = borrowed_;
+    return slice;
+  }
 
  private:
   Bytes bytes_;
   std::shared_ptr<const void> owner_;
+  bool borrowed_ = false;
 };
 
 inline Bytes AsBytes(std::string_view text) {

@@ -23,7 +23,7 @@ size_t PoolAllocator::BlockOf(size_t size_class) {
 }
 
 void* PoolAllocator::Allocate(size_t size) {
-  if (size > (size_t{1} << 62)) return heap_->Allocate(size);
+  if (size > (size_t{1} << 62)) return from_->Allocate(size);
   const size_t block = BlockSize(size), of = ClassOf(block);
   {
     const std::lock_guard lock(mutex_);
@@ -33,7 +33,7 @@ void* PoolAllocator::Allocate(size_t size) {
       return free;
     }
   }
-  return heap_->Allocate(block);
+  return from_->Allocate(block);
 }
 
 void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
@@ -46,14 +46,14 @@ void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
       return;
     }
   }
-  heap_->Deallocate(data, block);
+  from_->Deallocate(data, block);
 }
 
 PoolAllocator::~PoolAllocator() {
   for (size_t of = 0; of < kClasses; ++of) {
     for (Free* free = kept_[of]; free != nullptr;) {
       Free* next = free->next;
-      heap_->Deallocate(free, BlockOf(of));
+      from_->Deallocate(free, BlockOf(of));
       free = next;
     }
   }

@@ -12,7 +12,10 @@ namespace sluice {
 
 class PoolAllocator final : public Allocator {
  public:
-  explicit PoolAllocator(size_t max_kept_bytes = size_t{1} << 30) : max_kept_(max_kept_bytes) {}
+  // Blocks come from `from`, which it keeps alive: the default devices end after main.
+  explicit PoolAllocator(size_t max_kept_bytes = size_t{1} << 30,
+                         std::shared_ptr<Allocator> from = HeapAllocator())
+      : from_(std::move(from)), max_kept_(max_kept_bytes) {}
   ~PoolAllocator() override;
   PoolAllocator(const PoolAllocator&) = delete;
   PoolAllocator& operator=(const PoolAllocator&) = delete;
@@ -31,8 +34,7 @@ class PoolAllocator final : public Allocator {
   static size_t ClassOf(size_t block);
   static size_t BlockOf(size_t size_class);
 
-  const std::shared_ptr<Allocator> heap_ =
-      HeapAllocator();  // its own handle: the default devices end after main
+  const std::shared_ptr<Allocator> from_;
   const size_t max_kept_;
   std::mutex mutex_;
   // Guarded by mutex_.

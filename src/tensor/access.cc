@@ -1,5 +1,6 @@
 #include "tensor/access.h"
 
+#include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/storage.h"
@@ -45,6 +46,22 @@ MutableBytes MutableHostBytes(NDArray& array) {
 
 Frame HostFrame(const NDArray& array) {
   return Frame(HostBytes(array), array.storage());
+}
+
+Frame HostFrame(const NDArray& array, const Event& released, const std::shared_ptr<Allocator>& records) {
+  struct Held {
+    Held(std::shared_ptr<internal::Storage> of, const Event& end) : storage(std::move(of)), released(end) {}
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    ~Held() {
+      storage = nullptr;  // lets go of its array before whoever waits goes on
+      released.Complete();
+    }
+    std::shared_ptr<internal::Storage> storage;
+    const Event released;
+  };
+  return Frame(HostBytes(array),
+               std::allocate_shared<Held>(MemoryOf<Held>(records), array.storage(), released));
 }
 
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work) {

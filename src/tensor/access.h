@@ -23,6 +23,8 @@ void SetWriter(NDArray& array, const Event& done);
 Bytes HostBytes(const NDArray& array);
 MutableBytes MutableHostBytes(NDArray& array);
 Frame HostFrame(const NDArray& array);
+// The same, and `released` completes when nobody holds the frame or a part of it any more.
+Frame HostFrame(const NDArray& array, const Event& released, const std::shared_ptr<Allocator>& records);
 
 // Work on the array's own stream, after `after` and in the order of issue.
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work);

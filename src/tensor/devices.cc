@@ -68,7 +68,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   device = context.kind == DeviceKind::kGpu
                ? MakeGpuDevice(context.id)
                : MakeCpuDevice(context.id, {fixed ? options_.threads_per_cpu_context : CpuThreads()},
-                               options_.multiplies_bfloat16);
+                               options_.multiplies_bfloat16, options_.memory);
   if (options_.stand_in) device = options_.stand_in(std::move(device));
   const std::shared_ptr<Device> made = device;
   Share();
@@ -113,6 +113,11 @@ void Devices::BindThreads() {
 void Devices::SetMultipliesBFloat16(std::optional<bool> multiplies) {
   const std::lock_guard lock(mutex_);
   options_.multiplies_bfloat16 = multiplies;
+}
+
+void Devices::SetMemory(std::shared_ptr<Allocator> memory) {
+  const std::lock_guard lock(mutex_);
+  options_.memory = std::move(memory);
 }
 
 void Devices::SetThreadsPerCpuContext(int threads) {

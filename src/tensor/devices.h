@@ -39,9 +39,10 @@ class Device {
 };
 
 // cpu/ makes cpu(i); one of the twins cuda/ and no_cuda/ makes gpu(i).
-// multiplies_bfloat16 as in DevicesOptions.
+// multiplies_bfloat16 and memory as in DevicesOptions.
 std::shared_ptr<Device> MakeCpuDevice(int id, const CpuShare& share,
-                                      std::optional<bool> multiplies_bfloat16 = std::nullopt);
+                                      std::optional<bool> multiplies_bfloat16 = std::nullopt,
+                                      const std::shared_ptr<Allocator>& memory = HeapAllocator());
 std::shared_ptr<Device> MakeGpuDevice(int id);
 
 struct DevicesOptions {
@@ -51,6 +52,7 @@ struct DevicesOptions {
   // Whether cpu(i) rounds factors to bfloat16 where layers whose weights are bfloat16 allow it
   // (Arithmetic::kBFloat16); empty: where that is faster, which is with AMX's tiles.
   std::optional<bool> multiplies_bfloat16 = std::nullopt;
+  std::shared_ptr<Allocator> memory = HeapAllocator();  // of arrays on cpu(i)
   // What stands in for each device made: for who measures streams. Null: the device itself.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> stand_in = nullptr;
 };
@@ -72,6 +74,8 @@ class Devices {
   void BindThreads();
   // Of cpu contexts made from now on: DevicesOptions::multiplies_bfloat16.
   void SetMultipliesBFloat16(std::optional<bool> multiplies);
+  // Of cpu contexts made from now on: DevicesOptions::memory.
+  void SetMemory(std::shared_ptr<Allocator> memory);
   // How many threads each cpu context made from now on may use; those that exist keep theirs, and nothing is
   // shared. Call it before the first array.
   void SetThreadsPerCpuContext(int threads);

@@ -15,6 +15,9 @@
 namespace sluice {
 namespace {
 
+// Of freed arrays, for the next ones.
+constexpr size_t kKeptBytes = size_t{1} << 30;
+
 struct Operation {
   void Run() {
     std::exception_ptr error;
@@ -81,8 +84,9 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int id, const CpuShare& share, std::optional<bool> multiplies_bfloat16)
-      : allocator_(std::make_shared<PoolAllocator>()),
+  CpuDevice(int id, const CpuShare& share, std::optional<bool> multiplies_bfloat16,
+            const std::shared_ptr<Allocator>& memory)
+      : allocator_(std::make_shared<PoolAllocator>(kKeptBytes, memory)),
         records_(std::make_shared<PoolAllocator>()),
         kernels_(MakeCpuKernels(multiplies_bfloat16)),
         share_(share),
@@ -109,9 +113,9 @@ void ForPieces(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t
   ParallelFor(n, grain, body);
 }
 
-std::shared_ptr<Device> MakeCpuDevice(int id, const CpuShare& share,
-                                      std::optional<bool> multiplies_bfloat16) {
-  return std::make_shared<CpuDevice>(id, share, multiplies_bfloat16);
+std::shared_ptr<Device> MakeCpuDevice(int id, const CpuShare& share, std::optional<bool> multiplies_bfloat16,
+                                      const std::shared_ptr<Allocator>& memory) {
+  return std::make_shared<CpuDevice>(id, share, multiplies_bfloat16, memory);
 }
 
 }  // namespace sluice
