@@ -25,6 +25,8 @@ ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machin
       guests_(options_.max_gone_peers),
       chance_(options_.drop_seed) {
   Bind();
+  if (options_.shared_heap)
+    shared_ = std::make_unique<SharedMemory>(options_.shared_heap, router_ != nullptr, memory_);
   thread_ = std::thread([this] { ThreadMain(); });
 }
 
@@ -54,6 +56,7 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   }
   Channel* channel = ChannelOf(*peer);
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
+  if (shared_) shared_->Lend(id, &message);
   const Frame envelope = wire::EncodeEnvelope(message, wire::kProtocolVersion, memory_);
   if (wire::PayloadTravelsInside(message)) message.payload.clear();
   if (SendMultipart(channel->socket.native(), to, envelope, message.payload, peer->queue, memory_)) {
@@ -121,6 +124,7 @@ void ZmqDriver::LeaveTurn() {
     if (!channel->dry) channel->dry = !channel->socket.Readable();
     wake = wake || !channel->dry;
   }
+  wake = wake || (shared_ && !shared_dry_);
   SetAlarm();
   const bool helping = helping_;
   turn_.Leave();
@@ -139,9 +143,20 @@ std::string ZmqDriver::failure() const {
 
 ZmqCounters ZmqDriver::counters() const {
   const auto get = [](const std::atomic<uint64_t>& n) { return n.load(std::memory_order_relaxed); };
-  return {get(counters_.sent),        get(counters_.received), get(counters_.overflowed),
-          get(counters_.unreachable), get(counters_.bad),      get(counters_.muted),
-          get(counters_.thrown_away), get(counters_.cut),      get(counters_.forgotten)};
+  ZmqCounters counters{.sent = get(counters_.sent),
+                       .received = get(counters_.received),
+                       .overflowed = get(counters_.overflowed),
+                       .unreachable = get(counters_.unreachable),
+                       .bad = get(counters_.bad),
+                       .muted = get(counters_.muted),
+                       .thrown_away = get(counters_.thrown_away),
+                       .cut = get(counters_.cut),
+                       .forgotten = get(counters_.forgotten)};
+  if (!shared_) return counters;
+  counters.lent = get(shared_->counters().lent);
+  counters.lent_copies = get(shared_->counters().copied);
+  counters.borrowed = get(shared_->counters().borrowed);
+  return counters;
 }
 
 void ZmqDriver::ThreadMain() {
@@ -179,11 +194,15 @@ void ZmqDriver::RunTurn() {
   for (Channel* channel : channels_) {
     if (!channel->dry) Read(channel);
   }
+  if (shared_) {
+    if (!shared_dry_) ReadMemory();
+    shared_->WakeWhoIsOwed();
+  }
   if (door_ && door_->next_look() <= Now()) LookAtDoor();
 }
 
 bool ZmqDriver::Idle() const {
-  return !channels_changed_ &&
+  return !channels_changed_ && (!shared_ || shared_dry_) &&
          std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->dry; });
 }
 
@@ -223,7 +242,12 @@ void ZmqDriver::Settle() {
   std::vector<Poller::Input> inputs;
   for (Channel* channel : channels_) {
     channel->dry = false;
-    inputs.push_back({channel->socket.fd(), channel});
+    inputs.push_back({channel->socket.fd(), &channel->dry});
+  }
+  if (shared_) {
+    shared_->CloseUnused();
+    shared_dry_ = false;
+    for (const int descriptor : shared_->descriptors()) inputs.push_back({descriptor, &shared_dry_});
   }
   for (Poller* poller : {&helper_poller_, &poller_}) poller->Watch(inputs);  // in this order: see Watch
 }
@@ -244,10 +268,11 @@ void ZmqDriver::SleepOn(Poller* poller) {
   turn_.Leave();
   const int ready = poller->Sleep();
   turn_.Take();
-  poller->Report(ready, [](void* channel) { static_cast<Channel*>(channel)->dry = false; });
+  poller->Report(ready, [](void* dry) { *static_cast<bool*>(dry) = false; });
   if (ready >= 0 && ready < Poller::kMaxReady) return;
   for (Channel* channel : channels_)
     channel->dry = false;  // there may be more than were told, or a signal came
+  shared_dry_ = false;
 }
 
 void ZmqDriver::LookAtDoor() {
@@ -307,10 +332,17 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
                   Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
   }
   if (!parts->payload.empty()) message.payload = std::move(parts->payload);
+  if (shared_) shared_->Collect(peer->id);
   if (message.job != options_.job) {
     return Refuse(
         peer, envelope,
         Fail(ErrorCode::kPermissionDenied, "this process belongs to another job: check SLUICE_JOB_ID"));
+  }
+  if (OnMemoryMessage(peer, message)) return;
+  if (!message.lent.empty()) {
+    const Status status = shared_ ? shared_->Borrow(peer->id, &message)
+                                  : Fail(ErrorCode::kInvalidArgument, "payload in memory that is not shared");
+    if (!status) return Refuse(peer, envelope, status.failure());
   }
   if (const Status status = wire::CheckPayload(message, options_.limits); !status.ok()) {
     return Refuse(peer, envelope, status.failure());
@@ -364,6 +396,9 @@ void ZmqDriver::End(const std::string& failure) {
   peers_.clear();
   door_.reset();
   router_.reset();
+  // What was lent may be written to once a worker's loop has ended; a server's memory is not.
+  if (shared_ && in_order && options_.bind.empty() && !shared_->AwaitReturns(options_.linger))
+    LOG(WARNING) << options_.name << " ends while memory of its own is still being read";
   up_ = false;
   turn_.Leave();
   helper_poller_.Wake();

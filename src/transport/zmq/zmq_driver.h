@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/pool_allocator.h"
 #include "base/rng.h"
+#include "transport/shm/shared_memory.h"
 #include "transport/zmq/door.h"
 #include "transport/zmq/guests.h"
 #include "transport/zmq/poller.h"
@@ -96,6 +97,12 @@ class ZmqDriver final : private Network {
   Peer* SenderOf(const Channel& channel, const Multipart& parts);
   Peer* Admit(const Multipart& parts);
 
+  // zmq_memory.cc
+  wire::Message Own(wire::Body body) const;  // between loops
+  bool OnMemoryMessage(Peer* peer, const wire::Message& message);
+  void AcceptMemory(Peer* peer, const wire::Message& message, const wire::MemoryOffer& offer);
+  void ReadMemory();
+
   // zmq_driver.cc
   void ThreadMain();
   void Run();
@@ -128,6 +135,8 @@ class ZmqDriver final : private Network {
   std::unique_ptr<Channel> router_;
   std::unique_ptr<Door> door_;  // of the router
   Guests guests_;               // the peers reached through the router
+  std::unique_ptr<SharedMemory> shared_;
+  bool shared_dry_ = false;  // as a channel's
   std::map<PeerId, std::unique_ptr<Peer>> peers_;
   uint64_t last_peer_ = 0;  // never given again
   std::unordered_map<RoutingId, PeerId> by_routing_id_;

@@ -2,13 +2,14 @@
 //
 // A message is one multipart: envelope, then its payload frames as they are. Payload is copied neither way,
 // except frames so small that copying is cheaper. What arrives is bounded, decoded, checked and counted
-// before the machine sees it.
+// before the machine sees it. Between processes of a host large payloads stay where they are: shm/.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "transport/shm/shared_heap.h"
 #include "transport/transport.h"
 #include "transport/zmq/zmq_context.h"
 #include "wire/codec.h"
@@ -23,6 +24,10 @@ struct ZmqLoopOptions {
       bind;  // tcp://host:port (port 0: any free one), tcp://[::1]:0, ipc://path; empty: nobody connects
   std::string bind_reason;  // why there: for people
   std::string bind_advice;  // ends the message when an address is in use: which variable to set
+  // Payloads are lent to peers of the same host in place of being sent, and what lies here is not copied for
+  // it. Null: every payload is sent.
+  std::shared_ptr<SharedHeap> shared_heap;
+  bool requires_shared_memory = false;  // where it cannot be had with a server, the loop fails
   wire::Limits limits;
   uint64_t max_queued_bytes = uint64_t{256} << 20;  // per peer; more is dropped and counted
   // Of all connections together that never brought a message: beyond it the greediest are cut.
@@ -49,6 +54,9 @@ struct ZmqCounters {
   uint64_t muted = 0;        // dropped: their senders were muted
   uint64_t thrown_away = 0;  // by drop_received
   uint64_t cut = 0;          // connections that sent too much that was no message
+  uint64_t lent = 0;         // payload frames, in place of being sent
+  uint64_t lent_copies = 0;  // of them those that were copied to shared memory first
+  uint64_t borrowed = 0;     // payload frames read where their sender has them
   uint64_t forgotten = 0;    // peers whose connections had closed, at the bound of max_gone_peers
 };
 

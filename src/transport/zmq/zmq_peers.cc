@@ -104,7 +104,9 @@ PeerId ZmqDriver::Connect(const std::string& address) {
   socket.Connect(address);
   VLOG(2) << options_.name << " connects to " << address;
   channels_changed_ = true;
-  return Add(std::move(peer))->id;
+  const PeerId id = Add(std::move(peer))->id;
+  if (shared_) Send(id, Own(wire::GetMemory{}));
+  return id;
 }
 
 // A peer that refuses our secret would otherwise look like one that is not there.
@@ -153,6 +155,7 @@ void ZmqDriver::Disconnect(PeerId id) {
   if (peer == nullptr) return;
   VLOG(2) << options_.name << " disconnects from " << peer->name;
   peer->open = false;
+  if (shared_) shared_->Forget(id);
   if (!peer->dealer) return;
   peer->dealer->socket.Set(ZMQ_LINGER, 0);
   channels_changed_ = true;
@@ -197,6 +200,7 @@ ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& pa
 ZmqDriver::Peer* ZmqDriver::Admit(const Multipart& parts) {
   while (const auto gone = guests_.Forget()) {
     by_routing_id_.erase(Find(*gone)->routing_id);
+    if (shared_) shared_->Forget(*gone);
     peers_.erase(*gone);
     ++counters_.forgotten;
   }

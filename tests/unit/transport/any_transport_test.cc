@@ -60,10 +60,11 @@ struct FabricNames {
   static std::string GetName(int) {
     if (std::is_same_v<F, SimFabric>) return "Sim";
     if (std::is_same_v<F, TcpFabric>) return "Tcp";
+    if (std::is_same_v<F, ShmFabric>) return "Shm";
     return std::is_same_v<F, Tcp6Fabric> ? "Tcp6" : "Ipc";
   }
 };
-using Fabrics = ::testing::Types<SimFabric, TcpFabric, Tcp6Fabric, IpcFabric>;
+using Fabrics = ::testing::Types<SimFabric, TcpFabric, Tcp6Fabric, IpcFabric, ShmFabric>;
 TYPED_TEST_SUITE(AnyTransport, Fabrics, FabricNames);
 
 TYPED_TEST(AnyTransport, PayloadsOfEverySizeComeBackAsTheyWere) {

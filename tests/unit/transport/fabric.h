@@ -42,14 +42,16 @@ class SimFabric {
   SimNetwork sim_{SimOptions{}};
 };
 
-// `kAddress`: where a loop that others connect to binds.
+// `address`: where a loop that others connect to binds. `heap`: of all loops that name none.
 class ZmqFabric {
  public:
-  explicit ZmqFabric(std::string address) : address_(std::move(address)) {}
+  explicit ZmqFabric(std::string address, std::shared_ptr<SharedHeap> heap = nullptr)
+      : address_(std::move(address)), heap_(std::move(heap)) {}
 
   Loop& Start(const std::string& name, std::shared_ptr<ScriptMachine> machine, ZmqLoopOptions options = {}) {
     options.name = name;
     options.job = kJob;
+    if (!options.shared_heap) options.shared_heap = heap_;
     auto user = std::exchange(machine->after_call, nullptr);
     machine->after_call = [this, user] {
       if (user) user();
@@ -76,6 +78,7 @@ class ZmqFabric {
 
  private:
   const std::string address_;
+  const std::shared_ptr<SharedHeap> heap_;
   Probe probe_;
   std::shared_ptr<ZmqContext> context_ =
       std::make_shared<ZmqContext>(ZmqContextOptions{.job_id = "test", .secret = "open sesame"});
@@ -99,6 +102,14 @@ class IpcFabric : public ZmqFabric {
     static std::atomic<int> count = 0;
     return StrCat("ipc://@sluice-test-", getpid(), "-", count++);
   }
+};
+
+// Payloads stay in memory that the loops share, once they have met.
+class ShmFabric : public ZmqFabric {
+ public:
+  ShmFabric()
+      : ZmqFabric("tcp://127.0.0.1:0", std::make_shared<SharedHeap>(SharedHeap::Options{
+                                           .segment_bytes = 1 << 20, .smallest_lent = 1})) {}
 };
 
 }  // namespace sluice::transport::testing

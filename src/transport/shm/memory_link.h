@@ -1,0 +1,102 @@
+// The memory that this loop and one peer lend each other. Internal to shm/.
+//
+// A message travels over ZeroMQ and says where its payload lies; the link has handed over the memory itself.
+// Leases are numbered, and messages of a connection arrive in the order sent: a number that was skipped was
+// lost on the way, and is given back as if it had been read.
+//
+// Thread safety: one thread at a time; what was borrowed may be let go of on any.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/shm/lease_board.h"
+#include "transport/shm/shared_heap.h"
+#include "wire/messages.h"
+
+namespace sluice::transport {
+
+class MemoryLink {
+ public:
+  // What a peer may have mapped here: its arrays, a hundred times over.
+  static constexpr size_t kMostSegments = 4096;
+  static constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+  // What it may have borrowed: beyond that frames are copied, and count as queued for it.
+  static constexpr uint64_t kMostLent = uint64_t{1} << 30;
+
+  // `socket`: one end of a pair whose other end the peer has. `theirs`: where it says what it has given back;
+  // null until it comes by the socket. `records`: for what a loan takes.
+  MemoryLink(Descriptor socket, std::shared_ptr<LeaseBoard> board,
+             std::shared_ptr<const LeaseBoardView> theirs, std::shared_ptr<SharedHeap> heap,
+             std::shared_ptr<Allocator> records);
+
+  // Tells the peer where this end writes what it has given back; false when it cannot be told.
+  bool SendBoard();
+  bool open() const { return open_; }
+  bool ready() const { return open_ && theirs_ != nullptr; }  // to lend
+  int fd() const { return socket_.get(); }
+
+  // Until it comes back, `frame` is held here. nullopt: it does not lie in shared memory, or too much is out.
+  std::optional<wire::LentFrame> Lend(uint32_t index, const Frame& frame);
+  // Lets go of what has come back. Cheap when nothing has.
+  void Collect();
+  uint64_t lent_bytes() const { return lent_bytes_; }
+
+  // Failures: what the peer names is not its memory, or was given back already.
+  Result<Frame> Borrow(const wire::LentFrame& lent);
+
+  // The peer, which may wait for its memory, is woken unless it has been sent something since the last
+  // return.
+  void WakeIfOwed();
+  void Told() { told_ = board_->count(); }
+
+  // What the socket brought; the link may be closed afterwards.
+  void Read();
+
+ private:
+  struct Given {
+    Frame frame;
+    bool out = false;
+  };
+  struct Borrowed {
+    std::shared_ptr<const Mapping> mapping;
+    uint64_t bytes = 0;
+  };
+  enum class Kind : uint32_t { kBoard = 1, kSegment = 2, kSegmentGone = 3, kWake = 4 };
+  struct Record {
+    Kind kind;
+    uint32_t reserved;
+    uint64_t segment;
+  };
+
+  bool Say(Kind kind, uint64_t segment = 0, int descriptor = -1);
+  bool Hear(const Record& record, Descriptor descriptor);
+  bool Announce(const SharedHeap::Place& place);
+  void ForgetGone();
+  Given& At(uint64_t lease) { return given_[lease & (given_.size() - 1)]; }
+  void Close();
+
+  const std::shared_ptr<LeaseBoard> board_;
+  const std::shared_ptr<SharedHeap> heap_;
+  const std::shared_ptr<Allocator> records_;
+  Descriptor socket_;
+  bool open_ = true;
+
+  // Lending: leases first_ to next_ - 1, some of which have come back.
+  std::shared_ptr<const LeaseBoardView> theirs_;
+  std::vector<Given> given_;  // a ring; its size is a power of two
+  uint64_t first_ = 1, next_ = 1;
+  uint64_t collected_ = 0;  // returns looked at
+  uint64_t lent_bytes_ = 0;
+  std::unordered_map<uint64_t, bool> announced_;  // segments by number
+  uint64_t gone_ = 0;                             // of the heap's, looked at
+
+  // Borrowing.
+  std::unordered_map<uint64_t, Borrowed> mapped_;
+  uint64_t mapped_bytes_ = 0;
+  uint64_t expected_ = 1;  // the next lease
+  uint64_t told_ = 0;      // returns that the peer has heard of, or will read when something comes
+};
+
+}  // namespace sluice::transport

@@ -1,0 +1,63 @@
+#include "transport/shm/segment.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace sluice::transport {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+
+Failure NoMemory(const char* what, size_t bytes) {
+  return Fail(ErrorCode::kResourceExhausted, "shared memory of ", HumanBytes(bytes), ": ", what, ": ",
+              std::strerror(errno));
+}
+
+// The file system of memfd_create; that of MFD_HUGETLB may fault for want of pages.
+bool IsOfMemory(int fd) {
+  struct statfs file_system;
+  return fstatfs(fd, &file_system) == 0 && file_system.f_type == TMPFS_MAGIC;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Segment>> Segment::Make(size_t bytes) {
+  Descriptor fd(memfd_create("sluice", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return NoMemory("memfd_create", bytes);
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return NoMemory("ftruncate", bytes);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) return NoMemory("mmap", bytes);
+  std::shared_ptr<Segment> segment(new Segment(std::move(fd), static_cast<std::byte*>(data), bytes));
+  if (fcntl(segment->fd(), F_ADD_SEALS, kSeals) != 0) return NoMemory("F_ADD_SEALS", bytes);
+  return segment;
+}
+
+Segment::~Segment() {
+  munmap(data_, size_);
+}
+
+Result<std::shared_ptr<const Mapping>> Mapping::Of(const Descriptor& fd, uint64_t max_bytes) {
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || !IsOfMemory(fd.get()))
+    return Fail(ErrorCode::kInvalidArgument, "a descriptor that is no memory sealed against shrinking");
+  struct stat file;
+  if (fstat(fd.get(), &file) != 0 || file.st_size <= 0 || static_cast<uint64_t>(file.st_size) > max_bytes)
+    return Fail(ErrorCode::kInvalidArgument, "shared memory of ", file.st_size, " bytes; 1 to ", max_bytes,
+                " are accepted");
+  const auto size = static_cast<size_t>(file.st_size);
+  void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) return NoMemory("mmap", size);
+  return std::shared_ptr<const Mapping>(new Mapping({static_cast<const std::byte*>(data), size}));
+}
+
+Mapping::~Mapping() {
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace sluice::transport

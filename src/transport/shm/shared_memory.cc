@@ -1,0 +1,223 @@
+#include "transport/shm/shared_memory.h"
+
+#include <poll.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "transport/shm/unix_socket.h"
+
+namespace sluice::transport {
+namespace {
+
+// Knocks read at once: whoever is of this host may knock.
+constexpr int kBurst = 64;
+// Of copies that wait for their next use.
+constexpr size_t kKeptCopies = size_t{64} << 20;
+
+std::array<char, 16> RandomToken() {
+  std::array<char, 16> token;
+  SLUICE_CHECK(getrandom(token.data(), token.size(), 0) == static_cast<ssize_t>(token.size()))
+      << "no randomness";
+  return token;
+}
+
+std::string Hex(const std::array<char, 16>& token) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const char c : token) {
+    hex += kDigits[static_cast<unsigned char>(c) >> 4];
+    hex += kDigits[c & 15];
+  }
+  return hex;
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(std::shared_ptr<SharedHeap> heap, bool bound, std::shared_ptr<Allocator> records)
+    : heap_(std::move(heap)),
+      records_(std::move(records)),
+      copies_(std::make_shared<PoolAllocator>(kKeptCopies, heap_)) {
+  if (!bound) return;
+  door_name_ = "sluice-" + Hex(RandomToken());
+  door_ = ListenAt(door_name_).OrThrow();
+}
+
+wire::MemoryOffer SharedMemory::OfferTo(PeerId peer) {
+  std::erase_if(offers_, [&](const auto& offer) { return offer.second == peer; });
+  const Token token = RandomToken();
+  offers_[token] = peer;
+  return {door_name_, {token.data(), token.size()}, {}};
+}
+
+Status SharedMemory::Accept(PeerId peer, const wire::MemoryOffer& offer) {
+  if (offer.door.empty()) return Fail(ErrorCode::kUnavailable, offer.why);
+  auto board = LeaseBoard::Make();
+  if (!board) return board.failure();
+  auto pair = MakeSocketPair();
+  if (!pair) return pair.failure();
+  auto& [mine, theirs] = pair.value();
+  const int descriptors[] = {theirs.get(), board.value()->fd()};
+  if (Status status = SendTo(offer.door, AsBytes(offer.token), descriptors); !status) return status;
+  Forget(peer);
+  links_[peer] =
+      std::make_unique<MemoryLink>(std::move(mine), std::move(board).value(), nullptr, heap_, records_);
+  changed_ = true;
+  return Status::Ok();
+}
+
+// Strangers may knock: nothing is said of them.
+void SharedMemory::ReadDoor() {
+  std::array<std::byte, sizeof(Token) + 1> knock;
+  for (int i = 0; i < kBurst; ++i) {
+    Received received;
+    if (ReceiveRecord(door_.get(), knock, &received) == Arrival::kNothing) return;
+    auto& [socket, board] = received.descriptors;
+    if (const Status status = LetIn(Bytes(knock).first(received.bytes), std::move(socket), board); !status)
+      VLOG(1) << "shared memory is not shared with who knocked: " << status.failure().message;
+  }
+}
+
+Status SharedMemory::LetIn(Bytes knock, Descriptor socket, const Descriptor& board) {
+  Token token;
+  if (knock.size() != token.size() || !socket.valid() || !board.valid())
+    return Fail(ErrorCode::kInvalidArgument, "that is no token and two descriptors");
+  std::memcpy(token.data(), knock.data(), token.size());
+  const auto offer = offers_.find(token);
+  if (offer == offers_.end()) return Fail(ErrorCode::kPermissionDenied, "nobody was given its token");
+  if (UserOf(socket.get()) != geteuid()) return Fail(ErrorCode::kPermissionDenied, "it runs as another user");
+  const PeerId peer = offer->second;
+  offers_.erase(offer);
+  auto theirs = LeaseBoardView::Of(board);
+  if (!theirs) return theirs.failure();
+  auto mine = LeaseBoard::Make();
+  if (!mine) return mine.failure();
+  auto link = std::make_unique<MemoryLink>(std::move(socket), std::move(mine).value(),
+                                           std::move(theirs).value(), heap_, records_);
+  if (!link->SendBoard()) return Fail(ErrorCode::kUnavailable, "it has gone again");
+  Forget(peer);
+  links_[peer] = std::move(link);
+  changed_ = true;
+  return Status::Ok();
+}
+
+void SharedMemory::Lend(PeerId peer, wire::Message* message) {
+  const auto found = links_.find(peer);
+  if (found == links_.end()) return;
+  MemoryLink& link = *found->second;
+  wire::Frames rest;
+  for (uint32_t i = 0; link.ready() && i < message->payload.size(); ++i) {
+    Frame& frame = message->payload[i];
+    if (frame.size() < heap_->smallest_lent()) continue;
+    auto lent = link.Lend(i, frame);
+    if (!lent && !heap_->Find(frame.bytes())) {
+      auto copy = std::make_shared<Buffer>(frame.size(), copies_);
+      std::memcpy(copy->data(), frame.data(), frame.size());
+      lent = link.Lend(i, Frame::Of(std::move(copy)));
+      if (lent) ++counters_.copied;
+    }
+    if (!lent) continue;
+    message->lent.push_back(*lent);
+    ++counters_.lent;
+  }
+  link.Told();
+  if (message->lent.empty()) return;
+  size_t next = 0;
+  for (uint32_t i = 0; i < message->payload.size(); ++i) {
+    if (next < message->lent.size() && message->lent[next].index == i) {
+      ++next;
+    } else {
+      rest.push_back(std::move(message->payload[i]));
+    }
+  }
+  message->payload = std::move(rest);
+}
+
+Status SharedMemory::Borrow(PeerId peer, wire::Message* message) {
+  if (message->lent.empty()) return Status::Ok();
+  const auto found = links_.find(peer);
+  if (found == links_.end()) return Fail(ErrorCode::kInvalidArgument, "payload in memory that is not shared");
+  wire::Frames all;
+  auto rest = message->payload.begin();
+  Status status;
+  for (const wire::LentFrame& lent : message->lent) {
+    while (all.size() < lent.index && rest != message->payload.end()) all.push_back(std::move(*rest++));
+    auto frame = found->second->Borrow(lent);  // also after a failure, to have it given back
+    if (!frame) {
+      status = frame.failure();
+    } else if (all.size() != lent.index) {
+      status =
+          Fail(ErrorCode::kInvalidArgument, "payload frame ", lent.index, " in lent memory, of ", all.size());
+    } else {
+      all.push_back(std::move(frame).value());
+      ++counters_.borrowed;
+    }
+  }
+  while (rest != message->payload.end()) all.push_back(std::move(*rest++));
+  message->payload = std::move(all);
+  message->lent.clear();
+  return status;
+}
+
+void SharedMemory::Collect(PeerId peer) {
+  if (const auto found = links_.find(peer); found != links_.end()) found->second->Collect();
+}
+
+void SharedMemory::WakeWhoIsOwed() {
+  if (!door_.valid()) return;
+  for (const auto& [peer, link] : links_) link->WakeIfOwed();
+}
+
+std::vector<int> SharedMemory::descriptors() const {
+  std::vector<int> descriptors;
+  if (door_.valid()) descriptors.push_back(door_.get());
+  for (const auto& [peer, link] : links_) descriptors.push_back(link->fd());
+  return descriptors;
+}
+
+void SharedMemory::CloseUnused() {
+  unused_.clear();
+  changed_ = false;
+}
+
+void SharedMemory::Read() {
+  if (door_.valid()) ReadDoor();
+  std::vector<PeerId> closed;
+  for (const auto& [peer, link] : links_) {
+    link->Read();
+    link->Collect();
+    if (!link->open()) closed.push_back(peer);
+  }
+  for (const PeerId peer : closed) Forget(peer);
+}
+
+void SharedMemory::Forget(PeerId peer) {
+  std::erase_if(offers_, [&](const auto& offer) { return offer.second == peer; });
+  const auto found = links_.find(peer);
+  if (found == links_.end()) return;
+  unused_.push_back(std::move(found->second));
+  links_.erase(found);
+  changed_ = true;
+}
+
+bool SharedMemory::AwaitReturns(Duration patience) {
+  const SteadyClock clock;
+  const Time deadline = clock.Now() + patience;
+  while (true) {
+    std::vector<pollfd> waiting;
+    Read();
+    for (const auto& [peer, link] : links_)
+      if (link->lent_bytes() > 0) waiting.push_back({link->fd(), POLLIN, 0});
+    const Duration left = deadline - clock.Now();
+    if (waiting.empty() || left <= Duration::zero()) return waiting.empty();
+    poll(waiting.data(), waiting.size(),
+         static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+  }
+}
+
+}  // namespace sluice::transport

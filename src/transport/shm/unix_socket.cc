@@ -1,0 +1,130 @@
+#include "transport/shm/unix_socket.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace sluice::transport {
+namespace {
+
+// With room for the largest number of descriptors; aligned as the kernel writes it.
+union Control {
+  cmsghdr header;
+  char room[CMSG_SPACE(kMostDescriptors * sizeof(int))];
+};
+
+bool Send(int socket, const sockaddr_un* to, socklen_t to_size, Bytes record,
+          std::span<const int> descriptors) {
+  Control control{};
+  iovec content{const_cast<std::byte*>(record.data()), record.size()};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr_un*>(to);
+  message.msg_namelen = to_size;
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control.room;
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+  ssize_t sent;
+  do {
+    sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(record.size());
+}
+
+void TakeDescriptors(msghdr* message, Received* out) {
+  size_t taken = 0;
+  for (cmsghdr* header = CMSG_FIRSTHDR(message); header != nullptr; header = CMSG_NXTHDR(message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      Descriptor received(fd);
+      if (taken < kMostDescriptors) out->descriptors[taken++] = std::move(received);
+    }
+  }
+}
+
+struct Address {
+  explicit Address(const std::string& name) {
+    address.sun_family = AF_UNIX;  // the name follows a zero byte: unix(7), abstract
+    fits = name.size() < sizeof address.sun_path;
+    if (!fits) return;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  sockaddr_un address{};
+  socklen_t size = 0;
+  bool fits = false;
+};
+
+Failure Unavailable(const std::string& what) {
+  return Fail(ErrorCode::kUnavailable, what, ": ", std::strerror(errno));
+}
+
+}  // namespace
+
+bool SendRecord(int socket, Bytes record, std::span<const int> descriptors) {
+  return Send(socket, nullptr, 0, record, descriptors);
+}
+
+Arrival ReceiveRecord(int socket, MutableBytes room, Received* out) {
+  Control control{};
+  iovec content{room.data(), room.size()};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control.room;
+  message.msg_controllen = sizeof control.room;
+  const ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0) return errno == EAGAIN || errno == EINTR ? Arrival::kNothing : Arrival::kClosed;
+  TakeDescriptors(&message, out);
+  if (size == 0) return Arrival::kClosed;
+  out->bytes = static_cast<size_t>(size);
+  return Arrival::kRecord;
+}
+
+Result<std::pair<Descriptor, Descriptor>> MakeSocketPair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    return Unavailable("socketpair");
+  return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
+}
+
+Result<Descriptor> ListenAt(const std::string& name) {
+  Descriptor listener(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const Address address(name);
+  if (!listener.valid() || !address.fits ||
+      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.address), address.size) != 0)
+    return Unavailable("a socket for shared memory");
+  return listener;
+}
+
+Status SendTo(const std::string& name, Bytes record, std::span<const int> descriptors) {
+  const Descriptor sender(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const Address address(name);
+  if (!address.fits) return Fail(ErrorCode::kInvalidArgument, "a name of ", name.size(), " bytes");
+  if (!sender.valid()) return Unavailable("a socket for shared memory");
+  if (Send(sender.get(), &address.address, address.size, record, descriptors)) return Status::Ok();
+  if (errno == ECONNREFUSED)
+    return Fail(ErrorCode::kUnavailable, "it runs on another host or in another network namespace");
+  return Unavailable("its socket for shared memory");
+}
+
+std::optional<uid_t> UserOf(int socket) {
+  ucred user{};
+  socklen_t size = sizeof user;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) != 0) return std::nullopt;
+  return user.uid;
+}
+
+}  // namespace sluice::transport

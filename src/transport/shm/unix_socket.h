@@ -1,0 +1,42 @@
+// Short records with descriptors over sockets of one host (unix(7), SCM_RIGHTS). Nothing here blocks.
+// Internal to shm/.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/result.h"
+#include "transport/shm/descriptor.h"
+
+namespace sluice::transport {
+
+inline constexpr size_t kMostDescriptors = 2;
+
+struct Received {
+  size_t bytes = 0;  // of the record, cut to what there was room for
+  std::array<Descriptor, kMostDescriptors> descriptors;
+};
+enum class Arrival : uint8_t { kRecord, kNothing, kClosed };
+
+// False: it cannot be sent, now or ever.
+bool SendRecord(int socket, Bytes record, std::span<const int> descriptors = {});
+Arrival ReceiveRecord(int socket, MutableBytes room, Received* out);
+
+// Two ends that keep records apart and in order.
+Result<std::pair<Descriptor, Descriptor>> MakeSocketPair();
+// A socket that takes records by a name in Linux's abstract namespace, which is gone with it.
+Result<Descriptor> ListenAt(const std::string& name);
+// One record to whoever listens there. Failure: kUnavailable, where nobody of this host, or of this network
+// namespace, does.
+Status SendTo(const std::string& name, Bytes record, std::span<const int> descriptors);
+// The user of whoever made the other end of a pair.
+std::optional<uid_t> UserOf(int socket);
+
+}  // namespace sluice::transport

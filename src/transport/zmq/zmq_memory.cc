@@ -1,0 +1,50 @@
+// Payloads that stay where they are: what the loop does about the memory that it shares with its peers.
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "transport/zmq/zmq_driver.h"
+
+namespace sluice::transport {
+
+wire::Message ZmqDriver::Own(wire::Body body) const {
+  wire::Message message;
+  message.job = options_.job;
+  message.sender.role = options_.role;
+  message.body = std::move(body);
+  return message;
+}
+
+// Messages between loops. True: it was one.
+bool ZmqDriver::OnMemoryMessage(Peer* peer, const wire::Message& message) {
+  if (std::holds_alternative<wire::GetMemory>(message.body)) {
+    wire::MemoryOffer none{{}, {}, "it shares none"};
+    Send(peer->id, Own(shared_ && !peer->dealer ? shared_->OfferTo(peer->id) : std::move(none)));
+    return true;
+  }
+  const auto* offer = std::get_if<wire::MemoryOffer>(&message.body);
+  if (offer == nullptr) return false;
+  if (shared_ && peer->dealer) AcceptMemory(peer, message, *offer);
+  return true;
+}
+
+void ZmqDriver::AcceptMemory(Peer* peer, const wire::Message& message, const wire::MemoryOffer& offer) {
+  const Status status = shared_->Accept(peer->id, offer);
+  channels_changed_ = channels_changed_ || shared_->changed();
+  if (status) {
+    VLOG(1) << options_.name << " shares memory with " << peer->name;
+    return;
+  }
+  const std::string why = StrCat("no memory is shared with ", peer->name, ": ", status.failure().message);
+  if (options_.requires_shared_memory && message.sender.role == wire::Role::kServer) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                StrCat(why, "; SLUICE_TRANSPORT is shm, and with auto payloads travel by messages instead"));
+  }
+  VLOG(1) << options_.name << ": " << why << "; payloads travel by messages";
+}
+
+void ZmqDriver::ReadMemory() {
+  shared_dry_ = true;
+  shared_->Read();
+  channels_changed_ = channels_changed_ || shared_->changed();
+}
+
+}  // namespace sluice::transport

@@ -1,0 +1,269 @@
+#include "transport/shm/memory_link.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <thread>
+
+#include "transport/shm/unix_socket.h"
+
+namespace sluice::transport {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two ends, as a door makes them, each with a heap of its own.
+class MemoryLinkTest : public ::testing::Test {
+ protected:
+  MemoryLinkTest() {
+    auto [one, other] = MakeSocketPair().OrThrow();
+    const auto board = LeaseBoard::Make().OrThrow();
+    const auto seen = LeaseBoardView::Of(Duplicate(board->fd())).OrThrow();
+    worker_ = std::make_unique<MemoryLink>(std::move(one), board, nullptr, worker_heap_, HeapAllocator());
+    shard_ = std::make_unique<MemoryLink>(std::move(other), LeaseBoard::Make().OrThrow(), seen, shard_heap_,
+                                          HeapAllocator());
+  }
+  void Meet() {
+    ASSERT_TRUE(shard_->SendBoard());
+    worker_->Read();
+    ASSERT_TRUE(worker_->ready() && shard_->ready());
+  }
+  static Descriptor Duplicate(int fd) { return Descriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+  // Shared by `heap`; `held` tells whether anybody holds it.
+  static Frame Shared(const std::shared_ptr<SharedHeap>& heap, const std::string& text,
+                      std::weak_ptr<const Buffer>* held = nullptr) {
+    const auto buffer = std::make_shared<Buffer>(std::max(text.size(), heap->smallest_lent()), heap);
+    std::memcpy(buffer->data(), text.data(), text.size());
+    if (held) *held = buffer;
+    return Frame::Of(buffer).Slice(0, text.size());
+  }
+  static std::string TextOf(const Result<Frame>& frame) {
+    return frame ? std::string(AsText(frame.value().bytes())) : frame.failure().message;
+  }
+
+  const std::shared_ptr<SharedHeap> worker_heap_ = std::make_shared<SharedHeap>();
+  const std::shared_ptr<SharedHeap> shard_heap_ = std::make_shared<SharedHeap>();
+  std::unique_ptr<MemoryLink> worker_, shard_;
+};
+
+TEST_F(MemoryLinkTest, NothingIsLentBeforeTheOtherEndHasSaidWhereItGivesBack) {
+  EXPECT_FALSE(worker_->ready());
+  EXPECT_FALSE(worker_->Lend(0, Shared(worker_heap_, "early")));
+  Meet();
+  EXPECT_TRUE(worker_->Lend(0, Shared(worker_heap_, "now")));
+}
+
+TEST_F(MemoryLinkTest, AFrameIsReadInPlaceAndHeldUntilItComesBack) {
+  Meet();
+  std::weak_ptr<const Buffer> held;
+  const auto lent = worker_->Lend(3, Shared(worker_heap_, "gradient", &held));
+  ASSERT_TRUE(lent);
+  EXPECT_EQ(lent->index, 3u);
+  EXPECT_EQ(worker_->lent_bytes(), 8u);
+  {
+    const auto frame = shard_->Borrow(*lent);
+    EXPECT_EQ(TextOf(frame), "gradient");
+    EXPECT_TRUE(frame.value().borrowed());
+    EXPECT_NE(frame.value().data(), held.lock()->data());
+    worker_->Collect();
+    EXPECT_FALSE(held.expired());
+    const_cast<std::byte*>(held.lock()->data())[0] = std::byte{'G'};  // a word for who lends too early
+    EXPECT_EQ(TextOf(frame), "Gradient");
+    EXPECT_EQ(AsText(frame.value().Own().bytes()), "Gradient");
+    EXPECT_FALSE(frame.value().Own().borrowed());
+  }
+  EXPECT_FALSE(held.expired());
+  worker_->Collect();
+  EXPECT_TRUE(held.expired());
+  EXPECT_EQ(worker_->lent_bytes(), 0u);
+}
+
+TEST_F(MemoryLinkTest, BothEndsLend) {
+  Meet();
+  const auto gradient = worker_->Lend(0, Shared(worker_heap_, "gradient"));
+  const auto weight = shard_->Lend(0, Shared(shard_heap_, "weight"));
+  ASSERT_TRUE(gradient && weight);
+  EXPECT_EQ(TextOf(shard_->Borrow(*gradient)), "gradient");
+  EXPECT_EQ(TextOf(worker_->Borrow(*weight)), "weight");
+}
+
+TEST_F(MemoryLinkTest, OtherMemoryIsNotLent) {
+  Meet();
+  EXPECT_FALSE(worker_->Lend(0, Frame::Copy(AsBytes("of the process's own heap"))));
+  EXPECT_FALSE(worker_->Lend(0, Shared(shard_heap_, "of another heap")));
+}
+
+TEST_F(MemoryLinkTest, FramesComeBackInAnyOrderAndFromAnyThread) {
+  Meet();
+  constexpr size_t kFrames = 500;
+  std::vector<std::weak_ptr<const Buffer>> held(kFrames);
+  std::vector<Frame> borrowed;
+  for (size_t i = 0; i < kFrames; ++i)
+    borrowed.push_back(
+        shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, std::to_string(i), &held[i]))).OrThrow());
+  for (size_t i = 0; i < kFrames; ++i) EXPECT_EQ(AsText(borrowed[i].bytes()), std::to_string(i));
+  std::vector<std::thread> threads;
+  for (size_t t = 1; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = t; i < kFrames; i += 4) borrowed[i] = Frame();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  worker_->Collect();
+  for (size_t i = 0; i < kFrames; ++i) EXPECT_EQ(held[i].expired(), i % 4 != 0) << i;
+  borrowed.clear();
+  worker_->Collect();
+  for (const auto& frame : held) EXPECT_TRUE(frame.expired());
+}
+
+// A message that is lost takes its leases with it: the next one that arrives says so.
+TEST_F(MemoryLinkTest, WhatWasLostComesBackWithTheNext) {
+  Meet();
+  std::weak_ptr<const Buffer> lost, next;
+  const auto lost_lease = worker_->Lend(0, Shared(worker_heap_, "lost", &lost));
+  const auto next_lease = worker_->Lend(0, Shared(worker_heap_, "next", &next));
+  const auto frame = shard_->Borrow(*next_lease);
+  worker_->Collect();
+  EXPECT_TRUE(lost.expired());
+  EXPECT_FALSE(next.expired());
+  EXPECT_THAT(TextOf(shard_->Borrow(*lost_lease)), HasSubstr("given back already"));
+  EXPECT_EQ(TextOf(frame), "next");
+}
+
+TEST_F(MemoryLinkTest, TooManyOrTooLargeLoansAreRefusedUntilSomeComeBack) {
+  Meet();
+  std::vector<Frame> borrowed;
+  const Frame frame = Shared(worker_heap_, "again");
+  for (uint64_t i = 0; i < kMostLeases; ++i) {
+    const auto lent = worker_->Lend(0, frame);
+    ASSERT_TRUE(lent) << i;
+    borrowed.push_back(shard_->Borrow(*lent).OrThrow());
+  }
+  EXPECT_FALSE(worker_->Lend(0, frame));
+  borrowed.erase(borrowed.begin() + 1);
+  EXPECT_FALSE(worker_->Lend(0, frame));  // in order of their numbers: the first is still out
+  borrowed.erase(borrowed.begin());
+  EXPECT_TRUE(worker_->Lend(0, frame));
+
+  const auto large = std::make_shared<Buffer>(MemoryLink::kMostLent, shard_heap_);
+  EXPECT_TRUE(shard_->Lend(0, Frame::Of(large)));
+  EXPECT_FALSE(shard_->Lend(0, Shared(shard_heap_, "one more")));
+}
+
+TEST_F(MemoryLinkTest, WhatIsNotTheirsIsRefused) {
+  Meet();
+  const wire::LentFrame good = *worker_->Lend(0, Shared(worker_heap_, "good"));
+  const auto refusal = [&](auto change, uint64_t lease) {
+    wire::LentFrame bad = good;
+    change(bad);
+    bad.lease = lease;
+    return TextOf(shard_->Borrow(bad));
+  };
+  const uint64_t size = size_t{64} << 20;
+  EXPECT_THAT(refusal([](auto& f) { f.segment = 9; }, 1), HasSubstr("segment 9 has not come"));
+  EXPECT_THAT(refusal(
+                  [&](auto& f) {
+                    f.offset = size;
+                    f.length = 1;
+                  },
+                  2),
+              HasSubstr("1 bytes at 67108864 of"));
+  EXPECT_THAT(refusal(
+                  [&](auto& f) {
+                    f.offset = UINT64_MAX;
+                    f.length = 2;
+                  },
+                  3),
+              HasSubstr("2 bytes at"));
+  EXPECT_THAT(refusal([&](auto& f) { f.length = UINT64_MAX; }, 4), HasSubstr("bytes at"));
+  EXPECT_THAT(refusal([](auto&) {}, 4), HasSubstr("given back already"));
+  EXPECT_EQ(refusal([](auto&) {}, UINT64_MAX - 1), "good");
+  EXPECT_TRUE(shard_->open());
+}
+
+TEST_F(MemoryLinkTest, ASegmentThatIsGoneIsUnmappedThere) {
+  Meet();
+  const auto resident = [](const Frame& frame) {
+    unsigned char pages[1];
+    const auto page = reinterpret_cast<uintptr_t>(frame.data()) / 4096 * 4096;
+    return mincore(reinterpret_cast<void*>(page), 1, pages) == 0;
+  };
+  auto large = std::make_shared<Buffer>(size_t{65} << 20, worker_heap_);
+  Frame frame = shard_->Borrow(*worker_->Lend(0, Frame::Of(large))).OrThrow();
+  const Frame place(frame.bytes(), nullptr);
+  frame = Frame();
+  worker_->Collect();
+  large = nullptr;
+  EXPECT_TRUE(resident(place));
+  ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "says so")));
+  shard_->Read();
+  EXPECT_FALSE(resident(place));
+}
+
+TEST_F(MemoryLinkTest, WhoHangsUpBorrowsNothingAnyMore) {
+  Meet();
+  std::weak_ptr<const Buffer> held;
+  auto frame = shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, "kept", &held)));
+  EXPECT_TRUE(shard_->Lend(0, Shared(shard_heap_, "weight")));
+  worker_ = nullptr;
+  EXPECT_TRUE(held.expired());
+  shard_->Read();
+  EXPECT_FALSE(shard_->open());
+  EXPECT_EQ(shard_->lent_bytes(), 0u);
+  EXPECT_FALSE(shard_->Lend(0, Shared(shard_heap_, "more")));
+  EXPECT_EQ(TextOf(frame), "kept");  // mapped as long as it is held
+}
+
+TEST_F(MemoryLinkTest, WhoSaysWhatNobodySaysIsHungUpOn) {
+  Meet();
+  const Descriptor raw = Duplicate(worker_->fd());
+  EXPECT_TRUE(SendRecord(raw.get(), AsBytes("nonsense")));
+  shard_->Read();
+  EXPECT_FALSE(shard_->open());
+}
+
+// A segment that could shrink under its reader.
+TEST_F(MemoryLinkTest, WhoAnnouncesUnsealedMemoryIsHungUpOn) {
+  Meet();
+  const Descriptor unsealed(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
+  const struct {
+    uint32_t kind = 2, reserved = 0;
+    uint64_t segment = 77;
+  } announcement;
+  const int descriptor = unsealed.get();
+  EXPECT_TRUE(
+      SendRecord(worker_->fd(), std::as_bytes(std::span(&announcement, 1)), std::span(&descriptor, 1)));
+  shard_->Read();
+  EXPECT_FALSE(shard_->open());
+}
+
+TEST_F(MemoryLinkTest, WhoIsOwedAWordIsWokenOnce) {
+  Meet();
+  const auto woken = [&] {
+    Received received;
+    std::byte record[16];
+    return ReceiveRecord(worker_->fd(), record, &received) == Arrival::kRecord;
+  };
+  shard_->WakeIfOwed();
+  EXPECT_FALSE(woken());
+  auto frame = shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, "waited for")));
+  shard_->WakeIfOwed();
+  EXPECT_FALSE(woken());
+  frame = Frame();
+  shard_->WakeIfOwed();
+  shard_->WakeIfOwed();
+  EXPECT_TRUE(woken());
+  EXPECT_FALSE(woken());
+  frame = shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, "again")));
+  frame = Frame();
+  shard_->Told();  // a message goes there anyway
+  shard_->WakeIfOwed();
+  EXPECT_FALSE(woken());
+}
+
+}  // namespace
+}  // namespace sluice::transport

@@ -1,0 +1,234 @@
+// Payloads that stay where they are: loops that share memory, and those that cannot.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/guarded.h"
+#include "sluice/error.h"
+#include "transport/shm/shared_memory.h"
+#include "transport/shm/unix_socket.h"
+#include "unit/transport/fabric.h"
+
+namespace sluice::transport {
+namespace {
+
+using namespace testing;  // NOLINT: the fabrics
+using ::testing::HasSubstr;
+
+constexpr size_t kPayload = 10'000;
+
+// Sends what it is told to whoever it connected to, and keeps what comes.
+class Peer {
+ public:
+  explicit Peer(const std::string& address = {}) : machine(std::make_shared<ScriptMachine>()) {
+    machine->on_start = [this, address](Time, Network& network) {
+      if (!address.empty()) peer = network.Connect(address);
+    };
+    machine->on_message = [this](Time, PeerId from, wire::Message& message, Network&) {
+      peer = from;
+      kept.With([&](auto& k) {
+        for (Frame& frame : message.payload) k.push_back(std::move(frame));
+      });
+    };
+  }
+  void Send(Loop& loop, Frame frame) {
+    loop.Post([this, frame](Time, Network& network) { network.Send(peer, MakePush(++sent, frame)); });
+  }
+  size_t count() const {
+    return kept.With([](const auto& k) { return k.size(); });
+  }
+
+  std::shared_ptr<ScriptMachine> machine;
+  PeerId peer;  // the loop's thread
+  uint64_t sent = 0;
+  Guarded<std::vector<Frame>> kept;
+};
+
+Frame Shared(const std::shared_ptr<SharedHeap>& heap, char fill,
+             std::weak_ptr<const Buffer>* held = nullptr) {
+  const auto buffer = std::make_shared<Buffer>(kPayload, heap);
+  std::memset(buffer->data(), fill, kPayload);
+  if (held) *held = buffer;
+  return Frame::Of(buffer);
+}
+
+class ZmqMemoryTest : public ::testing::Test {
+ protected:
+  static ZmqLoopOptions Sharing(std::shared_ptr<SharedHeap> heap) {
+    ZmqLoopOptions options;
+    options.shared_heap = std::move(heap);
+    return options;
+  }
+  void Start(ZmqLoopOptions of_server, ZmqLoopOptions of_worker) {
+    of_server.role = wire::Role::kServer;
+    fabric_.StartBound("server", server_.machine, std::move(of_server));
+    worker_.emplace(fabric_.loop(0).addresses()[0]);
+    fabric_.Start("worker", worker_->machine, std::move(of_worker));
+  }
+  // Until a payload was borrowed: before they have met, it travels.
+  bool Meet() {
+    for (size_t i = 1; i < 10'000; ++i) {
+      worker_->Send(fabric_.loop(1), Shared(heap_, 'm'));
+      if (!fabric_.Until([&] { return server_.count() >= i; })) return false;
+      if (fabric_.loop(0).counters().borrowed > 0) break;
+    }
+    server_.kept.With([](auto& kept) { kept.clear(); });
+    return fabric_.loop(0).counters().borrowed == 1;
+  }
+  // Gives back what the server keeps, on its loop.
+  void GiveBack() {
+    fabric_.loop(0).Post([this](Time, Network&) { server_.kept.With([](auto& kept) { kept.clear(); }); });
+  }
+
+  const std::shared_ptr<SharedHeap> heap_ = std::make_shared<SharedHeap>();
+  ZmqFabric fabric_{"tcp://127.0.0.1:0"};
+  Peer server_;
+  std::optional<Peer> worker_;
+};
+
+TEST_F(ZmqMemoryTest, APayloadIsReadWhereItLiesAndItsOwnerIsToldWhenItIsFree) {
+  Start(Sharing(std::make_shared<SharedHeap>()), Sharing(heap_));
+  ASSERT_TRUE(Meet());
+  std::weak_ptr<const Buffer> held;
+  worker_->Send(fabric_.loop(1), Shared(heap_, 'g', &held));
+  ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 1; }));
+  server_.kept.With([&](auto& kept) {
+    EXPECT_TRUE(kept[0].borrowed());
+    EXPECT_EQ(AsText(kept[0].bytes()), std::string(kPayload, 'g'));
+  });
+  EXPECT_FALSE(held.expired());
+  GiveBack();
+  // Nothing is sent back: the worker is woken for this alone.
+  EXPECT_TRUE(Eventually([&] { return held.expired(); }));
+  EXPECT_EQ(fabric_.loop(1).counters().lent_copies, 0u);
+  fabric_.StopAll();
+}
+
+TEST_F(ZmqMemoryTest, AnswersStayInTheServersMemory) {
+  const auto servers = std::make_shared<SharedHeap>();
+  Start(Sharing(servers), Sharing(heap_));
+  ASSERT_TRUE(Meet());
+  std::weak_ptr<const Buffer> held;
+  server_.Send(fabric_.loop(0), Shared(servers, 'w', &held));
+  ASSERT_TRUE(fabric_.Until([&] { return worker_->count() == 1; }));
+  worker_->kept.With([&](auto& kept) {
+    EXPECT_TRUE(kept[0].borrowed());
+    EXPECT_EQ(AsText(kept[0].bytes()), std::string(kPayload, 'w'));
+    kept.clear();
+  });
+  worker_->Send(fabric_.loop(1), Shared(heap_, 'n'));  // with what comes next, it is seen to be free
+  EXPECT_TRUE(Eventually([&] { return held.expired(); }));
+  fabric_.StopAll();
+}
+
+TEST_F(ZmqMemoryTest, WhatLiesElsewhereIsCopiedOnce) {
+  Start(Sharing(std::make_shared<SharedHeap>()), Sharing(heap_));
+  ASSERT_TRUE(Meet());
+  const std::string text(kPayload, 'e');
+  worker_->Send(fabric_.loop(1), Frame::Copy(AsBytes(text)));
+  ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 1; }));
+  server_.kept.With([&](auto& kept) {
+    EXPECT_TRUE(kept[0].borrowed());
+    EXPECT_EQ(AsText(kept[0].bytes()), text);
+  });
+  EXPECT_EQ(fabric_.loop(1).counters().lent_copies, 1u);
+  worker_->Send(fabric_.loop(1), Frame::Copy(AsBytes("small")));
+  ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 2; }));
+  EXPECT_EQ(fabric_.loop(1).counters().lent, 2u);
+  fabric_.StopAll();
+}
+
+TEST_F(ZmqMemoryTest, WhoSharesNoneIsSentPayloads) {
+  Start({}, Sharing(heap_));
+  worker_->Send(fabric_.loop(1), Shared(heap_, 's'));
+  ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 1; }));
+  worker_->Send(fabric_.loop(1), Shared(heap_, 's'));
+  ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 2; }));
+  server_.kept.With([](auto& kept) {
+    for (const Frame& frame : kept) EXPECT_FALSE(frame.borrowed());
+  });
+  EXPECT_EQ(fabric_.loop(1).counters().lent, 0u);
+  fabric_.StopAll();
+}
+
+TEST_F(ZmqMemoryTest, WhoRequiresSharedMemoryFailsWithoutAndSaysWhy) {
+  ZmqLoopOptions worker = Sharing(heap_);
+  worker.requires_shared_memory = true;
+  Start({}, worker);
+  ASSERT_TRUE(fabric_.loop(1).Join(30s));
+  EXPECT_THAT(fabric_.loop(1).failure(), HasSubstr("no memory is shared with tcp://127.0.0.1:"));
+  EXPECT_THAT(fabric_.loop(1).failure(), HasSubstr("it shares none; SLUICE_TRANSPORT is shm"));
+  fabric_.StopAll();
+}
+
+// The door of another host is a name that nobody has here.
+TEST_F(ZmqMemoryTest, ADoorThatIsNotOfThisHostIsSaidToBe) {
+  SharedMemory memory(heap_, false, HeapAllocator());
+  const Status status = memory.Accept(PeerId{1}, {"sluice-of-nobody", std::string(16, 't'), {}});
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.failure().message, HasSubstr("another host or in another network namespace"));
+  const Status none = memory.Accept(PeerId{1}, {{}, {}, "it shares none"});
+  EXPECT_EQ(none.failure().message, "it shares none");
+  EXPECT_FALSE(memory.Accept(PeerId{1}, {std::string(200, 'x'), "t", {}}).ok());
+}
+
+class MemoryDoorTest : public ::testing::Test {
+ protected:
+  // What is at the other end afterwards.
+  static Arrival Knock(SharedMemory& memory, const std::string& door, const std::string& token, int board) {
+    auto [mine, theirs] = MakeSocketPair().OrThrow();
+    const int descriptors[] = {theirs.get(), board};
+    EXPECT_TRUE(SendTo(door, AsBytes(token), std::span(descriptors, board < 0 ? 1 : 2)).ok());
+    theirs.Reset();
+    memory.Read();
+    Received received;
+    std::byte room[64];
+    return ReceiveRecord(mine.get(), room, &received);
+  }
+};
+
+TEST_F(MemoryDoorTest, OpensForATokenOnceAndForNothingElse) {
+  SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
+  const auto board = LeaseBoard::Make().OrThrow();
+  const auto offer = memory.OfferTo(PeerId{1});
+  EXPECT_EQ(offer.token.size(), 16u);
+  const auto knock = [&](const std::string& token, int fd) { return Knock(memory, offer.door, token, fd); };
+  EXPECT_EQ(knock(std::string(16, 'x'), board->fd()), Arrival::kClosed);
+  EXPECT_EQ(knock("", board->fd()), Arrival::kClosed);
+  EXPECT_EQ(knock(offer.token + "more", board->fd()), Arrival::kClosed);
+  EXPECT_EQ(knock(offer.token, -1), Arrival::kClosed);
+  EXPECT_EQ(memory.descriptors().size(), 1u);
+  EXPECT_EQ(knock(offer.token, board->fd()), Arrival::kRecord);  // where the other end gives back
+  EXPECT_EQ(memory.descriptors().size(), 2u);
+  memory.CloseUnused();
+}
+
+TEST_F(MemoryDoorTest, ATokenIsGoodOnce) {
+  SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
+  const auto board = LeaseBoard::Make().OrThrow();
+  const auto offer = memory.OfferTo(PeerId{1});
+  auto [mine, theirs] = MakeSocketPair().OrThrow();
+  const int descriptors[] = {theirs.get(), board->fd()};
+  ASSERT_TRUE(SendTo(offer.door, AsBytes(offer.token), descriptors).ok());
+  memory.Read();
+  EXPECT_EQ(memory.descriptors().size(), 2u);
+  EXPECT_EQ(Knock(memory, offer.door, offer.token, board->fd()), Arrival::kClosed);
+  EXPECT_EQ(memory.descriptors().size(), 2u);
+  memory.OfferTo(PeerId{1});  // asks again: what it has stays until it comes
+  EXPECT_EQ(memory.descriptors().size(), 2u);
+  mine.Reset();
+  memory.Read();
+  EXPECT_EQ(memory.descriptors().size(), 1u);
+}
+
+TEST_F(MemoryDoorTest, ABoardThatIsNoneIsRefused) {
+  SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
+  const auto offer = memory.OfferTo(PeerId{1});
+  const auto small = Segment::Make(4096).OrThrow();
+  EXPECT_EQ(Knock(memory, offer.door, offer.token, small->fd()), Arrival::kClosed);
+  EXPECT_EQ(memory.descriptors().size(), 1u);
+}
+
+}  // namespace
+}  // namespace sluice::transport
