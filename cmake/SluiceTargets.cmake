@@ -59,10 +59,10 @@ add_custom_target(tests)
 # Most of a test's time is its compilation.
 set(SLUICE_TEST_OPTIONS -Og)
 
-# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds): one GoogleTest program; every case is a
+# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds TRANSPORTS ...): one GoogleTest program; every case is a
 # CTest test.
 function(sluice_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS;TRANSPORTS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -73,9 +73,15 @@ function(sluice_test name)
   target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LINKS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_dependencies(tests ${name})
+  # Tests run beside each other: as programs do for themselves (runtime/process.h, SpinBriefly).
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-    # Tests run beside each other: as programs do for themselves (runtime/process.h, SpinBriefly).
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT GOMP_SPINCOUNT=3000)
+  # Those of distributed stores again over each of these transports.
+  foreach(transport ${ARG_TRANSPORTS})
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX ${transport}: TEST_FILTER "*dist*"
+      TEST_LIST ${name}_${transport}
+      PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "GOMP_SPINCOUNT=3000;SLUICE_TRANSPORT=${transport}")
+  endforeach()
 endfunction()
 
 include(GoogleTest)

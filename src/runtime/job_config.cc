@@ -37,6 +37,15 @@ Duration SecondsOf(const Env& env, const char* name, Duration fallback, double m
   return FromSeconds(env.GetDouble(name, ToSeconds(fallback), min, max));
 }
 
+TransportChoice ReadTransport(const Env& env) {
+  const std::string text = env.Get("SLUICE_TRANSPORT", "auto");
+  constexpr const char* kNames[] = {"auto", "tcp", "ipc", "shm"};
+  for (int i = 0; i < 4; ++i)
+    if (text == kNames[i]) return static_cast<TransportChoice>(i);
+  throw Error(ErrorCode::kInvalidArgument, StrCat("environment variable SLUICE_TRANSPORT is '", text,
+                                                  "'; it must be auto, tcp, ipc or shm"));
+}
+
 void ReadPlace(const Env& env, JobConfig* config) {
   constexpr int kMaxNodes = 65536;
   const bool scheduler = config->role == wire::Role::kScheduler;
@@ -54,7 +63,16 @@ void ReadPlace(const Env& env, JobConfig* config) {
   config->identity = env.Get("SLUICE_NODE_ID", "");
   config->node_host = env.Get("DMLC_NODE_HOST", "");
   config->interface = env.Get("DMLC_INTERFACE", "");
-  config->local_only = env.GetBool("DMLC_LOCAL", false);
+  config->transport = ReadTransport(env);
+  config->local_only = env.GetBool("DMLC_LOCAL", config->transport == TransportChoice::kIpc);
+  if (config->local_only && config->transport == TransportChoice::kTcp) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "DMLC_LOCAL asks for ipc sockets, SLUICE_TRANSPORT for tcp; unset one of them");
+  }
+  if (!config->local_only && config->transport == TransportChoice::kIpc) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "SLUICE_TRANSPORT asks for ipc sockets, which DMLC_LOCAL=0 forbids; unset one of them");
+  }
   config->behind_service = env.GetBool("DMLC_USE_KUBERNETES", false);
 }
 

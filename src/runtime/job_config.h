@@ -12,6 +12,14 @@
 
 namespace sluice::runtime {
 
+// How processes of a job reach each other (SLUICE_TRANSPORT). Across hosts it is always TCP.
+enum class TransportChoice : uint8_t {
+  kAuto,  // payloads through shared memory where a host is shared, all else by sockets
+  kTcp,   // TCP alone
+  kIpc,   // ZeroMQ's sockets of one host alone
+  kShm,   // as kAuto, and a failure where memory cannot be shared
+};
+
 struct JobConfig {
   std::optional<wire::Role> role;  // none: not part of a distributed job
 
@@ -25,9 +33,10 @@ struct JobConfig {
 
   std::string identity;  // stable over restarts
   int wished_rank = -1;
-  std::string node_host;        // DMLC_NODE_HOST
-  std::string interface;        // DMLC_INTERFACE
-  bool local_only = false;      // DMLC_LOCAL: ipc sockets instead of tcp
+  std::string node_host;    // DMLC_NODE_HOST
+  std::string interface;    // DMLC_INTERFACE
+  bool local_only = false;  // DMLC_LOCAL, or SLUICE_TRANSPORT=ipc: ipc sockets instead of tcp
+  TransportChoice transport = TransportChoice::kAuto;
   bool behind_service = false;  // DMLC_USE_KUBERNETES: root_host leads to the scheduler, but is not its own
 
   int verbose = 0;
@@ -44,6 +53,9 @@ struct JobConfig {
   int cpu_threads = 1;                      // that this process should use: its share of the cores
   bool binds_threads = false;               // those of each cpu context to cores of its own
 
+  bool shares_memory() const {
+    return transport == TransportChoice::kAuto || transport == TransportChoice::kShm;
+  }
   std::string root_address() const;  // "tcp://10.0.0.1:9000"
   std::string scheduler_bind() const;
 

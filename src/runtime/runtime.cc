@@ -35,7 +35,12 @@ DefaultSlot& Slot() {
 }  // namespace
 
 Runtime::Runtime(const JobConfig& config)
-    : config_(config), watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {
+    : config_(config),
+      heap_(config.role == wire::Role::kWorker && config.shares_memory()
+                ? std::make_shared<transport::SharedHeap>()
+                : nullptr),
+      watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {
+  if (heap_) Devices::Default()->SetMemory(heap_);
   Devices::Default()->SetCpuThreads(config.cpu_threads);
   if (config.binds_threads) Devices::Default()->BindThreads();
   Devices::Default()->SetMultipliesBFloat16(config.multiplies_bfloat16);
@@ -67,7 +72,7 @@ std::shared_ptr<WorkerNode> Runtime::Node() {
   std::shared_ptr<WorkerNode> node;
   {
     const std::lock_guard lock(mutex_);
-    if (node_ == nullptr) node_ = std::make_shared<WorkerNode>(config_, tracer_);
+    if (node_ == nullptr) node_ = std::make_shared<WorkerNode>(config_, tracer_, heap_);
     node = node_;
   }
   try {

@@ -39,6 +39,8 @@ class Runtime {
   void Forget(const std::shared_ptr<WorkerNode>& node);
 
   const JobConfig config_;
+  const std::shared_ptr<transport::SharedHeap>
+      heap_;  // where this worker's arrays lie, if others may read them
   std::mutex mutex_;
   // Guarded by mutex_.
   worker::Tracer* tracer_ = nullptr;

@@ -38,19 +38,24 @@ struct Place {
   std::string address, why;
 };
 Place ShardPlace(const JobConfig& config, uint64_t incarnation, uint32_t thread) {
-  if (config.local_only) return {StrCat("ipc://@sluice-", std::hex, incarnation, "-", thread), "DMLC_LOCAL"};
+  if (config.local_only) {
+    const char* why = config.transport == TransportChoice::kIpc ? "SLUICE_TRANSPORT" : "DMLC_LOCAL";
+    return {StrCat("ipc://@sluice-", std::hex, incarnation, "-", thread), why};
+  }
   const auto choice = transport::ChooseHost({config.node_host, config.interface, config.root_host}).OrThrow();
   return {transport::TcpAddress(choice.host, 0), choice.why};
 }
 
 ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqContext> context,
-                       const ServerOptions& server, uint64_t incarnation, uint32_t thread) {
+                       const std::shared_ptr<transport::SharedHeap>& heap, const ServerOptions& server,
+                       uint64_t incarnation, uint32_t thread) {
   server::ShardOptions options;
   options.job = wire::HashJobId(config.job_id);
   options.incarnation = incarnation;
   options.thread = thread;
   options.shards_per_server = static_cast<uint32_t>(config.server_threads);
   options.updater = server.updater;
+  if (heap) options.memory = heap;
   if (thread == 0) options.process_counters = ProcessCounters;  // once for the process
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
@@ -58,6 +63,7 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   // The largest: one part, which is 1 MiB, or a batch of small ones.
   loop.limits.max_envelope_bytes = loop.limits.max_frame_bytes = 2u << 20;
   loop.limits.max_message_bytes = 3u << 20;
+  loop.shared_heap = heap;
   const Place place = ShardPlace(config, incarnation, thread);
   loop.bind = {place.address};
   loop.bind_reason = place.why;
@@ -97,9 +103,11 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   membership::Options membership = MembershipOptions(config, incarnation);
+  const auto heap = config.shares_memory() ? std::make_shared<transport::SharedHeap>() : nullptr;
   std::vector<server::ShardHandle> handles;
   for (int i = 0; i < config.server_threads; ++i) {
-    threads.shards.push_back(StartShard(config, context, server, incarnation, static_cast<uint32_t>(i)));
+    threads.shards.push_back(
+        StartShard(config, context, heap, server, incarnation, static_cast<uint32_t>(i)));
     membership.shard_addresses.push_back(threads.shards.back().loop->addresses().front());
   }
   for (ShardThread& shard : threads.shards) handles.push_back({shard.loop.get(), shard.machine.get()});

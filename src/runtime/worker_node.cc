@@ -21,17 +21,28 @@ worker::ClientOptions ClientOptionsOf(const JobConfig& config, worker::Tracer* t
   return options;
 }
 
+std::shared_ptr<transport::SharedHeap> HeapOf(const JobConfig& config,
+                                              std::shared_ptr<transport::SharedHeap> given) {
+  if (!config.shares_memory()) return nullptr;
+  return given ? std::move(given) : std::make_shared<transport::SharedHeap>();
+}
+
 }  // namespace
 
-WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer)
+WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
+                       std::shared_ptr<transport::SharedHeap> heap)
     : config_(config),
       tracer_(tracer),
+      heap_(HeapOf(config, std::move(heap))),
       client_(std::make_shared<worker::Client>(ClientOptionsOf(config, tracer))) {
   transport::ResolveScheduler(config.root_host).OrThrow();
   KeepMessageMemory();
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
-  loop_ = std::make_shared<transport::ZmqLoop>(context, client_, LoopOptions(config, "worker"));
+  transport::ZmqLoopOptions options = LoopOptions(config, "worker");
+  options.shared_heap = heap_;
+  options.requires_shared_memory = config.transport == TransportChoice::kShm;
+  loop_ = std::make_shared<transport::ZmqLoop>(context, client_, options);
   Post([client = client_, joined = joined_](Time, transport::Network&) {
     client->WhenJoined([joined](const Status& status) { joined.Complete(status.AsException()); });
   });
@@ -68,6 +79,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   }
   options.timeout = config_.operation_timeout;
   options.tracer = tracer_;
+  if (heap_) options.memory = heap_;
   const collective::HostWork host_work = [ready = std::make_shared<worker::ReadyExecutor>()](
                                              Context, Label what, std::span<const Event> after,
                                              Stream::Work work) {

@@ -22,8 +22,10 @@ namespace sluice::runtime {
 class WorkerNode {
  public:
   // Begins to join. `tracer`, which may be null, hears of every gradient's stages and outlives the node and
-  // its stores.
-  explicit WorkerNode(const JobConfig& config, worker::Tracer* tracer = nullptr);
+  // its stores. `heap`, of a config that shares memory: what lies there, as arrays should, is not copied to
+  // be read by servers of this host; null: one of its own, for copies.
+  explicit WorkerNode(const JobConfig& config, worker::Tracer* tracer = nullptr,
+                      std::shared_ptr<transport::SharedHeap> heap = nullptr);
   ~WorkerNode();
 
   // Returns when the job is complete. Throws Error when it never will be.
@@ -52,6 +54,7 @@ class WorkerNode {
 
   const JobConfig config_;
   worker::Tracer* const tracer_;
+  const std::shared_ptr<transport::SharedHeap> heap_;  // null: no memory is shared
   std::atomic<uint32_t> stores_made_ = 0;
   const std::shared_ptr<worker::Client> client_;
   std::shared_ptr<transport::ZmqLoop> loop_;

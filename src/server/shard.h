@@ -26,8 +26,9 @@ struct ShardOptions {
   uint32_t thread = 0;  // which of its server's shards this is
   uint32_t shards_per_server = 1;
   ServerUpdater updater;
-  std::function<wire::Counters()> process_counters;  // go with this shard's own in Stats; null: none
-  bool deduplicate = true;                           // off only in tests that must find the bug this makes
+  std::shared_ptr<Allocator> memory = HeapAllocator();  // of weights, and of all that answers carry
+  std::function<wire::Counters()> process_counters;     // go with this shard's own in Stats; null: none
+  bool deduplicate = true;                              // off only in tests that must find the bug this makes
 };
 
 class Shard final : public transport::Machine {
@@ -39,7 +40,7 @@ class Shard final : public transport::Machine {
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
                  transport::Network& network) override;
   void OnTimer(Time now, transport::Network& network) override;
-  Time NextTimer() const override { return next_word_; }
+  Time NextTimer() const override { return std::min(next_word_, next_return_); }
   bool Done() const override { return done_; }
   Duration Linger() const override { return linger_; }
   std::string DumpState(Time now) const override;
@@ -81,6 +82,7 @@ class Shard final : public transport::Machine {
 
   // receive/
   bool IsMember(const wire::Sender& sender) const;
+  void OwnWhatIsChecked(wire::Message& message) const;
   Result<Part*> FindPart(const wire::PartRef& ref, Key** key);
   void OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network);
   Status CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);
@@ -99,6 +101,9 @@ class Shard final : public transport::Machine {
 
   // aggregate/
   enum class Kept : uint8_t { kNew, kRepeat };
+  // Pushes that have waited for long in the memory of those who sent them are kept in copies.
+  void ReturnLoans(Time now);
+  void NoteLoan(const Contribution& contribution);
   Result<Kept> KeepSync(const Sender& sender, Key& key, Part& part, uint64_t round,
                         Contribution contribution);
   Result<Kept> KeepAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
@@ -132,7 +137,7 @@ class Shard final : public transport::Machine {
   // reply/
   bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
   void Answer(const Key& key, Part& part, const Waiter& waiter);
-  static Frame ReadRows(const Part& part, const Waiter& waiter);
+  Frame ReadRows(const Part& part, const Waiter& waiter) const;
   void AnswerWaiters(Key& key, Part& part);
   void KeepWaiting(Time now, Part& part, Waiter waiter);
   // Whoever has waited long enough hears for whom; makes next_word_ later.
@@ -158,7 +163,8 @@ class Shard final : public transport::Machine {
   std::vector<std::unique_ptr<Key>> keys_;                  // by id; null where this shard has no part
   std::map<uint32_t, std::vector<Configured>> optimizers_;  // of each store, in the order set
   Replies replies_;
-  Time next_word_ = Time::max();  // not later than that of any waiter
+  Time next_word_ = Time::max();    // not later than that of any waiter
+  Time next_return_ = Time::max();  // not later than that of any push kept in another's memory
   wire::Counters counters_;
   LogLimiter limiter_{5, 10s};
   bool done_ = false;

@@ -63,7 +63,7 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
   const auto extents = std::make_shared<RowExtents>();
   extents->sources = LayFrames(batch, row_elements * SizeOf(state.shape.dtype));
   RequireFrames("PushRowSparse", key, batch, extents->sources);
-  const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources));
+  const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources), options_.memory);
   const auto work = std::make_shared<const Work>(
       Work{std::move(batch), HostRows::ToRead(gradients), extents, frames, state.shape.dtype, row_elements});
   ++state.round;

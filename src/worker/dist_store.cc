@@ -223,11 +223,14 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   for (const auto& entry : entries) {
     KeyState& state = keys_.at(entry.key);
     const auto [sent, how] = Outgoing(state, Source(state, entry.arrays), options);
-    const PushArgs args{state.id, how, HostFrame(sent), options.priority, options.samples, options.divisor};
+    // Whoever has the frame reads the array, which may be long after it was acknowledged.
+    const Event read = Event::Make(state.push, nullptr, records_);
+    const PushArgs args{
+        state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
     const Event done = Issue(state.push, state, {ReadyToRead(sent)},
                              [args](Client& client, Time now, transport::Network& network,
                                     const Completes& end) { client.Push(now, args, end, network); });
-    AddReader(sent, done);
+    AddReader(sent, read);
     state.compressor.Sent(done);
   }
 }
@@ -286,7 +289,9 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     NDArray target = Target(state, targets[i].arrays);
     Events after = PendingUses(target);
     after.push_back(ReadyToRead(sent));
-    const PushArgs push{state.id, how, HostFrame(sent), options.priority, options.samples, options.divisor};
+    const Event read = Event::Make(state.push_pull, nullptr, records_);
+    const PushArgs push{
+        state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
     const Destination destination{MutableHostBytes(target), target.storage()};
     const Event done =
         Issue(state.push_pull, state, std::move(after),
@@ -294,7 +299,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
                   Client& client, Time now, transport::Network& network, const Completes& end) {
                 client.PushPull(now, push, destination, deadline, end, network);
               });
-    if (!sent.SharesStorage(target)) AddReader(sent, done);
+    if (!sent.SharesStorage(target)) AddReader(sent, read);
     state.compressor.Sent(done);
     SetWriter(target, done);
     Broadcast(state, target, done, targets[i].arrays);

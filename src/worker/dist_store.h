@@ -23,6 +23,7 @@ class DistStore final : public KVStore {
     int num_workers = 1;
     uint32_t number = 0;  // among the stores of this process: all workers make theirs in one order
     collective::HostWork host_work = EnqueueOn;           // compresses gradients
+    std::shared_ptr<Allocator> memory = HeapAllocator();  // of what is made to be sent
     std::chrono::milliseconds timeout = kDefaultTimeout;  // of pulls and calls that wait
     Tracer* tracer = nullptr;                             // outlives the store; null: none
   };

@@ -9,6 +9,7 @@
 #include "collective/reducer.h"
 #include "kvstore/local_store.h"
 #include "runtime/process.h"
+#include "tensor/devices.h"
 
 namespace sluice::testing {
 namespace {
@@ -17,10 +18,22 @@ constexpr const char* kJobId = "contract";
 constexpr const char* kSecret = "of the contract tests";
 constexpr Duration kPatience = 20s;
 
+runtime::TransportChoice TransportOfTests() {
+  const std::string name = Env::FromProcess().Get("SLUICE_TRANSPORT", "tcp");
+  return name == "shm"   ? runtime::TransportChoice::kShm
+         : name == "ipc" ? runtime::TransportChoice::kIpc
+                         : runtime::TransportChoice::kTcp;
+}
+
 }  // namespace
 
-Job::Job(const JobOptions& options) : options_(options) {
+Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfTests()) {
   workers_.resize(static_cast<size_t>(options.workers));
+  if (transport_ == runtime::TransportChoice::kShm) {
+    heap_ = std::make_shared<transport::SharedHeap>(
+        transport::SharedHeap::Options{.segment_bytes = 1 << 20, .smallest_lent = 16});
+    Devices::SetDefault(std::make_shared<Devices>(DevicesOptions{.memory = heap_}));
+  }
   if (IsDist()) {
     context_ = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{kJobId, kSecret, 1});
     StartScheduler();
@@ -50,6 +63,7 @@ runtime::JobConfig Job::Config(wire::Role role, int rank) const {
     const std::string& address = scheduler_loop_->addresses().front();
     config.root_port = std::stoi(address.substr(address.rfind(':') + 1));
   }
+  config.transport = transport_;
   config.num_workers = options_.workers;
   config.num_servers = options_.servers;
   config.server_threads = options_.server_threads;
@@ -80,6 +94,11 @@ void Job::StartScheduler() {
   scheduler_loop_ = std::make_unique<transport::ZmqLoop>(context_, scheduler_, loop);
 }
 
+std::string Job::ShardAddress(int server, int thread) const {
+  if (transport_ != runtime::TransportChoice::kIpc) return "tcp://127.0.0.1:0";
+  return StrCat("ipc://@sluice-contract-", std::hex, runtime::RandomBits(), "-", server, "-", thread);
+}
+
 void Job::StartServer(int rank) {
   const runtime::JobConfig config = Config(wire::Role::kServer, rank);
   auto server = std::make_unique<Server>();
@@ -91,9 +110,11 @@ void Job::StartServer(int rank) {
     shard.incarnation = membership.incarnation;
     shard.thread = static_cast<uint32_t>(i);
     shard.shards_per_server = static_cast<uint32_t>(options_.server_threads);
+    if (heap_) shard.memory = heap_;
     server->shards.push_back(std::make_shared<server::Shard>(shard));
     transport::ZmqLoopOptions loop = runtime::LoopOptions(config, StrCat("shard ", i));
-    loop.bind = {"tcp://127.0.0.1:0"};
+    loop.bind = {ShardAddress(rank, i)};
+    loop.shared_heap = heap_;
     server->shard_loops.push_back(
         std::make_unique<transport::ZmqLoop>(context_, server->shards.back(), loop));
     membership.shard_addresses.push_back(server->shard_loops.back()->addresses().front());
@@ -115,7 +136,7 @@ void Job::StartWorkers() {
     Worker& worker = workers_[rank];
     if (IsDist()) {
       worker.node = std::make_unique<runtime::WorkerNode>(Config(wire::Role::kWorker, static_cast<int>(rank)),
-                                                          options_.tracer);
+                                                          options_.tracer, heap_);
       worker.node->AwaitJoined();
     }
     worker.store = MakeStore(static_cast<int>(rank));

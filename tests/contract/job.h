@@ -70,12 +70,15 @@ class Job {
 
   bool IsDist() const { return options_.type.starts_with("dist"); }
   runtime::JobConfig Config(wire::Role role, int rank) const;
+  std::string ShardAddress(int server, int thread) const;
   void StartScheduler();
   void StartServer(int rank);
   void StartWorkers();
   static void OnThreads(size_t count, const std::function<void(size_t)>& body);
 
   const JobOptions options_;
+  const runtime::TransportChoice transport_;     // what SLUICE_TRANSPORT says; tcp
+  std::shared_ptr<transport::SharedHeap> heap_;  // of all processes that this one plays
   std::shared_ptr<transport::ZmqContext> context_;
   std::shared_ptr<scheduler::Scheduler> scheduler_;
   std::unique_ptr<transport::ZmqLoop> scheduler_loop_;

@@ -19,6 +19,25 @@ Result<std::optional<size_t>> WindowIndex(uint64_t round, uint64_t closed, const
 
 }  // namespace
 
+void Shard::NoteLoan(const Contribution& contribution) {
+  next_return_ = std::min(next_return_, contribution.return_at());
+}
+
+void Shard::ReturnLoans(Time now) {
+  if (now < next_return_) return;
+  next_return_ = Time::max();
+  const auto note = [&](Time next) { next_return_ = std::min(next_return_, next); };
+  for (const auto& key : keys_) {
+    if (key == nullptr) continue;
+    for (Part& part : key->parts)
+      for (Round& round : part.rounds) note(round.ReturnLoans(now));
+    for (auto& [rank, pushes] : key->pushes)
+      for (Key::Staged& staged : pushes.staged)
+        for (auto& contribution : staged.parts)
+          if (contribution) note(contribution->ReturnLoan(now));
+  }
+}
+
 Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, uint64_t round,
                                     Contribution contribution) {
   const auto index = WindowIndex(round, part.version, key.entry.spec);

@@ -37,6 +37,14 @@ std::optional<double> Round::divisor() const {
   return std::nullopt;
 }
 
+Time Round::ReturnLoans(Time now) {
+  Time next = Time::max();
+  for (auto& contribution : by_rank_)
+    if (contribution) next = std::min(next, contribution->ReturnLoan(now));
+  for (Contribution& contribution : doubled_) next = std::min(next, contribution.ReturnLoan(now));
+  return next;
+}
+
 std::vector<uint32_t> Round::Missing(const std::set<uint32_t>& live) const {
   std::vector<uint32_t> missing;
   std::copy_if(live.begin(), live.end(), std::back_inserter(missing),

@@ -25,14 +25,26 @@ using kvstore::UpdateInput;
 using kvstore::UpdatePart;
 using kvstore::UpdateRule;
 
+// How long a push may be kept in the memory of the worker that sent it, which cannot write there meanwhile
+// and perhaps waits to: some training steps, after which a copy costs nothing that matters.
+inline constexpr Duration kLongestLoan = 50ms;
+
 // One worker's push of one part for one round, as it came.
 struct Contribution {
   compression::Encoded encoded() const { return {gradient.data(), gradient.size(), compression}; }
+  // When the sender is to have its memory back; never where it is not the sender's.
+  Time return_at() const { return gradient.borrowed() ? came + kLongestLoan : Time::max(); }
+  // Copies the gradient when that time has come. When it will.
+  Time ReturnLoan(Time now) {
+    if (now >= return_at()) gradient = gradient.Own();
+    return return_at();
+  }
 
   Frame gradient;
   uint64_t samples = 0;
   double divisor = 1;
   Compression compression = Compression::kNone;
+  Time came{};
 };
 
 // The pushes of one round, by worker rank. In sync modes a round of a part; it closes on the set of live
@@ -48,6 +60,8 @@ class Round {
   uint64_t samples() const;
   // The divisor that the first push of the round named; others must agree.
   std::optional<double> divisor() const;
+  // Copies what is due to be returned. When the next one is.
+  Time ReturnLoans(Time now);
   std::vector<uint32_t> Missing(const std::set<uint32_t>& live) const;
 
  private:

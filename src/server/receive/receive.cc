@@ -28,8 +28,22 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
     }
     return;
   }
+  OwnWhatIsChecked(message);
   Handle(now, from, message, network);
   Flush(network);
+}
+
+// Who lent a payload may change it after it was checked: in place stays what is only ever added up.
+void Shard::OwnWhatIsChecked(wire::Message& message) const {
+  const auto* push = std::get_if<wire::Push>(&message.body);
+  const auto adds_up = [&](size_t i) {
+    const uint32_t key = push->parts[i].ref.key;
+    return push->compression == Compression::kNone && key < keys_.size() && keys_[key] != nullptr &&
+           !keys_[key]->places;
+  };
+  for (size_t i = 0; i < message.payload.size(); ++i) {
+    if (push == nullptr || !adds_up(i)) message.payload[i] = message.payload[i].Own();
+  }
 }
 
 void Shard::Handle(Time now, transport::PeerId from, wire::Message& message, transport::Network& network) {
@@ -116,7 +130,8 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
     Part* part = key->Find(pushed.ref.part);
     Frame& frame = message.payload[i];
     counters_["bytes_in"] += frame.size();
-    Contribution contribution{std::move(frame), push.samples, push.divisor, push.compression};
+    Contribution contribution{std::move(frame), push.samples, push.divisor, push.compression, now};
+    NoteLoan(contribution);
     const auto kept = key->async() ? KeepAsync(sender, *key, *part, pushed.round, std::move(contribution))
                                    : KeepSync(sender, *key, *part, pushed.round, std::move(contribution));
     if (!kept) {
@@ -235,7 +250,7 @@ Status Shard::CheckState(const Key& key, Part& part, const wire::StorePart& stat
 
 void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
   if (part.initialised) return;  // a repeat, or a restarted worker
-  part.weight.emplace(value.size());
+  part.weight.emplace(value.size(), options_.memory);
   std::memcpy(part.weight->Next(), value.data(), value.size());
   part.weight->Publish();
   part.initialised = true;

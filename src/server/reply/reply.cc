@@ -42,11 +42,11 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as);
 }
 
-Frame Shard::ReadRows(const Part& part, const Waiter& waiter) {
+Frame Shard::ReadRows(const Part& part, const Waiter& waiter) const {
   const kvstore::RowTable& table = *part.rows;
   const size_t rows = waiter.ids.size() / sizeof(int64_t);
   const size_t each = waiter.slot == 0 ? table.row_bytes() : table.state_bytes();
-  const auto read = std::make_shared<Buffer>(rows * each);
+  const auto read = std::make_shared<Buffer>(rows * each, options_.memory);
   std::byte* to = read->data();
   for (size_t i = 0; i < rows; ++i, to += each) {
     const int64_t id = kvstore::IdAt(waiter.ids.bytes(), i);
@@ -73,6 +73,7 @@ void Shard::KeepWaiting(Time now, Part& part, Waiter waiter) {
 }
 
 void Shard::OnTimer(Time now, transport::Network& network) {
+  ReturnLoans(now);
   if (now < next_word_) return;
   next_word_ = Time::max();
   for (const auto& key : keys_) {

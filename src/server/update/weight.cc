@@ -16,7 +16,7 @@ Frame Weight::Share(Compression as) {
   Rounded& rounded = rounded_[as == Compression::kFloat16 ? 0 : 1];
   if (!rounded.fresh) {
     if (rounded.version == nullptr || !rounded.version->Unread())
-      rounded.version = std::make_shared<Version>(size() / 2);
+      rounded.version = std::make_shared<Version>(size() / 2, memory_);
     compression::EncodeWeights(as, current_->buffer.as<float>(), size() / sizeof(float),
                                rounded.version->buffer.data());
     rounded.fresh = true;
@@ -27,7 +27,7 @@ Frame Weight::Share(Compression as) {
 std::byte* Weight::Next() {
   in_place_ = current_->Unread();
   if (in_place_) return current_->buffer.data();
-  if (spare_ == nullptr || !spare_->Unread()) spare_ = std::make_shared<Version>(size());
+  if (spare_ == nullptr || !spare_->Unread()) spare_ = std::make_shared<Version>(size(), memory_);
   return spare_->buffer.data();
 }
 

@@ -12,7 +12,8 @@ namespace sluice::server {
 
 class Weight {
  public:
-  explicit Weight(size_t bytes) : current_(std::make_shared<Version>(bytes)) {}
+  explicit Weight(size_t bytes, std::shared_ptr<Allocator> memory = HeapAllocator())
+      : memory_(std::move(memory)), current_(std::make_shared<Version>(bytes, memory_)) {}
 
   const std::byte* data() const { return current_->buffer.data(); }
   size_t size() const { return current_->buffer.size(); }
@@ -26,7 +27,7 @@ class Weight {
 
  private:
   struct Version {
-    explicit Version(size_t bytes) : buffer(bytes) {}
+    Version(size_t bytes, const std::shared_ptr<Allocator>& memory) : buffer(bytes, memory) {}
     Buffer buffer;
     std::atomic<int> readers = 0;
     bool Unread() const { return readers.load(std::memory_order_acquire) == 0; }
@@ -38,6 +39,7 @@ class Weight {
   };
   static Frame Lease(const std::shared_ptr<Version>& version);
 
+  std::shared_ptr<Allocator> memory_;
   std::shared_ptr<Version> current_;
   std::shared_ptr<Version> spare_;  // the one before, for reuse once its readers are gone
   bool in_place_ = false;
