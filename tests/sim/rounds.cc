@@ -248,7 +248,7 @@ class Script {
       const int64_t n = client.entry(key).spec.shape.size();
       auto gradient = Floats(n);
       for (int64_t i = 0; i < n; ++i) gradient->as<float>()[i] = Pushed(w, worker.round, i);
-      auto out = Floats(n);
+      auto out = options_.in_place ? gradient : Floats(n);
       worker.out.push_back(out);
       const GradientCompression how = CompressionOf(w);
       const worker::PushArgs push{.key = key,

@@ -15,6 +15,7 @@ struct RoundsOptions {
   wire::SyncMode mode = wire::SyncMode::kSync;
   OptimizerKind optimizer = OptimizerKind::kAccumulate;  // or kLamb, whose keys must be whole on a shard
   bool push_pull = true;                                 // false: push, then pull
+  bool in_place = false;                                 // of push_pull: weights land where the gradient was
   // Workers take turns in how they push: as it is, fp16, topk of all. These numbers lose nothing by it.
   bool compressed = false;
   bool rows = false;                             // a row-sparse key as well, of which each pushes a few rows

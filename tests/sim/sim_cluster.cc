@@ -10,6 +10,7 @@ transport::SimOptions NetworkOptions(const SimClusterOptions& options) {
   network.seed = options.seed;
   network.faults = options.faults;
   network.codec = options.codec;
+  network.shares_memory = options.shares_memory;
   return network;
 }
 

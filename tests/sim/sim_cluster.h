@@ -24,6 +24,7 @@ struct SimClusterOptions {
   Duration resend_timeout = 500ms;
   transport::SimFaults faults;
   double codec = 0.01;  // how often messages go through real bytes; the codec has tests of its own
+  bool shares_memory = false;
   bool deduplicate = true;
   bool identities = false;    // nodes bring "w0", "s1", ... and may be started again
   uint32_t late_workers = 0;  // so many, the last ones, are left to StartWorker

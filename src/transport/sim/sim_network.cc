@@ -321,7 +321,7 @@ void SimNetwork::Arrive(uint32_t slot) {
   });
 }
 
-// What a real receiver would get: checked, and in memory of its own.
+// What a real receiver would get: checked, and in memory of its own or that of its sender.
 Status SimNetwork::Check(wire::Message* message) {
   if (rng_.Chance(options_.codec)) {
     auto decoded = wire::DecodeEnvelope(wire::EncodeEnvelope(*message).bytes(), options_.limits);
@@ -330,7 +330,9 @@ Status SimNetwork::Check(wire::Message* message) {
     *message = std::move(decoded).value();
     message->payload = std::move(payload);
   }
-  for (Frame& frame : message->payload) frame = Frame::Copy(frame.bytes());
+  for (Frame& frame : message->payload)
+    frame =
+        options_.shares_memory ? Frame::Borrowed(frame.bytes(), frame.owner()) : Frame::Copy(frame.bytes());
   return wire::CheckPayload(*message, options_.limits);
 }
 

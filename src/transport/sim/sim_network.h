@@ -35,6 +35,8 @@ struct SimOptions {
   SimFaults faults;
   // How often a message goes through EncodeEnvelope and DecodeEnvelope. Its checks always run.
   double codec = 1;
+  // Payloads are read in their sender's memory, as between processes of one host (shm/), not in copies.
+  bool shares_memory = false;
   wire::Limits limits;
   uint64_t max_queued_bytes = uint64_t{1} << 30;  // payload in flight per peer; more is dropped
   size_t log_entries = 2000;                      // the newest are kept
