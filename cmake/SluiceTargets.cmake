@@ -76,9 +76,14 @@ function(sluice_test name)
   # Tests run beside each other: as programs do for themselves (runtime/process.h, SpinBriefly).
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT GOMP_SPINCOUNT=3000)
-  # Those of distributed stores again over each of these transports.
+  # Those of distributed stores again over each of these transports; with a sanitizer, over the first and of one store.
+  set(again "*dist*")
+  if(SLUICE_SANITIZE AND ARG_TRANSPORTS)
+    list(GET ARG_TRANSPORTS 0 ARG_TRANSPORTS)
+    set(again "*dist_sync*")
+  endif()
   foreach(transport ${ARG_TRANSPORTS})
-    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX ${transport}: TEST_FILTER "*dist*"
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX ${transport}: TEST_FILTER ${again}
       TEST_LIST ${name}_${transport}
       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "GOMP_SPINCOUNT=3000;SLUICE_TRANSPORT=${transport}")
   endforeach()

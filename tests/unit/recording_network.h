@@ -1,6 +1,7 @@
 // A network that goes nowhere: it keeps what a machine sends, for a test to look at.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ class RecordingNetwork final : public transport::Network {
   }
   void Disconnect(transport::PeerId peer) override { disconnected.push_back(peer); }
   void Send(transport::PeerId peer, wire::Message message) override {
+    if (on_send) on_send();
     sent.push_back({peer, std::move(message)});
   }
   uint64_t QueuedBytes(transport::PeerId) const override { return 0; }
@@ -49,6 +51,7 @@ class RecordingNetwork final : public transport::Network {
   std::vector<std::string> addresses;  // peer i + 1
   std::vector<transport::PeerId> disconnected;
   std::vector<Sent> sent;
+  std::function<void()> on_send;
 };
 
 }  // namespace sluice::testing

@@ -12,8 +12,6 @@ namespace {
 
 // Messages read from one channel before the others, the timer and posted tasks have their turn.
 constexpr int kBurst = 32;
-// Of what strangers wrote, in logs and refusals.
-constexpr size_t kMaxReason = 500;
 
 }  // namespace
 
@@ -303,77 +301,6 @@ void ZmqDriver::Read(Channel* channel) {
     Deliver(channel, state, &parts);
     if (machine_->Done() || tasks_waiting_ || (channel->peer != nullptr && !channel->peer->open)) return;
   }
-}
-
-void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* parts) {
-  if (state == Multipart::State::kForeign) {
-    ++counters_.bad;
-    return Warn(nullptr, "a message without a sender or content");
-  }
-  Peer* peer = SenderOf(*channel, *parts);
-  const Time now = Now();
-  if (!peer->open || now < peer->muted_until) {
-    ++counters_.muted;
-    return;
-  }
-  if (options_.drop_received > 0 && chance_.Chance(options_.drop_received)) {
-    ++counters_.thrown_away;
-    return;
-  }
-  const Bytes envelope = parts->envelope.bytes();
-  if (state == Multipart::State::kTooLong) {
-    return Refuse(peer, {}, Fail(ErrorCode::kResourceExhausted, "too many payload frames or bytes"));
-  }
-  auto decoded = wire::DecodeEnvelope(envelope, options_.limits, memory_);
-  if (!decoded.ok()) return Refuse(peer, envelope, decoded.failure());
-  wire::Message message = std::move(decoded).value();
-  if (!message.payload.empty() && !parts->payload.empty()) {
-    return Refuse(peer, envelope,
-                  Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
-  }
-  if (!parts->payload.empty()) message.payload = std::move(parts->payload);
-  if (shared_) shared_->Collect(peer->id);
-  if (message.job != options_.job) {
-    return Refuse(
-        peer, envelope,
-        Fail(ErrorCode::kPermissionDenied, "this process belongs to another job: check SLUICE_JOB_ID"));
-  }
-  if (OnMemoryMessage(peer, message)) return;
-  if (!message.lent.empty()) {
-    const Status status = shared_ ? shared_->Borrow(peer->id, &message)
-                                  : Fail(ErrorCode::kInvalidArgument, "payload in memory that is not shared");
-    if (!status) return Refuse(peer, envelope, status.failure());
-  }
-  if (const Status status = wire::CheckPayload(message, options_.limits); !status.ok()) {
-    return Refuse(peer, envelope, status.failure());
-  }
-  VLOG(2) << options_.name << " from " << peer->name << ": " << wire::Describe(message);
-  ++counters_.received;
-  machine_->OnMessage(now, peer->id, std::move(message), *this);
-}
-
-// Drops, counts, mutes, and answers a request in the version and under the job of whoever sent it.
-void ZmqDriver::Refuse(Peer* peer, Bytes envelope, const Failure& failure) {
-  ++counters_.bad;
-  const std::string reason = failure.message.substr(0, kMaxReason);
-  Warn(peer, StrCat("dropped its message: ", reason));
-  if (++peer->bad >= options_.bad_messages_until_mute) {
-    peer->bad = 0;
-    peer->muted_until = Now() + options_.mute;
-    Warn(peer, "it sends too many bad messages: muted");
-  }
-  const auto header = wire::PeekHeader(envelope, options_.limits);
-  if (!header || header->in_reply_to != 0) return;  // never a refusal of a refusal
-  wire::Message reply;
-  reply.job = header->job;
-  reply.sender.role = options_.role;
-  reply.in_reply_to = header->id;
-  reply.body = wire::ErrorReply{failure.code, reason};
-  const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
-  Channel* channel = ChannelOf(*peer);
-  const Frame refusal = wire::EncodeEnvelope(reply, header->version, memory_);
-  SendMultipart(channel->socket.native(), to, refusal, {}, peer->queue, memory_);
-  channel->dry = false;
 }
 
 void ZmqDriver::Warn(const Peer* peer, const std::string& what) {

@@ -97,6 +97,10 @@ class ZmqDriver final : private Network {
   Peer* SenderOf(const Channel& channel, const Multipart& parts);
   Peer* Admit(const Multipart& parts);
 
+  // zmq_delivery.cc
+  void Deliver(Channel* channel, Multipart::State state, Multipart* parts);
+  void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
+
   // zmq_memory.cc
   wire::Message Own(wire::Body body) const;  // between loops
   bool OnMemoryMessage(Peer* peer, const wire::Message& message);
@@ -112,8 +116,6 @@ class ZmqDriver final : private Network {
   void RunTasks();
   void TakeTasks();
   void Read(Channel* channel);
-  void Deliver(Channel* channel, Multipart::State state, Multipart* parts);
-  void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();

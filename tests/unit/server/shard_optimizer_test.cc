@@ -226,7 +226,9 @@ TEST(ShardOptimizer, EachStoreHasItsOwn) {
   for (uint64_t round = 1; round <= 3; ++round) {
     for (const uint32_t key : {first, second}) harness.Push<double>(0, key, round, {1});
     // A change of the one, also by a config that the other has.
-    if (round == 2) ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(10), {{first, 3}}).ok());
+    if (round == 2) {
+      ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(10), {{first, 3}}).ok());
+    }
   }
   EXPECT_THAT(harness.Weight<double>(first), ElementsAre(12));
   EXPECT_THAT(harness.Weight<double>(second), ElementsAre(30));
