@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "base/rng.h"
@@ -47,9 +48,10 @@ TYPED_TEST_SUITE(SumOfType, SummedTypes);
 TYPED_TEST(SumOfType, FramesAtAnyAlignmentInTheirOrder) {
   using T = TypeParam;
   Rng rng(1);
-  for (const size_t n : {1, 7, 64, 1000}) {
-    std::vector<std::vector<T>> values;
-    for (int s = 0; s < 5; ++s) values.push_back(RandomWholes<T>(rng, n + 3));
+  for (size_t round = 0; round < 40; ++round) {
+    const size_t n = std::array{1, 7, 64, 1000}[round % 4];
+    std::vector<std::vector<T>> values(1 + round / 4);
+    for (auto& one : values) one = RandomWholes<T>(rng, n + 3);
     const Gradients<T> gradients(values, 1);
     std::vector<T> out(n);
     if constexpr (std::is_same_v<T, float>) {
@@ -60,7 +62,7 @@ TYPED_TEST(SumOfType, FramesAtAnyAlignmentInTheirOrder) {
     for (size_t i = 0; i < n; ++i) {
       T expected{};
       for (const auto& one : values) expected = static_cast<T>(expected + one[3 + i]);
-      ASSERT_EQ(out[i], expected) << i << " of " << n;
+      ASSERT_EQ(out[i], expected) << i << " of " << n << ", " << values.size() << " frames";
     }
   }
 }
