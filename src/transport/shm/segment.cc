@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -25,9 +26,19 @@ bool IsOfMemory(int fd) {
   return fstatfs(fd, &file_system) == 0 && file_system.f_type == TMPFS_MAGIC;
 }
 
+// A file that grows beyond its limit ends the process (setrlimit(2), SIGXFSZ).
+bool FitsLimit(size_t bytes) {
+  rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Segment>> Segment::Make(size_t bytes) {
+  if (!FitsLimit(bytes)) {
+    return Fail(ErrorCode::kResourceExhausted, "shared memory of ", HumanBytes(bytes),
+                " is beyond this process's limit of file sizes (ulimit -f)");
+  }
   Descriptor fd(memfd_create("sluice", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return NoMemory("memfd_create", bytes);
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return NoMemory("ftruncate", bytes);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <cstring>
@@ -87,6 +88,19 @@ TEST(SegmentTest, MemoryThatIsNotThereIsAFailure) {
   ASSERT_FALSE(segment.ok());
   EXPECT_EQ(segment.failure().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(segment.failure().message, HasSubstr("shared memory of"));
+}
+
+TEST(SegmentTest, BeyondTheLimitOfFilesItIsAFailureAndNoSignal) {
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit low{kBytes, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  const bool within = Segment::Make(kBytes).ok();
+  const auto beyond = Segment::Make(kBytes + 1);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_TRUE(within);
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_THAT(beyond.failure().message, HasSubstr("ulimit -f"));
 }
 
 }  // namespace
