@@ -1,0 +1,52 @@
+// Jobs as large as anybody runs: what a round costs each of its processes does not grow with their number.
+#include <gtest/gtest.h>
+
+#include "sim/rounds.h"
+
+namespace sluice::testing {
+namespace {
+
+// The first is sliced over all servers; the others lie on one each.
+const std::vector<int64_t> kKeys = {100'000, 100, 200};
+
+// Messages of a whole job that trains so many rounds, all of whose values are checked.
+uint64_t Messages(uint32_t workers, uint32_t servers, int rounds) {
+  SimClusterOptions options;
+  options.workers = workers;
+  options.servers = servers;
+  options.heartbeat_timeout = 60s;
+  options.codec = 0.001;
+  SimCluster cluster(options);
+  const RoundsResult result = RunRounds(cluster, {.rounds = rounds, .key_elements = kKeys, .cut_chance = 0});
+  EXPECT_TRUE(result.completed) << result.mismatch << result.log;
+  EXPECT_EQ(cluster.network().counters().dropped, 0u);
+  return cluster.network().counters().sent;
+}
+
+// A push to each server that has a part, its acknowledgement, and the value: 3 messages, 2 for who comes
+// last.
+TEST(SimScale, ARoundCostsAWorkerThreeMessagesAServerHoweverManyWorkersThereAre) {
+  const auto of_a_round = [](uint32_t workers, uint32_t servers) {
+    return static_cast<double>(Messages(workers, servers, 3) - Messages(workers, servers, 1)) / 2 / workers;
+  };
+  for (const uint32_t servers : {5, 20}) {
+    const double few = of_a_round(10, servers), many = of_a_round(80, servers);
+    EXPECT_NEAR(many / few, 1, 0.05) << servers;
+    EXPECT_LE(many, 3 * (servers + 2)) << servers;
+    EXPECT_GE(many, 2 * servers) << servers;
+  }
+}
+
+// With joining, keys, barrier and optimiser, which take a worker a few messages with each server.
+TEST(SimScale, AThousandWorkersAndAHundredServers) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const uint32_t workers = 200, servers = 40;
+#else
+  const uint32_t workers = 1000, servers = 100;
+#endif
+  constexpr uint64_t kStart = 8, kRounds = 2;
+  EXPECT_LE(Messages(workers, servers, kRounds), workers * (servers + 2) * (kStart + 3 * kRounds));
+}
+
+}  // namespace
+}  // namespace sluice::testing
