@@ -43,6 +43,14 @@ wire::Counters ProcessCounters() {
           {"max_rss_kb", static_cast<uint64_t>(usage.ru_maxrss)}};
 }
 
+wire::Counters NodeCounters(const transport::Traffic& traffic) {
+  wire::Counters counters = ProcessCounters();
+  counters["socket_bytes_sent"] = traffic.sent();
+  counters["socket_bytes_received"] = traffic.received();
+  counters["bytes_copied"] = traffic.copied();
+  return counters;
+}
+
 // Where glibc's own rule ends once a block of 32 MiB, the largest that it counts, has been freed. Once: where
 // a sanitizer's malloc stands before glibc's, mallopt is what initialises that one, and two threads at it
 // both own its first arena, which the second one's end finds without an owner.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/job_config.h"
+#include "transport/zmq/traffic.h"
 #include "wire/messages.h"
 
 namespace sluice::runtime {
@@ -21,6 +22,9 @@ uint64_t RandomBits();
 std::string HostName();
 // What the operating system counts for this process: cpu_us (of all threads, user and system), max_rss_kb.
 wire::Counters ProcessCounters();
+// And what its loops count: socket_bytes_sent, socket_bytes_received (messages alone; the kernel copies each
+// once), bytes_copied (within the process).
+wire::Counters NodeCounters(const transport::Traffic& traffic);
 int CoreCount();  // that this process may run on
 
 // ZeroMQ takes a block of the heap for every message it reads. From here on the heap keeps up to 64 MiB of

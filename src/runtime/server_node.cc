@@ -46,24 +46,32 @@ Place ShardPlace(const JobConfig& config, uint64_t incarnation, uint32_t thread)
   return {transport::TcpAddress(choice.host, 0), choice.why};
 }
 
+// What the shards of a server have in common.
+struct Common {
+  std::shared_ptr<transport::SharedHeap> heap;  // null: no memory is shared
+  std::shared_ptr<transport::Traffic> traffic;
+};
+
 ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqContext> context,
-                       const std::shared_ptr<transport::SharedHeap>& heap, const ServerOptions& server,
-                       uint64_t incarnation, uint32_t thread) {
+                       const Common& common, const ServerOptions& server, uint64_t incarnation,
+                       uint32_t thread) {
   server::ShardOptions options;
   options.job = wire::HashJobId(config.job_id);
   options.incarnation = incarnation;
   options.thread = thread;
   options.shards_per_server = static_cast<uint32_t>(config.server_threads);
   options.updater = server.updater;
-  if (heap) options.memory = heap;
-  if (thread == 0) options.process_counters = ProcessCounters;  // once for the process
+  if (common.heap) options.memory = common.heap;
+  if (thread == 0)  // once for the process
+    options.process_counters = [traffic = common.traffic] { return NodeCounters(*traffic); };
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
   transport::ZmqLoopOptions loop = LoopOptions(config, StrCat("shard ", thread));
   // The largest: one part, which is 1 MiB, or a batch of small ones.
   loop.limits.max_envelope_bytes = loop.limits.max_frame_bytes = 2u << 20;
   loop.limits.max_message_bytes = 3u << 20;
-  loop.shared_heap = heap;
+  loop.shared_heap = common.heap;
+  loop.traffic = common.traffic;
   const Place place = ShardPlace(config, incarnation, thread);
   loop.bind = {place.address};
   loop.bind_reason = place.why;
@@ -103,11 +111,12 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   membership::Options membership = MembershipOptions(config, incarnation);
-  const auto heap = config.shares_memory() ? std::make_shared<transport::SharedHeap>() : nullptr;
+  const Common common{config.shares_memory() ? std::make_shared<transport::SharedHeap>() : nullptr,
+                      std::make_shared<transport::Traffic>()};
   std::vector<server::ShardHandle> handles;
   for (int i = 0; i < config.server_threads; ++i) {
     threads.shards.push_back(
-        StartShard(config, context, heap, server, incarnation, static_cast<uint32_t>(i)));
+        StartShard(config, context, common, server, incarnation, static_cast<uint32_t>(i)));
     membership.shard_addresses.push_back(threads.shards.back().loop->addresses().front());
   }
   for (ShardThread& shard : threads.shards) handles.push_back({shard.loop.get(), shard.machine.get()});

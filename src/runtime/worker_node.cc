@@ -42,6 +42,7 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
   transport::ZmqLoopOptions options = LoopOptions(config, "worker");
   options.shared_heap = heap_;
   options.requires_shared_memory = config.transport == TransportChoice::kShm;
+  options.traffic = traffic_;
   loop_ = std::make_shared<transport::ZmqLoop>(context, client_, options);
   Post([client = client_, joined = joined_](Time, transport::Network&) {
     client->WhenJoined([joined](const Status& status) { joined.Complete(status.AsException()); });
@@ -146,6 +147,19 @@ std::map<std::string, wire::Counters> WorkerNode::Stats(Duration timeout) {
   });
   gathered->done.Wait(timeout + 1s);
   return gathered->counters;
+}
+
+wire::Counters WorkerNode::OwnStats(Duration timeout) {
+  const Event asked = Event::Make("asking this worker for statistics");
+  const auto landed = std::make_shared<uint64_t>();
+  Post([client = client_, asked, landed](Time, transport::Network&) {
+    *landed = client->bytes_landed();
+    asked.Complete();
+  });
+  asked.Wait(timeout);
+  wire::Counters counters = NodeCounters(*traffic_);
+  counters["bytes_copied"] += *landed;
+  return counters;
 }
 
 bool WorkerNode::Dump() {

@@ -43,6 +43,8 @@ class WorkerNode {
   // The counters of every process of the job but the other workers: "scheduler", "server 0", ... What a
   // server's shards count is added up. Throws Error(kDeadlineExceeded).
   std::map<std::string, wire::Counters> Stats(Duration timeout);
+  // This worker's own. Throws Error(kDeadlineExceeded).
+  wire::Counters OwnStats(Duration timeout);
   // Prints who waits for what; false once the loop has ended.
   bool Dump();
   worker::Client& client() { return *client_; }
@@ -57,6 +59,7 @@ class WorkerNode {
   const std::shared_ptr<transport::SharedHeap> heap_;  // null: no memory is shared
   std::atomic<uint32_t> stores_made_ = 0;
   const std::shared_ptr<worker::Client> client_;
+  const std::shared_ptr<transport::Traffic> traffic_ = std::make_shared<transport::Traffic>();
   std::shared_ptr<transport::ZmqLoop> loop_;
   const Event joined_ = Event::Make("joining the job");
   std::mutex mutex_;

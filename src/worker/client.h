@@ -150,6 +150,7 @@ class Client final : public transport::Machine {
   void GetShardStats(Time now, uint32_t shard, Time deadline, AnswerDone done, NetworkRef network);
 
   uint32_t num_shards() const { return static_cast<uint32_t>(shards_.size()); }
+  uint64_t bytes_landed() const { return bytes_landed_; }  // copied to where pulls wanted them
   const wire::KeyEntry& entry(uint32_t key) const { return keys_.at(key).entry; }
   bool Knows(uint32_t key) const { return keys_.contains(key); }
 
@@ -262,6 +263,7 @@ class Client final : public transport::Machine {
   uint64_t next_id_ = 1;
   uint64_t next_order_ = 1;
   uint64_t barriers_of_all_ = 0;
+  uint64_t bytes_landed_ = 0;
   LogLimiter limiter_{5, 10s};
   // Run when a call has left the machine in order. The spare one is empty, and has room.
   std::vector<membership::ControlRequests::Completion> completions_, spare_completions_;

@@ -48,6 +48,7 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
         }
         tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
         Land(*part, message.payload[i], values.compression);
+        bytes_landed_ += part->destination.bytes;
       }
       part->op->lowest_version = std::min(part->op->lowest_version, value.version);
       Finish(part);

@@ -205,7 +205,9 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
 
 void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
   wire::Stats stats{counters_};
-  if (options_.process_counters) stats.counters.merge(options_.process_counters());
+  if (options_.process_counters) {
+    for (const auto& [name, count] : options_.process_counters()) stats.counters[name] += count;
+  }
   Send(sender.peer, sender.request_id, std::move(stats), {}, network);
 }
 

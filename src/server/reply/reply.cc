@@ -31,12 +31,17 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   if (waiter.slot > 0) {
     value.version = static_cast<uint64_t>(part.num_updates);
     // States change in place: a copy, on the rare way of saving them.
-    if (waiter.want_data && part.rows == nullptr)
+    if (waiter.want_data && part.rows == nullptr) {
       frame = Frame::Copy(part.states.arrays[waiter.slot - 1]->bytes());
+      counters_["bytes_copied"] += frame.size();
+    }
   } else if (waiter.want_data && part.rows == nullptr) {
     frame = part.weight->Share(waiter.as);
   }
-  if (waiter.want_data && part.rows != nullptr) frame = ReadRows(part, waiter);
+  if (waiter.want_data && part.rows != nullptr) {
+    frame = ReadRows(part, waiter);
+    counters_["bytes_copied"] += frame.size();
+  }
   counters_["bytes_out"] += frame.size();
   const Compression as = waiter.slot == 0 ? waiter.as : Compression::kNone;
   replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as);

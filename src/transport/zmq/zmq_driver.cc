@@ -59,6 +59,7 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   if (wire::PayloadTravelsInside(message)) message.payload.clear();
   if (SendMultipart(channel->socket.native(), to, envelope, message.payload, peer->queue, memory_)) {
     ++counters_.sent;
+    options_.traffic->OnSent(envelope, message.payload);
   } else {
     ++counters_.unreachable;
   }
@@ -296,6 +297,7 @@ void ZmqDriver::Read(Channel* channel) {
       if (channel->peer == nullptr) door_->OnAllRead();
       return;
     }
+    options_.traffic->OnReceived(parts.envelope.bytes(), parts.payload);
     if (channel->peer == nullptr)
       door_->OnMessage(parts.envelope.connection(), parts.wire_bytes, IsKnown(parts), Now());
     Deliver(channel, state, &parts);

@@ -7,12 +7,10 @@
 
 #include "base/check.h"
 #include "base/pool_allocator.h"
+#include "transport/zmq/traffic.h"
 
 namespace sluice::transport {
 namespace {
-
-// Below this a copy costs less than the bookkeeping of handing over.
-constexpr size_t kCopyBelow = 1024;
 
 // What ZeroMQ holds for us. Owns itself meanwhile.
 struct Held {
@@ -89,13 +87,13 @@ bool SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, con
   if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true)) return false;
   // Copied frames are counted with the envelope, which leaves with them.
   uint64_t counted = envelope.size();
-  for (const Frame& frame : payload) counted += frame.size() < kCopyBelow ? frame.size() : 0;
+  for (const Frame& frame : payload) counted += frame.size() < Traffic::kCopyBelow ? frame.size() : 0;
   if (!hand_over(envelope, counted, !payload.empty())) return false;
   for (size_t i = 0; i < payload.size(); ++i) {
     const Frame& frame = payload[i];
     const bool more = i + 1 < payload.size();
-    const bool sent = frame.size() < kCopyBelow ? SendCopy(socket, frame.bytes(), more)
-                                                : hand_over(frame, frame.size(), more);
+    const bool sent = frame.size() < Traffic::kCopyBelow ? SendCopy(socket, frame.bytes(), more)
+                                                         : hand_over(frame, frame.size(), more);
     if (!sent) return false;
   }
   return true;

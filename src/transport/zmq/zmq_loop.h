@@ -11,6 +11,7 @@
 
 #include "transport/shm/shared_heap.h"
 #include "transport/transport.h"
+#include "transport/zmq/traffic.h"
 #include "transport/zmq/zmq_context.h"
 #include "wire/codec.h"
 
@@ -43,6 +44,7 @@ struct ZmqLoopOptions {
   uint64_t drop_seed = 1;
   int bad_messages_until_mute = 16;  // from one peer
   Duration mute = 3s;  // well below a heartbeat timeout: mistakes of an honest peer are no death
+  std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>();  // what this loop adds to
 };
 
 struct ZmqCounters {

@@ -1,0 +1,36 @@
+#include "transport/zmq/traffic.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::transport {
+namespace {
+
+Frame Of(size_t bytes) {
+  return Frame::Of(std::make_shared<Buffer>(bytes));
+}
+
+TEST(Traffic, CountsWhatTheKernelCopies) {
+  Traffic sender, receiver;
+  const Frame envelope = Of(60);
+  const wire::Frames payload = {Of(1 << 20), Of(100)};
+  sender.OnSent(envelope, payload);
+  receiver.OnReceived(envelope.bytes(), payload);
+  EXPECT_EQ(sender.sent(), (1u << 20) + 160);
+  EXPECT_EQ(sender.received(), 0u);
+  EXPECT_EQ(receiver.received(), sender.sent());
+}
+
+// Of a large frame ZeroMQ's batches alone; a small one is copied into ZeroMQ's message as well.
+TEST(Traffic, CountsCopiesWithinTheProcess) {
+  Traffic large, small;
+  large.OnSent(Of(60), {Of(1 << 20)});
+  EXPECT_EQ(large.copied(), 60u + 8192);
+  small.OnSent(Of(60), {Of(1000)});
+  EXPECT_EQ(small.copied(), 60u + 2 * 1000);
+  Traffic receiver;
+  receiver.OnReceived(Of(60).bytes(), {Of(1000)});
+  EXPECT_EQ(receiver.copied(), 60u + 1000);
+}
+
+}  // namespace
+}  // namespace sluice::transport
