@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "kv_load.h"
+#include "kv_report.h"
 #include "runtime/flags.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
@@ -34,10 +35,15 @@ DEFINE_string(
     "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
 DEFINE_string(optimizer, "accumulate",
               "What the store does with pushes: none (assign the sum), accumulate, sgd (momentum 0.9).");
+DEFINE_bool(one_call, false, "Hand over all keys of a measurement in one call.");
+DEFINE_bool(in_place, false, "push_pull writes its results into the gradients.");
 DEFINE_double(seconds, 0.5, "Of each repeat, about.");
 DEFINE_int32(repeats, 5, "The median of these counts.");
-DEFINE_int32(latency_samples, 300, "Operations, one at a time, for p50 and p99.");
-DEFINE_bool(raw, true, "Measure the machine as well: raw TCP, raw ZeroMQ, memory copies.");
+DEFINE_int32(latency_samples, 300,
+             "At most so many calls, one at a time, for p50 and p99; fewer where they would take longer than "
+             "the repeats, but 20.");
+DEFINE_bool(raw, true,
+            "Measure the machine as well, beside each size: two raw streams, raw ZeroMQ, copies and sums.");
 DEFINE_string(json, "", "Write one object per line and measurement to this file (worker 0).");
 
 namespace {
@@ -98,7 +104,9 @@ class Bench {
   }
 
   void Run() {
-    if (IsFirst()) PrintHead();
+    if (IsFirst())
+      PrintHead(StrCat(FLAGS_kv_store, ", ", FLAGS_optimizer, ", ", Transport(), ", ",
+                       Counted(store_->num_workers(), "worker")));
     for (const std::vector<int64_t>& bytes : SizesFlag()) {
       if (yardstick_ != nullptr) MeasureRaw(Largest(bytes));
       store_->Barrier();
@@ -111,27 +119,37 @@ class Bench {
   bool IsFirst() const { return store_->rank() == 0; }
   bool IsDist() const { return FLAGS_kv_store.starts_with("dist"); }
 
+  std::string Transport() const {
+    if (!IsDist()) return "none";
+    return runtime::Runtime::Default()->config().local_only ? "ipc" : "tcp";
+  }
+
   void MeasureRaw(int64_t bytes) {
     RawOptions options;
     options.message_bytes = static_cast<size_t>(bytes);
     options.working_set = static_cast<size_t>(FLAGS_working_set);
+    options.seconds = FLAGS_seconds;
+    options.repeats = FLAGS_repeats;
+    options.local = IsDist() && Transport() != "tcp";
     options.round_trips = raw_.zmq_rtt_us == 0;  // of 4 bytes, once
     const double rtt = raw_.zmq_rtt_us;
     raw_ = yardstick_->Measure(options);
     if (!options.round_trips) raw_.zmq_rtt_us = rtt;
-    PrintRaw("raw TCP, 2 ways", bytes, raw_.tcp_two_streams_gbit);
-    PrintRaw("raw ZeroMQ", bytes, raw_.zmq_gbit);
-    PrintRaw("memory copy", bytes, raw_.memcpy_gbyte * 8);
-    if (options.round_trips) std::printf("raw ZeroMQ round trip of 4 bytes: %.1f us\n", raw_.zmq_rtt_us);
-    std::fflush(stdout);
+    PrintRaw(raw_, options.message_bytes);
   }
 
-  // Processor time, so far, of the processes of the job; of the workers only this one.
+  // What the processes of the job count, so far; of the workers only this one.
   CountersByProcess Snapshot() {
+    constexpr std::chrono::seconds kTimeout{30};
     CountersByProcess counters;
-    if (IsDist() && IsFirst())
-      counters = runtime::Runtime::Default()->Node()->Stats(std::chrono::seconds(30));
-    counters[StrCat("worker ", store_->rank())] = runtime::ProcessCounters();
+    const std::string self = StrCat("worker ", store_->rank());
+    if (!IsDist()) {
+      counters[self] = runtime::ProcessCounters();
+      return counters;
+    }
+    const auto node = runtime::Runtime::Default()->Node();
+    if (IsFirst()) counters = node->Stats(kTimeout);
+    counters[self] = node->OwnStats(kTimeout);
     return counters;
   }
 
@@ -139,21 +157,17 @@ class Bench {
     LoadOptions options;
     options.mode = mode;
     options.bytes = bytes;
+    options.one_call = FLAGS_one_call;
+    options.in_place = FLAGS_in_place;
     options.seconds = FLAGS_seconds;
     options.repeats = FLAGS_repeats;
     options.latency_samples = FLAGS_latency_samples;
     std::vector<CountersByProcess> snapshots;
     Load load(store_, options, exchange_);
     const LoadFigures figures = load.Run([&] { snapshots.push_back(Snapshot()); });
-    const std::map<std::string, double> cpu = CpuSeconds(snapshots);
+    const CountersByProcess spent = Spent(snapshots);
     if (!IsFirst()) return;
-    nlohmann::json line = Line(options, figures);
-    double all = 0;
-    for (const auto& [process, seconds] : cpu) {
-      line["cpu_s_per_gb"][process] = seconds / figures.gbyte;
-      all += seconds;
-    }
-    line["cpu_ms_per_round"] = all * 1e3 / static_cast<double>(figures.passes);
+    const nlohmann::json line = Line(options, figures, spent);
     lines_ += line.dump() + "\n";
     PrintLine(line);
     if (Largest(bytes) != bytes.front() || bytes.back() != bytes.front()) {
@@ -163,76 +177,58 @@ class Bench {
     }
   }
 
-  // Of every process, between the two snapshots. All workers together.
-  std::map<std::string, double> CpuSeconds(const std::vector<CountersByProcess>& snapshots) {
-    std::map<std::string, double> seconds;
+  // By every process, between the two snapshots: processor time, and bytes that were copied, by itself or by
+  // the kernel at its sockets. All workers together.
+  CountersByProcess Spent(const std::vector<CountersByProcess>& snapshots) {
+    CountersByProcess spent;
+    const auto difference = [&](const std::string& process, const char* counter) -> uint64_t {
+      const wire::Counters &before = snapshots[0].at(process), &after = snapshots[1].at(process);
+      return after.contains(counter) ? after.at(counter) - (before.contains(counter) ? before.at(counter) : 0)
+                                     : 0;
+    };
     for (const auto& [process, counters] : snapshots[1]) {
-      seconds[process] =
-          static_cast<double>(counters.at("cpu_us") - snapshots[0].at(process).at("cpu_us")) * 1e-6;
+      spent[process]["cpu_us"] = difference(process, "cpu_us");
+      for (const char* copies : {"bytes_copied", "socket_bytes_sent", "socket_bytes_received"})
+        spent[process]["copies"] += difference(process, copies);
     }
-    const auto of_workers = exchange_.Gather(seconds[StrCat("worker ", store_->rank())]);
-    for (size_t rank = 0; rank < of_workers.size(); ++rank)
-      seconds[StrCat("worker ", rank)] = of_workers[rank];
-    return seconds;
+    const wire::Counters mine = spent[StrCat("worker ", store_->rank())];
+    for (const auto& [counter, value] : mine) {
+      const auto of_workers = exchange_.Gather(static_cast<double>(value));
+      for (size_t rank = 0; rank < of_workers.size(); ++rank)
+        spent[StrCat("worker ", rank)][counter] = static_cast<uint64_t>(std::max(of_workers[rank], 0.0));
+    }
+    return spent;
   }
 
-  nlohmann::json Line(const LoadOptions& options, const LoadFigures& figures) const {
-    const runtime::JobConfig& config = runtime::Runtime::Default()->config();
+  nlohmann::json Line(const LoadOptions& options, const LoadFigures& figures,
+                      const CountersByProcess& spent) const {
+    const int directions = options.mode == Mode::kPush || options.mode == Mode::kPull ? 1 : 2;
     nlohmann::json line = {{"mode", Name(options.mode)},
                            {"kv_store", FLAGS_kv_store},
                            {"optimizer", FLAGS_optimizer},
-                           {"transport", !IsDist()           ? "none"
-                                         : config.local_only ? "ipc"
-                                                             : "tcp"},
+                           {"transport", Transport()},
                            {"workers", store_->num_workers()},
-                           {"servers", IsDist() ? config.num_servers : 0},
+                           {"servers", IsDist() ? runtime::Runtime::Default()->config().num_servers : 0},
                            {"bytes", std::accumulate(options.bytes.begin(), options.bytes.end(), int64_t{0}) /
                                          static_cast<int64_t>(options.bytes.size())},
                            {"keys", options.bytes.size()},
+                           {"directions", directions},
                            {"gbit_per_s", figures.gbit_per_s},
                            {"p50_us", figures.p50_us},
                            {"p99_us", figures.p99_us},
+                           {"latency_samples", figures.latency_samples},
                            {"cpu_s_per_gb", nlohmann::json::object()}};
-    if (yardstick_ != nullptr) {
-      line["raw_tcp_2_streams_gbit_per_s"] = raw_.tcp_two_streams_gbit;
-      line["raw_zmq_gbit_per_s"] = raw_.zmq_gbit;
-      line["raw_zmq_rtt_us"] = raw_.zmq_rtt_us;
-      line["raw_memcpy_gbyte_per_s"] = raw_.memcpy_gbyte;
+    double cpu_us = 0, copies = 0;
+    for (const auto& [process, counters] : spent) {
+      const auto micros = static_cast<double>(counters.at("cpu_us"));
+      line["cpu_s_per_gb"][process] = micros * 1e-6 / figures.gbyte;
+      cpu_us += micros;
+      copies += static_cast<double>(counters.at("copies"));
     }
+    line["cpu_ms_per_round"] = cpu_us * 1e-3 / static_cast<double>(figures.passes);
+    line["copies_per_byte"] = copies * 1e-9 / (figures.gbyte * directions);
+    if (yardstick_ != nullptr) line["raw"] = ToJson(raw_);
     return line;
-  }
-
-  void PrintHead() const {
-    std::printf(
-        "%s, %s, %d workers. Gbit/s: payload per direction. p50, p99: us of one\n"
-        "operation. raw: share of raw TCP's two ways. rtts: p50 in raw ZeroMQ round\n"
-        "trips. CPU: seconds per GB, of the workers and of the servers.\n",
-        FLAGS_kv_store.c_str(), FLAGS_optimizer.c_str(), store_->num_workers());
-    std::printf("%-16s%7s %4s %6s %6s %6s %4s %4s %5s %4s\n", "", "bytes", "keys", "Gbit/s", "p50", "p99",
-                "raw", "rtts", "CPU w", "s");
-    std::fflush(stdout);
-  }
-
-  static void PrintRaw(const char* what, int64_t bytes, double rate) {
-    std::printf("%-16s%7s %4s %6.3g\n", what, HumanBytes(static_cast<uint64_t>(bytes)).c_str(), "", rate);
-  }
-
-  void PrintLine(const nlohmann::json& line) const {
-    const std::string mode = line["mode"];
-    const double directions = mode == "push" || mode == "pull" ? 1 : 2;
-    double worker = 0, server = 0;
-    for (const auto& [process, seconds] : line["cpu_s_per_gb"].items())
-      (process.starts_with("worker") ? worker : server) += seconds.get<double>();
-    const double rate = line["gbit_per_s"], p50 = line["p50_us"], p99 = line["p99_us"];
-    char of_raw[16] = "-", round_trips[16] = "-";
-    if (yardstick_ != nullptr) {
-      std::snprintf(of_raw, sizeof of_raw, "%.2f", directions * rate / raw_.tcp_two_streams_gbit);
-      std::snprintf(round_trips, sizeof round_trips, "%.3g", p50 / raw_.zmq_rtt_us);
-    }
-    std::printf("%-16s%7s %4lld %6.3g %6.4g %6.4g %4s %4s %5.2g %4.2g\n", mode.c_str(),
-                HumanBytes(line["bytes"]).c_str(), static_cast<long long>(line["keys"]), rate, p50, p99,
-                of_raw, round_trips, worker, server);
-    std::fflush(stdout);
   }
 
   Yardstick* const yardstick_;  // worker 0's

@@ -94,63 +94,66 @@ std::vector<double> Exchange::Gather(double mine) {
 
 Load::Load(std::shared_ptr<KVStore> store, const LoadOptions& options, Exchange& exchange)
     : store_(std::move(store)), options_(options), exchange_(exchange) {
+  std::vector<Key> names;
   std::vector<NDArray> values;
   for (size_t i = 0; i < options.bytes.size(); ++i) {
     const Shape shape = {options.bytes[i] / 4};
-    names_.push_back(StrCat(Name(options.mode), "/", options.bytes.size(), "/", i, "/", options.bytes[i]));
-    gradients_.push_back(Filled(shape, 1));
-    outs_.push_back(Filled(shape, 0));
-    values.push_back(outs_.back());
+    if (i == 0 || !options.one_call) calls_.emplace_back();
+    Call& call = calls_.back();
+    names.push_back(StrCat(Name(options.mode), "/", options.bytes.size(), "/", i, "/", options.bytes[i]));
+    values.push_back(Filled(shape, 0));
+    call.keys.push_back(names.back());
+    // What is added up in place stays finite.
+    call.gradients.push_back({options.in_place ? values.back() : Filled(shape, 1)});
+    call.outs.push_back({values.back()});
   }
-  store_->Init(names_, values);
+  store_->Init(names, values);
 }
 
-void Load::Issue(size_t key) {
+void Load::Issue(const Call& call) {
   switch (options_.mode) {
     case Mode::kPush:
-      return store_->Push(names_[key], gradients_[key]);
+      return store_->Push(call.keys, call.gradients);
     case Mode::kPull:
-      return store_->Pull(names_[key], &outs_[key]);
+      return store_->Pull(call.keys, call.outs);
     case Mode::kPushPull:
-      return store_->PushPull(names_[key], gradients_[key], &outs_[key]);
+      return store_->PushPull(call.keys, call.gradients, call.outs);
     case Mode::kPushThenPull:
-      store_->Push(names_[key], gradients_[key]);
-      return store_->Pull(names_[key], &outs_[key]);
+      store_->Push(call.keys, call.gradients);
+      return store_->Pull(call.keys, call.outs);
   }
 }
 
-void Load::Finish(size_t key) {
+void Load::Finish(const Call& call) {
   if (options_.mode == Mode::kPush) return store_->WaitAll();
-  outs_[key].WaitToRead();
+  for (const KVStore::Values& outs : call.outs) outs.front().WaitToRead();
 }
 
 // A pass ahead of the results: the pipeline holds every key once.
 double Load::Pass() {
   const double start = Now();
-  for (size_t i = 0; i < names_.size(); ++i) {
-    if (options_.mode != Mode::kPush) Finish(i);
-    Issue(i);
+  for (const Call& call : calls_) {
+    if (options_.mode != Mode::kPush) Finish(call);
+    Issue(call);
   }
   if (options_.mode == Mode::kPush) store_->WaitAll();
   return Now() - start;
 }
 
-int64_t Load::AgreePasses() {
-  Pass();
-  store_->WaitAll();
+int64_t Load::Agree(double seconds, const std::function<void()>& work) {
+  work();
   const double start = Now();
-  int passes = 0;
-  do {
-    Pass();
-    store_->WaitAll();
-  } while (++passes < 3);
-  const double one = (Now() - start) / passes;
-  const double first = exchange_.Gather(one).front();
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(options_.seconds / first)));
+  constexpr int kTimes = 3;
+  for (int i = 0; i < kTimes; ++i) work();
+  const double first = exchange_.Gather((Now() - start) / kTimes).front();
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(seconds / first)));
 }
 
 LoadFigures Load::Run(const std::function<void()>& around_throughput) {
-  const int64_t passes = AgreePasses();
+  const int64_t passes = Agree(options_.seconds, [this] {
+    Pass();
+    store_->WaitAll();
+  });
   LoadFigures figures;
   const int64_t bytes = std::accumulate(options_.bytes.begin(), options_.bytes.end(), int64_t{0});
   const double gbyte_of_repeat = static_cast<double>(passes * bytes * store_->num_workers()) * 1e-9;
@@ -170,18 +173,29 @@ LoadFigures Load::Run(const std::function<void()>& around_throughput) {
   figures.passes = passes * options_.repeats;
   figures.gbyte = gbyte_of_repeat * options_.repeats;
   figures.gbit_per_s = Quantile(rates, 0.5);
-  std::vector<double> micros;
-  for (int i = 0; i < options_.latency_samples; ++i) {
-    const size_t key = static_cast<size_t>(i) % names_.size();
-    const double start = Now();
-    Issue(key);
-    Finish(key);
-    micros.push_back((Now() - start) * 1e6);
-  }
-  store_->Barrier();
-  figures.p50_us = Quantile(micros, 0.5);
-  figures.p99_us = Quantile(micros, 0.99);
+  MeasureLatency(&figures);
   return figures;
+}
+
+void Load::MeasureLatency(LoadFigures* figures) {
+  size_t next = 0;
+  std::vector<double> micros;
+  const auto sample = [&] {
+    const Call& call = calls_[next++ % calls_.size()];
+    const double start = Now();
+    Issue(call);
+    Finish(call);
+    micros.push_back((Now() - start) * 1e6);
+  };
+  const int64_t fitting = Agree(options_.seconds * options_.repeats, sample);
+  micros.clear();
+  const int64_t least = std::min(options_.latency_samples, 20);
+  const int64_t samples = std::clamp<int64_t>(fitting, least, options_.latency_samples);
+  for (int64_t i = 0; i < samples; ++i) sample();
+  store_->Barrier();
+  figures->p50_us = Quantile(micros, 0.5);
+  figures->p99_us = Quantile(micros, 0.99);
+  figures->latency_samples = static_cast<int>(samples);
 }
 
 }  // namespace sluice::bench

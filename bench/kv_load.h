@@ -23,17 +23,21 @@ void SetUpdate(KVStore& store, Update update);
 struct LoadOptions {
   Mode mode = Mode::kPushPull;
   std::vector<int64_t> bytes;  // of each key; multiples of 4
+  bool one_call = false;       // all keys in each call, in place of one
+  bool in_place = false;       // push_pull writes its results into the gradients
   double seconds = 0.5;        // of each repeat, about
   int repeats = 5;             // the median counts
-  int latency_samples = 200;
+  int latency_samples = 300;   // fewer where they would take longer than the repeats, but some
 };
 
 struct LoadFigures {
-  double gbit_per_s = 0;          // payload per direction, of all workers together
-  double seconds = 0;             // of all repeats together
-  double gbyte = 0;               // payload per direction, of all repeats and all workers together
-  int64_t passes = 0;             // over all keys
-  double p50_us = 0, p99_us = 0;  // of one operation alone, as worker 0 sees it, from the call to the result
+  double gbit_per_s = 0;  // payload per direction, of all workers together
+  double seconds = 0;     // of all repeats together
+  double gbyte = 0;       // payload per direction, of all repeats and all workers together
+  int64_t passes = 0;     // over all keys
+  // Of one call alone, as this worker sees it, until the result is there.
+  double p50_us = 0, p99_us = 0;
+  int latency_samples = 0;
 };
 
 // A number of each worker, told to all through the store, under any Update.
@@ -57,16 +61,23 @@ class Load {
   LoadFigures Run(const std::function<void()>& around_throughput);
 
  private:
-  void Issue(size_t key);
-  void Finish(size_t key);  // waits for the operation issued last on it
-  double Pass();            // every key once, pipelined; seconds
-  int64_t AgreePasses();
+  // What one call hands over.
+  struct Call {
+    std::vector<Key> keys;
+    std::vector<KVStore::Values> gradients, outs;
+  };
+
+  void Issue(const Call& call);
+  void Finish(const Call& call);  // waits for the operation issued last on its keys
+  double Pass();                  // every key once, pipelined; seconds
+  // The most that fits into so many seconds by worker 0's clock, when `work` has been done some times.
+  int64_t Agree(double seconds, const std::function<void()>& work);
+  void MeasureLatency(LoadFigures* figures);
 
   const std::shared_ptr<KVStore> store_;
   const LoadOptions options_;
   Exchange& exchange_;
-  std::vector<Key> names_;
-  std::vector<NDArray> gradients_, outs_;
+  std::vector<Call> calls_;
 };
 
 }  // namespace sluice::bench

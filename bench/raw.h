@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 namespace sluice::bench {
 
@@ -12,14 +11,22 @@ struct RawOptions {
   size_t working_set = 256u << 20;  // memory that senders and receivers walk through; larger than the caches
   double seconds = 0.5;             // of each measurement
   int repeats = 5;                  // the median counts
+  bool local = false;               // Unix sockets in place of TCP
   bool round_trips = true;          // whether to measure zmq_rtt_us
 };
 
+// By number of threads.
+struct MemoryRates {
+  double one = 0, two = 0;  // GB/s
+};
+
 struct RawFigures {
-  double tcp_two_streams_gbit = 0;  // one stream each way between two processes, both directions added
-  double zmq_gbit = 0;              // one way, DEALER to ROUTER, zero-copy send
-  double zmq_rtt_us = 0;            // DEALER/ROUTER round trip of 4 bytes, median
-  double memcpy_gbyte = 0;          // one thread, bytes copied per second
+  double two_streams_gbit = 0;    // one stream each way between two processes, both directions added
+  double zmq_gbit = 0;            // one way, DEALER to ROUTER, zero-copy send
+  double zmq_both_ways_gbit = 0;  // whole messages to a ROUTER that sends each back; per direction
+  double zmq_rtt_us = 0;          // DEALER/ROUTER round trip of 4 bytes, median
+  MemoryRates copy;               // bytes copied
+  MemoryRates add;                // a += b of floats: bytes of b
 };
 
 // Forks peers: call it before any thread exists.

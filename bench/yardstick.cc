@@ -11,6 +11,7 @@
 #include <iostream>
 
 #include "base/strings.h"
+#include "runtime/process.h"
 #include "sluice/error.h"
 
 namespace sluice::bench {
@@ -18,6 +19,7 @@ namespace {
 
 [[noreturn]] void Serve(int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  runtime::KeepMessageMemory();  // as our own processes do
   try {
     RawOptions options;
     while (recv(socket, &options, sizeof options, 0) == sizeof options) {
