@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+import bench_machine
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAMS = os.path.join(ROOT, "build", "bin")
 LAUNCH = os.path.join(ROOT, "tools", "launch.py")
@@ -82,6 +84,38 @@ def thread_counts(text):
     if min(counts) < 1:
         raise argparse.ArgumentTypeError(f"is '{text}'; numbers from 1 on are expected, with commas between")
     return counts
+
+
+def names_of(known):
+    """For argparse: some of `known`, a dict, by their names and in its order."""
+    def named(text):
+        wanted = text.split(",")
+        if unknown := sorted(set(wanted) - set(known)):
+            raise argparse.ArgumentTypeError(f"names {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
+        return [value for name, value in known.items() if name in wanted]
+    return named
+
+
+def table_parser(description, tables):
+    """With the flags that every benchmark has. A table is a function of the parsed arguments that prints it."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="tables:\n" + "\n".join(f"  {each.__name__:<17}{each.__doc__}" for each in tables))
+    parser.add_argument("--only", type=names_of({each.__name__: each for each in tables}), default=list(tables),
+                        metavar="TABLE,...", help="those of the tables below")
+    parser.add_argument("--pairs", type=positive, default=5, help="measurements of each figure; medians are printed (default 5)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work: shows that everything runs")
+    return parser
+
+
+def print_tables(args):
+    print(f"Machine:\n\n{bench_machine.describe()}\n", flush=True)
+    for make in args.only:
+        print(f"### {make.__doc__} (`--only {make.__name__}`)\n", flush=True)
+        try:
+            make(args)
+        except Skipped as why:
+            print(f"(skipped: {why})")
+        print(flush=True)
 
 
 def program(name):

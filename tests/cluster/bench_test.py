@@ -1,5 +1,5 @@
-"""tools/bench_train.py --quick makes its tables, and tools/profile_step.py its; what they hold is noise, and that they hold
-numbers is what is looked at.
+"""tools/bench_train.py --quick and tools/bench_stores.py --quick make their tables, and tools/profile_step.py its; what they
+hold is noise, and that they hold numbers is what is looked at.
 
 Usage: bench_test.py BIN_DIR
 """
@@ -16,7 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import bench_alone  # noqa: E402
 import bench_beside_pytorch  # noqa: E402
+import bench_kv  # noqa: E402
 import bench_run  # noqa: E402
+import bench_stores  # noqa: E402
 import bench_train  # noqa: E402
 import profile_step  # noqa: E402
 
@@ -43,12 +45,12 @@ class Bench(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def tables(self, *names):
+    def tables(self, *names, script=bench_train, flags=("--threads", "1")):
         """What each printed, by name."""
         out = io.StringIO()
-        arguments = ["bench_train.py", "--quick", "--pairs", "1", "--threads", "1", "--only", ",".join(names)]
+        arguments = [script.__name__, "--quick", "--pairs", "1", "--only", ",".join(names), *flags]
         with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out):
-            bench_train.main()
+            script.main()
         head, *parts = out.getvalue().split("\n### ")
         self.assertTrue(head.startswith("Machine:\n\n- "), head)
         self.assertEqual(len(parts), len(names), out.getvalue())
@@ -62,6 +64,30 @@ class Bench(unittest.TestCase):
         self.assertEqual({line.count("|") for line in lines}, {lines[0].count("|")}, text)
         for line in lines[2:]:
             float(line.split("|")[-2].replace(",", "").removesuffix(" %"))
+
+    def test_pushing_and_pulling(self):
+        flags = ("--transports", "tcp,ipc", "--topologies", "1x1,2x2", "--sizes", "4K,1M")
+        by_name = self.tables("matrix", "many_keys", script=bench_stores, flags=flags)
+        tables = [[line.split("|")[1:-1] for line in text.splitlines()] for text in re.findall(r"(?:^\|.*\n)+", by_name["matrix"], re.MULTILINE)]
+        self.assertEqual([len(table) for table in tables], [2 + 2, 2 + 4] * 4, by_name["matrix"])  # by transport and topology
+        for table in tables:
+            for size, *figures in table[2:]:
+                self.assertIn(size.strip(), ("4 KiB", "1 MiB"))
+                for figure in figures:
+                    if figure.strip() not in ("push", "push_pull"):
+                        self.assertGreaterEqual(float(figure.replace(",", "")), 0)
+        # Into and out of a socket, and what landed of a push_pull; the rest is 8 KiB of each MiB.
+        copies = [float(row[-1]) for table in tables[1::2] for row in table[2:] if row[0].strip() == "1 MiB"]
+        for push, push_pull in zip(copies[::2], copies[1::2]):
+            self.assertAlmostEqual(push, 2.02, delta=0.05)
+            self.assertAlmostEqual(push_pull, 2.52, delta=0.05)
+        self.assert_table(by_name["many_keys"], 8)
+
+    def test_a_transport_that_is_not_there_is_left_out(self):
+        with mock.patch.object(bench_kv, "missing", lambda name: "a reason"):
+            text = self.tables("matrix", script=bench_stores, flags=("--transports", "shm"))["matrix"]
+        self.assertIn("(without shm: a reason)", text)
+        self.assertNotIn("\n|", text)
 
     def test_tables_of_our_own(self):
         for name, text in self.tables(*OURS).items():

@@ -1,0 +1,145 @@
+"""Tables of tools/bench_stores.py that need no other program: kv_bench's jobs, beside what the machine gives in the same job."""
+import functools
+import statistics
+import time
+
+from bench_run import LAUNCH, figure, in_turns, objects, program, run, table, written
+
+# DMLC_LOCAL says what SLUICE_TRANSPORT=ipc says, to builds that do not read that.
+TRANSPORTS = {"tcp": {"SLUICE_TRANSPORT": "tcp"}, "ipc": {"SLUICE_TRANSPORT": "ipc", "DMLC_LOCAL": "1"},
+              "shm": {"SLUICE_TRANSPORT": "shm"}}
+MODES = ("push", "push_pull")
+LARGER_THAN_CACHES = 256 << 20
+
+
+def kv_bench(transport, workers, servers, *flags, pinned=()):
+    """What worker 0 of a job measures: one object for each of its lines."""
+    environment = [part for name, value in TRANSPORTS[transport].items() for part in ("--env", f"{name}={value}")]
+    return objects(written("--json", *pinned, LAUNCH, "-n", workers, "-s", servers, *environment, program("kv_bench"), *flags))
+
+
+@functools.cache
+def missing(transport):
+    """Why there is no such transport here; empty where there is."""
+    try:
+        line, = kv_bench(transport, 1, 1, "--modes", "push", "--bytes", 4, "--keys", 1, "--seconds", 0.01, "--repeats", 1, "--raw=false")
+    except SystemExit as failed:
+        return str(failed.code)
+    return "" if line["transport"] == transport else "not in this build"
+
+
+def transports_here(args):
+    """Those asked for that are there; a line says which are not."""
+    for name in args.transports:
+        if why := missing(name):
+            print(f"(without {name}: {why})\n", flush=True)
+    return [name for name in args.transports if not missing(name)]
+
+
+def effort(args):
+    """How long kv_bench measures, and in how much memory."""
+    if args.quick:
+        return "--seconds", 0.05, "--repeats", 2, "--working_set", 16 << 20
+    return "--seconds", 0.25, "--repeats", args.pairs, "--working_set", LARGER_THAN_CACHES
+
+
+def size_text(size):
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
+
+
+def number(value):
+    """Three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def cpu(line, role):
+    return sum(seconds for process, seconds in line["cpu_s_per_gb"].items() if process.startswith(role))
+
+
+COSTS = ("p50, us", "p99, us", "CPU of workers, s/GB", "CPU of servers, s/GB", "copies per byte")
+
+
+def costs(line):
+    return (number(line["p50_us"]), number(line["p99_us"]), number(cpu(line, "worker")), number(cpu(line, "server")),
+            f"{line['copies_per_byte']:.2f}")
+
+
+def shares(line):
+    """Of what the machine gave in this job: streams, ZeroMQ, memory copy, sums."""
+    raw, rate, directions = line["raw"], line["gbit_per_s"], line["directions"]
+    zmq = raw["zmq_gbit_per_s" if directions == 1 else "zmq_both_ways_gbit_per_s"]
+    summing = 8 * raw["add_gbyte_per_s"][min(line["servers"], 2) - 1]
+    return [f"{share:.2f}" for share in (directions * rate / raw["two_streams_gbit_per_s"], rate / zmq,
+                                         directions * rate / (8 * raw["copy_gbyte_per_s"][0]), rate / summing)]
+
+
+def print_raw(lines):
+    def row(line):
+        raw = line["raw"]
+        gbit = (raw["two_streams_gbit_per_s"], raw["zmq_gbit_per_s"], raw["zmq_both_ways_gbit_per_s"])
+        return size_text(line["bytes"]), *map(number, (*gbit, *(8 * rate for what in ("copy", "add") for rate in raw[f"{what}_gbyte_per_s"])))
+
+    table(("key", "two streams, both added", "ZeroMQ one way", "ZeroMQ there and back", "copy, 1 thread", "copy, 2", "`a += b`, 1 thread",
+           "`a += b`, 2"), (row(line) for line in lines if line["mode"] == MODES[0]))
+
+
+def matrix(args):
+    """Pushing and pulling, by transport, workers x servers and size of a key"""
+    for transport in transports_here(args):
+        for workers, servers in args.topologies:
+            lines = kv_bench(transport, workers, servers, "--modes", ",".join(MODES), "--bytes", ",".join(map(str, args.sizes)),
+                             "--max_keys", 16384, *effort(args))
+            print(f"**{transport}, {workers}x{servers}**: the machine, Gbit/s (one round trip of 4 bytes over ZeroMQ: "
+                  f"{lines[0]['raw']['zmq_rtt_us']:.1f} us), then the store:\n")
+            print_raw(lines)
+            print()
+            table(("key", "mode", "Gbit/s", "of two streams", "of ZeroMQ", "of copy", "of `a += b`", *COSTS),
+                  ((size_text(line["bytes"]), line["mode"], number(line["gbit_per_s"]), *shares(line), *costs(line)) for line in lines))
+            print(flush=True)
+
+
+def one_float(args):
+    """A PushPull of one float beside the raw round trip, all processes pinned to one core"""
+    def once(transport):
+        line, = kv_bench(transport, 1, 1, "--modes", "push_pull", "--bytes", 4, "--keys", 1, "--latency_samples", 20000,
+                         "--seconds", 0.02 if args.quick else 0.2, pinned=("taskset", "-c", "0"))
+        return line["p50_us"], line["p99_us"], line["raw"]["zmq_rtt_us"]
+
+    def row(transport):
+        p50, p99, raw = zip(*(once(transport) for _ in range(args.pairs)))
+        ratios = [ours / theirs for ours, theirs in zip(p50, raw)]
+        return (transport, figure(p50, 1), figure(p99, 1), figure(raw, 1), f"{statistics.median(ratios):.2f}",
+                f"{min(ratios):.2f}", f"{max(ratios):.2f}")
+
+    table(("transport", "p50, us", "p99, us", "raw round trip, us", "ratio", "least", "most"), map(row, transports_here(args)))
+
+
+def many_keys(args):
+    """40 keys of 4 KiB in one call"""
+    def rows(transports):
+        for transport in transports:
+            for workers, servers in args.topologies:
+                for line in kv_bench(transport, workers, servers, "--modes", ",".join(MODES), "--bytes", 4096, "--keys", 40, "--one_call",
+                                     "--raw=false", *effort(args)):
+                    yield transport, f"{workers}x{servers}", line["mode"], number(line["gbit_per_s"]), *costs(line)
+
+    table(("transport", "workers x servers", "mode", "Gbit/s", *COSTS), rows(transports_here(args)))
+
+
+def compressed(_args):
+    """Encoding and decoding of compressed gradients, one thread"""
+    print(f"```\n{run(program('codec_bench'))}```", flush=True)
+
+
+def start(args):
+    """Launch to the last value of `kv_tour` and its end, 1 + 2 + 2 processes"""
+    def once():
+        begin = time.perf_counter()
+        run(LAUNCH, "-n", 2, "-s", 2, program("kv_tour"), "--kv-store", "dist_sync")
+        return time.perf_counter() - begin
+
+    seconds, = in_turns(args.pairs, once)
+    table(("median, s", "least", "most"), [(f"{statistics.median(seconds):.2f}", f"{min(seconds):.2f}", f"{max(seconds):.2f}")])
+
+
+TABLES = (matrix, one_float, many_keys, compressed, start)
