@@ -76,6 +76,22 @@ TEST(Sum, AddsInRankOrderToTheLastBit) {
   EXPECT_EQ(sum, 1.0f);
 }
 
+// Several are read at once; the result is that of one after the other.
+TEST(Sum, OfAnyNumberIsThatOfOneAfterTheOther) {
+  Rng rng(2);
+  std::vector<std::vector<float>> values;
+  for (int count = 1; count <= 12; ++count) {
+    values.emplace_back(77);
+    for (float& v : values.back()) v = static_cast<float>(rng.Below(1 << 20)) * 1e-3f - 500;
+    const Gradients<float> gradients(values, 1);
+    std::vector<float> expected = values.front(), sum(77);
+    for (size_t s = 1; s < values.size(); ++s)
+      for (size_t i = 0; i < 77; ++i) expected[i] += values[s][i];
+    SumBlock(DType::kFloat32, gradients.pointers, 0, 77, sum.data());
+    ASSERT_EQ(sum, expected) << count << " gradients";
+  }
+}
+
 TEST(Sum, WholeNumbersWrap) {
   const Gradients<int32_t> gradients({{INT32_MAX}, {2}}, 0);
   int32_t sum = 0;
