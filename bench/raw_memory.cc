@@ -2,6 +2,7 @@
 #include <barrier>
 #include <thread>
 
+#include "base/simd.h"
 #include "raw_parts.h"
 
 namespace sluice::bench {
@@ -39,8 +40,7 @@ void Copy(std::byte* a, const std::byte* b, size_t bytes) {
   std::memcpy(a, b, bytes);
 }
 
-__attribute__((target_clones("avx512f", "avx2", "default"))) void Add(std::byte* a, const std::byte* b,
-                                                                      size_t bytes) {
+SLUICE_SIMD void Add(std::byte* a, const std::byte* b, size_t bytes) {
   auto* __restrict sums = reinterpret_cast<float*>(a);
   const auto* __restrict values = reinterpret_cast<const float*>(b);
   for (size_t i = 0; i < bytes / sizeof(float); ++i) sums[i] += values[i];

@@ -126,6 +126,19 @@ def many_keys(args):
     table(("transport", "workers x servers", "mode", "Gbit/s", *COSTS), rows(transports_here(args)))
 
 
+def closing(args):
+    """Rounds that close on a server's shard, beside one plain loop over the same arrays, one thread"""
+    workers = ("--workers", "1,2") if args.quick else ()
+    turns = [objects(run(program("close_bench"), *workers)) for _ in range(args.pairs)]
+
+    def column(name, lines):
+        return statistics.median(line[name] for line in lines)
+
+    table(("workers", "update", "server, GB/s", "plain loop, GB/s", "ratio"),
+          ((str(lines[0]["workers"]), lines[0]["update"], f"{column('server_gb_per_sec', lines):.1f}",
+            f"{column('plain_gb_per_sec', lines):.1f}", f"{column('ratio', lines):.2f}") for lines in zip(*turns)))
+
+
 def compressed(_args):
     """Encoding and decoding of compressed gradients, one thread"""
     print(f"```\n{run(program('codec_bench'))}```", flush=True)
@@ -142,4 +155,4 @@ def start(args):
     table(("median, s", "least", "most"), [(f"{statistics.median(seconds):.2f}", f"{min(seconds):.2f}", f"{max(seconds):.2f}")])
 
 
-TABLES = (matrix, one_float, many_keys, compressed, start)
+TABLES = (matrix, one_float, many_keys, closing, compressed, start)

@@ -10,7 +10,7 @@ from bench_run import ROOT, Skipped, figure, in_turns, objects, ratio, run, tabl
 
 PYTHON = "/usr/bin/python3"  # Debian's, which has python3-torch and python3-mpi4py
 PEER_HELP = ("a parameter server to stand beside this one: a command, in which {workers}, {servers}, {transport} (tcp or ipc), {bytes} "
-             "(of a key) and {keys} are replaced, that pushes to servers which sum, pulls, and prints {\"gbit_per_s\": per direction}")
+             "(of a key) and {keys} are replaced, that pushes to servers which sum and pulls the sum, and prints {\"gbit_per_s\": per direction}")
 ALL_REDUCE_BYTES = 100_000_000
 PEER_SIZES = (64 << 10, 1 << 20, 4 << 20, 16 << 20)
 
@@ -61,12 +61,12 @@ def all_reduce(args):
 
 
 def parameter_servers(args):
-    """Push, then pull against a server that sums, 1x1, beside the programs named by --peer"""
+    """PushPull against a server that sums, 1x1, beside the programs named by --peer"""
     if not args.peer:
         raise Skipped("no --peer NAME=COMMAND is named; its help says what such a command prints")
 
     def ours(transport, size, keys):
-        line, = bench_kv.kv_bench(transport, 1, 1, "--modes", "push_then_pull", "--bytes", size, "--keys", keys, *bench_kv.effort(args))
+        line, = bench_kv.kv_bench(transport, 1, 1, "--modes", "push_pull", "--bytes", size, "--keys", keys, *bench_kv.effort(args))
         return line
 
     def theirs(command, transport, size, keys):

@@ -67,7 +67,7 @@ class Bench(unittest.TestCase):
 
     def test_pushing_and_pulling(self):
         flags = ("--transports", "tcp,ipc", "--topologies", "1x1,2x2", "--sizes", "4K,1M")
-        by_name = self.tables("matrix", "many_keys", script=bench_stores, flags=flags)
+        by_name = self.tables("matrix", "many_keys", "closing", script=bench_stores, flags=flags)
         tables = [[line.split("|")[1:-1] for line in text.splitlines()] for text in re.findall(r"(?:^\|.*\n)+", by_name["matrix"], re.MULTILINE)]
         self.assertEqual([len(table) for table in tables], [2 + 2, 2 + 4] * 4, by_name["matrix"])  # by transport and topology
         for table in tables:
@@ -82,6 +82,7 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(push, 2.02, delta=0.05)
             self.assertAlmostEqual(push_pull, 2.52, delta=0.05)
         self.assert_table(by_name["many_keys"], 8)
+        self.assert_table(by_name["closing"], 4)
 
     def test_a_transport_that_is_not_there_is_left_out(self):
         with mock.patch.object(bench_kv, "missing", lambda name: "a reason"):
