@@ -1,5 +1,6 @@
 """Tables of tools/bench_stores.py that need no other program: kv_bench's jobs, beside what the machine gives in the same job."""
 import functools
+import itertools
 import statistics
 import time
 
@@ -85,17 +86,25 @@ def print_raw(lines):
 
 def matrix(args):
     """Pushing and pulling, by transport, workers x servers and size of a key"""
+    def job(transport, workers, servers):
+        return kv_bench(transport, workers, servers, "--modes", ",".join(MODES), "--bytes", ",".join(map(str, args.sizes)),
+                        "--max_keys", 16384, *effort(args))
+
+    def rows(jobs):
+        for (workers, servers), lines in jobs:
+            for line in lines:
+                yield (f"{workers}x{servers}", size_text(line["bytes"]), line["mode"], number(line["gbit_per_s"]), *shares(line), *costs(line))
+
     for transport in transports_here(args):
-        for workers, servers in args.topologies:
-            lines = kv_bench(transport, workers, servers, "--modes", ",".join(MODES), "--bytes", ",".join(map(str, args.sizes)),
-                             "--max_keys", 16384, *effort(args))
-            print(f"**{transport}, {workers}x{servers}**: the machine, Gbit/s (one round trip of 4 bytes over ZeroMQ: "
-                  f"{lines[0]['raw']['zmq_rtt_us']:.1f} us), then the store:\n")
-            print_raw(lines)
-            print()
-            table(("key", "mode", "Gbit/s", "of two streams", "of ZeroMQ", "of copy", "of `a += b`", *COSTS),
-                  ((size_text(line["bytes"]), line["mode"], number(line["gbit_per_s"]), *shares(line), *costs(line)) for line in lines))
-            print(flush=True)
+        first = job(transport, *args.topologies[0])
+        print(f"**{transport}**: the machine, Gbit/s (a round trip of 4 bytes over ZeroMQ: {first[0]['raw']['zmq_rtt_us']:.1f} us), "
+              "then the store, each row beside what the machine gave in its own job\n")
+        print_raw(first)
+        print()
+        others = ((topology, job(transport, *topology)) for topology in args.topologies[1:])
+        table(("workers x servers", "key", "mode", "Gbit/s", "of two streams", "of ZeroMQ", "of copy", "of `a += b`", *COSTS),
+              rows(itertools.chain([(args.topologies[0], first)], others)))
+        print(flush=True)
 
 
 def one_float(args):
