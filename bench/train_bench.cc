@@ -151,6 +151,7 @@ nlohmann::json LoaderWaits(const TrainLoad& load) {
 // With what the environment says about arithmetic, which the devices before these have heard.
 void UseDevicesOfThisRun(std::shared_ptr<StreamWatcher> watcher) {
   UseDevices(FLAGS_threads, std::move(watcher));
+  Devices::Default()->SetMemory(runtime::Runtime::Default()->memory());
   Devices::Default()->SetMultipliesBFloat16(runtime::Runtime::Default()->config().multiplies_bfloat16);
 }
 

@@ -62,7 +62,7 @@ void RequireFit(const std::string& what, const Key& key, const KeyShape& expecte
                 const std::vector<NDArray>& arrays);
 
 // With room for a call of a distributed store.
-using AfterAll = InlineFunction<void(const std::exception_ptr& error), 208>;
+using AfterAll = InlineFunction<void(const std::exception_ptr& error), 224>;
 // Runs `then` when all events are done, with the error that came first (null: none); on the thread that
 // completes the last one, or here. What it keeps until then is memory of `records`.
 void WhenAll(const Events& events, AfterAll then, const std::shared_ptr<Allocator>& records);

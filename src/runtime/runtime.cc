@@ -40,10 +40,15 @@ Runtime::Runtime(const JobConfig& config)
                 ? std::make_shared<transport::SharedHeap>()
                 : nullptr),
       watcher_(std::make_unique<SignalWatcher>([this](int number) { OnSignal(number); })) {
-  if (heap_) Devices::Default()->SetMemory(heap_);
+  Devices::Default()->SetMemory(memory());
   Devices::Default()->SetCpuThreads(config.cpu_threads);
   if (config.binds_threads) Devices::Default()->BindThreads();
   Devices::Default()->SetMultipliesBFloat16(config.multiplies_bfloat16);
+}
+
+std::shared_ptr<Allocator> Runtime::memory() const {
+  if (heap_) return heap_;
+  return HeapAllocator();
 }
 
 Runtime::~Runtime() {

@@ -28,6 +28,8 @@ class Runtime {
   void Finish();
   void Leave(const std::string& why);  // in no good order
   const JobConfig& config() const { return config_; }
+  // Of this worker's arrays, so that processes of its host may read them in place: for who makes its devices.
+  std::shared_ptr<Allocator> memory() const;
 
   static std::shared_ptr<Runtime> Default();  // made on first use from the environment
   static void SetDefault(std::shared_ptr<Runtime> runtime);

@@ -73,7 +73,7 @@ class Loop {
  public:
   virtual ~Loop() = default;
   // With room for a call of a worker's store: what it pushes and where the answer lands.
-  using Task = InlineFunction<void(Time now, Network& network), 192>;
+  using Task = InlineFunction<void(Time now, Network& network), 208>;
   // Runs `task` between two calls of the machine, in the order posted; tasks that the end overtakes run after
   // Machine::OnEnd. False, and never run, when the loop has ended. Thread-safe.
   virtual bool Post(Task task) = 0;

@@ -293,12 +293,12 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     const PushArgs push{
         state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
     const Destination destination{MutableHostBytes(target), target.storage()};
-    const Event done =
-        Issue(state.push_pull, state, std::move(after),
-              [push, destination, deadline = Deadline(options_.timeout)](
-                  Client& client, Time now, transport::Network& network, const Completes& end) {
-                client.PushPull(now, push, destination, deadline, end, network);
-              });
+    auto call = [push, destination, deadline = Deadline(options_.timeout)](
+                    Client& client, Time now, transport::Network& network, const Completes& end) {
+      client.PushPull(now, push, destination, deadline, end, network);
+    };
+    static_assert(Call::kFits<decltype(call)>);
+    const Event done = Issue(state.push_pull, state, std::move(after), std::move(call));
     if (!sent.SharesStorage(target)) AddReader(sent, read);
     state.compressor.Sent(done);
     SetWriter(target, done);

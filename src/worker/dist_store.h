@@ -87,7 +87,7 @@ class DistStore final : public KVStore {
     Event event;
   };
   // What is asked of the client. With room for a push and where its answer lands.
-  using Call = InlineFunction<void(Client&, Time, transport::Network&, const Completes& done), 112>;
+  using Call = InlineFunction<void(Client&, Time, transport::Network&, const Completes& done), 128>;
 
   KeyState& Find(const std::string& what, const Key& key);
   // Makes the keys on all servers, and here.

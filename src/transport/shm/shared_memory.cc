@@ -116,7 +116,7 @@ void SharedMemory::Lend(PeerId peer, wire::Message* message) {
     if (frame.size() < heap_->smallest_lent()) continue;
     auto lent = link.Lend(i, frame);
     if (!lent && !heap_->Find(frame.bytes())) {
-      auto copy = std::make_shared<Buffer>(frame.size(), copies_);
+      auto copy = std::allocate_shared<Buffer>(MemoryOf<Buffer>(records_), frame.size(), copies_);
       std::memcpy(copy->data(), frame.data(), frame.size());
       lent = link.Lend(i, Frame::Of(std::move(copy)));
       if (lent) ++counters_.copied;

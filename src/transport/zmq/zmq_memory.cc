@@ -27,6 +27,7 @@ bool ZmqDriver::OnMemoryMessage(Peer* peer, const wire::Message& message) {
 }
 
 void ZmqDriver::AcceptMemory(Peer* peer, const wire::Message& message, const wire::MemoryOffer& offer) {
+  if (message.sender.role == wire::Role::kScheduler) return;  // it has no payloads
   const Status status = shared_->Accept(peer->id, offer);
   channels_changed_ = channels_changed_ || shared_->changed();
   if (status) {
@@ -34,11 +35,11 @@ void ZmqDriver::AcceptMemory(Peer* peer, const wire::Message& message, const wir
     return;
   }
   const std::string why = StrCat("no memory is shared with ", peer->name, ": ", status.failure().message);
-  if (options_.requires_shared_memory && message.sender.role == wire::Role::kServer) {
+  if (options_.requires_shared_memory) {
     throw Error(ErrorCode::kFailedPrecondition,
                 StrCat(why, "; SLUICE_TRANSPORT is shm, and with auto payloads travel by messages instead"));
   }
-  VLOG(1) << options_.name << ": " << why << "; payloads travel by messages";
+  VLOG(1) << WrapLogged(StrCat(options_.name, ": ", why, "; payloads travel by messages"));
 }
 
 void ZmqDriver::ReadMemory() {
