@@ -1,0 +1,92 @@
+"""tools/lab.py: hosts that reach each other at the rate of their links, and of which nothing is left."""
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import lab  # noqa: E402
+
+SEND = """import socket
+with socket.create_server(("h1", 5000)) as server:
+    print("up", flush=True)
+    with server.accept()[0] as to:
+        to.sendall(bytes(5_000_000))"""
+RECEIVE = """import socket, time
+start = time.monotonic()
+with socket.create_connection(("h1", 5000)) as source:
+    while source.recv(1 << 20):
+        pass
+print(5e6 * 8 / (time.monotonic() - start), socket.gethostname())"""
+HOLD = """import sys
+sys.path.insert(0, sys.argv[1])
+import lab
+with lab.Hosts(2) as hosts:
+    hosts.start(0, ["sleep", "4242"])
+    print(hosts.switch.keeper.pid, *(host.keeper.pid for host in hosts.hosts), flush=True)
+    sys.stdin.read()"""
+
+
+def ended(pid):
+    """Within ten seconds."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    with os.fdopen(handle) as end:
+        return bool(select.select([end], [], [], 10)[0])
+
+
+def running(*command):
+    """Pids of processes with this command line."""
+    wanted = "".join(f"{part}\0" for part in command).encode()
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += [path.parent.name] if path.read_bytes() == wanted else []
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def works():
+    try:
+        with lab.Hosts(1, "1gbit"):
+            return None
+    except lab.Unavailable as why:
+        return str(why)
+
+
+@unittest.skipIf(WHY := works(), f"no hosts of their own here: {WHY}")
+class Lab(unittest.TestCase):
+    def test_a_link_has_its_rate(self):
+        with lab.Hosts(2, "100mbit") as hosts:
+            source = hosts.start(0, [sys.executable, "-c", SEND], stdout=subprocess.PIPE, text=True)
+            self.assertEqual(source.stdout.readline(), "up\n")
+            sink = hosts.start(1, [sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE, text=True)
+            rate, name = sink.communicate(timeout=30)[0].split()
+            source.communicate(timeout=30)
+        self.assertEqual(name, "h2")
+        self.assertLess(float(rate), 105e6)
+        self.assertGreater(float(rate), 30e6)
+
+    def test_nothing_is_left(self):
+        for number in (signal.SIGINT, signal.SIGKILL):
+            with self.subTest(number=number), \
+                    subprocess.Popen([sys.executable, "-c", HOLD, str(ROOT / "tools")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     stderr=subprocess.DEVNULL, text=True) as holder:
+                pids = [int(pid) for pid in holder.stdout.readline().split()]
+                self.assertEqual(len(pids), 3)
+                holder.send_signal(number)
+                holder.wait(30)
+                for pid in pids:
+                    self.assertTrue(ended(pid))
+                self.assertEqual(running("sleep", "4242"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
