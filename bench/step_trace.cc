@@ -106,13 +106,13 @@ std::string StepTrace::Report(const std::vector<std::string>& keys) const {
                        " keys pushed in every step of a distributed store"));
   }
   std::string report =
-      "| key | gradient written | push left | value there | next forward at it | waited |\n"
-      "|---|---|---|---|---|---|\n";
+      "| key | gradient written | push left | server has it | value there | next forward at it | waited |\n"
+      "|---|---|---|---|---|---|---|\n";
   Values lengths, backward_ends, waits, early;
   std::vector<double> early_in(steps.size());
   size_t index = 0;
   for (const auto& [key, rounds] : heard.rounds) {
-    Values gradient, push, landed, needed, waited;
+    Values gradient, push, acknowledged, landed, needed, waited;
     size_t s = 0;
     for (const auto& [number, round] : rounds) {
       const size_t step = s++;
@@ -120,14 +120,18 @@ std::string StepTrace::Report(const std::vector<std::string>& keys) const {
       const Time begin = steps[step].begin();
       gradient.Add(Microseconds(round.last.at(Stage::kReduce) - begin));
       push.Add(Microseconds(round.last.at(Stage::kPush) - begin));
+      const auto ack = round.last.find(Stage::kWait);  // where the value came at once there is none
+      acknowledged.Add(
+          Microseconds((ack == round.last.end() ? round.last.at(Stage::kLand) : ack->second) - begin));
       landed.Add(Microseconds(round.last.at(Stage::kLand) - begin));
       if (round.last.at(Stage::kPush) < steps[step].end()) ++early_in[step];
       const auto need = steps[step + 1].NeedOf(keys[index]);
       if (need) needed.Add(Microseconds(need->turn - begin));
       waited.Add(need ? std::max(0.0, Microseconds(need->done - need->turn)) : 0);
     }
-    report += StrCat("| ", keys[index++], " | ", gradient.Text(), " | ", push.Text(), " | ", landed.Text(),
-                     " | ", needed.Text(), " | ", waited.Text(), " |\n");
+    report +=
+        StrCat("| ", keys[index++], " | ", gradient.Text(), " | ", push.Text(), " | ", acknowledged.Text(),
+               " | ", landed.Text(), " | ", needed.Text(), " | ", waited.Text(), " |\n");
   }
   for (size_t step = 1; step + 1 < steps.size(); ++step) {
     lengths.Add(Microseconds(steps[step + 1].begin() - steps[step].begin()));

@@ -42,6 +42,13 @@ DEFINE_bool(
     "take batches from a DataLoader over synthetic images, and report how long steps waited for them");
 DEFINE_bool(layer_by_layer, false,
             "call each layer by itself, so that no neighbours run in one pass: what that costs");
+DEFINE_bool(overlap, true,
+            "with a --kv-store: push each gradient while backward goes on and wait for each weight where "
+            "forward needs it, first layers first; false: push when backward has ended, without priorities, "
+            "and wait for all weights");
+DEFINE_string(gc_type, "none",
+              "of --kv-store dist_*: what pushes send; none, 2bit, 1bit, fp16, bf16 or topk");
+DEFINE_double(gc_threshold, 2, "of 2bit and 1bit");
 DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
 DEFINE_string(costs, "",
               "with --profile: write to this file what each operation has to do by its shapes, what this "
@@ -95,8 +102,30 @@ void CheckFlags() {
   }
 }
 
+// Gradients and weights that servers have taken and given so far; none without a job.
+struct Exchanged {
+  uint64_t in = 0, out = 0;
+};
+Exchanged ExchangedSoFar(const TrainLoad& load) {
+  Exchanged sum;
+  if (!FLAGS_kv_store.starts_with("dist")) return sum;
+  if (load.rank() == 0) {
+    for (const auto& [process, counters] : runtime::Runtime::Default()->Node()->Stats(30s)) {
+      const auto of = [&counters](const char* name) {
+        const auto it = counters.find(name);
+        return it == counters.end() ? 0 : it->second;
+      };
+      sum.in += of("bytes_in");
+      sum.out += of("bytes_out");
+    }
+  }
+  load.store()->Barrier();  // nobody pushes meanwhile
+  return sum;
+}
+
 nlohmann::json MeasureRate(TrainLoad& load) {
   std::vector<double> rates;
+  const Exchanged before = ExchangedSoFar(load);
   for (int repeat = 0; repeat < FLAGS_repeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     load.Run(FLAGS_steps);
@@ -105,6 +134,8 @@ nlohmann::json MeasureRate(TrainLoad& load) {
                     elapsed.count());
   }
   std::sort(rates.begin(), rates.end());
+  const Exchanged after = ExchangedSoFar(load);
+  const double pushes = static_cast<double>(load.num_workers()) * FLAGS_steps * FLAGS_repeats;
   return {{"framework", "sluice"},
           {"network", FLAGS_network},
           {"parameters", load.CountParameters()},
@@ -113,6 +144,8 @@ nlohmann::json MeasureRate(TrainLoad& load) {
           {"workers", load.num_workers()},
           {"batch_size", FLAGS_batch_size},
           {"threads", FLAGS_threads},
+          {"pushed_bytes", static_cast<double>(after.in - before.in) / pushes},
+          {"pulled_bytes", static_cast<double>(after.out - before.out) / pushes},
           {"images_per_sec", rates[rates.size() / 2]},
           {"best_images_per_sec", rates.back()}};
 }
@@ -165,7 +198,10 @@ TrainLoadOptions LoadOptions() {
           .dtype = FLAGS_dtype == "bfloat16" ? DType::kBFloat16 : DType::kFloat32,
           .kv_store = FLAGS_kv_store,
           .loader = FLAGS_loader,
-          .layer_by_layer = FLAGS_layer_by_layer};
+          .layer_by_layer = FLAGS_layer_by_layer,
+          .overlap = FLAGS_overlap,
+          .compression = {.type = CompressionFromName(FLAGS_gc_type),
+                          .threshold = static_cast<float>(FLAGS_gc_threshold)}};
 }
 
 void Print(const TrainLoad& load, const std::string& text) {

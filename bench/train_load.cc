@@ -134,6 +134,7 @@ TrainLoad::TrainLoad(const TrainLoadOptions& options)
     sgd_ = std::make_unique<Sgd>(parameters_);
   } else {
     store_ = KVStore::Create(options_.kv_store);
+    if (options_.compression.type != Compression::kNone) store_->SetGradientCompression(options_.compression);
     OptimizerConfig sgd = kSgd;
     sgd.multi_precision = options_.dtype != DType::kFloat32;
     trainer_ = std::make_unique<Trainer>(parameters_, sgd, store_);
@@ -189,15 +190,38 @@ void TrainLoad::Step() {
     const autograd::RecordScope record;
     losses_ = loss_(options_.layer_by_layer ? OneByOne(net_, inputs_) : net_(inputs_), labels_);
   }
-  if (trainer_ != nullptr) trainer_->PushDuringBackward(options_.batch_size);
-  autograd::Backward({losses_});
-  if (trainer_ != nullptr) {
-    trainer_->Step(options_.batch_size);
-  } else {
-    sgd_->Step(1.0 / static_cast<double>(options_.batch_size));
-  }
+  Backward();
   if (losses_before.valid())
     losses_before.WaitToRead();  // as a progress bar does: one step is issued ahead, not all
+}
+
+void TrainLoad::Backward() {
+  if (trainer_ == nullptr) {
+    autograd::Backward({losses_});
+    sgd_->Step(1.0 / static_cast<double>(options_.batch_size));
+  } else if (options_.overlap) {
+    trainer_->PushDuringBackward(options_.batch_size);
+    autograd::Backward({losses_});
+    trainer_->Step(options_.batch_size);
+  } else {
+    autograd::Backward({losses_});
+    ExchangeAtOnce();
+  }
+}
+
+// Of the keys that the Trainer has made, without its order.
+void TrainLoad::ExchangeAtOnce() {
+  std::vector<Key> keys;
+  std::vector<KVStore::Values> gradients, weights;
+  for (const auto& parameter : parameters_) {
+    if (parameter->grad_req() == autograd::GradReq::kNull) continue;
+    keys.emplace_back(parameter->name());
+    gradients.push_back({parameter->grad(cpu(0))});
+    weights.push_back({parameter->data(cpu(0))});
+  }
+  sluice::WaitAll();
+  store_->PushPull(keys, gradients, weights, {.divisor = static_cast<double>(options_.batch_size)});
+  store_->WaitAll();
 }
 
 void TrainLoad::Settle() {

@@ -23,6 +23,10 @@ struct TrainLoadOptions {
   std::string kv_store;           // a type of KVStore::Create; empty: updates without one
   bool loader = false;          // batches of a DataLoader over synthetic images in place of one random batch
   bool layer_by_layer = false;  // each layer of the network called by itself
+  // With a store: gradients leave during backward, by priority. Otherwise they leave when backward has ended,
+  // in the order of the layers, and the next forward begins when all weights have come.
+  bool overlap = true;
+  GradientCompression compression = {};  // of a distributed store's pushes
 };
 
 class TrainLoad {
@@ -48,6 +52,8 @@ class TrainLoad {
   class Sgd;
   void MakeLoader();
   void TakeBatch();
+  void Backward();
+  void ExchangeAtOnce();
 
   const TrainLoadOptions options_;
   nn::Sequential net_;
