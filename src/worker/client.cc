@@ -37,9 +37,11 @@ void Client::ConnectShards(NetworkRef network) {
   for (const wire::NodeInfo& node : membership_.roster()) {
     if (node.role != wire::Role::kServer) continue;
     for (const std::string& address : node.shard_addresses) {
+      const uint64_t most = options_.max_inflight_bytes;
       auto shard = std::make_unique<Shard>(Shard{network.Connect(address), node.rank,
                                                  Requests(options_.resend_timeout, records_),
-                                                 Lane{SendQueue(records_)}, Lane{SendQueue(records_)}});
+                                                 Lane{SendQueue(records_), Window(Window::kLeast, most)},
+                                                 Lane{SendQueue(records_), Window(most, most)}});
       shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
       VLOG(1) << "server " << node.rank << " has shard " << shards_.size() << " at " << address;
       // Whose first message is large counts as a stranger until it is whole: see transport.md.

@@ -15,6 +15,7 @@
 #include "worker/part_flow.h"
 #include "worker/push/requests.h"
 #include "worker/push/send_queue.h"
+#include "worker/push/window.h"
 
 namespace sluice::worker {
 
@@ -170,8 +171,15 @@ class Client final : public transport::Machine {
       queue.Clear();
       in_flight = 0;
     }
+    // What is more urgent than the last that left does not wait until some of that has arrived.
+    bool Open() const {
+      if (queue.empty()) return false;
+      return in_flight < (queue.priority() > last_priority ? 2 : 1) * window.bytes();
+    }
     SendQueue queue;
+    Window window;
     uint64_t in_flight = 0;
+    int last_priority = INT32_MAX;
   };
   struct Shard {
     transport::PeerId peer;
@@ -211,13 +219,14 @@ class Client final : public transport::Machine {
               Extent destination);
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);
-  Lane* NextLane(Shard& shard) const;
+  static Lane* NextLane(Shard& shard);
   void FlushShard(Time now, uint32_t index, NetworkRef network);
   void Landed(PartOp& part);  // it no longer counts as in flight
   void SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network);
 
   // client_answers.cc: answers to completions
   void Acknowledge(Time now, PartOp& part);
+  void NoteArrival(Time now, uint32_t shard, Requests::Request& request);
   void OnAck(Time now, uint32_t shard, uint64_t id);
   void OnValues(Time now, uint32_t shard, const wire::Message& message);
   void RefuseFrom(KeyState& key, const Operation& push, const Failure& failure);

@@ -7,6 +7,13 @@
 
 namespace sluice::worker {
 
+// Of a repeated message nobody knows which one has.
+void Client::NoteArrival(Time now, uint32_t shard, Requests::Request& request) {
+  const uint64_t in_flight = std::exchange(request.in_flight, 0);
+  if (in_flight > 0 && request.repeats == 0)
+    shards_[shard]->pushes.window.OnArrival(in_flight, now - request.sent);
+}
+
 // The shard has it.
 void Client::Acknowledge(Time now, PartOp& part) {
   if (!std::exchange(part.acked, true) && part.op->IsPush())
@@ -17,6 +24,7 @@ void Client::Acknowledge(Time now, PartOp& part) {
 void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;  // late: answered before
+  NoteArrival(now, shard, *request);
   for (const PartOpPtr& part : request->parts) {
     if (part->finished || !part->Carries()) continue;
     Acknowledge(now, *part);
@@ -38,6 +46,8 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
     }
     PartFlow& flow = it->second.flows[value.ref.part];
     if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
+    if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to))
+      NoteArrival(now, shard, *request);
     for (const PartOpPtr& part : flow.AnsweredBy(value, values, message.in_reply_to)) {
       if (!part->WantsAnswer()) Acknowledge(now, *part);
       if (part->WantsValue()) {
@@ -90,7 +100,7 @@ void Client::SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRe
     const uint64_t id = next_id_++;
     for (const PartOpPtr& part : batch) part->request = id;
     SendBatch(shard, id, batch, network);
-    shards_[shard]->requests.Add(now, id, std::move(batch));
+    shards_[shard]->requests.Add(now, id, 0, std::move(batch));
   }
 }
 

@@ -148,12 +148,9 @@ void Client::Release(PartFlow& flow) {
 }
 
 // Of the lanes that have something to send and may, the one whose turn it is.
-Client::Lane* Client::NextLane(Shard& shard) const {
-  const auto open = [this](const Lane& lane) {
-    return !lane.queue.empty() && lane.in_flight < options_.max_inflight_bytes;
-  };
-  if (!open(shard.pushes)) return open(shard.pulls) ? &shard.pulls : nullptr;
-  return open(shard.pulls) && shard.pulls.queue.Before(shard.pushes.queue) ? &shard.pulls : &shard.pushes;
+Client::Lane* Client::NextLane(Shard& shard) {
+  if (!shard.pushes.Open()) return shard.pulls.Open() ? &shard.pulls : nullptr;
+  return shard.pulls.Open() && shard.pulls.queue.Before(shard.pushes.queue) ? &shard.pulls : &shard.pushes;
 }
 
 void Client::Landed(PartOp& part) {
@@ -163,8 +160,9 @@ void Client::Landed(PartOp& part) {
 void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
   Shard& shard = *shards_[index];
   while (Lane* lane = NextLane(shard)) {
-    PartOps batch = lane->queue.NextBatch();
+    PartOps batch = lane->queue.NextBatch(std::min(SendQueue::kBatchBytes, lane->window.bytes() / 2));
     if (batch.empty()) continue;
+    lane->last_priority = batch.back()->op->priority;
     const uint64_t id = next_id_++;
     for (const PartOpPtr& part : batch) {
       part->sent = true;
@@ -175,7 +173,7 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
         tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes());
     }
     SendBatch(index, id, batch, network);
-    shard.requests.Add(now, id, std::move(batch));
+    shard.requests.Add(now, id, lane == &shard.pushes ? lane->in_flight : 0, std::move(batch));
   }
 }
 

@@ -28,8 +28,10 @@ Placement::Placement(const PlacementOptions& options) : options_(options), load_
   SLUICE_CHECK(options.num_shards > 0 && options.bigarray_bound > 0 && options.part_bytes > 0);
 }
 
-int64_t Placement::PartElements(DType dtype) const {
-  const auto elements = options_.part_bytes / static_cast<int64_t>(SizeOf(dtype));
+int64_t Placement::PartElements(int64_t slice, DType dtype) const {
+  const auto width = static_cast<int64_t>(SizeOf(dtype));
+  const int64_t wanted = std::max(slice * width / options_.parts_of_slice, options_.least_part_bytes);
+  const int64_t elements = std::min(wanted, options_.part_bytes) / width;
   return std::max(elements / kCut * kCut, kCut);
 }
 
@@ -63,7 +65,7 @@ wire::KeyEntry Placement::EntryOf(uint32_t id, const wire::KeySpec& spec, wire::
     entry.part_elements = entry.slices.front().length;
   } else {
     entry.slices = Place(spec.shape.size(), spec.dtype);
-    entry.part_elements = PartElements(spec.dtype);
+    entry.part_elements = PartElements(entry.slices.empty() ? 0 : entry.slices.front().length, spec.dtype);
   }
   return entry;
 }

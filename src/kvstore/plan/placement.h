@@ -14,7 +14,10 @@ struct PlacementOptions {
   uint32_t num_shards = 1;
   // Keys of at least this many elements are sliced over all shards (MXNET_KVSTORE_BIGARRAY_BOUND).
   int64_t bigarray_bound = 100'000;
-  int64_t part_bytes = 1 << 20;
+  // What travels in one frame: each shard's slice in `parts_of_slice`, within these bytes. The servers give
+  // one part back while the next arrives.
+  int64_t part_bytes = 1 << 20, least_part_bytes = 128 << 10;
+  int64_t parts_of_slice = 8;
 };
 
 // Gives keys to shards in the order declared. Small keys go to the shard with the fewest bytes so far (the
@@ -25,7 +28,7 @@ class Placement {
   explicit Placement(const PlacementOptions& options);
   // Slices in element order covering [0, elements). A key without elements has no slices.
   std::vector<wire::Slice> Place(int64_t elements, DType dtype);
-  int64_t PartElements(DType dtype) const;  // a multiple of 64
+  int64_t PartElements(int64_t slice, DType dtype) const;  // a multiple of 64
   // A new key, in its place. Row-sparse ones lie on all shards alike, as RowPlaces says.
   wire::KeyEntry EntryOf(uint32_t id, const wire::KeySpec& spec, wire::SyncMode mode);
   const std::vector<uint64_t>& bytes_per_shard() const { return load_; }

@@ -4,8 +4,8 @@
 
 namespace sluice::worker {
 
-void Requests::Add(Time now, uint64_t id, PartOps parts) {
-  open_[id] = Request{std::move(parts), now + timeout_, 0};
+void Requests::Add(Time now, uint64_t id, uint64_t in_flight, PartOps parts) {
+  open_[id] = Request{std::move(parts), now, in_flight, now + timeout_, 0};
   next_ = std::min(next_, now + timeout_);
 }
 

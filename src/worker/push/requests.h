@@ -11,6 +11,8 @@ class Requests {
  public:
   struct Request {
     PartOps parts;
+    Time sent{};
+    uint64_t in_flight = 0;  // bytes on their way to the shard when it was sent, with its own
     Time next_repeat{};
     int repeats = 0;
   };
@@ -18,7 +20,7 @@ class Requests {
   Requests(Duration timeout, const std::shared_ptr<Allocator>& records)
       : timeout_(timeout), open_(MemoryOf<Request>(records)) {}
 
-  void Add(Time now, uint64_t id, PartOps parts);
+  void Add(Time now, uint64_t id, uint64_t in_flight, PartOps parts);
   Request* Find(uint64_t id);
   void Erase(uint64_t id) { open_.erase(id); }
   // Requests whose time has come; their next repeat is set. Finished ones are forgotten.

@@ -14,7 +14,7 @@ bool SendQueue::Together(const PartOp& a, const PartOp& b) {
          (a.op->kind != OpKind::kPullRows || a.op == b.op);
 }
 
-PartOps SendQueue::NextBatch() {
+PartOps SendQueue::NextBatch(size_t most_bytes) {
   PartOps batch;
   size_t bytes = 0;
   while (!queue_.empty()) {
@@ -28,7 +28,7 @@ PartOps SendQueue::NextBatch() {
     const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op &&
                           next->op->kind != OpKind::kPullRows;
     if (!batch.empty() && !one_pull &&
-        (!Together(*batch.front(), *next) || bytes + next->bytes() > kBatchBytes ||
+        (!Together(*batch.front(), *next) || bytes + next->bytes() > most_bytes ||
          batch.size() >= kBatchParts)) {
       break;
     }

@@ -15,8 +15,10 @@ class SendQueue {
   size_t size() const { return queue_.size(); }
   // The next message's parts: one kind, one slot, for pushes one sample count and divisor, for pulls of rows
   // one operation. Not empty unless the queue is.
-  PartOps NextBatch();
+  PartOps NextBatch(size_t most_bytes = kBatchBytes);
 
+  // Of the next part; the queue is not empty.
+  int priority() const { return -queue_.begin()->first.first; }
   // Whether this queue's next part goes before the other's. Neither is empty.
   bool Before(const SendQueue& other) const { return queue_.begin()->first < other.queue_.begin()->first; }
 

@@ -13,7 +13,7 @@ wire::KeyEntry EntryOf(Placement& placement, int64_t elements, DType dtype) {
   wire::KeyEntry entry;
   entry.spec = {int64_t{1}, dtype, Shape{elements}};
   entry.slices = placement.Place(elements, dtype);
-  entry.part_elements = placement.PartElements(dtype);
+  entry.part_elements = placement.PartElements(entry.slices.empty() ? 0 : entry.slices.front().length, dtype);
   return entry;
 }
 
@@ -49,9 +49,16 @@ TEST(Placement, AKeyWithoutElementsHasNoSlices) {
 
 TEST(Placement, PartsAreWholeCacheLinesOfAtMostPartBytes) {
   const Placement placement({.part_bytes = 1000});
-  EXPECT_EQ(placement.PartElements(DType::kFloat32), 192);  // 768 bytes; 256 elements would be 1024
-  EXPECT_EQ(placement.PartElements(DType::kUInt8), 960);
-  EXPECT_EQ(Placement({.part_bytes = 1}).PartElements(DType::kFloat64), 64);  // never less
+  EXPECT_EQ(placement.PartElements(5000, DType::kFloat32), 192);  // 768 bytes; 256 elements would be 1024
+  EXPECT_EQ(placement.PartElements(5000, DType::kUInt8), 960);
+  EXPECT_EQ(Placement({.part_bytes = 1}).PartElements(5000, DType::kFloat64), 64);  // never less
+}
+
+TEST(Placement, ASliceHasEightPartsWithinTheBounds) {
+  const Placement placement({});
+  EXPECT_EQ(placement.PartElements(100, DType::kFloat32), (128 << 10) / 4);
+  EXPECT_EQ(placement.PartElements(1 << 20, DType::kFloat32), (1 << 20) / 8);
+  EXPECT_EQ(placement.PartElements(int64_t{1} << 30, DType::kFloat32), (1 << 20) / 4);
 }
 
 TEST(Placement, PartsFollowTheSlicesInElementOrder) {
