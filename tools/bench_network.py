@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Overlap and compression on a network: LeNet on 2 workers, 2 servers and a scheduler, each a host of its own (tools/lab.py).
+
+Prints how long a step takes with overlap and priorities, without, and with pushes of 2 bits, beside what tools/step_model.py
+predicts from a run on links without a limit; then a timeline of a step. Needs root and `make programs`. All hosts share this
+machine's cores: one thread for each worker.
+"""
+import argparse
+import os
+import re
+import secrets
+import statistics
+import sys
+import tempfile
+
+import bench_machine
+import bench_run
+import lab
+import step_model
+
+WORKERS, SERVERS = 2, 2
+PORT = 9000
+JOB_DEADLINE = 300.0  # seconds
+RATE, BYTES_PER_MS = "1gbit", 125e3 * 1448 / 1538  # of payload: headers and the gaps between frames take the rest
+MODES = {"with overlap and priorities": (), "without": ("--overlap=false",), "with overlap, 2bit": ("--gc-type", "2bit")}
+SIZES = {"conv1.weight": 2000, "conv1.bias": 80, "conv2.weight": 100000, "conv2.bias": 200, "fc1.weight": 1600000,
+         "fc1.bias": 2000, "fc2.weight": 20000, "fc2.bias": 40}
+COLUMNS = 72
+
+
+def roles(worker):
+    yield "scheduler", 0, [bench_run.program("sluice_scheduler")]
+    for rank in range(SERVERS):
+        yield "server", rank, [bench_run.program("sluice_server")]
+    for rank in range(WORKERS):
+        yield "worker", rank, worker
+
+
+def job(hosts, *worker):
+    """What worker 0 prints."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "PS_", "SLUICE_"))}
+    environment = kept | {"DMLC_NUM_WORKER": str(WORKERS), "DMLC_NUM_SERVER": str(SERVERS), "DMLC_PS_ROOT_URI": hosts.addresses[0],
+                          "DMLC_PS_ROOT_PORT": str(PORT), "SLUICE_JOB_SECRET": secrets.token_hex(16),
+                          "SLUICE_CPU_THREADS": "1", "SLUICE_SERVER_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        processes = []
+        for host, (role, rank, command) in enumerate(roles(worker)):
+            log = os.path.join(folder, f"{role} {rank}")
+            with open(log, "wb") as output:
+                process = hosts.start(host, command, stdout=output, stderr=output,
+                                      env=environment | {"DMLC_ROLE": role, "DMLC_RANK": str(rank)})
+            processes.append((process, log))
+        codes = [process.wait(JOB_DEADLINE) for process, _ in processes]
+        texts = [open(log, encoding="utf-8", errors="replace").read() for _, log in processes]
+    for (role, rank, _), code, text in zip(roles(worker), codes, texts):
+        if code != 0:
+            sys.exit(f"{bench_run.script()}: {role} {rank} ended with {code}:\n{text}")
+    return texts[1 + SERVERS]
+
+
+def train(hosts, args, *flags):
+    return job(hosts, bench_run.program("train_bench"), "--kv-store", "dist_sync", "--loader", "--batch-size", str(args.batch_size),
+               "--steps", str(args.steps), *flags)
+
+
+def measured(hosts, args, flags):
+    """(ms of a step, bytes that a worker pushes in it)"""
+    result = bench_run.objects(train(hosts, args, "--repeats", "1", *flags))[0]
+    return WORKERS * args.batch_size * 1e3 / result["images_per_sec"], result["pushed_bytes"]
+
+
+class Trace:
+    """Of train_bench --trace, in ms."""
+
+    def __init__(self, text):
+        rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+        moments = lambda row: [0.0 if cell == "-" else float(cell) / 1e3 for cell in row[1:]]  # noqa: E731
+        self.keys = {row[0]: moments(row) for row in rows}  # written, left, arrived, there, wanted, waited
+        of = lambda what: float(re.search(rf"{what} (\d+)", text).group(1)) / 1e3  # noqa: E731
+        self.backward, self.step, self.waits = of("Backward ends at"), of("the next step begins at"), of("waits together:")
+
+    def profile(self):
+        starts = [wanted + waited for *_, wanted, waited in self.keys.values()]
+        waits = self.waits
+        return step_model.Profile(list(SIZES.values()), [max(0.0, start - starts[0]) for start in starts],
+                                  [each[0] - waits for each in self.keys.values()], self.step - waits)
+
+
+def predictions(hosts, args):
+    """By mode: how a step of `share` of the bytes is predicted."""
+    hosts.set_rate(None)
+    overlapped = Trace(train(hosts, args, "--trace")).profile()
+    alone = Trace(train(hosts, args, "--trace", "--overlap=false"))
+    in_turns = step_model.Profile(list(SIZES.values()), [], [], alone.backward)
+    return lambda mode, share: step_model.step_ms(*((in_turns, BYTES_PER_MS, False) if mode == "without" else
+                                                    (overlapped, BYTES_PER_MS, True)), share)
+
+
+def timeline(trace):
+    """A line a key: '.' waits for more urgent ones, '>' to the server, '<' and back, 'w' the next forward waits, 'F' it goes on."""
+    end = max(max(each[3], each[4] + each[5]) for each in trace.keys.values()) * 1.02
+    at = lambda ms: min(COLUMNS - 1, int(ms / end * COLUMNS))  # noqa: E731
+    lines = [f"{'':13}|" + "backward ends, the next step begins |".rjust(at(trace.step)) + f"   {end:.0f} ms at the right"]
+    for key, (written, left, arrived, there, wanted, waited) in trace.keys.items():
+        line = [" "] * COLUMNS
+        for mark, first, last in ((".", written, left), (">", left, arrived), ("<", arrived, there), ("w", wanted, wanted + waited)):
+            if last - first > end / COLUMNS / 2:
+                line[at(first):at(last) + 1] = mark * (at(last) + 1 - at(first))
+        line[at(wanted + waited)] = "F"
+        line[at(written)] = "g"
+        lines.append(f"{key:13}|" + "".join(line).rstrip())
+    return "\n".join(lines)
+
+
+def report(args, hosts):
+    predicted = predictions(hosts, args)
+    hosts.set_rate(RATE)
+    runs = bench_run.in_turns(args.pairs, *(lambda flags=flags: measured(hosts, args, flags) for flags in MODES.values()))
+    without = [ms for ms, _ in runs[list(MODES).index("without")]]
+    total = sum(SIZES.values())
+    rows = []
+    for mode, each in zip(MODES, runs):
+        steps, pushed = [ms for ms, _ in each], statistics.median(size for _, size in each)
+        model = predicted(mode, pushed / total)
+        rows.append((mode, f"{pushed:,.0f}", f"1/{total / pushed:.1f}", f"{statistics.median(steps):.1f}", f"{min(steps):.1f}",
+                     f"{model:.1f}", f"{statistics.median(steps) / model:.2f}", f"{bench_run.ratio(steps, without):.2f}"))
+    bench_run.table(("gradients leave", "pushed bytes", "of all", "step, ms", "least", "predicted", "measured / predicted",
+                     "of the step without"), rows)
+    print("\ng: the gradient is written  .: it waits for more urgent ones  >: on its way to the server  <: the round closes and the "
+          "weight comes back\nw: the next forward waits for it  F: the next forward has it")
+    for mode in list(MODES)[:2]:
+        print(f"\nLeNet {mode}:\n\n```\n{timeline(Trace(train(hosts, args, '--trace', *MODES[mode])))}\n```", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch-size", type=bench_run.positive, default=64)
+    parser.add_argument("--pairs", type=bench_run.positive, default=5, help="measurements of each figure, in turns (default 5)")
+    parser.add_argument("--steps", type=bench_run.positive, default=100, help="of each measurement (default 100)")
+    args = parser.parse_args()
+    bench_run.require_programs("train_bench", "sluice_scheduler", "sluice_server")
+    print(f"Machine:\n\n{bench_machine.describe()}\n", flush=True)
+    try:
+        with lab.Hosts(1 + SERVERS + WORKERS) as hosts:
+            report(args, hosts)
+    except lab.Unavailable as why:
+        sys.exit(f"{bench_run.script()}: {why}")
+
+
+if __name__ == "__main__":
+    bench_run.started(main)

@@ -1,0 +1,47 @@
+"""What a training step takes on links of a given rate, from what it computes and what it sends: no figure is fitted."""
+PART = 128 << 10  # bytes that travel as one: src/kvstore/plan/placement.h
+
+
+class Profile:
+    """A step that waits for nothing, in ms. By key, first layers first: its bytes, when forward comes to it, when backward has
+    written its gradient; and when backward ends."""
+
+    def __init__(self, sizes, forward, written, length):
+        self.sizes, self.forward, self.written, self.length = sizes, forward, written, length
+
+
+def parts_of(size):
+    return [min(PART, size - done) for done in range(0, size, PART)]
+
+
+def exchange(sizes, ready, share, rate):
+    """When the weights are back. The most urgent gradient that is ready leaves next; a part that has arrived is given back at
+    once, in the other direction. `rate` is in bytes a ms, `share` the part of the bytes that pushes keep."""
+    waiting = sorted((key, part) for key, size in enumerate(sizes) for part in parts_of(size))
+    up, down, back = 0.0, 0.0, [0.0] * len(sizes)
+    while waiting:
+        up = max(up, min(ready[key] for key, _ in waiting))
+        key, part = next(each for each in waiting if ready[each[0]] <= up)
+        waiting.remove((key, part))
+        up += part * share / rate
+        down = max(up, down) + part / rate
+        back[key] = down
+    return back
+
+
+def step_ms(profile, rate, overlap, share=1.0, steps=20):
+    """Of the last of so many steps."""
+    begin, back = 0.0, [0.0] * len(profile.sizes)
+    for _ in range(steps):
+        if not overlap:
+            ready = [begin + profile.length] * len(profile.sizes)
+            back = exchange(profile.sizes, ready, share, rate)
+            last, begin = begin, max(back)
+            continue
+        late = 0.0
+        for key, there in enumerate(back):
+            late = max(late, there - begin - profile.forward[key])
+        ready = [begin + late + written for written in profile.written]
+        last, begin = begin, begin + late + profile.length
+        back = exchange(profile.sizes, ready, share, rate)
+    return begin - last
