@@ -99,7 +99,7 @@ def names_of(known):
 def table_parser(description, tables):
     """With the flags that every benchmark has. A table is a function of the parsed arguments that prints it."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="tables:\n" + "\n".join(f"  {each.__name__:<17}{each.__doc__}" for each in tables))
+                                     epilog="tables:\n" + "\n".join(f"  {each.__name__:<18}{each.__doc__}" for each in tables))
     parser.add_argument("--only", type=names_of({each.__name__: each for each in tables}), default=list(tables),
                         metavar="TABLE,...", help="those of the tables below")
     parser.add_argument("--pairs", type=positive, default=5, help="measurements of each figure; medians are printed (default 5)")
