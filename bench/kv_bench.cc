@@ -121,7 +121,10 @@ class Bench {
 
   std::string Transport() const {
     if (!IsDist()) return "none";
-    return runtime::Runtime::Default()->config().local_only ? "ipc" : "tcp";
+    const runtime::JobConfig& config = runtime::Runtime::Default()->config();
+    if (config.local_only) return "ipc";
+    if (config.transport == runtime::TransportChoice::kShm) return "shm";
+    return config.shares_memory() ? "auto" : "tcp";
   }
 
   void MeasureRaw(int64_t bytes) {

@@ -82,7 +82,7 @@ class Shard final : public transport::Machine {
 
   // receive/
   bool IsMember(const wire::Sender& sender) const;
-  void OwnWhatIsChecked(wire::Message& message) const;
+  void OwnWhatIsChecked(wire::Message& message);
   Result<Part*> FindPart(const wire::PartRef& ref, Key** key);
   void OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network);
   Status CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);

@@ -34,7 +34,7 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
 }
 
 // Who lent a payload may change it after it was checked: in place stays what is only ever added up.
-void Shard::OwnWhatIsChecked(wire::Message& message) const {
+void Shard::OwnWhatIsChecked(wire::Message& message) {
   const auto* push = std::get_if<wire::Push>(&message.body);
   const auto adds_up = [&](size_t i) {
     const uint32_t key = push->parts[i].ref.key;
@@ -42,7 +42,10 @@ void Shard::OwnWhatIsChecked(wire::Message& message) const {
            !keys_[key]->places;
   };
   for (size_t i = 0; i < message.payload.size(); ++i) {
-    if (push == nullptr || !adds_up(i)) message.payload[i] = message.payload[i].Own();
+    Frame& frame = message.payload[i];
+    if (!frame.borrowed() || (push != nullptr && adds_up(i))) continue;
+    frame = frame.Own();
+    counters_["bytes_copied"] += frame.size();
   }
 }
 

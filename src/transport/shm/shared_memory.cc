@@ -106,9 +106,10 @@ Status SharedMemory::LetIn(Bytes knock, Descriptor socket, const Descriptor& boa
   return Status::Ok();
 }
 
-void SharedMemory::Lend(PeerId peer, wire::Message* message) {
+uint64_t SharedMemory::Lend(PeerId peer, wire::Message* message) {
   const auto found = links_.find(peer);
-  if (found == links_.end()) return;
+  if (found == links_.end()) return 0;
+  uint64_t copied = 0;
   MemoryLink& link = *found->second;
   wire::Frames rest;
   for (uint32_t i = 0; link.ready() && i < message->payload.size(); ++i) {
@@ -118,6 +119,7 @@ void SharedMemory::Lend(PeerId peer, wire::Message* message) {
     if (!lent && !heap_->Find(frame.bytes())) {
       auto copy = std::allocate_shared<Buffer>(MemoryOf<Buffer>(records_), frame.size(), copies_);
       std::memcpy(copy->data(), frame.data(), frame.size());
+      copied += frame.size();
       lent = link.Lend(i, Frame::Of(std::move(copy)));
       if (lent) ++counters_.copied;
     }
@@ -126,7 +128,7 @@ void SharedMemory::Lend(PeerId peer, wire::Message* message) {
     ++counters_.lent;
   }
   link.Told();
-  if (message->lent.empty()) return;
+  if (message->lent.empty()) return copied;
   size_t next = 0;
   for (uint32_t i = 0; i < message->payload.size(); ++i) {
     if (next < message->lent.size() && message->lent[next].index == i) {
@@ -136,6 +138,7 @@ void SharedMemory::Lend(PeerId peer, wire::Message* message) {
     }
   }
   message->payload = std::move(rest);
+  return copied;
 }
 
 Status SharedMemory::Borrow(PeerId peer, wire::Message* message) {

@@ -34,8 +34,9 @@ class SharedMemory {
   Status Accept(PeerId peer, const wire::MemoryOffer& offer);
 
   // From `payload` to `lent`: all frames that are large enough. Those that do not lie in shared memory are
-  // copied there. Nothing happens without a link. Then `peer` is sent something, and need not be woken.
-  void Lend(PeerId peer, wire::Message* message);
+  // copied there; how many bytes is returned. Nothing happens without a link. Then `peer` is sent something,
+  // and need not be woken.
+  uint64_t Lend(PeerId peer, wire::Message* message);
   // The other way round.
   Status Borrow(PeerId peer, wire::Message* message);
   // What `peer` gave back is no longer held. Whenever something came from it.

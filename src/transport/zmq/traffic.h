@@ -33,6 +33,8 @@ class Traffic {
     }
   }
 
+  void OnCopied(uint64_t bytes) { copied_ += bytes; }
+
   // Each was copied by the kernel once.
   uint64_t sent() const { return sent_; }
   uint64_t received() const { return received_; }

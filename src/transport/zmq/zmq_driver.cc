@@ -54,7 +54,7 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   }
   Channel* channel = ChannelOf(*peer);
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
-  if (shared_) shared_->Lend(id, &message);
+  if (shared_) options_.traffic->OnCopied(shared_->Lend(id, &message));
   const Frame envelope = wire::EncodeEnvelope(message, wire::kProtocolVersion, memory_);
   if (wire::PayloadTravelsInside(message)) message.payload.clear();
   if (SendMultipart(channel->socket.native(), to, envelope, message.payload, peer->queue, memory_)) {
