@@ -79,21 +79,18 @@ class Trace:
         of = lambda what: float(re.search(rf"{what} (\d+)", text).group(1)) / 1e3  # noqa: E731
         self.backward, self.step, self.waits = of("Backward ends at"), of("the next step begins at"), of("waits together:")
 
-    def profile(self):
-        starts = [wanted + waited for *_, wanted, waited in self.keys.values()]
-        waits = self.waits
-        return step_model.Profile(list(SIZES.values()), [max(0.0, start - starts[0]) for start in starts],
-                                  [each[0] - waits for each in self.keys.values()], self.step - waits)
 
 
 def predictions(hosts, args):
     """By mode: how a step of `share` of the bytes is predicted."""
     hosts.set_rate(None)
-    overlapped = Trace(train(hosts, args, "--trace")).profile()
-    alone = Trace(train(hosts, args, "--trace", "--overlap=false"))
-    in_turns = step_model.Profile(list(SIZES.values()), [], [], alone.backward)
-    return lambda mode, share: step_model.step_ms(*((in_turns, BYTES_PER_MS, False) if mode == "without" else
-                                                    (overlapped, BYTES_PER_MS, True)), share)
+    both, alone = Trace(train(hosts, args, "--trace")), Trace(train(hosts, args, "--trace", "--overlap=false"))
+    written, _, _, there, _, _ = alone.keys["conv1.bias"]
+    first, *_ = wanted = [each[4] for each in alone.keys.values()]
+    profiles = {overlap: step_model.Profile(list(SIZES.values()), [each - first for each in wanted],
+                                            [both.backward - each[0] for each in both.keys.values()], length, there - written)
+                for overlap, length in ((True, both.step - both.waits), (False, alone.backward))}
+    return lambda mode, share: step_model.step_ms(profiles[mode != "without"], BYTES_PER_MS, mode != "without", share)
 
 
 def timeline(trace):

@@ -3,18 +3,19 @@ PART = 128 << 10  # bytes that travel as one: src/kvstore/plan/placement.h
 
 
 class Profile:
-    """A step that waits for nothing, in ms. By key, first layers first: its bytes, when forward comes to it, when backward has
-    written its gradient; and when backward ends."""
+    """A step that waits for nothing, in ms. By key, first layers first: its bytes, when forward comes to it, how long before
+    backward ends its gradient is written. `length`: until backward ends; `latency`: of a key without bytes, there and back."""
 
-    def __init__(self, sizes, forward, written, length):
-        self.sizes, self.forward, self.written, self.length = sizes, forward, written, length
+    def __init__(self, sizes, forward, before_end, length, latency):
+        self.sizes, self.forward, self.length, self.latency = sizes, forward, length, latency
+        self.written = [length - each for each in before_end]
 
 
 def parts_of(size):
     return [min(PART, size - done) for done in range(0, size, PART)]
 
 
-def exchange(sizes, ready, share, rate):
+def exchange(sizes, ready, share, rate, latency):
     """When the weights are back. The most urgent gradient that is ready leaves next; a part that has arrived is given back at
     once, in the other direction. `rate` is in bytes a ms, `share` the part of the bytes that pushes keep."""
     waiting = sorted((key, part) for key, size in enumerate(sizes) for part in parts_of(size))
@@ -25,7 +26,7 @@ def exchange(sizes, ready, share, rate):
         waiting.remove((key, part))
         up += part * share / rate
         down = max(up, down) + part / rate
-        back[key] = down
+        back[key] = down + latency
     return back
 
 
@@ -35,7 +36,7 @@ def step_ms(profile, rate, overlap, share=1.0, steps=20):
     for _ in range(steps):
         if not overlap:
             ready = [begin + profile.length] * len(profile.sizes)
-            back = exchange(profile.sizes, ready, share, rate)
+            back = exchange(profile.sizes, ready, share, rate, profile.latency)
             last, begin = begin, max(back)
             continue
         late = 0.0
@@ -43,5 +44,5 @@ def step_ms(profile, rate, overlap, share=1.0, steps=20):
             late = max(late, there - begin - profile.forward[key])
         ready = [begin + late + written for written in profile.written]
         last, begin = begin, begin + late + profile.length
-        back = exchange(profile.sizes, ready, share, rate)
+        back = exchange(profile.sizes, ready, share, rate, profile.latency)
     return begin - last
