@@ -9,9 +9,11 @@ import argparse
 import os
 import re
 import secrets
+import select
 import statistics
 import sys
 import tempfile
+import time
 
 import bench_machine
 import bench_run
@@ -50,12 +52,31 @@ def job(hosts, *worker):
                 process = hosts.start(host, command, stdout=output, stderr=output,
                                       env=environment | {"DMLC_ROLE": role, "DMLC_RANK": str(rank)})
             processes.append((process, log))
-        codes = [process.wait(JOB_DEADLINE) for process, _ in processes]
+        await_all([process for process, _ in processes])
         texts = [open(log, encoding="utf-8", errors="replace").read() for _, log in processes]
-    for (role, rank, _), code, text in zip(roles(worker), codes, texts):
-        if code != 0:
-            sys.exit(f"{bench_run.script()}: {role} {rank} ended with {code}:\n{text}")
+    for (role, rank, _), (process, _), text in zip(roles(worker), processes, texts):
+        if process.returncode:
+            sys.exit(f"{bench_run.script()}: {role} {rank} ended with {process.returncode}:\n{text}")
     return texts[1 + SERVERS]
+
+
+def await_all(processes):
+    """Until all have ended, or one in failure. The hosts end the others."""
+    end, left = time.monotonic() + JOB_DEADLINE, {os.pidfd_open(process.pid): process for process in processes}
+    try:
+        while left:
+            ended, _, _ = select.select(left, [], [], end - time.monotonic()) if time.monotonic() < end else ([], [], [])
+            if not ended:
+                sys.exit(f"{bench_run.script()}: a job of {JOB_DEADLINE:.0f} s has not ended")
+            codes = [left[handle].wait() for handle in ended]
+            for handle in ended:
+                os.close(handle)
+                del left[handle]
+            if any(codes):
+                return
+    finally:
+        for handle in left:
+            os.close(handle)
 
 
 def train(hosts, args, *flags):

@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import bench_alone  # noqa: E402
 import bench_beside_pytorch  # noqa: E402
 import bench_kv  # noqa: E402
+import bench_network  # noqa: E402
 import bench_run  # noqa: E402
 import bench_stores  # noqa: E402
 import bench_train  # noqa: E402
@@ -111,6 +112,21 @@ class Bench(unittest.TestCase):
         for name, text in self.tables(*BESIDE_PYTORCH).items():
             with self.subTest(table=name):
                 self.assert_table(text, BESIDE_PYTORCH[name])
+
+    def test_a_network(self):
+        out = io.StringIO()
+        arguments = ["bench_network.py", "--pairs", "1", "--steps", "10"]
+        with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out):
+            try:
+                bench_network.main()
+            except SystemExit as why:
+                if "needs root" in str(why) or "is missing" in str(why) or "did not come up" in str(why):
+                    self.skipTest(str(why))
+                raise
+        text = out.getvalue()
+        self.assertEqual(len([line for line in text.splitlines() if line.startswith("| w")]), 3, text)
+        self.assertIn("| with overlap, 2bit | 107,872 | 1/16.0 | ", text)
+        self.assertEqual(len(re.findall(r"^fc1\.weight +\|.*F", text, re.MULTILINE)), 2, text)
 
     # What few there are come with the barrier at the end, and with a pool that grows.
     def test_a_warm_step_takes_no_memory(self):
