@@ -33,6 +33,7 @@ void Play(StepTrace& trace) {
     trace.OnStage(At(begin + 40), Stage::kReduce, 0, round, 4);
     trace.OnStage(At(begin + 44), Stage::kPush, 0, round, 2);  // two parts: the last counts
     trace.OnStage(At(begin + 45), Stage::kPush, 0, round, 2);
+    trace.OnStage(At(begin + 70), Stage::kWait, 0, round, 2);  // b's value comes without an acknowledgement
     trace.OnStage(At(begin + 105), Stage::kLand, 0, round, 4);
     trace.OnStage(At(begin + 60), Stage::kReduce, 1, round, 4);
     trace.OnStage(At(begin + 62), Stage::kPush, 1, round, 4);
@@ -46,8 +47,8 @@ TEST(StepTrace, TellsWhatEachKeyDidAndWhoWaitedForIt) {
   trace.Start();
   Play(trace);
   const std::string report = trace.Report({"a", "b"});
-  EXPECT_THAT(report, HasSubstr("| a | 40 | 45 | 105 | 100 | 5 |\n"));
-  EXPECT_THAT(report, HasSubstr("| b | 60 | 62 | 90 | 100 | 0 |\n"));
+  EXPECT_THAT(report, HasSubstr("| a | 40 | 45 | 70 | 105 | 100 | 5 |\n"));
+  EXPECT_THAT(report, HasSubstr("| b | 60 | 62 | 90 | 90 | 100 | 0 |\n"));
   EXPECT_THAT(report, HasSubstr("Backward ends at 60, the next step begins at 100."));
   EXPECT_THAT(report, HasSubstr("Pushes that left before backward ended: 1 of 2."));
   EXPECT_THAT(report, HasSubstr("waits together: 5."));

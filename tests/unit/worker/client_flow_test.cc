@@ -248,6 +248,22 @@ TEST_F(ClientFlow, HigherPrioritiesOvertakeWhatWaits) {
   EXPECT_THAT(order, ElementsAre(0, 2, 4, 3, 1));  // 0 had left when the others came
 }
 
+TEST_F(ClientFlow, WhatIsMoreUrgentThanTheLastThatLeftGoesBeyondTheWindowOnce) {
+  for (uint32_t key = 0; key < 4; ++key) AddKey(EntryOf(key, {0}, kWindow / 4));
+  const Frame full = FrameOf(std::vector<float>(kWindow / 4));
+  Outcome outcomes[4];
+  Push(0, full, &outcomes[0], -1);
+  EXPECT_THAT(ToShards(), SizeIs(1));
+  Push(1, full, &outcomes[1], -1);
+  EXPECT_THAT(ToShards(), IsEmpty());
+  Push(2, full, &outcomes[2], 1);
+  const auto urgent = ToShards();
+  ASSERT_THAT(urgent, SizeIs(1));
+  EXPECT_EQ(urgent[0].As<wire::Push>().parts.at(0).ref.key, 2u);
+  Push(3, full, &outcomes[3], 2);  // two windows are under way
+  EXPECT_THAT(ToShards(), IsEmpty());
+}
+
 TEST_F(ClientFlow, StatesTravelBySlotWithTheirUpdates) {
   AddKey(EntryOf(0, {0}, 2));
   Outcome stored;
