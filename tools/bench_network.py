@@ -7,6 +7,7 @@ machine's cores: one thread for each worker.
 """
 import argparse
 import os
+import pathlib
 import re
 import secrets
 import select
@@ -53,7 +54,7 @@ def job(hosts, *worker):
                                       env=environment | {"DMLC_ROLE": role, "DMLC_RANK": str(rank)})
             processes.append((process, log))
         await_all([process for process, _ in processes])
-        texts = [open(log, encoding="utf-8", errors="replace").read() for _, log in processes]
+        texts = [pathlib.Path(log).read_text(encoding="utf-8", errors="replace") for _, log in processes]
     for (role, rank, _), (process, _), text in zip(roles(worker), processes, texts):
         if process.returncode:
             sys.exit(f"{bench_run.script()}: {role} {rank} ended with {process.returncode}:\n{text}")
