@@ -157,6 +157,14 @@ bool LentFromWire(const pb::Envelope& envelope, Checker& checker, LentFrames* ou
   return true;
 }
 
+bool PackedFromWire(const pb::Envelope& envelope, Checker& checker, PartList<uint32_t>* out) {
+  const auto count = static_cast<size_t>(envelope.packed_payload_size());
+  if (!checker.Count(count, checker.limits().max_payload_frames, "packed payload frames")) return false;
+  out->reserve(count);
+  for (const uint32_t size : envelope.packed_payload()) out->push_back(size);
+  return true;
+}
+
 bool Parse(Bytes bytes, pb::Envelope* envelope) {
   return envelope->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
@@ -168,7 +176,7 @@ bool PayloadTravelsInside(const Message& message) {
          PayloadBytes(message) <= kSmallPayload;
 }
 
-// Header, small payload, lent payload, body: in the order of their fields.
+// Header, small payload, lent and packed payload, body: in the order of their fields.
 Frame EncodeEnvelope(const Message& message, uint32_t version, const std::shared_ptr<Allocator>& memory) {
   alignas(8) char arena_block[kArenaBlock];
   Arena arena(OnStack(arena_block));
@@ -176,6 +184,7 @@ Frame EncodeEnvelope(const Message& message, uint32_t version, const std::shared
   auto* body = Arena::CreateMessage<pb::Envelope>(&arena);
   HeaderToWire(message, version, header);
   LentToWire(message.lent, body);
+  for (const uint32_t size : message.packed) body->add_packed_payload(size);
   BodyToWire(message.body, body);
   const bool inside = PayloadTravelsInside(message);
 
@@ -223,7 +232,9 @@ Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits, const std::sha
   message.trace_id = envelope->trace_id();
   message.epoch = envelope->epoch();
   if (!checker.Enum(envelope->sender().role(), Role::kWorker, "the sender's role", &message.sender.role) ||
-      !LentFromWire(*envelope, checker, &message.lent) || !BodyFromWire(*envelope, checker, &message.body)) {
+      !LentFromWire(*envelope, checker, &message.lent) ||
+      !PackedFromWire(*envelope, checker, &message.packed) ||
+      !BodyFromWire(*envelope, checker, &message.body)) {
     return Fail(ErrorCode::kInvalidArgument, BodyName(message.body), " refused: ", checker.why());
   }
   if (envelope->small_payload_size() == 0) return message;

@@ -334,7 +334,9 @@ struct Message {
   uint64_t epoch = 0;
   Body body;
   Frames payload;
-  LentFrames lent;  // on the wire alone: a machine sees all frames in `payload`
+  // On the wire alone: a machine sees all frames in `payload`.
+  LentFrames lent;
+  PartList<uint32_t> packed;  // sizes: wire/packing.h
 };
 
 uint64_t HashJobId(std::string_view job_id);  // FNV-1a, 64 bits

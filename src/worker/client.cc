@@ -168,10 +168,9 @@ void Client::OnTimer(Time now, NetworkRef network) {
   }
   Expire(now);
   controls_.Repeat(now, membership_, network);
-  for (uint32_t shard = 0; shard < shards_.size(); ++shard) {
+  for (uint32_t shard = 0; shard < shards_.size(); ++shard)
     if (now >= shards_[shard]->requests.NextTimer()) Repeat(now, shard, network);
-    FlushShard(now, shard, network);
-  }
+  FlushShards(now, network);
   CheckFlushed(now);
   RunCompletions(now, network);
 }

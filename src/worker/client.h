@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/log.h"
 #include "kvstore/membership/control_requests.h"
 #include "kvstore/plan/placement.h"
@@ -106,6 +107,8 @@ class Client final : public transport::Machine {
 
   // --- Keys and values (client_calls.cc). Every `done` is called exactly once. `deadline`: when to give up,
   // with a message that says who is waited for. ---
+  // What `calls` starts leaves at its end, in as few messages as it fits.
+  void Together(Time now, NetworkRef network, FunctionRef<void()> calls);
   void Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
             NetworkRef network);
   void Push(Time now, PushArgs args, Ended done, NetworkRef network);
@@ -220,6 +223,7 @@ class Client final : public transport::Machine {
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);
   static Lane* NextLane(Shard& shard);
+  void FlushShards(Time now, NetworkRef network);
   void FlushShard(Time now, uint32_t index, NetworkRef network);
   void Landed(PartOp& part);  // it no longer counts as in flight
   void SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network);
@@ -273,6 +277,7 @@ class Client final : public transport::Machine {
   uint64_t next_order_ = 1;
   uint64_t barriers_of_all_ = 0;
   uint64_t bytes_landed_ = 0;
+  bool together_ = false;  // what has been started waits for more
   LogLimiter limiter_{5, 10s};
   // Run when a call has left the machine in order. The spare one is empty, and has room.
   std::vector<membership::ControlRequests::Completion> completions_, spare_completions_;

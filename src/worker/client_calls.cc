@@ -21,6 +21,13 @@ std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Ended don
   return op;
 }
 
+void Client::Together(Time now, NetworkRef network, FunctionRef<void()> calls) {
+  together_ = true;
+  calls();
+  together_ = false;
+  FlushShards(now, network);
+}
+
 void Client::Push(Time now, PushArgs args, Ended done, NetworkRef network) {
   Start(now, NewPush(OpKind::kPush, std::move(args), std::move(done)), network);
   RunCompletions(now, network);

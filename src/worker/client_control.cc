@@ -153,7 +153,7 @@ void Client::Flush(Time now, Time deadline, worker::Done done, NetworkRef networ
   }
   std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
   flushes_.push_back({deadline, std::move(done)});
-  for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
+  FlushShards(now, network);
   CheckFlushed(now);
   RunCompletions(now, network);
 }

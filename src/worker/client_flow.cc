@@ -55,6 +55,10 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   Open(op);
   for (PartFlow& flow : key.flows) Release(flow);
   if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, op->key, op->round, op->source.size());
+  if (!together_) FlushShards(now, network);
+}
+
+void Client::FlushShards(Time now, NetworkRef network) {
   for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
 }
 

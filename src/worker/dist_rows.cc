@@ -73,10 +73,11 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
   Trace(summed, Stage::kReduce, state, frames->size());
   const auto args = std::make_shared<const PushRowsArgs>(
       PushRowsArgs{state.id, Frame::Of(frames), extents, options.priority, options.samples, options.divisor});
-  Issue(state.push, state, {summed},
-        [args](Client& client, Time now, transport::Network& network, const Completes& end) {
-          client.PushRows(now, *args, end, network);
-        });
+  auto call = [args](Client& client, Time now, transport::Network& network, const Completes& end) {
+    client.PushRows(now, *args, end, network);
+  };
+  Handover calls = Calls(1);
+  Issue(state.push, state, {summed}, std::move(call), calls);
 }
 
 void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority) {
@@ -112,12 +113,12 @@ void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs
       std::make_shared<Work>(Work{std::move(batch), HostRows::ToWrite(outs), extents, rows, row_bytes});
   const auto args = std::make_shared<const PullRowsArgs>(
       PullRowsArgs{state.id, wanted, {rows->bytes(), rows}, extents, priority});
-  const Event landed =
-      Issue(state.pull, state, {},
-            [args, deadline = Deadline(options_.timeout)](Client& client, Time now,
-                                                          transport::Network& network, const Completes& end) {
-              client.PullRows(now, *args, deadline, end, network);
-            });
+  auto call = [args, deadline = Deadline(options_.timeout)](
+                  Client& client, Time now, transport::Network& network, const Completes& end) {
+    client.PullRows(now, *args, deadline, end, network);
+  };
+  Handover calls = Calls(1);
+  const Event landed = Issue(state.pull, state, {}, std::move(call), calls);
   Events after = work->outs.Writable();
   after.push_back(landed);
   const Event spread = options_.host_work(work->outs.context(), state.pull, after, [work] { (*work)(); });

@@ -36,11 +36,10 @@ class HelpedLoop final : public Event::Helped {
 DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::shared_ptr<transport::Loop> loop,
                      std::unique_ptr<collective::Reducer> reducer)
     : options_(std::move(options)),
-      client_(std::move(client)),
-      loop_(std::move(loop)),
-      helped_(std::make_shared<HelpedLoop>(loop_)),
+      client_{std::move(client), std::move(loop)},
+      helped_(std::make_shared<HelpedLoop>(client_.loop)),
       records_(std::make_shared<PoolAllocator>(kKeptRecords)),
-      rank_(static_cast<int>(client_->rank())),
+      rank_(static_cast<int>(client_.client->rank())),
       reducer_(std::move(reducer)) {}
 
 Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
@@ -49,26 +48,8 @@ Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
 
 void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
   const Event done = Event::Make(what, helped_);
-  HandOver(*loop_, client_, std::move(call), done, true);
+  client_.HandOver(std::move(call), done, true);
   done.Wait(Bounded(timeout) + kGrace);
-}
-
-void DistStore::Completes::operator()(const Status& status) const {
-  if (status.ok()) return event.Complete();
-  const Failure& failure = status.failure();
-  event.Complete(std::make_exception_ptr(Error(failure.code, kvstore::Named(event.what(), failure.message))));
-}
-
-void DistStore::HandOver(transport::Loop& loop, const std::shared_ptr<Client>& client, Call call,
-                         const Event& done, bool alone) {
-  auto task = [client, call = std::move(call), done](Time now, transport::Network& network) mutable {
-    call(*client, now, network, Completes{done});
-  };
-  static_assert(transport::Loop::Task::kFits<decltype(task)>);
-  const bool taken = alone ? loop.PostOrRun(std::move(task)) : loop.Post(std::move(task));
-  if (taken) return;
-  done.Complete(std::make_exception_ptr(
-      Error(ErrorCode::kCancelled, StrCat(done.what(), ": this worker has left its job"))));
 }
 
 DistStore::KeyState& DistStore::Find(const std::string& what, const Key& key) {
@@ -189,20 +170,23 @@ void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Ev
   reducer_->Broadcast(target, outs);
 }
 
-Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call call) {
-  // Nothing else is under way: whoever issues this one waits for it, or might as well.
-  const bool alone = outstanding_.AllDone();
-  Event done = Event::Make(what, alone ? helped_ : nullptr, records_);
+// Nothing else is under way: whoever calls waits for the call's end, or might as well.
+Handover DistStore::Calls(size_t keys) {
+  return {client_, keys, outstanding_.AllDone(), records_};
+}
+
+Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call call, Handover& calls) {
+  Event done = Event::Make(what, calls.alone() ? helped_ : nullptr, records_);
   outstanding_.Add(what, done);
   after.push_back(state.issued);
   if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {
-    HandOver(*loop_, client_, std::move(call), done, alone);
+    calls.Add(std::move(call), done);
     return done;
   }
   state.issued = Event::Make("issue", nullptr, records_);
-  auto hand_over = [client = client_, loop = loop_, call = std::move(call), done,
+  auto hand_over = [client = client_, call = std::move(call), done,
                     issued = state.issued](const std::exception_ptr& error) mutable {
-    error == nullptr ? HandOver(*loop, client, std::move(call), done, false) : done.Complete(error);
+    error == nullptr ? client.HandOver(std::move(call), done, false) : done.Complete(error);
     issued.Complete();  // last: it may hand over the next operation here
   };
   static_assert(kvstore::AfterAll::kFits<decltype(hand_over)>);
@@ -220,6 +204,7 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
     kvstore::RequireFit("Push", entry.key, shape, entry.arrays);
     kvstore::RequireDivisor("Push", entry.key, shape.dtype, options);
   }
+  Handover calls = Calls(entries.size());
   for (const auto& entry : entries) {
     KeyState& state = keys_.at(entry.key);
     const auto [sent, how] = Outgoing(state, Source(state, entry.arrays), options);
@@ -227,15 +212,17 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
     const Event read = Event::Make(state.push, nullptr, records_);
     const PushArgs args{
         state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
-    const Event done = Issue(state.push, state, {ReadyToRead(sent)},
-                             [args](Client& client, Time now, transport::Network& network,
-                                    const Completes& end) { client.Push(now, args, end, network); });
+    auto call = [args](Client& client, Time now, transport::Network& network, const Completes& end) {
+      client.Push(now, args, end, network);
+    };
+    const Event done = Issue(state.push, state, {ReadyToRead(sent)}, std::move(call), calls);
     AddReader(sent, read);
     state.compressor.Sent(done);
   }
 }
 
-void DistStore::PullInto(const Key& key, const std::vector<NDArray>& outs, int priority, bool latest) {
+void DistStore::PullInto(const Key& key, const std::vector<NDArray>& outs, int priority, bool latest,
+                         Handover& calls) {
   KeyState& state = keys_.at(key);
   NDArray target = Target(state, outs);
   const PullArgs args{.key = state.id,
@@ -244,11 +231,11 @@ void DistStore::PullInto(const Key& key, const std::vector<NDArray>& outs, int p
                       .slot = 0,
                       .latest = latest,
                       .weights = Weights()};
-  const Event done = Issue(state.pull, state, PendingUses(target),
-                           [args, deadline = Deadline(options_.timeout)](
-                               Client& client, Time now, transport::Network& network, const Completes& end) {
-                             client.Pull(now, args, deadline, end, network);
-                           });
+  auto call = [args, deadline = Deadline(options_.timeout)](
+                  Client& client, Time now, transport::Network& network, const Completes& end) {
+    client.Pull(now, args, deadline, end, network);
+  };
+  const Event done = Issue(state.pull, state, PendingUses(target), std::move(call), calls);
   SetWriter(target, done);
   Broadcast(state, target, done, outs);
 }
@@ -259,7 +246,8 @@ void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& ou
   const auto entries = kvstore::Join("Pull", keys, outs);
   for (const auto& entry : entries)
     kvstore::RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
-  for (const auto& entry : entries) PullInto(entry.key, entry.arrays, priority, false);
+  Handover calls = Calls(entries.size());
+  for (const auto& entry : entries) PullInto(entry.key, entry.arrays, priority, false, calls);
 }
 
 void DistStore::PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
@@ -268,7 +256,8 @@ void DistStore::PullLatest(const std::vector<Key>& keys, const std::vector<Value
   const auto entries = kvstore::Join("PullLatest", keys, outs);
   for (const auto& entry : entries)
     kvstore::RequireFit("PullLatest", entry.key, Find("PullLatest", entry.key).shape, entry.arrays);
-  for (const auto& entry : entries) PullInto(entry.key, entry.arrays, priority, true);
+  Handover calls = Calls(entries.size());
+  for (const auto& entry : entries) PullInto(entry.key, entry.arrays, priority, true, calls);
 }
 
 void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
@@ -283,6 +272,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     kvstore::RequireFit("PushPull", targets[i].key, shape, targets[i].arrays);
     kvstore::RequireDivisor("PushPull", sources[i].key, shape.dtype, options);
   }
+  Handover calls = Calls(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     KeyState& state = keys_.at(sources[i].key);
     const auto [sent, how] = Outgoing(state, Source(state, sources[i].arrays), options);
@@ -298,7 +288,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
       client.PushPull(now, push, destination, deadline, end, network);
     };
     static_assert(Call::kFits<decltype(call)>);
-    const Event done = Issue(state.push_pull, state, std::move(after), std::move(call));
+    const Event done = Issue(state.push_pull, state, std::move(after), std::move(call), calls);
     if (!sent.SharesStorage(target)) AddReader(sent, read);
     state.compressor.Sent(done);
     SetWriter(target, done);

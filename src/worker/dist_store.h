@@ -11,6 +11,7 @@
 #include "kvstore/states_file.h"
 #include "kvstore/store_base.h"
 #include "worker/client.h"
+#include "worker/handover.h"
 #include "worker/push/compressor.h"
 
 namespace sluice::worker {
@@ -81,14 +82,6 @@ class DistStore final : public KVStore {
     Event issued;        // the last operation has been handed to the client: keeps program order
     uint64_t round = 0;  // the last one pushed
   };
-  // Completes an event as an operation ended.
-  struct Completes {
-    void operator()(const Status& status) const;
-    Event event;
-  };
-  // What is asked of the client. With room for a push and where its answer lands.
-  using Call = InlineFunction<void(Client&, Time, transport::Network&, const Completes& done), 128>;
-
   KeyState& Find(const std::string& what, const Key& key);
   // Makes the keys on all servers, and here.
   void Declare(const std::vector<InitArgs>& keys);
@@ -106,11 +99,9 @@ class DistStore final : public KVStore {
                  const std::vector<NDArray>& outs);
   // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
   // over. The event is the operation's end.
-  Event Issue(const Label& what, KeyState& state, Events after, Call call);
-  void PullInto(const Key& key, const std::vector<NDArray>& outs, int priority, bool latest);
-  // The event is the end of `call`. `alone`: there is nothing else that this thread could do meanwhile.
-  static void HandOver(transport::Loop& loop, const std::shared_ptr<Client>& client, Call call,
-                       const Event& done, bool alone);
+  Event Issue(const Label& what, KeyState& state, Events after, Call call, Handover& calls);
+  Handover Calls(size_t keys);
+  void PullInto(const Key& key, const std::vector<NDArray>& outs, int priority, bool latest, Handover& calls);
   void WaitIssued();
   // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);
@@ -139,8 +130,7 @@ class DistStore final : public KVStore {
                  const std::byte* from);
 
   const Options options_;
-  const std::shared_ptr<Client> client_;
-  const std::shared_ptr<transport::Loop> loop_;
+  const ClientLoop client_;
   const std::shared_ptr<Event::Helped> helped_;
   const std::shared_ptr<Allocator> records_;  // of what is under way
   const int rank_;

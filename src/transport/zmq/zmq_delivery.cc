@@ -1,6 +1,7 @@
 // What has come: decoded and checked, it goes to the machine, or is refused.
 #include "base/strings.h"
 #include "transport/zmq/zmq_driver.h"
+#include "wire/packing.h"
 
 namespace sluice::transport {
 namespace {
@@ -37,6 +38,7 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
                   Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
   }
   if (!parts->payload.empty()) message.payload = std::move(parts->payload);
+  if (const Status status = wire::Unpack(&message); !status) return Refuse(peer, envelope, status.failure());
   if (shared_) shared_->Collect(peer->id);
   if (message.job != options_.job) {
     return Refuse(

@@ -6,6 +6,7 @@
 #include "base/executor.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "wire/packing.h"
 
 namespace sluice::transport {
 namespace {
@@ -55,8 +56,10 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   Channel* channel = ChannelOf(*peer);
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
   if (shared_) options_.traffic->OnCopied(shared_->Lend(id, &message));
+  const bool inside = wire::PayloadTravelsInside(message);
+  if (!inside) options_.traffic->OnCopied(wire::Pack(&message, memory_));
   const Frame envelope = wire::EncodeEnvelope(message, wire::kProtocolVersion, memory_);
-  if (wire::PayloadTravelsInside(message)) message.payload.clear();
+  if (inside) message.payload.clear();
   if (SendMultipart(channel->socket.native(), to, envelope, message.payload, peer->queue, memory_)) {
     ++counters_.sent;
     options_.traffic->OnSent(envelope, message.payload);

@@ -156,6 +156,16 @@ TEST(GoldenLentPayload, BytesAreThoseOfTheContract) {
   EXPECT_TRUE(decoded.value().lent == message.lent);
 }
 
+TEST(GoldenPackedPayload, BytesAreThoseOfTheContract) {
+  Message message = GoldenMessage(Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}});
+  message.packed = {4096, 300};
+  const std::string golden = GoldenBytes("PackedPayload");
+  EXPECT_EQ(Hex(Encoded(message)), Hex(golden));
+  const auto decoded = DecodeEnvelope(AsBytes(golden), Limits{});
+  ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
+  EXPECT_TRUE(decoded.value().packed == message.packed);
+}
+
 TEST(GoldenSet, HasEveryBody) {
   EXPECT_EQ(GoldenBodies().size(), std::variant_size_v<Body>);
 }

@@ -230,6 +230,15 @@ TEST_F(Hostile, AMembersPayloadLiesInOnePlaceOnly) {
   ExpectAlive();
 }
 
+TEST_F(Hostile, AMembersPackedFramesFillTheirFrame) {
+  RawDealer dealer(address_, fabric_.context().get());
+  wire::Message message = MakeMessage(5, wire::Push{.parts = wire::PartList<wire::PushPart>(2)});
+  message.packed = {3, 1000};
+  dealer.Send({Encoded(message), "four"});
+  EXPECT_TRUE(Eventually([&] { return fabric_.loop(0).counters().bad == 1; }));
+  ExpectAlive();
+}
+
 TEST_F(Hostile, AMembersHugeMessageIsReadAndThrownAway) {
   RawDealer dealer(address_, fabric_.context().get());
   wire::Message message = MakeMessage(5, wire::Push{.parts = wire::PartList<wire::PushPart>(30)});

@@ -124,6 +124,31 @@ TEST_F(ZmqLoopTest, ReceivedFramesStayWhereTheyAre) {
   fabric.StopAll();
 }
 
+TEST_F(ZmqLoopTest, SmallFramesShareOneOnTheWire) {
+  Sink sink;
+  const std::string address = fabric.StartBound("sink", sink.machine).addresses()[0];
+  std::vector<std::string> payload;
+  for (char c = 'a'; c <= 'z'; ++c) payload.emplace_back(4096 + c, c);
+  Sink client;
+  client.machine->on_start = [&](Time, Network& network) {
+    wire::Message message =
+        MakeMessage(1, wire::Push{.parts = wire::PartList<wire::PushPart>(payload.size())});
+    for (const std::string& frame : payload) message.payload.push_back(Frame::Copy(AsBytes(frame)));
+    network.Send(network.Connect(address), std::move(message));
+  };
+  fabric.Start("client", client.machine);
+  ASSERT_TRUE(fabric.Until([&] { return sink.count == 1; }));
+  sink.messages.With([&](auto& messages) {
+    const wire::Frames& arrived = messages[0].payload;
+    ASSERT_EQ(arrived.size(), payload.size());
+    for (size_t i = 0; i < payload.size(); ++i) {
+      EXPECT_EQ(AsText(arrived[i].bytes()), payload[i]);
+      EXPECT_EQ(arrived[i].owner(), arrived[0].owner());
+    }
+  });
+  fabric.StopAll();
+}
+
 TEST_F(ZmqLoopTest, NothingLingersForADisconnectedPeerOrAMachineThatCaresNot) {
   for (const bool disconnects : {true, false}) {
     auto machine = std::make_shared<ScriptMachine>();

@@ -203,6 +203,25 @@ TEST_F(ClientFlow, SmallPartsOfSeveralKeysTravelTogetherOnceTheyQueue) {
   EXPECT_THAT(sent[0].message.payload, SizeIs(3));
 }
 
+TEST_F(ClientFlow, WhatIsStartedTogetherLeavesInOneMessageForEachShard) {
+  for (uint32_t key = 0; key < 5; ++key) AddKey(EntryOf(key, {0, 1}, 2));
+  Outcome pushed[5];
+  client.Together(now, network, [&] {
+    for (uint32_t key = 0; key < 5; ++key) Push(key, FrameOf({1, 2, 3, 4}), &pushed[key]);
+    EXPECT_THAT(ToShards(), SizeIs(0));
+  });
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(2));
+  for (const Sent& message : sent) {
+    EXPECT_THAT(message.As<wire::Push>().parts, SizeIs(5));
+    Ack(message);
+  }
+  for (const Outcome& outcome : pushed) EXPECT_TRUE(outcome.Succeeded());
+  Outcome alone;
+  Push(0, FrameOf({1, 2, 3, 4}), &alone);
+  EXPECT_THAT(ToShards(), SizeIs(2)) << "nothing is held back any more";
+}
+
 TEST_F(ClientFlow, TheWindowCountsUnansweredBytesOfEachShard) {
   for (uint32_t key = 0; key < 4; ++key) AddKey(EntryOf(key, {key == 3 ? 1u : 0u}, kWindow / 8));
   const Frame half = FrameOf(std::vector<float>(kWindow / 8));

@@ -1,0 +1,64 @@
+#include "worker/handover.h"
+
+#include "base/strings.h"
+#include "kvstore/store_base.h"
+#include "sluice/error.h"
+
+namespace sluice::worker {
+namespace {
+
+std::exception_ptr HasLeft(const Event& asked) {
+  return std::make_exception_ptr(
+      Error(ErrorCode::kCancelled, StrCat(asked.what(), ": this worker has left its job")));
+}
+
+bool Give(transport::Loop& loop, transport::Loop::Task task, bool alone) {
+  return alone ? loop.PostOrRun(std::move(task)) : loop.Post(std::move(task));
+}
+
+}  // namespace
+
+void Completes::operator()(const Status& status) const {
+  if (status.ok()) return event.Complete();
+  const Failure& failure = status.failure();
+  event.Complete(std::make_exception_ptr(Error(failure.code, kvstore::Named(event.what(), failure.message))));
+}
+
+void ClientLoop::HandOver(Call call, const Event& done, bool alone) const {
+  auto task = [client = client, call = std::move(call), done](Time now, transport::Network& network) mutable {
+    call(*client, now, network, Completes{done});
+  };
+  static_assert(transport::Loop::Task::kFits<decltype(task)>);
+  if (!Give(*loop, std::move(task), alone)) done.Complete(HasLeft(done));
+}
+
+Handover::Handover(ClientLoop to, size_t keys, bool alone, const std::shared_ptr<Allocator>& records)
+    : to_(std::move(to)), alone_(alone) {
+  if (keys < 2) return;
+  const MemoryOf<Asked> memory(records);
+  asked_ = std::allocate_shared<List>(memory, memory);
+  asked_->reserve(keys);
+}
+
+void Handover::Add(Call call, const Event& done) {
+  if (asked_ == nullptr) return to_.HandOver(std::move(call), done, alone_);
+  asked_->push_back({std::move(call), done});
+}
+
+Handover::~Handover() {
+  if (asked_ == nullptr || asked_->empty()) return;
+  std::exception_ptr error;
+  try {
+    const auto task = [client = to_.client, asked = asked_](Time now, transport::Network& network) {
+      client->Together(now, network, [&] {
+        for (Asked& each : *asked) each.call(*client, now, network, Completes{each.done});
+      });
+    };
+    if (Give(*to_.loop, task, alone_)) return;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  for (const Asked& each : *asked_) each.done.Complete(error ? error : HasLeft(each.done));
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,57 @@
+// From a caller's thread to the client's loop.
+#pragma once
+
+#include <vector>
+
+#include "base/inline_function.h"
+#include "base/pool_allocator.h"
+#include "tensor/stream.h"
+#include "transport/transport.h"
+#include "worker/client.h"
+
+namespace sluice::worker {
+
+// Completes an event as an operation ended.
+struct Completes {
+  void operator()(const Status& status) const;
+  Event event;
+};
+// What is asked of the client. With room for a push and where its answer lands.
+using Call = InlineFunction<void(Client&, Time, transport::Network&, const Completes& done), 128>;
+
+// The loop that a client runs on.
+struct ClientLoop {
+  // `done` is the end of `call`. `alone`: there is nothing else that this thread could do meanwhile. A loop
+  // that has ended is an error of `done`.
+  void HandOver(Call call, const Event& done, bool alone) const;
+
+  std::shared_ptr<Client> client;
+  std::shared_ptr<transport::Loop> loop;
+};
+
+// What one call of a store asks of the client, key by key; handed over together at its end, whatever has been
+// thrown meanwhile. What goes to one server then fits few messages.
+class Handover {
+ public:
+  // `keys`: how many at most; `alone`: see ClientLoop. `records`: for what waits.
+  Handover(ClientLoop to, size_t keys, bool alone, const std::shared_ptr<Allocator>& records);
+  Handover(const Handover&) = delete;
+  Handover& operator=(const Handover&) = delete;
+  ~Handover();
+
+  void Add(Call call, const Event& done);
+  bool alone() const { return alone_; }
+
+ private:
+  struct Asked {
+    Call call;
+    Event done;
+  };
+  using List = std::vector<Asked, MemoryOf<Asked>>;
+
+  const ClientLoop to_;
+  const bool alone_;
+  std::shared_ptr<List> asked_;  // null for one key, which needs no list
+};
+
+}  // namespace sluice::worker

@@ -1,0 +1,112 @@
+#include "wire/packing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/pool_allocator.h"
+
+namespace sluice::wire {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Texts = std::vector<std::string>;
+
+Message PushOf(const Texts& payload) {
+  Message message;
+  message.body = Push{.parts = PartList<PushPart>(payload.size())};
+  for (const std::string& frame : payload) message.payload.push_back(Frame::Copy(AsBytes(frame)));
+  return message;
+}
+
+Texts PayloadOf(const Message& message) {
+  Texts payload;
+  for (const Frame& frame : message.payload) payload.emplace_back(AsText(frame.bytes()));
+  return payload;
+}
+
+// As it travels: the envelope coded and decoded, the frames as they are.
+Message Travelled(const Message& message) {
+  Message arrived = DecodeEnvelope(EncodeEnvelope(message).bytes(), Limits{}).value();
+  arrived.payload = message.payload;
+  return arrived;
+}
+
+Message PackedOf(const Texts& payload) {
+  Message message = PushOf(payload);
+  Pack(&message, HeapAllocator());
+  return message;
+}
+
+TEST(Packing, SmallFramesTravelAsOneAndComeApartAsTheyWere) {
+  const std::string four_kib(4096, 'k');
+  for (const Texts& payload : {Texts{"a", "bc"}, Texts{"", four_kib, ""}, Texts(40, four_kib),
+                               Texts{std::string(2 * kPackedFrame, 'x'), ""}}) {
+    Message message = PushOf(payload);
+    const uint64_t bytes = PayloadBytes(message);
+    EXPECT_EQ(Pack(&message, HeapAllocator()), bytes);
+    ASSERT_EQ(message.payload.size(), 1u);
+    EXPECT_EQ(message.payload[0].size(), bytes);
+    Message arrived = Travelled(message);
+    ASSERT_TRUE(Unpack(&arrived).ok());
+    EXPECT_THAT(PayloadOf(arrived), ElementsAreArray(payload));
+    EXPECT_THAT(arrived.packed, IsEmpty());
+    for (const Frame& frame : arrived.payload)
+      EXPECT_EQ(frame.owner(), message.payload[0].owner()) << "it was copied";
+  }
+}
+
+TEST(Packing, LargeFramesASingleOneAndNoneTravelAsTheyAre) {
+  for (const Texts& payload : {Texts{}, Texts{"alone"}, Texts{std::string(2 * kPackedFrame, 'x'), "y"},
+                               Texts(kMostPacked / kPackedFrame + 1, std::string(kPackedFrame, 'x'))}) {
+    Message message = PushOf(payload);
+    EXPECT_EQ(Pack(&message, HeapAllocator()), 0u);
+    EXPECT_THAT(PayloadOf(message), ElementsAreArray(payload));
+    EXPECT_THAT(message.packed, IsEmpty());
+    EXPECT_TRUE(Unpack(&message).ok());
+    EXPECT_THAT(PayloadOf(message), ElementsAreArray(payload));
+  }
+}
+
+TEST(Packing, TakesMemoryOfTheAllocatorGiven) {
+  const auto memory = std::make_shared<PoolAllocator>();
+  const auto packed = [&] {
+    Message message = PushOf(Texts(2, std::string(5000, 'x')));
+    Pack(&message, memory);
+    return message.payload[0];
+  };
+  const std::byte* first = packed().data();
+  EXPECT_EQ(packed().data(), first) << "the block given back";
+}
+
+TEST(Packing, SizesThatDoNotFitWhatCameAreRefused) {
+  const auto refusal = [](const Message& message) {
+    Message arrived = Travelled(message);
+    const Status status = Unpack(&arrived);
+    return status.ok() ? "" : status.failure().message;
+  };
+  Message longer = PackedOf({"a", "bc"});
+  longer.packed.push_back(1);
+  EXPECT_THAT(refusal(longer), HasSubstr("3 frames of together 4 bytes"));
+  Message several = PackedOf({"a", "bc"});
+  several.payload.push_back(Frame::Copy(AsBytes("d")));
+  EXPECT_THAT(refusal(several), HasSubstr("came with 2 frames of 4 bytes"));
+  Message none = PackedOf({"a", "bc"});
+  none.payload.clear();
+  EXPECT_THAT(refusal(none), HasSubstr("came with 0 frames"));
+  Message overflowing = PackedOf({"a", "bc"});  // 2^32 + 3 is not 3
+  overflowing.packed = {UINT32_MAX, 4};
+  EXPECT_THAT(refusal(overflowing), HasSubstr("together 4294967299 bytes"));
+}
+
+TEST(Packing, MoreFramesThanAMessageMayHaveAreRefusedUnread) {
+  Message message = PackedOf({"a", "bc"});
+  const Limits limits{.max_payload_frames = 1};
+  EXPECT_THAT(DecodeEnvelope(EncodeEnvelope(message).bytes(), limits).failure().message,
+              HasSubstr("packed payload frames"));
+}
+
+}  // namespace
+}  // namespace sluice::wire
