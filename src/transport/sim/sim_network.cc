@@ -1,6 +1,7 @@
 #include "transport/sim/sim_network.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/strings.h"
@@ -10,10 +11,14 @@ namespace sluice::transport {
 namespace {
 
 constexpr std::string_view kScheme = "sim://";
-// Not the clock's zero, which machines may take for "never".
-constexpr Time kStart = Time() + 1000s;
 // A machine whose timer fires this often without time passing would hang a real loop's core.
 constexpr int kMaxTimersAtOnce = 10000;
+
+void FailUnlessRate(double rate) {
+  if (!(rate >= 0 && std::isfinite(rate))) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("a link of ", rate, " bytes a second is none"));
+  }
+}
 
 void FailUnlessChance(double chance, const char* name) {
   if (!(chance >= 0 && chance <= 1)) {
@@ -44,9 +49,11 @@ class SimLoop::Port final : public Network {
   SimLoop& loop_;
 };
 
-SimLoop::SimLoop(SimNetwork& sim, uint32_t index, std::string name, std::shared_ptr<Machine> machine)
+SimLoop::SimLoop(SimNetwork& sim, uint32_t index, uint32_t host, std::string name,
+                 std::shared_ptr<Machine> machine)
     : sim_(sim),
       index_(index),
+      host_(host),
       name_(std::move(name)),
       machine_(std::move(machine)),
       addresses_{StrCat(kScheme, index)} {}
@@ -59,8 +66,10 @@ bool SimLoop::Post(Task task) {
 }
 
 SimNetwork::SimNetwork(const SimOptions& options)
-    : options_(options), rng_(options_.seed), now_(kStart), hash_(MixBits(options_.seed)) {
+    : options_(options), rng_(options_.seed), now_(kBegin), hash_(MixBits(options_.seed)) {
   SetFaults(options_.faults);
+  FailUnlessRate(options_.link.transmit_rate);
+  FailUnlessRate(options_.link.receive_rate);
 }
 
 SimNetwork::~SimNetwork() = default;
@@ -76,9 +85,12 @@ void SimNetwork::SetFaults(const SimFaults& faults) {
   options_.faults = faults;
 }
 
-SimLoop& SimNetwork::Start(std::string name, std::shared_ptr<Machine> machine) {
+SimLoop& SimNetwork::Start(std::string name, std::shared_ptr<Machine> machine, const SimLoop* beside) {
   const auto index = static_cast<uint32_t>(loops_.size());
-  loops_.push_back(std::unique_ptr<SimLoop>(new SimLoop(*this, index, std::move(name), std::move(machine))));
+  const uint32_t host = beside ? beside->host_ : static_cast<uint32_t>(hosts_.size());
+  if (!beside) hosts_.emplace_back(options_.link);
+  loops_.push_back(
+      std::unique_ptr<SimLoop>(new SimLoop(*this, index, host, std::move(name), std::move(machine))));
   Push(now_, EventKind::kStart, index);
   for (uint32_t c = 0; c < connections_.size(); ++c) {
     if (connections_[c].loop[1] != index) continue;
@@ -140,6 +152,7 @@ bool SimNetwork::Step(Time deadline) {
 }
 
 void SimNetwork::Act(const Event& event) {
+  if (event.kind == EventKind::kReach) return Reach(event.subject);
   if (event.kind == EventKind::kArrival) return Arrive(event.subject);
   if (event.kind == EventKind::kClosed) return Close(event.subject);
   SimLoop& loop = *loops_[event.subject];
@@ -162,6 +175,7 @@ void SimNetwork::Act(const Event& event) {
       loop.timer_ = Time::max();
       Log(Fate::kTimer, event.subject, event.subject, nullptr);
       return CallMachine(loop, [&](Machine& m, Network& network) { m.OnTimer(now_, network); });
+    case EventKind::kReach:
     case EventKind::kArrival:
     case EventKind::kClosed:
       return;
@@ -201,7 +215,11 @@ void SimNetwork::End(SimLoop& loop) {
 void SimNetwork::Close(uint32_t connection) {
   const Connection& c = connections_[connection];
   const uint32_t to = c.loop[1];
-  if (to >= loops_.size() || loops_[to]->ended() || c.peer[1].value == 0 || IsCut(c.loop[0], to)) return;
+  if (to >= loops_.size() || loops_[to]->ended()) return;
+  // What was sent before may still be in the receiver's link.
+  if (const Time free = hosts_[loops_[to]->host_].receive.free(); free > now_)
+    return Push(free, EventKind::kClosed, connection);
+  if (c.peer[1].value == 0 || IsCut(c.loop[0], to)) return;
   Log(Fate::kClosed, c.loop[0], to, nullptr);
   CallMachine(*loops_[to],
               [&, peer = c.peer[1]](Machine& m, Network& network) { m.OnClosed(now_, peer, network); });
@@ -251,41 +269,62 @@ void SimNetwork::Send(SimLoop& loop, PeerId peer, wire::Message message) {
 
 void SimNetwork::Dispatch(uint32_t connection, uint8_t side, wire::Message message) {
   const SimFaults& faults = options_.faults;
+  Connection& c = connections_[connection];
+  const Departure departure = Transmit(c.loop[side], c.loop[1 - side], message);
   // Every chance is drawn for every message, so that one fault's setting does not shift the others.
   const bool drop = rng_.Chance(faults.drop), duplicate = rng_.Chance(faults.duplicate);
   if (drop) {
     ++counters_.dropped;
-    Connection& c = connections_[connection];
     c.in_flight[side] -= wire::PayloadBytes(message);
     return Log(Fate::kDropped, c.loop[side], c.loop[1 - side], &message);
   }
   if (duplicate) {
     ++counters_.duplicated;
-    connections_[connection].in_flight[side] += wire::PayloadBytes(message);
-    Launch(connection, side, message);
+    c.in_flight[side] += wire::PayloadBytes(message);
+    Launch(connection, side, departure, message);
   }
-  Launch(connection, side, std::move(message));
+  Launch(connection, side, departure, std::move(message));
 }
 
-void SimNetwork::Launch(uint32_t connection, uint8_t side, wire::Message message) {
+SimNetwork::Departure SimNetwork::Transmit(uint32_t from, uint32_t to, const wire::Message& message) {
+  SimHost& host = hosts_[loops_[from]->host_];
+  const SimHost& other = hosts_[loops_[to]->host_];
+  if (&host == &other || !(host.transmit.limited() || other.receive.limited())) return {0, now_, now_};
+  const uint64_t outside = wire::PayloadTravelsInside(message) ? 0 : wire::PayloadBytes(message);
+  const uint64_t bytes = wire::EncodeEnvelope(message).size() + outside;
+  const Time last = host.transmit.Pass(now_, bytes);
+  return {bytes, last - host.transmit.TimeOf(bytes), last};
+}
+
+void SimNetwork::Launch(uint32_t connection, uint8_t side, const Departure& departure,
+                        wire::Message message) {
   const SimFaults& faults = options_.faults;
   const auto spread = static_cast<uint64_t>((faults.max_delay - faults.min_delay).count());
-  Time arrival = now_ + faults.min_delay + Duration(rng_.Below(spread + 1));
+  Time reach = departure.first + faults.min_delay + Duration(rng_.Below(spread + 1));
   Connection& c = connections_[connection];
-  if (!rng_.Chance(faults.reorder)) {
-    arrival = std::max(arrival, c.last_arrival[side]);
-    c.last_arrival[side] = arrival;
-  }
+  const bool overtakes = rng_.Chance(faults.reorder);
+  if (!overtakes) reach = std::max(reach, c.last_arrival[side]);
+  const Time last = reach + (departure.last - departure.first);
+  if (!overtakes) c.last_arrival[side] = last;
+  Flight flight{connection, side, last, departure.bytes, std::move(message)};
   uint32_t slot;
   if (free_flights_.empty()) {
     slot = static_cast<uint32_t>(flights_.size());
-    flights_.push_back({connection, side, std::move(message)});
+    flights_.push_back(std::move(flight));
   } else {
     slot = free_flights_.back();
     free_flights_.pop_back();
-    flights_[slot] = {connection, side, std::move(message)};
+    flights_[slot] = std::move(flight);
   }
-  Push(arrival, EventKind::kArrival, slot);
+  const bool queues = departure.bytes > 0 && hosts_[loops_[c.loop[1 - side]]->host_].receive.limited();
+  Push(queues ? reach : last, queues ? EventKind::kReach : EventKind::kArrival, slot);
+}
+
+void SimNetwork::Reach(uint32_t slot) {
+  const Flight& flight = flights_[slot];
+  SimLoop& to = *loops_[connections_[flight.connection].loop[1 - flight.side]];
+  const Time passed = hosts_[to.host_].receive.Pass(now_, flight.bytes);
+  Push(std::max(flight.last, passed), EventKind::kArrival, slot);
 }
 
 void SimNetwork::Arrive(uint32_t slot) {
@@ -334,42 +373,6 @@ Status SimNetwork::Check(wire::Message* message) {
     frame =
         options_.shares_memory ? Frame::Borrowed(frame.bytes(), frame.owner()) : Frame::Copy(frame.bytes());
   return wire::CheckPayload(*message, options_.limits);
-}
-
-std::string_view SimNetwork::NameOf(uint32_t loop) const {
-  return loop < loops_.size() ? std::string_view(loops_[loop]->name()) : "nobody yet";
-}
-
-void SimNetwork::Log(Fate fate, uint32_t from, uint32_t to, const wire::Message* message) {
-  const LogEntry entry{now_, fate, message ? static_cast<uint8_t>(message->body.index()) : uint8_t{0},
-                       from, to,   message ? message->id : 0};
-  hash_ = MixBits(hash_ ^ static_cast<uint64_t>(now_.time_since_epoch().count()));
-  hash_ = MixBits(hash_ ^ (uint64_t{from} << 40 | uint64_t{to} << 16 | uint64_t{entry.body} << 8 |
-                           static_cast<uint64_t>(fate)));
-  hash_ = MixBits(hash_ ^ entry.id);
-  if (options_.log_entries == 0) return;
-  if (log_.size() == options_.log_entries) log_.pop_front();
-  log_.push_back(entry);
-}
-
-std::string SimNetwork::LogText() const {
-  static constexpr std::string_view kFates[] = {
-      "sent",   "arrived", "dropped", "cut off", "over the bound", "nobody there", "refused",
-      "starts", "task",    "timer",   "crashes", "ends",           "hangs up"};
-  std::string text =
-      StrCat("seed ", options_.seed, ", ", counters_.steps, " steps, ", counters_.delivered, " delivered, ",
-             counters_.dropped, " dropped, ", counters_.duplicated, " duplicated\n");
-  for (const LogEntry& entry : log_) {
-    text += StrCat(ToSeconds(entry.time - kStart), " s  ", NameOf(entry.from), " ");
-    if (entry.fate < Fate::kStarted) {
-      text += StrCat("-> ", NameOf(entry.to), " ", wire::BodyName(entry.body), " id ", entry.id, " ");
-    }
-    text += StrCat(kFates[static_cast<size_t>(entry.fate)], "\n");
-  }
-  for (const auto& loop : loops_) {
-    if (!loop->ended()) text += StrCat("--- ", loop->name(), "\n", loop->machine_->DumpState(now_), "\n");
-  }
-  return text;
 }
 
 }  // namespace sluice::transport

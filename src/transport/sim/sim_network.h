@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "transport/sim/sim_link.h"
 #include "transport/transport.h"
 #include "wire/codec.h"
 
@@ -33,6 +34,12 @@ struct SimFaults {
 struct SimOptions {
   uint64_t seed = 1;
   SimFaults faults;
+  // Of every host. A message takes the sender's link for its bytes / transmit_rate, behind all that the host
+  // sent before; its first byte is at the receiver's link a delay (of SimFaults) after it left, and takes
+  // that for its bytes / receive_rate, behind all whose first byte came before. It arrives when both links
+  // have passed its last byte: alone, after the delay + its bytes / the lower rate. A lost message has taken
+  // its sender's link, one sent twice its sender's once. Messages within a host take no link.
+  SimLink link;
   // How often a message goes through EncodeEnvelope and DecodeEnvelope. Its checks always run.
   double codec = 1;
   // Payloads are read in their sender's memory, as between processes of one host (shm/), not in copies.
@@ -68,10 +75,10 @@ class SimLoop final : public Loop {
     uint32_t connection;
     uint8_t side;
   };
-  SimLoop(SimNetwork& sim, uint32_t index, std::string name, std::shared_ptr<Machine> machine);
+  SimLoop(SimNetwork& sim, uint32_t index, uint32_t host, std::string name, std::shared_ptr<Machine> machine);
 
   SimNetwork& sim_;
-  const uint32_t index_;
+  const uint32_t index_, host_;
   const std::string name_;
   std::shared_ptr<Machine> machine_;
   std::vector<std::string> addresses_;
@@ -89,8 +96,9 @@ class SimNetwork {
   SimNetwork(const SimNetwork&) = delete;
   SimNetwork& operator=(const SimNetwork&) = delete;
 
-  // A new loop at the next free address: "sim://0", "sim://1", ... The machine starts with the next step.
-  SimLoop& Start(std::string name, std::shared_ptr<Machine> machine);
+  // A new loop at the next free address: "sim://0", "sim://1", ... The machine starts with the next step. It
+  // has a host, and so a link, of its own, or that of the loop it stands `beside`.
+  SimLoop& Start(std::string name, std::shared_ptr<Machine> machine, const SimLoop* beside = nullptr);
   // The loop never acts again, as if its host were gone; what it sent stays on its way, what was sent to it
   // is lost. Its machine is released. Nobody hears it hang up, as one does when a machine is Done.
   void Crash(SimLoop& loop);
@@ -113,7 +121,7 @@ class SimNetwork {
 
  private:
   friend class SimLoop;
-  enum class EventKind : uint8_t { kStart, kTask, kTimer, kArrival, kClosed };
+  enum class EventKind : uint8_t { kStart, kTask, kTimer, kReach, kArrival, kClosed };
   enum class Fate : uint8_t {
     kSent,
     kArrived,
@@ -133,24 +141,31 @@ class SimNetwork {
     Time time;
     uint64_t sequence;  // ties run in the order made
     EventKind kind;
-    uint32_t subject;     // a loop; for kArrival a slot of flights_, for kClosed a connection
+    uint32_t subject;     // a loop; for kReach and kArrival a slot of flights_, for kClosed a connection
     uint64_t generation;  // of the timer
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : sequence > other.sequence;
     }
   };
   struct Connection {
-    uint32_t loop[2];  // 0 connects to 1; the second may not exist yet
-    PeerId peer[2];    // this connection's name in each loop; 0: not known there yet
-    Time last_arrival[2] = {};
+    uint32_t loop[2];            // 0 connects to 1; the second may not exist yet
+    PeerId peer[2];              // this connection's name in each loop; 0: not known there yet
+    Time last_arrival[2] = {};   // but for what the receiver's link still holds
     uint64_t in_flight[2] = {};  // bytes sent by each side
     bool open = true;
     std::vector<wire::Message> waiting;  // from 0, until 1 exists
   };
   struct Flight {
     uint32_t connection;
-    uint8_t side;  // who sent it
+    uint8_t side;    // who sent it
+    Time last;       // its last byte is at the receiver's link
+    uint64_t bytes;  // 0: it takes no link
     wire::Message message;
+  };
+  // When a message leaves its host.
+  struct Departure {
+    uint64_t bytes;
+    Time first, last;
   };
   struct Cut {
     std::vector<bool> a, b;  // by loop index
@@ -164,8 +179,12 @@ class SimNetwork {
     uint64_t id;
   };
 
+  // Not the clock's zero, which machines may take for "never".
+  static constexpr Time kBegin = Time() + 1000s;
+
   bool Step(Time deadline);
   void Act(const Event& event);
+  void Reach(uint32_t slot);
   void Arrive(uint32_t slot);
   void End(SimLoop& loop);
   void Close(uint32_t connection);
@@ -175,7 +194,8 @@ class SimNetwork {
   PeerId Connect(SimLoop& loop, const std::string& address);
   void Send(SimLoop& loop, PeerId peer, wire::Message message);
   void Dispatch(uint32_t connection, uint8_t side, wire::Message message);
-  void Launch(uint32_t connection, uint8_t side, wire::Message message);
+  Departure Transmit(uint32_t from, uint32_t to, const wire::Message& message);
+  void Launch(uint32_t connection, uint8_t side, const Departure& departure, wire::Message message);
   bool IsCut(uint32_t from, uint32_t to);
   Status Check(wire::Message* message);
   void Log(Fate fate, uint32_t from, uint32_t to, const wire::Message* message);
@@ -187,6 +207,7 @@ class SimNetwork {
   uint64_t sequence_ = 0;
   uint64_t hash_;
   SimCounters counters_;
+  std::vector<SimHost> hosts_;
   std::vector<std::unique_ptr<SimLoop>> loops_;
   std::vector<Connection> connections_;
   std::vector<Flight> flights_;
