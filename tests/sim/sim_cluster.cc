@@ -9,6 +9,7 @@ transport::SimOptions NetworkOptions(const SimClusterOptions& options) {
   transport::SimOptions network;
   network.seed = options.seed;
   network.faults = options.faults;
+  network.link = options.link;
   network.codec = options.codec;
   network.shares_memory = options.shares_memory;
   return network;
@@ -65,14 +66,14 @@ void SimCluster::StartServer(uint32_t rank) {
     shard.shards_per_server = options_.shards_per_server;
     shard.deduplicate = options_.deduplicate;
     server.shards.push_back(std::make_shared<server::Shard>(shard));
-    server.shard_loops.push_back(
-        &network_.Start(StrCat("server ", rank, " shard ", i), server.shards.back()));
+    server.shard_loops.push_back(&network_.Start(StrCat("server ", rank, " shard ", i), server.shards.back(),
+                                                 i > 0 ? server.shard_loops[0] : nullptr));
     membership.shard_addresses.push_back(server.shard_loops.back()->addresses().front());
     handles.push_back({server.shard_loops.back(), server.shards.back().get()});
   }
   server.control = std::make_shared<server::Control>(
       membership, handles, [this, rank](auto task) { servers_[rank].control_loop->Post(std::move(task)); });
-  server.control_loop = &network_.Start(StrCat("server ", rank), server.control);
+  server.control_loop = &network_.Start(StrCat("server ", rank), server.control, server.shard_loops.front());
 }
 
 void SimCluster::StartWorker(uint32_t rank) {
@@ -82,7 +83,9 @@ void SimCluster::StartWorker(uint32_t rank) {
   client.membership = MembershipOptions(wire::Role::kWorker, rank, workers_[rank].client ? life : 0);
   client.resend_timeout = options_.resend_timeout;
   workers_[rank].client = std::make_shared<worker::Client>(client);
-  workers_[rank].loop = &network_.Start(StrCat("worker ", rank), workers_[rank].client);
+  const bool beside = options_.colocated && rank < servers_.size();
+  workers_[rank].loop = &network_.Start(StrCat("worker ", rank), workers_[rank].client,
+                                        beside ? servers_[rank].control_loop : nullptr);
 }
 
 void SimCluster::OnWorker(uint32_t worker,

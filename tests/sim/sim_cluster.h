@@ -23,7 +23,9 @@ struct SimClusterOptions {
   Duration heartbeat_timeout = 10s;
   Duration resend_timeout = 500ms;
   transport::SimFaults faults;
-  double codec = 0.01;  // how often messages go through real bytes; the codec has tests of its own
+  transport::SimLink link;  // of each host
+  bool colocated = false;   // server i is on the host of worker i, if there is one; else each has its own
+  double codec = 0.01;      // how often messages go through real bytes; the codec has tests of its own
   bool shares_memory = false;
   bool deduplicate = true;
   bool identities = false;    // nodes bring "w0", "s1", ... and may be started again
