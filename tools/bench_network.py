@@ -31,23 +31,23 @@ SIZES = {"conv1.weight": 2000, "conv1.bias": 80, "conv2.weight": 100000, "conv2.
 COLUMNS = 72
 
 
-def roles(worker):
+def roles(worker, workers, servers):
     yield "scheduler", 0, [bench_run.program("sluice_scheduler")]
-    for rank in range(SERVERS):
+    for rank in range(servers):
         yield "server", rank, [bench_run.program("sluice_server")]
-    for rank in range(WORKERS):
+    for rank in range(workers):
         yield "worker", rank, worker
 
 
-def job(hosts, *worker):
-    """What worker 0 prints."""
+def job(hosts, *worker, workers=WORKERS, servers=SERVERS):
+    """What worker 0 prints. Each process has a host of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "PS_", "SLUICE_"))}
-    environment = kept | {"DMLC_NUM_WORKER": str(WORKERS), "DMLC_NUM_SERVER": str(SERVERS), "DMLC_PS_ROOT_URI": hosts.addresses[0],
+    environment = kept | {"DMLC_NUM_WORKER": str(workers), "DMLC_NUM_SERVER": str(servers), "DMLC_PS_ROOT_URI": hosts.addresses[0],
                           "DMLC_PS_ROOT_PORT": str(PORT), "SLUICE_JOB_SECRET": secrets.token_hex(16),
                           "SLUICE_CPU_THREADS": "1", "SLUICE_SERVER_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         processes = []
-        for host, (role, rank, command) in enumerate(roles(worker)):
+        for host, (role, rank, command) in enumerate(roles(worker, workers, servers)):
             log = os.path.join(folder, f"{role} {rank}")
             with open(log, "wb") as output:
                 process = hosts.start(host, command, stdout=output, stderr=output,
@@ -55,10 +55,10 @@ def job(hosts, *worker):
             processes.append((process, log))
         await_all([process for process, _ in processes])
         texts = [pathlib.Path(log).read_text(encoding="utf-8", errors="replace") for _, log in processes]
-    for (role, rank, _), (process, _), text in zip(roles(worker), processes, texts):
+    for (role, rank, _), (process, _), text in zip(roles(worker, workers, servers), processes, texts):
         if process.returncode:
             sys.exit(f"{bench_run.script()}: {role} {rank} ended with {process.returncode}:\n{text}")
-    return texts[1 + SERVERS]
+    return texts[1 + servers]
 
 
 def await_all(processes):

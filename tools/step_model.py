@@ -11,14 +11,16 @@ class Profile:
         self.written = [length - each for each in before_end]
 
 
-def parts_of(size):
-    return [min(PART, size - done) for done in range(0, size, PART)]
+def parts_of(size, part=PART):
+    return [min(part, size - done) for done in range(0, size, part)]
 
 
-def exchange(sizes, ready, share, rate, latency):
-    """When the weights are back. The most urgent gradient that is ready leaves next; a part that has arrived is given back at
-    once, in the other direction. `rate` is in bytes a ms, `share` the part of the bytes that pushes keep."""
-    waiting = sorted((key, part) for key, size in enumerate(sizes) for part in parts_of(size))
+def exchange(sizes, ready, share, rate, latency, part_bytes=PART, by_urgency=True):
+    """When the weights are back. The most urgent gradient that is ready leaves next, or, not by urgency, the one that was first; a
+    part that has arrived is given back at once, in the other direction. `rate` is in bytes a ms, `share` the part of the bytes that
+    pushes keep."""
+    waiting = [(key, part) for key, size in enumerate(sizes) for part in parts_of(size, part_bytes)]
+    waiting.sort(key=lambda each: each[0] if by_urgency else (ready[each[0]], each[0]))
     up, down, back = 0.0, 0.0, [0.0] * len(sizes)
     while waiting:
         up = max(up, min(ready[key] for key, _ in waiting))
@@ -30,13 +32,13 @@ def exchange(sizes, ready, share, rate, latency):
     return back
 
 
-def step_ms(profile, rate, overlap, share=1.0, steps=20):
+def step_ms(profile, rate, overlap, share=1.0, steps=20, part_bytes=PART, by_urgency=True):
     """Of the last of so many steps."""
     begin, back = 0.0, [0.0] * len(profile.sizes)
     for _ in range(steps):
         if not overlap:
             ready = [begin + profile.length] * len(profile.sizes)
-            back = exchange(profile.sizes, ready, share, rate, profile.latency)
+            back = exchange(profile.sizes, ready, share, rate, profile.latency, part_bytes, by_urgency)
             last, begin = begin, max(back)
             continue
         late = 0.0
@@ -44,5 +46,5 @@ def step_ms(profile, rate, overlap, share=1.0, steps=20):
             late = max(late, there - begin - profile.forward[key])
         ready = [begin + late + written for written in profile.written]
         last, begin = begin, begin + late + profile.length
-        back = exchange(profile.sizes, ready, share, rate, profile.latency)
+        back = exchange(profile.sizes, ready, share, rate, profile.latency, part_bytes, by_urgency)
     return begin - last

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""How a parameter server scales: docs/design/scale.md, whose tables this prints. No figure is fitted; overlap is step_model.py's."""
+import dataclasses
+import math
+
+import step_model
+
+PART = 128 << 10  # bytes: the least of a sliced key, src/kvstore/plan/placement.h
+MESSAGES = 3  # of a worker with a server in a round: tests/sim/scale_test.cc
+BATCH = 256 << 10  # bytes that share a message
+SLICED = 400e3  # bytes from which on a key lies on all servers
+
+
+@dataclasses.dataclass
+class Job:
+    workers: int
+    servers: int
+    rate: float                  # bytes a second of payload, of each link, each way
+    colocated: bool = False
+    latency: float = 50e-6       # seconds, one way
+    message: float = 12e-6       # core seconds of one end of a message
+    sum_rate: float = 14e9       # bytes a second that a core of a server reads and writes to close rounds
+    cores: int = 1               # of a server
+    states: int = 4              # passes over the weight when a round closes: SGD with momentum
+    push_share: float = 1.0      # of the bytes of a push that compression leaves
+    pull_share: float = 1.0
+
+
+def network_seconds(job, sizes):
+    """Of the busiest link, whose directions work at once."""
+    size = sum(sizes)
+    if job.colocated:
+        return size * (1 - 1 / job.workers) * (job.push_share + job.pull_share) / job.rate
+    return size * max(1, job.workers / job.servers) * max(job.push_share, job.pull_share) / job.rate
+
+
+def sum_seconds(job, sizes):
+    return (job.workers + job.states) * sum(sizes) / job.servers / (job.sum_rate * job.cores)
+
+
+def message_seconds(job, sizes, apart):
+    """Of the busiest loop's core. Keys that leave when each is written go apart; others share messages."""
+    def of_bytes(size):
+        return job.servers * math.ceil(size / job.servers / BATCH)
+    count = sum(of_bytes(size) if size >= SLICED else 1 for size in sizes) if apart else of_bytes(sum(sizes))
+    return max(1, job.workers / job.servers / job.cores) * MESSAGES * count * job.message
+
+
+def busiest_seconds(job, sizes, apart):
+    """Parts pass through link, sum and loops in turns: the slowest of them counts."""
+    return max(network_seconds(job, sizes), sum_seconds(job, sizes), message_seconds(job, sizes, apart))
+
+
+def fill_seconds(job, sizes):
+    """The last part's values follow its last push."""
+    return 0 if job.colocated else job.workers * min(max(sizes) / job.servers, PART) / job.rate
+
+
+def round_seconds(job, sizes):
+    """Push, close and pull of keys of such bytes, all there at once."""
+    return busiest_seconds(job, sizes, False) + fill_seconds(job, sizes) + 2 * job.latency
+
+
+@dataclasses.dataclass
+class Network:
+    """Layers first to last: bytes of parameters and multiplications of an image."""
+    layers: list
+    seconds: float  # of a step's forward and backward on one worker
+
+    @property
+    def size(self):
+        return sum(size for size, _ in self.layers)
+
+    def profile(self, latency_ms):
+        """Backward takes twice what forward does, each layer by its multiplications."""
+        total, ms = sum(work for _, work in self.layers), self.seconds * 1e3
+        forward = [sum(work for _, work in self.layers[:i]) / total * ms / 3 for i in range(len(self.layers))]
+        before_end = [each * 2 for each in forward]
+        return step_model.Profile([size for size, _ in self.layers], forward, before_end, ms, latency_ms)
+
+
+def efficiency(network, job, overlap):
+    """Of a worker beside one alone. With overlap its link is as slow as a round's busiest resource makes it."""
+    sizes, alone = [size for size, _ in network.layers], network.seconds
+    if not overlap:
+        return alone / (alone + round_seconds(job, sizes))
+    rate = network.size / busiest_seconds(job, sizes, True) / 1e3
+    part = max(PART, network.size // 128)
+    return alone * 1e3 / step_model.step_ms(network.profile(2e3 * job.latency), rate, True, part_bytes=part, steps=8)
+
+
+def conv(kernel, inputs, outputs, side):
+    weights = kernel * kernel * inputs * outputs
+    return 4 * weights, weights * side * side
+
+
+def dense(inputs, outputs):
+    return 4 * inputs * outputs, inputs * outputs
+
+
+def resnet(blocks):
+    layers, inputs = [conv(7, 3, 64, 112)], 64
+    for width, count, side in zip((64, 128, 256, 512), blocks, (56, 28, 14, 7)):
+        for block in range(count):
+            layers += [conv(1, inputs, width, side), conv(3, width, width, side), conv(1, width, 4 * width, side)]
+            if block == 0:
+                layers.append(conv(1, inputs, 4 * width, side))
+            inputs = 4 * width
+    return layers + [dense(2048, 1000)]
+
+
+def vgg19():
+    layers, inputs = [], 3
+    for width, count, side in ((64, 2, 224), (128, 2, 112), (256, 4, 56), (512, 4, 28), (512, 4, 14)):
+        for _ in range(count):
+            layers.append(conv(3, inputs, width, side))
+            inputs = width
+    return layers + [dense(25088, 4096), dense(4096, 4096), dense(4096, 1000)]
+
+
+LENET = [conv(5, 1, 20, 24), conv(5, 20, 50, 8), dense(800, 500), dense(500, 10)]
+RESNET_50, RESNET_152, VGG_19 = resnet((3, 4, 6, 3)), resnet((3, 8, 36, 3)), vgg19()
+
+
+def gain_of_priorities(layers):
+    """The most, over all rates, by which priorities and small parts beat whole layers in the order of backward; and the rate's
+    communication beside computation."""
+    network, best = Network(layers, 1.0), (0.0, 0.0)
+    for percent in range(20, 400, 10):
+        rate = network.size / (percent / 100) / 1e3
+        whole, parts = (step_model.step_ms(network.profile(0), rate, True, steps=8, part_bytes=part, by_urgency=urgent)
+                        for part, urgent in ((network.size, False), (network.size // 128, True)))
+        best = max(best, (whole / parts - 1, percent / 100))
+    return best
+
+
+def table(head, rows):
+    print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+
+
+def print_efficiency():
+    gbit = 125e6 * 1448 / 1538
+    cases = (("LeNet, 64 images, one core", Network(LENET, 0.0125), gbit), ("ResNet-50", Network(RESNET_50, 0.2), 10 * gbit),
+             ("ResNet-152, 16 K80", Network(RESNET_152, 512 / 298.03), 20 * gbit))
+    rows = []
+    for name, network, rate in cases:
+        for shape, servers, colocated in (("colocated, S = W", lambda w: w, True), ("S = W", lambda w: w, False),
+                                          ("S = W / 10", lambda w: max(1, w // 10), False)):
+            cells = []
+            for workers in (2, 10, 100, 1000):
+                job = Job(workers, servers(workers), rate, colocated)
+                cells.append(f"{efficiency(network, job, True):.2f} / {efficiency(network, job, False):.2f}")
+            rows.append((f"{name}, {network.size / 1e6:.1f} MB, {rate / gbit:.0f} Gbit/s", shape, *cells))
+    table(("network", "servers", *(f"W = {w}" for w in (2, 10, 100, 1000))), rows)
+
+
+def print_measured():
+    """LeNet on 2 workers and 2 servers with 1 Gbit/s: docs/benchmarks.md, where a step alone ends its backward after 16.1 ms."""
+    job, network = Job(2, 2, 125e6 * 1448 / 1538), Network(LENET, 16.1e-3)
+    rows = [(name, f"{1e3 * network.seconds / efficiency(network, job, overlap):.1f}", measured)
+            for name, overlap, measured in (("with overlap and priorities", True, "26.1"), ("without", False, "33.2"))]
+    table(("gradients leave", "model, ms", "measured, ms"), rows)
+
+
+def print_mxnet():
+    """README of MXNet's example/image-classification: images a second with 16 and with 256 GPUs, 16 in each machine of 20 Gbit/s."""
+    rows = []
+    for name, size, batch, of_16, of_256 in (("ResNet-152", 240e6, 32, 298.03, 4630.42), ("Inception-v3", 95e6, 32, 447.61, 6660.98),
+                                            ("AlexNet", 203e6, 512, 4244.18, 61938.36)):
+        step = 16 * batch / of_16
+        exchange = round_seconds(Job(16, 16, 20 * 125e6 * 1448 / 1538, True), [size])
+        rows.append((name, f"{step:.2f}", f"{exchange:.3f}", f"{step / (step + exchange):.3f}", f"{of_256 / of_16 / 16:.3f}"))
+    table(("network", "step of a machine, s", "round, s", "none hidden", "published"), rows)
+
+
+def main():
+    print_efficiency()
+    print_measured()
+    print_mxnet()
+    gains = ((name, *gain_of_priorities(layers)) for name, layers in (("ResNet-50", RESNET_50), ("VGG-19", VGG_19)))
+    table(("network", "most gain", "where communication / computation is"), [(n, f"{g:.0%}", f"{at:.1f}") for n, g, at in gains])
+
+
+if __name__ == "__main__":
+    main()
