@@ -15,7 +15,7 @@ import lab
 import scale_model
 
 KEYS = [512 << 10] * 8
-SHAPES = ((1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (4, 4))
+SHAPES = "1x1", "2x1", "4x1", "2x2", "4x2", "4x4"
 OVERHEAD = 1448 / 1538  # payload of a frame's bytes on a link
 
 
@@ -29,18 +29,25 @@ def round_ms(hosts, workers, servers, repeats):
     return line["p50_us"] / 1e3
 
 
+def shape(text):
+    workers, _, servers = text.partition("x")
+    return bench_run.positive(workers), bench_run.positive(servers)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=bench_run.positive, default=2, help="of kv_bench, half a second each (default 2)")
     parser.add_argument("--mbit", type=bench_run.positive, nargs="+", default=[100, 1000], help="of each link (default 100 1000)")
+    parser.add_argument("--shapes", type=shape, nargs="+", default=[shape(text) for text in SHAPES],
+                        help=f"workers x servers (default {' '.join(SHAPES)})")
     args = parser.parse_args()
     bench_run.require_programs("kv_bench", "sluice_scheduler", "sluice_server")
     rows = []
     try:
-        with lab.Hosts(1 + max(sum(shape) for shape in SHAPES)) as hosts:
+        with lab.Hosts(1 + max(map(sum, args.shapes))) as hosts:
             for mbit in args.mbit:
                 hosts.set_rate(f"{mbit}mbit")
-                for workers, servers in SHAPES:
+                for workers, servers in args.shapes:
                     job = scale_model.Job(workers, servers, mbit * 125e3 * OVERHEAD)
                     model, measured = scale_model.round_seconds(job, KEYS) * 1e3, round_ms(hosts, workers, servers, args.repeats)
                     rows.append((f"{mbit:,} Mbit/s", f"{workers} x {servers}", f"{model:.1f}", f"{measured:.1f}",

@@ -19,6 +19,7 @@ import bench_beside_pytorch  # noqa: E402
 import bench_kv  # noqa: E402
 import bench_network  # noqa: E402
 import bench_run  # noqa: E402
+import bench_scale  # noqa: E402
 import bench_stores  # noqa: E402
 import bench_train  # noqa: E402
 import profile_step  # noqa: E402
@@ -113,17 +114,24 @@ class Bench(unittest.TestCase):
             with self.subTest(table=name):
                 self.assert_table(text, BESIDE_PYTORCH[name])
 
-    def test_a_network(self):
+    def on_hosts(self, tool, *arguments):
+        """What it prints."""
         out = io.StringIO()
-        arguments = ["bench_network.py", "--pairs", "1", "--steps", "10"]
-        with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out):
+        with mock.patch.object(sys, "argv", [f"{tool.__name__}.py", *arguments]), contextlib.redirect_stdout(out):
             try:
-                bench_network.main()
+                tool.main()
             except SystemExit as why:
                 if "needs root" in str(why) or "is missing" in str(why) or "did not come up" in str(why):
                     self.skipTest(str(why))
                 raise
-        text = out.getvalue()
+        return out.getvalue()
+
+    def test_rounds_on_hosts(self):
+        text = self.on_hosts(bench_scale, "--repeats", "1", "--mbit", "1000", "--shapes", "2x1")
+        self.assertRegex(text, r"\| 1,000 Mbit/s \| 2 x 1 \| 73\.6 \| [\d.]+ \| [\d.]+ \|")
+
+    def test_a_network(self):
+        text = self.on_hosts(bench_network, "--pairs", "1", "--steps", "10")
         self.assertEqual(len([line for line in text.splitlines() if line.startswith("| w")]), 3, text)
         self.assertIn("| with overlap, 2bit | 107,872 | 1/16.0 | ", text)
         self.assertEqual(len(re.findall(r"^fc1\.weight +\|.*F", text, re.MULTILINE)), 2, text)
