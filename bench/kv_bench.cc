@@ -219,6 +219,7 @@ class Bench {
                            {"gbit_per_s", figures.gbit_per_s},
                            {"p50_us", figures.p50_us},
                            {"p99_us", figures.p99_us},
+                           {"passes", figures.passes},
                            {"latency_samples", figures.latency_samples},
                            {"cpu_s_per_gb", nlohmann::json::object()}};
     double cpu_us = 0, copies = 0;

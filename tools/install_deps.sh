@@ -14,7 +14,7 @@ build=(build-essential cmake ninja-build ccache pkg-config git python3
   libdnnl-dev ocl-icd-opencl-dev zlib1g-dev libpng-dev libturbojpeg0-dev nlohmann-json3-dev robin-map-dev
   libgtest-dev libgmock-dev)
 tests=(clang libclang-rt-14-dev python3-torch python3-numpy libopenblas0-openmp iproute2)
-develop=(clang-format clang-tidy python3-pil openmpi-bin python3-mpi4py)
+develop=(clang-format clang-tidy python3-pil openmpi-bin python3-mpi4py valgrind strace)
 
 case "${1:-}" in
   "") packages=("${build[@]}") ;;

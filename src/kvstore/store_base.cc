@@ -21,8 +21,14 @@ namespace kvstore {
 
 namespace {
 
+// False without a doubt when no two hashes are equal: names are compared where they are.
 bool HaveRepeats(const std::vector<Key>& keys) {
   if (std::ranges::adjacent_find(keys, std::ranges::greater_equal()) == keys.end()) return false;
+  std::vector<size_t> hashes;
+  hashes.reserve(keys.size());
+  std::ranges::transform(keys, std::back_inserter(hashes), std::hash<Key>());
+  std::ranges::sort(hashes);
+  if (std::ranges::adjacent_find(hashes) == hashes.end()) return false;
   std::vector<const Key*> sorted;
   for (const Key& key : keys) sorted.push_back(&key);
   const auto value = [](const Key* key) -> const Key& { return *key; };

@@ -199,15 +199,17 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = kvstore::Join("Push", keys, values);
-  for (const auto& entry : entries) {
-    const kvstore::KeyShape& shape = Find("Push", entry.key).shape;
-    kvstore::RequireFit("Push", entry.key, shape, entry.arrays);
-    kvstore::RequireDivisor("Push", entry.key, shape.dtype, options);
+  Found states(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto& [key, arrays] = entries[i];
+    states[i] = &Find("Push", key);
+    kvstore::RequireFit("Push", key, states[i]->shape, arrays);
+    kvstore::RequireDivisor("Push", key, states[i]->shape.dtype, options);
   }
   Handover calls = Calls(entries.size());
-  for (const auto& entry : entries) {
-    KeyState& state = keys_.at(entry.key);
-    const auto [sent, how] = Outgoing(state, Source(state, entry.arrays), options);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    KeyState& state = *states[i];
+    const auto [sent, how] = Outgoing(state, Source(state, entries[i].arrays), options);
     // Whoever has the frame reads the array, which may be long after it was acknowledged.
     const Event read = Event::Make(state.push, nullptr, records_);
     const PushArgs args{
@@ -221,9 +223,8 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   }
 }
 
-void DistStore::PullInto(const Key& key, const std::vector<NDArray>& outs, int priority, bool latest,
+void DistStore::PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
                          Handover& calls) {
-  KeyState& state = keys_.at(key);
   NDArray target = Target(state, outs);
   const PullArgs args{.key = state.id,
                       .destination = {MutableHostBytes(target), target.storage()},
@@ -240,24 +241,27 @@ void DistStore::PullInto(const Key& key, const std::vector<NDArray>& outs, int p
   Broadcast(state, target, done, outs);
 }
 
-void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
+void DistStore::PullAll(const std::string& what, const std::vector<Key>& keys,
+                        const std::vector<Values>& outs, int priority, bool latest) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
-  const auto entries = kvstore::Join("Pull", keys, outs);
-  for (const auto& entry : entries)
-    kvstore::RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
+  const auto entries = kvstore::Join(what, keys, outs);
+  Found states(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    states[i] = &Find(what, entries[i].key);
+    kvstore::RequireFit(what, entries[i].key, states[i]->shape, entries[i].arrays);
+  }
   Handover calls = Calls(entries.size());
-  for (const auto& entry : entries) PullInto(entry.key, entry.arrays, priority, false, calls);
+  for (size_t i = 0; i < entries.size(); ++i)
+    PullInto(*states[i], entries[i].arrays, priority, latest, calls);
+}
+
+void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
+  PullAll("Pull", keys, outs, priority, false);
 }
 
 void DistStore::PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
-  outstanding_.Check();
-  const std::lock_guard lock(mutex_);
-  const auto entries = kvstore::Join("PullLatest", keys, outs);
-  for (const auto& entry : entries)
-    kvstore::RequireFit("PullLatest", entry.key, Find("PullLatest", entry.key).shape, entry.arrays);
-  Handover calls = Calls(entries.size());
-  for (const auto& entry : entries) PullInto(entry.key, entry.arrays, priority, true, calls);
+  PullAll("PullLatest", keys, outs, priority, true);
 }
 
 void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
@@ -266,15 +270,17 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
   const std::lock_guard lock(mutex_);
   const auto sources = kvstore::Join("PushPull", keys, values);
   const auto targets = kvstore::Join("PushPull", keys, outs.empty() ? values : outs);
+  Found states(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
-    const kvstore::KeyShape& shape = Find("PushPull", sources[i].key).shape;
+    states[i] = &Find("PushPull", sources[i].key);
+    const kvstore::KeyShape& shape = states[i]->shape;
     kvstore::RequireFit("PushPull", sources[i].key, shape, sources[i].arrays);
     kvstore::RequireFit("PushPull", targets[i].key, shape, targets[i].arrays);
     kvstore::RequireDivisor("PushPull", sources[i].key, shape.dtype, options);
   }
   Handover calls = Calls(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
-    KeyState& state = keys_.at(sources[i].key);
+    KeyState& state = *states[i];
     const auto [sent, how] = Outgoing(state, Source(state, sources[i].arrays), options);
     NDArray target = Target(state, targets[i].arrays);
     Events after = PendingUses(target);

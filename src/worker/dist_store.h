@@ -82,6 +82,8 @@ class DistStore final : public KVStore {
     Event issued;        // the last operation has been handed to the client: keeps program order
     uint64_t round = 0;  // the last one pushed
   };
+  using Found = InlineVector<KeyState*, 8>;  // of a call's keys
+
   KeyState& Find(const std::string& what, const Key& key);
   // Makes the keys on all servers, and here.
   void Declare(const std::vector<InitArgs>& keys);
@@ -101,7 +103,10 @@ class DistStore final : public KVStore {
   // over. The event is the operation's end.
   Event Issue(const Label& what, KeyState& state, Events after, Call call, Handover& calls);
   Handover Calls(size_t keys);
-  void PullInto(const Key& key, const std::vector<NDArray>& outs, int priority, bool latest, Handover& calls);
+  void PullAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& outs,
+               int priority, bool latest);
+  void PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
+                Handover& calls);
   void WaitIssued();
   // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);
