@@ -10,9 +10,12 @@ from bench_run import ROOT, Skipped, figure, in_turns, objects, ratio, run, tabl
 
 PYTHON = "/usr/bin/python3"  # Debian's, which has python3-torch and python3-mpi4py
 PEER_HELP = ("a parameter server to stand beside this one: a command, in which {workers}, {servers}, {transport} (tcp or ipc), {bytes} "
-             "(of a key) and {keys} are replaced, that pushes to servers which sum and pulls the sum, and prints {\"gbit_per_s\": per direction}")
+             "(of a key) and {keys} are replaced, that pushes to servers which sum and pulls the sum, and prints {\"gbit_per_s\": per direction}; also \"cpu_s_per_gb\", of all "
+             "its processes and of payload in one direction, if it knows")
 ALL_REDUCE_BYTES = 100_000_000
-PEER_SIZES = (64 << 10, 1 << 20, 4 << 20, 16 << 20)
+SMALL_KEY = 4 << 10  # 40 of them, in one call
+PEER_SIZES = (SMALL_KEY, 64 << 10, 1 << 20, 4 << 20, 16 << 20)
+PEER_TRANSPORT = {"tcp": "tcp", "ipc": "ipc", "shm": "ipc"}  # the fastest they have beside ours
 
 
 def has_module(name):
@@ -66,26 +69,29 @@ def parameter_servers(args):
         raise Skipped("no --peer NAME=COMMAND is named; its help says what such a command prints")
 
     def ours(transport, size, keys):
-        line, = bench_kv.kv_bench(transport, 1, 1, "--modes", "push_pull", "--bytes", size, "--keys", keys, *bench_kv.effort(args))
+        many = ("--one_call",) if size == SMALL_KEY else ()
+        line, = bench_kv.kv_bench(transport, 1, 1, "--modes", "push_pull", "--bytes", size, "--keys", keys, *many, *bench_kv.effort(args))
         return line
 
     def theirs(command, transport, size, keys):
-        values = {"workers": 1, "servers": 1, "transport": transport, "bytes": size, "keys": keys}
-        return json.loads(run(*(part.format(**values) for part in shlex.split(command))).splitlines()[-1])["gbit_per_s"]
+        values = {"workers": 1, "servers": 1, "transport": PEER_TRANSPORT[transport], "bytes": size, "keys": keys}
+        return json.loads(run(*(part.format(**values) for part in shlex.split(command))).splitlines()[-1])
 
-    def rows(transports):
-        for name, command in args.peer:
-            for transport in transports:
-                for size in (PEER_SIZES[:2] if args.quick else PEER_SIZES):
-                    keys = max(1, (16 << 20 if args.quick else bench_kv.LARGER_THAN_CACHES) // 2 // size)
-                    lines, peers = in_turns(args.pairs, lambda: ours(transport, size, keys), lambda: theirs(command, transport, size, keys))
-                    mine = [line["gbit_per_s"] for line in lines]
-                    raw = [line["raw"]["two_streams_gbit_per_s"] / 2 for line in lines]
-                    yield (name, transport, bench_kv.size_text(size), figure(mine, 1), figure(peers, 1), f"{ratio(mine, peers):.2f}",
-                           f"{ratio(mine, raw):.2f}", f"{ratio(peers, raw):.2f}")
+    def row(name, command, transport, size):
+        keys = 40 if size == SMALL_KEY else max(1, (16 << 20 if args.quick else bench_kv.LARGER_THAN_CACHES) // 2 // size)
+        lines, peers = in_turns(args.pairs, lambda: ours(transport, size, keys), lambda: theirs(command, transport, size, keys))
+        mine, rates = ([line["gbit_per_s"] for line in each] for each in (lines, peers))
+        raw = [line["raw"]["two_streams_gbit_per_s"] / 2 for line in lines]
+        cpu = [sum(line["cpu_s_per_gb"].values()) for line in lines]
+        of_peers = [peer.get("cpu_s_per_gb") for peer in peers]
+        costs = ("-", "-") if None in of_peers else (figure(of_peers, 2), f"{ratio(cpu, of_peers):.2f}")
+        return (name, transport, PEER_TRANSPORT[transport], bench_kv.size_text(size) + " x 40" * (size == SMALL_KEY), figure(mine, 1),
+                figure(rates, 1), f"{ratio(mine, rates):.2f}", f"{ratio(mine, raw):.2f}", f"{ratio(rates, raw):.2f}", figure(cpu, 2), *costs)
 
-    table(("peer", "transport", "key", "Sluice, Gbit/s", "peer, Gbit/s", "ratio", "Sluice of raw streams", "peer of raw streams"),
-          rows([each for each in bench_kv.transports_here(args) if each != "shm"]))
+    table(("peer", "Sluice by", "peer by", "key", "Sluice, Gbit/s", "peer, Gbit/s", "ratio", "Sluice of raw streams", "peer of raw streams",
+           "Sluice, CPU s/GB", "peer, CPU s/GB", "ratio"),
+          (row(name, command, transport, size) for name, command in args.peer for transport in bench_kv.transports_here(args)
+           for size in (PEER_SIZES[:2] if args.quick else PEER_SIZES)))
 
 
 TABLES = (all_reduce, parameter_servers)

@@ -45,7 +45,7 @@ SERVER = (
     ("payload lent, or packed", ("SharedMemory::Lend(", "wire::Pack("), ()),
     ("handed to libzmq", ("transport::SendMultipart(",), ()),
 )
-PARTS, KEYS = "Client::Append(", "DistStore::Issue("  # called once for each
+PARTS, KEYS = "worker::Land(", "DistStore::Issue("  # called once for each
 LOADS = {"40 keys of 4 KiB, one call": (4 << 10, 40, "--one_call"), "64 KiB": (64 << 10, 64), "1 MiB": (1 << 20, 16)}
 SYSTEM_CALLS = ("sendmsg", "sendto", "write", "recvmsg", "recvfrom", "read", "epoll_wait", "poll", "futex", "getpid")
 

@@ -8,6 +8,7 @@ import io
 import os
 import pathlib
 import re
+import shutil
 import sys
 import unittest
 from unittest import mock
@@ -22,6 +23,7 @@ import bench_run  # noqa: E402
 import bench_scale  # noqa: E402
 import bench_stores  # noqa: E402
 import bench_train  # noqa: E402
+import profile_messages  # noqa: E402
 import profile_step  # noqa: E402
 
 BIN = None
@@ -80,6 +82,25 @@ class Bench(unittest.TestCase):
                     self.assertAlmostEqual(float(figures[-1]), 2.13 if mode.strip() == "push" else 2.63, delta=0.05)
         self.assert_table(by_name["many_keys"], 4)
         self.assert_table(by_name["closing"], 4)
+
+    def test_beside_a_parameter_server(self):
+        peer = """peer=echo '{{"gbit_per_s": {keys}, "cpu_s_per_gb": 1}}'"""
+        text = self.tables("parameter_servers", script=bench_stores, flags=("--transports", "shm", "--peer", peer))["parameter_servers"]
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| peer | shm")]
+        self.assertEqual([row[2:4] for row in rows], [["ipc", "4 KiB x 40"], ["ipc", "64 KiB"]], text)
+        self.assertEqual(rows[0][5], "40.0")  # keys, as told
+        for row in rows:
+            self.assertGreater(min(float(figure) for figure in (row[4], row[6], row[9], row[11])), 0)
+
+    @unittest.skipUnless(shutil.which("valgrind") and shutil.which("strace"), "needs valgrind and strace")
+    def test_what_a_part_costs(self):
+        rows, parts_of_key = profile_messages.instructions("shm", profile_messages.LOADS["1 MiB"])
+        self.assertEqual(parts_of_key, 8)
+        stages = {(role, stage): cost for role, stage, cost in rows}
+        self.assertGreater(min(stages.values()), 10, stages)  # every stage is found by its functions' names
+        self.assertLess(max(cost for (_, stage), cost in stages.items() if "sum" not in stage and "copy" not in stage), 20_000, stages)
+        calls = profile_messages.system_calls("shm", profile_messages.LOADS["1 MiB"], parts_of_key)
+        self.assertLess(0, min(calls.values()))
 
     def test_a_transport_that_is_not_there_is_left_out(self):
         with mock.patch.object(bench_kv, "missing", lambda name: "a reason"):
