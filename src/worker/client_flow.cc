@@ -164,7 +164,8 @@ void Client::Landed(PartOp& part) {
 void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
   Shard& shard = *shards_[index];
   while (Lane* lane = NextLane(shard)) {
-    PartOps batch = lane->queue.NextBatch(std::min(SendQueue::kBatchBytes, lane->window.bytes() / 2));
+    const size_t most = lane == &shard.pushes ? SendQueue::kPushedBytes : SendQueue::kPulledBytes;
+    PartOps batch = lane->queue.NextBatch(std::min(most, lane->window.bytes() / 2));
     if (batch.empty()) continue;
     lane->last_priority = batch.back()->op->priority;
     const uint64_t id = next_id_++;

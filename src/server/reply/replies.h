@@ -22,7 +22,7 @@ class Replies {
   }
   bool empty() const { return open_.empty(); }
 
-  static constexpr size_t kShare = 256 << 10;  // bytes that values sharing a message may have together
+  static constexpr size_t kShare = 1 << 20;  // bytes that values sharing a message may have together
   static constexpr size_t kMaxFrames = 1024;
 
  private:

@@ -191,8 +191,12 @@ TEST(ShardReply, SmallValuesOfOneRequestShareAMessageLargeOnesDoNot) {
   ShardHarness harness(1);
   const uint32_t small = harness.AddKey(std::vector<float>(16 * 64), wire::SyncMode::kSync, 64);
   EXPECT_EQ(harness.Pull(0, small, 0).size(), 1u);
-  const uint32_t large = harness.AddKey(std::vector<float>(4 << 16), wire::SyncMode::kSync, 1 << 16);
-  EXPECT_EQ(harness.Pull(0, large, 0).size(), 4u);  // 256 KiB each
+  constexpr size_t kElements = server::Replies::kShare / sizeof(float);
+  const uint32_t large = harness.AddKey(std::vector<float>(3 * kElements), wire::SyncMode::kSync, kElements);
+  EXPECT_EQ(harness.Pull(0, large, 0).size(), 3u);
+  const uint32_t halves =
+      harness.AddKey(std::vector<float>(2 * kElements), wire::SyncMode::kSync, kElements / 2);
+  EXPECT_EQ(harness.Pull(0, halves, 0).size(), 2u);
 }
 
 TEST(ShardReply, AMessageNeverHoldsMoreFramesThanItMay) {
