@@ -58,8 +58,9 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   if (!together_) FlushShards(now, network);
 }
 
+// Each worker begins with another shard: they would all queue at one.
 void Client::FlushShards(Time now, NetworkRef network) {
-  for (uint32_t shard = 0; shard < shards_.size(); ++shard) FlushShard(now, shard, network);
+  for (uint32_t i = 0; i < num_shards(); ++i) FlushShard(now, (rank() + i) % num_shards(), network);
 }
 
 std::string Client::WhyUnfit(const Operation& op, const KeyState& key) {
