@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "base/log.h"
 #include "base/pool_allocator.h"
+#include "base/strings.h"
 #include "transport/shm/unix_socket.h"
 
 namespace sluice::transport {
@@ -121,6 +124,8 @@ Result<Frame> MemoryLink::Borrow(const wire::LentFrame& lent) {
     return Frame::Borrowed(all.subspan(lent.offset, lent.length), std::move(loan));
   }
   board_->Return(lent.lease);
+  if (found == mapped_.end() && full_)
+    return Fail(ErrorCode::kResourceExhausted, "no room to map memory that was lent");
   return refuse(why);
 }
 
@@ -155,7 +160,11 @@ bool MemoryLink::Hear(const Record& record, Descriptor descriptor) {
     }
     case Kind::kSegment: {
       if (mapped_.size() >= kMostSegments || mapped_.contains(record.segment)) return false;
+      // The kernel keeps back what a full table of descriptors has no room for.
+      if (!descriptor.valid()) return RefuseMore("no descriptor came with it, or there was no room for it");
       auto mapping = Mapping::Of(descriptor, kMostBytes - mapped_bytes_);
+      if (!mapping && mapping.failure().code == ErrorCode::kResourceExhausted)
+        return RefuseMore(mapping.failure().message);
       if (!mapping) return false;
       const uint64_t bytes = mapping.value()->bytes().size();
       mapped_[record.segment] = {std::move(mapping).value(), bytes};
@@ -171,8 +180,19 @@ bool MemoryLink::Hear(const Record& record, Descriptor descriptor) {
     }
     case Kind::kWake:
       return true;
+    case Kind::kNoMore:
+      lends_ = false;
+      return true;
   }
   return false;
+}
+
+// Not hung up: what was borrowed before is still being read, and the end of the socket would free it.
+bool MemoryLink::RefuseMore(const std::string& why) {
+  if (std::exchange(full_, true)) return true;
+  LOG(WARNING) << WrapLogged(
+      StrCat("memory that a peer lends cannot be mapped: ", why, "; its payloads travel by messages"));
+  return Say(Kind::kNoMore);
 }
 
 // Who has hung up reads nothing any more. The socket stays until its number is watched no longer.

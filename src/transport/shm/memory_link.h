@@ -34,7 +34,7 @@ class MemoryLink {
   // Tells the peer where this end writes what it has given back; false when it cannot be told.
   bool SendBoard();
   bool open() const { return open_; }
-  bool ready() const { return open_ && theirs_ != nullptr; }  // to lend
+  bool ready() const { return open_ && lends_ && theirs_ != nullptr; }  // to lend
   int fd() const { return socket_.get(); }
 
   // Until it comes back, `frame` is held here. nullopt: it does not lie in shared memory, or too much is out.
@@ -43,7 +43,8 @@ class MemoryLink {
   void Collect();
   uint64_t lent_bytes() const { return lent_bytes_; }
 
-  // Failures: what the peer names is not its memory, or was given back already.
+  // Failures: what the peer names is not its memory, or was given back already; kResourceExhausted: this
+  // process could not map it, and the peer, which was told, is to send it again by message.
   Result<Frame> Borrow(const wire::LentFrame& lent);
 
   // The peer, which may wait for its memory, is woken unless it has been sent something since the last
@@ -63,7 +64,7 @@ class MemoryLink {
     std::shared_ptr<const Mapping> mapping;
     uint64_t bytes = 0;
   };
-  enum class Kind : uint32_t { kBoard = 1, kSegment = 2, kSegmentGone = 3, kWake = 4 };
+  enum class Kind : uint32_t { kBoard = 1, kSegment = 2, kSegmentGone = 3, kWake = 4, kNoMore = 5 };
   struct Record {
     Kind kind;
     uint32_t reserved;
@@ -74,6 +75,7 @@ class MemoryLink {
   bool Hear(const Record& record, Descriptor descriptor);
   bool Announce(const SharedHeap::Place& place);
   void ForgetGone();
+  bool RefuseMore(const std::string& why);
   Given& At(uint64_t lease) { return given_[lease & (given_.size() - 1)]; }
   void Close();
 
@@ -82,6 +84,7 @@ class MemoryLink {
   const std::shared_ptr<Allocator> records_;
   Descriptor socket_;
   bool open_ = true;
+  bool lends_ = true;  // until the peer says that it can map no more
 
   // Lending: leases first_ to next_ - 1, some of which have come back.
   std::shared_ptr<const LeaseBoardView> theirs_;
@@ -96,6 +99,7 @@ class MemoryLink {
   std::unordered_map<uint64_t, Borrowed> mapped_;
   uint64_t mapped_bytes_ = 0;
   uint64_t expected_ = 1;  // the next lease
+  bool full_ = false;      // this process can map no more
   uint64_t told_ = 0;      // returns that the peer has heard of, or will read when something comes
 };
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <thread>
@@ -201,6 +202,35 @@ TEST_F(MemoryLinkTest, ASegmentThatIsGoneIsUnmappedThere) {
   ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "says so")));
   shard_->Read();
   EXPECT_FALSE(resident(place));
+}
+
+// Its socket must not end meanwhile: the lender would write to what is still being read.
+TEST_F(MemoryLinkTest, WhoCanMapNoMoreKeepsWhatItHasAndIsLentNothingMore) {
+  Meet();
+  std::weak_ptr<const Buffer> held;
+  auto frame = shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, "gradient", &held)));
+  const auto large = std::make_shared<Buffer>(size_t{65} << 20, worker_heap_);  // a segment of its own
+  const auto unmapped = worker_->Lend(0, Frame::Of(large));
+  ASSERT_TRUE(unmapped);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto refused = shard_->Borrow(*unmapped);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.failure().code, ErrorCode::kResourceExhausted);
+  EXPECT_TRUE(shard_->open());
+  worker_->Read();
+  worker_->Collect();
+  EXPECT_TRUE(worker_->open());
+  EXPECT_FALSE(worker_->Lend(0, Frame::Of(large)));
+  EXPECT_FALSE(held.expired());
+  EXPECT_EQ(worker_->lent_bytes(), 8u);
+  EXPECT_EQ(TextOf(frame), "gradient");
+  frame = Frame();
+  worker_->Collect();
+  EXPECT_TRUE(held.expired());
 }
 
 TEST_F(MemoryLinkTest, WhoHangsUpBorrowsNothingAnyMore) {
