@@ -46,11 +46,16 @@ SharedMemory::SharedMemory(std::shared_ptr<SharedHeap> heap, bool bound, std::sh
   if (!bound) return;
   door_name_ = "sluice-" + Hex(RandomToken());
   door_ = ListenAt(door_name_).OrThrow();
+  const Token secret = RandomToken();
+  std::copy_n(secret.begin(), secret_.size(), secret_.begin());
+  if (!DropStrangers(door_.get(), sizeof(Token), secret_))
+    VLOG(1) << "the door for shared memory is open to the noise of strangers: " << std::strerror(errno);
 }
 
 wire::MemoryOffer SharedMemory::OfferTo(PeerId peer) {
   std::erase_if(offers_, [&](const auto& offer) { return offer.second == peer; });
-  const Token token = RandomToken();
+  Token token = RandomToken();
+  std::copy(secret_.begin(), secret_.end(), token.begin());
   offers_[token] = peer;
   return {door_name_, {token.data(), token.size()}, {}};
 }

@@ -71,6 +71,7 @@ class SharedMemory {
   const std::shared_ptr<Allocator> copies_;  // for payloads that lie elsewhere
   Descriptor door_;
   std::string door_name_;
+  std::array<char, 8> secret_{};    // every token begins with it
   std::map<Token, PeerId> offers_;  // not taken yet
   std::map<PeerId, std::unique_ptr<MemoryLink>> links_;
   std::vector<std::unique_ptr<MemoryLink>> unused_;

@@ -1,10 +1,13 @@
 #include "transport/shm/unix_socket.h"
 
+#include <arpa/inet.h>
+#include <linux/filter.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 namespace sluice::transport {
 namespace {
@@ -107,6 +110,21 @@ Result<Descriptor> ListenAt(const std::string& name) {
       bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.address), address.size) != 0)
     return Unavailable("a socket for shared memory");
   return listener;
+}
+
+bool DropStrangers(int listener, size_t size, const std::array<char, 8>& secret) {
+  const auto word = [&](size_t at) {
+    uint32_t big_endian;
+    std::memcpy(&big_endian, secret.data() + at, sizeof big_endian);
+    return ntohl(big_endian);
+  };
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_JUMP(BPF_JMP | BPF_JEQ, static_cast<uint32_t>(size), 0, 5),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), BPF_JUMP(BPF_JMP | BPF_JEQ, word(0), 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4), BPF_JUMP(BPF_JMP | BPF_JEQ, word(4), 0, 1),
+      BPF_STMT(BPF_RET, UINT32_MAX),         BPF_STMT(BPF_RET, 0)};
+  const sock_fprog program{std::size(code), code};
+  return setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
 }
 
 Status SendTo(const std::string& name, Bytes record, std::span<const int> descriptors) {

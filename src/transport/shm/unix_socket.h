@@ -33,6 +33,10 @@ Arrival ReceiveRecord(int socket, MutableBytes room, Received* out);
 Result<std::pair<Descriptor, Descriptor>> MakeSocketPair();
 // A socket that takes records by a name in Linux's abstract namespace, which is gone with it.
 Result<Descriptor> ListenAt(const std::string& name);
+// Whoever's records do not have `size` bytes, the first of them `secret`, sends nothing: the kernel drops
+// them and their descriptors at the sender. To fill the queue, or to send a descriptor whose closing waits (a
+// socket that lingers), takes the secret. False: this kernel filters nothing.
+bool DropStrangers(int listener, size_t size, const std::array<char, 8>& secret);
 // One record to whoever listens there. Failure: kUnavailable, where nobody of this host, or of this network
 // namespace, does.
 Status SendTo(const std::string& name, Bytes record, std::span<const int> descriptors);

@@ -204,6 +204,17 @@ TEST_F(MemoryDoorTest, OpensForATokenOnceAndForNothingElse) {
   memory.CloseUnused();
 }
 
+// Whoever is of this host can read the door's name: /proc/net/unix.
+TEST_F(MemoryDoorTest, StrangersDoNotCrowdIt) {
+  SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
+  const auto board = LeaseBoard::Make().OrThrow();
+  const auto offer = memory.OfferTo(PeerId{1});
+  const int descriptors[] = {board->fd()};
+  for (int i = 0; i < 2000; ++i)
+    EXPECT_TRUE(SendTo(offer.door, AsBytes(std::string(16, 'x')), descriptors).ok());
+  EXPECT_EQ(Knock(memory, offer.door, offer.token, board->fd()), Arrival::kRecord);
+}
+
 TEST_F(MemoryDoorTest, ATokenIsGoodOnce) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
   const auto board = LeaseBoard::Make().OrThrow();
