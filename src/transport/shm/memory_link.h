@@ -35,6 +35,7 @@ class MemoryLink {
   bool SendBoard();
   bool open() const { return open_; }
   bool ready() const { return open_ && lends_ && theirs_ != nullptr; }  // to lend
+  bool met() const { return theirs_ != nullptr; }
   int fd() const { return socket_.get(); }
 
   // Until it comes back, `frame` is held here. nullopt: it does not lie in shared memory, or too much is out.

@@ -199,7 +199,9 @@ void SharedMemory::Read() {
   for (const auto& [peer, link] : links_) {
     link->Read();
     link->Collect();
-    if (!link->open()) closed.push_back(peer);
+    if (link->open()) continue;
+    closed.push_back(peer);
+    if (!link->met()) refused_.push_back(peer);
   }
   for (const PeerId peer : closed) Forget(peer);
 }

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -30,7 +31,7 @@ class SharedMemory {
 
   // To a peer that asked.
   wire::MemoryOffer OfferTo(PeerId peer);
-  // Of the peer asked. Failures: why its memory cannot be shared.
+  // Of the peer asked. Failures: why its memory cannot be shared; kResourceExhausted: it may be asked again.
   Status Accept(PeerId peer, const wire::MemoryOffer& offer);
 
   // From `payload` to `lent`: all frames that are large enough. Those that do not lie in shared memory are
@@ -49,6 +50,8 @@ class SharedMemory {
   bool changed() const { return changed_; }  // since CloseUnused
   void CloseUnused();
   void Read();
+  // Peers whose doors were shut after all, since the last call.
+  std::vector<PeerId> TakeRefused() { return std::exchange(refused_, {}); }
   void Forget(PeerId peer);
   // Until all that was lent has come back, or `patience` is over. Whether it has.
   bool AwaitReturns(Duration patience);
@@ -75,6 +78,7 @@ class SharedMemory {
   std::map<Token, PeerId> offers_;  // not taken yet
   std::map<PeerId, std::unique_ptr<MemoryLink>> links_;
   std::vector<std::unique_ptr<MemoryLink>> unused_;
+  std::vector<PeerId> refused_;
   bool changed_ = true;
   Counters counters_;
 };

@@ -38,7 +38,7 @@ Result<Descriptor> ListenAt(const std::string& name);
 // socket that lingers), takes the secret. False: this kernel filters nothing.
 bool DropStrangers(int listener, size_t size, const std::array<char, 8>& secret);
 // One record to whoever listens there. Failure: kUnavailable, where nobody of this host, or of this network
-// namespace, does.
+// namespace, does; kResourceExhausted: more wait there than net.unix.max_dgram_qlen allows.
 Status SendTo(const std::string& name, Bytes record, std::span<const int> descriptors);
 // The user of whoever made the other end of a pair.
 std::optional<uid_t> UserOf(int socket);

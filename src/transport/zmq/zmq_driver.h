@@ -66,6 +66,7 @@ class ZmqDriver final : private Network {
     std::shared_ptr<SendQueue> queue = std::make_shared<SendQueue>();
     bool open = true;
     int bad = 0;
+    int knocks = 0;  // at its door for shared memory
     Time muted_until{};
   };
   struct Outside {
@@ -105,6 +106,7 @@ class ZmqDriver final : private Network {
   wire::Message Own(wire::Body body) const;  // between loops
   bool OnMemoryMessage(Peer* peer, const wire::Message& message);
   void AcceptMemory(Peer* peer, const wire::Message& message, const wire::MemoryOffer& offer);
+  void NotShared(const Peer& peer, const std::string& reason);
   void ReadMemory();
 
   // zmq_driver.cc

@@ -4,6 +4,12 @@
 #include "transport/zmq/zmq_driver.h"
 
 namespace sluice::transport {
+namespace {
+
+// At one door, where others knock too: each time its owner has first let in whoever waited.
+constexpr int kMostKnocks = 100;
+
+}  // namespace
 
 wire::Message ZmqDriver::Own(wire::Body body) const {
   wire::Message message;
@@ -16,6 +22,7 @@ wire::Message ZmqDriver::Own(wire::Body body) const {
 // Messages between loops. True: it was one.
 bool ZmqDriver::OnMemoryMessage(Peer* peer, const wire::Message& message) {
   if (std::holds_alternative<wire::GetMemory>(message.body)) {
+    if (shared_ && !peer->dealer) ReadMemory();  // makes room at the door
     wire::MemoryOffer none{{}, {}, "it shares none"};
     Send(peer->id, Own(shared_ && !peer->dealer ? shared_->OfferTo(peer->id) : std::move(none)));
     return true;
@@ -32,9 +39,15 @@ void ZmqDriver::AcceptMemory(Peer* peer, const wire::Message& message, const wir
   channels_changed_ = channels_changed_ || shared_->changed();
   if (status) {
     VLOG(1) << options_.name << " shares memory with " << peer->name;
-    return;
+  } else if (status.failure().code == ErrorCode::kResourceExhausted && ++peer->knocks < kMostKnocks) {
+    Send(peer->id, Own(wire::GetMemory{}));
+  } else {
+    NotShared(*peer, status.failure().message);
   }
-  const std::string why = StrCat("no memory is shared with ", peer->name, ": ", status.failure().message);
+}
+
+void ZmqDriver::NotShared(const Peer& peer, const std::string& reason) {
+  const std::string why = StrCat("no memory is shared with ", peer.name, ": ", reason);
   if (options_.requires_shared_memory) {
     throw Error(ErrorCode::kFailedPrecondition,
                 StrCat(why, "; SLUICE_TRANSPORT is shm, and with auto payloads travel by messages instead"));
@@ -46,6 +59,10 @@ void ZmqDriver::ReadMemory() {
   shared_dry_ = true;
   shared_->Read();
   channels_changed_ = channels_changed_ || shared_->changed();
+  for (const PeerId id : shared_->TakeRefused()) {
+    if (const Peer* peer = Find(id); peer != nullptr && peer->dealer)
+      NotShared(*peer, "it let nobody in: it runs as another user, or has no room for more");
+  }
 }
 
 }  // namespace sluice::transport

@@ -173,6 +173,35 @@ TEST_F(ZmqMemoryTest, ADoorThatIsNotOfThisHostIsSaidToBe) {
   EXPECT_FALSE(memory.Accept(PeerId{1}, {std::string(200, 'x'), "t", {}}).ok());
 }
 
+TEST_F(ZmqMemoryTest, ADoorThatIsShutAfterTheKnockIsSaidToBe) {
+  const Descriptor door = ListenAt("sluice-test-of-a-shut-door").OrThrow();
+  SharedMemory memory(heap_, false, HeapAllocator());
+  ASSERT_TRUE(memory.Accept(PeerId{7}, {"sluice-test-of-a-shut-door", std::string(16, 't'), {}}).ok());
+  memory.Read();
+  EXPECT_TRUE(memory.TakeRefused().empty());
+  {
+    std::byte room[16];
+    Received received;
+    ASSERT_EQ(ReceiveRecord(door.get(), room, &received), Arrival::kRecord);
+  }
+  memory.Read();
+  EXPECT_EQ(memory.TakeRefused(), std::vector{PeerId{7}});
+  memory.CloseUnused();
+}
+
+// The kernel keeps few who wait, however many workers a job has.
+TEST_F(ZmqMemoryTest, WhoFindsADoorCrowdedMayComeAgain) {
+  SharedMemory server(std::make_shared<SharedHeap>(), true, HeapAllocator());
+  SharedMemory worker(heap_, false, HeapAllocator());
+  Status status;
+  uint64_t last = 0;
+  while (status && ++last < 5000) status = worker.Accept(PeerId{last}, server.OfferTo(PeerId{last}));
+  if (status) GTEST_SKIP() << "net.unix.max_dgram_qlen is beyond 5000";
+  EXPECT_EQ(status.failure().code, ErrorCode::kResourceExhausted);
+  server.Read();
+  EXPECT_TRUE(worker.Accept(PeerId{last}, server.OfferTo(PeerId{last})).ok());
+}
+
 class MemoryDoorTest : public ::testing::Test {
  protected:
   // What is at the other end afterwards.
