@@ -2,6 +2,7 @@
 
 Usage: network_test.py BIN_DIR
 """
+import os
 import pathlib
 import re
 import signal
@@ -22,6 +23,13 @@ PREFIX = r"\[[a-z]+(?: \d+)?\] \d\d:\d\d:\d\d\.\d{3} "
 def sluice_sockets():
     """Names of this machine's ipc sockets."""
     return {line.split()[-1] for line in pathlib.Path("/proc/net/unix").read_text().splitlines() if "sluice" in line}
+
+
+def sockets_of(process):
+    """Those of them that the process holds."""
+    held = {os.readlink(link) for link in pathlib.Path(f"/proc/{process.popen.pid}/fd").iterdir()}
+    rows = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines() if "sluice" in line]
+    return {row[-1] for row in rows if f"socket:[{row[6]}]" in held}
 
 
 def files():
