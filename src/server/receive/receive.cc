@@ -126,6 +126,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
       return Refuse(sender, status.failure(), network);
     }
   }
+  const size_t share = Replies::ShareOf(wire::PayloadBytes(message));
   bool all_answered = true;  // every part was answered with its value at once, which says Ack as well
   for (size_t i = 0; i < push.parts.size(); ++i) {
     const wire::PushPart& pushed = push.parts[i];
@@ -146,7 +147,12 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
       all_answered = false;
       continue;
     }
-    const Waiter waiter{sender.rank, 0, pushed.round, true, sender.peer, sender.request_id, push.values};
+    const Waiter waiter{.rank = sender.rank,
+                        .min_round = pushed.round,
+                        .peer = sender.peer,
+                        .request_id = sender.request_id,
+                        .as = push.values,
+                        .share = share};
     if (Ready(*key, *part, waiter)) {
       Answer(*key, *part, waiter);
     } else {

@@ -1,6 +1,7 @@
 // Collects what one event answers, so that small values for one request share a message.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "transport/transport.h"
@@ -12,9 +13,9 @@ class Replies {
   // A value for `request_id` of `peer`, which is there `as` this; an empty frame with has_data false answers
   // with the version alone.
   void Add(transport::PeerId peer, uint64_t request_id, const wire::ValuePart& part, bool has_data,
-           Frame frame, Compression as = Compression::kNone);
-  // Sends all, through `send(peer, in_reply_to, Values, frames)`, and forgets them. Values above kShare bytes
-  // go alone.
+           Frame frame, Compression as = Compression::kNone, size_t share = kShare);
+  // Sends all, through `send(peer, in_reply_to, Values, frames)`, and forgets them. Values above `share`
+  // bytes go alone.
   template <typename SendFn>
   void Flush(SendFn&& send) {
     for (Open& open : open_) send(open.peer, open.request_id, std::move(open.values), std::move(open.frames));
@@ -22,7 +23,12 @@ class Replies {
   }
   bool empty() const { return open_.empty(); }
 
-  static constexpr size_t kShare = 1 << 20;  // bytes that values sharing a message may have together
+  // Bytes that values sharing a message may have together. A push is as large as its worker's link allows,
+  // and so are its answers: those to pushes of few bits are no larger than others.
+  static constexpr size_t kShare = 1 << 20, kLeastShare = 128 << 10;
+  static size_t ShareOf(uint64_t pushed_bytes) {
+    return std::clamp<uint64_t>(pushed_bytes, kLeastShare, kShare);
+  }
   static constexpr size_t kMaxFrames = 1024;
 
  private:

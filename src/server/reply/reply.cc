@@ -44,7 +44,7 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   }
   counters_["bytes_out"] += frame.size();
   const Compression as = waiter.slot == 0 ? waiter.as : Compression::kNone;
-  replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as);
+  replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as, waiter.share);
 }
 
 Frame Shard::ReadRows(const Part& part, const Waiter& waiter) const {

@@ -108,6 +108,29 @@ TEST(ShardCompression, WeightsComeAsTheyAreAskedFor) {
   EXPECT_THAT(bad.at(0).As<wire::ErrorReply>().message, HasSubstr("float32 weights do not travel as 2bit"));
 }
 
+// Of more values than a slow link passes soon: the workers take turns.
+TEST(ShardCompression, AnswersToPushesOfFewBitsAreNoLargerThanOthers) {
+  constexpr size_t kPart = server::Replies::kLeastShare / sizeof(float), kParts = 4;
+  const std::vector<float> gradient(kPart * kParts, 1);
+  ShardHarness harness(2);
+  const uint32_t key = harness.AddKey(gradient, wire::SyncMode::kSync, kPart);
+  wire::Push push{.compression = Compression::k2Bit};
+  wire::Frames frames;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    push.parts.push_back({{key, part}, 1, true});
+    frames.push_back(FrameOf(Encoded({.type = Compression::k2Bit}, std::vector<float>(kPart, 1)), 1));
+  }
+  harness.Deliver(0, push, frames);
+  const auto answers = harness.Deliver(1, push, frames);
+  ASSERT_EQ(answers.size(), 2 * kParts);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i].As<wire::Values>().parts.size(), 1u);
+    EXPECT_EQ(answers[i].to, ShardHarness::PeerOf(i % 2));
+  }
+  harness.Push(0, key, 2, gradient, {.want_value = true});
+  EXPECT_EQ(harness.Push(1, key, 2, gradient, {.want_value = true}).size(), 2u);
+}
+
 TEST(ShardCompression, AKeyOfAnotherTypeTakesNone) {
   ShardHarness harness(1);
   const uint32_t key = harness.AddKey(std::vector<double>{7});
