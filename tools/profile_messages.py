@@ -92,7 +92,7 @@ class Profile:
                     after_call = False
 
     def matching(self, wanted):
-        return [name for name in self.whole if any(part in name.split(" [clone")[0] + "(" or part in name for part in wanted)
+        return [name for name in self.whole if any(part in name for part in wanted)
                 and "::{lambda" not in name and not name.startswith(("void std::", "std::"))]
 
     def times(self, wanted):

@@ -3,11 +3,11 @@
 import dataclasses
 import math
 
+import bench_run
 import step_model
 
-PART = 128 << 10  # bytes: the least of a sliced key, src/kvstore/plan/placement.h
 MESSAGES = 3  # of a worker with a server in a round: tests/sim/scale_test.cc
-BATCH = 256 << 10  # bytes that share a message
+BATCH = 256 << 10  # bytes that share a message, where the link is slow
 SLICED = 400e3  # bytes from which on a key lies on all servers
 
 
@@ -53,7 +53,7 @@ def busiest_seconds(job, sizes, apart):
 
 def fill_seconds(job, sizes):
     """The last part's values follow its last push."""
-    return 0 if job.colocated else job.workers * min(max(sizes) / job.servers, PART) / job.rate
+    return 0 if job.colocated else job.workers * min(max(sizes) / job.servers, step_model.PART) / job.rate
 
 
 def round_seconds(job, sizes):
@@ -85,7 +85,7 @@ def efficiency(network, job, overlap):
     if not overlap:
         return alone / (alone + round_seconds(job, sizes))
     rate = network.size / busiest_seconds(job, sizes, True) / 1e3
-    part = max(PART, network.size // 128)
+    part = max(step_model.PART, network.size // 128)
     return alone * 1e3 / step_model.step_ms(network.profile(2e3 * job.latency), rate, True, part_bytes=part, steps=8)
 
 
@@ -134,12 +134,6 @@ def gain_of_priorities(layers):
     return best
 
 
-def table(head, rows):
-    print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-
-
 def print_efficiency():
     gbit = 125e6 * 1448 / 1538
     cases = (("LeNet, 64 images, one core", Network(LENET, 0.0125), gbit), ("ResNet-50", Network(RESNET_50, 0.2), 10 * gbit),
@@ -153,7 +147,8 @@ def print_efficiency():
                 job = Job(workers, servers(workers), rate, colocated)
                 cells.append(f"{efficiency(network, job, True):.2f} / {efficiency(network, job, False):.2f}")
             rows.append((f"{name}, {network.size / 1e6:.1f} MB, {rate / gbit:.0f} Gbit/s", shape, *cells))
-    table(("network", "servers", *(f"W = {w}" for w in (2, 10, 100, 1000))), rows)
+    print()
+    bench_run.table(("network", "servers", *(f"W = {w}" for w in (2, 10, 100, 1000))), rows)
 
 
 def print_measured():
@@ -161,7 +156,8 @@ def print_measured():
     job, network = Job(2, 2, 125e6 * 1448 / 1538), Network(LENET, 16.1e-3)
     rows = [(name, f"{1e3 * network.seconds / efficiency(network, job, overlap):.1f}", measured)
             for name, overlap, measured in (("with overlap and priorities", True, "26.1"), ("without", False, "33.2"))]
-    table(("gradients leave", "model, ms", "measured, ms"), rows)
+    print()
+    bench_run.table(("gradients leave", "model, ms", "measured, ms"), rows)
 
 
 def print_mxnet():
@@ -172,7 +168,8 @@ def print_mxnet():
         step = 16 * batch / of_16
         exchange = round_seconds(Job(16, 16, 20 * 125e6 * 1448 / 1538, True), [size])
         rows.append((name, f"{step:.2f}", f"{exchange:.3f}", f"{step / (step + exchange):.3f}", f"{of_256 / of_16 / 16:.3f}"))
-    table(("network", "step of a machine, s", "round, s", "none hidden", "published"), rows)
+    print()
+    bench_run.table(("network", "step of a machine, s", "round, s", "none hidden", "published"), rows)
 
 
 def main():
@@ -180,8 +177,9 @@ def main():
     print_measured()
     print_mxnet()
     gains = ((name, *gain_of_priorities(layers)) for name, layers in (("ResNet-50", RESNET_50), ("VGG-19", VGG_19)))
-    table(("network", "most gain", "where communication / computation is"), [(n, f"{g:.0%}", f"{at:.1f}") for n, g, at in gains])
+    print()
+    bench_run.table(("network", "most gain", "where communication / computation is"), [(n, f"{g:.0%}", f"{at:.1f}") for n, g, at in gains])
 
 
 if __name__ == "__main__":
-    main()
+    bench_run.started(main)

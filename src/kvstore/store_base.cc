@@ -21,19 +21,17 @@ namespace kvstore {
 
 namespace {
 
-// False without a doubt when no two hashes are equal: names are compared where they are.
+// Names are compared where their hashes are equal.
 bool HaveRepeats(const std::vector<Key>& keys) {
   if (std::ranges::adjacent_find(keys, std::ranges::greater_equal()) == keys.end()) return false;
-  std::vector<size_t> hashes;
-  hashes.reserve(keys.size());
-  std::ranges::transform(keys, std::back_inserter(hashes), std::hash<Key>());
-  std::ranges::sort(hashes);
-  if (std::ranges::adjacent_find(hashes) == hashes.end()) return false;
-  std::vector<const Key*> sorted;
-  for (const Key& key : keys) sorted.push_back(&key);
-  const auto value = [](const Key* key) -> const Key& { return *key; };
-  std::ranges::sort(sorted, {}, value);
-  return std::ranges::adjacent_find(sorted, {}, value) != sorted.end();
+  std::vector<std::pair<size_t, const Key*>> sorted;
+  sorted.reserve(keys.size());
+  for (const Key& key : keys) sorted.emplace_back(std::hash<Key>()(key), &key);
+  std::ranges::sort(sorted, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : *a.second < *b.second;
+  });
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first && *a.second == *b.second; };
+  return std::ranges::adjacent_find(sorted, same) != sorted.end();
 }
 
 }  // namespace

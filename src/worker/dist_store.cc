@@ -62,6 +62,15 @@ DistStore::KeyState& DistStore::Find(const std::string& what, const Key& key) {
   return it->second;
 }
 
+DistStore::Found DistStore::FindAll(const std::string& what, const kvstore::Entries& entries) {
+  Found states(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    states[i] = &Find(what, entries[i].key);
+    kvstore::RequireFit(what, entries[i].key, states[i]->shape, entries[i].arrays);
+  }
+  return states;
+}
+
 void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   outstanding_.Check();
   std::vector<Values> lists;
@@ -199,13 +208,9 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = kvstore::Join("Push", keys, values);
-  Found states(entries.size());
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const auto& [key, arrays] = entries[i];
-    states[i] = &Find("Push", key);
-    kvstore::RequireFit("Push", key, states[i]->shape, arrays);
-    kvstore::RequireDivisor("Push", key, states[i]->shape.dtype, options);
-  }
+  const Found states = FindAll("Push", entries);
+  for (size_t i = 0; i < entries.size(); ++i)
+    kvstore::RequireDivisor("Push", entries[i].key, states[i]->shape.dtype, options);
   Handover calls = Calls(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     KeyState& state = *states[i];
@@ -246,11 +251,7 @@ void DistStore::PullAll(const std::string& what, const std::vector<Key>& keys,
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const auto entries = kvstore::Join(what, keys, outs);
-  Found states(entries.size());
-  for (size_t i = 0; i < entries.size(); ++i) {
-    states[i] = &Find(what, entries[i].key);
-    kvstore::RequireFit(what, entries[i].key, states[i]->shape, entries[i].arrays);
-  }
+  const Found states = FindAll(what, entries);
   Handover calls = Calls(entries.size());
   for (size_t i = 0; i < entries.size(); ++i)
     PullInto(*states[i], entries[i].arrays, priority, latest, calls);
@@ -270,13 +271,10 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
   const std::lock_guard lock(mutex_);
   const auto sources = kvstore::Join("PushPull", keys, values);
   const auto targets = kvstore::Join("PushPull", keys, outs.empty() ? values : outs);
-  Found states(sources.size());
+  const Found states = FindAll("PushPull", sources);
   for (size_t i = 0; i < sources.size(); ++i) {
-    states[i] = &Find("PushPull", sources[i].key);
-    const kvstore::KeyShape& shape = states[i]->shape;
-    kvstore::RequireFit("PushPull", sources[i].key, shape, sources[i].arrays);
-    kvstore::RequireFit("PushPull", targets[i].key, shape, targets[i].arrays);
-    kvstore::RequireDivisor("PushPull", sources[i].key, shape.dtype, options);
+    kvstore::RequireFit("PushPull", targets[i].key, states[i]->shape, targets[i].arrays);
+    kvstore::RequireDivisor("PushPull", sources[i].key, states[i]->shape.dtype, options);
   }
   Handover calls = Calls(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {

@@ -85,6 +85,8 @@ class DistStore final : public KVStore {
   using Found = InlineVector<KeyState*, 8>;  // of a call's keys
 
   KeyState& Find(const std::string& what, const Key& key);
+  // The states of keys whose arrays fit.
+  Found FindAll(const std::string& what, const kvstore::Entries& entries);
   // Makes the keys on all servers, and here.
   void Declare(const std::vector<InitArgs>& keys);
   // The tracer hears when the key's last round has passed `stage`.
@@ -102,6 +104,7 @@ class DistStore final : public KVStore {
   // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
   // over. The event is the operation's end.
   Event Issue(const Label& what, KeyState& state, Events after, Call call, Handover& calls);
+  // For what one call of the store issues, on so many keys.
   Handover Calls(size_t keys);
   void PullAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& outs,
                int priority, bool latest);

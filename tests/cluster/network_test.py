@@ -20,16 +20,21 @@ BIN = None
 PREFIX = r"\[[a-z]+(?: \d+)?\] \d\d:\d\d:\d\d\.\d{3} "
 
 
+def unix_sockets():
+    """(name, inode) of Sluice's on this machine."""
+    rows = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines() if "sluice" in line]
+    return [(row[-1], row[6]) for row in rows]
+
+
 def sluice_sockets():
-    """Names of this machine's ipc sockets."""
-    return {line.split()[-1] for line in pathlib.Path("/proc/net/unix").read_text().splitlines() if "sluice" in line}
+    """Their names."""
+    return {name for name, _ in unix_sockets()}
 
 
 def sockets_of(process):
-    """Those of them that the process holds."""
+    """The names of those that the process holds."""
     held = {os.readlink(link) for link in pathlib.Path(f"/proc/{process.popen.pid}/fd").iterdir()}
-    rows = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines() if "sluice" in line]
-    return {row[-1] for row in rows if f"socket:[{row[6]}]" in held}
+    return {name for name, inode in unix_sockets() if f"socket:[{inode}]" in held}
 
 
 def files():

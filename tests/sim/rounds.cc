@@ -71,21 +71,6 @@ std::shared_ptr<Buffer> Floats(int64_t n) {
   return std::make_shared<Buffer>(static_cast<size_t>(n) * sizeof(float));
 }
 
-// As a worker's store hands it over: part by part.
-Frame EncodedAs(const GradientCompression& how, const Frame& gradient, const wire::KeyEntry& entry) {
-  if (how.type == Compression::kNone) return gradient;
-  std::vector<float> residual(gradient.size() / sizeof(float));
-  std::vector<std::byte> encoded;
-  for (const plan::Part& part : plan::PartsOf(entry)) {
-    const auto length = static_cast<size_t>(part.length);
-    const size_t at = encoded.size();
-    encoded.resize(at + compression::EncodedBytes(how, DType::kFloat32, length));
-    compression::Encode(how, DType::kFloat32, gradient.data() + part.offset * 4, length,
-                        residual.data() + part.offset, encoded.data() + at);
-  }
-  return Frame::Copy(encoded);
-}
-
 class Script {
  public:
   Script(SimCluster& cluster, const RoundsOptions& options)
@@ -327,6 +312,20 @@ class Script {
 };
 
 }  // namespace
+
+Frame EncodedAs(const GradientCompression& how, const Frame& gradient, const wire::KeyEntry& entry) {
+  if (how.type == Compression::kNone) return gradient;
+  std::vector<float> residual(gradient.size() / sizeof(float));
+  std::vector<std::byte> encoded;
+  for (const plan::Part& part : plan::PartsOf(entry)) {
+    const auto length = static_cast<size_t>(part.length);
+    const size_t at = encoded.size();
+    encoded.resize(at + compression::EncodedBytes(how, DType::kFloat32, length));
+    compression::Encode(how, DType::kFloat32, gradient.data() + part.offset * 4, length,
+                        residual.data() + part.offset, encoded.data() + at);
+  }
+  return Frame::Copy(encoded);
+}
 
 RoundsResult RunRounds(SimCluster& cluster, const RoundsOptions& options) {
   return Script(cluster, options).Run();

@@ -36,4 +36,7 @@ struct RoundsResult {
 // same sums and is compared with the published formula.
 RoundsResult RunRounds(SimCluster& cluster, const RoundsOptions& options);
 
+// A float32 gradient as a worker's store hands it over: part by part, with residuals of zero.
+Frame EncodedAs(const GradientCompression& how, const Frame& gradient, const wire::KeyEntry& entry);
+
 }  // namespace sluice::testing

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/sim_cluster.h"
+#include "sim/rounds.h"
 
 namespace sluice::testing {
 namespace {
@@ -150,20 +150,6 @@ class Training {
     After(Ms(left * worker.slow), [this, w] { BeginStep(w); });
   }
 
-  Frame Encoded(const wire::KeyEntry& entry, const Buffer& gradient) const {
-    const GradientCompression& how = options_.compression;
-    if (how.type == Compression::kNone) return Frame::Copy(gradient.bytes());
-    std::vector<float> residual(gradient.size() / sizeof(float));
-    std::vector<std::byte> encoded;
-    for (const plan::Part& part : plan::PartsOf(entry)) {
-      const auto length = static_cast<size_t>(part.length);
-      const size_t at = encoded.size();
-      encoded.resize(at + compression::EncodedBytes(how, DType::kFloat32, length));
-      compression::Encode(how, DType::kFloat32, gradient.data(), length, residual.data(), &encoded[at]);
-    }
-    return Frame::Copy(encoded);
-  }
-
   void Push(uint32_t w, size_t k) {
     cluster_.OnWorker(w, [this, w, k](worker::Client& client, Time now, transport::Network& net) {
       const Worker& worker = workers_[w];
@@ -176,7 +162,8 @@ class Training {
       client.PushPull(now,
                       {.key = worker.keys[k],
                        .compression = options_.compression,
-                       .source = Encoded(client.entry(worker.keys[k]), *value),
+                       .source = EncodedAs(options_.compression, Frame::Copy(value->bytes()),
+                                           client.entry(worker.keys[k])),
                        .priority = options_.overlap ? -static_cast<int>(k) : 0},
                       {value->bytes(), value}, Time::max(), on_landed, net);
     });

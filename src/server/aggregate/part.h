@@ -13,6 +13,7 @@
 
 #include "kvstore/rows/table.h"
 #include "kvstore/update/update.h"
+#include "server/reply/replies.h"
 #include "server/update/weight.h"
 #include "transport/transport.h"
 
@@ -79,7 +80,7 @@ struct Waiter {
   transport::PeerId peer;
   uint64_t request_id = 0;
   Compression as = Compression::kNone;  // how the weight is to come
-  size_t share = size_t{1} << 20;       // bytes that values for its request may have in one message
+  size_t share = Replies::kShare;       // bytes that values for its request may have in one message
   Frame ids = {};                       // of the rows wanted, where the key is row-sparse
   // When it hears next for whom it waits, and how long after that again.
   Time next_word = Time::max();

@@ -49,8 +49,8 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
   if (!message.lent.empty()) {
     const Status status = shared_ ? shared_->Borrow(peer->id, &message)
                                   : Fail(ErrorCode::kInvalidArgument, "payload in memory that is not shared");
-    if (!status && status.failure().code == ErrorCode::kResourceExhausted) {  // no fault of its sender's,
-      ++counters_.bad;  // who repeats it, and by then lends nothing
+    if (!status && status.failure().code == ErrorCode::kResourceExhausted) {
+      ++counters_.bad;  // no fault of its sender's, who repeats it and by then lends nothing
       return;
     }
     if (!status) return Refuse(peer, envelope, status.failure());

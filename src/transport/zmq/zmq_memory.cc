@@ -6,7 +6,7 @@
 namespace sluice::transport {
 namespace {
 
-// At one door, where others knock too: each time its owner has first let in whoever waited.
+// At one door, which others crowd: before each of them its owner has let in whoever waited.
 constexpr int kMostKnocks = 100;
 
 }  // namespace
@@ -22,9 +22,10 @@ wire::Message ZmqDriver::Own(wire::Body body) const {
 // Messages between loops. True: it was one.
 bool ZmqDriver::OnMemoryMessage(Peer* peer, const wire::Message& message) {
   if (std::holds_alternative<wire::GetMemory>(message.body)) {
-    if (shared_ && !peer->dealer) ReadMemory();  // makes room at the door
+    const bool shares = shared_ && !peer->dealer;
+    if (shares) ReadMemory();  // makes room at the door
     wire::MemoryOffer none{{}, {}, "it shares none"};
-    Send(peer->id, Own(shared_ && !peer->dealer ? shared_->OfferTo(peer->id) : std::move(none)));
+    Send(peer->id, Own(shares ? shared_->OfferTo(peer->id) : std::move(none)));
     return true;
   }
   const auto* offer = std::get_if<wire::MemoryOffer>(&message.body);
