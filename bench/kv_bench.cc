@@ -35,7 +35,7 @@ DEFINE_string(
     "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
 DEFINE_string(optimizer, "accumulate",
               "What the store does with pushes: none (assign the sum), accumulate, sgd (momentum 0.9).");
-DEFINE_bool(one_call, false, "Hand over all keys of a measurement in one call.");
+DEFINE_int32(calls, 0, "Hand over the keys of a measurement in so many calls; 0: one call a key.");
 DEFINE_bool(in_place, false, "push_pull writes its results into the gradients.");
 DEFINE_double(seconds, 0.5, "Of each repeat, about.");
 DEFINE_int32(repeats, 5, "The median of these counts.");
@@ -87,6 +87,7 @@ void CheckFlags() {
     Refuse("optimizer", "is none, but an async store updates nothing without one");
   if (FLAGS_keys < 0) Refuse("keys", StrCat("is ", FLAGS_keys));
   if (FLAGS_max_keys < 1) Refuse("max-keys", StrCat("is ", FLAGS_max_keys));
+  if (FLAGS_calls < 0) Refuse("calls", StrCat("is ", FLAGS_calls));
   if (FLAGS_seconds <= 0) Refuse("seconds", StrCat("is ", FLAGS_seconds));
   if (FLAGS_repeats < 1) Refuse("repeats", StrCat("is ", FLAGS_repeats));
   if (FLAGS_latency_samples < 1)
@@ -160,7 +161,7 @@ class Bench {
     LoadOptions options;
     options.mode = mode;
     options.bytes = bytes;
-    options.one_call = FLAGS_one_call;
+    options.calls = static_cast<size_t>(FLAGS_calls);
     options.in_place = FLAGS_in_place;
     options.seconds = FLAGS_seconds;
     options.repeats = FLAGS_repeats;

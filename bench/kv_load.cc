@@ -98,7 +98,8 @@ Load::Load(std::shared_ptr<KVStore> store, const LoadOptions& options, Exchange&
   std::vector<NDArray> values;
   for (size_t i = 0; i < options.bytes.size(); ++i) {
     const Shape shape = {options.bytes[i] / 4};
-    if (i == 0 || !options.one_call) calls_.emplace_back();
+    const size_t calls = options.calls == 0 ? options.bytes.size() : options.calls;
+    calls_.resize(i * calls / options.bytes.size() + 1);
     Call& call = calls_.back();
     names.push_back(StrCat(Name(options.mode), "/", options.bytes.size(), "/", i, "/", options.bytes[i]));
     values.push_back(Filled(shape, 0));

@@ -23,7 +23,7 @@ void SetUpdate(KVStore& store, Update update);
 struct LoadOptions {
   Mode mode = Mode::kPushPull;
   std::vector<int64_t> bytes;  // of each key; multiples of 4
-  bool one_call = false;       // all keys in each call, in place of one
+  size_t calls = 0;            // that all keys are handed over in; 0: one a key
   bool in_place = false;       // push_pull writes its results into the gradients
   double seconds = 0.5;        // of each repeat, about
   int repeats = 5;             // the median counts

@@ -128,7 +128,7 @@ def many_keys(args):
     def rows(transports):
         for transport in transports:
             for workers, servers in args.topologies:
-                for line in kv_bench(transport, workers, servers, "--modes", ",".join(MODES), "--bytes", 4096, "--keys", 40, "--one_call",
+                for line in kv_bench(transport, workers, servers, "--modes", ",".join(MODES), "--bytes", 4096, "--keys", 40, "--calls=1",
                                      "--raw=false", *effort(args)):
                     yield transport, f"{workers}x{servers}", line["mode"], number(line["gbit_per_s"]), *costs(line)
 

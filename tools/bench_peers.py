@@ -69,7 +69,7 @@ def parameter_servers(args):
         raise Skipped("no --peer NAME=COMMAND is named; its help says what such a command prints")
 
     def ours(transport, size, keys):
-        many = ("--one_call",) if size == SMALL_KEY else ()
+        many = ("--calls=1",) if size == SMALL_KEY else ()
         line, = bench_kv.kv_bench(transport, 1, 1, "--modes", "push_pull", "--bytes", size, "--keys", keys, *many, *bench_kv.effort(args))
         return line
 

@@ -22,7 +22,7 @@ OVERHEAD = 1448 / 1538  # payload of a frame's bytes on a link
 def round_ms(hosts, workers, servers, repeats):
     """The median over rounds that worker 0 makes one after the other, all keys in one call."""
     with tempfile.NamedTemporaryFile(suffix=".json") as results:
-        bench_network.job(hosts, bench_run.program("kv_bench"), "--modes", "push_pull", "--one_call", "--raw=false", "--keys", "1",
+        bench_network.job(hosts, bench_run.program("kv_bench"), "--modes", "push_pull", "--calls=1", "--raw=false", "--keys", "1",
                           "--bytes", "+".join(map(str, KEYS)), "--repeats", repeats, "--json", results.name,
                           workers=workers, servers=servers)
         line, = [json.loads(each) for each in open(results.name, encoding="utf-8") if each.startswith("{")]

@@ -46,7 +46,7 @@ SERVER = (
     ("handed to libzmq", ("transport::SendMultipart(",), ()),
 )
 PARTS, KEYS = "worker::Land(", "DistStore::Issue("  # called once for each
-LOADS = {"40 keys of 4 KiB, one call": (4 << 10, 40, "--one_call"), "64 KiB": (64 << 10, 64), "1 MiB": (1 << 20, 16)}
+LOADS = {"40 keys of 4 KiB, one call": (4 << 10, 40, "--calls=1"), "64 KiB": (64 << 10, 64), "1 MiB": (1 << 20, 16)}
 SYSTEM_CALLS = ("sendmsg", "sendto", "write", "recvmsg", "recvfrom", "read", "epoll_wait", "poll", "futex", "getpid")
 
 
