@@ -103,12 +103,11 @@ void RequireFit(const NDArray& head, const NDArray& gradient) {
 }
 
 [[noreturn]] void RefuseChanged(std::string_view operation, const internal::Storage& storage) {
-  throw Error(
-      ErrorCode::kFailedPrecondition,
-      StrCat("Backward: ", operation, " was recorded on ", storage.buffer.size() / SizeOf(storage.dtype),
-             " elements of ", Name(storage.dtype), " on ", storage.context,
-             " that were written in place since (by an update, a hook, through a view or what Detach "
-             "returned): write to a Copy(), or after Backward, and give all heads to one Backward"));
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat("Backward: ", operation, " was recorded on ", storage.size() / SizeOf(storage.dtype),
+                     " elements of ", Name(storage.dtype), " on ", storage.context,
+                     " that were written in place since (by an update, a hook, through a view or what Detach "
+                     "returned): write to a Copy(), or after Backward, and give all heads to one Backward"));
 }
 
 class Pass {

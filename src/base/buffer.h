@@ -56,6 +56,20 @@ class Buffer {
   size_t size_ = 0;
 };
 
+// Memory that another process has lent, until this goes.
+class Loan {
+ public:
+  // `mapping`: keeps its pages mapped where they are, beyond the loan; null: no pages of a mapping.
+  explicit Loan(std::shared_ptr<const void> mapping) : mapping_(std::move(mapping)) {}
+  virtual ~Loan() = default;
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  const std::shared_ptr<const void>& mapping() const { return mapping_; }
+
+ private:
+  const std::shared_ptr<const void> mapping_;
+};
+
 // Read-only bytes together with whatever keeps them alive: a received network frame, a weight version, an
 // application's array. Copies share; the bytes must not change while any copy lives. Thread-safe as
 // shared_ptr is. The data of a received frame may lie at any alignment.
@@ -66,7 +80,7 @@ class Frame {
  public:
   Frame() = default;
   Frame(Bytes bytes, std::shared_ptr<const void> owner) : bytes_(bytes), owner_(std::move(owner)) {}
-  static Frame Borrowed(Bytes bytes, std::shared_ptr<const void> loan) {
+  static Frame Borrowed(Bytes bytes, std::shared_ptr<const Loan> loan) {
     Frame frame(bytes, std::move(loan));
     frame.borrowed_ = true;
     return frame;
@@ -84,6 +98,8 @@ class Frame {
   bool empty() const { return bytes_.empty(); }
   const std::shared_ptr<const void>& owner() const { return owner_; }
   bool borrowed() const { return borrowed_; }
+  // Null where nothing is borrowed.
+  const Loan* loan() const { return borrowed_ ? static_cast<const Loan*>(owner_.get()) : nullptr; }
   // This frame, or where it is borrowed a copy.
   Frame Own() const { return borrowed_ ? Copy(bytes_) : *this; }
   // A part of this frame with the same owner.

@@ -25,9 +25,11 @@ NDArray FloatLabels(const NDArray& label) {
   NDArray out = NDArray::Empty(label.shape(), label.context());
   Events after = PendingUses(out);
   after.push_back(ReadyToRead(label));
-  const Event done = EnqueueOn(label.context(), "labels to float32", after, [label, out, widen]() mutable {
-    widen(HostBytes(label), reinterpret_cast<float*>(MutableHostBytes(out).data()), label.size());
-  });
+  const Event done =
+      EnqueueOn(label.context(), "labels to float32", after,
+                [widen, from = HostFrame(label), keep = out, to = MutableHostBytes(out), n = label.size()] {
+                  widen(from.bytes(), reinterpret_cast<float*>(to.data()), n);
+                });
   AddReader(label, done);
   SetWriter(out, done);
   return out;

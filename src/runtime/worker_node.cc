@@ -81,6 +81,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.timeout = config_.operation_timeout;
   options.tracer = tracer_;
   if (heap_) options.memory = heap_;
+  options.adopts = heap_ != nullptr;
   const collective::HostWork host_work = [ready = std::make_shared<worker::ReadyExecutor>()](
                                              Context, Label what, std::span<const Event> after,
                                              Stream::Work work) {

@@ -15,6 +15,20 @@ void RequireHost(const NDArray& array) {
   }
 }
 
+size_t BytesOf(const NDArray& array) {
+  return static_cast<size_t>(array.size()) * SizeOf(array.dtype());
+}
+
+// What keeps the elements where they are now.
+std::shared_ptr<const void> OwnerOf(const NDArray& array) {
+  if (!array.storage()->adopts) return array.storage();
+  struct Both {
+    std::shared_ptr<internal::Storage> storage;
+    Frame lent;
+  };
+  return std::make_shared<Both>(Both{array.storage(), array.storage()->lent()});
+}
+
 }  // namespace
 
 Event ReadyToRead(const NDArray& array) {
@@ -36,32 +50,60 @@ void SetWriter(NDArray& array, const Event& done) {
 
 Bytes HostBytes(const NDArray& array) {
   RequireHost(array);
-  return {internal::DataOf<std::byte>(array), static_cast<size_t>(array.size()) * SizeOf(array.dtype())};
+  const internal::Data<std::byte> data = internal::DataOf<std::byte>(array);
+  if (array.storage()->adopts) array.storage()->LastWrite().WaitQuietly();
+  return {data.get(), BytesOf(array)};
 }
 
 MutableBytes MutableHostBytes(NDArray& array) {
   RequireHost(array);
-  return {internal::DataOf<std::byte>(array), static_cast<size_t>(array.size()) * SizeOf(array.dtype())};
+  const internal::Data<std::byte> data = internal::DataOf<std::byte>(array);
+  if (internal::Storage& storage = *array.storage(); storage.adopts) {
+    for (const Event& use : PendingUses(array)) use.WaitQuietly();
+    storage.BringHome();
+    storage.adopts = false;
+  }
+  return {data.get(), BytesOf(array)};
 }
 
 Frame HostFrame(const NDArray& array) {
-  return Frame(HostBytes(array), array.storage());
+  const Bytes bytes = HostBytes(array);
+  return Frame(bytes, OwnerOf(array));
 }
 
 Frame HostFrame(const NDArray& array, const Event& released, const std::shared_ptr<Allocator>& records) {
   struct Held {
-    Held(std::shared_ptr<internal::Storage> of, const Event& end) : storage(std::move(of)), released(end) {}
+    Held(std::shared_ptr<const void> of, const Event& end) : owner(std::move(of)), released(end) {}
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     ~Held() {
-      storage = nullptr;  // lets go of its array before whoever waits goes on
+      owner = nullptr;  // lets go of its array before whoever waits goes on
       released.Complete();
     }
-    std::shared_ptr<internal::Storage> storage;
+    std::shared_ptr<const void> owner;
     const Event released;
   };
-  return Frame(HostBytes(array),
-               std::allocate_shared<Held>(MemoryOf<Held>(records), array.storage(), released));
+  const Bytes bytes = HostBytes(array);
+  return Frame(bytes, std::allocate_shared<Held>(MemoryOf<Held>(records), OwnerOf(array), released));
+}
+
+Adopter* AdopterOf(NDArray& array) {
+  internal::Storage& storage = *array.storage();
+  const bool whole = BytesOf(array) == storage.size() && storage.layout == ImageLayout::kRowMajor;
+  if (!whole || array.context().kind != DeviceKind::kCpu) return nullptr;
+  storage.adopts = true;
+  return &storage;
+}
+
+void BringHome(const std::shared_ptr<internal::Storage>& storage, Enqueue enqueue) {
+  if (!storage->adopts) return;
+  Events after;
+  storage->AddUses(&after);
+  after.push_back(storage->LastWrite());
+  const Event done =
+      enqueue(storage->context, "values brought home", after, [storage] { storage->BringHome(); });
+  storage->SetWrite(done);
+  storage->writes.fetch_sub(1, std::memory_order_relaxed);  // the values are the same
 }
 
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work) {

@@ -1,7 +1,7 @@
 // For stores and transports: the bytes of arrays, and the events that say when they may be touched.
 #pragma once
 
-#include "base/buffer.h"
+#include "base/adopter.h"
 #include "base/function_ref.h"
 #include "sluice/ndarray.h"
 #include "tensor/stream.h"
@@ -19,12 +19,23 @@ void AddReader(const NDArray& array, const Event& done);
 void SetWriter(NDArray& array, const Event& done);
 
 // The elements of an array on a cpu context, as they lie in memory; row-major. Valid while the array's
-// storage lives; `owner` of a frame keeps it. When they may be read or written, the events above say.
+// storage lives, `owner` of a frame keeps it; of one that adopts (AdopterOf) until its next write from
+// outside, and there they wait: HostBytes and HostFrame for the writes issued so far, MutableHostBytes for
+// all uses. When they may be read or written, the events above say.
 Bytes HostBytes(const NDArray& array);
 MutableBytes MutableHostBytes(NDArray& array);
 Frame HostFrame(const NDArray& array);
 // The same, and `released` completes when nobody holds the frame or a part of it any more.
 Frame HostFrame(const NDArray& array, const Event& released, const std::shared_ptr<Allocator>& records);
+
+// For a write from outside that may bring memory along in place of a copy, once PendingUses are over: the
+// whole storage of `array`, on cpu(i). Null: that is not so; its elements are to be copied. From here on the
+// storage adopts, until somebody asks for MutableHostBytes.
+Adopter* AdopterOf(NDArray& array);
+// Its own memory again where it has adopted, with its values, once its uses so far are over. `enqueue` runs
+// work as EnqueueOn does.
+using Enqueue = FunctionRef<Event(Context, Label, std::span<const Event> after, Stream::Work)>;
+void BringHome(const std::shared_ptr<internal::Storage>& storage, Enqueue enqueue);
 
 // Work on the array's own stream, after `after` and in the order of issue.
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work);

@@ -61,16 +61,16 @@ void MakeRowMajor(const NDArray& array) {
   NDArray reordered = NDArray::Empty({size}, storage.context);
   const NDArray inputs[] = {array}, outputs[] = {array, reordered};
   Launch("reorder", storage.context, inputs, outputs,
-         [planes, size, data = storage.buffer.as<float>(), to = DataOf(reordered)](Kernels& k) {
+         [planes, size, data = Data<float>(storage, 0), to = DataOf(reordered)](Kernels& k) {
            k.Reorder(planes, data, ImageLayout::kRowMajor, to);
            k.Copy(to, data, static_cast<size_t>(size) * sizeof(float));
          });
   storage.writes.fetch_sub(1, std::memory_order_relaxed);  // the values are the same
 }
 
-float* ImageDataOf(const NDArray& array) {
+Data<float> ImageDataOf(const NDArray& array) {
   if (LayoutOf(array) == ImageLayout::kRowMajor) return DataOf(array);
-  return reinterpret_cast<float*>(array.storage()->buffer.data()) + array.offset();
+  return {*array.storage(), static_cast<size_t>(array.offset()) * sizeof(float)};
 }
 
 }  // namespace sluice::internal

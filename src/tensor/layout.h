@@ -8,6 +8,7 @@
 
 #include "sluice/ndarray.h"
 #include "tensor/kernels.h"
+#include "tensor/storage.h"
 
 namespace sluice::internal {
 
@@ -20,10 +21,7 @@ NDArray EmptyIn(ImageLayout layout, const Shape& shape, Context context);
 ImageLayout LayoutOf(const NDArray& array);
 // `array` if it lies so, else a reordered copy. Float32; not recorded.
 NDArray InLayout(const NDArray& array, ImageLayout layout);
-// Makes the whole storage row-major, in place. At once: its operations issued from here on.
-void MakeRowMajor(const NDArray& array);
-
 // For those who asked for the layout: the elements as they lie.
-float* ImageDataOf(const NDArray& array);
+Data<float> ImageDataOf(const NDArray& array);
 
 }  // namespace sluice::internal

@@ -77,9 +77,9 @@ void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
   if (dtype() != wanted)
     Refuse("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
   if (context().kind != DeviceKind::kGpu) {  // no stream has to be held up
-    const auto* from = DataOf<std::byte>(*this);
+    const auto from = DataOf<std::byte>(*this);
     WaitToRead();
-    if (!out.empty()) std::memcpy(out.data(), from, out.size());
+    if (!out.empty()) std::memcpy(out.data(), from.get(), out.size());
     return;
   }
   Launch("copy to host", context(), {*this}, {}, [from = DataOf<std::byte>(*this), out](Kernels& k) {

@@ -1,6 +1,10 @@
 #include "tensor/storage.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "base/check.h"
 
 namespace sluice::internal {
 
@@ -32,6 +36,32 @@ void Storage::SetWrite(const Event& event) {
   reads_.clear();
 }
 
+void Storage::Adopt(Frame frame) {
+  SLUICE_CHECK(frame.size() == size()) << frame.size() << " bytes for an array of " << size();
+  const std::lock_guard lock(mutex_);
+  // Kernels read through a pointer that may write; none does where it has not called BringHome.
+  data_.store(const_cast<std::byte*>(frame.data()), std::memory_order_relaxed);
+  std::swap(lent_, frame);
+}
+
+MutableBytes Storage::TakeBack() {
+  const std::lock_guard lock(mutex_);
+  data_.store(own_.data(), std::memory_order_relaxed);
+  lent_ = Frame();
+  return own_.bytes();
+}
+
+void Storage::BringHome() {
+  if (data() == own_.data()) return;
+  std::memcpy(own_.data(), data(), size());
+  TakeBack();
+}
+
+Frame Storage::lent() {
+  const std::lock_guard lock(mutex_);
+  return lent_;
+}
+
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs,
              KernelWork work) {
   Events after;
@@ -45,7 +75,10 @@ Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRe
     keep.push_back(output->storage());
   }
   const std::shared_ptr<Device> device = Devices::Default()->Get(context);
-  auto run = [work = std::move(work), keep = std::move(keep), kernels = &device->kernels()]() mutable {
+  const size_t first_output = keep.size() - static_cast<size_t>(std::ranges::distance(outputs));
+  auto run = [work = std::move(work), keep = std::move(keep), first_output,
+              kernels = &device->kernels()]() mutable {
+    for (size_t i = first_output; i < keep.size(); ++i) keep[i]->BringHome();
     work(*kernels);
   };
   static_assert(Stream::Work::kFits<decltype(run)>);

@@ -8,19 +8,27 @@
 #include <mutex>
 #include <ranges>
 
+#include "base/adopter.h"
 #include "sluice/ndarray.h"
 #include "tensor/devices.h"
 
 namespace sluice::internal {
 
-struct Storage {
+// Its elements lie in memory of its own, or, of a storage that adopts, in what another process has lent
+// (access.h). Where they lie changes in the order of its uses, as their values do.
+struct Storage final : Adopter {
   Storage(Context where, DType type, size_t bytes, std::shared_ptr<Device> on)
-      : context(where), dtype(type), device(std::move(on)), buffer(bytes, device->allocator()) {}
+      : context(where),
+        dtype(type),
+        device(std::move(on)),
+        own_(bytes, device->allocator()),
+        data_(own_.data()) {}
 
   const Context context;
   const DType dtype;
   const std::shared_ptr<Device> device;
-  Buffer buffer;
+  size_t size() const override { return own_.size(); }  // bytes
+  std::byte* data() const { return data_.load(std::memory_order_relaxed); }
   // How the whole of it lies (tensor/layout.h); `image` says of which planes when channels come last.
   ImageLayout layout = ImageLayout::kRowMajor;
   PlanesShape image;
@@ -36,9 +44,21 @@ struct Storage {
   void AddRead(const Event& event);
   void SetWrite(const Event& event);
 
+  // Whether it may have adopted other memory, or is about to: set in the order of issue.
+  std::atomic<bool> adopts = false;
+  // `frame` is read only: who is to write calls BringHome before.
+  void Adopt(Frame frame) override;
+  MutableBytes TakeBack() override;
+  // Its own memory again, with its values. Nobody uses it meanwhile.
+  void BringHome();
+  Frame lent();  // no frame: its elements lie in its own memory
+
  private:
+  Buffer own_;
+  std::atomic<std::byte*> data_;
   std::mutex mutex_;
   // Guarded by mutex_.
+  Frame lent_;
   Event write_;
   InlineVector<Event, 4> reads_;  // the last of each stream
 };
@@ -71,23 +91,37 @@ class ArrayRefs {
 };
 
 // What a kernel is called with, or a few of them.
-using KernelWork = InlineFunction<void(Kernels&), 256>;
+using KernelWork = InlineFunction<void(Kernels&), 448>;
 
 // Runs `work` on `context`'s stream, ordered after the writes of `inputs` and all uses of `outputs`, and
 // makes it the last of both.
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs, KernelWork work);
 
+// Makes the whole storage row-major, in place. At once: its operations issued from here on.
 void MakeRowMajor(const NDArray& array);
 
 // A view of `shape`, `begin` elements further on, that the tape does not follow.
 NDArray ViewOf(const NDArray& array, const Shape& shape, int64_t begin = 0);
 
+// The elements of an array for work that is launched with it: where they lie is known when that runs.
+template <typename T>
+class Data {
+ public:
+  Data(std::nullptr_t = nullptr) {}  // NOLINT(google-explicit-constructor): as a pointer
+  Data(const Storage& storage, size_t offset) : storage_(&storage), offset_(offset) {}
+  T* get() const { return storage_ == nullptr ? nullptr : reinterpret_cast<T*>(storage_->data() + offset_); }
+  operator T*() const { return get(); }  // NOLINT(google-explicit-constructor): what kernels take
+
+ private:
+  const Storage* storage_ = nullptr;
+  size_t offset_ = 0;  // bytes
+};
+
 // The elements of a view, row-major. Throws where there is no array.
 template <typename T = float>
-T* DataOf(const NDArray& array) {
-  const size_t before = static_cast<size_t>(array.offset()) * SizeOf(array.dtype());
+Data<T> DataOf(const NDArray& array) {
   if (array.storage()->layout != ImageLayout::kRowMajor) MakeRowMajor(array);
-  return reinterpret_cast<T*>(array.storage()->buffer.data() + before);
+  return {*array.storage(), static_cast<size_t>(array.offset()) * SizeOf(array.dtype())};
 }
 
 }  // namespace sluice::internal

@@ -81,7 +81,7 @@ class Stream {
  public:
   virtual ~Stream() = default;
   // With room for a kernel's arguments and its arrays.
-  using Work = InlineFunction<void(), 512>;
+  using Work = InlineFunction<void(), 704>;
   // `what` names the operation in errors and messages. An exception of `work` ends up in the event.
   virtual Event Enqueue(Label what, std::span<const Event> after, Work work) = 0;
   // Everything enqueued so far.

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "kvstore/membership/control_requests.h"
 #include "kvstore/plan/placement.h"
+#include "transport/shm/side_by_side.h"
 #include "worker/gradient_flow.h"
 #include "worker/part_flow.h"
 #include "worker/push/requests.h"
@@ -163,8 +164,9 @@ class Client final : public transport::Machine {
     wire::KeyEntry entry;
     Label name;
     std::vector<plan::Part> parts;
-    std::vector<PartFlow> flows;  // by part
-    uint64_t pushed = 0;          // this worker's last round
+    std::vector<PartFlow> flows;                 // by part
+    uint64_t pushed = 0;                         // this worker's last round
+    std::optional<transport::SideBySide> views;  // of values that were adopted
     // A shard has refused this worker's push of a round: no value of that round or a later one will come.
     uint64_t refused_round = UINT64_MAX;
     std::optional<Failure> refusal;
@@ -240,6 +242,7 @@ class Client final : public transport::Machine {
   void OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting);
   void Repeat(Time now, uint32_t index, NetworkRef network);
   void Finish(const PartOpPtr& part);
+  void LandAll(Operation& op);  // what it kept
   void GoOnAsPush(const std::shared_ptr<Operation>& op);
   void FinishOperation(Operation& op, const Status& status);
 

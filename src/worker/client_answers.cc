@@ -57,8 +57,7 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
           continue;
         }
         tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
-        Land(*part, message.payload[i], values.compression);
-        bytes_landed_ += part->destination.bytes;
+        bytes_landed_ += Land(*part, message.payload[i], values.compression, it->second.parts.size());
       }
       part->op->lowest_version = std::min(part->op->lowest_version, value.version);
       Finish(part);
@@ -152,8 +151,15 @@ void Client::Finish(const PartOpPtr& part) {
   Release(flow);
   Operation& op = *part->op;
   if (op.finished || --op.parts_left > 0) return;
+  if (!op.kept.empty()) LandAll(op);
   FinishOperation(op, Status::Ok());
   operations_.erase(op.number);
+}
+
+void Client::LandAll(Operation& op) {
+  KeyState& key = keys_.at(op.key);
+  if (!key.views) key.views.emplace(records_);
+  bytes_landed_ += LandKept(op, key.parts, key.entry.spec.dtype, *key.views);
 }
 
 // A round that others wait for needs its push, whoever has given up on the answer. From here on the caller
@@ -184,6 +190,7 @@ void Client::FinishOperation(Operation& op, const Status& status) {
   if (op.finished) return;
   op.finished = true;
   op.source = Frame();
+  op.kept.clear();
   if (op.done)
     completions_.push_back(
         [done = std::move(op.done), how = Status(status)](Time, NetworkRef) mutable { done(how); });

@@ -4,7 +4,7 @@
 namespace sluice::worker {
 
 std::shared_ptr<Operation> Client::NewOperation(OpKind kind, uint32_t key) const {
-  auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_));
+  auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
   op->kind = kind;
   op->key = key;
   return op;

@@ -78,7 +78,7 @@ std::string Client::WhyUnfit(const Operation& op, const KeyState& key) {
     if (std::string why = unlike(op.source.size(), op.IsPush() ? PushedBytes(op, key) : total); !why.empty())
       return why;
   }
-  return op.WantsValue() ? unlike(op.destination.bytes.size(), total) : "";
+  return op.WantsValue() ? unlike(op.destination.size(), total) : "";
 }
 
 void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, KeyState& key) {

@@ -40,7 +40,8 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       helped_(std::make_shared<HelpedLoop>(client_.loop)),
       records_(std::make_shared<PoolAllocator>(kKeptRecords)),
       rank_(static_cast<int>(client_.client->rank())),
-      reducer_(std::move(reducer)) {}
+      reducer_(std::move(reducer)),
+      lodgings_(options_.host_work) {}
 
 Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
   return SteadyClock().Now() + Bounded(timeout);
@@ -115,7 +116,13 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
     state.push_pull = "push_pull" + of_key;
     state.pull = "pull" + of_key;
     state.shape = {entry.spec.shape, entry.spec.dtype, entry.spec.rows.has_value()};
-    if (entry.spec.rows) state.places = plan::PlacesOf(entry);
+    if (entry.spec.rows) {
+      state.places = plan::PlacesOf(entry);
+    } else {
+      state.parts = plan::PartsOf(entry).size();
+      all_parts_ += state.parts;
+      all_bytes_ += state.Bytes();
+    }
     state.compressor = Compressor("compression" + of_key, PartLengths(entry));
   }
 }
@@ -171,6 +178,15 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
   if (!state.landing.valid())
     state.landing = NDArray::Empty(state.shape.shape, cpu_pinned(0), state.shape.dtype);
   return state.landing;
+}
+
+Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept) {
+  const uint64_t shards = client_.client->num_shards();
+  const bool fits = all_parts_ <= kMostAdoptedParts * shards && all_bytes_ <= kMostAdoptedBytes * shards;
+  Adopter* adopter = options_.adopts && fits && !kept ? AdopterOf(target) : nullptr;
+  if (adopter == nullptr) return {MutableHostBytes(target), target.storage(), nullptr};
+  lodgings_.Add(target.storage(), state.parts);
+  return {{}, target.storage(), adopter};
 }
 
 void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
@@ -232,7 +248,7 @@ void DistStore::PullInto(KeyState& state, const std::vector<NDArray>& outs, int 
                          Handover& calls) {
   NDArray target = Target(state, outs);
   const PullArgs args{.key = state.id,
-                      .destination = {MutableHostBytes(target), target.storage()},
+                      .destination = DestinationIn(target, state, outs.size() > 1),
                       .priority = priority,
                       .slot = 0,
                       .latest = latest,
@@ -286,7 +302,8 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     const Event read = Event::Make(state.push_pull, nullptr, records_);
     const PushArgs push{
         state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
-    const Destination destination{MutableHostBytes(target), target.storage()};
+    const bool kept = targets[i].arrays.size() > 1 || sent.SharesStorage(target);
+    const Destination destination = DestinationIn(target, state, kept);
     auto call = [push, destination, deadline = Deadline(options_.timeout)](
                     Client& client, Time now, transport::Network& network, const Completes& end) {
       client.PushPull(now, push, destination, deadline, end, network);

@@ -12,6 +12,7 @@
 #include "kvstore/store_base.h"
 #include "worker/client.h"
 #include "worker/handover.h"
+#include "worker/pull/lodgings.h"
 #include "worker/push/compressor.h"
 
 namespace sluice::worker {
@@ -25,6 +26,7 @@ class DistStore final : public KVStore {
     uint32_t number = 0;  // among the stores of this process: all workers make theirs in one order
     collective::HostWork host_work = EnqueueOn;           // compresses gradients
     std::shared_ptr<Allocator> memory = HeapAllocator();  // of what is made to be sent
+    bool adopts = false;  // values that servers lend stay where they are, where arrays can read them there
     std::chrono::milliseconds timeout = kDefaultTimeout;  // of pulls and calls that wait
     Tracer* tracer = nullptr;                             // outlives the store; null: none
   };
@@ -77,7 +79,8 @@ class DistStore final : public KVStore {
     kvstore::KeyShape shape;
     plan::RowPlaces places;  // of a row-sparse key
     Compressor compressor;
-    NDArray merged;      // the sum over this machine's devices
+    NDArray merged;  // the sum over this machine's devices
+    uint64_t parts = 0;
     NDArray landing;     // where a pull lands when no output is in host memory
     Event issued;        // the last operation has been handed to the client: keeps program order
     uint64_t round = 0;  // the last one pushed
@@ -98,6 +101,8 @@ class DistStore final : public KVStore {
   // How weights come back: gradients, which is what a key without an optimiser holds, as they are.
   Compression Weights() const { return optimizer_ == nullptr ? Compression::kNone : compression_.weights; }
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
+  // Where values of the key land in `target`. `kept`: another array reads them from there, or pushes it.
+  Destination DestinationIn(NDArray& target, const KeyState& state, bool kept);
   // From the target, once it has `landed`, to the other arrays.
   void Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
                  const std::vector<NDArray>& outs);
@@ -150,6 +155,8 @@ class DistStore final : public KVStore {
   GradientCompression compression_;
   std::map<std::string, uint64_t> barriers_;  // by members
   kvstore::Outstanding outstanding_;
+  Lodgings lodgings_;
+  uint64_t all_parts_ = 0, all_bytes_ = 0;  // of dense keys
 };
 
 }  // namespace sluice::worker

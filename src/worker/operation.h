@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer.h"
+#include "base/adopter.h"
 #include "base/clock.h"
 #include "base/inline_function.h"
 #include "base/inline_vector.h"
@@ -35,9 +35,14 @@ using RecordMap = std::map<K, V, std::less<K>, MemoryOf<std::pair<const K, V>>>;
 
 // Memory that values land in, kept alive by its owner until the operation is done.
 struct Destination {
+  size_t size() const { return adopter == nullptr ? bytes.size() : adopter->size(); }
+
   MutableBytes bytes;
   std::shared_ptr<void> owner;
+  Adopter* adopter = nullptr;  // in place of `bytes`: values that a server lends are not copied
 };
+// By part; those not kept are empty.
+using KeptFrames = std::vector<Frame, MemoryOf<Frame>>;
 
 enum class OpKind : uint8_t {
   kPush,      // gradient out
@@ -63,6 +68,8 @@ struct RowExtents {
 
 // One call on one key.
 struct Operation {
+  explicit Operation(const std::shared_ptr<Allocator>& records) : kept(MemoryOf<Frame>(records)) {}
+
   OpKind kind = OpKind::kPush;
   uint32_t key = 0;
   Label key_name;
@@ -75,6 +82,7 @@ struct Operation {
   Frame source;                            // of all but kPull and kVersion
   std::shared_ptr<const RowExtents> rows;  // of a row-sparse key
   Destination destination;
+  KeptFrames kept;  // that came to be adopted
   Time deadline = Time::max();
   Ended done;
 

@@ -5,6 +5,7 @@
 #include "golden/optimizer/formulas.h"
 #include "kvstore/rows/batch.h"
 #include "kvstore/rows/frame.h"
+#include "sim/values.h"
 
 namespace sluice::testing {
 namespace {
@@ -101,7 +102,7 @@ class Script {
     uint32_t row_key = 0;
     int round = 0;
     size_t waiting = 0;
-    std::vector<std::shared_ptr<Buffer>> out;
+    std::map<uint32_t, std::shared_ptr<Values>> values;  // by key, as they landed last
   };
   using Client = worker::Client;
 
@@ -227,21 +228,23 @@ class Script {
   void PushRound(uint32_t w, Client& client, Time now, transport::Network& network) {
     Worker& worker = workers_[w];
     worker.waiting = worker.keys.size() + (options_.rows ? 1 : 0);
-    worker.out.clear();
     if (options_.rows) PushRows(w, client, now, network);
     for (const uint32_t key : worker.keys) {
       const int64_t n = client.entry(key).spec.shape.size();
       auto gradient = Floats(n);
       for (int64_t i = 0; i < n; ++i) gradient->as<float>()[i] = Pushed(w, worker.round, i);
-      auto out = options_.in_place ? gradient : Floats(n);
-      worker.out.push_back(out);
+      std::shared_ptr<Values>& out = worker.values[key];
+      if (out == nullptr || options_.in_place)
+        out = std::make_shared<Values>(options_.in_place ? gradient : Floats(n));
       const GradientCompression how = CompressionOf(w);
       const worker::PushArgs push{.key = key,
                                   .compression = how,
                                   .source = EncodedAs(how, Frame::Of(gradient), client.entry(key)),
                                   .priority = static_cast<int>(key)};
-      const worker::Destination destination{out->bytes(), out};
-      const auto landed = [this, w, out](const Status& status) { Landed(w, *out, status); };
+      const worker::Destination destination = options_.in_place
+                                                  ? worker::Destination{gradient->bytes(), gradient}
+                                                  : worker::Destination{.owner = out, .adopter = out.get()};
+      const auto landed = [this, w, out = out](const Status& status) { Landed(w, *out, status); };
       if (options_.push_pull) {
         client.PushPull(now, push, destination, Time::max(), landed, network);
       } else {
@@ -261,7 +264,7 @@ class Script {
     return {.type = options_.compressed ? kTypes[w % 3] : Compression::kNone, .ratio = 1};
   }
 
-  void Landed(uint32_t w, const Buffer& out, const Status& status) {
+  void Landed(uint32_t w, const Values& out, const Status& status) {
     if (!status) return Mismatch(StrCat("worker ", w, ": ", status.failure().message));
     const int round = workers_[w].round;
     const bool async = options_.mode == wire::SyncMode::kAsync;
@@ -269,9 +272,9 @@ class Script {
     for (int64_t i = 0; i < n && !async; ++i) {
       const double expected = After(round, i, n),
                    tolerance = options_.optimizer == OptimizerKind::kLamb ? 1e-7 : 0;
-      if (std::abs(out.as<float>()[i] - expected) > tolerance) {
+      if (std::abs(out.data()[i] - expected) > tolerance) {
         return Mismatch(StrCat("worker ", w, ", round ", round, ", element ", i, " of ", n, ": ",
-                               out.as<float>()[i], " in place of ", expected));
+                               out.data()[i], " in place of ", expected));
       }
     }
     if (async && round == options_.rounds) CheckOwnPushes(w, out);
@@ -287,13 +290,13 @@ class Script {
   }
 
   // Async: at least all of this worker's own pushes are in, and at most everybody's.
-  void CheckOwnPushes(uint32_t w, const Buffer& out) {
+  void CheckOwnPushes(uint32_t w, const Values& out) {
     const int rounds = options_.rounds;
     const double own = (w + 1) * (rounds * (rounds + 1) / 2.0);
     const double all = Expected(static_cast<uint32_t>(workers_.size()), rounds, 0);
-    if (out.as<float>()[0] < own || out.as<float>()[0] > all) {
-      Mismatch(StrCat("worker ", w, ": ", out.as<float>()[0], " is not between its own ", own,
-                      " and everybody's ", all));
+    if (out.data()[0] < own || out.data()[0] > all) {
+      Mismatch(StrCat("worker ", w, ": ", out.data()[0], " is not between its own ", own, " and everybody's ",
+                      all));
     }
   }
 

@@ -18,6 +18,7 @@ namespace sluice::ops {
 
 using autograd::Keeps;
 using autograd::Record;
+using internal::Data;
 using internal::DataOf;
 using internal::EmptyIn;
 using internal::ImageDataOf;
@@ -65,7 +66,7 @@ class ImageTarget {
   ImageTarget(NDArray& to, ImageLayout layout, const Shape& shape, Context context)
       : to_(to), images_(to.valid() && LayoutOf(to) == layout ? to : EmptyIn(layout, shape, context)) {}
   const NDArray& images() const { return images_; }
-  float* data() const { return ImageDataOf(images_); }
+  Data<float> data() const { return ImageDataOf(images_); }
   void Finish() {
     if (!to_.valid()) {
       to_ = images_;
@@ -79,7 +80,7 @@ class ImageTarget {
   const NDArray images_;
 };
 
-inline float* DataOrNull(const NDArray& array) {
+inline Data<float> DataOrNull(const NDArray& array) {
   return array.valid() ? DataOf(array) : nullptr;
 }
 

@@ -20,7 +20,7 @@ NDArray Pool(std::string_view what, PoolKind kind, const NDArray& x, const Windo
   NDArray out = EmptyIn(layout, {xs[0], xs[1], shape.out_height(), shape.out_width()}, x.context());
   NDArray where =
       kind == PoolKind::kMax ? NDArray::Empty(out.shape(), x.context(), DType::kInt32) : NDArray();
-  int32_t* place = where.valid() ? DataOf<int32_t>(where) : nullptr;
+  const Data<int32_t> place = where.valid() ? DataOf<int32_t>(where) : nullptr;
   LaunchOn(what, x.context(), {x}, {out, where}, [=, px = ImageDataOf(x), po = ImageDataOf(out)](Kernels& k) {
     k.Pool(kind, layout, shape, px, po, place);
   });

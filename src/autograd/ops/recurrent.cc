@@ -59,7 +59,17 @@ RecurrentShape ShapeOf(RecurrentKind kind, const NDArray& x, const RecurrentWeig
   return s;
 }
 
-const void* LengthsOrNull(const NDArray& lengths) {
+// Where RecurrentInputs will be; what a kernel does not read is null.
+struct InputData {
+  Data<float> x = {}, i2h_weight = {}, h2h_weight = {}, i2h_bias = {}, h2h_bias = {}, hidden = {}, cell = {};
+  Data<std::byte> lengths = {};
+
+  operator RecurrentInputs() const {  // NOLINT(google-explicit-constructor): what kernels take
+    return {x, i2h_weight, h2h_weight, i2h_bias, h2h_bias, hidden, cell, lengths};
+  }
+};
+
+Data<std::byte> LengthsOrNull(const NDArray& lengths) {
   return lengths.valid() ? DataOf<std::byte>(lengths) : nullptr;
 }
 
@@ -75,7 +85,7 @@ struct Recorded {
   RecurrentState begin;
   NDArray lengths, kept;
 
-  RecurrentInputs Inputs() const {
+  InputData Inputs() const {
     return {.x = DataOf(x),
             .i2h_weight = DataOf(weights.i2h_weight),
             .h2h_weight = DataOf(weights.h2h_weight),
@@ -103,15 +113,21 @@ struct Recorded {
     LaunchOn("Recurrent backward (weights)", context,
              {x, weights.h2h_weight, lengths, grad, further[0], further[1]},
              {kept, work, to[1], to[2], to[3], to[4], to[5], to[6]},
-             [s = shape, inputs = Inputs(),
-              heads = RecurrentHeads{DataOrNull(grad), DataOrNull(further[0]), DataOrNull(further[1])},
-              pk = DataOf(kept), pw = DataOf(work),
-              targets = RecurrentGradients{DataOrNull(to[1]), DataOrNull(to[2]), DataOrNull(to[3]),
-                                           DataOrNull(to[4]), DataOrNull(to[5]), DataOrNull(to[6])}](
-                 Kernels& k) { k.RecurrentBackward(s, inputs, heads, pk, pw, targets); });
+             [s = shape,
+              inputs = InputData{.x = DataOf(x),
+                                 .h2h_weight = DataOf(weights.h2h_weight),
+                                 .lengths = LengthsOrNull(lengths)},
+              outputs = DataOrNull(grad), hidden = DataOrNull(further[0]), cell = DataOrNull(further[1]),
+              pk = DataOf(kept), pw = DataOf(work), gi = DataOrNull(to[1]), gh = DataOrNull(to[2]),
+              bi = DataOrNull(to[3]), bh = DataOrNull(to[4]), sh = DataOrNull(to[5]),
+              sc = DataOrNull(to[6])](Kernels& k) {
+               k.RecurrentBackward(s, inputs, {outputs, hidden, cell}, pk, pw, {gi, gh, bi, bh, sh, sc});
+             });
     if (!to[0].valid()) return;
     LaunchOn("Recurrent backward", context, {kept, weights.i2h_weight, lengths}, {work, to[0]},
-             [s = shape, inputs = Inputs(), pk = DataOf(kept), pw = DataOf(work),
+             [s = shape,
+              inputs = InputData{.i2h_weight = DataOf(weights.i2h_weight), .lengths = LengthsOrNull(lengths)},
+              pk = DataOf(kept), pw = DataOf(work),
               gx = DataOf(to[0])](Kernels& k) { k.RecurrentBackwardInput(s, inputs, pk, pw, gx); });
   }
 };
@@ -134,11 +150,11 @@ RecurrentResult Recurrent(RecurrentKind kind, const NDArray& x, const RecurrentW
            {x, weights.i2h_weight, weights.h2h_weight, weights.i2h_bias, weights.h2h_bias, begin.hidden,
             begin.cell, options.lengths},
            {result.outputs, result.last.hidden, result.last.cell, recorded.kept, work},
-           [shape, inputs = recorded.Inputs(),
-            outputs = RecurrentOutputs{DataOf(result.outputs), DataOf(result.last.hidden),
-                                       DataOrNull(result.last.cell)},
-            pk = DataOf(recorded.kept),
-            pw = DataOf(work)](Kernels& k) { k.Recurrent(shape, inputs, outputs, pk, pw); });
+           [shape, inputs = recorded.Inputs(), outputs = DataOf(result.outputs),
+            hidden = DataOf(result.last.hidden), cell = DataOrNull(result.last.cell),
+            pk = DataOf(recorded.kept), pw = DataOf(work)](Kernels& k) {
+             k.Recurrent(shape, inputs, {outputs, hidden, cell}, pk, pw);
+           });
   autograd::RecordSeveral(
       result.outputs, {&result.last.hidden, &result.last.cell},
       {&x, &weights.i2h_weight, &weights.h2h_weight, &weights.i2h_bias, &weights.h2h_bias, &begin.hidden,

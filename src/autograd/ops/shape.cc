@@ -43,7 +43,7 @@ struct Cut {
 
 // What a kernel's call keeps of a part.
 struct Block {
-  const float* part;
+  Data<float> part;
   int64_t offset, width;
 };
 
@@ -81,9 +81,9 @@ void CutUp(const Cut& cut, const NDArray& grad, std::vector<NDArray>& to) {
     if (!piece.wanted) continue;
     ImageTarget target(to[i], cut.layout, piece.shape, grad.context());
     LaunchOn("Concat backward", grad.context(), {whole}, {target.images()},
-             [width = piece.width, row = cut.row, outer = cut.outer, from = ImageDataOf(whole) + piece.offset,
-              part = target.data()](Kernels& k) {
-               k.CopyBlocks(from, Bytes(row), part, Bytes(width), Bytes(width), outer);
+             [width = piece.width, row = cut.row, outer = cut.outer, offset = piece.offset,
+              from = ImageDataOf(whole), part = target.data()](Kernels& k) {
+               k.CopyBlocks(from + offset, Bytes(row), part, Bytes(width), Bytes(width), outer);
              });
     target.Finish();
   }

@@ -8,7 +8,13 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int64_t kCut = 64;  // elements: slices and parts start on a cache line, whatever the dtype
+// Slices and parts, of about so many elements, start on a cache line whatever the dtype. Those of some size
+// start on a page: then the parts of a key can be mapped side by side (transport/shm/side_by_side.h).
+int64_t CutOf(int64_t elements, DType dtype) {
+  constexpr int64_t kLine = 64, kPageBytes = 4096, kPagedBytes = 64 << 10;
+  const auto width = static_cast<int64_t>(SizeOf(dtype));
+  return elements * width >= kPagedBytes ? kPageBytes / width : kLine;
+}
 
 // The first is a longest one.
 std::vector<wire::Slice> SlicesOf(const RowPlaces& places, uint32_t num_shards) {
@@ -32,7 +38,8 @@ int64_t Placement::PartElements(int64_t slice, DType dtype) const {
   const auto width = static_cast<int64_t>(SizeOf(dtype));
   const int64_t wanted = std::max(slice * width / options_.parts_of_slice, options_.least_part_bytes);
   const int64_t elements = std::min(wanted, options_.part_bytes) / width;
-  return std::max(elements / kCut * kCut, kCut);
+  const int64_t cut = CutOf(elements, dtype);
+  return std::max(elements / cut * cut, cut);
 }
 
 std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype) {
@@ -44,12 +51,13 @@ std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype) {
     return {{.shard = least, .offset = 0, .length = elements}};
   }
   const int64_t shards = options_.num_shards;
-  const int64_t cuts = (elements + kCut - 1) / kCut;
+  const int64_t cut = CutOf(elements / shards, dtype);
+  const int64_t cuts = (elements + cut - 1) / cut;
   std::vector<wire::Slice> slices;
   int64_t offset = 0;
   for (int64_t i = 0; i < shards && offset < elements; ++i) {
     const int64_t share = cuts / shards + (i < cuts % shards ? 1 : 0);
-    const int64_t length = std::min(share * kCut, elements - offset);
+    const int64_t length = std::min(share * cut, elements - offset);
     slices.push_back({.shard = static_cast<uint32_t>(i), .offset = offset, .length = length});
     load_[static_cast<size_t>(i)] += static_cast<uint64_t>(length) * width;
     offset += length;

@@ -21,14 +21,14 @@ struct PlacementOptions {
 };
 
 // Gives keys to shards in the order declared. Small keys go to the shard with the fewest bytes so far (the
-// lowest index on a tie); big ones are cut into equal slices over all shards, cuts at multiples of 64
-// elements, shorter slices last.
+// lowest index on a tie); big ones are cut into equal slices over all shards, shorter ones last. Cuts are at
+// multiples of 64 elements, of 4 KiB where slices have 64 KiB.
 class Placement {
  public:
   explicit Placement(const PlacementOptions& options);
   // Slices in element order covering [0, elements). A key without elements has no slices.
   std::vector<wire::Slice> Place(int64_t elements, DType dtype);
-  int64_t PartElements(int64_t slice, DType dtype) const;  // a multiple of 64
+  int64_t PartElements(int64_t slice, DType dtype) const;  // a multiple of 64, of 4 KiB's from 64 KiB
   // A new key, in its place. Row-sparse ones lie on all shards alike, as RowPlaces says.
   wire::KeyEntry EntryOf(uint32_t id, const wire::KeySpec& spec, wire::SyncMode mode);
   const std::vector<uint64_t>& bytes_per_shard() const { return load_; }

@@ -15,15 +15,15 @@ namespace {
 // Read at once before others have their turn.
 constexpr int kBurst = 256;
 
-struct Loan {
-  Loan(std::shared_ptr<const Mapping> of, std::shared_ptr<LeaseBoard> on, uint64_t number)
-      : mapping(std::move(of)), board(std::move(on)), lease(number) {}
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-  ~Loan() { board->Return(lease); }
-  const std::shared_ptr<const Mapping> mapping;
-  const std::shared_ptr<LeaseBoard> board;
-  const uint64_t lease;
+class Lease final : public Loan {
+ public:
+  Lease(std::shared_ptr<const Mapping> of, std::shared_ptr<LeaseBoard> board, uint64_t number)
+      : Loan(std::move(of)), board_(std::move(board)), number_(number) {}
+  ~Lease() override { board_->Return(number_); }
+
+ private:
+  const std::shared_ptr<LeaseBoard> board_;
+  const uint64_t number_;
 };
 
 }  // namespace
@@ -120,7 +120,7 @@ Result<Frame> MemoryLink::Borrow(const wire::LentFrame& lent) {
     why = StrCat(lent.length, " bytes at ", lent.offset, " of ", all.size());
   } else {
     auto loan =
-        std::allocate_shared<Loan>(MemoryOf<Loan>(records_), found->second.mapping, board_, lent.lease);
+        std::allocate_shared<Lease>(MemoryOf<Lease>(records_), found->second.mapping, board_, lent.lease);
     return Frame::Borrowed(all.subspan(lent.offset, lent.length), std::move(loan));
   }
   board_->Return(lent.lease);

@@ -6,6 +6,7 @@
 
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "transport/sim/sim_loan.h"
 
 namespace sluice::transport {
 namespace {
@@ -370,8 +371,7 @@ Status SimNetwork::Check(wire::Message* message) {
     message->payload = std::move(payload);
   }
   for (Frame& frame : message->payload)
-    frame =
-        options_.shares_memory ? Frame::Borrowed(frame.bytes(), frame.owner()) : Frame::Copy(frame.bytes());
+    frame = options_.shares_memory ? SimLent(frame.bytes(), frame.owner()) : Frame::Copy(frame.bytes());
   return wire::CheckPayload(*message, options_.limits);
 }
 

@@ -1,12 +1,20 @@
-// The one copy of the receiving side: from the network's frame into the destination's own memory.
+// The end of a value's way. It is copied from the network's frame into the destination's own memory; or,
+// where a server has lent it and the destination adopts, it stays where it is and is read there.
 #pragma once
 
+#include "kvstore/plan/placement.h"
+#include "transport/shm/side_by_side.h"
 #include "worker/operation.h"
 
 namespace sluice::worker {
 
 // Whether `frame`, compressed so, has the size that `op` waits for.
 bool Fits(const PartOp& op, const Frame& frame, Compression as);
-void Land(const PartOp& op, const Frame& frame, Compression as);
+// Of a key of so many parts. A frame to be adopted is kept until all have come. Returns the bytes copied.
+size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts);
+// All have: what was kept is adopted, side by side. Copied, where some were not lent or do not fit together.
+// Returns the bytes copied.
+size_t LandKept(Operation& op, const std::vector<plan::Part>& parts, DType dtype,
+                transport::SideBySide& views);
 
 }  // namespace sluice::worker

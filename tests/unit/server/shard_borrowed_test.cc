@@ -3,6 +3,7 @@
 
 #include "compression/codec.h"
 #include "kvstore/rows/frame.h"
+#include "transport/sim/sim_loan.h"
 #include "unit/server/shard_harness.h"
 
 namespace sluice::testing {
@@ -15,7 +16,7 @@ using ::testing::ElementsAre;
 struct Lent {
   explicit Lent(const std::vector<float>& values)
       : memory(std::make_shared<std::vector<float>>(values)), held(memory) {}
-  Frame Give() { return Frame::Borrowed(std::as_bytes(std::span(*memory)), memory); }
+  Frame Give() { return transport::SimLent(std::as_bytes(std::span(*memory)), memory); }
   Frame GiveAway() {
     Frame frame = Give();
     memory = nullptr;
@@ -117,7 +118,7 @@ TEST_F(ShardBorrowed, WhatWasCheckedIsWhatIsUsed) {
   auto memory = std::make_shared<std::vector<std::byte>>(compression::EncodedBytes(how, DType::kFloat32, 64));
   compression::Encode(how, DType::kFloat32, reinterpret_cast<const std::byte*>(gradient.data()), 64,
                       residual.data(), memory->data());
-  Push(0, key, 1, Frame::Borrowed(*memory, memory), Compression::kTopK);
+  Push(0, key, 1, transport::SimLent(*memory, memory), Compression::kTopK);
   EXPECT_EQ(memory.use_count(), 1);
   std::ranges::fill(*memory, std::byte{0xff});
   Push(1, key, 1, FrameOf(std::vector<float>(64)));
@@ -141,14 +142,14 @@ TEST_F(ShardBorrowed, RowsAreCopiedBeforeTheyAreChecked) {
     wire::Frames frames;
     for (uint32_t part = 0; part < 16; ++part) {
       push.parts.push_back({{0, part}, 1, false});
-      frames.push_back(part == 0 && worker == 0 ? Frame::Borrowed(*memory, memory) : Frame());
+      frames.push_back(part == 0 && worker == 0 ? transport::SimLent(*memory, memory) : Frame());
     }
     EXPECT_TRUE(OnlyAck(harness_.Deliver(worker, push, std::move(frames))));
     EXPECT_EQ(memory.use_count(), 1);
     std::ranges::fill(*memory, std::byte{0x7f});
   }
   const auto ids = std::make_shared<std::vector<int64_t>>(1, 16);
-  const Frame wanted = Frame::Borrowed(std::as_bytes(std::span(*ids)), ids);
+  const Frame wanted = transport::SimLent(std::as_bytes(std::span(*ids)), ids);
   const auto answers = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 0, 1}}}, {wanted});
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_THAT(ValuesOf<float>(answers[0].message.payload.at(0)), ElementsAre(2));

@@ -1,0 +1,37 @@
+// Arrays whose values lie in servers' memory. Each pull into one brings newer values and gives the older
+// back; what nothing is pulled into any more is brought home in the end, since loans that stay out take a
+// server's memory, and places among the loans of its link.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <unordered_map>
+
+#include "collective/reducer.h"
+
+namespace sluice::worker {
+
+// What a store lets its arrays adopt, for each shard: with two versions of each value out less than a link
+// may lend (transport/shm/memory_link.h).
+inline constexpr uint64_t kMostAdoptedParts = 3072, kMostAdoptedBytes = uint64_t{384} << 20;
+
+// Thread safety: one thread at a time.
+class Lodgings {
+ public:
+  explicit Lodgings(collective::HostWork host_work) : host_work_(std::move(host_work)) {}
+  // A value of so many parts is on its way to `storage`.
+  void Add(const std::shared_ptr<internal::Storage>& storage, uint64_t parts);
+
+ private:
+  struct Lodging {
+    const void* address = nullptr;  // another's, perhaps, once the storage is gone
+    std::weak_ptr<internal::Storage> storage;
+    uint64_t since = 0;  // parts
+  };
+  const collective::HostWork host_work_;
+  std::list<Lodging> lodgings_;  // the oldest first
+  std::unordered_map<const void*, std::list<Lodging>::iterator> places_;
+  uint64_t parts_ = 0;  // that came, so far
+};
+
+}  // namespace sluice::worker

@@ -1,0 +1,148 @@
+// Arrays that were pulled into are the worker's own, wherever their values lie: a server may have lent them.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "contract/weight_key.h"
+
+namespace sluice::testing {
+namespace {
+
+// A key in one message, one in one frame, one in many frames of several servers.
+constexpr int64_t kSizes[] = {6, 5'000, 300'000};
+
+class PulledArrays : public ::testing::TestWithParam<std::string> {
+ protected:
+  bool IsDist() const { return GetParam().starts_with("dist"); }
+  int workers() const { return IsDist() ? 2 : 1; }
+  Job MakeJob() const { return Job({.type = GetParam(), .workers = workers()}); }
+
+  static Key KeyOf(int64_t size) { return StrCat("of ", size); }
+  // Zeros, to which pushes are added.
+  static void Init(KVStore& kv) {
+    for (const int64_t size : kSizes) kv.Init(KeyOf(size), Filled(kv, {size}, 0));
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+  }
+  // Everybody pushes ones: each round adds workers().
+  static void PushOnes(KVStore& kv) {
+    for (const int64_t size : kSizes) kv.Push(KeyOf(size), Filled(kv, {size}, 1));
+    kv.WaitAll();
+    kv.Barrier();
+  }
+  // gmock's Each takes its time over so many.
+  static void ExpectAll(const NDArray& array, float value) {
+    const std::vector<float> values = array.ToVector();
+    const auto other = std::ranges::find_if(values, [&](float is) { return is != value; });
+    EXPECT_EQ(other, values.end()) << "element " << other - values.begin() << " of " << values.size()
+                                   << " is " << *other << " in place of " << value;
+  }
+  static void PullInto(KVStore& kv, const NDArray& out, int64_t size) {
+    kv.PullLatest({KeyOf(size)}, {{out}});
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, PulledArrays,
+                         ::testing::Values("local", "dist_sync", "dist_device_sync", "dist_async"));
+
+TEST_P(PulledArrays, AreWrittenToByTheirWorkerAlone) {
+  MakeJob().Run([&](KVStore& kv) {
+    Init(kv);
+    std::map<int64_t, NDArray> mine;
+    for (const int64_t size : kSizes) mine[size] = Filled(kv, {size}, 0);
+    for (int round = 1; round <= 5; ++round) {
+      PushOnes(kv);
+      for (const int64_t size : kSizes) {
+        NDArray& array = mine[size];
+        PullInto(kv, array, size);
+        const NDArray before = array * 1;
+        array += array;
+        array.SliceRows(0, 1).Fill(-1);
+        kv.Barrier();
+        const NDArray fresh = Filled(kv, {size}, 0);
+        PullInto(kv, fresh, size);
+        const auto value = static_cast<float>(round * workers());
+        ExpectAll(fresh, value);
+        ExpectAll(before, value);
+        ExpectAll(array.SliceRows(1, size), 2 * value);
+        EXPECT_EQ(array.ToVector().front(), -1);
+      }
+      kv.Barrier();
+    }
+  });
+}
+
+TEST_P(PulledArrays, KeepTheValuesOfTheirTime) {
+  std::map<int64_t, std::vector<std::vector<NDArray>>> pulled;  // by size, worker, round
+  for (const int64_t size : kSizes) pulled[size].resize(static_cast<size_t>(workers()));
+  constexpr int kRounds = 7;
+  MakeJob().Run([&](KVStore& kv) {
+    Init(kv);
+    for (int round = 1; round <= kRounds; ++round) {
+      PushOnes(kv);
+      for (const int64_t size : kSizes) {
+        auto& arrays = pulled.at(size)[static_cast<size_t>(kv.rank())];
+        PullInto(kv, arrays.emplace_back(Filled(kv, {size}, 0)), size);
+      }
+      kv.WaitAll();
+      kv.Barrier();
+    }
+  });
+  // Beyond the servers' end.
+  for (const auto& [size, by_worker] : pulled) {
+    for (const std::vector<NDArray>& arrays : by_worker) {
+      for (int round = 1; round <= kRounds; ++round)
+        ExpectAll(arrays[static_cast<size_t>(round - 1)], static_cast<float>(round * workers()));
+    }
+  }
+}
+
+TEST_P(PulledArrays, ArePushed) {
+  MakeJob().Run([&](KVStore& kv) {
+    Init(kv);
+    int expected = 0;
+    for (int round = 0; round < 4; ++round) {
+      PushOnes(kv);
+      expected += workers();
+      std::vector<NDArray> arrays;
+      for (const int64_t size : kSizes) PullInto(kv, arrays.emplace_back(Filled(kv, {size}, 0)), size);
+      kv.WaitAll();
+      kv.Barrier();
+      for (const NDArray& array : arrays) {
+        kv.Push(KeyOf(array.size()), array);
+        PullInto(kv, array, array.size());  // lands when the push has been read
+      }
+      kv.WaitAll();
+      kv.Barrier();
+      expected += workers() * expected;
+      for (const int64_t size : kSizes) {
+        const NDArray array = Filled(kv, {size}, 0);
+        PullInto(kv, array, size);
+        ExpectAll(array, static_cast<float>(expected));
+      }
+      kv.Barrier();
+    }
+  });
+}
+
+TEST_P(PulledArrays, MayBePartsOfOthers) {
+  MakeJob().Run([&](KVStore& kv) {
+    Init(kv);
+    for (const int64_t size : kSizes) {
+      NDArray whole = Filled(kv, {2, size}, 7);
+      NDArray all = whole.Reshape({2 * size});
+      for (int round = 0; round < 3; ++round) {
+        const NDArray second = all.SliceRows(size, 2 * size);
+        PullInto(kv, second, size);
+        ExpectAll(second, 0);
+        ExpectAll(all.SliceRows(0, size), 7);
+        all.SliceRows(size, 2 * size).Fill(3);
+      }
+    }
+    kv.Barrier();
+  });
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,32 @@
+// A worker's array as values land in it: copied, or adopted where a shard lent them.
+#pragma once
+
+#include "base/adopter.h"
+
+namespace sluice::testing {
+
+class Values final : public Adopter {
+ public:
+  explicit Values(std::shared_ptr<Buffer> own) : own_(std::move(own)) {}
+
+  void Adopt(Frame frame) override {
+    lent_ = std::move(frame);
+    ++adoptions_;
+  }
+  MutableBytes TakeBack() override {
+    lent_ = Frame();
+    return own_->bytes();
+  }
+  size_t size() const override { return own_->size(); }
+  const float* data() const {
+    return reinterpret_cast<const float*>(lent_.borrowed() ? lent_.data() : own_->data());
+  }
+  int adoptions() const { return adoptions_; }
+
+ private:
+  const std::shared_ptr<Buffer> own_;
+  Frame lent_;
+  int adoptions_ = 0;
+};
+
+}  // namespace sluice::testing

@@ -1,0 +1,177 @@
+// Arrays that adopt memory from outside in place of a copy: tensor/access.h.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "tensor/access.h"
+#include "tensor/storage.h"
+#include "unit/tensor/gate.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+
+// What somebody lends: `back` once nobody holds it.
+struct Lent final : Loan {
+  explicit Lent(std::vector<float> of) : Loan(nullptr), values(std::move(of)) {}
+  std::vector<float> values;
+};
+struct Lender {
+  explicit Lender(std::vector<float> values) : loan(std::make_shared<Lent>(std::move(values))), held(loan) {}
+  Frame Give() {
+    const Bytes bytes = std::as_bytes(std::span(loan->values));
+    return Frame::Borrowed(bytes, std::exchange(loan, nullptr));
+  }
+  bool is_back() const { return held.expired(); }
+  std::shared_ptr<Lent> loan;
+  std::weak_ptr<Lent> held;
+};
+
+// As a pull does it: what is lent lands when the array's uses are over and the gate opens.
+class Landing {
+ public:
+  Landing(NDArray& array, Lender& lender) : adopter_(AdopterOf(array)), frame_(lender.Give()) {
+    uses_ = PendingUses(array);
+    SetWriter(array, landed_);
+  }
+  void Land() {
+    for (const Event& use : uses_) use.Wait();
+    adopter_->Adopt(std::move(frame_));
+    landed_.Complete();
+  }
+
+ private:
+  Adopter* const adopter_;
+  Frame frame_;
+  Events uses_;
+  const Event landed_ = Event::Make("landing");
+};
+
+void LandIn(NDArray& array, Lender& lender) {
+  Landing(array, lender).Land();
+}
+
+TEST(Adopter, AnArrayReadsWhatItAdopted) {
+  NDArray array = NDArray::From({1, 2, 3}, {3});
+  Lender lender({4, 5, 6});
+  LandIn(array, lender);
+  EXPECT_THAT(array.ToVector(), ElementsAre(4, 5, 6));
+  EXPECT_THAT((array + array).ToVector(), ElementsAre(8, 10, 12));
+  EXPECT_THAT(array.SliceRows(1, 3).ToVector(), ElementsAre(5, 6));
+  EXPECT_EQ(HostBytes(array).data(), HostFrame(array).data());
+  EXPECT_FALSE(lender.is_back());
+}
+
+TEST(Adopter, TheNextAdoptionGivesTheLastOneBack) {
+  NDArray array = NDArray::From({1, 2}, {2});
+  Lender first({3, 4}), second({5, 6});
+  LandIn(array, first);
+  LandIn(array, second);
+  EXPECT_TRUE(first.is_back());
+  EXPECT_THAT(array.ToVector(), ElementsAre(5, 6));
+  array = NDArray();
+  WaitAll();
+  EXPECT_TRUE(second.is_back());
+}
+
+TEST(Adopter, WorkReadsWhatWasThereWhenItWasIssued) {
+  NDArray array = NDArray::From({1, 2}, {2});
+  Lender first({3, 4}), second({5, 6});
+  LandIn(array, first);
+  Gate gate;
+  NDArray sum = NDArray::From({10, 20}, {2});
+  sum.WaitToRead();
+  SetWriter(sum, gate.event());
+  sum += array;
+  Landing landing(array, second);
+  const NDArray later = array * 2;
+  EXPECT_FALSE(first.is_back());
+  gate.Open();
+  landing.Land();
+  EXPECT_THAT(sum.ToVector(), ElementsAre(13, 24));
+  EXPECT_THAT(later.ToVector(), ElementsAre(10, 12));
+  EXPECT_TRUE(first.is_back());
+}
+
+TEST(Adopter, WhoWritesGetsTheArraysOwnMemoryWithItsValues) {
+  const std::vector<std::pair<std::function<void(NDArray&)>, std::vector<float>>> writes = {
+      {[](NDArray& array) { array += array; }, {8, 10, 12}},
+      {[](NDArray& array) { array.SliceRows(1, 2).Fill(9); }, {4, 9, 6}},
+      {[](NDArray& array) { array.Fill(7); }, {7, 7, 7}},
+      {[](NDArray& array) {
+         NDArray::From({1, 0, 1}, {3}).CopyTo(&array);
+       },
+       {1, 0, 1}},
+      {[](NDArray& array) { std::memset(MutableHostBytes(array).data(), 0, sizeof(float)); }, {0, 5, 6}},
+  };
+  for (const auto& [write, expected] : writes) {
+    NDArray array = NDArray::From({1, 2, 3}, {3});
+    Lender lender({4, 5, 6});
+    const std::shared_ptr<Lent> seen = lender.loan;
+    LandIn(array, lender);
+    write(array);
+    EXPECT_EQ(array.ToVector(), expected);
+    EXPECT_THAT(seen->values, ElementsAre(4, 5, 6)) << "somebody else's memory was written to";
+  }
+}
+
+TEST(Adopter, AFrameKeepsTheValuesItWasMadeOf) {
+  NDArray array = NDArray::From({1, 2}, {2});
+  Lender first({3, 4}), second({5, 6});
+  LandIn(array, first);
+  Frame frame = HostFrame(array);
+  LandIn(array, second);
+  EXPECT_EQ(reinterpret_cast<const float*>(frame.data())[1], 4);
+  EXPECT_FALSE(first.is_back());
+  frame = Frame();
+  EXPECT_TRUE(first.is_back());
+}
+
+TEST(Adopter, BytesAreThoseOfWritesIssuedBefore) {
+  NDArray array = NDArray::From({1, 2}, {2});
+  Lender first({3, 4}), second({5, 6});
+  LandIn(array, first);
+  Landing landing(array, second);
+  std::thread lands([&] { landing.Land(); });
+  EXPECT_EQ(reinterpret_cast<const float*>(HostBytes(array).data())[0], 5);
+  lands.join();
+}
+
+TEST(Adopter, WholeArraysOnCpuAlone) {
+  NDArray array = NDArray::From({1, 2, 3, 4}, {4}), half = array.SliceRows(0, 2),
+          square = array.Reshape({2, 2}), pinned = NDArray({4}, cpu_pinned(0));
+  EXPECT_EQ(AdopterOf(half), nullptr);
+  EXPECT_EQ(AdopterOf(pinned), nullptr);
+  EXPECT_NE(AdopterOf(square), nullptr);
+  EXPECT_NE(AdopterOf(array), nullptr);
+}
+
+TEST(Adopter, ItsOwnMemoryIsAsGoodAsWhatItTakesBack) {
+  NDArray array = NDArray::From({1, 2}, {2});
+  Lender lender({3, 4});
+  LandIn(array, lender);
+  const MutableBytes own = AdopterOf(array)->TakeBack();
+  EXPECT_TRUE(lender.is_back());
+  const float values[] = {7, 8};
+  std::memcpy(own.data(), values, own.size());
+  EXPECT_THAT(array.ToVector(), ElementsAre(7, 8));
+}
+
+TEST(Adopter, BroughtHomeItHasItsValuesWithoutAWrite) {
+  NDArray array = NDArray::From({1, 2}, {2});
+  Lender lender({3, 4});
+  LandIn(array, lender);
+  const uint32_t writes = array.storage()->writes;
+  const std::function<Event(Context, Label, std::span<const Event>, Stream::Work)> enqueue = EnqueueOn;
+  BringHome(array.storage(), enqueue);
+  EXPECT_EQ(array.storage()->writes, writes);
+  EXPECT_THAT(array.ToVector(), ElementsAre(3, 4));
+  EXPECT_TRUE(lender.is_back());
+}
+
+}  // namespace
+}  // namespace sluice
