@@ -57,7 +57,7 @@ void Shard::SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire:
 
 std::string Shard::DumpState(Time) const {
   std::string text = StrCat("shard ", index(), ": epoch ", epoch_, ", ", live_.size(), " live workers\n");
-  for (const auto& [name, value] : counters_) text += StrCat("  ", name, " ", value, "\n");
+  for (const auto& [name, value] : counters()) text += StrCat("  ", name, " ", value, "\n");
   constexpr size_t kShown = 100;
   size_t shown = 0;
   for (const auto& key : keys_) {

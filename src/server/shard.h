@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "server/aggregate/key.h"
 #include "server/reply/replies.h"
+#include "server/tally.h"
 
 namespace sluice::server {
 
@@ -61,7 +62,7 @@ class Shard final : public transport::Machine {
     linger_ = linger;
   }
 
-  const wire::Counters& counters() const { return counters_; }
+  wire::Counters counters() const { return tally_.ByName(); }
 
  private:
   struct Sender {
@@ -123,7 +124,7 @@ class Shard final : public transport::Machine {
   // What closes on a part: frames in rank order.
   struct Closing {
     Part* part;
-    std::vector<compression::Encoded> gradients;
+    Gradients gradients;
     double divisor;
     uint64_t samples;
   };
@@ -165,7 +166,7 @@ class Shard final : public transport::Machine {
   Replies replies_;
   Time next_word_ = Time::max();    // not later than that of any waiter
   Time next_return_ = Time::max();  // not later than that of any push kept in another's memory
-  wire::Counters counters_;
+  Tally tally_;
   LogLimiter limiter_{5, 10s};
   bool done_ = false;
   Duration linger_ = Duration::max();

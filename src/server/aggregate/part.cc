@@ -14,14 +14,19 @@ bool Round::Complete(const std::set<uint32_t>& live) const {
   return !live.empty() && std::all_of(live.begin(), live.end(), [this](uint32_t rank) { return Has(rank); });
 }
 
-std::vector<compression::Encoded> Round::Gradients() const {
-  std::vector<compression::Encoded> frames;
+Gradients Round::gradients() const {
+  Gradients frames;
   frames.reserve(by_rank_.size());
   for (const auto& contribution : by_rank_) {
     if (contribution) frames.push_back(contribution->encoded());
   }
   for (const Contribution& contribution : doubled_) frames.push_back(contribution.encoded());
   return frames;
+}
+
+void Round::Clear() {
+  by_rank_.clear();
+  doubled_.clear();
 }
 
 uint64_t Round::samples() const {

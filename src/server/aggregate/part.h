@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "base/inline_vector.h"
 #include "kvstore/rows/table.h"
 #include "kvstore/update/update.h"
 #include "server/reply/replies.h"
@@ -48,6 +49,9 @@ struct Contribution {
   Time came{};
 };
 
+// What a round adds up.
+using Gradients = InlineVector<compression::Encoded, 4>;
+
 // The pushes of one round, by worker rank. In sync modes a round of a part; it closes on the set of live
 // workers, never on a count.
 class Round {
@@ -57,13 +61,15 @@ class Round {
   void Add(uint32_t rank, Contribution contribution);
   bool Complete(const std::set<uint32_t>& live) const;
   // Frames in rank order, and what they are to be scaled by.
-  std::vector<compression::Encoded> Gradients() const;
+  Gradients gradients() const;
   uint64_t samples() const;
   // The divisor that the first push of the round named; others must agree.
   std::optional<double> divisor() const;
   // Copies what is due to be returned. When the next one is.
   Time ReturnLoans(Time now);
   std::vector<uint32_t> Missing(const std::set<uint32_t>& live) const;
+  // As a new one, which keeps its room.
+  void Clear();
 
  private:
   std::vector<std::optional<Contribution>> by_rank_;
@@ -108,6 +114,7 @@ struct Part {
   std::unique_ptr<kvstore::RowTable> rows;  // of a row-sparse key, in place of both
 
   std::deque<Round> rounds;  // rounds[i] is round version + 1 + i; sync only
+  Round closed;              // whose room the next one gets
   std::vector<Waiter> waiters;
 
   size_t num_states() const { return rows != nullptr ? rows->num_states() : states.arrays.size(); }

@@ -21,7 +21,7 @@ std::string WhyInvalidRowPush(const wire::Push& push, size_t i, Bytes bytes, con
 void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
   if (std::holds_alternative<wire::Heartbeat>(message.body)) return;  // says that no stranger connected
   if (!IsMember(message.sender)) {
-    ++counters_["messages_of_strangers"];
+    ++tally_[Count::kMessagesOfStrangers];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
       LOG(WARNING) << WrapLogged(StrCat("dropped ", wire::Describe(message),
                                         ": its sender is no living worker of the job", KeptBack(swallowed)));
@@ -45,7 +45,7 @@ void Shard::OwnWhatIsChecked(wire::Message& message) {
     Frame& frame = message.payload[i];
     if (!frame.borrowed() || (push != nullptr && adds_up(i))) continue;
     frame = frame.Own();
-    counters_["bytes_copied"] += frame.size();
+    tally_[Count::kBytesCopied] += frame.size();
   }
 }
 
@@ -122,7 +122,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
     Key* key = nullptr;
     Part* part = nullptr;
     if (Status status = CheckPush(push, i, message.payload[i].bytes(), &key, &part); !status) {
-      ++counters_["rejected"];
+      ++tally_[Count::kRejected];
       return Refuse(sender, status.failure(), network);
     }
   }
@@ -133,16 +133,16 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
     Key* key = keys_[pushed.ref.key].get();
     Part* part = key->Find(pushed.ref.part);
     Frame& frame = message.payload[i];
-    counters_["bytes_in"] += frame.size();
+    tally_[Count::kBytesIn] += frame.size();
     Contribution contribution{std::move(frame), push.samples, push.divisor, push.compression, now};
     NoteLoan(contribution);
     const auto kept = key->async() ? KeepAsync(sender, *key, *part, pushed.round, std::move(contribution))
                                    : KeepSync(sender, *key, *part, pushed.round, std::move(contribution));
     if (!kept) {
-      ++counters_["rejected"];
+      ++tally_[Count::kRejected];
       return Refuse(sender, kept.failure(), network);
     }
-    ++counters_[kept.value() == Kept::kNew ? "pushes" : "repeats"];
+    ++tally_[kept.value() == Kept::kNew ? Count::kPushes : Count::kRepeats];
     if (!pushed.want_value) {
       all_answered = false;
       continue;
@@ -170,11 +170,11 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     Key* key = nullptr;
     const Result<Part*> part = FindPart(wanted.ref, &key);
     if (!part) {
-      ++counters_["rejected"];
+      ++tally_[Count::kRejected];
       return Refuse(sender, part.failure(), network);
     }
     if (key->places && pull.want == wire::Pull::Want::kValue) {
-      ++counters_["rejected"];
+      ++tally_[Count::kRejected];
       return Refuse(sender,
                     Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
                          " is row-sparse: its rows are pulled, never all of it"),
@@ -186,7 +186,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     // A part has the version of a first state even without states. Waiters are kept by slot.
     const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
     if (wanted.slot > std::max(part.value()->num_states(), least)) {
-      ++counters_["rejected"];
+      ++tally_[Count::kRejected];
       return Refuse(
           sender,
           Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec), " has ",
@@ -194,13 +194,13 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
           network);
     }
     if (!compression::IsOfWeights(pull.values, key->entry.spec.dtype)) {
-      ++counters_["rejected"];
+      ++tally_[Count::kRejected];
       return Refuse(sender,
                     Fail(ErrorCode::kInvalidArgument, "pull of key ", wire::ToString(key->entry.spec), ": ",
                          Name(key->entry.spec.dtype), " weights do not travel as ", Name(pull.values)),
                     network);
     }
-    ++counters_["pulls"];
+    ++tally_[Count::kPulls];
     const Waiter waiter{
         sender.rank, wanted.slot,       wanted.min_round, pull.want == wire::Pull::Want::kValue,
         sender.peer, sender.request_id, pull.values};
@@ -213,7 +213,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
 }
 
 void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
-  wire::Stats stats{counters_};
+  wire::Stats stats{counters()};
   if (options_.process_counters) {
     for (const auto& [name, count] : options_.process_counters()) stats.counters[name] += count;
   }
@@ -286,7 +286,7 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
   Part* part = nullptr;
   for (size_t i = 0; i < store.parts.size(); ++i) {
     if (Status status = CheckStore(store, i, message.payload[i].bytes(), &key, &part); !status) {
-      ++counters_["rejected"];
+      ++tally_[Count::kRejected];
       return Refuse(sender, status.failure(), network);
     }
   }

@@ -49,13 +49,13 @@ void Shard::OnPullRows(Time now, const Sender& sender, const wire::Message& mess
   Part* part = nullptr;
   for (size_t i = 0; i < pull.parts.size(); ++i) {
     if (Status status = CheckPullRows(pull.parts[i], message.payload[i].bytes(), &key, &part); !status) {
-      ++counters_["rejected"];
+      ++tally_[Count::kRejected];
       return Refuse(sender, status.failure(), network);
     }
   }
   for (size_t i = 0; i < pull.parts.size(); ++i) {
     part = FindPart(pull.parts[i].ref, &key).value();
-    ++counters_["pulls"];
+    ++tally_[Count::kPulls];
     Waiter waiter{.rank = sender.rank,
                   .slot = pull.parts[i].slot,
                   .min_round = pull.parts[i].min_round,
@@ -75,7 +75,7 @@ void Shard::OnGetRowIds(const Sender& sender, const wire::Message& message, tran
   Key* key = nullptr;
   const Result<Part*> part = FindPart(wanted.ref, &key);
   if (!part || !key->places) {
-    ++counters_["rejected"];
+    ++tally_[Count::kRejected];
     return Refuse(sender,
                   !part ? part.failure()
                         : Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),

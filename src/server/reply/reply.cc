@@ -33,16 +33,16 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
     // States change in place: a copy, on the rare way of saving them.
     if (waiter.want_data && part.rows == nullptr) {
       frame = Frame::Copy(part.states.arrays[waiter.slot - 1]->bytes());
-      counters_["bytes_copied"] += frame.size();
+      tally_[Count::kBytesCopied] += frame.size();
     }
   } else if (waiter.want_data && part.rows == nullptr) {
     frame = part.weight->Share(waiter.as);
   }
   if (waiter.want_data && part.rows != nullptr) {
     frame = ReadRows(part, waiter);
-    counters_["bytes_copied"] += frame.size();
+    tally_[Count::kBytesCopied] += frame.size();
   }
-  counters_["bytes_out"] += frame.size();
+  tally_[Count::kBytesOut] += frame.size();
   const Compression as = waiter.slot == 0 ? waiter.as : Compression::kNone;
   replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as, waiter.share);
 }
@@ -94,7 +94,7 @@ void Shard::TellWaiters(Time now, const Key& key, std::vector<Part>& parts, tran
         waiter.pause = std::min(2 * waiter.pause, kLongestPause);
         waiter.next_word = now + waiter.pause;
         if (told.emplace(waiter.peer, waiter.request_id).second) {
-          ++counters_["words_to_waiters"];
+          ++tally_[Count::kWordsToWaiters];
           Send(waiter.peer, waiter.request_id,
                wire::BarrierWaiting{wire::ToString(key.entry.spec), MissingText(key, part)}, {}, network);
         }

@@ -98,15 +98,16 @@ Shard::Closed Shard::CloseNext(Key& key, Part& part) {
     return one.version == part.version && !one.rounds.empty() && one.rounds.front().Complete(live_);
   });
   if (!ready) return Closed::kNothing;
-  std::vector<Round> rounds;
-  std::vector<Closing> closings;
+  InlineVector<Closing, 1> closings;
   for (Part& one : parts) {
-    const Round& round = rounds.emplace_back(std::move(one.rounds.front()));
+    one.closed = std::move(one.rounds.front());
     one.rounds.pop_front();
-    closings.push_back({&one, round.Gradients(), round.divisor().value_or(1), round.samples()});
+    closings.push_back(
+        {&one, one.closed.gradients(), one.closed.divisor().value_or(1), one.closed.samples()});
   }
   Update(key, closings);
-  counters_["rounds_closed"] += parts.size();
+  for (Part& one : parts) one.closed.Clear();
+  tally_[Count::kRoundsClosed] += parts.size();
   for (Part& one : parts) AnswerWaiters(key, one);
   return parts.size() == 1 ? Closed::kPart : Closed::kKey;
 }
@@ -145,7 +146,7 @@ void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
     }
     Update(key, closings);
     ++pushes.applied;
-    ++counters_["rounds_closed"];
+    ++tally_[Count::kRoundsClosed];
     applied = true;
   }
   if (!applied) return;

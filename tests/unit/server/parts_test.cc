@@ -34,7 +34,7 @@ TEST(Round, HandsOutGradientsInRankOrder) {
   Round round;
   for (const uint32_t rank : {3u, 0u, 2u}) round.Add(rank, Of(bytes[rank], rank + 1));
   const auto at = [](const std::byte& byte) { return Field(&compression::Encoded::data, &byte); };
-  EXPECT_THAT(round.Gradients(), ElementsAre(at(bytes[0]), at(bytes[2]), at(bytes[3])));
+  EXPECT_THAT(round.gradients(), ElementsAre(at(bytes[0]), at(bytes[2]), at(bytes[3])));
   EXPECT_EQ(round.samples(), 8u);
 }
 

@@ -153,8 +153,9 @@ class ShardHarness {
     return joined;
   }
   uint64_t Counter(const std::string& name) const {
-    const auto it = shard.counters().find(name);
-    return it == shard.counters().end() ? 0 : it->second;
+    const wire::Counters counters = shard.counters();
+    const auto it = counters.find(name);
+    return it == counters.end() ? 0 : it->second;
   }
 
   std::vector<wire::NodeInfo> roster;
