@@ -109,7 +109,7 @@ class Bench {
       PrintHead(StrCat(FLAGS_kv_store, ", ", FLAGS_optimizer, ", ", Transport(), ", ",
                        Counted(store_->num_workers(), "worker")));
     for (const std::vector<int64_t>& bytes : SizesFlag()) {
-      if (yardstick_ != nullptr) MeasureRaw(Largest(bytes));
+      if (yardstick_ != nullptr) MeasureRaw(bytes);
       store_->Barrier();
       for (const std::string& mode : StrSplit(FLAGS_modes, ',')) Measure(ModeFromName(mode), bytes);
     }
@@ -128,9 +128,10 @@ class Bench {
     return config.shares_memory() ? "auto" : "tcp";
   }
 
-  void MeasureRaw(int64_t bytes) {
+  void MeasureRaw(const std::vector<int64_t>& bytes) {
     RawOptions options;
-    options.message_bytes = static_cast<size_t>(bytes);
+    options.message_bytes = static_cast<size_t>(Largest(bytes));
+    if (FLAGS_calls == 1) options.call_bytes = std::accumulate(bytes.begin(), bytes.end(), size_t{0});
     options.working_set = static_cast<size_t>(FLAGS_working_set);
     options.seconds = FLAGS_seconds;
     options.repeats = FLAGS_repeats;

@@ -20,10 +20,14 @@ void PrintRate(const char* what, const std::string& bytes, double rate) {
 }  // namespace
 
 nlohmann::json ToJson(const RawFigures& raw) {
-  return {
-      {"two_streams_gbit_per_s", raw.two_streams_gbit},     {"zmq_gbit_per_s", raw.zmq_gbit},
-      {"zmq_both_ways_gbit_per_s", raw.zmq_both_ways_gbit}, {"zmq_rtt_us", raw.zmq_rtt_us},
-      {"copy_gbyte_per_s", {raw.copy.one, raw.copy.two}},   {"add_gbyte_per_s", {raw.add.one, raw.add.two}}};
+  return {{"two_streams_gbit_per_s", raw.two_streams_gbit},
+          {"zmq_gbit_per_s", raw.zmq_gbit},
+          {"zmq_both_ways_gbit_per_s", raw.zmq_both_ways_gbit},
+          {"zmq_rtt_us", raw.zmq_rtt_us},
+          {"zmq_loop_gbit_per_s", raw.zmq_loop.gbit},
+          {"zmq_loop_cpu_s_per_gb", raw.zmq_loop.cpu_s_per_gb},
+          {"copy_gbyte_per_s", {raw.copy.one, raw.copy.two}},
+          {"add_gbyte_per_s", {raw.add.one, raw.add.two}}};
 }
 
 void PrintRaw(const RawFigures& raw, size_t message_bytes) {

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,26 @@ Child::~Child() {
   waitpid(pid_, nullptr, 0);
 }
 
+double Child::CpuSeconds() const {
+  clockid_t clock;
+  timespec used;
+  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0)
+    Broken("clock of a process");
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+namespace {
+
+LoopFigures ZmqLoop(RawOptions options) {
+  constexpr size_t kMessage = 1 << 20;
+  if (options.call_bytes > 0) options.message_bytes = options.call_bytes;
+  const size_t under_way = (options.call_bytes + kMessage - 1) / kMessage;
+  options.message_bytes = std::min(options.message_bytes, kMessage);
+  return ZmqBothWays(options, under_way);
+}
+
+}  // namespace
+
 // A stream and memory have no messages: small ones are not moved one by one. ZeroMQ is slower with messages
 // of more than 4 MiB.
 RawFigures MeasureRaw(const RawOptions& options) {
@@ -53,7 +74,8 @@ RawFigures MeasureRaw(const RawOptions& options) {
   RawFigures figures;
   figures.two_streams_gbit = TwoStreams(stream);
   figures.zmq_gbit = ZmqOneWay(zmq);
-  figures.zmq_both_ways_gbit = ZmqBothWays(zmq);
+  figures.zmq_both_ways_gbit = ZmqBothWays(zmq).gbit;
+  figures.zmq_loop = ZmqLoop(options);
   if (options.round_trips) figures.zmq_rtt_us = ZmqRoundTrip(zmq);
   figures.copy = CopyRates(stream);
   figures.add = AddRates(stream);

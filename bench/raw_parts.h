@@ -16,7 +16,8 @@ namespace sluice::bench {
 double TwoStreams(const RawOptions& options);
 // raw_zmq.cc
 double ZmqOneWay(const RawOptions& options);
-double ZmqBothWays(const RawOptions& options);
+// `under_way` messages at once; 0: as many as keep a stream busy.
+LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way = 0);
 double ZmqRoundTrip(const RawOptions& options);
 // raw_memory.cc
 MemoryRates CopyRates(const RawOptions& options);
@@ -46,6 +47,7 @@ class Child {
  public:
   explicit Child(const std::function<void()>& body);
   ~Child();
+  double CpuSeconds() const;
 
  private:
   pid_t pid_;

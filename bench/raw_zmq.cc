@@ -1,3 +1,4 @@
+#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -54,8 +55,8 @@ void Echo(void* router) {
 }
 
 // The child binds to any port, or a name without a file, and tells it through a pipe.
-double WithPeer(bool local, const std::function<void(void* router)>& peer,
-                const std::function<double(void* dealer)>& measure) {
+using Measure = std::function<double(void* dealer, const Child& peer)>;
+double WithPeer(bool local, const std::function<void(void* router)>& peer, const Measure& measure) {
   int pipe_fds[2];
   if (pipe(pipe_fds) < 0) Broken("pipe");
   const Child child([&] {
@@ -74,7 +75,7 @@ double WithPeer(bool local, const std::function<void(void* router)>& peer,
   close(pipe_fds[0]);
   Socket dealer(ZMQ_DEALER);
   if (zmq_connect(dealer.native, endpoint) < 0) Broken("zmq connect");
-  return measure(dealer.native);
+  return measure(dealer.native, child);
 }
 
 // Median of what `step`, again and again, moves per second.
@@ -87,6 +88,12 @@ double Rate(const RawOptions& options, const std::function<size_t()>& step) {
     if (i > 0) rates.push_back(static_cast<double>(bytes) * 8e-9 / (Now() - start));  // the first warms up
   }
   return Median(rates);
+}
+
+double CpuSecondsHere() {
+  timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
 }
 
 // So many messages are under way at once, ZeroMQ's own bound of messages never reached.
@@ -111,7 +118,7 @@ double ZmqOneWay(const RawOptions& options) {
     }
   };
   Ring ring(options.message_bytes, options.working_set);  // outlives the socket, which reads it to the end
-  return WithPeer(options.local, peer, [&](void* dealer) {
+  return WithPeer(options.local, peer, [&](void* dealer, const Child&) {
     const auto send_batch = [&] {
       for (size_t i = 0; i < batch; ++i) SendNext(dealer, &ring);
     };
@@ -124,20 +131,29 @@ double ZmqOneWay(const RawOptions& options) {
   });
 }
 
-double ZmqBothWays(const RawOptions& options) {
+LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way) {
+  if (under_way == 0) under_way = Window(options);
   Ring ring(options.message_bytes, options.working_set);
-  return WithPeer(options.local, Echo, [&](void* dealer) {
-    for (size_t i = 0; i < Window(options); ++i) SendNext(dealer, &ring);
-    return Rate(options, [&] {
+  LoopFigures figures;
+  figures.gbit = WithPeer(options.local, Echo, [&](void* dealer, const Child& peer) {
+    for (size_t i = 0; i < under_way; ++i) SendNext(dealer, &ring);
+    size_t bytes = 0;
+    const auto used = [&] { return peer.CpuSeconds() + CpuSecondsHere(); };
+    const double before = used();
+    const double gbit = Rate(options, [&] {
       Message().Receive(dealer);
       SendNext(dealer, &ring);
+      bytes += ring.message();
       return ring.message();
     });
+    figures.cpu_s_per_gb = (used() - before) / (1e-9 * static_cast<double>(bytes));
+    return gbit;
   });
+  return figures;
 }
 
 double ZmqRoundTrip(const RawOptions& options) {
-  return WithPeer(options.local, Echo, [&](void* dealer) {
+  return WithPeer(options.local, Echo, [&](void* dealer, const Child&) {
     std::vector<double> times;
     const double end = Now() + options.seconds * options.repeats;
     for (int i = 0; i < 1000 || Now() < end; ++i) {

@@ -85,11 +85,12 @@ def parameter_servers(args):
         cpu = [sum(line["cpu_s_per_gb"].values()) for line in lines]
         of_peers = [peer.get("cpu_s_per_gb") for peer in peers]
         costs = ("-", "-") if None in of_peers else (figure(of_peers, 2), f"{ratio(cpu, of_peers):.2f}")
+        loops, of_loops = ([line["raw"][f"zmq_loop_{what}"] for line in lines] for what in ("gbit_per_s", "cpu_s_per_gb"))
         return (name, transport, PEER_TRANSPORT[transport], bench_kv.size_text(size) + " x 40" * (size == SMALL_KEY), figure(mine, 1),
-                figure(rates, 1), f"{ratio(mine, rates):.2f}", f"{ratio(mine, raw):.2f}", f"{ratio(rates, raw):.2f}", figure(cpu, 2), *costs)
+                figure(rates, 1), f"{ratio(mine, rates):.2f}", f"{ratio(mine, raw):.2f}", f"{ratio(rates, raw):.2f}", figure(cpu, 2), *costs, figure(loops, 1), figure(of_loops, 2))
 
     table(("peer", "Sluice by", "peer by", "key", "Sluice, Gbit/s", "peer, Gbit/s", "ratio", "Sluice of raw streams", "peer of raw streams",
-           "Sluice, CPU s/GB", "peer, CPU s/GB", "ratio"),
+           "Sluice, CPU s/GB", "peer, CPU s/GB", "ratio", "bare ZeroMQ, Gbit/s", "bare ZeroMQ, CPU s/GB"),
           (row(name, command, transport, size) for name, command in args.peer for transport in bench_kv.transports_here(args)
            for size in (PEER_SIZES[:2] if args.quick else PEER_SIZES)))
 
