@@ -95,6 +95,10 @@ Adopter* AdopterOf(NDArray& array) {
   return &storage;
 }
 
+bool Adopts(const NDArray& array) {
+  return array.storage()->adopts;
+}
+
 void BringHome(const std::shared_ptr<internal::Storage>& storage, Enqueue enqueue) {
   if (!storage->adopts) return;
   Events after;

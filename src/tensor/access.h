@@ -32,6 +32,7 @@ Frame HostFrame(const NDArray& array, const Event& released, const std::shared_p
 // whole storage of `array`, on cpu(i). Null: that is not so; its elements are to be copied. From here on the
 // storage adopts, until somebody asks for MutableHostBytes.
 Adopter* AdopterOf(NDArray& array);
+bool Adopts(const NDArray& array);  // for who must not wait
 // Its own memory again where it has adopted, with its values, once its uses so far are over. `enqueue` runs
 // work as EnqueueOn does.
 using Enqueue = FunctionRef<Event(Context, Label, std::span<const Event> after, Stream::Work)>;

@@ -180,6 +180,10 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
   return state.landing;
 }
 
+void DistStore::LetWait(const std::vector<NDArray>& arrays, Handover& calls) {
+  if (std::ranges::any_of(arrays, Adopts)) calls.HandOver();
+}
+
 Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept) {
   const uint64_t shards = client_.client->num_shards();
   const bool fits = all_parts_ <= kMostAdoptedParts * shards && all_bytes_ <= kMostAdoptedBytes * shards;
@@ -230,6 +234,7 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   Handover calls = Calls(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     KeyState& state = *states[i];
+    LetWait(entries[i].arrays, calls);
     const auto [sent, how] = Outgoing(state, Source(state, entries[i].arrays), options);
     // Whoever has the frame reads the array, which may be long after it was acknowledged.
     const Event read = Event::Make(state.push, nullptr, records_);
@@ -247,6 +252,7 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
 void DistStore::PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
                          Handover& calls) {
   NDArray target = Target(state, outs);
+  if (outs.size() > 1) LetWait(outs, calls);
   const PullArgs args{.key = state.id,
                       .destination = DestinationIn(target, state, outs.size() > 1),
                       .priority = priority,
@@ -295,6 +301,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
   Handover calls = Calls(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     KeyState& state = *states[i];
+    LetWait(sources[i].arrays, calls);
     const auto [sent, how] = Outgoing(state, Source(state, sources[i].arrays), options);
     NDArray target = Target(state, targets[i].arrays);
     Events after = PendingUses(target);
@@ -303,6 +310,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     const PushArgs push{
         state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
     const bool kept = targets[i].arrays.size() > 1 || sent.SharesStorage(target);
+    if (kept) LetWait(targets[i].arrays, calls);
     const Destination destination = DestinationIn(target, state, kept);
     auto call = [push, destination, deadline = Deadline(options_.timeout)](
                     Client& client, Time now, transport::Network& network, const Completes& end) {

@@ -103,6 +103,8 @@ class DistStore final : public KVStore {
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
   // Where values of the key land in `target`. `kept`: another array reads them from there, or pushes it.
   Destination DestinationIn(NDArray& target, const KeyState& state, bool kept);
+  // Before bytes of these are asked for, which may wait for what `calls` has yet to hand over.
+  static void LetWait(const std::vector<NDArray>& arrays, Handover& calls);
   // From the target, once it has `landed`, to the other arrays.
   void Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
                  const std::vector<NDArray>& outs);

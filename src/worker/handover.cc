@@ -33,23 +33,24 @@ void ClientLoop::HandOver(Call call, const Event& done, bool alone) const {
 }
 
 Handover::Handover(ClientLoop to, size_t keys, bool alone, const std::shared_ptr<Allocator>& records)
-    : to_(std::move(to)), alone_(alone) {
-  if (keys < 2) return;
-  const MemoryOf<Asked> memory(records);
-  asked_ = std::allocate_shared<List>(memory, memory);
-  asked_->reserve(keys);
-}
+    : to_(std::move(to)), alone_(alone), records_(records), keys_(keys) {}
 
 void Handover::Add(Call call, const Event& done) {
-  if (asked_ == nullptr) return to_.HandOver(std::move(call), done, alone_);
+  if (keys_ < 2) return to_.HandOver(std::move(call), done, alone_);
+  if (asked_ == nullptr) {
+    const MemoryOf<Asked> memory(records_);
+    asked_ = std::allocate_shared<List>(memory, memory);
+    asked_->reserve(keys_);
+  }
   asked_->push_back({std::move(call), done});
 }
 
-Handover::~Handover() {
-  if (asked_ == nullptr || asked_->empty()) return;
+void Handover::HandOver() {
+  const std::shared_ptr<List> asked = std::exchange(asked_, nullptr);
+  if (asked == nullptr) return;
   std::exception_ptr error;
   try {
-    const auto task = [client = to_.client, asked = asked_](Time now, transport::Network& network) {
+    const auto task = [client = to_.client, asked](Time now, transport::Network& network) {
       client->Together(now, network, [&] {
         for (Asked& each : *asked) each.call(*client, now, network, Completes{each.done});
       });
@@ -58,7 +59,7 @@ Handover::~Handover() {
   } catch (...) {
     error = std::current_exception();
   }
-  for (const Asked& each : *asked_) each.done.Complete(error ? error : HasLeft(each.done));
+  for (const Asked& each : *asked) each.done.Complete(error ? error : HasLeft(each.done));
 }
 
 }  // namespace sluice::worker

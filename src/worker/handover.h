@@ -37,9 +37,11 @@ class Handover {
   Handover(ClientLoop to, size_t keys, bool alone, const std::shared_ptr<Allocator>& records);
   Handover(const Handover&) = delete;
   Handover& operator=(const Handover&) = delete;
-  ~Handover();
+  ~Handover() { HandOver(); }
 
   void Add(Call call, const Event& done);
+  // What was added so far, now: for who is to wait for an end of it.
+  void HandOver();
   bool alone() const { return alone_; }
 
  private:
@@ -51,6 +53,8 @@ class Handover {
 
   const ClientLoop to_;
   const bool alone_;
+  const std::shared_ptr<Allocator> records_;
+  const size_t keys_;
   std::shared_ptr<List> asked_;  // null for one key, which needs no list
 };
 

@@ -3,6 +3,7 @@
 Usage: shm_test.py BIN_DIR
 """
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -56,6 +58,19 @@ class SharedMemory(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 self.assertIn(f"the tour is over: {kind}, 2 workers, all values right", done.stdout)
                 self.assertEqual(done.stdout.count("worker shares memory with tcp://"), 4, done.stdout)
+
+    def test_nothing_is_copied_where_a_worker_reads_weights_in_place(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for workers, servers in ((1, 1), (2, 2)):
+                with self.subTest(f"{workers}x{servers}"):
+                    done = launch("-n", workers, "-s", servers, "--env", "SLUICE_TRANSPORT=shm", BIN / "kv_bench", "--modes=push_pull",
+                                  "--bytes=8192,1048576,3000000", "--keys=4", "--raw=false", "--seconds=0.1", "--repeats=1", f"--json={folder}/lines")
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    lines = [json.loads(line) for line in pathlib.Path(folder, "lines").read_text().splitlines()]
+                    self.assertEqual([line["bytes"] for line in lines], [8192, 1048576, 3000000])
+                    for line in lines:
+                        # What is not payload, and the first rounds of a key: views of its parts are made.
+                        self.assertLess(line["copies_per_byte"], 0.1, line)
 
     def test_training_does_not_depend_on_the_transport(self):
         results = {}

@@ -126,6 +126,34 @@ TEST_P(PulledArrays, ArePushed) {
   });
 }
 
+// Within one call a key's value is what the next one pushes.
+TEST_P(PulledArrays, AreReadByTheCallThatPullsThem) {
+  MakeJob().Run([&](KVStore& kv) {
+    for (const int64_t size : kSizes) {
+      const Key one = StrCat("one of ", size), other = StrCat("other of ", size);
+      kv.Init({one, other}, {Filled(kv, {size}, 0), Filled(kv, {size}, 0)});
+    }
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+    for (const int64_t size : kSizes) {
+      const Key one = StrCat("one of ", size), other = StrCat("other of ", size);
+      const NDArray pulled = Filled(kv, {size}, 0), out = Filled(kv, {size}, 0), copy = Filled(kv, {size}, 0);
+      for (int round = 1; round <= 3; ++round) {
+        kv.PushPull({one, other}, {{Filled(kv, {size}, 1)}, {pulled}}, {{pulled}, {out}});
+        kv.PullLatest({one, other}, {{pulled, copy}, {out}});
+        kv.WaitAll();
+        kv.Barrier();
+      }
+      kv.PullLatest({one, other}, {{pulled, copy}, {out}});
+      ExpectAll(pulled, static_cast<float>(3 * workers()));
+      ExpectAll(copy, static_cast<float>(3 * workers()));
+      if (IsDist() && GetParam() != "dist_async")
+        ExpectAll(out, static_cast<float>(6 * workers() * workers()));
+      kv.Barrier();
+    }
+  });
+}
+
 TEST_P(PulledArrays, MayBePartsOfOthers) {
   MakeJob().Run([&](KVStore& kv) {
     Init(kv);

@@ -6,17 +6,22 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "transport/shm/segment.h"
 
 namespace sluice::transport {
 
-// So many leases may be out at once: a lease's place is its number modulo this.
+// So many leases may be out at once, and returns not be read yet: return i stands at i modulo this.
 inline constexpr uint64_t kMostLeases = 8192;
 
 struct LeaseBoardLayout {
-  std::atomic<uint64_t> count;                  // of returns
-  std::atomic<uint64_t> returned[kMostLeases];  // the number of the lease that was returned last
+  std::atomic<uint64_t> count;  // of returns begun
+  struct Return {
+    std::atomic<uint64_t> lease;
+    std::atomic<uint64_t> turn;  // i + 1, once the lease of return i stands there
+  };
+  Return returns[kMostLeases];
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
@@ -31,15 +36,17 @@ class LeaseBoard {
   explicit LeaseBoard(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {}
 
   void Return(uint64_t lease) {
-    layout().returned[lease % kMostLeases].store(lease, std::memory_order_release);
-    layout().count.fetch_add(1, std::memory_order_release);
+    const uint64_t turn = layout().count.fetch_add(1, std::memory_order_relaxed);
+    LeaseBoardLayout::Return& place = layout().returns[turn % kMostLeases];
+    place.lease.store(lease, std::memory_order_relaxed);
+    place.turn.store(turn + 1, std::memory_order_release);
   }
   uint64_t count() const { return layout().count.load(std::memory_order_relaxed); }
   int fd() const { return segment_->fd(); }
 
  private:
   LeaseBoardLayout& layout() const { return *reinterpret_cast<LeaseBoardLayout*>(segment_->data()); }
-  const std::shared_ptr<Segment> segment_;  // of zeros: no lease has the number 0
+  const std::shared_ptr<Segment> segment_;  // of zeros: no turn is 0
 };
 
 // The lender's look at it. What stands there is the borrower's word: who lies reads what has changed.
@@ -55,9 +62,11 @@ class LeaseBoardView {
   }
   explicit LeaseBoardView(std::shared_ptr<const Mapping> mapping) : mapping_(std::move(mapping)) {}
 
-  uint64_t count() const { return layout().count.load(std::memory_order_acquire); }
-  bool Returned(uint64_t lease) const {
-    return layout().returned[lease % kMostLeases].load(std::memory_order_acquire) == lease;
+  // The lease of the i-th return; nullopt: it is not there yet.
+  std::optional<uint64_t> Returned(uint64_t i) const {
+    const LeaseBoardLayout::Return& place = layout().returns[i % kMostLeases];
+    if (place.turn.load(std::memory_order_acquire) != i + 1) return std::nullopt;
+    return place.lease.load(std::memory_order_relaxed);
   }
 
  private:

@@ -85,13 +85,13 @@ std::optional<wire::LentFrame> MemoryLink::Lend(uint32_t index, const Frame& fra
 }
 
 void MemoryLink::Collect() {
-  if (theirs_ == nullptr || first_ == next_) return;
-  const uint64_t count = theirs_->count();  // before the places: what comes later is counted once more
-  if (count == collected_) return;
-  collected_ = count;
-  for (uint64_t lease = first_; lease != next_; ++lease) {
-    Given& given = At(lease);
-    if (!given.out || !theirs_->Returned(lease)) continue;
+  if (theirs_ == nullptr) return;
+  for (uint64_t i = 0; i < kMostLeases; ++i) {  // who writes without end is not read without end
+    const std::optional<uint64_t> lease = theirs_->Returned(collected_);
+    if (!lease) break;
+    ++collected_;
+    if (*lease < first_ || *lease >= next_ || !At(*lease).out) continue;
+    Given& given = At(*lease);
     lent_bytes_ -= given.frame.size();
     given = {};
   }
