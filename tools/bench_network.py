@@ -156,11 +156,12 @@ def main():
     parser.add_argument("--batch-size", type=bench_run.positive, default=64)
     parser.add_argument("--pairs", type=bench_run.positive, default=5, help="measurements of each figure, in turns (default 5)")
     parser.add_argument("--steps", type=bench_run.positive, default=100, help="of each measurement (default 100)")
+    parser.add_argument("--delay-ms", type=float, default=0, help="of every packet, beside the link's own time (default 0)")
     args = parser.parse_args()
     bench_run.require_programs("train_bench", "sluice_scheduler", "sluice_server")
     print(f"Machine:\n\n{bench_machine.describe()}\n", flush=True)
     try:
-        with lab.Hosts(1 + SERVERS + WORKERS) as hosts:
+        with lab.Hosts(1 + SERVERS + WORKERS, delay_ms=args.delay_ms) as hosts:
             report(args, hosts)
     except lab.Unavailable as why:
         sys.exit(f"{bench_run.script()}: {why}")

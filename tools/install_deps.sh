@@ -13,7 +13,7 @@ build=(build-essential cmake ninja-build ccache pkg-config git python3
   libzmq3-dev libprotobuf-dev protobuf-compiler libgflags-dev libgoogle-glog-dev
   libdnnl-dev ocl-icd-opencl-dev zlib1g-dev libpng-dev libturbojpeg0-dev nlohmann-json3-dev robin-map-dev
   libgtest-dev libgmock-dev)
-tests=(clang libclang-rt-14-dev python3-torch python3-numpy libopenblas0-openmp iproute2)
+tests=(clang libclang-rt-14-dev python3-torch python3-numpy libopenblas0-openmp iproute2 iptables libnetfilter-queue1)
 develop=(clang-format clang-tidy python3-pil openmpi-bin python3-mpi4py valgrind strace)
 
 case "${1:-}" in

@@ -1,6 +1,6 @@
-"""Hosts on one machine: each a network, a process table and a name of its own, on links of a given rate.
+"""Hosts on one machine: each a network, a process table and a name of its own, on links of a given rate and length.
 
-    with lab.Hosts(3, "1gbit") as hosts:
+    with lab.Hosts(3, "1gbit", delay_ms=1) as hosts:
         server = hosts.start(0, ["build/bin/sluice_server"], env=...)
 
 A host is a process that keeps its namespaces until its standard input ends, and the first of its process table: with it
@@ -8,10 +8,14 @@ ends whatever runs there. So however the program above ends, also by kill -9, no
 """
 import os
 import select
+import pathlib
 import shutil
 import subprocess
+import sys
 
 TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
+DELAY_TOOLS = {"iptables-legacy": "iptables"}
+DELAY = pathlib.Path(__file__).with_name("lab_delay.py")
 UP_DEADLINE = 10.0  # seconds
 # What a link lets through at once: more than the 64 KB that a sender gives it as one (cut up, they cost ten times the processor
 # time); and how long a frame may wait for it: a switch's buffer.
@@ -34,26 +38,30 @@ class Unavailable(Exception):
     """This machine cannot have such hosts; the text says why."""
 
 
-def require():
+def require(tools):
     if os.geteuid() != 0:
         raise Unavailable("network namespaces need root")
-    if missing := sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None}):
+    if missing := sorted({package for tool, package in tools.items() if shutil.which(tool) is None}):
         raise Unavailable(f"{' and '.join(missing)} is missing: tools/install_deps.sh --tests installs it")
 
 
 class Host:
     def __init__(self, name, names):
-        self.name = name
+        self.name, self.delayer = name, None
         self.keeper = subprocess.Popen(
             ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
              "sh", "-c", KEEP_HOST, "sh", name, names],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
     def await_up(self):
-        readable, _, _ = select.select([self.keeper.stdout], [], [], UP_DEADLINE)
-        said = self.keeper.stdout.readline().decode().strip() if readable else "nothing in time"
+        self.await_word(self.keeper, self.name)
+
+    @staticmethod
+    def await_word(process, what):
+        readable, _, _ = select.select([process.stdout], [], [], UP_DEADLINE)
+        said = process.stdout.readline().decode().strip() if readable else "nothing in time"
         if said != "up":
-            raise Unavailable(f"{self.name} did not come up: {said}")
+            raise Unavailable(f"{what} did not come up: {said}")
 
     def enter(self, *kinds):
         return ["nsenter", *(f"--{kind}=/proc/{self.keeper.pid}/ns/{SPACES[kind]}" for kind in kinds), "--"]
@@ -71,25 +79,43 @@ class Host:
     def limit(self, interface, rate):
         self.configure("tc", "qdisc", "replace", "dev", interface, "root", "tbf", "rate", rate, "burst", BURST, "latency", LATENCY)
 
+    def delay(self, microseconds):
+        """Of every packet that comes in."""
+        first = self.delayer is None
+        if first:
+            self.delayer = subprocess.Popen(self.inside([sys.executable, DELAY]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=subprocess.STDOUT, start_new_session=True)
+        self.delayer.stdin.write(f"{microseconds}\n".encode())
+        self.delayer.stdin.flush()
+        if first:
+            self.await_word(self.delayer, f"the delay of {self.name}")
+
     def down(self):
-        self.keeper.stdin.close()
+        for process in (self.delayer, self.keeper):
+            if process is not None:
+                self.end(process)
+
+    @staticmethod
+    def end(process):
+        process.stdin.close()
         try:
-            self.keeper.wait(UP_DEADLINE)
+            process.wait(UP_DEADLINE)
         except subprocess.TimeoutExpired:
-            self.keeper.kill()
-            self.keeper.wait()
-        self.keeper.stdout.close()
+            process.kill()
+            process.wait()
+        process.stdout.close()
 
 
 class Hosts:
-    """Hosts h1, h2, ... at 10.77.0.1, ..., each on its own link to one switch; `rate` as tc says it, None for no limit."""
+    """Hosts h1, h2, ... at 10.77.0.1, ..., each on its own link to one switch; `rate` as tc says it, None for no limit; `delay_ms` of
+    every packet from host to host, beside the link's own time."""
 
-    def __init__(self, count, rate=None):
-        require()
+    def __init__(self, count, rate=None, delay_ms=0):
+        require(TOOLS)
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
         names = "127.0.0.1 localhost\n" + "".join(f"{address} h{i + 1}\n" for i, address in enumerate(self.addresses))
         self.switch, self.hosts = Host(BRIDGE, names), [Host(f"h{i + 1}", names) for i in range(count)]
-        self.rate = rate
+        self.rate, self.delay_ms = rate, delay_ms
 
     def __enter__(self):
         try:
@@ -100,6 +126,7 @@ class Hosts:
             for host, address in zip(self.hosts, self.addresses):
                 self.link(host, address)
             self.set_rate(self.rate)
+            self.set_delay(self.delay_ms)
         except BaseException:
             self.__exit__()
             raise
@@ -120,6 +147,12 @@ class Hosts:
         for host in self.hosts if rate else ():
             host.limit("eth0", rate)
             self.switch.limit(host.name, rate)
+
+    def set_delay(self, delay_ms):
+        if delay_ms or any(host.delayer for host in self.hosts):
+            require(DELAY_TOOLS)
+            for host in self.hosts:
+                host.delay(delay_ms * 1000)
 
     def start(self, index, command, **options):
         """As subprocess.Popen. A signal reaches the program only where it is sent to its session's processes."""

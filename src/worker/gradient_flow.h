@@ -7,7 +7,8 @@
 //   queue      the sum's parts wait for their shards, by priority     part_flow.h, push/send_queue.h
 //   push       parts leave, small ones together, uncopied             push/requests.h
 //   wait       the shard has them; the round closes when all pushed   server/
-//   land       the weight goes into the destination's own memory      pull/landing.h
+//   land       the weight is copied to its array, or read where the   pull/landing.h
+//              server lent it                                         transport/shm/side_by_side.h
 //   broadcast  and from there to the other devices                    collective/, ready_executor.h
 //
 // Every stage reports to a Tracer; a key's parts report one by one where they go their own ways.

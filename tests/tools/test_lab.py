@@ -1,4 +1,4 @@
-"""tools/lab.py: hosts that reach each other at the rate of their links, and of which nothing is left."""
+"""tools/lab.py: hosts that reach each other at the rate and with the delay of their links, and of which nothing is left."""
 import os
 import pathlib
 import select
@@ -22,6 +22,22 @@ with socket.create_connection(("h1", 5000)) as source:
     while source.recv(1 << 20):
         pass
 print(5e6 * 8 / (time.monotonic() - start), socket.gethostname())"""
+ANSWER = """import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+    here.bind(("h2", 5000))
+    print("up", flush=True)
+    while True:
+        here.sendto(*here.recvfrom(100))"""
+ASK = """import socket, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+    here.connect(("h2", 5000))
+    times = []
+    for i in range(5):
+        start = time.monotonic()
+        here.send(b"?")
+        here.recv(100)
+        times.append(time.monotonic() - start)
+    print(min(times))"""
 HOLD = """import sys
 sys.path.insert(0, sys.argv[1])
 import lab
@@ -73,6 +89,21 @@ class Lab(unittest.TestCase):
         self.assertEqual(name, "h2")
         self.assertLess(float(rate), 105e6)
         self.assertGreater(float(rate), 30e6)
+
+    def test_a_link_has_its_length(self):
+        round_trip = lambda hosts: float(hosts.start(0, [sys.executable, "-c", ASK], stdout=subprocess.PIPE,  # noqa: E731
+                                                     text=True).communicate(timeout=30)[0])
+        try:
+            with lab.Hosts(2, delay_ms=20) as hosts:
+                answers = hosts.start(1, [sys.executable, "-c", ANSWER], stdout=subprocess.PIPE, text=True)
+                self.assertEqual(answers.stdout.readline(), "up\n")
+                self.assertGreater(round_trip(hosts), 0.040)
+                self.assertLess(round_trip(hosts), 0.5)
+                hosts.set_delay(0)
+                self.assertLess(round_trip(hosts), 0.040)
+            answers.communicate(timeout=30)  # ended with its host
+        except lab.Unavailable as why:
+            self.skipTest(str(why))
 
     def test_nothing_is_left(self):
         for number in (signal.SIGINT, signal.SIGKILL):
