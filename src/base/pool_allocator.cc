@@ -1,21 +1,50 @@
 #include "base/pool_allocator.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <mutex>
 #include <new>
 
 namespace sluice {
 
-size_t PoolAllocator::BlockSize(size_t size) {
+namespace {
+
+constexpr size_t RoundedUp(size_t size) {
   constexpr size_t kSmallest = 64;
   if (size <= kSmallest) return kSmallest;
   const size_t quarter = std::max(std::bit_floor(size - 1) / 4, kSmallest / 4);
   return (size + quarter - 1) / quarter * quarter;
 }
 
-size_t PoolAllocator::ClassOf(size_t block) {
+constexpr size_t ClassOf(size_t block) {
   const size_t power = std::bit_floor(block);
   return 4 * static_cast<size_t>(std::countr_zero(power)) + (block - power) / (power / 4);
+}
+
+// Of sizes up to kSmall, in steps that divide all of their blocks.
+constexpr size_t kSmall = 1024, kStep = 16;
+struct SmallPlace {
+  uint16_t block, size_class;
+};
+constexpr auto kSmallPlaces = [] {
+  std::array<SmallPlace, kSmall / kStep + 1> places{};
+  for (size_t i = 0; i < places.size(); ++i) {
+    const size_t block = RoundedUp(i * kStep);
+    places[i] = {static_cast<uint16_t>(block), static_cast<uint16_t>(ClassOf(block))};
+  }
+  return places;
+}();
+
+}  // namespace
+
+PoolAllocator::BlockPlace PoolAllocator::Place(size_t size) {
+  if (size <= kSmall) {
+    const SmallPlace small = kSmallPlaces[(size + kStep - 1) / kStep];
+    return {small.block, small.size_class};
+  }
+  const size_t block = RoundedUp(size);
+  return {block, ClassOf(block)};
 }
 
 size_t PoolAllocator::BlockOf(size_t size_class) {
@@ -24,7 +53,7 @@ size_t PoolAllocator::BlockOf(size_t size_class) {
 
 void* PoolAllocator::Allocate(size_t size) {
   if (size > (size_t{1} << 62)) return from_->Allocate(size);
-  const size_t block = BlockSize(size), of = ClassOf(block);
+  const auto [block, of] = Place(size);
   {
     const std::lock_guard lock(mutex_);
     if (Free* free = kept_[of]; free != nullptr) {
@@ -37,7 +66,7 @@ void* PoolAllocator::Allocate(size_t size) {
 }
 
 void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
-  const size_t block = BlockSize(size), of = ClassOf(block);
+  const auto [block, of] = Place(size);
   {
     const std::lock_guard lock(mutex_);
     if (kept_bytes_ + block <= max_kept_) {

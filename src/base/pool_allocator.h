@@ -4,9 +4,9 @@
 
 #include <array>
 #include <memory>
-#include <mutex>
 
 #include "base/buffer.h"
+#include "base/quick_mutex.h"
 
 namespace sluice {
 
@@ -23,7 +23,7 @@ class PoolAllocator final : public Allocator {
   void Deallocate(void* data, size_t size) noexcept override;
 
   // Rounded up, so that sizes that differ a little share blocks: powers of two and the quarters between.
-  static size_t BlockSize(size_t size);
+  static size_t BlockSize(size_t size) { return Place(size).block; }
 
  private:
   // A free block holds the address of the next one.
@@ -31,12 +31,15 @@ class PoolAllocator final : public Allocator {
     Free* next;
   };
   static constexpr size_t kClasses = 4 * 64;
-  static size_t ClassOf(size_t block);
+  struct BlockPlace {
+    size_t block, size_class;
+  };
+  static BlockPlace Place(size_t size);
   static size_t BlockOf(size_t size_class);
 
   const std::shared_ptr<Allocator> from_;
   const size_t max_kept_;
-  std::mutex mutex_;
+  QuickMutex mutex_;
   // Guarded by mutex_.
   std::array<Free*, kClasses> kept_{};  // by size class
   size_t kept_bytes_ = 0;

@@ -90,7 +90,7 @@ Frame HostFrame(const NDArray& array, const Event& released, const std::shared_p
 Adopter* AdopterOf(NDArray& array) {
   internal::Storage& storage = *array.storage();
   const bool whole = BytesOf(array) == storage.size() && storage.layout == ImageLayout::kRowMajor;
-  if (!whole || array.context().kind != DeviceKind::kCpu) return nullptr;
+  if (!whole || array.context().kind != DeviceKind::kCpu || !IsFloating(array.dtype())) return nullptr;
   storage.adopts = true;
   return &storage;
 }

@@ -29,8 +29,9 @@ Frame HostFrame(const NDArray& array);
 Frame HostFrame(const NDArray& array, const Event& released, const std::shared_ptr<Allocator>& records);
 
 // For a write from outside that may bring memory along in place of a copy, once PendingUses are over: the
-// whole storage of `array`, on cpu(i). Null: that is not so; its elements are to be copied. From here on the
-// storage adopts, until somebody asks for MutableHostBytes.
+// whole storage of `array`, on cpu(i), of a floating type: numbers that nobody checks before using them,
+// since who lends may change them meanwhile. Null: that is not so; its elements are to be copied. From here
+// on the storage adopts, until somebody asks for MutableHostBytes.
 Adopter* AdopterOf(NDArray& array);
 bool Adopts(const NDArray& array);  // for who must not wait
 // Its own memory again where it has adopted, with its values, once its uses so far are over. `enqueue` runs

@@ -113,7 +113,7 @@ void Client::AppendRows(Time now, const std::shared_ptr<Operation>& op, KeyState
 
 void Client::Open(const std::shared_ptr<Operation>& op) {
   op->number = next_order_++;
-  operations_.emplace(op->number, op);
+  operations_.emplace_hint(operations_.end(), op->number, op);
   earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
 }
 

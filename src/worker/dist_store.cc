@@ -40,6 +40,7 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       helped_(std::make_shared<HelpedLoop>(client_.loop)),
       records_(std::make_shared<PoolAllocator>(kKeptRecords)),
       rank_(static_cast<int>(client_.client->rank())),
+      shards_(client_.client->num_shards()),
       reducer_(std::move(reducer)),
       lodgings_(options_.host_work) {}
 
@@ -185,8 +186,7 @@ void DistStore::LetWait(const std::vector<NDArray>& arrays, Handover& calls) {
 }
 
 Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept) {
-  const uint64_t shards = client_.client->num_shards();
-  const bool fits = all_parts_ <= kMostAdoptedParts * shards && all_bytes_ <= kMostAdoptedBytes * shards;
+  const bool fits = all_parts_ <= kMostAdoptedParts * shards_ && all_bytes_ <= kMostAdoptedBytes * shards_;
   Adopter* adopter = options_.adopts && fits && !kept ? AdopterOf(target) : nullptr;
   if (adopter == nullptr) return {MutableHostBytes(target), target.storage(), nullptr};
   lodgings_.Add(target.storage(), state.parts);

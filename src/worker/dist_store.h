@@ -149,6 +149,7 @@ class DistStore final : public KVStore {
   const std::shared_ptr<Event::Helped> helped_;
   const std::shared_ptr<Allocator> records_;  // of what is under way
   const int rank_;
+  const uint64_t shards_;
   std::mutex mutex_;
   // Guarded by mutex_.
   const std::unique_ptr<collective::Reducer> reducer_;

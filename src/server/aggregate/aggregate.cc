@@ -43,7 +43,10 @@ Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, 
   const auto index = WindowIndex(round, part.version, key.entry.spec);
   if (!index) return index.failure();
   if (!index.value()) return Kept::kRepeat;
-  while (part.rounds.size() <= *index.value()) part.rounds.push_back(std::exchange(part.closed, {}));
+  while (part.rounds.size() <= *index.value()) {
+    part.closed.Clear();  // an update that failed has left what it was made of
+    part.rounds.push_back(std::exchange(part.closed, {}));
+  }
   Round& open = part.rounds[*index.value()];
   if (open.Has(sender.rank) && options_.deduplicate) return Kept::kRepeat;
   if (const auto divisor = open.divisor();

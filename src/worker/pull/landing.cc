@@ -21,6 +21,10 @@ bool Fits(const PartOp& op, const Frame& frame, Compression as) {
 
 size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts) {
   if (as == Compression::kNone && frame.borrowed() && op.op->destination.adopter != nullptr) {
+    if (parts == 1) {
+      op.op->destination.adopter->Adopt(frame);
+      return 0;
+    }
     op.op->kept.resize(parts);
     op.op->kept[op.ref.part] = frame;
     return 0;

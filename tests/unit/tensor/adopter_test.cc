@@ -141,11 +141,13 @@ TEST(Adopter, BytesAreThoseOfWritesIssuedBefore) {
   lands.join();
 }
 
-TEST(Adopter, WholeArraysOnCpuAlone) {
+TEST(Adopter, WholeFloatingArraysOnCpuAlone) {
   NDArray array = NDArray::From({1, 2, 3, 4}, {4}), half = array.SliceRows(0, 2),
           square = array.Reshape({2, 2}), pinned = NDArray({4}, cpu_pinned(0));
   EXPECT_EQ(AdopterOf(half), nullptr);
   EXPECT_EQ(AdopterOf(pinned), nullptr);
+  NDArray ids({4}, cpu(0), DType::kInt64);
+  EXPECT_EQ(AdopterOf(ids), nullptr) << "whole numbers may be checked before they are used";
   EXPECT_NE(AdopterOf(square), nullptr);
   EXPECT_NE(AdopterOf(array), nullptr);
 }
