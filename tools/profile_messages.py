@@ -5,7 +5,7 @@
 
 A part is what travels by itself: a key up to 128 KiB, or a piece of a larger one. One worker, one server that sums, push_pull.
 Instructions are those of user space, whole functions, all threads; libzmq's and the C library's outside of the stages are rows of
-their own. Needs `make programs`, and Debian's valgrind and strace.
+their own. Valgrind's mremap(2) doubles no mapping, so under it parts of large keys are copied where they land over shm, too. Needs `make programs`, and Debian's valgrind and strace.
 """
 import argparse
 import collections
@@ -22,7 +22,7 @@ import bench_run
 # (stage, functions whose whole cost counts, calls (from, to) within that are stages of their own)
 WORKER = (
     ("the call: checks, events, arrays", ("DistStore::PushPull(",),
-     (("DistStore::PushPull(", "Handover::~Handover("), ("Handover::Add(", "ClientLoop::HandOver("))),
+     (("DistStore::PushPull(", "Handover::HandOver("), ("Handover::Add(", "ClientLoop::HandOver("))),
     ("operations and parts", ("Client::Start(",), (("Client::Start(", "Client::FlushShards("),)),
     ("batches and requests", ("Client::FlushShard(",), (("Client::SendBatch(", "ZmqDriver::Send("),)),
     ("envelope written", ("wire::EncodeEnvelope(",), ()),
@@ -31,9 +31,9 @@ WORKER = (
     ("taken from libzmq", ("transport::ReceiveMultipart(",), ()),
     ("envelope read", ("wire::DecodeEnvelope(", "wire::Unpack("), ()),
     ("payload borrowed", ("SharedMemory::Borrow(", "SharedMemory::Collect("), ()),
-    ("values landed: a copy", ("worker::Land(",), ()),
+    ("values landed: a copy, or adopted", ("worker::Land(", "worker::LandKept("), ()),
     ("answers to ends of operations", ("Client::OnValues(", "Client::OnAck(", "Client::RunCompletions("),
-     (("Client::OnValues(", "worker::Land("),)),
+     (("Client::OnValues(", "worker::Land("), ("Client::LandAll(", "worker::LandKept("))),
 )
 SERVER = (
     ("taken from libzmq", ("transport::ReceiveMultipart(",), ()),
