@@ -186,7 +186,8 @@ void DistStore::LetWait(const std::vector<NDArray>& arrays, Handover& calls) {
 }
 
 Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept) {
-  const bool fits = all_parts_ <= kMostAdoptedParts * shards_ && all_bytes_ <= kMostAdoptedBytes * shards_;
+  const bool fits = all_parts_ <= std::min(kMostAdoptedParts * shards_, kMostMappedParts) &&
+                    all_bytes_ <= kMostAdoptedBytes * shards_;
   Adopter* adopter = options_.adopts && fits && !kept ? AdopterOf(target) : nullptr;
   if (adopter == nullptr) return {MutableHostBytes(target), target.storage(), nullptr};
   lodgings_.Add(target.storage(), state.parts);

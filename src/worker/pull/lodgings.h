@@ -14,6 +14,8 @@ namespace sluice::worker {
 // What a store lets its arrays adopt, for each shard: with two versions of each value out less than a link
 // may lend (transport/shm/memory_link.h).
 inline constexpr uint64_t kMostAdoptedParts = 3072, kMostAdoptedBytes = uint64_t{384} << 20;
+// And of all shards: a process has 65,530 mappings (vm.max_map_count), a part up to four.
+inline constexpr uint64_t kMostMappedParts = 8192;
 
 // Thread safety: one thread at a time.
 class Lodgings {
