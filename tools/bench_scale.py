@@ -6,6 +6,7 @@ less they count.
 """
 import argparse
 import json
+import pathlib
 import sys
 import tempfile
 
@@ -25,7 +26,7 @@ def round_ms(hosts, workers, servers, repeats):
         bench_network.job(hosts, bench_run.program("kv_bench"), "--modes", "push_pull", "--calls=1", "--raw=false", "--keys", "1",
                           "--bytes", "+".join(map(str, KEYS)), "--repeats", repeats, "--json", results.name,
                           workers=workers, servers=servers)
-        line, = [json.loads(each) for each in open(results.name, encoding="utf-8") if each.startswith("{")]
+        line, = [json.loads(each) for each in pathlib.Path(results.name).read_text(encoding="utf-8").splitlines() if each.startswith("{")]
     return line["p50_us"] / 1e3
 
 
