@@ -154,7 +154,7 @@ wire::Counters WorkerNode::OwnStats(Duration timeout) {
   const Event asked = Event::Make("asking this worker for statistics");
   const auto landed = std::make_shared<uint64_t>();
   Post([client = client_, asked, landed](Time, transport::Network&) {
-    *landed = client->bytes_landed();
+    *landed = client->bytes_copied();
     asked.Complete();
   });
   asked.Wait(timeout);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "data.pb.h"
 #include "wire/convert.h"
 
@@ -112,25 +114,69 @@ bool EntriesFromWire(const EntryField& in, Checker& checker, std::vector<KeyEntr
   return true;
 }
 
-template <typename Part>
-void SlotsToWire(const PartList<Part>& in, google::protobuf::RepeatedPtrField<pb::ValuePart>* out) {
+// What the parts of a message have, by name.
+uint32_t SlotOf(const PushPart&) {
+  return 0;
+}
+uint32_t SlotOf(const auto& part) {
+  return part.slot;
+}
+uint64_t VersionOf(const PushPart& part) {
+  return part.round;
+}
+uint64_t VersionOf(const PullPart& part) {
+  return part.min_round;
+}
+uint64_t VersionOf(const RowsPart& part) {
+  return part.min_round;
+}
+uint64_t VersionOf(const auto& part) {
+  return part.version;
+}
+
+// Left empty where all are 0.
+template <typename Part, typename T>
+void ColumnToWire(const PartList<Part>& in, google::protobuf::RepeatedField<T>* out, auto&& value_of) {
+  if (std::ranges::all_of(in, [&](const Part& part) { return value_of(part) == T{}; })) return;
   out->Reserve(static_cast<int>(in.size()));
-  for (const Part& part : in) {
-    pb::ValuePart* p = out->Add();
-    p->set_key(part.ref.key);
-    p->set_part(part.ref.part);
-    p->set_slot(part.slot);
-    p->set_version(part.version);
-  }
+  for (const Part& part : in) out->AddAlreadyReserved(value_of(part));
 }
 
 template <typename Part>
-bool SlotsFromWire(const google::protobuf::RepeatedPtrField<pb::ValuePart>& in, Checker& checker,
-                   PartList<Part>* out) {
-  if (!checker.Count(in.size(), checker.limits().max_parts, "parts")) return false;
-  out->reserve(in.size());
-  for (const pb::ValuePart& p : in) out->push_back({{p.key(), p.part()}, p.slot(), p.version()});
+void PartsToWire(const PartList<Part>& in, pb::Parts* out) {
+  out->mutable_key()->Reserve(static_cast<int>(in.size()));
+  for (const Part& part : in) out->mutable_key()->AddAlreadyReserved(part.ref.key);
+  ColumnToWire(in, out->mutable_part(), [](const Part& part) { return part.ref.part; });
+  ColumnToWire(in, out->mutable_slot(), [](const Part& part) { return SlotOf(part); });
+  ColumnToWire(in, out->mutable_version(), [](const Part& part) { return VersionOf(part); });
+}
+
+bool IsColumn(const auto& column, int parts, const char* what, Checker& checker) {
+  return column.empty() || column.size() == parts ||
+         checker.Refuse(column.size(), " ", what, " for ", parts, " parts");
+}
+
+// `make(ref, slot, version, i)`
+template <typename Part>
+bool PartsFromWire(const pb::Parts& in, Checker& checker, PartList<Part>* out, auto&& make) {
+  const int size = in.key_size();
+  if (!checker.Count(static_cast<size_t>(size), checker.limits().max_parts, "parts") ||
+      !IsColumn(in.part(), size, "part numbers", checker) || !IsColumn(in.slot(), size, "slots", checker) ||
+      !IsColumn(in.version(), size, "versions", checker)) {
+    return false;
+  }
+  out->reserve(static_cast<size_t>(size));
+  for (int i = 0; i < size; ++i) {
+    out->push_back(make(PartRef{in.key(i), in.part().empty() ? 0 : in.part(i)},
+                        in.slot().empty() ? 0 : in.slot(i), in.version().empty() ? 0 : in.version(i), i));
+  }
   return true;
+}
+template <typename Part>
+bool PartsFromWire(const pb::Parts& in, Checker& checker, PartList<Part>* out) {
+  return PartsFromWire(in, checker, out, [](PartRef ref, uint32_t slot, uint64_t version, int) {
+    return Part{ref, slot, version};
+  });
 }
 
 }  // namespace
@@ -170,76 +216,41 @@ void ToWire(const Push& in, pb::Push* out) {
   out->set_divisor(in.divisor);
   out->set_compression(EnumToWire<pb::Compression>(in.compression));
   out->set_values(EnumToWire<pb::Compression>(in.values));
-  out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
-  for (const PushPart& part : in.parts) {
-    pb::PushPart* p = out->add_parts();
-    p->set_key(part.ref.key);
-    p->set_part(part.ref.part);
-    p->set_round(part.round);
-    p->set_reply(part.want_value ? pb::PushPart::REPLY_VALUE : pb::PushPart::REPLY_ACK);
-  }
+  PartsToWire(in.parts, out->mutable_parts());
+  ColumnToWire(in.parts, out->mutable_want_value(), [](const PushPart& part) { return part.want_value; });
 }
 bool FromWire(const pb::Push& in, Checker& checker, Push* out) {
   out->samples = in.samples();
   out->divisor = in.divisor();
   if (!checker.Finite(out->divisor, "the divisor") ||
       !checker.Enum(in.compression(), Compression::kTopK, "the compression", &out->compression) ||
-      !checker.Enum(in.values(), Compression::kTopK, "the compression of values", &out->values) ||
-      !checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) {
+      !checker.Enum(in.values(), Compression::kTopK, "the compression of values", &out->values)) {
     return false;
   }
   if (out->divisor == 0) return checker.Refuse("the divisor is 0");
-  out->parts.reserve(in.parts_size());
-  for (const pb::PushPart& p : in.parts()) {
-    if (p.reply() != pb::PushPart::REPLY_ACK && p.reply() != pb::PushPart::REPLY_VALUE) {
-      return checker.Refuse("the wanted reply is ", static_cast<int>(p.reply()));
-    }
-    out->parts.push_back({{p.key(), p.part()}, p.round(), p.reply() == pb::PushPart::REPLY_VALUE});
-  }
-  return true;
+  if (!in.parts().slot().empty()) return checker.Refuse("a push names slots");
+  if (!IsColumn(in.want_value(), in.parts().key_size(), "wanted values", checker)) return false;
+  return PartsFromWire(in.parts(), checker, &out->parts, [&](PartRef ref, uint32_t, uint64_t round, int i) {
+    return PushPart{ref, round, !in.want_value().empty() && in.want_value(i)};
+  });
 }
 
 void ToWire(const Pull& in, pb::Pull* out) {
   out->set_want(EnumToWire<pb::Pull::Want>(in.want));
   out->set_values(EnumToWire<pb::Compression>(in.values));
-  out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
-  for (const PullPart& part : in.parts) {
-    pb::PullPart* p = out->add_parts();
-    p->set_key(part.ref.key);
-    p->set_part(part.ref.part);
-    p->set_slot(part.slot);
-    p->set_min_round(part.min_round);
-  }
+  PartsToWire(in.parts, out->mutable_parts());
 }
 bool FromWire(const pb::Pull& in, Checker& checker, Pull* out) {
-  if (!checker.Enum(in.want(), Pull::Want::kVersion, "what is wanted", &out->want) ||
-      !checker.Enum(in.values(), Compression::kTopK, "the compression of values", &out->values) ||
-      !checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) {
-    return false;
-  }
-  out->parts.reserve(in.parts_size());
-  for (const pb::PullPart& p : in.parts()) {
-    out->parts.push_back({{p.key(), p.part()}, p.slot(), p.min_round()});
-  }
-  return true;
+  return checker.Enum(in.want(), Pull::Want::kVersion, "what is wanted", &out->want) &&
+         checker.Enum(in.values(), Compression::kTopK, "the compression of values", &out->values) &&
+         PartsFromWire(in.parts(), checker, &out->parts);
 }
 
 void ToWire(const PullRows& in, pb::PullRows* out) {
-  out->mutable_parts()->Reserve(static_cast<int>(in.parts.size()));
-  for (const RowsPart& part : in.parts) {
-    pb::RowsPart* p = out->add_parts();
-    p->set_key(part.ref.key);
-    p->set_part(part.ref.part);
-    p->set_slot(part.slot);
-    p->set_min_round(part.min_round);
-  }
+  PartsToWire(in.parts, out->mutable_parts());
 }
 bool FromWire(const pb::PullRows& in, Checker& checker, PullRows* out) {
-  if (!checker.Count(in.parts_size(), checker.limits().max_parts, "parts")) return false;
-  out->parts.reserve(in.parts_size());
-  for (const pb::RowsPart& p : in.parts())
-    out->parts.push_back({{p.key(), p.part()}, p.slot(), p.min_round()});
-  return true;
+  return PartsFromWire(in.parts(), checker, &out->parts);
 }
 
 void ToWire(const GetRowIds& in, pb::GetRowIds* out) {
@@ -266,7 +277,7 @@ bool FromWire(const pb::RowIds& in, Checker& checker, RowIds* out) {
 void ToWire(const Values& in, pb::Values* out) {
   out->set_content(in.has_data ? pb::Values::CONTENT_VALUES : pb::Values::CONTENT_VERSIONS);
   out->set_compression(EnumToWire<pb::Compression>(in.compression));
-  SlotsToWire(in.parts, out->mutable_parts());
+  PartsToWire(in.parts, out->mutable_parts());
 }
 bool FromWire(const pb::Values& in, Checker& checker, Values* out) {
   if (in.content() != pb::Values::CONTENT_VALUES && in.content() != pb::Values::CONTENT_VERSIONS) {
@@ -274,16 +285,16 @@ bool FromWire(const pb::Values& in, Checker& checker, Values* out) {
   }
   out->has_data = in.content() == pb::Values::CONTENT_VALUES;
   return checker.Enum(in.compression(), Compression::kTopK, "the compression", &out->compression) &&
-         SlotsFromWire(in.parts(), checker, &out->parts);
+         PartsFromWire(in.parts(), checker, &out->parts);
 }
 
 void ToWire(const Store& in, pb::Store* out) {
   out->set_purpose(EnumToWire<pb::Store::Purpose>(in.purpose));
-  SlotsToWire(in.parts, out->mutable_parts());
+  PartsToWire(in.parts, out->mutable_parts());
 }
 bool FromWire(const pb::Store& in, Checker& checker, Store* out) {
   return checker.Enum(in.purpose(), Store::Purpose::kRows, "purpose", &out->purpose) &&
-         SlotsFromWire(in.parts(), checker, &out->parts);
+         PartsFromWire(in.parts(), checker, &out->parts);
 }
 
 }  // namespace sluice::wire

@@ -8,19 +8,48 @@
 
 namespace sluice::wire {
 
+namespace {
+
+bool AreSmall(const Frames& frames, uint64_t total) {
+  return frames.size() > 1 && total <= std::min(kMostPacked, kPackedFrame * frames.size());
+}
+
+// One behind the other in one owner's memory.
+bool LieTogether(const Frames& frames) {
+  for (size_t i = 1; i < frames.size(); ++i) {
+    if (frames[i].owner() != frames[0].owner() || frames[i].data() != frames[i - 1].data() + frames[i - 1].size())
+      return false;
+  }
+  return !frames[0].borrowed();
+}
+
+void Replace(Message* message, Frame all) {
+  message->packed.reserve(message->payload.size());
+  for (const Frame& frame : message->payload) message->packed.push_back(static_cast<uint32_t>(frame.size()));
+  message->payload.clear();
+  message->payload.push_back(std::move(all));
+}
+
+}  // namespace
+
+void Join(Message* message) {
+  const Frames& frames = message->payload;
+  const uint64_t total = PayloadBytes(*message);
+  if (!AreSmall(frames, total) || !LieTogether(frames)) return;
+  Replace(message, Frame(Bytes(frames[0].data(), total), frames[0].owner()));
+}
+
 size_t Pack(Message* message, const std::shared_ptr<Allocator>& memory) {
   const Frames& frames = message->payload;
   const uint64_t total = PayloadBytes(*message);
-  if (frames.size() < 2 || total > std::min(kMostPacked, kPackedFrame * frames.size())) return 0;
+  if (!AreSmall(frames, total)) return 0;
   auto block = std::allocate_shared<Buffer>(MemoryOf<Buffer>(memory), total, memory);
   std::byte* at = block->data();
   for (const Frame& frame : frames) {
-    message->packed.push_back(static_cast<uint32_t>(frame.size()));
     if (!frame.empty()) std::memcpy(at, frame.data(), frame.size());
     at += frame.size();
   }
-  message->payload.clear();
-  message->payload.push_back(Frame::Of(std::move(block)));
+  Replace(message, Frame::Of(std::move(block)));
   return total;
 }
 

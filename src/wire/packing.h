@@ -14,6 +14,8 @@ inline constexpr size_t kPackedFrame = 16 << 10;
 // All together. Whoever keeps one frame keeps what it came with.
 inline constexpr size_t kMostPacked = 1 << 20;
 
+// Makes one frame of two or more that are small and lie one behind the other in memory of one owner.
+void Join(Message* message);
 // Makes one frame, in `memory`, of two or more that are small. The bytes copied: 0, and the message is as it
 // was, when they are not.
 size_t Pack(Message* message, const std::shared_ptr<Allocator>& memory);

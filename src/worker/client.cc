@@ -84,8 +84,9 @@ void Client::FailAll(const Failure& failure) {
     shard->pulls.Clear();
     shard->requests.Clear();
   }
-  for (auto& [id, key] : keys_) {
-    for (PartFlow& flow : key.flows) flow = PartFlow();
+  for (const auto& key : keys_) {
+    if (key == nullptr) continue;
+    for (PartFlow& flow : key->flows) flow = PartFlow();
   }
 }
 
@@ -128,15 +129,25 @@ void Client::OnRefused(Time now, transport::PeerId peer, NetworkRef network) {
 std::string Client::WaitingFor(const Operation& op) const {
   if (!op.waiting_for.empty()) return op.waiting_for;
   std::set<uint32_t> servers;
-  for (const PartFlow& flow : keys_.at(op.key).flows) {
-    for (const PartOpPtr& part : flow.ops()) {
-      if (part->op.get() == &op && part->sent && !part->finished)
-        servers.insert(shards_[part->shard]->server);
-    }
-  }
+  ForPartsOf(op, [&](const PartOp& part) {
+    if (part.sent) servers.insert(shards_[part.shard]->server);
+  });
   std::vector<std::string> names;
   for (const uint32_t server : servers) names.push_back(StrCat("server ", server));
   return names.empty() ? "earlier operations" : StrCat(StrJoin(names), " to answer");
+}
+
+std::string Client::Describe(const Operation& op) const {
+  constexpr size_t kNamed = 3;
+  const size_t count = op.keys.size();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(count, kNamed); ++i) {
+    const KeyState* key = Find(op.keys[i].key);
+    names.push_back(key == nullptr ? StrCat("number ", op.keys[i].key) : std::string(key->name.text()));
+  }
+  if (count > kNamed) names.push_back(StrCat(count - kNamed, " more"));
+  return StrCat(Name(op.kind), count > 1 ? " of keys " : " of key ", StrJoin(names), ", round ",
+                op.keys[0].round);
 }
 
 void Client::Expire(Time now) {
@@ -152,7 +163,7 @@ void Client::Expire(Time now) {
   }
   for (const auto& op : expired) {
     const Failure failure =
-        Fail(ErrorCode::kDeadlineExceeded, Name(op->kind), " of key ", op->key_name, ", round ", op->round,
+        Fail(ErrorCode::kDeadlineExceeded, Describe(*op),
              ", was not done by its deadline: waiting for ", WaitingFor(*op));
     if (op->kind == OpKind::kPushPull) GoOnAsPush(op);
     FinishOperation(*op, failure);
@@ -202,8 +213,8 @@ std::string Client::DumpState(Time now) const {
       text += "  ...\n";
       break;
     }
-    text += StrCat("  ", Name(op->kind), " of key ", op->key_name, " round ", op->round, ": ", op->parts_left,
-                   " parts left, waiting for ", WaitingFor(*op), "\n");
+    text += StrCat("  ", Describe(*op), ": ", op->parts_left, " parts left, waiting for ", WaitingFor(*op),
+                   "\n");
   }
   if (!flushes_.empty()) text += "  leaving: waits until the servers have what was pushed\n";
   text += controls_.Describe();

@@ -51,6 +51,17 @@ struct PullArgs {
   bool latest = false;                       // whatever is there, in place of this worker's last push
   Compression weights = Compression::kNone;  // how float32 ones come once this worker has pushed the key
 };
+// Of several small keys at once: one operation, which ends when it has for all of them, and is sent as few
+// messages. What fails for one of them fails it; the others' rounds go on.
+struct BundleArgs {
+  OpKind kind = OpKind::kPush;  // or kPushPull, kPull
+  OfKeys keys;                  // of one part each, each once; rounds are filled in
+  Frame source;                 // of pushes: the gradients as they are, one behind the other
+  int priority = 0;
+  uint64_t samples = 0;
+  double divisor = 1;
+  bool latest = false;  // of pulls
+};
 // Of a row-sparse key.
 struct PushRowsArgs {
   uint32_t key = 0;
@@ -117,6 +128,7 @@ class Client final : public transport::Machine {
   void PushPull(Time now, PushArgs args, Destination destination, Time deadline, Ended done,
                 NetworkRef network);
   void Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef network);
+  void Bundle(Time now, BundleArgs args, Time deadline, Ended done, NetworkRef network);
   // The same with rows of row-sparse keys.
   void PushRows(Time now, PushRowsArgs args, Ended done, NetworkRef network);
   void PullRows(Time now, PullRowsArgs args, Time deadline, Ended done, NetworkRef network);
@@ -155,9 +167,9 @@ class Client final : public transport::Machine {
   void GetShardStats(Time now, uint32_t shard, Time deadline, AnswerDone done, NetworkRef network);
 
   uint32_t num_shards() const { return static_cast<uint32_t>(shards_.size()); }
-  uint64_t bytes_landed() const { return bytes_landed_; }  // copied to where pulls wanted them
-  const wire::KeyEntry& entry(uint32_t key) const { return keys_.at(key).entry; }
-  bool Knows(uint32_t key) const { return keys_.contains(key); }
+  uint64_t bytes_copied() const { return bytes_copied_; }  // to where pulls wanted them, and into bundles
+  const wire::KeyEntry& entry(uint32_t key) const { return keys_.at(key)->entry; }
+  bool Knows(uint32_t key) const { return Find(key) != nullptr; }
 
  private:
   struct KeyState {
@@ -194,6 +206,21 @@ class Client final : public transport::Machine {
     Lane& LaneOf(const PartOp& part) { return part.Carries() ? pushes : pulls; }
   };
 
+  const KeyState* Find(uint32_t key) const { return key < keys_.size() ? keys_[key].get() : nullptr; }
+  KeyState* Find(uint32_t key) { return key < keys_.size() ? keys_[key].get() : nullptr; }
+  // Calls use(PartOp&) with those that have not ended.
+  template <typename Use>
+  void ForPartsOf(const Operation& op, Use&& use) const {
+    for (const OfKey& of : op.keys) {
+      const KeyState* key = Find(of.key);
+      if (key == nullptr) continue;
+      for (const PartFlow& flow : key->flows) {
+        for (const PartOpPtr& part : flow.ops())
+          if (part->op.get() == &op && !part->finished) use(*part);
+      }
+    }
+  }
+
   // client.cc
   void AfterMembership(Time now, NetworkRef network);
   void ConnectShards(NetworkRef network);
@@ -203,25 +230,36 @@ class Client final : public transport::Machine {
   void CheckFlushed(Time now);
   // Whom an operation waits for: what a shard said last, else which servers owe it an answer.
   std::string WaitingFor(const Operation& op) const;
+  std::string Describe(const Operation& op) const;  // "push of key w, round 3"
   wire::Message Envelope(wire::Body body, uint64_t id) const { return membership_.Make(std::move(body), id); }
 
   // client_calls.cc
   std::shared_ptr<Operation> NewOperation(OpKind kind, uint32_t key) const;
   std::shared_ptr<Operation> NewPush(OpKind kind, PushArgs args, Ended done) const;
+  uint64_t PushedRound(uint32_t key) const {
+    const KeyState* state = Find(key);
+    return state == nullptr ? 0 : state->pushed;
+  }
 
   // client_flow.cc: operations to messages
   void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
-  // Why the operation does not fit its key; empty: it does.
-  static std::string WhyUnfit(const Operation& op, const KeyState& key);
-  // Appends what it has to do with each part.
-  void AppendParts(Time now, const std::shared_ptr<Operation>& op, KeyState& key);
-  void AppendRows(Time now, const std::shared_ptr<Operation>& op, KeyState& key);
+  // Why an operation cannot be done.
+  std::optional<Failure> WhyNot(const Operation& op) const;
+  std::optional<Failure> WhyNot(const Operation& op, const OfKey& of) const;
+  // Why the operation does not fit its key, for which `source` bytes are to be sent; empty: it does.
+  static std::string WhyUnfit(const Operation& op, const OfKey& of, const KeyState& key, size_t source);
+  // Of an operation on several keys: one on each, with its share of the source. Their ends are its end, with
+  // the first failure among them.
+  std::vector<std::shared_ptr<Operation>> OneEach(Operation& op) const;
+  // Appends what it has to do with each part, in memory of `places`.
+  using Places = std::shared_ptr<PartOp[]>;
+  void AppendParts(Time now, const std::shared_ptr<Operation>& op, const Places& places);
+  void AppendRows(Time now, const std::shared_ptr<Operation>& op, const Places& places);
   // What a push of the key, or of one of its parts, has to send.
   static size_t PushedBytes(const Operation& op, const KeyState& key);
   static size_t PushedBytes(const Operation& op, const KeyState& key, const plan::Part& part);
   void Open(const std::shared_ptr<Operation>& op);
-  void Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t index, Extent source,
-              Extent destination);
+  void Append(PartOpPtr part, std::shared_ptr<Operation> op, KeyState& key, uint32_t index);
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);
   static Lane* NextLane(Shard& shard);
@@ -235,9 +273,10 @@ class Client final : public transport::Machine {
   void NoteArrival(Time now, uint32_t shard, Requests::Request& request);
   void OnAck(Time now, uint32_t shard, uint64_t id);
   void OnValues(Time now, uint32_t shard, const wire::Message& message);
-  void RefuseFrom(KeyState& key, const Operation& push, const Failure& failure);
-  static bool NeedsRound(const Operation& op, uint64_t round);
+  void RefuseFrom(KeyState& key, uint64_t round, const Failure& failure);
+  static bool NeedsRound(const Operation& op, const OfKey& of, uint64_t round);
   void OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network);
+  void Separate(std::shared_ptr<Operation> op);
   void SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRef network);
   void OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting);
   void Repeat(Time now, uint32_t index, NetworkRef network);
@@ -253,6 +292,7 @@ class Client final : public transport::Machine {
   void SeeServers(Time now, Time deadline, std::function<void(Time, NetworkRef, const Status&)> done,
                   NetworkRef network);
   void SayGoodbye(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
+  void AddKey(const wire::KeyEntry& entry);  // unless it is known
   void OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
                   Time deadline, InitDone done, NetworkRef network);
 
@@ -270,7 +310,7 @@ class Client final : public transport::Machine {
   std::vector<worker::Done> when_joined_;
 
   const std::shared_ptr<Allocator> records_ = std::make_shared<PoolAllocator>(kKeptRecords);
-  std::map<uint32_t, KeyState> keys_;
+  std::vector<std::unique_ptr<KeyState>> keys_;  // by id; null: not declared here
   std::vector<std::unique_ptr<Shard>> shards_;
   std::map<transport::PeerId, uint32_t> shard_of_;
   RecordMap<uint64_t, std::shared_ptr<Operation>> operations_;  // all open ones, by number
@@ -279,7 +319,7 @@ class Client final : public transport::Machine {
   uint64_t next_id_ = 1;
   uint64_t next_order_ = 1;
   uint64_t barriers_of_all_ = 0;
-  uint64_t bytes_landed_ = 0;
+  uint64_t bytes_copied_ = 0;
   bool together_ = false;  // what has been started waits for more
   LogLimiter limiter_{5, 10s};
   // Run when a call has left the machine in order. The spare one is empty, and has room.

@@ -17,7 +17,7 @@ void Client::NoteArrival(Time now, uint32_t shard, Requests::Request& request) {
 // The shard has it.
 void Client::Acknowledge(Time now, PartOp& part) {
   if (!std::exchange(part.acked, true) && part.op->IsPush())
-    tracer_.OnStage(now, Stage::kWait, part.ref.key, part.op->round, part.bytes());
+    tracer_.OnStage(now, Stage::kWait, part.ref.key, part.round(), part.bytes());
   Landed(part);
 }
 
@@ -37,14 +37,14 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
   const auto& values = std::get<wire::Values>(message.body);
   for (size_t i = 0; i < values.parts.size(); ++i) {
     const wire::ValuePart& value = values.parts[i];
-    const auto it = keys_.find(value.ref.key);
-    if (it == keys_.end() || value.ref.part >= it->second.flows.size() ||
-        it->second.parts[value.ref.part].shard != shard) {
+    KeyState* key = Find(value.ref.key);
+    if (key == nullptr || value.ref.part >= key->flows.size() ||
+        key->parts[value.ref.part].shard != shard) {
       LOG_EVERY_N(WARNING, 100) << "shard " << shard
                                 << " sent a value of a part that is not its own: " << wire::Describe(message);
       continue;
     }
-    PartFlow& flow = it->second.flows[value.ref.part];
+    PartFlow& flow = key->flows[value.ref.part];
     if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
     if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to))
       NoteArrival(now, shard, *request);
@@ -57,7 +57,7 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
           continue;
         }
         tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
-        bytes_landed_ += Land(*part, message.payload[i], values.compression, it->second.parts.size());
+        bytes_copied_ += Land(*part, message.payload[i], values.compression, key->parts.size());
       }
       part->op->lowest_version = std::min(part->op->lowest_version, value.version);
       Finish(part);
@@ -70,19 +70,50 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
   }
 }
 
-bool Client::NeedsRound(const Operation& op, uint64_t round) {
+bool Client::NeedsRound(const Operation& op, const OfKey& of, uint64_t round) {
   const bool of_rounds =
       op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0) || op.kind == OpKind::kPullRows;
-  return of_rounds && op.round >= round;
+  return of_rounds && of.round >= round;
 }
 
-void Client::RefuseFrom(KeyState& key, const Operation& push, const Failure& failure) {
-  if (push.round >= key.refused_round) return;
-  key.refused_round = push.round;
-  key.refusal =
-      Fail(failure.code, "round ", push.round, " cannot close, its push was refused: ", failure.message);
-  for (const auto& [number, op] : operations_) {
-    if (op->key == push.key && NeedsRound(*op, push.round)) FinishOperation(*op, *key.refusal);
+void Client::RefuseFrom(KeyState& key, uint64_t round, const Failure& failure) {
+  if (round >= key.refused_round) return;
+  key.refused_round = round;
+  key.refusal = Fail(failure.code, "round ", round, " cannot close, its push was refused: ", failure.message);
+  std::vector<PartOpPtr> in_vain;
+  for (const PartFlow& flow : key.flows) {
+    std::ranges::copy_if(flow.ops(), std::back_inserter(in_vain), [&](const PartOpPtr& part) {
+      return NeedsRound(*part->op, part->of_key(), round);
+    });
+  }
+  for (const PartOpPtr& part : in_vain) {
+    Separate(part->op);
+    FinishOperation(*part->op, *key.refusal);
+  }
+}
+
+// What fails for one key does not end the others.
+void Client::Separate(std::shared_ptr<Operation> op) {
+  if (op->finished || op->keys.size() == 1) return;
+  op->finished = true;
+  size_t offset = 0;
+  for (const auto& one : OneEach(*op)) {
+    KeyState& key = *Find(one->only().key);
+    for (PartFlow& flow : key.flows) {
+      for (const PartOpPtr& part : flow.ops()) {
+        if (part->op != op || part->finished) continue;
+        part->op = one;
+        part->place = 0;
+        part->source.offset -= offset;
+        ++one->parts_left;
+      }
+    }
+    offset += one->source.size();
+    if (one->parts_left > 0) {
+      Open(one);
+    } else {
+      one->done(Status::Ok());
+    }
   }
 }
 
@@ -108,11 +139,15 @@ void Client::OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& 
   if (request == nullptr) return;
   const PartOps parts = std::move(request->parts);
   shards_[shard]->requests.Erase(id);
-  if (parts.front()->op != parts.back()->op) return SendAlone(now, shard, parts, network);
-  for (const PartOpPtr& part : parts) {
-    Operation& op = *part->op;
-    FinishOperation(op, failure);
-    if (op.IsPush()) RefuseFrom(keys_.at(op.key), op, failure);
+  for (const PartOpPtr& part : parts) Separate(part->op);
+  if (parts.front()->op != parts.back()->op) {
+    SendAlone(now, shard, parts, network);
+  } else {
+    for (const PartOpPtr& part : parts) {
+      Operation& op = *part->op;
+      FinishOperation(op, failure);
+      if (op.IsPush()) RefuseFrom(*Find(part->ref.key), part->round(), failure);
+    }
   }
   std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
 }
@@ -121,7 +156,7 @@ void Client::OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWait
   Requests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;
   for (const PartOpPtr& part : request->parts) {
-    if (part->op->key_name.text() == waiting.id) part->op->waiting_for = waiting.missing;
+    if (Find(part->ref.key)->name.text() == waiting.id) part->op->waiting_for = waiting.missing;
   }
 }
 
@@ -138,7 +173,7 @@ void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
     if (value_only.empty()) continue;
     wire::Pull pull{.parts = {}, .values = value_only.front()->op->compression.weights};
     for (const PartOpPtr& part : value_only)
-      pull.parts.push_back({part->ref, part->op->slot, part->op->round});
+      pull.parts.push_back({part->ref, part->op->slot, part->round()});
     network.Send(shard.peer, Envelope(std::move(pull), id));
   }
 }
@@ -146,7 +181,7 @@ void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
 void Client::Finish(const PartOpPtr& part) {
   part->finished = true;
   Landed(*part);
-  PartFlow& flow = keys_.at(part->ref.key).flows[part->ref.part];
+  PartFlow& flow = Find(part->ref.key)->flows[part->ref.part];
   flow.Sweep();
   Release(flow);
   Operation& op = *part->op;
@@ -157,33 +192,31 @@ void Client::Finish(const PartOpPtr& part) {
 }
 
 void Client::LandAll(Operation& op) {
-  KeyState& key = keys_.at(op.key);
+  KeyState& key = *Find(op.only().key);
   if (!key.views) key.views.emplace(records_);
-  bytes_landed_ += LandKept(op, key.parts, key.entry.spec.dtype, *key.views);
+  bytes_copied_ += LandKept(op, key.parts, key.entry.spec.dtype, *key.views);
 }
 
 // A round that others wait for needs its push, whoever has given up on the answer. From here on the caller
 // may write to the source: what has not arrived is copied.
 void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
   std::shared_ptr<Operation> push;
-  for (PartFlow& flow : keys_.at(op->key).flows) {
-    for (const PartOpPtr& part : flow.ops()) {
-      if (part->op != op || part->finished || part->acked) continue;
-      if (push == nullptr) {
-        push = NewOperation(OpKind::kPush, op->key);
-        push->key_name = op->key_name;
-        push->priority = op->priority;
-        push->round = op->round;
-        push->samples = op->samples;
-        push->divisor = op->divisor;
-        push->compression = op->compression;
-        push->source = Frame::Copy(op->source.bytes());
-        Open(push);
-      }
-      part->op = push;
-      ++push->parts_left;
+  ForPartsOf(*op, [&](PartOp& part) {
+    if (part.acked) return;
+    if (push == nullptr) {
+      push = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
+      for (const OfKey& of : op->keys)
+        push->keys.push_back({.key = of.key, .round = of.round, .destination = {}});
+      push->priority = op->priority;
+      push->samples = op->samples;
+      push->divisor = op->divisor;
+      push->compression = op->compression;
+      push->source = Frame::Copy(op->source.bytes());
+      Open(push);
     }
-  }
+    part.op = push;
+    ++push->parts_left;
+  });
 }
 
 void Client::FinishOperation(Operation& op, const Status& status) {
@@ -194,17 +227,19 @@ void Client::FinishOperation(Operation& op, const Status& status) {
   if (op.done)
     completions_.push_back(
         [done = std::move(op.done), how = Status(status)](Time, NetworkRef) mutable { done(how); });
-  if (status.ok() || !keys_.contains(op.key)) return;
+  if (status.ok()) return;
   // What is left of a failed operation must not hold up its parts.
-  KeyState& key = keys_.at(op.key);
-  for (PartFlow& flow : key.flows) {
-    for (const PartOpPtr& part : flow.ops()) {
-      if (part->op.get() != &op || part->finished) continue;
-      part->finished = true;
-      Landed(*part);
+  ForPartsOf(op, [&](PartOp& part) {
+    part.finished = true;
+    Landed(part);
+  });
+  for (const OfKey& of : op.keys) {
+    KeyState* key = Find(of.key);
+    if (key == nullptr) continue;
+    for (PartFlow& flow : key->flows) {
+      flow.Sweep();
+      Release(flow);
     }
-    flow.Sweep();
-    Release(flow);
   }
 }
 

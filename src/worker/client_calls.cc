@@ -6,7 +6,7 @@ namespace sluice::worker {
 std::shared_ptr<Operation> Client::NewOperation(OpKind kind, uint32_t key) const {
   auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
   op->kind = kind;
-  op->key = key;
+  op->keys.push_back({.key = key, .round = 0, .destination = {}});
   return op;
 }
 
@@ -36,7 +36,7 @@ void Client::Push(Time now, PushArgs args, Ended done, NetworkRef network) {
 void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, Ended done,
                       NetworkRef network) {
   auto op = NewPush(OpKind::kPushPull, std::move(args), std::move(done));
-  op->destination = std::move(destination);
+  op->only().destination = std::move(destination);
   op->deadline = deadline;
   Start(now, std::move(op), network);
   RunCompletions(now, network);
@@ -44,13 +44,30 @@ void Client::PushPull(Time now, PushArgs args, Destination destination, Time dea
 
 void Client::Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef network) {
   auto op = NewOperation(OpKind::kPull, args.key);
-  op->destination = std::move(args.destination);
+  op->only().destination = std::move(args.destination);
   op->priority = args.priority;
   op->slot = args.slot;
   op->compression.weights = args.weights;
   op->deadline = deadline;
   op->done = std::move(done);
-  if (const auto it = keys_.find(args.key); it != keys_.end() && !args.latest) op->round = it->second.pushed;
+  if (!args.latest) op->only().round = PushedRound(args.key);
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
+void Client::Bundle(Time now, BundleArgs args, Time deadline, Ended done, NetworkRef network) {
+  auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
+  op->kind = args.kind;
+  op->keys = std::move(args.keys);
+  bytes_copied_ += args.source.size();
+  op->source = std::move(args.source);
+  op->priority = args.priority;
+  op->samples = args.samples;
+  op->divisor = args.divisor;
+  if (args.kind != OpKind::kPush) op->deadline = deadline;
+  op->done = std::move(done);
+  if (args.kind == OpKind::kPull && !args.latest)
+    for (OfKey& of : op->keys) of.round = PushedRound(of.key);
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }
@@ -71,13 +88,12 @@ void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Ended done, Ne
   auto op = NewOperation(OpKind::kPullRows, args.key);
   op->source = std::move(args.ids);
   op->rows = std::move(args.extents);
-  op->destination = std::move(args.destination);
+  op->only().destination = std::move(args.destination);
   op->priority = args.priority;
   op->deadline = deadline;
   op->done = std::move(done);
   op->slot = args.slot;
-  if (const auto it = keys_.find(args.key); it != keys_.end() && args.slot == 0)
-    op->round = it->second.pushed;
+  if (args.slot == 0) op->only().round = PushedRound(args.key);
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }
@@ -85,7 +101,7 @@ void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Ended done, Ne
 void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Ended done, NetworkRef network) {
   auto op = NewOperation(args.slot == 0 ? OpKind::kRows : OpKind::kState, args.key);
   op->slot = args.slot;
-  op->round = args.num_updates;
+  op->only().round = args.num_updates;
   op->source = std::move(args.source);
   op->rows = std::move(args.extents);
   op->deadline = deadline;
@@ -96,7 +112,7 @@ void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Ended done, 
 
 void Client::AwaitRounds(Time now, uint32_t key, Time deadline, Ended done, NetworkRef network) {
   auto op = NewOperation(OpKind::kVersion, key);
-  if (const auto it = keys_.find(key); it != keys_.end()) op->round = it->second.pushed;
+  op->only().round = PushedRound(key);
   op->deadline = deadline;
   op->done = std::move(done);
   Start(now, std::move(op), network);
@@ -119,7 +135,7 @@ void Client::StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_upda
                         Time deadline, Ended done, NetworkRef network) {
   auto op = NewOperation(OpKind::kState, key);
   op->slot = slot;
-  op->round = num_updates;
+  op->only().round = num_updates;
   op->source = std::move(source);
   op->deadline = deadline;
   op->done = std::move(done);

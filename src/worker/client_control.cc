@@ -48,6 +48,17 @@ void Client::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Tim
       network);
 }
 
+void Client::AddKey(const wire::KeyEntry& entry) {
+  if (Find(entry.id) != nullptr) return;
+  if (keys_.size() <= entry.id) keys_.resize(entry.id + 1);
+  auto key = std::make_unique<KeyState>();
+  key->entry = entry;
+  key->name = wire::ToString(entry.spec);
+  key->parts = plan::PartsOf(entry);
+  key->flows.resize(key->parts.size());
+  keys_[entry.id] = std::move(key);
+}
+
 void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
                         Time deadline, InitDone done, NetworkRef network) {
   struct Pending {
@@ -66,29 +77,21 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
   if (entries.empty()) return pending->done(pending->ids);
   for (size_t i = 0; i < entries.size(); ++i) {
     const wire::KeyEntry& entry = entries[i];
-    if (!keys_.contains(entry.id)) {
-      KeyState& key = keys_[entry.id];
-      key.entry = entry;
-      key.name = wire::ToString(entry.spec);
-      key.parts = plan::PartsOf(entry);
-      key.flows.resize(key.parts.size());
-    }
+    AddKey(entry);
     auto version = NewOperation(OpKind::kVersion, entry.id);
-    version->key_name = keys_.at(entry.id).name;
     version->deadline = deadline;
     if (membership_.rank() != 0 && !entry.spec.rows) version->waiting_for = "worker 0 to initialise the key";
     version->done = [this, pending, id = entry.id, op = version](const Status& status) {
       if (!status.ok()) pending->status = status;
       // A restarted worker goes on where the servers are.
       if (status.ok() && op->lowest_version != UINT64_MAX)
-        keys_.at(id).pushed = std::max(keys_.at(id).pushed, op->lowest_version);
+        keys_[id]->pushed = std::max(keys_[id]->pushed, op->lowest_version);
       if (--pending->left > 0) return;
       pending->done(pending->status.ok() ? Result<std::vector<uint32_t>>(pending->ids)
                                          : Result<std::vector<uint32_t>>(pending->status.failure()));
     };
     if (membership_.rank() == 0 && !entry.spec.rows) {
       auto init = NewOperation(OpKind::kInit, entry.id);
-      init->key_name = version->key_name;
       init->source = std::move(keys[i].value);
       init->done = [version_done = version](const Status& status) {
         if (!status.ok() && version_done->done) std::exchange(version_done->done, nullptr)(status);
@@ -102,8 +105,8 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
 void Client::SetOptimizer(Time now, const OptimizerConfig& config, uint32_t store, Time deadline,
                           worker::Done done, NetworkRef network) {
   wire::SetOptimizer set{config, {}, store};
-  for (const auto& [id, key] : keys_)
-    if (key.entry.spec.store == store) set.first_rounds[id] = key.pushed + 1;
+  for (const auto& key : keys_)
+    if (key != nullptr && key->entry.spec.store == store) set.first_rounds[key->entry.id] = key->pushed + 1;
   Ask(
       now, membership_.scheduler(), std::move(set), "setting the optimiser", deadline,
       [done = std::move(done)](Time, NetworkRef, const Result<wire::Body>& answer) {
@@ -168,8 +171,8 @@ void Client::CheckFlushed(Time now) {
     if (missing != operations_.end()) {
       const Operation& op = *missing->second;
       status = Fail(ErrorCode::kDeadlineExceeded,
-                    "the servers do not have all that this worker pushed: ", Name(op.kind), " of key ",
-                    op.key_name, ", round ", op.round, ", is waiting for ", WaitingFor(op));
+                    "the servers do not have all that this worker pushed: ", Describe(op),
+                    ", is waiting for ", WaitingFor(op));
     }
     completions_.push_back(
         [done = std::exchange(call.done, nullptr), status](Time, NetworkRef) { done(status); });
@@ -246,7 +249,7 @@ void Client::GetSchedulerStats(Time now, Time deadline, AnswerDone done, Network
 
 void Client::GetRowIds(Time now, wire::PartRef part, uint64_t first, Time deadline, AnswerDone done,
                        NetworkRef network) {
-  const KeyState& key = keys_.at(part.key);
+  const KeyState& key = *Find(part.key);
   const uint32_t shard = key.parts.at(part.part).shard;
   Ask(now, shards_.at(shard)->peer, wire::GetRowIds{part, first},
       StrCat("asking shard ", shard, " for the rows of key ", key.name), deadline, std::move(done), network);

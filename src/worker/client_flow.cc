@@ -31,30 +31,77 @@ size_t Client::PushedBytes(const Operation& op, const KeyState& key) {
                                [&](const plan::Part& part) { return PushedBytes(op, key, part); });
 }
 
+std::optional<Failure> Client::WhyNot(const Operation& op) const {
+  if (failure_) return failure_;
+  for (const OfKey& of : op.keys)
+    if (auto why = WhyNot(op, of)) return why;
+  return std::nullopt;
+}
+
+std::optional<Failure> Client::WhyNot(const Operation& op, const OfKey& of) const {
+  const KeyState* key = Find(of.key);
+  if (key == nullptr)
+    return Fail(ErrorCode::kNotFound, "key number ", of.key, " has not been initialised");
+  if (key->refusal && NeedsRound(op, of, key->refused_round)) return key->refusal;
+  const size_t source = op.keys.size() == 1 ? op.source.size() : PushedBytes(op, *key);
+  const std::string why = WhyUnfit(op, of, *key, source);
+  if (why.empty()) return std::nullopt;
+  return Fail(ErrorCode::kInvalidArgument, Name(op.kind), " of key ", key->name, ": ", why);
+}
+
+std::vector<std::shared_ptr<Operation>> Client::OneEach(Operation& op) const {
+  struct Ends {
+    size_t left;
+    Status status;
+    Ended done;
+  };
+  const auto ends = std::make_shared<Ends>(Ends{op.keys.size(), Status::Ok(), std::move(op.done)});
+  std::vector<std::shared_ptr<Operation>> each;
+  size_t offset = 0;
+  for (OfKey& of : op.keys) {
+    const auto& one = each.emplace_back(NewOperation(op.kind, of.key));
+    one->only() = std::move(of);
+    one->priority = op.priority;
+    one->samples = op.samples;
+    one->divisor = op.divisor;
+    one->deadline = op.deadline;
+    if (const KeyState* key = Find(one->only().key); key != nullptr && op.Carries()) {
+      const size_t bytes = PushedBytes(op, *key);
+      one->source = op.source.Slice(offset, bytes);
+      offset += bytes;
+    }
+    one->done = [ends](const Status& status) {
+      if (!status.ok() && ends->status.ok()) ends->status = status;
+      if (--ends->left == 0 && ends->done) ends->done(ends->status);
+    };
+  }
+  return each;
+}
+
 void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) {
-  const auto it = keys_.find(op->key);
-  if (failure_ || it == keys_.end()) {
-    const Failure failure =
-        failure_ ? *failure_
-                 : Fail(ErrorCode::kNotFound, "key number ", op->key, " has not been initialised");
-    return FinishOperation(*op, failure);
+  if (const std::optional<Failure> why = WhyNot(*op)) {
+    if (failure_ || op->keys.size() == 1) return FinishOperation(*op, *why);
+    for (auto& one : OneEach(*op)) Start(now, std::move(one), network);
+    return;
   }
-  KeyState& key = it->second;
-  if (key.refusal && NeedsRound(*op, key.refused_round)) return FinishOperation(*op, *key.refusal);
-  op->key_name = key.name;
-  if (const std::string why = WhyUnfit(*op, key); !why.empty()) {
-    return FinishOperation(
-        *op, Fail(ErrorCode::kInvalidArgument, Name(op->kind), " of key ", op->key_name, ": ", why));
+  size_t parts = 0;
+  for (OfKey& of : op->keys) {
+    KeyState& key = *Find(of.key);
+    parts += key.parts.size();
+    if (op->IsPush()) of.round = ++key.pushed;
+    if (key.pushed == 0 || op->slot > 0 ||
+        !compression::IsOfWeights(op->compression.weights, key.entry.spec.dtype))
+      op->compression.weights = Compression::kNone;
   }
-  if (op->IsPush()) op->round = ++key.pushed;
-  if (key.pushed == 0 || op->slot > 0 ||
-      !compression::IsOfWeights(op->compression.weights, key.entry.spec.dtype))
-    op->compression.weights = Compression::kNone;
-  op->rows != nullptr ? AppendRows(now, op, key) : AppendParts(now, op, key);
+  if (parts == 0) return FinishOperation(*op, Status::Ok());
+  const Places places = std::allocate_shared<PartOp[]>(MemoryOf<PartOp>(records_), parts);
+  op->rows != nullptr ? AppendRows(now, op, places) : AppendParts(now, op, places);
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
-  for (PartFlow& flow : key.flows) Release(flow);
-  if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, op->key, op->round, op->source.size());
+  for (const OfKey& of : op->keys) {
+    for (PartFlow& flow : Find(of.key)->flows) Release(flow);
+    if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, of.key, of.round, op->source.size());
+  }
   if (!together_) FlushShards(now, network);
 }
 
@@ -63,7 +110,7 @@ void Client::FlushShards(Time now, NetworkRef network) {
   for (uint32_t i = 0; i < num_shards(); ++i) FlushShard(now, (rank() + i) % num_shards(), network);
 }
 
-std::string Client::WhyUnfit(const Operation& op, const KeyState& key) {
+std::string Client::WhyUnfit(const Operation& op, const OfKey& of, const KeyState& key, size_t source) {
   const bool of_rows = op.rows != nullptr;
   const bool any = op.kind == OpKind::kVersion || (op.kind == OpKind::kState && op.slot == 0);
   if (!any && of_rows != key.entry.spec.rows.has_value())
@@ -75,39 +122,47 @@ std::string Client::WhyUnfit(const Operation& op, const KeyState& key) {
     return given == expected ? "" : StrCat(given, " bytes were given, the key has ", expected);
   };
   if (op.Carries()) {
-    if (std::string why = unlike(op.source.size(), op.IsPush() ? PushedBytes(op, key) : total); !why.empty())
-      return why;
+    if (std::string why = unlike(source, op.IsPush() ? PushedBytes(op, key) : total); !why.empty()) return why;
   }
-  return op.WantsValue() ? unlike(op.destination.size(), total) : "";
+  return op.WantsValue() ? unlike(of.destination.size(), total) : "";
 }
 
-void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, KeyState& key) {
-  const size_t width = ElementBytes(*op, key.entry.spec.dtype);
+void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, const Places& places) {
   Extent source;
-  op->parts_left = key.parts.size();
-  for (uint32_t i = 0; i < key.parts.size(); ++i) {
-    const plan::Part& planned = key.parts[i];
-    if (op->IsPush()) AddWindowPull(now, key, i, op->round);
-    const size_t bytes = op->kind == OpKind::kVersion ? 0 : static_cast<size_t>(planned.length) * width;
-    source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->Carries() ? bytes : 0;
-    Append(op, key, i, source, {static_cast<size_t>(planned.offset) * width, bytes});
-    source.offset += source.bytes;
+  for (uint32_t place = 0; place < op->keys.size(); ++place) {
+    KeyState& key = *Find(op->keys[place].key);
+    const size_t width = ElementBytes(*op, key.entry.spec.dtype);
+    for (uint32_t i = 0; i < key.parts.size(); ++i) {
+      const plan::Part& planned = key.parts[i];
+      if (op->IsPush()) AddWindowPull(now, key, i, op->keys[place].round);
+      const size_t bytes = op->kind == OpKind::kVersion ? 0 : static_cast<size_t>(planned.length) * width;
+      source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->Carries() ? bytes : 0;
+      PartOp& part = places[op->parts_left++];
+      part.place = place;
+      part.source = source;
+      part.destination = {static_cast<size_t>(planned.offset) * width, bytes};
+      Append(PartOpPtr(places, &part), op, key, i);
+      source.offset += source.bytes;
+    }
   }
 }
 
-void Client::AppendRows(Time now, const std::shared_ptr<Operation>& op, KeyState& key) {
+void Client::AppendRows(Time now, const std::shared_ptr<Operation>& op, const Places& places) {
+  KeyState& key = *Find(op->only().key);
   for (uint32_t i = 0; i < key.parts.size(); ++i) {
     Extent destination;
     if (op->IsPush()) {
-      AddWindowPull(now, key, i, op->round);
+      AddWindowPull(now, key, i, op->only().round);
     } else if (op->WantsValue()) {
       destination = op->rows->destinations[i];
       if (destination.bytes == 0) continue;
     } else if (op->rows->sources[i].bytes == 0) {
       continue;
     }
-    Append(op, key, i, op->rows->sources[i], destination);
-    ++op->parts_left;
+    PartOp& part = places[op->parts_left++];
+    part.source = op->rows->sources[i];
+    part.destination = destination;
+    Append(PartOpPtr(places, &part), op, key, i);
   }
 }
 
@@ -123,23 +178,18 @@ void Client::AddWindowPull(Time, KeyState& key, uint32_t part, uint64_t round) {
   PartFlow& flow = key.flows[part];
   if (round <= std::max(flow.known_version, flow.asked_version) + plan::kMaxRoundsAhead) return;
   auto op = NewOperation(OpKind::kVersion, key.entry.id);
-  op->key_name = key.name;
-  op->round = round - plan::kMaxRoundsAhead / 2;
+  op->only().round = round - plan::kMaxRoundsAhead / 2;
   op->priority = INT32_MAX;
   op->parts_left = 1;
-  flow.asked_version = op->round;
+  flow.asked_version = op->only().round;
   Open(op);
-  Append(op, key, part, {}, {});
+  Append(std::allocate_shared<PartOp>(MemoryOf<PartOp>(records_)), std::move(op), key, part);
 }
 
-void Client::Append(const std::shared_ptr<Operation>& op, KeyState& key, uint32_t index, Extent source,
-                    Extent destination) {
-  auto part = std::allocate_shared<PartOp>(MemoryOf<PartOp>(records_));
-  part->op = op;
-  part->ref = {op->key, index};
+void Client::Append(PartOpPtr part, std::shared_ptr<Operation> op, KeyState& key, uint32_t index) {
+  part->op = std::move(op);
+  part->ref = {key.entry.id, index};
   part->shard = key.parts[index].shard;
-  part->source = source;
-  part->destination = destination;
   part->order = next_order_++;
   key.flows[index].Append(std::move(part));
 }
@@ -176,7 +226,7 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
       lane->in_flight += part->bytes();
       part->request = id;
       if (part->op->IsPush())
-        tracer_.OnStage(now, Stage::kPush, part->ref.key, part->op->round, part->bytes());
+        tracer_.OnStage(now, Stage::kPush, part->ref.key, part->round(), part->bytes());
     }
     SendBatch(index, id, batch, network);
     shard.requests.Add(now, id, lane == &shard.pushes ? lane->in_flight : 0, std::move(batch));
@@ -198,7 +248,7 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
                       .compression = first.compression.type,
                       .values = first.compression.weights};
       for (const PartOpPtr& part : batch) {
-        push.parts.push_back({part->ref, part->op->round, part->WantsValue()});
+        push.parts.push_back({part->ref, part->round(), part->WantsValue()});
         add_frame(*part);
       }
       message.body = std::move(push);
@@ -211,14 +261,14 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
           .parts = {},
           .values = first.compression.weights};
       for (const PartOpPtr& part : batch)
-        pull.parts.push_back({part->ref, part->op->slot, part->op->slot == 0 ? part->op->round : 0});
+        pull.parts.push_back({part->ref, part->op->slot, part->op->slot == 0 ? part->round() : 0});
       message.body = std::move(pull);
       break;
     }
     case OpKind::kPullRows: {
       wire::PullRows pull;
       for (const PartOpPtr& part : batch) {
-        pull.parts.push_back({part->ref, part->op->slot, part->op->round});
+        pull.parts.push_back({part->ref, part->op->slot, part->round()});
         add_frame(*part);
       }
       message.body = std::move(pull);
@@ -229,7 +279,7 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
     case OpKind::kRows: {
       wire::Store store{.purpose = PurposeOf(first.kind), .parts = {}};
       for (const PartOpPtr& part : batch) {
-        store.parts.push_back({part->ref, part->op->slot, part->op->round});
+        store.parts.push_back({part->ref, part->op->slot, part->round()});
         add_frame(*part);
       }
       message.body = std::move(store);

@@ -39,6 +39,7 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       client_{std::move(client), std::move(loop)},
       helped_(std::make_shared<HelpedLoop>(client_.loop)),
       records_(std::make_shared<PoolAllocator>(kKeptRecords)),
+      sent_(std::make_shared<PoolAllocator>(kKeptRecords, options_.memory)),
       rank_(static_cast<int>(client_.client->rank())),
       shards_(client_.client->num_shards()),
       reducer_(std::move(reducer)),
@@ -120,9 +121,12 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
     if (entry.spec.rows) {
       state.places = plan::PlacesOf(entry);
     } else {
-      state.parts = plan::PartsOf(entry).size();
+      const std::vector<plan::Part> parts = plan::PartsOf(entry);
+      state.bytes = static_cast<uint64_t>(entry.spec.shape.size()) * SizeOf(entry.spec.dtype);
+      state.parts = parts.size();
+      if (!parts.empty()) state.shard = parts.front().shard;
       all_parts_ += state.parts;
-      all_bytes_ += state.Bytes();
+      all_bytes_ += state.bytes;
     }
     state.compressor = Compressor("compression" + of_key, PartLengths(entry));
   }
@@ -142,7 +146,7 @@ NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
     Events written;
     for (const NDArray& value : values) written.push_back(ReadyToRead(value));
     const auto reduced = [tracer = options_.tracer, key = state.id, round = state.round,
-                          bytes = state.Bytes() * values.size()](const std::exception_ptr& error) {
+                          bytes = state.bytes * values.size()](const std::exception_ptr& error) {
       if (error == nullptr) tracer->OnStage(SteadyClock().Now(), Stage::kReduce, key, round, bytes);
     };
     kvstore::WhenAll(written, reduced, records_);
@@ -152,7 +156,7 @@ NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
     std::vector<Context> contexts;
     for (const NDArray& value : values) contexts.push_back(value.context());
     state.merged =
-        NDArray::Empty(state.shape.shape, reducer_->Place(contexts, state.Bytes()), state.shape.dtype);
+        NDArray::Empty(state.shape.shape, reducer_->Place(contexts, state.bytes), state.shape.dtype);
   }
   reducer_->Reduce(values, &state.merged);
   return state.merged.AsInContext(OnHost(state.merged) ? state.merged.context() : cpu_pinned(0));
@@ -196,7 +200,7 @@ Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, boo
 
 void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
                           const std::vector<NDArray>& outs) {
-  Trace(landed, Stage::kBroadcast, state, state.Bytes() * outs.size());
+  Trace(landed, Stage::kBroadcast, state, state.bytes * outs.size());
   reducer_->Broadcast(target, outs);
 }
 
@@ -232,9 +236,14 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   const Found states = FindAll("Push", entries);
   for (size_t i = 0; i < entries.size(); ++i)
     kvstore::RequireDivisor("Push", entries[i].key, states[i]->shape.dtype, options);
+  const SmallKeys small = SmallOf(OpKind::kPush, states, options);
   Handover calls = Calls(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     KeyState& state = *states[i];
+    if (const auto* values = &entries[i].arrays; GoesInBundle(small, state, values, nullptr)) {
+      AddToBundle(small, state.push, state, values, nullptr, calls);
+      continue;
+    }
     LetWait(entries[i].arrays, calls);
     const auto [sent, how] = Outgoing(state, Source(state, entries[i].arrays), options);
     // Whoever has the frame reads the array, which may be long after it was acknowledged.
@@ -275,9 +284,15 @@ void DistStore::PullAll(const std::string& what, const std::vector<Key>& keys,
   const std::lock_guard lock(mutex_);
   const auto entries = kvstore::Join(what, keys, outs);
   const Found states = FindAll(what, entries);
+  SmallKeys small = SmallOf(OpKind::kPull, states, {.priority = priority});
+  small.common.latest = latest;
   Handover calls = Calls(entries.size());
-  for (size_t i = 0; i < entries.size(); ++i)
-    PullInto(*states[i], entries[i].arrays, priority, latest, calls);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (const auto* outs = &entries[i].arrays; GoesInBundle(small, *states[i], nullptr, outs))
+      AddToBundle(small, states[i]->pull, *states[i], nullptr, outs, calls);
+    else
+      PullInto(*states[i], entries[i].arrays, priority, latest, calls);
+  }
 }
 
 void DistStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) {
@@ -299,9 +314,15 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     kvstore::RequireFit("PushPull", targets[i].key, states[i]->shape, targets[i].arrays);
     kvstore::RequireDivisor("PushPull", sources[i].key, states[i]->shape.dtype, options);
   }
+  const SmallKeys small = SmallOf(OpKind::kPushPull, states, options);
   Handover calls = Calls(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     KeyState& state = *states[i];
+    const auto *values = &sources[i].arrays, *outs = &targets[i].arrays;
+    if (GoesInBundle(small, state, values, outs)) {
+      AddToBundle(small, state.push_pull, state, values, outs, calls);
+      continue;
+    }
     LetWait(sources[i].arrays, calls);
     const auto [sent, how] = Outgoing(state, Source(state, sources[i].arrays), options);
     NDArray target = Target(state, targets[i].arrays);

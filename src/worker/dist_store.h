@@ -72,15 +72,14 @@ class DistStore final : public KVStore {
 
  private:
   struct KeyState {
-    uint64_t Bytes() const { return static_cast<uint64_t>(shape.shape.size()) * SizeOf(shape.dtype); }
-
     uint32_t id = 0;
     Label push, push_pull, pull;  // "push of key w"
     kvstore::KeyShape shape;
     plan::RowPlaces places;  // of a row-sparse key
     Compressor compressor;
     NDArray merged;  // the sum over this machine's devices
-    uint64_t parts = 0;
+    uint64_t bytes = 0, parts = 0;  // of a dense key
+    uint32_t shard = 0;             // of its first part
     NDArray landing;     // where a pull lands when no output is in host memory
     Event issued;        // the last operation has been handed to the client: keeps program order
     uint64_t round = 0;  // the last one pushed
@@ -113,6 +112,21 @@ class DistStore final : public KVStore {
   Event Issue(const Label& what, KeyState& state, Events after, Call call, Handover& calls);
   // For what one call of the store issues, on so many keys.
   Handover Calls(size_t keys);
+
+  // dist_bundles.cc
+  struct SmallKeys {
+    BundleArgs common;
+    size_t keys = 0, bytes = 0;  // of the call that may go in bundles; fewer than two do not
+    Time deadline{};
+  };
+  bool IsSmall(const KeyState& state) const;
+  SmallKeys SmallOf(OpKind kind, const Found& states, const PushOptions& options) const;
+  // With `values` to be pushed and `outs` to be pulled into, null where there are none.
+  bool GoesInBundle(const SmallKeys& small, const KeyState& state, const std::vector<NDArray>* values,
+                    const std::vector<NDArray>* outs) const;
+  void AddToBundle(const SmallKeys& small, const Label& what, KeyState& state,
+                   const std::vector<NDArray>* values, const std::vector<NDArray>* outs, Handover& calls);
+
   void PullAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& outs,
                int priority, bool latest);
   void PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
@@ -148,6 +162,7 @@ class DistStore final : public KVStore {
   const ClientLoop client_;
   const std::shared_ptr<Event::Helped> helped_;
   const std::shared_ptr<Allocator> records_;  // of what is under way
+  const std::shared_ptr<Allocator> sent_;     // of bundles
   const int rank_;
   const uint64_t shards_;
   std::mutex mutex_;

@@ -1,5 +1,7 @@
 #include "worker/handover.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 #include "kvstore/store_base.h"
 #include "sluice/error.h"
@@ -45,7 +47,36 @@ void Handover::Add(Call call, const Event& done) {
   asked_->push_back({std::move(call), done});
 }
 
+Bundle* Handover::BundleOf(uint32_t shard, size_t bytes) {
+  const auto open = std::ranges::find(bundles_, shard, &OpenBundle::shard);
+  if (open == bundles_.end()) return nullptr;
+  if (open->bundle.HasRoomFor(bytes)) return &open->bundle;
+  Close(*open);
+  bundles_.erase(open);
+  return nullptr;
+}
+
+Bundle& Handover::Open(uint32_t shard, Bundle bundle, Time deadline) {
+  return bundles_.emplace_back(OpenBundle{shard, std::move(bundle), deadline}).bundle;
+}
+
+void Handover::Close(OpenBundle& open) {
+  auto args = std::allocate_shared<BundleArgs>(MemoryOf<BundleArgs>(records_), open.bundle.Take());
+  auto call = [args, deadline = open.deadline](Client& client, Time now, transport::Network& network,
+                                               const Completes& end) {
+    client.Bundle(now, std::move(*args), deadline, end, network);
+  };
+  Add(std::move(call), open.bundle.done());
+}
+
 void Handover::HandOver() {
+  for (OpenBundle& open : std::exchange(bundles_, {})) {
+    try {
+      Close(open);
+    } catch (...) {
+      open.bundle.done().Complete(std::current_exception());
+    }
+  }
   const std::shared_ptr<List> asked = std::exchange(asked_, nullptr);
   if (asked == nullptr) return;
   std::exception_ptr error;

@@ -7,6 +7,7 @@
 #include "base/pool_allocator.h"
 #include "tensor/stream.h"
 #include "transport/transport.h"
+#include "worker/bundle.h"
 #include "worker/client.h"
 
 namespace sluice::worker {
@@ -40,6 +41,10 @@ class Handover {
   ~Handover() { HandOver(); }
 
   void Add(Call call, const Event& done);
+  // The open one with keys of `shard`, where it has room for so many bytes more; else null.
+  Bundle* BundleOf(uint32_t shard, size_t bytes);
+  // A new one, to be added when it is full, or with all else.
+  Bundle& Open(uint32_t shard, Bundle bundle, Time deadline);
   // What was added so far, now: for who is to wait for an end of it.
   void HandOver();
   bool alone() const { return alone_; }
@@ -50,12 +55,19 @@ class Handover {
     Event done;
   };
   using List = std::vector<Asked, MemoryOf<Asked>>;
+  struct OpenBundle {
+    uint32_t shard;
+    Bundle bundle;
+    Time deadline;
+  };
+  void Close(OpenBundle& open);
 
   const ClientLoop to_;
   const bool alone_;
   const std::shared_ptr<Allocator> records_;
   const size_t keys_;
-  std::shared_ptr<List> asked_;  // null for one key, which needs no list
+  std::shared_ptr<List> asked_;       // null for one key, which needs no list
+  std::vector<OpenBundle> bundles_;  // one a shard
 };
 
 }  // namespace sluice::worker

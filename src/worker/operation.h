@@ -66,23 +66,28 @@ struct RowExtents {
   std::vector<Extent> destinations;  // of a pull: rows; empty: nothing is wanted of that part
 };
 
-// One call on one key.
+// What an operation does with a key.
+struct OfKey {
+  uint32_t key = 0;
+  uint64_t round = 0;  // of the push, or the smallest version to be pulled
+  Destination destination;
+};
+using OfKeys = InlineVector<OfKey, 1>;
+
+// One call on one key, or on several (BundleArgs).
 struct Operation {
   explicit Operation(const std::shared_ptr<Allocator>& records) : kept(MemoryOf<Frame>(records)) {}
 
   OpKind kind = OpKind::kPush;
-  uint32_t key = 0;
-  Label key_name;
+  OfKeys keys;
   int priority = 0;
-  uint64_t round = 0;  // of the push, or the smallest version to be pulled
   uint32_t slot = 0;
   uint64_t samples = 0;
   double divisor = 1;
   GradientCompression compression;         // of the source of a push, and of the weights wanted
-  Frame source;                            // of all but kPull and kVersion
+  Frame source;                            // of all but kPull and kVersion; of several keys one by one
   std::shared_ptr<const RowExtents> rows;  // of a row-sparse key
-  Destination destination;
-  KeptFrames kept;  // that came to be adopted
+  KeptFrames kept;                         // that came to be adopted
   Time deadline = Time::max();
   Ended done;
 
@@ -94,6 +99,9 @@ struct Operation {
     return kind == OpKind::kPushPull || kind == OpKind::kPull || kind == OpKind::kPullRows;
   }
 
+  // Of operations on one key.
+  OfKey& only() { return keys[0]; }
+
   uint64_t number = 0;  // among the client's open operations
   size_t parts_left = 0;
   bool finished = false;                 // `done` was called; what still comes is late
@@ -104,6 +112,7 @@ struct Operation {
 // One part of an operation: what is queued, sent, acknowledged and answered.
 struct PartOp {
   std::shared_ptr<Operation> op;
+  uint32_t place = 0;  // of its key in the operation
   wire::PartRef ref;
   uint32_t shard = 0;
   Extent source, destination;
@@ -115,6 +124,8 @@ struct PartOp {
   bool acked = false;    // the shard has the push
   bool finished = false;
 
+  const OfKey& of_key() const { return op->keys[place]; }
+  uint64_t round() const { return of_key().round; }
   bool Carries() const { return op->Carries(); }
   size_t bytes() const { return Carries() ? source.bytes : destination.bytes; }  // of its message
   bool WantsValue() const { return op->WantsValue(); }

@@ -24,7 +24,7 @@ PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, const wire::Values& o
   PartOps answered;
   for (const PartOpPtr& op : ops_) {
     if (op->finished || !op->sent || op->op->slot != value.slot) continue;
-    if (value.slot == 0 && value.version < op->op->round) continue;
+    if (value.slot == 0 && value.version < op->round()) continue;
     if (!op->WantsAnswer()) {
       if (op->op->IsPush() && op->request == request) answered.push_back(op);
       continue;
@@ -34,7 +34,7 @@ PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, const wire::Values& o
     // Other rows are another value.
     if (op->op->kind == OpKind::kPullRows && op->request != request) continue;
     // Whatever is newest: a late answer to an earlier question may be older than this one.
-    if ((value.slot > 0 || op->op->round == 0) && request < op->request) continue;
+    if ((value.slot > 0 || op->round() == 0) && request < op->request) continue;
     answered.push_back(op);
   }
   return answered;

@@ -111,7 +111,7 @@ class Death(unittest.TestCase):
                 while workers[0].output().count("state of the worker") == asked:
                     self.assertLess(time.monotonic(), end, workers[0].output())
                     time.sleep(0.05)
-            self.assertRegex(workers[0].output(), r"(pull|push_pull) of key \S+ round \d+: \d+ parts left, waiting for worker 1\b")
+            self.assertRegex(workers[0].output(), r"(pull|push_pull) of key \S+, round \d+: \d+ parts left, waiting for worker 1\b")
 
 
 class Joining(unittest.TestCase):

@@ -262,7 +262,7 @@ TEST(SimPull, ADeadlineAndTheDumpNameWhoHasNotPushed) {
   cluster.network().RunFor(1s);
   for (const uint32_t w : {0u, 1u}) {
     const std::string dump = cluster.client(w).DumpState(cluster.network().now());
-    EXPECT_NE(dump.find("push_pull of key 1 round 2: 1 parts left, waiting for worker 2\n"),
+    EXPECT_NE(dump.find("push_pull of key 1, round 2: 1 parts left, waiting for worker 2\n"),
               std::string::npos)
         << dump;
   }

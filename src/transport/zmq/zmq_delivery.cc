@@ -38,7 +38,6 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
                   Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
   }
   if (!parts->payload.empty()) message.payload = std::move(parts->payload);
-  if (const Status status = wire::Unpack(&message); !status) return Refuse(peer, envelope, status.failure());
   if (shared_) shared_->Collect(peer->id);
   if (message.job != options_.job) {
     return Refuse(
@@ -55,6 +54,7 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
     }
     if (!status) return Refuse(peer, envelope, status.failure());
   }
+  if (const Status status = wire::Unpack(&message); !status) return Refuse(peer, envelope, status.failure());
   if (const Status status = wire::CheckPayload(message, options_.limits); !status.ok()) {
     return Refuse(peer, envelope, status.failure());
   }

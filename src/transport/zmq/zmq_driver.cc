@@ -55,6 +55,7 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   }
   Channel* channel = ChannelOf(*peer);
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
+  wire::Join(&message);
   if (shared_) options_.traffic->OnCopied(shared_->Lend(id, &message));
   const bool inside = wire::PayloadTravelsInside(message);
   if (!inside) options_.traffic->OnCopied(wire::Pack(&message, memory_));

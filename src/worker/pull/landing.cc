@@ -6,8 +6,7 @@
 namespace sluice::worker {
 namespace {
 
-std::byte* OwnMemory(const Operation& op) {
-  const Destination& to = op.destination;
+std::byte* OwnMemory(const Destination& to) {
   return to.adopter == nullptr ? to.bytes.data() : to.adopter->TakeBack().data();
 }
 
@@ -20,16 +19,17 @@ bool Fits(const PartOp& op, const Frame& frame, Compression as) {
 }
 
 size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts) {
-  if (as == Compression::kNone && frame.borrowed() && op.op->destination.adopter != nullptr) {
+  const Destination& destination = op.of_key().destination;
+  if (as == Compression::kNone && frame.borrowed() && destination.adopter != nullptr) {
     if (parts == 1) {
-      op.op->destination.adopter->Adopt(frame);
+      destination.adopter->Adopt(frame);
       return 0;
     }
     op.op->kept.resize(parts);
     op.op->kept[op.ref.part] = frame;
     return 0;
   }
-  std::byte* to = OwnMemory(*op.op) + op.destination.offset;
+  std::byte* to = OwnMemory(destination) + op.destination.offset;
   if (as == Compression::kNone) {
     std::memcpy(to, frame.data(), frame.size());
   } else {
@@ -41,15 +41,16 @@ size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts) 
 
 size_t LandKept(Operation& op, const std::vector<plan::Part>& parts, DType dtype,
                 transport::SideBySide& views) {
+  const Destination& destination = op.only().destination;
   const KeptFrames kept = std::exchange(op.kept, KeptFrames(op.kept.get_allocator()));
   if (std::ranges::all_of(kept, [](const Frame& frame) { return frame.borrowed(); })) {
     if (auto whole = views.Join(kept)) {
-      op.destination.adopter->Adopt(std::move(*whole));
+      destination.adopter->Adopt(std::move(*whole));
       return 0;
     }
   }
   size_t copied = 0;
-  std::byte* to = OwnMemory(op);
+  std::byte* to = OwnMemory(destination);
   for (size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i].borrowed()) continue;  // landed as it came
     std::memcpy(to + static_cast<size_t>(parts[i].offset) * SizeOf(dtype), kept[i].data(), kept[i].size());

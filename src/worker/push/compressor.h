@@ -33,6 +33,8 @@ class Compressor {
   // last batch, these and what was kept are smaller, too.
   Outgoing Compress(const GradientCompression& how, const NDArray& gradient, double scale,
                     const collective::HostWork& host_work);
+  // Nothing is kept of earlier pushes, nor was the last one compressed.
+  bool Idle() const { return kept_ == nullptr; }
   // When what Compress gave has been sent, or has not.
   void Sent(const Event& done) { sent_ = done; }
 

@@ -1,10 +1,29 @@
 #include "worker/push/send_queue.h"
 
+#include <algorithm>
+
 namespace sluice::worker {
 
 void SendQueue::Add(PartOpPtr op) {
-  const std::pair place(-op->op->priority, op->order);
-  queue_.emplace(place, std::move(op));
+  Line& line = lines_[-op->op->priority];
+  line.parts.push_back(std::move(op));
+  ++size_;
+  for (size_t i = line.parts.size() - 1; i > line.gone && line.parts[i]->order < line.parts[i - 1]->order; --i)
+    std::swap(line.parts[i], line.parts[i - 1]);
+}
+
+PartOpPtr SendQueue::Take() {
+  const auto first = lines_.begin();
+  Line& line = first->second;
+  PartOpPtr taken = std::move(line.parts[line.gone++]);
+  --size_;
+  if (line.gone == line.parts.size()) {
+    lines_.erase(first);
+  } else if (constexpr size_t kMany = 64; line.gone >= kMany && line.gone * 2 >= line.parts.size()) {
+    line.parts.EraseIf([](const PartOpPtr& part) { return part == nullptr; });
+    line.gone = 0;
+  }
+  return taken;
 }
 
 bool SendQueue::Together(const PartOp& a, const PartOp& b) {
@@ -17,10 +36,10 @@ bool SendQueue::Together(const PartOp& a, const PartOp& b) {
 PartOps SendQueue::NextBatch(size_t most_bytes) {
   PartOps batch;
   size_t bytes = 0;
-  while (!queue_.empty()) {
-    const PartOpPtr& next = queue_.begin()->second;
+  while (!empty()) {
+    const PartOpPtr& next = Front(lines_.begin()->second);
     if (next->finished) {
-      queue_.erase(queue_.begin());
+      Take();
       continue;
     }
     // A pull's parts of one operation stay together whatever their number: async shards answer one Pull from
@@ -33,8 +52,7 @@ PartOps SendQueue::NextBatch(size_t most_bytes) {
       break;
     }
     bytes += next->bytes();
-    batch.push_back(next);
-    queue_.erase(queue_.begin());
+    batch.push_back(Take());
   }
   return batch;
 }

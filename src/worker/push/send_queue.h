@@ -8,19 +8,24 @@ namespace sluice::worker {
 
 class SendQueue {
  public:
-  explicit SendQueue(const std::shared_ptr<Allocator>& records) : queue_(MemoryOf<PartOpPtr>(records)) {}
+  explicit SendQueue(const std::shared_ptr<Allocator>& records) : lines_(MemoryOf<Line>(records)) {}
   void Add(PartOpPtr op);
-  void Clear() { queue_.clear(); }
-  bool empty() const { return queue_.empty(); }
-  size_t size() const { return queue_.size(); }
+  void Clear() {
+    lines_.clear();
+    size_ = 0;
+  }
+  bool empty() const { return size_ == 0; }
+  size_t size() const { return size_; }
   // The next message's parts: one kind, one slot, for pushes one sample count and divisor, for pulls of rows
   // one operation. Not empty unless the queue is.
   PartOps NextBatch(size_t most_bytes);
 
   // Of the next part; the queue is not empty.
-  int priority() const { return -queue_.begin()->first.first; }
+  int priority() const { return -lines_.begin()->first; }
   // Whether this queue's next part goes before the other's. Neither is empty.
-  bool Before(const SendQueue& other) const { return queue_.begin()->first < other.queue_.begin()->first; }
+  bool Before(const SendQueue& other) const {
+    return std::pair(-priority(), next().order) < std::pair(-other.priority(), other.next().order);
+  }
 
   // Of pushes, where the link is fast: a window bounds them more tightly elsewhere. Answers to pulls come in
   // messages as large, which nothing overtakes, and a worker does not know how fast they come.
@@ -29,8 +34,19 @@ class SendQueue {
   static constexpr size_t kBatchParts = 256;
 
  private:
+  // Of one priority, in order of issue. Mostly those that come later are behind those that came before.
+  struct Line {
+    InlineVector<PartOpPtr, 2> parts;
+    size_t gone = 0;  // from the front
+  };
   static bool Together(const PartOp& a, const PartOp& b);
-  RecordMap<std::pair<int, uint64_t>, PartOpPtr> queue_;  // by (-priority, order)
+  const PartOp& next() const { return *Front(lines_.begin()->second); }
+  static const PartOpPtr& Front(const Line& line) { return line.parts[line.gone]; }
+  // The next part, which is no longer queued.
+  PartOpPtr Take();
+
+  RecordMap<int, Line> lines_;  // by -priority; none is empty
+  size_t size_ = 0;
 };
 
 }  // namespace sluice::worker

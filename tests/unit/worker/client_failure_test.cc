@@ -362,7 +362,7 @@ TEST_F(ClientFailure, TheStateDumpNamesWhatIsWaitedFor) {
   Pull(0, &weight_, &second_);
   FromShard(0, ToShards().at(0).message.id, wire::BarrierWaiting{"key0", "worker 1"});
   EXPECT_THAT(client.DumpState(now),
-              AllOf(HasSubstr("pull of key key0 round 1"), HasSubstr("waiting for worker 1"),
+              AllOf(HasSubstr("pull of key key0, round 1"), HasSubstr("waiting for worker 1"),
                     HasSubstr("1 requests unanswered")));
 }
 

@@ -72,7 +72,7 @@ TEST_F(Landing, WhatIsLentIsAdopted) {
   EXPECT_TRUE(outcome_.Succeeded());
   EXPECT_TRUE(array.adopted());
   EXPECT_THAT(array.values(), Each(3));
-  EXPECT_EQ(client.bytes_landed(), 0u);
+  EXPECT_EQ(client.bytes_copied(), 0u);
   EXPECT_FALSE(last_.expired());
   array.TakeBack();
   EXPECT_TRUE(last_.expired()) << "nobody else holds it";
@@ -86,7 +86,7 @@ TEST_F(Landing, WhatCameInAMessageIsCopied) {
   EXPECT_FALSE(array.adopted());
   EXPECT_TRUE(last_.expired());
   EXPECT_THAT(array.values(), Each(4));
-  EXPECT_EQ(client.bytes_landed(), kPart * sizeof(float));
+  EXPECT_EQ(client.bytes_copied(), kPart * sizeof(float));
 }
 
 // Parts that cannot be mapped side by side.
@@ -101,7 +101,7 @@ TEST_F(Landing, PartsThatDoNotFitTogetherAreCopied) {
   EXPECT_FALSE(array.adopted());
   EXPECT_TRUE(last_.expired());
   EXPECT_THAT(array.values(), ElementsAre(5, 5, 5, 5, 6, 6, 6, 6));
-  EXPECT_EQ(client.bytes_landed(), 2 * kPart * sizeof(float));
+  EXPECT_EQ(client.bytes_copied(), 2 * kPart * sizeof(float));
 }
 
 TEST_F(Landing, PartsOfWhichSomeAreLentAreCopied) {
