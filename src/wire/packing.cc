@@ -17,7 +17,8 @@ bool AreSmall(const Frames& frames, uint64_t total) {
 // One behind the other in one owner's memory.
 bool LieTogether(const Frames& frames) {
   for (size_t i = 1; i < frames.size(); ++i) {
-    if (frames[i].owner() != frames[0].owner() || frames[i].data() != frames[i - 1].data() + frames[i - 1].size())
+    if (frames[i].owner() != frames[0].owner() ||
+        frames[i].data() != frames[i - 1].data() + frames[i - 1].size())
       return false;
   }
   return !frames[0].borrowed();

@@ -162,9 +162,8 @@ void Client::Expire(Time now) {
     }
   }
   for (const auto& op : expired) {
-    const Failure failure =
-        Fail(ErrorCode::kDeadlineExceeded, Describe(*op),
-             ", was not done by its deadline: waiting for ", WaitingFor(*op));
+    const Failure failure = Fail(ErrorCode::kDeadlineExceeded, Describe(*op),
+                                 ", was not done by its deadline: waiting for ", WaitingFor(*op));
     if (op->kind == OpKind::kPushPull) GoOnAsPush(op);
     FinishOperation(*op, failure);
   }
@@ -213,8 +212,8 @@ std::string Client::DumpState(Time now) const {
       text += "  ...\n";
       break;
     }
-    text += StrCat("  ", Describe(*op), ": ", op->parts_left, " parts left, waiting for ", WaitingFor(*op),
-                   "\n");
+    text +=
+        StrCat("  ", Describe(*op), ": ", op->parts_left, " parts left, waiting for ", WaitingFor(*op), "\n");
   }
   if (!flushes_.empty()) text += "  leaving: waits until the servers have what was pushed\n";
   text += controls_.Describe();

@@ -38,8 +38,7 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
   for (size_t i = 0; i < values.parts.size(); ++i) {
     const wire::ValuePart& value = values.parts[i];
     KeyState* key = Find(value.ref.key);
-    if (key == nullptr || value.ref.part >= key->flows.size() ||
-        key->parts[value.ref.part].shard != shard) {
+    if (key == nullptr || value.ref.part >= key->flows.size() || key->parts[value.ref.part].shard != shard) {
       LOG_EVERY_N(WARNING, 100) << "shard " << shard
                                 << " sent a value of a part that is not its own: " << wire::Describe(message);
       continue;
@@ -82,9 +81,8 @@ void Client::RefuseFrom(KeyState& key, uint64_t round, const Failure& failure) {
   key.refusal = Fail(failure.code, "round ", round, " cannot close, its push was refused: ", failure.message);
   std::vector<PartOpPtr> in_vain;
   for (const PartFlow& flow : key.flows) {
-    std::ranges::copy_if(flow.ops(), std::back_inserter(in_vain), [&](const PartOpPtr& part) {
-      return NeedsRound(*part->op, part->of_key(), round);
-    });
+    std::ranges::copy_if(flow.ops(), std::back_inserter(in_vain),
+                         [&](const PartOpPtr& part) { return NeedsRound(*part->op, part->of_key(), round); });
   }
   for (const PartOpPtr& part : in_vain) {
     Separate(part->op);
@@ -172,8 +170,7 @@ void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
     if (!again.empty()) SendBatch(index, id, again, network);
     if (value_only.empty()) continue;
     wire::Pull pull{.parts = {}, .values = value_only.front()->op->compression.weights};
-    for (const PartOpPtr& part : value_only)
-      pull.parts.push_back({part->ref, part->op->slot, part->round()});
+    for (const PartOpPtr& part : value_only) pull.parts.push_back({part->ref, part->op->slot, part->round()});
     network.Send(shard.peer, Envelope(std::move(pull), id));
   }
 }

@@ -40,9 +40,9 @@ std::optional<Failure> Client::WhyNot(const Operation& op) const {
 
 std::optional<Failure> Client::WhyNot(const Operation& op, const OfKey& of) const {
   const KeyState* key = Find(of.key);
-  if (key == nullptr)
-    return Fail(ErrorCode::kNotFound, "key number ", of.key, " has not been initialised");
-  if (key->refusal && NeedsRound(op, of, key->refused_round)) return key->refusal;
+  if (key == nullptr) return Fail(ErrorCode::kNotFound, "key number ", of.key, " has not been initialised");
+  // A push would be of a later round, which closes after the refused one.
+  if (key->refusal && (op.IsPush() || NeedsRound(op, of, key->refused_round))) return key->refusal;
   const size_t source = op.keys.size() == 1 ? op.source.size() : PushedBytes(op, *key);
   const std::string why = WhyUnfit(op, of, *key, source);
   if (why.empty()) return std::nullopt;
@@ -122,7 +122,8 @@ std::string Client::WhyUnfit(const Operation& op, const OfKey& of, const KeyStat
     return given == expected ? "" : StrCat(given, " bytes were given, the key has ", expected);
   };
   if (op.Carries()) {
-    if (std::string why = unlike(source, op.IsPush() ? PushedBytes(op, key) : total); !why.empty()) return why;
+    if (std::string why = unlike(source, op.IsPush() ? PushedBytes(op, key) : total); !why.empty())
+      return why;
   }
   return op.WantsValue() ? unlike(of.destination.size(), total) : "";
 }
@@ -225,8 +226,7 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
       part->in_flight = part->bytes();
       lane->in_flight += part->bytes();
       part->request = id;
-      if (part->op->IsPush())
-        tracer_.OnStage(now, Stage::kPush, part->ref.key, part->round(), part->bytes());
+      if (part->op->IsPush()) tracer_.OnStage(now, Stage::kPush, part->ref.key, part->round(), part->bytes());
     }
     SendBatch(index, id, batch, network);
     shard.requests.Add(now, id, lane == &shard.pushes ? lane->in_flight : 0, std::move(batch));

@@ -47,8 +47,8 @@ DistStore::SmallKeys DistStore::SmallOf(OpKind kind, const Found& states, const 
   return small;
 }
 
-bool DistStore::GoesInBundle(const SmallKeys& small, const KeyState& state, const std::vector<NDArray>* values,
-                             const std::vector<NDArray>* outs) const {
+bool DistStore::GoesInBundle(const SmallKeys& small, const KeyState& state,
+                             const std::vector<NDArray>* values, const std::vector<NDArray>* outs) const {
   return small.keys > 1 && IsSmall(state) && state.issued.Succeeded() && AtRest(values, Written) &&
          AtRest(outs, Unused);
 }

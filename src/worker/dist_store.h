@@ -77,12 +77,12 @@ class DistStore final : public KVStore {
     kvstore::KeyShape shape;
     plan::RowPlaces places;  // of a row-sparse key
     Compressor compressor;
-    NDArray merged;  // the sum over this machine's devices
+    NDArray merged;                 // the sum over this machine's devices
     uint64_t bytes = 0, parts = 0;  // of a dense key
     uint32_t shard = 0;             // of its first part
-    NDArray landing;     // where a pull lands when no output is in host memory
-    Event issued;        // the last operation has been handed to the client: keeps program order
-    uint64_t round = 0;  // the last one pushed
+    NDArray landing;                // where a pull lands when no output is in host memory
+    Event issued;                   // the last operation has been handed to the client: keeps program order
+    uint64_t round = 0;             // the last one pushed
   };
   using Found = InlineVector<KeyState*, 8>;  // of a call's keys
 

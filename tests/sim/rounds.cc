@@ -229,6 +229,7 @@ class Script {
     Worker& worker = workers_[w];
     worker.waiting = worker.keys.size() + (options_.rows ? 1 : 0);
     if (options_.rows) PushRows(w, client, now, network);
+    if (options_.bundled) return PushBundle(w, client, now, network);
     for (const uint32_t key : worker.keys) {
       const int64_t n = client.entry(key).spec.shape.size();
       auto gradient = Floats(n);
@@ -257,6 +258,35 @@ class Script {
         client.Pull(now, {.key = key, .destination = destination}, Time::max(), landed, network);
       }
     }
+  }
+
+  void PushBundle(uint32_t w, Client& client, Time now, transport::Network& network) {
+    Worker& worker = workers_[w];
+    worker::BundleArgs args{.kind = worker::OpKind::kPush, .keys = {}, .source = {}};
+    std::vector<float> gradients;
+    for (const uint32_t key : worker.keys) {
+      const int64_t n = client.entry(key).spec.shape.size();
+      for (int64_t i = 0; i < n; ++i) gradients.push_back(Pushed(w, worker.round, i));
+      std::shared_ptr<Values>& out = worker.values[key];
+      out = std::make_shared<Values>(Floats(n));
+      args.keys.push_back({.key = key, .round = 0, .destination = {.bytes = out->TakeBack(), .owner = out}});
+    }
+    args.source = Frame::Copy(std::as_bytes(std::span(gradients)));
+    const auto landed = [this, w](const Status& status) {
+      for (const auto& [key, out] : std::map(workers_[w].values)) Landed(w, *out, status);
+    };
+    if (options_.push_pull) {
+      args.kind = worker::OpKind::kPushPull;
+      return client.Bundle(now, std::move(args), Time::max(), landed, network);
+    }
+    worker::BundleArgs pull{.kind = worker::OpKind::kPull, .keys = args.keys, .source = {}};
+    client.Bundle(
+        now, std::move(args), Time::max(),
+        [this](const Status& status) {
+          if (!status) Mismatch("push failed: " + status.failure().message);
+        },
+        network);
+    client.Bundle(now, std::move(pull), Time::max(), landed, network);
   }
 
   GradientCompression CompressionOf(uint32_t w) const {

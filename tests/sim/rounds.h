@@ -15,6 +15,7 @@ struct RoundsOptions {
   wire::SyncMode mode = wire::SyncMode::kSync;
   OptimizerKind optimizer = OptimizerKind::kAccumulate;  // or kLamb, whose keys must be whole on a shard
   bool push_pull = true;                                 // false: push, then pull
+  bool bundled = false;                                  // all keys of a round in one operation
   bool in_place = false;                                 // of push_pull: weights land where the gradient was
   // Workers take turns in how they push: as it is, fp16, topk of all. These numbers lose nothing by it.
   bool compressed = false;

@@ -36,6 +36,7 @@ TEST(SimRounds, AThousandSeedsOfFaultsChangeNoValue) {
     options.push_pull = seed % 2 == 0;
     options.compressed = seed % 3 == 0;
     options.rows = seed % 4 == 0;
+    options.bundled = !options.compressed && seed % 7 < 4;
     options.in_place = options.push_pull && seed % 5 < 2;
     const RoundsResult result = RunRounds(cluster, options);
     ASSERT_TRUE(result.completed) << "seed " << seed << ": "

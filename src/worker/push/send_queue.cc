@@ -8,7 +8,8 @@ void SendQueue::Add(PartOpPtr op) {
   Line& line = lines_[-op->op->priority];
   line.parts.push_back(std::move(op));
   ++size_;
-  for (size_t i = line.parts.size() - 1; i > line.gone && line.parts[i]->order < line.parts[i - 1]->order; --i)
+  for (size_t i = line.parts.size() - 1; i > line.gone && line.parts[i]->order < line.parts[i - 1]->order;
+       --i)
     std::swap(line.parts[i], line.parts[i - 1]);
 }
 

@@ -186,6 +186,26 @@ TEST(Values, OutOfRangeAreRefused) {
   EXPECT_NE(Refusal(message), "");
 }
 
+// Columns of parts that are not as long as one another.
+TEST(Values, ColumnsOfOtherLengthsAreRefused) {
+  Message message;
+  message.body = Push{.parts = {{{1, 3}, 5, true}, {{2, 4}, 6, false}}};
+  const std::string keys("\x0a\x02\x01\x02", 4), parts("\x12\x02\x03\x04", 4), rounds("\x22\x02\x05\x06", 4);
+  const auto refusal = [&](const std::string& column, char as) {
+    std::string bytes = Encoded(message);
+    const size_t at = bytes.find(column);
+    EXPECT_NE(at, std::string::npos);
+    bytes[at] = as;  // another field, which then has both columns' entries
+    const auto decoded = DecodeEnvelope(AsBytes(bytes), Limits{});
+    return decoded.ok() ? "" : decoded.failure().message;
+  };
+  EXPECT_EQ(refusal(keys, keys[0]), "");
+  EXPECT_NE(refusal(parts, keys[0]).find("for 4 parts"), std::string::npos);
+  EXPECT_NE(refusal(rounds, parts[0]).find("4 part numbers for 2 parts"), std::string::npos);
+  EXPECT_NE(refusal(rounds, 0x1a).find("a push names slots"), std::string::npos);
+  EXPECT_NE(refusal(keys, parts[0]).find("parts"), std::string::npos);
+}
+
 // A DeclareKeys (field 22) of one key with these extents, written by hand: structs cannot hold what is no
 // shape.
 std::string DeclarationOf(const std::string& packed_dims) {

@@ -70,6 +70,38 @@ TEST(Packing, LargeFramesASingleOneAndNoneTravelAsTheyAre) {
   }
 }
 
+TEST(Joining, FramesOneBehindTheOtherInOneMemoryTravelAsOneUncopied) {
+  const Frame block = Frame::Copy(AsBytes("abcdef"));
+  Message message;
+  message.body = Push{.parts = PartList<PushPart>(3)};
+  for (const auto& [offset, length] : {std::pair(1, 2), {3, 0}, {3, 3}})
+    message.payload.push_back(block.Slice(static_cast<size_t>(offset), static_cast<size_t>(length)));
+  Join(&message);
+  ASSERT_EQ(message.payload.size(), 1u);
+  EXPECT_EQ(message.payload[0].data(), block.data() + 1);
+  EXPECT_EQ(message.payload[0].owner(), block.owner());
+  Message arrived = Travelled(message);
+  ASSERT_TRUE(Unpack(&arrived).ok());
+  EXPECT_THAT(PayloadOf(arrived), ElementsAreArray({"bc", "", "def"}));
+}
+
+TEST(Joining, OthersStayAsTheyAre) {
+  const Frame block = Frame::Copy(AsBytes("abcdef")), other = Frame::Copy(AsBytes("gh"));
+  const Frame large = Frame::Copy(AsBytes(std::string(4 * kPackedFrame, 'x')));
+  const Frame lent = Frame::Borrowed(block.bytes(), std::make_shared<Loan>(nullptr));
+  for (const Frames& frames :
+       {Frames{block}, Frames{block.Slice(0, 2), block.Slice(3, 3)},
+        Frames{block.Slice(3, 3), block.Slice(0, 3)}, Frames{block, other},
+        Frames{large.Slice(0, 2 * kPackedFrame), large.Slice(2 * kPackedFrame, 2 * kPackedFrame)},
+        Frames{lent.Slice(0, 3), lent.Slice(3, 3)}, Frames{}}) {
+    Message message;
+    message.payload = frames;
+    Join(&message);
+    EXPECT_EQ(message.payload.size(), frames.size());
+    EXPECT_THAT(message.packed, IsEmpty());
+  }
+}
+
 TEST(Packing, TakesMemoryOfTheAllocatorGiven) {
   const auto memory = std::make_shared<PoolAllocator>();
   const auto packed = [&] {
