@@ -131,7 +131,8 @@ class Bench {
   void MeasureRaw(const std::vector<int64_t>& bytes) {
     RawOptions options;
     options.message_bytes = static_cast<size_t>(Largest(bytes));
-    if (FLAGS_calls == 1) options.call_bytes = std::accumulate(bytes.begin(), bytes.end(), size_t{0});
+    if (FLAGS_calls > 0)
+      options.call_bytes = std::accumulate(bytes.begin(), bytes.end(), size_t{0}) / FLAGS_calls;
     options.working_set = static_cast<size_t>(FLAGS_working_set);
     options.seconds = FLAGS_seconds;
     options.repeats = FLAGS_repeats;

@@ -13,8 +13,8 @@ PEER_HELP = ("a parameter server to stand beside this one: a command, in which {
              "(of a key) and {keys} are replaced, that pushes to servers which sum and pulls the sum, and prints {\"gbit_per_s\": per direction}; also \"cpu_s_per_gb\", of all "
              "its processes and of payload in one direction, if it knows")
 ALL_REDUCE_BYTES = 100_000_000
-SMALL_KEY = 4 << 10  # 40 of them, in one call
-PEER_SIZES = (SMALL_KEY, 64 << 10, 1 << 20, 4 << 20, 16 << 20)
+# (bytes of a key, keys, calls that they are handed over in); no number: as many as fill the working set, each by itself.
+PEER_LOADS = ((4 << 10, 40, 1), (4 << 10, 160, 4), (64 << 10, None, 0), (1 << 20, None, 0), (4 << 20, None, 0), (16 << 20, None, 0))
 PEER_TRANSPORT = {"tcp": "tcp", "ipc": "ipc", "shm": "ipc"}  # the fastest they have beside ours
 
 
@@ -68,31 +68,31 @@ def parameter_servers(args):
     if not args.peer:
         raise Skipped("no --peer NAME=COMMAND is named; its help says what such a command prints")
 
-    def ours(transport, size, keys):
-        many = ("--calls=1",) if size == SMALL_KEY else ()
-        line, = bench_kv.kv_bench(transport, 1, 1, "--modes", "push_pull", "--bytes", size, "--keys", keys, *many, *bench_kv.effort(args))
+    def ours(transport, size, keys, calls):
+        line, = bench_kv.kv_bench(transport, 1, 1, "--modes", "push_pull", "--bytes", size, "--keys", keys, f"--calls={calls}",
+                                  *bench_kv.effort(args))
         return line
 
     def theirs(command, transport, size, keys):
         values = {"workers": 1, "servers": 1, "transport": PEER_TRANSPORT[transport], "bytes": size, "keys": keys}
         return json.loads(run(*(part.format(**values) for part in shlex.split(command))).splitlines()[-1])
 
-    def row(name, command, transport, size):
-        keys = 40 if size == SMALL_KEY else max(1, (16 << 20 if args.quick else bench_kv.LARGER_THAN_CACHES) // 2 // size)
-        lines, peers = in_turns(args.pairs, lambda: ours(transport, size, keys), lambda: theirs(command, transport, size, keys))
+    def row(name, command, transport, size, few, calls):
+        keys = few or max(1, (16 << 20 if args.quick else bench_kv.LARGER_THAN_CACHES) // 2 // size)
+        lines, peers = in_turns(args.pairs, lambda: ours(transport, size, keys, calls), lambda: theirs(command, transport, size, keys))
         mine, rates = ([line["gbit_per_s"] for line in each] for each in (lines, peers))
         raw = [line["raw"]["two_streams_gbit_per_s"] / 2 for line in lines]
         cpu = [sum(line["cpu_s_per_gb"].values()) for line in lines]
         of_peers = [peer.get("cpu_s_per_gb") for peer in peers]
         costs = ("-", "-") if None in of_peers else (figure(of_peers, 2), f"{ratio(cpu, of_peers):.2f}")
         loops, of_loops = ([line["raw"][f"zmq_loop_{what}"] for line in lines] for what in ("gbit_per_s", "cpu_s_per_gb"))
-        return (name, transport, PEER_TRANSPORT[transport], bench_kv.size_text(size) + " x 40" * (size == SMALL_KEY), figure(mine, 1),
+        return (name, transport, PEER_TRANSPORT[transport], bench_kv.size_text(size) + (f" x {few}" if few else ""), figure(mine, 1),
                 figure(rates, 1), f"{ratio(mine, rates):.2f}", f"{ratio(mine, raw):.2f}", f"{ratio(rates, raw):.2f}", figure(cpu, 2), *costs, figure(loops, 1), figure(of_loops, 2))
 
     table(("peer", "Sluice by", "peer by", "key", "Sluice, Gbit/s", "peer, Gbit/s", "ratio", "Sluice of raw streams", "peer of raw streams",
            "Sluice, CPU s/GB", "peer, CPU s/GB", "ratio", "bare ZeroMQ, Gbit/s", "bare ZeroMQ, CPU s/GB"),
-          (row(name, command, transport, size) for name, command in args.peer for transport in bench_kv.transports_here(args)
-           for size in (PEER_SIZES[:2] if args.quick else PEER_SIZES)))
+          (row(name, command, transport, *load) for name, command in args.peer for transport in bench_kv.transports_here(args)
+           for load in (PEER_LOADS[:3] if args.quick else PEER_LOADS)))
 
 
 TABLES = (all_reduce, parameter_servers)

@@ -21,8 +21,9 @@ import bench_run
 
 # (stage, functions whose whole cost counts, calls (from, to) within that are stages of their own)
 WORKER = (
-    ("the call: checks, events, arrays", ("DistStore::PushPull(",),
-     (("DistStore::PushPull(", "Handover::HandOver("), ("Handover::Add(", "ClientLoop::HandOver("))),
+    ("the call: checks, events, arrays, bundles", ("DistStore::PushPull(",),
+     (("DistStore::PushPull(", "Handover::HandOver("), ("DistStore::PushPull(", "Handover::~Handover("),
+      ("Handover::Add(", "ClientLoop::HandOver("))),
     ("operations and parts", ("Client::Start(",), (("Client::Start(", "Client::FlushShards("),)),
     ("batches and requests", ("Client::FlushShard(",), (("Client::SendBatch(", "ZmqDriver::Send("),)),
     ("envelope written", ("wire::EncodeEnvelope(",), ()),
@@ -45,7 +46,7 @@ SERVER = (
     ("payload lent, or packed", ("SharedMemory::Lend(", "wire::Pack("), ()),
     ("handed to libzmq", ("transport::SendMultipart(",), ()),
 )
-PARTS, KEYS = "worker::Land(", "DistStore::Issue("  # called once for each
+PARTS, KEYS = ("worker::Land(",), ("DistStore::Issue(", "DistStore::AddToBundle(")  # called once for each
 LOADS = {"40 keys of 4 KiB, one call": (4 << 10, 40, "--calls=1"), "64 KiB": (64 << 10, 64), "1 MiB": (1 << 20, 16)}
 SYSTEM_CALLS = ("sendmsg", "sendto", "write", "recvmsg", "recvfrom", "read", "epoll_wait", "poll", "futex", "getpid")
 
@@ -96,7 +97,7 @@ class Profile:
                 and "::{lambda" not in name and not name.startswith(("void std::", "std::"))]
 
     def times(self, wanted):
-        return sum(self.called[name] for name in self.matching((wanted,)))
+        return sum(self.called[name] for name in self.matching(wanted))
 
     def cost(self, functions, without):
         """With all they call, other than from each other."""

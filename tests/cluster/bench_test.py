@@ -87,7 +87,7 @@ class Bench(unittest.TestCase):
         peer = """peer=echo '{{"gbit_per_s": {keys}, "cpu_s_per_gb": 1}}'"""
         text = self.tables("parameter_servers", script=bench_stores, flags=("--transports", "shm", "--peer", peer))["parameter_servers"]
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| peer | shm")]
-        self.assertEqual([row[2:4] for row in rows], [["ipc", "4 KiB x 40"], ["ipc", "64 KiB"]], text)
+        self.assertEqual([row[2:4] for row in rows], [["ipc", "4 KiB x 40"], ["ipc", "4 KiB x 160"], ["ipc", "64 KiB"]], text)
         self.assertEqual(rows[0][5], "40.0")  # keys, as told
         for row in rows:
             self.assertGreater(min(float(figure) for figure in (row[4], row[6], row[9], row[11])), 0)
