@@ -38,6 +38,12 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
                   Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
   }
   if (!parts->payload.empty()) message.payload = std::move(parts->payload);
+  // Frames that were joined may have been lent as one; frames that were packed lie among lent ones.
+  if (!message.payload.empty()) {
+    if (const Status status = wire::Unpack(&message); !status) {
+      return Refuse(peer, envelope, status.failure());
+    }
+  }
   if (shared_) shared_->Collect(peer->id);
   if (message.job != options_.job) {
     return Refuse(

@@ -86,10 +86,15 @@ inline wire::Message MakeMessage(uint64_t id, wire::Body body = wire::Heartbeat{
 }
 
 // A push of one part.
-inline wire::Message MakePush(uint64_t id, Frame frame) {
-  wire::Message message = MakeMessage(id, wire::Push{.parts = {{.round = id}}});
-  message.payload.push_back(std::move(frame));
+inline wire::Message MakePush(uint64_t id, wire::Frames frames) {
+  wire::Push push;
+  for (size_t i = 0; i < frames.size(); ++i) push.parts.push_back({.round = id});
+  wire::Message message = MakeMessage(id, std::move(push));
+  message.payload = std::move(frames);
   return message;
+}
+inline wire::Message MakePush(uint64_t id, Frame frame) {
+  return MakePush(id, wire::Frames{std::move(frame)});
 }
 
 // Answers a Push with Values of the same frames, anything else with an Ack.

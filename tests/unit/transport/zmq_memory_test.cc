@@ -35,6 +35,10 @@ class Peer {
   void Send(Loop& loop, Frame frame) {
     loop.Post([this, frame](Time, Network& network) { network.Send(peer, MakePush(++sent, frame)); });
   }
+  // A message of them all.
+  void Send(Loop& loop, wire::Frames frames) {
+    loop.Post([this, frames](Time, Network& network) { network.Send(peer, MakePush(++sent, frames)); });
+  }
   size_t count() const {
     return kept.With([](const auto& k) { return k.size(); });
   }
@@ -119,6 +123,36 @@ TEST_F(ZmqMemoryTest, AnswersStayInTheServersMemory) {
   });
   worker_->Send(fabric_.loop(1), Shared(heap_, 'n'));  // with what comes next, it is seen to be free
   EXPECT_TRUE(Eventually([&] { return held.expired(); }));
+  fabric_.StopAll();
+}
+
+TEST_F(ZmqMemoryTest, SmallFramesAreJoinedOrPackedBesideThoseThatAreLent) {
+  Start(Sharing(std::make_shared<SharedHeap>()), Sharing(heap_));
+  ASSERT_TRUE(Meet());
+  const Frame large = Shared(heap_, 'l'), other = Shared(heap_, 'o');
+  const Frame own = Frame::Copy(AsBytes("of the process's own heap"));
+  const std::vector<wire::Frames> messages{
+      {own.Slice(0, 6), own.Slice(7, 4), own.Slice(12, 7)},                   // packed, none lent
+      {large.Slice(0, 5000), large.Slice(5000, 2000), large.Slice(7000, 8)},  // joined, and lent as one
+      {large.Slice(0, 8), large.Slice(8, 8), large.Slice(16, 8)},             // joined, too small to be lent
+      {large, own.Slice(0, 6), other, own.Slice(7, 4)},                       // two lent, two packed
+      {own.Slice(0, 6), large, own.Slice(7, 4)},
+      {large, other, Frame()},
+  };
+  size_t expected = 0;
+  for (size_t m = 0; m < messages.size(); ++m) {
+    SCOPED_TRACE(m);
+    worker_->Send(fabric_.loop(1), messages[m]);
+    expected += messages[m].size();
+    ASSERT_TRUE(fabric_.Until([&] { return server_.count() == expected; }));
+    server_.kept.With([&](auto& kept) {
+      for (size_t i = 0; i < messages[m].size(); ++i) {
+        EXPECT_EQ(AsText(kept[expected - messages[m].size() + i].bytes()), AsText(messages[m][i].bytes()))
+            << i;
+      }
+    });
+  }
+  GiveBack();
   fabric_.StopAll();
 }
 
