@@ -130,14 +130,16 @@ TEST_F(ZmqMemoryTest, SmallFramesAreJoinedOrPackedBesideThoseThatAreLent) {
   Start(Sharing(std::make_shared<SharedHeap>()), Sharing(heap_));
   ASSERT_TRUE(Meet());
   const Frame large = Shared(heap_, 'l'), other = Shared(heap_, 'o');
-  const Frame own = Frame::Copy(AsBytes("of the process's own heap"));
+  const Frame own = Frame::Copy(AsBytes(std::string(1500, 'a') + std::string(1500, 'b')));
+  const Frame a = own.Slice(0, 1400), b = own.Slice(1500, 1400);
   const std::vector<wire::Frames> messages{
-      {own.Slice(0, 6), own.Slice(7, 4), own.Slice(12, 7)},                   // packed, none lent
-      {large.Slice(0, 5000), large.Slice(5000, 2000), large.Slice(7000, 8)},  // joined, and lent as one
-      {large.Slice(0, 8), large.Slice(8, 8), large.Slice(16, 8)},             // joined, too small to be lent
-      {large, own.Slice(0, 6), other, own.Slice(7, 4)},                       // two lent, two packed
-      {own.Slice(0, 6), large, own.Slice(7, 4)},
+      {a, b, a},                                                              // packed, none lent
+      {large.Slice(0, 5000), large.Slice(5000, 2000), large.Slice(7000, 8)},  // joined, lent as one
+      {a, own.Slice(1400, 100), b},                                           // joined, too small to be lent
+      {large, a, other, b},                                                   // two lent, two packed
+      {a, large, b},
       {large, other, Frame()},
+      {large, a},
   };
   size_t expected = 0;
   for (size_t m = 0; m < messages.size(); ++m) {
