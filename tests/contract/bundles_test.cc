@@ -13,7 +13,8 @@ class SmallKeys : public ::testing::TestWithParam<std::string> {
 
   bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
   int workers() const { return GetParam().starts_with("dist") ? 2 : 1; }
-  Job MakeJob() const { return Job({.type = GetParam(), .workers = workers()}); }
+  // Over shared memory some frames are lent and others travel, in one message.
+  Job MakeJob() const { return Job({.type = GetParam(), .workers = workers(), .smallest_lent = 4096}); }
   // From a number to 16 KiB and beyond, up to a key that is cut into parts.
   static Shape ShapeOf(int k) { return {k == 40 ? 200'000 : k % 10 == 3 ? 5000 : 1 + k * 31}; }
 
@@ -87,6 +88,21 @@ TEST_P(SmallKeys, WhatIsStillBeingWrittenIsWaitedFor) {
         model.gradients[k].Fill(static_cast<double>(k + 1));
       }
       kv.PushPull(model.keys, Model::Lists(model.gradients), Model::Lists(model.weights));
+    }
+    kv.WaitAll();
+    kv.Barrier();
+    kv.PullLatest(model.keys, Model::Lists(model.weights));
+    ExpectRounds(model, 3);
+  });
+}
+
+// As a backward pass hands them over: large and small ones come to share messages.
+TEST_P(SmallKeys, GoOneByOneBesideALargeOne) {
+  MakeJob().Run([&](KVStore& kv) {
+    const Model model = MakeModel(kv);
+    for (int round = 1; round <= 3; ++round) {
+      for (size_t k = 0; k < kKeys; ++k)
+        kv.PushPull({model.keys[k]}, {{model.gradients[k]}}, {{model.weights[k]}});
     }
     kv.WaitAll();
     kv.Barrier();

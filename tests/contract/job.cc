@@ -31,7 +31,7 @@ Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfT
   workers_.resize(static_cast<size_t>(options.workers));
   if (transport_ == runtime::TransportChoice::kShm) {
     heap_ = std::make_shared<transport::SharedHeap>(
-        transport::SharedHeap::Options{.segment_bytes = 1 << 20, .smallest_lent = 16});
+        transport::SharedHeap::Options{.segment_bytes = 1 << 20, .smallest_lent = options.smallest_lent});
     Devices::SetDefault(std::make_shared<Devices>(DevicesOptions{.memory = heap_}));
   }
   if (IsDist()) {

@@ -34,6 +34,7 @@ struct JobOptions {
   int server_threads = 1;
   int64_t bigarray_bound = 100'000;
   int64_t part_bytes = 1 << 20;
+  size_t smallest_lent = 16;         // over shared memory: nearly all
   worker::Tracer* tracer = nullptr;  // of every worker
   std::chrono::milliseconds operation_timeout = std::chrono::minutes(10);
 };
