@@ -5,7 +5,8 @@
 //   compress   what is sent in its place, where a compression is set; the rest is kept for the next push
 //                                                                     push/compressor.h
 //   queue      the sum's parts wait for their shards, by priority     part_flow.h, push/send_queue.h
-//   push       parts leave, small ones together, uncopied             push/requests.h
+//   push       parts leave, uncopied; small ones together, small      push/requests.h
+//              keys of a call copied behind each other                bundle.h
 //   wait       the shard has them; the round closes when all pushed   server/
 //   land       the weight is copied to its array, or read where the   pull/landing.h
 //              server lent it                                         transport/shm/side_by_side.h
