@@ -31,6 +31,10 @@ class HelpedLoop final : public Event::Helped {
   const std::shared_ptr<transport::Loop> loop_;
 };
 
+Lodgings::Amount RoomIn(uint64_t shards) {
+  return {std::min(kMostAdoptedParts * shards, kMostMappedParts), kMostAdoptedBytes * shards};
+}
+
 }  // namespace
 
 DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::shared_ptr<transport::Loop> loop,
@@ -41,9 +45,8 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       records_(std::make_shared<PoolAllocator>(kKeptRecords)),
       sent_(std::make_shared<PoolAllocator>(kKeptRecords, options_.memory)),
       rank_(static_cast<int>(client_.client->rank())),
-      shards_(client_.client->num_shards()),
       reducer_(std::move(reducer)),
-      lodgings_(options_.host_work) {}
+      lodgings_(RoomIn(client_.client->num_shards()), options_.host_work) {}
 
 Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
   return SteadyClock().Now() + Bounded(timeout);
@@ -125,8 +128,7 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
       state.bytes = static_cast<uint64_t>(entry.spec.shape.size()) * SizeOf(entry.spec.dtype);
       state.parts = parts.size();
       if (!parts.empty()) state.shard = parts.front().shard;
-      all_parts_ += state.parts;
-      all_bytes_ += state.bytes;
+      lodgings_.Expect(state.parts);
     }
     state.compressor = Compressor("compression" + of_key, PartLengths(entry));
   }
@@ -190,11 +192,9 @@ void DistStore::LetWait(const std::vector<NDArray>& arrays, Handover& calls) {
 }
 
 Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept) {
-  const bool fits = all_parts_ <= std::min(kMostAdoptedParts * shards_, kMostMappedParts) &&
-                    all_bytes_ <= kMostAdoptedBytes * shards_;
-  Adopter* adopter = options_.adopts && fits && !kept ? AdopterOf(target) : nullptr;
-  if (adopter == nullptr) return {MutableHostBytes(target), target.storage(), nullptr};
-  lodgings_.Add(target.storage(), state.parts);
+  Adopter* adopter = options_.adopts && !kept ? AdopterOf(target) : nullptr;
+  if (adopter == nullptr || !lodgings_.Take(target.storage(), {state.parts, state.bytes}))
+    return {MutableHostBytes(target), target.storage(), nullptr};
   return {{}, target.storage(), adopter};
 }
 

@@ -164,7 +164,6 @@ class DistStore final : public KVStore {
   const std::shared_ptr<Allocator> records_;  // of what is under way
   const std::shared_ptr<Allocator> sent_;     // of bundles
   const int rank_;
-  const uint64_t shards_;
   std::mutex mutex_;
   // Guarded by mutex_.
   const std::unique_ptr<collective::Reducer> reducer_;
@@ -174,7 +173,6 @@ class DistStore final : public KVStore {
   std::map<std::string, uint64_t> barriers_;  // by members
   kvstore::Outstanding outstanding_;
   Lodgings lodgings_;
-  uint64_t all_parts_ = 0, all_bytes_ = 0;  // of dense keys
 };
 
 }  // namespace sluice::worker

@@ -20,20 +20,37 @@ inline constexpr uint64_t kMostMappedParts = 8192;
 // Thread safety: one thread at a time.
 class Lodgings {
  public:
-  explicit Lodgings(collective::HostWork host_work) : host_work_(std::move(host_work)) {}
-  // A value of so many parts is on its way to `storage`.
-  void Add(const std::shared_ptr<internal::Storage>& storage, uint64_t parts);
+  // Parts and bytes of values.
+  struct Amount {
+    uint64_t parts = 0, bytes = 0;
+    void operator+=(const Amount& other) { parts += other.parts, bytes += other.bytes; }
+    void operator-=(const Amount& other) { parts -= other.parts, bytes -= other.bytes; }
+  };
+
+  Lodgings(const Amount& room, collective::HostWork host_work)
+      : room_(room), host_work_(std::move(host_work)) {}
+  // The store has one more key, of so many parts.
+  void Expect(uint64_t parts) { all_parts_ += parts; }
+  // A value is on its way to `storage`, which may adopt it: there is room, or it adopted the one before.
+  bool Take(const std::shared_ptr<internal::Storage>& storage, const Amount& value);
 
  private:
   struct Lodging {
     const void* address = nullptr;  // another's, perhaps, once the storage is gone
     std::weak_ptr<internal::Storage> storage;
+    Amount value;
     uint64_t since = 0;  // parts
   };
+  void Leave(std::list<Lodging>::iterator lodging);
+  bool IsIdle(const Lodging& lodging) const;
+
+  const Amount room_;
   const collective::HostWork host_work_;
   std::list<Lodging> lodgings_;  // the oldest first
   std::unordered_map<const void*, std::list<Lodging>::iterator> places_;
-  uint64_t parts_ = 0;  // that came, so far
+  Amount taken_;
+  uint64_t all_parts_ = 0;  // of all keys, once
+  uint64_t parts_ = 0;      // that came, so far
 };
 
 }  // namespace sluice::worker

@@ -17,51 +17,84 @@ struct Lent final : Loan {
 
 class LodgingsTest : public ::testing::Test {
  protected:
-  // A pull into `array`, which lands at once.
-  void Pull(NDArray& array, float value, uint64_t parts) {
+  // A pull into `array`, which lands at once: whether it was adopted.
+  bool Pull(NDArray& array, float value, uint64_t parts) {
     Adopter* const adopter = AdopterOf(array);
-    lodgings_.Add(array.storage(), parts);
+    if (!lodgings_.Take(array.storage(), {parts, parts * kPartBytes})) return false;
     auto loan = std::make_shared<Lent>(value);
     last_ = loan;
     const Bytes bytes = std::as_bytes(std::span(&loan->value, 1));
     for (const Event& use : PendingUses(array)) use.Wait();
     adopter->Adopt(Frame::Borrowed(bytes, std::move(loan)));
+    return true;
   }
 
-  Lodgings lodgings_{EnqueueOn};
+  static constexpr uint64_t kPartBytes = 100, kParts = 100;
+  Lodgings lodgings_{{kParts, kParts* kPartBytes}, EnqueueOn};
   std::weak_ptr<Lent> last_;  // that was lent
 };
 
-constexpr uint64_t kRound = kMostAdoptedParts / 2;
-
-TEST_F(LodgingsTest, WhatIsPulledNoMoreIsBroughtHomeInTheEnd) {
+TEST_F(LodgingsTest, WhatIsPulledNoMoreIsBroughtHomeWhenAllMightHaveBeenPulledTwice) {
   NDArray once({1}), always({1});
-  Pull(once, 5, 1);
+  lodgings_.Expect(10);
+  lodgings_.Expect(30);
+  Pull(once, 5, 10);
   const std::weak_ptr<Lent> lent = last_;
-  Pull(always, 1, kRound);
+  Pull(always, 1, 30);
+  Pull(always, 2, 30);
+  WaitAll();
   EXPECT_FALSE(lent.expired());
-  for (int i = 2; i < 8; ++i) Pull(always, static_cast<float>(i), kRound);
+  Pull(always, 3, 30);
   WaitAll();
   EXPECT_TRUE(lent.expired());
   EXPECT_THAT(once.ToVector(), ElementsAre(5));
-  EXPECT_THAT(always.ToVector(), ElementsAre(7));
+  EXPECT_THAT(always.ToVector(), ElementsAre(3));
   EXPECT_FALSE(last_.expired()) << "what is pulled into stays where it is";
 }
 
-TEST_F(LodgingsTest, ArraysThatAreGoneAreForgotten) {
+TEST_F(LodgingsTest, ThereIsRoomForSoManyPartsAndBytes) {
+  NDArray large({1}), fits({1}), too_much({1});
+  lodgings_.Expect(2 * kParts);
+  EXPECT_FALSE(Pull(large, 1, kParts + 1));
+  EXPECT_TRUE(Pull(fits, 1, kParts));
+  EXPECT_FALSE(Pull(too_much, 1, 1));
+  EXPECT_TRUE(Pull(fits, 2, kParts)) << "what adopted the value before has its room";
+  EXPECT_FALSE(lodgings_.Take(too_much.storage(), {0, 1}));
+  EXPECT_THAT(fits.ToVector(), ElementsAre(2));
+}
+
+// A model that is larger than the room: the same keys have it in every round.
+TEST_F(LodgingsTest, WhatHasNoRoomTakesItFromNobody) {
+  std::vector<NDArray> arrays;
+  for (int k = 0; k < 10; ++k) {
+    arrays.emplace_back(Shape{1});
+    lodgings_.Expect(30);
+  }
+  for (int round = 0; round < 5; ++round) {
+    for (size_t k = 0; k < arrays.size(); ++k) EXPECT_EQ(Pull(arrays[k], 1, 30), k < 3) << round << ", " << k;
+  }
+}
+
+TEST_F(LodgingsTest, ArraysThatAreGoneLeaveTheirRoom) {
   NDArray always({1});
+  lodgings_.Expect(kParts / 2);
   for (int i = 0; i < 100; ++i) {
     NDArray gone({1});
-    Pull(gone, 1, kRound / 10);
-    Pull(always, static_cast<float>(i), kRound / 10);
+    EXPECT_TRUE(Pull(gone, 1, kParts / 2));
+    EXPECT_TRUE(Pull(always, static_cast<float>(i), kParts / 2));
   }
   EXPECT_THAT(always.ToVector(), ElementsAre(99));
 }
 
-TEST_F(LodgingsTest, AnArrayOfMorePartsThanAllStays) {
-  NDArray large({1});
-  Pull(large, 1, 10 * kMostAdoptedParts);
-  EXPECT_FALSE(last_.expired());
+// It was pulled with one key, and then with a larger one.
+TEST_F(LodgingsTest, AnArrayCountsForWhatItHas) {
+  NDArray array({1}), other({1});
+  lodgings_.Expect(kParts);
+  EXPECT_TRUE(Pull(array, 1, 1));
+  EXPECT_TRUE(Pull(array, 1, kParts));
+  EXPECT_FALSE(Pull(other, 1, 1));
+  EXPECT_TRUE(Pull(array, 1, kParts - 1));
+  EXPECT_TRUE(Pull(other, 1, 1));
 }
 
 }  // namespace
