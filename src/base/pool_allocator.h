@@ -52,6 +52,7 @@ template <typename T>
 class MemoryOf {
  public:
   using value_type = T;
+  using propagate_on_container_move_assignment = std::true_type;
   explicit MemoryOf(std::shared_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {}
   template <typename U>
   MemoryOf(const MemoryOf<U>& other)  // NOLINT(google-explicit-constructor): what the standard asks for

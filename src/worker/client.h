@@ -55,8 +55,9 @@ struct PullArgs {
 // messages. What fails for one of them fails it; the others' rounds go on.
 struct BundleArgs {
   OpKind kind = OpKind::kPush;  // or kPushPull, kPull
-  OfKeys keys;                  // of one part each, each once; rounds are filled in
-  Frame source;                 // of pushes: the gradients as they are, one behind the other
+  // Of one part each, each once; rounds are filled in.
+  OfKeys keys{MemoryOf<OfKey>(HeapAllocator())};
+  Frame source;  // of pushes: the gradients as they are, one behind the other
   int priority = 0;
   uint64_t samples = 0;
   double divisor = 1;

@@ -33,7 +33,7 @@ DistStore::SmallKeys DistStore::SmallOf(OpKind kind, const Found& states, const 
   SmallKeys small;
   if (compression_.type != Compression::kNone || Weights() != Compression::kNone) return small;
   small.common = {.kind = kind,
-                  .keys = {},
+                  .keys = OfKeys(MemoryOf<OfKey>(records_)),
                   .source = {},
                   .priority = options.priority,
                   .samples = options.samples,
@@ -53,15 +53,14 @@ bool DistStore::GoesInBundle(const SmallKeys& small, const KeyState& state,
          AtRest(outs, Unused);
 }
 
-void DistStore::AddToBundle(const SmallKeys& small, const Label& what, KeyState& state,
+void DistStore::AddToBundle(const SmallKeys& small, const CallName& what, KeyState& state,
                             const std::vector<NDArray>* values, const std::vector<NDArray>* outs,
                             Handover& calls) {
   const uint32_t shard = state.shard;
   Bundle* bundle = calls.BundleOf(shard, state.bytes);
   if (bundle == nullptr) {
-    const Label all = StrCat(what.text(), " and others");
-    const Event done = Event::Make(all, calls.alone() ? helped_ : nullptr, records_);
-    outstanding_.Add(all, done);
+    const Event done = Event::Make(what.with_others, calls.alone() ? helped_ : nullptr, records_);
+    outstanding_.Add(what.with_others, done);
     bundle = &calls.Open(shard, Bundle(small.common, small.keys, small.bytes, sent_, done), small.deadline);
   }
   const std::byte* gradient = values == nullptr ? nullptr : HostBytes(Source(state, *values)).data();

@@ -67,8 +67,8 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
   const auto work = std::make_shared<const Work>(
       Work{std::move(batch), HostRows::ToRead(gradients), extents, frames, state.shape.dtype, row_elements});
   ++state.round;
-  const Event summed = options_.host_work(work->gradients.context(), state.push, work->gradients.Readable(),
-                                          [work] { (*work)(); });
+  const Event summed = options_.host_work(work->gradients.context(), state.push.alone,
+                                          work->gradients.Readable(), [work] { (*work)(); });
   work->gradients.AddReaders(summed);
   Trace(summed, Stage::kReduce, state, frames->size());
   const auto args = std::make_shared<const PushRowsArgs>(
@@ -77,7 +77,7 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
     client.PushRows(now, *args, end, network);
   };
   Handover calls = Calls(1);
-  Issue(state.push, state, {summed}, std::move(call), calls);
+  Issue(state.push.alone, state, {summed}, std::move(call), calls);
 }
 
 void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority) {
@@ -118,10 +118,11 @@ void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs
     client.PullRows(now, *args, deadline, end, network);
   };
   Handover calls = Calls(1);
-  const Event landed = Issue(state.pull, state, {}, std::move(call), calls);
+  const Event landed = Issue(state.pull.alone, state, {}, std::move(call), calls);
   Events after = work->outs.Writable();
   after.push_back(landed);
-  const Event spread = options_.host_work(work->outs.context(), state.pull, after, [work] { (*work)(); });
+  const Event spread =
+      options_.host_work(work->outs.context(), state.pull.alone, after, [work] { (*work)(); });
   work->outs.Deliver(spread);
   Trace(spread, Stage::kBroadcast, state, ids.size() * row_bytes);
 }

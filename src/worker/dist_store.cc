@@ -58,6 +58,10 @@ void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout
   done.Wait(Bounded(timeout) + kGrace);
 }
 
+DistStore::CallName DistStore::NameOf(const std::string& call) {
+  return {call, call + " and others"};
+}
+
 DistStore::KeyState& DistStore::Find(const std::string& what, const Key& key) {
   const auto it = keys_.find(key);
   if (it == keys_.end()) {
@@ -117,9 +121,9 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
     KeyState& state = known->second;
     const std::string of_key = " of key " + ToString(entry.spec.name);
     state.id = entry.id;
-    state.push = "push" + of_key;
-    state.push_pull = "push_pull" + of_key;
-    state.pull = "pull" + of_key;
+    state.push = NameOf("push" + of_key);
+    state.push_pull = NameOf("push_pull" + of_key);
+    state.pull = NameOf("pull" + of_key);
     state.shape = {entry.spec.shape, entry.spec.dtype, entry.spec.rows.has_value()};
     if (entry.spec.rows) {
       state.places = plan::PlacesOf(entry);
@@ -247,13 +251,13 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
     LetWait(entries[i].arrays, calls);
     const auto [sent, how] = Outgoing(state, Source(state, entries[i].arrays), options);
     // Whoever has the frame reads the array, which may be long after it was acknowledged.
-    const Event read = Event::Make(state.push, nullptr, records_);
+    const Event read = Event::Make(state.push.alone, nullptr, records_);
     const PushArgs args{
         state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
     auto call = [args](Client& client, Time now, transport::Network& network, const Completes& end) {
       client.Push(now, args, end, network);
     };
-    const Event done = Issue(state.push, state, {ReadyToRead(sent)}, std::move(call), calls);
+    const Event done = Issue(state.push.alone, state, {ReadyToRead(sent)}, std::move(call), calls);
     AddReader(sent, read);
     state.compressor.Sent(done);
   }
@@ -273,7 +277,7 @@ void DistStore::PullInto(KeyState& state, const std::vector<NDArray>& outs, int 
                   Client& client, Time now, transport::Network& network, const Completes& end) {
     client.Pull(now, args, deadline, end, network);
   };
-  const Event done = Issue(state.pull, state, PendingUses(target), std::move(call), calls);
+  const Event done = Issue(state.pull.alone, state, PendingUses(target), std::move(call), calls);
   SetWriter(target, done);
   Broadcast(state, target, done, outs);
 }
@@ -328,7 +332,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     NDArray target = Target(state, targets[i].arrays);
     Events after = PendingUses(target);
     after.push_back(ReadyToRead(sent));
-    const Event read = Event::Make(state.push_pull, nullptr, records_);
+    const Event read = Event::Make(state.push_pull.alone, nullptr, records_);
     const PushArgs push{
         state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
     const bool kept = targets[i].arrays.size() > 1 || sent.SharesStorage(target);
@@ -339,7 +343,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
       client.PushPull(now, push, destination, deadline, end, network);
     };
     static_assert(Call::kFits<decltype(call)>);
-    const Event done = Issue(state.push_pull, state, std::move(after), std::move(call), calls);
+    const Event done = Issue(state.push_pull.alone, state, std::move(after), std::move(call), calls);
     if (!sent.SharesStorage(target)) AddReader(sent, read);
     state.compressor.Sent(done);
     SetWriter(target, done);

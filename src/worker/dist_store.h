@@ -71,9 +71,13 @@ class DistStore final : public KVStore {
   void Flush(std::chrono::milliseconds timeout);
 
  private:
+  struct CallName {
+    Label alone;        // "push of key w"
+    Label with_others;  // in a bundle that begins with it
+  };
   struct KeyState {
     uint32_t id = 0;
-    Label push, push_pull, pull;  // "push of key w"
+    CallName push, push_pull, pull;
     kvstore::KeyShape shape;
     plan::RowPlaces places;  // of a row-sparse key
     Compressor compressor;
@@ -86,6 +90,7 @@ class DistStore final : public KVStore {
   };
   using Found = InlineVector<KeyState*, 8>;  // of a call's keys
 
+  static CallName NameOf(const std::string& call);
   KeyState& Find(const std::string& what, const Key& key);
   // The states of keys whose arrays fit.
   Found FindAll(const std::string& what, const kvstore::Entries& entries);
@@ -124,7 +129,7 @@ class DistStore final : public KVStore {
   // With `values` to be pushed and `outs` to be pulled into, null where there are none.
   bool GoesInBundle(const SmallKeys& small, const KeyState& state, const std::vector<NDArray>* values,
                     const std::vector<NDArray>* outs) const;
-  void AddToBundle(const SmallKeys& small, const Label& what, KeyState& state,
+  void AddToBundle(const SmallKeys& small, const CallName& what, KeyState& state,
                    const std::vector<NDArray>* values, const std::vector<NDArray>* outs, Handover& calls);
 
   void PullAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& outs,

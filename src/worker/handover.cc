@@ -35,7 +35,11 @@ void ClientLoop::HandOver(Call call, const Event& done, bool alone) const {
 }
 
 Handover::Handover(ClientLoop to, size_t keys, bool alone, const std::shared_ptr<Allocator>& records)
-    : to_(std::move(to)), alone_(alone), records_(records), keys_(keys) {}
+    : to_(std::move(to)),
+      alone_(alone),
+      records_(records),
+      keys_(keys),
+      bundles_(MemoryOf<OpenBundle>(records)) {}
 
 void Handover::Add(Call call, const Event& done) {
   if (keys_ < 2) return to_.HandOver(std::move(call), done, alone_);
@@ -70,13 +74,14 @@ void Handover::Close(OpenBundle& open) {
 }
 
 void Handover::HandOver() {
-  for (OpenBundle& open : std::exchange(bundles_, {})) {
+  for (OpenBundle& open : bundles_) {
     try {
       Close(open);
     } catch (...) {
       open.bundle.done().Complete(std::current_exception());
     }
   }
+  bundles_.clear();
   const std::shared_ptr<List> asked = std::exchange(asked_, nullptr);
   if (asked == nullptr) return;
   std::exception_ptr error;

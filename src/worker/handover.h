@@ -66,8 +66,8 @@ class Handover {
   const bool alone_;
   const std::shared_ptr<Allocator> records_;
   const size_t keys_;
-  std::shared_ptr<List> asked_;      // null for one key, which needs no list
-  std::vector<OpenBundle> bundles_;  // one a shard
+  std::shared_ptr<List> asked_;                            // null for one key, which needs no list
+  std::vector<OpenBundle, MemoryOf<OpenBundle>> bundles_;  // one a shard
 };
 
 }  // namespace sluice::worker

@@ -72,11 +72,12 @@ struct OfKey {
   uint64_t round = 0;  // of the push, or the smallest version to be pulled
   Destination destination;
 };
-using OfKeys = InlineVector<OfKey, 1>;
+using OfKeys = std::vector<OfKey, MemoryOf<OfKey>>;
 
 // One call on one key, or on several (BundleArgs).
 struct Operation {
-  explicit Operation(const std::shared_ptr<Allocator>& records) : kept(MemoryOf<Frame>(records)) {}
+  explicit Operation(const std::shared_ptr<Allocator>& records)
+      : keys(MemoryOf<OfKey>(records)), kept(MemoryOf<Frame>(records)) {}
 
   OpKind kind = OpKind::kPush;
   OfKeys keys;

@@ -262,7 +262,7 @@ class Script {
 
   void PushBundle(uint32_t w, Client& client, Time now, transport::Network& network) {
     Worker& worker = workers_[w];
-    worker::BundleArgs args{.kind = worker::OpKind::kPush, .keys = {}, .source = {}};
+    worker::BundleArgs args{.kind = worker::OpKind::kPush, .source = {}};
     std::vector<float> gradients;
     for (const uint32_t key : worker.keys) {
       const int64_t n = client.entry(key).spec.shape.size();

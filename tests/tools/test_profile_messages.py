@@ -54,7 +54,7 @@ class Profile(unittest.TestCase):
         self.assertEqual(self.profile.cost(("a::Outer(", "b::Inner("), ()), 700)
 
     def test_calls_are_counted(self):
-        self.assertEqual(self.profile.times("b::Inner("), 6)
+        self.assertEqual(self.profile.times(("b::Inner(",)), 6)
 
     def test_libraries_cost_what_they_do_themselves(self):
         self.assertEqual(self.profile.own["libinner.so.5"], 600)

@@ -5,7 +5,7 @@
 namespace sluice::worker {
 
 void SendQueue::Add(PartOpPtr op) {
-  Line& line = lines_[-op->op->priority];
+  Line& line = lines_.try_emplace(-op->op->priority, records_).first->second;
   line.parts.push_back(std::move(op));
   ++size_;
   for (size_t i = line.parts.size() - 1; i > line.gone && line.parts[i]->order < line.parts[i - 1]->order;
@@ -21,7 +21,7 @@ PartOpPtr SendQueue::Take() {
   if (line.gone == line.parts.size()) {
     lines_.erase(first);
   } else if (constexpr size_t kMany = 64; line.gone >= kMany && line.gone * 2 >= line.parts.size()) {
-    line.parts.EraseIf([](const PartOpPtr& part) { return part == nullptr; });
+    line.parts.erase(line.parts.begin(), line.parts.begin() + static_cast<ptrdiff_t>(line.gone));
     line.gone = 0;
   }
   return taken;

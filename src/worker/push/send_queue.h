@@ -8,7 +8,8 @@ namespace sluice::worker {
 
 class SendQueue {
  public:
-  explicit SendQueue(const std::shared_ptr<Allocator>& records) : lines_(MemoryOf<Line>(records)) {}
+  explicit SendQueue(const std::shared_ptr<Allocator>& records)
+      : records_(records), lines_(MemoryOf<Line>(records)) {}
   void Add(PartOpPtr op);
   void Clear() {
     lines_.clear();
@@ -36,7 +37,10 @@ class SendQueue {
  private:
   // Of one priority, in order of issue. Mostly those that come later are behind those that came before.
   struct Line {
-    InlineVector<PartOpPtr, 2> parts;
+    explicit Line(const std::shared_ptr<Allocator>& records) : parts(MemoryOf<PartOpPtr>(records)) {
+      parts.reserve(8);
+    }
+    std::vector<PartOpPtr, MemoryOf<PartOpPtr>> parts;
     size_t gone = 0;  // from the front
   };
   static bool Together(const PartOp& a, const PartOp& b);
@@ -45,6 +49,7 @@ class SendQueue {
   // The next part, which is no longer queued.
   PartOpPtr Take();
 
+  std::shared_ptr<Allocator> records_;
   RecordMap<int, Line> lines_;  // by -priority; none is empty
   size_t size_ = 0;
 };

@@ -23,7 +23,7 @@ class ClientBundle : public ClientHarness {
 
   void Bundle(worker::OpKind kind, std::vector<uint32_t> keys, Outcome* outcome,
               Time deadline = Time::max()) {
-    worker::BundleArgs args{.kind = kind, .keys = {}, .source = {}};
+    worker::BundleArgs args{.kind = kind, .source = {}};
     std::vector<float> gradients;
     for (const uint32_t key : keys) {
       worker::Destination destination;
@@ -172,8 +172,7 @@ TEST_F(ClientBundle, AfterItsDeadlineThePushesGoOn) {
 
 TEST_F(ClientBundle, NamesAFewOfManyKeys) {
   for (uint32_t key = kKeys; key < 6; ++key) AddKey(EntryOf(key, {0}, kElements));
-  worker::BundleArgs args{
-      .kind = worker::OpKind::kPush, .keys = {}, .source = FrameOf(std::vector<float>(12))};
+  worker::BundleArgs args{.kind = worker::OpKind::kPush, .source = FrameOf(std::vector<float>(12))};
   for (uint32_t key = 0; key < 6; ++key) args.keys.push_back({.key = key, .round = 0, .destination = {}});
   client.Bundle(now, std::move(args), Time::max(), outcome_.Record(), network);
   EXPECT_THAT(client.DumpState(now),
@@ -181,7 +180,7 @@ TEST_F(ClientBundle, NamesAFewOfManyKeys) {
 }
 
 TEST_F(ClientBundle, AKeyThatDoesNotFitFailsAloneOfItsBundle) {
-  worker::BundleArgs args{.kind = worker::OpKind::kPull, .keys = {}, .source = {}};
+  worker::BundleArgs args{.kind = worker::OpKind::kPull, .source = {}};
   std::vector<float> short_one(1);
   args.keys.push_back({.key = 0, .round = 0, .destination = Into(&short_one)});
   args.keys.push_back({.key = 1, .round = 0, .destination = Into(&weights_[1])});
