@@ -36,7 +36,7 @@ void Replace(Message* message, Frame all) {
 void Join(Message* message) {
   const Frames& frames = message->payload;
   const uint64_t total = PayloadBytes(*message);
-  if (!AreSmall(frames, total) || !LieTogether(frames)) return;
+  if (frames.size() < 2 || total > kMostPacked || !LieTogether(frames)) return;
   Replace(message, Frame(Bytes(frames[0].data(), total), frames[0].owner()));
 }
 

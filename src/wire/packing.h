@@ -1,5 +1,5 @@
-// Several small payload frames travel as one, one behind the other: a frame of its own costs ZeroMQ a
-// message, and its own reading and writing, which are more than the copy.
+// Several payload frames travel as one, one behind the other: a frame of its own costs ZeroMQ a message, and
+// its own reading and writing, which are more than the copy of a small one.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@ inline constexpr size_t kPackedFrame = 16 << 10;
 // All together. Whoever keeps one frame keeps what it came with.
 inline constexpr size_t kMostPacked = 1 << 20;
 
-// Makes one frame of two or more that are small and lie one behind the other in memory of one owner.
+// Makes one frame of two or more that lie one behind the other in memory of one owner, such as parts of one
+// array; no copy.
 void Join(Message* message);
 // Makes one frame, in `memory`, of two or more that are small. The bytes copied: 0, and the message is as it
 // was, when they are not.

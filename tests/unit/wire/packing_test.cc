@@ -8,6 +8,7 @@
 namespace sluice::wire {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -85,14 +86,24 @@ TEST(Joining, FramesOneBehindTheOtherInOneMemoryTravelAsOneUncopied) {
   EXPECT_THAT(PayloadOf(arrived), ElementsAreArray({"bc", "", "def"}));
 }
 
+TEST(Joining, LargePartsOfOneArrayTravelAsOneToo) {
+  const Frame array = Frame::Copy(AsBytes(std::string(kMostPacked, 'x')));
+  Message message;
+  message.payload = {array.Slice(0, kMostPacked / 2), array.Slice(kMostPacked / 2, kMostPacked / 2)};
+  Join(&message);
+  ASSERT_EQ(message.payload.size(), 1u);
+  EXPECT_EQ(message.payload[0].data(), array.data());
+  EXPECT_THAT(message.packed, ElementsAre(kMostPacked / 2, kMostPacked / 2));
+}
+
 TEST(Joining, OthersStayAsTheyAre) {
   const Frame block = Frame::Copy(AsBytes("abcdef")), other = Frame::Copy(AsBytes("gh"));
-  const Frame large = Frame::Copy(AsBytes(std::string(4 * kPackedFrame, 'x')));
+  const Frame large = Frame::Copy(AsBytes(std::string(kMostPacked + 1, 'x')));
   const Frame lent = Frame::Borrowed(block.bytes(), std::make_shared<Loan>(nullptr));
   for (const Frames& frames :
        {Frames{block}, Frames{block.Slice(0, 2), block.Slice(3, 3)},
         Frames{block.Slice(3, 3), block.Slice(0, 3)}, Frames{block, other},
-        Frames{large.Slice(0, 2 * kPackedFrame), large.Slice(2 * kPackedFrame, 2 * kPackedFrame)},
+        Frames{large.Slice(0, kMostPacked), large.Slice(kMostPacked, 1)},
         Frames{lent.Slice(0, 3), lent.Slice(3, 3)}, Frames{}}) {
     Message message;
     message.payload = frames;
