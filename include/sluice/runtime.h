@@ -8,6 +8,7 @@
 //   }
 //
 // A worker that ends without Finish counts as failed: the whole job stops, with a message that names it.
+// A child that it forks calls exec: arrays may lie in memory that both share (SLUICE_TRANSPORT).
 // Environment variables: docs/environment.md.
 #pragma once
 

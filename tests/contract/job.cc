@@ -173,6 +173,14 @@ void Job::Leave(int rank) {
   worker.node->Leave(wire::Leave::Outcome::kFinished, "", kPatience);
 }
 
+void Job::End(int rank, std::shared_ptr<KVStore> store) {
+  Leave(rank);
+  Worker& worker = workers_[static_cast<size_t>(rank)];
+  worker.store = nullptr;
+  store = nullptr;
+  worker.node = nullptr;
+}
+
 void Job::OnThreads(size_t count, const std::function<void(size_t)>& body) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < count; ++i) {

@@ -54,6 +54,8 @@ class Job {
   std::shared_ptr<KVStore> MakeStore(int rank, const std::string& type = {});
   // dist only: this worker leaves now, and not with all others at the end.
   void Leave(int rank);
+  // The same, and its process ends as far as that can be: its body lets go of its store.
+  void End(int rank, std::shared_ptr<KVStore> store);
   void Flush(int rank);  // what comes before; throws Error
 
  private:

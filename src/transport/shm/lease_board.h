@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "transport/shm/segment.h"
+#include "transport/shm/this_process.h"
 
 namespace sluice::transport {
 
@@ -25,7 +26,7 @@ struct LeaseBoardLayout {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// The borrower's. Thread-safe.
+// The borrower's. Thread-safe. What a child of the process lets go of (fork(2)) the process may still read.
 class LeaseBoard {
  public:
   static Result<std::shared_ptr<LeaseBoard>> Make() {
@@ -36,6 +37,7 @@ class LeaseBoard {
   explicit LeaseBoard(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {}
 
   void Return(uint64_t lease) {
+    if (!process_.IsItself()) return;
     const uint64_t turn = layout().count.fetch_add(1, std::memory_order_relaxed);
     LeaseBoardLayout::Return& place = layout().returns[turn % kMostLeases];
     place.lease.store(lease, std::memory_order_relaxed);
@@ -47,6 +49,7 @@ class LeaseBoard {
  private:
   LeaseBoardLayout& layout() const { return *reinterpret_cast<LeaseBoardLayout*>(segment_->data()); }
   const std::shared_ptr<Segment> segment_;  // of zeros: no turn is 0
+  const ThisProcess process_;
 };
 
 // The lender's look at it. What stands there is the borrower's word: who lies reads what has changed.

@@ -17,12 +17,14 @@ constexpr int kBurst = 256;
 
 class Lease final : public Loan {
  public:
-  Lease(std::shared_ptr<const Mapping> of, std::shared_ptr<LeaseBoard> board, uint64_t number)
-      : Loan(std::move(of)), board_(std::move(board)), number_(number) {}
+  Lease(std::shared_ptr<const Mapping> of, std::shared_ptr<LeaseBoard> board,
+        std::shared_ptr<const Descriptor> socket, uint64_t number)
+      : Loan(std::move(of)), board_(std::move(board)), socket_(std::move(socket)), number_(number) {}
   ~Lease() override { board_->Return(number_); }
 
  private:
   const std::shared_ptr<LeaseBoard> board_;
+  const std::shared_ptr<const Descriptor> socket_;
   const uint64_t number_;
 };
 
@@ -34,7 +36,7 @@ MemoryLink::MemoryLink(Descriptor socket, std::shared_ptr<LeaseBoard> board,
     : board_(std::move(board)),
       heap_(std::move(heap)),
       records_(std::move(records)),
-      socket_(std::move(socket)),
+      socket_(std::make_shared<const Descriptor>(std::move(socket))),
       theirs_(std::move(theirs)),
       given_(64) {}
 
@@ -45,7 +47,7 @@ bool MemoryLink::SendBoard() {
 bool MemoryLink::Say(Kind kind, uint64_t segment, int descriptor) {
   const Record record{kind, 0, segment};
   const std::span<const int> descriptors(&descriptor, descriptor < 0 ? 0 : 1);
-  return SendRecord(socket_.get(), std::as_bytes(std::span(&record, 1)), descriptors);
+  return SendRecord(socket_->get(), std::as_bytes(std::span(&record, 1)), descriptors);
 }
 
 bool MemoryLink::Announce(const SharedHeap::Place& place) {
@@ -119,8 +121,8 @@ Result<Frame> MemoryLink::Borrow(const wire::LentFrame& lent) {
              lent.offset > all.size() || lent.length > all.size() - lent.offset) {
     why = StrCat(lent.length, " bytes at ", lent.offset, " of ", all.size());
   } else {
-    auto loan =
-        std::allocate_shared<Lease>(MemoryOf<Lease>(records_), found->second.mapping, board_, lent.lease);
+    auto loan = std::allocate_shared<Lease>(MemoryOf<Lease>(records_), found->second.mapping, board_, socket_,
+                                            lent.lease);
     return Frame::Borrowed(all.subspan(lent.offset, lent.length), std::move(loan));
   }
   board_->Return(lent.lease);
@@ -141,7 +143,7 @@ void MemoryLink::Read() {
     Record record{};
     Received received;
     const Arrival arrival =
-        ReceiveRecord(socket_.get(), std::as_writable_bytes(std::span(&record, 1)), &received);
+        ReceiveRecord(socket_->get(), std::as_writable_bytes(std::span(&record, 1)), &received);
     if (arrival == Arrival::kNothing) return;
     if (arrival == Arrival::kClosed || received.bytes != sizeof record ||
         !Hear(record, std::move(received.descriptors[0])))
@@ -195,7 +197,8 @@ bool MemoryLink::RefuseMore(const std::string& why) {
   return Say(Kind::kNoMore);
 }
 
-// Who has hung up reads nothing any more. The socket stays until its number is watched no longer.
+// Who has hung up reads nothing any more. The socket stays until its number is watched no longer, and what
+// was borrowed has gone.
 void MemoryLink::Close() {
   open_ = false;
   given_.assign(given_.size(), {});

@@ -4,7 +4,7 @@
 // Leases are numbered, and messages of a connection arrive in the order sent: a number that was skipped was
 // lost on the way, and is given back as if it had been read.
 //
-// Thread safety: one thread at a time; what was borrowed may be let go of on any.
+// Thread safety: one thread at a time; what was borrowed may be let go of on any, also after the link's end.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,7 @@ class MemoryLink {
   bool open() const { return open_; }
   bool ready() const { return open_ && lends_ && theirs_ != nullptr; }  // to lend
   bool met() const { return theirs_ != nullptr; }
-  int fd() const { return socket_.get(); }
+  int fd() const { return socket_->get(); }
 
   // Until it comes back, `frame` is held here. nullopt: it does not lie in shared memory, or too much is out.
   std::optional<wire::LentFrame> Lend(uint32_t index, const Frame& frame);
@@ -83,7 +83,8 @@ class MemoryLink {
   const std::shared_ptr<LeaseBoard> board_;
   const std::shared_ptr<SharedHeap> heap_;
   const std::shared_ptr<Allocator> records_;
-  Descriptor socket_;
+  // Open while this link lasts or anything is borrowed: its end tells the peer that nobody reads any more.
+  const std::shared_ptr<const Descriptor> socket_;
   bool open_ = true;
   bool lends_ = true;  // until the peer says that it can map no more
 

@@ -17,6 +17,8 @@ namespace {
 
 // Knocks read at once: whoever is of this host may knock.
 constexpr int kBurst = 64;
+// Who comes and goes without end does not take memory without end.
+constexpr size_t kMostParting = 64;
 // Of copies that wait for their next use.
 constexpr size_t kKeptCopies = size_t{64} << 20;
 
@@ -185,6 +187,7 @@ std::vector<int> SharedMemory::descriptors() const {
   std::vector<int> descriptors;
   if (door_.valid()) descriptors.push_back(door_.get());
   for (const auto& [peer, link] : links_) descriptors.push_back(link->fd());
+  for (const auto& link : parting_) descriptors.push_back(link->fd());
   return descriptors;
 }
 
@@ -204,14 +207,33 @@ void SharedMemory::Read() {
     if (!link->met()) refused_.push_back(peer);
   }
   for (const PeerId peer : closed) Forget(peer);
+  ReadParting();
+}
+
+void SharedMemory::ReadParting() {
+  for (const auto& link : parting_) {
+    link->Read();
+    link->Collect();
+  }
+  const auto over = std::ranges::stable_partition(
+      parting_, [](const auto& link) { return link->open() && link->lent_bytes() > 0; });
+  if (over.empty()) return;
+  std::ranges::move(over, std::back_inserter(unused_));
+  parting_.erase(over.begin(), over.end());
+  changed_ = true;
 }
 
 void SharedMemory::Forget(PeerId peer) {
   std::erase_if(offers_, [&](const auto& offer) { return offer.second == peer; });
   const auto found = links_.find(peer);
   if (found == links_.end()) return;
-  unused_.push_back(std::move(found->second));
+  const bool reads_on = door_.valid() && found->second->open() && found->second->lent_bytes() > 0;
+  (reads_on ? parting_ : unused_).push_back(std::move(found->second));
   links_.erase(found);
+  if (parting_.size() > kMostParting) {
+    unused_.push_back(std::move(parting_.front()));
+    parting_.erase(parting_.begin());
+  }
   changed_ = true;
 }
 

@@ -52,6 +52,7 @@ class SharedMemory {
   void Read();
   // Peers whose doors were shut after all, since the last call.
   std::vector<PeerId> TakeRefused() { return std::exchange(refused_, {}); }
+  // Nothing is lent any more. What a bound loop has lent stays as it is until it comes back or the peer ends.
   void Forget(PeerId peer);
   // Until all that was lent has come back, or `patience` is over. Whether it has.
   bool AwaitReturns(Duration patience);
@@ -68,6 +69,7 @@ class SharedMemory {
   using Token = std::array<char, 16>;
   void ReadDoor();
   Status LetIn(Bytes knock, Descriptor socket, const Descriptor& board);
+  void ReadParting();
 
   const std::shared_ptr<SharedHeap> heap_;
   const std::shared_ptr<Allocator> records_;
@@ -77,6 +79,7 @@ class SharedMemory {
   std::array<char, 8> secret_{};    // every token begins with it
   std::map<Token, PeerId> offers_;  // not taken yet
   std::map<PeerId, std::unique_ptr<MemoryLink>> links_;
+  std::vector<std::unique_ptr<MemoryLink>> parting_;  // forgotten, with loans that are still read
   std::vector<std::unique_ptr<MemoryLink>> unused_;
   std::vector<PeerId> refused_;
   bool changed_ = true;

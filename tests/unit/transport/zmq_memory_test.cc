@@ -306,5 +306,36 @@ TEST_F(MemoryDoorTest, ABoardThatIsNoneIsRefused) {
   EXPECT_EQ(memory.descriptors().size(), 1u);
 }
 
+// A server forgets a worker that it takes for dead, whose arrays are read all the same.
+TEST(SharedMemoryTest, WhatWasLentStaysAsItIsForWhoIsForgotten) {
+  const auto heap = std::make_shared<SharedHeap>();
+  SharedMemory server(heap, true, HeapAllocator());
+  SharedMemory worker(std::make_shared<SharedHeap>(), false, HeapAllocator());
+  ASSERT_TRUE(worker.Accept(PeerId{1}, server.OfferTo(PeerId{1})).ok());
+  server.Read();
+  worker.Read();
+  const auto lend = [&](std::weak_ptr<const Buffer>* held) {
+    const auto weight = std::make_shared<Buffer>(heap->smallest_lent(), heap);
+    *held = weight;
+    wire::Message message;
+    message.payload = {Frame::Of(weight)};
+    server.Lend(PeerId{1}, &message);
+    EXPECT_TRUE(worker.Borrow(PeerId{1}, &message).ok());
+    return message.payload.at(0);
+  };
+  std::weak_ptr<const Buffer> held, gone;
+  Frame frame = lend(&held);
+  lend(&gone);
+  server.Forget(PeerId{1});
+  server.Read();
+  EXPECT_TRUE(gone.expired());
+  EXPECT_FALSE(held.expired());
+  EXPECT_EQ(server.descriptors().size(), 2u);
+  frame = Frame();
+  server.Read();
+  EXPECT_TRUE(held.expired());
+  EXPECT_EQ(server.descriptors().size(), 1u);
+}
+
 }  // namespace
 }  // namespace sluice::transport

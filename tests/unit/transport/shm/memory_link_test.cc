@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <thread>
@@ -95,6 +97,40 @@ TEST_F(MemoryLinkTest, OtherMemoryIsNotLent) {
   Meet();
   EXPECT_FALSE(worker_->Lend(0, Frame::Copy(AsBytes("of the process's own heap"))));
   EXPECT_FALSE(worker_->Lend(0, Shared(shard_heap_, "of another heap")));
+}
+
+// An array keeps what it adopted when its worker has left.
+TEST_F(MemoryLinkTest, AFrameIsReadBeyondTheEndOfItsLink) {
+  Meet();
+  std::weak_ptr<const Buffer> held;
+  Frame frame = worker_->Borrow(*shard_->Lend(0, Shared(shard_heap_, "weight", &held))).OrThrow();
+  worker_ = nullptr;
+  shard_->Read();
+  shard_->Collect();
+  EXPECT_TRUE(shard_->open());
+  EXPECT_FALSE(held.expired());
+  EXPECT_EQ(AsText(frame.bytes()), "weight");
+  frame = Frame();
+  shard_->Read();
+  EXPECT_FALSE(shard_->open());
+  EXPECT_TRUE(held.expired());
+}
+
+TEST_F(MemoryLinkTest, WhatAForkLetsGoOfIsNotGivenBack) {
+  Meet();
+  std::weak_ptr<const Buffer> held;
+  Frame frame = worker_->Borrow(*shard_->Lend(0, Shared(shard_heap_, "weight", &held))).OrThrow();
+  const pid_t child = fork();
+  if (child == 0) {
+    frame = Frame();
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  shard_->Collect();
+  EXPECT_FALSE(held.expired());
+  frame = Frame();
+  shard_->Collect();
+  EXPECT_TRUE(held.expired());
 }
 
 TEST_F(MemoryLinkTest, FramesComeBackInAnyOrderAndFromAnyThread) {
