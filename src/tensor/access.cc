@@ -87,27 +87,19 @@ Frame HostFrame(const NDArray& array, const Event& released, const std::shared_p
   return Frame(bytes, std::allocate_shared<Held>(MemoryOf<Held>(records), OwnerOf(array), released));
 }
 
-Adopter* AdopterOf(NDArray& array) {
+Adopter* AdopterOf(const NDArray& array) {
   internal::Storage& storage = *array.storage();
   const bool whole = BytesOf(array) == storage.size() && storage.layout == ImageLayout::kRowMajor;
-  if (!whole || array.context().kind != DeviceKind::kCpu || !IsFloating(array.dtype())) return nullptr;
-  storage.adopts = true;
-  return &storage;
+  const bool adopts = whole && array.context().kind == DeviceKind::kCpu && IsFloating(array.dtype());
+  return adopts ? &storage : nullptr;
+}
+
+void LetAdopt(NDArray& array) {
+  array.storage()->adopts = true;
 }
 
 bool Adopts(const NDArray& array) {
   return array.storage()->adopts;
-}
-
-void BringHome(const std::shared_ptr<internal::Storage>& storage, Enqueue enqueue) {
-  if (!storage->adopts) return;
-  Events after;
-  storage->AddUses(&after);
-  after.push_back(storage->LastWrite());
-  const Event done =
-      enqueue(storage->context, "values brought home", after, [storage] { storage->BringHome(); });
-  storage->SetWrite(done);
-  storage->writes.fetch_sub(1, std::memory_order_relaxed);  // the values are the same
 }
 
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work) {

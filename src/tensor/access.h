@@ -30,14 +30,11 @@ Frame HostFrame(const NDArray& array, const Event& released, const std::shared_p
 
 // For a write from outside that may bring memory along in place of a copy, once PendingUses are over: the
 // whole storage of `array`, on cpu(i), of a floating type: numbers that nobody checks before using them,
-// since who lends may change them meanwhile. Null: that is not so; its elements are to be copied. From here
-// on the storage adopts, until somebody asks for MutableHostBytes.
-Adopter* AdopterOf(NDArray& array);
+// since who lends may change them meanwhile. Null: that is not so; its elements are to be copied.
+Adopter* AdopterOf(const NDArray& array);
+// It may adopt from here on, until somebody asks for MutableHostBytes.
+void LetAdopt(NDArray& array);
 bool Adopts(const NDArray& array);  // for who must not wait
-// Its own memory again where it has adopted, with its values, once its uses so far are over. `enqueue` runs
-// work as EnqueueOn does.
-using Enqueue = FunctionRef<Event(Context, Label, std::span<const Event> after, Stream::Work)>;
-void BringHome(const std::shared_ptr<internal::Storage>& storage, Enqueue enqueue);
 
 // Work on the array's own stream, after `after` and in the order of issue.
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work);

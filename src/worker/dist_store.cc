@@ -46,7 +46,7 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       sent_(std::make_shared<PoolAllocator>(kKeptRecords, options_.memory)),
       rank_(static_cast<int>(client_.client->rank())),
       reducer_(std::move(reducer)),
-      lodgings_(RoomIn(client_.client->num_shards()), options_.host_work) {}
+      lodgings_(RoomIn(client_.client->num_shards())) {}
 
 Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
   return SteadyClock().Now() + Bounded(timeout);
@@ -132,7 +132,6 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
       state.bytes = static_cast<uint64_t>(entry.spec.shape.size()) * SizeOf(entry.spec.dtype);
       state.parts = parts.size();
       if (!parts.empty()) state.shard = parts.front().shard;
-      lodgings_.Expect(state.parts);
     }
     state.compressor = Compressor("compression" + of_key, PartLengths(entry));
   }
@@ -195,11 +194,14 @@ void DistStore::LetWait(const std::vector<NDArray>& arrays, Handover& calls) {
   if (std::ranges::any_of(arrays, Adopts)) calls.HandOver();
 }
 
-Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept) {
+Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept, Handover& calls) {
   Adopter* adopter = options_.adopts && !kept ? AdopterOf(target) : nullptr;
-  if (adopter == nullptr || !lodgings_.Take(target.storage(), {state.parts, state.bytes}))
-    return {MutableHostBytes(target), target.storage(), nullptr};
-  return {{}, target.storage(), adopter};
+  if (adopter != nullptr && lodgings_.Take(target.storage(), {state.parts, state.bytes})) {
+    LetAdopt(target);
+    return {{}, target.storage(), adopter};
+  }
+  LetWait({target}, calls);
+  return {MutableHostBytes(target), target.storage(), nullptr};
 }
 
 void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
@@ -268,7 +270,7 @@ void DistStore::PullInto(KeyState& state, const std::vector<NDArray>& outs, int 
   NDArray target = Target(state, outs);
   if (outs.size() > 1) LetWait(outs, calls);
   const PullArgs args{.key = state.id,
-                      .destination = DestinationIn(target, state, outs.size() > 1),
+                      .destination = DestinationIn(target, state, outs.size() > 1, calls),
                       .priority = priority,
                       .slot = 0,
                       .latest = latest,
@@ -337,7 +339,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
         state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
     const bool kept = targets[i].arrays.size() > 1 || sent.SharesStorage(target);
     if (kept) LetWait(targets[i].arrays, calls);
-    const Destination destination = DestinationIn(target, state, kept);
+    const Destination destination = DestinationIn(target, state, kept, calls);
     auto call = [push, destination, deadline = Deadline(options_.timeout)](
                     Client& client, Time now, transport::Network& network, const Completes& end) {
       client.PushPull(now, push, destination, deadline, end, network);

@@ -106,7 +106,7 @@ class DistStore final : public KVStore {
   Compression Weights() const { return optimizer_ == nullptr ? Compression::kNone : compression_.weights; }
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
   // Where values of the key land in `target`. `kept`: another array reads them from there, or pushes it.
-  Destination DestinationIn(NDArray& target, const KeyState& state, bool kept);
+  Destination DestinationIn(NDArray& target, const KeyState& state, bool kept, Handover& calls);
   // Before bytes of these are asked for, which may wait for what `calls` has yet to hand over.
   static void LetWait(const std::vector<NDArray>& arrays, Handover& calls);
   // From the target, once it has `landed`, to the other arrays.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <future>
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
@@ -151,6 +152,61 @@ TEST_P(PulledArrays, AreReadByTheCallThatPullsThem) {
         ExpectAll(out, static_cast<float>(6 * workers() * workers()));
       kv.Barrier();
     }
+  });
+}
+
+// Others go on, and servers write to their weights.
+TEST_P(PulledArrays, StayWhenTheirWorkerHasLeft) {
+  Job job = MakeJob();
+  std::promise<void> left, pushed;
+  job.RunShared([&](std::shared_ptr<KVStore> kv) {
+    Init(*kv);
+    std::map<int64_t, NDArray> mine;
+    PushOnes(*kv);
+    for (const int64_t size : kSizes) mine[size] = Filled(*kv, {size}, 0);
+    for (int i = 0; i < 2; ++i)  // the second of them on the heels of the first: nobody helps with it
+      for (const int64_t size : kSizes) PullInto(*kv, mine[size], size);
+    kv->WaitAll();
+    kv->Barrier();
+    if (workers() > 1 && kv->rank() == 0) {
+      job.End(0, std::move(kv));
+      left.set_value();
+      pushed.get_future().wait_for(20s);
+    } else if (workers() > 1) {
+      mine.clear();  // nobody else reads them
+      left.get_future().wait_for(20s);
+      for (int i = 0; i < 20; ++i) {
+        if (kv->type() == "dist_async")
+          for (const int64_t size : kSizes) kv->Push(KeyOf(size), Filled(*kv, {size}, 1));
+        kv->WaitAll();
+      }
+      pushed.set_value();
+    }
+    for (const auto& [size, array] : mine) ExpectAll(array, static_cast<float>(workers()));
+  });
+}
+
+TEST_P(PulledArrays, AndPartsOfThemMayBeOfOneCall) {
+  MakeJob().Run([&](KVStore& kv) {
+    constexpr int64_t kRow = 5'000, kRows = 4;
+    const NDArray whole = Filled(kv, {kRows, kRow}, 0), row = whole.SliceRows(2, 3);
+    kv.Init({"whole", "row"}, {Filled(kv, {kRows, kRow}, 5), Filled(kv, {1, kRow}, 9)});
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+    for (int round = 0; round < 3; ++round) {
+      kv.PullLatest({"whole", "row"}, {{whole}, {row}});
+      ExpectAll(row, 9);
+      ExpectAll(whole.SliceRows(0, 2), 5);
+      kv.PullLatest({"row", "whole"}, {{row}, {whole}});
+      ExpectAll(whole, 5);
+      kv.PushPull({"whole", "row"}, {{Filled(kv, {kRows, kRow}, 0)}, {Filled(kv, {1, kRow}, 0)}},
+                  {{whole}, {row}});
+      ExpectAll(row, 9);
+      ExpectAll(whole.SliceRows(0, 2), 5);
+      kv.PullLatest({"whole", "whole"}, {{whole}, {whole}});
+      ExpectAll(whole, 5);
+    }
+    kv.Barrier();
   });
 }
 

@@ -1,13 +1,12 @@
 // Arrays whose values lie in servers' memory. Each pull into one brings newer values and gives the older
-// back; what nothing is pulled into any more is brought home in the end, since loans that stay out take a
-// server's memory, and places among the loans of its link.
+// back. They stay until the array is gone or written to: who reads it does not say so.
 #pragma once
 
 #include <list>
 #include <memory>
 #include <unordered_map>
 
-#include "collective/reducer.h"
+#include "tensor/storage.h"
 
 namespace sluice::worker {
 
@@ -27,10 +26,7 @@ class Lodgings {
     void operator-=(const Amount& other) { parts -= other.parts, bytes -= other.bytes; }
   };
 
-  Lodgings(const Amount& room, collective::HostWork host_work)
-      : room_(room), host_work_(std::move(host_work)) {}
-  // The store has one more key, of so many parts.
-  void Expect(uint64_t parts) { all_parts_ += parts; }
+  explicit Lodgings(const Amount& room) : room_(room) {}
   // A value is on its way to `storage`, which may adopt it: there is room, or it adopted the one before.
   bool Take(const std::shared_ptr<internal::Storage>& storage, const Amount& value);
 
@@ -39,18 +35,15 @@ class Lodgings {
     const void* address = nullptr;  // another's, perhaps, once the storage is gone
     std::weak_ptr<internal::Storage> storage;
     Amount value;
-    uint64_t since = 0;  // parts
   };
-  void Leave(std::list<Lodging>::iterator lodging);
-  bool IsIdle(const Lodging& lodging) const;
+  using Place = std::list<Lodging>::iterator;
+  void Leave(Place lodging);
+  void LookAtNext();
 
   const Amount room_;
-  const collective::HostWork host_work_;
-  std::list<Lodging> lodgings_;  // the oldest first
-  std::unordered_map<const void*, std::list<Lodging>::iterator> places_;
+  std::list<Lodging> lodgings_;  // those looked at last at the end
+  std::unordered_map<const void*, Place> places_;
   Amount taken_;
-  uint64_t all_parts_ = 0;  // of all keys, once
-  uint64_t parts_ = 0;      // that came, so far
 };
 
 }  // namespace sluice::worker
