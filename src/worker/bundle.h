@@ -1,6 +1,6 @@
-// Small keys of one call that lie on one server: one operation of the client's, one event, and of a push one
-// block of memory with their gradients, from which they are sent. For each by itself what surrounds its bytes
-// would cost several times what they do.
+// Small keys of one call that lie on one server: one operation of the client's, and of a push one block of
+// memory with their gradients, from which they are sent. For each by itself what surrounds its bytes would
+// cost several times what they do.
 //
 // Thread safety: one caller.
 #pragma once
@@ -24,8 +24,10 @@ class Bundle {
   Bundle(const BundleArgs& common, size_t keys, size_t bytes, const std::shared_ptr<Allocator>& memory,
          Event done);
   bool HasRoomFor(size_t bytes) const { return bytes_ + bytes <= most_; }
-  // `gradient` is copied; none for a pull.
-  void Add(uint32_t key, size_t bytes, const std::byte* gradient, Destination destination);
+  // `gradient` is copied; none for a pull. Where its value has landed `landed` completes.
+  void Add(uint32_t key, size_t bytes, const std::byte* gradient);
+  void Add(uint32_t key, size_t bytes, const std::byte* gradient, Destination destination,
+           const Event& landed);
   // What the client is to do; once.
   BundleArgs Take();
   const Event& done() const { return done_; }

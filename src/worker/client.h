@@ -51,8 +51,8 @@ struct PullArgs {
   bool latest = false;                       // whatever is there, in place of this worker's last push
   Compression weights = Compression::kNone;  // how float32 ones come once this worker has pushed the key
 };
-// Of several small keys at once: one operation, which ends when it has for all of them, and is sent as few
-// messages. What fails for one of them fails it; the others' rounds go on.
+// Of several small keys at once: one operation, sent as few messages, which ends when it has for all of them.
+// What fails for one of them fails it, and the others go on: OfKey::landed tells of each.
 struct BundleArgs {
   OpKind kind = OpKind::kPush;  // or kPushPull, kPull
   // Of one part each, each once; rounds are filled in.
@@ -284,6 +284,8 @@ class Client final : public transport::Machine {
   void Finish(const PartOpPtr& part);
   void LandAll(Operation& op);  // what it kept
   void GoOnAsPush(const std::shared_ptr<Operation>& op);
+  // Once, when all that is under way has been looked at.
+  void Tell(Ended& end, const Status& status);
   void FinishOperation(Operation& op, const Status& status);
 
   // client_control.cc

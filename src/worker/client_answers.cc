@@ -182,7 +182,9 @@ void Client::Finish(const PartOpPtr& part) {
   flow.Sweep();
   Release(flow);
   Operation& op = *part->op;
-  if (op.finished || --op.parts_left > 0) return;
+  if (op.finished) return;
+  Tell(op.keys[part->place].landed, Status::Ok());  // of keys of one part
+  if (--op.parts_left > 0) return;
   if (!op.kept.empty()) LandAll(op);
   FinishOperation(op, Status::Ok());
   operations_.erase(op.number);
@@ -216,14 +218,19 @@ void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
   });
 }
 
+void Client::Tell(Ended& end, const Status& status) {
+  if (!end) return;
+  completions_.push_back(
+      [end = std::exchange(end, nullptr), how = Status(status)](Time, NetworkRef) mutable { end(how); });
+}
+
 void Client::FinishOperation(Operation& op, const Status& status) {
   if (op.finished) return;
   op.finished = true;
   op.source = Frame();
   op.kept.clear();
-  if (op.done)
-    completions_.push_back(
-        [done = std::move(op.done), how = Status(status)](Time, NetworkRef) mutable { done(how); });
+  for (OfKey& of : op.keys) Tell(of.landed, status);
+  Tell(op.done, status);
   if (status.ok()) return;
   // What is left of a failed operation must not hold up its parts.
   ForPartsOf(op, [&](PartOp& part) {

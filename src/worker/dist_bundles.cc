@@ -64,11 +64,12 @@ void DistStore::AddToBundle(const SmallKeys& small, const CallName& what, KeySta
     bundle = &calls.Open(shard, Bundle(small.common, small.keys, small.bytes, sent_, done), small.deadline);
   }
   const std::byte* gradient = values == nullptr ? nullptr : HostBytes(Source(state, *values)).data();
-  if (outs == nullptr) return bundle->Add(state.id, state.bytes, gradient, {});
+  if (outs == nullptr) return bundle->Add(state.id, state.bytes, gradient);
   NDArray target = outs->front();
-  bundle->Add(state.id, state.bytes, gradient, {MutableHostBytes(target), target.storage(), nullptr});
-  SetWriter(target, bundle->done());
-  Broadcast(state, target, bundle->done(), *outs);
+  const Event landed = Event::Make(what.alone, calls.alone() ? helped_ : nullptr, records_);
+  bundle->Add(state.id, state.bytes, gradient, {MutableHostBytes(target), target.storage(), nullptr}, landed);
+  SetWriter(target, landed);
+  Broadcast(state, target, landed, *outs);
 }
 
 }  // namespace sluice::worker

@@ -2,17 +2,8 @@
 
 #include <algorithm>
 
-#include "base/strings.h"
-#include "kvstore/store_base.h"
-#include "sluice/error.h"
-
 namespace sluice::worker {
 namespace {
-
-std::exception_ptr HasLeft(const Event& asked) {
-  return std::make_exception_ptr(
-      Error(ErrorCode::kCancelled, StrCat(asked.what(), ": this worker has left its job")));
-}
 
 bool Give(transport::Loop& loop, transport::Loop::Task task, bool alone) {
   return alone ? loop.PostOrRun(std::move(task)) : loop.Post(std::move(task));
@@ -20,18 +11,12 @@ bool Give(transport::Loop& loop, transport::Loop::Task task, bool alone) {
 
 }  // namespace
 
-void Completes::operator()(const Status& status) const {
-  if (status.ok()) return event.Complete();
-  const Failure& failure = status.failure();
-  event.Complete(std::make_exception_ptr(Error(failure.code, kvstore::Named(event.what(), failure.message))));
-}
-
 void ClientLoop::HandOver(Call call, const Event& done, bool alone) const {
   auto task = [client = client, call = std::move(call), done](Time now, transport::Network& network) mutable {
     call(*client, now, network, Completes{done});
   };
   static_assert(transport::Loop::Task::kFits<decltype(task)>);
-  if (!Give(*loop, std::move(task), alone)) done.Complete(HasLeft(done));
+  if (!Give(*loop, std::move(task), alone)) CompleteUnasked(done);
 }
 
 Handover::Handover(ClientLoop to, size_t keys, bool alone, const std::shared_ptr<Allocator>& records)
@@ -95,7 +80,7 @@ void Handover::HandOver() {
   } catch (...) {
     error = std::current_exception();
   }
-  for (const Asked& each : *asked) each.done.Complete(error ? error : HasLeft(each.done));
+  for (const Asked& each : *asked) error ? each.done.Complete(error) : CompleteUnasked(each.done);
 }
 
 }  // namespace sluice::worker

@@ -9,14 +9,10 @@
 #include "transport/transport.h"
 #include "worker/bundle.h"
 #include "worker/client.h"
+#include "worker/completes.h"
 
 namespace sluice::worker {
 
-// Completes an event as an operation ended.
-struct Completes {
-  void operator()(const Status& status) const;
-  Event event;
-};
 // What is asked of the client. With room for a push and where its answer lands.
 using Call = InlineFunction<void(Client&, Time, transport::Network&, const Completes& done), 128>;
 

@@ -71,6 +71,7 @@ struct OfKey {
   uint32_t key = 0;
   uint64_t round = 0;  // of the push, or the smallest version to be pulled
   Destination destination;
+  Ended landed = nullptr;  // its own end, of one of several in a bundle
 };
 using OfKeys = std::vector<OfKey, MemoryOf<OfKey>>;
 

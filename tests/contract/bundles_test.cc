@@ -111,6 +111,30 @@ TEST_P(SmallKeys, GoOneByOneBesideALargeOne) {
   });
 }
 
+// Who waits for one key waits for no other of the call.
+TEST_P(SmallKeys, AreReadyEachByItself) {
+  MakeJob().Run([&](KVStore& kv) {
+    if (workers() == 1) return;
+    const NDArray one = Filled(kv, {100}, 1), a = Filled(kv, {100}, 0), b = Filled(kv, {100}, 0);
+    kv.Init({"a", "b"}, {a, b});
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+    if (kv.rank() == 0) {
+      kv.PushPull({"a", "b"}, {{one}, {one}}, {{a}, {b}});
+      a.WaitToRead();
+      if (!IsAsync()) {
+        EXPECT_EQ(a.ToVector().front(), 2);
+      }
+      kv.Barrier();
+    } else {
+      kv.Push("a", one);
+      kv.Barrier();
+      kv.Push("b", one);
+    }
+    kv.WaitAll();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Stores, SmallKeys, ::testing::Values("local", "device", "dist_sync", "dist_async"),
                          [](const auto& info) { return info.param; });
 

@@ -279,7 +279,9 @@ class Script {
       args.kind = worker::OpKind::kPushPull;
       return client.Bundle(now, std::move(args), Time::max(), landed, network);
     }
-    worker::BundleArgs pull{.kind = worker::OpKind::kPull, .keys = args.keys, .source = {}};
+    worker::BundleArgs pull{.kind = worker::OpKind::kPull, .source = {}};
+    for (worker::OfKey& of : args.keys)
+      pull.keys.push_back({.key = of.key, .destination = std::exchange(of.destination, {})});
     client.Bundle(
         now, std::move(args), Time::max(),
         [this](const Status& status) {

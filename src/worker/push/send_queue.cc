@@ -43,10 +43,9 @@ PartOps SendQueue::NextBatch(size_t most_bytes) {
       Take();
       continue;
     }
-    // A pull's parts of one operation stay together whatever their number: async shards answer one Pull from
-    // one state.
+    // A key's parts stay together whatever their number: async shards answer one Pull from one state.
     const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op &&
-                          next->op->kind != OpKind::kPullRows;
+                          next->op->keys.size() == 1 && next->op->kind != OpKind::kPullRows;
     if (!batch.empty() && !one_pull &&
         (!Together(*batch.front(), *next) || bytes + next->bytes() > most_bytes ||
          batch.size() >= kBatchParts)) {

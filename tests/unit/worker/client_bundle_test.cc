@@ -29,6 +29,8 @@ class ClientBundle : public ClientHarness {
       worker::Destination destination;
       if (kind != worker::OpKind::kPush) destination = Into(&weights_[key]);
       args.keys.push_back({.key = key, .round = 0, .destination = std::move(destination)});
+      landed_[key] = {};
+      args.keys.back().landed = landed_[key].Record();
       gradients.insert(gradients.end(), kElements, static_cast<float>(key + 1));
     }
     if (kind != worker::OpKind::kPull) args.source = FrameOf(gradients);
@@ -46,9 +48,10 @@ class ClientBundle : public ClientHarness {
   std::vector<float> weights_[kKeys] = {std::vector<float>(kElements), std::vector<float>(kElements),
                                         std::vector<float>(kElements)};
   Outcome outcome_, other_, third_;
+  Outcome landed_[kKeys];  // of the last bundle
 };
 
-TEST_F(ClientBundle, KeysOfAShardShareAMessageAndEndTogether) {
+TEST_F(ClientBundle, KeysOfAShardShareAMessage) {
   Bundle(worker::OpKind::kPushPull, {0, 1, 2}, &outcome_);
   const auto pushes = ToShards();
   ASSERT_THAT(pushes, SizeIs(2));
@@ -61,7 +64,11 @@ TEST_F(ClientBundle, KeysOfAShardShareAMessageAndEndTogether) {
   Answer(pushes[0], {1, 0}, 1, 20, kElements);
   Answer(pushes[1], {2, 0}, 1, 30, kElements);
   EXPECT_EQ(outcome_.calls, 0);
+  EXPECT_EQ(landed_[0].calls, 0);
+  EXPECT_TRUE(landed_[1].Succeeded()) << "each key by itself";
+  EXPECT_TRUE(landed_[2].Succeeded());
   Answer(pushes[0], {0, 0}, 1, 10, kElements);
+  EXPECT_TRUE(landed_[0].Succeeded());
   EXPECT_TRUE(outcome_.Succeeded());
   EXPECT_THAT(weights_[0], Each(10));
   EXPECT_THAT(weights_[1], Each(20));
@@ -124,6 +131,9 @@ TEST_F(ClientBundle, WhatIsRefusedOfOneKeyLeavesTheOthersTheirRounds) {
   ASSERT_THAT(again, SizeIs(1));
   Answer(again[0], {1, 0}, 1, 20, kElements);
   EXPECT_THAT(outcome_.Error(), HasSubstr("key0 does not fit"));
+  EXPECT_THAT(landed_[0].Error(), HasSubstr("key0 does not fit"));
+  EXPECT_TRUE(landed_[1].Succeeded());
+  EXPECT_TRUE(landed_[2].Succeeded());
   EXPECT_THAT(weights_[1], Each(20));
   EXPECT_THAT(weights_[2], Each(30));
 
@@ -196,6 +206,7 @@ TEST_F(ClientBundle, EndsWithTheJob) {
   Bundle(worker::OpKind::kPushPull, {0, 1, 2}, &outcome_);
   FromScheduler(wire::Stop{wire::Stop::Reason::kFailed, "worker 1 died"});
   EXPECT_THAT(outcome_.Error(), HasSubstr("worker 1 died"));
+  for (const Outcome& landed : landed_) EXPECT_THAT(landed.Error(), HasSubstr("worker 1 died"));
   Bundle(worker::OpKind::kPush, {0, 1}, &other_);
   EXPECT_THAT(other_.Error(), HasSubstr("worker 1 died"));
 }
