@@ -105,6 +105,8 @@ class Shard final : public transport::Machine {
   // Pushes that have waited for long in the memory of those who sent them are kept in copies.
   void ReturnLoans(Time now);
   void NoteLoan(const Contribution& contribution);
+  // Pushes are added up as they come, so that memory does not grow with the number of workers.
+  bool AddsUpEarly(const Key& key) const { return num_workers_ > kMostKept && !key.places; }
   Result<Kept> KeepSync(const Sender& sender, Key& key, Part& part, uint64_t round,
                         Contribution contribution);
   Result<Kept> KeepAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
@@ -121,12 +123,13 @@ class Shard final : public transport::Machine {
   enum class Closed : uint8_t { kNothing, kPart, kKey };
   Closed CloseNext(Key& key, Part& part);
   void ApplyStaged(Key& key, Key::WorkerPushes& pushes);
-  // What closes on a part: frames in rank order.
+  // What closes on a part: frames in rank order, or in their place what they add up to.
   struct Closing {
     Part* part;
     Gradients gradients;
     double divisor;
     uint64_t samples;
+    const std::byte* summed = nullptr;
   };
   void Update(Key& key, std::span<const Closing> closings);
   void UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings) const;

@@ -8,6 +8,7 @@ void Round::Add(uint32_t rank, Contribution contribution) {
   if (by_rank_.size() <= rank) by_rank_.resize(rank + 1);
   if (by_rank_[rank]) doubled_.push_back(std::move(*by_rank_[rank]));
   by_rank_[rank] = std::move(contribution);
+  ++kept_;
 }
 
 bool Round::Complete(const std::set<uint32_t>& live) const {
@@ -17,16 +18,30 @@ bool Round::Complete(const std::set<uint32_t>& live) const {
 Gradients Round::gradients() const {
   Gradients frames;
   frames.reserve(by_rank_.size());
+  const auto add = [&frames](const Contribution& contribution) {
+    if (contribution.gradient.data() != nullptr) frames.push_back(contribution.encoded());
+  };
   for (const auto& contribution : by_rank_) {
-    if (contribution) frames.push_back(contribution->encoded());
+    if (contribution) add(*contribution);
   }
-  for (const Contribution& contribution : doubled_) frames.push_back(contribution.encoded());
+  for (const Contribution& contribution : doubled_) add(contribution);
   return frames;
+}
+
+void Round::AddUp(DType dtype, size_t elements) {
+  if (sum_ == nullptr) sum_ = std::make_unique<kvstore::ExactSum>(dtype, elements);
+  sum_->Add(gradients());
+  for (auto& contribution : by_rank_)
+    if (contribution) contribution->gradient = {};
+  for (Contribution& contribution : doubled_) contribution.gradient = {};
+  kept_ = 0;
 }
 
 void Round::Clear() {
   by_rank_.clear();
   doubled_.clear();
+  kept_ = 0;
+  sum_ = nullptr;
 }
 
 uint64_t Round::samples() const {

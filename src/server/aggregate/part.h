@@ -13,6 +13,7 @@
 
 #include "base/inline_vector.h"
 #include "kvstore/rows/table.h"
+#include "kvstore/update/exact_sum.h"
 #include "kvstore/update/update.h"
 #include "server/reply/replies.h"
 #include "server/update/weight.h"
@@ -31,6 +32,11 @@ using kvstore::UpdateRule;
 // and perhaps waits to: some training steps, after which a copy costs nothing that matters.
 inline constexpr Duration kLongestLoan = 50ms;
 
+// Of more workers than this the pushes of a round are not all kept until it closes: so many are added up at
+// once, as they come.
+inline constexpr uint32_t kMostKept = 32;
+inline constexpr size_t kAddedAtOnce = 16;
+
 // One worker's push of one part for one round, as it came.
 struct Contribution {
   compression::Encoded encoded() const { return {gradient.data(), gradient.size(), compression}; }
@@ -42,7 +48,7 @@ struct Contribution {
     return return_at();
   }
 
-  Frame gradient;
+  Frame gradient;  // none any more once it was added up
   uint64_t samples = 0;
   double divisor = 1;
   Compression compression = Compression::kNone;
@@ -60,8 +66,14 @@ class Round {
   // A second contribution of one worker counts twice: whoever must not let that happen asks Has() first.
   void Add(uint32_t rank, Contribution contribution);
   bool Complete(const std::set<uint32_t>& live) const;
-  // Frames in rank order, and what they are to be scaled by.
+  // The frames kept, in rank order, and what they are to be scaled by.
   Gradients gradients() const;
+  size_t kept() const { return kept_; }
+  // Adds up what is kept, of `elements` each, and keeps it no longer. The sum's bits do not depend on when
+  // that happens.
+  void AddUp(DType dtype, size_t elements);
+  // What was added up, all of the round; once.
+  const std::byte* sum() { return sum_->Take(); }
   uint64_t samples() const;
   // The divisor that the first push of the round named; others must agree.
   std::optional<double> divisor() const;
@@ -74,6 +86,8 @@ class Round {
  private:
   std::vector<std::optional<Contribution>> by_rank_;
   std::vector<Contribution> doubled_;
+  size_t kept_ = 0;
+  std::unique_ptr<kvstore::ExactSum> sum_;
 };
 
 // A pull, or a push that wants the value: one per worker, slot and form, of rows one per request; a repeat

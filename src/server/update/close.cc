@@ -48,6 +48,7 @@ UpdateInput Shard::InputOf(const Key& key, const UpdateRule& rule, const Closing
           .offset = part.offset,
           .length = part.length,
           .gradients = closing.gradients,
+          .summed = closing.summed,
           .scale = 1.0 / divisor,
           .samples = closing.samples,
           .round = part.version,
@@ -102,8 +103,10 @@ Shard::Closed Shard::CloseNext(Key& key, Part& part) {
   for (Part& one : parts) {
     one.closed = std::move(one.rounds.front());
     one.rounds.pop_front();
-    closings.push_back(
-        {&one, one.closed.gradients(), one.closed.divisor().value_or(1), one.closed.samples()});
+    const bool added_up = AddsUpEarly(key);
+    if (added_up) one.closed.AddUp(key.entry.spec.dtype, one.length);
+    closings.push_back({&one, one.closed.gradients(), one.closed.divisor().value_or(1), one.closed.samples(),
+                        added_up ? one.closed.sum() : nullptr});
   }
   Update(key, closings);
   for (Part& one : parts) one.closed.Clear();

@@ -1,0 +1,52 @@
+// A sum of arrays whose bits do not depend on the order in which they come, in memory that does not grow with
+// their number.
+//
+// Floating point numbers are cut, on the way in, at fixed places of their binary expansion, as in J. Demmel
+// and H. D. Nguyen, "Fast Reproducible Floating-Point Summation" (ARITH 2013): what lies between two places
+// of one element adds up in a float64 of its own, with so many bits to spare that 65,536 addends are exact,
+// and exact sums know no order. They are rounded once, at the end.
+//
+//   element            cut at                             exact while magnitudes    bytes an element
+//   float32, 16 bits   2^-8, 2^-46, 2^-84                 add up to less than 2^45  24
+//   float64            2^32, 2^-6, 2^-44, 2^-82, 2^-120   2^85                      40
+//   whole numbers      nowhere: they wrap                 always                    those of the element
+//
+// What lies below the last place is rounded off each addend; larger numbers add up as float64 does, in their
+// order. What is not finite stays so.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/buffer.h"
+#include "compression/codec.h"
+#include "sluice/dtype.h"
+
+namespace sluice::kvstore {
+
+class ExactSum {
+ public:
+  ExactSum(DType dtype, size_t elements);
+  // Frames of `elements` elements as they came: see SumBlock.
+  void Add(std::span<const compression::Encoded> sources);
+  // The sum, in the type that computes (16-bit floats: float32), 64-byte aligned; valid until the next Add,
+  // which begins anew.
+  const std::byte* Take();
+
+ private:
+  template <typename T>
+  const std::byte* Values(const compression::Encoded& source, size_t first, size_t n, T* decoded) const;
+  template <typename T, size_t kCuts>
+  void AddFloating(std::span<const compression::Encoded> sources);
+  template <typename T, size_t kCuts>
+  void Round();
+  template <typename T>
+  void AddWhole(std::span<const compression::Encoded> sources);
+
+  const DType dtype_;
+  const size_t elements_;
+  bool empty_ = true;
+  Buffer sums_;  // block by block, in each the float64s of one place after those of the place before
+};
+
+}  // namespace sluice::kvstore
