@@ -112,7 +112,8 @@ TEST(ShardMany, WhoHasPushedAndWhatDividesIsStillKnown) {
   for (uint32_t w = 0; w + 1 < kMany; ++w) harness.Push<float>(w, key, 1, {8}, {.divisor = 4});
   harness.Push<float>(3, key, 1, {1000}, {.divisor = 4});  // a repeat
   EXPECT_EQ(harness.Counter("repeats"), 1u);
-  EXPECT_THAT(ErrorOf(harness.Push<float>(kMany - 1, key, 1, {8}, {.divisor = 5})), HasSubstr("divides by 5"));
+  EXPECT_THAT(ErrorOf(harness.Push<float>(kMany - 1, key, 1, {8}, {.divisor = 5})),
+              HasSubstr("divides by 5"));
   harness.Pull(0, key, 1);
   const auto words = harness.RunFor(200ms);
   ASSERT_EQ(words.size(), 1u);
