@@ -108,8 +108,8 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
   const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();
   Threads threads;
   const uint64_t incarnation = RandomBits();
-  auto context =
-      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+  auto context = std::make_shared<transport::ZmqContext>(
+      transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});
   membership::Options membership = MembershipOptions(config, incarnation);
   const Common common{config.shares_memory() ? std::make_shared<transport::SharedHeap>() : nullptr,
                       std::make_shared<transport::Traffic>()};

@@ -37,8 +37,8 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
       client_(std::make_shared<worker::Client>(ClientOptionsOf(config, tracer))) {
   transport::ResolveScheduler(config.root_host).OrThrow();
   KeepMessageMemory();
-  auto context =
-      std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
+  auto context = std::make_shared<transport::ZmqContext>(
+      transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});
   transport::ZmqLoopOptions options = LoopOptions(config, "worker");
   options.shared_heap = heap_;
   options.requires_shared_memory = config.transport == TransportChoice::kShm;

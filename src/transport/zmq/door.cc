@@ -66,7 +66,9 @@ void Door::OnEvent(uint16_t what, int connection, std::string_view address, Time
   const auto tcp = port == 0 ? std::nullopt : FindTcpConnection(connection, port);
   if (port != 0 && !tcp) return;
   open_[connection] = tcp.value_or(TcpConnection{});
-  if (tcp) inflow_.OnAccepted(connection, now);
+  if (!tcp) return;
+  DoNotPaceWithinHost(connection);
+  inflow_.OnAccepted(connection, now);
 }
 
 void Door::Close(int connection) {

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "transport/address.h"
 
 namespace sluice::transport {
@@ -41,6 +43,21 @@ uint16_t LocalPort(int fd) {
   if (local.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(local).sin_port);
   if (local.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(local).sin6_port);
   return 0;
+}
+
+// IPv4 addresses as IPv6 has them.
+in6_addr AddressOf(const sockaddr_storage& end) {
+  in6_addr address{};
+  if (end.ss_family == AF_INET6) return reinterpret_cast<const sockaddr_in6&>(end).sin6_addr;
+  if (end.ss_family == AF_INET) {
+    address.s6_addr[10] = address.s6_addr[11] = 0xff;
+    std::memcpy(&address.s6_addr[12], &reinterpret_cast<const sockaddr_in&>(end).sin_addr, 4);
+  }
+  return address;
+}
+
+bool IsLoopback(const in6_addr& address) {
+  return IN6_IS_ADDR_LOOPBACK(&address) || (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127);
 }
 
 // A second descriptor of what `fd` is now: it keeps that socket, whatever happens to the number.
@@ -86,6 +103,23 @@ std::optional<std::string> Abort(const TcpConnection& connection) {
   const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
   if (connect(hold.fd(), &nobody, sizeof nobody) != 0) return std::nullopt;
   return host;
+}
+
+bool AreOneHost(const sockaddr_storage& a, const sockaddr_storage& b) {
+  const in6_addr of_a = AddressOf(a), of_b = AddressOf(b);
+  return IN6_ARE_ADDR_EQUAL(&of_a, &of_b) || (IsLoopback(of_a) && IsLoopback(of_b));
+}
+
+void DoNotPaceWithinHost(int fd) {
+  const Hold hold(fd);
+  sockaddr_storage local{}, peer{};
+  socklen_t local_size = sizeof local, peer_size = sizeof peer;
+  if (!IsEstablishedTcp(hold.fd()) ||
+      getsockname(hold.fd(), reinterpret_cast<sockaddr*>(&local), &local_size) != 0 ||
+      getpeername(hold.fd(), reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 || !AreOneHost(local, peer))
+    return;
+  constexpr char kReno[] = "reno";
+  setsockopt(hold.fd(), IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
 }
 
 }  // namespace sluice::transport

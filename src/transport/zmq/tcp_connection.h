@@ -5,6 +5,8 @@
 // ever has (socket(7), SO_COOKIE: Linux 4.12).
 #pragma once
 
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,5 +25,13 @@ std::optional<uint64_t> BytesTaken(const TcpConnection& connection);
 // Resets it and forgets what it has received, and tells the other end's host; nullopt, and nothing has
 // happened, once it is closed here.
 std::optional<std::string> Abort(const TcpConnection& connection);
+
+// Gives up what a congestion control does on a network, where both ends of the connection `fd` have one
+// address: there nothing is lost and no queue grows, and one that paces (BBR) takes a sixth of all processor
+// time for nothing. Then it is Reno, which every Linux has and lets anybody choose. Else nothing happens, nor
+// where `fd` is no TCP connection. One that took the number of a closed one meanwhile is treated the same.
+void DoNotPaceWithinHost(int fd);
+// Whether two ends are one host: the same address, or both loopback ones.
+bool AreOneHost(const sockaddr_storage& a, const sockaddr_storage& b);
 
 }  // namespace sluice::transport

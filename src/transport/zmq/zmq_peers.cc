@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "transport/address.h"
+#include "transport/zmq/tcp_connection.h"
 #include "transport/zmq/zmq_driver.h"
 
 namespace sluice::transport {
@@ -112,7 +113,8 @@ PeerId ZmqDriver::Connect(const std::string& address) {
 // A peer that refuses our secret would otherwise look like one that is not there.
 void ZmqDriver::Watch(Peer* peer) {
   const std::string address = StrCat("inproc://monitor-", std::hex, peer->routing_id);
-  constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+  constexpr int kEvents =
+      ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   if (zmq_socket_monitor(peer->dealer->socket.native(), address.c_str(), kEvents) != 0) {
     throw Error(ErrorCode::kResourceExhausted,
                 StrCat("cannot watch ", peer->name, ": ", zmq_strerror(zmq_errno())));
@@ -135,10 +137,14 @@ void ZmqDriver::ReadMonitor(Channel* channel) {
     channel->dry = true;
     return;
   }
-  uint16_t event = 0;  // the first two bytes: see zmq_socket_monitor
-  if (parts.envelope.bytes().size() >= sizeof event)
-    std::memcpy(&event, parts.envelope.bytes().data(), sizeof event);
+  uint16_t event = 0;  // the first two bytes, then four of a descriptor: see zmq_socket_monitor
+  int32_t descriptor = -1;
+  if (const Bytes told = parts.envelope.bytes(); told.size() >= sizeof event + sizeof descriptor) {
+    std::memcpy(&event, told.data(), sizeof event);
+    std::memcpy(&descriptor, told.data() + sizeof event, sizeof descriptor);
+  }
   Peer* peer = channel->peer;
+  if (event == ZMQ_EVENT_CONNECTED) DoNotPaceWithinHost(descriptor);
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
     Warn(peer, "it refuses this process, whose job id or secret is another one");
     machine_->OnRefused(Now(), peer->id, *this);

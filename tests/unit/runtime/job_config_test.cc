@@ -89,6 +89,7 @@ TEST(JobConfig, BadValuesAreNamed) {
                                        {"PS_DROP_MSG", "100"},
                                        {"PS_HEARTBEAT_TIMEOUT", "nan"},
                                        {"SLUICE_SERVER_THREADS", "x"},
+                                       {"SLUICE_IO_THREADS", "0"},
                                        {"SLUICE_BIND_THREADS", "core 3"},
                                        {"MXNET_KVSTORE_BIGARRAY_BOUND", "-1"},
                                        {"PS_RESEND_TIMEOUT", "0"}}) {

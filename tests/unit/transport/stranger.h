@@ -50,6 +50,8 @@ class RawTcp {
     return n == 0 || errno == ECONNRESET;
   }
 
+  int fd() const { return fd_; }
+
  private:
   RawTcp(bool ipv6, in_port_t port) : fd_(socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in to{};

@@ -1,7 +1,9 @@
 #include "transport/zmq/tcp_connection.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 
 #include "unit/transport/tcp_pair.h"
 
@@ -81,6 +83,54 @@ TEST_F(TcpConnectionTest, AFreeNumberIsNoConnection) {
   }
   EXPECT_EQ(BytesTaken(*connection), std::nullopt);
   EXPECT_EQ(Abort(*connection), std::nullopt);
+}
+
+std::string CongestionControlOf(int fd) {
+  char name[16] = "";
+  socklen_t size = sizeof name;
+  EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+  return name;
+}
+
+TEST_F(TcpConnectionTest, NothingIsPacedWithinAHost) {
+  TcpPair pair(listener);
+  const std::string system = CongestionControlOf(pair.fd());
+  DoNotPaceWithinHost(pair.fd());
+  EXPECT_EQ(CongestionControlOf(pair.fd()), "reno");
+  EXPECT_EQ(CongestionControlOf(pair.other().fd()), system) << "each end has its own";
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  for (const int other : {listener.fd(), pipe[0], -1}) DoNotPaceWithinHost(other);
+  EXPECT_EQ(CongestionControlOf(listener.fd()), system);
+  close(pipe[0]);
+  close(pipe[1]);
+}
+
+sockaddr_storage EndAt(const std::string& address) {
+  sockaddr_storage end{};
+  auto& v4 = reinterpret_cast<sockaddr_in&>(end);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(end);
+  if (inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1) {
+    end.ss_family = AF_INET;
+  } else {
+    EXPECT_EQ(inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr), 1) << address;
+    end.ss_family = AF_INET6;
+  }
+  return end;
+}
+
+TEST(AreOneHost, ByTheirAddresses) {
+  const auto are = [](const char* a, const char* b) { return AreOneHost(EndAt(a), EndAt(b)); };
+  EXPECT_TRUE(are("10.0.0.1", "10.0.0.1"));
+  EXPECT_TRUE(are("10.0.0.1", "::ffff:10.0.0.1"));
+  EXPECT_TRUE(are("127.0.0.1", "127.0.1.1"));
+  EXPECT_TRUE(are("127.0.0.1", "::ffff:127.0.0.2"));
+  EXPECT_TRUE(are("::1", "127.0.0.1"));
+  EXPECT_TRUE(are("fe80::1", "fe80::1"));
+  EXPECT_FALSE(are("10.0.0.1", "10.0.0.2"));
+  EXPECT_FALSE(are("10.0.0.1", "127.0.0.1"));
+  EXPECT_FALSE(are("fe80::1", "fe80::2"));
+  EXPECT_FALSE(are("::7f00:1", "127.0.0.1")) << "not mapped";
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "transport/zmq/zmq_loop.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <cmath>
 #include <future>
@@ -308,6 +311,42 @@ TEST_F(ZmqLoopTest, DropsReceivedMessagesAsOftenAsAsked) {
   EXPECT_TRUE(Eventually([&] { return sink.count == static_cast<int>(counters().received); }));
   const double thrown = static_cast<double>(counters().thrown_away);
   EXPECT_NEAR(thrown, kMessages * 0.1, 5 * std::sqrt(kMessages * 0.1 * 0.9));
+  fabric.StopAll();
+}
+
+// Of this process's established TCP connections that have an end at `port`.
+std::vector<std::string> CongestionControlsAt(uint16_t port) {
+  std::vector<std::string> controls;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in local{}, peer{};
+    socklen_t local_size = sizeof local, peer_size = sizeof peer;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_size) != 0 ||
+        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 ||
+        (ntohs(local.sin_port) != port && ntohs(peer.sin_port) != port))
+      continue;
+    char name[16] = "";
+    socklen_t size = sizeof name;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0) controls.emplace_back(name);
+  }
+  return controls;
+}
+
+TEST_F(ZmqLoopTest, BothEndsOfAConnectionWithinAHostDoNotPace) {
+  Sink sink, client;
+  sink.machine->on_message = [&](Time, PeerId from, wire::Message&, Network& network) {
+    network.Send(from, MakeMessage(2, wire::Ack{}));
+  };
+  const std::string address = fabric.StartBound("sink", sink.machine).addresses()[0];
+  client.machine->on_start = [&](Time, Network& network) {
+    network.Send(network.Connect(address), MakeMessage(1));
+  };
+  fabric.Start("client", client.machine);
+  ASSERT_TRUE(fabric.Until([&] { return client.count == 1; }));
+  const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  // Each loop hears of its connection before its first message, or at its next look.
+  EXPECT_TRUE(Eventually([&] {
+    return CongestionControlsAt(port) == std::vector<std::string>{"reno", "reno"};
+  }));
   fabric.StopAll();
 }
 
