@@ -57,14 +57,19 @@ bool MemoryLink::Announce(const SharedHeap::Place& place) {
   return true;
 }
 
-// The peer has it mapped, which keeps its memory, until it hears that it is gone.
+// The peer has it mapped, which keeps its memory, until it hears that it is gone: where its socket is full,
+// at the next loan.
 void MemoryLink::ForgetGone() {
   const uint64_t gone = heap_->gone();
   if (gone == gone_) return;
-  gone_ = gone;
+  bool told = true;
   std::erase_if(announced_, [&](const auto& segment) {
-    return !heap_->Has(segment.first) && Say(Kind::kSegmentGone, segment.first);
+    if (heap_->Has(segment.first)) return false;
+    const bool heard = Say(Kind::kSegmentGone, segment.first);
+    told = told && heard;
+    return heard;
   });
+  if (told) gone_ = gone;
 }
 
 std::optional<wire::LentFrame> MemoryLink::Lend(uint32_t index, const Frame& frame) {

@@ -95,7 +95,7 @@ class MemoryLink {
   uint64_t collected_ = 0;  // returns looked at
   uint64_t lent_bytes_ = 0;
   std::unordered_map<uint64_t, bool> announced_;  // segments by number
-  uint64_t gone_ = 0;                             // of the heap's, looked at
+  uint64_t gone_ = 0;                             // of the heap's, told to the peer
 
   // Borrowing.
   std::unordered_map<uint64_t, Borrowed> mapped_;

@@ -64,10 +64,11 @@ wire::MemoryOffer SharedMemory::OfferTo(PeerId peer) {
 
 Status SharedMemory::Accept(PeerId peer, const wire::MemoryOffer& offer) {
   if (offer.door.empty()) return Fail(ErrorCode::kUnavailable, offer.why);
+  // What this process has no room for is no better at the next knock.
   auto board = LeaseBoard::Make();
-  if (!board) return board.failure();
+  if (!board) return Fail(ErrorCode::kUnavailable, board.failure().message);
   auto pair = MakeSocketPair();
-  if (!pair) return pair.failure();
+  if (!pair) return Fail(ErrorCode::kUnavailable, pair.failure().message);
   auto& [mine, theirs] = pair.value();
   const int descriptors[] = {theirs.get(), board.value()->fd()};
   if (Status status = SendTo(offer.door, AsBytes(offer.token), descriptors); !status) return status;

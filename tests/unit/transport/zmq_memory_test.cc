@@ -1,6 +1,7 @@
 // Payloads that stay where they are: loops that share memory, and those that cannot.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 
@@ -207,6 +208,21 @@ TEST_F(ZmqMemoryTest, ADoorThatIsNotOfThisHostIsSaidToBe) {
   const Status none = memory.Accept(PeerId{1}, {{}, {}, "it shares none"});
   EXPECT_EQ(none.failure().message, "it shares none");
   EXPECT_FALSE(memory.Accept(PeerId{1}, {std::string(200, 'x'), "t", {}}).ok());
+}
+
+// As where there is no memfd: a hundred knocks would find the same.
+TEST_F(ZmqMemoryTest, WhoCanHaveNoMemoryOfItsOwnDoesNotKnockAgain) {
+  SharedMemory server(std::make_shared<SharedHeap>(), true, HeapAllocator());
+  SharedMemory worker(heap_, false, HeapAllocator());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const Status status = worker.Accept(PeerId{1}, server.OfferTo(PeerId{1}));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.failure().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(status.failure().message, HasSubstr("ulimit -f"));
 }
 
 TEST_F(ZmqMemoryTest, ADoorThatIsShutAfterTheKnockIsSaidToBe) {

@@ -221,23 +221,50 @@ TEST_F(MemoryLinkTest, WhatIsNotTheirsIsRefused) {
   EXPECT_TRUE(shard_->open());
 }
 
-TEST_F(MemoryLinkTest, ASegmentThatIsGoneIsUnmappedThere) {
-  Meet();
-  const auto resident = [](const Frame& frame) {
+// The shard has mapped a segment that holds nothing any more.
+class SegmentThatIsGone : public MemoryLinkTest {
+ protected:
+  void Go() {
+    Meet();
+    ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "of another")));
+    auto large = std::make_shared<Buffer>(size_t{65} << 20, worker_heap_);
+    Frame frame = shard_->Borrow(*worker_->Lend(0, Frame::Of(large))).OrThrow();
+    place_ = frame.bytes();
+    frame = Frame();
+    worker_->Collect();
+    large = nullptr;
+    EXPECT_TRUE(IsMapped());
+  }
+  bool IsMapped() const {
     unsigned char pages[1];
-    const auto page = reinterpret_cast<uintptr_t>(frame.data()) / 4096 * 4096;
+    const auto page = reinterpret_cast<uintptr_t>(place_.data()) / 4096 * 4096;
     return mincore(reinterpret_cast<void*>(page), 1, pages) == 0;
-  };
-  auto large = std::make_shared<Buffer>(size_t{65} << 20, worker_heap_);
-  Frame frame = shard_->Borrow(*worker_->Lend(0, Frame::Of(large))).OrThrow();
-  const Frame place(frame.bytes(), nullptr);
-  frame = Frame();
-  worker_->Collect();
-  large = nullptr;
-  EXPECT_TRUE(resident(place));
+  }
+  Bytes place_;
+};
+
+TEST_F(SegmentThatIsGone, IsUnmappedThere) {
+  Go();
   ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "says so")));
   shard_->Read();
-  EXPECT_FALSE(resident(place));
+  EXPECT_FALSE(IsMapped());
+}
+
+TEST_F(SegmentThatIsGone, IsToldAgainWhereTheSocketWasFull) {
+  Go();
+  const struct {
+    uint32_t kind = 4, reserved = 0;
+    uint64_t segment = 0;
+  } wake;
+  int unread = 0;
+  while (SendRecord(worker_->fd(), std::as_bytes(std::span(&wake, 1)))) ++unread;
+  ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "cannot say so")));
+  for (; unread > 0; unread -= 256) shard_->Read();
+  shard_->Read();
+  EXPECT_TRUE(IsMapped());
+  ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "says so")));
+  shard_->Read();
+  EXPECT_FALSE(IsMapped());
 }
 
 // Its socket must not end meanwhile: the lender would write to what is still being read.
