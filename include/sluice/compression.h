@@ -11,7 +11,8 @@
 //   fp16   sends r rounded to a 16-bit float, at most 65,504 of it at a time; half the bytes
 //   bf16   the same with bfloat16
 //   topk   sends r where it is largest: of each part of a key (up to 1 MiB) `ratio` of the elements, at least
-//          one (Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", 2017)
+//          one (Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", 2017);
+//          from a ratio of 1/2 on (16-bit keys: 1/4) everything as it is, which takes no more bytes
 //
 // The threshold, and 1bit's 1, are of a key's first compressed push: where a round divides by less, the
 // samples of an uneven last batch or a smaller divisor, what stands for them, and what was kept, are smaller

@@ -124,12 +124,18 @@ std::string WhyInvalidBits(const Encoded& part, size_t elements, bool valid) {
   return valid ? "" : StrCat("its bits are no numbers of ", elements, " elements");
 }
 
-}  // namespace
-
-bool Applies(Compression type, DType dtype) {
+// May arrive of keys of this dtype.
+bool IsOfGradients(Compression type, DType dtype) {
   if (type == Compression::kNone) return false;
   if (Is16Bit(dtype)) return type != Compression::kFloat16 && type != Compression::kBFloat16;
   return dtype == DType::kFloat32;
+}
+
+}  // namespace
+
+bool Applies(const GradientCompression& how, DType dtype) {
+  if (how.type == Compression::kTopK && how.ratio * BytesTopK(1) >= SizeOf(dtype)) return false;
+  return IsOfGradients(how.type, dtype);
 }
 
 size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements) {
@@ -176,7 +182,7 @@ void EncodeWeights(Compression as, const float* weights, size_t elements, std::b
 }
 
 std::string WhyInvalid(const Encoded& part, DType dtype, size_t elements) {
-  if (part.type != Compression::kNone && !Applies(part.type, dtype))
+  if (part.type != Compression::kNone && !IsOfGradients(part.type, dtype))
     return StrCat("a ", Name(dtype), " key does not travel as ", Name(part.type));
   if (part.type == Compression::kTopK) {
     const size_t k = part.size / BytesTopK(1);

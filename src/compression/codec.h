@@ -13,9 +13,10 @@
 
 namespace sluice::compression {
 
-// Whether keys of this dtype are encoded; others travel as they are, and so do 16-bit floats under fp16 and
-// bf16, which would win nothing.
-bool Applies(Compression type, DType dtype);
+// Whether keys of this dtype are encoded. Others travel as they are, and so do those that would win nothing:
+// 16-bit floats under fp16 and bf16, and under topk what is chosen of a part where it takes, with its places,
+// no less than all of it.
+bool Applies(const GradientCompression& how, DType dtype);
 
 // Whether weights of this dtype can travel so: float32 ones as fp16 and bf16, others as they are.
 inline bool IsOfWeights(Compression as, DType dtype) {

@@ -43,7 +43,7 @@ bool Compressor::KeepsNothing() const {
 Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const NDArray& gradient,
                                           double scale, const collective::HostWork& host_work) {
   const DType dtype = gradient.dtype();
-  const bool applies = compression::Applies(how.type, dtype);
+  const bool applies = compression::Applies(how, dtype);
   if (!applies && KeepsNothing()) {
     kept_ = nullptr;
     encoded_ = NDArray();

@@ -317,11 +317,31 @@ TEST(Codec, NoCompressionSendsWhatWasKept) {
 TEST(Codec, AppliesToWhatItMakesSmaller) {
   for (const DType dtype : kAllDTypes) {
     const bool wide = dtype == DType::kFloat32, half = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-    EXPECT_FALSE(Applies(Compression::kNone, dtype));
+    EXPECT_FALSE(Applies({}, dtype));
     for (const Compression type : {Compression::k2Bit, Compression::k1Bit, Compression::kTopK})
-      EXPECT_EQ(Applies(type, dtype), wide || half) << Name(type) << " " << Name(dtype);
+      EXPECT_EQ(Applies({.type = type}, dtype), wide || half) << Name(type) << " " << Name(dtype);
     for (const Compression type : {Compression::kFloat16, Compression::kBFloat16})
-      EXPECT_EQ(Applies(type, dtype), wide) << Name(type) << " " << Name(dtype);
+      EXPECT_EQ(Applies({.type = type}, dtype), wide) << Name(type) << " " << Name(dtype);
+  }
+}
+
+// Each element chosen takes eight bytes.
+TEST(Codec, TopKAppliesWhereItTakesLessThanAllElements) {
+  const auto applies = [](float ratio, DType dtype) {
+    return Applies({.type = Compression::kTopK, .ratio = ratio}, dtype);
+  };
+  EXPECT_TRUE(applies(0.49f, DType::kFloat32));
+  EXPECT_FALSE(applies(0.5f, DType::kFloat32));
+  EXPECT_FALSE(applies(1, DType::kFloat32));
+  for (const DType half : {DType::kFloat16, DType::kBFloat16}) {
+    EXPECT_TRUE(applies(0.24f, half));
+    EXPECT_FALSE(applies(0.25f, half));
+    EXPECT_FALSE(applies(1, half));
+  }
+  for (const float ratio : {0.001f, 0.24f, 0.2499f}) {
+    constexpr size_t kElements = 524'288;
+    EXPECT_LE(EncodedBytes({.type = Compression::kTopK, .ratio = ratio}, DType::kFloat16, kElements),
+              kElements * SizeOf(DType::kFloat16));
   }
 }
 
