@@ -1,24 +1,55 @@
 #include "server/reply/replies.h"
 
+#include "base/rng.h"
+
 namespace sluice::server {
 
 void Replies::Add(transport::PeerId peer, uint64_t request_id, const wire::ValuePart& part, bool has_data,
                   Frame frame, Compression as, size_t share) {
   const size_t bytes = frame.size();
-  for (auto it = open_.rbegin(); it != open_.rend(); ++it) {
-    if (it->peer == peer && it->request_id == request_id && it->values.has_data == has_data &&
-        it->values.compression == as && it->bytes + bytes <= share && it->frames.size() < kMaxFrames) {
-      it->values.parts.push_back(part);
-      if (has_data) it->frames.push_back(std::move(frame));
-      it->bytes += bytes;
-      return;
-    }
+  MakeRoom();
+  const size_t place = PlaceOf(peer, request_id, has_data, as);
+  Open* open = WithRoom(newest_[place], bytes, share);
+  if (open == nullptr) {
+    open = &open_.emplace_back(Open{peer, request_id, {}, {}, 0, newest_[place], place});
+    open->values.has_data = has_data;
+    open->values.compression = as;
+    newest_[place] = static_cast<uint32_t>(open_.size() - 1);
   }
-  Open& open = open_.emplace_back(Open{peer, request_id, {}, {}, bytes});
-  open.values.has_data = has_data;
-  open.values.compression = as;
-  open.values.parts.push_back(part);
-  if (has_data) open.frames.push_back(std::move(frame));
+  open->values.parts.push_back(part);
+  if (has_data) open->frames.push_back(std::move(frame));
+  open->bytes += bytes;
+}
+
+Replies::Open* Replies::WithRoom(uint32_t newest, size_t bytes, size_t share) {
+  int looked = 0;
+  for (uint32_t i = newest; i != kNone && looked < kLooked; i = open_[i].before, ++looked) {
+    Open& open = open_[i];
+    if (open.bytes + bytes <= share && open.frames.size() < kMaxFrames) return &open;
+  }
+  return nullptr;
+}
+
+size_t Replies::PlaceOf(transport::PeerId peer, uint64_t request_id, bool has_data, Compression as) const {
+  const auto is_it = [&](const Open& open) {
+    return open.peer == peer && open.request_id == request_id && open.values.has_data == has_data &&
+           open.values.compression == as;
+  };
+  const size_t mask = newest_.size() - 1;
+  size_t place = MixBits(MixBits(peer.value) + request_id) & mask;
+  while (newest_[place] != kNone && !is_it(open_[newest_[place]])) place = (place + 1) & mask;
+  return place;
+}
+
+// Each open message takes one place at most.
+void Replies::MakeRoom() {
+  if (2 * (open_.size() + 1) <= newest_.size()) return;
+  newest_.assign(2 * newest_.size(), kNone);
+  for (uint32_t i = 0; i < open_.size(); ++i) {
+    Open& open = open_[i];
+    open.place = PlaceOf(open.peer, open.request_id, open.values.has_data, open.values.compression);
+    newest_[open.place] = i;
+  }
 }
 
 }  // namespace sluice::server

@@ -18,7 +18,10 @@ class Replies {
   // bytes go alone.
   template <typename SendFn>
   void Flush(SendFn&& send) {
-    for (Open& open : open_) send(open.peer, open.request_id, std::move(open.values), std::move(open.frames));
+    for (Open& open : open_) {
+      newest_[open.place] = kNone;
+      send(open.peer, open.request_id, std::move(open.values), std::move(open.frames));
+    }
     open_.clear();
   }
   bool empty() const { return open_.empty(); }
@@ -38,8 +41,22 @@ class Replies {
     wire::Values values;
     wire::Frames frames;
     size_t bytes = 0;
+    uint32_t before = kNone;  // the one before of the same request and form
+    size_t place = 0;         // of its request and form in newest_
   };
+  static constexpr uint32_t kNone = UINT32_MAX;
+  // Of one request so many messages may still have room: who looked through all of them would take longer
+  // for every value that is larger than what is left in each.
+  static constexpr int kLooked = 4;
+
+  Open* WithRoom(uint32_t newest, size_t bytes, size_t share);
+  // Where newest_ has the open message that a value would join, or has a free place for it.
+  size_t PlaceOf(transport::PeerId peer, uint64_t request_id, bool has_data, Compression as) const;
+  void MakeRoom();
+
   std::vector<Open> open_;
+  // A hash table of the newest of each request and form among open_: half of its places are free.
+  std::vector<uint32_t> newest_ = std::vector<uint32_t>(64, kNone);
 };
 
 }  // namespace sluice::server

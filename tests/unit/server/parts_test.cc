@@ -131,5 +131,39 @@ TEST(Replies, GroupByPeerAndRequest) {
   EXPECT_TRUE(replies.empty());
 }
 
+// Keys that close one after the other answer each worker's request in turn.
+TEST(Replies, ManyRequestsInTurnsGetOneMessageEach) {
+  constexpr uint64_t kRequests = 1000;
+  constexpr uint32_t kKeys = 40;
+  Replies replies;
+  for (int flush = 0; flush < 2; ++flush) {
+    for (uint32_t key = 0; key < kKeys; ++key)
+      for (uint64_t request = 0; request < kRequests; ++request)
+        replies.Add({request % 7}, request, {{key, 0}}, true, Frame::Copy(AsBytes("abcd")));
+    uint64_t next = 0;
+    replies.Flush([&](transport::PeerId peer, uint64_t request, wire::Values values, wire::Frames frames) {
+      ASSERT_EQ(request, next++);  // in the order of their first values
+      ASSERT_EQ(peer.value, request % 7);
+      ASSERT_EQ(frames.size(), kKeys);
+      for (uint32_t key = 0; key < kKeys; ++key) ASSERT_EQ(values.parts[key].ref.key, key);
+    });
+    EXPECT_EQ(next, kRequests);
+  }
+}
+
+TEST(Replies, ASmallValueGoesWhereAnEarlierMessageHasRoom) {
+  Replies replies;
+  const auto add = [&](size_t bytes) {
+    replies.Add({1}, 10, {}, true, Frame::Of(std::make_shared<Buffer>(bytes)));
+  };
+  for (const size_t bytes : {Replies::kShare / 2, Replies::kShare, Replies::kShare / 4, Replies::kShare / 2})
+    add(bytes);
+  std::vector<size_t> frames_of;
+  replies.Flush([&](transport::PeerId, uint64_t, wire::Values, wire::Frames frames) {
+    frames_of.push_back(frames.size());
+  });
+  EXPECT_THAT(frames_of, ElementsAre(2, 1, 1));
+}
+
 }  // namespace
 }  // namespace sluice::server
