@@ -59,10 +59,10 @@ add_custom_target(tests)
 # Most of a test's time is its compilation.
 set(SLUICE_TEST_OPTIONS -Og)
 
-# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds TRANSPORTS ...): one GoogleTest program; every case is a
-# CTest test.
+# sluice_test(NAME SOURCES ... LINKS ... LABELS ... TIMEOUT seconds TRANSPORTS ... ONCE ...): one GoogleTest program; every
+# case is a CTest test, and again over each of TRANSPORTS, but for those whose names match the patterns ONCE.
 function(sluice_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS;TRANSPORTS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS;TRANSPORTS;ONCE" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -76,14 +76,14 @@ function(sluice_test name)
   # Tests run beside each other: as programs do for themselves (runtime/process.h, SpinBriefly).
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT GOMP_SPINCOUNT=3000)
-  # Those of distributed stores again over each of these transports; with a sanitizer, over the first and of one store.
-  set(again "*dist*")
+  # With a sanitizer, over the first alone, and of stores that sum on the host.
   if(SLUICE_SANITIZE AND ARG_TRANSPORTS)
     list(GET ARG_TRANSPORTS 0 ARG_TRANSPORTS)
-    set(again "*dist_sync*")
+    list(APPEND ARG_ONCE "*dist_async*" "*dist_device*")
   endif()
+  list(JOIN ARG_ONCE ":" once)
   foreach(transport ${ARG_TRANSPORTS})
-    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX ${transport}: TEST_FILTER ${again}
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_PREFIX ${transport}: TEST_FILTER "-${once}"
       TEST_LIST ${name}_${transport}
       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "GOMP_SPINCOUNT=3000;SLUICE_TRANSPORT=${transport}")
   endforeach()

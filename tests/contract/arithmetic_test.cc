@@ -147,7 +147,8 @@ TEST_P(OnWorkers, AsyncUpdatesAreNeitherLostNorRepeated) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, OnWorkers, ::testing::Values(3, 7));
+INSTANTIATE_TEST_SUITE_P(Workers, OnWorkers, ::testing::Values(3, 7),
+                         [](const auto& info) { return StrCat("dist_on_", info.param); });
 
 // As test_trainer of the earlier system: y = x + 1 on two devices, so that each gradient is one.
 class TrainerOn : public ::testing::TestWithParam<std::string> {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "base/strings.h"
 #include "contract/weight_key.h"
 #include "tensor/access.h"
 
@@ -32,7 +33,8 @@ std::vector<Key> InitKeys(KVStore& kv) {
 }
 
 class CompressedJob : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Workers, CompressedJob, ::testing::Values(3, 7));
+INSTANTIATE_TEST_SUITE_P(Workers, CompressedJob, ::testing::Values(3, 7),
+                         [](const auto& info) { return StrCat("dist_sync_on_", info.param); });
 
 // What users of MXNet know of its 2bit (tests/nightly/dist_sync_kvstore.py).
 TEST_P(CompressedJob, TwoBitPushesArriveWhenTheyReachTheThreshold) {
@@ -212,7 +214,7 @@ TEST(GradientCompressionOfAStore, BadSettingsAreRefusedAndChangeNothing) {
   });
 }
 
-TEST(GradientCompressionOfAStore, StoresOfOneProcessSayThatTheySendNothing) {
+TEST(CompressionOfLocalStores, IsRefusedAsTheySendNothing) {
   for (const char* type : {"local", "device"}) {
     Job({.type = type}).Run([&](KVStore& kv) {
       ExpectError(ErrorCode::kFailedPrecondition, {"2bit", type, "dist"},
@@ -225,10 +227,31 @@ TEST(GradientCompressionOfAStore, StoresOfOneProcessSayThatTheySendNothing) {
   }
 }
 
+// What is chosen would take up to four times the bytes of all, and more than a server's frames hold.
+TEST(GradientCompressionOfAStore, TopKOfMostElementsTravelsAsItIs) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+    Job({.type = "dist_sync", .workers = 2, .bigarray_bound = 1 << 30}).Run([&](KVStore& kv) {
+      const Shape shape{int64_t{1} << 22};  // parts of 1 MiB
+      kv.Init(kKey, Filled(kv, shape, 0, 0, dtype));
+      kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+      kv.Barrier();
+      for (const float ratio : {0.6f, 1.0f}) {
+        kv.SetGradientCompression({.type = Compression::kTopK, .ratio = ratio});
+        kv.Push(kKey, Filled(kv, shape, 2, 0, dtype));
+      }
+      NDArray out = Filled(kv, shape, 0, 0, dtype);
+      kv.Pull(kKey, &out);
+      const std::vector<float> values = out.AsType(DType::kFloat32).ToVector();
+      EXPECT_EQ(std::ranges::count(values, 8), shape.size()) << Name(dtype);
+    });
+  }
+}
+
 class RoundedWeights : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Stores, RoundedWeights,
                          ::testing::Values("dist_sync", "dist_device_sync", "dist_async",
-                                           "dist_device_async"));
+                                           "dist_device_async"),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(RoundedWeights, ComeRoundedAndStayWhatTheyAreOnTheServers) {
   const Shape shape{300, 400};  // several parts on two servers

@@ -25,6 +25,12 @@ runtime::TransportChoice TransportOfTests() {
                          : runtime::TransportChoice::kTcp;
 }
 
+// Tests with such names run over one transport alone: CMakeLists.txt.
+bool IsNamedAsLocal(const ::testing::TestInfo& test) {
+  const std::string_view suite = test.test_suite_name(), name = test.name();
+  return suite.ends_with("OfLocalStores") || name.ends_with("/local") || name.ends_with("/device");
+}
+
 }  // namespace
 
 Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfTests()) {
@@ -35,6 +41,8 @@ Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfT
     Devices::SetDefault(std::make_shared<Devices>(DevicesOptions{.memory = heap_}));
   }
   if (IsDist()) {
+    if (const auto* test = ::testing::UnitTest::GetInstance()->current_test_info(); IsNamedAsLocal(*test))
+      ADD_FAILURE() << "a job of processes in a test that is named as one of local stores alone";
     context_ = std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{kJobId, kSecret, 1});
     StartScheduler();
     for (int rank = 0; rank < options.servers; ++rank) StartServer(rank);

@@ -180,7 +180,7 @@ TEST_P(Precision, AMasterOutlivesItsOptimizer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, Precision, ::testing::ValuesIn(kTypes),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& info) { return "with_" + info.param; });
 
 // What an updater of one's own wrote counts, and not a master from before.
 TEST(PrecisionOfLocalStores, AMasterFollowsAWeightThatWasSet) {

@@ -45,7 +45,8 @@ class PulledArrays : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Types, PulledArrays,
-                         ::testing::Values("local", "dist_sync", "dist_device_sync", "dist_async"));
+                         ::testing::Values("local", "dist_sync", "dist_device_sync", "dist_async"),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(PulledArrays, AreWrittenToByTheirWorkerAlone) {
   MakeJob().Run([&](KVStore& kv) {

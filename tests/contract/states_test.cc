@@ -137,7 +137,7 @@ TEST_P(States, AFileIsReadByAStoreOfAnyType) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, States, ::testing::ValuesIn(kTypes),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& info) { return "read_by_" + info.param; });
 
 }  // namespace
 }  // namespace sluice::testing

@@ -39,7 +39,8 @@ class TwoStores : public ::testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(Types, TwoStores,
                          ::testing::Values("local", "device", "dist_sync", "dist_device_sync", "dist_async",
-                                           "dist_device_async"));
+                                           "dist_device_async"),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(TwoStores, OneNameIsAKeyInEach) {
   Run([&](const auto& first, const auto& second) {
@@ -167,7 +168,8 @@ class TwoTrainers : public TwoStores {
 };
 
 INSTANTIATE_TEST_SUITE_P(Types, TwoTrainers,
-                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync"));
+                         ::testing::Values("local", "device", "dist_sync", "dist_device_sync"),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(TwoTrainers, EndAsEachDoesAlone) {
   using Nets = std::vector<std::unique_ptr<Net>>;
@@ -191,7 +193,8 @@ TEST_P(TwoTrainers, EndAsEachDoesAlone) {
 
 // dist_sync for one network, dist_async for another.
 using StoresOfAJob = TwoStores;
-INSTANTIATE_TEST_SUITE_P(Types, StoresOfAJob, ::testing::Values("dist_sync", "dist_device_sync"));
+INSTANTIATE_TEST_SUITE_P(Types, StoresOfAJob, ::testing::Values("dist_sync", "dist_device_sync"),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(StoresOfAJob, MayBeOfTwoTypes) {
   Run(

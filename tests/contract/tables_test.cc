@@ -132,7 +132,7 @@ void Train(KVStore& kv, int first, int last) {
 
 class SavedTables : public Tables {};
 INSTANTIATE_TEST_SUITE_P(Stores, SavedTables, ::testing::ValuesIn(kTypes),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& info) { return "read_by_" + info.param; });
 
 // Written by every type, read by this one.
 TEST_P(SavedTables, TrainingGoesOnFromAFileAndTheRows) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/guarded.h"
+#include "base/strings.h"
 #include "contract/job.h"
 #include "tensor/access.h"
 #include "unit/tensor/gate.h"
@@ -42,7 +43,7 @@ class Recorder final : public worker::Tracer {
 
 class TracedRounds : public ::testing::TestWithParam<Compression> {};
 INSTANTIATE_TEST_SUITE_P(Tracer, TracedRounds, ::testing::Values(Compression::kNone, Compression::kFloat16),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         [](const auto& info) { return StrCat("dist_device_sync_", Name(info.param)); });
 
 TEST_P(TracedRounds, EnterEveryStageInTheOrderOfTheTable) {
   constexpr int kRounds = 3, kDevices = 2;

@@ -8,7 +8,7 @@
 namespace sluice::testing {
 namespace {
 
-TEST(UpdaterErrors, NameTheKeyAndLeaveTheStoreInOrder) {
+TEST(UpdaterErrorsOfLocalStores, NameTheKeyAndLeaveTheStoreInOrder) {
   Job({.type = "local"}).Run([](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 10));
     const auto error_of = [&](ErrorCode code, KVStore::Updater updater) {
