@@ -133,7 +133,7 @@ class KVStore {
   // The rows' sum over devices, over repeats of an id and over workers updates those rows; all others, and
   // their optimiser states, stay as they are (MXNet's lazy_update). Otherwise as Push: one round of the key,
   // which every worker has to push, if with no ids. Without an optimiser the sum is assigned to its rows.
-  // Rows travel uncompressed.
+  // Rows travel uncompressed. Dist: kResourceExhausted for more of them than servers take in one round.
   void PushRowSparse(const Key& key, const RowSparse& gradient, const PushOptions& options = {}) {
     PushRowSparse(key, std::vector<RowSparse>{gradient}, options);
   }

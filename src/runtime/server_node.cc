@@ -67,9 +67,9 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
   transport::ZmqLoopOptions loop = LoopOptions(config, StrCat("shard ", thread));
-  // The largest: one part, which is 1 MiB, or a batch of small ones.
-  loop.limits.max_envelope_bytes = loop.limits.max_frame_bytes = 2u << 20;
-  loop.limits.max_message_bytes = 3u << 20;
+  loop.limits = wire::LimitsOfShards();
+  // Of a worker that comes back, the first message may be as large.
+  loop.max_strangers_bytes += loop.limits.max_message_bytes;
   loop.shared_heap = common.heap;
   loop.traffic = common.traffic;
   const Place place = ShardPlace(config, incarnation, thread);

@@ -89,7 +89,7 @@ class Shard final : public transport::Machine {
   Status CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);
   void OnPull(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnPullRows(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
-  Status CheckPullRows(const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part);
+  Status CheckPullRows(const Sender& sender, const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part);
   void OnGetRowIds(const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);

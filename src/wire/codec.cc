@@ -151,7 +151,8 @@ bool LentFromWire(const pb::Envelope& envelope, Checker& checker, LentFrames* ou
     if (frame.index() >= limits.max_payload_frames || (!out->empty() && frame.index() <= out->back().index))
       return checker.Refuse("lent payload frame ", frame.index(), " is out of order");
     if (frame.length() > limits.max_frame_bytes)
-      return checker.Refuse("a lent payload frame has ", frame.length(), " bytes");
+      return checker.Refuse("a lent payload frame has ", frame.length(), " bytes; at most ",
+                            limits.max_frame_bytes, " are accepted");
     out->push_back({frame.index(), frame.lease(), frame.segment(), frame.offset(), frame.length()});
   }
   return true;
@@ -170,6 +171,13 @@ bool Parse(Bytes bytes, pb::Envelope* envelope) {
 }
 
 }  // namespace
+
+Limits LimitsOfShards() {
+  Limits limits;
+  limits.max_envelope_bytes = 2u << 20;
+  limits.max_message_bytes = kMostFrameBytes + (1u << 20);
+  return limits;
+}
 
 bool PayloadTravelsInside(const Message& message) {
   return !message.payload.empty() && message.payload.size() <= kSmallPayload &&
@@ -232,9 +240,8 @@ Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits, const std::sha
   message.trace_id = envelope->trace_id();
   message.epoch = envelope->epoch();
   if (!checker.Enum(envelope->sender().role(), Role::kWorker, "the sender's role", &message.sender.role) ||
-      !LentFromWire(*envelope, checker, &message.lent) ||
-      !PackedFromWire(*envelope, checker, &message.packed) ||
-      !BodyFromWire(*envelope, checker, &message.body)) {
+      !BodyFromWire(*envelope, checker, &message.body) || !LentFromWire(*envelope, checker, &message.lent) ||
+      !PackedFromWire(*envelope, checker, &message.packed)) {
     return Fail(ErrorCode::kInvalidArgument, BodyName(message.body), " refused: ", checker.why());
   }
   if (envelope->small_payload_size() == 0) return message;

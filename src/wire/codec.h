@@ -10,11 +10,15 @@
 
 namespace sluice::wire {
 
+// The largest frame that anybody sends: the rows that a call brings to one part of a row-sparse key, or gets
+// from it. Who would send a larger one refuses the call; parts of other keys have 1 MiB (plan::Placement).
+inline constexpr size_t kMostFrameBytes = 8u << 20;
+
 // What is accepted from the network, whoever sends it.
 struct Limits {
   size_t max_envelope_bytes = 16u << 20;
   size_t max_payload_frames = 4096;
-  size_t max_frame_bytes = 16u << 20;
+  size_t max_frame_bytes = kMostFrameBytes;
   size_t max_message_bytes = 32u << 20;
   size_t max_parts = 65536;  // parts named in one message
   size_t max_keys = 65536;   // keys in one declaration
@@ -22,6 +26,9 @@ struct Limits {
   size_t max_nodes = 65536;
   size_t max_text_bytes = 64u << 10;  // a name, an address, an error text
 };
+
+// Of what workers send to a server's shard: one such frame, or a batch of smaller ones.
+Limits LimitsOfShards();
 
 // A payload of at most so many bytes, all frames together, travels inside.
 inline constexpr size_t kSmallPayload = 256;

@@ -249,6 +249,8 @@ class Client final : public transport::Machine {
   std::optional<Failure> WhyNot(const Operation& op, const OfKey& of) const;
   // Why the operation does not fit its key, for which `source` bytes are to be sent; empty: it does.
   static std::string WhyUnfit(const Operation& op, const OfKey& of, const KeyState& key, size_t source);
+  // Of a frame that carries one of the key's parts, the first of which is a longest one.
+  static size_t LargestFrame(const Operation& op, const KeyState& key);
   // Of an operation on several keys: one on each, with its share of the source. Their ends are its end, with
   // the first failure among them.
   std::vector<std::shared_ptr<Operation>> OneEach(Operation& op) const;

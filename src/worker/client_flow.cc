@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/strings.h"
+#include "wire/codec.h"
 #include "worker/client.h"
 
 namespace sluice::worker {
@@ -111,6 +112,9 @@ void Client::FlushShards(Time now, NetworkRef network) {
 }
 
 std::string Client::WhyUnfit(const Operation& op, const OfKey& of, const KeyState& key, size_t source) {
+  if (const size_t largest = LargestFrame(op, key); largest > wire::kMostFrameBytes)
+    return StrCat("one of its parts takes ", largest, " bytes, and at most ", wire::kMostFrameBytes,
+                  " travel in one frame");
   const bool of_rows = op.rows != nullptr;
   const bool any = op.kind == OpKind::kVersion || (op.kind == OpKind::kState && op.slot == 0);
   if (!any && of_rows != key.entry.spec.rows.has_value())
@@ -126,6 +130,19 @@ std::string Client::WhyUnfit(const Operation& op, const OfKey& of, const KeyStat
       return why;
   }
   return op.WantsValue() ? unlike(of.destination.size(), total) : "";
+}
+
+size_t Client::LargestFrame(const Operation& op, const KeyState& key) {
+  if (op.rows != nullptr) {
+    size_t largest = 0;
+    for (const auto* extents : {&op.rows->sources, &op.rows->destinations})
+      for (const Extent& extent : *extents) largest = std::max(largest, extent.bytes);
+    return largest;
+  }
+  if (key.parts.empty() || op.kind == OpKind::kVersion) return 0;
+  const plan::Part& longest = key.parts.front();
+  if (op.IsPush()) return PushedBytes(op, key, longest);
+  return static_cast<size_t>(longest.length) * ElementBytes(op, key.entry.spec.dtype);
 }
 
 void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, const Places& places) {

@@ -15,15 +15,65 @@ namespace {
 using kvstore::HostRows;
 using kvstore::RowBatch;
 
-// A part travels in one frame.
-void RequireFrames(const std::string& what, const Key& key, const RowBatch& batch,
-                   const std::vector<Extent>& extents) {
-  const size_t most = wire::Limits().max_frame_bytes;
-  if (std::ranges::all_of(extents, [most](const Extent& extent) { return extent.bytes <= most; })) return;
+// A push is one round of each part, whose rows travel in one frame.
+void RequireFrames(const Key& key, const RowBatch& batch, const std::vector<Extent>& frames) {
+  const auto largest = std::ranges::max_element(frames, {}, &Extent::bytes);
+  if (largest->bytes <= wire::kMostFrameBytes) return;
+  const auto part = static_cast<uint32_t>(largest - frames.begin());
   throw Error(ErrorCode::kResourceExhausted,
-              StrCat(what, " of key ", ToString(key), ": ", batch.size(),
-                     " different rows are too many for one call: one of the table's ", extents.size(),
-                     " parts would travel in more than ", most, " bytes; use several calls or more servers"));
+              StrCat("PushRowSparse of key ", ToString(key), ": ", batch.size(),
+                     " different rows are too many for one call: those of part ", part, " of the table's ",
+                     frames.size(), ", ", batch.RowsOf(part), " rows, take ", largest->bytes,
+                     " bytes, and what travels at once has at most ", wire::kMostFrameBytes,
+                     "; push fewer rows at a time, or use more servers"));
+}
+
+// Some of a pull's rows, whose answers fit frames whatever parts they are of.
+struct PulledRows {
+  PulledRows(std::span<const int64_t> ids, uint32_t first, const plan::RowPlaces& places, size_t row_bytes)
+      : first(first),
+        batch(kvstore::MakeBatch(ids, places)),
+        extents(std::make_shared<RowExtents>()),
+        row_bytes(row_bytes) {
+    extents->sources = LayIds(batch);
+    extents->destinations = LayRows(batch, row_bytes);
+    landed = std::make_shared<Buffer>(BytesOf(extents->destinations));
+  }
+  PullRowsArgs Args(uint32_t key, int priority) const {
+    return {key, IdFrames(batch, extents->sources), {landed->bytes(), landed}, extents, priority};
+  }
+  void SpreadTo(const HostRows& outs) const {
+    for (uint32_t part = 0; part < extents->destinations.size(); ++part) {
+      kvstore::SpreadRows(batch, part, row_bytes, landed->data() + extents->destinations[part].offset,
+                          [&](uint32_t i) { return outs.At(first + i); });
+    }
+  }
+
+  uint32_t first;  // position in the call
+  RowBatch batch;
+  std::shared_ptr<RowExtents> extents;
+  std::shared_ptr<Buffer> landed;
+  size_t row_bytes;
+};
+
+bool Fit(const std::vector<Extent>& extents) {
+  return std::ranges::all_of(extents,
+                             [](const Extent& extent) { return extent.bytes <= wire::kMostFrameBytes; });
+}
+
+// In one piece where its answers fit frames.
+std::vector<PulledRows> PiecesOf(std::span<const int64_t> ids, const plan::RowPlaces& places,
+                                 size_t row_bytes) {
+  std::vector<PulledRows> pieces;
+  pieces.emplace_back(ids, 0, places, row_bytes);
+  if (const RowExtents& all = *pieces.front().extents; Fit(all.sources) && Fit(all.destinations))
+    return pieces;
+  pieces.clear();
+  const size_t most = RowsOfFrame(row_bytes);
+  for (size_t first = 0; first < ids.size(); first += most)
+    pieces.emplace_back(ids.subspan(first, std::min(most, ids.size() - first)), static_cast<uint32_t>(first),
+                        places, row_bytes);
+  return pieces;
 }
 
 }  // namespace
@@ -62,7 +112,7 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
   RowBatch batch = kvstore::MakeBatch(ids, state.places);
   const auto extents = std::make_shared<RowExtents>();
   extents->sources = LayFrames(batch, row_elements * SizeOf(state.shape.dtype));
-  RequireFrames("PushRowSparse", key, batch, extents->sources);
+  RequireFrames(key, batch, extents->sources);
   const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources), options_.memory);
   const auto work = std::make_shared<const Work>(
       Work{std::move(batch), HostRows::ToRead(gradients), extents, frames, state.shape.dtype, row_elements});
@@ -87,40 +137,26 @@ void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs
   const std::vector<int64_t> ids = kvstore::ReadIds("RowSparsePull", key, state.shape, outs);
 
   struct Work {
-    RowBatch batch;
+    std::vector<PulledRows> pieces;
     HostRows outs;
-    std::shared_ptr<const RowExtents> extents;
-    std::shared_ptr<Buffer> rows;  // as they land
-    size_t row_bytes;
 
     void operator()() const {
-      for (uint32_t part = 0; part < extents->destinations.size(); ++part) {
-        kvstore::SpreadRows(batch, part, row_bytes, rows->data() + extents->destinations[part].offset,
-                            [this](uint32_t i) { return outs.At(i); });
-      }
+      for (const PulledRows& piece : pieces) piece.SpreadTo(outs);
     }
   };
   const size_t row_bytes = static_cast<size_t>(state.places.row_elements) * SizeOf(state.shape.dtype);
-  RowBatch batch = kvstore::MakeBatch(ids, state.places);
-  const auto extents = std::make_shared<RowExtents>();
-  extents->sources = LayIds(batch);
-  extents->destinations = LayRows(batch, row_bytes);
-  RequireFrames("RowSparsePull", key, batch, extents->sources);
-  RequireFrames("RowSparsePull", key, batch, extents->destinations);
-  const Frame wanted = IdFrames(batch, extents->sources);
-  const auto rows = std::make_shared<Buffer>(BytesOf(extents->destinations));
   const auto work =
-      std::make_shared<Work>(Work{std::move(batch), HostRows::ToWrite(outs), extents, rows, row_bytes});
-  const auto args = std::make_shared<const PullRowsArgs>(
-      PullRowsArgs{state.id, wanted, {rows->bytes(), rows}, extents, priority});
-  auto call = [args, deadline = Deadline(options_.timeout)](
-                  Client& client, Time now, transport::Network& network, const Completes& end) {
-    client.PullRows(now, *args, deadline, end, network);
-  };
-  Handover calls = Calls(1);
-  const Event landed = Issue(state.pull.alone, state, {}, std::move(call), calls);
+      std::make_shared<Work>(Work{PiecesOf(ids, state.places, row_bytes), HostRows::ToWrite(outs)});
+  Handover calls = Calls(work->pieces.size());
   Events after = work->outs.Writable();
-  after.push_back(landed);
+  for (const PulledRows& piece : work->pieces) {
+    const auto args = std::make_shared<const PullRowsArgs>(piece.Args(state.id, priority));
+    auto call = [args, deadline = Deadline(options_.timeout)](
+                    Client& client, Time now, transport::Network& network, const Completes& end) {
+      client.PullRows(now, *args, deadline, end, network);
+    };
+    after.push_back(Issue(state.pull.alone, state, {}, std::move(call), calls));
+  }
   const Event spread =
       options_.host_work(work->outs.context(), state.pull.alone, after, [work] { (*work)(); });
   work->outs.Deliver(spread);

@@ -14,13 +14,6 @@ namespace {
 using kvstore::KeyStates;
 using kvstore::RowBatch;
 
-// What goes with one call: whatever part it is of, it fits a frame.
-constexpr size_t kPieceBytes = 8 << 20;
-
-size_t RowsOfPiece(size_t bytes_each) {
-  return std::max<size_t>(kPieceBytes / bytes_each, 1);
-}
-
 }  // namespace
 
 std::vector<int64_t> DistStore::RowIds(const KeyState& key) {
@@ -82,7 +75,7 @@ void DistStore::PullRowStates(const KeyState& key, uint32_t slot, std::span<cons
                               std::byte* to) {
   const size_t each = kvstore::SlotBytes(key.shape.dtype, static_cast<size_t>(key.places.row_elements));
   while (!ids.empty()) {
-    const auto piece = ids.first(std::min(ids.size(), RowsOfPiece(each)));
+    const auto piece = ids.first(std::min(ids.size(), RowsOfFrame(each)));
     const RowBatch batch = kvstore::MakeBatch(piece, key.places);
     const auto extents = std::make_shared<RowExtents>();
     extents->sources = LayIds(batch);
@@ -110,7 +103,7 @@ void DistStore::StoreRows(const KeyState& key, uint32_t slot, uint64_t num_updat
   const DType dtype = slot == 0 ? key.shape.dtype : kvstore::StateType(key.shape.dtype);
   const size_t each = row_elements * SizeOf(dtype);
   while (!ids.empty()) {
-    const auto piece = ids.first(std::min(ids.size(), RowsOfPiece(each)));
+    const auto piece = ids.first(std::min(ids.size(), RowsOfFrame(each)));
     const RowBatch batch = kvstore::MakeBatch(piece, key.places);
     const auto extents = std::make_shared<RowExtents>();
     extents->sources = LayFrames(batch, each);

@@ -1,8 +1,10 @@
 #include "worker/row_extents.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kvstore/rows/frame.h"
+#include "wire/codec.h"
 
 namespace sluice::worker {
 namespace {
@@ -32,6 +34,10 @@ std::vector<Extent> LayRows(const kvstore::RowBatch& batch, size_t row_bytes) {
 
 std::vector<Extent> LayFrames(const kvstore::RowBatch& batch, size_t row_bytes) {
   return Lay(batch, kvstore::RowFrame::BytesOf(1, row_bytes));
+}
+
+size_t RowsOfFrame(size_t row_bytes) {
+  return std::max<size_t>(wire::kMostFrameBytes / kvstore::RowFrame::BytesOf(1, row_bytes), 1);
 }
 
 size_t BytesOf(const std::vector<Extent>& extents) {

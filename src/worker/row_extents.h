@@ -12,6 +12,8 @@ std::vector<Extent> LayIds(const kvstore::RowBatch& batch);
 std::vector<Extent> LayRows(const kvstore::RowBatch& batch, size_t row_bytes);
 // Ids and rows: kvstore/rows/frame.h.
 std::vector<Extent> LayFrames(const kvstore::RowBatch& batch, size_t row_bytes);
+// So many rows of one part fit a frame, with their ids; one at least.
+size_t RowsOfFrame(size_t row_bytes);
 // Of them all, from the first on.
 size_t BytesOf(const std::vector<Extent>& extents);
 

@@ -16,7 +16,7 @@ BIN = None
 SHARDS = 2
 # What docs/design/transport.md promises, for each port: an empty frame without end costs 32 times its bytes on the wire.
 AMPLIFICATION = 32
-SCHEDULER_BYTES, SHARD_BYTES, STRANGERS_BYTES = 9 * MIB, 4 * MIB, 8 * MIB
+SCHEDULER_BYTES, SHARD_BYTES, STRANGERS_BYTES = 9 * MIB, 10 * MIB, 17 * MIB
 # What comes by between two looks, the allocator's caches, and what training itself still takes.
 SLACK = 64 * MIB
 # Each cost 2 to 4 KiB when none was forgotten.

@@ -58,6 +58,19 @@ class Launch(unittest.TestCase):
         losses = [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
         self.assertLess(losses[-1], losses[0] * 0.7)
 
+    def test_a_batch_of_many_rows_is_trained_alike_over_every_transport(self):
+        """Once a frame of it was more than a server took: over TCP the job waited for ever."""
+        arguments = ["--rows=2000000", "--columns=64", "--ids=900000", "--num-steps=2"]
+        alone = subprocess.run([BIN / "embedding_table", *arguments], capture_output=True, text=True, timeout=120)
+        losses = re.findall(r"loss (\S+)", alone.stdout)
+        self.assertEqual(len(losses), 2, alone.stderr)
+        self.assertLess(float(losses[1]), float(losses[0]) * 0.7)
+        for transport in ("tcp", "shm"):
+            with self.subTest(transport=transport):
+                done = launch("-n", 1, "-s", 1, "--env", f"SLUICE_TRANSPORT={transport}", BIN / "embedding_table", "--kv-store=dist_sync", *arguments)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(re.findall(r"loss (\S+)", done.stdout), losses)
+
     def test_a_job_runs_through_and_says_who_says_what(self):
         done = launch("-n", 2, "-s", 2, BIN / "kv_tour", "--kv-store=dist_sync")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

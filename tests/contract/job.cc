@@ -121,6 +121,7 @@ void Job::StartServer(int rank) {
     if (heap_) shard.memory = heap_;
     server->shards.push_back(std::make_shared<server::Shard>(shard));
     transport::ZmqLoopOptions loop = runtime::LoopOptions(config, StrCat("shard ", i));
+    loop.limits = wire::LimitsOfShards();
     loop.bind = {ShardAddress(rank, i)};
     loop.shared_heap = heap_;
     server->shard_loops.push_back(

@@ -59,9 +59,9 @@ struct RowPlaces {
   int64_t RowsOf(uint32_t part) const { return (rows - part + parts - 1) / parts; }
   bool operator==(const RowPlaces&) const = default;
 };
-// On each shard up to 16 parts, so that what a push brings to one of them fits a frame; on many shards fewer,
+// On each shard up to 32 parts, so that what a push brings to one of them fits a frame; on many shards fewer,
 // since every push has a frame for every part.
-inline constexpr uint32_t kMostRowPartsPerShard = 16, kManyRowParts = 256;
+inline constexpr uint32_t kMostRowPartsPerShard = 32, kManyRowParts = 256;
 RowPlaces PlacesOf(const wire::KeySpec& spec, uint32_t num_shards);
 // Of an entry that is sound.
 RowPlaces PlacesOf(const wire::KeyEntry& entry);

@@ -9,14 +9,30 @@
 namespace sluice::server {
 namespace {
 
-// On one part: far more than a worker has under way.
+// On one part: far more than workers have under way.
 constexpr size_t kMostWaiting = 4096;
+constexpr size_t kMostWaitingBytes = 8 * wire::kMostFrameBytes;  // of ids
 // In one answer.
 constexpr size_t kMostIds = 32768;
 
+struct Waiting {
+  size_t pulls = 0, bytes = 0;  // bytes of the ids kept
+};
+// On the part, beside this request, whose repeat takes its place.
+Waiting WaitingBeside(const Part& part, uint32_t rank, uint64_t request_id) {
+  Waiting waiting;
+  for (const Waiter& waiter : part.waiters) {
+    if (waiter.rank == rank && waiter.request_id == request_id) continue;
+    ++waiting.pulls;
+    waiting.bytes += waiter.ids.size();
+  }
+  return waiting;
+}
+
 }  // namespace
 
-Status Shard::CheckPullRows(const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part) {
+Status Shard::CheckPullRows(const Sender& sender, const wire::RowsPart& wanted, Bytes ids, Key** key,
+                            Part** part) {
   const Result<Part*> found = FindPart(wanted.ref, key);
   if (!found) return found.failure();
   *part = found.value();
@@ -34,11 +50,16 @@ Status Shard::CheckPullRows(const wire::RowsPart& wanted, Bytes ids, Key** key, 
                   table.num_states());
   const size_t bytes =
       ids.size() / sizeof(int64_t) * (wanted.slot == 0 ? table.row_bytes() : table.state_bytes());
-  if (const size_t most = wire::Limits().max_frame_bytes; bytes > most)
+  if (bytes > wire::kMostFrameBytes)
     return refuse(ErrorCode::kResourceExhausted, "the rows have ", bytes, " bytes; a frame has at most ",
-                  most);
-  if ((*part)->waiters.size() >= kMostWaiting)
+                  wire::kMostFrameBytes);
+  const Waiting waiting = WaitingBeside(**part, sender.rank, sender.request_id);
+  if (waiting.pulls >= kMostWaiting)
     return refuse(ErrorCode::kResourceExhausted, kMostWaiting, " pulls wait for it already");
+  if (waiting.bytes + ids.size() > kMostWaitingBytes)
+    return refuse(ErrorCode::kResourceExhausted, "pulls that wait for it keep ", waiting.bytes,
+                  " bytes of row ids already, and ", ids.size(), " more came; at most ", kMostWaitingBytes,
+                  " are kept: pull fewer rows before their round has closed");
   return Status::Ok();
 }
 
@@ -48,7 +69,8 @@ void Shard::OnPullRows(Time now, const Sender& sender, const wire::Message& mess
   Key* key = nullptr;
   Part* part = nullptr;
   for (size_t i = 0; i < pull.parts.size(); ++i) {
-    if (Status status = CheckPullRows(pull.parts[i], message.payload[i].bytes(), &key, &part); !status) {
+    if (Status status = CheckPullRows(sender, pull.parts[i], message.payload[i].bytes(), &key, &part);
+        !status) {
       ++tally_[Count::kRejected];
       return Refuse(sender, status.failure(), network);
     }
@@ -65,6 +87,7 @@ void Shard::OnPullRows(Time now, const Sender& sender, const wire::Message& mess
     if (Ready(*key, *part, waiter)) {
       Answer(*key, *part, waiter);
     } else {
+      waiter.ids = Frame::Copy(waiter.ids.bytes());  // a frame may be a small piece of what came
       KeepWaiting(now, *part, std::move(waiter));
     }
   }

@@ -131,12 +131,12 @@ TEST(RowPlaces, RowsLieByTurnsInPartsOfAllShards) {
   EXPECT_EQ(WhyInvalid(entry, 2), "");
   const RowPlaces places = PlacesOf(entry);
   EXPECT_EQ(places, PlacesOf(spec, 2));
-  EXPECT_EQ(places.parts, 32u);
+  EXPECT_EQ(places.parts, 64u);
   const std::vector<Part> parts = PartsOf(entry);
-  ASSERT_EQ(parts.size(), 32u);
-  std::vector<int64_t> rows(32);
+  ASSERT_EQ(parts.size(), 64u);
+  std::vector<int64_t> rows(64);
   for (int64_t row = 0; row < 100; ++row) ++rows[places.PartOf(row)];
-  for (uint32_t i = 0; i < 32; ++i) {
+  for (uint32_t i = 0; i < 64; ++i) {
     EXPECT_EQ(parts[i].shard, i % 2);
     EXPECT_EQ(places.RowsOf(i), rows[i]);
     EXPECT_EQ(parts[i].length, 3 * rows[i]);
@@ -147,7 +147,7 @@ TEST(RowPlaces, ManyShardsHaveFewPartsEach) {
   const wire::KeySpec spec{
       .name = "table", .dtype = DType::kFloat32, .shape = {100'000, 3}, .rows = RowInit()};
   for (const auto& [shards, parts] :
-       {std::pair{1u, 16u}, {16u, 256u}, {17u, 255u}, {100u, 200u}, {300u, 300u}})
+       {std::pair{1u, 32u}, {8u, 256u}, {16u, 256u}, {17u, 255u}, {100u, 200u}, {300u, 300u}})
     EXPECT_EQ(PlacesOf(spec, shards).parts, parts) << shards;
 }
 

@@ -130,17 +130,17 @@ TEST_F(ShardBorrowed, WhatWasCheckedIsWhatIsUsed) {
 TEST_F(ShardBorrowed, RowsAreCopiedBeforeTheyAreChecked) {
   plan::Placement placement({.num_shards = 1});
   const wire::KeyEntry entry =
-      placement.EntryOf(0, {"table", DType::kFloat32, {160, 1}, 0, RowInit()}, wire::SyncMode::kSync);
+      placement.EntryOf(0, {"table", DType::kFloat32, {320, 1}, 0, RowInit()}, wire::SyncMode::kSync);
   ASSERT_TRUE(harness_.shard.AddKeys({entry}).ok());
   auto memory = std::make_shared<std::vector<std::byte>>(sizeof(int64_t) + sizeof(float));
-  const int64_t row = 16;
+  const int64_t row = 32;
   const float value = 2;
   std::memcpy(memory->data(), &row, sizeof row);
   std::memcpy(memory->data() + sizeof row, &value, sizeof value);
   for (uint32_t worker = 0; worker < 2; ++worker) {
     wire::Push push;
     wire::Frames frames;
-    for (uint32_t part = 0; part < 16; ++part) {
+    for (uint32_t part = 0; part < 32; ++part) {
       push.parts.push_back({{0, part}, 1, false});
       frames.push_back(part == 0 && worker == 0 ? transport::SimLent(*memory, memory) : Frame());
     }
@@ -148,7 +148,7 @@ TEST_F(ShardBorrowed, RowsAreCopiedBeforeTheyAreChecked) {
     EXPECT_EQ(memory.use_count(), 1);
     std::ranges::fill(*memory, std::byte{0x7f});
   }
-  const auto ids = std::make_shared<std::vector<int64_t>>(1, 16);
+  const auto ids = std::make_shared<std::vector<int64_t>>(1, 32);
   const Frame wanted = transport::SimLent(std::as_bytes(std::span(*ids)), ids);
   const auto answers = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 0, 1}}}, {wanted});
   ASSERT_EQ(answers.size(), 1u);

@@ -3,16 +3,18 @@
 
 #include "kvstore/rows/frame.h"
 #include "unit/server/shard_harness.h"
+#include "wire/codec.h"
 
 namespace sluice::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Two columns a row; all 16 parts are on the shard.
-constexpr int64_t kRows = 160;
+// Two columns a row; all parts are on the shard, and part 0 has every 32nd row.
+constexpr int64_t kRows = 320;
 
 class ShardRows : public ::testing::Test {
  protected:
@@ -23,6 +25,11 @@ class ShardRows : public ::testing::Test {
     EXPECT_TRUE(harness_.shard.AddKeys({entry_}).ok());
   }
 
+  static std::vector<int64_t> IdsOfPartZero(int64_t rows) {
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < rows; ++i) ids.push_back(32 * i);
+    return ids;
+  }
   static Frame IdFrame(const std::vector<int64_t>& ids) { return FrameOf(ids, 3); }
   // Every element is `value`.
   static Frame RowsFrame(const std::vector<int64_t>& ids, float value) {
@@ -37,7 +44,7 @@ class ShardRows : public ::testing::Test {
   std::vector<Sent> Push(uint32_t worker, uint64_t round, const std::vector<int64_t>& ids, float value) {
     wire::Push push;
     wire::Frames frames;
-    for (uint32_t part = 0; part < 16; ++part) {
+    for (uint32_t part = 0; part < 32; ++part) {
       push.parts.push_back({{0, part}, round, false});
       frames.push_back(part == 0 ? RowsFrame(ids, value) : Frame());
     }
@@ -69,27 +76,27 @@ class AsyncShardRows : public ShardRows {
 };
 
 TEST_F(ShardRows, ARoundChangesTheRowsThatWerePushed) {
-  EXPECT_THAT(RowsIn(Pull(0, 0, {16, 32})), ElementsAre(1, 1, 1, 1));
-  Push(0, 1, {16, 48}, 2);
-  EXPECT_THAT(RowsIn(Pull(0, 0, {16})), ElementsAre(1, 1));  // worker 1 is missing
-  Push(1, 1, {48}, 10);
-  EXPECT_THAT(RowsIn(Pull(0, 1, {16, 32, 48})), ElementsAre(3, 3, 1, 1, 13, 13));
-  EXPECT_EQ(harness_.Counter("rounds_closed"), 16u);
+  EXPECT_THAT(RowsIn(Pull(0, 0, {32, 64})), ElementsAre(1, 1, 1, 1));
+  Push(0, 1, {32, 96}, 2);
+  EXPECT_THAT(RowsIn(Pull(0, 0, {32})), ElementsAre(1, 1));  // worker 1 is missing
+  Push(1, 1, {96}, 10);
+  EXPECT_THAT(RowsIn(Pull(0, 1, {32, 64, 96})), ElementsAre(3, 3, 1, 1, 13, 13));
+  EXPECT_EQ(harness_.Counter("rounds_closed"), 32u);
 }
 
 TEST_F(ShardRows, RepeatsCountOnce) {
-  Push(0, 1, {16}, 2);
-  Push(0, 1, {16}, 2);
+  Push(0, 1, {32}, 2);
+  Push(0, 1, {32}, 2);
   Push(1, 1, {}, 0);
-  Push(1, 1, {16}, 5);  // late, and not what it was
-  EXPECT_THAT(RowsIn(Pull(0, 1, {16})), ElementsAre(3, 3));
-  EXPECT_EQ(harness_.Counter("repeats"), 32u);
+  Push(1, 1, {32}, 5);  // late, and not what it was
+  EXPECT_THAT(RowsIn(Pull(0, 1, {32})), ElementsAre(3, 3));
+  EXPECT_EQ(harness_.Counter("repeats"), 64u);
 }
 
 TEST_F(ShardRows, PullsOfOtherRowsWaitBesideEachOther) {
-  Push(0, 1, {16}, 2);
-  EXPECT_TRUE(Pull(0, 1, {16}).empty());
-  EXPECT_TRUE(Pull(0, 1, {32, 48}).empty());
+  Push(0, 1, {32}, 2);
+  EXPECT_TRUE(Pull(0, 1, {32}).empty());
+  EXPECT_TRUE(Pull(0, 1, {64, 96}).empty());
   // A repeat of the last takes its place.
   EXPECT_TRUE(harness_
                   .DeliverRaw(ShardHarness::PeerOf(0),
@@ -98,11 +105,11 @@ TEST_F(ShardRows, PullsOfOtherRowsWaitBesideEachOther) {
                                 again.sender = {wire::Role::kWorker, 0, 1000};
                                 again.id = harness_.last_id;
                                 again.body = wire::PullRows{{{{0, 0}, 0, 1}}};
-                                again.payload = {IdFrame({32, 48})};
+                                again.payload = {IdFrame({64, 96})};
                                 return again;
                               }())
                   .empty());
-  const std::vector<Sent> answers = Push(1, 1, {32}, 4);
+  const std::vector<Sent> answers = Push(1, 1, {64}, 4);
   std::vector<std::vector<float>> rows;
   for (const Sent& sent : answers)
     if (sent.Is<wire::Values>()) rows.push_back(ValuesOf<float>(sent.message.payload.at(0)));
@@ -115,13 +122,13 @@ TEST_F(ShardRows, WhatDoesNotFitIsRefusedAndChangesNothing) {
     of.parts = {{{0, 0}, 1, !of.parts.empty() && of.parts[0].want_value}};
     return Refusal(harness_.Deliver(0, of, {std::move(frame)}));
   };
-  EXPECT_THAT(push(RowsFrame({17}, 1)), HasSubstr("row 17 is of part 1"));
-  EXPECT_THAT(push(RowsFrame({32, 16}, 1)), HasSubstr("row 16 comes after row 32"));
-  EXPECT_THAT(push(RowsFrame({kRows}, 1)), HasSubstr("rows 0 to 159"));
-  EXPECT_THAT(push(RowsFrame({16}, 1).Slice(0, 15)), HasSubstr("15 bytes are no rows"));
-  EXPECT_THAT(push(RowsFrame({16}, 1), {.compression = Compression::kFloat16}), HasSubstr("fp16"));
-  EXPECT_THAT(push(RowsFrame({16}, 1), {.parts = {{{0, 0}, 1, true}}}), HasSubstr("without a value"));
-  EXPECT_THAT(Refusal(Pull(0, 0, {17})), HasSubstr("row 17 is of part 1"));
+  EXPECT_THAT(push(RowsFrame({33}, 1)), HasSubstr("row 33 is of part 1"));
+  EXPECT_THAT(push(RowsFrame({64, 32}, 1)), HasSubstr("row 32 comes after row 64"));
+  EXPECT_THAT(push(RowsFrame({kRows}, 1)), HasSubstr("rows 0 to 319"));
+  EXPECT_THAT(push(RowsFrame({32}, 1).Slice(0, 15)), HasSubstr("15 bytes are no rows"));
+  EXPECT_THAT(push(RowsFrame({32}, 1), {.compression = Compression::kFloat16}), HasSubstr("fp16"));
+  EXPECT_THAT(push(RowsFrame({32}, 1), {.parts = {{{0, 0}, 1, true}}}), HasSubstr("without a value"));
+  EXPECT_THAT(Refusal(Pull(0, 0, {33})), HasSubstr("row 33 is of part 1"));
   EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{0, 99}, 0, 0}}}, {IdFrame({})})),
               HasSubstr("part 99"));
   EXPECT_THAT(Refusal(harness_.Deliver(0, wire::Pull{.parts = {{{0, 0}, 0, 0}}})), HasSubstr("row-sparse"));
@@ -133,9 +140,9 @@ TEST_F(ShardRows, WhatDoesNotFitIsRefusedAndChangesNothing) {
     return Refusal(harness_.Deliver(0, wire::Store{purpose, {{{0, 0}, slot, 3}}}, {std::move(frame)}));
   };
   EXPECT_THAT(store(wire::Store::Purpose::kState, 1, Frame()), HasSubstr("its optimiser has 0"));
-  EXPECT_THAT(store(wire::Store::Purpose::kState, 0, IdFrame({16})), HasSubstr("8 bytes came with a number"));
-  EXPECT_THAT(store(wire::Store::Purpose::kRows, 0, RowsFrame({17}, 1)), HasSubstr("row 17 is of part 1"));
-  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({16})})),
+  EXPECT_THAT(store(wire::Store::Purpose::kState, 0, IdFrame({32})), HasSubstr("8 bytes came with a number"));
+  EXPECT_THAT(store(wire::Store::Purpose::kRows, 0, RowsFrame({33}, 1)), HasSubstr("row 33 is of part 1"));
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({32})})),
               HasSubstr("state 1 was asked for, the optimiser has 0"));
   EXPECT_THAT(Refusal(harness_.Deliver(0, wire::GetRowIds{{7, 0}, 0})), HasSubstr("no key with id 7"));
   EXPECT_FALSE(harness_.shard.SetOptimizer({.kind = OptimizerKind::kLamb}, {}).ok());
@@ -150,7 +157,7 @@ TEST_F(ShardRows, WhatDoesNotFitIsRefusedAndChangesNothing) {
       HasSubstr("not row-sparse"));
   Push(0, 1, {}, 0);
   Push(1, 1, {}, 0);
-  EXPECT_THAT(RowsIn(Pull(0, 1, {16})), ElementsAre(1, 1));
+  EXPECT_THAT(RowsIn(Pull(0, 1, {32})), ElementsAre(1, 1));
 }
 
 TEST_F(ShardRows, RowsAndStatesThatAreStoredAreListedAndAnswered) {
@@ -164,14 +171,14 @@ TEST_F(ShardRows, RowsAndStatesThatAreStoredAreListedAndAnswered) {
     return answers.at(0).Is<wire::Ack>();
   };
   EXPECT_EQ(listed(0), wire::RowIds{});
-  EXPECT_TRUE(store(wire::Store::Purpose::kRows, 0, RowsFrame({48, 64}, 9)));
+  EXPECT_TRUE(store(wire::Store::Purpose::kRows, 0, RowsFrame({96, 128}, 9)));
   EXPECT_TRUE(store(wire::Store::Purpose::kState, 0, Frame()));
-  EXPECT_TRUE(store(wire::Store::Purpose::kState, 1, RowsFrame({16, 48}, 4)));
-  EXPECT_EQ(listed(0), (wire::RowIds{3, {48, 64, 16}}));
-  EXPECT_EQ(listed(2), (wire::RowIds{3, {16}}));
+  EXPECT_TRUE(store(wire::Store::Purpose::kState, 1, RowsFrame({32, 96}, 4)));
+  EXPECT_EQ(listed(0), (wire::RowIds{3, {96, 128, 32}}));
+  EXPECT_EQ(listed(2), (wire::RowIds{3, {32}}));
   EXPECT_EQ(listed(UINT64_MAX), (wire::RowIds{3, {}}));
-  EXPECT_THAT(RowsIn(Pull(0, 0, {16, 48, 64})), ElementsAre(1, 1, 9, 9, 9, 9));
-  const auto states = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({16, 32, 48, 64})});
+  EXPECT_THAT(RowsIn(Pull(0, 0, {32, 96, 128})), ElementsAre(1, 1, 9, 9, 9, 9));
+  const auto states = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({32, 64, 96, 128})});
   EXPECT_THAT(RowsIn(states), ElementsAre(4, 4, 0, 0, 4, 4, 0, 0));
   EXPECT_EQ(states.at(0).As<wire::Values>().parts.at(0).version, 7u);
 }
@@ -181,39 +188,69 @@ TEST_F(ShardRows, ALateRepeatOfAStoreUndoesNothing) {
   store.sender = {wire::Role::kWorker, 0, 1000};
   store.id = 500;
   store.body = wire::Store{wire::Store::Purpose::kRows, {{{0, 0}, 0, 0}}};
-  store.payload = {RowsFrame({16}, 5)};
+  store.payload = {RowsFrame({32}, 5)};
   harness_.DeliverRaw(ShardHarness::PeerOf(0), store);
-  Push(0, 1, {16}, 1);
+  Push(0, 1, {32}, 1);
   Push(1, 1, {}, 0);
   harness_.DeliverRaw(ShardHarness::PeerOf(0), store);
-  EXPECT_THAT(RowsIn(Pull(0, 1, {16})), ElementsAre(6, 6));
+  EXPECT_THAT(RowsIn(Pull(0, 1, {32})), ElementsAre(6, 6));
 }
 
 TEST_F(ShardRows, AnAnswerThatNoFrameHoldsIsRefused) {
   plan::Placement placement({.num_shards = 1});
   const wire::KeyEntry wide = placement.EntryOf(
-      1, {"wide", DType::kFloat32, {16 * 20, 1 << 18}, 0, RowInit()}, wire::SyncMode::kSync);
+      1, {"wide", DType::kFloat32, {32 * 20, 1 << 18}, 0, RowInit()}, wire::SyncMode::kSync);
   ASSERT_TRUE(harness_.shard.AddKeys({wide}).ok());
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < 17; ++i) ids.push_back(16 * i);
-  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{1, 0}, 0, 0}}}, {IdFrame(ids)})),
-              HasSubstr("a frame has at most"));
+  const auto pull = [&](int64_t rows) {
+    return harness_.Deliver(0, wire::PullRows{{{{1, 0}, 0, 0}}}, {IdFrame(IdsOfPartZero(rows))});
+  };
+  const auto largest = pull(8);
+  ASSERT_THAT(largest, SizeIs(1));
+  EXPECT_EQ(largest[0].message.payload.at(0).size(), wire::kMostFrameBytes);
+  EXPECT_THAT(Refusal(pull(9)), HasSubstr("the rows have 9437184 bytes; a frame has at most 8388608"));
+}
+
+// Of whoever waits the ids are kept: their bytes are bounded, and not their number alone.
+TEST_F(ShardRows, ThePullsThatWaitKeepSoManyIdsAndNoMore) {
+  constexpr int64_t kIds = wire::kMostFrameBytes / sizeof(int64_t);
+  plan::Placement placement({.num_shards = 1});
+  const wire::KeyEntry narrow = placement.EntryOf(
+      1, {"narrow", DType::kUInt8, {32 * kIds, 1}, 0, RowInit::Constant(3)}, wire::SyncMode::kSync);
+  ASSERT_TRUE(harness_.shard.AddKeys({narrow}).ok());
+  const Frame ids = IdFrame(IdsOfPartZero(kIds));
+  const auto pull = [&](const Frame& wanted) {
+    return harness_.Deliver(0, wire::PullRows{{{{1, 0}, 0, 1}}}, {wanted});
+  };
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(pull(ids).empty());
+  EXPECT_THAT(Refusal(pull(IdFrame({32}))),
+              AllOf(HasSubstr("keep 67108864 bytes of row ids already, and 8 more came; at most 67108864"),
+                    HasSubstr("pull fewer rows")));
+  // A repeat takes the place of what it repeats.
+  wire::Message again;
+  again.sender = {wire::Role::kWorker, 0, 1000};
+  again.id = harness_.last_id - 1;
+  again.body = wire::PullRows{{{{1, 0}, 0, 1}}};
+  again.payload = {ids};
+  EXPECT_TRUE(harness_.DeliverRaw(ShardHarness::PeerOf(0), again).empty());
+  for (const uint32_t worker : {0u, 1u})
+    harness_.Deliver(worker, wire::Push{.parts = {{{1, 0}, 1, false}}}, {Frame()});
+  EXPECT_THAT(pull(IdFrame({32})), SizeIs(1)) << "the round has closed";
 }
 
 TEST_F(AsyncShardRows, APushAppliesAsAWhole) {
   wire::Push half;
   half.parts = {{{0, 0}, 1, false}};
-  harness_.Deliver(0, half, {RowsFrame({16}, 2)});
-  EXPECT_THAT(RowsIn(Pull(1, 0, {16})), ElementsAre(1, 1));
-  EXPECT_TRUE(Pull(0, 1, {16}).empty());
+  harness_.Deliver(0, half, {RowsFrame({32}, 2)});
+  EXPECT_THAT(RowsIn(Pull(1, 0, {32})), ElementsAre(1, 1));
+  EXPECT_TRUE(Pull(0, 1, {32}).empty());
   wire::Push rest;
   wire::Frames frames;
-  for (uint32_t part = 1; part < 16; ++part) {
+  for (uint32_t part = 1; part < 32; ++part) {
     rest.parts.push_back({{0, part}, 1, false});
-    frames.push_back(part == 5 ? RowsFrame({21}, 7) : Frame());
+    frames.push_back(part == 5 ? RowsFrame({37}, 7) : Frame());
   }
   harness_.Deliver(0, rest, std::move(frames));
-  EXPECT_THAT(RowsIn(Pull(1, 0, {16})), ElementsAre(3, 3));
+  EXPECT_THAT(RowsIn(Pull(1, 0, {32})), ElementsAre(3, 3));
 }
 
 }  // namespace

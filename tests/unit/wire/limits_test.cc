@@ -263,5 +263,17 @@ TEST(CheckPayload, SizesAreLimited) {
   EXPECT_FALSE(CheckPayload(WithPayload(push, {1, 1, 1}), limits).ok()) << "frames";
 }
 
+TEST(LimitsOfShards, WhatIsLentIsBoundedAndItsMessageNamed) {
+  Message message;
+  message.body = Push{.parts = PartList<PushPart>(1)};
+  message.lent = {{.index = 0, .lease = 1, .segment = 1, .offset = 0, .length = kMostFrameBytes}};
+  EXPECT_TRUE(DecodeEnvelope(EncodeEnvelope(message).bytes(), LimitsOfShards()).ok());
+  message.lent[0].length += 1;
+  const auto refused = DecodeEnvelope(EncodeEnvelope(message).bytes(), LimitsOfShards());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.failure().message,
+            "Push refused: a lent payload frame has 8388609 bytes; at most 8388608 are accepted");
+}
+
 }  // namespace
 }  // namespace sluice::wire

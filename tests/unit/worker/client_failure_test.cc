@@ -315,6 +315,21 @@ TEST_F(ClientFailure, WhatDoesNotFitTheKeyIsRefusedWithoutAMessage) {
   EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).round, 1u);  // the refused one was no round
 }
 
+// Sent, it would end the connection, and be repeated, for ever.
+TEST_F(ClientFailure, WhatNoFrameHoldsIsRefusedWithoutAMessage) {
+  const wire::KeyEntry entry = EntryOf(9, {0}, (2 << 20) + 1);
+  std::optional<Failure> failure;
+  client.Init(
+      now, wire::SyncMode::kSync,
+      {{entry.spec, FrameOf(std::vector<float>(static_cast<size_t>(entry.part_elements)))}}, Time::max(),
+      [&](const auto& result) { failure = result.failure(); }, network);
+  FromScheduler(wire::KeyTable{{entry}}, ToScheduler().message.id);
+  ASSERT_TRUE(failure);
+  EXPECT_THAT(failure->message, AllOf(HasSubstr("key9"), HasSubstr("one of its parts takes 8388612 bytes"),
+                                      HasSubstr("at most 8388608 travel in one frame")));
+  for (const Sent& sent : ToShards()) EXPECT_FALSE(sent.Is<wire::Store>());
+}
+
 TEST_F(ClientFailure, AStopFailsEverythingThatIsOpenAndAllThatFollows) {
   Outcome push, pull, barrier, later_push, later_barrier, joined;
   std::optional<Failure> stats;
