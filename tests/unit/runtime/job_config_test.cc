@@ -29,6 +29,7 @@ TEST(JobConfig, WithoutARoleNothingElseIsNeeded) {
   EXPECT_FALSE(config.role.has_value());
   EXPECT_EQ(config.heartbeat_interval, 1s);
   EXPECT_EQ(config.heartbeat_timeout, 10s);
+  EXPECT_EQ(config.bigarray_bound, 100'000);  // Placement.LeNetIsBalancedByDefault
 }
 
 TEST(JobConfig, ReadsAWorkersPlace) {
