@@ -85,9 +85,9 @@ def make_job(arguments):
                scheduler_environment=everybody, log_dir=a.log_dir)
 
 
-def main(arguments):
+def main(arguments, logs_name):
     try:
-        return local.run(make_job(arguments))
+        return local.run(make_job(arguments), logs_name)
     except UsageError as error:
         say(error)
         return 2

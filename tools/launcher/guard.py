@@ -3,9 +3,11 @@
 Either of the two outlives the other, also a kill -9 of it, and kills what came of the job.
 """
 import os
+import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 
 from . import descendants, runner
 from .messages import say
@@ -36,7 +38,8 @@ def main(arguments):
     signal.pthread_sigmask(signal.SIG_BLOCK, [*stops, QUESTION, signal.SIGCHLD])
     not_ours = descendants.living()  # `exec launch.py` keeps the children of the shell
     descendants.adopt_orphans()
-    with subprocess.Popen([sys.executable, runner.__file__, *arguments], stdin=subprocess.PIPE, start_new_session=True) as process:
+    logs_name = f"sluice-logs-{secrets.token_hex(6)}"
+    with subprocess.Popen([sys.executable, runner.__file__, logs_name, *arguments], stdin=subprocess.PIPE, start_new_session=True) as process:
         while process.poll() is None:
             number = signal.sigwait([*stops, QUESTION, signal.SIGCHLD])
             if number != signal.SIGCHLD:
@@ -44,5 +47,7 @@ def main(arguments):
     if process.returncode >= 0:
         return process.returncode
     descendants.kill_all(not_ours)
-    say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; nothing of the job is left")
+    logs = os.path.join(tempfile.gettempdir(), logs_name)
+    left = f"but its logs in {logs}" if os.path.isdir(logs) else "of the job is left"
+    say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; nothing {left}")
     return 128 - process.returncode

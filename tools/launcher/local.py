@@ -23,7 +23,8 @@ GUARD_IS_GONE = 0      # an event like a signal's number
 
 
 class LocalRun:
-    def __init__(self, job):
+    def __init__(self, job, logs_name):
+        """`logs_name`: of the folder that is made for logs where the job names none."""
         self.job = job
         self.worker_command = find_program(job.worker_command, "the command")
         self.server_command = (find_program(job.server_command, "the server command") if job.server_command
@@ -32,11 +33,14 @@ class LocalRun:
         self.output = Output()
         self.processes, self.events = [], queue.SimpleQueue()  # events: a Process that ended, or a signal's number
         self.port_pipe = None  # where the scheduler tells its port, and then that the job is complete
-        self.log_dir = self._make_log_dir()
+        self.log_dir = self._make_log_dir(logs_name)
+        self.guard_is_gone = False
 
-    def _make_log_dir(self):
+    def _make_log_dir(self, logs_name):
         if self.job.log_dir is None:
-            return tempfile.mkdtemp(prefix="sluice-logs-")
+            folder = os.path.join(tempfile.gettempdir(), logs_name)
+            os.mkdir(folder, mode=0o700)
+            return folder
         try:
             os.makedirs(self.job.log_dir, exist_ok=True)
         except OSError as error:
@@ -154,6 +158,7 @@ class LocalRun:
 
     def end_by(self, number, alive):
         if number == GUARD_IS_GONE:  # nobody to tell, no time to lose
+            self.guard_is_gone = True
             self.output.be_quiet()
             return 128 + signal.SIGKILL
         name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
@@ -227,9 +232,9 @@ class LocalRun:
         self.events.put(GUARD_IS_GONE)
 
 
-def run(job):
+def run(job, logs_name):
     descendants.adopt_orphans()
-    local = LocalRun(job)
+    local = LocalRun(job, logs_name)
     local.listen()
     code = 1
     try:
@@ -238,8 +243,9 @@ def run(job):
         signal.signal(QUESTION, signal.SIG_IGN)  # there is nobody left to ask
         if not descendants.kill_all():
             say("some processes of the job could not be killed")
-        if local.output.incomplete:
+        unread = job.log_dir is None and local.guard_is_gone  # logs that nobody was told of
+        if local.output.incomplete and not unread:
             say(f"not all output could be written; the logs are in {local.log_dir}")
-        elif code == 0 and job.log_dir is None:
+        elif unread or (code == 0 and job.log_dir is None):
             shutil.rmtree(local.log_dir, ignore_errors=True)
     return code
