@@ -1,7 +1,7 @@
 """kill -9 of any process of a job leaves /dev/shm, /tmp, the process table, sockets and shared mappings as they were.
 
-With root the job has a /tmp and a /dev/shm of its own, in which every name that is left is the job's. Without, names that other
-programs of the machine make meanwhile cannot be told from the job's, but those that begin with "sluice".
+With root the job has a /tmp and a /dev/shm of its own, in which every name that is left is the job's. Without, it has a TMPDIR of
+its own, and of /dev/shm, where other programs of the machine may write meanwhile, names with "sluice" count.
 
 Usage: leftovers_test.py BIN_DIR
 """
@@ -26,7 +26,6 @@ from network_test import unix_sockets  # noqa: E402
 BIN = None
 PATIENCE = 60
 MARK = "LEFTOVERS_TEST"
-SHARED = ("/tmp", "/dev/shm")
 PR_SET_CHILD_SUBREAPER = 36
 # Mounts an empty /tmp and /dev/shm over those that are there, with the folders $2 and $3 in their places, and becomes the rest.
 FRESH = """set -e
@@ -45,6 +44,10 @@ exec "$@"
 def can_mount():
     return os.geteuid() == 0 and subprocess.run(
         ["unshare", "-m", "mount", "-t", "tmpfs", "sluice", "/dev/shm"], capture_output=True).returncode == 0
+
+
+def sluice_names(folder):
+    return {name for name in os.listdir(folder) if "sluice" in name}
 
 
 def read(path):
@@ -88,14 +91,16 @@ class Job:
     """A launched job that trains, and all that could be left of it."""
 
     def __init__(self, transport, scratch, private):
-        """`private`: with a /tmp and /dev/shm of its own."""
+        """`scratch`: an empty folder. `private`: with a /tmp and /dev/shm of its own."""
         self.mark = secrets.token_hex(8)
         command = [*LAUNCH, "-n", "2", "-s", "2", "--env", f"SLUICE_TRANSPORT={transport}", str(BIN / "train_mnist"), "--network=mlp",
                    "--kv-store=dist_sync", "--num-epochs=1000", "--disp-batches=5", "--num-examples=2000"]
         if private:
             command = ["unshare", "-m", "sh", "-c", FRESH, "sh", scratch, str(ROOT), str(BIN), *command]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "PS_", "SLUICE_")) and name != "TMPDIR"}
-        self.before = {} if private else {folder: self._names(folder) for folder in SHARED}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "PS_", "SLUICE_"))}
+        temporary = "/tmp" if private else scratch
+        kept["TMPDIR"] = temporary
+        self.before = {temporary: set(), "/dev/shm": set() if private else sluice_names("/dev/shm")}  # by folder
         self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=kept | {MARK: self.mark})
         self.said, self.folders = "", {}
         for line in self.popen.stdout:
@@ -105,9 +110,8 @@ class Job:
         else:
             raise AssertionError(f"the job ended before it trained:\n{self.said}")
         if private:  # an open folder outlives the last process that sees it
-            self.folders = {folder: os.open(f"/proc/{self.popen.pid}/root{folder}", os.O_RDONLY) for folder in SHARED}
-            top = {pathlib.Path(kept).parts[2] for kept in (ROOT, BIN) if pathlib.Path(kept).parts[1] == "tmp"}
-            self.before = {"/tmp": top, "/dev/shm": set()}
+            self.folders = {folder: os.open(f"/proc/{self.popen.pid}/root{folder}", os.O_RDONLY) for folder in self.before}
+            self.before["/tmp"] = {kept.parts[2] for kept in (ROOT, BIN) if kept.parts[1] == "tmp"}
         self._look()
 
     def _look(self):
@@ -160,13 +164,13 @@ class Job:
 
     def names_left(self):
         """Less the logs of a job that failed, whose place launch.py has told: they are kept (docs/launching.md)."""
-        left = {f"{folder}/{name}" for folder in SHARED for name in self._names(folder) - self.before[folder]}
+        left = {f"{folder}/{name}" for folder, before in self.before.items() for name in self._names(folder) - before}
         return left - set(re.findall(r"logs (?:are )?in (\S+)", unwrapped(self.said)))
 
     def _names(self, folder):
-        if folder in getattr(self, "folders", {}):
+        if folder in self.folders:
             return set(os.listdir(self.folders[folder]))
-        return {name for name in os.listdir(folder) if "sluice" in name}
+        return sluice_names(folder) if folder == "/dev/shm" else set(os.listdir(folder))
 
 
 class Leftovers(unittest.TestCase):
@@ -178,7 +182,7 @@ class Leftovers(unittest.TestCase):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, *map(ctypes.c_ulong, (1, 0, 0, 0)))
         cls.private = can_mount()
         if not cls.private:
-            print("no private /tmp and /dev/shm here: only names with 'sluice' count", file=sys.stderr)
+            print("no /tmp and /dev/shm of the job's own here: needs root", file=sys.stderr)
 
     def assert_empties(self, look, what):
         end = time.monotonic() + PATIENCE
