@@ -3,19 +3,25 @@
 //   build/bin/embedding_table                                    in one process
 //   tools/launch.py -n 2 -s 2 build/bin/embedding_table --kv-store dist_sync --rows 10000000 --ids 100000
 //
-// A step names ids as words of a text come, few of them often and most of them seldom (Zipf's law), pulls
-// their rows, and pushes the mean gradient of each row.
+// A step names ids as words of a text come, few of them often and most of them seldom (Zipf's law), or
+// uniformly, pulls their rows, and pushes the mean gradient of each row.
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iomanip>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <vector>
 
+#include "base/file.h"
 #include "base/rng.h"
 #include "base/strings.h"
 #include "runtime/flags.h"
+#include "runtime/runtime.h"
+#include "runtime/worker_node.h"
 #include "sluice/error.h"
 #include "sluice/kvstore.h"
 #include "sluice/runtime.h"
@@ -25,9 +31,15 @@ DEFINE_string(kv_store, "local",
 DEFINE_int64(rows, 1'000'000, "Rows of the table.");
 DEFINE_int64(columns, 64, "Elements of a row.");
 DEFINE_int64(ids, 10'000, "Ids that each worker names in a step.");
+DEFINE_string(distribution, "zipf", "Of the ids: zipf, or uniform.");
 DEFINE_int64(num_steps, 20, "Steps.");
 DEFINE_double(lr, 0.5, "Learning rate.");
 DEFINE_uint64(seed, 0, "Of the ids and of how rows begin.");
+DEFINE_bool(check, false,
+            "Fetch the rows of worker 0's first step again at the end, and fail where one is not what the "
+            "steps make of it. Not for dist_async, whose gradients may be of older rows.");
+DEFINE_string(json, "",
+              "Write losses, times, bytes and the servers' largest resident sizes to this file (worker 0).");
 
 namespace {
 
@@ -35,21 +47,38 @@ using sluice::KVStore;
 using sluice::NDArray;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-void RequirePositive(const char* flag, double value) {
-  if (value > 0) return;
-  throw sluice::Error(sluice::ErrorCode::kInvalidArgument,
-                      sluice::StrCat("--", flag, " is ", value, "; it must be above 0"));
+// Gradients are rounded to float32 a few times on their way.
+constexpr double kRounding = 1e-5;
+
+[[noreturn]] void Refuse(const std::string& why) {
+  throw sluice::Error(sluice::ErrorCode::kInvalidArgument, why);
 }
 
-// Id i with a probability near 1 / (i + 1).
+void CheckFlags() {
+  for (const auto& [flag, value] : {std::pair("rows", FLAGS_rows), std::pair("columns", FLAGS_columns),
+                                    std::pair("ids", FLAGS_ids), std::pair("num-steps", FLAGS_num_steps)})
+    if (value <= 0) Refuse(sluice::StrCat("--", flag, " is ", value, "; it must be above 0"));
+  if (FLAGS_distribution != "zipf" && FLAGS_distribution != "uniform")
+    Refuse(sluice::StrCat("--distribution is '", FLAGS_distribution, "'; it takes zipf or uniform"));
+  if (FLAGS_check && FLAGS_kv_store.ends_with("async"))
+    Refuse("--check needs a store in which no gradient is of older rows; it is " + FLAGS_kv_store);
+}
+
+// Zipf: id i with a probability near 1 / (i + 1).
 std::vector<int64_t> IdsOfStep(int64_t step, int rank) {
   sluice::Rng rng(sluice::DeriveSeed(FLAGS_seed, step, rank));
   std::vector<int64_t> ids(static_cast<size_t>(FLAGS_ids));
   for (int64_t& id : ids) {
-    const double drawn = std::pow(static_cast<double>(FLAGS_rows), rng.Uniform()) - 1;
+    const auto rows = static_cast<double>(FLAGS_rows);
+    const double drawn =
+        FLAGS_distribution == "zipf" ? std::pow(rows, rng.Uniform()) - 1 : rows * rng.Uniform();
     id = std::min(static_cast<int64_t>(drawn), FLAGS_rows - 1);
   }
   return ids;
+}
+
+NDArray ArrayOf(const std::vector<int64_t>& ids) {
+  return NDArray::From(std::span<const int64_t>(ids), {FLAGS_ids});
 }
 
 float TargetOf(int64_t id, int64_t column) {
@@ -74,44 +103,135 @@ double LossAndGradient(const std::vector<int64_t>& ids, std::vector<float>& rows
   return loss / static_cast<double>(rows.size());
 }
 
-void Train() {
-  RequirePositive("rows", static_cast<double>(FLAGS_rows));
-  RequirePositive("columns", static_cast<double>(FLAGS_columns));
-  RequirePositive("ids", static_cast<double>(FLAGS_ids));
-  RequirePositive("num-steps", static_cast<double>(FLAGS_num_steps));
-  const auto kv = KVStore::Create(FLAGS_kv_store);
-  const sluice::Key table = std::string("embedding");
-  kv->InitRowSparse(table, {FLAGS_rows, FLAGS_columns}, sluice::DType::kFloat32,
-                    sluice::RowInit::Uniform(-0.5, 0.5, FLAGS_seed));
-  kv->SetOptimizer({.kind = sluice::OptimizerKind::kSgd, .learning_rate = FLAGS_lr, .momentum = 0});
-  kv->Barrier();
+// What this process has seen of its steps.
+struct Log {
+  std::vector<double> loss, pull_ms, push_ms;
+  std::vector<float> first_rows;  // as step 1 found them
+};
 
-  const sluice::Shape shape = {FLAGS_ids, FLAGS_columns};
-  NDArray rows(shape);
-  const double megabytes = static_cast<double>(shape.size()) * sizeof(float) / 1e6;
-  for (int64_t step = 1; step <= FLAGS_num_steps; ++step) {
-    const std::vector<int64_t> ids = IdsOfStep(step, kv->rank());
-    const NDArray id_array = NDArray::From(std::span<const int64_t>(ids), {FLAGS_ids});
-    const auto start = std::chrono::steady_clock::now();
-    kv->RowSparsePull(table, id_array, &rows);
-    std::vector<float> values = rows.ToVector();
-    const auto pulled = std::chrono::steady_clock::now();
-    const double loss = LossAndGradient(ids, values);
-    const NDArray gradient = NDArray::From(std::span<const float>(values), shape);
-    const auto computed = std::chrono::steady_clock::now();
-    kv->PushRowSparse(table, {id_array, gradient}, {.divisor = static_cast<double>(kv->num_workers())});
-    kv->WaitAll();
-    const auto pushed = std::chrono::steady_clock::now();
-    if (kv->rank() != 0) continue;
-    std::cout << "step " << std::setw(3) << step << "  loss " << std::fixed << std::setprecision(5) << loss
-              << std::setprecision(1) << "  pull " << Milliseconds(pulled - start).count() << " ms  push "
-              << Milliseconds(pushed - computed).count() << " ms" << std::endl;
+class Table {
+ public:
+  explicit Table(std::shared_ptr<KVStore> kv) : kv_(std::move(kv)), rows_({FLAGS_ids, FLAGS_columns}) {
+    kv_->InitRowSparse(key_, {FLAGS_rows, FLAGS_columns}, sluice::DType::kFloat32,
+                       sluice::RowInit::Uniform(-0.5, 0.5, FLAGS_seed));
+    kv_->SetOptimizer({.kind = sluice::OptimizerKind::kSgd, .learning_rate = FLAGS_lr, .momentum = 0});
+    kv_->Barrier();
   }
+
+  std::vector<float> Pull(const NDArray& ids) {
+    kv_->RowSparsePull(key_, ids, &rows_);
+    return rows_.ToVector();
+  }
+  void Push(const NDArray& ids, const NDArray& gradient) {
+    kv_->PushRowSparse(key_, {ids, gradient}, {.divisor = static_cast<double>(kv_->num_workers())});
+    kv_->WaitAll();
+  }
+
+ private:
+  const std::shared_ptr<KVStore> kv_;
+  const sluice::Key key_ = std::string("embedding");
+  NDArray rows_;
+};
+
+void Step(int64_t step, int rank, Table& table, Log& log) {
+  const std::vector<int64_t> ids = IdsOfStep(step, rank);
+  const NDArray id_array = ArrayOf(ids);
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<float> values = table.Pull(id_array);
+  const auto pulled = std::chrono::steady_clock::now();
+  if (step == 1 && FLAGS_check) log.first_rows = values;
+  log.loss.push_back(LossAndGradient(ids, values));
+  const NDArray gradient = NDArray::From(std::span<const float>(values), {FLAGS_ids, FLAGS_columns});
+  const auto computed = std::chrono::steady_clock::now();
+  table.Push(id_array, gradient);
+  log.pull_ms.push_back(Milliseconds(pulled - start).count());
+  log.push_ms.push_back(Milliseconds(std::chrono::steady_clock::now() - computed).count());
+  if (rank != 0) return;
+  std::cout << "step " << std::setw(3) << step << "  loss " << std::fixed << std::setprecision(5)
+            << log.loss.back() << std::setprecision(1) << "  pull " << log.pull_ms.back() << " ms  push "
+            << log.push_ms.back() << " ms" << std::endl;
+}
+
+// By which the steps have shrunk each row's distance to its target: in each, lr / workers for each worker
+// that named it.
+std::unordered_map<int64_t, double> DistancesLeft(const std::vector<int64_t>& ids, int workers) {
+  std::unordered_map<int64_t, double> left;
+  for (const int64_t id : ids) left[id] = 1;
+  for (int64_t step = 1; step <= FLAGS_num_steps; ++step) {
+    std::unordered_map<int64_t, int> named;
+    for (int rank = 0; rank < workers; ++rank) {
+      std::vector<int64_t> theirs = IdsOfStep(step, rank);
+      std::ranges::sort(theirs);
+      theirs.erase(std::unique(theirs.begin(), theirs.end()), theirs.end());
+      for (const int64_t id : theirs)
+        if (left.contains(id)) ++named[id];
+    }
+    for (const auto& [id, count] : named) left[id] *= 1 - FLAGS_lr * count / workers;
+  }
+  return left;
+}
+
+void CheckRows(int workers, Table& table, const Log& log) {
+  const std::vector<int64_t> ids = IdsOfStep(1, 0);
+  const std::vector<float> rows = table.Pull(ArrayOf(ids));
+  const auto left = DistancesLeft(ids, workers);
+  double worst = 0;
+  size_t at = 0;
+  for (const int64_t id : ids) {
+    for (int64_t column = 0; column < FLAGS_columns; ++column, ++at) {
+      const double target = TargetOf(id, column), must = target + (log.first_rows[at] - target) * left.at(id);
+      worst = std::max(worst, std::abs(rows[at] - must));
+    }
+  }
+  if (!(worst <= kRounding)) {
+    throw sluice::Error(sluice::ErrorCode::kDataLoss,
+                        sluice::StrCat("a row is ", worst, " from what the steps make of it"));
+  }
+  std::cout << FLAGS_ids << " rows checked, all values right" << std::endl;
+}
+
+double TableBytes(int64_t rows) {
+  return static_cast<double>(rows) * static_cast<double>(FLAGS_columns) * sizeof(float);
+}
+
+nlohmann::json ToJson(const Log& log, int workers) {
+  nlohmann::json servers = nlohmann::json::object();
+  double in = 0, out = 0;
+  if (FLAGS_kv_store.starts_with("dist")) {
+    using namespace std::chrono_literals;
+    for (auto& [process, counters] : sluice::runtime::Runtime::Default()->Node()->Stats(30s)) {
+      if (!process.starts_with("server")) continue;
+      servers[process] = static_cast<double>(counters["max_rss_kb"]) * 1024;
+      in += static_cast<double>(counters["bytes_in"]);
+      out += static_cast<double>(counters["bytes_out"]);
+    }
+  }
+  const double steps = static_cast<double>(FLAGS_num_steps) * workers;
+  return {{"loss", log.loss},
+          {"pull_ms", log.pull_ms},
+          {"push_ms", log.push_ms},
+          {"pushed_bytes", in / steps},
+          {"pulled_bytes", out / steps},
+          {"table_bytes", TableBytes(FLAGS_rows)},
+          {"server_max_rss_bytes", servers}};
+}
+
+void Train() {
+  CheckFlags();
+  const auto kv = KVStore::Create(FLAGS_kv_store);
+  Table table(kv);
+  Log log;
+  for (int64_t step = 1; step <= FLAGS_num_steps; ++step) Step(step, kv->rank(), table, log);
   kv->Barrier();
-  if (kv->rank() != 0) return;
-  std::cout << "each step and worker: " << FLAGS_ids << " ids, " << megabytes << " MB of a table of "
-            << static_cast<double>(FLAGS_rows) * static_cast<double>(FLAGS_columns) * sizeof(float) / 1e6
-            << " MB" << std::endl;
+  if (kv->rank() == 0) {
+    if (!FLAGS_json.empty()) {
+      const std::string text = ToJson(log, kv->num_workers()).dump() + "\n";
+      sluice::WriteFileAtomically(FLAGS_json, {sluice::AsBytes(text)}).OrThrow();
+    }
+    if (FLAGS_check) CheckRows(kv->num_workers(), table, log);
+    std::cout << "each step and worker: " << FLAGS_ids << " ids, " << TableBytes(FLAGS_ids) / 1e6
+              << " MB of a table of " << TableBytes(FLAGS_rows) / 1e6 << " MB" << std::endl;
+  }
 }
 
 }  // namespace

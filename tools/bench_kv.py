@@ -4,7 +4,7 @@ import itertools
 import statistics
 import time
 
-from bench_run import LAUNCH, figure, in_turns, objects, program, run, table, written
+from bench_run import LAUNCH, figure, in_turns, launched, objects, program, run, table, written
 
 # DMLC_LOCAL says what SLUICE_TRANSPORT=ipc says, to builds that do not read that.
 TRANSPORTS = {"tcp": {"SLUICE_TRANSPORT": "tcp"}, "ipc": {"SLUICE_TRANSPORT": "ipc", "DMLC_LOCAL": "1"},
@@ -164,4 +164,23 @@ def start(args):
     table(("median, s", "least", "most"), [(f"{statistics.median(seconds):.2f}", f"{min(seconds):.2f}", f"{max(seconds):.2f}")])
 
 
-TABLES = (matrix, one_float, many_keys, closing, compressed, start)
+def rows(args):
+    """A row-sparse table of 10 million x 64 float32 (2,560 MB) on 2 servers: 100,000 ids a step and worker, 2 workers; worker 0's steps"""
+    steps = 3 if args.quick else 30
+
+    def once(distribution):
+        return objects(launched(2, program("embedding_table"), "--kv-store", "dist_sync", "--rows", 10_000_000, "--ids", 100_000,
+                                "--num-steps", steps, "--distribution", distribution))[0]
+
+    def row(distribution):
+        result = once(distribution)
+        pull, push = (result[what][steps // 3:] for what in ("pull_ms", "push_ms"))
+        megabytes = [result[what] / 1e6 for what in ("pushed_bytes", "pulled_bytes")]
+        return (distribution, figure(pull), f"{min(pull):.0f}", f"{max(pull):.0f}", figure(push), f"{min(push):.0f}", f"{max(push):.0f}",
+                *(f"{each:.1f}" for each in megabytes), f"{max(result['server_max_rss_bytes'].values()) / 1e6:.0f}")
+
+    table(("ids", "pull, ms", "least", "most", "push, ms", "least", "most", "MB pushed", "MB pulled", f"a server after {steps} steps, MB"),
+          map(row, ("uniform", "zipf")))
+
+
+TABLES = (matrix, one_float, many_keys, closing, compressed, rows, start)

@@ -11,7 +11,7 @@ import bench_peers
 import bench_run
 
 TABLES = (*bench_kv.TABLES, *bench_peers.TABLES)
-PROGRAMS = ("kv_bench", "kv_tour", "codec_bench", "close_bench", "sluice_server", "sluice_scheduler")
+PROGRAMS = ("kv_bench", "kv_tour", "embedding_table", "codec_bench", "close_bench", "sluice_server", "sluice_scheduler")
 TRANSPORTS = {name: name for name in bench_kv.TRANSPORTS}
 TOPOLOGIES = {"1x1": (1, 1), "2x1": (2, 1), "2x2": (2, 2)}  # workers x servers
 SIZES = {"4K": 4 << 10, "64K": 64 << 10, "1M": 1 << 20, "4M": 4 << 20, "16M": 16 << 20, "64M": 64 << 20}
