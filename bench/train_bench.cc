@@ -49,6 +49,8 @@ DEFINE_bool(overlap, true,
 DEFINE_string(gc_type, "none",
               "of --kv-store dist_*: what pushes send; none, 2bit, 1bit, fp16, bf16 or topk");
 DEFINE_double(gc_threshold, 2, "of 2bit and 1bit");
+DEFINE_double(gc_ratio, 0.01, "of topk");
+DEFINE_string(gc_weights, "none", "of --kv-store dist_*: how weights come back; none, fp16 or bf16");
 DEFINE_bool(profile, false, "print where the time of a step goes, by operation, and measure nothing else");
 DEFINE_string(costs, "",
               "with --profile: write to this file what each operation has to do by its shapes, what this "
@@ -68,6 +70,13 @@ namespace {
 
 using namespace sluice;
 using namespace sluice::bench;
+
+GradientCompression Compressions() {
+  return {.type = CompressionFromName(FLAGS_gc_type),
+          .weights = CompressionFromName(FLAGS_gc_weights),
+          .threshold = static_cast<float>(FLAGS_gc_threshold),
+          .ratio = static_cast<float>(FLAGS_gc_ratio)};
+}
 
 void CheckFlags() {
   for (const auto& [name, value, least] :
@@ -96,6 +105,8 @@ void CheckFlags() {
     throw Error(ErrorCode::kInvalidArgument, "--profile and --trace are two runs");
   if (!FLAGS_costs.empty() && !FLAGS_profile)
     throw Error(ErrorCode::kInvalidArgument, "--costs needs --profile, whose operations it is about");
+  if (const std::string why = WhyInvalid(Compressions()); !why.empty())
+    throw Error(ErrorCode::kInvalidArgument, why);
   if (FLAGS_count_allocations && !CanCountAllocations()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "--count-allocations needs a build without sanitizers, which have a malloc of their own");
@@ -200,8 +211,7 @@ TrainLoadOptions LoadOptions() {
           .loader = FLAGS_loader,
           .layer_by_layer = FLAGS_layer_by_layer,
           .overlap = FLAGS_overlap,
-          .compression = {.type = CompressionFromName(FLAGS_gc_type),
-                          .threshold = static_cast<float>(FLAGS_gc_threshold)}};
+          .compression = Compressions()};
 }
 
 void Print(const TrainLoad& load, const std::string& text) {

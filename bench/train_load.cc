@@ -134,7 +134,8 @@ TrainLoad::TrainLoad(const TrainLoadOptions& options)
     sgd_ = std::make_unique<Sgd>(parameters_);
   } else {
     store_ = KVStore::Create(options_.kv_store);
-    if (options_.compression.type != Compression::kNone) store_->SetGradientCompression(options_.compression);
+    if (options_.compression.type != Compression::kNone || options_.compression.weights != Compression::kNone)
+      store_->SetGradientCompression(options_.compression);
     OptimizerConfig sgd = kSgd;
     sgd.multi_precision = options_.dtype != DType::kFloat32;
     trainer_ = std::make_unique<Trainer>(parameters_, sgd, store_);

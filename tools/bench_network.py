@@ -2,8 +2,9 @@
 """Overlap and compression on a network: LeNet on 2 workers, 2 servers and a scheduler, each a host of its own (tools/lab.py).
 
 Prints how long a step takes with overlap and priorities, without, and with pushes of 2 bits, beside what tools/step_model.py
-predicts from a run on links without a limit; then a timeline of a step. Needs root and `make programs`. All hosts share this
-machine's cores: one thread for each worker.
+predicts from a run on links without a limit; with weights of 16 bits too; then a timeline of a step. With --seeds and MNIST also
+what accuracy training comes to, over those links. Needs root and `make programs`. All hosts share this machine's cores: one thread
+for each worker.
 """
 import argparse
 import os
@@ -23,9 +24,13 @@ import step_model
 
 WORKERS, SERVERS = 2, 2
 PORT = 9000
-JOB_DEADLINE = 300.0  # seconds
+JOB_DEADLINE, TRAINING_DEADLINE = 300.0, 1800.0  # seconds
 RATE, BYTES_PER_MS = "1gbit", 125e3 * 1448 / 1538  # of payload: headers and the gaps between frames take the rest
-MODES = {"with overlap and priorities": (), "without": ("--overlap=false",), "with overlap, 2bit": ("--gc-type", "2bit")}
+TWO_BITS = ("--gc-type", "2bit", "--gc-threshold", 2)  # about the large sums of a batch's gradient: docs/kvstore.md
+MODES = {"with overlap and priorities": (), "without": ("--overlap=false",), "with overlap, 2bit": TWO_BITS,
+         "with overlap, 2bit, weights fp16": (*TWO_BITS, "--gc-weights", "fp16"),
+         "with overlap, fp16 both ways": ("--gc-type", "fp16", "--gc-weights", "fp16")}
+EPOCHS = 10
 SIZES = {"conv1.weight": 2000, "conv1.bias": 80, "conv2.weight": 100000, "conv2.bias": 200, "fc1.weight": 1600000,
          "fc1.bias": 2000, "fc2.weight": 20000, "fc2.bias": 40}
 COLUMNS = 72
@@ -39,7 +44,7 @@ def roles(worker, workers, servers):
         yield "worker", rank, worker
 
 
-def job(hosts, *worker, workers=WORKERS, servers=SERVERS):
+def job(hosts, *worker, workers=WORKERS, servers=SERVERS, deadline=JOB_DEADLINE):
     """What worker 0 prints. Each process has a host of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "PS_", "SLUICE_"))}
     environment = kept | {"DMLC_NUM_WORKER": str(workers), "DMLC_NUM_SERVER": str(servers), "DMLC_PS_ROOT_URI": hosts.addresses[0],
@@ -53,7 +58,7 @@ def job(hosts, *worker, workers=WORKERS, servers=SERVERS):
                 process = hosts.start(host, command, stdout=output, stderr=output,
                                       env=environment | {"DMLC_ROLE": role, "DMLC_RANK": str(rank)})
             processes.append((process, log))
-        await_all([process for process, _ in processes])
+        await_all([process for process, _ in processes], deadline)
         texts = [pathlib.Path(log).read_text(encoding="utf-8", errors="replace") for _, log in processes]
     for (role, rank, _), (process, _), text in zip(roles(worker, workers, servers), processes, texts):
         if process.returncode:
@@ -61,14 +66,14 @@ def job(hosts, *worker, workers=WORKERS, servers=SERVERS):
     return texts[1 + servers]
 
 
-def await_all(processes):
+def await_all(processes, deadline):
     """Until all have ended, or one in failure. The hosts end the others."""
-    end, left = time.monotonic() + JOB_DEADLINE, {os.pidfd_open(process.pid): process for process in processes}
+    end, left = time.monotonic() + deadline, {os.pidfd_open(process.pid): process for process in processes}
     try:
         while left:
             ended, _, _ = select.select(left, [], [], end - time.monotonic()) if time.monotonic() < end else ([], [], [])
             if not ended:
-                sys.exit(f"{bench_run.script()}: a job of {JOB_DEADLINE:.0f} s has not ended")
+                sys.exit(f"{bench_run.script()}: a job of {deadline:.0f} s has not ended")
             codes = [left[handle].wait() for handle in ended]
             for handle in ended:
                 os.close(handle)
@@ -86,9 +91,16 @@ def train(hosts, args, *flags):
 
 
 def measured(hosts, args, flags):
-    """(ms of a step, bytes that a worker pushes in it)"""
+    """(ms of a step, bytes that a worker pushes and pulls in it)"""
     result = bench_run.objects(train(hosts, args, "--repeats", "1", *flags))[0]
-    return WORKERS * args.batch_size * 1e3 / result["images_per_sec"], result["pushed_bytes"]
+    return WORKERS * args.batch_size * 1e3 / result["images_per_sec"], result["pushed_bytes"], result["pulled_bytes"]
+
+
+def accuracy(hosts, seed, flags):
+    """In points: of the training whose step was measured, on MNIST."""
+    text = job(hosts, bench_run.program("train_mnist"), "--kv-store", "dist_sync", "--network", "lenet", "--data-dir", os.environ["SLUICE_MNIST"],
+               "--num-epochs", EPOCHS, "--disp-batches", 0, "--seed", seed, *flags, deadline=TRAINING_DEADLINE)
+    return 100 * float(re.search(r"final test accuracy (\S+)", text).group(1))
 
 
 class Trace:
@@ -104,7 +116,7 @@ class Trace:
 
 
 def predictions(hosts, args):
-    """By mode: how a step of `share` of the bytes is predicted."""
+    """By mode: how a step is predicted that pushes and pulls such shares of the bytes."""
     hosts.set_rate(None)
     both, alone = Trace(train(hosts, args, "--trace")), Trace(train(hosts, args, "--trace", "--overlap=false"))
     written, _, _, there, _, _ = alone.keys["conv1.bias"]
@@ -112,7 +124,8 @@ def predictions(hosts, args):
     profiles = {overlap: step_model.Profile(list(SIZES.values()), [each - first for each in wanted],
                                             [both.backward - each[0] for each in both.keys.values()], length, there - written)
                 for overlap, length in ((True, both.step - both.waits), (False, alone.backward))}
-    return lambda mode, share: step_model.step_ms(profiles[mode != "without"], BYTES_PER_MS, mode != "without", share)
+    return lambda mode, pushed, pulled: step_model.step_ms(profiles[mode != "without"], BYTES_PER_MS, mode != "without", pushed,
+                                                           pull_share=pulled)
 
 
 def timeline(trace):
@@ -131,20 +144,35 @@ def timeline(trace):
     return "\n".join(lines)
 
 
+def report_accuracy(args, hosts):
+    if args.seeds == 0:
+        return
+    rows = []
+    for mode in (mode for mode in MODES if mode != "without"):  # whose sums are the same
+        each = [accuracy(hosts, seed, MODES[mode]) for seed in range(1, args.seeds + 1)]
+        plain = each if not rows else plain
+        rows.append((mode, f"{statistics.median(each):.2f}", f"{min(each):.2f}", f"{max(each):.2f}",
+                     f"{statistics.median(a - b for a, b in zip(each, plain)):+.2f}"))
+    print(f"\nAfter {EPOCHS} epochs of MNIST, {args.seeds} seeds:\n")
+    bench_run.table(("gradients leave", "accuracy, %", "least", "most", "against none, points"), rows)
+
+
 def report(args, hosts):
     predicted = predictions(hosts, args)
     hosts.set_rate(RATE)
     runs = bench_run.in_turns(args.pairs, *(lambda flags=flags: measured(hosts, args, flags) for flags in MODES.values()))
-    without = [ms for ms, _ in runs[list(MODES).index("without")]]
+    columns = [list(zip(*each)) for each in runs]
+    without, *_ = columns[list(MODES).index("without")]
     total = sum(SIZES.values())
     rows = []
-    for mode, each in zip(MODES, runs):
-        steps, pushed = [ms for ms, _ in each], statistics.median(size for _, size in each)
-        model = predicted(mode, pushed / total)
-        rows.append((mode, f"{pushed:,.0f}", f"1/{total / pushed:.1f}", f"{statistics.median(steps):.1f}", f"{min(steps):.1f}",
+    for mode, (steps, *sizes) in zip(MODES, columns):
+        pushed, pulled = map(statistics.median, sizes)
+        model = predicted(mode, pushed / total, pulled / total)
+        rows.append((mode, f"{pushed:,.0f}", f"1/{total / pushed:.1f}", f"{pulled:,.0f}", f"{statistics.median(steps):.1f}", f"{min(steps):.1f}",
                      f"{model:.1f}", f"{statistics.median(steps) / model:.2f}", f"{bench_run.ratio(steps, without):.2f}"))
-    bench_run.table(("gradients leave", "pushed bytes", "of all", "step, ms", "least", "predicted", "measured / predicted",
+    bench_run.table(("gradients leave", "pushed bytes", "of all", "pulled bytes", "step, ms", "least", "predicted", "measured / predicted",
                      "of the step without"), rows)
+    report_accuracy(args, hosts)
     print("\ng: the gradient is written  .: it waits for more urgent ones  >: on its way to the server  <: the round closes and the "
           "weight comes back\nw: the next forward waits for it  F: the next forward has it")
     for mode in list(MODES)[:2]:
@@ -156,9 +184,13 @@ def main():
     parser.add_argument("--batch-size", type=bench_run.positive, default=64)
     parser.add_argument("--pairs", type=bench_run.positive, default=5, help="measurements of each figure, in turns (default 5)")
     parser.add_argument("--steps", type=bench_run.positive, default=100, help="of each measurement (default 100)")
+    parser.add_argument("--seeds", type=int, choices=range(10), default=0, metavar="N",
+                        help="train so many times on the MNIST of SLUICE_MNIST, some three minutes for each of four rows (default 0)")
     parser.add_argument("--delay-ms", type=float, default=0, help="of every packet, beside the link's own time (default 0)")
     args = parser.parse_args()
-    bench_run.require_programs("train_bench", "sluice_scheduler", "sluice_server")
+    bench_run.require_programs("train_bench", "train_mnist", "sluice_scheduler", "sluice_server")
+    if args.seeds and not os.path.isdir(os.environ.get("SLUICE_MNIST", "")):
+        parser.error("--seeds: SLUICE_MNIST names no folder with MNIST; tools/get_mnist.py fetches it")
     print(f"Machine:\n\n{bench_machine.describe()}\n", flush=True)
     try:
         with lab.Hosts(1 + SERVERS + WORKERS, delay_ms=args.delay_ms) as hosts:

@@ -15,10 +15,10 @@ def parts_of(size, part=PART):
     return [min(part, size - done) for done in range(0, size, part)]
 
 
-def exchange(sizes, ready, share, rate, latency, part_bytes=PART, by_urgency=True):
+def exchange(sizes, ready, share, rate, latency, part_bytes=PART, by_urgency=True, pull_share=1.0):
     """When the weights are back. The most urgent gradient that is ready leaves next, or, not by urgency, the one that was first; a
-    part that has arrived is given back at once, in the other direction. `rate` is in bytes a ms, `share` the part of the bytes that
-    pushes keep."""
+    part that has arrived is given back at once, in the other direction. `rate` is in bytes a ms, `share` and `pull_share` the
+    parts of the bytes that pushes and values keep."""
     waiting = [(key, part) for key, size in enumerate(sizes) for part in parts_of(size, part_bytes)]
     waiting.sort(key=lambda each: each[0] if by_urgency else (ready[each[0]], each[0]))
     up, down, back = 0.0, 0.0, [0.0] * len(sizes)
@@ -27,18 +27,18 @@ def exchange(sizes, ready, share, rate, latency, part_bytes=PART, by_urgency=Tru
         key, part = next(each for each in waiting if ready[each[0]] <= up)
         waiting.remove((key, part))
         up += part * share / rate
-        down = max(up, down) + part / rate
+        down = max(up, down) + part * pull_share / rate
         back[key] = down + latency
     return back
 
 
-def step_ms(profile, rate, overlap, share=1.0, steps=20, part_bytes=PART, by_urgency=True):
+def step_ms(profile, rate, overlap, share=1.0, steps=20, part_bytes=PART, by_urgency=True, pull_share=1.0):
     """Of the last of so many steps."""
     begin, back = 0.0, [0.0] * len(profile.sizes)
     for _ in range(steps):
         if not overlap:
             ready = [begin + profile.length] * len(profile.sizes)
-            back = exchange(profile.sizes, ready, share, rate, profile.latency, part_bytes, by_urgency)
+            back = exchange(profile.sizes, ready, share, rate, profile.latency, part_bytes, by_urgency, pull_share)
             last, begin = begin, max(back)
             continue
         late = 0.0
@@ -46,5 +46,5 @@ def step_ms(profile, rate, overlap, share=1.0, steps=20, part_bytes=PART, by_urg
             late = max(late, there - begin - profile.forward[key])
         ready = [begin + late + written for written in profile.written]
         last, begin = begin, begin + late + profile.length
-        back = exchange(profile.sizes, ready, share, rate, profile.latency, part_bytes, by_urgency)
+        back = exchange(profile.sizes, ready, share, rate, profile.latency, part_bytes, by_urgency, pull_share)
     return begin - last

@@ -71,7 +71,7 @@ class Bench(unittest.TestCase):
 
     def test_pushing_and_pulling(self):
         flags = ("--transports", "tcp,ipc", "--topologies", "2x2", "--sizes", "4K,1M")
-        by_name = self.tables("matrix", "many_keys", "closing", script=bench_stores, flags=flags)
+        by_name = self.tables("matrix", "many_keys", "closing", "rows", script=bench_stores, flags=flags)
         tables = [[line.split("|")[1:-1] for line in text.splitlines()] for text in re.findall(r"(?:^\|.*\n)+", by_name["matrix"], re.MULTILINE)]
         self.assertEqual([len(table) for table in tables], [2 + 2, 2 + 4] * 2, by_name["matrix"])  # raw, then the store's, by transport
         for table in tables[1::2]:
@@ -82,6 +82,7 @@ class Bench(unittest.TestCase):
                     self.assertAlmostEqual(float(figures[-1]), 2.08 if mode.strip() == "push" else 2.58, delta=0.07)
         self.assert_table(by_name["many_keys"], 4)
         self.assert_table(by_name["closing"], 4)
+        self.assert_table(by_name["rows"], 2)
 
     def test_beside_a_parameter_server(self):
         peer = """peer=echo '{{"gbit_per_s": {keys}, "cpu_s_per_gb": 1}}'"""
@@ -153,8 +154,10 @@ class Bench(unittest.TestCase):
 
     def test_a_network(self):
         text = self.on_hosts(bench_network, "--pairs", "1", "--steps", "10")
-        self.assertEqual(len([line for line in text.splitlines() if line.startswith("| w")]), 3, text)
-        self.assertIn("| with overlap, 2bit | 107,872 | 1/16.0 | ", text)
+        self.assertEqual(len([line for line in text.splitlines() if line.startswith("| w")]), 5, text)
+        self.assertIn("| with overlap, 2bit | 107,872 | 1/16.0 | 1,724,320 | ", text)
+        self.assertIn("| with overlap, 2bit, weights fp16 | 107,872 | 1/16.0 | 862,160 | ", text)
+        self.assertIn("| with overlap, fp16 both ways | 862,160 | 1/2.0 | 862,160 | ", text)
         self.assertEqual(len(re.findall(r"^fc1\.weight +\|.*F", text, re.MULTILINE)), 2, text)
 
     # What few there are come with the barrier at the end, and with a pool that grows.
