@@ -19,6 +19,8 @@ UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 # With an uneven last batch.
 TRAIN = ["--network=mlp", "--kv-store=dist_sync", "--num-examples=3898", "--num-test-examples=1000", "--num-epochs=4", "--lr=0.1",
          "--mom=0.9", "--disp-batches=0"]
+# Without momentum, which multiplies what residuals bring late: a large learning rate still converges.
+LENET = ["--network=lenet", "--mom=0", "--num-epochs=8", "--seed=1"]
 
 
 class Compression(unittest.TestCase):
@@ -48,18 +50,18 @@ class Compression(unittest.TestCase):
                 self.assertAlmostEqual(self.bytes_pushed(f"--gc-type={kind}") / plain, share, delta=share * 0.05)
         self.assertAlmostEqual(self.bytes_pushed("--gc-type=topk", "--gc-ratio=0.05") / plain, 0.1, delta=0.005)
 
-    def test_training_learns_and_says_what_it_sends(self):
-        plain, said = self.run_job()
+    def test_lenet_converges_by_what_residuals_bring_later(self):
+        """Without compression it comes to 0.93. Where residuals are thrown away, topk comes to 0.64, and 2bit to 0.61 and 0.13."""
+        plain, said = self.run_job(*LENET)
         self.assertNotIn("pushes as", said)
-        self.assertGreater(plain["test_accuracy"], 0.75)
-        for flags, least in ((["--gc-type=fp16", "--gc-weights=fp16"], 0.75), (["--gc-type=bf16", "--gc-weights=bf16"], 0.75),
-                             (["--gc-type=topk", "--gc-ratio=0.1"], 0.6), (["--gc-type=1bit", "--lr=0.05"], 0.5), (["--gc-type=2bit", "--lr=0.05"], 0.2)):
+        self.assertGreater(plain["test_accuracy"], 0.85)
+        for flags in (["--gc-type=fp16", "--gc-weights=fp16"], ["--gc-type=bf16", "--gc-weights=bf16"], ["--gc-type=topk", "--gc-ratio=0.02"],
+                      ["--gc-type=1bit", "--gc-threshold=0"], ["--gc-type=2bit", "--gc-threshold=0.5"], ["--gc-type=2bit", "--gc-threshold=2"]):
             with self.subTest(flags):
-                report, said = self.run_job(*flags)
+                report, said = self.run_job(*LENET, *flags)
                 self.assertIn(f"pushes as {flags[0].split('=')[1]}", said)
                 self.assertNotEqual(report["train_loss"], plain["train_loss"])
-                self.assertLess(report["train_loss"][-1], report["train_loss"][0])
-                self.assertGreater(report["test_accuracy"], least)
+                self.assertGreater(report["test_accuracy"], 0.82)
 
     def test_clipped_workers_update_by_sums_that_are_not_rounded(self):
         clip = ["--clip-global-norm=1", "--num-epochs=1"]
