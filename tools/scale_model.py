@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""How a parameter server scales: docs/design/scale.md, whose tables this prints. No figure is fitted; overlap is step_model.py's."""
+"""How a parameter server scales: docs/design/scale.md, whose tables this prints. No figure is fitted; overlap is step_model.py's, fits are
+scale_fit.py's."""
 import dataclasses
 import math
 
@@ -38,11 +39,14 @@ def sum_seconds(job, sizes):
     return (job.workers + job.states) * sum(sizes) / job.servers / (job.sum_rate * job.cores)
 
 
+def messages(servers, size):
+    """In which so many bytes leave for all servers at once."""
+    return servers * math.ceil(size / servers / BATCH)
+
+
 def message_seconds(job, sizes, apart):
     """Of the busiest loop's core. Keys that leave when each is written go apart; others share messages."""
-    def of_bytes(size):
-        return job.servers * math.ceil(size / job.servers / BATCH)
-    count = sum(of_bytes(size) if size >= SLICED else 1 for size in sizes) if apart else of_bytes(sum(sizes))
+    count = sum(messages(job.servers, size) if size >= SLICED else 1 for size in sizes) if apart else messages(job.servers, sum(sizes))
     return max(1, job.workers / job.servers / job.cores) * MESSAGES * count * job.message
 
 

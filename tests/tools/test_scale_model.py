@@ -4,6 +4,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import scale_fit  # noqa: E402
 import scale_model  # noqa: E402
 import step_model  # noqa: E402
 
@@ -52,7 +53,38 @@ class Others(unittest.TestCase):
         self.assertAlmostEqual(scale_model.efficiency(network, slow, True), 0.2 / (network.size / 1e6), 4)
 
 
+class Fit(unittest.TestCase):
+    def test_constants_come_back(self):
+        features = [(1, 5), (2, 1), (3, 7), (10, 0)]
+        values = [0.5 * a + 3 * b for a, b in features]
+        fitted = scale_fit.least_squares(features, values)
+        for each, known in zip(fitted, (0.5, 3)):
+            self.assertAlmostEqual(each, known)
+        self.assertAlmostEqual(scale_fit.error(features, values, fitted), 0)
+
+    def test_relative_errors_count(self):
+        # One constant for 1 and 200: a minimises (a / 1 - 1)^2 + (100 a / 200 - 1)^2.
+        fitted, = scale_fit.least_squares([(1,), (100,)], [1, 200])
+        self.assertAlmostEqual(fitted, 1.5 / 1.25)
+        self.assertAlmostEqual(scale_fit.error([(1,), (100,)], [1, 200], [fitted]), ((0.2**2 + 0.4**2) / 2) ** 0.5)
+
+    def test_measurements_that_tell_nothing_apart_are_refused(self):
+        with self.assertRaises(ValueError):
+            scale_fit.least_squares([(1, 0), (2, 0), (3, 0)], [1, 2, 3])
+
+    def test_what_a_round_is_made_of(self):
+        self.assertEqual(scale_fit.of_links(job(4, 2), [MB]), (2 * MB / RATE, 3 / RATE))
+        # A push and a value, each with two ends, and for every worker but the last an acknowledgement.
+        self.assertEqual(scale_fit.of_cores(1, 2, [4]), (2 * 2, 2 * 2 * 4))
+        self.assertEqual(scale_fit.of_cores(3, 2, [4, 4]), (2 * 2 * 8, 2 * 2 * 3 * 8))
+        self.assertEqual(scale_fit.of_cores(1, 2, [1 << 20]), (2 * 4 * 2, 4 << 20))
+
+
 class Step(unittest.TestCase):
+    def test_values_of_16_bits_come_back_sooner(self):
+        self.assertEqual(step_model.exchange([1000], [0.0], 1 / 2, 100, 0, part_bytes=1000), [15])
+        self.assertEqual(step_model.exchange([1000], [0.0], 1 / 2, 100, 0, part_bytes=1000, pull_share=1 / 2), [10])
+
     def test_without_urgency_the_first_written_goes_first(self):
         # The last layer is written first and large: the first one's weights come behind it.
         sizes, ready = [100, 1000], [1.0, 0.0]
