@@ -66,8 +66,8 @@ DEFINE_string(
     "they do not say goes with later pushes.");
 DEFINE_double(
     gc_threshold, 0.5,
-    "2bit sends it, with its sign, of each sum over a worker's batch that reaches it; of 1bit where +1 "
-    "begins.");
+    "2bit sends it, with its sign, of each sum over a worker's batch that reaches it: choose it about as "
+    "large as the large ones are, and in proportion to --batch-size; of 1bit where +1 begins.");
 DEFINE_double(gc_ratio, 0.01, "Share of the elements that topk sends.");
 DEFINE_string(gc_weights, "none",
               "How dist stores send float32 weights back: none (as they are), fp16, bf16.");
