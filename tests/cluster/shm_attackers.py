@@ -1,6 +1,7 @@
 """Those who come to the door of shared memory (docs/design/shm.md) with what no worker would bring: tokens, descriptors and
 records by hand, and the messages that name them (proto/envelope.proto)."""
 import array
+import contextlib
 import fcntl
 import mmap
 import os
@@ -98,7 +99,9 @@ class Member:
         self.connection.close()
 
     def send(self, *arguments, **more):
-        self.connection.sendall(frame(envelope(self.job, *arguments, **more)))
+        """Unless the server has hung up, on what was sent before."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.sendall(frame(envelope(self.job, *arguments, **more)))
 
     def offer(self):
         """(the door's name, a token)"""

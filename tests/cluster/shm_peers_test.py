@@ -20,7 +20,8 @@ PATIENCE = 60
 TOKEN_BYTES = 16
 
 
-def train(saved, seed=1, steps=60):
+def train(saved, seed=1, steps=600):
+    """Long enough to be met in the middle on a busy machine: some seconds of two cores."""
     return [BIN / "train_mnist", "--network=mlp", "--kv-store=dist_sync", f"--num-steps={steps}", "--disp-batches=5", "--num-examples=4000",
             f"--seed={seed}", f"--save-params={saved}"]
 
@@ -66,6 +67,7 @@ class Peers(unittest.TestCase):
         """Its servers then hold what the other one lent them."""
         workers[0].wait_for_output("batch", PATIENCE)
         workers[-1].kill(signal.SIGSTOP)
+        self.assertIsNone(workers[-1].popen.poll(), "it has ended before it could be stopped")
 
     def wait_until(self, holds, what):
         end = time.monotonic() + PATIENCE
