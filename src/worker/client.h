@@ -285,6 +285,9 @@ class Client final : public transport::Machine {
   void Repeat(Time now, uint32_t index, NetworkRef network);
   void Finish(const PartOpPtr& part);
   void LandAll(Operation& op);  // what it kept
+  // Weights of which a step lands more than caches hold have left them before anybody reads them.
+  bool LandsAround() const { return weight_bytes_ > kCachedBytes; }
+  static constexpr uint64_t kCachedBytes = 32 << 20;
   void GoOnAsPush(const std::shared_ptr<Operation>& op);
   // Once, when all that is under way has been looked at.
   void Tell(Ended& end, const Status& status);
@@ -325,7 +328,8 @@ class Client final : public transport::Machine {
   uint64_t next_order_ = 1;
   uint64_t barriers_of_all_ = 0;
   uint64_t bytes_copied_ = 0;
-  bool together_ = false;  // what has been started waits for more
+  uint64_t weight_bytes_ = 0;  // of all dense keys
+  bool together_ = false;      // what has been started waits for more
   LogLimiter limiter_{5, 10s};
   // Run when a call has left the machine in order. The spare one is empty, and has room.
   std::vector<membership::ControlRequests::Completion> completions_, spare_completions_;

@@ -56,7 +56,8 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
           continue;
         }
         tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
-        bytes_copied_ += Land(*part, message.payload[i], values.compression, key->parts.size());
+        bytes_copied_ +=
+            Land(*part, message.payload[i], values.compression, key->parts.size(), LandsAround());
       }
       part->op->lowest_version = std::min(part->op->lowest_version, value.version);
       Finish(part);

@@ -56,6 +56,8 @@ void Client::AddKey(const wire::KeyEntry& entry) {
   key->name = wire::ToString(entry.spec);
   key->parts = plan::PartsOf(entry);
   key->flows.resize(key->parts.size());
+  if (!entry.spec.rows)
+    weight_bytes_ += static_cast<uint64_t>(entry.spec.shape.size()) * SizeOf(entry.spec.dtype);
   keys_[entry.id] = std::move(key);
 }
 

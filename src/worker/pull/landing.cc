@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/copy_around.h"
+
 namespace sluice::worker {
 namespace {
 
@@ -18,7 +20,7 @@ bool Fits(const PartOp& op, const Frame& frame, Compression as) {
          compression::EncodedBytes({.type = as}, DType::kFloat32, op.destination.bytes / sizeof(float));
 }
 
-size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts) {
+size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts, bool around) {
   const Destination& destination = op.of_key().destination;
   if (as == Compression::kNone && frame.borrowed() && destination.adopter != nullptr) {
     if (parts == 1) {
@@ -30,7 +32,9 @@ size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts) 
     return 0;
   }
   std::byte* to = OwnMemory(destination) + op.destination.offset;
-  if (as == Compression::kNone) {
+  if (as == Compression::kNone && around) {
+    CopyAround(to, frame.data(), frame.size());
+  } else if (as == Compression::kNone) {
     std::memcpy(to, frame.data(), frame.size());
   } else {
     compression::Decode({frame.data(), frame.size(), as}, DType::kFloat32, 0,

@@ -10,8 +10,9 @@ namespace sluice::worker {
 
 // Whether `frame`, compressed so, has the size that `op` waits for.
 bool Fits(const PartOp& op, const Frame& frame, Compression as);
-// Of a key of so many parts. A frame to be adopted is kept until all have come. Returns the bytes copied.
-size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts);
+// Of a key of so many parts. A frame to be adopted is kept until all have come. `around`: what is copied goes
+// around the caches. Returns the bytes copied.
+size_t Land(const PartOp& op, const Frame& frame, Compression as, size_t parts, bool around);
 // All have: what was kept is adopted, side by side. Copied, where some were not lent or do not fit together.
 // Returns the bytes copied.
 size_t LandKept(Operation& op, const std::vector<plan::Part>& parts, DType dtype,

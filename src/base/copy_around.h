@@ -1,0 +1,13 @@
+// Copies that leave the caches to others.
+#pragma once
+
+#include <cstddef>
+
+namespace sluice {
+
+// As std::memcpy, without bringing `to` into the caches: for memory that nobody reads before it would have
+// left them again. An ordinary copy reads each line of `to` before it writes it; on memory beyond the caches
+// this one is up to twice as fast. On other processors than x86-64: memcpy.
+void CopyAround(std::byte* to, const std::byte* from, size_t size);
+
+}  // namespace sluice
