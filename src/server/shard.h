@@ -169,6 +169,7 @@ class Shard final : public transport::Machine {
   Replies replies_;
   Time next_word_ = Time::max();    // not later than that of any waiter
   Time next_return_ = Time::max();  // not later than that of any push kept in another's memory
+  size_t weight_bytes_ = 0;         // of all dense parts here
   Tally tally_;
   LogLimiter limiter_{5, 10s};
   bool done_ = false;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/copy_around.h"
 #include "base/function_ref.h"
 #include "base/log.h"
 #include "kvstore/membership/control_requests.h"
@@ -287,7 +288,6 @@ class Client final : public transport::Machine {
   void LandAll(Operation& op);  // what it kept
   // Weights of which a step lands more than caches hold have left them before anybody reads them.
   bool LandsAround() const { return weight_bytes_ > kCachedBytes; }
-  static constexpr uint64_t kCachedBytes = 32 << 20;
   void GoOnAsPush(const std::shared_ptr<Operation>& op);
   // Once, when all that is under way has been looked at.
   void Tell(Ended& end, const Status& status);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/copy_around.h"
 #include "base/inline_vector.h"
 #include "base/strings.h"
 #include "kvstore/update/sum.h"
@@ -84,7 +85,7 @@ template <typename Compute>
 class Blocks {
  public:
   Blocks(const UpdateRule& rule, const UpdateInput& in, std::span<const std::shared_ptr<Buffer>> slots)
-      : dtype_(in.spec->dtype), slots_(slots) {
+      : dtype_(in.spec->dtype), around_(in.around), slots_(slots) {
     for (size_t s = 0; s < slots.size(); ++s) states_.push_back(nullptr);
     const bool optimizes = rule.optimizer && !rule.updater;
     if (std::is_same_v<Compute, float> && optimizes && HasMaster(*rule.optimizer, dtype_))
@@ -109,10 +110,20 @@ class Blocks {
   // Where its new values go; Store brings them to where the weight is kept.
   Compute* Target(std::byte* new_weight, size_t first) {
     if (master_ != nullptr) return master_ + first;
-    return stored_as_computed() ? reinterpret_cast<Compute*>(new_weight) + first : values_;
+    return stored_as_computed() && !around_ ? reinterpret_cast<Compute*>(new_weight) + first : values_;
   }
   void Store(const Compute* target, size_t first, size_t n, std::byte* new_weight) const {
-    if (!stored_as_computed()) Save(dtype_, target, first, n, new_weight);
+    if (reinterpret_cast<const std::byte*>(target) != new_weight + first * sizeof(Compute))
+      Write(target, first, n, new_weight);
+  }
+  // Of values that lie elsewhere.
+  void Write(const Compute* values, size_t first, size_t n, std::byte* new_weight) const {
+    if (around_ && stored_as_computed()) {
+      CopyAround(new_weight + first * sizeof(Compute), reinterpret_cast<const std::byte*>(values),
+                 n * sizeof(Compute));
+    } else {
+      Save(dtype_, values, first, n, new_weight);
+    }
   }
   // The summed gradient, in memory of its own or, where there is nothing to sum, as it came. Valid until the
   // next.
@@ -137,6 +148,7 @@ class Blocks {
   bool stored_as_computed() const { return SizeOf(dtype_) == sizeof(Compute); }
 
   const DType dtype_;
+  const bool around_;
   const std::span<const std::shared_ptr<Buffer>> slots_;
   InlineVector<Compute*, 4> states_;
   Compute* master_ = nullptr;
@@ -176,7 +188,7 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
     if (!rule.optimizer) {
       Compute* sum = blocks.OwnGradient(in, first, n);
       Scale(sum, n, in.scale);
-      Save(in.spec->dtype, sum, first, n, new_weight);
+      blocks.Write(sum, first, n, new_weight);
       continue;
     }
     const Compute* gradient = rule.needs_norms() ? nullptr : blocks.Gradient(in, first, n);

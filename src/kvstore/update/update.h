@@ -48,6 +48,8 @@ struct UpdateInput {
   int64_t num_update = 1;
   int64_t updates_per_step = 1;  // of all workers: Optimizer::Step
   Optimizer::Norms norms;        // of the whole key, where the rule needs them
+  // New weights in other memory than the old go around the caches (base/copy_around.h).
+  bool around = false;
 };
 
 // Reads `weight`, writes `new_weight` (may be the same memory); `slots` are the arrays of FitStates: float,

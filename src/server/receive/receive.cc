@@ -262,6 +262,7 @@ Status Shard::CheckState(const Key& key, Part& part, const wire::StorePart& stat
 void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
   if (part.initialised) return;  // a repeat, or a restarted worker
   part.weight.emplace(value.size(), options_.memory);
+  weight_bytes_ += value.size();
   std::memcpy(part.weight->Next(), value.data(), value.size());
   part.weight->Publish();
   part.initialised = true;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/copy_around.h"
 #include "base/strings.h"
 #include "server/shard.h"
 
@@ -69,7 +70,9 @@ void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closi
     input.norms = norms;
     Weight& weight = *closing.part->weight;
     const std::byte* old = weight.data();
-    UpdatePart(rule, input, old, weight.Next(), closing.part->states.arrays);
+    std::byte* const fresh = weight.Next();
+    input.around = fresh != old && weight_bytes_ > kCachedBytes;
+    UpdatePart(rule, input, old, fresh, closing.part->states.arrays);
     weight.Publish();
   }
 }

@@ -171,9 +171,24 @@ TEST(UpdatePart, InPlaceIsTheSameAsIntoOtherMemory) {
     const UpdateInput input{.spec = &spec, .length = n, .gradients = frames};
     UpdatePart(rule, input, weight.data(), fresh.data(), slots());
     EXPECT_NE(std::memcmp(weight.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
+    Buffer around(fresh.size());
+    UpdateInput goes_around = input;
+    goes_around.around = true;
+    UpdatePart(rule, goes_around, weight.data(), around.data(), slots());
+    EXPECT_EQ(std::memcmp(around.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
     UpdatePart(rule, input, weight.data(), weight.data(), slots());
     EXPECT_EQ(std::memcmp(weight.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
   }
+}
+
+TEST(UpdatePart, WhatIsAssignedGoesAroundTheCachesToo) {
+  const wire::KeySpec spec = SpecOf(DType::kFloat32, 3);
+  const Gradients<float> gradients({{1, 2, 3}, {3, 5, 7}}, 1);
+  float weight[3] = {}, fresh[3] = {};
+  UpdatePart({}, {.spec = &spec, .length = 3, .gradients = gradients.pointers, .around = true},
+             reinterpret_cast<const std::byte*>(weight), reinterpret_cast<std::byte*>(fresh), {});
+  EXPECT_THAT(fresh, ::testing::ElementsAre(4, 7, 10));
+  EXPECT_THAT(weight, ::testing::Each(0));
 }
 
 TEST(UpdatePart, WithoutARuleTheScaledSumIsAssigned) {
