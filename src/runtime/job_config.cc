@@ -110,6 +110,8 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
       SecondsOf(env, "SLUICE_RENDEZVOUS_TIMEOUT", config.rendezvous_timeout, 0.1, 86400);
   config.drop_percent = IntOf(env, "PS_DROP_MSG", 0, 0, 99);
   config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", std::clamp(cores / 4, 1, 8), 1, 256);
+  config.update_threads =
+      IntOf(env, "SLUICE_UPDATE_THREADS", std::clamp(cores - config.server_threads, 0, 3), 0, 256);
   config.io_threads = IntOf(env, "SLUICE_IO_THREADS", std::clamp(cores / 8, 1, 4), 1, 64);
   config.bigarray_bound =
       env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);

@@ -50,7 +50,14 @@ Place ShardPlace(const JobConfig& config, uint64_t incarnation, uint32_t thread)
 struct Common {
   std::shared_ptr<transport::SharedHeap> heap;  // null: no memory is shared
   std::shared_ptr<transport::Traffic> traffic;
+  server::Updates::Helpers helpers;
 };
+
+server::Updates::Helpers MakeHelpers(int threads) {
+  server::Updates::Helpers helpers;
+  for (int i = 0; i < threads; ++i) helpers.push_back(std::make_shared<ThreadExecutor>(StrCat("update ", i)));
+  return helpers;
+}
 
 ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqContext> context,
                        const Common& common, const ServerOptions& server, uint64_t incarnation,
@@ -62,6 +69,7 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   options.shards_per_server = static_cast<uint32_t>(config.server_threads);
   options.updater = server.updater;
   if (common.heap) options.memory = common.heap;
+  options.helpers = common.helpers;
   if (thread == 0)  // once for the process
     options.process_counters = [traffic = common.traffic] { return NodeCounters(*traffic); };
   ShardThread shard;
@@ -112,7 +120,7 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
       transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});
   membership::Options membership = MembershipOptions(config, incarnation);
   const Common common{config.shares_memory() ? std::make_shared<transport::SharedHeap>() : nullptr,
-                      std::make_shared<transport::Traffic>()};
+                      std::make_shared<transport::Traffic>(), MakeHelpers(config.update_threads)};
   std::vector<server::ShardHandle> handles;
   for (int i = 0; i < config.server_threads; ++i) {
     threads.shards.push_back(

@@ -18,6 +18,7 @@
 #include "server/aggregate/key.h"
 #include "server/reply/replies.h"
 #include "server/tally.h"
+#include "server/update/updates.h"
 
 namespace sluice::server {
 
@@ -28,6 +29,7 @@ struct ShardOptions {
   uint32_t shards_per_server = 1;
   ServerUpdater updater;
   std::shared_ptr<Allocator> memory = HeapAllocator();  // of weights, and of all that answers carry
+  Updates::Helpers helpers;                             // of large updates; none: this shard's thread alone
   std::function<wire::Counters()> process_counters;     // go with this shard's own in Stats; null: none
   bool deduplicate = true;                              // off only in tests that must find the bug this makes
 };
@@ -35,7 +37,9 @@ struct ShardOptions {
 class Shard final : public transport::Machine {
  public:
   explicit Shard(ShardOptions options)
-      : options_(std::move(options)), own_rule_{.optimizer = nullptr, .updater = options_.updater} {}
+      : options_(std::move(options)),
+        own_rule_{.optimizer = nullptr, .updater = options_.updater},
+        updates_(options_.helpers) {}
 
   void OnStart(Time, transport::Network&) override {}
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
@@ -130,9 +134,10 @@ class Shard final : public transport::Machine {
     double divisor;
     uint64_t samples;
     const std::byte* summed = nullptr;
+    bool lent = false;  // gradients are read where the workers have them
   };
   void Update(Key& key, std::span<const Closing> closings);
-  void UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings) const;
+  void UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings);
   void UpdateTables(const Key& key, const UpdateRule& rule, std::span<const Closing> closings) const;
   UpdateInput InputOf(const Key& key, const UpdateRule& rule, const Closing& closing) const;
   void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const;
@@ -166,6 +171,7 @@ class Shard final : public transport::Machine {
   uint32_t num_workers_ = 1;                                // of the job, whether they live or not
   std::vector<std::unique_ptr<Key>> keys_;                  // by id; null where this shard has no part
   std::map<uint32_t, std::vector<Configured>> optimizers_;  // of each store, in the order set
+  Updates updates_;                                         // none waits between two messages
   Replies replies_;
   Time next_word_ = Time::max();    // not later than that of any waiter
   Time next_return_ = Time::max();  // not later than that of any push kept in another's memory

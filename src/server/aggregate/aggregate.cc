@@ -43,6 +43,7 @@ Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, 
   const auto index = WindowIndex(round, part.version, key.entry.spec);
   if (!index) return index.failure();
   if (!index.value()) return Kept::kRepeat;
+  if (part.update_waits) updates_.Run();  // of this part's last round, by this message
   while (part.rounds.size() <= *index.value()) {
     part.closed.Clear();  // an update that failed has left what it was made of
     part.rounds.push_back(std::exchange(part.closed, {}));

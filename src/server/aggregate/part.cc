@@ -50,6 +50,10 @@ uint64_t Round::samples() const {
   return sum;
 }
 
+bool Round::Borrows() const {
+  return std::ranges::any_of(by_rank_, [](const auto& c) { return c && c->gradient.borrowed(); });
+}
+
 std::optional<double> Round::divisor() const {
   for (const auto& contribution : by_rank_) {
     if (contribution) return contribution->divisor;

@@ -77,6 +77,7 @@ class Round {
   uint64_t samples() const;
   // The divisor that the first push of the round named; others must agree.
   std::optional<double> divisor() const;
+  bool Borrows() const;  // some of its frames are memory of those who sent them
   // Copies what is due to be returned. When the next one is.
   Time ReturnLoans(Time now);
   std::vector<uint32_t> Missing(const std::set<uint32_t>& live) const;
@@ -127,8 +128,9 @@ struct Part {
   kvstore::States states;
   std::unique_ptr<kvstore::RowTable> rows;  // of a row-sparse key, in place of both
 
-  std::deque<Round> rounds;  // rounds[i] is round version + 1 + i; sync only
-  Round closed;              // whose room the next one gets
+  std::deque<Round> rounds;   // rounds[i] is round version + 1 + i; sync only
+  Round closed;               // whose room the next one gets
+  bool update_waits = false;  // by `closed`: see Updates
   std::vector<Waiter> waiters;
 
   size_t num_states() const { return rows != nullptr ? rows->num_states() : states.arrays.size(); }

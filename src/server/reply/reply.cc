@@ -27,6 +27,8 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
     const auto it = key.pushes.find(waiter.rank);
     value.version = it == key.pushes.end() ? 0 : it->second.applied;
   }
+  // A lease shows the weight when it is sent; what is made of it here needs it now.
+  if (waiter.slot > 0 || waiter.as != Compression::kNone) updates_.Run();
   Frame frame;
   if (waiter.slot > 0) {
     value.version = static_cast<uint64_t>(part.num_updates);
@@ -119,6 +121,7 @@ std::string Shard::MissingText(const Key& key, const Part& part) const {
 }
 
 void Shard::Flush(transport::Network& network) {
+  updates_.Run();
   if (replies_.empty()) return;
   replies_.Flush([&](transport::PeerId peer, uint64_t request_id, wire::Values values, wire::Frames frames) {
     Send(peer, request_id, std::move(values), std::move(frames), network);

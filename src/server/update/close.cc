@@ -57,7 +57,7 @@ UpdateInput Shard::InputOf(const Key& key, const UpdateRule& rule, const Closing
           .updates_per_step = key.async() ? num_workers_ : 1};
 }
 
-void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings) const {
+void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings) {
   Optimizer::Norms norms;
   for (const Closing& closing : closings) {
     PrepareStates(rule, key.entry.spec, *closing.part);
@@ -72,7 +72,13 @@ void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closi
     const std::byte* old = weight.data();
     std::byte* const fresh = weight.Next();
     input.around = fresh != old && weight_bytes_ > kCachedBytes;
-    UpdatePart(rule, input, old, fresh, closing.part->states.arrays);
+    // What came by a socket has kept other cores busy, which have more of it to bring.
+    const bool shared_out = closing.lent && updates_.worthwhile() && !rule.updater && !rule.needs_norms();
+    if (shared_out) {
+      updates_.Add({closing.part, &rule, input, closing.gradients, old, fresh});
+    } else {
+      UpdatePart(rule, input, old, fresh, closing.part->states.arrays);
+    }
     weight.Publish();
   }
 }
@@ -104,15 +110,17 @@ Shard::Closed Shard::CloseNext(Key& key, Part& part) {
   if (!ready) return Closed::kNothing;
   InlineVector<Closing, 1> closings;
   for (Part& one : parts) {
+    if (one.update_waits) updates_.Run();  // that of the round before
     one.closed = std::move(one.rounds.front());
     one.rounds.pop_front();
     const bool added_up = AddsUpEarly(key);
     if (added_up) one.closed.AddUp(key.entry.spec.dtype, one.length);
     closings.push_back({&one, one.closed.gradients(), one.closed.divisor().value_or(1), one.closed.samples(),
-                        added_up ? one.closed.sum() : nullptr});
+                        added_up ? one.closed.sum() : nullptr, one.closed.Borrows()});
   }
   Update(key, closings);
-  for (Part& one : parts) one.closed.Clear();
+  for (Part& one : parts)
+    if (!one.update_waits) one.closed.Clear();
   tally_[Count::kRoundsClosed] += parts.size();
   for (Part& one : parts) AnswerWaiters(key, one);
   return parts.size() == 1 ? Closed::kPart : Closed::kKey;

@@ -91,6 +91,7 @@ TEST(JobConfig, BadValuesAreNamed) {
                                        {"PS_HEARTBEAT_TIMEOUT", "nan"},
                                        {"SLUICE_SERVER_THREADS", "x"},
                                        {"SLUICE_IO_THREADS", "0"},
+                                       {"SLUICE_UPDATE_THREADS", "-1"},
                                        {"SLUICE_BIND_THREADS", "core 3"},
                                        {"MXNET_KVSTORE_BIGARRAY_BOUND", "-1"},
                                        {"PS_RESEND_TIMEOUT", "0"}}) {

@@ -1,0 +1,177 @@
+// Large updates of one message, done together by the shard's thread and helpers.
+#include <gmock/gmock.h>
+
+#include <deque>
+
+#include "base/rng.h"
+#include "compression/codec.h"
+#include "transport/sim/sim_loan.h"
+#include "unit/server/shard_harness.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr int64_t kPart = 64 << 10;  // elements: 256 KiB
+constexpr size_t kParts = 4, kElements = kParts * kPart;
+
+// Begins what it was asked for when it is told to.
+class LateExecutor final : public Executor {
+ public:
+  void Post(Task task) override { tasks_.push_back(std::move(task)); }
+  void RunAll() {
+    for (; !tasks_.empty(); tasks_.pop_front()) tasks_.front()();
+  }
+  size_t waiting() const { return tasks_.size(); }
+
+ private:
+  std::deque<Task> tasks_;
+};
+
+server::ShardOptions With(server::Updates::Helpers helpers) {
+  server::ShardOptions options;
+  options.helpers = std::move(helpers);
+  return options;
+}
+server::Updates::Helpers Threads(int count) {
+  server::Updates::Helpers threads;
+  for (int i = 0; i < count; ++i) threads.push_back(std::make_shared<ThreadExecutor>("helper"));
+  return threads;
+}
+
+std::vector<float> Noise(Rng& rng) {
+  std::vector<float> values(kElements);
+  for (float& v : values) v = static_cast<float>(rng.Normal());
+  return values;
+}
+
+// All parts in one message, in memory of the worker's.
+std::vector<Sent> PushLent(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
+                           const std::vector<float>& values, wire::Push push = {}, bool want_value = false) {
+  const auto memory = std::make_shared<std::vector<float>>(values);
+  const size_t each = values.size() * sizeof(float) / kParts;
+  wire::Frames frames;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    push.parts.push_back({{key, part}, round, want_value});
+    frames.push_back(
+        transport::SimLent(std::as_bytes(std::span(*memory)).subspan(part * each, each), memory));
+  }
+  return harness.Deliver(worker, std::move(push), std::move(frames));
+}
+
+// What a shard holds after each of some rounds of two workers under `config`.
+std::vector<std::vector<float>> Train(const OptimizerConfig& config, server::ShardOptions options) {
+  Rng rng(1);
+  ShardHarness harness(2, std::move(options));
+  EXPECT_TRUE(harness.shard.SetOptimizer(config, {}).ok());
+  const uint32_t key = harness.AddKey(Noise(rng), wire::SyncMode::kSync, kPart);
+  std::vector<std::vector<float>> seen;
+  for (uint64_t round = 1; round <= 3; ++round) {
+    EXPECT_TRUE(OnlyAck(PushLent(harness, 0, key, round, Noise(rng))));
+    PushLent(harness, 1, key, round, Noise(rng), {}, true);
+    seen.push_back(harness.Weight<float>(key));
+  }
+  seen.push_back(harness.Weight<float>(key, 1));
+  return seen;
+}
+
+TEST(ShardUpdates, HelpersChangeNoBit) {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kLamb}) {
+    const OptimizerConfig config{.kind = kind, .learning_rate = 0.1, .momentum = 0.9};
+    const auto alone = Train(config, {});
+    EXPECT_EQ(Train(config, With(Threads(1))), alone);
+    EXPECT_EQ(Train(config, With(Threads(3))), alone);
+  }
+}
+
+TEST(ShardUpdates, NobodyWaitsForAHelperThatHasNotBegun) {
+  const auto late = std::make_shared<LateExecutor>();
+  ShardHarness harness(1, With({late}));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  for (uint64_t round = 1; round <= 3; ++round)
+    PushLent(harness, 0, key, round, std::vector<float>(kElements, 1));
+  EXPECT_EQ(late->waiting(), 3u);
+  EXPECT_THAT(harness.Weight<float>(key), Each(3));
+  late->RunAll();  // finds nothing left
+  EXPECT_THAT(harness.Weight<float>(key), Each(3));
+}
+
+TEST(ShardUpdates, SmallOnesAndWhatCameBySocketsAskNobody) {
+  const auto late = std::make_shared<LateExecutor>();
+  ShardHarness harness(1, With({late}));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t small = harness.AddKey(std::vector<float>(4000), wire::SyncMode::kSync, 1000);
+  PushLent(harness, 0, small, 1, std::vector<float>(4000, 1));
+  const uint32_t large = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  harness.Push(0, large, 1, std::vector<float>(kElements, 1));
+  EXPECT_EQ(late->waiting(), 0u);
+  EXPECT_THAT(harness.Weight<float>(small), Each(1));
+  EXPECT_THAT(harness.Weight<float>(large), Each(1));
+}
+
+TEST(ShardUpdates, SeveralRoundsCloseInOneMessage) {
+  ShardHarness harness(2, With(Threads(2)));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  const std::vector<float> ones(kElements, 1);
+  for (const uint64_t round : {2, 3}) PushLent(harness, 0, key, round, ones);
+  for (const uint64_t round : {1, 2, 3}) PushLent(harness, 1, key, round, ones);
+  EXPECT_THAT(harness.Weight<float>(key), Each(0));
+  const auto values = PushLent(harness, 0, key, 1, ones, {}, true);
+  EXPECT_THAT(ShardHarness::Join<float>(values), Each(6));
+  EXPECT_THAT(harness.Versions(key), ElementsAre(3, 3, 3, 3));
+}
+
+TEST(ShardUpdates, ADeathClosesRoundsOfManyPartsAtOnce) {
+  ShardHarness harness(2, With(Threads(2)));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1));
+  harness.Pull(0, key, 1);
+  harness.roster.back().state = wire::NodeState::kDead;
+  harness.SetMembership(2);
+  EXPECT_THAT(ShardHarness::Join<float>(harness.network.Take()), Each(1));
+}
+
+TEST(ShardUpdates, RoundedWeightsAreOfTheNewOnes) {
+  ShardHarness harness(1, With(Threads(1)));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  const auto answers = PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1),
+                                wire::Push{.values = Compression::kBFloat16}, true);
+  std::vector<float> values(kPart);
+  ASSERT_FALSE(answers.empty());
+  for (const Sent& sent : answers) {
+    for (const Frame& frame : sent.message.payload) {
+      compression::Decode({frame.data(), frame.size(), Compression::kBFloat16}, DType::kFloat32, 0, kPart,
+                          values.data());
+      EXPECT_THAT(values, Each(1));
+    }
+  }
+}
+
+TEST(ShardUpdates, WhatWasLentIsBackBeforeTheAnswerLeaves) {
+  ShardHarness harness(1, With(Threads(2)));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  auto memory = std::make_shared<std::vector<float>>(kElements, 1.0f);
+  const std::weak_ptr<std::vector<float>> held = memory;
+  wire::Push push;
+  wire::Frames frames;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    push.parts.push_back({{key, part}, 1, true});
+    frames.push_back(
+        transport::SimLent(std::as_bytes(std::span(*memory)).subspan(part * kPart * 4, kPart * 4), memory));
+  }
+  memory = nullptr;
+  bool back = false;
+  harness.network.on_send = [&] { back = held.expired(); };
+  EXPECT_THAT(ShardHarness::Join<float>(harness.Deliver(0, push, std::move(frames))), Each(1));
+  EXPECT_TRUE(back);
+}
+
+}  // namespace
+}  // namespace sluice::testing
