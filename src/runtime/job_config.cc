@@ -110,15 +110,15 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
       SecondsOf(env, "SLUICE_RENDEZVOUS_TIMEOUT", config.rendezvous_timeout, 0.1, 86400);
   config.drop_percent = IntOf(env, "PS_DROP_MSG", 0, 0, 99);
   config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", std::clamp(cores / 4, 1, 8), 1, 256);
+  const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
   config.update_threads =
       IntOf(env, "SLUICE_UPDATE_THREADS", std::clamp(cores - config.server_threads, 0, 3), 0, 256);
-  config.io_threads = IntOf(env, "SLUICE_IO_THREADS", std::clamp(cores / 8, 1, 4), 1, 64);
+  config.io_threads = IntOf(env, "SLUICE_IO_THREADS", std::clamp(cores / local_workers / 8, 1, 4), 1, 64);
   config.bigarray_bound =
       env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);
   config.reduction_threads = IntOf(env, "MXNET_KVSTORE_REDUCTION_NTHREADS", std::clamp(cores, 1, 4), 1, 256);
   if (env.Get("SLUICE_BFLOAT16_ARITHMETIC"))
     config.multiplies_bfloat16 = env.GetBool("SLUICE_BFLOAT16_ARITHMETIC", false);
-  const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
   const int share = OpenMpThreads(env, std::max(1, cores / local_workers));
   config.cpu_threads = IntOf(env, "SLUICE_CPU_THREADS", share, 1, 4096);
   config.binds_threads = env.GetBool("SLUICE_BIND_THREADS", false);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/copy_around.h"
 #include "base/log.h"
 #include "server/aggregate/key.h"
 #include "server/reply/replies.h"
@@ -29,9 +30,10 @@ struct ShardOptions {
   uint32_t shards_per_server = 1;
   ServerUpdater updater;
   std::shared_ptr<Allocator> memory = HeapAllocator();  // of weights, and of all that answers carry
-  Updates::Helpers helpers;                             // of large updates; none: this shard's thread alone
-  std::function<wire::Counters()> process_counters;     // go with this shard's own in Stats; null: none
-  bool deduplicate = true;                              // off only in tests that must find the bug this makes
+  size_t cached_bytes = kCachedBytes;                // more than this of weights is written around the caches
+  Updates::Helpers helpers;                          // of large updates; none: this shard's thread alone
+  std::function<wire::Counters()> process_counters;  // go with this shard's own in Stats; null: none
+  bool deduplicate = true;                           // off only in tests that must find the bug this makes
 };
 
 class Shard final : public transport::Machine {

@@ -29,7 +29,8 @@ struct ClientOptions {
   // that wait for other workers' pushes never keep a push from leaving: two workers would wait for each
   // other.
   uint64_t max_inflight_bytes = 64u << 20;
-  Tracer* tracer = nullptr;  // outlives the client; null: none
+  size_t cached_bytes = kCachedBytes;  // more than this of weights lands around the caches
+  Tracer* tracer = nullptr;            // outlives the client; null: none
 };
 
 struct InitArgs {
@@ -287,7 +288,7 @@ class Client final : public transport::Machine {
   void Finish(const PartOpPtr& part);
   void LandAll(Operation& op);  // what it kept
   // Weights of which a step lands more than caches hold have left them before anybody reads them.
-  bool LandsAround() const { return weight_bytes_ > kCachedBytes; }
+  bool LandsAround() const { return weight_bytes_ > options_.cached_bytes; }
   void GoOnAsPush(const std::shared_ptr<Operation>& op);
   // Once, when all that is under way has been looked at.
   void Tell(Ended& end, const Status& status);

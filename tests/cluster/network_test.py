@@ -102,6 +102,12 @@ class Networks(unittest.TestCase):
                 for process in cluster.processes:
                     self.assertEqual(process.wait(60), 0, process.output())
 
+    def test_several_threads_move_messages(self):
+        done = launch("-n", 2, "-s", 2, "--env", "SLUICE_IO_THREADS=3", "--env", "SLUICE_SERVER_THREADS=2", "--env", "SLUICE_TRANSPORT=tcp",
+                      BIN / "embedding_table", "--kv-store=dist_sync", "--rows=10000", "--ids=500", "--num-steps=5", "--check")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("all values right", done.stdout)
+
     def test_async_stores_learn(self):
         for kind, flags in (("dist_async", []), ("dist_device_async", ["--num-devices=2"])):
             with self.subTest(kind):

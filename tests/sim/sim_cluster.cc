@@ -61,6 +61,7 @@ void SimCluster::StartServer(uint32_t rank) {
   for (uint32_t i = 0; i < options_.shards_per_server; ++i) {
     server::ShardOptions shard;
     shard.job = kJob;
+    shard.cached_bytes = 0;  // as of workers
     shard.incarnation = membership.incarnation;
     shard.thread = i;
     shard.shards_per_server = options_.shards_per_server;
@@ -82,6 +83,7 @@ void SimCluster::StartWorker(uint32_t rank) {
   worker::ClientOptions client;
   client.membership = MembershipOptions(wire::Role::kWorker, rank, workers_[rank].client ? life : 0);
   client.resend_timeout = options_.resend_timeout;
+  client.cached_bytes = 0;  // the way that only large jobs go
   workers_[rank].client = std::make_shared<worker::Client>(client);
   const bool beside = options_.colocated && rank < servers_.size();
   workers_[rank].loop = &network_.Start(StrCat("worker ", rank), workers_[rank].client,

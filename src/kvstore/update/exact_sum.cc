@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kBlock = 512;  // elements, whose sums stay in the first-level cache
 static_assert(kBlock % compression::kAligned == 0);
 
-constexpr size_t kFloatCuts = 3, kDoubleCuts = 5;
+constexpr size_t kFloatCuts = 4, kDoubleCuts = 5;
 
 // x + shift - shift is x without what lies below 2^last, rounded to nearest, where |x| < 2^(last + 51).
 constexpr double ShiftFor(int last) {
@@ -25,7 +25,7 @@ constexpr double ShiftFor(int last) {
 }
 template <size_t kCuts>
 constexpr std::array<double, kCuts> Shifts() {
-  constexpr int kFirst = kCuts == kFloatCuts ? -8 : 32, kApart = 38;
+  constexpr int kFirst = kCuts == kFloatCuts ? 20 : 32, kApart = 38;
   std::array<double, kCuts> shifts{};
   for (size_t cut = 0; cut < kCuts; ++cut) shifts[cut] = ShiftFor(kFirst - kApart * static_cast<int>(cut));
   return shifts;

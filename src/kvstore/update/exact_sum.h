@@ -4,15 +4,16 @@
 // Floating point numbers are cut, on the way in, at fixed places of their binary expansion, as in J. Demmel
 // and H. D. Nguyen, "Fast Reproducible Floating-Point Summation" (ARITH 2013): what lies between two places
 // of one element adds up in a float64 of its own, with so many bits to spare that 65,536 addends are exact,
-// and exact sums know no order. They are rounded once, at the end.
+// and exact sums know no order. At the end they are added in float64, largest first, and rounded.
 //
-//   element            cut at                             exact while magnitudes    bytes an element
-//   float32, 16 bits   2^-8, 2^-46, 2^-84                 add up to less than 2^45  24
-//   float64            2^32, 2^-6, 2^-44, 2^-82, 2^-120   2^85                      40
-//   whole numbers      nowhere: they wrap                 always                    those of the element
+//   element            cut at                             exact while magnitudes             bytes an element
+//   float32, 16 bits   2^20, 2^-18, 2^-56, 2^-94          add up to less than 2^73 (9e21)    32
+//   float64            2^32, 2^-6, 2^-44, 2^-82, 2^-120   add up to less than 2^85 (4e25)    40
+//   whole numbers      nowhere: they wrap                 always                             those of the
+//   element
 //
-// What lies below the last place is rounded off each addend; larger numbers add up as float64 does, in their
-// order. What is not finite stays so.
+// What lies below the last place (5e-29, 8e-37) is rounded off each addend; numbers beyond the range add up
+// as float64 does, in the order in which they come. What is not finite stays so.
 #pragma once
 
 #include <cstddef>

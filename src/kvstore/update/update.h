@@ -39,7 +39,7 @@ struct UpdateInput {
   const wire::KeySpec* spec = nullptr;
   int64_t offset = 0;                               // of the part, in elements
   size_t length = 0;                                // elements
-  std::span<const compression::Encoded> gradients;  // as they came, in rank order; not empty
+  std::span<const compression::Encoded> gradients;  // as they came, in rank order; empty: `summed`
   // In place of them, aligned: their sum, in the type that computes (16-bit floats: float32).
   const std::byte* summed = nullptr;
   double scale = 1;  // of their sum

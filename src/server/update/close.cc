@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/copy_around.h"
 #include "base/strings.h"
 #include "server/shard.h"
 
@@ -71,7 +70,7 @@ void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closi
     Weight& weight = *closing.part->weight;
     const std::byte* old = weight.data();
     std::byte* const fresh = weight.Next();
-    input.around = fresh != old && weight_bytes_ > kCachedBytes;
+    input.around = fresh != old && weight_bytes_ > options_.cached_bytes;
     // What came by a socket has kept other cores busy, which have more of it to bring.
     const bool shared_out = closing.lent && updates_.worthwhile() && !rule.updater && !rule.needs_norms();
     if (shared_out) {

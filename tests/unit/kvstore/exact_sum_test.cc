@@ -113,9 +113,9 @@ TEST(ExactSum, Float64) {
 
 TEST(ExactSum, SmallNumbersBesideLargeOnesAreNotLost) {
   ExactSum sum(DType::kFloat32, 1);
-  const std::vector<std::vector<float>> arrays{{0x1p29f}, {0x1p-40f}, {-0x1p29f}, {0x1p-84f}, {-0x1p-40f}};
+  const std::vector<std::vector<float>> arrays{{0x1p57f}, {0x1p-40f}, {-0x1p57f}, {0x1p-94f}, {-0x1p-40f}};
   sum.Add(FramesOf(arrays));
-  EXPECT_EQ(Taken<float>(&sum, 1)[0], 0x1p-84f);
+  EXPECT_EQ(Taken<float>(&sum, 1)[0], 0x1p-94f);
 }
 
 TEST(ExactSum, LargeNumbersAddUpAsFloat64Does) {
