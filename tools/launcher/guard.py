@@ -2,6 +2,7 @@
 
 Either of the two outlives the other, also a kill -9 of it, and kills what came of the job.
 """
+import contextlib
 import os
 import secrets
 import signal
@@ -39,6 +40,8 @@ def main(arguments):
     not_ours = descendants.living()  # `exec launch.py` keeps the children of the shell
     descendants.adopt_orphans()
     logs_name = f"sluice-logs-{secrets.token_hex(6)}"
+    with contextlib.suppress(FileNotFoundError):  # the runner will say so
+        tempfile.gettempdir()  # kept: later, a full one would be passed over
     with subprocess.Popen([sys.executable, runner.__file__, logs_name, *arguments], stdin=subprocess.PIPE, start_new_session=True) as process:
         while process.poll() is None:
             number = signal.sigwait([*stops, QUESTION, signal.SIGCHLD])
@@ -48,6 +51,6 @@ def main(arguments):
         return process.returncode
     descendants.kill_all(not_ours)
     logs = os.path.join(tempfile.gettempdir(), logs_name)
-    left = f"but its logs in {logs}" if os.path.isdir(logs) else "of the job is left"
-    say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; nothing {left}")
+    left = f", its logs are in {logs}" if os.path.isdir(logs) else ""
+    say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; no process of the job is left{left}")
     return 128 - process.returncode

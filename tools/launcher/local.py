@@ -1,4 +1,5 @@
 """The local launcher: every process of the job on this machine."""
+import errno
 import os
 import queue
 import select
@@ -56,7 +57,8 @@ class LocalRun:
             held = [QUESTION] if self.answers(role) else []  # asked before it can answer, it would end
             process = Process(role, rank, command, environment, self.log_dir, self.output, self.events.put, pass_fds, held)
         except OSError as error:
-            raise UsageError(f"could not start {command[0]}: {error.strerror}") from error
+            missing = " (what its first line names after #!)" if error.errno == errno.ENOENT and os.path.exists(command[0]) else ""
+            raise UsageError(f"could not start {command[0]}: {error.strerror}{missing}") from error
         self.processes.append(process)
         process.follow()
         return process
@@ -236,14 +238,17 @@ def run(job, logs_name):
     descendants.adopt_orphans()
     local = LocalRun(job, logs_name)
     local.listen()
-    code = 1
+    code, refused = 1, False
     try:
         code = local.watch()
+    except UsageError:
+        refused = True
+        raise
     finally:
         signal.signal(QUESTION, signal.SIG_IGN)  # there is nobody left to ask
         if not descendants.kill_all():
             say("some processes of the job could not be killed")
-        unread = job.log_dir is None and local.guard_is_gone  # logs that nobody was told of
+        unread = job.log_dir is None and (local.guard_is_gone or refused)  # logs that nobody was told of
         if local.output.incomplete and not unread:
             say(f"not all output could be written; the logs are in {local.log_dir}")
         elif unread or (code == 0 and job.log_dir is None):

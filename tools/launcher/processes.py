@@ -48,7 +48,7 @@ class Process:
         try:
             self._log = open(path, "wb")
         except OSError as error:
-            raise UsageError(f"--log-dir: cannot write {path}: {error.strerror}") from error
+            raise UsageError(f"cannot write the log {path}: {error.strerror}; --log-dir names another folder") from error
         try:
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, held)  # inherited
             try:
