@@ -48,7 +48,7 @@ struct JobConfig {
   int drop_percent = 0;                                 // PS_DROP_MSG
   int server_threads = 1;
   int update_threads = 0;  // of a server, beside those
-  int io_threads = 1;  // of ZeroMQ, in a worker or server: connections are spread over them
+  int io_threads = 1;      // of ZeroMQ, in a worker or server: connections are spread over them
   int64_t bigarray_bound = 100'000;
   int reduction_threads = 4;
   std::optional<bool> multiplies_bfloat16;  // empty: where it is faster
