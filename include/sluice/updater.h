@@ -20,11 +20,11 @@ struct UpdateContext {
   DType dtype = DType::kFloat32;  // as stored; spans are float32 for 16-bit and 32-bit floats
 };
 
-// Called with a block of a key's elements: the gradient summed in rank order and divided by the push's
-// divisor, and the weight to change in place. A key is cut into the same blocks every round, and a block
-// always comes from the same thread (rows of row-sparse keys come one by one); other blocks, also of the same
-// key, may come from other threads at that time. Must not throw, must not keep the spans. Keys that are not
-// float32, float16 or bfloat16 are refused at Init.
+// Called with a block of a key's elements: the gradient summed in rank order (of more than 32 workers:
+// exactly) and divided by the push's divisor, and the weight to change in place. A key is cut into the same
+// blocks every round, and a block always comes from the same thread (rows of row-sparse keys come one by
+// one); other blocks, also of the same key, may come from other threads at that time. Must not throw, must
+// not keep the spans. Keys that are not float32, float16 or bfloat16 are refused at Init.
 using ServerUpdater = std::function<void(const UpdateContext& context, std::span<const float> gradient,
                                          std::span<float> weight)>;
 

@@ -31,13 +31,6 @@ constexpr std::array<double, kCuts> Shifts() {
   return shifts;
 }
 
-template <typename T>
-T LoadAt(const std::byte* from, size_t i) {
-  T value;
-  std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-  return value;
-}
-
 // Several sources in one pass over the sums.
 constexpr size_t kTogether = 4;
 

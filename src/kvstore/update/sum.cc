@@ -10,14 +10,6 @@
 namespace sluice::kvstore {
 namespace {
 
-// Unaligned loads through memcpy: compilers turn it into plain vector loads.
-template <typename T>
-inline T LoadAt(const std::byte* from, size_t i) {
-  T value;
-  std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-  return value;
-}
-
 // Whole numbers wrap.
 template <typename T>
 using Sum =

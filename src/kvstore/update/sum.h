@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "compression/codec.h"
@@ -11,6 +12,14 @@
 namespace sluice::kvstore {
 
 using compression::Encoded;
+
+// Element i of a frame at any alignment: compilers make plain vector loads of it.
+template <typename T>
+inline T LoadAt(const std::byte* from, size_t i) {
+  T value;
+  std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+  return value;
+}
 
 // out[i] = sources[0][first + i] + sources[1][first + i] + ... for i < n, in that order. Sources are frames
 // of `dtype` elements at any alignment, as they came: float32, float16 and bfloat16 ones may be compressed,

@@ -22,8 +22,8 @@ class Updates {
 
   // One that needs neither the norms of a key nor a program's own function.
   struct Update {
-    Part*
-        part;  // of which one waits at most; what closed keeps its gradients, and is cleared when it is done
+    // One of a part waits at most: its `closed` keeps the gradients, and is cleared when it is done.
+    Part* part;
     const UpdateRule* rule;
     UpdateInput input;
     Gradients gradients;
