@@ -43,7 +43,7 @@ test-tsan: test-deps
 	@cmake --preset tsan >/dev/null
 	@cmake --build build/tsan -j $(JOBS) --target tests
 	OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1" \
-	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE 'cluster|tools' -E 'ByHeart|SyntheticPicturesLearning|ALinearModelLearns'
+	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE 'cluster|tools'
 
 FUZZ_SECONDS ?= 15
 test-fuzz: test-deps
