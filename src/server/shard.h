@@ -46,6 +46,7 @@ class Shard final : public transport::Machine {
   void OnStart(Time, transport::Network&) override {}
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
                  transport::Network& network) override;
+  void OnRest(Time, transport::Network& network) override { Flush(network); }
   void OnTimer(Time now, transport::Network& network) override;
   Time NextTimer() const override { return std::min(next_word_, next_return_); }
   bool Done() const override { return done_; }
@@ -173,7 +174,7 @@ class Shard final : public transport::Machine {
   uint32_t num_workers_ = 1;                                // of the job, whether they live or not
   std::vector<std::unique_ptr<Key>> keys_;                  // by id; null where this shard has no part
   std::map<uint32_t, std::vector<Configured>> optimizers_;  // of each store, in the order set
-  Updates updates_;                                         // none waits between two messages
+  Updates updates_;                                         // none waits when the loop rests
   Replies replies_;
   Time next_word_ = Time::max();    // not later than that of any waiter
   Time next_return_ = Time::max();  // not later than that of any push kept in another's memory

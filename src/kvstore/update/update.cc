@@ -14,8 +14,11 @@
 namespace sluice::kvstore {
 namespace {
 
-constexpr size_t kBlock =
-    2048;  // elements: gradient, weight and states of a block stay in the first-level cache
+// Elements: gradient, weight and states of a block stay in the first-level cache.
+constexpr size_t kBlock = 2048;
+// Of a weight that is written around the caches. While a block is, the processor fetches nothing of the next
+// by itself: short ones are fetched whole, before.
+constexpr size_t kBlockAround = 256;
 
 Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
   Optimizer::Step step;
@@ -51,6 +54,11 @@ void Save(DType dtype, const Compute* from, size_t first, size_t n, std::byte* t
     if (dtype == DType::kBFloat16) return FloatToBFloat16(from, to + first * 2, n);
   }
   std::memcpy(to + first * sizeof(Compute), from, n * sizeof(Compute));
+}
+
+void FetchLines(const void* from, size_t size) {
+  for (size_t done = 0; done < size; done += 64)
+    __builtin_prefetch(static_cast<const std::byte*>(from) + done);
 }
 
 void Sum(DType dtype, std::span<const Encoded> sources, size_t first, size_t n, float* out) {
@@ -119,11 +127,21 @@ class Blocks {
   // Of values that lie elsewhere.
   void Write(const Compute* values, size_t first, size_t n, std::byte* new_weight) const {
     if (around_ && stored_as_computed()) {
-      CopyAround(new_weight + first * sizeof(Compute), reinterpret_cast<const std::byte*>(values),
-                 n * sizeof(Compute));
+      CopyPieceAround(new_weight + first * sizeof(Compute), reinterpret_cast<const std::byte*>(values),
+                      n * sizeof(Compute));
     } else {
       Save(dtype_, values, first, n, new_weight);
     }
+  }
+  // Brings what the block from `first` on will read.
+  void Fetch(const UpdateInput& in, const std::byte* weight, size_t first, size_t n) {
+    const size_t width = SizeOf(dtype_);
+    FetchLines(weight + first * width, n * width);
+    for (Compute* const state : std::span(States(first), slots_.size()))
+      FetchLines(state, n * sizeof(Compute));
+    if (in.summed != nullptr) FetchLines(in.summed + first * sizeof(Compute), n * sizeof(Compute));
+    for (const Encoded& gradient : in.gradients)
+      if (gradient.type == Compression::kNone) FetchLines(gradient.data + first * width, n * width);
   }
   // The summed gradient, in memory of its own or, where there is nothing to sum, as it came. Valid until the
   // next.
@@ -177,8 +195,9 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
                     size_t end) {
   const Optimizer::Step step = rule.optimizer ? StepOf(*rule.optimizer, in) : Optimizer::Step{};
   Blocks<Compute> blocks(rule, in, slots);
-  for (size_t first = begin; first < end; first += kBlock) {
-    const size_t n = std::min(kBlock, end - first);
+  const size_t block = in.around ? kBlockAround : kBlock;
+  for (size_t first = begin, n = 0; first < end; first += n) {
+    n = std::min(block, end - first);
     if constexpr (std::is_same_v<Compute, float>) {
       if (rule.updater) {
         CallUpdater(rule, in, weight, new_weight, blocks.OwnGradient(in, first, n), first, n);
@@ -195,8 +214,10 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
     const Compute* from = blocks.Weight(weight, first, n);
     Compute* to = blocks.Target(new_weight, first);
     rule.optimizer->Update(step, from, to, gradient, blocks.States(first), n);
+    if (in.around) blocks.Fetch(in, weight, first + n, std::min(block, end - first - n));
     blocks.Store(to, first, n, new_weight);
   }
+  if (in.around) EndCopiesAround();
 }
 
 template <typename Compute>

@@ -29,8 +29,9 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
     return;
   }
   OwnWhatIsChecked(message);
+  if (!std::holds_alternative<wire::Push>(message.body)) Flush(network);
   Handle(now, from, message, network);
-  Flush(network);
+  updates_.MayWait() ? updates_.Begin() : Flush(network);
 }
 
 // Who lent a payload may change it after it was checked: in place stays what is only ever added up.

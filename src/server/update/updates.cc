@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/guarded.h"
@@ -13,8 +16,20 @@ namespace {
 constexpr size_t kBytesOfAHelper = 256 << 10;
 constexpr size_t kPieceElements = 32 << 10;
 static_assert(kPieceElements % compression::kAligned == 0);
+// So often a thread looks for what others are about to say, and lets those run that have more to do, before
+// it sleeps: about as long as a piece takes, or a message.
+constexpr int kLooks = 50;
 // Pieces take parts of a millisecond: beyond this a thread is gone.
 constexpr Duration kPatience = 1min;
+
+template <typename Ready>
+bool LookFor(Ready&& ready) {
+  for (int look = 0; look < kLooks; ++look) {
+    if (ready()) return true;
+    std::this_thread::yield();
+  }
+  return ready();
+}
 
 size_t BytesOf(const Updates::Update& update) {
   return update.input.length * SizeOf(update.input.spec->dtype);
@@ -28,53 +43,111 @@ void Do(const Updates::Update& update, size_t begin, size_t end) {
 
 }  // namespace
 
-// Outlives Run for a helper that comes late and finds nothing left.
-struct Updates::Work {
-  std::vector<Piece> pieces;
-  std::atomic<size_t> next = 0;
-  Guarded<size_t> done{size_t{0}};
+// Pieces for whoever has time. Thread-safe.
+class Updates::Board {
+ public:
+  void Put(const Update& update) {
+    state_.With([&](State& state) {
+      for (size_t begin = 0; begin < update.input.length; begin += kPieceElements)
+        state.pieces.push_back({&update, begin, std::min(begin + kPieceElements, update.input.length)});
+      left_ = state.pieces.size();
+    });
+  }
+  // Until nothing is left.
+  void Work() {
+    while (const std::optional<Piece> piece = Take()) {
+      Do(*piece->update, piece->begin, piece->end);
+      state_.With([&](State& state) { open_ = --state.open; });
+      if (open_ == 0) state_.Notify([](State&) {});
+    }
+  }
+  // Whether this helper is called for: it is not at work.
+  bool Call(size_t helper) {
+    return state_.With([&](State& state) {
+      state.at_work.resize(std::max(state.at_work.size(), helper + 1));
+      return std::exchange(state.at_work[helper], 1) == 0;
+    });
+  }
+  // The whole task of a helper that was called, until nothing more comes.
+  void Help(size_t helper) {
+    do {
+      Work();
+    } while (LookFor([this] { return left_ > 0; }) || !Leave(helper));
+  }
+  bool AwaitDone() {
+    return LookFor([this] { return open_ == 0; }) ||
+           state_.Await(
+               kPatience, [](const State& state) { return state.open == 0; },
+               [](State&, bool in_time) { return in_time; });
+  }
+  void Clear() {
+    state_.With([&](State& state) {
+      state.pieces.clear();
+      left_ = 0;
+    });
+  }
+
+ private:
+  struct State {
+    std::deque<Piece> pieces;
+    size_t open = 0;            // taken and not yet done
+    std::vector<char> at_work;  // by helper
+  };
+  std::optional<Piece> Take() {
+    return state_.With([&](State& state) -> std::optional<Piece> {
+      if (state.pieces.empty()) return std::nullopt;
+      const Piece piece = state.pieces.front();
+      state.pieces.pop_front();
+      left_ = state.pieces.size();
+      open_ = ++state.open;
+      return piece;
+    });
+  }
+  bool Leave(size_t helper) {
+    return state_.With([&](State& state) {
+      if (state.pieces.empty()) state.at_work[helper] = 0;
+      return state.pieces.empty();
+    });
+  }
+
+  Guarded<State> state_;
+  std::atomic<size_t> left_ = 0, open_ = 0;  // of it, to look at
 };
+
+Updates::Updates(Helpers helpers) : helpers_(std::move(helpers)), board_(std::make_shared<Board>()) {}
+
+Updates::~Updates() {
+  board_->Clear();
+  SLUICE_CHECK(board_->AwaitDone()) << "an update's thread has not ended";
+}
 
 void Updates::Add(Update update) {
   update.part->update_waits = true;
+  bytes_ += BytesOf(update);
   waiting_.push_back(std::move(update));
 }
 
-void Updates::Take(Work& work) {
-  size_t done = 0;
-  for (size_t i = work.next++; i < work.pieces.size(); i = work.next++, ++done)
-    Do(*work.pieces[i].update, work.pieces[i].begin, work.pieces[i].end);
-  if (done > 0) work.done.Notify([done](size_t& all) { all += done; });
-}
-
-void Updates::RunTogether(size_t bytes) {
-  const auto work = std::make_shared<Work>();
-  for (const Update& update : waiting_)
-    for (size_t begin = 0; begin < update.input.length; begin += kPieceElements)
-      work->pieces.push_back({&update, begin, std::min(begin + kPieceElements, update.input.length)});
-  const size_t helping = std::min(helpers_.size(), bytes / kBytesOfAHelper);
-  for (size_t i = 0; i < helping; ++i) helpers_[i]->Post([work] { Take(*work); });
-  Take(*work);
-  const bool all_done = work->done.Await(
-      kPatience, [&](size_t done) { return done == work->pieces.size(); },
-      [](size_t, bool in_time) { return in_time; });
-  SLUICE_CHECK(all_done) << "an update's thread has not ended";
+void Updates::Begin() {
+  if (bytes_ / kBytesOfAHelper <= 1) return;
+  for (; shared_ < waiting_.size(); ++shared_) board_->Put(waiting_[shared_]);
+  const size_t wanted = std::min(helpers_.size(), bytes_ / kBytesOfAHelper);
+  for (size_t i = 0; i < wanted; ++i) {
+    if (board_->Call(i)) helpers_[i]->Post([board = board_, i] { board->Help(i); });
+  }
 }
 
 void Updates::Run() {
   if (waiting_.empty()) return;
-  size_t bytes = 0;
-  for (const Update& update : waiting_) bytes += BytesOf(update);
-  if (bytes / kBytesOfAHelper > 1) {
-    RunTogether(bytes);
-  } else {
-    for (const Update& update : waiting_) Do(update, 0, update.input.length);
-  }
+  Begin();
+  for (size_t i = shared_; i < waiting_.size(); ++i) Do(waiting_[i], 0, waiting_[i].input.length);
+  board_->Work();
+  SLUICE_CHECK(board_->AwaitDone()) << "an update's thread has not ended";
   for (const Update& update : waiting_) {
     update.part->closed.Clear();
     update.part->update_waits = false;
   }
   waiting_.clear();
+  bytes_ = shared_ = 0;
 }
 
 }  // namespace sluice::server

@@ -1,11 +1,12 @@
-// Updates of parts whose rounds have closed: kept until what closed them has been looked through, then done
-// together, large ones by several threads. Nobody outside the shard sees a new weight before.
+// Updates of parts whose rounds have closed: they wait for those of the messages that have come with theirs,
+// and are done together, large ones by several threads, which begin as soon as there is enough to do. Nobody
+// outside the shard sees a new weight before Run.
 //
-// Thread safety: the shard's thread; Run shares the work with the helpers and returns when all is done.
+// Thread safety: the shard's thread; Run shares what is left with the helpers and returns when all is done.
 #pragma once
 
+#include <deque>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/executor.h"
@@ -18,13 +19,16 @@ class Updates {
  public:
   // A thread each; they may belong to several shards.
   using Helpers = std::vector<std::shared_ptr<Executor>>;
-  explicit Updates(Helpers helpers) : helpers_(std::move(helpers)) {}
+  explicit Updates(Helpers helpers);
+  ~Updates();  // what has not begun is not done
+  Updates(const Updates&) = delete;
+  Updates& operator=(const Updates&) = delete;
 
   // One that needs neither the norms of a key nor a program's own function.
   struct Update {
     // One of a part waits at most: its `closed` keeps the gradients, and is cleared when it is done.
     Part* part;
-    const UpdateRule* rule;
+    const UpdateRule* rule;  // until Run
     UpdateInput input;
     Gradients gradients;
     const std::byte* old;
@@ -32,19 +36,25 @@ class Updates {
   };
   bool worthwhile() const { return !helpers_.empty(); }
   void Add(Update update);
+  void Begin();  // lets the helpers begin, if there is enough to do
   void Run();
+  // Whether some wait and more may: waking the helpers once for several messages costs less.
+  bool MayWait() const { return bytes_ > 0 && bytes_ < kMostBytes; }
+
+  static constexpr size_t kMostBytes = size_t{4} << 20;
 
  private:
   struct Piece {
     const Update* update;
     size_t begin, end;  // elements
   };
-  struct Work;
-  static void Take(Work& work);
-  void RunTogether(size_t bytes);
+  class Board;
 
   const Helpers helpers_;
-  std::vector<Update> waiting_;
+  const std::shared_ptr<Board> board_;  // outlives this for a helper that comes late and finds nothing
+  std::deque<Update> waiting_;          // which stay where they are
+  size_t bytes_ = 0;                    // of all that wait
+  size_t shared_ = 0;                   // of them, from the first one on, are on the board
 };
 
 }  // namespace sluice::server

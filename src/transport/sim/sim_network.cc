@@ -358,6 +358,7 @@ void SimNetwork::Arrive(uint32_t slot) {
   Log(Fate::kArrived, from, to, &message);
   CallMachine(loop, [&, from_peer = peer](Machine& m, Network& network) {
     m.OnMessage(now_, from_peer, std::move(message), network);
+    m.OnRest(now_, network);
   });
 }
 

@@ -290,6 +290,11 @@ void ZmqDriver::LookAtDoor() {
 
 void ZmqDriver::Read(Channel* channel) {
   if (channel->is_monitor) return ReadMonitor(channel);
+  ReadBurst(channel);
+  machine_->OnRest(Now(), *this);
+}
+
+void ZmqDriver::ReadBurst(Channel* channel) {
   for (int i = 0; i < kBurst; ++i) {
     Multipart parts;
     const auto state = ReceiveMultipart(channel->socket.native(), channel->peer == nullptr, options_.limits,

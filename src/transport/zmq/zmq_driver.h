@@ -118,6 +118,7 @@ class ZmqDriver final : private Network {
   void RunTasks();
   void TakeTasks();
   void Read(Channel* channel);
+  void ReadBurst(Channel* channel);
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();

@@ -85,6 +85,7 @@ class ShardHarness {
   }
   std::vector<Sent> DeliverRaw(transport::PeerId from, wire::Message message) {
     shard.OnMessage(now, from, std::move(message), network);
+    if (!more_wait) shard.OnRest(now, network);
     return network.Take();
   }
   // Lets the time go by timer by timer; what the shard says meanwhile.
@@ -161,6 +162,7 @@ class ShardHarness {
   std::vector<wire::NodeInfo> roster;
   RecordingNetwork network;
   server::Shard shard;
+  bool more_wait = false;  // messages: the loop does not rest
   uint64_t last_id = 0;
   Time now{};
 

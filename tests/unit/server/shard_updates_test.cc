@@ -11,8 +11,11 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr int64_t kPart = 64 << 10;  // elements: 256 KiB
 constexpr size_t kParts = 4, kElements = kParts * kPart;
@@ -93,10 +96,93 @@ TEST(ShardUpdates, NobodyWaitsForAHelperThatHasNotBegun) {
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   for (uint64_t round = 1; round <= 3; ++round)
     PushLent(harness, 0, key, round, std::vector<float>(kElements, 1));
-  EXPECT_EQ(late->waiting(), 3u);
+  EXPECT_EQ(late->waiting(), 1u);  // called once, until it has come
   EXPECT_THAT(harness.Weight<float>(key), Each(3));
   late->RunAll();  // finds nothing left
   EXPECT_THAT(harness.Weight<float>(key), Each(3));
+}
+
+TEST(ShardUpdates, OfSeveralMessagesComeTogetherWhenTheLoopRests) {
+  ShardHarness harness(1, With(Threads(1)));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  std::vector<uint32_t> keys(3);
+  for (uint32_t& key : keys)
+    key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  harness.more_wait = true;
+  for (const uint32_t key : keys)
+    EXPECT_THAT(PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1), {}, true), IsEmpty());
+  harness.shard.OnRest(harness.now, harness.network);
+  const std::vector<Sent> answers = harness.network.Take();
+  EXPECT_THAT(answers, SizeIs(keys.size()));
+  for (const Sent& answer : answers)
+    EXPECT_THAT(ShardHarness::Join<float>({answer}), AllOf(SizeIs(kElements), Each(1)));
+}
+
+TEST(ShardUpdates, NeverMoreThanAFewMebibytesWait) {
+  static_assert(3 * kElements * sizeof(float) < server::Updates::kMostBytes &&
+                4 * kElements * sizeof(float) >= server::Updates::kMostBytes);
+  ShardHarness harness(1, With(Threads(1)));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(4 * kElements), wire::SyncMode::kSync, 4 * kPart);
+  harness.more_wait = true;
+  EXPECT_THAT(
+      ShardHarness::Join<float>(PushLent(harness, 0, key, 1, std::vector<float>(4 * kElements, 1), {}, true)),
+      AllOf(SizeIs(4 * kElements), Each(1)));
+}
+
+TEST(ShardUpdates, WhoAsksForSomethingElseSeesThem) {
+  ShardHarness harness(1, With(Threads(1)));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  harness.more_wait = true;
+  EXPECT_TRUE(OnlyAck(PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1))));
+  EXPECT_THAT(ShardHarness::Join<float>(harness.Pull(0, key, 1)), AllOf(SizeIs(kElements), Each(1)));
+}
+
+TEST(ShardUpdates, TheNextRoundOfAPartWaitsForItsLast) {
+  const auto late = std::make_shared<LateExecutor>();
+  ShardHarness harness(1, With({late}));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  harness.more_wait = true;
+  for (uint64_t round = 1; round <= 3; ++round)
+    PushLent(harness, 0, key, round, std::vector<float>(kElements, 1));
+  harness.more_wait = false;
+  EXPECT_THAT(harness.Weight<float>(key), Each(3));
+}
+
+TEST(ShardUpdates, HelpersBeginBeforeTheLoopRests) {
+  const auto late = std::make_shared<LateExecutor>();
+  ShardHarness harness(1, With({late}));
+  ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  auto memory = std::make_shared<std::vector<float>>(kElements, 1.0f);
+  wire::Push push;
+  wire::Frames frames;
+  for (uint32_t part = 0; part < kParts; ++part) {
+    push.parts.push_back({{key, part}, 1, false});
+    frames.push_back(
+        transport::SimLent(std::as_bytes(std::span(*memory)).subspan(part * kPart * 4, kPart * 4), memory));
+  }
+  harness.more_wait = true;
+  harness.Deliver(0, push, std::move(frames));
+  ASSERT_EQ(late->waiting(), 1u);
+  late->RunAll();
+  std::fill(memory->begin(), memory->end(), 5.0f);  // too late: it has been added up
+  harness.more_wait = false;
+  EXPECT_THAT(harness.Weight<float>(key), Each(1));
+}
+
+TEST(ShardUpdates, AShardThatEndsDoesNotWaitForWhatNobodyHasBegun) {
+  const auto late = std::make_shared<LateExecutor>();
+  for (const auto& helpers : {server::Updates::Helpers{late}, Threads(2)}) {
+    ShardHarness harness(1, With(helpers));
+    ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
+    const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+    harness.more_wait = true;
+    PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1));
+  }
+  late->RunAll();  // whose shard has gone
 }
 
 TEST(ShardUpdates, SmallOnesAndWhatCameBySocketsAskNobody) {
