@@ -48,6 +48,7 @@ class Shard final : public transport::Machine {
                  transport::Network& network) override;
   void OnRest(Time, transport::Network& network) override { Flush(network); }
   void OnTimer(Time now, transport::Network& network) override;
+  void OnEnd(Time, const std::string&, transport::Network&) override { updates_.Run(); }
   Time NextTimer() const override { return std::min(next_word_, next_return_); }
   bool Done() const override { return done_; }
   Duration Linger() const override { return linger_; }

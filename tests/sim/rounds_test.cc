@@ -31,6 +31,7 @@ TEST(SimRounds, AThousandSeedsOfFaultsChangeNoValue) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SimClusterOptions storm = Stormy(seed);
     storm.shares_memory = seed % 5 < 3;
+    storm.busy = seed % 2 == 1 ? 0.5 : 0;
     SimCluster cluster(storm);
     RoundsOptions options;
     options.push_pull = seed % 2 == 0;

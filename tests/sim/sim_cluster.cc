@@ -12,6 +12,7 @@ transport::SimOptions NetworkOptions(const SimClusterOptions& options) {
   network.link = options.link;
   network.codec = options.codec;
   network.shares_memory = options.shares_memory;
+  network.busy = options.busy;
   return network;
 }
 
@@ -66,6 +67,7 @@ void SimCluster::StartServer(uint32_t rank) {
     shard.thread = i;
     shard.shards_per_server = options_.shards_per_server;
     shard.deduplicate = options_.deduplicate;
+    if (options_.busy > 0) shard.helpers = {std::make_shared<InlineExecutor>()};
     server.shards.push_back(std::make_shared<server::Shard>(shard));
     server.shard_loops.push_back(&network_.Start(StrCat("server ", rank, " shard ", i), server.shards.back(),
                                                  i > 0 ? server.shard_loops[0] : nullptr));

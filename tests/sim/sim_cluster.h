@@ -27,6 +27,7 @@ struct SimClusterOptions {
   bool colocated = false;   // server i is on the host of worker i, if there is one; else each has its own
   double codec = 0.01;      // how often messages go through real bytes; the codec has tests of its own
   bool shares_memory = false;
+  double busy = 0;  // how often shards put large updates off until more messages have come
   bool deduplicate = true;
   bool identities = false;    // nodes bring "w0", "s1", ... and may be started again
   uint32_t late_workers = 0;  // so many, the last ones, are left to StartWorker

@@ -17,7 +17,7 @@ struct PlacementOptions {
   // What travels in one frame: each shard's slice in `parts_of_slice`, within these bytes. The servers give
   // one part back while the next arrives.
   int64_t part_bytes = 1 << 20, least_part_bytes = 128 << 10;
-  int64_t parts_of_slice = 8;
+  int64_t parts_of_slice = 4;
 };
 
 // Gives keys to shards in the order declared. Small keys go to the shard with the fewest bytes so far (the

@@ -19,6 +19,7 @@ constexpr size_t kBlock = 2048;
 // Of a weight that is written around the caches. While a block is, the processor fetches nothing of the next
 // by itself: short ones are fetched whole, before.
 constexpr size_t kBlockAround = 256;
+static_assert(kBlock % compression::kAligned == 0 && kBlockAround % compression::kAligned == 0);
 
 Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
   Optimizer::Step step;
@@ -93,7 +94,11 @@ template <typename Compute>
 class Blocks {
  public:
   Blocks(const UpdateRule& rule, const UpdateInput& in, std::span<const std::shared_ptr<Buffer>> slots)
-      : dtype_(in.spec->dtype), around_(in.around), slots_(slots) {
+      : dtype_(in.spec->dtype),
+        around_(in.around && !rule.updater && stored_as_computed()),
+        reads_weight_(rule.optimizer != nullptr),
+        reads_gradients_(!rule.needs_norms()),
+        slots_(slots) {
     for (size_t s = 0; s < slots.size(); ++s) states_.push_back(nullptr);
     const bool optimizes = rule.optimizer && !rule.updater;
     if (std::is_same_v<Compute, float> && optimizes && HasMaster(*rule.optimizer, dtype_))
@@ -118,27 +123,30 @@ class Blocks {
   // Where its new values go; Store brings them to where the weight is kept.
   Compute* Target(std::byte* new_weight, size_t first) {
     if (master_ != nullptr) return master_ + first;
-    return stored_as_computed() && !around_ ? reinterpret_cast<Compute*>(new_weight) + first : values_;
+    return in_place() ? reinterpret_cast<Compute*>(new_weight) + first : values_;
   }
   void Store(const Compute* target, size_t first, size_t n, std::byte* new_weight) const {
-    if (reinterpret_cast<const std::byte*>(target) != new_weight + first * sizeof(Compute))
-      Write(target, first, n, new_weight);
+    if (!in_place()) Write(target, first, n, new_weight);
   }
   // Of values that lie elsewhere.
   void Write(const Compute* values, size_t first, size_t n, std::byte* new_weight) const {
-    if (around_ && stored_as_computed()) {
+    if (around_) {
       CopyPieceAround(new_weight + first * sizeof(Compute), reinterpret_cast<const std::byte*>(values),
                       n * sizeof(Compute));
     } else {
       Save(dtype_, values, first, n, new_weight);
     }
   }
-  // Brings what the block from `first` on will read.
-  void Fetch(const UpdateInput& in, const std::byte* weight, size_t first, size_t n) {
-    const size_t width = SizeOf(dtype_);
-    FetchLines(weight + first * width, n * width);
+  // A program's own function sees the same blocks in every round.
+  size_t size() const { return around_ ? kBlockAround : kBlock; }
+  // Brings what the block from `first` on will read, where the next one may leave around the caches before.
+  void FetchNext(const UpdateInput& in, const std::byte* weight, size_t first, size_t end) {
+    if (!around_ || first == end) return;
+    const size_t n = std::min(size(), end - first), width = SizeOf(dtype_);
+    if (reads_weight_) FetchLines(weight + first * width, n * width);
     for (Compute* const state : std::span(States(first), slots_.size()))
       FetchLines(state, n * sizeof(Compute));
+    if (!reads_gradients_) return;
     if (in.summed != nullptr) FetchLines(in.summed + first * sizeof(Compute), n * sizeof(Compute));
     for (const Encoded& gradient : in.gradients)
       if (gradient.type == Compression::kNone) FetchLines(gradient.data + first * width, n * width);
@@ -164,9 +172,11 @@ class Blocks {
 
  private:
   bool stored_as_computed() const { return SizeOf(dtype_) == sizeof(Compute); }
+  bool in_place() const { return master_ == nullptr && stored_as_computed() && !around_; }
 
   const DType dtype_;
   const bool around_;
+  const bool reads_weight_, reads_gradients_;
   const std::span<const std::shared_ptr<Buffer>> slots_;
   InlineVector<Compute*, 4> states_;
   Compute* master_ = nullptr;
@@ -195,9 +205,8 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
                     size_t end) {
   const Optimizer::Step step = rule.optimizer ? StepOf(*rule.optimizer, in) : Optimizer::Step{};
   Blocks<Compute> blocks(rule, in, slots);
-  const size_t block = in.around ? kBlockAround : kBlock;
   for (size_t first = begin, n = 0; first < end; first += n) {
-    n = std::min(block, end - first);
+    n = std::min(blocks.size(), end - first);
     if constexpr (std::is_same_v<Compute, float>) {
       if (rule.updater) {
         CallUpdater(rule, in, weight, new_weight, blocks.OwnGradient(in, first, n), first, n);
@@ -207,6 +216,7 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
     if (!rule.optimizer) {
       Compute* sum = blocks.OwnGradient(in, first, n);
       Scale(sum, n, in.scale);
+      blocks.FetchNext(in, weight, first + n, end);
       blocks.Write(sum, first, n, new_weight);
       continue;
     }
@@ -214,7 +224,7 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
     const Compute* from = blocks.Weight(weight, first, n);
     Compute* to = blocks.Target(new_weight, first);
     rule.optimizer->Update(step, from, to, gradient, blocks.States(first), n);
-    if (in.around) blocks.Fetch(in, weight, first + n, std::min(block, end - first - n));
+    blocks.FetchNext(in, weight, first + n, end);
     blocks.Store(to, first, n, new_weight);
   }
   if (in.around) EndCopiesAround();

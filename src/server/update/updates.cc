@@ -6,20 +6,20 @@
 #include <thread>
 #include <utility>
 
-#include "base/check.h"
 #include "base/guarded.h"
+#include "base/log.h"
 
 namespace sluice::server {
 namespace {
 
 // What one thread sums while another one wakes: less is not worth the waking.
 constexpr size_t kBytesOfAHelper = 256 << 10;
-constexpr size_t kPieceElements = 32 << 10;
+constexpr size_t kPieceElements = 32 << 10, kPieceBytes = 4 * kPieceElements;  // about, of any type
 static_assert(kPieceElements % compression::kAligned == 0);
 // So often a thread looks for what others are about to say, and lets those run that have more to do, before
 // it sleeps: about as long as a piece takes, or a message.
 constexpr int kLooks = 50;
-// Pieces take parts of a millisecond: beyond this a thread is gone.
+// Pieces take parts of a millisecond.
 constexpr Duration kPatience = 1min;
 
 template <typename Ready>
@@ -37,7 +37,7 @@ size_t BytesOf(const Updates::Update& update) {
 
 void Do(const Updates::Update& update, size_t begin, size_t end) {
   UpdateInput input = update.input;
-  if (input.summed == nullptr) input.gradients = update.gradients;
+  input.gradients = update.gradients;
   kvstore::UpdateRange(*update.rule, input, update.old, update.fresh, update.part->states.arrays, begin, end);
 }
 
@@ -55,10 +55,13 @@ class Updates::Board {
   }
   // Until nothing is left.
   void Work() {
+    struct Closes {
+      Board& board;
+      ~Closes() { board.Close(); }
+    };
     while (const std::optional<Piece> piece = Take()) {
+      const Closes closes{*this};
       Do(*piece->update, piece->begin, piece->end);
-      state_.With([&](State& state) { open_ = --state.open; });
-      if (open_ == 0) state_.Notify([](State&) {});
     }
   }
   // Whether this helper is called for: it is not at work.
@@ -74,12 +77,14 @@ class Updates::Board {
       Work();
     } while (LookFor([this] { return left_ > 0; }) || !Leave(helper));
   }
-  bool AwaitDone() {
-    return LookFor([this] { return open_ == 0; }) ||
-           state_.Await(
-               kPatience, [](const State& state) { return state.open == 0; },
-               [](State&, bool in_time) { return in_time; });
+  // What others have taken.
+  void AwaitDone() {
+    const auto done = [](const State& state) { return state.open == 0; };
+    if (LookFor([this] { return open_ == 0; })) return;
+    while (!state_.Await(kPatience, done, [](State&, bool in_time) { return in_time; }))
+      LOG(WARNING) << "a helper has had a piece of an update for long";  // a stopped process wakes late, too
   }
+  size_t left() const { return left_; }
   void Clear() {
     state_.With([&](State& state) {
       state.pieces.clear();
@@ -103,6 +108,9 @@ class Updates::Board {
       return piece;
     });
   }
+  void Close() {
+    if (state_.With([&](State& state) { return (open_ = --state.open) == 0; })) state_.Notify([](State&) {});
+  }
   bool Leave(size_t helper) {
     return state_.With([&](State& state) {
       if (state.pieces.empty()) state.at_work[helper] = 0;
@@ -118,7 +126,7 @@ Updates::Updates(Helpers helpers) : helpers_(std::move(helpers)), board_(std::ma
 
 Updates::~Updates() {
   board_->Clear();
-  SLUICE_CHECK(board_->AwaitDone()) << "an update's thread has not ended";
+  board_->AwaitDone();
 }
 
 void Updates::Add(Update update) {
@@ -130,7 +138,7 @@ void Updates::Add(Update update) {
 void Updates::Begin() {
   if (bytes_ / kBytesOfAHelper <= 1) return;
   for (; shared_ < waiting_.size(); ++shared_) board_->Put(waiting_[shared_]);
-  const size_t wanted = std::min(helpers_.size(), bytes_ / kBytesOfAHelper);
+  const size_t wanted = std::min(helpers_.size(), board_->left() * kPieceBytes / kBytesOfAHelper);
   for (size_t i = 0; i < wanted; ++i) {
     if (board_->Call(i)) helpers_[i]->Post([board = board_, i] { board->Help(i); });
   }
@@ -141,7 +149,7 @@ void Updates::Run() {
   Begin();
   for (size_t i = shared_; i < waiting_.size(); ++i) Do(waiting_[i], 0, waiting_[i].input.length);
   board_->Work();
-  SLUICE_CHECK(board_->AwaitDone()) << "an update's thread has not ended";
+  board_->AwaitDone();
   for (const Update& update : waiting_) {
     update.part->closed.Clear();
     update.part->update_waits = false;

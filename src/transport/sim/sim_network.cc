@@ -158,6 +158,8 @@ void SimNetwork::Act(const Event& event) {
   if (event.kind == EventKind::kClosed) return Close(event.subject);
   SimLoop& loop = *loops_[event.subject];
   if (loop.ended()) return;
+  Rest(loop);
+  if (loop.ended()) return;
   switch (event.kind) {
     case EventKind::kStart:
       Log(Fate::kStarted, event.subject, event.subject, nullptr);
@@ -178,6 +180,7 @@ void SimNetwork::Act(const Event& event) {
       return CallMachine(loop, [&](Machine& m, Network& network) { m.OnTimer(now_, network); });
     case EventKind::kReach:
     case EventKind::kArrival:
+    case EventKind::kRest:
     case EventKind::kClosed:
       return;
   }
@@ -222,6 +225,8 @@ void SimNetwork::Close(uint32_t connection) {
     return Push(free, EventKind::kClosed, connection);
   if (c.peer[1].value == 0 || IsCut(c.loop[0], to)) return;
   Log(Fate::kClosed, c.loop[0], to, nullptr);
+  Rest(*loops_[to]);
+  if (loops_[to]->ended()) return;
   CallMachine(*loops_[to],
               [&, peer = c.peer[1]](Machine& m, Network& network) { m.OnClosed(now_, peer, network); });
 }
@@ -358,8 +363,19 @@ void SimNetwork::Arrive(uint32_t slot) {
   Log(Fate::kArrived, from, to, &message);
   CallMachine(loop, [&, from_peer = peer](Machine& m, Network& network) {
     m.OnMessage(now_, from_peer, std::move(message), network);
-    m.OnRest(now_, network);
   });
+  if (loop.ended()) return;
+  loop.busy_ = true;
+  if (options_.busy > 0 && rng_.Chance(options_.busy)) {
+    const auto spread = static_cast<uint64_t>(options_.faults.max_delay.count());
+    return Push(now_ + Duration(rng_.Below(spread + 1)), EventKind::kRest, to);
+  }
+  Rest(loop);
+}
+
+void SimNetwork::Rest(SimLoop& loop) {
+  if (std::exchange(loop.busy_, false))
+    CallMachine(loop, [&](Machine& m, Network& network) { m.OnRest(now_, network); });
 }
 
 // What a real receiver would get: checked, and in memory of its own or that of its sender.

@@ -44,6 +44,8 @@ struct SimOptions {
   double codec = 1;
   // Payloads are read in their sender's memory, as between processes of one host (shm/), not in copies.
   bool shares_memory = false;
+  // How often a loop that has a message goes on reading, for a delay (of SimFaults) at most, before it rests.
+  double busy = 0;
   wire::Limits limits;
   uint64_t max_queued_bytes = uint64_t{1} << 30;  // payload in flight per peer; more is dropped
   size_t log_entries = 2000;                      // the newest are kept
@@ -87,6 +89,7 @@ class SimLoop final : public Loop {
   Time timer_ = Time::max();
   uint64_t timer_generation_ = 0;
   int timers_at_once_ = 0;
+  bool busy_ = false;  // what its machine put off waits
 };
 
 class SimNetwork {
@@ -121,7 +124,7 @@ class SimNetwork {
 
  private:
   friend class SimLoop;
-  enum class EventKind : uint8_t { kStart, kTask, kTimer, kReach, kArrival, kClosed };
+  enum class EventKind : uint8_t { kStart, kTask, kTimer, kReach, kArrival, kRest, kClosed };
   enum class Fate : uint8_t {
     kSent,
     kArrived,
@@ -186,6 +189,7 @@ class SimNetwork {
   void Act(const Event& event);
   void Reach(uint32_t slot);
   void Arrive(uint32_t slot);
+  void Rest(SimLoop& loop);
   void End(SimLoop& loop);
   void Close(uint32_t connection);
   template <typename Call>

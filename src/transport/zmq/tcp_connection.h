@@ -29,7 +29,8 @@ std::optional<std::string> Abort(const TcpConnection& connection);
 // Gives up what a congestion control does on a network, where both ends of the connection `fd` have one
 // address: there nothing is lost and no queue grows, and one that paces (BBR) takes a sixth of all processor
 // time for nothing. Then it is Reno, which every Linux has and lets anybody choose. Else nothing happens, nor
-// where `fd` is no TCP connection. One that took the number of a closed one meanwhile is treated the same.
+// where `fd` is no TCP connection. One that took the number of a closed one meanwhile is treated the same. Of
+// each end it is called for once: a worker's that connects anew keeps the system's.
 void DoNotPaceWithinHost(int fd);
 // Whether two ends are one host: the same address, or both loopback ones.
 bool AreOneHost(const sockaddr_storage& a, const sockaddr_storage& b);

@@ -181,6 +181,69 @@ TEST(UpdatePart, InPlaceIsTheSameAsIntoOtherMemory) {
   }
 }
 
+// Whatever is read, in whichever pieces: around the caches the same bits come out as through them.
+TEST(UpdateRange, AroundTheCachesEveryRuleIsTheSame) {
+  constexpr size_t n = 5000, cut = 2112;
+  const wire::KeySpec spec = SpecOf(DType::kFloat32, n);
+  Rng rng(5);
+  const auto noise = [&] {
+    std::vector<float> values(n);
+    for (float& v : values) v = static_cast<float>(rng.Normal());
+    return values;
+  };
+  const Gradients<float> gradients({noise(), noise(), noise()}, 1);
+  const std::vector<float> weight = noise(), sum = noise();
+  std::vector<UpdateRule> rules(1);
+  for (const OptimizerKind kind : {OptimizerKind::kAccumulate, OptimizerKind::kSgd, OptimizerKind::kLamb}) {
+    rules.push_back({.optimizer = Optimizer::Create({.kind = kind, .momentum = 0.9}), .updater = nullptr});
+  }
+  for (const UpdateRule& rule : rules) {
+    for (const bool summed : {false, true}) {
+      const auto update = [&](bool around) {
+        States states;
+        FitStates(rule.optimizer.get(), DType::kFloat32, n, &states);
+        UpdateInput input{.spec = &spec, .length = n, .gradients = gradients.pointers, .around = around};
+        if (summed) {
+          input.gradients = {};
+          input.summed = reinterpret_cast<const std::byte*>(sum.data());
+        }
+        const auto* old = reinterpret_cast<const std::byte*>(weight.data());
+        if (rule.needs_norms()) MeasurePart(rule, input, old, states.arrays, &input.norms);
+        std::vector<float> fresh(n);
+        auto* to = reinterpret_cast<std::byte*>(fresh.data());
+        UpdateRange(rule, input, old, to, states.arrays, cut, n);
+        UpdateRange(rule, input, old, to, states.arrays, 0, cut);
+        return fresh;
+      };
+      EXPECT_EQ(update(true), update(false));
+    }
+  }
+}
+
+// Its state belongs to (store, key, offset): include/sluice/updater.h.
+TEST(UpdatePart, AProgramsFunctionSeesTheSameBlocksAroundTheCachesOrNot) {
+  constexpr size_t n = 5000;
+  const wire::KeySpec spec = SpecOf(DType::kFloat32, n);
+  const Gradients<float> gradients({std::vector<float>(n, 1)}, 0);
+  const std::vector<float> weight(n, 2);
+  const auto blocks = [&](bool around) {
+    std::vector<std::pair<int64_t, size_t>> seen;
+    const UpdateRule rule{
+        .optimizer = nullptr,
+        .updater = [&](const UpdateContext& block, std::span<const float> g, std::span<float> w) {
+          seen.emplace_back(block.offset, g.size());
+          for (size_t i = 0; i < w.size(); ++i) w[i] += g[i];
+        }};
+    std::vector<float> fresh(n);
+    UpdatePart(rule, {.spec = &spec, .length = n, .gradients = gradients.pointers, .around = around},
+               reinterpret_cast<const std::byte*>(weight.data()), reinterpret_cast<std::byte*>(fresh.data()),
+               {});
+    EXPECT_THAT(fresh, ::testing::Each(3));
+    return seen;
+  };
+  EXPECT_EQ(blocks(true), blocks(false));
+}
+
 TEST(UpdatePart, WhatIsAssignedGoesAroundTheCachesToo) {
   const wire::KeySpec spec = SpecOf(DType::kFloat32, 3);
   const Gradients<float> gradients({{1, 2, 3}, {3, 5, 7}}, 1);

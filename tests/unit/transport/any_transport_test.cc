@@ -190,6 +190,46 @@ TYPED_TEST(AnyTransport, WhatADoneMachineSentStillArrives) {
   this->fabric.StopAll();
 }
 
+// Puts its answers off until it rests, which it does before anything but a message.
+struct Lazy {
+  Lazy() {
+    const auto nothing_waits = [this] { EXPECT_TRUE(waiting.empty()); };
+    machine->on_message = [this](Time, PeerId from, wire::Message& message, Network&) {
+      waiting.emplace_back(from, message.id);
+    };
+    machine->on_rest = [this](Time, Network& network) {
+      together = std::max(together, waiting.size());
+      for (const auto& [to, id] : std::exchange(waiting, {})) {
+        wire::Message answer = MakeMessage(0, wire::Ack{});
+        answer.in_reply_to = id;
+        network.Send(to, std::move(answer));
+      }
+    };
+    machine->on_timer = [this, nothing_waits](Time now, Network&) {
+      nothing_waits();
+      machine->timer = now + 1ms;
+    };
+    machine->on_closed = [nothing_waits](PeerId) { nothing_waits(); };
+    machine->on_start = [this](Time now, Network&) { machine->timer = now + 1ms; };
+  }
+  std::shared_ptr<ScriptMachine> machine = std::make_shared<ScriptMachine>();
+  std::vector<std::pair<PeerId, uint64_t>> waiting;
+  size_t together = 0;
+};
+
+TYPED_TEST(AnyTransport, WhatIsPutOffUntilTheLoopRestsComes) {
+  Lazy lazy;
+  Loop& loop = this->fabric.StartBound("lazy", lazy.machine);
+  constexpr size_t kMessages = 300;
+  Asker asker(loop.addresses()[0], [&](PeerId peer, Network& network) {
+    for (uint64_t id = 1; id <= kMessages; ++id) network.Send(peer, MakeMessage(id));
+  });
+  this->fabric.Start("asker", asker.machine);
+  for (int i = 0; i < 20; ++i) loop.Post([&](Time, Network&) { EXPECT_TRUE(lazy.waiting.empty()); });
+  EXPECT_TRUE(this->fabric.Until([&] { return asker.count() == kMessages; })) << asker.count();
+  this->fabric.StopAll();
+}
+
 TYPED_TEST(AnyTransport, SendingToNobodyIsHarmless) {
   auto machine = std::make_shared<ScriptMachine>();
   std::atomic<bool> started = false;

@@ -31,7 +31,7 @@ class ScriptMachine final : public Machine {
  public:
   std::function<void(Time, Network&)> on_start;
   std::function<void(Time, PeerId, wire::Message&, Network&)> on_message;
-  std::function<void(Time, Network&)> on_timer;
+  std::function<void(Time, Network&)> on_rest, on_timer;
   std::function<void(PeerId)> on_refused, on_closed;
   std::function<void(const std::string& why)> on_end;
   std::function<void()> after_call;  // after each of these
@@ -46,6 +46,9 @@ class ScriptMachine final : public Machine {
   void OnMessage(Time now, PeerId from, wire::Message message, Network& network) override {
     if (on_message) on_message(now, from, message, network);
     After();
+  }
+  void OnRest(Time now, Network& network) override {
+    if (on_rest) on_rest(now, network);
   }
   void OnRefused(Time, PeerId peer, Network&) override {
     if (on_refused) on_refused(peer);

@@ -49,6 +49,32 @@ struct Client {
   std::vector<Time> send_times, arrival_times;
 };
 
+// Several messages may come before a busy loop rests, and nothing else.
+TEST(SimNetwork, ABusyLoopRestsLater) {
+  SimNetwork sim({.seed = 3, .busy = 0.8});
+  auto machine = std::make_shared<ScriptMachine>();
+  size_t waiting = 0, most = 0, got = 0;
+  machine->on_start = [&](Time now, Network&) { machine->timer = now + 100us; };
+  machine->on_message = [&](Time, PeerId, wire::Message&, Network&) { ++waiting; };
+  machine->on_rest = [&](Time, Network&) {
+    most = std::max(most, waiting);
+    got += std::exchange(waiting, 0);
+  };
+  machine->on_timer = [&](Time now, Network&) {
+    EXPECT_EQ(waiting, 0u);
+    machine->timer = now + 100us;
+  };
+  SimLoop& loop = sim.Start("busy", machine);
+  Client client(loop.addresses()[0], 200, 20us);
+  sim.Start("client", client.machine);
+  for (int i = 0; i < 10; ++i) {
+    loop.Post([&](Time, Network&) { EXPECT_EQ(waiting, 0u); });
+    sim.RunFor(1ms);
+  }
+  EXPECT_EQ(got, 200u);
+  EXPECT_GT(most, 1u);
+}
+
 uint64_t HistoryOf(uint64_t seed) {
   SimNetwork sim({.seed = seed, .faults = {.drop = 0.1, .duplicate = 0.1, .reorder = 0.5}});
   SimLoop& echo = sim.Start("echo", MakeEcho());
