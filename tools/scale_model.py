@@ -57,7 +57,7 @@ def busiest_seconds(job, sizes, apart):
 
 def fill_seconds(job, sizes):
     """The last part's values follow its last push."""
-    return 0 if job.colocated else job.workers * min(max(sizes) / job.servers, step_model.PART) / job.rate
+    return 0 if job.colocated else job.workers * step_model.part_of(max(sizes) / job.servers) / job.rate
 
 
 def round_seconds(job, sizes):

@@ -1,5 +1,10 @@
 """What a training step takes on links of a given rate, from what it computes and what it sends: no figure is fitted."""
-PART = 128 << 10  # bytes that travel as one: src/kvstore/plan/placement.h
+PART, MOST = 128 << 10, 1 << 20  # bytes that travel as one at least and at most: src/kvstore/plan/placement.h
+
+
+def part_of(slice_bytes):
+    """What travels as one of what a server has of a key."""
+    return min(slice_bytes, max(slice_bytes / 4, PART), MOST)
 
 
 class Profile:

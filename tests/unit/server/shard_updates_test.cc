@@ -84,8 +84,13 @@ TEST(ShardUpdates, HelpersChangeNoBit) {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kLamb}) {
     const OptimizerConfig config{.kind = kind, .learning_rate = 0.1, .momentum = 0.9};
     const auto alone = Train(config, {});
-    EXPECT_EQ(Train(config, With(Threads(1))), alone);
-    EXPECT_EQ(Train(config, With(Threads(3))), alone);
+    // One that does all of it, before the shard looks; some that share it with the shard.
+    for (const auto& helpers : {server::Updates::Helpers{std::make_shared<InlineExecutor>()}, Threads(3)}) {
+      server::ShardOptions options = With(helpers);
+      EXPECT_EQ(Train(config, options), alone);
+      options.cached_bytes = 0;  // new weights go around the caches
+      EXPECT_EQ(Train(config, options), alone);
+    }
   }
 }
 
