@@ -22,6 +22,7 @@ void PrintRate(const char* what, const std::string& bytes, double rate) {
 nlohmann::json ToJson(const RawFigures& raw) {
   return {{"two_streams_gbit_per_s", raw.two_streams_gbit},
           {"zmq_gbit_per_s", raw.zmq_gbit},
+          {"zmq_summed_gbit_per_s", raw.zmq_summed_gbit},
           {"zmq_both_ways_gbit_per_s", raw.zmq_both_ways_gbit},
           {"zmq_rtt_us", raw.zmq_rtt_us},
           {"zmq_loop_gbit_per_s", raw.zmq_loop.gbit},
@@ -34,6 +35,7 @@ void PrintRaw(const RawFigures& raw, size_t message_bytes) {
   const std::string bytes = HumanBytes(message_bytes);
   PrintRate("raw, 2 streams", bytes, raw.two_streams_gbit);
   PrintRate("raw ZeroMQ", bytes, raw.zmq_gbit);
+  PrintRate("  summed", bytes, raw.zmq_summed_gbit);
   PrintRate("  and back", bytes, raw.zmq_both_ways_gbit);
   PrintRate("memory copy", bytes, raw.copy.one * 8);
   PrintRate("  on 2 threads", bytes, raw.copy.two * 8);

@@ -73,7 +73,8 @@ RawFigures MeasureRaw(const RawOptions& options) {
   zmq.message_bytes = std::min<size_t>(options.message_bytes, 4 << 20);
   RawFigures figures;
   figures.two_streams_gbit = TwoStreams(stream);
-  figures.zmq_gbit = ZmqOneWay(zmq);
+  figures.zmq_gbit = ZmqOneWay(zmq, Receiver::kDrops);
+  figures.zmq_summed_gbit = ZmqOneWay(zmq, Receiver::kAddsUp);
   figures.zmq_both_ways_gbit = ZmqBothWays(zmq).gbit;
   figures.zmq_loop = ZmqLoop(options);
   if (options.round_trips) figures.zmq_rtt_us = ZmqRoundTrip(zmq);

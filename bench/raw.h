@@ -29,6 +29,7 @@ struct MemoryRates {
 struct RawFigures {
   double two_streams_gbit = 0;    // one stream each way between two processes, both directions added
   double zmq_gbit = 0;            // one way, DEALER to ROUTER, zero-copy send
+  double zmq_summed_gbit = 0;     // the same to a receiver that adds each message to memory of its own
   double zmq_both_ways_gbit = 0;  // whole messages to a ROUTER that sends each back; per direction
   // The same in messages as the store sends them, 1 MiB at most: what is left where nothing is done with
   // them.

@@ -40,20 +40,20 @@ void Copy(std::byte* a, const std::byte* b, size_t bytes) {
   std::memcpy(a, b, bytes);
 }
 
-SLUICE_SIMD void Add(std::byte* a, const std::byte* b, size_t bytes) {
+}  // namespace
+
+SLUICE_SIMD void AddTo(std::byte* a, const std::byte* b, size_t bytes) {
   auto* __restrict sums = reinterpret_cast<float*>(a);
   const auto* __restrict values = reinterpret_cast<const float*>(b);
   for (size_t i = 0; i < bytes / sizeof(float); ++i) sums[i] += values[i];
 }
-
-}  // namespace
 
 MemoryRates CopyRates(const RawOptions& options) {
   return {Rate(options, 1, Copy), Rate(options, 2, Copy)};
 }
 
 MemoryRates AddRates(const RawOptions& options) {
-  return {Rate(options, 1, Add), Rate(options, 2, Add)};
+  return {Rate(options, 1, AddTo), Rate(options, 2, AddTo)};
 }
 
 }  // namespace sluice::bench

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -15,11 +16,13 @@ namespace sluice::bench {
 // raw_streams.cc
 double TwoStreams(const RawOptions& options);
 // raw_zmq.cc
-double ZmqOneWay(const RawOptions& options);
+enum class Receiver : uint8_t { kDrops, kAddsUp };  // each message, to memory of its own
+double ZmqOneWay(const RawOptions& options, Receiver receiver);
 // `under_way` messages at once; 0: as many as keep a stream busy.
 LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way = 0);
 double ZmqRoundTrip(const RawOptions& options);
 // raw_memory.cc
+void AddTo(std::byte* a, const std::byte* b, size_t bytes);  // of floats
 MemoryRates CopyRates(const RawOptions& options);
 MemoryRates AddRates(const RawOptions& options);
 

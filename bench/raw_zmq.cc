@@ -103,14 +103,17 @@ size_t Window(const RawOptions& options) {
 
 }  // namespace
 
-double ZmqOneWay(const RawOptions& options) {
+double ZmqOneWay(const RawOptions& options, Receiver receiver) {
   const size_t batch = Window(options);
   const auto peer = [&](void* router) {
+    Ring sums(options.message_bytes, receiver == Receiver::kAddsUp ? options.working_set : 0);
     while (true) {
       for (size_t i = 1; i <= batch; ++i) {
         Message id, body;
         id.Receive(router);
         body.Receive(router);
+        if (receiver == Receiver::kAddsUp)
+          AddTo(sums.Next(), static_cast<const std::byte*>(zmq_msg_data(&body.native)), sums.message());
         if (i < batch) continue;
         id.Send(router, ZMQ_SNDMORE);
         Message().Send(router);
