@@ -155,8 +155,8 @@ class Bench(unittest.TestCase):
     def test_a_network(self):
         text = self.on_hosts(bench_network, "--pairs", "1", "--steps", "10")
         self.assertEqual(len([line for line in text.splitlines() if line.startswith("| w")]), 5, text)
-        self.assertIn("| with overlap, 2bit | 107,872 | 1/16.0 | 1,724,320 | ", text)
-        self.assertIn("| with overlap, 2bit, weights fp16 | 107,872 | 1/16.0 | 862,160 | ", text)
+        self.assertIn("| with overlap, 2bit | 107,848 | 1/16.0 | 1,724,320 | ", text)
+        self.assertIn("| with overlap, 2bit, weights fp16 | 107,848 | 1/16.0 | 862,160 | ", text)
         self.assertIn("| with overlap, fp16 both ways | 862,160 | 1/2.0 | 862,160 | ", text)
         self.assertEqual(len(re.findall(r"^fc1\.weight +\|.*F", text, re.MULTILINE)), 2, text)
 

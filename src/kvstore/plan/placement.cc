@@ -34,12 +34,18 @@ Placement::Placement(const PlacementOptions& options) : options_(options), load_
   SLUICE_CHECK(options.num_shards > 0 && options.bigarray_bound > 0 && options.part_bytes > 0);
 }
 
+// As many parts as are wanted, about equal: a last one of a few bytes would travel in a message of its own,
+// and keep the others from being read in place.
 int64_t Placement::PartElements(int64_t slice, DType dtype) const {
   const auto width = static_cast<int64_t>(SizeOf(dtype));
-  const int64_t wanted = std::max(slice * width / options_.parts_of_slice, options_.least_part_bytes);
-  const int64_t elements = std::min(wanted, options_.part_bytes) / width;
-  const int64_t cut = CutOf(elements, dtype);
-  return std::max(elements / cut * cut, cut);
+  const int64_t most = options_.part_bytes / width;
+  const int64_t wanted =
+      std::min(std::max(slice / options_.parts_of_slice, options_.least_part_bytes / width), most);
+  const int64_t cut = CutOf(wanted, dtype);
+  const int64_t bound = std::max(std::min((wanted + cut - 1) / cut, most / cut) * cut, cut);
+  if (slice <= bound) return bound;
+  const int64_t count = (slice + bound - 1) / bound, each = (slice + count - 1) / count;
+  return (each + cut - 1) / cut * cut;
 }
 
 std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype) {

@@ -50,7 +50,7 @@ TEST(Placement, AKeyWithoutElementsHasNoSlices) {
 TEST(Placement, PartsAreWholeCacheLinesOfAtMostPartBytes) {
   const Placement placement({.part_bytes = 1000});
   EXPECT_EQ(placement.PartElements(5000, DType::kFloat32), 192);  // 768 bytes; 256 elements would be 1024
-  EXPECT_EQ(placement.PartElements(5000, DType::kUInt8), 960);
+  EXPECT_EQ(placement.PartElements(5000, DType::kUInt8), 896);  // six, of 960 at most
   EXPECT_EQ(Placement({.part_bytes = 1}).PartElements(5000, DType::kFloat64), 64);  // never less
 }
 
@@ -59,6 +59,18 @@ TEST(Placement, ASliceHasFourPartsWithinTheBounds) {
   EXPECT_EQ(placement.PartElements(100, DType::kFloat32), (128 << 10) / 4);
   EXPECT_EQ(placement.PartElements(1 << 20, DType::kFloat32), (1 << 20) / 4);
   EXPECT_EQ(placement.PartElements(int64_t{1} << 30, DType::kFloat32), (1 << 20) / 4);
+}
+
+// What is left over is shared, not a part of its own.
+TEST(Placement, NoPartIsMuchShorterThanOthers) {
+  const Placement placement({});
+  for (const int64_t slice : {750'000, 200'000, 262'145, 300'001, 4'200'000, 16'777'217}) {
+    const int64_t part = placement.PartElements(slice, DType::kFloat32);
+    EXPECT_LE(part * 4, 1 << 20) << slice;
+    EXPECT_EQ(part % 1024, 0) << slice;  // a page
+    EXPECT_GT(slice - (slice - 1) / part * part, part * 3 / 4) << slice;
+  }
+  EXPECT_EQ(placement.PartElements(750'000, DType::kFloat32), 188'416);  // four
 }
 
 TEST(Placement, PartsFollowTheSlicesInElementOrder) {
