@@ -80,8 +80,8 @@ def print_raw(lines):
         gbit = (raw["two_streams_gbit_per_s"], raw["zmq_gbit_per_s"], raw["zmq_summed_gbit_per_s"], raw["zmq_both_ways_gbit_per_s"])
         return size_text(line["bytes"]), *map(number, (*gbit, *(8 * rate for what in ("copy", "add") for rate in raw[f"{what}_gbyte_per_s"])))
 
-    table(("key", "two streams, both added", "ZeroMQ one way", "the same, summed", "ZeroMQ there and back", "copy, 1 thread", "copy, 2", "`a += b`, 1 thread",
-           "`a += b`, 2"), (row(line) for line in lines if line["mode"] == MODES[0]))
+    table(("key", "two streams, both added", "ZeroMQ one way", "the same, summed", "ZeroMQ there and back", "copy, 1 thread", "copy, 2",
+           "`a += b`, 1 thread", "`a += b`, 2"), (row(line) for line in lines if line["mode"] == MODES[0]))
 
 
 def matrix(args):

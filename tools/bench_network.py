@@ -125,7 +125,7 @@ def predictions(hosts, args):
                                             [both.backward - each[0] for each in both.keys.values()], length, there - written)
                 for overlap, length in ((True, both.step - both.waits), (False, alone.backward))}
     return lambda mode, pushed, pulled: step_model.step_ms(profiles[mode != "without"], BYTES_PER_MS, mode != "without", pushed,
-                                                           pull_share=pulled)
+                                                           part_bytes=step_model.part_of(max(SIZES.values()) / SERVERS), pull_share=pulled)
 
 
 def timeline(trace):

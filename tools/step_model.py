@@ -4,7 +4,7 @@ PART, MOST = 128 << 10, 1 << 20  # bytes that travel as one at least and at most
 
 def part_of(slice_bytes):
     """What travels as one of what a server has of a key."""
-    return min(slice_bytes, max(slice_bytes / 4, PART), MOST)
+    return int(min(slice_bytes, max(slice_bytes / 4, PART), MOST))
 
 
 class Profile:

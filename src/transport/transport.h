@@ -49,8 +49,8 @@ class Machine {
   virtual void OnStart(Time now, Network& network) = 0;
   // `message` has passed wire's checks and belongs to this job; nothing else about it is certain.
   virtual void OnMessage(Time now, PeerId from, wire::Message message, Network& network) = 0;
-  // After one or more calls of OnMessage, before any other call: what was put off for more to come together is
-  // to be done.
+  // After one or more calls of OnMessage, before any other call but OnEnd: what was put off for more to come
+  // together is to be done.
   virtual void OnRest(Time /*now*/, Network& /*network*/) {}
   // `peer` (of Connect) keeps this process out: its job id or secret is another one. Connecting goes on.
   virtual void OnRefused(Time /*now*/, PeerId /*peer*/, Network& /*network*/) {}

@@ -139,7 +139,7 @@ class Blocks {
   }
   // A program's own function sees the same blocks in every round.
   size_t size() const { return around_ ? kBlockAround : kBlock; }
-  // Brings what the block from `first` on will read, where the next one may leave around the caches before.
+  // Brings what the block from `first` on will read, before the last one leaves around the caches.
   void FetchNext(const UpdateInput& in, const std::byte* weight, size_t first, size_t end) {
     if (!around_ || first == end) return;
     const size_t n = std::min(size(), end - first), width = SizeOf(dtype_);

@@ -53,8 +53,8 @@ class Updates {
   const Helpers helpers_;
   const std::shared_ptr<Board> board_;  // outlives this for a helper that comes late and finds nothing
   std::deque<Update> waiting_;          // which stay where they are
-  size_t bytes_ = 0;                    // of all that wait
-  size_t shared_ = 0;                   // of them, from the first one on, are on the board
+  size_t shared_ = 0;                   // so many of them, the first ones, are on the board
+  size_t bytes_ = 0;                    // of all
 };
 
 }  // namespace sluice::server

@@ -50,18 +50,24 @@ std::vector<float> Noise(Rng& rng) {
   return values;
 }
 
-// All parts in one message, in memory of the worker's.
+// A worker's memory, and all parts of it in one message.
+using Memory = std::shared_ptr<std::vector<float>>;
 std::vector<Sent> PushLent(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
-                           const std::vector<float>& values, wire::Push push = {}, bool want_value = false) {
-  const auto memory = std::make_shared<std::vector<float>>(values);
-  const size_t each = values.size() * sizeof(float) / kParts;
+                           Memory memory, wire::Push push = {}, bool want_value = false) {
+  const size_t each = memory->size() * sizeof(float) / kParts;
   wire::Frames frames;
   for (uint32_t part = 0; part < kParts; ++part) {
     push.parts.push_back({{key, part}, round, want_value});
     frames.push_back(
         transport::SimLent(std::as_bytes(std::span(*memory)).subspan(part * each, each), memory));
   }
+  memory = nullptr;
   return harness.Deliver(worker, std::move(push), std::move(frames));
+}
+std::vector<Sent> PushLent(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
+                           const std::vector<float>& values, wire::Push push = {}, bool want_value = false) {
+  return PushLent(harness, worker, key, round, std::make_shared<std::vector<float>>(values), std::move(push),
+                  want_value);
 }
 
 // What a shard holds after each of some rounds of two workers under `config`.
@@ -161,16 +167,9 @@ TEST(ShardUpdates, HelpersBeginBeforeTheLoopRests) {
   ShardHarness harness(1, With({late}));
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
-  auto memory = std::make_shared<std::vector<float>>(kElements, 1.0f);
-  wire::Push push;
-  wire::Frames frames;
-  for (uint32_t part = 0; part < kParts; ++part) {
-    push.parts.push_back({{key, part}, 1, false});
-    frames.push_back(
-        transport::SimLent(std::as_bytes(std::span(*memory)).subspan(part * kPart * 4, kPart * 4), memory));
-  }
+  const auto memory = std::make_shared<std::vector<float>>(kElements, 1.0f);
   harness.more_wait = true;
-  harness.Deliver(0, push, std::move(frames));
+  PushLent(harness, 0, key, 1, memory);
   ASSERT_EQ(late->waiting(), 1u);
   late->RunAll();
   std::fill(memory->begin(), memory->end(), 5.0f);  // too late: it has been added up
@@ -250,17 +249,9 @@ TEST(ShardUpdates, WhatWasLentIsBackBeforeTheAnswerLeaves) {
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   auto memory = std::make_shared<std::vector<float>>(kElements, 1.0f);
   const std::weak_ptr<std::vector<float>> held = memory;
-  wire::Push push;
-  wire::Frames frames;
-  for (uint32_t part = 0; part < kParts; ++part) {
-    push.parts.push_back({{key, part}, 1, true});
-    frames.push_back(
-        transport::SimLent(std::as_bytes(std::span(*memory)).subspan(part * kPart * 4, kPart * 4), memory));
-  }
-  memory = nullptr;
   bool back = false;
   harness.network.on_send = [&] { back = held.expired(); };
-  EXPECT_THAT(ShardHarness::Join<float>(harness.Deliver(0, push, std::move(frames))), Each(1));
+  EXPECT_THAT(ShardHarness::Join<float>(PushLent(harness, 0, key, 1, std::move(memory), {}, true)), Each(1));
   EXPECT_TRUE(back);
 }
 

@@ -198,7 +198,6 @@ struct Lazy {
       waiting.emplace_back(from, message.id);
     };
     machine->on_rest = [this](Time, Network& network) {
-      together = std::max(together, waiting.size());
       for (const auto& [to, id] : std::exchange(waiting, {})) {
         wire::Message answer = MakeMessage(0, wire::Ack{});
         answer.in_reply_to = id;
@@ -214,7 +213,6 @@ struct Lazy {
   }
   std::shared_ptr<ScriptMachine> machine = std::make_shared<ScriptMachine>();
   std::vector<std::pair<PeerId, uint64_t>> waiting;
-  size_t together = 0;
 };
 
 TYPED_TEST(AnyTransport, WhatIsPutOffUntilTheLoopRestsComes) {
