@@ -33,6 +33,8 @@ class [[nodiscard]] Result {
   // Implicit on purpose, so that `return value;` reads well.
   Result(T value) : state_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
   Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
+  // A value made in place, for a type that is dear to move.
+  explicit Result(std::in_place_t) : state_(std::in_place_index<0>) {}
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
   T& value() & {

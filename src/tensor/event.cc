@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
 #include "base/pool_allocator.h"
+#include "base/quick_mutex.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/stream.h"
@@ -24,7 +26,7 @@ struct Event::State {
   std::atomic<uint32_t> done = 0;  // 1: done, and `error` is what it is
   std::atomic<uint32_t> waiters = 0;
   std::exception_ptr error;
-  std::mutex mutex;
+  QuickMutex mutex;
   struct Listener {
     Callback callback;
     bool quiet;
@@ -92,7 +94,10 @@ bool Event::DoneWithin(Duration timeout) const {
   if (Done()) return true;
   const SteadyClock clock;
   const Time end = clock.Now() + timeout;
-  if (state_->by != nullptr) state_->by->Help([this] { return Done(); }, end);
+  if (state_->by != nullptr) {
+    state_->by->Help([this] { return Done(); }, end);
+    if (Done()) return true;
+  }
   ++state_->waiters;
   Duration left = end - clock.Now();
   while (!Done() && left > Duration::zero()) {
@@ -127,13 +132,13 @@ void Event::Complete(std::exception_ptr error) const {
   if (state_ == nullptr) return;
   const std::shared_ptr<State> state = state_;  // a waiter may let go of this handle
   State::Few few;
-  State::More more(state->more.get_allocator());
+  std::optional<State::More> more;
   {
     const std::lock_guard lock(state->mutex);
     SLUICE_CHECK(state->done == 0) << state->what << " completed twice";
     state->error = std::move(error);
     few = std::move(state->few);
-    more = std::move(state->more);
+    if (!state->more.empty()) more = std::move(state->more);
     state->done = 1;
   }
   if (state->waiters > 0) FutexWakeAll(&state->done);
@@ -141,7 +146,7 @@ void Event::Complete(std::exception_ptr error) const {
     listener.callback(listener.quiet ? nullptr : state->error);
   };
   std::ranges::for_each(few, tell);
-  std::ranges::for_each(more, tell);
+  if (more) std::ranges::for_each(*more, tell);
 }
 
 void Event::OnDone(Callback callback) const {

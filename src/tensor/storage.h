@@ -9,6 +9,7 @@
 #include <ranges>
 
 #include "base/adopter.h"
+#include "base/quick_mutex.h"
 #include "sluice/ndarray.h"
 #include "tensor/devices.h"
 
@@ -56,7 +57,7 @@ struct Storage final : Adopter {
  private:
   Buffer own_;
   std::atomic<std::byte*> data_;
-  std::mutex mutex_;
+  QuickMutex mutex_;
   // Guarded by mutex_.
   Frame lent_;
   Event write_;

@@ -14,6 +14,9 @@ namespace sluice::wire {
 // from it. Who would send a larger one refuses the call; parts of other keys have 1 MiB (plan::Placement).
 inline constexpr size_t kMostFrameBytes = 8u << 20;
 
+// An envelope of any version begins with so many that say which.
+inline constexpr size_t kVersionBytes = 5;
+
 // What is accepted from the network, whoever sends it.
 struct Limits {
   size_t max_envelope_bytes = 16u << 20;

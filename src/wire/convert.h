@@ -91,6 +91,26 @@ P EnumToWire(E value) {
   return static_cast<P>(static_cast<int>(value) + 1);
 }
 
+// What the parts of a message have, by name.
+inline uint32_t SlotOf(const PushPart&) {
+  return 0;
+}
+inline uint32_t SlotOf(const auto& part) {
+  return part.slot;
+}
+inline uint64_t VersionOf(const PushPart& part) {
+  return part.round;
+}
+inline uint64_t VersionOf(const PullPart& part) {
+  return part.min_round;
+}
+inline uint64_t VersionOf(const RowsPart& part) {
+  return part.min_round;
+}
+inline uint64_t VersionOf(const auto& part) {
+  return part.version;
+}
+
 // Each pair: ToWire fills a fresh generated message; FromWire returns false once `checker` has refused
 // something.
 #define SLUICE_WIRE_BODY(T)             \

@@ -114,26 +114,6 @@ bool EntriesFromWire(const EntryField& in, Checker& checker, std::vector<KeyEntr
   return true;
 }
 
-// What the parts of a message have, by name.
-uint32_t SlotOf(const PushPart&) {
-  return 0;
-}
-uint32_t SlotOf(const auto& part) {
-  return part.slot;
-}
-uint64_t VersionOf(const PushPart& part) {
-  return part.round;
-}
-uint64_t VersionOf(const PullPart& part) {
-  return part.min_round;
-}
-uint64_t VersionOf(const RowsPart& part) {
-  return part.min_round;
-}
-uint64_t VersionOf(const auto& part) {
-  return part.version;
-}
-
 // Left empty where all are 0.
 template <typename Part, typename T>
 void ColumnToWire(const PartList<Part>& in, google::protobuf::RepeatedField<T>* out, auto&& value_of) {

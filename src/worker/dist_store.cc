@@ -215,7 +215,7 @@ Handover DistStore::Calls(size_t keys) {
   return {client_, keys, outstanding_.AllDone(), records_};
 }
 
-Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call call, Handover& calls) {
+Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call&& call, Handover& calls) {
   Event done = Event::Make(what, calls.alone() ? helped_ : nullptr, records_);
   outstanding_.Add(what, done);
   after.push_back(state.issued);

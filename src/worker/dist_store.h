@@ -114,7 +114,7 @@ class DistStore final : public KVStore {
                  const std::vector<NDArray>& outs);
   // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
   // over. The event is the operation's end.
-  Event Issue(const Label& what, KeyState& state, Events after, Call call, Handover& calls);
+  Event Issue(const Label& what, KeyState& state, Events after, Call&& call, Handover& calls);
   // For what one call of the store issues, on so many keys.
   Handover Calls(size_t keys);
 

@@ -5,13 +5,13 @@
 namespace sluice::worker {
 namespace {
 
-bool Give(transport::Loop& loop, transport::Loop::Task task, bool alone) {
+bool Give(transport::Loop& loop, transport::Loop::Task&& task, bool alone) {
   return alone ? loop.PostOrRun(std::move(task)) : loop.Post(std::move(task));
 }
 
 }  // namespace
 
-void ClientLoop::HandOver(Call call, const Event& done, bool alone) const {
+void ClientLoop::HandOver(Call&& call, const Event& done, bool alone) const {
   auto task = [client = client, call = std::move(call), done](Time now, transport::Network& network) mutable {
     call(*client, now, network, Completes{done});
   };
@@ -26,7 +26,7 @@ Handover::Handover(ClientLoop to, size_t keys, bool alone, const std::shared_ptr
       keys_(keys),
       bundles_(MemoryOf<OpenBundle>(records)) {}
 
-void Handover::Add(Call call, const Event& done) {
+void Handover::Add(Call&& call, const Event& done) {
   if (keys_ < 2) return to_.HandOver(std::move(call), done, alone_);
   if (asked_ == nullptr) {
     const MemoryOf<Asked> memory(records_);

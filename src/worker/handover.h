@@ -20,7 +20,7 @@ using Call = InlineFunction<void(Client&, Time, transport::Network&, const Compl
 struct ClientLoop {
   // `done` is the end of `call`. `alone`: there is nothing else that this thread could do meanwhile. A loop
   // that has ended is an error of `done`.
-  void HandOver(Call call, const Event& done, bool alone) const;
+  void HandOver(Call&& call, const Event& done, bool alone) const;
 
   std::shared_ptr<Client> client;
   std::shared_ptr<transport::Loop> loop;
@@ -36,7 +36,7 @@ class Handover {
   Handover& operator=(const Handover&) = delete;
   ~Handover() { HandOver(); }
 
-  void Add(Call call, const Event& done);
+  void Add(Call&& call, const Event& done);
   // The open one with keys of `shard`, where it has room for so many bytes more; else null.
   Bundle* BundleOf(uint32_t shard, size_t bytes);
   // A new one, to be added when it is full, or with all else.

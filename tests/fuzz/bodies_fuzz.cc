@@ -8,7 +8,7 @@ namespace sluice::wire {
 namespace {
 
 // Fields of Envelope's oneof: proto/envelope.proto.
-constexpr unsigned kFirstBody = 16, kBodies = 27;
+constexpr unsigned kFirstBody = 16, kBodies = 29;
 
 std::string Varint(uint64_t value) {
   std::string bytes;

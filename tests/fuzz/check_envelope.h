@@ -3,13 +3,32 @@
 #pragma once
 
 #include "base/check.h"
+#include "wire/generated_codec.h"
 #include "wire/packing.h"
+#include "wire/step_codec.h"
 
 namespace sluice::wire {
+
+// What the step codec reads and writes, the generated classes read and write as well.
+inline void CheckStepCodec(Bytes bytes, const Limits& limits) {
+  Message step;
+  if (bytes.size() < kVersionBytes ||
+      !DecodeStep(bytes.subspan(kVersionBytes), limits, HeapAllocator(), &step))
+    return;
+  const auto generated = DecodeGenerated(bytes, limits, HeapAllocator());
+  SLUICE_CHECK(generated.ok()) << generated.failure().message;
+  const auto coded = [](const Message& message) {
+    return EncodeGenerated(message, kProtocolVersion, HeapAllocator());
+  };
+  SLUICE_CHECK(AsText(coded(step).bytes()) == AsText(coded(generated.value()).bytes()));
+  if (const auto written = EncodeStep(step, kProtocolVersion, HeapAllocator()))
+    SLUICE_CHECK(AsText(written->bytes()) == AsText(coded(step).bytes()));
+}
 
 // Bytes are refused with a reason, or decode to a message that survives coding unchanged.
 inline void CheckEnvelope(Bytes bytes) {
   const Limits limits;
+  CheckStepCodec(bytes, limits);
   (void)PeekHeader(bytes, limits);
   const auto message = DecodeEnvelope(bytes, limits);
   if (!message.ok()) {

@@ -17,23 +17,27 @@ class Traffic {
   static constexpr size_t kCopyBelow = 1024;
 
   void OnSent(const Frame& envelope, const wire::Frames& payload) {
-    sent_ += envelope.size();
-    copied_ += InBatches(envelope.size());
+    uint64_t sent = envelope.size(), copied = InBatches(envelope.size());
     for (const Frame& frame : payload) {
-      sent_ += frame.size();
-      copied_ += InBatches(frame.size()) + (frame.size() < kCopyBelow ? frame.size() : 0);
+      sent += frame.size();
+      copied += InBatches(frame.size()) + (frame.size() < kCopyBelow ? frame.size() : 0);
     }
+    Add(sent, &sent_);
+    Add(copied, &copied_);
   }
   void OnReceived(Bytes envelope, const wire::Frames& payload) {
-    received_ += envelope.size();
-    copied_ += InBatches(envelope.size());
+    uint64_t received = envelope.size(), copied = InBatches(envelope.size());
     for (const Frame& frame : payload) {
-      received_ += frame.size();
-      copied_ += InBatches(frame.size());
+      received += frame.size();
+      copied += InBatches(frame.size());
     }
+    Add(received, &received_);
+    Add(copied, &copied_);
   }
 
-  void OnCopied(uint64_t bytes) { copied_ += bytes; }
+  void OnCopied(uint64_t bytes) {
+    if (bytes > 0) Add(bytes, &copied_);
+  }
 
   // Each was copied by the kernel once.
   uint64_t sent() const { return sent_; }
@@ -44,6 +48,9 @@ class Traffic {
  private:
   // libzmq 4.3.4 reads and writes in batches of 8 KiB: so much of each frame goes through one.
   static uint64_t InBatches(size_t frame) { return std::min<uint64_t>(frame, 8192); }
+  static void Add(uint64_t bytes, std::atomic<uint64_t>* to) {
+    to->fetch_add(bytes, std::memory_order_relaxed);
+  }
 
   std::atomic<uint64_t> sent_ = 0, received_ = 0, copied_ = 0;
 };

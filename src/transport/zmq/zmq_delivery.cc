@@ -11,13 +11,12 @@ constexpr size_t kMaxReason = 500;
 
 }  // namespace
 
-void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* parts) {
+void ZmqDriver::Deliver(Time now, Channel* channel, Multipart::State state, Multipart* parts) {
   if (state == Multipart::State::kForeign) {
     ++counters_.bad;
     return Warn(nullptr, "a message without a sender or content");
   }
   Peer* peer = SenderOf(*channel, *parts);
-  const Time now = Now();
   if (!peer->open || now < peer->muted_until) {
     ++counters_.muted;
     return;
@@ -32,7 +31,7 @@ void ZmqDriver::Deliver(Channel* channel, Multipart::State state, Multipart* par
   }
   auto decoded = wire::DecodeEnvelope(envelope, options_.limits, memory_);
   if (!decoded.ok()) return Refuse(peer, envelope, decoded.failure());
-  wire::Message message = std::move(decoded).value();
+  wire::Message& message = decoded.value();
   if (!message.payload.empty() && !parts->payload.empty()) {
     return Refuse(peer, envelope,
                   Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
@@ -89,8 +88,8 @@ void ZmqDriver::Refuse(Peer* peer, Bytes envelope, const Failure& failure) {
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
   Channel* channel = ChannelOf(*peer);
   const Frame refusal = wire::EncodeEnvelope(reply, header->version, memory_);
-  SendMultipart(channel->socket.native(), to, refusal, {}, peer->queue, memory_);
-  channel->dry = false;
+  if (SendMultipart(channel->socket.native(), to, refusal, {}, peer->queue, memory_).took_note)
+    channel->dry = false;
 }
 
 }  // namespace sluice::transport

@@ -61,16 +61,18 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   if (!inside) options_.traffic->OnCopied(wire::Pack(&message, memory_));
   const Frame envelope = wire::EncodeEnvelope(message, wire::kProtocolVersion, memory_);
   if (inside) message.payload.clear();
-  if (SendMultipart(channel->socket.native(), to, envelope, message.payload, peer->queue, memory_)) {
+  const Sent sent =
+      SendMultipart(channel->socket.native(), to, envelope, message.payload, peer->queue, memory_);
+  if (sent.took_note) channel->dry = false;
+  if (sent.reached) {
     ++counters_.sent;
     options_.traffic->OnSent(envelope, message.payload);
   } else {
     ++counters_.unreachable;
   }
-  channel->dry = false;
 }
 
-bool ZmqDriver::Post(Loop::Task task) {
+bool ZmqDriver::Post(Loop::Task&& task) {
   const bool taken = outside_.With([&](Outside& o) {
     if (!o.closed) o.tasks.push_back(std::move(task));
     return !o.closed;
@@ -79,7 +81,7 @@ bool ZmqDriver::Post(Loop::Task task) {
   return taken;
 }
 
-bool ZmqDriver::PostOrRun(Loop::Task task) {
+bool ZmqDriver::PostOrRun(Loop::Task&& task) {
   if (!turn_.TryTake()) return Post(std::move(task));
   if (!up_) {
     turn_.Leave();
@@ -191,17 +193,18 @@ void ZmqDriver::Run() {
 
 void ZmqDriver::RunTurn() {
   RunTasks();
-  if (const Time now = Now(); machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
+  const Time now = Now();
+  if (machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
   if (machine_->Done()) return;
   Settle();
   for (Channel* channel : channels_) {
-    if (!channel->dry) Read(channel);
+    if (!channel->dry) Read(channel, now);
   }
   if (shared_) {
     if (!shared_dry_) ReadMemory();
     shared_->WakeWhoIsOwed();
   }
-  if (door_ && door_->next_look() <= Now()) LookAtDoor();
+  if (door_ && door_->next_look() <= now) LookAtDoor();
 }
 
 bool ZmqDriver::Idle() const {
@@ -288,13 +291,13 @@ void ZmqDriver::LookAtDoor() {
   for (const PeerId peer : guests_.TakeLeft()) machine_->OnClosed(Now(), peer, *this);
 }
 
-void ZmqDriver::Read(Channel* channel) {
+void ZmqDriver::Read(Channel* channel, Time now) {
   if (channel->is_monitor) return ReadMonitor(channel);
-  ReadBurst(channel);
-  machine_->OnRest(Now(), *this);
+  ReadBurst(channel, &now);
+  machine_->OnRest(now, *this);
 }
 
-void ZmqDriver::ReadBurst(Channel* channel) {
+void ZmqDriver::ReadBurst(Channel* channel, Time* now) {
   for (int i = 0; i < kBurst; ++i) {
     Multipart parts;
     const auto state = ReceiveMultipart(channel->socket.native(), channel->peer == nullptr, options_.limits,
@@ -306,10 +309,10 @@ void ZmqDriver::ReadBurst(Channel* channel) {
       if (channel->peer == nullptr) door_->OnAllRead();
       return;
     }
+    *now = Now();
     options_.traffic->OnReceived(parts.envelope.bytes(), parts.payload);
-    if (channel->peer == nullptr)
-      door_->OnMessage(parts.envelope.connection(), parts.wire_bytes, IsKnown(parts), Now());
-    Deliver(channel, state, &parts);
+    if (channel->peer == nullptr) door_->OnMessage(parts.connection, parts.wire_bytes, IsKnown(parts), *now);
+    Deliver(*now, channel, state, &parts);
     if (machine_->Done() || tasks_waiting_ || (channel->peer != nullptr && !channel->peer->open)) return;
   }
 }

@@ -34,8 +34,8 @@ class ZmqDriver final : private Network {
   ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machine> machine, ZmqLoopOptions options);
   ~ZmqDriver() override;
 
-  bool Post(Loop::Task task);
-  bool PostOrRun(Loop::Task task);
+  bool Post(Loop::Task&& task);
+  bool PostOrRun(Loop::Task&& task);
   void Help(const std::function<bool()>& done, Time deadline);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
@@ -99,7 +99,7 @@ class ZmqDriver final : private Network {
   Peer* Admit(const Multipart& parts);
 
   // zmq_delivery.cc
-  void Deliver(Channel* channel, Multipart::State state, Multipart* parts);
+  void Deliver(Time now, Channel* channel, Multipart::State state, Multipart* parts);
   void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
 
   // zmq_memory.cc
@@ -117,8 +117,8 @@ class ZmqDriver final : private Network {
   void LeaveTurn();
   void RunTasks();
   void TakeTasks();
-  void Read(Channel* channel);
-  void ReadBurst(Channel* channel);
+  void Read(Channel* channel, Time now);
+  void ReadBurst(Channel* channel, Time* now);  // *now: when the last message was read
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();

@@ -12,51 +12,67 @@
 namespace sluice::transport {
 namespace {
 
-// What ZeroMQ holds for us. Owns itself meanwhile.
-struct Held {
-  Held(std::shared_ptr<SendQueue> q, uint64_t n, Frame f)
-      : queue(std::move(q)), counted(n), frame(std::move(f)) {
-    queue->Add(counted);
+// What ZeroMQ holds for us.
+class Held {
+ public:
+  // Lives until Release.
+  static Held* Make(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<SendQueue>& queue,
+                    uint64_t counted, const Frame& frame) {
+    return new (memory->Allocate(sizeof(Held))) Held(memory, queue, counted, frame);
   }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() { queue->Remove(counted); }
+  // As ZeroMQ calls it, on a thread of its own.
+  static void Release(void*, void* held) {
+    const std::shared_ptr<Allocator> memory = std::move(static_cast<Held*>(held)->memory_);
+    static_cast<Held*>(held)->~Held();
+    memory->Deallocate(held, sizeof(Held));
+  }
+  Bytes bytes() const { return frame_.bytes(); }
 
-  const std::shared_ptr<SendQueue> queue;
-  const uint64_t counted;
-  const Frame frame;
-  std::shared_ptr<Held> self;
+ private:
+  Held(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<SendQueue>& queue, uint64_t counted,
+       const Frame& frame)
+      : memory_(memory), queue_(queue), counted_(counted), frame_(frame) {
+    queue_->Add(counted_);
+  }
+  ~Held() { queue_->Remove(counted_); }
+
+  std::shared_ptr<Allocator> memory_;
+  const std::shared_ptr<SendQueue> queue_;
+  const uint64_t counted_;
+  const Frame frame_;
 };
 
-void Release(void*, void* held) {
-  const std::shared_ptr<Held> last = std::move(static_cast<Held*>(held)->self);
-}
-
-// Sends or closes. On failure the message's content is released here.
-bool SendOrClose(void* socket, zmq_msg_t* msg, bool more) {
+// Sends or closes; on failure the message's content is released here. False: no more can be sent.
+//
+// Whether a socket took note of what has arrived is seen by errno: once in some milliseconds sending begins
+// with that, until there is nothing more, which is an EAGAIN that stands while the message is written
+// (socket_base_t::process_commands, libzmq 4.3.4).
+bool SendOrClose(void* socket, zmq_msg_t* msg, bool more, Sent* sent) {
   int rc;
   do {
+    errno = 0;
     rc = zmq_msg_send(msg, socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
+    sent->took_note = sent->took_note || errno != 0;
   } while (rc < 0 && errno == EINTR);
   if (rc < 0) zmq_msg_close(msg);
-  return rc >= 0;
+  sent->reached = rc >= 0;
+  return sent->reached;
 }
 
-bool SendHeld(void* socket, const std::shared_ptr<Held>& held, bool more) {
-  const Bytes bytes = held->frame.bytes();
+bool SendHeld(void* socket, Held* held, bool more, Sent* sent) {
   zmq_msg_t msg;
   // ZeroMQ only reads what it sends.
-  void* data = const_cast<std::byte*>(bytes.data());
-  SLUICE_CHECK(zmq_msg_init_data(&msg, data, bytes.size(), &Release, held.get()) == 0) << "out of memory";
-  held->self = held;
-  return SendOrClose(socket, &msg, more);
+  void* data = const_cast<std::byte*>(held->bytes().data());
+  SLUICE_CHECK(zmq_msg_init_data(&msg, data, held->bytes().size(), &Held::Release, held) == 0)
+      << "out of memory";
+  return SendOrClose(socket, &msg, more, sent);
 }
 
-bool SendCopy(void* socket, Bytes bytes, bool more) {
+bool SendCopy(void* socket, Bytes bytes, bool more, Sent* sent) {
   zmq_msg_t msg;
   SLUICE_CHECK(zmq_msg_init_size(&msg, bytes.size()) == 0) << "out of memory";
   if (!bytes.empty()) std::memcpy(zmq_msg_data(&msg), bytes.data(), bytes.size());
-  return SendOrClose(socket, &msg, more);
+  return SendOrClose(socket, &msg, more, sent);
 }
 
 zmq_msg_t* Native(std::byte* storage) {
@@ -79,24 +95,25 @@ bool ReceiveNext(void* socket, ZmqFrame* frame) {
 
 }  // namespace
 
-bool SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
+Sent SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
                    const std::shared_ptr<SendQueue>& queue, const std::shared_ptr<Allocator>& memory) {
+  Sent sent;
   const auto hand_over = [&](const Frame& frame, uint64_t counted, bool more) {
-    return SendHeld(socket, std::allocate_shared<Held>(MemoryOf<Held>(memory), queue, counted, frame), more);
+    return SendHeld(socket, Held::Make(memory, queue, counted, frame), more, &sent);
   };
-  if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true)) return false;
+  if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true, &sent)) return sent;
   // Copied frames are counted with the envelope, which leaves with them.
   uint64_t counted = envelope.size();
   for (const Frame& frame : payload) counted += frame.size() < Traffic::kCopyBelow ? frame.size() : 0;
-  if (!hand_over(envelope, counted, !payload.empty())) return false;
+  if (!hand_over(envelope, counted, !payload.empty())) return sent;
   for (size_t i = 0; i < payload.size(); ++i) {
     const Frame& frame = payload[i];
     const bool more = i + 1 < payload.size();
-    const bool sent = frame.size() < Traffic::kCopyBelow ? SendCopy(socket, frame.bytes(), more)
-                                                         : hand_over(frame, frame.size(), more);
-    if (!sent) return false;
+    const bool goes_on = frame.size() < Traffic::kCopyBelow ? SendCopy(socket, frame.bytes(), more, &sent)
+                                                            : hand_over(frame, frame.size(), more);
+    if (!goes_on) break;
   }
-  return true;
+  return sent;
 }
 
 ZmqFrame::ZmqFrame() {
@@ -143,6 +160,7 @@ Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits&
       if (!ReceiveNext(socket, last)) return StateOfErrno();
     }
   }
+  if (router) out->connection = out->envelope.connection();
   bool more = last->more();
   uint64_t bytes = last->bytes().size();
   out->wire_bytes = last->bytes_on_wire();

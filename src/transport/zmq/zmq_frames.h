@@ -29,8 +29,13 @@ class SendQueue {
 // The routing id of a ROUTER's peer: what a DEALER of ours chose. Its first byte is not zero.
 using RoutingId = uint64_t;
 
-// False when the peer cannot be reached: nothing was sent. `to`: null on a DEALER.
-bool SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
+struct Sent {
+  bool reached = true;  // false: the peer cannot be, and nothing was sent
+  // ZeroMQ may have taken note of messages that arrived, which the socket's descriptor then tells no more of.
+  bool took_note = false;
+};
+// `to`: null on a DEALER.
+Sent SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
                    const std::shared_ptr<SendQueue>& queue, const std::shared_ptr<Allocator>& memory);
 
 // A zmq_msg_t in place: it must not move, since small messages lie inside it.
@@ -61,8 +66,9 @@ struct Multipart {
     kForeign,  // no routing id of ours, or no envelope
     kClosed,   // the context is ending
   };
-  RoutingId from = 0;  // ROUTER only
-  ZmqFrame first;      // ROUTER: the routing id
+  RoutingId from = 0;   // ROUTER only
+  int connection = -1;  // ROUTER only: its descriptor, or -1
+  ZmqFrame first;       // ROUTER: the routing id
   ZmqFrame envelope;
   wire::Frames payload;
   uint64_t wire_bytes = 0;  // all of it, also what was thrown away

@@ -190,15 +190,14 @@ ZmqDriver::Peer* ZmqDriver::Add(std::unique_ptr<Peer> peer) {
 
 bool ZmqDriver::IsKnown(const Multipart& parts) const {
   const auto known = by_routing_id_.find(parts.from);
-  return known != by_routing_id_.end() && guests_.IsAt(known->second, parts.envelope.connection());
+  return known != by_routing_id_.end() && guests_.IsAt(known->second, parts.connection);
 }
 
 ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& parts) {
   if (channel.peer != nullptr) return channel.peer;
   const auto known = by_routing_id_.find(parts.from);
   Peer* peer = known == by_routing_id_.end() ? Admit(parts) : Find(known->second);
-  const int connection = parts.envelope.connection();
-  guests_.OnHeard(peer->id, connection, door_->IsOpen(connection));
+  guests_.OnHeard(peer->id, parts.connection, door_->IsOpen(parts.connection));
   return peer;
 }
 

@@ -4,33 +4,20 @@
 
 #include "base/pool_allocator.h"
 #include "unit/encoded.h"
+#include "unit/wire/expect_same.h"
 #include "unit/wire/random_message.h"
 
 namespace sluice::wire {
 namespace {
 
 using sluice::testing::Encoded;
+using testing::ExpectSame;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::PayloadOf;
 using testing::RandomMessages;
 
 constexpr size_t kBodies = std::variant_size_v<Body>;
-
-void ExpectSame(const Message& a, const Message& b) {
-  EXPECT_EQ(a.job, b.job);
-  EXPECT_EQ(a.sender, b.sender);
-  EXPECT_EQ(a.id, b.id);
-  EXPECT_EQ(a.in_reply_to, b.in_reply_to);
-  EXPECT_EQ(a.trace_id, b.trace_id);
-  EXPECT_EQ(a.epoch, b.epoch);
-  EXPECT_TRUE(a.body == b.body) << Describe(a) << " / " << Describe(b);
-}
-
-std::vector<std::string> PayloadOf(const Message& message) {
-  std::vector<std::string> payload;
-  for (const Frame& frame : message.payload) payload.emplace_back(AsText(frame.bytes()));
-  return payload;
-}
 
 class EveryBody : public ::testing::TestWithParam<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Wire, EveryBody, ::testing::Range(size_t{0}, kBodies),

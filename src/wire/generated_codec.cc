@@ -1,0 +1,204 @@
+#include "wire/generated_codec.h"
+
+#include <google/protobuf/arena.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <algorithm>
+
+#include "envelope.pb.h"
+#include "wire/convert.h"
+#include "wire/inside.h"
+
+namespace sluice::wire {
+namespace {
+
+using google::protobuf::Arena;
+using google::protobuf::ArenaOptions;
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+
+// Most messages fit the arena's first block, so that coding them allocates nothing but the result.
+constexpr size_t kArenaBlock = 2048;
+
+ArenaOptions OnStack(char* block) {
+  ArenaOptions options;
+  options.initial_block = block;
+  options.initial_block_size = kArenaBlock;
+  return options;
+}
+
+// Small envelopes cannot hold enough to hurt.
+constexpr size_t kUncountedBytes = 64 << 10;
+
+// Counts strings, messages and packed lists before any of them is allocated: an empty one takes two bytes on
+// the wire, but dozens in memory. False when there are more than `*left`, or when the bytes are not well
+// formed.
+bool CountElements(CodedInputStream& in, const Descriptor& type, size_t* left) {
+  while (const uint32_t tag = in.ReadTag()) {
+    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+      if (!WireFormatLite::SkipField(&in, tag)) return false;
+      continue;
+    }
+    int length = 0;
+    if ((*left)-- == 0 || !in.ReadVarintSizeAsInt(&length)) return false;
+    const FieldDescriptor* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
+    if (field == nullptr || field->message_type() == nullptr) {
+      if (!in.Skip(length)) return false;
+      continue;
+    }
+    const auto limit = in.PushLimit(length);
+    if (!CountElements(in, *field->message_type(), left) || in.BytesUntilLimit() != 0) return false;
+    in.PopLimit(limit);
+  }
+  return true;
+}
+
+bool FewElements(Bytes bytes, const Limits& limits) {
+  if (bytes.size() <= kUncountedBytes) return true;
+  constexpr size_t kPerItem = 32;  // what a key or a node may consist of, generously
+  size_t left = kPerItem * std::max({limits.max_parts, limits.max_keys, limits.max_nodes});
+  CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  return CountElements(in, *pb::Envelope::descriptor(), &left);
+}
+
+// As protobuf would write `small_payload`, which would take a string for every frame.
+size_t SizeOfSmallPayload(const Frames& frames) {
+  size_t size = 0;
+  for (const Frame& frame : frames) {
+    size += WireFormatLite::TagSize(pb::Envelope::kSmallPayloadFieldNumber, WireFormatLite::TYPE_BYTES) +
+            WireFormatLite::LengthDelimitedSize(frame.size());
+  }
+  return size;
+}
+uint8_t* WriteSmallPayload(const Frames& frames, uint8_t* to) {
+  for (const Frame& frame : frames) {
+    to = WireFormatLite::WriteTagToArray(pb::Envelope::kSmallPayloadFieldNumber,
+                                         WireFormatLite::WIRETYPE_LENGTH_DELIMITED, to);
+    to = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(frame.size()), to);
+    if (!frame.empty())
+      to = CodedOutputStream::WriteRawToArray(frame.data(), static_cast<int>(frame.size()), to);
+  }
+  return to;
+}
+
+void HeaderToWire(const Message& message, uint32_t version, pb::Envelope* header) {
+  header->set_version(version);
+  header->set_job(message.job);
+  pb::Sender* sender = header->mutable_sender();
+  sender->set_role(EnumToWire<pb::Role>(message.sender.role));
+  sender->set_rank(message.sender.rank);
+  sender->set_incarnation(message.sender.incarnation);
+  header->set_id(message.id);
+  header->set_in_reply_to(message.in_reply_to);
+  header->set_trace_id(message.trace_id);
+  header->set_epoch(message.epoch);
+}
+
+void LentToWire(const LentFrames& lent, pb::Envelope* out) {
+  for (const LentFrame& frame : lent) {
+    pb::LentFrame* written = out->add_lent_payload();
+    written->set_index(frame.index);
+    written->set_lease(frame.lease);
+    written->set_segment(frame.segment);
+    written->set_offset(frame.offset);
+    written->set_length(frame.length);
+  }
+}
+
+// What the memory is, only its borrower knows.
+bool LentFromWire(const pb::Envelope& envelope, Checker& checker, LentFrames* out) {
+  const Limits& limits = checker.limits();
+  const auto count = static_cast<size_t>(envelope.lent_payload_size());
+  if (!checker.Count(count, limits.max_payload_frames, "lent payload frames")) return false;
+  out->reserve(count);
+  for (const pb::LentFrame& frame : envelope.lent_payload()) {
+    if (frame.index() >= limits.max_payload_frames || (!out->empty() && frame.index() <= out->back().index))
+      return checker.Refuse("lent payload frame ", frame.index(), " is out of order");
+    if (frame.length() > limits.max_frame_bytes)
+      return checker.Refuse("a lent payload frame has ", frame.length(), " bytes; at most ",
+                            limits.max_frame_bytes, " are accepted");
+    out->push_back({frame.index(), frame.lease(), frame.segment(), frame.offset(), frame.length()});
+  }
+  return true;
+}
+
+bool PackedFromWire(const pb::Envelope& envelope, Checker& checker, PartList<uint32_t>* out) {
+  const auto count = static_cast<size_t>(envelope.packed_payload_size());
+  if (!checker.Count(count, checker.limits().max_payload_frames, "packed payload frames")) return false;
+  out->reserve(count);
+  for (const uint32_t size : envelope.packed_payload()) out->push_back(size);
+  return true;
+}
+
+bool Parse(Bytes bytes, pb::Envelope* envelope) {
+  return envelope->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+}  // namespace
+
+// Header, small payload, lent and packed payload, body: in the order of their fields.
+Frame EncodeGenerated(const Message& message, uint32_t version, const std::shared_ptr<Allocator>& memory) {
+  alignas(8) char arena_block[kArenaBlock];
+  Arena arena(OnStack(arena_block));
+  auto* header = Arena::CreateMessage<pb::Envelope>(&arena);
+  auto* body = Arena::CreateMessage<pb::Envelope>(&arena);
+  HeaderToWire(message, version, header);
+  LentToWire(message.lent, body);
+  for (const uint32_t size : message.packed) body->add_packed_payload(size);
+  BodyToWire(message.body, body);
+  const bool inside = PayloadTravelsInside(message);
+
+  const size_t size =
+      header->ByteSizeLong() + (inside ? SizeOfSmallPayload(message.payload) : 0) + body->ByteSizeLong();
+  const Block block = TakeBlock(size, memory);
+  auto* at = reinterpret_cast<uint8_t*>(block.get());
+  at = header->SerializeWithCachedSizesToArray(at);
+  if (inside) at = WriteSmallPayload(message.payload, at);
+  body->SerializeWithCachedSizesToArray(at);
+  return Frame(Bytes(block.get(), size), block);
+}
+
+Result<Message> DecodeGenerated(Bytes bytes, const Limits& limits, const std::shared_ptr<Allocator>& memory) {
+  if (!FewElements(bytes, limits)) {
+    return Fail(ErrorCode::kResourceExhausted, "envelope of ", bytes.size(), " bytes has too many elements");
+  }
+  alignas(8) char block[kArenaBlock];
+  Arena arena(OnStack(block));
+  auto* envelope = Arena::CreateMessage<pb::Envelope>(&arena);
+  if (!Parse(bytes, envelope)) {
+    return Fail(ErrorCode::kDataLoss, "envelope of ", bytes.size(), " bytes cannot be parsed");
+  }
+  Checker checker(limits);
+  Message message;
+  message.job = envelope->job();
+  message.sender.rank = envelope->sender().rank();
+  message.sender.incarnation = envelope->sender().incarnation();
+  message.id = envelope->id();
+  message.in_reply_to = envelope->in_reply_to();
+  message.trace_id = envelope->trace_id();
+  message.epoch = envelope->epoch();
+  if (!checker.Enum(envelope->sender().role(), Role::kWorker, "the sender's role", &message.sender.role) ||
+      !BodyFromWire(*envelope, checker, &message.body) || !LentFromWire(*envelope, checker, &message.lent) ||
+      !PackedFromWire(*envelope, checker, &message.packed)) {
+    return Fail(ErrorCode::kInvalidArgument, BodyName(message.body), " refused: ", checker.why());
+  }
+  if (envelope->small_payload_size() == 0) return message;
+  size_t total = 0;
+  for (const std::string& data : envelope->small_payload()) total += data.size();
+  if (total > kSmallPayload || static_cast<size_t>(envelope->small_payload_size()) > kSmallPayload) {
+    return Fail(ErrorCode::kInvalidArgument, BodyName(message.body), " has ", total, " bytes in ",
+                envelope->small_payload_size(), " frames inside its envelope; at most ", kSmallPayload,
+                " may be there");
+  }
+  PartList<Bytes> inside;
+  for (const std::string& data : envelope->small_payload()) inside.push_back(AsBytes(data));
+  message.payload = CopyInside(inside, memory);
+  return message;
+}
+
+}  // namespace sluice::wire

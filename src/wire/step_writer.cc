@@ -1,0 +1,219 @@
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "envelope.pb.h"
+#include "wire/convert.h"
+#include "wire/inside.h"
+#include "wire/step_codec.h"
+
+namespace sluice::wire {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedOutputStream;
+
+// Writes from the end of its room to the beginning, so that every length is known when it is written. As in
+// proto3, fields that are 0 are left out.
+class BackwardWriter {
+ public:
+  explicit BackwardWriter(std::span<uint8_t> room) : at_(room.data() + room.size()) {}
+  const uint8_t* at() const { return at_; }
+
+  void Varint(uint64_t value) {
+    if (value < 0x80) {
+      *--at_ = static_cast<uint8_t>(value);
+      return;
+    }
+    at_ -= CodedOutputStream::VarintSize64(value);
+    CodedOutputStream::WriteVarint64ToArray(value, at_);
+  }
+  void Raw(Bytes bytes) {
+    at_ -= bytes.size();
+    if (!bytes.empty()) std::memcpy(at_, bytes.data(), bytes.size());
+  }
+  void NumberField(int field, uint64_t value) {
+    if (value == 0) return;
+    Varint(value);
+    Tag(field, WireFormatLite::WIRETYPE_VARINT);
+  }
+  template <typename E>
+  void EnumField(int field, E value) {
+    NumberField(field, static_cast<uint64_t>(value) + 1);  // see EnumToWire
+  }
+  void Fixed32Field(int field, uint32_t value) {
+    if (value == 0) return;
+    at_ -= sizeof value;
+    CodedOutputStream::WriteLittleEndian32ToArray(value, at_);
+    Tag(field, WireFormatLite::WIRETYPE_FIXED32);
+  }
+  void Fixed64Field(int field, uint64_t value) {
+    if (value == 0) return;
+    at_ -= sizeof value;
+    CodedOutputStream::WriteLittleEndian64ToArray(value, at_);
+    Tag(field, WireFormatLite::WIRETYPE_FIXED64);
+  }
+  // What was written since at() was `end` becomes the content of `field`.
+  void Enclose(int field, const uint8_t* end) {
+    Varint(static_cast<uint64_t>(end - at_));
+    Tag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  }
+
+ private:
+  void Tag(int field, WireFormatLite::WireType type) { Varint(WireFormatLite::MakeTag(field, type)); }
+
+  uint8_t* at_;
+};
+
+// The elements of `list` from last to first.
+void Backwards(const auto& list, auto&& write) {
+  for (size_t i = list.size(); i > 0; --i) write(list[i - 1]);
+}
+
+// Packed numbers, one of each element; none where all are 0.
+void WriteColumn(int field, const auto& list, auto&& value_of, BackwardWriter& out) {
+  if (std::ranges::all_of(list, [&](const auto& element) { return value_of(element) == 0; })) return;
+  const uint8_t* end = out.at();
+  Backwards(list, [&](const auto& element) { out.Varint(value_of(element)); });
+  out.Enclose(field, end);
+}
+
+template <typename Part>
+void WriteParts(int field, const PartList<Part>& parts, BackwardWriter& out) {
+  const uint8_t* end = out.at();
+  WriteColumn(
+      pb::Parts::kVersionFieldNumber, parts, [](const Part& part) { return VersionOf(part); }, out);
+  WriteColumn(
+      pb::Parts::kSlotFieldNumber, parts, [](const Part& part) { return SlotOf(part); }, out);
+  WriteColumn(
+      pb::Parts::kPartFieldNumber, parts, [](const Part& part) { return part.ref.part; }, out);
+  if (!parts.empty()) {
+    const uint8_t* end_of_keys = out.at();
+    Backwards(parts, [&](const Part& part) { out.Varint(part.ref.key); });
+    out.Enclose(pb::Parts::kKeyFieldNumber, end_of_keys);
+  }
+  out.Enclose(field, end);
+}
+
+void WriteBody(const Push& push, BackwardWriter& out) {
+  using Field = pb::Push;
+  const uint8_t* end = out.at();
+  WriteColumn(
+      Field::kWantValueFieldNumber, push.parts,
+      [](const PushPart& part) { return uint64_t{part.want_value}; }, out);
+  out.EnumField(Field::kValuesFieldNumber, push.values);
+  out.EnumField(Field::kCompressionFieldNumber, push.compression);
+  WriteParts(Field::kPartsFieldNumber, push.parts, out);
+  out.Fixed64Field(Field::kDivisorFieldNumber, std::bit_cast<uint64_t>(push.divisor));
+  out.NumberField(Field::kSamplesFieldNumber, push.samples);
+  out.Enclose(pb::Envelope::kPushFieldNumber, end);
+}
+
+void WriteBody(const Pull& pull, BackwardWriter& out) {
+  const uint8_t* end = out.at();
+  out.EnumField(pb::Pull::kValuesFieldNumber, pull.values);
+  WriteParts(pb::Pull::kPartsFieldNumber, pull.parts, out);
+  out.EnumField(pb::Pull::kWantFieldNumber, pull.want);
+  out.Enclose(pb::Envelope::kPullFieldNumber, end);
+}
+
+void WriteBody(const Values& values, BackwardWriter& out) {
+  const uint8_t* end = out.at();
+  out.EnumField(pb::Values::kCompressionFieldNumber, values.compression);
+  WriteParts(pb::Values::kPartsFieldNumber, values.parts, out);
+  out.NumberField(pb::Values::kContentFieldNumber,
+                  values.has_data ? pb::Values::CONTENT_VALUES : pb::Values::CONTENT_VERSIONS);
+  out.Enclose(pb::Envelope::kValuesFieldNumber, end);
+}
+
+void WriteBody(const Ack&, BackwardWriter& out) {
+  out.Enclose(pb::Envelope::kAckFieldNumber, out.at());
+}
+
+void WriteLent(const LentFrame& frame, BackwardWriter& out) {
+  using Field = pb::LentFrame;
+  const uint8_t* end = out.at();
+  out.NumberField(Field::kLengthFieldNumber, frame.length);
+  out.NumberField(Field::kOffsetFieldNumber, frame.offset);
+  out.NumberField(Field::kSegmentFieldNumber, frame.segment);
+  out.NumberField(Field::kLeaseFieldNumber, frame.lease);
+  out.NumberField(Field::kIndexFieldNumber, frame.index);
+  out.Enclose(pb::Envelope::kLentPayloadFieldNumber, end);
+}
+
+void WritePayload(const Message& message, BackwardWriter& out) {
+  if (!message.packed.empty()) {
+    const uint8_t* end = out.at();
+    Backwards(message.packed, [&](uint32_t size) { out.Varint(size); });
+    out.Enclose(pb::Envelope::kPackedPayloadFieldNumber, end);
+  }
+  Backwards(message.lent, [&](const LentFrame& frame) { WriteLent(frame, out); });
+  if (!PayloadTravelsInside(message)) return;
+  Backwards(message.payload, [&](const Frame& frame) {
+    const uint8_t* end = out.at();
+    out.Raw(frame.bytes());
+    out.Enclose(pb::Envelope::kSmallPayloadFieldNumber, end);
+  });
+}
+
+void WriteHeader(const Message& message, uint32_t version, BackwardWriter& out) {
+  using Field = pb::Envelope;
+  out.NumberField(Field::kEpochFieldNumber, message.epoch);
+  out.Fixed64Field(Field::kTraceIdFieldNumber, message.trace_id);
+  out.NumberField(Field::kInReplyToFieldNumber, message.in_reply_to);
+  out.NumberField(Field::kIdFieldNumber, message.id);
+  const uint8_t* end = out.at();
+  out.Fixed64Field(pb::Sender::kIncarnationFieldNumber, message.sender.incarnation);
+  out.NumberField(pb::Sender::kRankFieldNumber, message.sender.rank);
+  out.EnumField(pb::Sender::kRoleFieldNumber, message.sender.role);
+  out.Enclose(Field::kSenderFieldNumber, end);
+  out.Fixed64Field(Field::kJobFieldNumber, message.job);
+  out.Fixed32Field(Field::kVersionFieldNumber, version);
+}
+
+// The most that a message can come to, of the widest numbers everywhere.
+constexpr size_t kFixedBytes = 160;  // 76 of the header, 68 of a push, tags and lengths included
+constexpr size_t kBytesOfPart = 26;  // key, part and slot 5 each, version 10, want_value 1
+constexpr size_t kBytesOfLent = 53, kBytesOfPacked = 5;
+constexpr size_t kBytesOfInside = 3;  // tag and length
+size_t MostBytes(const Message& message, size_t parts) {
+  const size_t inside = PayloadTravelsInside(message) ? message.payload.size() : 0;
+  return kFixedBytes + kBytesOfPart * parts + kBytesOfLent * message.lent.size() +
+         kBytesOfPacked * message.packed.size() + kBytesOfInside * inside + (inside > 0 ? kSmallPayload : 0);
+}
+
+constexpr size_t kRoom = 4096;  // messages of some 140 parts
+
+template <typename T>
+std::optional<Frame> Encode(const Message& message, const T& body, size_t parts, uint32_t version,
+                            const std::shared_ptr<Allocator>& memory) {
+  if (MostBytes(message, parts) > kRoom) return std::nullopt;
+  uint8_t room[kRoom];
+  BackwardWriter out(room);
+  WriteBody(body, out);
+  WritePayload(message, out);
+  WriteHeader(message, version, out);
+  const Bytes written = std::as_bytes(std::span(out.at(), room + kRoom));
+  const Block block = TakeBlock(written.size(), memory);
+  std::memcpy(block.get(), written.data(), written.size());
+  return Frame(Bytes(block.get(), written.size()), block);
+}
+
+}  // namespace
+
+std::optional<Frame> EncodeStep(const Message& message, uint32_t version,
+                                const std::shared_ptr<Allocator>& memory) {
+  if (const auto* push = std::get_if<Push>(&message.body))
+    return Encode(message, *push, push->parts.size(), version, memory);
+  if (const auto* pull = std::get_if<Pull>(&message.body))
+    return Encode(message, *pull, pull->parts.size(), version, memory);
+  if (const auto* values = std::get_if<Values>(&message.body))
+    return Encode(message, *values, values->parts.size(), version, memory);
+  if (const auto* ack = std::get_if<Ack>(&message.body)) return Encode(message, *ack, 0, version, memory);
+  return std::nullopt;
+}
+
+}  // namespace sluice::wire
