@@ -22,6 +22,14 @@ bool ReadVersion(Bytes bytes, uint32_t* version) {
   return true;
 }
 
+// Of this version. In one variable, which the caller's is made of without a move.
+Result<Message> Decode(Bytes bytes, const Limits& limits, const std::shared_ptr<Allocator>& memory) {
+  Result<Message> message(std::in_place);
+  if (!DecodeStep(bytes.subspan(kVersionBytes), limits, memory, &message.value()))
+    message = DecodeGenerated(bytes, limits, memory);
+  return message;
+}
+
 }  // namespace
 
 Limits LimitsOfShards() {
@@ -56,9 +64,7 @@ Result<Message> DecodeEnvelope(Bytes bytes, const Limits& limits, const std::sha
                 ", this process speaks version ", kProtocolVersion,
                 ": run the same release of Sluice everywhere");
   }
-  Result<Message> message(std::in_place);
-  if (DecodeStep(bytes.subspan(kVersionBytes), limits, memory, &message.value())) return message;
-  return DecodeGenerated(bytes, limits, memory);
+  return Decode(bytes, limits, memory);
 }
 
 std::optional<Header> PeekHeader(Bytes bytes, const Limits& limits) {

@@ -10,12 +10,13 @@
 
 namespace sluice::wire {
 
-// As EncodeGenerated. nullopt: of another kind, or of very many parts.
+// As EncodeGenerated. nullopt: of another kind, or longer than some 150 parts make it.
 std::optional<Frame> EncodeStep(const Message& message, uint32_t version,
                                 const std::shared_ptr<Allocator>& memory);
 
 // As DecodeGenerated, of the bytes behind the version. False where a message is of another kind, where
-// anything in it is wrong, and where it is not said as EncodeStep says it; *out may have been changed then.
+// anything in it is wrong, and of some forms that protobuf allows and nobody writes; *out may have been
+// changed then.
 bool DecodeStep(Bytes bytes, const Limits& limits, const std::shared_ptr<Allocator>& memory, Message* out);
 
 }  // namespace sluice::wire

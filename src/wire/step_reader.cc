@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "envelope.pb.h"
-#include "wire/convert.h"
 #include "wire/inside.h"
 #include "wire/step_codec.h"
 
@@ -75,9 +74,14 @@ class Reader {
     at_ += sizeof *out;
     return true;
   }
+  // A tag or a length, of which protobuf reads at most five bytes.
+  bool Short(uint32_t* out) {
+    const std::byte* const begin = at_;
+    return Varint(out) && at_ - begin <= 5;
+  }
   bool Content(Bytes* out) {
-    uint64_t size = 0;
-    if (!Varint(&size) || size > static_cast<uint64_t>(end_ - at_)) return false;
+    uint32_t size = 0;
+    if (!Short(&size) || size > static_cast<size_t>(end_ - at_)) return false;
     *out = Bytes(at_, size);
     at_ += size;
     return true;
@@ -95,7 +99,7 @@ bool ForEachField(Bytes message, auto&& on_field) {
   Reader in(message);
   while (!in.AtEnd()) {
     uint32_t tag = 0;
-    if (!in.Varint(&tag) || !on_field(tag, in)) return false;
+    if (!in.Short(&tag) || !on_field(tag, in)) return false;
   }
   return true;
 }
@@ -264,7 +268,7 @@ bool ReadLent(Bytes lent, const Limits& limits, LentFrames* out) {
     }
   });
   if (!read || frame.index >= limits.max_payload_frames || frame.length > limits.max_frame_bytes ||
-      out->size() == limits.max_payload_frames || (!out->empty() && frame.index <= out->back().index)) {
+      (!out->empty() && frame.index <= out->back().index)) {
     return false;
   }
   out->push_back(frame);
@@ -272,7 +276,7 @@ bool ReadLent(Bytes lent, const Limits& limits, LentFrames* out) {
 }
 
 bool ReadPacked(Bytes sizes, const Limits& limits, PartList<uint32_t>* out) {
-  if (!out->empty()) return false;
+  if (sizes.empty() || !out->empty()) return false;
   for (Reader in(sizes); !in.AtEnd();) {
     if (out->size() == limits.max_payload_frames || !in.Varint(&out->emplace_back())) return false;
   }

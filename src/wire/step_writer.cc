@@ -175,7 +175,7 @@ void WriteHeader(const Message& message, uint32_t version, BackwardWriter& out) 
 }
 
 // The most that a message can come to, of the widest numbers everywhere.
-constexpr size_t kFixedBytes = 160;  // 76 of the header, 68 of a push, tags and lengths included
+constexpr size_t kFixedBytes = 160;  // 75 of the header, at most 49 of a body, tags and lengths included
 constexpr size_t kBytesOfPart = 26;  // key, part and slot 5 each, version 10, want_value 1
 constexpr size_t kBytesOfLent = 53, kBytesOfPacked = 5;
 constexpr size_t kBytesOfInside = 3;  // tag and length
@@ -185,7 +185,7 @@ size_t MostBytes(const Message& message, size_t parts) {
          kBytesOfPacked * message.packed.size() + kBytesOfInside * inside + (inside > 0 ? kSmallPayload : 0);
 }
 
-constexpr size_t kRoom = 4096;  // messages of some 140 parts
+constexpr size_t kRoom = 4096;  // messages of some 150 parts
 
 template <typename T>
 std::optional<Frame> Encode(const Message& message, const T& body, size_t parts, uint32_t version,

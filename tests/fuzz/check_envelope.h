@@ -12,7 +12,7 @@ namespace sluice::wire {
 // What the step codec reads and writes, the generated classes read and write as well.
 inline void CheckStepCodec(Bytes bytes, const Limits& limits) {
   Message step;
-  if (bytes.size() < kVersionBytes ||
+  if (!AsText(bytes).starts_with(std::string_view("\x0d\x01\0\0\0", kVersionBytes)) ||
       !DecodeStep(bytes.subspan(kVersionBytes), limits, HeapAllocator(), &step))
     return;
   const auto generated = DecodeGenerated(bytes, limits, HeapAllocator());

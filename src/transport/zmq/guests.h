@@ -23,6 +23,7 @@ class Guests {
   bool IsAt(PeerId guest, int connection) const;  // as far as is known
   // Who has gone since this was asked last, and is gone still.
   std::vector<PeerId> TakeLeft();
+  bool HaveLeft() const { return !left_.empty(); }  // some have gone, who may be back
   // While too many are gone: the one gone longest, who is no guest any more.
   std::optional<PeerId> Forget();
   size_t size() const { return places_.size(); }

@@ -78,8 +78,8 @@ void Poller::Watch(const std::vector<Input>& inputs) {
   }
 }
 
-int Poller::Sleep() {
-  return epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), -1);
+int Poller::Await(int timeout_ms) {
+  return epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), timeout_ms);
 }
 
 }  // namespace sluice::transport

@@ -37,9 +37,10 @@ class Poller {
   void Forget();
   static constexpr int kMaxReady = 64;
   // Until something is to be done: how many descriptors say so, at most kMaxReady at once.
-  int Sleep();
-  // After Sleep, with what it returned: calls `on_readable(tag)` for inputs that can be read and were not
-  // forgotten since.
+  int Sleep() { return Await(-1); }
+  int Look() { return Await(0); }  // without waiting
+  // After Sleep or Look, with what it returned: calls `on_readable(tag)` for inputs that can be read and were
+  // not forgotten since.
   template <typename OnReadable>
   void Report(int count, OnReadable&& on_readable) {
     for (int i = 0; i < count; ++i) {
@@ -55,6 +56,7 @@ class Poller {
  private:
   static constexpr uint64_t kWake = 0, kAlarm = 1;  // of generation 0
 
+  int Await(int timeout_ms);
   void AlarmRang();
   void Add(int fd, uint32_t events, uint64_t name) const;
 

@@ -17,11 +17,13 @@ class Traffic {
   static constexpr size_t kCopyBelow = 1024;
 
   void OnSent(const Frame& envelope, const wire::Frames& payload) {
-    uint64_t sent = envelope.size(), copied = InBatches(envelope.size());
-    for (const Frame& frame : payload) {
+    uint64_t sent = 0, copied = 0;
+    const auto count = [&](const Frame& frame) {
       sent += frame.size();
       copied += InBatches(frame.size()) + (frame.size() < kCopyBelow ? frame.size() : 0);
-    }
+    };
+    count(envelope);
+    for (const Frame& frame : payload) count(frame);
     Add(sent, &sent_);
     Add(copied, &copied_);
   }

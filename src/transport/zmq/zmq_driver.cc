@@ -13,6 +13,8 @@ namespace {
 
 // Messages read from one channel before the others, the timer and posted tasks have their turn.
 constexpr int kBurst = 32;
+// Turns that end with something left to do, until all channels are asked.
+constexpr unsigned kBusyTurns = 4;
 
 }  // namespace
 
@@ -110,6 +112,7 @@ void ZmqDriver::Help(const std::function<bool()>& done, Time deadline) {
     while (up_ && !stop_ && thrown_ == nullptr && !done() && Now() < deadline) {
       RunTurn();
       if (machine_->Done()) break;
+      if (!Idle()) PassBy(&helper_poller_);
       if (!Idle() || done()) continue;
       SetAlarm();
       helper_poller_.SetAlarm(deadline);
@@ -187,24 +190,24 @@ void ZmqDriver::Run() {
     if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     RunTurn();
     if (machine_->Done()) return;
-    if (Idle()) Sleep();
+    Idle() ? Sleep() : PassBy(&poller_);
   }
 }
 
 void ZmqDriver::RunTurn() {
   RunTasks();
-  const Time now = Now();
+  Time now = Now();
   if (machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
   if (machine_->Done()) return;
   Settle();
   for (Channel* channel : channels_) {
-    if (!channel->dry) Read(channel, now);
+    if (!channel->dry) Read(channel, &now);
   }
   if (shared_) {
     if (!shared_dry_) ReadMemory();
     shared_->WakeWhoIsOwed();
   }
-  if (door_ && door_->next_look() <= now) LookAtDoor();
+  if (door_ && door_->next_look() <= Now()) LookAtDoor();
 }
 
 bool ZmqDriver::Idle() const {
@@ -274,6 +277,15 @@ void ZmqDriver::SleepOn(Poller* poller) {
   turn_.Leave();
   const int ready = poller->Sleep();
   turn_.Take();
+  Hear(poller, ready);
+}
+
+// A channel that always has something must not keep the others from being read.
+void ZmqDriver::PassBy(Poller* poller) {
+  if (++busy_turns_ % kBusyTurns == 0 && channels_.size() > 1) Hear(poller, poller->Look());
+}
+
+void ZmqDriver::Hear(Poller* poller, int ready) {
   poller->Report(ready, [](void* dry) { *static_cast<bool*>(dry) = false; });
   if (ready >= 0 && ready < Poller::kMaxReady) return;
   for (Channel* channel : channels_)
@@ -287,14 +299,16 @@ void ZmqDriver::LookAtDoor() {
     ++counters_.cut;
     Warn(nullptr, who);
   }
+  if (!guests_.HaveLeft()) return;
+  if (router_->socket.Readable()) router_->dry = false;
   if (!router_->dry) return;  // first their last words
   for (const PeerId peer : guests_.TakeLeft()) machine_->OnClosed(Now(), peer, *this);
 }
 
-void ZmqDriver::Read(Channel* channel, Time now) {
+void ZmqDriver::Read(Channel* channel, Time* now) {
   if (channel->is_monitor) return ReadMonitor(channel);
-  ReadBurst(channel, &now);
-  machine_->OnRest(now, *this);
+  ReadBurst(channel, now);
+  machine_->OnRest(*now, *this);
 }
 
 void ZmqDriver::ReadBurst(Channel* channel, Time* now) {

@@ -4,8 +4,9 @@
 // to who has the turn: the loop's thread while it is awake, or whoever finds it asleep and does its work.
 // That may be one helper for long, who sleeps beside it on a poller that is told first.
 //
-// A ZMQ_FD tells only that something has changed since the socket was last used, so a channel is asked again
-// after every use until it has nothing, and the thread sleeps only when all channels are dry.
+// A ZMQ_FD tells only that something has changed since the socket last took note of such a thing, so a
+// channel is read until it has nothing, again where sending took note (zmq_frames.h), and the thread sleeps
+// only when all channels are dry.
 #pragma once
 
 #include <atomic>
@@ -117,13 +118,15 @@ class ZmqDriver final : private Network {
   void LeaveTurn();
   void RunTasks();
   void TakeTasks();
-  void Read(Channel* channel, Time now);
-  void ReadBurst(Channel* channel, Time* now);  // *now: when the last message was read
+  void Read(Channel* channel, Time* now);
+  void ReadBurst(Channel* channel, Time* now);  // *now: becomes when the last message was read
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void Settle();
   void Sleep();
   void LookAtDoor();
   void SleepOn(Poller* poller);
+  void PassBy(Poller* poller);
+  void Hear(Poller* poller, int ready);
   void SetAlarm();
   void End(const std::string& failure);
   void Warn(const Peer* peer, const std::string& what);
@@ -147,6 +150,7 @@ class ZmqDriver final : private Network {
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;
+  unsigned busy_turns_ = 0;
   std::vector<Loop::Task> running_;  // what was taken, from `next_running_` on: one may throw
   size_t next_running_ = 0;
   std::exception_ptr thrown_;  // in a caller's thread

@@ -80,12 +80,12 @@ zmq_msg_t* Native(std::byte* storage) {
   return reinterpret_cast<zmq_msg_t*>(storage);
 }
 
-// EAGAIN and EINTR read as "nothing": the caller comes back.
 Multipart::State StateOfErrno() {
   return errno == ETERM || errno == ENOTSOCK ? Multipart::State::kClosed : Multipart::State::kNone;
 }
 
-// The frames after the first one are there when the first one is; only a signal can interrupt.
+// A signal may come when ZeroMQ has taken note of a message, of which its descriptor then tells no more, and
+// not looked for it yet.
 bool ReceiveNext(void* socket, ZmqFrame* frame) {
   while (!frame->Receive(socket)) {
     if (errno != EINTR) return false;
@@ -98,20 +98,20 @@ bool ReceiveNext(void* socket, ZmqFrame* frame) {
 Sent SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
                    const std::shared_ptr<SendQueue>& queue, const std::shared_ptr<Allocator>& memory) {
   Sent sent;
-  const auto hand_over = [&](const Frame& frame, uint64_t counted, bool more) {
+  if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true, &sent)) return sent;
+  const auto is_small = [](const Frame& frame) { return frame.size() < Traffic::kCopyBelow; };
+  uint64_t small = is_small(envelope) ? envelope.size() : 0;
+  for (const Frame& frame : payload) small += is_small(frame) ? frame.size() : 0;
+  queue->PutOff(small);
+  const auto send = [&](const Frame& frame, bool hand_over, bool more) {
+    if (!hand_over) return SendCopy(socket, frame.bytes(), more, &sent);
+    const uint64_t counted = queue->TakePutOff() + (is_small(frame) ? 0 : frame.size());
     return SendHeld(socket, Held::Make(memory, queue, counted, frame), more, &sent);
   };
-  if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true, &sent)) return sent;
-  // Copied frames are counted with the envelope, which leaves with them.
-  uint64_t counted = envelope.size();
-  for (const Frame& frame : payload) counted += frame.size() < Traffic::kCopyBelow ? frame.size() : 0;
-  if (!hand_over(envelope, counted, !payload.empty())) return sent;
+  const bool put_off_enough = queue->put_off() > SendQueue::kMostPutOff;
+  if (!send(envelope, put_off_enough || !is_small(envelope), !payload.empty())) return sent;
   for (size_t i = 0; i < payload.size(); ++i) {
-    const Frame& frame = payload[i];
-    const bool more = i + 1 < payload.size();
-    const bool goes_on = frame.size() < Traffic::kCopyBelow ? SendCopy(socket, frame.bytes(), more, &sent)
-                                                            : hand_over(frame, frame.size(), more);
-    if (!goes_on) break;
+    if (!send(payload[i], !is_small(payload[i]), i + 1 < payload.size())) break;
   }
   return sent;
 }
@@ -148,7 +148,7 @@ Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits&
   using State = Multipart::State;
   out->payload.clear();
   ZmqFrame* last = router ? &out->first : &out->envelope;
-  if (!last->Receive(socket)) return StateOfErrno();
+  if (!ReceiveNext(socket, last)) return StateOfErrno();
   State state = State::kWhole;
   if (router) {
     const Bytes id = last->bytes();
