@@ -38,7 +38,8 @@ class Network {
   // copied; they are held until sent. Beyond the transport's bound of queued bytes per peer the message is
   // dropped and counted.
   virtual void Send(PeerId peer, wire::Message message) = 0;
-  // Payload bytes handed over for `peer` and not yet taken by the operating system.
+  // Payload bytes handed over for `peer` and not yet taken by the operating system; small messages may not be
+  // counted at once.
   virtual uint64_t QueuedBytes(PeerId peer) const = 0;
 };
 

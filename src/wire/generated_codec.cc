@@ -20,7 +20,6 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
-using google::protobuf::io::CodedOutputStream;
 
 // Most messages fit the arena's first block, so that coding them allocates nothing but the result.
 constexpr size_t kArenaBlock = 2048;
@@ -66,37 +65,17 @@ bool FewElements(Bytes bytes, const Limits& limits) {
   return CountElements(in, *pb::Envelope::descriptor(), &left);
 }
 
-// As protobuf would write `small_payload`, which would take a string for every frame.
-size_t SizeOfSmallPayload(const Frames& frames) {
-  size_t size = 0;
-  for (const Frame& frame : frames) {
-    size += WireFormatLite::TagSize(pb::Envelope::kSmallPayloadFieldNumber, WireFormatLite::TYPE_BYTES) +
-            WireFormatLite::LengthDelimitedSize(frame.size());
-  }
-  return size;
-}
-uint8_t* WriteSmallPayload(const Frames& frames, uint8_t* to) {
-  for (const Frame& frame : frames) {
-    to = WireFormatLite::WriteTagToArray(pb::Envelope::kSmallPayloadFieldNumber,
-                                         WireFormatLite::WIRETYPE_LENGTH_DELIMITED, to);
-    to = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(frame.size()), to);
-    if (!frame.empty())
-      to = CodedOutputStream::WriteRawToArray(frame.data(), static_cast<int>(frame.size()), to);
-  }
-  return to;
-}
-
-void HeaderToWire(const Message& message, uint32_t version, pb::Envelope* header) {
-  header->set_version(version);
-  header->set_job(message.job);
-  pb::Sender* sender = header->mutable_sender();
+void HeaderToWire(const Message& message, uint32_t version, pb::Envelope* out) {
+  out->set_version(version);
+  out->set_job(message.job);
+  pb::Sender* sender = out->mutable_sender();
   sender->set_role(EnumToWire<pb::Role>(message.sender.role));
   sender->set_rank(message.sender.rank);
   sender->set_incarnation(message.sender.incarnation);
-  header->set_id(message.id);
-  header->set_in_reply_to(message.in_reply_to);
-  header->set_trace_id(message.trace_id);
-  header->set_epoch(message.epoch);
+  out->set_id(message.id);
+  out->set_in_reply_to(message.in_reply_to);
+  out->set_trace_id(message.trace_id);
+  out->set_epoch(message.epoch);
 }
 
 void LentToWire(const LentFrames& lent, pb::Envelope* out) {
@@ -135,31 +114,22 @@ bool PackedFromWire(const pb::Envelope& envelope, Checker& checker, PartList<uin
   return true;
 }
 
-bool Parse(Bytes bytes, pb::Envelope* envelope) {
-  return envelope->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
-
 }  // namespace
 
-// Header, small payload, lent and packed payload, body: in the order of their fields.
 Frame EncodeGenerated(const Message& message, uint32_t version, const std::shared_ptr<Allocator>& memory) {
   alignas(8) char arena_block[kArenaBlock];
   Arena arena(OnStack(arena_block));
-  auto* header = Arena::CreateMessage<pb::Envelope>(&arena);
-  auto* body = Arena::CreateMessage<pb::Envelope>(&arena);
-  HeaderToWire(message, version, header);
-  LentToWire(message.lent, body);
-  for (const uint32_t size : message.packed) body->add_packed_payload(size);
-  BodyToWire(message.body, body);
-  const bool inside = PayloadTravelsInside(message);
-
-  const size_t size =
-      header->ByteSizeLong() + (inside ? SizeOfSmallPayload(message.payload) : 0) + body->ByteSizeLong();
+  auto* envelope = Arena::CreateMessage<pb::Envelope>(&arena);
+  HeaderToWire(message, version, envelope);
+  if (PayloadTravelsInside(message)) {
+    for (const Frame& frame : message.payload) envelope->add_small_payload(frame.data(), frame.size());
+  }
+  LentToWire(message.lent, envelope);
+  for (const uint32_t size : message.packed) envelope->add_packed_payload(size);
+  BodyToWire(message.body, envelope);
+  const size_t size = envelope->ByteSizeLong();
   const Block block = TakeBlock(size, memory);
-  auto* at = reinterpret_cast<uint8_t*>(block.get());
-  at = header->SerializeWithCachedSizesToArray(at);
-  if (inside) at = WriteSmallPayload(message.payload, at);
-  body->SerializeWithCachedSizesToArray(at);
+  envelope->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(block.get()));
   return Frame(Bytes(block.get(), size), block);
 }
 
@@ -170,7 +140,7 @@ Result<Message> DecodeGenerated(Bytes bytes, const Limits& limits, const std::sh
   alignas(8) char block[kArenaBlock];
   Arena arena(OnStack(block));
   auto* envelope = Arena::CreateMessage<pb::Envelope>(&arena);
-  if (!Parse(bytes, envelope)) {
+  if (!envelope->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return Fail(ErrorCode::kDataLoss, "envelope of ", bytes.size(), " bytes cannot be parsed");
   }
   Checker checker(limits);

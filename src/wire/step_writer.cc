@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 
 #include "envelope.pb.h"
 #include "wire/convert.h"
@@ -73,12 +74,18 @@ void Backwards(const auto& list, auto&& write) {
   for (size_t i = list.size(); i > 0; --i) write(list[i - 1]);
 }
 
-// Packed numbers, one of each element; none where all are 0.
-void WriteColumn(int field, const auto& list, auto&& value_of, BackwardWriter& out) {
-  if (std::ranges::all_of(list, [&](const auto& element) { return value_of(element) == 0; })) return;
+// Packed numbers, one of each element.
+void WriteNumbers(int field, const auto& list, auto&& value_of, BackwardWriter& out) {
+  if (list.empty()) return;
   const uint8_t* end = out.at();
   Backwards(list, [&](const auto& element) { out.Varint(value_of(element)); });
   out.Enclose(field, end);
+}
+
+// None where all are 0.
+void WriteColumn(int field, const auto& list, auto&& value_of, BackwardWriter& out) {
+  if (std::ranges::any_of(list, [&](const auto& element) { return value_of(element) != 0; }))
+    WriteNumbers(field, list, value_of, out);
 }
 
 template <typename Part>
@@ -90,11 +97,8 @@ void WriteParts(int field, const PartList<Part>& parts, BackwardWriter& out) {
       pb::Parts::kSlotFieldNumber, parts, [](const Part& part) { return SlotOf(part); }, out);
   WriteColumn(
       pb::Parts::kPartFieldNumber, parts, [](const Part& part) { return part.ref.part; }, out);
-  if (!parts.empty()) {
-    const uint8_t* end_of_keys = out.at();
-    Backwards(parts, [&](const Part& part) { out.Varint(part.ref.key); });
-    out.Enclose(pb::Parts::kKeyFieldNumber, end_of_keys);
-  }
+  WriteNumbers(
+      pb::Parts::kKeyFieldNumber, parts, [](const Part& part) { return part.ref.key; }, out);
   out.Enclose(field, end);
 }
 
@@ -145,11 +149,7 @@ void WriteLent(const LentFrame& frame, BackwardWriter& out) {
 }
 
 void WritePayload(const Message& message, BackwardWriter& out) {
-  if (!message.packed.empty()) {
-    const uint8_t* end = out.at();
-    Backwards(message.packed, [&](uint32_t size) { out.Varint(size); });
-    out.Enclose(pb::Envelope::kPackedPayloadFieldNumber, end);
-  }
+  WriteNumbers(pb::Envelope::kPackedPayloadFieldNumber, message.packed, std::identity(), out);
   Backwards(message.lent, [&](const LentFrame& frame) { WriteLent(frame, out); });
   if (!PayloadTravelsInside(message)) return;
   Backwards(message.payload, [&](const Frame& frame) {

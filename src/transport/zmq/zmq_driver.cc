@@ -112,8 +112,11 @@ void ZmqDriver::Help(const std::function<bool()>& done, Time deadline) {
     while (up_ && !stop_ && thrown_ == nullptr && !done() && Now() < deadline) {
       RunTurn();
       if (machine_->Done()) break;
-      if (!Idle()) PassBy(&helper_poller_);
-      if (!Idle() || done()) continue;
+      if (!Idle()) {
+        LookAround(&helper_poller_);
+        continue;
+      }
+      if (done()) continue;
       SetAlarm();
       helper_poller_.SetAlarm(deadline);
       SleepOn(&helper_poller_);
@@ -190,7 +193,7 @@ void ZmqDriver::Run() {
     if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     RunTurn();
     if (machine_->Done()) return;
-    Idle() ? Sleep() : PassBy(&poller_);
+    Idle() ? Sleep() : LookAround(&poller_);
   }
 }
 
@@ -281,7 +284,7 @@ void ZmqDriver::SleepOn(Poller* poller) {
 }
 
 // A channel that always has something must not keep the others from being read.
-void ZmqDriver::PassBy(Poller* poller) {
+void ZmqDriver::LookAround(Poller* poller) {
   if (++busy_turns_ % kBusyTurns == 0 && channels_.size() > 1) Hear(poller, poller->Look());
 }
 

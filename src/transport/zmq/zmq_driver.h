@@ -125,7 +125,7 @@ class ZmqDriver final : private Network {
   void Sleep();
   void LookAtDoor();
   void SleepOn(Poller* poller);
-  void PassBy(Poller* poller);
+  void LookAround(Poller* poller);
   void Hear(Poller* poller, int ready);
   void SetAlarm();
   void End(const std::string& failure);
