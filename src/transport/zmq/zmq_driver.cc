@@ -283,9 +283,9 @@ void ZmqDriver::SleepOn(Poller* poller) {
   Hear(poller, ready);
 }
 
-// A channel that always has something must not keep the others from being read.
+// A channel that always has something must not keep the others, and shared memory, from being heard.
 void ZmqDriver::LookAround(Poller* poller) {
-  if (++busy_turns_ % kBusyTurns == 0 && channels_.size() > 1) Hear(poller, poller->Look());
+  if (++busy_turns_ % kBusyTurns == 0 && (channels_.size() > 1 || shared_)) Hear(poller, poller->Look());
 }
 
 void ZmqDriver::Hear(Poller* poller, int ready) {

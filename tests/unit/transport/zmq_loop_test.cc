@@ -53,6 +53,52 @@ class ZmqLoopTest : public ::testing::Test {
   TcpFabric fabric;
 };
 
+TEST_F(ZmqLoopTest, AChannelThatAlwaysHasSomethingKeepsNoOtherFromBeingHeard) {
+  constexpr int kFlood = 10'000;
+  auto loud = std::make_shared<ScriptMachine>();
+  loud->on_message = [](Time, PeerId from, wire::Message&, Network& network) {
+    for (uint64_t id = 1; id <= kFlood; ++id) network.Send(from, MakeMessage(id));
+  };
+  std::promise<void> flooded, quiet_has_spoken;
+  std::atomic<PeerId> asker{};
+  auto quiet = std::make_shared<ScriptMachine>();
+  quiet->on_message = [&](Time, PeerId from, wire::Message&, Network&) { asker = from; };
+  const std::string loud_address = fabric.StartBound("loud", loud).addresses()[0];
+  Loop& speaker = fabric.StartBound("quiet", quiet);
+  const std::string quiet_address = speaker.addresses()[0];
+
+  std::atomic<int> heard = 0, heard_before_the_quiet_one = -1;
+  PeerId loud_peer{}, quiet_peer{};
+  auto listener = std::make_shared<ScriptMachine>();
+  listener->on_start = [&](Time, Network& network) {
+    loud_peer = network.Connect(loud_address);
+    quiet_peer = network.Connect(quiet_address);
+    network.Send(quiet_peer, MakeMessage(1));
+  };
+  listener->on_message = [&](Time, PeerId from, wire::Message&, Network&) {
+    if (from == quiet_peer) {
+      heard_before_the_quiet_one = heard.load();
+    } else if (++heard == 1) {  // the rest comes in while the loop stands here
+      flooded.set_value();
+      quiet_has_spoken.get_future().wait();
+    } else {  // slower than messages come
+      const Time end = SteadyClock().Now() + 20us;
+      while (SteadyClock().Now() < end) continue;
+    }
+  };
+  Loop& loop = fabric.Start("listener", listener);
+  ASSERT_TRUE(fabric.Until([&] { return asker.load() != PeerId{}; }));
+  loop.Post([&](Time, Network& network) { network.Send(loud_peer, MakeMessage(1)); });
+  ASSERT_EQ(flooded.get_future().wait_for(30s), std::future_status::ready);
+  speaker.Post([&](Time, Network& network) {
+    network.Send(asker, MakeMessage(2));
+    quiet_has_spoken.set_value();
+  });
+  ASSERT_TRUE(fabric.Until([&] { return heard == kFlood && heard_before_the_quiet_one >= 0; }));
+  EXPECT_LT(heard_before_the_quiet_one, kFlood);
+  fabric.StopAll();
+}
+
 TEST_F(ZmqLoopTest, SentFramesAreNotCopiedAndLetGoOnceSent) {
   // Memory changed after Send and before anybody listens arrives changed: nothing was copied.
   IpcFabric ipc;
