@@ -25,7 +25,7 @@ struct JobConfig {
 
   std::string root_host;  // of the scheduler
   int root_port = 0;      // 0 (scheduler only): any free port, told through port_fd
-  int port_fd = -1;       // scheduler: writes "<port>\n" here, and "complete\n" when all have joined
+  int port_fd = -1;       // scheduler: see docs/environment.md, SLUICE_PORT_FD
   int num_workers = 1;
   int num_servers = 1;
   std::string job_id = "sluice";

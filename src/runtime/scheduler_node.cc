@@ -25,11 +25,16 @@ void TellPort(int fd, const std::string& address) {
                 StrCat("could not tell the port: descriptor ", fd, " (SLUICE_PORT_FD) takes no bytes"));
 }
 
-// Whoever wanted to know the port alone has closed the pipe.
+// False where nobody listens: whoever wanted to know the port alone has closed the pipe.
+bool Tell(int fd, const std::string& text) {
+  if (fd < 0) return false;
+  const std::string line = text + "\n";
+  return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
 void TellComplete(int fd) {
   if (fd < 0) return;
-  constexpr std::string_view kLine = "complete\n";
-  if (write(fd, kLine.data(), kLine.size()) < 0) VLOG(1) << "nobody listens at SLUICE_PORT_FD";
+  if (!Tell(fd, "complete")) VLOG(1) << "nobody listens at SLUICE_PORT_FD";
   close(fd);
 }
 
@@ -44,6 +49,10 @@ scheduler::Options OptionsOf(const JobConfig& config) {
   options.heartbeat_timeout = config.heartbeat_timeout;
   options.rendezvous_timeout = config.rendezvous_timeout;
   options.process_counters = ProcessCounters;
+  options.on_joined = [fd = config.port_fd](const wire::NodeInfo& node) {
+    Tell(fd, StrCat("joined ", wire::Name(node.role), " ", node.rank));
+  };
+  options.on_waiting = [fd = config.port_fd] { return Tell(fd, "waiting"); };
   options.on_complete = [fd = config.port_fd] { TellComplete(fd); };
   return options;
 }

@@ -30,6 +30,7 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
     case Standing::kJoined:
       VLOG(1) << Roster::NameOf(member.info) << " joined, " << roster_.members().size() << " of "
               << roster_.num_servers() + roster_.num_workers();
+      if (options_.on_joined) options_.on_joined(member.info);
       if (roster_.complete()) return Complete(now, network);
       break;
     case Standing::kKnown:

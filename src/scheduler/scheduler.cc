@@ -259,8 +259,9 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
   }
   if (!complete_ && now >= next_report_) {
     next_report_ = now + options_.report_interval;
-    LOG(INFO) << WrapLogged(
-        StrCat("waiting for ", roster_.MissingText(), "; joined: ", roster_.JoinedText()));
+    if (!options_.on_waiting || !options_.on_waiting())
+      LOG(INFO) << WrapLogged(
+          StrCat("waiting for ", roster_.MissingText(), "; joined: ", roster_.JoinedText()));
   }
   for (auto& [id, relay] : relays_) {
     if (now >= relay.next_repeat) SendRelay(now, id, relay, network);

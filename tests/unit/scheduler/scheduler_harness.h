@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/strings.h"
 #include "scheduler/scheduler.h"
 #include "unit/recording_network.h"
 
@@ -90,12 +91,19 @@ class SchedulerTest : public ::testing::Test {
   RecordingNetwork network_;
   Time now_{};
   std::vector<size_t> completions_;  // how many messages were on their way by then
+  std::vector<std::string> joined_;
+  int waitings_ = 0;
   Scheduler scheduler_{{.job = 3,
                         .incarnation = 9,
                         .num_workers = 2,
                         .num_servers = 2,
                         .rendezvous_timeout = 30s,
-                        .on_complete = [this] { completions_.push_back(network_.Take().size()); }}};
+                        .on_joined =
+                            [this](const wire::NodeInfo& node) {
+                              joined_.push_back(StrCat(wire::Name(node.role), " ", node.rank));
+                            },
+                        .on_complete = [this] { completions_.push_back(network_.Take().size()); },
+                        .on_waiting = [this] { return ++waitings_ > 0; }}};
 };
 
 }  // namespace sluice::scheduler

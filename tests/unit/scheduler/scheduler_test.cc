@@ -31,6 +31,20 @@ TEST_F(SchedulerTest, EveryoneIsWelcomedWhenTheLastOneJoins) {
   EXPECT_EQ(Register(kWorker0).at(0).As<wire::Welcome>().state, wire::Welcome::State::kComplete);
 }
 
+TEST_F(SchedulerTest, WhoeverStartedItHearsWhoJoins) {
+  Register(kWorker1);
+  Register(kWorker1);  // repeated
+  Register(kServer0);
+  EXPECT_THAT(joined_, ElementsAre("worker 1", "server 0"));
+}
+
+TEST_F(SchedulerTest, WhoeverStartedItHearsNowAndThenThatSomebodyIsMissing) {
+  for (const auto& [at, expected] : {std::pair{9s, 0}, {10s, 1}, {19s, 1}, {20s, 2}}) {
+    scheduler_.OnTimer(Time() + at, network_);
+    EXPECT_EQ(waitings_, expected) << at.count() << " s";
+  }
+}
+
 TEST_F(SchedulerTest, WhoCannotJoinIsToldWhy) {
   JoinAll();
   const auto sent = Register({Role::kWorker, 2});
