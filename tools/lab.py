@@ -107,24 +107,26 @@ class Host:
 
 
 class Hosts:
-    """Hosts h1, h2, ... at 10.77.0.1, ..., each on its own link to one switch; `rate` as tc says it, None for no limit; `delay_ms` of
-    every packet from host to host, beside the link's own time."""
+    """Hosts h1, h2, ... at 10.77.0.1, ..., each on its own link (eth0) to one switch; `rate` as tc says it, None for no limit;
+    `delay_ms` of every packet from host to host, beside the link's own time. With `second_rate` each has a second link (eth1, 10.78.0.1,
+    ...) to a switch of its own."""
 
-    def __init__(self, count, rate=None, delay_ms=0):
+    def __init__(self, count, rate=None, delay_ms=0, second_rate=None):
         require(TOOLS)
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
         names = "127.0.0.1 localhost\n" + "".join(f"{address} h{i + 1}\n" for i, address in enumerate(self.addresses))
         self.switch, self.hosts = Host(BRIDGE, names), [Host(f"h{i + 1}", names) for i in range(count)]
-        self.rate, self.delay_ms = rate, delay_ms
+        self.rate, self.delay_ms, self.second_rate = rate, delay_ms, second_rate
 
     def __enter__(self):
         try:
             for host in (self.switch, *self.hosts):
                 host.await_up()
-            self.switch.configure("ip", "link", "add", BRIDGE, "type", "bridge")
-            self.switch.configure("ip", "link", "set", BRIDGE, "up")
-            for host, address in zip(self.hosts, self.addresses):
-                self.link(host, address)
+            self.connect(BRIDGE, "eth0", self.addresses)
+            if self.second_rate:
+                self.connect("second", "eth1", [address.replace("10.77.", "10.78.") for address in self.addresses])
+                for host in self.hosts:
+                    host.limit("eth1", self.second_rate)
             self.set_rate(self.rate)
             self.set_delay(self.delay_ms)
         except BaseException:
@@ -136,11 +138,16 @@ class Hosts:
         for host in (*self.hosts, self.switch):
             host.down()
 
-    def link(self, host, address):
-        self.switch.configure("ip", "link", "add", host.name, "type", "veth", "peer", "name", "eth0", "netns", str(host.keeper.pid))
-        self.switch.configure("ip", "link", "set", host.name, "master", BRIDGE, "up")
-        host.configure("ip", "addr", "add", f"{address}/24", "dev", "eth0")
-        host.configure("ip", "link", "set", "eth0", "up")
+    def connect(self, bridge, interface, addresses):
+        """All hosts to a switch."""
+        self.switch.configure("ip", "link", "add", bridge, "type", "bridge")
+        self.switch.configure("ip", "link", "set", bridge, "up")
+        for host, address in zip(self.hosts, addresses):
+            port = host.name if bridge == BRIDGE else f"{host.name}-{bridge}"
+            self.switch.configure("ip", "link", "add", port, "type", "veth", "peer", "name", interface, "netns", str(host.keeper.pid))
+            self.switch.configure("ip", "link", "set", port, "master", bridge, "up")
+            host.configure("ip", "addr", "add", f"{address}/24", "dev", interface)
+            host.configure("ip", "link", "set", interface, "up")
 
     def set_rate(self, rate):
         """Of every link, each way."""
