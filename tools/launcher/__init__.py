@@ -2,10 +2,18 @@
 
 guard         the process that the user starts: passes signals on, and cleans up should the runner be killed
 runner        a second process, which runs the job; it cleans up should the guard be killed
-command_line  arguments -> Job
-job           what to run: programs, roles, environment, the job's secret
-local         runs a job's processes on this machine; other launchers will stand beside it
-processes     one process: its output, its log, its end
+command_line  arguments -> Job and Launcher
+job           what to run: programs, roles, environment, the job's secret; environment, hostfile, programs: parts of it
+launchers     ways to bring a job to its hosts, a file each
+supervisor    runs a job: starts its processes on hosts, watches them, tells who failed first, stops the rest
+placement     which process runs where
+rendezvous    who has joined, as the scheduler tells it
+members       the job's processes as the supervisor sees them: output, log, end
+hosts         where processes run: here, or through an agent
+agent         on another host, runs processes at the supervisor's word; bootstrap brings it through ssh, home is where it calls
+channel       messages between the two
+processes     one process on this machine: its output, its end
 descendants   finds and kills all that came of a process
+addresses     this machine's
 messages      what launch.py says itself
 """

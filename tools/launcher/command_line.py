@@ -1,14 +1,27 @@
 """Arguments of tools/launch.py."""
 import argparse
+import os
+import re
 import shlex
 
-from . import local
+from . import hostfile, supervisor
+from .environment import variables
 from .errors import UsageError
-from .job import Job
+from .job import Job, Resources
+from .launchers.base import Options
+from .launchers.kubernetes import Kubernetes
+from .launchers.local import Local
+from .launchers.mpi import Mpi
+from .launchers.sge import Sge
+from .launchers.slurm import Slurm
+from .launchers.ssh import Ssh
+from .launchers.yarn import Yarn
 from .messages import say
 
-EXAMPLE = """example:
+LAUNCHERS = {launcher.name: launcher for launcher in (Local, Ssh, Mpi, Slurm, Sge, Yarn, Kubernetes)}
+EXAMPLE = """examples:
   tools/launch.py -n 2 -s 2 build/bin/train_mnist --kv-store dist_sync
+  tools/launch.py -n 2 -H hosts --sync-dst-dir /tmp/job build/bin/train_mnist
 """
 
 
@@ -24,33 +37,33 @@ def parser():
         description="Starts a Sluice job: one scheduler, servers and workers.\nEvery line of output begins with who said it.")
     p.add_argument("-n", "--num-workers", type=int, required=True, metavar="W", help="how many workers run CMD")
     p.add_argument("-s", "--num-servers", type=int, metavar="S", help="how many servers (default: as many as workers)")
-    p.add_argument("--launcher", default="local", choices=["local"], help="where processes run (default: local, this machine)")
-    p.add_argument("-H", "--hostfile", metavar="FILE", help=argparse.SUPPRESS)
-    p.add_argument("--env", action="append", default=[], metavar="K=V", help="an environment variable for every process")
+    p.add_argument("--launcher", choices=LAUNCHERS, metavar="NAME",
+                   help=f"how processes reach their hosts: {', '.join(LAUNCHERS)} (default: local, this machine; with -H ssh)")
+    p.add_argument("-H", "--hostfile", metavar="FILE", help="hosts, one a line: host[:port] [slots=N] [user=U] [interface=I]")
+    p.add_argument("--sync-dst-dir", metavar="DIR", help="ssh: copy this folder into DIR on every host first, and run there")
+    p.add_argument("--env", action="append", default=[], metavar="K=V", help="an environment variable for every process; K alone: its value here")
     p.add_argument("--env-server", action="append", default=[], metavar="K=V", help="... for servers")
     p.add_argument("--env-worker", action="append", default=[], metavar="K=V", help="... for workers")
     p.add_argument("--server-command", metavar="CMD", help="a server program of your own, with its arguments, in place of the stock one")
     p.add_argument("--log-dir", metavar="DIR",
                    help="keep each process's output in this folder (default: a temporary one, kept unless all went well)")
+    p.add_argument("--dry-run", action="store_true", help="print what would run, and run nothing")
+    p.add_argument("--host-ip", metavar="ADDRESS", help="of this machine, as the other hosts reach it")
+    p.add_argument("--port", type=int, default=0, metavar="P", help="of the scheduler (default: any free one)")
+    p.add_argument("--timeout", type=float, metavar="SECONDS", help="give up unless everybody has joined within it (default: 600)")
+    p.add_argument("--verbose", action="store_true", help="say what is done")
+    p.add_argument("--ssh", metavar="CMD", help="the ssh command, with options of your own (default: ssh)")
+    for role in ("worker", "server"):
+        p.add_argument(f"--{role}-cores", type=int, metavar="N", help=f"cores of a {role}")
+        p.add_argument(f"--{role}-memory", metavar="M", help=f"memory of a {role}, such as 4g or 512m (batch systems)")
+        p.add_argument(f"--{role}-gpus", type=int, metavar="N", help=f"GPUs of a {role}")
+    p.add_argument("--queue", metavar="NAME", help="of the batch system; Slurm's partition")
+    p.add_argument("--jobname", "--job-name", dest="job_name", metavar="NAME", help="in the batch system's lists")
+    p.add_argument("--resource-manager", metavar="URL", help="yarn: where YARN's REST interface is (default: from HADOOP_CONF_DIR)")
+    p.add_argument("--image", metavar="NAME", help="kubernetes: the containers' image")
+    p.add_argument("--namespace", metavar="NAME", help="kubernetes: where the job goes")
     p.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD ...", help="the workers' program and its arguments")
     return p
-
-
-# Places and secrets of this job.
-OWN_VARIABLES = {"DMLC_ROLE", "DMLC_RANK", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_PORT", "SLUICE_JOB_ID",
-                 "SLUICE_JOB_SECRET", "SLUICE_PORT_FD"}
-
-
-def environment(pairs, flag):
-    variables = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise UsageError(f"{flag} takes NAME=VALUE, not '{pair}'")
-        if name in OWN_VARIABLES:
-            raise UsageError(f"{flag} names {name}, which launch.py sets itself for each process")
-        variables[name] = value
-    return variables
 
 
 def server_program(text):
@@ -66,28 +79,70 @@ def server_program(text):
     return words
 
 
-def make_job(arguments):
-    a = parser().parse_args(arguments)
+def within(flag, value, least, most):
+    if value is not None and not least <= value <= most:
+        raise UsageError(f"{flag} is {value}; it must be at least {least} and at most {most}")
+    return value
+
+
+def megabytes(flag, text):
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)([mg])b?", text.lower())
+    if not match or int(match[1]) == 0:
+        raise UsageError(f"{flag} is '{text}'; it takes a number with m or g, such as 4g")
+    return int(match[1]) << (10 if match[2] == "g" else 0)
+
+
+def resources(args, role):
+    given = vars(args)
+    return Resources(within(f"--{role}-cores", given[f"{role}_cores"], 1, 65536), megabytes(f"--{role}-memory", given[f"{role}_memory"]),
+                     within(f"--{role}-gpus", given[f"{role}_gpus"], 0, 1024))
+
+
+def make_job(a):
     command = a.command[1:] if a.command[:1] == ["--"] else a.command
-    if a.hostfile is not None:
-        raise UsageError("-H FILE means the ssh launcher, which this version does not have; leave it out to run on this machine")
     if not command:
         raise UsageError("no command for the workers; see --help")
     servers = a.num_workers if a.num_servers is None else a.num_servers
-    for flag, count in (("-n", a.num_workers), ("-s", servers)):
-        if not 1 <= count <= 65536:
-            raise UsageError(f"{flag} is {count}; it must be at least 1 and at most 65536")
-    everybody = environment(a.env, "--env")
+    within("-n", a.num_workers, 1, 65536)
+    within("-s", servers, 1, 65536)
+    everybody = variables(a.env, "--env")
+    if a.timeout is not None:
+        if not 0 < a.timeout < float("inf"):
+            raise UsageError(f"--timeout is {a.timeout}; it must be more than 0 seconds")
+        everybody.setdefault("SLUICE_RENDEZVOUS_TIMEOUT", f"{a.timeout:g}")
     return Job(num_workers=a.num_workers, num_servers=servers, worker_command=command,
                server_command=server_program(a.server_command),
-               server_environment={**everybody, **environment(a.env_server, "--env-server")},
-               worker_environment={**everybody, **environment(a.env_worker, "--env-worker")},
-               scheduler_environment=everybody, log_dir=a.log_dir)
+               server_environment={**everybody, **variables(a.env_server, "--env-server")},
+               worker_environment={**everybody, **variables(a.env_worker, "--env-worker")},
+               scheduler_environment=everybody, server_resources=resources(a, "server"), worker_resources=resources(a, "worker"),
+               log_dir=a.log_dir, scheduler_port=within("--port", a.port, 0, 65535))
 
 
-def main(arguments, logs_name):
+def make_launcher(a, job):
+    name = a.launcher or ("ssh" if a.hostfile else "local")
+    ssh = shlex.split(a.ssh) if a.ssh else None
+    if ssh and name != "ssh":
+        raise UsageError(f"--ssh means nothing to --launcher {name}")
+    if a.resource_manager and name != "yarn":
+        raise UsageError(f"--resource-manager means nothing to --launcher {name}")
+    interface = job.scheduler_environment.get("DMLC_INTERFACE") or os.environ.get("DMLC_INTERFACE") or None
+    options = Options(hosts=hostfile.read(a.hostfile) if a.hostfile else None, sync_dst_dir=a.sync_dst_dir, ssh=ssh, host_ip=a.host_ip,
+                      interface=interface, timeout=a.timeout, queue=a.queue, job_name=a.job_name, image=a.image, namespace=a.namespace,
+                      resource_manager=a.resource_manager, verbose=a.verbose)
+    return LAUNCHERS[name](job, options)
+
+
+def main(arguments, logs_name, tell_guard):
     try:
-        return local.run(make_job(arguments), logs_name)
+        args = parser().parse_args(arguments)
+        job = make_job(args)
+        launcher = make_launcher(args, job)
+        if args.dry_run:
+            print("\n".join(launcher.dry_run()))
+            return 0
+        return supervisor.run(job, launcher, logs_name, tell_guard)
     except UsageError as error:
         say(error)
         return 2

@@ -61,6 +61,14 @@ def kill_all(spare=frozenset(), deadline=5.0):
     return True
 
 
+def await_all(spare, seconds):
+    """Until all have ended by themselves, or the time is over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and (found := living(spare)):
+        await_one(found)
+        reap_orphans(spare)
+
+
 def await_one(pids, timeout=0.1):
     """Until one of them has ended."""
     poller, handles = select.poll(), []

@@ -3,17 +3,20 @@
 Either of the two outlives the other, also a kill -9 of it, and kills what came of the job.
 """
 import contextlib
+import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from . import descendants, runner
 from .messages import say
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LAST_WISH = 8.0            # seconds
 QUESTION = signal.SIGUSR1  # scheduler, servers and workers answer it with their state
 
 
@@ -30,6 +33,27 @@ def put_in_order():
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no end is told and no exit code kept
 
 
+def last_wishes(heard):
+    """What the runner wanted: commands to run, as a batch system knows nothing of its end, and seconds to leave to what it started,
+    as mpirun cleans up when its agents end."""
+    with os.fdopen(heard, "rb") as pipe:
+        wishes = [json.loads(line) for line in pipe.read().splitlines()]
+    return [wish for wish in wishes if isinstance(wish, list)], max((wish for wish in wishes if not isinstance(wish, list)), default=0.0)
+
+
+def run_together(commands):
+    end, running = time.monotonic() + LAST_WISH, []
+    for command in commands:
+        with contextlib.suppress(OSError):
+            running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    for process in running:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 def main(arguments):
     """The exit code of launch.py."""
     put_in_order()
@@ -42,14 +66,20 @@ def main(arguments):
     logs_name = f"sluice-logs-{secrets.token_hex(6)}"
     with contextlib.suppress(FileNotFoundError):  # the runner will say so
         tempfile.gettempdir()  # kept: later, a full one would be passed over
-    with subprocess.Popen([sys.executable, runner.__file__, logs_name, *arguments], stdin=subprocess.PIPE, start_new_session=True) as process:
+    heard, to_guard = os.pipe()
+    with subprocess.Popen([sys.executable, runner.__file__, logs_name, str(to_guard), *arguments], stdin=subprocess.PIPE, start_new_session=True,
+                          pass_fds=(to_guard,)) as process:
+        os.close(to_guard)
         while process.poll() is None:
             number = signal.sigwait([*stops, QUESTION, signal.SIGCHLD])
             if number != signal.SIGCHLD:
                 process.send_signal(number)
     if process.returncode >= 0:
         return process.returncode
+    commands, patience = last_wishes(heard)
+    descendants.await_all(not_ours, patience)
     descendants.kill_all(not_ours)
+    run_together(commands)
     logs = os.path.join(tempfile.gettempdir(), logs_name)
     left = f", its logs are in {logs}" if os.path.isdir(logs) else ""
     say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; no process of the job is left{left}")

@@ -5,10 +5,19 @@ import secrets
 import shutil
 from dataclasses import dataclass, field
 
-from .errors import UsageError
+from .environment import travelling
+from .programs import Program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout, or PREFIX/share/sluice
-STOCK_FOLDERS = (ROOT / "build" / "bin", ROOT.parent.parent / "bin")
+STOCK_FOLDERS = (str(ROOT / "build" / "bin"), str(ROOT.parent.parent / "bin"))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Of one process; None: what the batch system gives."""
+    cores: int = None
+    memory_mb: int = None
+    gpus: int = None
 
 
 @dataclass
@@ -16,40 +25,52 @@ class Job:
     num_workers: int
     num_servers: int
     worker_command: list
-    server_command: list = None
+    server_command: list = None  # None: the stock one
     scheduler_environment: dict = field(default_factory=dict)
     server_environment: dict = field(default_factory=dict)
     worker_environment: dict = field(default_factory=dict)
+    server_resources: Resources = Resources()
+    worker_resources: Resources = Resources()
     log_dir: str = None
+    folder: str = field(default_factory=os.getcwd)  # where processes run
+    scheduler_port: int = 0                         # 0: any free one
     id: str = field(default_factory=lambda: f"job-{secrets.token_hex(6)}")
     # Goes to the processes by environment only: a command line is for everybody to see.
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
-    def environment(self, role, rank, port, extra):
-        """Of one process, on top of launch.py's own."""
+    def programs(self):
+        """The workers' program and the servers'."""
+        server = (Program(self.server_command, "the server command") if self.server_command
+                  else Program(["sluice_server"], "the stock program", True, STOCK_FOLDERS))
+        return [Program(self.worker_command), server]
+
+    def scheduler_program(self):
+        """On launch.py's machine, where the workers' program may not be."""
+        worker = shutil.which(self.worker_command[0])
+        beside = (os.path.dirname(os.path.abspath(worker)),) if worker else ()
+        return Program(["sluice_scheduler"], "the stock program", True, (*beside, *STOCK_FOLDERS))
+
+    def resources(self, role):
+        return {"server": self.server_resources, "worker": self.worker_resources}.get(role, Resources())
+
+    def environment(self, role, rank, root, far):
+        """Of one process. `root`: (host, port) of the scheduler. `far`: on another host, which has not launch.py's own environment."""
         place = {
             "DMLC_ROLE": role, "DMLC_NUM_WORKER": str(self.num_workers), "DMLC_NUM_SERVER": str(self.num_servers),
-            "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port),
+            "DMLC_PS_ROOT_URI": root[0], "DMLC_PS_ROOT_PORT": str(root[1]),
             "SLUICE_JOB_ID": self.id, "SLUICE_JOB_SECRET": self.secret,
         }
         if rank is not None:
             place["DMLC_RANK"] = str(rank)
-        return {**os.environ, **place, **extra}
+        of_role = {"scheduler": self.scheduler_environment, "server": self.server_environment, "worker": self.worker_environment}[role]
+        return {**(travelling(os.environ) if far else {}), **place, **of_role}
 
 
-def find_program(command, what):
-    """The command with its program's full path."""
-    program = shutil.which(command[0])
-    if program is None:
-        path = pathlib.Path(command[0])
-        why = "is a folder" if command[0] and path.is_dir() else "is not executable" if command[0] and path.exists() else "does not exist"
-        raise UsageError(f"{what} '{command[0]}' {why}; 'make build' builds Sluice's programs into build/bin/")
-    return [os.path.abspath(program), *command[1:]]
-
-
-def find_stock(name, worker_program):
-    """A stock program: beside the workers' program, where launch.py was built or installed, or on the PATH."""
-    for folder in (pathlib.Path(worker_program).parent, *STOCK_FOLDERS):
-        if os.access(folder / name, os.X_OK):
-            return [str(folder / name)]
-    return find_program([name], "the stock program")
+def share_of_host(resources, nth):
+    """What a process, the nth of its role on its host, is told of what it may use where no batch system holds it to that."""
+    variables = {}
+    if resources.cores is not None:
+        variables["SLUICE_CPU_THREADS"] = str(resources.cores)
+    if resources.gpus is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(nth * resources.gpus + i) for i in range(resources.gpus))
+    return variables

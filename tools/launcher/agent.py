@@ -1,0 +1,140 @@
+"""launch.py's hand on another host: runs processes at its word, and leaves nothing of them when the word no longer comes.
+
+It is two processes, as launch.py is (docs/design/launching.md): either outlives a kill -9 of the other and cleans up. Comes to the host
+through ssh, its modules with it (bootstrap.py), or is started there from a shared folder and calls home (home.py).
+"""
+import argparse
+import os
+import pathlib
+import signal
+import socket
+import sys
+import threading
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+    __package__ = "launcher"
+    import launcher  # noqa: F401
+
+from . import channel, descendants, processes, programs
+from .errors import UsageError
+
+
+class Agent:
+    def __init__(self, connection):
+        self._connection = connection
+        self._processes = {}
+
+    def serve(self, here):
+        """Until launch.py says so or is gone."""
+        try:
+            self._connection.send_bytes(channel.HELLO)
+            self._connection.send({"is": "here", "host": socket.gethostname(), **here})
+            channel.Beats(self._connection)
+            while True:
+                message = self._connection.receive()
+                if message["do"] == "end":
+                    break
+                self._obey(message)
+        except channel.Closed:
+            pass
+        left = not descendants.kill_all()
+        try:
+            self._connection.send({"is": "answer", "left": True, "some": left})
+        except channel.Closed:
+            pass
+
+    def _obey(self, message):
+        if message["do"] == "signal":
+            process = self._processes.get(message["number"])
+            if process is not None:
+                process.signal(message["signal"])
+            return
+        try:
+            answer = self._find(message) if message["do"] == "find" else self._start(message)
+        except UsageError as error:
+            answer = {"refused": str(error)}
+        self._connection.send({"is": "answer", **answer})
+        if "pid" in answer:
+            self._processes[message["number"]].follow()
+
+    def _find(self, message):
+        return {"commands": programs.find_all([programs.Program(**each) for each in message["programs"]], message["folder"])}
+
+    def _start(self, message):
+        number = message["number"]
+        process = processes.start(processes.Spec(**message["spec"]), lambda line: self._tell({"is": "line", "number": number, "text": line.decode(errors="surrogateescape")}),
+                                  lambda code: self._tell({"is": "ended", "number": number, "code": code}))
+        self._processes[number] = process
+        return {"pid": process.pid}
+
+    def _tell(self, message):
+        try:
+            self._connection.send(message)
+        except channel.Closed:
+            pass  # serve() hears of it
+
+
+def run(connect, here):
+    """The exit code. `connect()`: a Channel, or an exception that says why there is none."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    descendants.adopt_orphans()
+    read_end, write_end = os.pipe()  # held open by the guard
+    worker = os.fork()
+    if worker == 0:
+        os.close(write_end)
+        descendants.adopt_orphans()
+        threading.Thread(target=end_with_guard, args=(read_end,), name="guard", daemon=True).start()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda n, _: leave(128 + n))
+        connection = connect()
+        Agent(connection).serve(here(connection))
+        leave(0)
+    for descriptor in (0, 1, read_end):
+        os.close(descriptor)  # the connection ends with the worker
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _: os.kill(worker, n))
+    _, status = os.waitpid(worker, 0)
+    descendants.kill_all()
+    return os.waitstatus_to_exitcode(status)
+
+
+def leave(code):
+    descendants.kill_all()
+    os._exit(code)
+
+
+def end_with_guard(read_end):
+    while os.read(read_end, 64):
+        pass
+    leave(128 + signal.SIGKILL)
+
+
+def through_standard_streams():
+    """The connection that ssh made: what else prints goes elsewhere."""
+    read_end, write_end = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    return channel.Channel(read_end, write_end, lambda: None)
+
+
+def by_ssh():
+    client = os.environ.get("SSH_CONNECTION", "").split()
+    return run(through_standard_streams, lambda _: {"launcher": client[0]} if client else {})
+
+
+def main(arguments):
+    from . import home  # not where ssh brought this
+    parser = argparse.ArgumentParser(prog="agent.py", description="Started by launch.py's launchers, not by hand.")
+    parser.add_argument("--call", required=True, metavar="ADDRESS,...", help="where launch.py listens")
+    parser.add_argument("--role", help="for what it was placed here")
+    parser.add_argument("--token-file", help="where the secret of the connection is, if not in the environment")
+    args = parser.parse_args(arguments)
+    token = home.read_token(args.token_file)
+    return run(lambda: home.call(args.call.split(","), token),
+               lambda connection: {"role": args.role, "launcher": connection.launcher_address})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

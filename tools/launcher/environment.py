@@ -1,0 +1,36 @@
+"""Variables: those that --env and its like name, and those of launch.py's own that reach other hosts."""
+import os
+
+from .errors import UsageError
+
+# Places and secrets of this job.
+OWN_VARIABLES = {"DMLC_ROLE", "DMLC_RANK", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_PORT", "SLUICE_JOB_ID",
+                 "SLUICE_JOB_SECRET", "SLUICE_PORT_FD"}
+TRAVELLING = ("DMLC_", "PS_", "SLUICE_", "MXNET_", "OMP_", "GOMP_", "NCCL_")
+ALSO_TRAVELLING = {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH"}
+SECRETS = {"SLUICE_JOB_SECRET"}
+
+
+def split(pair, flag):
+    """(name, value) of NAME=VALUE, of NAME:VALUE as users of MXNet write it, of NAME alone: launch.py's own value."""
+    at = min((pair.index(sign) for sign in "=:" if sign in pair), default=len(pair))
+    name, value = pair[:at], pair[at + 1:]
+    if not name or any(c.isspace() for c in name):
+        raise UsageError(f"{flag} takes NAME=VALUE or NAME, not '{pair}'")
+    if name in OWN_VARIABLES:
+        raise UsageError(f"{flag} names {name}, which launch.py sets itself for each process")
+    if at == len(pair):
+        if name not in os.environ:
+            raise UsageError(f"{flag} names {name}, which is not set here; {flag} {name}=VALUE sets it")
+        value = os.environ[name]
+    return name, value
+
+
+def variables(pairs, flag):
+    return dict(split(pair, flag) for pair in pairs)
+
+
+def travelling(environment):
+    """What processes on other hosts get of it."""
+    return {name: value for name, value in environment.items()
+            if (name.startswith(TRAVELLING) or name in ALSO_TRAVELLING) and name not in OWN_VARIABLES}

@@ -1,0 +1,178 @@
+"""What the supervisor asks of a launcher, and what launchers have in common."""
+import ipaddress
+import queue
+import shlex
+import time
+from dataclasses import dataclass
+
+from ..errors import LaunchError, UsageError
+from ..messages import say
+from ..placement import over_hosts
+from ..rendezvous import listed
+
+HERE = "this machine"
+REPORT = 10.0         # seconds between lines that say what is waited for
+GATHER_TIMEOUT = 600  # as the scheduler's (SLUICE_RENDEZVOUS_TIMEOUT)
+SETTLE = 1.0          # after the first host that fails, for others to fail as well
+
+
+class HostIsHere:
+    def __init__(self, host):
+        self.host = host
+
+
+@dataclass
+class Failed:
+    """A host, or all of them, will not come."""
+    why: str
+
+
+@dataclass
+class Options:
+    """Of launch.py's command line, what is a launcher's alone."""
+    hosts: list = None         # of the hostfile
+    sync_dst_dir: str = None
+    ssh: list = None           # the command
+    host_ip: str = None
+    interface: str = None      # DMLC_INTERFACE
+    timeout: float = None      # seconds
+    queue: str = None          # of the batch system
+    job_name: str = None
+    image: str = None
+    namespace: str = None
+    resource_manager: str = None
+    verbose: bool = False
+
+
+class Launcher:
+    """One job's. Methods are called by the supervisor's thread."""
+    name = None
+    shares_hosts = True   # nobody holds processes to their part of a host: launch.py tells them what it is
+    takes_memory = False  # whether it can hold a process to so much memory
+
+    def __init__(self, job, options):
+        self.job, self.options = job, options
+        self.check()
+
+    def check(self):
+        """UsageError for what this launcher cannot do."""
+        for role in ("server", "worker"):
+            if self.job.resources(role).memory_mb is not None and not self.takes_memory:
+                raise UsageError(f"--{role}-memory is for launchers that can hold a process to it, and {self.name} cannot")
+
+    def refuse(self, **given):
+        """Options that mean nothing here; None is not given."""
+        for flag, value in given.items():
+            if value is not None:
+                raise UsageError(f"--{flag.replace('_', '-')} means nothing to --launcher {self.name}")
+
+    def supervise(self, supervisor):
+        """Runs the job: its exit code."""
+        return supervisor.watch()
+
+    def gather(self, supervisor):
+        """The hosts, once all are there; an exit code when the user has ended it before."""
+        raise NotImplementedError
+
+    def places(self, hosts):
+        return over_hosts(self.job.num_servers, self.job.num_workers, [1] * len(hosts))
+
+    def scheduler_addresses(self, hosts):
+        """Of this machine, as each of the hosts should call it."""
+        if self.options.host_ip:
+            return [self.options.host_ip] * len(hosts)
+        seen = [host.launcher_address for host in hosts]
+        far = [address for address in seen if address and not is_loopback(address)]
+        # This machine may be one of the hosts: the others cannot reach what that one sees.
+        return [address if address in far else (far or ["127.0.0.1"])[0] for address in seen]
+
+    def variables_of(self, index):
+        """Of processes on the host of that index."""
+        return {}
+
+    def children(self):
+        """Pids of processes of its own."""
+        return set()
+
+    def cancel(self):
+        """At the job's end, however it comes: nothing of it is left with others."""
+
+    def dry_run(self):
+        """Lines of what would be done, with secrets hidden."""
+        raise NotImplementedError
+
+    def processes_by_host(self, names, places):
+        """For dry_run(): what agents would start, in the words of a shell."""
+        far = names != [HERE]
+        root = (self.options.host_ip or ("127.0.0.1" if not far else "ADDRESS"), self.job.scheduler_port or "PORT")
+        lines = [f"# on {HERE}: scheduler", self._shell("scheduler", None, root, ["sluice_scheduler"], False)]
+        for index, name in enumerate(names):
+            there = [place for place in places if place.index == index]
+            lines += [f"# on {name}: " + (", ".join(f"{place.role} {place.rank}" for place in there) or "nothing")]
+            for place in there:
+                command = self.job.worker_command if place.role == "worker" else self.job.server_command or ["sluice_server"]
+                lines.append(self._shell(place.role, place.rank, root, command, far))
+        return lines
+
+    def _shell(self, role, rank, root, command, far):
+        variables = {**self.job.environment(role, rank, root, far), "SLUICE_JOB_SECRET": "(hidden)"}
+        return shlex.join([*(f"{name}={value}" for name, value in sorted(variables.items()) ), *command])
+
+    # --- For those whose hosts come one by one ---
+
+    def await_hosts(self, supervisor, count, missing, begin_timeout=True):
+        """Until `count` are there. `missing(hosts)`: whom to wait for, in words. Without `begin_timeout`, time runs from the first."""
+        here, started = supervisor.hosts, time.monotonic()
+        limit = self.options.timeout or (GATHER_TIMEOUT if begin_timeout else None)
+        next_report = started + REPORT
+        while len(here) < count:
+            if limit is None and here:
+                started, limit = time.monotonic(), GATHER_TIMEOUT
+            now = time.monotonic()
+            if limit is not None and now > started + limit:
+                raise LaunchError(f"not all hosts are there within {limit:.0f} s: {len(here)} of {count}; {missing(here)}")
+            try:
+                event = supervisor.events.get(timeout=max(0.0, min(next_report, started + (limit or 1e9)) - now))
+            except queue.Empty:
+                if time.monotonic() >= next_report:
+                    say(f"{len(here)} of {count} hosts are there; {missing(here)}")
+                    next_report += REPORT
+                continue
+            if isinstance(event, int):
+                return supervisor.end_by(event, set())
+            if isinstance(event, HostIsHere):
+                here.append(event.host)
+            elif isinstance(event, Failed):
+                raise LaunchError("; ".join([event.why, *self.others_that_fail(supervisor)]))
+            else:
+                raise LaunchError(f"host {event.host.name} was lost: {event.why}")
+        return here
+
+    @staticmethod
+    def others_that_fail(supervisor):
+        end, reasons = time.monotonic() + SETTLE, []
+        while time.monotonic() < end:
+            try:
+                event = supervisor.events.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+            if isinstance(event, Failed):
+                reasons.append(event.why)
+            elif isinstance(event, HostIsHere):
+                supervisor.hosts.append(event.host)
+            elif isinstance(event, int):
+                supervisor.events.put(event)
+                break
+        return reasons
+
+
+def is_loopback(address):
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def names_missing(expected, hosts):
+    here = {host.name for host in hosts}
+    return "waiting for " + listed(name for name in expected if name not in here)

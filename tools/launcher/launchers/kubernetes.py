@@ -1,0 +1,140 @@
+"""--launcher kubernetes: a Job for each role, found through a headless service. kubectl talks to the cluster.
+
+Pods, Jobs, Services: https://kubernetes.io/docs/reference/kubernetes-api/ (Indexed Jobs need 1.24).
+"""
+import json
+import re
+
+from ..errors import UsageError
+from .base import Launcher
+from .callers import run
+from .pods import Pods
+
+PORT = 9091
+LABEL = "sluice.dev/job"
+INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+KINDS = "jobs,services,secrets"
+
+
+def escaped(word):
+    """As a container's command: Kubernetes replaces $(NAME) there, and takes $$ for $."""
+    try:
+        word.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"--launcher kubernetes: {word!r} is no UTF-8 text, which a manifest is") from error
+    return word.replace("$", "$$")
+
+
+class Kubernetes(Launcher):
+    name = "kubernetes"
+    shares_hosts, takes_memory = False, True
+
+    def check(self):
+        super().check()
+        self.refuse(sync_dst_dir=self.options.sync_dst_dir, hostfile=self.options.hosts, queue=self.options.queue, host_ip=self.options.host_ip)
+        if not self.options.image:
+            raise UsageError("--launcher kubernetes needs --image NAME, in which the programs are")
+        prefix = self.options.job_name or "sluice"
+        if not re.fullmatch(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", prefix):
+            raise UsageError(f"--jobname is '{prefix}'; Kubernetes wants at most 32 small letters, digits and hyphens, a letter first")
+        self.full_name = f"{prefix}-{self.job.id.removeprefix('job-')}"
+        self.port = self.job.scheduler_port or PORT
+
+    # --- Manifests ---
+
+    def labels(self, role):
+        return {LABEL: self.full_name, "sluice.dev/role": role}
+
+    def metadata(self, role, suffix=None):
+        metadata = {"name": f"{self.full_name}-{suffix or role}", "labels": self.labels(role)}
+        if self.options.namespace:
+            metadata["namespace"] = self.options.namespace
+        return metadata
+
+    def secret(self, value):
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": self.metadata("scheduler", "secret"), "type": "Opaque", "stringData": {"SLUICE_JOB_SECRET": value}}
+
+    def service(self):
+        return {"apiVersion": "v1", "kind": "Service", "metadata": self.metadata("scheduler"),
+                "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": self.labels("scheduler"),
+                         "ports": [{"name": "scheduler", "port": self.port, "protocol": "TCP"}]}}
+
+    def variables(self, role):
+        values = self.job.environment(role, None, (f"{self.full_name}-scheduler", self.port), far=True)
+        values.pop("SLUICE_JOB_SECRET")
+        if role == "scheduler":
+            values["DMLC_USE_KUBERNETES"] = "1"
+        variables = [{"name": name, "value": escaped(value)} for name, value in sorted(values.items())]
+        variables.append({"name": "SLUICE_JOB_SECRET", "valueFrom": {"secretKeyRef": {"name": f"{self.full_name}-secret", "key": "SLUICE_JOB_SECRET"}}})
+        if role != "scheduler":
+            variables.append({"name": "DMLC_RANK", "valueFrom": {"fieldRef": {"fieldPath": INDEX}}})
+        return variables
+
+    def command(self, role):
+        stock = {"scheduler": ["sluice_scheduler"], "server": self.job.server_command or ["sluice_server"]}
+        return [escaped(word) for word in stock.get(role, self.job.worker_command)]
+
+    def container(self, role):
+        container = {"name": role, "image": self.options.image, "command": self.command(role), "env": self.variables(role)}
+        if role == "scheduler":
+            container["ports"] = [{"containerPort": self.port, "protocol": "TCP"}]
+        if amounts := quantities(self.job.resources(role)):
+            container["resources"] = {"requests": amounts, "limits": amounts}
+        return container
+
+    def role_job(self, role, count):
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self.metadata(role),
+                "spec": {"completions": count, "parallelism": count, "completionMode": "Indexed", "backoffLimit": 0, "ttlSecondsAfterFinished": 3600,
+                         "template": {"metadata": {"labels": self.labels(role)},
+                                      "spec": {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [self.container(role)]}}}}
+
+    def first_manifests(self, secret):
+        """Until the scheduler has an address, its name has none, and who looks for it finds nobody."""
+        return [self.secret(secret), self.service(), self.role_job("scheduler", 1)]
+
+    def further_manifests(self):
+        return [self.role_job("server", self.job.num_servers), self.role_job("worker", self.job.num_workers)]
+
+    @staticmethod
+    def listed(manifests):
+        return json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2)
+
+    def dry_run(self):
+        return ["kubectl create -f - <<'EOF'", *self.listed([*self.first_manifests("(hidden)"), *self.further_manifests()]).splitlines(), "EOF"]
+
+    # --- Running ---
+
+    def kubectl(self, *arguments):
+        return ["kubectl", *(["--namespace", self.options.namespace] if self.options.namespace else []), *arguments]
+
+    def deletion(self):
+        return self.kubectl("delete", KINDS, "--selector", f"{LABEL}={self.full_name}", "--wait=false", "--ignore-not-found", "--cascade=background")
+
+    def create(self, manifests):
+        run(self.kubectl("create", "-f", "-"), "--launcher kubernetes", self.listed(manifests))
+
+    def supervise(self, supervisor):
+        """In place of agents: the cluster tells of its pods."""
+        supervisor.at_a_bad_end(self.deletion())
+        self.create(self.first_manifests(self.job.secret))
+        self._created = True
+        pods = Pods(self, supervisor)
+        return pods.watch()
+
+    def cancel(self):
+        if getattr(self, "_created", False):
+            try:
+                run(self.deletion(), "the end")
+            except UsageError:
+                pass  # whoever cannot be asked cannot be told
+
+
+def quantities(resources):
+    amounts = {}
+    if resources.cores is not None:
+        amounts["cpu"] = str(resources.cores)
+    if resources.memory_mb is not None:
+        amounts["memory"] = f"{resources.memory_mb}Mi"
+    if resources.gpus is not None:
+        amounts["nvidia.com/gpu"] = str(resources.gpus)
+    return amounts

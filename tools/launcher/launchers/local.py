@@ -1,0 +1,21 @@
+"""--launcher local: every process on this machine."""
+from ..placement import over_hosts
+from .base import HERE, Launcher
+
+
+class Local(Launcher):
+    name = "local"
+
+    def check(self):
+        super().check()
+        self.refuse(sync_dst_dir=self.options.sync_dst_dir, queue=self.options.queue, image=self.options.image,
+                    namespace=self.options.namespace, hostfile=self.options.hosts)
+
+    def gather(self, supervisor):
+        return [supervisor.here]
+
+    def scheduler_addresses(self, hosts):
+        return [self.options.host_ip or "127.0.0.1"]
+
+    def dry_run(self):
+        return self.processes_by_host([HERE], over_hosts(self.job.num_servers, self.job.num_workers, [1]))

@@ -1,0 +1,61 @@
+"""--launcher mpi: Open MPI's or MPICH's mpirun starts an agent for each process."""
+import os
+import shlex
+import subprocess
+
+from ..errors import UsageError
+from ..home import TOKEN
+from .callers import PATIENCE, Callers, Tool
+
+
+def flavour():
+    """"openmpi" or "mpich", as mpirun says itself."""
+    try:
+        said = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except OSError as error:
+        raise UsageError(f"--launcher mpi: mpirun: {error.strerror}; Open MPI or MPICH has it") from error
+    text = said.stdout + said.stderr
+    if "Open MPI" in text or "OpenRTE" in text:
+        return "openmpi"
+    if "HYDRA" in text or "Hydra" in text or "MPICH" in text:
+        return "mpich"
+    raise UsageError(f"--launcher mpi: mpirun is neither Open MPI's nor MPICH's: {text.strip().splitlines()[:1]}")
+
+
+class Mpi(Callers):
+    name = "mpi"
+
+    def check(self):
+        super().check()
+        self.refuse(sync_dst_dir=self.options.sync_dst_dir, queue=self.options.queue, image=self.options.image, namespace=self.options.namespace)
+        for host in self.options.hosts or ():
+            if host.user or host.port or host.interface:
+                raise UsageError(f"mpirun takes names and slots alone of a hostfile, and {host.name} has more; users and ports go to "
+                                 "~/.ssh/config, an interface to --env DMLC_INTERFACE=...")
+        self._tool = None
+
+    def command(self):
+        hosts = self.options.hosts or ()
+        if flavour() == "openmpi":
+            words = ["mpirun", "-n", str(self.count()), "--map-by", "node", "--bind-to", "none", "--oversubscribe", "-x", TOKEN]
+            words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+            words += ["-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)] if hosts else []
+        else:
+            words = ["mpirun", "-n", str(self.count()), "-genvlist", TOKEN]
+            words += ["-hosts", ",".join(host.name for host in hosts), "-ppn", "1"] if hosts else []
+        return [*words, *self.agent()]
+
+    def begin(self, supervisor):
+        supervisor.at_a_bad_end(PATIENCE)
+        self._tool = Tool(self.command(), {**os.environ, TOKEN: self.token}, supervisor.events.put)
+
+    def children(self):
+        return {self._tool.process.pid} if self._tool else set()
+
+    def cancel(self):
+        super().cancel()
+        if self._tool:
+            self._tool.end()
+
+    def dry_run(self):
+        return [f"{TOKEN}=(hidden) {shlex.join(self.command())}"]

@@ -1,0 +1,151 @@
+"""A job's pods as kubectl tells of them: their output, their ends, what keeps them from starting."""
+import json
+import queue
+import subprocess
+import threading
+import time
+
+from ..errors import LaunchError
+from ..members import Member, name_of
+from ..messages import say
+from ..rendezvous import listed
+
+REPORT = 10.0
+# What a container waits for that will not come by itself.
+HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+LAST_WORDS = 10.0  # seconds for a pod's log to end after the pod
+
+
+class WatchEnded:
+    """kubectl's stream of pods is over."""
+
+
+class Host:
+    """For Member: a node of the cluster."""
+    is_here = False
+
+    def __init__(self, name):
+        self.name = name
+
+
+class Pods:
+    def __init__(self, launcher, supervisor):
+        self._launcher, self._supervisor = launcher, supervisor
+        self._members, self._logs = {}, {}  # by the pod's name
+        self._expected = {name_of(role, rank): role for role, count in
+                          (("scheduler", 1), ("server", launcher.job.num_servers), ("worker", launcher.job.num_workers)) for rank in
+                          (range(count) if role != "scheduler" else [None])}
+        self._states, self._rest_is_created = {}, False
+
+    def watch(self):
+        """The job's exit code."""
+        self._follow_pods()
+        started, next_report = time.monotonic(), time.monotonic() + REPORT
+        limit = self._launcher.options.timeout
+        while True:
+            try:
+                event = self._supervisor.events.get(timeout=max(0.0, next_report - time.monotonic()))
+            except queue.Empty:
+                next_report += REPORT
+                waiting = self._waiting()
+                if waiting:
+                    say(waiting)
+                    if limit and time.monotonic() > started + limit:
+                        raise LaunchError(f"not all pods run within {limit:.0f} s: {waiting}")
+                continue
+            if isinstance(event, int):
+                return self._supervisor.end_by(event, set())
+            if isinstance(event, WatchEnded):
+                raise LaunchError("kubectl no longer tells of the pods: " + event.why)
+            if isinstance(event, dict):
+                code = self._take(event)
+                if code is not None:
+                    return code
+
+    def _follow_pods(self):
+        command = self._launcher.kubectl("get", "pods", "--selector", f"sluice.dev/job={self._launcher.full_name}", "--watch", "--output=json")
+        self._watching = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        threading.Thread(target=self._read_pods, name="pods", daemon=True).start()
+
+    def _read_pods(self):
+        """Objects follow each other without separators."""
+        decoder, text = json.JSONDecoder(), ""
+        for line in self._watching.stdout:
+            text += line
+            if line.rstrip() != "}":
+                continue
+            try:
+                pod, end = decoder.raw_decode(text)
+            except ValueError:
+                continue  # not whole yet
+            text = text[end:].lstrip()
+            for each in pod.get("items", [pod]):
+                self._supervisor.events.put(each)
+        ended = WatchEnded()
+        ended.why = self._watching.stderr.read().strip() or f"exit code {self._watching.wait()}"
+        self._supervisor.events.put(ended)
+
+    def _take(self, pod):
+        """The job's exit code, once it is known."""
+        labels, annotations = pod["metadata"].get("labels", {}), pod["metadata"].get("annotations", {})
+        role = labels.get("sluice.dev/role")
+        rank = None if role == "scheduler" else int(annotations.get("batch.kubernetes.io/job-completion-index", 0))
+        name, status = name_of(role, rank), pod.get("status", {})
+        container = (status.get("containerStatuses") or [{}])[0].get("state", {})
+        self._states[name] = status.get("phase", "Pending"), container.get("waiting", {}).get("reason", "")
+        if container.get("waiting", {}).get("reason") in HOPELESS:
+            waiting = container["waiting"]
+            raise LaunchError(f"{name} (pod {pod['metadata']['name']}) cannot start: {waiting['reason']}: {waiting.get('message', '')}")
+        if "running" in container or "terminated" in container:
+            self._follow_log(pod["metadata"]["name"], role, rank, pod["spec"].get("nodeName", "?"))
+            if role == "scheduler" and not self._rest_is_created:
+                self._rest_is_created = True
+                self._launcher.create(self._launcher.further_manifests())
+        if "terminated" in container:
+            return self._take_end(name, pod, container["terminated"])
+        if status.get("phase") == "Failed":  # evicted, say: no container ended
+            raise LaunchError(f"{name} (pod {pod['metadata']['name']}) failed: {status.get('reason', '')} {status.get('message', '')}")
+        return None
+
+    def _take_end(self, name, pod, terminated):
+        member, follower = self._members[pod["metadata"]["name"]], self._logs[pod["metadata"]["name"]]
+        code = terminated.get("exitCode", 1)
+        self._states[name] = "Ended", ""
+        if code != 0:
+            follower.join(LAST_WORDS)
+            say(f"{name} (pod {pod['metadata']['name']} on {member.host.name}) ended with exit code {code} ({terminated.get('reason', 'Error')}); "
+                + ("its last lines:" if member.tail else "it printed nothing"))
+            for line in member.tail:
+                self._supervisor.output.line(b"  | ", line)
+            self._supervisor.output.be_quiet()
+            say(f"the job failed; logs are in {self._supervisor.log_dir}")
+            return code
+        over = {role: all(self._states.get(each, ("",))[0] == "Ended" for each, its in self._expected.items() if its == role) for role in ("worker",)}
+        if over["worker"]:
+            for log in self._logs.values():
+                if log.role == "worker":
+                    log.join(LAST_WORDS)
+            return 0
+        return None
+
+    def _follow_log(self, pod, role, rank, node):
+        if pod in self._members:
+            return
+        member = Member(role, rank, Host(node), self._supervisor.log_dir, self._supervisor.output, lambda _: None)
+        self._members[pod] = member
+        reader = subprocess.Popen(self._launcher.kubectl("logs", "--follow", pod), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+        def follow():
+            with reader.stdout as lines:
+                for line in lines:
+                    member.take_line(line)
+            reader.wait()
+        self._logs[pod] = threading.Thread(target=follow, name=f"log of {pod}", daemon=True)
+        self._logs[pod].role = role
+        self._logs[pod].start()
+
+    def _waiting(self):
+        """Who does not run yet, and why; empty when all do."""
+        late = [(name, *self._states.get(name, ("not created", ""))) for name in self._expected]
+        late = [f"{name} ({state}{': ' + reason if reason else ''})" for name, state, reason in late if state not in ("Running", "Ended", "Succeeded")]
+        return "" if not late else f"waiting for {listed(late)}"

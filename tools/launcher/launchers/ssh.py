@@ -1,0 +1,172 @@
+"""--launcher ssh: one connection to each host of the hostfile, through which the agent comes, is spoken to, and ends."""
+import contextlib
+import shlex
+import subprocess
+import threading
+import time
+
+from .. import bootstrap
+from ..channel import Channel, Closed
+from ..errors import UsageError
+from ..hosts import RemoteHost
+from ..messages import say
+from ..placement import over_hosts
+from ..supervisor import HostIsLost
+from .base import Failed, HostIsHere, Launcher, names_missing
+
+AT_ONCE = 8            # logins that are under way: sshd refuses more (MaxStartups)
+TRIES = 5              # of a connection that is cut while it begins
+FIRST_PAUSE = 0.5      # seconds before the second; then it doubles
+CONNECT_TIMEOUT = 10   # seconds, of TCP
+LOGIN_TIMEOUT = 30.0   # seconds until the agent says hello
+SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_TIMEOUT}", "-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3")
+# What ssh says when the other end hung up before anybody was asked who he is.
+TRY_AGAIN = ("Connection reset", "Connection closed", "kex_exchange_identification", "Broken pipe", "closed by remote host")
+
+
+class Connection:
+    """One ssh process, and what it says on standard error."""
+
+    def __init__(self, command, on_note):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._notes, self._on_note = [], on_note
+        self._reader = threading.Thread(target=self._read_notes, name="ssh's errors", daemon=True)
+        self._reader.start()
+        self.channel = Channel(self.process.stdout.fileno(), self.process.stdin.fileno(), self.close)
+
+    def _read_notes(self):
+        with self.process.stderr as pipe:
+            for line in pipe:
+                text = line.decode(errors="replace").strip()
+                if text:
+                    self._notes.append(text)
+                    self._on_note(text)
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+    def why(self):
+        """In words, once it has ended or is to."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1)
+        self._reader.join(1)
+        said = [note for note in self._notes if not note.startswith(("Warning: Permanently added", "** ", "Pseudo-terminal"))]
+        code = self.process.poll()
+        return "; ".join(said[-3:]) or (f"ssh ended with exit code {code}" if code is not None else "")
+
+
+class Ssh(Launcher):
+    name = "ssh"
+
+    def check(self):
+        super().check()
+        if not self.options.hosts:
+            raise UsageError("--launcher ssh needs hosts: -H FILE")
+        self.refuse(queue=self.options.queue, image=self.options.image, namespace=self.options.namespace)
+        if self.options.sync_dst_dir:
+            self.job.folder = self.options.sync_dst_dir
+        self._connections, self._logins = {}, threading.Semaphore(AT_ONCE)
+        self._given_up = threading.Event()
+
+    # --- What runs ---
+
+    def ssh(self, host):
+        """ssh's own command, without where to."""
+        words = [*(self.options.ssh or SSH[:1]), *SSH[1:]]
+        return [*words, "-p", str(host.port)] if host.port else words
+
+    def command(self, host):
+        return [*self.ssh(host), host.target(), bootstrap.READ]
+
+    def rsync(self, host):
+        bracketed = f"[{host.name}]" if ":" in host.name else host.name
+        where = f"{host.user}@{bracketed}" if host.user else bracketed
+        return ["rsync", "-a", "-s", "-e", shlex.join(self.ssh(host)), "./", f"{where}:{self.options.sync_dst_dir}/"]
+
+    # --- Coming ---
+
+    def gather(self, supervisor):
+        for host in self.options.hosts:
+            threading.Thread(target=self._bring, args=(host, supervisor.events.put), name=f"ssh {host.name}", daemon=True).start()
+        try:
+            hosts = self.await_hosts(supervisor, len(self.options.hosts), lambda here: names_missing((label(h) for h in self.options.hosts), here))
+        except BaseException:
+            self._given_up.set()
+            raise
+        if isinstance(hosts, list):
+            order = {label(host): index for index, host in enumerate(self.options.hosts)}
+            hosts.sort(key=lambda host: order[host.name])
+        return hosts
+
+    def _bring(self, host, tell):
+        with self._logins:
+            for attempt in range(TRIES):
+                if attempt and self._given_up.wait(FIRST_PAUSE * 2 ** (attempt - 1)):
+                    return
+                why, again = self._try(host, tell)
+                if why is None or not again:
+                    break
+        if why is not None:
+            tell(Failed(f"host {label(host)}: {why}"))
+
+    def _try(self, host, tell):
+        """(why not, or None; whether to try again)"""
+        if self.options.sync_dst_dir:
+            done = subprocess.run(self.rsync(host), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+            if done.returncode != 0:
+                said = "; ".join(done.stderr.decode(errors="replace").strip().splitlines()[:3])
+                return f"rsync to {self.options.sync_dst_dir}: {said or done.returncode}", any(text in said for text in TRY_AGAIN)
+        started = threading.Event()
+        connection = Connection(self.command(host), lambda text: say(f"host {label(host)}: {text}") if started.is_set() else None)
+        self._connections[label(host)] = connection
+        try:
+            connection.channel.send_bytes(bootstrap.program())
+            deadline = time.monotonic() + LOGIN_TIMEOUT
+            connection.channel.skip_to_hello(deadline)
+            here = connection.channel.receive(deadline)
+        except Closed as closed:
+            printed = connection.channel.printed().decode(errors="replace").strip()
+            connection.close()
+            why = connection.why() or str(closed)
+            return why + (f"; it printed: {printed[-200:]}" if printed else ""), any(text in why for text in TRY_AGAIN)
+        started.set()
+        tell(HostIsHere(RemoteHost(connection.channel, here, lambda lost, why: tell(HostIsLost(lost, connection.why() or why)), label(host))))
+        return None, False
+
+    # --- Being there ---
+
+    def places(self, hosts=None):
+        return over_hosts(self.job.num_servers, self.job.num_workers, [host.slots for host in self.options.hosts])
+
+    def variables_of(self, index):
+        interface = self.options.hosts[index].interface
+        return {"DMLC_INTERFACE": interface} if interface else {}
+
+    def children(self):
+        return {connection.process.pid for connection in self._connections.values()}
+
+    def cancel(self):
+        self._given_up.set()
+
+    # --- Telling ---
+
+    def dry_run(self):
+        lines = []
+        for host in self.options.hosts:
+            if self.options.sync_dst_dir:
+                lines.append(shlex.join(self.rsync(host)))
+            lines.append(shlex.join(self.command(host)))
+        return [*lines, f"# in {self.job.folder}, by the agents that these bring:",
+                *self.processes_by_host([label(host) for host in self.options.hosts], self.places())]
+
+
+def label(host):
+    """How messages call it: as the hostfile does."""
+    return host.name if host.port is None else (f"[{host.name}]:{host.port}" if ":" in host.name else f"{host.name}:{host.port}")

@@ -1,0 +1,129 @@
+"""--launcher yarn: a service of YARN's (Hadoop 3.1 and later) whose containers run an agent for each process.
+
+https://hadoop.apache.org/docs/r3.3.6/hadoop-yarn/hadoop-yarn-site/yarn-service/YarnServiceAPI.html
+"""
+import getpass
+import json
+import os
+import shlex
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+import xml.etree.ElementTree
+
+from ..errors import UsageError
+from ..home import TOKEN
+from .base import Failed
+from .callers import Callers
+
+ADDRESS = "yarn.resourcemanager.webapp.address"
+DEFAULT_MEMORY_MB = 1024
+LOOK = 2.0        # seconds between looks at the service's state
+PATIENCE = 30.0   # seconds for an answer
+ENDED = ("FAILED", "STOPPED", "SUCCEEDED")
+
+
+def resource_manager():
+    """From Hadoop's configuration."""
+    folder = os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")
+    if not folder:
+        raise UsageError("--launcher yarn needs --resource-manager URL, or HADOOP_CONF_DIR with a yarn-site.xml")
+    path = os.path.join(folder, "yarn-site.xml")
+    try:
+        properties = xml.etree.ElementTree.parse(path).getroot().iter("property")
+    except (OSError, xml.etree.ElementTree.ParseError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    for each in properties:
+        if each.findtext("name") == ADDRESS:
+            return "http://" + each.findtext("value")
+    raise UsageError(f"{path} has no {ADDRESS}; --resource-manager URL names it")
+
+
+class Yarn(Callers):
+    name = "yarn"
+    shares_hosts, takes_memory, starts_at_once = False, True, False
+
+    def check(self):
+        super().check()
+        self.refuse(sync_dst_dir=self.options.sync_dst_dir, hostfile=self.options.hosts, image=self.options.image, namespace=self.options.namespace)
+        self._url = (self.options.resource_manager or resource_manager()).rstrip("/")
+        self._service = f"{self.options.job_name or 'sluice'}-{self.job.id.removeprefix('job-')}".lower()
+        self._is_there, self._over = False, threading.Event()
+
+    def component(self, role, count):
+        resources = self.job.resources(role)
+        resource = {"cpus": resources.cores or 1, "memory": str(resources.memory_mb or DEFAULT_MEMORY_MB)}
+        if resources.gpus is not None:
+            resource["additional"] = {"yarn.io/gpu": {"value": resources.gpus}}
+        return {"name": role, "number_of_containers": count, "launch_command": shlex.join(self.agent("--role", role)), "resource": resource,
+                "restart_policy": "NEVER", "configuration": {"env": {TOKEN: self.token}}}
+
+    def service(self):
+        service = {"name": self._service, "version": "1.0.0", "description": "a Sluice job",
+                   "components": [self.component("server", self.job.num_servers), self.component("worker", self.job.num_workers)]}
+        if self.options.queue:
+            service["queue"] = self.options.queue
+        return service
+
+    def request(self, method, path, body=None):
+        """The answer's object. UsageError where there is none."""
+        query = urllib.parse.urlencode({"user.name": getpass.getuser()})
+        url = f"{self._url}/app/v1/services{path}?{query}"
+        request = urllib.request.Request(url, method=method, data=None if body is None else json.dumps(body).encode(),
+                                         headers={"Content-Type": "application/json", "Accept": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace").strip()
+            raise UsageError(f"YARN at {self._url} answers {method} {path or '/'} with {error.code}: {diagnostics(said)}") from error
+        except (OSError, ValueError) as error:
+            raise UsageError(f"YARN at {self._url} cannot be asked: {getattr(error, 'reason', error)}") from error
+        try:
+            return json.loads(text or b"{}")
+        except ValueError as error:
+            raise UsageError(f"YARN at {self._url} answers {method} {path or '/'} with no JSON") from error
+
+    def begin(self, supervisor):
+        self.request("POST", "", self.service())
+        self._is_there = True
+        query = urllib.parse.urlencode({"user.name": getpass.getuser()})
+        supervisor.at_a_bad_end(["python3", "-c", "import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], method='DELETE'), timeout=10)",
+                                 f"{self._url}/app/v1/services/{self._service}?{query}"])
+        threading.Thread(target=self._watch, args=(supervisor.events.put,), name="yarn", daemon=True).start()
+
+    def _watch(self, tell):
+        while not self._over.wait(LOOK):
+            state = self.state()
+            if state in ENDED:
+                return tell(Failed(f"YARN's service {self._service} is {state}"))
+
+    def state(self):
+        try:
+            return self.request("GET", f"/{self._service}").get("state", "unknown")
+        except UsageError as error:
+            return str(error)
+
+    def status(self):
+        return f"YARN's service {self._service} is {self.state()}"
+
+    def cancel(self):
+        super().cancel()
+        self._over.set()
+        if self._is_there:
+            try:
+                self.request("DELETE", f"/{self._service}")
+            except UsageError:
+                pass  # it has ended by itself
+
+    def dry_run(self):
+        self.token = "(hidden)"
+        return [f"POST {self._url}/app/v1/services", *json.dumps(self.service(), indent=2).splitlines()]
+
+
+def diagnostics(text):
+    try:
+        return json.loads(text)["diagnostics"]
+    except (ValueError, KeyError, TypeError):
+        return text[:200] or "no word"

@@ -1,0 +1,327 @@
+"""Runs a job from its start to its end, wherever its processes run: starts them, tells who failed first, stops the rest."""
+import os
+import queue
+import shutil
+import signal
+import tempfile
+import threading
+import time
+
+from . import descendants
+from .errors import LaunchError, UsageError
+from .guard import QUESTION, STOPS
+from .hosts import FAREWELL, LocalHost
+from .job import share_of_host
+from .members import Member, Output
+from .messages import say
+from .processes import Spec
+from .rendezvous import Rendezvous
+
+PORT_DEADLINE = 30.0   # seconds for the scheduler to bind
+BLAME_WINDOW = 1.0     # within which other ends belong to the first
+STOP_GRACE = 5.0       # between SIGTERM and SIGKILL
+FINISH_GRACE = 15.0    # for the rest to end once the workers are done or a server has ended
+GUARD_IS_GONE = 0      # an event like a signal's number
+NEWS = "news"          # of the rendezvous, an event
+
+
+class HostIsLost:
+    def __init__(self, host, why):
+        self.host, self.why = host, why
+
+
+class Supervisor:
+    def __init__(self, job, launcher, logs_name, tell_guard):
+        """`logs_name`: of the folder that is made for logs where the job names none. `tell_guard(wish)`: a command to run, or
+        seconds to wait for what was started, should this process be killed."""
+        self.job, self.launcher = job, launcher
+        self.here = LocalHost()
+        self.output = Output()
+        # A Member that ended, HostIsLost, a signal's number, NEWS, or what the launcher's gather() takes
+        self.events = queue.SimpleQueue()
+        self.hosts, self.members = [], []
+        self.rendezvous = Rendezvous(lambda: self.events.put(NEWS))
+        self.log_dir = self._make_log_dir(logs_name)
+        self.guard_is_gone = False
+        self.at_a_bad_end = tell_guard
+
+    def _make_log_dir(self, logs_name):
+        if self.job.log_dir is None:
+            folder = os.path.join(tempfile.gettempdir(), logs_name)
+            os.mkdir(folder, mode=0o700)
+            return folder
+        try:
+            os.makedirs(self.job.log_dir, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--log-dir {self.job.log_dir}: {error.strerror}") from error
+        return self.job.log_dir
+
+    # --- Starting ---
+
+    def start(self, role, rank, host, command, root, extra, **options):
+        far = not host.is_here
+        environment = {**self.job.environment(role, rank, root, far), **extra}
+        held = [QUESTION] if self.answers(role) else []  # asked before it can answer, it would end
+        member = Member(role, rank, host, self.log_dir, self.output, self.events.put)
+        member.start(Spec(command, environment, self.job.folder if far else None, held), **options)
+        self.members.append(member)
+
+    def start_scheduler(self, command, addresses):
+        """False when it ended before it had a port."""
+        extra = {"SLUICE_PORT_FD": str(self.rendezvous.write_end)}
+        if len(set(addresses)) > 1:
+            extra["DMLC_USE_KUBERNETES"] = "1"  # listens on all of this machine's
+        self.start("scheduler", None, self.here, command, (addresses[0], self.job.scheduler_port), extra,
+                   pass_fds=(self.rendezvous.write_end,))
+        self.rendezvous.scheduler_has_started()
+        return self.rendezvous.await_port(time.monotonic() + PORT_DEADLINE, lambda: not self.events.empty())
+
+    def start_all(self):
+        """False when the scheduler told no port."""
+        addresses = self.launcher.scheduler_addresses(self.hosts)
+        places = self.launcher.places(self.hosts)
+        commands = {index: self.hosts[index].find(self.job.programs(), self.job.folder) for index in {place.index for place in places}}
+        scheduler, = self.here.find([self.job.scheduler_program()], os.getcwd())
+        if not self.start_scheduler(scheduler, addresses):
+            return False
+        share = self.shares(places)
+        for place in places:
+            self.start(place.role, place.rank, self.hosts[place.index], commands[place.index][place.role == "server"],
+                       (addresses[place.index], self.rendezvous.port), share[place.role, place.rank])
+        return True
+
+    def shares(self, places):
+        """Of each process: what it is told of its host and of the others there."""
+        names = [host.hostname for host in self.hosts]
+        workers, seen, shares = {}, {}, {}
+        for place in places:
+            if place.role == "worker":
+                workers[names[place.index]] = workers.get(names[place.index], 0) + 1
+        for place in places:
+            nth = seen[place.role, names[place.index]] = seen.get((place.role, names[place.index]), -1) + 1
+            shares[place.role, place.rank] = {
+                # They share its cores.
+                "SLUICE_LOCAL_WORKERS": str(workers.get(names[place.index], 1)),
+                **(share_of_host(self.job.resources(place.role), nth) if self.launcher.shares_hosts else {}),
+                **self.launcher.variables_of(place.index)}
+        return shares
+
+    # --- Watching ---
+
+    def watch(self):
+        """The job's exit code, once all have ended or been stopped."""
+        self.hosts = self.launcher.gather(self)
+        if isinstance(self.hosts, int):
+            return self.hosts
+        started = self.start_all()
+        signal.signal(signal.SIGCHLD, lambda n, _: self.events.put(n))  # not before all children of its own are known
+        alive = set(self.members)
+        if not started:
+            return self.fail_without_port(alive)
+        deadline = first = None
+        while alive:
+            event = self.next_event(deadline)
+            if event is None:
+                return self.give_up(first, alive)
+            if isinstance(event, int):
+                return self.end_by(event, alive)
+            if isinstance(event, HostIsLost):
+                return self.fail_with_host(event, alive)
+            alive.discard(event)
+            if event.returncode != 0:
+                return self.fail_with(event, alive)
+            workers_left = any(p.role == "worker" for p in alive)
+            if alive and not workers_left and deadline is None and not self.is_complete():
+                say("the workers are done, and none joined the job (local stores need no job); stopping scheduler and servers")
+                self.stop(alive)
+                return 0
+            if workers_left and not any(p.role == "scheduler" for p in alive):
+                deadline = None  # the job has ended well; a worker may go on with work of its own
+            elif deadline is None and (event.role == "server" or not workers_left):
+                deadline, first = time.monotonic() + FINISH_GRACE, event
+        return 0
+
+    def is_complete(self):
+        """Whether everybody has joined. The scheduler tells it here before it tells the workers."""
+        self.rendezvous.read()
+        return self.rendezvous.complete
+
+    def next_event(self, deadline):
+        """A Member, HostIsLost or a signal's number; None when the deadline comes first."""
+        while True:
+            timeout = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                event = self.events.get(timeout=timeout)
+            except queue.Empty:
+                if deadline is not None:
+                    return None
+                continue
+            if event == NEWS:
+                self.rendezvous.read()
+                if self.rendezvous.waiting:
+                    say(self.rendezvous.report(self.members[1:]))
+            elif event == signal.SIGCHLD:
+                descendants.reap_orphans({*(m.process.pid for m in self.members if m.host.is_here), *self.launcher.children()})
+            else:
+                return event
+
+    def give_up(self, first, alive):
+        workers_left = any(p.role == "worker" for p in alive)
+        what = f"{first.name} ended with {first.how_it_ended()}" if workers_left else "the workers are done"
+        say(f"{what}, but these still run: " + ", ".join(sorted(p.name for p in alive)) + "; stopping them")
+        self.stop(alive)
+        return 1 if workers_left else 0
+
+    def fail_without_port(self, alive):
+        event = self.next_event(time.monotonic() + PORT_DEADLINE)
+        if isinstance(event, int):
+            return self.end_by(event, alive)
+        if isinstance(event, HostIsLost):
+            return self.fail_with_host(event, alive)
+        if event is not None:
+            return self.fail_with(event, alive - {event})
+        self.stop(alive)
+        say(f"{next(iter(alive)).name} told no port within {PORT_DEADLINE:.0f} s")
+        return 1
+
+    def end_by(self, number, alive):
+        if number == GUARD_IS_GONE:  # nobody to tell, no time to lose
+            self.guard_is_gone = True
+            self.output.be_quiet()
+            return 128 + signal.SIGKILL
+        name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        say(f"{name}: stopping the job; its logs are in {self.log_dir}")
+        self.stop(alive)
+        return 128 + number
+
+    def root_of(self, member, alive):
+        """Who failed first. One process's end makes the others end within moments, with 1 for "the job failed": what was
+        killed, or ended with a code of its own, or else a worker, comes before those that it took along. A lost host comes
+        before all."""
+        ended, end = [member], time.monotonic() + BLAME_WINDOW
+        while alive - set(ended):
+            event = self.next_event(end)
+            if event is None:
+                break
+            if isinstance(event, int):
+                self.events.put(event)
+                break
+            if isinstance(event, HostIsLost):
+                return event
+            ended.append(event)
+        alive.difference_update(ended)
+        failed = [p for p in ended if p.returncode != 0] or ended
+        return min(failed, key=lambda p: (p.returncode >= 0, p.returncode == 1, p.role != "worker"))
+
+    def fail_with(self, member, alive):
+        member = self.root_of(member, alive)
+        if isinstance(member, HostIsLost):
+            return self.fail_with_host(member, alive)
+        code = member.exit_code() or 1
+        last = "its last lines:" if member.tail else "it printed nothing"
+        say(f"{member.name} {member.where()} ended with {member.how_it_ended()}; {last}")
+        self.show_tail(member)
+        if member.role == "scheduler" and self.rendezvous.port and not self.is_complete():
+            say(self.rendezvous.report(self.members[1:]))
+        self.stop(alive)
+        say(f"the job failed; logs are in {self.log_dir}")
+        return code
+
+    def fail_with_host(self, lost, alive):
+        there = [member for member in self.members if member.host is lost.host and member in alive]
+        ran = f"; it ran {', '.join(member.name for member in there)}" if there else ""
+        say(f"host {lost.host.name} was lost: {lost.why}{ran}")
+        for member in there:
+            if member.tail:
+                say(f"the last lines of {member.name}:")
+                self.show_tail(member)
+        self.stop({member for member in alive if member.host is not lost.host})
+        say(f"the job failed; logs are in {self.log_dir}")
+        return 1
+
+    def show_tail(self, member):
+        for line in member.tail:
+            self.output.line(b"  | ", line)
+
+    def stop(self, alive):
+        """SIGTERM, a grace, SIGKILL."""
+        self.output.be_quiet()
+        for member in alive:
+            member.signal(signal.SIGTERM)
+        end = time.monotonic() + STOP_GRACE
+        waiting = set(alive)
+        while waiting:
+            event = self.next_event(end)
+            if event is None or isinstance(event, int):
+                break  # time is over, or asked twice: no more grace
+            if isinstance(event, HostIsLost):
+                waiting = {member for member in waiting if member.host is not event.host}
+            waiting.discard(event)
+        for member in waiting:
+            member.signal(signal.SIGKILL)
+
+    # --- What comes from outside ---
+
+    def answers(self, role):
+        """Programs of our own do; another one may end by the question."""
+        return role == "scheduler" or (role == "server" and not self.job.server_command)
+
+    def ask(self):
+        for member in self.members:
+            if self.answers(member.role) and member.returncode is None:
+                member.signal(QUESTION)
+
+    def listen(self):
+        for number in STOPS:
+            signal.signal(number, lambda n, _: self.events.put(n))
+        signal.signal(QUESTION, lambda *_: self.ask())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, QUESTION, signal.SIGCHLD])
+        threading.Thread(target=self.watch_guard, name="guard", daemon=True).start()
+
+    def watch_guard(self):
+        while os.read(0, 64):
+            pass
+        self.events.put(GUARD_IS_GONE)
+
+    # --- The end ---
+
+    def leave_hosts(self):
+        """Agents kill what they started; whoever has not said so by the deadline has been cut off, and does it by itself."""
+        hosts = self.hosts if isinstance(self.hosts, list) else []
+        for host in hosts:
+            if not host.is_here:
+                host.begin_to_end()
+        deadline = time.monotonic() + FAREWELL
+        for host in hosts:
+            if not host.is_here:
+                host.end(deadline)
+        self.launcher.cancel()
+
+    def keep_or_remove_logs(self, code, refused):
+        unread = self.job.log_dir is None and (self.guard_is_gone or refused)  # logs that nobody was told of
+        if self.output.incomplete and not unread:
+            say(f"not all output could be written; the logs are in {self.log_dir}")
+        elif unread or (code == 0 and self.job.log_dir is None):
+            shutil.rmtree(self.log_dir, ignore_errors=True)
+
+
+def run(job, launcher, logs_name, tell_guard):
+    descendants.adopt_orphans()
+    supervisor = Supervisor(job, launcher, logs_name, tell_guard)
+    supervisor.listen()
+    code, refused = 1, False
+    try:
+        code = launcher.supervise(supervisor)
+    except LaunchError as error:
+        say(error)
+        say(f"the job failed; logs are in {supervisor.log_dir}")
+    except UsageError:
+        refused = True
+        raise
+    finally:
+        signal.signal(QUESTION, signal.SIG_IGN)  # there is nobody left to ask
+        supervisor.leave_hosts()
+        if not descendants.kill_all():
+            say("some processes of the job could not be killed")
+        supervisor.keep_or_remove_logs(code, refused)
+    return code
