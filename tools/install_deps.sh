@@ -2,7 +2,8 @@
 # Installs what Sluice needs from Debian 12, by name. Says what it installs; does nothing when all is there.
 #
 #   tools/install_deps.sh              to build and run
-#   tools/install_deps.sh --tests      and to run every test: fuzzers, and PyTorch as an independent reference
+#   tools/install_deps.sh --tests      and to run every test: fuzzers, PyTorch as an independent reference, sshd,
+#                                      MPI, Slurm and Grid Engine (whose services Debian starts, where it does such things)
 #   tools/install_deps.sh --develop    and to change it: formatting and linting
 #
 # docs/design/dependencies.md says what each is for.
@@ -13,8 +14,10 @@ build=(build-essential cmake ninja-build ccache pkg-config git python3
   libzmq3-dev libprotobuf-dev protobuf-compiler libgflags-dev libgoogle-glog-dev
   libdnnl-dev ocl-icd-opencl-dev zlib1g-dev libpng-dev libturbojpeg0-dev nlohmann-json3-dev robin-map-dev
   libgtest-dev libgmock-dev)
-tests=(clang libclang-rt-14-dev python3-torch python3-numpy libopenblas0-openmp iproute2 iptables libnetfilter-queue1)
-develop=(clang-format clang-tidy python3-pil openmpi-bin python3-mpi4py valgrind strace)
+tests=(clang libclang-rt-14-dev python3-torch python3-numpy libopenblas0-openmp iproute2 iptables libnetfilter-queue1
+  openssh-server openssh-client rsync tcsh fish openmpi-bin mpich slurmctld slurmd slurm-client munge
+  gridengine-master gridengine-exec gridengine-client python3-kubernetes procps)
+develop=(clang-format clang-tidy python3-pil python3-mpi4py valgrind strace)
 
 case "${1:-}" in
   "") packages=("${build[@]}") ;;

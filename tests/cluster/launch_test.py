@@ -111,10 +111,13 @@ class Launch(unittest.TestCase):
 
     def test_wrong_use(self):
         for arguments, word in ((["-n", "1"], "no command"), (["-n", "0", "x"], "-n is 0"), (["-n", "1", "/no/such/program"], "does not exist"),
-                                (["-n", "1", "-H", "hosts", "x"], "ssh"), (["-n", "1", "--env", "NOVALUE", "x"], "NAME=VALUE"),
+                                (["-n", "1", "-H", "/no/hosts", "x"], "--hostfile /no/hosts"), (["-n", "1", "--env", "NO_SUCH_VARIABLE", "x"], "NO_SUCH_VARIABLE, which is not set here"),
+                                (["-n", "1", "--env", "=a", "x"], "NAME=VALUE"), (["-n", "1", "--port", "70000", "x"], "--port is 70000"), (["-n", "1", "--timeout", "0", "x"], "--timeout is 0"),
+                                (["-n", "1", "--launcher", "ssh", "x"], "-H FILE"), (["-n", "1", "--worker-memory", "4x", "x"], "--worker-memory is '4x'"),
+                                (["-n", "1", "--worker-memory", "4g", "x"], "local cannot"), (["-n", "1", "--sync-dst-dir", "d", "x"], "--sync-dst-dir means nothing"),
                                 (["-n", "1", "--env-worker", "SLUICE_JOB_ID=a", "x"], "SLUICE_JOB_ID"),
                                 ([], "-n/--num-workers"), (["-n", "two", "x"], "'two'"), (["-n", "1", "--nosuch", "x"], "--nosuch"),
-                                (["-n", "1", "--launcher", "mpi", "x"], "'mpi'"), (["-n", "1", "--server-command", "", "x"], "--server-command is empty"),
+                                (["-n", "1", "--launcher", "nosuch", "x"], "'nosuch'"), (["-n", "1", "--server-command", "", "x"], "--server-command is empty"),
                                 (["-n", "1", "--server-command", "'x", "x"], "No closing quotation"), (["-n", "1", str(ROOT)], "is a folder"),
                                 (["-n", "1", ""], "does not exist"), (["-n", "1", "--log-dir", "/proc/x", str(BIN / "kv_tour")], "--log-dir /proc/x")):
             with self.subTest(arguments):

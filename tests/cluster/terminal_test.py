@@ -140,8 +140,8 @@ class Terminal(unittest.TestCase):
         self.assertRegex(seen, rb"\nended by SIGINT")
 
     def test_launch_py_used_wrongly_and_its_help(self):
-        for arguments in (["--help"], ["-n", "1"], ["-n", "1", "/no/such/program"], ["-n", "1", "-H", "hosts", "x"],
-                          ["-n", "1", "--env-worker", "SLUICE_JOB_SECRET=a", "x"], ["-n", "0", "x"], ["-n", "1", "--launcher", "mpi", "x"]):
+        for arguments in (["--help"], ["-n", "1"], ["-n", "1", "/no/such/program"], ["-n", "1", "-H", "/no/hosts", "x"],
+                          ["-n", "1", "--env-worker", "SLUICE_JOB_SECRET=a", "x"], ["-n", "0", "x"], ["-n", "1", "--launcher", "nosuch", "x"]):
             with self.subTest(arguments):
                 self.assert_fits(run(*LAUNCH, *arguments).stdout)
 

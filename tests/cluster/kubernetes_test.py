@@ -1,0 +1,114 @@
+"""launch.py --launcher kubernetes against a stand-in (fake_cluster.py): a real cluster cannot be installed here.
+
+Usage: kubernetes_test.py BIN_DIR
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from fake_cluster import Cluster, checked  # noqa: E402
+from launch_test import LAUNCH  # noqa: E402
+
+BIN = None
+NASTY = ["a b", "quo'te", 'dou"ble', "$HOME", "$(HOME)", "$$", ";ls", "line\nbreak", "\u00fc\u4e2d", "*", ""]
+
+
+class OnKubernetes(unittest.TestCase):
+    def start(self, cluster, *arguments):
+        self.enterContext(cluster)
+        job = subprocess.Popen([*LAUNCH, "--launcher", "kubernetes", "--image", "registry/sluice:1", "-n", "2", "-s", "1", *map(str, arguments)],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": f"{cluster.folder}:{os.environ['PATH']}"})
+        self.addCleanup(job.stdout.close)
+        self.addCleanup(job.wait)
+        self.addCleanup(job.kill)
+        return job
+
+    def end_of(self, job, seconds=60):
+        said = job.communicate(timeout=seconds)[0]
+        return job.returncode, re.sub(r"\n  (?=\S)", " ", said)
+
+    def test_a_job(self):
+        cluster = Cluster(BIN)
+        code, said = self.end_of(self.start(cluster, "--namespace", "research", "--jobname", "digits", "--worker-cores", 2, "--worker-memory", "2g", "--worker-gpus", 1,
+                                            "kv_tour", "--kv-store=dist_sync"))
+        self.assertEqual(code, 0, said)
+        self.assertIn("[worker 0] the tour is over: dist_sync, 2 workers", said)
+        kinds = [(item["kind"], item["metadata"]["namespace"]) for item in cluster.created]
+        self.assertEqual(kinds, [(kind, "research") for kind in ("Secret", "Service", "Job", "Job", "Job")])
+        amounts = {"cpu": "2", "memory": "2048Mi", "nvidia.com/gpu": "1"}
+        self.assertEqual(cluster.created[-1]["spec"]["template"]["spec"]["containers"][0]["resources"], {"requests": amounts, "limits": amounts})
+        secret = cluster.created[0]["stringData"]["SLUICE_JOB_SECRET"]
+        self.assertNotIn(secret, json.dumps([cluster.created[1:], cluster.commands]))
+        self.assertEqual(cluster.commands[-1][:4], ["--namespace", "research", "delete", "jobs,services,secrets"])
+        self.assertEqual(cluster.pods, [])
+
+    def test_arguments_arrive_unchanged(self):
+        code, said = self.end_of(self.start(Cluster(BIN), sys.executable, "-c", "import sys; print(ascii(sys.argv[1:]))", *NASTY))
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.count(ascii(NASTY)), 2, said)
+
+    def test_a_worker_that_fails(self):
+        cluster = Cluster(BIN)
+        code, said = self.end_of(self.start(cluster, "sh", "-c", 'echo "I am $DMLC_RANK"; [ "$DMLC_RANK" = 1 ] && exit 9; sleep 60'))
+        self.assertEqual(code, 9, said)
+        self.assertRegex(said, r"worker 1 \(pod sluice-\w+-worker-1-abcde on node-1\) ended with exit code 9 \(Error\); its last lines:")
+        self.assertIn("its last lines: | I am 1\n", said)
+        self.assertEqual(cluster.pods, [])
+
+    def test_an_image_that_there_is_not(self):
+        code, said = self.end_of(self.start(Cluster(BIN, stuck="ImagePullBackOff"), "true"))
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"scheduler \(pod \S+\) cannot start: ImagePullBackOff")
+
+    def test_pods_that_wait_are_spoken_of(self):
+        code, said = self.end_of(self.start(Cluster(BIN, stuck="ContainerCreating"), "--timeout", 9, "true"))
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"waiting for scheduler \(Pending: ContainerCreating\), server 0 \(not created\), worker 0 \(not created\)")
+
+    def test_ctrl_c_and_kill_9(self):
+        for kill, number, expected in (("launch", signal.SIGINT, 130), ("launch", signal.SIGKILL, -9), ("runner", signal.SIGKILL, 137)):
+            with self.subTest(kill=kill, number=number):
+                cluster = Cluster(BIN)
+                job = self.start(cluster, "sh", "-c", "echo here; sleep 600")
+                for line in job.stdout:
+                    if "here" in line:
+                        break
+                if kill == "launch":
+                    job.send_signal(number)
+                else:
+                    runner, = (int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split())
+                    os.kill(runner, number)
+                code, said = self.end_of(job, 20)
+                self.assertEqual(code, expected, said)
+                end = time.monotonic() + 10
+                while cluster.pods:
+                    self.assertLess(time.monotonic(), end, "pods are left")
+                    time.sleep(0.05)
+
+    def test_dry_run_prints_manifests_without_the_secret(self):
+        done = subprocess.run([*LAUNCH, "--launcher", "kubernetes", "--image", "i", "-n", "2", "--dry-run", "train", "a"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0)
+        lines = done.stdout.splitlines()
+        self.assertEqual((lines[0], lines[-1]), ("kubectl create -f - <<'EOF'", "EOF"))
+        items = [checked(item) for item in json.loads("\n".join(lines[1:-1]))["items"]]
+        self.assertEqual(items[0]["stringData"], {"SLUICE_JOB_SECRET": "(hidden)"})
+        self.assertNotRegex(done.stdout, r"[0-9a-f]{64}")
+
+    def test_wrong_use(self):
+        for arguments, word in ((["true"], "--image"), (["--image", "i", "--jobname", "A_b", "true"], "A_b"), (["--image", "i", "--queue", "q", "true"], "--queue"),
+                                (["--image", "i", "--host-ip", "1.2.3.4", "true"], "--host-ip")):
+            done = subprocess.run([*LAUNCH, "--launcher", "kubernetes", "-n", "1", *arguments], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(word, done.stderr)
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -1,0 +1,224 @@
+"""launch.py --launcher yarn against a stand-in of YARN's REST interface, which runs what it is asked to as processes of this machine.
+
+The interface is that of https://hadoop.apache.org/docs/r3.3.6/hadoop-yarn/hadoop-yarn-site/yarn-service/YarnServiceAPI.html; a real YARN
+cannot be installed here. Usage: yarn_test.py BIN_DIR
+"""
+import http.server
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import urllib.parse
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from launch_test import LAUNCH, carrying  # noqa: E402
+
+BIN = None
+# Of the definitions Service, Component, Resource, ResourceInformation, Configuration: those that a client sets, with their types.
+SERVICE = {"name": str, "version": str, "description": str, "queue": str, "components": list}
+COMPONENT = {"name": str, "number_of_containers": int, "launch_command": str, "resource": dict, "restart_policy": str, "configuration": dict}
+RESOURCE = {"cpus": int, "memory": str, "additional": dict}
+REQUIRED = {"Service": {"name", "version"}, "Component": {"name", "number_of_containers"}}
+NAME = r"[a-z][a-z0-9-]*[a-z0-9]"
+
+
+def check(kind, given, fields):
+    for name, value in given.items():
+        if name not in fields:
+            raise ValueError(f"{kind} has no {name}")
+        if type(value) is not fields[name]:
+            raise ValueError(f"{name} of {kind} is a {type(value).__name__}")
+    if missing := REQUIRED.get(kind, set()) - given.keys():
+        raise ValueError(f"{kind} lacks {missing}")
+
+
+def check_service(service):
+    check("Service", service, SERVICE)
+    if not re.fullmatch(NAME, service["name"]):
+        raise ValueError(f"the service's name is {service['name']}")
+    for component in service["components"]:
+        check("Component", component, COMPONENT)
+        check("Resource", component["resource"], RESOURCE)
+        if component["restart_policy"] not in ("ALWAYS", "NEVER", "ON_FAILURE"):
+            raise ValueError("restart_policy")
+        if not re.fullmatch(NAME, component["name"]) or not component["resource"]["memory"].isdigit():
+            raise ValueError("the component's name or memory")
+        for information in component["resource"].get("additional", {}).values():
+            check("ResourceInformation", information, {"value": int, "unit": str})
+        check("Configuration", component["configuration"], {"env": dict, "properties": dict, "files": list})
+
+
+class Yarn(http.server.ThreadingHTTPServer):
+    """One service at a time."""
+
+    def __init__(self, refuse=None, state="STABLE"):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.refuse, self.state = refuse, state
+        self.requests, self.services, self.containers = [], {}, []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def run(self, service):
+        """A container's command is a line of its launch script, for bash."""
+        for component in service["components"]:
+            environment = {"PATH": os.environ["PATH"], **component["configuration"]["env"]}
+            for _ in range(component["number_of_containers"]):
+                self.containers.append(subprocess.Popen(["bash", "-c", component["launch_command"]], env=environment, start_new_session=True,
+                                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def end(self):
+        for container in self.containers:
+            try:
+                os.killpg(container.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            container.wait()
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
+        self.end()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def answer(self, code, body):
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def handle_one(self, method):
+        url, yarn = urllib.parse.urlparse(self.path), self.server
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
+        yarn.requests.append((method, url.path, body))
+        if "user.name" not in urllib.parse.parse_qs(url.query):
+            return self.answer(403, {"diagnostics": "Null user"})
+        if method == "POST" and url.path == "/app/v1/services":
+            return self.create(body)
+        name = url.path.removeprefix("/app/v1/services/")
+        if name not in yarn.services:
+            return self.answer(404, {"diagnostics": f"Service {name} not found"})
+        if method == "GET":
+            return self.answer(200, {**yarn.services[name], "state": yarn.state})
+        del yarn.services[name]
+        yarn.end()
+        return self.answer(200, {"diagnostics": f"Successfully destroyed service {name}"})
+
+    def create(self, service):
+        try:
+            check_service(service)
+        except ValueError as error:
+            return self.answer(400, {"diagnostics": str(error)})
+        if self.server.refuse:
+            return self.answer(400, {"diagnostics": self.server.refuse})
+        self.server.services[service["name"]] = service
+        if self.server.state == "STABLE":
+            self.server.run(service)
+        return self.answer(202, {"uri": f"/v1/services/{service['name']}", "diagnostics": "Application ID: application_1_0001", "state": "ACCEPTED"})
+
+    do_POST = lambda self: self.handle_one("POST")      # noqa: E731
+    do_GET = lambda self: self.handle_one("GET")        # noqa: E731
+    do_DELETE = lambda self: self.handle_one("DELETE")  # noqa: E731
+
+
+class OnYarn(unittest.TestCase):
+    def start(self, yarn, *arguments):
+        self.addCleanup(yarn.close)
+        job = subprocess.Popen([*LAUNCH, "--launcher", "yarn", "--resource-manager", yarn.url(), "-n", "2", "-s", "1", *map(str, arguments)],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(job.stdout.close)
+        self.addCleanup(job.wait)
+        self.addCleanup(job.kill)
+        return job
+
+    def end_of(self, job, seconds=60):
+        said = job.communicate(timeout=seconds)[0]
+        return job.returncode, re.sub(r"\n  (?=\S)", " ", said)
+
+    def test_a_job(self):
+        yarn = Yarn()
+        job = self.start(yarn, "--worker-cores", 2, "--worker-memory", "2g", "--server-gpus", 1, "--queue", "research", "--jobname", "digits",
+                         BIN / "kv_tour", "--kv-store=dist_sync")
+        code, said = self.end_of(job)
+        self.assertEqual(code, 0, said)
+        self.assertIn("[worker 0] the tour is over: dist_sync, 2 workers", said)
+        method, _, service = yarn.requests[0]
+        self.assertEqual(method, "POST")
+        self.assertEqual((service["queue"], service["name"][:7]), ("research", "digits-"))
+        self.assertEqual({component["name"]: (component["number_of_containers"], component["resource"]) for component in service["components"]},
+                         {"server": (1, {"cpus": 1, "memory": "1024", "additional": {"yarn.io/gpu": {"value": 1}}}), "worker": (2, {"cpus": 2, "memory": "2048"})})
+        self.assertNotIn(service["components"][0]["configuration"]["env"]["SLUICE_LAUNCH_TOKEN"], service["components"][0]["launch_command"])
+        self.assertEqual([request[0] for request in yarn.requests[1:]][-1], "DELETE")
+        self.assertEqual(yarn.services, {})
+
+    def test_a_worker_that_fails(self):
+        yarn = Yarn()
+        code, said = self.end_of(self.start(yarn, "--env", f"PATH={BIN}:{os.environ['PATH']}", "sh", "-c", '[ "$DMLC_RANK" = 1 ] && exit 9; sleep 60'))
+        self.assertEqual(code, 9, said)
+        self.assertRegex(said, r"worker 1 \(host \S+, pid \d+\) ended with exit code 9")
+        self.assertEqual(yarn.services, {})
+
+    def test_ctrl_c_and_kill_9(self):
+        for kill, number, expected in (("launch", signal.SIGINT, 130), ("launch", signal.SIGKILL, -9), ("runner", signal.SIGKILL, 137)):
+            with self.subTest(kill=kill, number=number):
+                yarn, marker = Yarn(), f"yarn-{os.getpid()}-{kill}-{number}"
+                job = self.start(yarn, "--env", f"LAUNCH_TEST={marker}", "sh", "-c", "echo here; sleep 600")
+                for line in job.stdout:
+                    if "here" in line:
+                        break
+                if kill == "launch":
+                    job.send_signal(number)
+                else:
+                    runner, = (int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split())
+                    os.kill(runner, number)
+                code, _ = self.end_of(job, 20)
+                self.assertEqual(code, expected)
+                end = time.monotonic() + 10
+                while carrying(f"LAUNCH_TEST={marker}") or yarn.services:
+                    self.assertLess(time.monotonic(), end, "left")
+                    time.sleep(0.1)
+
+    def test_a_service_that_is_refused_or_fails(self):
+        code, said = self.end_of(self.start(Yarn(refuse="queue research is full"), BIN / "kv_tour"))
+        self.assertEqual(code, 2, said)
+        self.assertIn("with 400: queue research is full", said)
+        code, said = self.end_of(self.start(Yarn(state="FAILED"), BIN / "kv_tour"))
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"YARN's service sluice-\w+ is FAILED")
+
+    def test_a_service_that_waits_is_spoken_of(self):
+        code, said = self.end_of(self.start(Yarn(state="ACCEPTED"), "--timeout", 11, BIN / "kv_tour"))
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"0 of 3 hosts are there; YARN's service \S+ is ACCEPTED")
+        self.assertRegex(said, r"not all hosts are there within 11 s")
+
+    def test_nobody_there(self):
+        done = subprocess.run([*LAUNCH, "--launcher", "yarn", "--resource-manager", "http://127.0.0.1:1", "-n", "1", "true"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"Connection\s+refused")
+
+    def test_dry_run_hides_the_token(self):
+        done = subprocess.run([*LAUNCH, "--launcher", "yarn", "--resource-manager", "http://rm:8088", "-n", "1", "--dry-run", "true"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0)
+        first, _, rest = done.stdout.partition("\n")
+        self.assertEqual(first, "POST http://rm:8088/app/v1/services")
+        check_service(json.loads(rest))
+        self.assertNotRegex(done.stdout, r"[0-9a-f]{64}")
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -1,0 +1,169 @@
+"""Parts of tools/launcher that run nothing: hostfiles, places, variables, addresses; and the connection between launch.py and its agents."""
+import os
+import pathlib
+import socket
+import struct
+import sys
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from launcher import addresses, bootstrap, channel, environment, home, hostfile, placement  # noqa: E402
+from launcher.errors import UsageError  # noqa: E402
+
+
+class Hostfile(unittest.TestCase):
+    def test_lines(self):
+        hosts = hostfile.parse("# all\n\nh1\nh2:2222 slots=2  # two\n[fe80::1]:22 user=u interface=eth1\n::1 slots=3\n", "f")
+        self.assertEqual(hosts, [hostfile.HostLine("h1"), hostfile.HostLine("h2", 2222, 2), hostfile.HostLine("fe80::1", 22, 1, "u", "eth1"), hostfile.HostLine("::1", None, 3)])
+        self.assertEqual(hosts[2].target(), "u@fe80::1")
+
+    def test_errors_name_the_line(self):
+        for text, line, why in (("h1\nh2 slots=0\n", 2, "slots is '0'"), ("h1 slots=x", 1, "slots is 'x'"), ("h1:0", 1, "'0' is no port"), ("h1:99999", 1, "no port"),
+                                ("a\n\nb cores=3", 3, "none of slots=N"), ("a\nb\na slots=2", 3, "in line 1"), ("h slots=1 slots=2", 1, "said twice"),
+                                ("u@h", 1, "user=U"), ("-oProxyCommand=x", 1, "no host"), ("h user=-l", 1, "no user"), ("[::1", 1, "[address]:port"), ("h slots=", 1, "none of")):
+            with self.subTest(text), self.assertRaises(UsageError) as raised:
+                hostfile.parse(text, "hosts")
+            self.assertTrue(str(raised.exception).startswith(f"hosts:{line}: "), raised.exception)
+            self.assertIn(why, str(raised.exception))
+
+    def test_no_hosts(self):
+        for text in ("", "# none\n\n"):
+            with self.assertRaisesRegex(UsageError, "no hosts"):
+                hostfile.parse(text, "f")
+        with self.assertRaisesRegex(UsageError, "/no/such"):
+            hostfile.read("/no/such")
+
+
+class Placement(unittest.TestCase):
+    def where(self, places):
+        return {f"{place.role} {place.rank}": place.index for place in places}
+
+    def test_over_hosts(self):
+        self.assertEqual(self.where(placement.over_hosts(2, 4, [1, 2])), {"server 0": 0, "server 1": 1, "worker 0": 0, "worker 1": 1, "worker 2": 1, "worker 3": 0})
+        self.assertEqual(self.where(placement.over_hosts(3, 1, [5])), {"server 0": 0, "server 1": 0, "server 2": 0, "worker 0": 0})
+
+    def test_over_seats_everybody_has_one_and_hosts_take_turns(self):
+        seats = [("a", None), ("a", None), ("a", None), ("b", None), ("b", None)]
+        places = self.where(placement.over_seats(2, 3, seats))
+        self.assertEqual(sorted(places.values()), [0, 1, 2, 3, 4])
+        self.assertEqual({seats[places[f"server {rank}"]][0] for rank in range(2)}, {"a", "b"})
+
+    def test_over_seats_that_have_roles(self):
+        places = self.where(placement.over_seats(1, 2, [("a", "worker"), ("b", "server"), ("a", "worker")]))
+        self.assertEqual(places, {"server 0": 1, "worker 0": 0, "worker 1": 2})
+
+
+class Variables(unittest.TestCase):
+    def test_forms(self):
+        os.environ["LAUNCHER_TEST"] = "here"
+        for text, expected in (("A=b=c", ("A", "b=c")), ("A:b=c", ("A", "b=c")), ("A=b:c", ("A", "b:c")), ("A=", ("A", "")), ("LAUNCHER_TEST", ("LAUNCHER_TEST", "here"))):
+            self.assertEqual(environment.split(text, "--env"), expected)
+        for text in ("=a", ":a", "", "A B=c", "DMLC_ROLE=worker", "SLUICE_JOB_SECRET:x", "NO_SUCH_VARIABLE_HERE"):
+            with self.subTest(text), self.assertRaises(UsageError):
+                environment.split(text, "--env")
+
+    def test_what_travels(self):
+        here = {"DMLC_INTERFACE": "1", "PS_VERBOSE": "1", "SLUICE_X": "1", "OMP_X": "1", "NCCL_X": "1", "CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": "/x", "PYTHONPATH": "/y"}
+        self.assertEqual(environment.travelling({**here, "HOME": "/h", "DMLC_ROLE": "worker", "SLUICE_JOB_SECRET": "s", "SLUICE_PORT_FD": "3"}), here)
+
+
+class Addresses(unittest.TestCase):
+    def test_ports(self):
+        for text, expected in (("h", ("h", None)), ("h:1", ("h", 1)), ("::1", ("::1", None)), ("[::1]", ("::1", None)), ("[::1]:65535", ("::1", 65535))):
+            self.assertEqual(addresses.split_port(text), expected)
+            if expected[1]:
+                self.assertEqual(addresses.with_port(*expected), text)
+        for text in ("h:", "h:0", "h:65536", "h:x", "[::1", "[::1]x", "h:\u0661"):
+            with self.subTest(text), self.assertRaises(ValueError):
+                addresses.split_port(text)
+
+    def test_interfaces(self):
+        known = {"lo": ["127.0.0.1"], "eth0": ["10.0.0.1"], "eth1": ["10.0.1.1", "fd00::1"], "wg": []}
+        self.assertEqual(addresses.of_interface("eth1", known), ["10.0.1.1", "fd00::1"])
+        self.assertEqual(addresses.of_interface("eth", known), ["10.0.0.1", "10.0.1.1", "fd00::1"])
+        with self.assertRaisesRegex(UsageError, "DMLC_INTERFACE is ib, .* there are eth0, eth1, lo"):
+            addresses.of_interface("ib", known)
+        self.assertIn("127.0.0.1", addresses.by_interface()["lo"])
+
+
+class Channels(unittest.TestCase):
+    def setUp(self):
+        self.ours, self.theirs = socket.socketpair()
+        self.addCleanup(self.ours.close)
+        self.addCleanup(self.theirs.close)
+        self.channel = channel.Channel(self.ours.fileno(), self.ours.fileno(), self.ours.close)
+        self.other = channel.Channel(self.theirs.fileno(), self.theirs.fileno(), self.theirs.close)
+
+    def test_whatever_a_system_has_travels(self):
+        message = {"is": "line", "text": b"\xff\x00\n\xc3\xbc".decode(errors="surrogateescape"), "list": ["", "'", "\n"]}
+        self.other.send({"is": "beat"})
+        self.other.send(message)
+        self.assertEqual(self.channel.receive(time.monotonic() + 10), message)
+
+    def test_what_a_shell_prints_first_is_passed_over(self):
+        self.theirs.sendall(b"Welcome!\n" + channel.HELLO)
+        self.other.send({"is": "here"})
+        self.assertEqual(self.channel.skip_to_hello(time.monotonic() + 10), b"Welcome!\n")
+        self.assertEqual(self.channel.receive(time.monotonic() + 10), {"is": "here"})
+
+    def test_ends(self):
+        for data, why in ((struct.pack(">I", 1 << 31), "a message of"), (struct.pack(">I", 2) + b"{x", "no message")):
+            with self.subTest(why):
+                self.setUp()
+                self.theirs.sendall(data)
+                with self.assertRaisesRegex(channel.Closed, why):
+                    self.channel.receive(time.monotonic() + 10)
+        self.setUp()
+        with self.assertRaisesRegex(channel.Closed, "no sign of life"):
+            self.channel.receive(time.monotonic())
+        self.theirs.close()
+        with self.assertRaisesRegex(channel.Closed, "has ended"):
+            self.channel.receive(time.monotonic() + 10)
+
+
+class Home(unittest.TestCase):
+    def setUp(self):
+        self.callers, self.came = [], threading.Event()
+        self.home = home.Home("token", lambda its, here: (self.callers.append(here), self.came.set()), host_ip="127.0.0.1")
+        self.addCleanup(self.home.close)
+
+    def call(self, token):
+        host, port = addresses.split_port(self.home.addresses[0])
+        return home.call_one(host, port, token)
+
+    def test_who_has_the_token_is_heard(self):
+        connection = self.call("token")
+        connection.send_bytes(channel.HELLO)
+        connection.send({"is": "here", "host": "h"})
+        self.assertTrue(self.came.wait(10))
+        self.assertEqual(self.callers, [{"is": "here", "host": "h"}])
+        self.assertEqual(connection.launcher_address, "127.0.0.1")
+        connection.close()
+
+    def test_strangers_are_not(self):
+        with self.assertRaises(OSError):
+            self.call("another")
+        with socket.create_connection(addresses.split_port(self.home.addresses[0]), 10) as stranger:
+            stranger.settimeout(20)
+            nonce = stranger.recv(home.NONCE)
+            self.assertEqual(len(nonce), home.NONCE)
+            stranger.sendall(nonce + home.proof("token", b"launch", nonce, nonce))  # its own proof reflected
+            self.assertEqual(stranger.recv(100), b"")
+        self.assertEqual(self.callers, [])
+
+
+class Bootstrap(unittest.TestCase):
+    def test_the_command_means_the_same_to_every_shell(self):
+        head, code, tail = bootstrap.READ.split("'")
+        self.assertEqual((head, tail), ("exec python3 -c ", ""))
+        self.assertFalse(set(code) & set("!`$'\n"), "some shell minds these, also between single quotes")
+
+    def test_the_program_ends_with_its_only_nul(self):
+        self.assertEqual(bootstrap.program().index(b"\0"), len(bootstrap.program()) - 1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
