@@ -5,7 +5,6 @@ Usage: kubernetes_test.py BIN_DIR
 import json
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from fake_cluster import Cluster, checked  # noqa: E402
-from launch_test import LAUNCH  # noqa: E402
+from launch_test import LAUNCH, end_of, kill_runner, start_job  # noqa: E402
 
 BIN = None
 NASTY = ["a b", "quo'te", 'dou"ble', "$HOME", "$(HOME)", "$$", ";ls", "line\nbreak", "\u00fc\u4e2d", "*", ""]
@@ -23,20 +22,12 @@ NASTY = ["a b", "quo'te", 'dou"ble', "$HOME", "$(HOME)", "$$", ";ls", "line\nbre
 class OnKubernetes(unittest.TestCase):
     def start(self, cluster, *arguments):
         self.enterContext(cluster)
-        job = subprocess.Popen([*LAUNCH, "--launcher", "kubernetes", "--image", "registry/sluice:1", "-n", "2", "-s", "1", *map(str, arguments)],
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PATH": f"{cluster.folder}:{os.environ['PATH']}"})
-        self.addCleanup(job.stdout.close)
-        self.addCleanup(job.wait)
-        self.addCleanup(job.kill)
-        return job
-
-    def end_of(self, job, seconds=60):
-        said = job.communicate(timeout=seconds)[0]
-        return job.returncode, re.sub(r"\n  (?=\S)", " ", said)
+        return start_job(self, "--launcher", "kubernetes", "--image", "registry/sluice:1", "-n", "2", "-s", "1", *arguments,
+                         env={**os.environ, "PATH": f"{cluster.folder}:{os.environ['PATH']}"})
 
     def test_a_job(self):
         cluster = Cluster(BIN)
-        code, said = self.end_of(self.start(cluster, "--namespace", "research", "--jobname", "digits", "--worker-cores", 2, "--worker-memory", "2g", "--worker-gpus", 1,
+        code, said = end_of(self.start(cluster, "--namespace", "research", "--jobname", "digits", "--worker-cores", 2, "--worker-memory", "2g", "--worker-gpus", 1,
                                             "kv_tour", "--kv-store=dist_sync"))
         self.assertEqual(code, 0, said)
         self.assertIn("[worker 0] the tour is over: dist_sync, 2 workers", said)
@@ -50,25 +41,25 @@ class OnKubernetes(unittest.TestCase):
         self.assertEqual(cluster.pods, [])
 
     def test_arguments_arrive_unchanged(self):
-        code, said = self.end_of(self.start(Cluster(BIN), sys.executable, "-c", "import sys; print(ascii(sys.argv[1:]))", *NASTY))
+        code, said = end_of(self.start(Cluster(BIN), sys.executable, "-c", "import sys; print(ascii(sys.argv[1:]))", *NASTY))
         self.assertEqual(code, 0, said)
         self.assertEqual(said.count(ascii(NASTY)), 2, said)
 
     def test_a_worker_that_fails(self):
         cluster = Cluster(BIN)
-        code, said = self.end_of(self.start(cluster, "sh", "-c", 'echo "I am $DMLC_RANK"; [ "$DMLC_RANK" = 1 ] && exit 9; sleep 60'))
+        code, said = end_of(self.start(cluster, "sh", "-c", 'echo "I am $DMLC_RANK"; [ "$DMLC_RANK" = 1 ] && exit 9; sleep 60'))
         self.assertEqual(code, 9, said)
         self.assertRegex(said, r"worker 1 \(pod sluice-\w+-worker-1-abcde on node-1\) ended with exit code 9 \(Error\); its last lines:")
         self.assertIn("its last lines: | I am 1\n", said)
         self.assertEqual(cluster.pods, [])
 
     def test_an_image_that_there_is_not(self):
-        code, said = self.end_of(self.start(Cluster(BIN, stuck="ImagePullBackOff"), "true"))
+        code, said = end_of(self.start(Cluster(BIN, stuck="ImagePullBackOff"), "true"))
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"scheduler \(pod \S+\) cannot start: ImagePullBackOff")
 
     def test_pods_that_wait_are_spoken_of(self):
-        code, said = self.end_of(self.start(Cluster(BIN, stuck="ContainerCreating"), "--timeout", 9, "true"))
+        code, said = end_of(self.start(Cluster(BIN, stuck="ContainerCreating"), "--timeout", 9, "true"))
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"waiting for scheduler \(Pending: ContainerCreating\), server 0 \(not created\), worker 0 \(not created\)")
 
@@ -83,9 +74,8 @@ class OnKubernetes(unittest.TestCase):
                 if kill == "launch":
                     job.send_signal(number)
                 else:
-                    runner, = (int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split())
-                    os.kill(runner, number)
-                code, said = self.end_of(job, 20)
+                    kill_runner(job, number)
+                code, said = end_of(job, 20)
                 self.assertEqual(code, expected, said)
                 end = time.monotonic() + 10
                 while cluster.pods:

@@ -36,6 +36,26 @@ def carrying(marker):
     return found
 
 
+def start_job(case, *arguments, **options):
+    """A job of launch.py with one stream of output; it does not outlive the test."""
+    job = subprocess.Popen([*LAUNCH, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    case.addCleanup(job.stdout.close)
+    case.addCleanup(job.wait)
+    case.addCleanup(job.kill)
+    return job
+
+
+def end_of(job, seconds=60):
+    """(exit code, the rest of its output in long lines)"""
+    said = job.communicate(timeout=seconds)[0]
+    return job.returncode, re.sub(r"\n  (?=\S)", " ", said)
+
+
+def kill_runner(job, number):
+    runner, = (int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split())
+    os.kill(runner, number)
+
+
 class Launch(unittest.TestCase):
     def start_long(self, marker):
         job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "2", "--env", f"LAUNCH_TEST={marker}", str(BIN / "train_mnist"), *LONG],

@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import sge_lab  # noqa: E402
 import slurm_lab  # noqa: E402
 import ssh_lab  # noqa: E402
+from launch_test import end_of  # noqa: E402
 from ssh_test import NASTY  # noqa: E402
 
 BIN = None
@@ -63,12 +64,7 @@ class Jobs:
         return self.lab.folder / "logs"
 
     def run_job(self, *arguments, seconds=120):
-        return self.end_of(self.start(*arguments), seconds)
-
-    @staticmethod
-    def end_of(job, seconds):
-        said = job.communicate(timeout=seconds)[0]
-        return job.returncode, re.sub(r"\n  (?=\S)", " ", said)
+        return end_of(self.start(*arguments), seconds)
 
     def assert_nothing_left(self, seconds=10):
         end = time.monotonic() + seconds
@@ -96,7 +92,7 @@ class Jobs:
         job = self.start_long()
         index, pid = next((index, pid) for index in range(self.hosts - 1, -1, -1) for pid, command in self.lab.processes(index).items() if command.startswith(str(self.program("train_mnist"))))
         self.lab.inside(index, "kill", "-9", str(pid))
-        code, said = self.end_of(job, 15)
+        code, said = end_of(job, 15)
         self.assertEqual(code, 137, said)
         self.assertRegex(said, rf"launch.py: worker \d \(host h{index + 1}, pid \d+\) ended with signal SIGKILL; it")
         self.assert_nothing_left()
@@ -104,7 +100,7 @@ class Jobs:
     def test_ctrl_c(self):
         job = self.start_long()
         self.lab.kill_inside(0, "tools/launch.py", signal.SIGINT)
-        code, said = self.end_of(job, 15)
+        code, said = end_of(job, 15)
         self.assertEqual(code, 130, said)
         self.assert_nothing_left()
 
@@ -114,7 +110,7 @@ class Jobs:
                 job = self.start_long()
                 self.assertEqual(self.lab.kill_inside(0, which, signal.SIGKILL), 1)
                 self.assert_nothing_left()
-                self.end_of(job, 10)
+                end_of(job, 10)
 
     def test_arguments_and_variables_arrive_unchanged(self):
         value = "a b'\"$HOME;\n\u00fc"
@@ -135,7 +131,7 @@ class Jobs:
         for secret in secrets:
             self.assertNotIn(secret, lines)
         self.lab.kill_inside(0, "tools/launch.py", signal.SIGINT)
-        self.end_of(job, 15)
+        end_of(job, 15)
 
 
 class Mpi(Jobs):

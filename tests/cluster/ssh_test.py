@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import ssh_lab  # noqa: E402
-from launch_test import launch  # noqa: E402
+from launch_test import end_of, launch  # noqa: E402
 
 BIN = None
 LONG = ["--network=mlp", "--kv-store=dist_sync", "--num-epochs=1000", "--disp-batches=5"]
@@ -41,10 +41,6 @@ class OnHosts(unittest.TestCase):
         while left := {index: running for index in range(3) if (running := self.lab.processes(index))}:
             self.assertLess(time.monotonic(), end, f"left: {left}")
             time.sleep(0.1)
-
-    def end_of(self, job, seconds):
-        said = job.communicate(timeout=seconds)[0]
-        return job.returncode, re.sub(r"\n  (?=\S)", " ", said)
 
     # --- Jobs that end well ---
 
@@ -96,7 +92,7 @@ class OnHosts(unittest.TestCase):
     def test_a_killed_worker_ends_the_job_and_is_named(self):
         job = self.start_long()
         self.assertEqual(self.lab.kill_inside(1, "train_mnist", signal.SIGKILL), 1)
-        code, said = self.end_of(job, 15)
+        code, said = end_of(job, 15)
         self.assertEqual(code, 137, said)
         self.assertRegex(said, r"launch.py: worker 1 \(host h2, pid \d+\) ended with signal SIGKILL; it")
         self.assert_nothing_left()
@@ -104,7 +100,7 @@ class OnHosts(unittest.TestCase):
     def test_ctrl_c(self):
         job = self.start_long()
         self.lab.kill_inside(0, "tools/launch.py", signal.SIGINT)
-        code, said = self.end_of(job, 15)
+        code, said = end_of(job, 15)
         self.assertEqual(code, 130, said)
         self.assert_nothing_left()
 
@@ -114,12 +110,12 @@ class OnHosts(unittest.TestCase):
                 job = self.start_long()
                 self.assertEqual(self.lab.kill_inside(0, which, signal.SIGKILL), 1)
                 self.assert_nothing_left()
-                self.end_of(job, 10)
+                end_of(job, 10)
 
     def test_kill_9_of_an_agent(self):
         job = self.start_long()
         self.assertEqual(self.lab.kill_inside(2, "exec(b", signal.SIGKILL), 2)  # both of its processes: the job's own are orphans now
-        code, said = self.end_of(job, 30)
+        code, said = end_of(job, 30)
         self.assertNotEqual(code, 0, said)
         self.assertRegex(said, r"launch.py: host h3 was lost: .*; it ran worker 2")
 
@@ -127,7 +123,7 @@ class OnHosts(unittest.TestCase):
         job = self.start_long()
         self.lab.inside(1, "ip", "link", "set", "eth0", "down")
         try:
-            code, said = self.end_of(job, 40)
+            code, said = end_of(job, 40)
             self.assertEqual(code, 1, said)
             self.assertRegex(said, r"launch.py: host h2 was lost: ")
             self.assert_nothing_left(15)
@@ -166,7 +162,7 @@ class OnHosts(unittest.TestCase):
         for index in range(3):
             self.assertNotIn(secret, self.lab.inside(index, "ps", "-ewwo", "args"))
         self.lab.kill_inside(0, "tools/launch.py", signal.SIGINT)
-        self.end_of(job, 15)
+        end_of(job, 15)
 
 
 class OtherShells(unittest.TestCase):

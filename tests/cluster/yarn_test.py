@@ -17,7 +17,7 @@ import unittest
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from launch_test import LAUNCH, carrying  # noqa: E402
+from launch_test import LAUNCH, carrying, end_of, kill_runner, start_job  # noqa: E402
 
 BIN = None
 # Of the definitions Service, Component, Resource, ResourceInformation, Configuration: those that a client sets, with their types.
@@ -137,22 +137,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class OnYarn(unittest.TestCase):
     def start(self, yarn, *arguments):
         self.addCleanup(yarn.close)
-        job = subprocess.Popen([*LAUNCH, "--launcher", "yarn", "--resource-manager", yarn.url(), "-n", "2", "-s", "1", *map(str, arguments)],
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.addCleanup(job.stdout.close)
-        self.addCleanup(job.wait)
-        self.addCleanup(job.kill)
-        return job
-
-    def end_of(self, job, seconds=60):
-        said = job.communicate(timeout=seconds)[0]
-        return job.returncode, re.sub(r"\n  (?=\S)", " ", said)
+        return start_job(self, "--launcher", "yarn", "--resource-manager", yarn.url(), "-n", "2", "-s", "1", *arguments)
 
     def test_a_job(self):
         yarn = Yarn()
         job = self.start(yarn, "--worker-cores", 2, "--worker-memory", "2g", "--server-gpus", 1, "--queue", "research", "--jobname", "digits",
                          BIN / "kv_tour", "--kv-store=dist_sync")
-        code, said = self.end_of(job)
+        code, said = end_of(job)
         self.assertEqual(code, 0, said)
         self.assertIn("[worker 0] the tour is over: dist_sync, 2 workers", said)
         method, _, service = yarn.requests[0]
@@ -166,7 +157,7 @@ class OnYarn(unittest.TestCase):
 
     def test_a_worker_that_fails(self):
         yarn = Yarn()
-        code, said = self.end_of(self.start(yarn, "--env", f"PATH={BIN}:{os.environ['PATH']}", "sh", "-c", '[ "$DMLC_RANK" = 1 ] && exit 9; sleep 60'))
+        code, said = end_of(self.start(yarn, "--env", f"PATH={BIN}:{os.environ['PATH']}", "sh", "-c", '[ "$DMLC_RANK" = 1 ] && exit 9; sleep 60'))
         self.assertEqual(code, 9, said)
         self.assertRegex(said, r"worker 1 \(host \S+, pid \d+\) ended with exit code 9")
         self.assertEqual(yarn.services, {})
@@ -182,9 +173,8 @@ class OnYarn(unittest.TestCase):
                 if kill == "launch":
                     job.send_signal(number)
                 else:
-                    runner, = (int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split())
-                    os.kill(runner, number)
-                code, _ = self.end_of(job, 20)
+                    kill_runner(job, number)
+                code, _ = end_of(job, 20)
                 self.assertEqual(code, expected)
                 end = time.monotonic() + 10
                 while carrying(f"LAUNCH_TEST={marker}") or yarn.services:
@@ -192,15 +182,15 @@ class OnYarn(unittest.TestCase):
                     time.sleep(0.1)
 
     def test_a_service_that_is_refused_or_fails(self):
-        code, said = self.end_of(self.start(Yarn(refuse="queue research is full"), BIN / "kv_tour"))
+        code, said = end_of(self.start(Yarn(refuse="queue research is full"), BIN / "kv_tour"))
         self.assertEqual(code, 2, said)
         self.assertIn("with 400: queue research is full", said)
-        code, said = self.end_of(self.start(Yarn(state="FAILED"), BIN / "kv_tour"))
+        code, said = end_of(self.start(Yarn(state="FAILED"), BIN / "kv_tour"))
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"YARN's service sluice-\w+ is FAILED")
 
     def test_a_service_that_waits_is_spoken_of(self):
-        code, said = self.end_of(self.start(Yarn(state="ACCEPTED"), "--timeout", 11, BIN / "kv_tour"))
+        code, said = end_of(self.start(Yarn(state="ACCEPTED"), "--timeout", 11, BIN / "kv_tour"))
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"0 of 3 hosts are there; YARN's service \S+ is ACCEPTED")
         self.assertRegex(said, r"not all hosts are there within 11 s")
