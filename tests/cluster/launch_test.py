@@ -186,6 +186,21 @@ class Launch(unittest.TestCase):
         job.stdout.read()
         self.assertEqual(job.wait(20), 130)
 
+    def test_a_scheduler_that_dies_before_all_have_joined_and_a_worker_that_minds_no_sigterm(self):
+        marker = f"scheduler-{os.getpid()}"
+        job = start_job(self, "-n", 1, "-s", 1, "--env", f"PATH={BIN}:{os.environ['PATH']}", "--env", "PS_VERBOSE=1", "--env", f"LAUNCH_TEST={marker}",
+                        "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+        for line in job.stdout:
+            if "server 0" in line and "joined" in line:
+                break
+        for pid in carrying(f"LAUNCH_TEST={marker}"):
+            if b"sluice_scheduler" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        code, said = end_of(job, 30)
+        self.assertEqual(code, 137, said)
+        self.assertRegex(said, r"scheduler \(pid \d+\) ended with signal SIGKILL")
+        self.assertIn("1 of 2 have joined: server 0; still missing: worker 0", said)
+
     def test_output_that_cannot_be_written_is_in_the_logs(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([*LAUNCH, "-n", "1", "-s", "1", BIN / "kv_tour", "--kv-store=dist_sync"], stdout=full,

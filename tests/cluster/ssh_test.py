@@ -12,49 +12,35 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import any_launcher  # noqa: E402
 import ssh_lab  # noqa: E402
+from any_launcher import NASTY, Jobs  # noqa: E402
 from launch_test import end_of, launch  # noqa: E402
 
-BIN = None
-LONG = ["--network=mlp", "--kv-store=dist_sync", "--num-epochs=1000", "--disp-batches=5"]
-NASTY = ["a b", "quo'te", 'dou"ble', "$HOME", ";ls", "`id`", "line\nbreak", "\u00fc\u4e2d", "*", "!x", "\\", "", "-n", "%d", "~", "\udcff"]
 ECHO = "import sys; print(ascii(sys.argv[1:]))"
 
 
-class OnHosts(unittest.TestCase):
+class OnHosts(Jobs, unittest.TestCase):
     @classmethod
-    def setUpClass(cls):
-        cls.lab = cls.enterClassContext(ssh_lab.or_skip(lambda: ssh_lab.SshHosts(3, second_rate="20mbit")))
+    def make_lab(cls):
+        return ssh_lab.SshHosts(cls.hosts, second_rate="20mbit")
 
-    def start_long(self, *arguments, until="batch"):
-        job = self.lab.launch("-n", "3", "-s", "2", *arguments, BIN / "train_mnist", *LONG)
-        self.addCleanup(job.stdout.close)
-        self.addCleanup(job.wait)
-        self.addCleanup(self.lab.kill_inside, 0, "launch", signal.SIGKILL)
-        for line in job.stdout:
-            if until in line:
-                return job
-        self.fail("the job ended before it trained")
-
-    def assert_nothing_left(self, seconds=10):
-        end = time.monotonic() + seconds
-        while left := {index: running for index in range(3) if (running := self.lab.processes(index))}:
-            self.assertLess(time.monotonic(), end, f"left: {left}")
-            time.sleep(0.1)
+    def launch(self, *arguments):
+        return self.lab.launch(*arguments)
 
     # --- Jobs that end well ---
 
     def test_40_steps_on_three_hosts_come_to_the_parameters_of_one_host(self):
         with tempfile.TemporaryDirectory() as folder:
             flags = ["--network=lenet_avg", "--kv-store=dist_sync", "--num-steps=40", "--num-examples=2000"]
-            alone = launch("-n", 3, "-s", 2, "--env", "SLUICE_CPU_THREADS=1", BIN / "train_mnist", *flags, f"--save-params={folder}/one")
+            alone = launch("-n", 3, "-s", 2, "--env", "SLUICE_CPU_THREADS=1", any_launcher.BIN / "train_mnist", *flags, f"--save-params={folder}/one")
             self.assertEqual(alone.returncode, 0, alone.stdout + alone.stderr)
-            code, said = self.lab.run("-n", "3", "-s", "2", "--env", "SLUICE_CPU_THREADS=1", BIN / "train_mnist", *flags, f"--save-params={folder}/three")
+            code, said = self.lab.run("--log-dir", self.log_dir(), "-n", "3", "-s", "2", "--env", "SLUICE_CPU_THREADS=1", any_launcher.BIN / "train_mnist", *flags, f"--save-params={folder}/three")
             self.assertEqual(code, 0, said)
             self.assertEqual(pathlib.Path(folder, "one").read_bytes(), pathlib.Path(folder, "three").read_bytes())
         self.assert_nothing_left()
 
-    def test_arguments_and_variables_arrive_unchanged(self):
+    def test_variables_travel_or_stay(self):
         value = "a b'\"$HOME;\n\u00fc"
         script = "import os, sys; print(ascii(sys.argv[1:]), ascii([os.environ.get(name) for name in ('NAMED', 'OMP_X', 'NCCL_X', 'LD_LIBRARY_PATH', 'OTHER')]))"
         code, said = self.lab.run("-n", "3", "-s", "1", "--env", f"NAMED={value}", sys.executable, "-c", script, *NASTY,
@@ -78,7 +64,7 @@ class OnHosts(unittest.TestCase):
             with self.subTest(interface):
                 before = {name: sum(self.lab.received(index, name) for index in range(3)) for name in ("eth0", "eth1")}
                 code, said = self.lab.run("-n", "3", "-s", "3", "--env", "SLUICE_TRANSPORT=tcp", *(["--env", f"DMLC_INTERFACE={interface}"] if interface == "eth1" else []),
-                                          BIN / "train_mnist", *flags, hosts=hosts)
+                                          any_launcher.BIN / "train_mnist", *flags, hosts=hosts)
                 self.assertEqual(code, 0, said)
                 moved = {name: sum(self.lab.received(index, name) for index in range(3)) - count for name, count in before.items()}
                 if interface == "eth0":  # by the hostfile: each host has its own
@@ -88,29 +74,6 @@ class OnHosts(unittest.TestCase):
                     self.assertGreater(moved[fast], 10 * moved[slow], moved)
 
     # --- Jobs that do not ---
-
-    def test_a_killed_worker_ends_the_job_and_is_named(self):
-        job = self.start_long()
-        self.assertEqual(self.lab.kill_inside(1, "train_mnist", signal.SIGKILL), 1)
-        code, said = end_of(job, 15)
-        self.assertEqual(code, 137, said)
-        self.assertRegex(said, r"launch.py: worker 1 \(host h2, pid \d+\) ended with signal SIGKILL; it")
-        self.assert_nothing_left()
-
-    def test_ctrl_c(self):
-        job = self.start_long()
-        self.lab.kill_inside(0, "tools/launch.py", signal.SIGINT)
-        code, said = end_of(job, 15)
-        self.assertEqual(code, 130, said)
-        self.assert_nothing_left()
-
-    def test_kill_9_of_launch_py_and_of_its_runner(self):
-        for which in ("tools/launch.py", "launcher/runner.py"):
-            with self.subTest(which):
-                job = self.start_long()
-                self.assertEqual(self.lab.kill_inside(0, which, signal.SIGKILL), 1)
-                self.assert_nothing_left()
-                end_of(job, 10)
 
     def test_kill_9_of_an_agent(self):
         job = self.start_long()
@@ -132,7 +95,7 @@ class OnHosts(unittest.TestCase):
 
     def test_hosts_that_cannot_be_reached_are_named_at_once(self):
         started = time.monotonic()
-        code, said = self.lab.run("-n", "3", "-s", "1", BIN / "kv_tour", hosts="h1\nh2:2222\nnosuch\n")
+        code, said = self.lab.run("--log-dir", self.log_dir(), "-n", "3", "-s", "1", any_launcher.BIN / "kv_tour", hosts="h1\nh2:2222\nnosuch\n")
         self.assertEqual(code, 1, said)
         self.assertLess(time.monotonic() - started, 30)
         self.assertRegex(said, r"host h2:2222: ssh: connect to host h2 port 2222: Connection refused")
@@ -140,29 +103,17 @@ class OnHosts(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_programs_that_a_host_has_not(self):
-        code, said = self.lab.run("-n", "2", "-s", "1", "/no/such program", hosts="h2\nh3\n")
+        code, said = self.lab.run("--log-dir", self.log_dir(), "-n", "2", "-s", "1", "/no/such program", hosts="h2\nh3\n")
         self.assertEqual(code, 2, said)
         self.assertIn("launch.py: host h2: the command '/no/such program' does not exist", said)
         self.assert_nothing_left()
 
     def test_who_does_not_join_is_named_with_its_host(self):
-        code, said = self.lab.run("-n", "3", "-s", "1", "--timeout", "12", "sh", "-c", f'[ "$DMLC_RANK" = 1 ] && sleep 60; exec {BIN}/kv_tour --kv-store=dist_sync')
+        code, said = self.lab.run("--log-dir", self.log_dir(), "-n", "3", "-s", "1", "--timeout", "12", "sh", "-c", f'[ "$DMLC_RANK" = 1 ] && sleep 60; exec {any_launcher.BIN}/kv_tour --kv-store=dist_sync')
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"launch.py: 3 of 4 have joined: server 0, worker 0, worker 2; still missing: worker 1 \(host h2\)")
         self.assertRegex(said, r"not everybody joined within 12 s")
         self.assert_nothing_left()
-
-    def test_the_secret_is_on_no_command_line(self):
-        job = self.start_long()
-        secrets = set()
-        for index in range(3):
-            for pid in self.lab.processes(index):
-                secrets.update(re.findall(r"SLUICE_JOB_SECRET=([0-9a-f]{64})", self.lab.inside(index, "cat", f"/proc/{pid}/environ").replace("\0", "\n")))
-        secret, = secrets
-        for index in range(3):
-            self.assertNotIn(secret, self.lab.inside(index, "ps", "-ewwo", "args"))
-        self.lab.kill_inside(0, "tools/launch.py", signal.SIGINT)
-        end_of(job, 15)
 
 
 class OtherShells(unittest.TestCase):
@@ -185,5 +136,5 @@ class OtherShells(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BIN = pathlib.Path(sys.argv[1]).resolve()
+    any_launcher.BIN = pathlib.Path(sys.argv[1]).resolve()
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

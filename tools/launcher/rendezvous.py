@@ -19,7 +19,7 @@ class Rendezvous:
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         self._text, self._wake, self._may_go_on = b"", wake, threading.Semaphore(0)
-        self.port, self.complete, self.waiting = None, False, False
+        self.port, self.complete, self.waiting, self._is_over = None, False, False, False
         self.joined = set()  # names of members
 
     def scheduler_has_started(self):
@@ -46,8 +46,9 @@ class Rendezvous:
         *lines, self._text = (self._text + (chunk or b"")).split(b"\n")
         for line in lines:
             self._take(line.decode(errors="replace"))
+        self._is_over = chunk == b""
         self._may_go_on.release()
-        return chunk != b""
+        return not self._is_over
 
     def _take(self, line):
         if self.port is None:
@@ -66,7 +67,7 @@ class Rendezvous:
             poller.poll()
             self._wake()
             self._may_go_on.acquire()
-            if self.complete:
+            if self.complete or self._is_over:
                 return
 
     def report(self, members):

@@ -6,6 +6,7 @@ import signal
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 
 from . import descendants
 from .errors import LaunchError, UsageError
@@ -25,9 +26,16 @@ GUARD_IS_GONE = 0      # an event like a signal's number
 NEWS = "news"          # of the rendezvous, an event
 
 
+@dataclass
 class HostIsLost:
-    def __init__(self, host, why):
-        self.host, self.why = host, why
+    host: object
+    why: str
+
+
+@dataclass
+class Failed:
+    """A host, or all of them, will not come, or what brought them has ended."""
+    why: str
 
 
 class Supervisor:
@@ -37,12 +45,12 @@ class Supervisor:
         self.job, self.launcher = job, launcher
         self.here = LocalHost()
         self.output = Output()
-        # A Member that ended, HostIsLost, a signal's number, NEWS, or what the launcher's gather() takes
+        # A Member that ended, HostIsLost, Failed, a signal's number, NEWS, or what the launcher's gather() takes
         self.events = queue.SimpleQueue()
         self.hosts, self.members = [], []
         self.rendezvous = Rendezvous(lambda: self.events.put(NEWS))
         self.log_dir = self._make_log_dir(logs_name)
-        self.guard_is_gone = False
+        self.guard_is_gone = self.stopping = False
         self.at_a_bad_end = tell_guard
 
     def _make_log_dir(self, logs_name):
@@ -147,7 +155,7 @@ class Supervisor:
         return self.rendezvous.complete
 
     def next_event(self, deadline):
-        """A Member, HostIsLost or a signal's number; None when the deadline comes first."""
+        """A Member, HostIsLost or a signal's number; None when the deadline comes first. LaunchError when mpirun, say, has ended."""
         while True:
             timeout = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
             try:
@@ -162,6 +170,9 @@ class Supervisor:
                     say(self.rendezvous.report(self.members[1:]))
             elif event == signal.SIGCHLD:
                 descendants.reap_orphans({*(m.process.pid for m in self.members if m.host.is_here), *self.launcher.children()})
+            elif isinstance(event, Failed):
+                if not self.stopping:
+                    raise LaunchError(event.why)
             else:
                 return event
 
@@ -245,6 +256,7 @@ class Supervisor:
 
     def stop(self, alive):
         """SIGTERM, a grace, SIGKILL."""
+        self.stopping = True
         self.output.be_quiet()
         for member in alive:
             member.signal(signal.SIGTERM)
@@ -256,7 +268,8 @@ class Supervisor:
                 break  # time is over, or asked twice: no more grace
             if isinstance(event, HostIsLost):
                 waiting = {member for member in waiting if member.host is not event.host}
-            waiting.discard(event)
+            else:
+                waiting.discard(event)
         for member in waiting:
             member.signal(signal.SIGKILL)
 

@@ -9,6 +9,7 @@ from ..errors import LaunchError, UsageError
 from ..messages import say
 from ..placement import over_hosts
 from ..rendezvous import listed
+from ..supervisor import Failed
 
 HERE = "this machine"
 REPORT = 10.0         # seconds between lines that say what is waited for
@@ -19,12 +20,6 @@ SETTLE = 1.0          # after the first host that fails, for others to fail as w
 class HostIsHere:
     def __init__(self, host):
         self.host = host
-
-
-@dataclass
-class Failed:
-    """A host, or all of them, will not come."""
-    why: str
 
 
 @dataclass

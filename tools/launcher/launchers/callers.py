@@ -8,8 +8,8 @@ from ..errors import UsageError
 from ..hosts import RemoteHost
 from ..job import ROOT
 from ..messages import say
-from ..supervisor import HostIsLost
-from .base import Failed, HostIsHere, Launcher
+from ..supervisor import Failed, HostIsLost
+from .base import HostIsHere, Launcher
 
 AGENT = os.path.join(ROOT, "tools", "launcher", "agent.py")
 PATIENCE = 3.0  # seconds for mpirun or srun to end once its agents have

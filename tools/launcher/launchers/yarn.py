@@ -14,7 +14,7 @@ import xml.etree.ElementTree
 
 from ..errors import UsageError
 from ..home import TOKEN
-from .base import Failed
+from ..supervisor import Failed
 from .callers import Callers
 
 ADDRESS = "yarn.resourcemanager.webapp.address"
