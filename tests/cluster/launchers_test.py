@@ -48,6 +48,7 @@ class Mpi(Jobs):
         self.assertRegex(said, r"launch.py: (mpirun ended with|host h\d was lost)")
         self.assertNotIn("Traceback", said)
         self.lab.kill_inside(0, "orted", signal.SIGKILL)
+        self.assert_nothing_left(5)  # alone, a worker would notice after 10
 
 
 class OpenMpi(Mpi, unittest.TestCase):

@@ -82,6 +82,7 @@ def run(connect, here):
     read_end, write_end = os.pipe()  # held open by the guard
     worker = os.fork()
     if worker == 0:
+        os.setsid()  # MPICH's mpirun kills whole groups
         os.close(write_end)
         descendants.adopt_orphans()
         threading.Thread(target=end_with_guard, args=(read_end,), name="guard", daemon=True).start()
