@@ -109,20 +109,22 @@ class Host:
 class Hosts:
     """Hosts h1, h2, ... at 10.77.0.1, ..., each on its own link (eth0) to one switch; `rate` as tc says it, None for no limit;
     `delay_ms` of every packet from host to host, beside the link's own time. With `second_rate` each has a second link (eth1, 10.78.0.1,
-    ...) to a switch of its own."""
+    ...) to a switch of its own, with `ipv6` a second address on the first (fd77::1, ...)."""
 
-    def __init__(self, count, rate=None, delay_ms=0, second_rate=None):
+    def __init__(self, count, rate=None, delay_ms=0, second_rate=None, ipv6=False):
         require(TOOLS)
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
         names = "127.0.0.1 localhost\n" + "".join(f"{address} h{i + 1}\n" for i, address in enumerate(self.addresses))
         self.switch, self.hosts = Host(BRIDGE, names), [Host(f"h{i + 1}", names) for i in range(count)]
-        self.rate, self.delay_ms, self.second_rate = rate, delay_ms, second_rate
+        self.rate, self.delay_ms, self.second_rate, self.ipv6 = rate, delay_ms, second_rate, ipv6
 
     def __enter__(self):
         try:
             for host in (self.switch, *self.hosts):
                 host.await_up()
             self.connect(BRIDGE, "eth0", self.addresses)
+            for number, host in enumerate(self.hosts if self.ipv6 else (), 1):
+                host.configure("ip", "addr", "add", f"fd77::{number}/64", "dev", "eth0", "nodad")
             if self.second_rate:
                 self.connect("second", "eth1", [address.replace("10.77.", "10.78.") for address in self.addresses])
                 for host in self.hosts:

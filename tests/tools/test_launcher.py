@@ -12,6 +12,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 from launcher import addresses, bootstrap, channel, environment, home, hostfile, placement  # noqa: E402
 from launcher.errors import UsageError  # noqa: E402
+from launcher.job import Job, Resources  # noqa: E402
+from launcher.launchers.base import Options  # noqa: E402
+from launcher.launchers.local import Local  # noqa: E402
+from launcher.launchers.sge import Sge  # noqa: E402
+from launcher.launchers.slurm import Slurm  # noqa: E402
+from launcher.launchers.ssh import Ssh  # noqa: E402
 
 
 class Hostfile(unittest.TestCase):
@@ -54,6 +60,45 @@ class Placement(unittest.TestCase):
     def test_over_seats_that_have_roles(self):
         places = self.where(placement.over_seats(1, 2, [("a", "worker"), ("b", "server"), ("a", "worker")]))
         self.assertEqual(places, {"server 0": 1, "worker 0": 0, "worker 1": 2})
+
+
+class DryRun(unittest.TestCase):
+    """What is printed of a process is what it gets, as shares() tells the supervisor."""
+
+    def lines(self, launcher, options=None, **job):
+        job = Job(3, 1, ["train", "a b"], **job)
+        text = "\n".join(launcher(job, options or Options()).dry_run())
+        self.assertNotIn(job.secret, text)
+        return text
+
+    def test_each_host_has_its_part(self):
+        text = self.lines(Ssh, Options(hosts=hostfile.parse("h1 slots=2\n[fd77::2]:2222 interface=eth1", "f")), worker_resources=Resources(cores=4, gpus=2))
+        there = dict(part.split("\n", 1) for part in text.split("# on ")[1:])
+        self.assertEqual(list(there), ["this machine: scheduler", "h1: server 0, worker 0, worker 1", "[fd77::2]:2222: worker 2"])
+        server, first, second = there["h1: server 0, worker 0, worker 1"].splitlines()
+        third, = there["[fd77::2]:2222: worker 2"].splitlines()
+        self.assertNotIn("CUDA_VISIBLE_DEVICES", server)
+        self.assertIn("DMLC_INTERFACE=eth1", third)
+        for line, gpus, workers in ((first, "0,1", 2), (second, "2,3", 2), (third, "0,1", 1)):
+            for word in (f"CUDA_VISIBLE_DEVICES={gpus}", "SLUICE_CPU_THREADS=4", f"SLUICE_LOCAL_WORKERS={workers}", "'SLUICE_JOB_SECRET=(hidden)'"):
+                self.assertIn(f"{word} ", line)
+            self.assertTrue(line.endswith(" train 'a b'"), line)
+
+    def test_this_machine(self):
+        text = self.lines(Local, worker_resources=Resources(gpus=1))
+        self.assertEqual([f"CUDA_VISIBLE_DEVICES={gpu} " in text for gpu in range(4)], [True, True, True, False])
+        self.assertIn("SLUICE_LOCAL_WORKERS=3", text)
+
+    def test_batch_systems(self):
+        """They hold processes to their parts themselves, and choose the hosts."""
+        for launcher, words in ((Sge, ["-pe smp 4", "-l h_vmem=256M", "-l gpu=1", "-t 1-3"]), (Slurm, ["--cpus-per-task=4", "--mem-per-cpu=256M", "--gpus-per-task=1"])):
+            with self.subTest(launcher.name):
+                text = self.lines(launcher, worker_resources=Resources(4, 1024, 1))
+                for word in words:
+                    self.assertIn(word, text)
+                self.assertIn(f"# on hosts of {launcher.name}'s choice", text)
+                self.assertIn("SLUICE_LOCAL_WORKERS=N", text)
+                self.assertNotIn("CUDA_VISIBLE_DEVICES", text)
 
 
 class Variables(unittest.TestCase):

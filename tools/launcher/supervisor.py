@@ -12,7 +12,6 @@ from . import descendants
 from .errors import LaunchError, UsageError
 from .guard import QUESTION, STOPS
 from .hosts import FAREWELL, LocalHost
-from .job import share_of_host
 from .members import Member, Output
 from .messages import say
 from .processes import Spec
@@ -92,27 +91,11 @@ class Supervisor:
         scheduler, = self.here.find([self.job.scheduler_program()], os.getcwd())
         if not self.start_scheduler(scheduler, addresses):
             return False
-        share = self.shares(places)
+        shares = self.launcher.shares(places, [host.hostname for host in self.hosts])
         for place in places:
             self.start(place.role, place.rank, self.hosts[place.index], commands[place.index][place.role == "server"],
-                       (addresses[place.index], self.rendezvous.port), share[place.role, place.rank])
+                       (addresses[place.index], self.rendezvous.port), shares[place])
         return True
-
-    def shares(self, places):
-        """Of each process: what it is told of its host and of the others there."""
-        names = [host.hostname for host in self.hosts]
-        workers, seen, shares = {}, {}, {}
-        for place in places:
-            if place.role == "worker":
-                workers[names[place.index]] = workers.get(names[place.index], 0) + 1
-        for place in places:
-            nth = seen[place.role, names[place.index]] = seen.get((place.role, names[place.index]), -1) + 1
-            shares[place.role, place.rank] = {
-                # They share its cores.
-                "SLUICE_LOCAL_WORKERS": str(workers.get(names[place.index], 1)),
-                **(share_of_host(self.job.resources(place.role), nth) if self.launcher.shares_hosts else {}),
-                **self.launcher.variables_of(place.index)}
-        return shares
 
     # --- Watching ---
 

@@ -1,4 +1,5 @@
 """What the supervisor asks of a launcher, and what launchers have in common."""
+import collections
 import ipaddress
 import queue
 import shlex
@@ -6,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from ..errors import LaunchError, UsageError
+from ..job import share_of_host
 from ..messages import say
 from ..placement import over_hosts
 from ..rendezvous import listed
@@ -85,6 +87,20 @@ class Launcher:
         """Of processes on the host of that index."""
         return {}
 
+    def shares(self, places, names):
+        """Of each place: what its process is told of its host and of the others there. `names`: of the hosts, the same for one machine."""
+        workers = collections.Counter(names[place.index] for place in places if place.role == "worker")
+        seen, shares = collections.Counter(), {}
+        for place in places:
+            name = names[place.index]
+            shares[place] = {
+                # They share its cores.
+                "SLUICE_LOCAL_WORKERS": str(workers[name] or 1),
+                **(share_of_host(self.job.resources(place.role), seen[place.role, name]) if self.shares_hosts else {}),
+                **self.variables_of(place.index)}
+            seen[place.role, name] += 1
+        return shares
+
     def children(self):
         """Pids of processes of its own."""
         return set()
@@ -96,21 +112,23 @@ class Launcher:
         """Lines of what would be done, with secrets hidden."""
         raise NotImplementedError
 
-    def processes_by_host(self, names, places):
-        """For dry_run(): what agents would start, in the words of a shell."""
+    def processes_by_host(self, names, places, shares=None):
+        """For dry_run(): what would be started, in the words of a shell. Capitals stand for what is known only then."""
         far = names != [HERE]
         root = (self.options.host_ip or ("127.0.0.1" if not far else "ADDRESS"), self.job.scheduler_port or "PORT")
-        lines = [f"# on {HERE}: scheduler", self._shell("scheduler", None, root, ["sluice_scheduler"], False)]
+        lines = [f"# on {HERE}: scheduler", self._shell("scheduler", None, root, ["sluice_scheduler"], False, {})]
+        shares = shares or self.shares(places, names)
         for index, name in enumerate(names):
             there = [place for place in places if place.index == index]
             lines += [f"# on {name}: " + (", ".join(f"{place.role} {place.rank}" for place in there) or "nothing")]
-            for place in there:
-                command = self.job.worker_command if place.role == "worker" else self.job.server_command or ["sluice_server"]
-                lines.append(self._shell(place.role, place.rank, root, command, far))
+            lines += [self._shell(place.role, place.rank, root, self.command_of(place.role), far, shares[place]) for place in there]
         return lines
 
-    def _shell(self, role, rank, root, command, far):
-        variables = {**self.job.environment(role, rank, root, far), "SLUICE_JOB_SECRET": "(hidden)"}
+    def command_of(self, role):
+        return self.job.worker_command if role == "worker" else self.job.server_command or ["sluice_server"]
+
+    def _shell(self, role, rank, root, command, far, share):
+        variables = {**self.job.environment(role, rank, root, far), **share, "SLUICE_JOB_SECRET": "(hidden)"}
         return shlex.join([*(f"{name}={value}" for name, value in sorted(variables.items()) ), *command])
 
     # --- For those whose hosts come one by one ---

@@ -62,6 +62,17 @@ class Callers(Launcher):
         if self.home is not None:
             self.home.close()
 
+    def beginning(self):
+        """What begin() would do, in lines, with secrets hidden."""
+        raise NotImplementedError
+
+    def dry_run(self):
+        names = [f"hosts of {self.name}'s choice, by the agents that this starts"]
+        places = placement.over_hosts(self.job.num_servers, self.job.num_workers, [1])
+        known_there = {"SLUICE_LOCAL_WORKERS": "N", "CUDA_VISIBLE_DEVICES": "N,..."}
+        shares = {place: {name: known_there.get(name, value) for name, value in share.items()} for place, share in self.shares(places, names).items()}
+        return [*self.beginning(), *self.processes_by_host(names, places, shares)]
+
 
 class Tool:
     """A program that starts agents and lasts as long as they do: what it says is shown, and its early end tells that they will not come."""

@@ -57,5 +57,5 @@ class Mpi(Callers):
         if self._tool:
             self._tool.end()
 
-    def dry_run(self):
+    def beginning(self):
         return [f"{TOKEN}=(hidden) {shlex.join(self.command())}"]

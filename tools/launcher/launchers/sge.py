@@ -75,5 +75,5 @@ class Sge(Callers):
             with contextlib.suppress(UsageError):
                 run(["qdel", *self._jobs], "the end")
 
-    def dry_run(self):
+    def beginning(self):
         return [f"(a file {self._token_file} with the job's token, for its owner alone)", *(shlex.join(command) for command in self.commands())]

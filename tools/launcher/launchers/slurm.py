@@ -108,7 +108,7 @@ class Slurm(Callers):
             with contextlib.suppress(UsageError):  # it has ended by itself
                 run(["scancel", self._batch_job], "the end")
 
-    def dry_run(self):
+    def beginning(self):
         if self.inside:
             return [f"{TOKEN}=(hidden) {shlex.join(self.step(*group))}" for group in self.groups()]
         return [f"{TOKEN}=(hidden) {shlex.join(self.batch())} <<'EOF'", *self.batch_script().splitlines(), "EOF"]

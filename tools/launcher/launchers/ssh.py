@@ -18,6 +18,7 @@ AT_ONCE = 8            # logins that are under way: sshd refuses more (MaxStartu
 TRIES = 5              # of a connection that is cut while it begins
 FIRST_PAUSE = 0.5      # seconds before the second; then it doubles
 CONNECT_TIMEOUT = 10   # seconds, of TCP
+RSYNC_SILENCE = 60     # seconds without a byte
 LOGIN_TIMEOUT = 30.0   # seconds until the agent says hello
 SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_TIMEOUT}", "-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3")
 # What ssh says when the other end hung up before anybody was asked who he is.
@@ -88,7 +89,7 @@ class Ssh(Launcher):
     def rsync(self, host):
         bracketed = f"[{host.name}]" if ":" in host.name else host.name
         where = f"{host.user}@{bracketed}" if host.user else bracketed
-        return ["rsync", "-a", "-s", "-e", shlex.join(self.ssh(host)), "./", f"{where}:{self.options.sync_dst_dir}/"]
+        return ["rsync", "-a", "-s", f"--timeout={RSYNC_SILENCE}", "-e", shlex.join(self.ssh(host)), "./", f"{where}:{self.options.sync_dst_dir}/"]
 
     # --- Coming ---
 

@@ -117,7 +117,7 @@ class Yarn(Callers):
             except UsageError:
                 pass  # it has ended by itself
 
-    def dry_run(self):
+    def beginning(self):
         self.token = "(hidden)"
         return [f"POST {self._url}/app/v1/services", *json.dumps(self.service(), indent=2).splitlines()]
 
