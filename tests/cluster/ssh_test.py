@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -109,11 +110,55 @@ class OnHosts(Jobs, unittest.TestCase):
         self.assert_nothing_left()
 
     def test_who_does_not_join_is_named_with_its_host(self):
-        code, said = self.lab.run("--log-dir", self.log_dir(), "-n", "3", "-s", "1", "--timeout", "12", "sh", "-c", f'[ "$DMLC_RANK" = 1 ] && sleep 60; exec {any_launcher.BIN}/kv_tour --kv-store=dist_sync')
+        for timeout in ("12", "3"):  # after a line of the wait, and before any
+            with self.subTest(timeout):
+                self.check_who_is_named(timeout)
+
+    def check_who_is_named(self, timeout):
+        code, said = self.lab.run("--log-dir", self.log_dir(), "-n", "3", "-s", "1", "--timeout", timeout, "sh", "-c", f'[ "$DMLC_RANK" = 1 ] && sleep 60; exec {any_launcher.BIN}/kv_tour --kv-store=dist_sync')
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"launch.py: 3 of 4 have joined: server 0, worker 0, worker 2; still missing: worker 1 \(host h2\)")
-        self.assertRegex(said, r"not everybody joined within 12 s")
+        self.assertRegex(said, rf"not everybody joined within {timeout} s")
+        self.assertRegex(said, r"launch.py: scheduler \(pid \d+\) ended with exit code 1")
         self.assert_nothing_left()
+
+    def test_orphans_of_a_worker_are_no_zombies_for_long(self):
+        """The agent is their parent now."""
+        script = "import os, subprocess, time\nfor _ in range(5): subprocess.run(['sh', '-c', 'true & exec true'])\ntime.sleep(2)\nprint('zombies:', subprocess.run(['ps', '-eo', 'stat='], capture_output=True, text=True).stdout.count('Z'))"
+        code, said = self.lab.run("-n", "1", "-s", "1", "/usr/bin/python3", "-c", script, hosts="h2\n")
+        self.assertEqual(code, 0, said)
+        self.assertIn("[worker 0] zombies: 0\n", said)
+
+    def test_programs_that_are_missing_here(self):
+        for flag, value in (("--ssh", "/no/such/ssh"), ("--sync-dst-dir", str(self.lab.folder / "copy"))):
+            with self.subTest(flag):
+                command = [sys.executable, ssh_lab.ROOT / "tools" / "launch.py", "-n", "1", "-H", self.lab.hostfile("h2\n"), "--log-dir", self.log_dir(), flag, value, "/bin/true"]
+                done = subprocess.run(command, env={"PATH": "/no/such"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30, check=False)
+                code, said = done.returncode, re.sub(r"\n  (?=\S)", " ", done.stdout)
+                self.assertEqual(code, 1, said)
+                self.assertRegex(said, r"host h2: could not start \S+: No such file or directory")
+                self.assertNotIn("Traceback", said)
+
+    def test_an_address_that_leads_here(self):
+        """As behind NAT: hosts are told another one than this machine has."""
+        for index in (1, 2):
+            self.lab.inside(index, "ip", "route", "add", "198.51.100.1/32", "via", "10.77.0.1")
+        self.lab.inside(0, "iptables-legacy", "-t", "nat", "-A", "PREROUTING", "-d", "198.51.100.1", "-j", "DNAT", "--to-destination", "10.77.0.1")
+        if "198.51.100.1" not in self.lab.inside(0, "iptables-legacy", "-t", "nat", "-S"):
+            self.skipTest("this kernel's iptables cannot translate addresses")
+        code, said = self.lab.run("-n", "2", "-s", "2", "--host-ip", "198.51.100.1", any_launcher.BIN / "kv_tour", "--kv-store=dist_sync", hosts="h2\nh3\n")
+        self.assertEqual(code, 0, said)
+        self.assertIn("198.51.100.1 is none of this machine's addresses", said)
+
+
+class OverIpv6(unittest.TestCase):
+    def test_hosts_by_ipv6_and_one_by_ipv4(self):
+        with ssh_lab.or_skip(lambda: ssh_lab.SshHosts(3, ipv6=True)) as hosts:
+            for names in ("[fd77::2]:22\nfd77::3\n", "h2\nfd77::3\n", "fd77::3\nh2\n"):
+                with self.subTest(names):
+                    code, said = hosts.run("-n", "2", "-s", "2", "--env", "PS_VERBOSE=1", any_launcher.BIN / "kv_tour", "--kv-store=dist_sync", hosts=names)
+                    self.assertEqual(code, 0, said)
+                    self.assertIn("tcp://[fd77::3]:", said)
 
 
 class OtherShells(unittest.TestCase):

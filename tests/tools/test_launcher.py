@@ -80,7 +80,7 @@ class DryRun(unittest.TestCase):
         self.assertNotIn("CUDA_VISIBLE_DEVICES", server)
         self.assertIn("DMLC_INTERFACE=eth1", third)
         for line, gpus, workers in ((first, "0,1", 2), (second, "2,3", 2), (third, "0,1", 1)):
-            for word in (f"CUDA_VISIBLE_DEVICES={gpus}", "SLUICE_CPU_THREADS=4", f"SLUICE_LOCAL_WORKERS={workers}", "'SLUICE_JOB_SECRET=(hidden)'"):
+            for word in (f"CUDA_VISIBLE_DEVICES={gpus}", "SLUICE_CPU_THREADS=4", f"SLUICE_LOCAL_WORKERS={workers}", "SLUICE_JOB_SECRET='(hidden)'"):
                 self.assertIn(f"{word} ", line)
             self.assertTrue(line.endswith(" train 'a b'"), line)
 
@@ -203,7 +203,7 @@ class Home(unittest.TestCase):
 class Bootstrap(unittest.TestCase):
     def test_the_command_means_the_same_to_every_shell(self):
         head, code, tail = bootstrap.READ.split("'")
-        self.assertEqual((head, tail), ("exec python3 -c ", ""))
+        self.assertEqual((head, tail), ("exec python3 -I -c ", ""))
         self.assertFalse(set(code) & set("!`$'\n"), "some shell minds these, also between single quotes")
 
     def test_the_program_ends_with_its_only_nul(self):

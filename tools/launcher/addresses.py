@@ -38,6 +38,16 @@ def of_interface(wanted, known):
     return addresses
 
 
+def is_own(host):
+    """Whether it is one of this machine's, numeric or a name of one."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True
+
+
 def own(host_ip=None, interface=None):
     """Where others may reach this machine, the likeliest first."""
     if host_ip:

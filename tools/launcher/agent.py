@@ -6,6 +6,7 @@ through ssh, its modules with it (bootstrap.py), or is started there from a shar
 import argparse
 import os
 import pathlib
+import queue
 import signal
 import socket
 import sys
@@ -24,13 +25,17 @@ class Agent:
     def __init__(self, connection):
         self._connection = connection
         self._processes = {}
+        self._starting = threading.Lock()  # whose end is whose is known only after
+        self._ends = queue.SimpleQueue()
 
     def serve(self, here):
         """Until launch.py says so or is gone."""
         try:
             self._connection.send_bytes(channel.HELLO)
-            self._connection.send({"is": "here", "host": socket.gethostname(), **here})
+            self._connection.send({"is": "here", "host": socket.gethostname(), "boot": boot(), **here})
             channel.Beats(self._connection)
+            signal.signal(signal.SIGCHLD, lambda *_: self._ends.put(None))
+            threading.Thread(target=self._reap_orphans, name="orphans", daemon=True).start()
             while True:
                 message = self._connection.receive()
                 if message["do"] == "end":
@@ -43,6 +48,12 @@ class Agent:
             self._connection.send({"is": "answer", "left": True, "some": left})
         except channel.Closed:
             pass
+
+    def _reap_orphans(self):
+        while True:
+            self._ends.get()
+            with self._starting:
+                descendants.reap_orphans({process.pid for process in self._processes.values()})
 
     def _obey(self, message):
         if message["do"] == "signal":
@@ -63,9 +74,10 @@ class Agent:
 
     def _start(self, message):
         number = message["number"]
-        process = processes.start(processes.Spec(**message["spec"]), lambda line: self._tell({"is": "line", "number": number, "text": line.decode(errors="surrogateescape")}),
-                                  lambda code: self._tell({"is": "ended", "number": number, "code": code}))
-        self._processes[number] = process
+        with self._starting:
+            process = processes.start(processes.Spec(**message["spec"]), lambda line: self._tell({"is": "line", "number": number, "text": line.decode(errors="surrogateescape")}),
+                                      lambda code: self._tell({"is": "ended", "number": number, "code": code}))
+            self._processes[number] = process
         return {"pid": process.pid}
 
     def _tell(self, message):
@@ -98,6 +110,14 @@ def run(connect, here):
     _, status = os.waitpid(worker, 0)
     descendants.kill_all()
     return os.waitstatus_to_exitcode(status)
+
+
+def boot():
+    """Tells machines apart that are called the same."""
+    try:
+        return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def leave(code):

@@ -3,6 +3,7 @@ import argparse
 import os
 import re
 import shlex
+import sys
 
 from . import hostfile, supervisor
 from .environment import variables
@@ -66,14 +67,18 @@ def parser():
     return p
 
 
+def words_of(flag, text):
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{flag} is {text!r}: {error}") from error
+
+
 def server_program(text):
     """The words of --server-command; None without one."""
     if text is None:
         return None
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"--server-command is {text!r}: {error}") from error
+    words = words_of("--server-command", text)
     if not words:
         raise UsageError("--server-command is empty; leave it out for the stock server")
     return words
@@ -109,8 +114,7 @@ def make_job(a):
     within("-s", servers, 1, 65536)
     everybody = variables(a.env, "--env")
     if a.timeout is not None:
-        if not 0 < a.timeout < float("inf"):
-            raise UsageError(f"--timeout is {a.timeout}; it must be more than 0 seconds")
+        within("--timeout", a.timeout, 0.1, 86400)
         everybody.setdefault("SLUICE_RENDEZVOUS_TIMEOUT", f"{a.timeout:g}")
     return Job(num_workers=a.num_workers, num_servers=servers, worker_command=command,
                server_command=server_program(a.server_command),
@@ -122,7 +126,7 @@ def make_job(a):
 
 def make_launcher(a, job):
     name = a.launcher or ("ssh" if a.hostfile else "local")
-    ssh = shlex.split(a.ssh) if a.ssh else None
+    ssh = words_of("--ssh", a.ssh) if a.ssh else None
     if ssh and name != "ssh":
         raise UsageError(f"--ssh means nothing to --launcher {name}")
     if a.resource_manager and name != "yarn":
@@ -140,7 +144,8 @@ def main(arguments, logs_name, tell_guard):
         job = make_job(args)
         launcher = make_launcher(args, job)
         if args.dry_run:
-            print("\n".join(launcher.dry_run()))
+            sys.stdout.buffer.write(os.fsencode("\n".join(launcher.dry_run()) + "\n"))
+            sys.stdout.buffer.flush()
             return 0
         return supervisor.run(job, launcher, logs_name, tell_guard)
     except UsageError as error:

@@ -18,7 +18,7 @@ class LocalHost:
     is_here = True
 
     def __init__(self):
-        self.name = self.hostname = socket.gethostname()
+        self.name = self.hostname = self.machine = socket.gethostname()
 
     def find(self, wanted, folder):
         """Commands with full paths."""
@@ -51,6 +51,7 @@ class RemoteHost:
         self.name = name or here["host"]
         self.launcher_address = here.get("launcher")  # of this machine, as the host sees it
         self.hostname, self.role = here["host"], here.get("role")
+        self.machine = self.hostname, here.get("boot")
         self._channel, self._on_lost = channel, on_lost
         self._lock = threading.Lock()
         self._processes, self._answers, self._ending = {}, queue.SimpleQueue(), False

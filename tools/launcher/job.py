@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass, field
 
 from .environment import travelling
+from .errors import UsageError
 from .programs import Program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout, or PREFIX/share/sluice
@@ -20,6 +21,13 @@ class Resources:
     gpus: int = None
 
 
+def working_folder():
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise UsageError(f"the folder that launch.py was started in is gone: {error.strerror}") from error
+
+
 @dataclass
 class Job:
     num_workers: int
@@ -32,7 +40,7 @@ class Job:
     server_resources: Resources = Resources()
     worker_resources: Resources = Resources()
     log_dir: str = None
-    folder: str = field(default_factory=os.getcwd)  # where processes run
+    folder: str = field(default_factory=working_folder)  # where processes run
     scheduler_port: int = 0                         # 0: any free one
     id: str = field(default_factory=lambda: f"job-{secrets.token_hex(6)}")
     # Goes to the processes by environment only: a command line is for everybody to see.
@@ -63,14 +71,19 @@ class Job:
         if rank is not None:
             place["DMLC_RANK"] = str(rank)
         of_role = {"scheduler": self.scheduler_environment, "server": self.server_environment, "worker": self.worker_environment}[role]
-        return {**(travelling(os.environ) if far else {}), **place, **of_role}
+        ours = travelling(os.environ) if far else {}
+        if self.resources(role).gpus is not None:
+            ours.pop("CUDA_VISIBLE_DEVICES", None)  # who gives them there says which
+        return {**ours, **place, **of_role}
 
 
-def share_of_host(resources, nth):
-    """What a process, the nth of its role on its host, is told of what it may use where no batch system holds it to that."""
-    variables = {}
-    if resources.cores is not None:
-        variables["SLUICE_CPU_THREADS"] = str(resources.cores)
-    if resources.gpus is not None:
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(nth * resources.gpus + i) for i in range(resources.gpus))
-    return variables
+def threads_of(resources):
+    """What a process is told of its cores: not every batch system binds it to them."""
+    return {} if resources.cores is None else {"SLUICE_CPU_THREADS": str(resources.cores)}
+
+
+def gpus_of(resources, nth):
+    """What a process, the nth of its role on its host, is told of its GPUs where no batch system gives it some."""
+    if resources.gpus is None:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(nth * resources.gpus + i) for i in range(resources.gpus))}

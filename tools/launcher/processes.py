@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .errors import UsageError
 
+LONGEST_LINE = 1 << 20  # bytes; a longer one is cut, as a progress bar that never ends one
 LAST_LINES = 1.0  # seconds to wait for them; what a process has left running may hold its output open for ever
 
 
@@ -43,7 +44,7 @@ class Process:
 
     def _follow(self):
         with self._popen.stdout as pipe:
-            for line in pipe:
+            for line in iter(lambda: pipe.readline(LONGEST_LINE), b""):
                 self._on_line(line)
 
     def _wait(self):

@@ -29,7 +29,7 @@ def find(program, folder):
 
 
 def find_stock(program, folder, beside):
-    for beside in (*beside, *program.beside):
+    for beside in (*beside, *program.beside, os.path.join(folder, "build", "bin")):
         path = os.path.join(beside, program.command[0])
         if os.access(path, os.X_OK):
             return [path, *program.command[1:]]

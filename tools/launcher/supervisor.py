@@ -1,6 +1,7 @@
 """Runs a job from its start to its end, wherever its processes run: starts them, tells who failed first, stops the rest."""
 import os
 import queue
+import shlex
 import shutil
 import signal
 import tempfile
@@ -9,7 +10,8 @@ import time
 from dataclasses import dataclass
 
 from . import descendants
-from .errors import LaunchError, UsageError
+from .addresses import is_own
+from .errors import Interrupted, LaunchError, UsageError
 from .guard import QUESTION, STOPS
 from .hosts import FAREWELL, LocalHost
 from .members import Member, Output
@@ -49,7 +51,8 @@ class Supervisor:
         self.hosts, self.members = [], []
         self.rendezvous = Rendezvous(lambda: self.events.put(NEWS))
         self.log_dir = self._make_log_dir(logs_name)
-        self.guard_is_gone = self.stopping = False
+        self.guard_is_gone = self.stopping = self.ended_by_user = False
+        self.asked_to_end = threading.Event()  # by a signal, or by the guard's end
         self.at_a_bad_end = tell_guard
 
     def _make_log_dir(self, logs_name):
@@ -72,13 +75,19 @@ class Supervisor:
         member = Member(role, rank, host, self.log_dir, self.output, self.events.put)
         member.start(Spec(command, environment, self.job.folder if far else None, held), **options)
         self.members.append(member)
+        if self.launcher.options.verbose:
+            say(f"{member.name} {member.where()} runs {shlex.join(command)}")
 
     def start_scheduler(self, command, addresses):
         """False when it ended before it had a port."""
         extra = {"SLUICE_PORT_FD": str(self.rendezvous.write_end)}
-        if len(set(addresses)) > 1:
+        foreign = [address for address in dict.fromkeys(addresses) if not is_own(address)]
+        if foreign:
+            say(f"{', '.join(foreign)} is none of this machine's addresses and taken for one that leads here (NAT); --host-ip names another")
+        if foreign or len(set(addresses)) > 1:
             extra["DMLC_USE_KUBERNETES"] = "1"  # listens on all of this machine's
-        self.start("scheduler", None, self.here, command, (addresses[0], self.job.scheduler_port), extra,
+        root = next((address for address in addresses if ":" in address), addresses[0])  # IPv6 sockets hear IPv4 as well
+        self.start("scheduler", None, self.here, command, (root, self.job.scheduler_port), extra,
                    pass_fds=(self.rendezvous.write_end,))
         self.rendezvous.scheduler_has_started()
         return self.rendezvous.await_port(time.monotonic() + PORT_DEADLINE, lambda: not self.events.empty())
@@ -91,7 +100,7 @@ class Supervisor:
         scheduler, = self.here.find([self.job.scheduler_program()], os.getcwd())
         if not self.start_scheduler(scheduler, addresses):
             return False
-        shares = self.launcher.shares(places, [host.hostname for host in self.hosts])
+        shares = self.launcher.shares(places, [host.machine for host in self.hosts])
         for place in places:
             self.start(place.role, place.rank, self.hosts[place.index], commands[place.index][place.role == "server"],
                        (addresses[place.index], self.rendezvous.port), shares[place])
@@ -184,7 +193,8 @@ class Supervisor:
             self.output.be_quiet()
             return 128 + signal.SIGKILL
         name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        say(f"{name}: stopping the job; its logs are in {self.log_dir}")
+        self.ended_by_user = True
+        say(f"{name}: stopping the job" + (f"; its logs are in {self.log_dir}" if self.job.log_dir else ""))
         self.stop(alive)
         return 128 + number
 
@@ -205,7 +215,8 @@ class Supervisor:
             ended.append(event)
         alive.difference_update(ended)
         failed = [p for p in ended if p.returncode != 0] or ended
-        return min(failed, key=lambda p: (p.returncode >= 0, p.returncode == 1, p.role != "worker"))
+        likely = "worker" if self.is_complete() else "scheduler"  # before all are there, it is the scheduler that gives up
+        return min(failed, key=lambda p: (p.returncode >= 0, p.returncode == 1, p.role != likely))
 
     def fail_with(self, member, alive):
         member = self.root_of(member, alive)
@@ -269,7 +280,7 @@ class Supervisor:
 
     def listen(self):
         for number in STOPS:
-            signal.signal(number, lambda n, _: self.events.put(n))
+            signal.signal(number, lambda n, _: self.hear(n))
         signal.signal(QUESTION, lambda *_: self.ask())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, QUESTION, signal.SIGCHLD])
         threading.Thread(target=self.watch_guard, name="guard", daemon=True).start()
@@ -277,7 +288,11 @@ class Supervisor:
     def watch_guard(self):
         while os.read(0, 64):
             pass
-        self.events.put(GUARD_IS_GONE)
+        self.hear(GUARD_IS_GONE)
+
+    def hear(self, number):
+        self.events.put(number)
+        self.asked_to_end.set()
 
     # --- The end ---
 
@@ -294,7 +309,7 @@ class Supervisor:
         self.launcher.cancel()
 
     def keep_or_remove_logs(self, code, refused):
-        unread = self.job.log_dir is None and (self.guard_is_gone or refused)  # logs that nobody was told of
+        unread = self.job.log_dir is None and (self.guard_is_gone or self.ended_by_user or refused)  # logs that nobody was told of
         if self.output.incomplete and not unread:
             say(f"not all output could be written; the logs are in {self.log_dir}")
         elif unread or (code == 0 and self.job.log_dir is None):
@@ -308,6 +323,8 @@ def run(job, launcher, logs_name, tell_guard):
     code, refused = 1, False
     try:
         code = launcher.supervise(supervisor)
+    except Interrupted:
+        code = supervisor.end_by(supervisor.next_event(None), set())
     except LaunchError as error:
         say(error)
         say(f"the job failed; logs are in {supervisor.log_dir}")

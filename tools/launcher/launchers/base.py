@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from ..errors import LaunchError, UsageError
-from ..job import share_of_host
+from ..job import gpus_of, threads_of
 from ..messages import say
 from ..placement import over_hosts
 from ..rendezvous import listed
@@ -46,6 +46,7 @@ class Launcher:
     name = None
     shares_hosts = True   # nobody holds processes to their part of a host: launch.py tells them what it is
     takes_memory = False  # whether it can hold a process to so much memory
+    brings = "hosts"      # what is waited for
 
     def __init__(self, job, options):
         self.job, self.options = job, options
@@ -88,7 +89,7 @@ class Launcher:
         return {}
 
     def shares(self, places, names):
-        """Of each place: what its process is told of its host and of the others there. `names`: of the hosts, the same for one machine."""
+        """Of each place: what its process is told of its host and of the others there. `names`: of the hosts' machines."""
         workers = collections.Counter(names[place.index] for place in places if place.role == "worker")
         seen, shares = collections.Counter(), {}
         for place in places:
@@ -96,7 +97,8 @@ class Launcher:
             shares[place] = {
                 # They share its cores.
                 "SLUICE_LOCAL_WORKERS": str(workers[name] or 1),
-                **(share_of_host(self.job.resources(place.role), seen[place.role, name]) if self.shares_hosts else {}),
+                **threads_of(self.job.resources(place.role)),
+                **(gpus_of(self.job.resources(place.role), seen[place.role, name]) if self.shares_hosts else {}),
                 **self.variables_of(place.index)}
             seen[place.role, name] += 1
         return shares
@@ -129,7 +131,7 @@ class Launcher:
 
     def _shell(self, role, rank, root, command, far, share):
         variables = {**self.job.environment(role, rank, root, far), **share, "SLUICE_JOB_SECRET": "(hidden)"}
-        return shlex.join([*(f"{name}={value}" for name, value in sorted(variables.items()) ), *command])
+        return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())), shlex.join(command)])
 
     # --- For those whose hosts come one by one ---
 
@@ -143,12 +145,12 @@ class Launcher:
                 started, limit = time.monotonic(), GATHER_TIMEOUT
             now = time.monotonic()
             if limit is not None and now > started + limit:
-                raise LaunchError(f"not all hosts are there within {limit:.0f} s: {len(here)} of {count}; {missing(here)}")
+                raise LaunchError(f"not all {self.brings} are there within {limit:.0f} s: {len(here)} of {count}; {missing(here)}")
             try:
                 event = supervisor.events.get(timeout=max(0.0, min(next_report, started + (limit or 1e9)) - now))
             except queue.Empty:
                 if time.monotonic() >= next_report:
-                    say(f"{len(here)} of {count} hosts are there; {missing(here)}")
+                    say(f"{len(here)} of {count} {self.brings} are there; {missing(here)}")
                     next_report += REPORT
                 continue
             if isinstance(event, int):

@@ -1,17 +1,22 @@
 """Launchers whose agents call home: one for each process, started by mpirun or a batch system."""
+import collections
 import os
 import subprocess
 import threading
+import time
 
-from .. import home, placement
-from ..errors import UsageError
+from .. import addresses, home, placement
+from ..errors import Interrupted, UsageError
 from ..hosts import RemoteHost
 from ..job import ROOT
 from ..messages import say
+from ..rendezvous import listed
 from ..supervisor import Failed, HostIsLost
 from .base import HostIsHere, Launcher
 
 AGENT = os.path.join(ROOT, "tools", "launcher", "agent.py")
+LOOK = 0.2      # seconds between looks whether the user ends the job
+PARTING = 5.0   # seconds for a batch system to hear of the end
 PATIENCE = 3.0  # seconds for mpirun or srun to end once its agents have
 if not os.path.exists(AGENT):  # installed
     AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent.py")
@@ -20,6 +25,7 @@ if not os.path.exists(AGENT):  # installed
 class Callers(Launcher):
     """Its hosts are places for one process each, several of which may be on one machine."""
     starts_at_once = True  # no queue in which to wait
+    brings = "agents"
 
     def __init__(self, job, options):
         super().__init__(job, options)
@@ -41,20 +47,43 @@ class Callers(Launcher):
         """Of those that are not there, in words."""
         return f"waiting for those that {self.name} starts"
 
+    def expected_hosts(self):
+        """Their names, where they are known before; each has an agent at least."""
+        return []
+
+    def missing(self, here):
+        """Who has come, who has not and from where it should come, in words."""
+        came = collections.Counter(host.hostname for host in here)
+        known = {part for name in came for part in (name, name.partition(".")[0])}
+        silent = [name for name in self.expected_hosts() if name not in known and name.partition(".")[0] not in known]
+        words = [f"came from {listed(f'{name} ({count})' for name, count in sorted(came.items()))}"] if came else []
+        words += [f"none from {listed(silent)}"] if silent else []
+        return "; ".join([*words, self.status()])
+
     def gather(self, supervisor):
         def welcome(channel, here):
             supervisor.events.put(HostIsHere(RemoteHost(channel, here, lambda lost, why: supervisor.events.put(HostIsLost(lost, why)))))
-        self.home = home.Home(self.token, welcome, self.options.host_ip, self.options.interface)
+        self.asked_to_end = supervisor.asked_to_end
+        self.home = home.Home(self.token, welcome, self.options.host_ip, self.interface_here())
         if self.options.verbose:
             say(f"agents call {', '.join(self.home.addresses)}")
         self.begin(supervisor)
-        hosts = self.await_hosts(supervisor, self.count(), lambda _: self.status(), self.starts_at_once)
+        hosts = self.await_hosts(supervisor, self.count(), self.missing, self.starts_at_once)
         if isinstance(hosts, list):
             hosts.sort(key=lambda host: host.hostname)
         return hosts
 
+    def interface_here(self):
+        """DMLC_INTERFACE is that of the job's hosts; this machine need not have it."""
+        try:
+            addresses.own(interface=self.options.interface)
+        except UsageError as error:
+            say(f"{error}; agents are told all addresses of this machine (--host-ip names one)")
+            return None
+        return self.options.interface
+
     def places(self, hosts):
-        places = placement.over_seats(self.job.num_servers, self.job.num_workers, [(host.hostname, host.role) for host in hosts])
+        places = placement.over_seats(self.job.num_servers, self.job.num_workers, [(host.machine, host.role) for host in hosts])
         assert len(places) == self.count(), "an agent has a role that nobody gave it"
         return places
 
@@ -105,14 +134,27 @@ class Tool:
             self.process.terminate()
 
 
-def run(command, what, text=None):
-    """Standard output of a short command; UsageError where it fails."""
+def run(command, what, text=None, asked_to_end=None, deadline=60.0):
+    """Standard output of a short command; UsageError where it fails, Interrupted once `asked_to_end` (an Event) is set."""
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
         raise UsageError(f"{what}: could not start {command[0]}: {error.strerror}") from error
-    except subprocess.TimeoutExpired as late:
-        raise UsageError(f"{what}: {command[0]} took more than {late.timeout:.0f} s") from late
-    if done.returncode != 0:
-        raise UsageError(f"{what}: {command[0]} ended with {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
+    end = time.monotonic() + deadline
+    with process:
+        while True:
+            try:
+                out, errors = process.communicate(text, timeout=LOOK)
+                break
+            except subprocess.TimeoutExpired:
+                text = None  # what is given once is sent
+                interrupted = asked_to_end is not None and asked_to_end.is_set()
+                if not interrupted and time.monotonic() < end:
+                    continue
+                process.kill()
+                if interrupted:
+                    raise Interrupted from None
+                raise UsageError(f"{what}: {command[0]} took more than {deadline:.0f} s") from None
+    if process.returncode != 0:
+        raise UsageError(f"{what}: {command[0]} ended with {process.returncode}: {errors.strip() or out.strip()}")
+    return out

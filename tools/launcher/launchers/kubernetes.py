@@ -6,8 +6,9 @@ import json
 import re
 
 from ..errors import UsageError
+from ..job import threads_of
 from .base import Launcher
-from .callers import run
+from .callers import PARTING, run
 from .pods import Pods
 
 PORT = 9091
@@ -62,6 +63,7 @@ class Kubernetes(Launcher):
     def variables(self, role):
         values = self.job.environment(role, None, (f"{self.full_name}-scheduler", self.port), far=True)
         values.pop("SLUICE_JOB_SECRET")
+        values.update(threads_of(self.job.resources(role)))
         if role == "scheduler":
             values["DMLC_USE_KUBERNETES"] = "1"
         variables = [{"name": name, "value": escaped(value)} for name, value in sorted(values.items())]
@@ -111,20 +113,21 @@ class Kubernetes(Launcher):
         return self.kubectl("delete", KINDS, "--selector", f"{LABEL}={self.full_name}", "--wait=false", "--ignore-not-found", "--cascade=background")
 
     def create(self, manifests):
-        run(self.kubectl("create", "-f", "-"), "--launcher kubernetes", self.listed(manifests))
+        run(self.kubectl("create", "-f", "-"), "--launcher kubernetes", self.listed(manifests), self._asked_to_end)
 
     def supervise(self, supervisor):
         """In place of agents: the cluster tells of its pods."""
+        self._asked_to_end = supervisor.asked_to_end
         supervisor.at_a_bad_end(self.deletion())
+        self._created = True  # or some of it, when it fails
         self.create(self.first_manifests(self.job.secret))
-        self._created = True
         pods = Pods(self, supervisor)
         return pods.watch()
 
     def cancel(self):
         if getattr(self, "_created", False):
             try:
-                run(self.deletion(), "the end")
+                run(self.deletion(), "the end", deadline=PARTING)
             except UsageError:
                 pass  # whoever cannot be asked cannot be told
 

@@ -12,6 +12,8 @@ def flavour():
     """"openmpi" or "mpich", as mpirun says itself."""
     try:
         said = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise UsageError("--launcher mpi: mpirun --version takes more than 30 s") from error
     except OSError as error:
         raise UsageError(f"--launcher mpi: mpirun: {error.strerror}; Open MPI or MPICH has it") from error
     text = said.stdout + said.stderr
@@ -44,6 +46,9 @@ class Mpi(Callers):
             words = ["mpirun", "-n", str(self.count()), "-genvlist", TOKEN]
             words += ["-hosts", ",".join(host.name for host in hosts), "-ppn", "1"] if hosts else []
         return [*words, *self.agent()]
+
+    def expected_hosts(self):
+        return [host.name for host in self.options.hosts or ()][:self.count()]
 
     def begin(self, supervisor):
         supervisor.at_a_bad_end(PATIENCE)

@@ -13,11 +13,12 @@ from ..rendezvous import listed
 REPORT = 10.0
 # What a container waits for that will not come by itself.
 HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+SILENT_TRIES, SILENT_PAUSE = 5, 2.0  # kubectl that ends without a word about pods; seconds
 LAST_WORDS = 10.0  # seconds for a pod's log to end after the pod
 
 
 class WatchEnded:
-    """kubectl's stream of pods is over."""
+    """kubectl's stream of pods is over: an API server ends each after an hour at the latest."""
 
 
 class Host:
@@ -35,7 +36,7 @@ class Pods:
         self._expected = {name_of(role, rank): role for role, count in
                           (("scheduler", 1), ("server", launcher.job.num_servers), ("worker", launcher.job.num_workers)) for rank in
                           (range(count) if role != "scheduler" else [None])}
-        self._states, self._rest_is_created = {}, False
+        self._states, self._rest_is_created, self._silent = {}, False, 0
 
     def watch(self):
         """The job's exit code."""
@@ -56,11 +57,20 @@ class Pods:
             if isinstance(event, int):
                 return self._supervisor.end_by(event, set())
             if isinstance(event, WatchEnded):
-                raise LaunchError("kubectl no longer tells of the pods: " + event.why)
+                self._watch_again(event)
             if isinstance(event, dict):
                 code = self._take(event)
                 if code is not None:
                     return code
+
+    def _watch_again(self, ended):
+        """Unless kubectl says nothing at all, time and again."""
+        self._silent = 0 if ended.told else self._silent + 1
+        if self._silent >= SILENT_TRIES:
+            raise LaunchError("kubectl no longer tells of the pods: " + ended.why)
+        timer = threading.Timer(0.0 if ended.told else SILENT_PAUSE, self._follow_pods)
+        timer.daemon = True
+        timer.start()
 
     def _follow_pods(self):
         command = self._launcher.kubectl("get", "pods", "--selector", f"sluice.dev/job={self._launcher.full_name}", "--watch", "--output=json")
@@ -69,7 +79,8 @@ class Pods:
 
     def _read_pods(self):
         """Objects follow each other without separators."""
-        decoder, text = json.JSONDecoder(), ""
+        decoder, text, ended = json.JSONDecoder(), "", WatchEnded()
+        ended.told = False
         for line in self._watching.stdout:
             text += line
             if line.rstrip() != "}":
@@ -81,7 +92,7 @@ class Pods:
             text = text[end:].lstrip()
             for each in pod.get("items", [pod]):
                 self._supervisor.events.put(each)
-        ended = WatchEnded()
+            ended.told = True
         ended.why = self._watching.stderr.read().strip() or f"exit code {self._watching.wait()}"
         self._supervisor.events.put(ended)
 

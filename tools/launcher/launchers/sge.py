@@ -4,7 +4,7 @@ import os
 import shlex
 
 from ..errors import LaunchError, UsageError
-from .callers import Callers, run
+from .callers import PARTING, Callers, run
 
 
 class Sge(Callers):
@@ -41,7 +41,7 @@ class Sge(Callers):
             file.write(self.token)
         supervisor.at_a_bad_end(["rm", "-f", self._token_file])
         for command in self.commands():
-            self._jobs.append(run(command, "--launcher sge").split(".")[0].strip())
+            self._jobs.append(run(command, "--launcher sge", asked_to_end=self.asked_to_end).split(".")[0].strip())
             supervisor.at_a_bad_end(["qdel", self._jobs[-1]])
 
     def gather(self, supervisor):
@@ -57,13 +57,15 @@ class Sge(Callers):
     def status(self):
         states = {}
         try:
-            lines = run(["qstat"], "the jobs' state").splitlines()
+            lines = run(["qstat"], "the jobs' state", asked_to_end=self.asked_to_end).splitlines()
         except UsageError as error:
             return str(error)
         for fields in (line.split() for line in lines):
             if fields and fields[0] in self._jobs:
                 states[fields[4]] = states.get(fields[4], 0) + 1
         which = f"Grid Engine's jobs {' and '.join(self._jobs)}"
+        if failed := [state for state in states if "E" in state]:
+            raise LaunchError(f"{which} cannot run ({failed[0]}); qstat -explain E -j tells why")
         if not states:
             raise LaunchError(f"{which} have ended before all their processes came; --log-dir keeps what they printed")
         return f"{which}: " + ", ".join(f"{count} x {state}" for state, count in states.items())
@@ -73,7 +75,7 @@ class Sge(Callers):
         self._remove_token()
         if self._jobs:
             with contextlib.suppress(UsageError):
-                run(["qdel", *self._jobs], "the end")
+                run(["qdel", *self._jobs], "the end", deadline=PARTING)
 
     def beginning(self):
         return [f"(a file {self._token_file} with the job's token, for its owner alone)", *(shlex.join(command) for command in self.commands())]

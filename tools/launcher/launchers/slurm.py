@@ -5,7 +5,7 @@ import shlex
 
 from ..errors import LaunchError, UsageError
 from ..home import TOKEN
-from .callers import PATIENCE, Callers, Tool, run
+from .callers import PARTING, PATIENCE, Callers, Tool, run
 
 
 def asked_for(resources):
@@ -48,7 +48,7 @@ class Slurm(Callers):
     def step(self, count, resources, role):
         # Without a word about cores, tasks share those of the allocation.
         words = asked_for(resources) or ["--overcommit"]
-        return ["srun", f"--ntasks={count}", "--distribution=cyclic", "--kill-on-bad-exit=0", "--export=ALL", "--unbuffered", *words,
+        return ["srun", f"--ntasks={count}", "--distribution=cyclic", "--kill-on-bad-exit=0", "--export=ALL", "--unbuffered", "--overlap", *words,
                 *(["--exact"] if role else []), *self.task(role)]
 
     # --- Else: a batch job, one of two components where kinds differ (a "heterogeneous job": all or nothing, on nodes of their own) ---
@@ -79,7 +79,7 @@ class Slurm(Callers):
                 supervisor.at_a_bad_end(PATIENCE)
                 self._tools = [Tool(self.step(*group), dict(os.environ), supervisor.events.put) for group in self.groups()]
             else:
-                self._batch_job = run(self.batch(), "--launcher slurm", self.batch_script()).split(";")[0].strip()
+                self._batch_job = run(self.batch(), "--launcher slurm", self.batch_script(), self.asked_to_end).split(";")[0].strip()
                 supervisor.at_a_bad_end(["scancel", self._batch_job])
         finally:
             del os.environ[TOKEN]
@@ -88,7 +88,7 @@ class Slurm(Callers):
         if self.inside:
             return "waiting for those that srun starts"
         try:
-            state = run(["squeue", "--noheader", "--jobs", self._batch_job, "--format=%T (%r)"], "the job's state").split("\n")[0]
+            state = run(["squeue", "--noheader", "--jobs", self._batch_job, "--format=%T (%r)"], "the job's state", asked_to_end=self.asked_to_end).split("\n")[0]
         except UsageError as error:
             if "Invalid job id" not in str(error):
                 return str(error)
@@ -106,7 +106,7 @@ class Slurm(Callers):
             tool.end()
         if self._batch_job:
             with contextlib.suppress(UsageError):  # it has ended by itself
-                run(["scancel", self._batch_job], "the end")
+                run(["scancel", self._batch_job], "the end", deadline=PARTING)
 
     def beginning(self):
         if self.inside:

@@ -25,6 +25,11 @@ SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_TIMEO
 TRY_AGAIN = ("Connection reset", "Connection closed", "kex_exchange_identification", "Broken pipe", "closed by remote host")
 
 
+def what_matters(notes):
+    """Of ssh's standard error: not what greets everybody."""
+    return [note for note in notes if not note.startswith(("Warning: Permanently added", "** ", "Pseudo-terminal"))]
+
+
 class Connection:
     """One ssh process, and what it says on standard error."""
 
@@ -58,9 +63,8 @@ class Connection:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1)
         self._reader.join(1)
-        said = [note for note in self._notes if not note.startswith(("Warning: Permanently added", "** ", "Pseudo-terminal"))]
         code = self.process.poll()
-        return "; ".join(said[-3:]) or (f"ssh ended with exit code {code}" if code is not None else "")
+        return "; ".join(what_matters(self._notes)[-3:]) or (f"ssh ended with exit code {code}" if code is not None else "")
 
 
 class Ssh(Launcher):
@@ -107,22 +111,31 @@ class Ssh(Launcher):
         return hosts
 
     def _bring(self, host, tell):
+        try:
+            why = self._try_again_and_again(host, tell)
+        except OSError as error:
+            why = f"could not start {error.filename}: {error.strerror}"
+        if why is not None:
+            tell(Failed(f"host {label(host)}: {why}"))
+
+    def _try_again_and_again(self, host, tell):
         with self._logins:
             for attempt in range(TRIES):
                 if attempt and self._given_up.wait(FIRST_PAUSE * 2 ** (attempt - 1)):
-                    return
+                    return None
                 why, again = self._try(host, tell)
                 if why is None or not again:
                     break
-        if why is not None:
-            tell(Failed(f"host {label(host)}: {why}"))
+                if self.options.verbose:
+                    say(f"host {label(host)}: {why}; trying again")
+        return why
 
     def _try(self, host, tell):
         """(why not, or None; whether to try again)"""
         if self.options.sync_dst_dir:
             done = subprocess.run(self.rsync(host), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
             if done.returncode != 0:
-                said = "; ".join(done.stderr.decode(errors="replace").strip().splitlines()[:3])
+                said = "; ".join(what_matters(done.stderr.decode(errors="replace").strip().splitlines())[-3:])
                 return f"rsync to {self.options.sync_dst_dir}: {said or done.returncode}", any(text in said for text in TRY_AGAIN)
         started = threading.Event()
         connection = Connection(self.command(host), lambda text: say(f"host {label(host)}: {text}") if started.is_set() else None)
@@ -138,6 +151,8 @@ class Ssh(Launcher):
             why = connection.why() or str(closed)
             return why + (f"; it printed: {printed[-200:]}" if printed else ""), any(text in why for text in TRY_AGAIN)
         started.set()
+        if self.options.verbose:
+            say(f"host {label(host)}: its agent is there, {here.get('host')}, which sees this machine at {here.get('launcher')}")
         tell(HostIsHere(RemoteHost(connection.channel, here, lambda lost, why: tell(HostIsLost(lost, connection.why() or why)), label(host))))
         return None, False
 

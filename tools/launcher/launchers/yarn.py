@@ -3,8 +3,10 @@
 https://hadoop.apache.org/docs/r3.3.6/hadoop-yarn/hadoop-yarn-site/yarn-service/YarnServiceAPI.html
 """
 import getpass
+import http.client
 import json
 import os
+import re
 import shlex
 import threading
 import urllib.error
@@ -31,13 +33,13 @@ def resource_manager():
         raise UsageError("--launcher yarn needs --resource-manager URL, or HADOOP_CONF_DIR with a yarn-site.xml")
     path = os.path.join(folder, "yarn-site.xml")
     try:
-        properties = xml.etree.ElementTree.parse(path).getroot().iter("property")
+        properties = {each.findtext("name", "").strip(): each.findtext("value", "").strip() for each in xml.etree.ElementTree.parse(path).getroot().iter("property")}
     except (OSError, xml.etree.ElementTree.ParseError) as error:
         raise UsageError(f"{path}: {error}") from error
-    for each in properties:
-        if each.findtext("name") == ADDRESS:
-            return "http://" + each.findtext("value")
-    raise UsageError(f"{path} has no {ADDRESS}; --resource-manager URL names it")
+    address = re.sub(r"\$\{([^}]*)\}", lambda match: properties.get(match[1], match[0]), properties.get(ADDRESS, ""))
+    if not address or "$" in address:
+        raise UsageError(f"{path} has no {ADDRESS}" + (f" that can be read ('{address}')" if address else "") + "; --resource-manager URL names it")
+    return "http://" + address
 
 
 class Yarn(Callers):
@@ -48,6 +50,8 @@ class Yarn(Callers):
         super().check()
         self.refuse(sync_dst_dir=self.options.sync_dst_dir, hostfile=self.options.hosts, image=self.options.image, namespace=self.options.namespace)
         self._url = (self.options.resource_manager or resource_manager()).rstrip("/")
+        if not re.match(r"https?://[^/]", self._url):
+            raise UsageError(f"--resource-manager is '{self._url}'; it is a URL, such as http://{self._url or 'rm'}:8088")
         self._service = f"{self.options.job_name or 'sluice'}-{self.job.id.removeprefix('job-')}".lower()
         self._is_there, self._over = False, threading.Event()
 
@@ -78,8 +82,8 @@ class Yarn(Callers):
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace").strip()
             raise UsageError(f"YARN at {self._url} answers {method} {path or '/'} with {error.code}: {diagnostics(said)}") from error
-        except (OSError, ValueError) as error:
-            raise UsageError(f"YARN at {self._url} cannot be asked: {getattr(error, 'reason', error)}") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise UsageError(f"YARN at {self._url} cannot be asked: {getattr(error, 'reason', None) or error or type(error).__name__}") from error
         try:
             return json.loads(text or b"{}")
         except ValueError as error:
