@@ -91,9 +91,10 @@ class Pod:
 
 
 class Cluster:
-    def __init__(self, bin_dir, stuck=None):
-        """`stuck`: the reason why no container starts."""
-        self.bin, self.stuck = bin_dir, stuck
+    def __init__(self, bin_dir, stuck=None, watch_seconds=3600.0, refuses="nothing"):
+        """`stuck`: the reason why no container starts. A watch ends after `watch_seconds`, as an API server's do after some time.
+        `refuses`: a kind of object, once those before it are there."""
+        self.bin, self.stuck, self.watch_seconds, self.refuses = bin_dir, stuck, watch_seconds, refuses
         self.scratch = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.scratch.name)
         self.created, self.commands, self.pods, self.secrets = [], [], [], {}
@@ -153,6 +154,9 @@ class Cluster:
             return
         self.created += items
         for item in items:
+            if item["kind"] == self.refuses:
+                out.write(f"1\nError from server (Forbidden): {item['kind']}\n".encode())
+                return
             if item["kind"] == "Secret":
                 self.secrets[item["metadata"]["name"]] = item["stringData"]
             if item["kind"] == "Job":
@@ -161,8 +165,8 @@ class Cluster:
 
     def watch(self, out):
         """Every change, as objects in lines, one after the other."""
-        told = {}
-        while not self.closed.is_set():
+        told, end = {}, time.monotonic() + self.watch_seconds
+        while not self.closed.is_set() and time.monotonic() < end:
             for pod in list(self.pods):
                 now = pod.look()
                 if told.get(pod.name) != now:

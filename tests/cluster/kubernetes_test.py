@@ -40,6 +40,34 @@ class OnKubernetes(unittest.TestCase):
         self.assertEqual(cluster.commands[-1][:4], ["--namespace", "research", "delete", "jobs,services,secrets"])
         self.assertEqual(cluster.pods, [])
 
+    def test_a_watch_that_ends_is_begun_again(self):
+        cluster = Cluster(BIN, watch_seconds=0.3)
+        code, said = end_of(self.start(cluster, "sh", "-c", "sleep 2; echo well"))
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.count("] well\n"), 2, said)
+        self.assertGreater(sum("get" in command for command in cluster.commands), 3)
+
+    def test_what_was_created_before_something_is_refused_goes(self):
+        cluster = Cluster(BIN, refuses="Job")
+        code, said = end_of(self.start(cluster, "true"))
+        self.assertEqual(code, 2, said)
+        self.assertIn("Forbidden", said)
+        self.assertIn("delete", cluster.commands[-1])
+
+    def test_ctrl_c_while_kubectl_hangs(self):
+        cluster = Cluster(BIN)
+        for number, expected in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+            (cluster.folder / "kubectl").write_text("#!/bin/sh\necho $* >>$0.ran\nexec sleep 600\n")
+            job = self.start(cluster, "true")
+            end = time.monotonic() + 20
+            while not (cluster.folder / "kubectl.ran").exists():
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.02)
+            job.send_signal(number)
+            code, said = end_of(job, 15)
+            self.assertEqual(code, expected, said)
+            (cluster.folder / "kubectl.ran").unlink()
+
     def test_arguments_arrive_unchanged(self):
         code, said = end_of(self.start(Cluster(BIN), sys.executable, "-c", "import sys; print(ascii(sys.argv[1:]))", *NASTY))
         self.assertEqual(code, 0, said)

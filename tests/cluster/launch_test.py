@@ -138,7 +138,8 @@ class Launch(unittest.TestCase):
                                 (["-n", "1", "--env-worker", "SLUICE_JOB_ID=a", "x"], "SLUICE_JOB_ID"),
                                 ([], "-n/--num-workers"), (["-n", "two", "x"], "'two'"), (["-n", "1", "--nosuch", "x"], "--nosuch"),
                                 (["-n", "1", "--launcher", "nosuch", "x"], "'nosuch'"), (["-n", "1", "--server-command", "", "x"], "--server-command is empty"),
-                                (["-n", "1", "--server-command", "'x", "x"], "No closing quotation"), (["-n", "1", str(ROOT)], "is a folder"),
+                                (["-n", "1", "--server-command", "'x", "x"], "No closing quotation"), (["-n", "1", "-H", __file__, "--ssh", "ssh 'x", "x"], "--ssh is"),
+                                (["-n", "1", "--timeout", "100000", "x"], "--timeout is 100000"), (["-n", "1", str(ROOT)], "is a folder"),
                                 (["-n", "1", ""], "does not exist"), (["-n", "1", "--log-dir", "/proc/x", str(BIN / "kv_tour")], "--log-dir /proc/x")):
             with self.subTest(arguments):
                 done = launch(*arguments)

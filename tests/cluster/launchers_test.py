@@ -77,6 +77,17 @@ class Slurm(Jobs, unittest.TestCase):
         self.assertEqual(code, 0, said)
         self.assert_nothing_left()
 
+    def test_a_job_that_waits_is_spoken_of(self):
+        self.lab.slurm("scontrol", "update", "PartitionName=debug", "State=DOWN")
+        try:
+            code, said = self.run_job("--timeout", "11", self.program("kv_tour"), seconds=40)
+        finally:
+            self.lab.slurm("scontrol", "update", "PartitionName=debug", "State=UP")
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"0 of 5 agents are there; Slurm's job \d+ is PENDING \(\w+\)")
+        self.assertRegex(said, r"not all agents are there within 11 s: 0 of 5; Slurm's job \d+ is PENDING")
+        self.assert_nothing_left()
+
     def test_a_job_that_ends_before_anybody_calls(self):
         agent = self.lab.folder / "no-agent"
         agent.write_text("#!/bin/sh\nexit 3\n")
@@ -102,7 +113,18 @@ class SlurmAllocation(Slurm):
         return self.lab.start(command, environment=self.lab.environment)
 
     # A step is a step: these differ in nothing.
-    test_a_job_that_ends_before_anybody_calls = test_a_partition_that_there_is_not = test_arguments_and_variables_arrive_unchanged = test_no_secret_on_a_command_line = None
+    test_a_job_that_waits_is_spoken_of = test_a_job_that_ends_before_anybody_calls = test_a_partition_that_there_is_not = test_arguments_and_variables_arrive_unchanged = test_no_secret_on_a_command_line = None
+
+
+    def test_launch_py_in_a_step_of_its_own(self):
+        """As after `srun --pty bash`: its step holds the cores."""
+        command = ["salloc", "--quiet", "--ntasks=3", "srun", "--ntasks=1", "/usr/bin/python3", ssh_lab.ROOT / "tools" / "launch.py", "--launcher", "slurm", "-n", "2", "-s", "1",
+                   self.program("kv_tour"), "--kv-store=dist_sync"]
+        job = self.lab.start(command, environment=self.lab.environment)
+        self.addCleanup(job.stdout.close)
+        code, said = end_of(job, 60)
+        self.assertEqual(code, 0, said)
+        self.assert_nothing_left()
 
 
 class Sge(Jobs, unittest.TestCase):
@@ -125,6 +147,19 @@ class Sge(Jobs, unittest.TestCase):
 
     def log_dir(self):
         return self.lab.home / "logs"
+
+    def test_roles_with_cores_and_memory_of_their_own(self):
+        code, said = self.run_job("--worker-cores", "2", "--worker-memory", "4g", "sh", "-c", 'echo "slots $NSLOTS, threads $SLUICE_CPU_THREADS, bytes $(ulimit -v)"')
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.count("slots 2, threads 2, bytes 4194304\n"), 3, said)
+        self.assert_nothing_left()
+
+    def test_a_job_that_waits_is_spoken_of(self):
+        code, said = self.run_job("--worker-cores", "9", "--timeout", "11", self.program("kv_tour"), seconds=40)
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"2 of 5 agents are there; came from h\d \(\d\).*; Grid Engine's jobs \d+ and \d+: .*1 x qw")
+        self.assertRegex(said, r"not all agents are there within 11 s: 2 of 5; ")
+        self.assert_nothing_left()
 
     def left(self):
         return super().left() or self.lab.sge("qstat", "-u", "*") or [path for path in self.lab.home.glob(".sluice*")]

@@ -9,8 +9,10 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -192,20 +194,42 @@ class OnYarn(unittest.TestCase):
     def test_a_service_that_waits_is_spoken_of(self):
         code, said = end_of(self.start(Yarn(state="ACCEPTED"), "--timeout", 11, BIN / "kv_tour"))
         self.assertEqual(code, 1, said)
-        self.assertRegex(said, r"0 of 3 hosts are there; YARN's service \S+ is ACCEPTED")
-        self.assertRegex(said, r"not all hosts are there within 11 s")
+        self.assertRegex(said, r"0 of 3 agents are there; YARN's service \S+ is ACCEPTED")
+        self.assertRegex(said, r"not all agents are there within 11 s")
 
     def test_nobody_there(self):
         done = subprocess.run([*LAUNCH, "--launcher", "yarn", "--resource-manager", "http://127.0.0.1:1", "-n", "1", "true"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 2)
         self.assertRegex(done.stderr, r"Connection\s+refused")
 
+    def test_addresses_that_are_none(self):
+        with socket.create_server(("127.0.0.1", 0)) as other, tempfile.TemporaryDirectory() as folder:
+            threading.Thread(target=lambda: other.accept()[0].sendall(b"SSH-2.0-x\r\n"), daemon=True).start()
+            for text, word in (("<name>yarn.resourcemanager.webapp.address</name>", "has no yarn.resourcemanager.webapp.address"),
+                               ("<name>yarn.resourcemanager.webapp.address</name><value>${no.such}:8088</value>", "'${no.such}:8088'"), ("<", "yarn-site.xml: ")):
+                pathlib.Path(folder, "yarn-site.xml").write_text(f"<configuration><property>{text}</property></configuration>")
+                self.check_refused([], word, {"HADOOP_CONF_DIR": folder})
+            pathlib.Path(folder, "yarn-site.xml").write_text("<configuration><property><name>h</name><value>127.0.0.1</value></property><property>"
+                                                             "<name>yarn.resourcemanager.webapp.address</name><value>${h}:1</value></property></configuration>")
+            self.check_refused([], "YARN at http://127.0.0.1:1 cannot be asked: [Errno 111] Connection refused", {"HADOOP_CONF_DIR": folder})
+            self.check_refused(["--resource-manager", "rm"], "it is a URL, such as http://rm:8088")
+            self.check_refused(["--resource-manager", f"http://127.0.0.1:{other.getsockname()[1]}"], "cannot be asked: SSH-2.0-x")
+
+    def check_refused(self, arguments, word, environment=None):
+        done = subprocess.run([*LAUNCH, "--launcher", "yarn", *arguments, "-n", "1", "true"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, **(environment or {})})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(word, " ".join(done.stderr.split()))
+        self.assertNotIn("Traceback", done.stderr)
+
     def test_dry_run_hides_the_token(self):
         done = subprocess.run([*LAUNCH, "--launcher", "yarn", "--resource-manager", "http://rm:8088", "-n", "1", "--dry-run", "true"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0)
         first, _, rest = done.stdout.partition("\n")
         self.assertEqual(first, "POST http://rm:8088/app/v1/services")
-        check_service(json.loads(rest))
+        service, _, processes = rest.partition("# on this machine: scheduler\n")
+        check_service(json.loads(service))
+        self.assertRegex(processes, r"DMLC_ROLE=worker .* true\n\Z")
         self.assertNotRegex(done.stdout, r"[0-9a-f]{64}")
 
 

@@ -6,6 +6,7 @@ import struct
 import sys
 import threading
 import time
+import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -15,6 +16,7 @@ from launcher.errors import UsageError  # noqa: E402
 from launcher.job import Job, Resources  # noqa: E402
 from launcher.launchers.base import Options  # noqa: E402
 from launcher.launchers.local import Local  # noqa: E402
+from launcher.launchers.mpi import Mpi  # noqa: E402
 from launcher.launchers.sge import Sge  # noqa: E402
 from launcher.launchers.slurm import Slurm  # noqa: E402
 from launcher.launchers.ssh import Ssh  # noqa: E402
@@ -99,6 +101,14 @@ class DryRun(unittest.TestCase):
                 self.assertIn(f"# on hosts of {launcher.name}'s choice", text)
                 self.assertIn("SLUICE_LOCAL_WORKERS=N", text)
                 self.assertNotIn("CUDA_VISIBLE_DEVICES", text)
+
+
+class WhoIsMissing(unittest.TestCase):
+    def test_hosts_that_came_and_those_that_did_not(self):
+        mpi = Mpi(Job(2, 1, ["train"]), Options(hosts=hostfile.parse("h1\nh2.example.org\nh3\n", "f")))
+        came = [types.SimpleNamespace(hostname=name) for name in ("h2", "h1")]
+        self.assertEqual(mpi.missing(came), "came from h1 (1), h2 (1); none from h3; waiting for those that mpi starts")
+        self.assertEqual(mpi.missing([]), "none from h1, h2.example.org, h3; waiting for those that mpi starts")
 
 
 class Variables(unittest.TestCase):
