@@ -21,6 +21,7 @@ from launch_test import end_of  # noqa: E402
 
 class Mpi(Jobs):
     flavour = None
+    hosts_of_mpi = "h1\nh2\nh3\n"
 
     @classmethod
     def make_lab(cls):
@@ -36,8 +37,17 @@ class Mpi(Jobs):
             (folder / name).chmod(0o755)
         environment = {"PATH": f"{folder}:{os.environ['PATH']}", "OMPI_MCA_plm_rsh_agent": str(folder / "rsh"), "OMPI_MCA_oob_tcp_if_include": "10.77.0.0/24",
                        "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(folder / "rsh")}
-        return self.lab.launch(*arguments, launcher="mpi", environment=environment)
+        return self.lab.launch(*arguments, launcher="mpi", hosts=self.hosts_of_mpi, environment=environment)
 
+
+    def test_slots(self):
+        """As with ssh: three workers to h1, the fourth to h2; servers in turn."""
+        self.hosts_of_mpi = "h1 slots=3\nh2\nh3\n"
+        job = self.launch("-n", "4", "-s", "2", "/bin/sh", "-c", "hostname; echo $SLUICE_LOCAL_WORKERS here")
+        self.addCleanup(job.stdout.close)
+        code, said = end_of(job, 60)
+        self.assertEqual(code, 0, said)
+        self.assertEqual([said.count(text) for text in ("] h1\n", "] h2\n", "] h3\n", "] 3 here\n", "] 1 here\n")], [3, 1, 0, 3, 1], said)
 
     def test_a_killed_mpirun(self):
         """Its agents go with it; whichever is noticed first is what is said."""

@@ -105,7 +105,7 @@ class DryRun(unittest.TestCase):
 
 class WhoIsMissing(unittest.TestCase):
     def test_hosts_that_came_and_those_that_did_not(self):
-        mpi = Mpi(Job(2, 1, ["train"]), Options(hosts=hostfile.parse("h1\nh2.example.org\nh3\n", "f")))
+        mpi = Mpi(Job(3, 1, ["train"]), Options(hosts=hostfile.parse("h1\nh2.example.org\nh3\n", "f")))
         came = [types.SimpleNamespace(hostname=name) for name in ("h2", "h1")]
         self.assertEqual(mpi.missing(came), "came from h1 (1), h2 (1); none from h3; waiting for those that mpi starts")
         self.assertEqual(mpi.missing([]), "none from h1, h2.example.org, h3; waiting for those that mpi starts")

@@ -1,10 +1,12 @@
 """--launcher mpi: Open MPI's or MPICH's mpirun starts an agent for each process."""
+import collections
 import os
 import shlex
 import subprocess
 
 from ..errors import UsageError
 from ..home import TOKEN
+from ..placement import over_hosts
 from .callers import PATIENCE, Callers, Tool
 
 
@@ -36,19 +38,25 @@ class Mpi(Callers):
                                  "~/.ssh/config, an interface to --env DMLC_INTERFACE=...")
         self._tool = None
 
+    def agents_of_hosts(self):
+        """{host: how many}: as many as processes are to run there."""
+        places = over_hosts(self.job.num_servers, self.job.num_workers, [host.slots for host in self.options.hosts or ()] or [1])
+        counts = collections.Counter(place.index for place in places)
+        return {host.name: counts[index] for index, host in enumerate(self.options.hosts or ()) if counts[index]}
+
     def command(self):
-        hosts = self.options.hosts or ()
+        hosts = [f"{name}:{count}" for name, count in self.agents_of_hosts().items()]
         if flavour() == "openmpi":
-            words = ["mpirun", "-n", str(self.count()), "--map-by", "node", "--bind-to", "none", "--oversubscribe", "-x", TOKEN]
+            words = ["mpirun", "-n", str(self.count()), "--bind-to", "none", "-x", TOKEN]
             words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-            words += ["-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)] if hosts else []
+            words += ["--map-by", "slot", "-H", ",".join(hosts)] if hosts else ["--map-by", "node", "--oversubscribe"]
         else:
             words = ["mpirun", "-n", str(self.count()), "-genvlist", TOKEN]
-            words += ["-hosts", ",".join(host.name for host in hosts), "-ppn", "1"] if hosts else []
+            words += ["-hosts", ",".join(hosts)] if hosts else []
         return [*words, *self.agent()]
 
     def expected_hosts(self):
-        return [host.name for host in self.options.hosts or ()][:self.count()]
+        return list(self.agents_of_hosts())
 
     def begin(self, supervisor):
         supervisor.at_a_bad_end(PATIENCE)
