@@ -4,6 +4,7 @@ import pathlib
 import socket
 import struct
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -17,6 +18,7 @@ from launcher.job import Job, Resources  # noqa: E402
 from launcher.launchers.base import Options  # noqa: E402
 from launcher.launchers.local import Local  # noqa: E402
 from launcher.launchers.mpi import Mpi  # noqa: E402
+from launcher.launchers import sge  # noqa: E402
 from launcher.launchers.sge import Sge  # noqa: E402
 from launcher.launchers.slurm import Slurm  # noqa: E402
 from launcher.launchers.ssh import Ssh  # noqa: E402
@@ -36,6 +38,12 @@ class Hostfile(unittest.TestCase):
                 hostfile.parse(text, "hosts")
             self.assertTrue(str(raised.exception).startswith(f"hosts:{line}: "), raised.exception)
             self.assertIn(why, str(raised.exception))
+
+    def test_a_byte_order_mark_is_no_part_of_a_name(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write("\ufeffh1\n".encode())
+            file.flush()
+            self.assertEqual(hostfile.read(file.name), [hostfile.HostLine("h1")])
 
     def test_no_hosts(self):
         for text in ("", "# none\n\n"):
@@ -104,6 +112,9 @@ class DryRun(unittest.TestCase):
 
 
 class WhoIsMissing(unittest.TestCase):
+    def test_tasks_in_a_row_of_qstat(self):
+        self.assertEqual([sge.tasks_of(text) for text in ("3", "1-6:1", "2,5-7:1")], [1, 6, 4])
+
     def test_hosts_that_came_and_those_that_did_not(self):
         mpi = Mpi(Job(3, 1, ["train"]), Options(hosts=hostfile.parse("h1\nh2.example.org\nh3\n", "f")))
         came = [types.SimpleNamespace(hostname=name) for name in ("h2", "h1")]

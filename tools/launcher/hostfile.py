@@ -63,7 +63,7 @@ def parse(text, path):
 
 def read(path):
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
             return parse(file.read(), path)
     except OSError as error:
         raise UsageError(f"--hostfile {path}: {error.strerror}") from error

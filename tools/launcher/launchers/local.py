@@ -8,7 +8,7 @@ class Local(Launcher):
 
     def check(self):
         super().check()
-        self.refuse(sync_dst_dir=self.options.sync_dst_dir, queue=self.options.queue, image=self.options.image,
+        self.refuse(sync_dst_dir=self.options.sync_dst_dir, queue=self.options.queue, jobname=self.options.job_name, image=self.options.image,
                     namespace=self.options.namespace, hostfile=self.options.hosts)
 
     def gather(self, supervisor):

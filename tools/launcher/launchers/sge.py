@@ -7,6 +7,15 @@ from ..errors import LaunchError, UsageError
 from .callers import PARTING, Callers, run
 
 
+def tasks_of(text):
+    """How many tasks a row of qstat is about: 3, 1-6:1 or 2,5-7:1."""
+    count = 0
+    for part in text.split(","):
+        first, _, last = part.partition(":")[0].partition("-")
+        count += int(last or first) - int(first) + 1
+    return count
+
+
 class Sge(Callers):
     name = "sge"
     shares_hosts, takes_memory, starts_at_once = False, True, False
@@ -62,7 +71,7 @@ class Sge(Callers):
             return str(error)
         for fields in (line.split() for line in lines):
             if fields and fields[0] in self._jobs:
-                states[fields[4]] = states.get(fields[4], 0) + 1
+                states[fields[4]] = states.get(fields[4], 0) + tasks_of(fields[-1])
         which = f"Grid Engine's jobs {' and '.join(self._jobs)}"
         if failed := [state for state in states if "E" in state]:
             raise LaunchError(f"{which} cannot run ({failed[0]}); qstat -explain E -j tells why")

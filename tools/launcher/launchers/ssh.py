@@ -74,7 +74,7 @@ class Ssh(Launcher):
         super().check()
         if not self.options.hosts:
             raise UsageError("--launcher ssh needs hosts: -H FILE")
-        self.refuse(queue=self.options.queue, image=self.options.image, namespace=self.options.namespace)
+        self.refuse(queue=self.options.queue, jobname=self.options.job_name, image=self.options.image, namespace=self.options.namespace)
         if self.options.sync_dst_dir:
             self.job.folder = self.options.sync_dst_dir
         self._connections, self._logins = {}, threading.Semaphore(AT_ONCE)
