@@ -91,10 +91,11 @@ class Pod:
 
 
 class Cluster:
-    def __init__(self, bin_dir, stuck=None, watch_seconds=3600.0, refuses="nothing"):
-        """`stuck`: the reason why no container starts. A watch ends after `watch_seconds`, as an API server's do after some time.
+    def __init__(self, bin_dir, stuck=None, watch_seconds=3600.0, log_seconds=3600.0, refuses="nothing"):
+        """`stuck`: the reason why no container starts. A watch ends after `watch_seconds`, as an API server's do after some time, the
+        first stream of each pod's log after `log_seconds`.
         `refuses`: a kind of object, once those before it are there."""
-        self.bin, self.stuck, self.watch_seconds, self.refuses = bin_dir, stuck, watch_seconds, refuses
+        self.bin, self.stuck, self.watch_seconds, self.log_seconds, self.refuses = bin_dir, stuck, watch_seconds, log_seconds, refuses
         self.scratch = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.scratch.name)
         self.created, self.commands, self.pods, self.secrets = [], [], [], {}
@@ -142,7 +143,7 @@ class Cluster:
             self.watch(out)
         elif words[0] == "logs":
             out.write(b"0\n")
-            self.follow(words[-1], out)
+            self.follow(words[1:-1], words[-1], out)
         else:
             out.write(b"1\nerror: unknown command\n")
 
@@ -174,14 +175,22 @@ class Cluster:
                     out.write(json.dumps(now, indent=4).encode() + b"\n")
             time.sleep(0.02)
 
-    def follow(self, name, out):
+    def follow(self, flags, name, out):
+        """A line's time is its number, and two lines share none."""
+        assert "--timestamps" in flags
         pod, = (pod for pod in self.pods if pod.name == name)
+        since = next((flag.partition("=")[2] for flag in flags if flag.startswith("--since-time=")), "")
+        end, number = time.monotonic() + (3600.0 if since else self.log_seconds), 0
         with open(pod.log, "rb") as log:
-            while True:
+            while time.monotonic() < end:
                 ended = pod.process.poll() is not None
-                if chunk := log.read():
-                    out.write(chunk)
-                elif ended or self.closed.is_set():
+                place, line = log.tell(), log.readline()
+                if line.endswith(b"\n"):
+                    number += 1
+                    if (stamp := f"2026-01-01T00:00:00.{number:09d}Z") >= since:
+                        out.write(f"{stamp} ".encode() + line)
+                elif ended or self.closed.is_set() or "--follow" not in flags:
                     return
                 else:
+                    log.seek(place)
                     time.sleep(0.02)

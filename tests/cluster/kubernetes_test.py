@@ -47,6 +47,12 @@ class OnKubernetes(unittest.TestCase):
         self.assertEqual(said.count("] well\n"), 2, said)
         self.assertGreater(sum("get" in command for command in cluster.commands), 3)
 
+    def test_a_log_that_is_cut_goes_on_where_it_was(self):
+        code, said = end_of(self.start(Cluster(BIN, log_seconds=0.5), "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.5; done"))
+        self.assertEqual(code, 0, said)
+        for rank in range(2):
+            self.assertEqual([int(line.split()[-1]) for line in said.splitlines() if line.startswith(f"[worker {rank}] line")], list(range(1, 9)), said)
+
     def test_what_was_created_before_something_is_refused_goes(self):
         cluster = Cluster(BIN, refuses="Job")
         code, said = end_of(self.start(cluster, "true"))

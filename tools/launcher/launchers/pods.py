@@ -1,6 +1,7 @@
 """A job's pods as kubectl tells of them: their output, their ends, what keeps them from starting."""
 import json
 import queue
+import re
 import subprocess
 import threading
 import time
@@ -14,6 +15,7 @@ REPORT = 10.0
 # What a container waits for that will not come by itself.
 HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 SILENT_TRIES, SILENT_PAUSE = 5, 2.0  # kubectl that ends without a word about pods; seconds
+STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")  # of --timestamps: RFC 3339
 LAST_WORDS = 10.0  # seconds for a pod's log to end after the pod
 
 
@@ -27,6 +29,48 @@ class Host:
 
     def __init__(self, name):
         self.name = name
+
+
+class Log:
+    """Follows a pod's output from a thread. A stream that ends before the pod does is begun again after its last line."""
+
+    def __init__(self, kubectl, pod, on_line):
+        self._kubectl, self._pod, self._on_line = kubectl, pod, on_line
+        self._last, self._pod_has_ended = b"", threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"log of {pod}", daemon=True)
+        self._thread.start()
+
+    def end(self):
+        """Of the pod. Waits for its last lines."""
+        self._pod_has_ended.set()
+        self._thread.join(LAST_WORDS)
+
+    def _follow(self):
+        while True:
+            self._read("--follow")
+            cut = time.monotonic()
+            if self._pod_has_ended.wait(SILENT_PAUSE):
+                break
+        if time.monotonic() > cut + 1.0:  # it ended before the pod did
+            self._read()
+
+    def _read(self, *flags):
+        since = [f"--since-time={self._last.decode()}"] if self._last else []
+        with subprocess.Popen(self._kubectl("logs", "--timestamps", *flags, *since, self._pod), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT) as reader:
+            for line in reader.stdout:
+                stamp, _, text = line.partition(b" ")
+                if not STAMP.fullmatch(stamp):
+                    self._on_line(line)  # kubectl's own words
+                elif sortable(stamp) > sortable(self._last):
+                    self._last = stamp
+                    self._on_line(text)
+
+
+def sortable(stamp):
+    """Fractions of seconds may lack their last zeros."""
+    whole, _, fraction = stamp.rstrip(b"Z").partition(b".")
+    return whole, fraction.ljust(9, b"0")
 
 
 class Pods:
@@ -122,8 +166,8 @@ class Pods:
         member, follower = self._members[pod["metadata"]["name"]], self._logs[pod["metadata"]["name"]]
         code = terminated.get("exitCode", 1)
         self._states[name] = "Ended", ""
+        follower.end()
         if code != 0:
-            follower.join(LAST_WORDS)
             say(f"{name} (pod {pod['metadata']['name']} on {member.host.name}) ended with exit code {code} ({terminated.get('reason', 'Error')}); "
                 + ("its last lines:" if member.tail else "it printed nothing"))
             for line in member.tail:
@@ -131,29 +175,15 @@ class Pods:
             self._supervisor.output.be_quiet()
             say(f"the job failed; logs are in {self._supervisor.log_dir}")
             return code
-        over = {role: all(self._states.get(each, ("",))[0] == "Ended" for each, its in self._expected.items() if its == role) for role in ("worker",)}
-        if over["worker"]:
-            for log in self._logs.values():
-                if log.role == "worker":
-                    log.join(LAST_WORDS)
-            return 0
-        return None
+        workers = [each for each, role in self._expected.items() if role == "worker"]
+        return 0 if all(self._states.get(each, ("",))[0] == "Ended" for each in workers) else None
 
     def _follow_log(self, pod, role, rank, node):
         if pod in self._members:
             return
         member = Member(role, rank, Host(node), self._supervisor.log_dir, self._supervisor.output, lambda _: None)
         self._members[pod] = member
-        reader = subprocess.Popen(self._launcher.kubectl("logs", "--follow", pod), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-        def follow():
-            with reader.stdout as lines:
-                for line in lines:
-                    member.take_line(line)
-            reader.wait()
-        self._logs[pod] = threading.Thread(target=follow, name=f"log of {pod}", daemon=True)
-        self._logs[pod].role = role
-        self._logs[pod].start()
+        self._logs[pod] = Log(self._launcher.kubectl, pod, member.take_line)
 
     def _waiting(self):
         """Who does not run yet, and why; empty when all do."""
