@@ -117,11 +117,15 @@ class OnKubernetes(unittest.TestCase):
                     time.sleep(0.05)
 
     def test_dry_run_prints_manifests_without_the_secret(self):
-        done = subprocess.run([*LAUNCH, "--launcher", "kubernetes", "--image", "i", "-n", "2", "--dry-run", "train", "a"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*LAUNCH, "--launcher", "kubernetes", "--image", "i", "-n", "2", "--namespace", "research", "--env", "MY_API_KEY=abc", "--dry-run", "train", "a"],
+                              capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0)
-        lines = done.stdout.splitlines()
-        self.assertEqual((lines[0], lines[-1]), ("kubectl create -f - <<'EOF'", "EOF"))
-        items = [checked(item) for item in json.loads("\n".join(lines[1:-1]))["items"]]
+        first, *calls = done.stdout.split("kubectl --namespace research create -f - <<'EOF'\n")
+        self.assertEqual((first, len(calls), [call[-5:] for call in calls]), ("", 2, ["\nEOF\n"] * 2))
+        items = [checked(item) for call in calls for item in json.loads(call.removesuffix("EOF\n"))["items"]]
+        self.assertEqual([item["kind"] for item in items], ["Secret", "Service", "Job", "Job", "Job"])
+        self.assertIn('"(hidden)"', calls[1])
+        self.assertNotIn("abc", done.stdout)
         self.assertEqual(items[0]["stringData"], {"SLUICE_JOB_SECRET": "(hidden)"})
         self.assertNotRegex(done.stdout, r"[0-9a-f]{64}")
 

@@ -1,5 +1,6 @@
 """Variables: those that --env and its like name, and those of launch.py's own that reach other hosts."""
 import os
+import re
 
 from .errors import UsageError
 
@@ -8,7 +9,14 @@ OWN_VARIABLES = {"DMLC_ROLE", "DMLC_RANK", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER",
                  "SLUICE_JOB_SECRET", "SLUICE_PORT_FD"}
 TRAVELLING = ("DMLC_", "PS_", "SLUICE_", "MXNET_", "OMP_", "GOMP_", "NCCL_")
 ALSO_TRAVELLING = {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH"}
-SECRETS = {"SLUICE_JOB_SECRET"}
+
+
+SECRET_NAMES = re.compile("SECRET|TOKEN|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
+
+
+def shown(name, value):
+    """For --dry-run, whose lines are pasted into tickets."""
+    return "(hidden)" if SECRET_NAMES.search(name) else value
 
 
 def split(pair, flag):

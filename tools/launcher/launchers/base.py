@@ -6,6 +6,7 @@ import shlex
 import time
 from dataclasses import dataclass
 
+from ..environment import shown
 from ..errors import LaunchError, UsageError
 from ..job import gpus_of, threads_of
 from ..messages import say
@@ -130,8 +131,8 @@ class Launcher:
         return self.job.worker_command if role == "worker" else self.job.server_command or ["sluice_server"]
 
     def _shell(self, role, rank, root, command, far, share):
-        variables = {**self.job.environment(role, rank, root, far), **share, "SLUICE_JOB_SECRET": "(hidden)"}
-        return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())), shlex.join(command)])
+        variables = {**self.job.environment(role, rank, root, far), **share}
+        return " ".join([*(f"{name}={shlex.quote(shown(name, value))}" for name, value in sorted(variables.items())), shlex.join(command)])
 
     # --- For those whose hosts come one by one ---
 

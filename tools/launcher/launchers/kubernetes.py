@@ -4,7 +4,9 @@ Pods, Jobs, Services: https://kubernetes.io/docs/reference/kubernetes-api/ (Inde
 """
 import json
 import re
+import shlex
 
+from ..environment import shown
 from ..errors import UsageError
 from ..job import threads_of
 from .base import Launcher
@@ -102,7 +104,10 @@ class Kubernetes(Launcher):
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2)
 
     def dry_run(self):
-        return ["kubectl create -f - <<'EOF'", *self.listed([*self.first_manifests("(hidden)"), *self.further_manifests()]).splitlines(), "EOF"]
+        """Both calls."""
+        command = shlex.join(self.kubectl("create", "-f", "-"))
+        return [line for manifests in (self.first_manifests("(hidden)"), self.further_manifests())
+                for line in (f"{command} <<'EOF'", *self.listed(with_secrets_hidden(manifests)).splitlines(), "EOF")]
 
     # --- Running ---
 
@@ -130,6 +135,15 @@ class Kubernetes(Launcher):
                 run(self.deletion(), "the end", deadline=PARTING)
             except UsageError:
                 pass  # whoever cannot be asked cannot be told
+
+
+def with_secrets_hidden(manifests):
+    for manifest in manifests:
+        for container in manifest["spec"]["template"]["spec"]["containers"] if manifest["kind"] == "Job" else ():
+            for variable in container["env"]:
+                if "value" in variable:
+                    variable["value"] = shown(variable["name"], variable["value"])
+    return manifests
 
 
 def quantities(resources):
