@@ -1,7 +1,13 @@
 #include "runtime/nodes.h"
 
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "transport/address.h"
 
 namespace sluice::runtime {
 
@@ -14,6 +20,21 @@ transport::ZmqLoopOptions LoopOptions(const JobConfig& config, const std::string
   options.heartbeat_timeout = config.heartbeat_timeout;
   options.drop_received = config.drop_percent / 100.0;
   return options;
+}
+
+void AwaitSchedulersName(const JobConfig& config) {
+  constexpr auto kPause = std::chrono::milliseconds(500);
+  const auto end = std::chrono::steady_clock::now() + config.rendezvous_timeout;
+  bool told = false;
+  while (true) {
+    auto address = transport::ResolveScheduler(config.root_host);
+    if (address || !config.behind_service || std::chrono::steady_clock::now() > end) {
+      std::move(address).OrThrow();
+      return;
+    }
+    if (!std::exchange(told, true)) LOG(WARNING) << address.failure().message << "; trying again";
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 void WaitForEnd(transport::ZmqLoop& loop) {

@@ -20,6 +20,9 @@ int RunStockNode(const JobConfig& config, wire::Role role);
 membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnation);
 // What the environment says about every loop of a node.
 transport::ZmqLoopOptions LoopOptions(const JobConfig& config, const std::string& name);
+// Behind a service of Kubernetes the scheduler's name may come later than this process: until it is known, or
+// for the rendezvous timeout. Throws Error(kInvalidArgument) where it is not.
+void AwaitSchedulersName(const JobConfig& config);
 // Until the loop's machine is done. Throws Error when the loop ended before.
 void WaitForEnd(transport::ZmqLoop& loop);
 

@@ -18,6 +18,7 @@ namespace sluice::runtime {
 namespace {
 
 struct ShardThread {
+  std::string address;  // for workers
   std::shared_ptr<server::Shard> machine;
   std::unique_ptr<transport::ZmqLoop> loop;
 };
@@ -36,14 +37,26 @@ struct Threads {
 // however that ends.
 struct Place {
   std::string address, why;
+  std::string advertised;  // the host that workers are told, where it is not that of `address`
 };
 Place ShardPlace(const JobConfig& config, uint64_t incarnation, uint32_t thread) {
   if (config.local_only) {
     const char* why = config.transport == TransportChoice::kIpc ? "SLUICE_TRANSPORT" : "DMLC_LOCAL";
-    return {StrCat("ipc://@sluice-", std::hex, incarnation, "-", thread), why};
+    return {StrCat("ipc://@sluice-", std::hex, incarnation, "-", thread), why, ""};
   }
   const auto choice = transport::ChooseHost({config.node_host, config.interface, config.root_host}).OrThrow();
-  return {transport::TcpAddress(choice.host, 0), choice.why};
+  if (transport::IsOwnAddress(choice.host)) return {transport::TcpAddress(choice.host, 0), choice.why, ""};
+  const char* everywhere = choice.host.find(':') == std::string::npos ? "0.0.0.0" : "::";
+  return {transport::TcpAddress(everywhere, 0),
+          StrCat(choice.why, " is ", choice.host,
+                 ", none of this machine's and taken for one that leads here (NAT)"),
+          choice.host};
+}
+
+std::string AddressForWorkers(const Place& place, const std::string& bound) {
+  if (place.advertised.empty()) return bound;
+  const auto port = ParseInt(std::string_view(bound).substr(bound.rfind(':') + 1));
+  return transport::TcpAddress(place.advertised, static_cast<uint16_t>(port.value_or(0)));
 }
 
 // What the shards of a server have in common.
@@ -85,6 +98,7 @@ ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqCo
   loop.bind_reason = place.why;
   loop.bind_advice = "DMLC_NODE_HOST or DMLC_INTERFACE choose another address";
   shard.loop = std::make_unique<transport::ZmqLoop>(std::move(context), shard.machine, loop);
+  shard.address = AddressForWorkers(place, shard.loop->addresses().front());
   return shard;
 }
 
@@ -109,6 +123,7 @@ membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnat
 }
 
 int RunServerNode(const JobConfig& config, const ServerOptions& server) {
+  AwaitSchedulersName(config);  // signals still end this
   HoldSignals();
   KeepMessageMemory();
   std::atomic<int> signal = 0;
@@ -125,7 +140,7 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server) {
   for (int i = 0; i < config.server_threads; ++i) {
     threads.shards.push_back(
         StartShard(config, context, common, server, incarnation, static_cast<uint32_t>(i)));
-    membership.shard_addresses.push_back(threads.shards.back().loop->addresses().front());
+    membership.shard_addresses.push_back(threads.shards.back().address);
   }
   for (ShardThread& shard : threads.shards) handles.push_back({shard.loop.get(), shard.machine.get()});
   const auto control = std::make_shared<server::Control>(

@@ -35,7 +35,7 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
       tracer_(tracer),
       heap_(HeapOf(config, std::move(heap))),
       client_(std::make_shared<worker::Client>(ClientOptionsOf(config, tracer))) {
-  transport::ResolveScheduler(config.root_host).OrThrow();
+  AwaitSchedulersName(config);
   KeepMessageMemory();
   auto context = std::make_shared<transport::ZmqContext>(
       transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});

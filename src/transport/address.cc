@@ -99,6 +99,17 @@ Result<std::string> ResolveScheduler(const std::string& host) {
   return NumericHost(host, kSchedulersHost, "DMLC_PS_ROOT_URI");
 }
 
+bool IsOwnAddress(const std::string& host) {
+  const auto found = Resolve(host, "an address", "numeric");
+  if (!found) return false;
+  const addrinfo& at = *found.value();
+  const int fd = socket(at.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool bound = bind(fd, at.ai_addr, at.ai_addrlen) == 0;
+  close(fd);
+  return bound;
+}
+
 Status CheckAddress(const std::string& address) {
   const auto bad = [&](const std::string& why) {
     return Fail(ErrorCode::kInvalidArgument, "'", address, "' is no address: ", why,

@@ -20,6 +20,9 @@ std::string TcpAddress(const std::string& host, uint16_t port);
 // binds to no names, and says nothing of those that it tries to reach for ever.
 Result<std::string> ResolveScheduler(const std::string& host);
 
+// Whether one can listen there: a numeric address of this machine's.
+bool IsOwnAddress(const std::string& host);
+
 struct InterfaceAddress {
   std::string interface;  // "eth0"
   std::string address;    // numeric; a link-local IPv6 address carries its scope: "fe80::1%eth0"

@@ -102,6 +102,16 @@ class Networks(unittest.TestCase):
                 for process in cluster.processes:
                     self.assertEqual(process.wait(60), 0, process.output())
 
+    def test_a_schedulers_name_that_nobody_knows(self):
+        """Where a service of Kubernetes is to have it, it is waited for."""
+        for environment, waits in (({}, 0), ({"DMLC_USE_KUBERNETES": "1"}, 1)):
+            for role in ("start_server", "start_worker"):
+                with self.subTest(environment, role=role), Cluster(BIN, 1, 1, DMLC_PS_ROOT_URI="nosuch.invalid", DMLC_PS_ROOT_PORT="9091", SLUICE_RENDEZVOUS_TIMEOUT="1", **environment) as cluster:
+                    process = getattr(cluster, role)(0, *([[BIN / "kv_tour", "--kv-store=dist_sync"]] if role == "start_worker" else []))
+                    self.assertEqual(process.wait(30), 2, process.output())
+                    self.assertRegex(process.output(), r"cannot resolve the scheduler's host 'nosuch.invalid' \(DMLC_PS_ROOT_URI\)")
+                    self.assertEqual(process.output().count("; trying again"), waits)
+
     def test_several_threads_move_messages(self):
         done = launch("-n", 2, "-s", 2, "--env", "SLUICE_IO_THREADS=3", "--env", "SLUICE_SERVER_THREADS=2", "--env", "SLUICE_TRANSPORT=tcp",
                       BIN / "embedding_table", "--kv-store=dist_sync", "--rows=10000", "--ids=500", "--num-steps=5", "--check")

@@ -139,6 +139,37 @@ class OnHosts(Jobs, unittest.TestCase):
                 self.assertRegex(said, r"host h2: could not start \S+: No such file or directory")
                 self.assertNotIn("Traceback", said)
 
+    def test_a_schedulers_name_that_is_known_later(self):
+        """As of a service of Kubernetes."""
+        place = {"DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "1", "DMLC_PS_ROOT_URI": "later", "DMLC_PS_ROOT_PORT": "9091", "DMLC_USE_KUBERNETES": "1", "SLUICE_JOB_SECRET": "s"}
+        commands = {"server": ["sluice_server"], "worker": ["kv_tour", "--kv-store=dist_sync"], "scheduler": ["sluice_scheduler"]}
+        processes = {}
+        for role, (program, *arguments) in commands.items():
+            if role == "scheduler":
+                for name in ("server", "worker"):
+                    self.assertIn("'later' (DMLC_PS_ROOT_URI)", processes[name].stdout.readline())
+                self.lab.inside(1, "sh", "-c", "echo 10.77.0.1 later >>/etc/hosts")
+            processes[role] = self.lab.hosts.start(0 if role == "scheduler" else 1, [any_launcher.BIN / program, *arguments], env={**os.environ, **place, "DMLC_ROLE": role},
+                                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.addCleanup(processes[role].stdout.close)
+        for role, process in processes.items():
+            code, said = end_of(process, 30)
+            self.assertEqual(code, 0, f"{role}: {said}")
+
+    def test_a_server_behind_nat(self):
+        """It listens on its own address, and workers are told the other one."""
+        for index, way in ((1, "10.77.0.3"), (2, "10.77.0.2")):
+            self.lab.inside(index, "ip", "route", "add", "198.51.100.2/32", "via", way)
+        for chain in ("PREROUTING", "OUTPUT"):
+            self.lab.inside(1, "iptables-legacy", "-t", "nat", "-A", chain, "-d", "198.51.100.2", "-j", "DNAT", "--to-destination", "10.77.0.2")
+        if "198.51.100.2" not in self.lab.inside(1, "iptables-legacy", "-t", "nat", "-S"):
+            self.skipTest("this kernel's iptables cannot translate addresses")
+        code, said = self.lab.run("-n", "2", "-s", "1", "--env-server", "DMLC_NODE_HOST=198.51.100.2", "--env", "PS_VERBOSE=1", "--env", "SLUICE_TRANSPORT=tcp",
+                                  any_launcher.BIN / "kv_tour", "--kv-store=dist_sync", hosts="h2\nh3\n")
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, r"shard 0 at tcp://0.0.0.0:\d+: DMLC_NODE_HOST is 198.51.100.2, none of this machine's")
+        self.assertRegex(said, r"\[worker \d\].* tcp://198.51.100.2:\d+")
+
     def test_an_address_that_leads_here(self):
         """As behind NAT: hosts are told another one than this machine has."""
         for index in (1, 2):

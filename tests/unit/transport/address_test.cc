@@ -101,4 +101,12 @@ TEST(LocalAddresses, HaveTheLoopback) {
 }
 
 }  // namespace
+
+TEST(IsOwnAddress, TellsThoseOfThisMachine) {
+  EXPECT_TRUE(IsOwnAddress("127.0.0.1"));
+  EXPECT_TRUE(IsOwnAddress("127.9.9.9"));
+  EXPECT_FALSE(IsOwnAddress("192.0.2.1"));  // for documentation: RFC 5737
+  EXPECT_FALSE(IsOwnAddress("no such host"));
+}
+
 }  // namespace sluice::transport

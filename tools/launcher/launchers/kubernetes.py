@@ -66,8 +66,7 @@ class Kubernetes(Launcher):
         values = self.job.environment(role, None, (f"{self.full_name}-scheduler", self.port), far=True)
         values.pop("SLUICE_JOB_SECRET")
         values.update(threads_of(self.job.resources(role)))
-        if role == "scheduler":
-            values["DMLC_USE_KUBERNETES"] = "1"
+        values["DMLC_USE_KUBERNETES"] = "1"
         variables = [{"name": name, "value": escaped(value)} for name, value in sorted(values.items())]
         variables.append({"name": "SLUICE_JOB_SECRET", "valueFrom": {"secretKeyRef": {"name": f"{self.full_name}-secret", "key": "SLUICE_JOB_SECRET"}}})
         if role != "scheduler":
