@@ -36,8 +36,8 @@ class Jobs:
     def launch(self, *arguments):
         raise NotImplementedError
 
-    def start(self, *arguments, until=None):
-        job = self.launch("-n", str(self.workers), "-s", str(self.servers), "--log-dir", self.log_dir(), *arguments)
+    def start(self, *arguments, until=None, keeps_logs=True):
+        job = self.launch("-n", str(self.workers), "-s", str(self.servers), *(["--log-dir", self.log_dir()] if keeps_logs else []), *arguments)
         self.addCleanup(job.stdout.close)
         self.addCleanup(job.wait)
         self.addCleanup(self.lab.kill_inside, 0, "launch", signal.SIGKILL)
@@ -64,8 +64,8 @@ class Jobs:
         processes = {index: running for index in range(self.hosts) if (running := self.lab.processes(index))}
         return processes or self.names() - self.before
 
-    def start_long(self):
-        return self.start(self.program("train_mnist"), *LONG, until="batch")
+    def start_long(self, **options):
+        return self.start(self.program("train_mnist"), *LONG, until="batch", **options)
 
     # --- The tests ---
 
@@ -86,7 +86,7 @@ class Jobs:
         self.assert_nothing_left()
 
     def test_ctrl_c(self):
-        job = self.start_long()
+        job = self.start_long(keeps_logs=False)
         self.lab.kill_inside(0, "tools/launch.py", signal.SIGINT)
         code, said = end_of(job, 15)
         self.assertEqual(code, 130, said)
