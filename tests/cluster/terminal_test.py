@@ -30,8 +30,23 @@ class Terminal(unittest.TestCase):
             self.assertLessEqual(len(line), COLUMNS, line)
 
     def test_ctrl_c_is_one_line_that_says_where_the_logs_are(self):
-        job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "2", str(BIN / "train_mnist"), *LONG], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch, "logs")
+            errors = self.end_by_ctrl_c("--log-dir", str(folder))
+            self.assertEqual("".join(errors.split()), "".join(f"launch.py: Ctrl-C: stopping the job; its logs are in {folder}".split()))
+            self.assertEqual({path.name for path in folder.iterdir()},
+                             {"scheduler.log", "server-0.log", "server-1.log", "worker-0.log", "worker-1.log"})
+            self.assertIn("SIGTERM", (folder / "server-0.log").read_text())
+
+    def test_ctrl_c_leaves_no_logs_that_nobody_named(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            self.assertEqual(self.end_by_ctrl_c(TMPDIR=scratch), "launch.py: Ctrl-C: stopping the job\n")
+            self.assertEqual(list(pathlib.Path(scratch).iterdir()), [])
+
+    def end_by_ctrl_c(self, *flags, **variables):
+        """What launch.py says of it."""
+        job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "2", *flags, str(BIN / "train_mnist"), *LONG], env={**os.environ, **variables},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         job.stdout.readline()
         while "batch" not in job.stdout.readline():
             self.assertIsNone(job.poll())
@@ -40,12 +55,8 @@ class Terminal(unittest.TestCase):
         self.assertEqual(job.returncode, 130)
         for alarm in ("ERROR", "SIGTERM"):
             self.assertNotIn(alarm, output)
-        self.assertRegex(errors, "^launch.py: Ctrl-C: stopping the job; its logs are in\\s+\\S+\n$")
         self.assert_fits(output)
-        folder = pathlib.Path(errors.split()[-1])
-        self.assertEqual({path.name for path in folder.iterdir()},
-                         {"scheduler.log", "server-0.log", "server-1.log", "worker-0.log", "worker-1.log"})
-        self.assertIn("SIGTERM", (folder / "server-0.log").read_text())
+        return errors
 
     def test_a_wrong_flag_of_a_worker_alarms_about_nothing_else(self):
         done = run(*LAUNCH, "-n", 1, "-s", 1, BIN / "train_mnist", "--kv-store=dist_sync", "--lr=nan")
