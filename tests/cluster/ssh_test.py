@@ -163,14 +163,19 @@ print("zombies:", zombies)
             code, said = end_of(process, 30)
             self.assertEqual(code, 0, f"{role}: {said}")
 
+    def translate(self, address, index, ways):
+        """Packets to the address go to that host; `ways`: over which host others send them."""
+        ssh_lab.lab.require(ssh_lab.lab.DELAY_TOOLS)  # iptables: missing, it is an error
+        for other, way in ways.items():
+            self.lab.inside(other, "ip", "route", "add", f"{address}/32", "via", way)
+        for chain in ("PREROUTING", "OUTPUT"):
+            self.lab.inside(index, "iptables-legacy", "-t", "nat", "-A", chain, "-d", address, "-j", "DNAT", "--to-destination", f"10.77.0.{index + 1}")
+        if address not in self.lab.inside(index, "iptables-legacy", "-t", "nat", "-S"):
+            self.skipTest("this kernel cannot translate addresses: iptables took no rule of its table 'nat'")
+
     def test_a_server_behind_nat(self):
         """It listens on its own address, and workers are told the other one."""
-        for index, way in ((1, "10.77.0.3"), (2, "10.77.0.2")):
-            self.lab.inside(index, "ip", "route", "add", "198.51.100.2/32", "via", way)
-        for chain in ("PREROUTING", "OUTPUT"):
-            self.lab.inside(1, "iptables-legacy", "-t", "nat", "-A", chain, "-d", "198.51.100.2", "-j", "DNAT", "--to-destination", "10.77.0.2")
-        if "198.51.100.2" not in self.lab.inside(1, "iptables-legacy", "-t", "nat", "-S"):
-            self.skipTest("this kernel's iptables cannot translate addresses")
+        self.translate("198.51.100.2", 1, {1: "10.77.0.3", 2: "10.77.0.2"})
         code, said = self.lab.run("-n", "2", "-s", "1", "--env-server", "DMLC_NODE_HOST=198.51.100.2", "--env", "PS_VERBOSE=1", "--env", "SLUICE_TRANSPORT=tcp",
                                   any_launcher.BIN / "kv_tour", "--kv-store=dist_sync", hosts="h2\nh3\n")
         self.assertEqual(code, 0, said)
@@ -179,11 +184,7 @@ print("zombies:", zombies)
 
     def test_an_address_that_leads_here(self):
         """As behind NAT: hosts are told another one than this machine has."""
-        for index in (1, 2):
-            self.lab.inside(index, "ip", "route", "add", "198.51.100.1/32", "via", "10.77.0.1")
-        self.lab.inside(0, "iptables-legacy", "-t", "nat", "-A", "PREROUTING", "-d", "198.51.100.1", "-j", "DNAT", "--to-destination", "10.77.0.1")
-        if "198.51.100.1" not in self.lab.inside(0, "iptables-legacy", "-t", "nat", "-S"):
-            self.skipTest("this kernel's iptables cannot translate addresses")
+        self.translate("198.51.100.1", 0, {1: "10.77.0.1", 2: "10.77.0.1"})
         code, said = self.lab.run("-n", "2", "-s", "2", "--host-ip", "198.51.100.1", any_launcher.BIN / "kv_tour", "--kv-store=dist_sync", hosts="h2\nh3\n")
         self.assertEqual(code, 0, said)
         self.assertIn("198.51.100.1 is none of this machine's addresses", said)

@@ -52,7 +52,7 @@ class Supervisor:
         self.rendezvous = Rendezvous(lambda: self.events.put(NEWS))
         self.log_dir = self._make_log_dir(logs_name)
         self.guard_is_gone = self.stopping = self.ended_by_user = False
-        self.asked_to_end = threading.Event()  # by a signal, or by the guard's end
+        self.asked_to_end, self.asked_by = threading.Event(), None  # a signal's number, or GUARD_IS_GONE
         self.at_a_bad_end = tell_guard
 
     def _make_log_dir(self, logs_name):
@@ -291,6 +291,7 @@ class Supervisor:
         self.hear(GUARD_IS_GONE)
 
     def hear(self, number):
+        self.asked_by = number
         self.events.put(number)
         self.asked_to_end.set()
 
@@ -324,7 +325,7 @@ def run(job, launcher, logs_name, tell_guard):
     try:
         code = launcher.supervise(supervisor)
     except Interrupted:
-        code = supervisor.end_by(supervisor.next_event(None), set())
+        code = supervisor.end_by(supervisor.asked_by, set())
     except LaunchError as error:
         say(error)
         say(f"the job failed; logs are in {supervisor.log_dir}")

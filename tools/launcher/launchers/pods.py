@@ -5,6 +5,7 @@ import re
 import subprocess
 import threading
 import time
+from dataclasses import dataclass
 
 from ..errors import LaunchError
 from ..members import Member, name_of
@@ -19,8 +20,11 @@ STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")  # of --timestam
 LAST_WORDS = 10.0  # seconds for a pod's log to end after the pod
 
 
+@dataclass
 class WatchEnded:
     """kubectl's stream of pods is over: an API server ends each after an hour at the latest."""
+    told: bool  # of any pod
+    why: str
 
 
 class Host:
@@ -123,8 +127,7 @@ class Pods:
 
     def _read_pods(self):
         """Objects follow each other without separators."""
-        decoder, text, ended = json.JSONDecoder(), "", WatchEnded()
-        ended.told = False
+        decoder, text, told = json.JSONDecoder(), "", False
         for line in self._watching.stdout:
             text += line
             if line.rstrip() != "}":
@@ -136,9 +139,9 @@ class Pods:
             text = text[end:].lstrip()
             for each in pod.get("items", [pod]):
                 self._supervisor.events.put(each)
-            ended.told = True
-        ended.why = self._watching.stderr.read().strip() or f"exit code {self._watching.wait()}"
-        self._supervisor.events.put(ended)
+            told = True
+        why = self._watching.stderr.read().strip() or f"exit code {self._watching.wait()}"
+        self._supervisor.events.put(WatchEnded(told, why))
 
     def _take(self, pod):
         """The job's exit code, once it is known."""
