@@ -136,6 +136,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_DELETE = lambda self: self.handle_one("DELETE")  # noqa: E731
 
 
+def answer_as_ssh(listener):
+    """Once: after it has read the request, for what a client still sends to who has closed is a broken pipe, and no answer."""
+    end, _ = listener.accept()
+    with end, end.makefile("rb") as request:
+        length = 0
+        while (line := request.readline().strip()):
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        request.read(length)
+        end.sendall(b"SSH-2.0-x\r\n")
+
+
 class OnYarn(unittest.TestCase):
     def start(self, yarn, *arguments):
         self.addCleanup(yarn.close)
@@ -204,7 +216,7 @@ class OnYarn(unittest.TestCase):
 
     def test_addresses_that_are_none(self):
         with socket.create_server(("127.0.0.1", 0)) as other, tempfile.TemporaryDirectory() as folder:
-            threading.Thread(target=lambda: other.accept()[0].sendall(b"SSH-2.0-x\r\n"), daemon=True).start()
+            threading.Thread(target=answer_as_ssh, args=(other,), daemon=True).start()
             for text, word in (("<name>yarn.resourcemanager.webapp.address</name>", "has no yarn.resourcemanager.webapp.address"),
                                ("<name>yarn.resourcemanager.webapp.address</name><value>${no.such}:8088</value>", "'${no.such}:8088'"), ("<", "yarn-site.xml: ")):
                 pathlib.Path(folder, "yarn-site.xml").write_text(f"<configuration><property>{text}</property></configuration>")
