@@ -44,6 +44,8 @@ DEFINE_int32(latency_samples, 300,
              "the repeats, but 20.");
 DEFINE_bool(raw, true,
             "Measure the machine as well, beside each size: two raw streams, raw ZeroMQ, copies and sums.");
+DEFINE_bool(raw_loops, false,
+            "Of the machine, measure only ZeroMQ there and back, in as many messages as the store's.");
 DEFINE_string(json, "", "Write one object per line and measurement to this file (worker 0).");
 
 namespace {
@@ -120,6 +122,8 @@ class Bench {
   bool IsFirst() const { return store_->rank() == 0; }
   bool IsDist() const { return FLAGS_kv_store.starts_with("dist"); }
 
+  int NumServers() const { return IsDist() ? runtime::Runtime::Default()->config().num_servers : 0; }
+
   std::string Transport() const {
     if (!IsDist()) return "none";
     const runtime::JobConfig& config = runtime::Runtime::Default()->config();
@@ -131,12 +135,16 @@ class Bench {
   void MeasureRaw(const std::vector<int64_t>& bytes) {
     RawOptions options;
     options.message_bytes = static_cast<size_t>(Largest(bytes));
+    options.senders = static_cast<size_t>(store_->num_workers());
+    options.receivers = static_cast<size_t>(std::max(1, NumServers()));
+    options.calls = static_cast<size_t>(FLAGS_calls);
     if (FLAGS_calls > 0)
-      options.call_bytes = std::accumulate(bytes.begin(), bytes.end(), size_t{0}) / FLAGS_calls;
+      options.call_bytes = std::accumulate(bytes.begin(), bytes.end(), size_t{0}) / options.calls;
     options.working_set = static_cast<size_t>(FLAGS_working_set);
     options.seconds = FLAGS_seconds;
     options.repeats = FLAGS_repeats;
     options.local = IsDist() && Transport() != "tcp";
+    options.only_loops = FLAGS_raw_loops;
     options.round_trips = raw_.zmq_rtt_us == 0;  // of 4 bytes, once
     const double rtt = raw_.zmq_rtt_us;
     raw_ = yardstick_->Measure(options);
@@ -214,7 +222,7 @@ class Bench {
                            {"optimizer", FLAGS_optimizer},
                            {"transport", Transport()},
                            {"workers", store_->num_workers()},
-                           {"servers", IsDist() ? runtime::Runtime::Default()->config().num_servers : 0},
+                           {"servers", NumServers()},
                            {"bytes", std::accumulate(options.bytes.begin(), options.bytes.end(), int64_t{0}) /
                                          static_cast<int64_t>(options.bytes.size())},
                            {"keys", options.bytes.size()},

@@ -77,6 +77,9 @@ class Load {
   const std::shared_ptr<KVStore> store_;
   const LoadOptions options_;
   Exchange& exchange_;
+  // Whether workers that only push meet after each pass. Nothing else would hold one of them back from
+  // running further ahead of the others than any training lets it, until servers copy what they borrow.
+  bool meets_ = false;
   std::vector<Call> calls_;
 };
 

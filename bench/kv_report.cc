@@ -1,6 +1,7 @@
 #include "kv_report.h"
 
 #include <cstdio>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -13,10 +14,6 @@ std::string Text(const char* format, double value) {
   return text;
 }
 
-void PrintRate(const char* what, const std::string& bytes, double rate) {
-  std::printf("%-16s%7s %4s %6.3g\n", what, bytes.c_str(), "", rate);
-}
-
 }  // namespace
 
 nlohmann::json ToJson(const RawFigures& raw) {
@@ -27,21 +24,26 @@ nlohmann::json ToJson(const RawFigures& raw) {
           {"zmq_rtt_us", raw.zmq_rtt_us},
           {"zmq_loop_gbit_per_s", raw.zmq_loop.gbit},
           {"zmq_loop_cpu_s_per_gb", raw.zmq_loop.cpu_s_per_gb},
+          {"zmq_least_gbit_per_s", raw.zmq_least.gbit},
           {"copy_gbyte_per_s", {raw.copy.one, raw.copy.two}},
           {"add_gbyte_per_s", {raw.add.one, raw.add.two}}};
 }
 
 void PrintRaw(const RawFigures& raw, size_t message_bytes) {
-  const std::string bytes = HumanBytes(message_bytes);
-  PrintRate("raw, 2 streams", bytes, raw.two_streams_gbit);
-  PrintRate("raw ZeroMQ", bytes, raw.zmq_gbit);
-  PrintRate("  summed", bytes, raw.zmq_summed_gbit);
-  PrintRate("  and back", bytes, raw.zmq_both_ways_gbit);
-  PrintRate("memory copy", bytes, raw.copy.one * 8);
-  PrintRate("  on 2 threads", bytes, raw.copy.two * 8);
-  PrintRate("a += b", bytes, raw.add.one * 8);
-  PrintRate("  on 2 threads", bytes, raw.add.two * 8);
-  std::printf("raw ZeroMQ round trip of 4 bytes: %.1f us\n", raw.zmq_rtt_us);
+  const std::pair<const char*, double> rates[] = {{"raw, 2 streams", raw.two_streams_gbit},
+                                                  {"raw ZeroMQ", raw.zmq_gbit},
+                                                  {"  summed", raw.zmq_summed_gbit},
+                                                  {"  and back", raw.zmq_both_ways_gbit},
+                                                  {"  as the store's", raw.zmq_loop.gbit},
+                                                  {"  and summed", raw.zmq_least.gbit},
+                                                  {"memory copy", raw.copy.one * 8},
+                                                  {"  on 2 threads", raw.copy.two * 8},
+                                                  {"a += b", raw.add.one * 8},
+                                                  {"  on 2 threads", raw.add.two * 8}};
+  for (const auto& [what, rate] : rates) {
+    if (rate > 0) std::printf("%-16s%7s %4s %6.3g\n", what, HumanBytes(message_bytes).c_str(), "", rate);
+  }
+  if (raw.zmq_rtt_us > 0) std::printf("raw ZeroMQ round trip of 4 bytes: %.1f us\n", raw.zmq_rtt_us);
   std::fflush(stdout);
 }
 
@@ -62,7 +64,7 @@ void PrintLine(const nlohmann::json& line) {
   for (const auto& [process, seconds] : line["cpu_s_per_gb"].items())
     (process.starts_with("worker") ? worker : server) += seconds.get<double>();
   const double rate = line["gbit_per_s"], p50 = line["p50_us"], p99 = line["p99_us"];
-  const bool beside = line.contains("raw");
+  const bool beside = line.contains("raw") && line["raw"]["two_streams_gbit_per_s"].get<double>() > 0;
   const std::string of_raw = beside ? Text("%.2f", line["directions"].get<double>() * rate /
                                                        line["raw"]["two_streams_gbit_per_s"].get<double>())
                                     : "-";

@@ -55,12 +55,18 @@ double Child::CpuSeconds() const {
 
 namespace {
 
-LoopFigures ZmqLoop(RawOptions options) {
+LoopFigures ZmqLoop(RawOptions options, Echo echo) {
   constexpr size_t kMessage = 1 << 20;
-  if (options.call_bytes > 0) options.message_bytes = options.call_bytes;
-  const size_t under_way = (options.call_bytes + kMessage - 1) / kMessage;
-  options.message_bytes = std::min(options.message_bytes, kMessage);
-  return ZmqBothWays(options, under_way);
+  if (options.calls == 0) {
+    options.message_bytes = std::min(options.message_bytes, kMessage);
+    return ZmqBothWays(options, Window(options), echo);
+  }
+  const size_t share = options.call_bytes / options.receivers;
+  options.message_bytes = std::min(share, kMessage);
+  const size_t under_way =
+      options.calls * options.receivers * ((share + options.message_bytes - 1) / options.message_bytes);
+  options.working_set = under_way * options.message_bytes;
+  return ZmqBothWays(options, under_way, echo);
 }
 
 }  // namespace
@@ -72,11 +78,13 @@ RawFigures MeasureRaw(const RawOptions& options) {
   stream.message_bytes = std::max<size_t>(options.message_bytes, 64 << 10);
   zmq.message_bytes = std::min<size_t>(options.message_bytes, 4 << 20);
   RawFigures figures;
+  figures.zmq_loop = ZmqLoop(options, Echo::kSame);
+  if (options.calls > 0) figures.zmq_least = ZmqLoop(options, Echo::kSums);
+  if (options.only_loops) return figures;
   figures.two_streams_gbit = TwoStreams(stream);
   figures.zmq_gbit = ZmqOneWay(zmq, Receiver::kDrops);
   figures.zmq_summed_gbit = ZmqOneWay(zmq, Receiver::kAddsUp);
-  figures.zmq_both_ways_gbit = ZmqBothWays(zmq).gbit;
-  figures.zmq_loop = ZmqLoop(options);
+  figures.zmq_both_ways_gbit = ZmqBothWays(zmq, Window(zmq), Echo::kSame).gbit;
   if (options.round_trips) figures.zmq_rtt_us = ZmqRoundTrip(zmq);
   figures.copy = CopyRates(stream);
   figures.add = AddRates(stream);

@@ -13,7 +13,13 @@ struct RawOptions {
   int repeats = 5;                  // the median counts
   bool local = false;               // Unix sockets in place of TCP
   bool round_trips = true;          // whether to measure zmq_rtt_us
-  size_t call_bytes = 0;            // of calls made one at a time, for zmq_loop; 0: messages of message_bytes
+  // Processes of the measurements over ZeroMQ: senders, each with a working set, and receivers, among which
+  // each sender's messages go round.
+  size_t senders = 1, receivers = 1;
+  // For the loops: a sender has so many calls of so many bytes under way, each one message to every receiver;
+  // 0 calls: messages of message_bytes, as many as keep a stream busy.
+  size_t calls = 0, call_bytes = 0;
+  bool only_loops = false;  // leaves all else at 0
 };
 
 struct LoopFigures {
@@ -28,12 +34,13 @@ struct MemoryRates {
 
 struct RawFigures {
   double two_streams_gbit = 0;    // one stream each way between two processes, both directions added
-  double zmq_gbit = 0;            // one way, DEALER to ROUTER, zero-copy send
-  double zmq_summed_gbit = 0;     // the same to a receiver that adds each message to memory of its own
-  double zmq_both_ways_gbit = 0;  // whole messages to a ROUTER that sends each back; per direction
+  double zmq_gbit = 0;            // one way, DEALER to ROUTER, zero-copy send; of all senders
+  double zmq_summed_gbit = 0;     // the same to receivers that add each message to memory of their own
+  double zmq_both_ways_gbit = 0;  // whole messages to ROUTERs that send each back; per direction
   // The same in messages as the store sends them, 1 MiB at most: what is left where nothing is done with
-  // them.
-  LoopFigures zmq_loop;
+  // them, and, of calls, with the least that is: a call's keys are gathered in one message, the receiver adds
+  // them up and answers with a copy of its sums, which is copied where it belongs.
+  LoopFigures zmq_loop, zmq_least;
   double zmq_rtt_us = 0;  // DEALER/ROUTER round trip of 4 bytes, median
   MemoryRates copy;       // bytes copied
   MemoryRates add;        // a += b of floats: bytes of b

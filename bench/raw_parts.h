@@ -18,8 +18,11 @@ double TwoStreams(const RawOptions& options);
 // raw_zmq.cc
 enum class Receiver : uint8_t { kDrops, kAddsUp };  // each message, to memory of its own
 double ZmqOneWay(const RawOptions& options, Receiver receiver);
-// `under_way` messages at once; 0: as many as keep a stream busy.
-LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way = 0);
+enum class Echo : uint8_t { kSame, kSums };  // kSums: the least work of RawFigures
+// Each sender has so many messages under way.
+LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way, Echo echo);
+// So many keep a stream busy, and never reach ZeroMQ's own bound of messages.
+size_t Window(const RawOptions& options);
 double ZmqRoundTrip(const RawOptions& options);
 // raw_memory.cc
 void AddTo(std::byte* a, const std::byte* b, size_t bytes);  // of floats

@@ -1,8 +1,14 @@
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
 
 #include "base/strings.h"
 #include "raw_parts.h"
@@ -37,14 +43,34 @@ struct Message {
   }
 };
 
-void SendNext(void* dealer, Ring* ring) {
+void Free(void* memory, void*) {
+  std::free(memory);
+}
+
+// `bytes` of memory of its own, which the caller fills.
+std::byte* Make(Message* message, size_t bytes) {
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) Broken("malloc");
+  zmq_msg_init_data(&message->native, memory, bytes, Free, nullptr);
+  return static_cast<std::byte*>(memory);
+}
+
+void SendNext(void* dealer, Ring* ring, Echo echo = Echo::kSame) {
   Message message;
-  zmq_msg_init_data(
-      &message.native, ring->Next(), ring->message(), [](void*, void*) {}, nullptr);
+  if (echo == Echo::kSums) {
+    std::memcpy(Make(&message, ring->message()), ring->Next(), ring->message());
+  } else {
+    zmq_msg_init_data(
+        &message.native, ring->Next(), ring->message(), [](void*, void*) {}, nullptr);
+  }
   message.Send(dealer);
 }
 
-void Echo(void* router) {
+std::byte* Data(Message* message) {
+  return static_cast<std::byte*>(zmq_msg_data(&message->native));
+}
+
+void EchoAll(void* router) {
   while (true) {
     Message id, body;
     id.Receive(router);
@@ -54,41 +80,68 @@ void Echo(void* router) {
   }
 }
 
-// The child binds to any port, or a name without a file, and tells it through a pipe.
-using Measure = std::function<double(void* dealer, const Child& peer)>;
-double WithPeer(bool local, const std::function<void(void* router)>& peer, const Measure& measure) {
-  int pipe_fds[2];
-  if (pipe(pipe_fds) < 0) Broken("pipe");
-  const Child child([&] {
-    Socket router(ZMQ_ROUTER);
-    const std::string name = StrCat("ipc://@sluice-raw-zmq-", getpid());
-    if (zmq_bind(router.native, local ? name.c_str() : "tcp://127.0.0.1:*") < 0) return;
-    char endpoint[256] = {};
-    size_t length = sizeof endpoint;
-    zmq_getsockopt(router.native, ZMQ_LAST_ENDPOINT, endpoint, &length);
-    if (write(pipe_fds[1], endpoint, sizeof endpoint) < 0) return;
-    peer(router.native);
-  });
-  close(pipe_fds[1]);
-  char endpoint[256] = {};
-  if (read(pipe_fds[0], endpoint, sizeof endpoint) <= 0) Broken("read");
-  close(pipe_fds[0]);
-  Socket dealer(ZMQ_DEALER);
-  if (zmq_connect(dealer.native, endpoint) < 0) Broken("zmq connect");
-  return measure(dealer.native, child);
+void EchoSums(void* router, Ring* sums) {
+  while (true) {
+    Message id, body, answer;
+    id.Receive(router);
+    body.Receive(router);
+    std::byte* sum = sums->Next();
+    AddTo(sum, Data(&body), sums->message());
+    std::memcpy(Make(&answer, sums->message()), sum, sums->message());
+    id.Send(router, ZMQ_SNDMORE);
+    answer.Send(router);
+  }
 }
 
-// Median of what `step`, again and again, moves per second.
-double Rate(const RawOptions& options, const std::function<size_t()>& step) {
-  std::vector<double> rates;
-  for (int i = 0; i <= options.repeats; ++i) {
-    const double start = Now();
-    size_t bytes = 0;
-    while (Now() - start < options.seconds) bytes += step();
-    if (i > 0) rates.push_back(static_cast<double>(bytes) * 8e-9 / (Now() - start));  // the first warms up
+// Tells each sender whenever `batch` of its messages have come.
+void Acknowledge(void* router, size_t batch, Ring* sums) {
+  std::map<std::string, size_t> came;
+  while (true) {
+    Message id, body;
+    id.Receive(router);
+    body.Receive(router);
+    if (sums != nullptr) AddTo(sums->Next(), Data(&body), sums->message());
+    size_t& count = came[std::string(reinterpret_cast<char*>(Data(&id)), zmq_msg_size(&id.native))];
+    if (++count % batch != 0) continue;
+    id.Send(router, ZMQ_SNDMORE);
+    Message().Send(router);
   }
-  return Median(rates);
 }
+
+// A process that binds to any port, or a name without a file.
+class Receiving {
+ public:
+  Receiving(bool local, const std::function<void(void* router)>& body) {
+    if (pipe(pipe_) < 0) Broken("pipe");
+    child_ = std::make_unique<Child>([&] {
+      Socket router(ZMQ_ROUTER);
+      const std::string name = StrCat("ipc://@sluice-raw-zmq-", getpid());
+      if (zmq_bind(router.native, local ? name.c_str() : "tcp://127.0.0.1:*") < 0) return;
+      char endpoint[256] = {};
+      size_t length = sizeof endpoint;
+      zmq_getsockopt(router.native, ZMQ_LAST_ENDPOINT, endpoint, &length);
+      if (write(pipe_[1], endpoint, sizeof endpoint) < 0) return;
+      body(router.native);
+    });
+    close(pipe_[1]);
+    char endpoint[256] = {};
+    if (read(pipe_[0], endpoint, sizeof endpoint) <= 0) Broken("read");
+    close(pipe_[0]);
+    endpoint_ = endpoint;
+  }
+  const std::string& endpoint() const { return endpoint_; }
+  double CpuSeconds() const { return child_->CpuSeconds(); }
+
+ private:
+  int pipe_[2];
+  std::string endpoint_;
+  std::unique_ptr<Child> child_;
+};
+
+// What one sender does again and again, until its process ends; the bytes that it moves.
+using Step = std::function<size_t()>;
+// Starts a sender, and makes its step.
+using Sender = std::function<Step(void* dealer)>;
 
 double CpuSecondsHere() {
   timespec used;
@@ -96,77 +149,133 @@ double CpuSecondsHere() {
   return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
 }
 
-// So many messages are under way at once, ZeroMQ's own bound of messages never reached.
+// Senders and receivers, one sender in this process.
+class Streams {
+ public:
+  Streams(const RawOptions& options, const std::function<void(void* router)>& receive, const Sender& send)
+      : options_(options),
+        moved_(static_cast<std::atomic<size_t>*>(
+            mmap(nullptr, kMoved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    if (moved_ == MAP_FAILED) Broken("mmap");
+    for (size_t i = 0; i < options.receivers; ++i)
+      receivers_.push_back(std::make_unique<Receiving>(options.local, receive));
+    for (size_t i = 1; i < options.senders; ++i) {
+      others_.push_back(std::make_unique<Child>([&] {
+        Socket dealer(ZMQ_DEALER);
+        Connect(dealer.native);
+        const Step step = send(dealer.native);
+        while (true) *moved_ += step();
+      }));
+    }
+    dealer_ = std::make_unique<Socket>(ZMQ_DEALER);  // its threads begin after the last fork
+    Connect(dealer_->native);
+    step_ = send(dealer_->native);
+  }
+  ~Streams() { munmap(moved_, kMoved); }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+
+  LoopFigures Measure() {
+    std::vector<double> rates, costs;
+    for (int i = 0; i <= options_.repeats; ++i) {
+      const double start = Now(), used = CpuSeconds();
+      const size_t others = *moved_;
+      size_t mine = 0;
+      while (Now() - start < options_.seconds) mine += step_();
+      const double gbyte = 1e-9 * static_cast<double>(mine + *moved_ - others);
+      if (i == 0) continue;  // it warms up
+      rates.push_back(gbyte * 8 / (Now() - start));
+      costs.push_back((CpuSeconds() - used) / gbyte);
+    }
+    return {Median(rates), Median(costs)};
+  }
+
+ private:
+  static constexpr size_t kMoved = sizeof(std::atomic<size_t>);
+
+  void Connect(void* dealer) const {
+    for (const auto& receiver : receivers_)
+      if (zmq_connect(dealer, receiver->endpoint().c_str()) < 0) Broken("zmq connect");
+  }
+
+  double CpuSeconds() const {
+    double seconds = CpuSecondsHere();
+    for (const auto& receiver : receivers_) seconds += receiver->CpuSeconds();
+    for (const auto& other : others_) seconds += other->CpuSeconds();
+    return seconds;
+  }
+
+  const RawOptions options_;
+  std::atomic<size_t>* const moved_;  // by the other senders
+  std::vector<std::unique_ptr<Receiving>> receivers_;
+  std::vector<std::unique_ptr<Child>> others_;
+  Step step_;  // outlives the socket, which reads its memory to the end
+  std::unique_ptr<Socket> dealer_;
+};
+
+}  // namespace
+
 size_t Window(const RawOptions& options) {
   return std::clamp<size_t>((32u << 20) / options.message_bytes, 3, 512);
 }
 
-}  // namespace
-
 double ZmqOneWay(const RawOptions& options, Receiver receiver) {
-  const size_t batch = Window(options);
-  const auto peer = [&](void* router) {
-    Ring sums(options.message_bytes, receiver == Receiver::kAddsUp ? options.working_set : 0);
-    while (true) {
-      for (size_t i = 1; i <= batch; ++i) {
-        Message id, body;
-        id.Receive(router);
-        body.Receive(router);
-        if (receiver == Receiver::kAddsUp)
-          AddTo(sums.Next(), static_cast<const std::byte*>(zmq_msg_data(&body.native)), sums.message());
-        if (i < batch) continue;
-        id.Send(router, ZMQ_SNDMORE);
-        Message().Send(router);
-      }
-    }
+  const size_t of_receiver = Window(options), batch = of_receiver * options.receivers;
+  const auto receive = [&](void* router) {
+    if (receiver == Receiver::kDrops) return Acknowledge(router, of_receiver, nullptr);
+    Ring sums(options.message_bytes, options.working_set / options.receivers);
+    Acknowledge(router, of_receiver, &sums);
   };
-  Ring ring(options.message_bytes, options.working_set);  // outlives the socket, which reads it to the end
-  return WithPeer(options.local, peer, [&](void* dealer, const Child&) {
-    const auto send_batch = [&] {
-      for (size_t i = 0; i < batch; ++i) SendNext(dealer, &ring);
+  const auto send = [&](void* dealer) -> Step {
+    const auto ring = std::make_shared<Ring>(options.message_bytes, options.working_set);
+    const auto send_batch = [=] {
+      for (size_t i = 0; i < batch; ++i) SendNext(dealer, ring.get());
     };
     send_batch();  // one ahead, so that the stream never runs dry
-    return Rate(options, [&] {
+    return [=, receivers = options.receivers] {
       send_batch();
-      Message().Receive(dealer);
-      return batch * ring.message();
-    });
-  });
+      for (size_t i = 0; i < receivers; ++i) Message().Receive(dealer);
+      return batch * ring->message();
+    };
+  };
+  return Streams(options, receive, send).Measure().gbit;
 }
 
-LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way) {
-  if (under_way == 0) under_way = Window(options);
-  Ring ring(options.message_bytes, options.working_set);
-  LoopFigures figures;
-  figures.gbit = WithPeer(options.local, Echo, [&](void* dealer, const Child& peer) {
-    for (size_t i = 0; i < under_way; ++i) SendNext(dealer, &ring);
-    size_t bytes = 0;
-    const auto used = [&] { return peer.CpuSeconds() + CpuSecondsHere(); };
-    const double before = used();
-    const double gbit = Rate(options, [&] {
-      Message().Receive(dealer);
-      SendNext(dealer, &ring);
-      bytes += ring.message();
-      return ring.message();
-    });
-    figures.cpu_s_per_gb = (used() - before) / (1e-9 * static_cast<double>(bytes));
-    return gbit;
-  });
-  return figures;
+LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way, Echo echo) {
+  const auto receive = [&](void* router) {
+    if (echo == Echo::kSame) return EchoAll(router);
+    Ring sums(options.message_bytes, options.working_set / options.receivers);
+    EchoSums(router, &sums);
+  };
+  const auto send = [&](void* dealer) -> Step {
+    const auto ring = std::make_shared<Ring>(options.message_bytes, options.working_set);
+    const auto results =
+        std::make_shared<Ring>(options.message_bytes, echo == Echo::kSums ? options.working_set : 0);
+    for (size_t i = 0; i < under_way; ++i) SendNext(dealer, ring.get(), echo);
+    return [=] {
+      Message answer;
+      answer.Receive(dealer);
+      if (echo == Echo::kSums) std::memcpy(results->Next(), Data(&answer), results->message());
+      SendNext(dealer, ring.get(), echo);
+      return ring->message();
+    };
+  };
+  return Streams(options, receive, send).Measure();
 }
 
 double ZmqRoundTrip(const RawOptions& options) {
-  return WithPeer(options.local, Echo, [&](void* dealer, const Child&) {
-    std::vector<double> times;
-    const double end = Now() + options.seconds * options.repeats;
-    for (int i = 0; i < 1000 || Now() < end; ++i) {
-      const double start = Now();
-      zmq_send(dealer, "four", 4, 0);
-      Message().Receive(dealer);
-      if (i >= 200) times.push_back((Now() - start) * 1e6);
-    }
-    return Median(std::move(times));
-  });
+  const Receiving peer(options.local, EchoAll);
+  Socket dealer(ZMQ_DEALER);
+  if (zmq_connect(dealer.native, peer.endpoint().c_str()) < 0) Broken("zmq connect");
+  std::vector<double> times;
+  const double end = Now() + options.seconds * options.repeats;
+  for (int i = 0; i < 1000 || Now() < end; ++i) {
+    const double start = Now();
+    zmq_send(dealer.native, "four", 4, 0);
+    Message().Receive(dealer.native);
+    if (i >= 200) times.push_back((Now() - start) * 1e6);
+  }
+  return Median(std::move(times));
 }
 
 }  // namespace sluice::bench

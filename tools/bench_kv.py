@@ -123,16 +123,44 @@ def one_float(args):
     table(("transport", "p50, us", "p99, us", "raw round trip, us", "ratio", "least", "most"), map(row, transports_here(args)))
 
 
+SMALL = ("--bytes", 4096, "--keys", 40, "--raw_loops")
+
+
+def of_loops(line):
+    """What ZeroMQ gives in the same messages between as many processes, and what with the least work in addition."""
+    raw, rate = line["raw"], line["gbit_per_s"]
+    return [text for name in ("loop", "least") for text in (number(raw[f"zmq_{name}_gbit_per_s"]), f"{rate / raw[f'zmq_{name}_gbit_per_s']:.2f}")]
+
+
+LOOPS = ("bare ZeroMQ", "ratio", "with the least work", "ratio")
+
+
 def many_keys(args):
     """40 keys of 4 KiB in one call"""
     def rows(transports):
         for transport in transports:
             for workers, servers in args.topologies:
-                for line in kv_bench(transport, workers, servers, "--modes", ",".join(MODES), "--bytes", 4096, "--keys", 40, "--calls=1",
-                                     "--raw=false", *effort(args)):
-                    yield transport, f"{workers}x{servers}", line["mode"], number(line["gbit_per_s"]), *costs(line)
+                for line in kv_bench(transport, workers, servers, "--modes", ",".join(MODES), *SMALL, "--calls=1", *effort(args)):
+                    loops = of_loops(line) if line["mode"] == "push_pull" else ["-"] * len(LOOPS)
+                    yield transport, f"{workers}x{servers}", line["mode"], number(line["gbit_per_s"]), *loops, *costs(line)
 
-    table(("transport", "workers x servers", "mode", "Gbit/s", *COSTS), rows(transports_here(args)))
+    table(("transport", "workers x servers", "mode", "Gbit/s", *LOOPS, *COSTS), rows(transports_here(args)))
+
+
+def calls(args):
+    """40 keys of 4 KiB in several calls, all under way at once, tcp, 1x1, push_pull"""
+    def once(count):
+        line, = kv_bench("tcp", 1, 1, "--modes", "push_pull", *SMALL, "--calls", count, *effort(args))
+        return line
+
+    def row(count):
+        lines = [once(count) for _ in range(args.pairs)]
+        rates, loop, least = ([line["gbit_per_s"] for line in lines],
+                              *([line["raw"][f"zmq_{name}_gbit_per_s"] for line in lines] for name in ("loop", "least")))
+        return (str(count), *(text for each in (rates, loop, least) for text in (figure(each, 1), f"{min(each):.1f}", f"{max(each):.1f}")))
+
+    table(("calls", *(text for name in ("Gbit/s", "bare ZeroMQ", "with the least work") for text in (name, "least", "most"))),
+          (row(count) for count in ((1, 40) if args.quick else (1, 2, 4, 8, 40))))
 
 
 def closing(args):
@@ -183,4 +211,4 @@ def rows(args):
           map(row, ("uniform", "zipf")))
 
 
-TABLES = (matrix, one_float, many_keys, closing, compressed, rows, start)
+TABLES = (matrix, one_float, many_keys, calls, closing, compressed, rows, start)

@@ -71,7 +71,7 @@ class Bench(unittest.TestCase):
 
     def test_pushing_and_pulling(self):
         flags = ("--transports", "tcp,ipc", "--topologies", "2x2", "--sizes", "4K,1M")
-        by_name = self.tables("matrix", "many_keys", "closing", "rows", script=bench_stores, flags=flags)
+        by_name = self.tables("matrix", "many_keys", "calls", "closing", "rows", script=bench_stores, flags=flags)
         tables = [[line.split("|")[1:-1] for line in text.splitlines()] for text in re.findall(r"(?:^\|.*\n)+", by_name["matrix"], re.MULTILINE)]
         self.assertEqual([len(table) for table in tables], [2 + 2, 2 + 4] * 2, by_name["matrix"])  # raw, then the store's, by transport
         for table in tables[1::2]:
@@ -81,6 +81,7 @@ class Bench(unittest.TestCase):
                 if size.strip() == "1 MiB":  # into and out of sockets, half of a push_pull landed, 8 KiB of a frame (128 to 512) in batches on both sides
                     self.assertAlmostEqual(float(figures[-1]), 2.08 if mode.strip() == "push" else 2.58, delta=0.07)
         self.assert_table(by_name["many_keys"], 4)
+        self.assert_table(by_name["calls"], 2)
         self.assert_table(by_name["closing"], 4)
         self.assert_table(by_name["rows"], 2)
 
