@@ -1,6 +1,12 @@
 """Parts of tools/launcher that run nothing: hostfiles, places, variables, addresses; and the connection between launch.py and its agents."""
+import contextlib
+import errno
+import io
+import itertools
 import os
 import pathlib
+import select
+import shutil
 import socket
 import struct
 import sys
@@ -9,11 +15,12 @@ import threading
 import time
 import types
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from launcher import addresses, bootstrap, channel, environment, home, hostfile, placement  # noqa: E402
-from launcher.errors import UsageError  # noqa: E402
+from launcher import addresses, bootstrap, channel, environment, home, hostfile, hosts, placement, supervisor  # noqa: E402
+from launcher.errors import Interrupted, UsageError  # noqa: E402
 from launcher.job import Job, Resources  # noqa: E402
 from launcher.launchers.base import Options  # noqa: E402
 from launcher.launchers.local import Local  # noqa: E402
@@ -220,6 +227,60 @@ class Home(unittest.TestCase):
             stranger.sendall(nonce + home.proof("token", b"launch", nonce, nonce))  # its own proof reflected
             self.assertEqual(stranger.recv(100), b"")
         self.assertEqual(self.callers, [])
+
+
+    def test_strangers_that_dribble_are_sent_away(self):
+        with mock.patch.object(home, "HANDSHAKE", 0.3), socket.create_connection(addresses.split_port(self.home.addresses[0]), 10) as stranger:
+            for _ in range(home.NONCE):
+                if select.select([stranger], [], [], 0.1)[0] and not stranger.recv(100):
+                    return
+                with contextlib.suppress(OSError):  # closed in between
+                    stranger.sendall(b"x")
+            self.fail("a byte every 0.1 s is heard for longer than 0.3 s")
+
+    def test_a_connection_that_cannot_be_accepted_is_not_the_end(self):
+        real, self.home._listener = self.home._listener, mock.Mock()
+        self.home._listener.accept.side_effect = itertools.chain([OSError(errno.EMFILE, "too many")], iter(real.accept, None))
+        self.addCleanup(real.close)
+        with contextlib.suppress(OSError):
+            self.call("another")  # taken by the accept() that was under way
+        self.test_who_has_the_token_is_heard()
+        self.assertGreater(self.home._listener.accept.call_count, 1)
+
+
+class RemoteHost(unittest.TestCase):
+    def setUp(self):
+        self.ours, self.theirs = socket.socketpair()
+        self.addCleanup(self.theirs.close)
+        self.agent = channel.Channel(self.theirs.fileno(), self.theirs.fileno(), self.theirs.close)
+        self.lost = []
+        self.host = hosts.RemoteHost(channel.Channel(self.ours.fileno(), self.ours.fileno(), self.close_ours), {"host": "h", "boot": "1"}, lambda host, why: self.lost.append(why))
+
+    def close_ours(self):
+        self.ours.shutdown(socket.SHUT_RDWR)
+        self.ours.close()
+
+    def test_ctrl_c_ends_the_wait_for_an_answer(self):
+        waiter = threading.Timer(0.2, self.host.interrupt)
+        waiter.start()
+        begin = time.monotonic()
+        with self.assertRaises(Interrupted):
+            self.host.find([], "/")
+        self.assertLess(time.monotonic() - begin, hosts.ANSWER_DEADLINE / 2)
+        self.agent.send({"is": "answer", "left": True})
+        self.host.end()
+
+    def test_an_agent_more_than_there_are_places_is_sent_away(self):
+        runner = supervisor.Supervisor(types.SimpleNamespace(log_dir=None), None, f"sluice-test-{os.getpid()}", None)
+        self.addCleanup(shutil.rmtree, runner.log_dir)
+        runner.events.put(supervisor.HostIsHere(self.host))
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertIsNone(runner.next_event(time.monotonic() + 0.2))
+        self.assertIn("one more agent has come from h", said.getvalue())
+        self.assertEqual(self.agent.receive(time.monotonic() + 10), {"do": "end"})
+        self.agent.send({"is": "answer", "left": True})
+        self.host.end()
+        self.assertEqual(self.lost, [])
 
 
 class Bootstrap(unittest.TestCase):

@@ -20,6 +20,7 @@ HANDSHAKE = 5.0        # seconds
 STRANGERS = 64         # at once; more are sent away
 CALL_DEADLINE = 30.0   # seconds until somebody must have answered an agent
 CONNECT_TIMEOUT = 3.0
+RETRY = 0.1            # after a connection that could not be accepted
 
 
 def new_token():
@@ -37,9 +38,10 @@ def proof(token, who, mine, theirs):
     return hmac.digest(token.encode(), who + mine + theirs, "sha256")
 
 
-def take(connection, size):
+def take(connection, size, deadline):
     data = b""
     while len(data) < size:
+        connection.settimeout(max(0.01, deadline - time.monotonic()))  # of all of it: a stranger may send a byte now and then
         chunk = connection.recv(size - len(data))
         if not chunk:
             raise OSError("it hung up")
@@ -62,7 +64,7 @@ class Home:
     def __init__(self, token, on_agent, host_ip=None, interface=None):
         """`on_agent(channel, here)` is called from threads."""
         self._token, self._on_agent = token, on_agent
-        self._strangers = threading.Semaphore(STRANGERS)
+        self._strangers, self._closed = threading.Semaphore(STRANGERS), threading.Event()
         try:
             self._listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
         except (OSError, ValueError):  # a machine without IPv6
@@ -72,16 +74,18 @@ class Home:
         threading.Thread(target=self._accept, name="home", daemon=True).start()
 
     def close(self):
+        self._closed.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _accept(self):
-        while True:
+        while not self._closed.is_set():
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError:  # this one is gone again, or there is no descriptor for it now
+                self._closed.wait(RETRY)
+                continue
             if self._strangers.acquire(blocking=False):
                 threading.Thread(target=self._welcome, args=(connection,), name="caller", daemon=True).start()
             else:
@@ -89,15 +93,15 @@ class Home:
 
     def _welcome(self, connection):
         try:
+            deadline = time.monotonic() + HANDSHAKE
             connection.settimeout(HANDSHAKE)
             mine = secrets.token_bytes(NONCE)
             connection.sendall(mine)
-            theirs, shown = take(connection, NONCE), take(connection, 32)
+            theirs, shown = take(connection, NONCE, deadline), take(connection, 32, deadline)
             if not hmac.compare_digest(shown, proof(self._token, b"agent", theirs, mine)):
                 raise OSError("it has not this job's token")
             connection.sendall(proof(self._token, b"launch", mine, theirs))
             channel = channel_of(connection)
-            deadline = time.monotonic() + HANDSHAKE
             channel.skip_to_hello(deadline)
             here = channel.receive(deadline)
         except (OSError, Closed, ValueError):
@@ -124,10 +128,10 @@ def call(homes, token):
 def call_one(host, port, token):
     connection = socket.create_connection((host, port), CONNECT_TIMEOUT)
     try:
-        connection.settimeout(HANDSHAKE)
-        theirs, mine = take(connection, NONCE), secrets.token_bytes(NONCE)
+        deadline = time.monotonic() + HANDSHAKE
+        theirs, mine = take(connection, NONCE, deadline), secrets.token_bytes(NONCE)
         connection.sendall(mine + proof(token, b"agent", mine, theirs))
-        if not hmac.compare_digest(take(connection, 32), proof(token, b"launch", theirs, mine)):
+        if not hmac.compare_digest(take(connection, 32, deadline), proof(token, b"launch", theirs, mine)):
             raise OSError("somebody else listens there")
     except BaseException:
         connection.close()

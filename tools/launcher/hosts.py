@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from . import processes, programs
 from .channel import Beats, Closed
-from .errors import LaunchError, UsageError
+from .errors import Interrupted, LaunchError, UsageError
 
 ANSWER_DEADLINE = 30.0  # seconds for an agent to find or start a program
 FAREWELL = 5.0          # for it to end what it started
@@ -73,6 +73,10 @@ class RemoteHost:
         process.pid = self._ask({"do": "start", "number": process.number, "spec": asdict(spec)})["pid"]
         return process
 
+    def interrupt(self):
+        """Whoever waits for an answer waits no longer (Interrupted). Called by signal handlers, too."""
+        self._answers.put({"interrupted": True})
+
     def tell(self, message):
         try:
             self._channel.send(message)
@@ -100,6 +104,8 @@ class RemoteHost:
             answer = self._answers.get(timeout=ANSWER_DEADLINE)
         except queue.Empty:
             raise LaunchError(f"host {self.name} did not answer within {ANSWER_DEADLINE:.0f} s") from None
+        if "interrupted" in answer:
+            raise Interrupted
         if "refused" in answer:
             raise UsageError(f"host {self.name}: {answer['refused']}")
         if "lost" in answer:

@@ -28,6 +28,11 @@ NEWS = "news"          # of the rendezvous, an event
 
 
 @dataclass
+class HostIsHere:
+    host: object
+
+
+@dataclass
 class HostIsLost:
     host: object
     why: str
@@ -46,7 +51,7 @@ class Supervisor:
         self.job, self.launcher = job, launcher
         self.here = LocalHost()
         self.output = Output()
-        # A Member that ended, HostIsLost, Failed, a signal's number, NEWS, or what the launcher's gather() takes
+        # A Member that ended, HostIsHere, HostIsLost, Failed, a signal's number, NEWS, or what the launcher's gather() takes
         self.events = queue.SimpleQueue()
         self.hosts, self.members = [], []
         self.rendezvous = Rendezvous(lambda: self.events.put(NEWS))
@@ -162,6 +167,10 @@ class Supervisor:
                     say(self.rendezvous.report(self.members[1:]))
             elif event == signal.SIGCHLD:
                 descendants.reap_orphans({*(m.process.pid for m in self.members if m.host.is_here), *self.launcher.children()})
+            elif isinstance(event, HostIsHere):  # a batch system may start again what it takes for lost
+                say(f"one more agent has come from {event.host.name}, where all are there; it is sent away")
+                event.host.begin_to_end()
+                self.hosts.append(event.host)
             elif isinstance(event, Failed):
                 if not self.stopping:
                     raise LaunchError(event.why)
@@ -197,6 +206,12 @@ class Supervisor:
         say(f"{name}: stopping the job" + (f"; its logs are in {self.log_dir}" if self.job.log_dir else ""))
         self.stop(alive)
         return 128 + number
+
+    def end_interrupted(self):
+        """After Interrupted, which came before the event of the same wish: there it would be a second one."""
+        while self.events.get() != self.asked_by:
+            pass
+        return self.end_by(self.asked_by, {member for member in self.members if member.returncode is None})
 
     def root_of(self, member, alive):
         """Who failed first. One process's end makes the others end within moments, with 1 for "the job failed": what was
@@ -294,6 +309,9 @@ class Supervisor:
         self.asked_by = number
         self.events.put(number)
         self.asked_to_end.set()
+        for host in self.hosts if isinstance(self.hosts, list) else []:
+            if not host.is_here:
+                host.interrupt()
 
     # --- The end ---
 
@@ -325,7 +343,7 @@ def run(job, launcher, logs_name, tell_guard):
     try:
         code = launcher.supervise(supervisor)
     except Interrupted:
-        code = supervisor.end_by(supervisor.asked_by, set())
+        code = supervisor.end_interrupted()
     except LaunchError as error:
         say(error)
         say(f"the job failed; logs are in {supervisor.log_dir}")

@@ -12,17 +12,12 @@ from ..job import gpus_of, threads_of
 from ..messages import say
 from ..placement import over_hosts
 from ..rendezvous import listed
-from ..supervisor import Failed
+from ..supervisor import Failed, HostIsHere
 
 HERE = "this machine"
 REPORT = 10.0         # seconds between lines that say what is waited for
 GATHER_TIMEOUT = 600  # as the scheduler's (SLUICE_RENDEZVOUS_TIMEOUT)
 SETTLE = 1.0          # after the first host that fails, for others to fail as well
-
-
-class HostIsHere:
-    def __init__(self, host):
-        self.host = host
 
 
 @dataclass

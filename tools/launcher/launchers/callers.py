@@ -11,8 +11,8 @@ from ..hosts import RemoteHost
 from ..job import ROOT
 from ..messages import say
 from ..rendezvous import listed
-from ..supervisor import Failed, HostIsLost
-from .base import HostIsHere, Launcher
+from ..supervisor import Failed, HostIsHere, HostIsLost
+from .base import Launcher
 
 AGENT = os.path.join(ROOT, "tools", "launcher", "agent.py")
 LOOK = 0.2      # seconds between looks whether the user ends the job
