@@ -111,8 +111,9 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   config.drop_percent = IntOf(env, "PS_DROP_MSG", 0, 0, 99);
   config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", std::clamp(cores / 4, 1, 8), 1, 256);
   const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
+  const int allowed = std::min(cores, IntOf(env, "SLUICE_CPU_THREADS", cores, 1, 4096));
   config.update_threads =
-      IntOf(env, "SLUICE_UPDATE_THREADS", std::clamp(cores - config.server_threads, 0, 3), 0, 256);
+      IntOf(env, "SLUICE_UPDATE_THREADS", std::clamp(allowed - config.server_threads, 0, 3), 0, 256);
   config.io_threads = IntOf(env, "SLUICE_IO_THREADS", std::clamp(cores / local_workers / 8, 1, 4), 1, 64);
   config.bigarray_bound =
       env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);

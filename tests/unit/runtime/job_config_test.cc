@@ -53,6 +53,18 @@ TEST(JobConfig, AWorkersThreadsAreItsShareOfTheCoresAndUnbound) {
   EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).cpu_threads, 5);
 }
 
+TEST(JobConfig, AServersHelpersAreWhatItsCoresLeave) {
+  Map values = Worker();
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).update_threads, 1);
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 64).update_threads, 3);
+  for (const auto& [cores, helpers] : std::map<std::string, int>{{"1", 0}, {"3", 2}, {"6", 3}, {"4000", 3}}) {
+    values["SLUICE_CPU_THREADS"] = cores;  // --server-cores
+    EXPECT_EQ(JobConfig::FromEnv(Env(values), 7).update_threads, helpers) << cores;
+  }
+  values["SLUICE_UPDATE_THREADS"] = "5";
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 7).update_threads, 5);
+}
+
 TEST(JobConfig, WhatOpenMpProgramsAreToldBoundsTheShareAlone) {
   for (const auto& [text, threads] : std::map<std::string, int>{
            {"3", 3}, {" 2 ", 2}, {"5,4,3", 5}, {"100", 8}, {"0", 8}, {"-1", 8}, {"many", 8}, {",", 8}}) {
