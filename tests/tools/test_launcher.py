@@ -19,7 +19,7 @@ from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from launcher import addresses, bootstrap, channel, environment, home, hostfile, hosts, placement, supervisor  # noqa: E402
+from launcher import addresses, bootstrap, channel, environment, home, hostfile, hosts, members, placement, supervisor  # noqa: E402
 from launcher.errors import Interrupted, UsageError  # noqa: E402
 from launcher.job import Job, Resources  # noqa: E402
 from launcher.launchers.base import Options  # noqa: E402
@@ -128,6 +128,91 @@ class WhoIsMissing(unittest.TestCase):
         came = [types.SimpleNamespace(hostname=name) for name in ("h2", "h1")]
         self.assertEqual(mpi.missing(came), "came from h1 (1), h2 (1); none from h3; waiting for those that mpi starts")
         self.assertEqual(mpi.missing([]), "none from h1, h2.example.org, h3; waiting for those that mpi starts")
+
+
+class Order(unittest.TestCase):
+    def test_agents_stand_as_the_hostfile_has_their_hosts(self):
+        mpi = Mpi(Job(2, 1, ["train"]), Options(hosts=hostfile.parse("h9.example.org\nh10\n", "f")))
+        came = [types.SimpleNamespace(hostname=name, machine=(name, "1"), role=None) for name in ("other", "h10", "h9", "h9")]
+        came.sort(key=mpi.in_order(mpi.expected_hosts()))
+        self.assertEqual([host.hostname for host in came], ["h9", "h9", "h10", "other"])
+        self.assertEqual({(place.role, place.rank): came[place.index].hostname for place in mpi.places(came[:3])},
+                         {("server", 0): "h9", ("worker", 0): "h10", ("worker", 1): "h9"})
+
+    @mock.patch("launcher.launchers.mpi.flavour", lambda: "openmpi")
+    def test_a_dry_run_says_the_same(self):
+        mpi = Mpi(Job(2, 1, ["train"]), Options(hosts=hostfile.parse("h9\nh10\n", "f")))
+        heads = [line for line in mpi.dry_run() if line.startswith("#")]
+        self.assertEqual(heads, ["# on this machine: scheduler", "# on h9: server 0, worker 1", "# on h10: worker 0"])
+
+
+class NobodyReads(unittest.TestCase):
+    """As a pager that waits for a key, or a terminal after Ctrl-S."""
+
+    def setUp(self):
+        self.read_end, write_end = os.pipe()
+        self.stream = open(write_end, "wb", buffering=0)
+        self.addCleanup(self.stream.close)
+        self.addCleanup(os.close, self.read_end)
+        self.output = members.Output(self.stream)
+
+    def fill(self):
+        os.set_blocking(self.stream.fileno(), False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.stream.write(b"x" * 4096) or self.fail("no bytes")
+                if not select.select([], [self.stream], [], 0)[1]:
+                    break
+        os.set_blocking(self.stream.fileno(), True)
+
+    def test_a_line_that_waits_gives_way_to_the_end(self):
+        self.fill()
+        writer = threading.Thread(target=self.output.line, args=(b"[a] ", b"line"), daemon=True)
+        writer.start()
+        self.output.be_quiet()
+        writer.join(members.PATIENCE / 2)
+        self.assertFalse(writer.is_alive())
+
+    def test_lines_are_left_out_until_the_reader_goes_on(self):
+        self.fill()
+        with mock.patch.object(members, "PATIENCE", 0.2):
+            for _ in range(50):  # waited for once
+                self.output.line(b"[a] ", b"lost")
+        self.assertTrue(self.output.incomplete)
+        while select.select([self.read_end], [], [], 0)[0]:
+            os.read(self.read_end, 1 << 16)
+        self.output.line(b"[a] ", b"heard")
+        self.assertEqual(os.read(self.read_end, 100), b"[a] heard\n")
+
+    def test_a_line_that_was_begun_is_ended_before_the_next(self):
+        line = b"y" * (1 << 20)
+        with mock.patch.object(members, "PATIENCE", 0.2):
+            self.output.line(b"", line)
+        got = b""
+        while select.select([self.read_end], [], [], 0)[0]:
+            got += os.read(self.read_end, 1 << 16)
+        reader = threading.Thread(target=lambda: got_later.append(self.read_all(len(line) - len(got) + 6)), daemon=True)
+        got_later = []
+        reader.start()
+        self.output._stalled = False
+        self.output.line(b"", b"after")
+        reader.join(20)
+        self.assertEqual(got + got_later[0], line + b"\nafter\n")
+
+    def read_all(self, size):
+        data = b""
+        while len(data) < size:
+            data += os.read(self.read_end, 1 << 16)
+        return data
+
+
+class Locales(unittest.TestCase):
+    def test_bytes_stay_the_same_between_locales(self):
+        raw = "ü中".encode() + b"\xff"
+        latin = raw.decode("latin-1")  # as Python has it where the locale says ISO-8859-1
+        with mock.patch.object(os, "fsencode", lambda text: text.encode("latin-1")):
+            sent = channel.portable({"command": [latin], "held": [1], "folder": None})
+        self.assertEqual(channel.native(sent), {"command": [os.fsdecode(raw)], "held": [1], "folder": None})
 
 
 class Variables(unittest.TestCase):

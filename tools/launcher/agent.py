@@ -70,12 +70,13 @@ class Agent:
             self._processes[message["number"]].follow()
 
     def _find(self, message):
-        return {"commands": programs.find_all([programs.Program(**each) for each in message["programs"]], message["folder"])}
+        wanted = [programs.Program(**each) for each in channel.native(message["programs"])]
+        return {"commands": channel.portable(programs.find_all(wanted, channel.native(message["folder"])))}
 
     def _start(self, message):
         number = message["number"]
         with self._starting:
-            process = processes.start(processes.Spec(**message["spec"]), lambda line: self._tell({"is": "line", "number": number, "text": line.decode(errors="surrogateescape")}),
+            process = processes.start(processes.Spec(**channel.native(message["spec"])), lambda line: self._tell({"is": "line", "number": number, "text": line.decode(errors="surrogateescape")}),
                                       lambda code: self._tell({"is": "ended", "number": number, "code": code}))
             self._processes[number] = process
         return {"pid": process.pid}

@@ -1,6 +1,6 @@
 """Messages between launch.py and an agent over two descriptors: JSON objects, each after its length (4 bytes, big-endian).
 
-Texts hold whatever bytes the system has, as Python's file names do ("surrogateescape").
+Texts hold whatever bytes the system has, as Python's file names do ("surrogateescape"): as UTF-8, whatever the locale at either end.
 """
 import json
 import os
@@ -13,6 +13,24 @@ BEAT = 1.0      # seconds between signs of life, each way
 SILENCE = 8.0   # without any, the other end is gone; less than PS_HEARTBEAT_TIMEOUT, so that the lost host is blamed
 LARGEST = 64 << 20
 HELLO = b"\0sluice agent 1\n"  # before an agent's first message: a login shell may print what it likes before
+
+
+def _mapped(convert, value):
+    if isinstance(value, str):
+        return convert(value)
+    if isinstance(value, dict):
+        return {_mapped(convert, name): _mapped(convert, each) for name, each in value.items()}
+    return [_mapped(convert, each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def portable(value):
+    """Arguments, names of files and the like, which Python decoded as the locale says here, for another machine."""
+    return _mapped(lambda text: os.fsencode(text).decode(errors="surrogateescape"), value)
+
+
+def native(value):
+    """The same bytes here, from portable()."""
+    return _mapped(lambda text: os.fsdecode(text.encode(errors="surrogateescape")), value)
 
 
 class Closed(Exception):

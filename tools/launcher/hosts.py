@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict
 
 from . import processes, programs
-from .channel import Beats, Closed
+from .channel import Beats, Closed, native, portable
 from .errors import Interrupted, LaunchError, UsageError
 
 ANSWER_DEADLINE = 30.0  # seconds for an agent to find or start a program
@@ -61,8 +61,8 @@ class RemoteHost:
     # --- Called by the supervisor ---
 
     def find(self, wanted, folder):
-        answer = self._ask({"do": "find", "programs": [asdict(program) for program in wanted], "folder": folder})
-        return answer["commands"]
+        answer = self._ask({"do": "find", "programs": portable([asdict(program) for program in wanted]), "folder": portable(folder)})
+        return native(answer["commands"])
 
     def start(self, spec, on_line, on_end, pass_fds=()):
         assert not pass_fds, "descriptors do not travel"
@@ -70,7 +70,7 @@ class RemoteHost:
             process = RemoteProcess(self, len(self._processes), on_line, on_end)
             self._processes[process.number] = process
         spec.held = [int(number) for number in spec.held]
-        process.pid = self._ask({"do": "start", "number": process.number, "spec": asdict(spec)})["pid"]
+        process.pid = self._ask({"do": "start", "number": process.number, "spec": portable(asdict(spec))})["pid"]
         return process
 
     def interrupt(self):

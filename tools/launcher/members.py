@@ -5,34 +5,52 @@ import signal
 import sys
 import threading
 
+from . import messages
 from .errors import UsageError
 
 TAIL_LINES = 20
+PATIENCE = 5.0  # seconds for a reader of the output to go on
 
 
 class Output:
-    """Where all processes' lines meet; a line is written whole."""
+    """Where all processes' lines meet; a line is written whole. A reader that has stopped holds up the job for PATIENCE, once: from
+    then on lines go to the logs alone, until it reads again."""
 
     def __init__(self, stream=None):
-        self._stream = stream or sys.stdout.buffer
+        self._descriptor = (stream or sys.stdout).fileno()
         self._lock = threading.Lock()
-        self._quiet = False
+        self._quiet = self._stalled = False
+        self._rest = b""  # of a line that was begun
         self.incomplete = False  # a line was lost
 
     def be_quiet(self):
-        """From now on processes write to their logs only: what they say while they are stopped alarms for nothing."""
-        with self._lock:
-            self._quiet = True
+        """From now on processes write to their logs only: what they say while they are stopped alarms for nothing. Waits for nobody."""
+        self._quiet = True
 
     def line(self, prefix, data):
+        self._write(prefix + data + b"\n", lambda seconds: not (self._quiet or self._stalled) and seconds < PATIENCE, lambda: self._quiet)
+
+    def last_lines(self, prefix, lines):
+        """What a process said before it failed, after be_quiet()."""
+        for line in lines:
+            self._write(prefix + line + b"\n", lambda seconds: not self._stalled and seconds < messages.PATIENCE)
+
+    def _write(self, text, may_wait, is_needless=lambda: False):
         with self._lock:
-            if self._quiet:
+            if is_needless():
                 return
             try:
-                self._stream.write(prefix + data + b"\n")
-                self._stream.flush()
-            except (OSError, ValueError):
-                self.incomplete = True  # the logs go on
+                if self._rest:
+                    self._rest = self._rest[messages.write_while(may_wait, self._descriptor, self._rest):]
+                if self._rest:
+                    taken = 0  # nothing may come between
+                else:
+                    taken = messages.write_while(may_wait, self._descriptor, text)
+                    self._rest = text[taken:] if taken else b""
+            except OSError:
+                taken = 0  # the logs go on
+            self._stalled = taken < len(text)
+            self.incomplete |= self._stalled
 
 
 class Member:

@@ -239,8 +239,9 @@ class Supervisor:
             return self.fail_with_host(member, alive)
         code = member.exit_code() or 1
         last = "its last lines:" if member.tail else "it printed nothing"
+        self.output.be_quiet()
         say(f"{member.name} {member.where()} ended with {member.how_it_ended()}; {last}")
-        self.show_tail(member)
+        self.output.last_lines(b"  | ", member.tail)
         if member.role == "scheduler" and self.rendezvous.port and not self.is_complete():
             say(self.rendezvous.report(self.members[1:]))
         self.stop(alive)
@@ -250,18 +251,15 @@ class Supervisor:
     def fail_with_host(self, lost, alive):
         there = [member for member in self.members if member.host is lost.host and member in alive]
         ran = f"; it ran {', '.join(member.name for member in there)}" if there else ""
+        self.output.be_quiet()
         say(f"host {lost.host.name} was lost: {lost.why}{ran}")
         for member in there:
             if member.tail:
                 say(f"the last lines of {member.name}:")
-                self.show_tail(member)
+                self.output.last_lines(b"  | ", member.tail)
         self.stop({member for member in alive if member.host is not lost.host})
         say(f"the job failed; logs are in {self.log_dir}")
         return 1
-
-    def show_tail(self, member):
-        for line in member.tail:
-            self.output.line(b"  | ", line)
 
     def stop(self, alive):
         """SIGTERM, a grace, SIGKILL."""

@@ -22,6 +22,11 @@ if not os.path.exists(AGENT):  # installed
     AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent.py")
 
 
+def short(hostname):
+    """Without its domain; an address is no name."""
+    return hostname if hostname.replace(".", "").isdigit() else hostname.partition(".")[0]
+
+
 class Callers(Launcher):
     """Its hosts are places for one process each, several of which may be on one machine."""
     starts_at_once = True  # no queue in which to wait
@@ -54,8 +59,8 @@ class Callers(Launcher):
     def missing(self, here):
         """Who has come, who has not and from where it should come, in words."""
         came = collections.Counter(host.hostname for host in here)
-        known = {part for name in came for part in (name, name.partition(".")[0])}
-        silent = [name for name in self.expected_hosts() if name not in known and name.partition(".")[0] not in known]
+        known = {short(name) for name in came}
+        silent = [name for name in self.expected_hosts() if short(name) not in known]
         words = [f"came from {listed(f'{name} ({count})' for name, count in sorted(came.items()))}"] if came else []
         words += [f"none from {listed(silent)}"] if silent else []
         return "; ".join([*words, self.status()])
@@ -70,8 +75,14 @@ class Callers(Launcher):
         self.begin(supervisor)
         hosts = self.await_hosts(supervisor, self.count(), self.missing, self.starts_at_once)
         if isinstance(hosts, list):
-            hosts.sort(key=lambda host: host.hostname)
+            hosts.sort(key=self.in_order(self.expected_hosts()))
         return hosts
+
+    @staticmethod
+    def in_order(names):
+        """Of agents: as their hosts come in the hostfile, which says who is the first; others by name, after them."""
+        turns = {short(name): turn for turn, name in reversed(list(enumerate(names)))}
+        return lambda host: (turns.get(short(host.hostname), len(names)), host.hostname)
 
     def interface_here(self):
         """DMLC_INTERFACE is that of the job's hosts; this machine need not have it."""

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 
+from ..channel import portable
 from ..environment import shown
 from ..errors import UsageError
 from ..job import threads_of
@@ -100,7 +101,7 @@ class Kubernetes(Launcher):
 
     @staticmethod
     def listed(manifests):
-        return json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2)
+        return json.dumps({"apiVersion": "v1", "kind": "List", "items": portable(manifests)}, indent=2)
 
     def dry_run(self):
         """Both calls."""

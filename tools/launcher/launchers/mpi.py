@@ -3,10 +3,11 @@ import collections
 import os
 import shlex
 import subprocess
+from dataclasses import replace
 
 from ..errors import UsageError
 from ..home import TOKEN
-from ..placement import over_hosts
+from ..placement import over_hosts, over_seats
 from .callers import PATIENCE, Callers, Tool
 
 
@@ -69,6 +70,16 @@ class Mpi(Callers):
         super().cancel()
         if self._tool:
             self._tool.end()
+
+    def dry_run(self):
+        counts = self.agents_of_hosts()
+        if not counts:
+            return super().dry_run()
+        names = list(counts)
+        seats = [index for index, name in enumerate(names) for _ in range(counts[name])]
+        places = [replace(place, index=seats[place.index])
+                  for place in over_seats(self.job.num_servers, self.job.num_workers, [(index, None) for index in seats])]
+        return [*self.beginning(), *self.processes_by_host(names, places)]
 
     def beginning(self):
         return [f"{TOKEN}=(hidden) {shlex.join(self.command())}"]

@@ -171,11 +171,10 @@ class Pods:
         self._states[name] = "Ended", ""
         follower.end()
         if code != 0:
+            self._supervisor.output.be_quiet()
             say(f"{name} (pod {pod['metadata']['name']} on {member.host.name}) ended with exit code {code} ({terminated.get('reason', 'Error')}); "
                 + ("its last lines:" if member.tail else "it printed nothing"))
-            for line in member.tail:
-                self._supervisor.output.line(b"  | ", line)
-            self._supervisor.output.be_quiet()
+            self._supervisor.output.last_lines(b"  | ", member.tail)
             say(f"the job failed; logs are in {self._supervisor.log_dir}")
             return code
         workers = [each for each, role in self._expected.items() if role == "worker"]

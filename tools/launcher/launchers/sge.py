@@ -30,7 +30,7 @@ class Sge(Callers):
     def qsub(self, role, count):
         resources = self.job.resources(role)
         log = os.path.join(os.path.abspath(self.job.log_dir), "sge-$JOB_NAME-$TASK_ID.log") if self.job.log_dir else "/dev/null"
-        words = ["qsub", "-terse", "-cwd", "-b", "y", "-shell", "n", "-r", "n", "-j", "y", "-o", log, "-t", f"1-{count}",
+        words = ["qsub", "-terse", "-cwd", "-b", "y", "-shell", "n", "-r", "n", "-j", "y", "-o", f":{log}", "-t", f"1-{count}",
                  "-N", f"{self.options.job_name or 'sluice'}-{role}"]
         words += ["-q", self.options.queue] if self.options.queue else []
         words += ["-pe", "smp", str(resources.cores)] if resources.cores is not None else []
