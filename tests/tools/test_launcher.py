@@ -25,7 +25,7 @@ from launcher.job import Job, Resources  # noqa: E402
 from launcher.launchers.base import Options  # noqa: E402
 from launcher.launchers.local import Local  # noqa: E402
 from launcher.launchers.mpi import Mpi  # noqa: E402
-from launcher.launchers import sge  # noqa: E402
+from launcher.launchers import callers, sge  # noqa: E402
 from launcher.launchers.sge import Sge  # noqa: E402
 from launcher.launchers.slurm import Slurm  # noqa: E402
 from launcher.launchers.ssh import Ssh  # noqa: E402
@@ -204,6 +204,28 @@ class NobodyReads(unittest.TestCase):
         while len(data) < size:
             data += os.read(self.read_end, 1 << 16)
         return data
+
+
+class Submitting(unittest.TestCase):
+    SLOW = ["sh", "-c", "sleep 1; echo 42"]
+
+    def setUp(self):
+        self.asked = threading.Event()
+        threading.Timer(0.3, self.asked.set).start()
+
+    def test_a_job_that_is_being_submitted_is_known_before_the_end(self):
+        self.assertEqual(callers.run(self.SLOW, "", asked_to_end=self.asked, submits=True), "42\n")
+        with self.assertRaises(Interrupted):
+            callers.run(self.SLOW, "", asked_to_end=self.asked, submits=True)  # no further one
+
+    def test_other_programs_are_not_waited_for(self):
+        with self.assertRaises(Interrupted):
+            callers.run(["sleep", "600"], "", asked_to_end=self.asked)
+
+    def test_one_that_does_not_say_is_spoken_of(self):
+        with mock.patch.object(callers, "ANSWER", 0.3), contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(Interrupted):
+            callers.run(["sleep", "600"], "", asked_to_end=self.asked, submits=True)
+        self.assertIn("one may be left in the queue", " ".join(said.getvalue().split()))
 
 
 class Locales(unittest.TestCase):

@@ -16,6 +16,7 @@ from .base import Launcher
 
 AGENT = os.path.join(ROOT, "tools", "launcher", "agent.py")
 LOOK = 0.2      # seconds between looks whether the user ends the job
+ANSWER = 3.0    # seconds for a submission that the user ends to be known
 PARTING = 5.0   # seconds for a batch system to hear of the end
 PATIENCE = 3.0  # seconds for mpirun or srun to end once its agents have
 if not os.path.exists(AGENT):  # installed
@@ -145,13 +146,16 @@ class Tool:
             self.process.terminate()
 
 
-def run(command, what, text=None, asked_to_end=None, deadline=60.0):
-    """Standard output of a short command; UsageError where it fails, Interrupted once `asked_to_end` (an Event) is set."""
+def run(command, what, text=None, asked_to_end=None, deadline=60.0, submits=False):
+    """Standard output of a short command; UsageError where it fails, Interrupted once `asked_to_end` (an Event) is set. What
+    `submits` a job is given ANSWER to say which, so that it can be taken back."""
+    if asked_to_end is not None and asked_to_end.is_set():
+        raise Interrupted
     try:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
         raise UsageError(f"{what}: could not start {command[0]}: {error.strerror}") from error
-    end = time.monotonic() + deadline
+    end, interrupted = time.monotonic() + deadline, False
     with process:
         while True:
             try:
@@ -159,10 +163,13 @@ def run(command, what, text=None, asked_to_end=None, deadline=60.0):
                 break
             except subprocess.TimeoutExpired:
                 text = None  # what is given once is sent
-                interrupted = asked_to_end is not None and asked_to_end.is_set()
-                if not interrupted and time.monotonic() < end:
+                if not interrupted and asked_to_end is not None and asked_to_end.is_set():
+                    interrupted, end = True, min(end, time.monotonic() + (ANSWER if submits else 0))
+                if time.monotonic() < end:
                     continue
                 process.kill()
+                if interrupted and submits:
+                    say(f"{command[0]} has not said within {ANSWER:.0f} s which job it submitted; one may be left in the queue")
                 if interrupted:
                     raise Interrupted from None
                 raise UsageError(f"{what}: {command[0]} took more than {deadline:.0f} s") from None

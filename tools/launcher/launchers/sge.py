@@ -50,7 +50,7 @@ class Sge(Callers):
             file.write(self.token)
         supervisor.at_a_bad_end(["rm", "-f", self._token_file])
         for command in self.commands():
-            self._jobs.append(run(command, "--launcher sge", asked_to_end=self.asked_to_end).split(".")[0].strip())
+            self._jobs.append(run(command, "--launcher sge", asked_to_end=self.asked_to_end, submits=True).split(".")[0].strip())
             supervisor.at_a_bad_end(["qdel", self._jobs[-1]])
 
     def gather(self, supervisor):

@@ -79,7 +79,7 @@ class Slurm(Callers):
                 supervisor.at_a_bad_end(PATIENCE)
                 self._tools = [Tool(self.step(*group), dict(os.environ), supervisor.events.put) for group in self.groups()]
             else:
-                self._batch_job = run(self.batch(), "--launcher slurm", self.batch_script(), self.asked_to_end).split(";")[0].strip()
+                self._batch_job = run(self.batch(), "--launcher slurm", self.batch_script(), self.asked_to_end, submits=True).split(";")[0].strip()
                 supervisor.at_a_bad_end(["scancel", self._batch_job])
         finally:
             del os.environ[TOKEN]
