@@ -139,7 +139,7 @@ class Order(unittest.TestCase):
         self.assertEqual({(place.role, place.rank): came[place.index].hostname for place in mpi.places(came[:3])},
                          {("server", 0): "h9", ("worker", 0): "h10", ("worker", 1): "h9"})
 
-    @mock.patch("launcher.launchers.mpi.flavour", lambda: "openmpi")
+    @mock.patch("launcher.launchers.mpi.flavour", lambda _: "openmpi")
     def test_a_dry_run_says_the_same(self):
         mpi = Mpi(Job(2, 1, ["train"]), Options(hosts=hostfile.parse("h9\nh10\n", "f")))
         heads = [line for line in mpi.dry_run() if line.startswith("#")]

@@ -15,6 +15,7 @@ from ..supervisor import Failed, HostIsHere, HostIsLost
 from .base import Launcher
 
 AGENT = os.path.join(ROOT, "tools", "launcher", "agent.py")
+KEPT = 8        # lines of a program, from each end
 LOOK = 0.2      # seconds between looks whether the user ends the job
 ANSWER = 3.0    # seconds for a submission that the user ends to be known
 PARTING = 5.0   # seconds for a batch system to hear of the end
@@ -123,19 +124,25 @@ class Tool:
             self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         except OSError as error:
             raise UsageError(f"could not start {command[0]}: {error.strerror}") from error
-        self.name, self._tell, self._last = os.path.basename(command[0]), tell, []
+        self.name, self._tell = os.path.basename(command[0]), tell
+        self._first, self._last = [], collections.deque(maxlen=KEPT)  # of what it said
         self.is_over = False  # what it says now is about our own end
         threading.Thread(target=self._follow, name=self.name, daemon=True).start()
 
     def _follow(self):
         with self.process.stdout as pipe:
             for line in pipe:
-                text = line.decode(errors="replace").rstrip()
-                self._last = [*self._last[-9:], text]
+                text = line.decode(errors="replace").strip(" -*\r\n")
+                if text:
+                    (self._first if len(self._first) < KEPT else self._last).append(text)
         code = self.process.wait()
         if not self.is_over:
-            said = " / ".join(line.strip(" -*") for line in self._last if line.strip(" -*"))
+            said = self.said()
             self._tell(Failed(f"{self.name} ended with {code}" + (f": {said}" if said else "")))
+
+    def said(self):
+        """How it began and what it said last: the cause comes first, and may be followed by much."""
+        return " / ".join([*self._first, *self._last])
 
     def end(self, patience=PATIENCE):
         """Once its agents have ended: it does, too."""

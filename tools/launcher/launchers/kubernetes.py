@@ -10,6 +10,7 @@ from ..channel import portable
 from ..environment import shown
 from ..errors import UsageError
 from ..job import threads_of
+from ..messages import say
 from .base import Launcher
 from .callers import PARTING, run
 from .pods import Pods
@@ -133,8 +134,8 @@ class Kubernetes(Launcher):
         if getattr(self, "_created", False):
             try:
                 run(self.deletion(), "the end", deadline=PARTING)
-            except UsageError:
-                pass  # whoever cannot be asked cannot be told
+            except UsageError as error:
+                say(f"{error}; what this job made may still be there: {shlex.join(self.deletion())} deletes it")
 
 
 def with_secrets_hidden(manifests):

@@ -2,24 +2,20 @@
 import collections
 import os
 import shlex
-import subprocess
+import shutil
 from dataclasses import replace
 
 from ..errors import UsageError
 from ..home import TOKEN
 from ..placement import over_hosts, over_seats
-from .callers import PATIENCE, Callers, Tool
+from .callers import PATIENCE, Callers, Tool, run
 
 
-def flavour():
+def flavour(asked_to_end=None):
     """"openmpi" or "mpich", as mpirun says itself."""
-    try:
-        said = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, timeout=30, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise UsageError("--launcher mpi: mpirun --version takes more than 30 s") from error
-    except OSError as error:
-        raise UsageError(f"--launcher mpi: mpirun: {error.strerror}; Open MPI or MPICH has it") from error
-    text = said.stdout + said.stderr
+    if shutil.which("mpirun") is None:
+        raise UsageError("--launcher mpi: mpirun: No such file or directory; Open MPI or MPICH has it")
+    text = run(["mpirun", "--version"], "--launcher mpi", asked_to_end=asked_to_end, deadline=30.0)
     if "Open MPI" in text or "OpenRTE" in text:
         return "openmpi"
     if "HYDRA" in text or "Hydra" in text or "MPICH" in text:
@@ -37,7 +33,7 @@ class Mpi(Callers):
             if host.user or host.port or host.interface:
                 raise UsageError(f"mpirun takes names and slots alone of a hostfile, and {host.name} has more; users and ports go to "
                                  "~/.ssh/config, an interface to --env DMLC_INTERFACE=...")
-        self._tool = None
+        self._tool = self.asked_to_end = None
 
     def agents_of_hosts(self):
         """{host: how many}: as many as processes are to run there."""
@@ -47,7 +43,7 @@ class Mpi(Callers):
 
     def command(self):
         hosts = [f"{name}:{count}" for name, count in self.agents_of_hosts().items()]
-        if flavour() == "openmpi":
+        if flavour(self.asked_to_end) == "openmpi":
             words = ["mpirun", "-n", str(self.count()), "--bind-to", "none", "-x", TOKEN]
             words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
             words += ["--map-by", "slot", "-H", ",".join(hosts)] if hosts else ["--map-by", "node", "--oversubscribe"]
@@ -62,6 +58,10 @@ class Mpi(Callers):
     def begin(self, supervisor):
         supervisor.at_a_bad_end(PATIENCE)
         self._tool = Tool(self.command(), {**os.environ, TOKEN: self.token}, supervisor.events.put)
+
+    def status(self):
+        said = self._tool.said() if self._tool else ""
+        return super().status() + (f"; mpirun says: {said}" if said else "")
 
     def children(self):
         return {self._tool.process.pid} if self._tool else set()

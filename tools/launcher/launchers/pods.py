@@ -1,5 +1,6 @@
 """A job's pods as kubectl tells of them: their output, their ends, what keeps them from starting."""
 import json
+import math
 import queue
 import re
 import subprocess
@@ -91,16 +92,19 @@ class Pods:
         self._follow_pods()
         started, next_report = time.monotonic(), time.monotonic() + REPORT
         limit = self._launcher.options.timeout
+        over = started + limit if limit else math.inf
         while True:
             try:
-                event = self._supervisor.events.get(timeout=max(0.0, next_report - time.monotonic()))
+                event = self._supervisor.events.get(timeout=max(0.0, min(next_report, over) - time.monotonic()))
             except queue.Empty:
-                next_report += REPORT
-                waiting = self._waiting()
-                if waiting:
-                    say(waiting)
-                    if limit and time.monotonic() > started + limit:
-                        raise LaunchError(f"not all pods run within {limit:.0f} s: {waiting}")
+                waiting, now = self._waiting(), time.monotonic()
+                if waiting and now >= over:
+                    raise LaunchError(f"not all pods run within {limit:.0f} s: {waiting}")
+                over = math.inf if now >= over else over
+                if now >= next_report:
+                    next_report += REPORT
+                    if waiting:
+                        say(waiting)
                 continue
             if isinstance(event, int):
                 return self._supervisor.end_by(event, set())

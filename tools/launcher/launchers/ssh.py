@@ -136,7 +136,7 @@ class Ssh(Launcher):
             done = subprocess.run(self.rsync(host), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
             if done.returncode != 0:
                 said = "; ".join(what_matters(done.stderr.decode(errors="replace").strip().splitlines())[-3:])
-                return f"rsync to {self.options.sync_dst_dir}: {said or done.returncode}", any(text in said for text in TRY_AGAIN)
+                return f"rsync to {self.options.sync_dst_dir}: {said or f'rsync ended with exit code {done.returncode} and said nothing'}", any(text in said for text in TRY_AGAIN)
         started = threading.Event()
         connection = Connection(self.command(host), lambda text: say(f"host {label(host)}: {text}") if started.is_set() else None)
         self._connections[label(host)] = connection
