@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,16 +42,14 @@ struct Message {
   }
 };
 
-void Free(void* memory, void*) {
-  std::free(memory);
+std::byte* Data(Message* message) {
+  return static_cast<std::byte*>(zmq_msg_data(&message->native));
 }
 
-// `bytes` of memory of its own, which the caller fills.
+// Of `bytes`, which the caller fills.
 std::byte* Make(Message* message, size_t bytes) {
-  void* memory = std::malloc(bytes);
-  if (memory == nullptr) Broken("malloc");
-  zmq_msg_init_data(&message->native, memory, bytes, Free, nullptr);
-  return static_cast<std::byte*>(memory);
+  if (zmq_msg_init_size(&message->native, bytes) < 0) Broken("zmq message");
+  return Data(message);
 }
 
 void SendNext(void* dealer, Ring* ring, Echo echo = Echo::kSame) {
@@ -64,10 +61,6 @@ void SendNext(void* dealer, Ring* ring, Echo echo = Echo::kSame) {
         &message.native, ring->Next(), ring->message(), [](void*, void*) {}, nullptr);
   }
   message.Send(dealer);
-}
-
-std::byte* Data(Message* message) {
-  return static_cast<std::byte*>(zmq_msg_data(&message->native));
 }
 
 void EchoAll(void* router) {
