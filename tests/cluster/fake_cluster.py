@@ -94,7 +94,7 @@ class Cluster:
     def __init__(self, bin_dir, stuck=None, watch_seconds=3600.0, log_seconds=3600.0, refuses="nothing"):
         """`stuck`: the reason why no container starts. A watch ends after `watch_seconds`, as an API server's do after some time, the
         first stream of each pod's log after `log_seconds`.
-        `refuses`: a kind of object, once those before it are there."""
+        `refuses`: a kind of object, once those before it are there, or what kubectl is to do."""
         self.bin, self.stuck, self.watch_seconds, self.log_seconds, self.refuses = bin_dir, stuck, watch_seconds, log_seconds, refuses
         self.scratch = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.scratch.name)
@@ -135,6 +135,8 @@ class Cluster:
         words = arguments[2:] if arguments[0] == "--namespace" else arguments
         if words[0] == "create":
             self.create(text, out)
+        elif words[0] == self.refuses:
+            out.write(f"1\nError from server (Forbidden): {words[0]}\n".encode())
         elif words[0] == "delete":
             self.delete()
             out.write(b"0\n")

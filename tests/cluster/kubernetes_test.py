@@ -93,9 +93,23 @@ class OnKubernetes(unittest.TestCase):
         self.assertRegex(said, r"scheduler \(pod \S+\) cannot start: ImagePullBackOff")
 
     def test_pods_that_wait_are_spoken_of(self):
-        code, said = end_of(self.start(Cluster(BIN, stuck="ContainerCreating"), "--timeout", 9, "true"))
+        code, said = end_of(self.start(Cluster(BIN, stuck="ContainerCreating"), "--timeout", 12, "true"))
         self.assertEqual(code, 1, said)
-        self.assertRegex(said, r"waiting for scheduler \(Pending: ContainerCreating\), server 0 \(not created\), worker 0 \(not created\)")
+        waiting = "waiting for scheduler (Pending: ContainerCreating), server 0 (not created), worker 0 (not created), worker 1 (not created)"
+        self.assertIn(f"launch.py: {waiting}\n", said)
+        self.assertIn(f"not all pods run within 12 s: {waiting}\n", said)
+
+    def test_time_that_is_over_before_the_first_report(self):
+        code, said = end_of(self.start(Cluster(BIN, stuck="ContainerCreating"), "--timeout", 2, "true"))
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"\A\S+ not all pods run within 2 s: waiting for scheduler")
+
+    def test_what_cannot_be_deleted_is_said(self):
+        cluster = Cluster(BIN, refuses="delete")
+        code, said = end_of(self.start(cluster, "true"))
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, r"kubectl ended with 1: Error from server \(Forbidden\): delete; what this job made may still be there: kubectl delete jobs,services,secrets "
+                               r"--selector sluice.dev/job=sluice-\w+ \S.* deletes it")
 
     def test_ctrl_c_and_kill_9(self):
         for kill, number, expected in (("launch", signal.SIGINT, 130), ("launch", signal.SIGKILL, -9), ("runner", signal.SIGKILL, 137)):

@@ -59,9 +59,13 @@ def check_service(service):
 class Yarn(http.server.ThreadingHTTPServer):
     """One service at a time."""
 
-    def __init__(self, refuse=None, state="STABLE"):
+    def __init__(self, refuse=None, state="STABLE", hangs=False):
+        """`hangs`: a new service waits for `may_answer`."""
         super().__init__(("127.0.0.1", 0), Handler)
         self.refuse, self.state = refuse, state
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+        if not hangs:
+            self.may_answer.set()
         self.requests, self.services, self.containers = [], {}, []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -120,6 +124,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.answer(200, {"diagnostics": f"Successfully destroyed service {name}"})
 
     def create(self, service):
+        self.server.asked.set()
+        self.server.may_answer.wait(60)
         try:
             check_service(service)
         except ValueError as error:
@@ -208,6 +214,23 @@ class OnYarn(unittest.TestCase):
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"0 of 3 agents are there; YARN's service \S+ is ACCEPTED")
         self.assertRegex(said, r"not all agents are there within 11 s")
+
+    def test_ctrl_c_while_yarn_does_not_answer(self):
+        """A service that it makes of a late request goes as well."""
+        for number, expected in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+            with self.subTest(number=number):
+                yarn = Yarn(hangs=True)
+                job = self.start(yarn, "true")
+                self.assertTrue(yarn.asked.wait(20))
+                job.send_signal(number)
+                yarn.may_answer.wait(0.5)
+                yarn.may_answer.set()
+                code, said = end_of(job, 15)
+                self.assertEqual(code, expected, said)
+                end = time.monotonic() + 10
+                while yarn.services or "DELETE" not in [request[0] for request in yarn.requests]:
+                    self.assertLess(time.monotonic(), end, "left")
+                    time.sleep(0.1)
 
     def test_nobody_there(self):
         done = subprocess.run([*LAUNCH, "--launcher", "yarn", "--resource-manager", "http://127.0.0.1:1", "-n", "1", "true"], capture_output=True, text=True, timeout=60)

@@ -19,7 +19,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 from launcher import addresses, bootstrap, channel, home, hosts, members, supervisor  # noqa: E402
-from launcher.errors import Interrupted  # noqa: E402
+from launcher.errors import Interrupted, UsageError  # noqa: E402
 from launcher.launchers import callers  # noqa: E402
 
 
@@ -83,26 +83,25 @@ class NobodyReads(unittest.TestCase):
         return data
 
 
-class Submitting(unittest.TestCase):
+class ShortPrograms(unittest.TestCase):
     SLOW = ["sh", "-c", "sleep 1; echo 42"]
 
     def setUp(self):
         self.asked = threading.Event()
         threading.Timer(0.3, self.asked.set).start()
 
-    def test_a_job_that_is_being_submitted_is_known_before_the_end(self):
-        self.assertEqual(callers.run(self.SLOW, "", asked_to_end=self.asked, submits=True), "42\n")
+    def test_one_that_is_given_time_to_answer_does(self):
+        self.assertEqual(callers.run(self.SLOW, "", asked_to_end=self.asked, answer=10.0), "42\n")
         with self.assertRaises(Interrupted):
-            callers.run(self.SLOW, "", asked_to_end=self.asked, submits=True)  # no further one
+            callers.run(self.SLOW, "", asked_to_end=self.asked, answer=10.0)  # no further one
 
-    def test_other_programs_are_not_waited_for(self):
+    def test_others_are_not_waited_for(self):
         with self.assertRaises(Interrupted):
             callers.run(["sleep", "600"], "", asked_to_end=self.asked)
 
-    def test_one_that_does_not_say_is_spoken_of(self):
-        with mock.patch.object(callers, "ANSWER", 0.3), contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(Interrupted):
-            callers.run(["sleep", "600"], "", asked_to_end=self.asked, submits=True)
-        self.assertIn("one may be left in the queue", " ".join(said.getvalue().split()))
+    def test_one_that_is_not_there_is_named(self):
+        with self.assertRaisesRegex(UsageError, "could not start no-such-sbatch"):
+            callers.submit(["no-such-sbatch"], "", "scancel", None)
 
 
 class Locales(unittest.TestCase):

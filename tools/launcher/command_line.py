@@ -138,7 +138,7 @@ def make_launcher(a, job):
     return LAUNCHERS[name](job, options)
 
 
-def main(arguments, logs_name, tell_guard):
+def main(arguments, logs_name, wishes):
     try:
         args = parser().parse_args(arguments)
         job = make_job(args)
@@ -147,7 +147,7 @@ def main(arguments, logs_name, tell_guard):
             sys.stdout.buffer.write(os.fsencode("\n".join(launcher.dry_run()) + "\n"))
             sys.stdout.buffer.flush()
             return 0
-        return supervisor.run(job, launcher, logs_name, tell_guard)
+        return supervisor.run(job, launcher, logs_name, wishes)
     except UsageError as error:
         say(error)
         return 2

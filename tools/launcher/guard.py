@@ -33,12 +33,28 @@ def put_in_order():
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no end is told and no exit code kept
 
 
+class Wishes:
+    """What is to be done should the runner be killed: the pipe's end in which they are said."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+
+    def add(self, wish):
+        """A command to run, as a batch system knows nothing of the runner's end, or seconds to leave to what it has started, as
+        mpirun cleans up when its agents end; the last word about them counts."""
+        with contextlib.suppress(BrokenPipeError):  # the guard was killed: the runner, then, lives to do it
+            os.write(self.descriptor, json.dumps(wish).encode() + b"\n")
+
+
 def last_wishes(heard):
-    """What the runner wanted: commands to run, as a batch system knows nothing of its end, and seconds to leave to what it started,
-    as mpirun cleans up when its agents end."""
-    with os.fdopen(heard, "rb") as pipe:
-        wishes = [json.loads(line) for line in pipe.read().splitlines()]
-    return [wish for wish in wishes if isinstance(wish, list)], max((wish for wish in wishes if not isinstance(wish, list)), default=0.0)
+    """(commands, seconds), of those said until now."""
+    os.set_blocking(heard, False)
+    text = b""
+    with contextlib.suppress(BlockingIOError):
+        while chunk := os.read(heard, 1 << 16):
+            text += chunk
+    wishes = [json.loads(line) for line in text.splitlines()]
+    return [wish for wish in wishes if isinstance(wish, list)], next((wish for wish in reversed(wishes) if not isinstance(wish, list)), 0.0)
 
 
 def run_together(commands):
@@ -79,7 +95,7 @@ def main(arguments):
     commands, patience = last_wishes(heard)
     descendants.await_all(not_ours, patience)
     descendants.kill_all(not_ours)
-    run_together(commands)
+    run_together(commands + last_wishes(heard)[0])  # what was just submitting a job has said which
     logs = os.path.join(tempfile.gettempdir(), logs_name)
     left = f", its logs are in {logs}" if os.path.isdir(logs) else ""
     say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; no process of the job is left{left}")

@@ -45,9 +45,8 @@ class Failed:
 
 
 class Supervisor:
-    def __init__(self, job, launcher, logs_name, tell_guard):
-        """`logs_name`: of the folder that is made for logs where the job names none. `tell_guard(wish)`: a command to run, or
-        seconds to wait for what was started, should this process be killed."""
+    def __init__(self, job, launcher, logs_name, wishes):
+        """`logs_name`: of the folder that is made for logs where the job names none. `wishes`: for the guard."""
         self.job, self.launcher = job, launcher
         self.here = LocalHost()
         self.output = Output()
@@ -58,7 +57,7 @@ class Supervisor:
         self.log_dir = self._make_log_dir(logs_name)
         self.guard_is_gone = self.stopping = self.ended_by_user = False
         self.asked_to_end, self.asked_by = threading.Event(), None  # a signal's number, or GUARD_IS_GONE
-        self.at_a_bad_end = tell_guard
+        self.wishes = wishes
 
     def _make_log_dir(self, logs_name):
         if self.job.log_dir is None:
@@ -333,9 +332,9 @@ class Supervisor:
             shutil.rmtree(self.log_dir, ignore_errors=True)
 
 
-def run(job, launcher, logs_name, tell_guard):
+def run(job, launcher, logs_name, wishes):
     descendants.adopt_orphans()
-    supervisor = Supervisor(job, launcher, logs_name, tell_guard)
+    supervisor = Supervisor(job, launcher, logs_name, wishes)
     supervisor.listen()
     code, refused = 1, False
     try:

@@ -1,6 +1,9 @@
 """Launchers whose agents call home: one for each process, started by mpirun or a batch system."""
 import collections
+import math
 import os
+import queue
+import shutil
 import subprocess
 import threading
 import time
@@ -153,15 +156,16 @@ class Tool:
             self.process.terminate()
 
 
-def run(command, what, text=None, asked_to_end=None, deadline=60.0, submits=False):
-    """Standard output of a short command; UsageError where it fails, Interrupted once `asked_to_end` (an Event) is set. What
-    `submits` a job is given ANSWER to say which, so that it can be taken back."""
+def run(command, what, text=None, asked_to_end=None, deadline=60.0, answer=0.0, pass_fds=(), name=None):
+    """Standard output of a short command; UsageError where it fails, Interrupted once `asked_to_end` (an Event) is set and it has
+    not ended within `answer` seconds."""
+    name = name or command[0]
     if asked_to_end is not None and asked_to_end.is_set():
         raise Interrupted
     try:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=pass_fds)
     except OSError as error:
-        raise UsageError(f"{what}: could not start {command[0]}: {error.strerror}") from error
+        raise UsageError(f"{what}: could not start {name}: {error.strerror}") from error
     end, interrupted = time.monotonic() + deadline, False
     with process:
         while True:
@@ -171,15 +175,68 @@ def run(command, what, text=None, asked_to_end=None, deadline=60.0, submits=Fals
             except subprocess.TimeoutExpired:
                 text = None  # what is given once is sent
                 if not interrupted and asked_to_end is not None and asked_to_end.is_set():
-                    interrupted, end = True, min(end, time.monotonic() + (ANSWER if submits else 0))
+                    interrupted, end = True, min(end, time.monotonic() + answer)
                 if time.monotonic() < end:
                     continue
                 process.kill()
-                if interrupted and submits:
-                    say(f"{command[0]} has not said within {ANSWER:.0f} s which job it submitted; one may be left in the queue")
                 if interrupted:
                     raise Interrupted from None
-                raise UsageError(f"{what}: {command[0]} took more than {deadline:.0f} s") from None
+                raise UsageError(f"{what}: {name} took more than {deadline:.0f} s") from None
     if process.returncode != 0:
-        raise UsageError(f"{what}: {command[0]} ended with {process.returncode}: {errors.strip() or out.strip()}")
+        raise UsageError(f"{what}: {name} ended with {process.returncode}: {errors.strip() or out.strip()}")
     return out
+
+
+# What it submits, and how that is taken back, is told to the guard before it is told here. (Opened for reading as well, a pipe
+# without a reader, as a killed guard leaves it, does not block.)
+SUBMISSION = r'''
+take_back=$1 guard=$2
+shift 2
+said=$("$@") || exit
+job=$(echo "$said" | sed -n '$s/[.;].*//; $p')
+echo "[\"$take_back\", \"$job\"]" 1<>"/dev/fd/$guard"
+echo "$job"
+'''
+
+
+def submit(command, what, take_back, supervisor, text=None):
+    """The number of the job that it submits. However launch.py ends, `take_back` is told it, also when that is while the batch
+    system answers: it is given ANSWER to say which job it is."""
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{what}: could not start {command[0]}: No such file or directory")
+    if supervisor.asked_to_end.is_set():
+        raise Interrupted
+    supervisor.wishes.add(ANSWER)
+    guard = supervisor.wishes.descriptor
+    try:
+        job = run(["sh", "-c", SUBMISSION, command[0], take_back, str(guard), *command], what, text, supervisor.asked_to_end, answer=ANSWER,
+                  pass_fds=(guard,), name=command[0]).strip()
+    except Interrupted:
+        say(f"{command[0]} has not said within {ANSWER:.0f} s which job it submitted; one may be left in the queue")
+        raise
+    supervisor.wishes.add(0.0)
+    return job
+
+
+def unless_ended(ask, asked_to_end, answer=0.0):
+    """What ask() returns or raises; Interrupted once `asked_to_end` is set and it has done neither within `answer` seconds."""
+    outcome = queue.SimpleQueue()
+
+    def work():
+        try:
+            outcome.put((ask(), None))
+        except UsageError as error:
+            outcome.put((None, error))
+    threading.Thread(target=work, name="question", daemon=True).start()
+    end = math.inf
+    while time.monotonic() < end:
+        try:
+            result, error = outcome.get(timeout=LOOK)
+        except queue.Empty:
+            if asked_to_end.is_set():
+                end = min(end, time.monotonic() + answer)
+            continue
+        if error:
+            raise error
+        return result
+    raise Interrupted

@@ -56,7 +56,7 @@ class Mpi(Callers):
         return list(self.agents_of_hosts())
 
     def begin(self, supervisor):
-        supervisor.at_a_bad_end(PATIENCE)
+        supervisor.wishes.add(PATIENCE)
         self._tool = Tool(self.command(), {**os.environ, TOKEN: self.token}, supervisor.events.put)
 
     def status(self):

@@ -4,7 +4,7 @@ import os
 import shlex
 
 from ..errors import LaunchError, UsageError
-from .callers import PARTING, Callers, run
+from .callers import PARTING, Callers, run, submit
 
 
 def tasks_of(text):
@@ -48,10 +48,9 @@ class Sge(Callers):
             raise UsageError(f"--launcher sge keeps a file in the working folder, which its hosts share: {self._token_file}: {error.strerror}") from error
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(self.token)
-        supervisor.at_a_bad_end(["rm", "-f", self._token_file])
+        supervisor.wishes.add(["rm", "-f", self._token_file])
         for command in self.commands():
-            self._jobs.append(run(command, "--launcher sge", asked_to_end=self.asked_to_end, submits=True).split(".")[0].strip())
-            supervisor.at_a_bad_end(["qdel", self._jobs[-1]])
+            self._jobs.append(submit(command, "--launcher sge", "qdel", supervisor))
 
     def gather(self, supervisor):
         try:

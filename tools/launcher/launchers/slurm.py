@@ -5,7 +5,7 @@ import shlex
 
 from ..errors import LaunchError, UsageError
 from ..home import TOKEN
-from .callers import PARTING, PATIENCE, Callers, Tool, run
+from .callers import PARTING, PATIENCE, Callers, Tool, run, submit
 
 
 def asked_for(resources):
@@ -76,11 +76,10 @@ class Slurm(Callers):
         os.environ[TOKEN] = self.token
         try:
             if self.inside:
-                supervisor.at_a_bad_end(PATIENCE)
+                supervisor.wishes.add(PATIENCE)
                 self._tools = [Tool(self.step(*group), dict(os.environ), supervisor.events.put) for group in self.groups()]
             else:
-                self._batch_job = run(self.batch(), "--launcher slurm", self.batch_script(), self.asked_to_end, submits=True).split(";")[0].strip()
-                supervisor.at_a_bad_end(["scancel", self._batch_job])
+                self._batch_job = submit(self.batch(), "--launcher slurm", "scancel", supervisor, self.batch_script())
         finally:
             del os.environ[TOKEN]
 

@@ -16,14 +16,19 @@ import xml.etree.ElementTree
 
 from ..errors import UsageError
 from ..home import TOKEN
+from ..messages import say
 from ..supervisor import Failed
-from .callers import Callers
+from .callers import ANSWER, PARTING, Callers, unless_ended
 
 ADDRESS = "yarn.resourcemanager.webapp.address"
 DEFAULT_MEMORY_MB = 1024
 LOOK = 2.0        # seconds between looks at the service's state
 PATIENCE = 30.0   # seconds for an answer
 ENDED = ("FAILED", "STOPPED", "SUCCEEDED")
+
+
+class NotThere(UsageError):
+    """YARN knows no such service."""
 
 
 def resource_manager():
@@ -53,7 +58,8 @@ class Yarn(Callers):
         if not re.match(r"https?://[^/]", self._url):
             raise UsageError(f"--resource-manager is '{self._url}'; it is a URL, such as http://{self._url or 'rm'}:8088")
         self._service = f"{self.options.job_name or 'sluice'}-{self.job.id.removeprefix('job-')}".lower()
-        self._is_there, self._over = False, threading.Event()
+        self._may_be_there = self._was_accepted = False
+        self._over = threading.Event()
 
     def component(self, role, count):
         resources = self.job.resources(role)
@@ -70,18 +76,17 @@ class Yarn(Callers):
             service["queue"] = self.options.queue
         return service
 
-    def request(self, method, path, body=None):
+    def request(self, method, path, body=None, patience=PATIENCE):
         """The answer's object. UsageError where there is none."""
-        query = urllib.parse.urlencode({"user.name": getpass.getuser()})
-        url = f"{self._url}/app/v1/services{path}?{query}"
-        request = urllib.request.Request(url, method=method, data=None if body is None else json.dumps(body).encode(),
+        request = urllib.request.Request(self.url_of(path), method=method, data=None if body is None else json.dumps(body).encode(),
                                          headers={"Content-Type": "application/json", "Accept": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(request, timeout=patience) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace").strip()
-            raise UsageError(f"YARN at {self._url} answers {method} {path or '/'} with {error.code}: {diagnostics(said)}") from error
+            kind = NotThere if error.code == http.HTTPStatus.NOT_FOUND else UsageError
+            raise kind(f"YARN at {self._url} answers {method} {path or '/'} with {error.code}: {diagnostics(said)}") from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise UsageError(f"YARN at {self._url} cannot be asked: {getattr(error, 'reason', None) or error or type(error).__name__}") from error
         try:
@@ -89,12 +94,15 @@ class Yarn(Callers):
         except ValueError as error:
             raise UsageError(f"YARN at {self._url} answers {method} {path or '/'} with no JSON") from error
 
+    def url_of(self, path):
+        return f"{self._url}/app/v1/services{path}?" + urllib.parse.urlencode({"user.name": getpass.getuser()})
+
     def begin(self, supervisor):
-        self.request("POST", "", self.service())
-        self._is_there = True
-        query = urllib.parse.urlencode({"user.name": getpass.getuser()})
-        supervisor.at_a_bad_end(["python3", "-c", "import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], method='DELETE'), timeout=10)",
-                                 f"{self._url}/app/v1/services/{self._service}?{query}"])
+        supervisor.wishes.add(["python3", "-c", "import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], method='DELETE'), timeout=10)",
+                               self.url_of(f"/{self._service}")])
+        self._may_be_there = True
+        unless_ended(lambda: self.request("POST", "", self.service()), self.asked_to_end, ANSWER)
+        self._was_accepted = True
         threading.Thread(target=self._watch, args=(supervisor.events.put,), name="yarn", daemon=True).start()
 
     def _watch(self, tell):
@@ -110,16 +118,19 @@ class Yarn(Callers):
             return str(error)
 
     def status(self):
-        return f"YARN's service {self._service} is {self.state()}"
+        return f"YARN's service {self._service} is {unless_ended(self.state, self.asked_to_end)}"
 
     def cancel(self):
         super().cancel()
         self._over.set()
-        if self._is_there:
+        if self._may_be_there:
             try:
-                self.request("DELETE", f"/{self._service}")
-            except UsageError:
-                pass  # it has ended by itself
+                self.request("DELETE", f"/{self._service}", patience=PARTING)
+            except NotThere:
+                pass
+            except UsageError as error:
+                if self._was_accepted:
+                    say(f"{error}; its service {self._service} may still be there")
 
     def beginning(self):
         self.token = "(hidden)"

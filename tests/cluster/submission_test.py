@@ -1,0 +1,78 @@
+"""A job that is just being submitted when launch.py ends is taken back, by stand-ins of sbatch and qsub that are slow to answer.
+
+Usage: submission_test.py BIN_DIR
+"""
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from launch_test import end_of, kill_runner, start_job  # noqa: E402
+
+SLOW = """#!/bin/sh
+cd {folder}
+touch asked
+while [ ! -e may-answer ]; do sleep 0.05; done
+echo some banner
+echo '{answer}'
+"""
+TAKES_BACK = """#!/bin/sh
+echo "$*" >>{folder}/taken-back
+"""
+
+
+class Submissions(unittest.TestCase):
+    def await_file(self, path, seconds=20):
+        end = time.monotonic() + seconds
+        while not path.exists():
+            self.assertLess(time.monotonic(), end, f"no {path.name}")
+            time.sleep(0.02)
+
+    def check(self, launcher, tools, answer, taken_back):
+        for kill, number, expected in (("launch", signal.SIGINT, 130), ("launch", signal.SIGKILL, -9), ("runner", signal.SIGKILL, 137)):
+            with self.subTest(kill=kill, number=number), tempfile.TemporaryDirectory() as name:
+                folder = pathlib.Path(name)
+                for tool, text in zip(tools, (SLOW, TAKES_BACK)):
+                    (folder / tool).write_text(text.format(folder=folder, answer=answer))
+                    (folder / tool).chmod(0o755)
+                environment = {key: value for key, value in os.environ.items() if key != "SLURM_JOB_ID"}
+                job = start_job(self, "--launcher", launcher, "-n", "2", "true", cwd=folder, env={**environment, "PATH": f"{folder}:{os.environ['PATH']}"})
+                self.await_file(folder / "asked")
+                if kill == "launch":
+                    job.send_signal(number)
+                else:
+                    kill_runner(job, number)
+                time.sleep(0.5)  # it has not answered by then
+                (folder / "may-answer").touch()
+                code, said = end_of(job, 20)
+                self.assertEqual(code, expected, said)
+                self.await_file(folder / "taken-back")
+                self.assertEqual(set((folder / "taken-back").read_text().splitlines()), {taken_back})
+                self.assertEqual(list(folder.glob(".sluice*")), [])
+
+    def test_slurm(self):
+        self.check("slurm", ("sbatch", "scancel"), "42", "42")
+        self.check("slurm", ("sbatch", "scancel"), "42;cluster", "42")
+
+    def test_grid_engine(self):
+        self.check("sge", ("qsub", "qdel"), "42.1-2:1", "42")
+
+    def test_one_that_never_answers(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "sbatch").write_text(SLOW.format(folder=folder, answer=""))
+            (folder / "sbatch").chmod(0o755)
+            job = start_job(self, "--launcher", "slurm", "-n", "2", "true", env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+            self.await_file(folder / "asked")
+            job.send_signal(signal.SIGINT)
+            code, said = end_of(job, 15)
+            self.assertEqual(code, 130, said)
+            self.assertIn("sbatch has not said within 3 s which job it submitted; one may be left in the queue", said)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
