@@ -8,12 +8,17 @@
 namespace sluice::worker {
 
 void DistStore::WaitIssued() {
-  std::vector<Event> issued;
+  std::vector<Event> waiting;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [key, state] : keys_) issued.push_back(state.issued);
+    ForgetIssued();
+    waiting = issuing_;
   }
-  for (const Event& event : issued) event.WaitQuietly(options_.timeout);
+  for (const Event& event : waiting) event.WaitQuietly(options_.timeout);
+}
+
+void DistStore::ForgetIssued() {
+  std::erase_if(issuing_, [](const Event& event) { return event.Done(); });
 }
 
 void DistStore::SetOptimizer(const OptimizerConfig& config) {

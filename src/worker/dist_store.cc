@@ -224,6 +224,8 @@ Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call&& 
     return done;
   }
   state.issued = Event::Make("issue", nullptr, records_);
+  if (issuing_.size() == issuing_.capacity()) ForgetIssued();
+  issuing_.push_back(state.issued);
   auto hand_over = [client = client_, call = std::move(call), done,
                     issued = state.issued](const std::exception_ptr& error) mutable {
     error == nullptr ? client.HandOver(std::move(call), done, false) : done.Complete(error);

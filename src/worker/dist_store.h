@@ -136,7 +136,9 @@ class DistStore final : public KVStore {
                int priority, bool latest);
   void PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
                 Handover& calls);
+  // For all that has been issued to be handed over, whatever the number of keys.
   void WaitIssued();
+  void ForgetIssued();  // what has been
   // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);
   Time Deadline(std::chrono::milliseconds timeout) const;
@@ -173,6 +175,7 @@ class DistStore final : public KVStore {
   // Guarded by mutex_.
   const std::unique_ptr<collective::Reducer> reducer_;
   std::map<Key, KeyState> keys_;
+  std::vector<Event> issuing_;  // of operations not handed over yet, and of some that have been
   std::shared_ptr<const Optimizer> optimizer_;
   GradientCompression compression_;
   std::map<std::string, uint64_t> barriers_;  // by members

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 
 #include "contract/weight_key.h"
+#include "tensor/access.h"
 
 namespace sluice::testing {
 namespace {
@@ -95,6 +97,36 @@ TEST_P(LeavingAtOnce, WhatAWorkerPushedLastIsNotLost) {
 }
 INSTANTIATE_TEST_SUITE_P(Stores, LeavingAtOnce, ::testing::Values("dist_sync", "dist_async"),
                          [](const auto& info) { return info.param; });
+
+// Gradients are written only once worker 1 is leaving (or, at the latest, a moment before).
+TEST(LeavingTest, WhatIsStillBeingWrittenIsNotLost) {
+  constexpr int kRounds = 3;
+  const std::vector<Key> keys = {"a", "b", "c"};
+  Job job({.type = "dist_sync", .workers = 2});
+  job.RunShared([&](const std::shared_ptr<KVStore>& kv) {
+    for (const Key& key : keys) kv->Init(key, Filled(*kv, kShape, 0));
+    kv->SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv->Barrier();
+    const Event gate = Event::Make("the gate");
+    for (int i = 0; i < kRounds; ++i) {
+      for (const Key& key : keys) {
+        NDArray gradient = Filled(*kv, kShape, 1);
+        SetWriter(gradient, EnqueueOn(DeviceOf(*kv), "a slow gradient", {&gate, 1}, [] {}));
+        kv->Push(key, gradient);
+      }
+    }
+    const std::jthread writer([gate] {
+      std::this_thread::sleep_for(50ms);
+      gate.Complete();
+    });
+    if (kv->rank() == 1) return job.Leave(1);
+    for (const Key& key : keys) {
+      NDArray out = Filled(*kv, kShape, 0);
+      kv->Pull(key, &out);
+      EXPECT_THAT(out.ToVector(), Each(2 * kRounds));
+    }
+  });
+}
 
 TEST(LeavingTest, AFailureThatNobodyHasHeardIsHeardByTheEnd) {
   Job job({.type = "dist_async", .workers = 1});
