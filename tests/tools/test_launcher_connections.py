@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 from launcher import addresses, bootstrap, channel, home, hosts, members, supervisor  # noqa: E402
 from launcher.errors import Interrupted, UsageError  # noqa: E402
-from launcher.launchers import callers  # noqa: E402
+from launcher.launchers import tools  # noqa: E402
 
 
 class NobodyReads(unittest.TestCase):
@@ -91,17 +91,17 @@ class ShortPrograms(unittest.TestCase):
         threading.Timer(0.3, self.asked.set).start()
 
     def test_one_that_is_given_time_to_answer_does(self):
-        self.assertEqual(callers.run(self.SLOW, "", asked_to_end=self.asked, answer=10.0), "42\n")
+        self.assertEqual(tools.run(self.SLOW, "", asked_to_end=self.asked, answer=10.0), "42\n")
         with self.assertRaises(Interrupted):
-            callers.run(self.SLOW, "", asked_to_end=self.asked, answer=10.0)  # no further one
+            tools.run(self.SLOW, "", asked_to_end=self.asked, answer=10.0)  # no further one
 
     def test_others_are_not_waited_for(self):
         with self.assertRaises(Interrupted):
-            callers.run(["sleep", "600"], "", asked_to_end=self.asked)
+            tools.run(["sleep", "600"], "", asked_to_end=self.asked)
 
     def test_one_that_is_not_there_is_named(self):
         with self.assertRaisesRegex(UsageError, "could not start no-such-sbatch"):
-            callers.submit(["no-such-sbatch"], "", "scancel", None)
+            tools.submit(["no-such-sbatch"], "", "scancel", None)
 
 
 class Locales(unittest.TestCase):

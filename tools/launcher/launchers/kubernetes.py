@@ -12,8 +12,8 @@ from ..errors import UsageError
 from ..job import threads_of
 from ..messages import say
 from .base import Launcher
-from .callers import PARTING, run
 from .pods import Pods
+from .tools import PARTING, run
 
 PORT = 9091
 LABEL = "sluice.dev/job"

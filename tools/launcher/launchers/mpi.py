@@ -8,7 +8,8 @@ from dataclasses import replace
 from ..errors import UsageError
 from ..home import TOKEN
 from ..placement import over_hosts, over_seats
-from .callers import PATIENCE, Callers, Tool, run
+from .callers import Callers
+from .tools import PATIENCE, Tool, run
 
 
 def flavour(asked_to_end=None):

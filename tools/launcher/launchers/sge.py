@@ -4,7 +4,8 @@ import os
 import shlex
 
 from ..errors import LaunchError, UsageError
-from .callers import PARTING, Callers, run, submit
+from .callers import Callers
+from .tools import PARTING, run, submit
 
 
 def tasks_of(text):

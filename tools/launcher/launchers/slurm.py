@@ -5,7 +5,8 @@ import shlex
 
 from ..errors import LaunchError, UsageError
 from ..home import TOKEN
-from .callers import PARTING, PATIENCE, Callers, Tool, run, submit
+from .callers import Callers
+from .tools import PARTING, PATIENCE, Tool, run, submit
 
 
 def asked_for(resources):

@@ -18,7 +18,8 @@ from ..errors import UsageError
 from ..home import TOKEN
 from ..messages import say
 from ..supervisor import Failed
-from .callers import ANSWER, PARTING, Callers, unless_ended
+from .callers import Callers
+from .tools import ANSWER, PARTING, unless_ended
 
 ADDRESS = "yarn.resourcemanager.webapp.address"
 DEFAULT_MEMORY_MB = 1024
