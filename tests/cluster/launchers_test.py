@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import sys
+import time
 import unittest
 import unittest.mock
 
@@ -32,13 +33,23 @@ class Mpi(Jobs):
     def launch(self, *arguments):
         folder = self.lab.folder / "bin"
         folder.mkdir(exist_ok=True)
-        for name, command in (("mpirun", f"mpirun.{self.flavour}"), ("rsh", self.lab.ssh())):
-            (folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        rsh = f"touch {self.lab.folder}/asked; exec sleep 600 #" if self._testMethodName == "test_the_end_before_a_host_answers" else f"exec {self.lab.ssh()}"
+        for name, command in (("mpirun", f"exec mpirun.{self.flavour}"), ("rsh", rsh)):
+            (folder / name).write_text(f'#!/bin/sh\n{command} "$@"\n')
             (folder / name).chmod(0o755)
         environment = {"PATH": f"{folder}:{os.environ['PATH']}", "OMPI_MCA_plm_rsh_agent": str(folder / "rsh"), "OMPI_MCA_oob_tcp_if_include": "10.77.0.0/24",
-                       "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(folder / "rsh")}
+                       "TMPDIR": str(self.temporary()), "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(folder / "rsh")}
         return self.lab.launch(*arguments, launcher="mpi", hosts=self.hosts_of_mpi, environment=environment)
 
+
+    def temporary(self):
+        """A folder for mpirun's files here."""
+        folder = self.lab.folder / "temporary" / self._testMethodName
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def left(self):
+        return super().left() or [name for name in os.listdir(self.temporary()) if not name.startswith("sluice-logs-")]
 
     def test_slots(self):
         """As with ssh: three workers to h1, the fourth to h2; servers in turn."""
@@ -48,6 +59,22 @@ class Mpi(Jobs):
         code, said = end_of(job, 60)
         self.assertEqual(code, 0, said)
         self.assertEqual([said.count(text) for text in ("] h1\n", "] h2\n", "] h3\n", "] 3 here\n", "] 1 here\n")], [3, 1, 0, 3, 1], said)
+
+    def test_the_end_before_a_host_answers(self):
+        """mpirun has made files by then, and is still in the middle of its start."""
+        for which, number, expected in (("tools/launch.py", signal.SIGINT, 130), ("tools/launch.py", signal.SIGKILL, -9), ("launcher/runner.py", signal.SIGKILL, 137)):
+            with self.subTest(which, number=number):
+                job = self.start("true", keeps_logs=False)
+                asked = self.lab.folder / "asked"
+                end = time.monotonic() + 30
+                while not asked.exists():
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.05)
+                self.assertEqual(self.lab.kill_inside(0, which, number), 1)
+                code, said = end_of(job, 15)
+                self.assertEqual(code, expected, said)
+                asked.unlink()
+                self.assert_nothing_left()
 
     def test_a_killed_mpirun(self):
         """Its agents go with it; whichever is noticed first is what is said."""

@@ -61,17 +61,43 @@ class Submissions(unittest.TestCase):
     def test_grid_engine(self):
         self.check("sge", ("qsub", "qdel"), "42.1-2:1", "42")
 
+    def start(self, *arguments, **tools):
+        """With Slurm's programs replaced by scripts."""
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        folder = pathlib.Path(scratch.name)
+        for tool, text in tools.items():
+            (folder / tool).write_text(text.format(folder=folder))
+            (folder / tool).chmod(0o755)
+        environment = {key: value for key, value in os.environ.items() if key != "SLURM_JOB_ID"}
+        return folder, start_job(self, "--launcher", "slurm", "-n", "2", *arguments, "true", env={**environment, "PATH": f"{folder}:{os.environ['PATH']}"})
+
     def test_one_that_never_answers(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            (folder / "sbatch").write_text(SLOW.format(folder=folder, answer=""))
-            (folder / "sbatch").chmod(0o755)
-            job = start_job(self, "--launcher", "slurm", "-n", "2", "true", env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
-            self.await_file(folder / "asked")
-            job.send_signal(signal.SIGINT)
+        for kill, number, expected in (("launch", signal.SIGINT, 130), ("runner", signal.SIGKILL, 137)):
+            with self.subTest(kill=kill):
+                folder, job = self.start(sbatch="#!/bin/sh\ntouch {folder}/asked\nexec sleep 600\n")
+                self.await_file(folder / "asked")
+                if kill == "launch":
+                    job.send_signal(number)
+                else:
+                    kill_runner(job, number)
+                code, said = end_of(job, 15)
+                self.assertEqual(code, expected, said)
+                self.assertIn("sbatch has not said within 3 s which job it submitted; one may be left in the queue", said)
+
+    def test_an_answer_that_names_no_job(self):
+        for answer in ('Submitted "x"', "", " "):
+            _, job = self.start(sbatch=f"#!/bin/sh\necho '{answer}'\n")
             code, said = end_of(job, 15)
-            self.assertEqual(code, 130, said)
-            self.assertIn("sbatch has not said within 3 s which job it submitted; one may be left in the queue", said)
+            self.assertEqual(code, 2, said)
+            self.assertIn(f"its answer names no job: {answer}".strip(), said)
+
+    def test_a_batch_system_that_does_not_say_how_the_job_is(self):
+        """The time that is given is over all the same."""
+        _, job = self.start("--timeout", "2", sbatch="#!/bin/sh\necho 42\n", squeue="#!/bin/sh\nexec sleep 600\n", scancel="#!/bin/sh\n")
+        code, said = end_of(job, 30)
+        self.assertEqual(code, 1, said)
+        self.assertIn("not all agents are there within 2 s: 0 of 4; the job's state: squeue took more than 5 s", said)
 
 
 if __name__ == "__main__":

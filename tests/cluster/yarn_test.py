@@ -3,6 +3,7 @@
 The interface is that of https://hadoop.apache.org/docs/r3.3.6/hadoop-yarn/hadoop-yarn-site/yarn-service/YarnServiceAPI.html; a real YARN
 cannot be installed here. Usage: yarn_test.py BIN_DIR
 """
+import contextlib
 import http.server
 import json
 import os
@@ -62,8 +63,8 @@ class Yarn(http.server.ThreadingHTTPServer):
     def __init__(self, refuse=None, state="STABLE", hangs=False):
         """`hangs`: a new service waits for `may_answer`."""
         super().__init__(("127.0.0.1", 0), Handler)
-        self.refuse, self.state = refuse, state
-        self.asked, self.may_answer = threading.Event(), threading.Event()
+        self.refuse, self.state, self.is_closed = refuse, state, False
+        self.asked, self.may_answer, self.deleted = threading.Event(), threading.Event(), []
         if not hangs:
             self.may_answer.set()
         self.requests, self.services, self.containers = [], {}, []
@@ -89,6 +90,7 @@ class Yarn(http.server.ThreadingHTTPServer):
             container.wait()
 
     def close(self):
+        self.is_closed = True
         self.shutdown()
         self.server_close()
         self.end()
@@ -103,8 +105,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody waits any more
+            self.end_headers()
+            self.wfile.write(data)
 
     def handle_one(self, method):
         url, yarn = urllib.parse.urlparse(self.path), self.server
@@ -118,14 +121,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if name not in yarn.services:
             return self.answer(404, {"diagnostics": f"Service {name} not found"})
         if method == "GET":
-            return self.answer(200, {**yarn.services[name], "state": yarn.state})
+            return self.answer(200, None if yarn.state == "null" else {**yarn.services[name], "state": yarn.state})
         del yarn.services[name]
+        yarn.deleted.append(name)
         yarn.end()
         return self.answer(200, {"diagnostics": f"Successfully destroyed service {name}"})
 
     def create(self, service):
         self.server.asked.set()
         self.server.may_answer.wait(60)
+        if self.server.is_closed:
+            return self.answer(503, {"diagnostics": "too late"})
         try:
             check_service(service)
         except ValueError as error:
@@ -216,21 +222,39 @@ class OnYarn(unittest.TestCase):
         self.assertRegex(said, r"not all agents are there within 11 s")
 
     def test_ctrl_c_while_yarn_does_not_answer(self):
-        """A service that it makes of a late request goes as well."""
-        for number, expected in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
-            with self.subTest(number=number):
+        """A service that it makes of a late request goes as well, also of one that is answered once nobody waits for it."""
+        for kill, number, expected, late in (("launch", signal.SIGINT, 130, 0.5), ("launch", signal.SIGINT, 130, 5), ("launch", signal.SIGKILL, -9, 5), ("runner", signal.SIGKILL, 137, 2)):
+            with self.subTest(kill=kill, number=number, late=late):
                 yarn = Yarn(hangs=True)
                 job = self.start(yarn, "true")
                 self.assertTrue(yarn.asked.wait(20))
-                job.send_signal(number)
-                yarn.may_answer.wait(0.5)
+                if kill == "launch":
+                    job.send_signal(number)
+                else:
+                    kill_runner(job, number)
+                time.sleep(late)  # it has not answered by then
                 yarn.may_answer.set()
                 code, said = end_of(job, 15)
                 self.assertEqual(code, expected, said)
                 end = time.monotonic() + 10
-                while yarn.services or "DELETE" not in [request[0] for request in yarn.requests]:
+                while yarn.services or not yarn.deleted:
                     self.assertLess(time.monotonic(), end, "left")
                     time.sleep(0.1)
+
+    def test_ctrl_c_while_yarn_never_answers(self):
+        yarn = Yarn(hangs=True)
+        self.addCleanup(yarn.may_answer.set)
+        job = self.start(yarn, "true")
+        self.assertTrue(yarn.asked.wait(20))
+        job.send_signal(signal.SIGINT)
+        code, said = end_of(job, 20)
+        self.assertEqual(code, 130, said)
+        self.assertRegex(said, r"should sluice-\w+ come, this deletes it: curl -X DELETE 'http://\S+/sluice-\w+\?user\.name=\w+'")
+
+    def test_answers_that_are_none(self):
+        code, said = end_of(self.start(Yarn(state="null"), "--timeout", 12, "true"), 30)
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"not all agents are there within 12 s: .* answers GET /sluice-\w+ with None, which is no object")
 
     def test_nobody_there(self):
         done = subprocess.run([*LAUNCH, "--launcher", "yarn", "--resource-manager", "http://127.0.0.1:1", "-n", "1", "true"], capture_output=True, text=True, timeout=60)
@@ -247,6 +271,12 @@ class OnYarn(unittest.TestCase):
             pathlib.Path(folder, "yarn-site.xml").write_text("<configuration><property><name>h</name><value>127.0.0.1</value></property><property>"
                                                              "<name>yarn.resourcemanager.webapp.address</name><value>${h}:1</value></property></configuration>")
             self.check_refused([], "YARN at http://127.0.0.1:1 cannot be asked: [Errno 111] Connection refused", {"HADOOP_CONF_DIR": folder})
+            pathlib.Path(folder, "yarn-site.xml").write_text("<configuration><property><name>yarn.resourcemanager.hostname</name><value>127.0.0.1</value></property></configuration>")
+            self.check_refused(["--jobname", "my job"], "--jobname is 'my job'; YARN wants at most 41 letters, digits and hyphens", {"HADOOP_CONF_DIR": folder})
+            self.assertIn("POST http://127.0.0.1:8088/app/v1/services\n",
+                          subprocess.run([*LAUNCH, "--launcher", "yarn", "-n", "1", "--dry-run", "true"], capture_output=True, text=True, timeout=60,
+                                         env={**os.environ, "HADOOP_CONF_DIR": folder}).stdout)
+            self.check_refused(["--resource-manager", "http://[::1"], "cannot be asked: Invalid IPv6 URL")
             self.check_refused(["--resource-manager", "rm"], "it is a URL, such as http://rm:8088")
             self.check_refused(["--resource-manager", f"http://127.0.0.1:{other.getsockname()[1]}"], "cannot be asked: SSH-2.0-x")
 

@@ -125,6 +125,9 @@ def make_job(a):
 
 
 def make_launcher(a, job):
+    for flag, text in (("-H", a.hostfile), ("--ssh", a.ssh), ("--resource-manager", a.resource_manager)):
+        if text is not None and not text.strip():
+            raise UsageError(f"{flag} is empty (an unset variable of the shell?); leave it out or name one")
     name = a.launcher or ("ssh" if a.hostfile else "local")
     ssh = words_of("--ssh", a.ssh) if a.ssh else None
     if ssh and name != "ssh":
@@ -138,16 +141,26 @@ def make_launcher(a, job):
     return LAUNCHERS[name](job, options)
 
 
-def main(arguments, logs_name, wishes):
+def show(lines):
+    """The exit code."""
+    try:
+        sys.stdout.buffer.write(os.fsencode("\n".join(lines) + "\n"))
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        say(f"what would run could not be printed: {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more at its end
+        return 1
+    return 0
+
+
+def main(arguments, logs_name, wishes, lifeline):
     try:
         args = parser().parse_args(arguments)
         job = make_job(args)
         launcher = make_launcher(args, job)
         if args.dry_run:
-            sys.stdout.buffer.write(os.fsencode("\n".join(launcher.dry_run()) + "\n"))
-            sys.stdout.buffer.flush()
-            return 0
-        return supervisor.run(job, launcher, logs_name, wishes)
+            return show(launcher.dry_run())
+        return supervisor.run(job, launcher, logs_name, wishes, lifeline)
     except UsageError as error:
         say(error)
         return 2

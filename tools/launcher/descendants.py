@@ -69,6 +69,16 @@ def await_all(spare, seconds):
         reap_orphans(spare)
 
 
+def terminate_all(spare, seconds):
+    """Asks all to end; returns once they have, or the time is over."""
+    for pid in living(spare):
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except OSError:
+            pass
+    await_all(spare, seconds)
+
+
 def await_one(pids, timeout=0.1):
     """Until one of them has ended."""
     poller, handles = select.poll(), []

@@ -16,7 +16,8 @@ from . import descendants, runner
 from .messages import say
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LAST_WISH = 8.0            # seconds
+LAST_WISH = 6.0            # seconds
+AFTER_TERM = 2.0           # seconds for mpirun, say, to tidy up
 QUESTION = signal.SIGUSR1  # scheduler, servers and workers answer it with their state
 
 
@@ -40,21 +41,24 @@ class Wishes:
         self.descriptor = descriptor
 
     def add(self, wish):
-        """A command to run, as a batch system knows nothing of the runner's end, or seconds to leave to what it has started, as
-        mpirun cleans up when its agents end; the last word about them counts."""
+        """A list: a command to run, as a batch system knows nothing of the runner's end. A number: seconds to leave to what it has
+        started, as mpirun cleans up when its agents end. A text: what the user is to be told. Of numbers and texts the last counts."""
         with contextlib.suppress(BrokenPipeError):  # the guard was killed: the runner, then, lives to do it
             os.write(self.descriptor, json.dumps(wish).encode() + b"\n")
 
 
-def last_wishes(heard):
-    """(commands, seconds), of those said until now."""
+def new_wishes(heard):
+    """Those that were not read before."""
     os.set_blocking(heard, False)
     text = b""
     with contextlib.suppress(BlockingIOError):
         while chunk := os.read(heard, 1 << 16):
             text += chunk
-    wishes = [json.loads(line) for line in text.splitlines()]
-    return [wish for wish in wishes if isinstance(wish, list)], next((wish for wish in reversed(wishes) if not isinstance(wish, list)), 0.0)
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def last_of(kind, wishes):
+    return next((wish for wish in reversed(wishes) if isinstance(wish, kind)), kind())
 
 
 def run_together(commands):
@@ -83,20 +87,29 @@ def main(arguments):
     with contextlib.suppress(FileNotFoundError):  # the runner will say so
         tempfile.gettempdir()  # kept: later, a full one would be passed over
     heard, to_guard = os.pipe()
-    with subprocess.Popen([sys.executable, runner.__file__, logs_name, str(to_guard), *arguments], stdin=subprocess.PIPE, start_new_session=True,
-                          pass_fds=(to_guard,)) as process:
+    life, held = os.pipe()
+    for descriptor in (life, to_guard):
+        os.set_inheritable(descriptor, True)
+    # It has what the user gave, also a descriptor: -H <(...).
+    with subprocess.Popen([sys.executable, runner.__file__, logs_name, str(to_guard), str(life), *arguments], start_new_session=True, close_fds=False) as process:
         os.close(to_guard)
+        os.close(life)
         while process.poll() is None:
             number = signal.sigwait([*stops, QUESTION, signal.SIGCHLD])
             if number != signal.SIGCHLD:
                 process.send_signal(number)
     if process.returncode >= 0:
         return process.returncode
-    commands, patience = last_wishes(heard)
+    wishes = new_wishes(heard)
+    patience = last_of(float, wishes)
     descendants.await_all(not_ours, patience)
+    if patience:
+        descendants.terminate_all(not_ours, AFTER_TERM)
     descendants.kill_all(not_ours)
-    run_together(commands + last_wishes(heard)[0])  # what was just submitting a job has said which
+    wishes += new_wishes(heard)  # what was just submitting a job has said which
+    run_together([wish for wish in wishes if isinstance(wish, list)])
+    text = last_of(str, wishes)
     logs = os.path.join(tempfile.gettempdir(), logs_name)
     left = f", its logs are in {logs}" if os.path.isdir(logs) else ""
-    say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; no process of the job is left{left}")
+    say(f"its runner, pid {process.pid}, was killed by signal {-process.returncode}; no process of the job is left{left}" + (f"; {text}" if text else ""))
     return 128 - process.returncode

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from . import descendants
 from .addresses import is_own
 from .errors import Interrupted, LaunchError, UsageError
-from .guard import QUESTION, STOPS
+from .guard import QUESTION
 from .hosts import FAREWELL, LocalHost
+from .lifeline import GUARD_IS_GONE
 from .members import Member, Output
 from .messages import say
 from .processes import Spec
@@ -23,8 +24,20 @@ PORT_DEADLINE = 30.0   # seconds for the scheduler to bind
 BLAME_WINDOW = 1.0     # within which other ends belong to the first
 STOP_GRACE = 5.0       # between SIGTERM and SIGKILL
 FINISH_GRACE = 15.0    # for the rest to end once the workers are done or a server has ended
-GUARD_IS_GONE = 0      # an event like a signal's number
 NEWS = "news"          # of the rendezvous, an event
+
+
+class Flag:
+    """As a threading.Event, but a signal's handler may set it while another does."""
+
+    def __init__(self):
+        self._is_set = False
+
+    def set(self):
+        self._is_set = True
+
+    def is_set(self):
+        return self._is_set
 
 
 @dataclass
@@ -56,13 +69,16 @@ class Supervisor:
         self.rendezvous = Rendezvous(lambda: self.events.put(NEWS))
         self.log_dir = self._make_log_dir(logs_name)
         self.guard_is_gone = self.stopping = self.ended_by_user = False
-        self.asked_to_end, self.asked_by = threading.Event(), None  # a signal's number, or GUARD_IS_GONE
+        self.asked_to_end, self.asked_by = Flag(), None  # a signal's number, or GUARD_IS_GONE
         self.wishes = wishes
 
     def _make_log_dir(self, logs_name):
         if self.job.log_dir is None:
-            folder = os.path.join(tempfile.gettempdir(), logs_name)
-            os.mkdir(folder, mode=0o700)
+            try:
+                folder = os.path.join(tempfile.gettempdir(), logs_name)
+                os.mkdir(folder, mode=0o700)
+            except OSError as error:
+                raise UsageError(f"no folder for the logs: {error}; TMPDIR or --log-dir names one that can be written") from error
             return folder
         try:
             os.makedirs(self.job.log_dir, exist_ok=True)
@@ -290,17 +306,10 @@ class Supervisor:
             if self.answers(member.role) and member.returncode is None:
                 member.signal(QUESTION)
 
-    def listen(self):
-        for number in STOPS:
-            signal.signal(number, lambda n, _: self.hear(n))
+    def listen(self, lifeline):
         signal.signal(QUESTION, lambda *_: self.ask())
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, QUESTION, signal.SIGCHLD])
-        threading.Thread(target=self.watch_guard, name="guard", daemon=True).start()
-
-    def watch_guard(self):
-        while os.read(0, 64):
-            pass
-        self.hear(GUARD_IS_GONE)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [QUESTION, signal.SIGCHLD])
+        lifeline.listen(self.hear)
 
     def hear(self, number):
         self.asked_by = number
@@ -332,10 +341,11 @@ class Supervisor:
             shutil.rmtree(self.log_dir, ignore_errors=True)
 
 
-def run(job, launcher, logs_name, wishes):
+def run(job, launcher, logs_name, wishes, lifeline):
     descendants.adopt_orphans()
+    lifeline.pause()
     supervisor = Supervisor(job, launcher, logs_name, wishes)
-    supervisor.listen()
+    supervisor.listen(lifeline)
     code, refused = 1, False
     try:
         code = launcher.supervise(supervisor)

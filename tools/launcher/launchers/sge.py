@@ -5,7 +5,7 @@ import shlex
 
 from ..errors import LaunchError, UsageError
 from .callers import Callers
-from .tools import PARTING, run, submit
+from .tools import GLANCE, PARTING, run, submit
 
 
 def tasks_of(text):
@@ -66,7 +66,7 @@ class Sge(Callers):
     def status(self):
         states = {}
         try:
-            lines = run(["qstat"], "the jobs' state", asked_to_end=self.asked_to_end).splitlines()
+            lines = run(["qstat"], "the jobs' state", asked_to_end=self.asked_to_end, deadline=GLANCE).splitlines()
         except UsageError as error:
             return str(error)
         for fields in (line.split() for line in lines):

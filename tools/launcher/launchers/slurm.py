@@ -6,7 +6,7 @@ import shlex
 from ..errors import LaunchError, UsageError
 from ..home import TOKEN
 from .callers import Callers
-from .tools import PARTING, PATIENCE, Tool, run, submit
+from .tools import GLANCE, PARTING, PATIENCE, Tool, run, submit
 
 
 def asked_for(resources):
@@ -88,7 +88,8 @@ class Slurm(Callers):
         if self.inside:
             return "waiting for those that srun starts"
         try:
-            state = run(["squeue", "--noheader", "--jobs", self._batch_job, "--format=%T (%r)"], "the job's state", asked_to_end=self.asked_to_end).split("\n")[0]
+            state = run(["squeue", "--noheader", "--jobs", self._batch_job, "--format=%T (%r)"], "the job's state", asked_to_end=self.asked_to_end,
+                        deadline=GLANCE).split("\n")[0]
         except UsageError as error:
             if "Invalid job id" not in str(error):
                 return str(error)

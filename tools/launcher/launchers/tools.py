@@ -1,5 +1,6 @@
 """Programs that launchers use: those that start agents and last as long, and those that answer at once."""
 import collections
+import contextlib
 import math
 import os
 import queue
@@ -17,6 +18,8 @@ LOOK = 0.2      # seconds between looks whether the user ends the job
 ANSWER = 3.0    # seconds for a submission that the user ends to be known
 PARTING = 5.0   # seconds for a batch system to hear of the end
 PATIENCE = 3.0  # seconds for mpirun or srun to end once its agents have
+TIDYING = 2.0   # seconds for it to remove its files, once it is asked to end
+GLANCE = 5.0    # seconds for a batch system to say how a job is, which nobody needs to know
 
 
 class Tool:
@@ -54,6 +57,8 @@ class Tool:
             self.process.wait(patience)
         except subprocess.TimeoutExpired:
             self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(TIDYING)
 
 
 def run(command, what, text=None, asked_to_end=None, deadline=60.0, answer=0.0, pass_fds=(), name=None):
@@ -87,14 +92,15 @@ def run(command, what, text=None, asked_to_end=None, deadline=60.0, answer=0.0, 
     return out
 
 
-# What it submits, and how that is taken back, is told to the guard before it is told here. (Opened for reading as well, a pipe
+# What it submits, and how that is taken back, is told to the guard before it is told here, and what it was to say no more. (Opened for reading as well, a pipe
 # without a reader, as a killed guard leaves it, does not block.)
 SUBMISSION = r'''
 take_back=$1 guard=$2
 shift 2
 said=$("$@") || exit
 job=$(echo "$said" | sed -n '$s/[.;].*//; $p')
-echo "[\"$take_back\", \"$job\"]" 1<>"/dev/fd/$guard"
+case $job in '' | *[!0-9]*) echo "its answer names no job: $said" >&2; exit 65 ;; esac
+printf '""\n["%s", "%s"]\n' "$take_back" "$job" 1<>"/dev/fd/$guard"
 echo "$job"
 '''
 
@@ -106,13 +112,15 @@ def submit(command, what, take_back, supervisor, text=None):
         raise UsageError(f"{what}: could not start {command[0]}: No such file or directory")
     if supervisor.asked_to_end.is_set():
         raise Interrupted
+    unknown = f"{command[0]} has not said within {ANSWER:.0f} s which job it submitted; one may be left in the queue"
     supervisor.wishes.add(ANSWER)
+    supervisor.wishes.add(unknown)
     guard = supervisor.wishes.descriptor
     try:
         job = run(["sh", "-c", SUBMISSION, command[0], take_back, str(guard), *command], what, text, supervisor.asked_to_end, answer=ANSWER,
                   pass_fds=(guard,), name=command[0]).strip()
     except Interrupted:
-        say(f"{command[0]} has not said within {ANSWER:.0f} s which job it submitted; one may be left in the queue")
+        say(unknown)
         raise
     supervisor.wishes.add(0.0)
     return job
@@ -125,7 +133,7 @@ def unless_ended(ask, asked_to_end, answer=0.0):
     def work():
         try:
             outcome.put((ask(), None))
-        except UsageError as error:
+        except Exception as error:  # whoever waits has it
             outcome.put((None, error))
     threading.Thread(target=work, name="question", daemon=True).start()
     end = math.inf

@@ -9,23 +9,40 @@ import os
 import re
 import shlex
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 import xml.etree.ElementTree
 
-from ..errors import UsageError
+from ..errors import Interrupted, UsageError
 from ..home import TOKEN
 from ..messages import say
 from ..supervisor import Failed
 from .callers import Callers
-from .tools import ANSWER, PARTING, unless_ended
+from .tools import ANSWER, GLANCE, PARTING, unless_ended
 
 ADDRESS = "yarn.resourcemanager.webapp.address"
+HOSTNAME = "yarn.resourcemanager.hostname"  # Hadoop's default of the address is ${it}:8088
+PORT = 8088
 DEFAULT_MEMORY_MB = 1024
 LOOK = 2.0        # seconds between looks at the service's state
 PATIENCE = 30.0   # seconds for an answer
+LATE = 5.0        # seconds after the end in which a service that was asked for may still come
 ENDED = ("FAILED", "STOPPED", "SUCCEEDED")
+# For the guard, once the runner has been killed: of a service that may only be coming.
+DELETE = """
+import sys, time, urllib.error, urllib.request
+end = time.monotonic() + float(sys.argv[2])
+while True:
+    try:
+        urllib.request.urlopen(urllib.request.Request(sys.argv[1], method="DELETE"), timeout=5)
+        break
+    except urllib.error.HTTPError as error:
+        if error.code != 404 or time.monotonic() > end:
+            break
+        time.sleep(0.2)
+"""
 
 
 class NotThere(UsageError):
@@ -42,10 +59,18 @@ def resource_manager():
         properties = {each.findtext("name", "").strip(): each.findtext("value", "").strip() for each in xml.etree.ElementTree.parse(path).getroot().iter("property")}
     except (OSError, xml.etree.ElementTree.ParseError) as error:
         raise UsageError(f"{path}: {error}") from error
-    address = re.sub(r"\$\{([^}]*)\}", lambda match: properties.get(match[1], match[0]), properties.get(ADDRESS, ""))
+    address = properties.get(ADDRESS) or (f"{properties[HOSTNAME]}:{PORT}" if properties.get(HOSTNAME) else "")
+    address = re.sub(r"\$\{([^}]*)\}", lambda match: properties.get(match[1], match[0]), address)
     if not address or "$" in address:
         raise UsageError(f"{path} has no {ADDRESS}" + (f" that can be read ('{address}')" if address else "") + "; --resource-manager URL names it")
     return "http://" + address
+
+
+def user():
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # it has no name
+        return str(os.getuid())
 
 
 class Yarn(Callers):
@@ -58,8 +83,11 @@ class Yarn(Callers):
         self._url = (self.options.resource_manager or resource_manager()).rstrip("/")
         if not re.match(r"https?://[^/]", self._url):
             raise UsageError(f"--resource-manager is '{self._url}'; it is a URL, such as http://{self._url or 'rm'}:8088")
-        self._service = f"{self.options.job_name or 'sluice'}-{self.job.id.removeprefix('job-')}".lower()
-        self._may_be_there = self._was_accepted = False
+        prefix = (self.options.job_name or "sluice").lower()
+        if not re.fullmatch(r"[a-z][-a-z0-9]{0,40}", prefix):
+            raise UsageError(f"--jobname is '{prefix}'; YARN wants at most 41 letters, digits and hyphens, a letter first")
+        self._service = f"{prefix}-{self.job.id.removeprefix('job-')}"
+        self._may_be_there = self._was_accepted = self._may_come = False
         self._over = threading.Event()
 
     def component(self, role, count):
@@ -79,9 +107,9 @@ class Yarn(Callers):
 
     def request(self, method, path, body=None, patience=PATIENCE):
         """The answer's object. UsageError where there is none."""
-        request = urllib.request.Request(self.url_of(path), method=method, data=None if body is None else json.dumps(body).encode(),
-                                         headers={"Content-Type": "application/json", "Accept": "application/json"})
         try:
+            request = urllib.request.Request(self.url_of(path), method=method, data=None if body is None else json.dumps(body).encode(),
+                                             headers={"Content-Type": "application/json", "Accept": "application/json"})
             with urllib.request.urlopen(request, timeout=patience) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
@@ -91,18 +119,24 @@ class Yarn(Callers):
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise UsageError(f"YARN at {self._url} cannot be asked: {getattr(error, 'reason', None) or error or type(error).__name__}") from error
         try:
-            return json.loads(text or b"{}")
+            answer = json.loads(text or b"{}")
         except ValueError as error:
             raise UsageError(f"YARN at {self._url} answers {method} {path or '/'} with no JSON") from error
+        if not isinstance(answer, dict):
+            raise UsageError(f"YARN at {self._url} answers {method} {path or '/'} with {answer!r:.40}, which is no object")
+        return answer
 
     def url_of(self, path):
-        return f"{self._url}/app/v1/services{path}?" + urllib.parse.urlencode({"user.name": getpass.getuser()})
+        return f"{self._url}/app/v1/services{path}?" + urllib.parse.urlencode({"user.name": user()})
 
     def begin(self, supervisor):
-        supervisor.wishes.add(["python3", "-c", "import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], method='DELETE'), timeout=10)",
-                               self.url_of(f"/{self._service}")])
+        supervisor.wishes.add(["python3", "-c", DELETE, self.url_of(f"/{self._service}"), str(LATE)])
         self._may_be_there = True
-        unless_ended(lambda: self.request("POST", "", self.service()), self.asked_to_end, ANSWER)
+        try:
+            unless_ended(lambda: self.request("POST", "", self.service()), self.asked_to_end, ANSWER)
+        except Interrupted:
+            self._may_come = True
+            raise
         self._was_accepted = True
         threading.Thread(target=self._watch, args=(supervisor.events.put,), name="yarn", daemon=True).start()
 
@@ -114,7 +148,7 @@ class Yarn(Callers):
 
     def state(self):
         try:
-            return self.request("GET", f"/{self._service}").get("state", "unknown")
+            return self.request("GET", f"/{self._service}", patience=GLANCE).get("state", "unknown")
         except UsageError as error:
             return str(error)
 
@@ -125,13 +159,21 @@ class Yarn(Callers):
         super().cancel()
         self._over.set()
         if self._may_be_there:
-            try:
-                self.request("DELETE", f"/{self._service}", patience=PARTING)
-            except NotThere:
-                pass
-            except UsageError as error:
-                if self._was_accepted:
-                    say(f"{error}; its service {self._service} may still be there")
+            self._delete(time.monotonic() + (LATE if self._may_come else 0.0))
+
+    def _delete(self, end):
+        """`end`: of the time in which the service may still come."""
+        try:
+            self.request("DELETE", f"/{self._service}", patience=PARTING)
+        except NotThere:
+            if time.monotonic() < end:
+                time.sleep(0.2)
+                self._delete(end)
+            elif self._may_come:
+                say(f"YARN has not said whether it takes the service; should {self._service} come, this deletes it: curl -X DELETE '{self.url_of('/' + self._service)}'")
+        except UsageError as error:
+            if self._was_accepted or self._may_come:
+                say(f"{error}; its service {self._service} may still be there")
 
     def beginning(self):
         self.token = "(hidden)"
