@@ -185,22 +185,29 @@ void Outstanding::CheckAllBut(ErrorCode expected) {
   }
 }
 
+void AwaitAll(const std::vector<Event>& events, Duration timeout,
+              const std::function<void(const Event&)>& done) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto left = [end] { return std::max<Duration>(end - std::chrono::steady_clock::now(), 1ms); };
+  // The newest first: most others are done with it, and each that is waited for costs a wake-up.
+  for (const Event& event : events | std::views::reverse) {
+    if (!event.DoneWithin(left())) break;
+  }
+  for (const Event& event : events) {
+    event.WaitQuietly(left());
+    if (done) done(event);
+  }
+}
+
 void Outstanding::Wait(Duration timeout) {
   std::vector<Event> all;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [what, event] : events_) all.push_back(event);
   }
-  const auto end = std::chrono::steady_clock::now() + timeout;
-  const auto left = [end] { return std::max<Duration>(end - std::chrono::steady_clock::now(), 1ms); };
-  // The newest first: most others are done with it, and each that is waited for costs a wake-up.
-  for (const Event& event : all | std::views::reverse) {
-    if (!event.DoneWithin(left())) break;
-  }
-  for (const Event& event : all) {
-    event.WaitQuietly(left());
+  AwaitAll(all, timeout, [this](const Event& event) {
     if (event.error() != nullptr) ends_->failed = true;  // its callbacks may still be under way
-  }
+  });
   Check();
 }
 

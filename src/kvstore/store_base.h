@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -66,6 +67,10 @@ using AfterAll = InlineFunction<void(const std::exception_ptr& error), 224>;
 // Runs `then` when all events are done, with the error that came first (null: none); on the thread that
 // completes the last one, or here. What it keeps until then is memory of `records`.
 void WhenAll(const Events& events, AfterAll then, const std::shared_ptr<Allocator>& records);
+
+// Throws Error(kDeadlineExceeded) naming the first that is not done in time; tells `done` of each before it.
+void AwaitAll(const std::vector<Event>& events, Duration timeout,
+              const std::function<void(const Event&)>& done = {});
 
 // What has been issued and not finished, and what went wrong. Thread-safe.
 class Outstanding {

@@ -7,14 +7,14 @@
 
 namespace sluice::worker {
 
-void DistStore::WaitIssued() {
+void DistStore::WaitIssued(std::chrono::milliseconds timeout) {
   std::vector<Event> waiting;
   {
     const std::lock_guard lock(mutex_);
     ForgetIssued();
     waiting = issuing_;
   }
-  for (const Event& event : waiting) event.WaitQuietly(options_.timeout);
+  kvstore::AwaitAll(waiting, Bounded(timeout));
 }
 
 void DistStore::ForgetIssued() {
@@ -24,7 +24,7 @@ void DistStore::ForgetIssued() {
 void DistStore::SetOptimizer(const OptimizerConfig& config) {
   outstanding_.Check();
   std::shared_ptr<const Optimizer> optimizer = Optimizer::Create(config);
-  WaitIssued();  // the round from which it counts comes after everything pushed so far
+  WaitIssued(options_.timeout);  // the round from which it counts comes after everything pushed so far
   const Time deadline = Deadline(options_.timeout);
   if (rank_ == 0) {
     Await("SetOptimizer", options_.timeout,
@@ -86,7 +86,7 @@ std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members,
                               std::chrono::milliseconds timeout) {
   timeout = std::max<std::chrono::milliseconds>(timeout, 100ms);  // to hear who is missing
   outstanding_.Check();
-  WaitIssued();
+  WaitIssued(timeout);
   if (barrier.group != wire::Barrier::Group::kAll) {  // those of all nodes are numbered by the client
     const std::lock_guard lock(mutex_);
     barrier.id = StrCat("kvstore ", options_.number, members, ", barrier ", ++barriers_[members]);
@@ -107,7 +107,7 @@ std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members,
 }
 
 void DistStore::Flush(std::chrono::milliseconds timeout) {
-  WaitIssued();
+  WaitIssued(timeout);
   Await("leaving the job", timeout,
         [deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
                                        worker::Done done) {

@@ -223,8 +223,11 @@ Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call&& 
     calls.Add(std::move(call), done);
     return done;
   }
-  state.issued = Event::Make("issue", nullptr, records_);
-  if (issuing_.size() == issuing_.capacity()) ForgetIssued();
+  state.issued = Event::Make(what, nullptr, records_);
+  if (issuing_.size() == issuing_.capacity()) {
+    ForgetIssued();
+    issuing_.reserve(2 * issuing_.size() + 1);  // no more than one look at each, however many stay
+  }
   issuing_.push_back(state.issued);
   auto hand_over = [client = client_, call = std::move(call), done,
                     issued = state.issued](const std::exception_ptr& error) mutable {

@@ -136,8 +136,8 @@ class DistStore final : public KVStore {
                int priority, bool latest);
   void PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
                 Handover& calls);
-  // For all that has been issued to be handed over, whatever the number of keys.
-  void WaitIssued();
+  // For all that has been issued to be handed over, whatever the number of keys. Throws kDeadlineExceeded.
+  void WaitIssued(std::chrono::milliseconds timeout);
   void ForgetIssued();  // what has been
   // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
   void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);

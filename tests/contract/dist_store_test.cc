@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <future>
+#include <ranges>
 #include <thread>
 
 #include "contract/weight_key.h"
@@ -98,7 +99,8 @@ TEST_P(LeavingAtOnce, WhatAWorkerPushedLastIsNotLost) {
 INSTANTIATE_TEST_SUITE_P(Stores, LeavingAtOnce, ::testing::Values("dist_sync", "dist_async"),
                          [](const auto& info) { return info.param; });
 
-// Gradients are written only once worker 1 is leaving (or, at the latest, a moment before).
+// Gradients are written only once worker 1 is leaving (or, at the latest, a moment before), the first key's
+// last.
 TEST(LeavingTest, WhatIsStillBeingWrittenIsNotLost) {
   constexpr int kRounds = 3;
   const std::vector<Key> keys = {"a", "b", "c"};
@@ -107,17 +109,18 @@ TEST(LeavingTest, WhatIsStillBeingWrittenIsNotLost) {
     for (const Key& key : keys) kv->Init(key, Filled(*kv, kShape, 0));
     kv->SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv->Barrier();
-    const Event gate = Event::Make("the gate");
-    for (int i = 0; i < kRounds; ++i) {
-      for (const Key& key : keys) {
+    std::vector<Event> written;
+    for (const Key& key : keys) {
+      written.push_back(Event::Make("a slow gradient"));
+      for (int i = 0; i < kRounds; ++i) {
         NDArray gradient = Filled(*kv, kShape, 1);
-        SetWriter(gradient, EnqueueOn(DeviceOf(*kv), "a slow gradient", {&gate, 1}, [] {}));
+        SetWriter(gradient, written.back());
         kv->Push(key, gradient);
       }
     }
-    const std::jthread writer([gate] {
+    const std::jthread writer([written] {
       std::this_thread::sleep_for(50ms);
-      gate.Complete();
+      for (const Event& each : written | std::views::reverse) each.Complete();
     });
     if (kv->rank() == 1) return job.Leave(1);
     for (const Key& key : keys) {
@@ -125,6 +128,20 @@ TEST(LeavingTest, WhatIsStillBeingWrittenIsNotLost) {
       kv->Pull(key, &out);
       EXPECT_THAT(out.ToVector(), Each(2 * kRounds));
     }
+  });
+}
+
+TEST(LeavingTest, ABarrierWaitsForGradientsNoLongerThanItIsTold) {
+  Job({.type = "dist_sync", .workers = 1}).Run([](KVStore& kv) {
+    kv.Init(kKey, Filled(kv, kShape, 0));
+    const Event written = Event::Make("a slow gradient");
+    NDArray gradient = Filled(kv, kShape, 1);
+    SetWriter(gradient, written);
+    kv.Push(kKey, gradient);
+    EXPECT_THAT(ErrorOf(ErrorCode::kDeadlineExceeded, [&] { kv.Barrier(BarrierGroup::kWorkers, 200ms); }),
+                HasSubstr("push of key weight"));
+    written.Complete();
+    kv.Barrier(BarrierGroup::kWorkers, 20s);
   });
 }
 
