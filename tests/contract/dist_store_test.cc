@@ -119,8 +119,10 @@ TEST(LeavingTest, WhatIsStillBeingWrittenIsNotLost) {
       }
     }
     const std::jthread writer([written] {
-      std::this_thread::sleep_for(50ms);
-      for (const Event& each : written | std::views::reverse) each.Complete();
+      for (const Event& each : written | std::views::reverse) {
+        std::this_thread::sleep_for(50ms);
+        each.Complete();
+      }
     });
     if (kv->rank() == 1) return job.Leave(1);
     for (const Key& key : keys) {
