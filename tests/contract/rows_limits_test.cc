@@ -7,6 +7,7 @@
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
+#include "unit/row_ids.h"
 #include "wire/codec.h"
 
 namespace sluice::testing {
@@ -22,7 +23,7 @@ static_assert(kFull << 20 == wire::kMostFrameBytes);
 
 Ids OfOnePart(int64_t count, int64_t first = 0) {
   Ids ids;
-  for (int64_t i = first; i < first + count; ++i) ids.push_back(kParts * i);
+  for (int64_t i = first; i < first + count; ++i) ids.push_back(RowOfPartZero(i, kParts));
   return ids;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "sluice/dtype.h"
 #include "wire/messages.h"
 
@@ -48,16 +49,29 @@ struct Part {
 // All parts of a key, in element order: index = part number on the wire.
 std::vector<Part> PartsOf(const wire::KeyEntry& entry);
 
-// Where the rows of a row-sparse key lie: by turns, so that ids in use, which mostly are the low ones, spread
-// evenly. Its slices are its parts; part i has rows i, i + parts, ... and lies on shard i % shards.
+// Where the rows of a row-sparse key lie. Its slices are its parts; part i lies on shard i % shards. Of each
+// block of `parts` consecutive rows every part has one, so that ids in use, which mostly are the low ones,
+// spread evenly; which one turns from block to block, so that ids of any stride do.
 struct RowPlaces {
   int64_t rows = 0;
   int64_t row_elements = 0;
   uint32_t parts = 1;
 
-  uint32_t PartOf(int64_t row) const { return static_cast<uint32_t>(row % parts); }
+  uint32_t PartOf(int64_t row) const {
+    const uint64_t block = static_cast<uint64_t>(row) / parts;
+    const auto part = static_cast<uint32_t>(static_cast<uint64_t>(row) - block * parts) + TurnOf(block);
+    return part < parts ? part : part - parts;
+  }
+  // Ascends with the rows of a part.
+  uint64_t WithinPart(int64_t row) const { return static_cast<uint64_t>(row) / parts; }
   int64_t RowsOf(uint32_t part) const { return (rows - part + parts - 1) / parts; }
   bool operator==(const RowPlaces&) const = default;
+
+ private:
+  uint32_t TurnOf(uint64_t block) const {
+    if ((block + 1) * parts > static_cast<uint64_t>(rows)) return 0;  // the last one, which is not whole
+    return static_cast<uint32_t>((MixBits(block) >> 32) * parts >> 32);
+  }
 };
 // On each shard up to 32 parts, so that what a push brings to one of them fits a frame; on many shards fewer,
 // since every push has a frame for every part.

@@ -72,8 +72,8 @@ RowBatch MakeBatch(std::span<const int64_t> named, const plan::RowPlaces& places
   const auto rows_of_part = static_cast<uint64_t>(places.RowsOf(0));
   std::vector<Named> sorted(named.size());
   for (size_t i = 0; i < named.size(); ++i) {
-    const auto [within, part] = std::pair(named[i] / places.parts, places.PartOf(named[i]));
-    sorted[i] = {part * rows_of_part + static_cast<uint64_t>(within), static_cast<uint32_t>(i)};
+    const uint64_t part = places.PartOf(named[i]);
+    sorted[i] = {part * rows_of_part + places.WithinPart(named[i]), static_cast<uint32_t>(i)};
   }
   SortByOrder(sorted, places.parts * rows_of_part);
 

@@ -50,7 +50,7 @@ TEST(Placement, AKeyWithoutElementsHasNoSlices) {
 TEST(Placement, PartsAreWholeCacheLinesOfAtMostPartBytes) {
   const Placement placement({.part_bytes = 1000});
   EXPECT_EQ(placement.PartElements(5000, DType::kFloat32), 192);  // 768 bytes; 256 elements would be 1024
-  EXPECT_EQ(placement.PartElements(5000, DType::kUInt8), 896);  // six, of 960 at most
+  EXPECT_EQ(placement.PartElements(5000, DType::kUInt8), 896);    // six, of 960 at most
   EXPECT_EQ(Placement({.part_bytes = 1}).PartElements(5000, DType::kFloat64), 64);  // never less
 }
 
@@ -177,6 +177,29 @@ TEST(RowPlaces, RowsLieByTurnsInPartsOfAllShards) {
     EXPECT_EQ(parts[i].shard, i % 2);
     EXPECT_EQ(places.RowsOf(i), rows[i]);
     EXPECT_EQ(parts[i].length, 3 * rows[i]);
+  }
+}
+
+TEST(RowPlaces, EveryBlockOfRowsHasOneOfEachPart) {
+  for (const uint32_t parts : {1u, 2u, 32u, 200u}) {
+    const RowPlaces places{.rows = 20 * int64_t{parts} + parts / 2, .row_elements = 1, .parts = parts};
+    std::vector<uint64_t> rows(parts);
+    for (int64_t row = 0; row < places.rows; ++row)
+      EXPECT_EQ(places.WithinPart(row), rows[places.PartOf(row)]++) << row;
+    for (uint32_t part = 0; part < parts; ++part)
+      EXPECT_EQ(rows[part], static_cast<uint64_t>(places.RowsOf(part))) << part;
+  }
+}
+
+// As hashed, packed or padded ids come: 100,000 of a table of ten million rows on two servers.
+TEST(RowPlaces, IdsOfAnyStrideSpreadEvenly) {
+  constexpr int64_t kTable = 10'000'000, kNamed = 100'000;
+  const RowPlaces places{.rows = kTable, .row_elements = 64, .parts = 64};
+  for (const int64_t stride : {1, 2, 3, 7, 10, 16, 32, 64, 96, 100}) {
+    std::vector<int64_t> named(places.parts);
+    for (int64_t i = 0; i < kNamed; ++i) ++named[places.PartOf(i * stride % kTable)];
+    EXPECT_LT(std::ranges::max(named), kNamed / places.parts * 5 / 4) << stride;
+    EXPECT_GT(std::ranges::min(named), kNamed / places.parts * 3 / 4) << stride;
   }
 }
 

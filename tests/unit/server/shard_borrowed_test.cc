@@ -4,6 +4,7 @@
 #include "compression/codec.h"
 #include "kvstore/rows/frame.h"
 #include "transport/sim/sim_loan.h"
+#include "unit/row_ids.h"
 #include "unit/server/shard_harness.h"
 
 namespace sluice::testing {
@@ -133,7 +134,7 @@ TEST_F(ShardBorrowed, RowsAreCopiedBeforeTheyAreChecked) {
       placement.EntryOf(0, {"table", DType::kFloat32, {320, 1}, 0, RowInit()}, wire::SyncMode::kSync);
   ASSERT_TRUE(harness_.shard.AddKeys({entry}).ok());
   auto memory = std::make_shared<std::vector<std::byte>>(sizeof(int64_t) + sizeof(float));
-  const int64_t row = 32;
+  const int64_t row = RowOfPartZero(1, 32);
   const float value = 2;
   std::memcpy(memory->data(), &row, sizeof row);
   std::memcpy(memory->data() + sizeof row, &value, sizeof value);
@@ -148,7 +149,7 @@ TEST_F(ShardBorrowed, RowsAreCopiedBeforeTheyAreChecked) {
     EXPECT_EQ(memory.use_count(), 1);
     std::ranges::fill(*memory, std::byte{0x7f});
   }
-  const auto ids = std::make_shared<std::vector<int64_t>>(1, 32);
+  const auto ids = std::make_shared<std::vector<int64_t>>(1, row);
   const Frame wanted = transport::SimLent(std::as_bytes(std::span(*ids)), ids);
   const auto answers = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 0, 1}}}, {wanted});
   ASSERT_EQ(answers.size(), 1u);

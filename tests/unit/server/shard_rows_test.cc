@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "kvstore/rows/frame.h"
+#include "unit/row_ids.h"
 #include "unit/server/shard_harness.h"
 #include "wire/codec.h"
 
@@ -13,8 +14,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Two columns a row; all parts are on the shard, and part 0 has every 32nd row.
-constexpr int64_t kRows = 320;
+// Two columns a row; all parts are on the shard, and part 0 has one of every 32 rows.
+constexpr int64_t kParts = 32, kRows = 10 * kParts;
+const int64_t kRow1 = RowOfPartZero(1, kParts), kRow2 = RowOfPartZero(2, kParts),
+              kRow3 = RowOfPartZero(3, kParts), kRow4 = RowOfPartZero(4, kParts);
 
 class ShardRows : public ::testing::Test {
  protected:
@@ -27,7 +30,7 @@ class ShardRows : public ::testing::Test {
 
   static std::vector<int64_t> IdsOfPartZero(int64_t rows) {
     std::vector<int64_t> ids;
-    for (int64_t i = 0; i < rows; ++i) ids.push_back(32 * i);
+    for (int64_t i = 0; i < rows; ++i) ids.push_back(RowOfPartZero(i, kParts));
     return ids;
   }
   static Frame IdFrame(const std::vector<int64_t>& ids) { return FrameOf(ids, 3); }
@@ -76,27 +79,27 @@ class AsyncShardRows : public ShardRows {
 };
 
 TEST_F(ShardRows, ARoundChangesTheRowsThatWerePushed) {
-  EXPECT_THAT(RowsIn(Pull(0, 0, {32, 64})), ElementsAre(1, 1, 1, 1));
-  Push(0, 1, {32, 96}, 2);
-  EXPECT_THAT(RowsIn(Pull(0, 0, {32})), ElementsAre(1, 1));  // worker 1 is missing
-  Push(1, 1, {96}, 10);
-  EXPECT_THAT(RowsIn(Pull(0, 1, {32, 64, 96})), ElementsAre(3, 3, 1, 1, 13, 13));
+  EXPECT_THAT(RowsIn(Pull(0, 0, {kRow1, kRow2})), ElementsAre(1, 1, 1, 1));
+  Push(0, 1, {kRow1, kRow3}, 2);
+  EXPECT_THAT(RowsIn(Pull(0, 0, {kRow1})), ElementsAre(1, 1));  // worker 1 is missing
+  Push(1, 1, {kRow3}, 10);
+  EXPECT_THAT(RowsIn(Pull(0, 1, {kRow1, kRow2, kRow3})), ElementsAre(3, 3, 1, 1, 13, 13));
   EXPECT_EQ(harness_.Counter("rounds_closed"), 32u);
 }
 
 TEST_F(ShardRows, RepeatsCountOnce) {
-  Push(0, 1, {32}, 2);
-  Push(0, 1, {32}, 2);
+  Push(0, 1, {kRow1}, 2);
+  Push(0, 1, {kRow1}, 2);
   Push(1, 1, {}, 0);
-  Push(1, 1, {32}, 5);  // late, and not what it was
-  EXPECT_THAT(RowsIn(Pull(0, 1, {32})), ElementsAre(3, 3));
+  Push(1, 1, {kRow1}, 5);  // late, and not what it was
+  EXPECT_THAT(RowsIn(Pull(0, 1, {kRow1})), ElementsAre(3, 3));
   EXPECT_EQ(harness_.Counter("repeats"), 64u);
 }
 
 TEST_F(ShardRows, PullsOfOtherRowsWaitBesideEachOther) {
-  Push(0, 1, {32}, 2);
-  EXPECT_TRUE(Pull(0, 1, {32}).empty());
-  EXPECT_TRUE(Pull(0, 1, {64, 96}).empty());
+  Push(0, 1, {kRow1}, 2);
+  EXPECT_TRUE(Pull(0, 1, {kRow1}).empty());
+  EXPECT_TRUE(Pull(0, 1, {kRow2, kRow3}).empty());
   // A repeat of the last takes its place.
   EXPECT_TRUE(harness_
                   .DeliverRaw(ShardHarness::PeerOf(0),
@@ -105,11 +108,11 @@ TEST_F(ShardRows, PullsOfOtherRowsWaitBesideEachOther) {
                                 again.sender = {wire::Role::kWorker, 0, 1000};
                                 again.id = harness_.last_id;
                                 again.body = wire::PullRows{{{{0, 0}, 0, 1}}};
-                                again.payload = {IdFrame({64, 96})};
+                                again.payload = {IdFrame({kRow2, kRow3})};
                                 return again;
                               }())
                   .empty());
-  const std::vector<Sent> answers = Push(1, 1, {64}, 4);
+  const std::vector<Sent> answers = Push(1, 1, {kRow2}, 4);
   std::vector<std::vector<float>> rows;
   for (const Sent& sent : answers)
     if (sent.Is<wire::Values>()) rows.push_back(ValuesOf<float>(sent.message.payload.at(0)));
@@ -123,11 +126,12 @@ TEST_F(ShardRows, WhatDoesNotFitIsRefusedAndChangesNothing) {
     return Refusal(harness_.Deliver(0, of, {std::move(frame)}));
   };
   EXPECT_THAT(push(RowsFrame({33}, 1)), HasSubstr("row 33 is of part 1"));
-  EXPECT_THAT(push(RowsFrame({64, 32}, 1)), HasSubstr("row 32 comes after row 64"));
+  EXPECT_THAT(push(RowsFrame({kRow2, kRow1}, 1)),
+              HasSubstr(StrCat("row ", kRow1, " comes after row ", kRow2)));
   EXPECT_THAT(push(RowsFrame({kRows}, 1)), HasSubstr("rows 0 to 319"));
-  EXPECT_THAT(push(RowsFrame({32}, 1).Slice(0, 15)), HasSubstr("15 bytes are no rows"));
-  EXPECT_THAT(push(RowsFrame({32}, 1), {.compression = Compression::kFloat16}), HasSubstr("fp16"));
-  EXPECT_THAT(push(RowsFrame({32}, 1), {.parts = {{{0, 0}, 1, true}}}), HasSubstr("without a value"));
+  EXPECT_THAT(push(RowsFrame({kRow1}, 1).Slice(0, 15)), HasSubstr("15 bytes are no rows"));
+  EXPECT_THAT(push(RowsFrame({kRow1}, 1), {.compression = Compression::kFloat16}), HasSubstr("fp16"));
+  EXPECT_THAT(push(RowsFrame({kRow1}, 1), {.parts = {{{0, 0}, 1, true}}}), HasSubstr("without a value"));
   EXPECT_THAT(Refusal(Pull(0, 0, {33})), HasSubstr("row 33 is of part 1"));
   EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{0, 99}, 0, 0}}}, {IdFrame({})})),
               HasSubstr("part 99"));
@@ -140,9 +144,10 @@ TEST_F(ShardRows, WhatDoesNotFitIsRefusedAndChangesNothing) {
     return Refusal(harness_.Deliver(0, wire::Store{purpose, {{{0, 0}, slot, 3}}}, {std::move(frame)}));
   };
   EXPECT_THAT(store(wire::Store::Purpose::kState, 1, Frame()), HasSubstr("its optimiser has 0"));
-  EXPECT_THAT(store(wire::Store::Purpose::kState, 0, IdFrame({32})), HasSubstr("8 bytes came with a number"));
+  EXPECT_THAT(store(wire::Store::Purpose::kState, 0, IdFrame({kRow1})),
+              HasSubstr("8 bytes came with a number"));
   EXPECT_THAT(store(wire::Store::Purpose::kRows, 0, RowsFrame({33}, 1)), HasSubstr("row 33 is of part 1"));
-  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({32})})),
+  EXPECT_THAT(Refusal(harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({kRow1})})),
               HasSubstr("state 1 was asked for, the optimiser has 0"));
   EXPECT_THAT(Refusal(harness_.Deliver(0, wire::GetRowIds{{7, 0}, 0})), HasSubstr("no key with id 7"));
   EXPECT_FALSE(harness_.shard.SetOptimizer({.kind = OptimizerKind::kLamb}, {}).ok());
@@ -157,7 +162,7 @@ TEST_F(ShardRows, WhatDoesNotFitIsRefusedAndChangesNothing) {
       HasSubstr("not row-sparse"));
   Push(0, 1, {}, 0);
   Push(1, 1, {}, 0);
-  EXPECT_THAT(RowsIn(Pull(0, 1, {32})), ElementsAre(1, 1));
+  EXPECT_THAT(RowsIn(Pull(0, 1, {kRow1})), ElementsAre(1, 1));
 }
 
 TEST_F(ShardRows, RowsAndStatesThatAreStoredAreListedAndAnswered) {
@@ -171,14 +176,15 @@ TEST_F(ShardRows, RowsAndStatesThatAreStoredAreListedAndAnswered) {
     return answers.at(0).Is<wire::Ack>();
   };
   EXPECT_EQ(listed(0), wire::RowIds{});
-  EXPECT_TRUE(store(wire::Store::Purpose::kRows, 0, RowsFrame({96, 128}, 9)));
+  EXPECT_TRUE(store(wire::Store::Purpose::kRows, 0, RowsFrame({kRow3, kRow4}, 9)));
   EXPECT_TRUE(store(wire::Store::Purpose::kState, 0, Frame()));
-  EXPECT_TRUE(store(wire::Store::Purpose::kState, 1, RowsFrame({32, 96}, 4)));
-  EXPECT_EQ(listed(0), (wire::RowIds{3, {96, 128, 32}}));
-  EXPECT_EQ(listed(2), (wire::RowIds{3, {32}}));
+  EXPECT_TRUE(store(wire::Store::Purpose::kState, 1, RowsFrame({kRow1, kRow3}, 4)));
+  EXPECT_EQ(listed(0), (wire::RowIds{3, {kRow3, kRow4, kRow1}}));
+  EXPECT_EQ(listed(2), (wire::RowIds{3, {kRow1}}));
   EXPECT_EQ(listed(UINT64_MAX), (wire::RowIds{3, {}}));
-  EXPECT_THAT(RowsIn(Pull(0, 0, {32, 96, 128})), ElementsAre(1, 1, 9, 9, 9, 9));
-  const auto states = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({32, 64, 96, 128})});
+  EXPECT_THAT(RowsIn(Pull(0, 0, {kRow1, kRow3, kRow4})), ElementsAre(1, 1, 9, 9, 9, 9));
+  const auto states =
+      harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({kRow1, kRow2, kRow3, kRow4})});
   EXPECT_THAT(RowsIn(states), ElementsAre(4, 4, 0, 0, 4, 4, 0, 0));
   EXPECT_EQ(states.at(0).As<wire::Values>().parts.at(0).version, 7u);
 }
@@ -188,12 +194,12 @@ TEST_F(ShardRows, ALateRepeatOfAStoreUndoesNothing) {
   store.sender = {wire::Role::kWorker, 0, 1000};
   store.id = 500;
   store.body = wire::Store{wire::Store::Purpose::kRows, {{{0, 0}, 0, 0}}};
-  store.payload = {RowsFrame({32}, 5)};
+  store.payload = {RowsFrame({kRow1}, 5)};
   harness_.DeliverRaw(ShardHarness::PeerOf(0), store);
-  Push(0, 1, {32}, 1);
+  Push(0, 1, {kRow1}, 1);
   Push(1, 1, {}, 0);
   harness_.DeliverRaw(ShardHarness::PeerOf(0), store);
-  EXPECT_THAT(RowsIn(Pull(0, 1, {32})), ElementsAre(6, 6));
+  EXPECT_THAT(RowsIn(Pull(0, 1, {kRow1})), ElementsAre(6, 6));
 }
 
 TEST_F(ShardRows, AnAnswerThatNoFrameHoldsIsRefused) {
@@ -222,7 +228,7 @@ TEST_F(ShardRows, ThePullsThatWaitKeepSoManyIdsAndNoMore) {
     return harness_.Deliver(0, wire::PullRows{{{{1, 0}, 0, 1}}}, {wanted});
   };
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(pull(ids).empty());
-  EXPECT_THAT(Refusal(pull(IdFrame({32}))),
+  EXPECT_THAT(Refusal(pull(IdFrame({kRow1}))),
               AllOf(HasSubstr("keep 67108864 bytes of row ids already, and 8 more came; at most 67108864"),
                     HasSubstr("pull fewer rows")));
   // A repeat takes the place of what it repeats.
@@ -234,23 +240,24 @@ TEST_F(ShardRows, ThePullsThatWaitKeepSoManyIdsAndNoMore) {
   EXPECT_TRUE(harness_.DeliverRaw(ShardHarness::PeerOf(0), again).empty());
   for (const uint32_t worker : {0u, 1u})
     harness_.Deliver(worker, wire::Push{.parts = {{{1, 0}, 1, false}}}, {Frame()});
-  EXPECT_THAT(pull(IdFrame({32})), SizeIs(1)) << "the round has closed";
+  EXPECT_THAT(pull(IdFrame({kRow1})), SizeIs(1)) << "the round has closed";
 }
 
 TEST_F(AsyncShardRows, APushAppliesAsAWhole) {
   wire::Push half;
   half.parts = {{{0, 0}, 1, false}};
-  harness_.Deliver(0, half, {RowsFrame({32}, 2)});
-  EXPECT_THAT(RowsIn(Pull(1, 0, {32})), ElementsAre(1, 1));
-  EXPECT_TRUE(Pull(0, 1, {32}).empty());
+  harness_.Deliver(0, half, {RowsFrame({kRow1}, 2)});
+  EXPECT_THAT(RowsIn(Pull(1, 0, {kRow1})), ElementsAre(1, 1));
+  EXPECT_TRUE(Pull(0, 1, {kRow1}).empty());
   wire::Push rest;
   wire::Frames frames;
+  const int64_t beside = kRow1 + (kRow1 % kParts == 0 ? 1 : -1);
   for (uint32_t part = 1; part < 32; ++part) {
     rest.parts.push_back({{0, part}, 1, false});
-    frames.push_back(part == 5 ? RowsFrame({37}, 7) : Frame());
+    frames.push_back(part == plan::PlacesOf(entry_).PartOf(beside) ? RowsFrame({beside}, 7) : Frame());
   }
   harness_.Deliver(0, rest, std::move(frames));
-  EXPECT_THAT(RowsIn(Pull(1, 0, {32})), ElementsAre(3, 3));
+  EXPECT_THAT(RowsIn(Pull(1, 0, {kRow1})), ElementsAre(3, 3));
 }
 
 }  // namespace
