@@ -114,6 +114,7 @@ TEST(LeavingTest, WhatIsStillBeingWrittenIsNotLost) {
       written.push_back(Event::Make("a slow gradient"));
       for (int i = 0; i < kRounds; ++i) {
         NDArray gradient = Filled(*kv, kShape, 1);
+        ReadyToRead(gradient).Wait(20s);  // the filling's end, which the writer replaces
         SetWriter(gradient, written.back());
         kv->Push(key, gradient);
       }
@@ -138,6 +139,7 @@ TEST(LeavingTest, ABarrierWaitsForGradientsNoLongerThanItIsTold) {
     kv.Init(kKey, Filled(kv, kShape, 0));
     const Event written = Event::Make("a slow gradient");
     NDArray gradient = Filled(kv, kShape, 1);
+    ReadyToRead(gradient).Wait(20s);
     SetWriter(gradient, written);
     kv.Push(kKey, gradient);
     EXPECT_THAT(ErrorOf(ErrorCode::kDeadlineExceeded, [&] { kv.Barrier(BarrierGroup::kWorkers, 200ms); }),
