@@ -6,14 +6,17 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "base/strings.h"
 #include "kvstore/rows/batch.h"
 #include "kvstore/rows/close.h"
 #include "kvstore/rows/row_fill.h"
 #include "tensor/types/half.h"
+#include "unit/row_ids.h"
 
 namespace sluice::kvstore {
 namespace {
 
+using sluice::testing::RowOfPartZero;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -36,7 +39,7 @@ TEST(RowBatch, EveryIdOnceByPartWithItsPositions) {
       const std::span<const int64_t> ids = batch.IdsOf(part);
       ASSERT_TRUE(std::ranges::is_sorted(ids, std::less_equal<>())) << part;
       for (size_t i = 0; i < ids.size(); ++i) {
-        ASSERT_EQ(ids[i] % 32, part);
+        ASSERT_EQ(places.PartOf(ids[i]), part);
         const auto of_row = batch.PositionsOf(batch.part_begin[part] + i);
         ASSERT_EQ(std::vector(of_row.begin(), of_row.end()), positions[static_cast<size_t>(ids[i])]);
         seen += of_row.size();
@@ -67,25 +70,28 @@ Frame FrameOfIds(const std::vector<int64_t>& ids, size_t more = 0) {
 
 TEST(RowFrames, WhatANetworkMayBringIsChecked) {
   const plan::RowPlaces places{.rows = 100, .row_elements = 3, .parts = 4};
+  const int64_t row = RowOfPartZero(0, 4), next = RowOfPartZero(1, 4), last = RowOfPartZero(24, 4);
+  const int64_t other = row == 0 ? 1 : 0;
+  const std::string of_another = StrCat("row ", other, " is of part ", places.PartOf(other));
   const auto why = [&](const std::vector<int64_t>& ids, size_t more = 0) {
-    return WhyInvalidIds(FrameOfIds(ids, more).bytes(), places, 1);
+    return WhyInvalidIds(FrameOfIds(ids, more).bytes(), places, 0);
   };
   EXPECT_EQ(why({}), "");
-  EXPECT_EQ(why({1, 5, 97}), "");
-  EXPECT_THAT(why({1, 2}), HasSubstr("row 2 is of part 2"));
-  EXPECT_THAT(why({5, 5}), HasSubstr("row 5 comes after row 5"));
-  EXPECT_THAT(why({5, 1}), HasSubstr("row 1 comes after row 5"));
+  EXPECT_EQ(why({row, next, last}), "");
+  EXPECT_THAT(why({other}), HasSubstr(of_another));
+  EXPECT_THAT(why({next, next}), HasSubstr(StrCat("row ", next, " comes after row ", next)));
+  EXPECT_THAT(why({next, row}), HasSubstr(StrCat("row ", row, " comes after row ", next)));
   EXPECT_THAT(why({101}), HasSubstr("row 101 was named; the key has rows 0 to 99"));
   EXPECT_THAT(why({-3}), HasSubstr("row -3 was named"));
-  EXPECT_THAT(why({1}, 3), HasSubstr("11 bytes are no list"));
+  EXPECT_THAT(why({row}, 3), HasSubstr("11 bytes are no list"));
 
   const auto why_rows = [&](const std::vector<int64_t>& ids, size_t more) {
-    return WhyInvalidRows(FrameOfIds(ids, more).bytes(), 12, places, 1);
+    return WhyInvalidRows(FrameOfIds(ids, more).bytes(), 12, places, 0);
   };
   EXPECT_EQ(why_rows({}, 0), "");
-  EXPECT_EQ(why_rows({1, 9}, 24), "");
-  EXPECT_THAT(why_rows({1, 9}, 23), HasSubstr("39 bytes are no rows, which take 20 bytes each"));
-  EXPECT_THAT(why_rows({1, 2}, 24), HasSubstr("row 2 is of part 2"));
+  EXPECT_EQ(why_rows({row, last}, 24), "");
+  EXPECT_THAT(why_rows({row, last}, 23), HasSubstr("39 bytes are no rows, which take 20 bytes each"));
+  EXPECT_THAT(why_rows({other, last}, 24), HasSubstr(of_another));
 }
 
 TEST(RowTable, RowsBeginWhenTheyAreTouchedAndReadTheSameBefore) {
