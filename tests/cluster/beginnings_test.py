@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from launch_test import LAUNCH, carrying, end_of, kill_runner, start_job  # noqa: E402
+from launch_test import LAUNCH, await_that, carrying, end_launch, end_of, start_job  # noqa: E402
 
 
 class Beginnings(unittest.TestCase):
@@ -27,31 +26,21 @@ class Beginnings(unittest.TestCase):
         return done.returncode, " ".join(done.stderr.split())
 
     def check_ends(self, *arguments, until):
-        """`until()`: the launcher's runner is where it hangs."""
+        """`until(marker)`: a process of those that carry it is where it hangs."""
         for kill, number, expected in (("launch", signal.SIGINT, 130), ("launch", signal.SIGTERM, 143), ("launch", signal.SIGKILL, -9), ("runner", signal.SIGKILL, 137)):
             with self.subTest(kill=kill, number=number):
                 marker = f"BEGINNING={os.getpid()}-{kill}-{number}"
                 name, _, value = marker.partition("=")
                 job = start_job(self, *arguments, env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", name: value})
-                self.await_that(lambda: until(marker))
-                if kill == "launch":
-                    job.send_signal(number)
-                else:
-                    kill_runner(job, number)
+                await_that(self, lambda: until(marker))
+                end_launch(job, kill, number)
                 code, said = end_of(job, 20)
                 self.assertEqual(code, expected, said)
                 self.assertNotIn("Traceback", said)
-                self.await_that(lambda: not carrying(marker))
-
-    def await_that(self, condition, seconds=20):
-        end = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.02)
+                await_that(self, lambda: not carrying(marker))
 
     def test_a_hostfile_that_does_not_come(self):
         os.mkfifo(self.folder / "hosts")
-        # The guard, and the runner whose start is over when it opens the file.
         self.check_ends("-n", 1, "-H", self.folder / "hosts", "true", until=lambda marker: any(opens(pid) for pid in carrying(marker)))
 
     def test_an_mpirun_that_does_not_tell_its_version(self):

@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from fake_cluster import Cluster, checked  # noqa: E402
-from launch_test import LAUNCH, end_of, kill_runner, start_job  # noqa: E402
+from launch_test import LAUNCH, end_launch, end_of, start_job  # noqa: E402
 
 BIN = None
 NASTY = ["a b", "quo'te", 'dou"ble', "$HOME", "$(HOME)", "$$", ";ls", "line\nbreak", "\u00fc\u4e2d", "*", ""]
@@ -119,10 +119,7 @@ class OnKubernetes(unittest.TestCase):
                 for line in job.stdout:
                     if "here" in line:
                         break
-                if kill == "launch":
-                    job.send_signal(number)
-                else:
-                    kill_runner(job, number)
+                end_launch(job, kill, number)
                 code, said = end_of(job, 20)
                 self.assertEqual(code, expected, said)
                 end = time.monotonic() + 10

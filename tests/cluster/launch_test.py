@@ -56,6 +56,21 @@ def kill_runner(job, number):
     os.kill(runner, number)
 
 
+def end_launch(job, which, number):
+    """`which` of launch.py's two processes: "launch", which the user started, or "runner"."""
+    if which == "launch":
+        job.send_signal(number)
+    else:
+        kill_runner(job, number)
+
+
+def await_that(case, condition, why="", seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        case.assertLess(time.monotonic(), end, why)
+        time.sleep(0.02)
+
+
 class Launch(unittest.TestCase):
     def start_long(self, marker):
         job = subprocess.Popen([*LAUNCH, "-n", "2", "-s", "2", "--env", f"LAUNCH_TEST={marker}", str(BIN / "train_mnist"), *LONG],

@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import signal
 import sys
-import time
 import unittest
 import unittest.mock
 
@@ -17,12 +16,13 @@ import sge_lab  # noqa: E402
 import slurm_lab  # noqa: E402
 import ssh_lab  # noqa: E402
 from any_launcher import Jobs  # noqa: E402
-from launch_test import end_of  # noqa: E402
+from launch_test import await_that, end_of  # noqa: E402
 
 
 class Mpi(Jobs):
     flavour = None
     hosts_of_mpi = "h1\nh2\nh3\n"
+    rsh = None  # a shell's words in place of the lab's ssh
 
     @classmethod
     def make_lab(cls):
@@ -33,14 +33,12 @@ class Mpi(Jobs):
     def launch(self, *arguments):
         folder = self.lab.folder / "bin"
         folder.mkdir(exist_ok=True)
-        rsh = f"touch {self.lab.folder}/asked; exec sleep 600 #" if self._testMethodName == "test_the_end_before_a_host_answers" else f"exec {self.lab.ssh()}"
-        for name, command in (("mpirun", f"exec mpirun.{self.flavour}"), ("rsh", rsh)):
+        for name, command in (("mpirun", f"exec mpirun.{self.flavour}"), ("rsh", self.rsh or f"exec {self.lab.ssh()}")):
             (folder / name).write_text(f'#!/bin/sh\n{command} "$@"\n')
             (folder / name).chmod(0o755)
         environment = {"PATH": f"{folder}:{os.environ['PATH']}", "OMPI_MCA_plm_rsh_agent": str(folder / "rsh"), "OMPI_MCA_oob_tcp_if_include": "10.77.0.0/24",
                        "TMPDIR": str(self.temporary()), "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(folder / "rsh")}
         return self.lab.launch(*arguments, launcher="mpi", hosts=self.hosts_of_mpi, environment=environment)
-
 
     def temporary(self):
         """A folder for mpirun's files here."""
@@ -62,14 +60,12 @@ class Mpi(Jobs):
 
     def test_the_end_before_a_host_answers(self):
         """mpirun has made files by then, and is still in the middle of its start."""
+        asked = self.lab.folder / "asked"
+        self.rsh = f"touch {asked}; exec sleep 600 #"
         for which, number, expected in (("tools/launch.py", signal.SIGINT, 130), ("tools/launch.py", signal.SIGKILL, -9), ("launcher/runner.py", signal.SIGKILL, 137)):
             with self.subTest(which, number=number):
                 job = self.start("true", keeps_logs=False)
-                asked = self.lab.folder / "asked"
-                end = time.monotonic() + 30
-                while not asked.exists():
-                    self.assertLess(time.monotonic(), end)
-                    time.sleep(0.05)
+                await_that(self, asked.exists)
                 self.assertEqual(self.lab.kill_inside(0, which, number), 1)
                 code, said = end_of(job, 15)
                 self.assertEqual(code, expected, said)
@@ -85,6 +81,7 @@ class Mpi(Jobs):
         self.assertRegex(said, r"launch.py: (mpirun ended with|host h\d was lost)")
         self.assertNotIn("Traceback", said)
         self.lab.kill_inside(0, "orted", signal.SIGKILL)
+        shutil.rmtree(self.temporary())  # killed, it cannot remove its own files
         self.assert_nothing_left(5)  # alone, a worker would notice after 10
 
 

@@ -11,7 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from launch_test import end_of, kill_runner, start_job  # noqa: E402
+from launch_test import await_that, end_launch, end_of, start_job  # noqa: E402
 
 SLOW = """#!/bin/sh
 cd {folder}
@@ -26,11 +26,8 @@ echo "$*" >>{folder}/taken-back
 
 
 class Submissions(unittest.TestCase):
-    def await_file(self, path, seconds=20):
-        end = time.monotonic() + seconds
-        while not path.exists():
-            self.assertLess(time.monotonic(), end, f"no {path.name}")
-            time.sleep(0.02)
+    def await_file(self, path):
+        await_that(self, path.exists, f"no {path.name}")
 
     def check(self, launcher, tools, answer, taken_back):
         for kill, number, expected in (("launch", signal.SIGINT, 130), ("launch", signal.SIGKILL, -9), ("runner", signal.SIGKILL, 137)):
@@ -42,10 +39,7 @@ class Submissions(unittest.TestCase):
                 environment = {key: value for key, value in os.environ.items() if key != "SLURM_JOB_ID"}
                 job = start_job(self, "--launcher", launcher, "-n", "2", "true", cwd=folder, env={**environment, "PATH": f"{folder}:{os.environ['PATH']}"})
                 self.await_file(folder / "asked")
-                if kill == "launch":
-                    job.send_signal(number)
-                else:
-                    kill_runner(job, number)
+                end_launch(job, kill, number)
                 time.sleep(0.5)  # it has not answered by then
                 (folder / "may-answer").touch()
                 code, said = end_of(job, 20)
@@ -77,10 +71,7 @@ class Submissions(unittest.TestCase):
             with self.subTest(kill=kill):
                 folder, job = self.start(sbatch="#!/bin/sh\ntouch {folder}/asked\nexec sleep 600\n")
                 self.await_file(folder / "asked")
-                if kill == "launch":
-                    job.send_signal(number)
-                else:
-                    kill_runner(job, number)
+                end_launch(job, kill, number)
                 code, said = end_of(job, 15)
                 self.assertEqual(code, expected, said)
                 self.assertIn("sbatch has not said within 3 s which job it submitted; one may be left in the queue", said)

@@ -20,7 +20,7 @@ import unittest
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from launch_test import LAUNCH, carrying, end_of, kill_runner, start_job  # noqa: E402
+from launch_test import LAUNCH, await_that, carrying, end_launch, end_of, start_job  # noqa: E402
 
 BIN = None
 # Of the definitions Service, Component, Resource, ResourceInformation, Configuration: those that a client sets, with their types.
@@ -196,10 +196,7 @@ class OnYarn(unittest.TestCase):
                 for line in job.stdout:
                     if "here" in line:
                         break
-                if kill == "launch":
-                    job.send_signal(number)
-                else:
-                    kill_runner(job, number)
+                end_launch(job, kill, number)
                 code, _ = end_of(job, 20)
                 self.assertEqual(code, expected)
                 end = time.monotonic() + 10
@@ -228,18 +225,12 @@ class OnYarn(unittest.TestCase):
                 yarn = Yarn(hangs=True)
                 job = self.start(yarn, "true")
                 self.assertTrue(yarn.asked.wait(20))
-                if kill == "launch":
-                    job.send_signal(number)
-                else:
-                    kill_runner(job, number)
+                end_launch(job, kill, number)
                 time.sleep(late)  # it has not answered by then
                 yarn.may_answer.set()
                 code, said = end_of(job, 15)
                 self.assertEqual(code, expected, said)
-                end = time.monotonic() + 10
-                while yarn.services or not yarn.deleted:
-                    self.assertLess(time.monotonic(), end, "left")
-                    time.sleep(0.1)
+                await_that(self, lambda: yarn.deleted and not yarn.services, "left")
 
     def test_ctrl_c_while_yarn_never_answers(self):
         yarn = Yarn(hangs=True)

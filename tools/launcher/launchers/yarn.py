@@ -29,6 +29,7 @@ DEFAULT_MEMORY_MB = 1024
 LOOK = 2.0        # seconds between looks at the service's state
 PATIENCE = 30.0   # seconds for an answer
 LATE = 5.0        # seconds after the end in which a service that was asked for may still come
+ASKED, ACCEPTED, UNANSWERED = "asked", "accepted", "unanswered"
 ENDED = ("FAILED", "STOPPED", "SUCCEEDED")
 # For the guard, once the runner has been killed: of a service that may only be coming.
 DELETE = """
@@ -87,7 +88,7 @@ class Yarn(Callers):
         if not re.fullmatch(r"[a-z][-a-z0-9]{0,40}", prefix):
             raise UsageError(f"--jobname is '{prefix}'; YARN wants at most 41 letters, digits and hyphens, a letter first")
         self._service = f"{prefix}-{self.job.id.removeprefix('job-')}"
-        self._may_be_there = self._was_accepted = self._may_come = False
+        self._request = None  # for the service: ASKED, ACCEPTED or UNANSWERED
         self._over = threading.Event()
 
     def component(self, role, count):
@@ -131,13 +132,13 @@ class Yarn(Callers):
 
     def begin(self, supervisor):
         supervisor.wishes.add(["python3", "-c", DELETE, self.url_of(f"/{self._service}"), str(LATE)])
-        self._may_be_there = True
+        self._request = ASKED
         try:
             unless_ended(lambda: self.request("POST", "", self.service()), self.asked_to_end, ANSWER)
         except Interrupted:
-            self._may_come = True
+            self._request = UNANSWERED
             raise
-        self._was_accepted = True
+        self._request = ACCEPTED
         threading.Thread(target=self._watch, args=(supervisor.events.put,), name="yarn", daemon=True).start()
 
     def _watch(self, tell):
@@ -158,22 +159,26 @@ class Yarn(Callers):
     def cancel(self):
         super().cancel()
         self._over.set()
-        if self._may_be_there:
-            self._delete(time.monotonic() + (LATE if self._may_come else 0.0))
+        if self._request is not None:
+            self._delete()
 
-    def _delete(self, end):
-        """`end`: of the time in which the service may still come."""
-        try:
-            self.request("DELETE", f"/{self._service}", patience=PARTING)
-        except NotThere:
-            if time.monotonic() < end:
+    def _delete(self):
+        """Also a service that may only be coming."""
+        end = time.monotonic() + (LATE if self._request == UNANSWERED else 0.0)
+        while True:
+            try:
+                self.request("DELETE", f"/{self._service}", patience=PARTING)
+                return
+            except NotThere:
+                if time.monotonic() > end:
+                    break
                 time.sleep(0.2)
-                self._delete(end)
-            elif self._may_come:
-                say(f"YARN has not said whether it takes the service; should {self._service} come, this deletes it: curl -X DELETE '{self.url_of('/' + self._service)}'")
-        except UsageError as error:
-            if self._was_accepted or self._may_come:
-                say(f"{error}; its service {self._service} may still be there")
+            except UsageError as error:
+                if self._request != ASKED:
+                    say(f"{error}; its service {self._service} may still be there")
+                return
+        if self._request == UNANSWERED:
+            say(f"YARN has not said whether it takes the service; should {self._service} come, this deletes it: curl -X DELETE '{self.url_of('/' + self._service)}'")
 
     def beginning(self):
         self.token = "(hidden)"
