@@ -7,13 +7,14 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/rng.h"
 #include "base/simd.h"
 #include "base/strings.h"
 #include "runtime/flags.h"
 #include "server/shard.h"
 #include "sluice/error.h"
 
-DEFINE_string(workers, "1,2,4,8", "How many push, comma-separated: one measurement each.");
+DEFINE_string(workers, "1,2,4,8,33,48", "How many push, comma-separated: one measurement each.");
 DEFINE_int32(parts, 64, "Parts of 1 MiB of the key; all arrays together should exceed the caches.");
 DEFINE_int32(repeats, 15, "Pairs of passes over all parts, the shard's and the plain loop's; medians count.");
 
@@ -43,6 +44,22 @@ const float* Read(const Frame& array) {
 }
 float* Write(const Frame& array) {
   return const_cast<float*>(Read(array));
+}
+
+std::vector<float> Normals() {
+  Rng rng(1);
+  std::vector<float> normals(kElements);
+  for (float& x : normals) x = static_cast<float>(0.01 * rng.Normal());
+  return normals;
+}
+// A worker's: the same numbers, turned by another count in each part.
+Arrays GradientsOf(uint32_t worker, size_t count, const std::vector<float>& normals) {
+  Arrays arrays = Filled(count, 0, 64 * worker);
+  for (size_t i = 0; i < count; ++i) {
+    const auto turn = static_cast<int64_t>((worker * count + i) * 7919 % normals.size());
+    std::rotate_copy(normals.begin(), normals.begin() + turn, normals.end(), Write(arrays[i]));
+  }
+  return arrays;
 }
 
 struct Case {
@@ -176,8 +193,9 @@ double Median(std::vector<double> values) {
 
 nlohmann::json Measure(const Case& c) {
   std::vector<Arrays> gradients;
+  const std::vector<float> normals = Normals();
   for (uint32_t w = 0; w < c.workers; ++w)
-    gradients.push_back(Filled(static_cast<size_t>(FLAGS_parts), 0.5f, 64 * w));
+    gradients.push_back(GradientsOf(w, static_cast<size_t>(FLAGS_parts), normals));
   Plain plain(c, gradients);
   Server server(c, gradients);
   const double gigabytes = c.BytesPerElement() * static_cast<double>(kElements) * FLAGS_parts * 1e-9;

@@ -16,6 +16,7 @@
 
 #include "base/copy_around.h"
 #include "base/log.h"
+#include "base/pool_allocator.h"
 #include "server/aggregate/key.h"
 #include "server/reply/replies.h"
 #include "server/tally.h"
@@ -180,6 +181,8 @@ class Shard final : public transport::Machine {
   Time next_word_ = Time::max();    // not later than that of any waiter
   Time next_return_ = Time::max();  // not later than that of any push kept in another's memory
   size_t weight_bytes_ = 0;         // of all dense parts here
+  // Of many workers' sums: what a round gives back the next one has.
+  const std::shared_ptr<Allocator> sums_memory_ = std::make_shared<PoolAllocator>(kKeptSums);
   Tally tally_;
   LogLimiter limiter_{5, 10s};
   bool done_ = false;

@@ -28,9 +28,23 @@ Gradients Round::gradients() const {
   return frames;
 }
 
-void Round::AddUp(DType dtype, size_t elements) {
-  if (sum_ == nullptr) sum_ = std::make_unique<kvstore::ExactSum>(dtype, elements);
-  sum_->Add(gradients());
+void Round::AddUp(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
+  SumOf(dtype, elements, memory).Add(gradients());
+  KeepNone();
+}
+
+const std::byte* Round::Sum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
+  const std::byte* sum = SumOf(dtype, elements, memory).Take(gradients());
+  KeepNone();
+  return sum;
+}
+
+kvstore::ExactSum& Round::SumOf(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
+  if (sum_ == nullptr) sum_ = std::make_unique<kvstore::ExactSum>(dtype, elements, memory);
+  return *sum_;
+}
+
+void Round::KeepNone() {
   for (auto& contribution : by_rank_)
     if (contribution) contribution->gradient = {};
   for (Contribution& contribution : doubled_) contribution.gradient = {};

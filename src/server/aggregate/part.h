@@ -35,7 +35,9 @@ inline constexpr Duration kLongestLoan = 50ms;
 // Of more workers than this the pushes of a round are not all kept until it closes: so many are added up at
 // once, as they come.
 inline constexpr uint32_t kMostKept = 32;
-inline constexpr size_t kAddedAtOnce = 16;
+inline constexpr size_t kAddedAtOnce = 32;
+inline constexpr size_t kKeptSums = size_t{256}
+                                    << 20;  // bytes of a shard's sums that wait for the next round
 
 // One worker's push of one part for one round, as it came.
 struct Contribution {
@@ -69,11 +71,11 @@ class Round {
   // The frames kept, in rank order, and what they are to be scaled by.
   Gradients gradients() const;
   size_t kept() const { return kept_; }
-  // Adds up what is kept, of `elements` each, and keeps it no longer. The sum's bits do not depend on when
-  // that happens.
-  void AddUp(DType dtype, size_t elements);
-  // What was added up, all of the round; once.
-  const std::byte* sum() { return sum_->Take(); }
+  // Adds up what is kept, of `elements` each, and keeps it no longer; the sum lies in `memory`. Its bits do
+  // not depend on when that happens.
+  void AddUp(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
+  // The same for what is left of the round: the sum of all of it; once.
+  const std::byte* Sum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
   uint64_t samples() const;
   // The divisor that the first push of the round named; others must agree.
   std::optional<double> divisor() const;
@@ -85,6 +87,9 @@ class Round {
   void Clear();
 
  private:
+  kvstore::ExactSum& SumOf(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
+  void KeepNone();
+
   std::vector<std::optional<Contribution>> by_rank_;
   std::vector<Contribution> doubled_;
   size_t kept_ = 0;

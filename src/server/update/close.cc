@@ -112,10 +112,10 @@ Shard::Closed Shard::CloseNext(Key& key, Part& part) {
     if (one.update_waits) updates_.Run();  // that of the round before
     one.closed = std::move(one.rounds.front());
     one.rounds.pop_front();
-    const bool added_up = AddsUpEarly(key);
-    if (added_up) one.closed.AddUp(key.entry.spec.dtype, one.length);
+    const std::byte* const sum =
+        AddsUpEarly(key) ? one.closed.Sum(key.entry.spec.dtype, one.length, sums_memory_) : nullptr;
     closings.push_back({&one, one.closed.gradients(), one.closed.divisor().value_or(1), one.closed.samples(),
-                        added_up ? one.closed.sum() : nullptr, one.closed.Borrows()});
+                        sum, one.closed.Borrows()});
   }
   Update(key, closings);
   for (Part& one : parts)

@@ -72,20 +72,73 @@ TEST(ExactSum, AnyOrderInAnyGroupsGivesTheSameBits) {
   EXPECT_GT(plain_sums, 10u) << "these arrays would not show that the order matters";
 }
 
-// Beside the sum in whole multiples of 2^-66, which 128 bits hold: half a unit in the last place.
+// Half a unit in the last place from the sum in whole multiples of 2^-`bits`, which 128 bits hold.
+void ExpectExact(const std::vector<std::vector<float>>& arrays, int bits, const std::vector<float>& sums) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    Int128 exact = 0;
+    for (const auto& array : arrays)
+      exact += static_cast<Int128>(std::ldexp(static_cast<long double>(array[i]), bits));
+    const long double reference = std::ldexp(static_cast<long double>(exact), -bits);
+    EXPECT_LE(std::abs(sums[i] - reference), std::abs(reference) * 0x1.00001p-24L) << i;
+  }
+}
+
 TEST(ExactSum, IsTheExactSumRoundedOnce) {
   Rng rng(2);
-  constexpr size_t kArrays = 300, kElements = 513;
-  const auto arrays = OfAllSizes<float>(rng, kArrays, kElements, -30, 25);
-  ExactSum sum(DType::kFloat32, kElements);
-  sum.Add(FramesOf(arrays));
-  const auto values = Taken<float>(&sum, kElements);
-  for (size_t i = 0; i < kElements; ++i) {
-    Int128 exact = 0;  // numbers below 2^-42, which are rare here, lose something to it
-    for (const auto& array : arrays)
-      exact += static_cast<Int128>(std::ldexp(static_cast<long double>(array[i]), 66));
-    const long double reference = std::ldexp(static_cast<long double>(exact), -66);
-    EXPECT_LE(std::abs(values[i] - reference), std::abs(reference) * 0x1.00001p-24L) << i;
+  constexpr size_t kArrays = 303, kElements = 513;
+  struct Sizes {
+    double least, most;  // powers of 2
+    int bits;            // numbers that need more are rare and lose something to it
+  };
+  for (const auto& [least, most, bits] : {Sizes{-30, 25, 66}, Sizes{-20, 10, 70}, Sizes{-60, 10, 100},
+                                          Sizes{-10, -5, 80}, Sizes{-70, -40, 120}}) {
+    SCOPED_TRACE(least);
+    const auto arrays = OfAllSizes<float>(rng, kArrays, kElements, least, most);
+    ExactSum sum(DType::kFloat32, kElements);
+    sum.Add(FramesOf(arrays));
+    ExpectExact(arrays, bits, Taken<float>(&sum, kElements));
+  }
+}
+
+// Which places of the expansion a sum needs is found out as numbers come.
+TEST(ExactSum, LargeAndSmallNumbersMayComeLate) {
+  Rng rng(5);
+  constexpr size_t kElements = 1100;
+  std::vector<std::vector<float>> arrays;
+  for (const auto& [least, most] : {std::pair{-10, 5}, {-50, -30}, {15, 25}, {-5, 0}}) {
+    for (auto& array : OfAllSizes<float>(rng, 6, kElements, least, most)) arrays.push_back(std::move(array));
+  }
+  for (size_t i = 0; i < kElements; i += 3) arrays[i % arrays.size()][i] = 0;
+  std::vector<float> expected;
+  for (int round = 0; round < 20; ++round) {
+    ExactSum sum(DType::kFloat32, kElements);
+    std::vector<Encoded> rest;
+    for (const uint64_t i : rng.Permutation(arrays.size())) {
+      if (rng.Below(3) == 0) {
+        rest.push_back(FrameOf(arrays[i]));
+      } else {
+        sum.Add(std::array{FrameOf(arrays[i])});
+      }
+    }
+    std::vector<float> values(kElements);
+    std::memcpy(values.data(), sum.Take(rest), kElements * sizeof(float));
+    if (round == 0) expected = values;
+    ASSERT_EQ(values, expected);
+  }
+  ExpectExact(arrays, 90, expected);
+}
+
+TEST(ExactSum, NumbersAtTheBoundsOfThePlacesAreWhole) {
+  for (const float bound : {0x1p19f, 0x1p-19f, 0x1p-33f, 0x1p-57f}) {
+    for (const float value : {bound, std::nextafter(bound, 0.0f), std::nextafter(bound, 1e9f)}) {
+      for (const size_t count : {1, 4, 5}) {
+        ExactSum sum(DType::kFloat32, 1);
+        const std::vector<float> one{value}, minus{-value / 2};
+        sum.Add(std::vector<Encoded>(count, FrameOf(one)));
+        sum.Add(std::vector<Encoded>(count, FrameOf(minus)));
+        EXPECT_EQ(Taken<float>(&sum, 1)[0], static_cast<float>(count) * value / 2) << value << " " << count;
+      }
+    }
   }
 }
 

@@ -179,9 +179,12 @@ TEST_F(ShardRows, RowsAndStatesThatAreStoredAreListedAndAnswered) {
   EXPECT_TRUE(store(wire::Store::Purpose::kRows, 0, RowsFrame({kRow3, kRow4}, 9)));
   EXPECT_TRUE(store(wire::Store::Purpose::kState, 0, Frame()));
   EXPECT_TRUE(store(wire::Store::Purpose::kState, 1, RowsFrame({kRow1, kRow3}, 4)));
-  EXPECT_EQ(listed(0), (wire::RowIds{3, {kRow3, kRow4, kRow1}}));
-  EXPECT_EQ(listed(2), (wire::RowIds{3, {kRow1}}));
-  EXPECT_EQ(listed(UINT64_MAX), (wire::RowIds{3, {}}));
+  const auto three_of_which = [](const std::vector<int64_t>& rows) {
+    return wire::RowIds{3, {rows.begin(), rows.end()}};
+  };
+  EXPECT_EQ(listed(0), three_of_which({kRow3, kRow4, kRow1}));
+  EXPECT_EQ(listed(2), three_of_which({kRow1}));
+  EXPECT_EQ(listed(UINT64_MAX), three_of_which({}));
   EXPECT_THAT(RowsIn(Pull(0, 0, {kRow1, kRow3, kRow4})), ElementsAre(1, 1, 9, 9, 9, 9));
   const auto states =
       harness_.Deliver(0, wire::PullRows{{{{0, 0}, 1, 0}}}, {IdFrame({kRow1, kRow2, kRow3, kRow4})});
