@@ -67,7 +67,8 @@ class ZmqDriver final : private Network {
     std::shared_ptr<SendQueue> queue = std::make_shared<SendQueue>();
     bool open = true;
     int bad = 0;
-    int knocks = 0;  // at its door for shared memory
+    int knocks = 0;                        // at its door for shared memory
+    Time tried_since{}, next_complaint{};  // of a dealer without a connection
     Time muted_until{};
   };
   struct Outside {
@@ -93,6 +94,7 @@ class ZmqDriver final : private Network {
   void Watch(Peer* peer);
   void Linger(Duration duration);  // for what was sent to leave, when the sockets close
   void ReadMonitor(Channel* channel);
+  void OnNoConnection(Peer* peer);
   Peer* Find(PeerId id) const;
   Peer* Add(std::unique_ptr<Peer> peer);       // which gets its id
   bool IsKnown(const Multipart& parts) const;  // its sender has sent by the same connection before

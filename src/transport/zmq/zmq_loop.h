@@ -40,6 +40,7 @@ struct ZmqLoopOptions {
   Duration heartbeat_interval = 1s;  // of ZeroMQ's own heartbeats, which find dead connections
   Duration heartbeat_timeout = 10s;
   Duration handshake_timeout = 5s;
+  Duration connect_patience = 10s;  // after so long without a connection, and each so long again, a warning
   double drop_received = 0;  // the chance that a message that arrived is thrown away: for tests of resending
   uint64_t drop_seed = 1;
   int bad_messages_until_mute = 16;  // from one peer

@@ -110,11 +110,12 @@ PeerId ZmqDriver::Connect(const std::string& address) {
   return id;
 }
 
-// A peer that refuses our secret would otherwise look like one that is not there.
+// A peer that refuses our secret would otherwise look like one that is not there, and one that is not there
+// like one that is slow.
 void ZmqDriver::Watch(Peer* peer) {
   const std::string address = StrCat("inproc://monitor-", std::hex, peer->routing_id);
-  constexpr int kEvents =
-      ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+  constexpr int kEvents = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                          ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   if (zmq_socket_monitor(peer->dealer->socket.native(), address.c_str(), kEvents) != 0) {
     throw Error(ErrorCode::kResourceExhausted,
                 StrCat("cannot watch ", peer->name, ": ", zmq_strerror(zmq_errno())));
@@ -124,6 +125,21 @@ void ZmqDriver::Watch(Peer* peer) {
   peer->monitor->is_monitor = true;
   peer->monitor->socket.Set(ZMQ_LINGER, 0);
   peer->monitor->socket.Connect(address);
+  peer->tried_since = Now();
+  peer->next_complaint = peer->tried_since + options_.connect_patience;
+}
+
+void ZmqDriver::OnNoConnection(Peer* peer) {
+  const Time now = Now();
+  if (now < peer->next_complaint) return;
+  peer->next_complaint = now + options_.connect_patience;
+  const bool ipc = peer->name.starts_with("ipc://");
+  Warn(peer, StrCat("no connection for ",
+                    std::chrono::round<std::chrono::seconds>(now - peer->tried_since).count(), " s; ",
+                    ipc ? "ipc sockets reach processes of the same user in the same network namespace only "
+                          "(SLUICE_TRANSPORT=auto and no DMLC_LOCAL: tcp)"
+                        : "it has ended, or its network cannot be reached from here (DMLC_INTERFACE there "
+                          "chooses one, PS_VERBOSE=1 shows which); trying on"));
 }
 
 void ZmqDriver::Peer::StopWatching() {
@@ -145,6 +161,7 @@ void ZmqDriver::ReadMonitor(Channel* channel) {
   }
   Peer* peer = channel->peer;
   if (event == ZMQ_EVENT_CONNECTED) DoNotPaceWithinHost(descriptor);
+  if (event == ZMQ_EVENT_CONNECT_RETRIED) OnNoConnection(peer);
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
     Warn(peer, "it refuses this process, whose job id or secret is another one");
     machine_->OnRefused(Now(), peer->id, *this);

@@ -10,13 +10,14 @@ namespace sluice::transport::testing {
 
 class Listener {
  public:
-  Listener() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // `listens`: if not, the port is taken and whoever comes is refused.
+  explicit Listener(bool listens = true) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in here{};
     here.sin_family = AF_INET;
     here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof here;
     EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&here), size), 0);
-    EXPECT_EQ(listen(fd_, 16), 0);
+    EXPECT_EQ(listens ? listen(fd_, 16) : 0, 0);
     EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&here), &size), 0);
     port_ = ntohs(here.sin_port);
   }
