@@ -187,6 +187,7 @@ void Load::MeasureLatency(LoadFigures* figures) {
   std::vector<double> micros;
   const auto sample = [&] {
     const Call& call = calls_[next++ % calls_.size()];
+    if (meets_) store_->Barrier();
     const double start = Now();
     Issue(call);
     Finish(call);
