@@ -31,7 +31,7 @@ run: programs
 test: test-deps build test-asan test-tsan test-fuzz test-release
 
 test-release: build
-	ctest --test-dir build --output-on-failure -j $(JOBS)
+	SLUICE_LABS=required ctest --test-dir build --output-on-failure -j $(JOBS)
 
 test-asan: test-deps
 	@cmake --preset asan >/dev/null

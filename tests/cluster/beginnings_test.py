@@ -57,10 +57,23 @@ class Beginnings(unittest.TestCase):
         self.assertIn("# on h1: server 0, worker 0\n", done.stdout, done.stderr)
 
     def test_flags_that_are_empty(self):
-        for flag in ("-H", "--ssh", "--resource-manager"):
+        for flag in ("--hostfile", "--ssh", "--resource-manager", "--sync-dst-dir", "--host-ip", "--log-dir", "--namespace", "--image", "--queue", "--job-name"):
             code, said = self.refused("-n", 1, flag, "", "true")
             self.assertEqual(code, 2)
             self.assertIn(f"{flag} is empty", said)
+        self.assertIn("--hostfile is empty", self.refused("-n", 1, "-H", " ", "true")[1])
+
+    def test_a_hostfile_in_utf_16(self):
+        (self.folder / "hosts").write_text("h1\nh2\n", encoding="utf-16")
+        code, said = self.refused("-n", 1, "-H", self.folder / "hosts", "true")
+        self.assertEqual(code, 2)
+        self.assertIn("hosts:1: it has a byte 0; is the file in UTF-16?", said)
+
+    def test_a_dry_run_hides_passwords_of_urls(self):
+        done = subprocess.run([*LAUNCH, "-n", "1", "--env", "DB_URL=postgres://ann:geheim@h:5/x", "--dry-run", "true", "http://bob:hush@rm/", "http://h:80/a@b"],
+                              capture_output=True, text=True, timeout=60)
+        for words in ("postgres://ann:(hidden)@h:5/x", "http://bob:(hidden)@rm/", "http://h:80/a@b"):
+            self.assertIn(words, done.stdout)
 
     def test_a_dry_run_that_cannot_be_printed(self):
         with open("/dev/full", "w", encoding="ascii") as full:

@@ -4,6 +4,7 @@ Usage: launchers_test.py BIN_DIR [LAUNCHER ...]
 """
 import os
 import pathlib
+import re
 import shutil
 import signal
 import sys
@@ -47,7 +48,7 @@ class Mpi(Jobs):
         return folder
 
     def left(self):
-        return super().left() or [name for name in os.listdir(self.temporary()) if not name.startswith("sluice-logs-")]
+        return super().left() or os.listdir(self.temporary())
 
     def test_slots(self):
         """As with ssh: three workers to h1, the fourth to h2; servers in turn."""
@@ -70,6 +71,8 @@ class Mpi(Jobs):
                 code, said = end_of(job, 15)
                 self.assertEqual(code, expected, said)
                 asked.unlink()
+                for logs in re.findall(r"its logs are in (\S+?);?\s", said):
+                    shutil.rmtree(logs)
                 self.assert_nothing_left()
 
     def test_a_killed_mpirun(self):

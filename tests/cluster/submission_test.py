@@ -2,16 +2,18 @@
 
 Usage: submission_test.py BIN_DIR
 """
+import contextlib
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from launch_test import await_that, end_launch, end_of, start_job  # noqa: E402
+from launch_test import await_that, carrying, end_launch, end_of, start_job  # noqa: E402
 
 SLOW = """#!/bin/sh
 cd {folder}
@@ -47,6 +49,35 @@ class Submissions(unittest.TestCase):
                 self.await_file(folder / "taken-back")
                 self.assertEqual(set((folder / "taken-back").read_text().splitlines()), {taken_back})
                 self.assertEqual(list(folder.glob(".sluice*")), [])
+
+    def test_kill_9_at_any_moment_of_the_beginning(self):
+        """Of launch.py: whatever its runner has made by then is taken back, also where it looks for what to kill for long."""
+        with contextlib.ExitStack() as crowd:
+            for _ in range(300):
+                other = subprocess.Popen(["sleep", "600"])
+                crowd.callback(other.wait)
+                crowd.callback(other.kill)
+            for launcher, kills in (("slurm", 20), ("local", 20)):
+                for moment in range(kills):
+                    with self.subTest(launcher=launcher, moment=moment), tempfile.TemporaryDirectory() as name:
+                        self.kill_at(pathlib.Path(name), launcher, 0.05 + 0.015 * moment)
+
+    def kill_at(self, folder, launcher, seconds):
+        for tool, text in (("sbatch", "touch {folder}/asked\nsleep 0.3\necho 42"), ("scancel", "touch {folder}/taken-back"), ("squeue", "echo RUNNING")):
+            (folder / tool).write_text("#!/bin/sh\n" + text.format(folder=folder) + "\n")
+            (folder / tool).chmod(0o755)
+        marker = f"SUBMISSION=test-{os.getpid()}-{folder.name}"
+        (folder / "tmp").mkdir()
+        environment = {key: value for key, value in os.environ.items() if key != "SLURM_JOB_ID"}
+        job = start_job(self, "--launcher", launcher, "-n", "1", "sleep", "60",
+                        env={**environment, "SUBMISSION": marker.partition("=")[2], "TMPDIR": str(folder / "tmp"), "PATH": f"{folder}:{os.environ['PATH']}"})
+        with self.assertRaises(subprocess.TimeoutExpired):
+            job.wait(seconds)
+        job.kill()
+        end_of(job, 20)
+        await_that(self, lambda: not carrying(marker), "some of its processes live on")
+        self.assertEqual((folder / "asked").exists(), (folder / "taken-back").exists())
+        self.assertEqual(list((folder / "tmp").iterdir()), [])
 
     def test_slurm(self):
         self.check("slurm", ("sbatch", "scancel"), "42", "42")

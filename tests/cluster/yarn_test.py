@@ -20,6 +20,7 @@ import unittest
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from any_launcher import NASTY  # noqa: E402
 from launch_test import LAUNCH, await_that, carrying, end_launch, end_of, start_job  # noqa: E402
 
 BIN = None
@@ -180,6 +181,12 @@ class OnYarn(unittest.TestCase):
         self.assertNotIn(service["components"][0]["configuration"]["env"]["SLUICE_LAUNCH_TOKEN"], service["components"][0]["launch_command"])
         self.assertEqual([request[0] for request in yarn.requests[1:]][-1], "DELETE")
         self.assertEqual(yarn.services, {})
+
+    def test_arguments_and_variables_arrive_unchanged(self):
+        value, script = "a b'\"$HOME;\n\u00fc", "import os, sys; print(ascii(sys.argv[1:]), ascii(os.environ['NAMED']))"
+        code, said = end_of(self.start(Yarn(), "--env", f"NAMED={value}", "/usr/bin/python3", "-c", script, *NASTY))
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.count(f"{ascii(NASTY)} {ascii(value)}"), 2, said)
 
     def test_a_worker_that_fails(self):
         yarn = Yarn()

@@ -92,7 +92,10 @@ class DryRun(unittest.TestCase):
             self.assertTrue(line.endswith(" train 'a b'"), line)
 
     def test_this_machine(self):
-        text = self.lines(Local, worker_resources=Resources(gpus=1), worker_environment={"MY_API_KEY": "abc", "NAMED": "a b"})
+        secret = dict.fromkeys(("MYKEY", "STRIPE_KEY_LIVE", "GITHUB_PAT", "DB_PASSWORD"), "abc")
+        text = self.lines(Local, worker_resources=Resources(gpus=1), worker_environment={**secret, "MY_API_KEY": "abc", "NAMED": "a b", "PATH": "/bin"})
+        self.assertNotIn("abc", text)
+        self.assertIn(" PATH=/bin ", text)
         self.assertIn("MY_API_KEY='(hidden)' NAMED='a b' ", text)
         self.assertEqual([f"CUDA_VISIBLE_DEVICES={gpu} " in text for gpu in range(4)], [True, True, True, False])
         self.assertIn("SLUICE_LOCAL_WORKERS=3", text)

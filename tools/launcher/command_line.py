@@ -6,7 +6,7 @@ import shlex
 import sys
 
 from . import hostfile, supervisor
-from .environment import variables
+from .environment import variables, without_passwords
 from .errors import UsageError
 from .job import Job, Resources
 from .launchers.base import Options
@@ -124,10 +124,14 @@ def make_job(a):
                log_dir=a.log_dir, scheduler_port=within("--port", a.port, 0, 65535))
 
 
-def make_launcher(a, job):
-    for flag, text in (("-H", a.hostfile), ("--ssh", a.ssh), ("--resource-manager", a.resource_manager)):
+def refuse_empty(a):
+    for flag in ("--hostfile", "--sync-dst-dir", "--log-dir", "--host-ip", "--ssh", "--queue", "--job-name", "--resource-manager", "--image", "--namespace"):
+        text = vars(a)[flag[2:].replace("-", "_")]
         if text is not None and not text.strip():
             raise UsageError(f"{flag} is empty (an unset variable of the shell?); leave it out or name one")
+
+
+def make_launcher(a, job):
     name = a.launcher or ("ssh" if a.hostfile else "local")
     ssh = words_of("--ssh", a.ssh) if a.ssh else None
     if ssh and name != "ssh":
@@ -144,7 +148,7 @@ def make_launcher(a, job):
 def show(lines):
     """The exit code."""
     try:
-        sys.stdout.buffer.write(os.fsencode("\n".join(lines) + "\n"))
+        sys.stdout.buffer.write(os.fsencode(without_passwords("\n".join(lines)) + "\n"))
         sys.stdout.buffer.flush()
     except OSError as error:
         say(f"what would run could not be printed: {error.strerror}")
@@ -156,6 +160,7 @@ def show(lines):
 def main(arguments, logs_name, wishes, lifeline):
     try:
         args = parser().parse_args(arguments)
+        refuse_empty(args)
         job = make_job(args)
         launcher = make_launcher(args, job)
         if args.dry_run:

@@ -11,12 +11,19 @@ TRAVELLING = ("DMLC_", "PS_", "SLUICE_", "MXNET_", "OMP_", "GOMP_", "NCCL_")
 ALSO_TRAVELLING = {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH"}
 
 
-SECRET_NAMES = re.compile("SECRET|TOKEN|PASS|PWD|AUTH|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
+# For --dry-run, whose lines are pasted into tickets.
+HIDDEN = "(hidden)"
+SECRET_NAMES = re.compile(r"SECRET|TOKEN|PASS|PWD|AUTH|CREDENTIAL|KEY|(?<![A-Z])PAT(?![A-Z])", re.IGNORECASE)
+PASSWORD_OF_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@]*):[^\s/@]+@", re.IGNORECASE)
 
 
 def shown(name, value):
-    """For --dry-run, whose lines are pasted into tickets."""
-    return "(hidden)" if SECRET_NAMES.search(name) else value
+    return HIDDEN if SECRET_NAMES.search(name) else value
+
+
+def without_passwords(text):
+    """Of the URLs in it: user:password@host."""
+    return PASSWORD_OF_URL.sub(rf"\1:{HIDDEN}@", text)
 
 
 def split(pair, flag):

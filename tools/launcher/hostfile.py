@@ -20,6 +20,8 @@ class HostLine:
 
 def parse_line(text):
     """None for a line without a host."""
+    if "\0" in text:
+        raise ValueError("it has a byte 0; is the file in UTF-16? it must be in UTF-8")
     words = text.partition("#")[0].split()
     if not words:
         return None

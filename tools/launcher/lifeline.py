@@ -20,12 +20,14 @@ class Lifeline:
 
     def __init__(self, descriptor):
         self._hear = leave
+        self._beginning = threading.Lock()  # between pause() and listen(), and where leave() has begun for good
         threading.Thread(target=self._watch, args=(descriptor,), name="guard", daemon=True).start()
         self._handle()
 
     def listen(self, hear):
-        """hear(number) from now on; in a signal's handler, or a thread."""
+        """After pause(): hear(number) from now on; in a signal's handler, or a thread."""
         self._hear = hear
+        self._beginning.release()
         self._handle()
 
     def _handle(self):
@@ -33,12 +35,15 @@ class Lifeline:
             signal.signal(number, lambda n, _: self._hear(n))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
-    @staticmethod
-    def pause():
-        """Until listen(): what is made meanwhile has an owner by then."""
+    def pause(self):
+        """Until listen(): what is made meanwhile has an owner by then. Once this process leaves, that makes nothing any more."""
+        self._beginning.acquire()
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
 
     def _watch(self, descriptor):
         while os.read(descriptor, 64):
             pass
+        with self._beginning:
+            if self._hear is leave:
+                leave(GUARD_IS_GONE)
         self._hear(GUARD_IS_GONE)

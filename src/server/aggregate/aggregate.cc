@@ -57,7 +57,7 @@ Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, 
                 *divisor, "; the divisor must be the same on all workers (or use normalize_by_samples)");
   }
   open.Add(sender.rank, std::move(contribution));
-  if (AddsUpEarly(key) && open.kept() >= kAddedAtOnce && !open.Complete(live_))
+  if (AddsUpEarly(key) && open.kept() >= kMostKept && !open.Complete(live_))
     open.AddUp(key.entry.spec.dtype, part.length, sums_memory_);
   CloseRounds(key, part);
   return Kept::kNew;

@@ -32,10 +32,9 @@ using kvstore::UpdateRule;
 // and perhaps waits to: some training steps, after which a copy costs nothing that matters.
 inline constexpr Duration kLongestLoan = 50ms;
 
-// Of more workers than this the pushes of a round are not all kept until it closes: so many are added up at
-// once, as they come.
+// Of more workers than this the pushes of a round are not all kept until it closes: so many at once are added
+// up as they come.
 inline constexpr uint32_t kMostKept = 32;
-inline constexpr size_t kAddedAtOnce = 32;
 inline constexpr size_t kKeptSums = size_t{256}
                                     << 20;  // bytes of a shard's sums that wait for the next round
 

@@ -128,6 +128,31 @@ TEST(ExactSum, LargeAndSmallNumbersMayComeLate) {
   ExpectExact(arrays, 90, expected);
 }
 
+// As gradients are: of about one size but for a few, of which some are whole zeros.
+TEST(ExactSum, AFewNumbersOfOtherSizes) {
+  Rng rng(6);
+  constexpr size_t kElements = 5000, kArrays = 70;
+  auto arrays = OfAllSizes<float>(rng, kArrays, kElements, -7, -5);
+  for (const float odd : {0.0f, 1e-12f, -3e-9f, 2e6f, -1e3f, 0x1p-60f})
+    for (int i = 0; i < 4; ++i) arrays[rng.Below(kArrays)][rng.Below(kElements)] = odd;
+  std::vector<float> expected;
+  for (int round = 0; round < 5; ++round) {
+    ExactSum sum(DType::kFloat32, kElements);
+    std::vector<Encoded> group;
+    for (const uint64_t i : rng.Permutation(kArrays)) {
+      group.push_back(FrameOf(arrays[i]));
+      if (rng.Below(20) > 0) continue;
+      sum.Add(group);
+      group.clear();
+    }
+    std::vector<float> values(kElements);
+    std::memcpy(values.data(), sum.Take(group), kElements * sizeof(float));
+    if (round == 0) expected = values;
+    ASSERT_EQ(values, expected);
+  }
+  ExpectExact(arrays, 95, expected);
+}
+
 TEST(ExactSum, NumbersAtTheBoundsOfThePlacesAreWhole) {
   for (const float bound : {0x1p19f, 0x1p-19f, 0x1p-33f, 0x1p-57f}) {
     for (const float value : {bound, std::nextafter(bound, 0.0f), std::nextafter(bound, 1e9f)}) {

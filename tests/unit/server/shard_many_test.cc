@@ -84,7 +84,7 @@ TEST(ShardMany, WhatIsKeptDoesNotGrowWithTheWorkers) {
                       {held.Give(std::vector<float>(10, 1))});
     most = std::max(most, held.count());
   }
-  EXPECT_LE(most, 2 * server::kAddedAtOnce);
+  EXPECT_LE(most, 2 * server::kMostKept);
   EXPECT_THAT(harness.Versions(key), ElementsAre(0));
   harness.Push(kWorkers - 1, key, 1, std::vector<float>(10, 0.5f));
   EXPECT_THAT(harness.Weight<float>(key), Each(499.5f));

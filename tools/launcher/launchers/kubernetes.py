@@ -7,7 +7,7 @@ import re
 import shlex
 
 from ..channel import portable
-from ..environment import shown
+from ..environment import HIDDEN, shown
 from ..errors import UsageError
 from ..job import threads_of
 from ..messages import say
@@ -107,7 +107,7 @@ class Kubernetes(Launcher):
     def dry_run(self):
         """Both calls."""
         command = shlex.join(self.kubectl("create", "-f", "-"))
-        return [line for manifests in (self.first_manifests("(hidden)"), self.further_manifests())
+        return [line for manifests in (self.first_manifests(HIDDEN), self.further_manifests())
                 for line in (f"{command} <<'EOF'", *self.listed(with_secrets_hidden(manifests)).splitlines(), "EOF")]
 
     # --- Running ---

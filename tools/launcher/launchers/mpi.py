@@ -5,6 +5,7 @@ import shlex
 import shutil
 from dataclasses import replace
 
+from ..environment import HIDDEN
 from ..errors import UsageError
 from ..home import TOKEN
 from ..placement import over_hosts, over_seats
@@ -83,4 +84,4 @@ class Mpi(Callers):
         return [*self.beginning(), *self.processes_by_host(names, places)]
 
     def beginning(self):
-        return [f"{TOKEN}=(hidden) {shlex.join(self.command())}"]
+        return [f"{TOKEN}={shlex.quote(HIDDEN)} {shlex.join(self.command())}"]

@@ -115,6 +115,8 @@ class Ssh(Launcher):
             why = self._try_again_and_again(host, tell)
         except OSError as error:
             why = f"could not start {error.filename}: {error.strerror}"
+        except Exception as error:  # whoever waits for the host has it
+            why = f"{type(error).__name__}: {error}"
         if why is not None:
             tell(Failed(f"host {label(host)}: {why}"))
 

@@ -15,6 +15,7 @@ import urllib.parse
 import urllib.request
 import xml.etree.ElementTree
 
+from ..environment import HIDDEN
 from ..errors import Interrupted, UsageError
 from ..home import TOKEN
 from ..messages import say
@@ -181,7 +182,7 @@ class Yarn(Callers):
             say(f"YARN has not said whether it takes the service; should {self._service} come, this deletes it: curl -X DELETE '{self.url_of('/' + self._service)}'")
 
     def beginning(self):
-        self.token = "(hidden)"
+        self.token = HIDDEN
         return [f"POST {self._url}/app/v1/services", *json.dumps(self.service(), indent=2).splitlines()]
 
 
