@@ -70,9 +70,11 @@ class Beginnings(unittest.TestCase):
         self.assertIn("hosts:1: it has a byte 0; is the file in UTF-16?", said)
 
     def test_a_dry_run_hides_passwords_of_urls(self):
-        done = subprocess.run([*LAUNCH, "-n", "1", "--env", "DB_URL=postgres://ann:geheim@h:5/x", "--dry-run", "true", "http://bob:hush@rm/", "http://h:80/a@b"],
+        done = subprocess.run([*LAUNCH, "-n", "1", "--env", "DB_URL=postgres://ann:geheim@h:5/x", "--dry-run", "true", "http://bob:hush@rm/", "http://h:80/a@b",
+                               "http://h:80?m=a@b", "https://a1b2@git/x", '{"url": "http://h:80", "mail": "x@y"}', "ftp://ann:p@rt@h/x"],
                               capture_output=True, text=True, timeout=60)
-        for words in ("postgres://ann:(hidden)@h:5/x", "http://bob:(hidden)@rm/", "http://h:80/a@b"):
+        for words in ("postgres://ann:(hidden)@h:5/x", "http://bob:(hidden)@rm/", "http://h:80/a@b", "http://h:80?m=a@b", "https://(hidden)@git/x",
+                      '{"url": "http://h:80", "mail": "x@y"}', "ftp://ann:(hidden)@h/x"):
             self.assertIn(words, done.stdout)
 
     def test_a_dry_run_that_cannot_be_printed(self):

@@ -275,6 +275,7 @@ class OnYarn(unittest.TestCase):
                           subprocess.run([*LAUNCH, "--launcher", "yarn", "-n", "1", "--dry-run", "true"], capture_output=True, text=True, timeout=60,
                                          env={**os.environ, "HADOOP_CONF_DIR": folder}).stdout)
             self.check_refused(["--resource-manager", "http://[::1"], "cannot be asked: Invalid IPv6 URL")
+            self.check_refused(["--resource-manager", "http://ann:geheim@rm:8088"], "'http://ann:(hidden)@rm:8088'; YARN's interface takes no user or password")
             self.check_refused(["--resource-manager", "rm"], "it is a URL, such as http://rm:8088")
             self.check_refused(["--resource-manager", f"http://127.0.0.1:{other.getsockname()[1]}"], "cannot be asked: SSH-2.0-x")
 

@@ -14,7 +14,8 @@ ALSO_TRAVELLING = {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH"}
 # For --dry-run, whose lines are pasted into tickets.
 HIDDEN = "(hidden)"
 SECRET_NAMES = re.compile(r"SECRET|TOKEN|PASS|PWD|AUTH|CREDENTIAL|KEY|(?<![A-Z])PAT(?![A-Z])", re.IGNORECASE)
-PASSWORD_OF_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@]*):[^\s/@]+@", re.IGNORECASE)
+PASSWORD_OF_URL = re.compile(r"""(\b[a-z][a-z0-9+.-]*://[^\s/:@?#,"'\[\]]*):[^\s/?#,"'\[\]]+@""", re.IGNORECASE)
+TOKEN_OF_URL = re.compile(r"""(\bhttps?://)[^\s/:@?#,"'\[\]]+@""", re.IGNORECASE)
 
 
 def shown(name, value):
@@ -22,8 +23,8 @@ def shown(name, value):
 
 
 def without_passwords(text):
-    """Of the URLs in it: user:password@host."""
-    return PASSWORD_OF_URL.sub(rf"\1:{HIDDEN}@", text)
+    """Of the URLs in it: user:password@host, and with http token@host."""
+    return TOKEN_OF_URL.sub(rf"\1{HIDDEN}@", PASSWORD_OF_URL.sub(rf"\1:{HIDDEN}@", text))
 
 
 def split(pair, flag):

@@ -47,7 +47,7 @@ def parse_line(text):
 
 def parse(text, path):
     hosts, seen = [], {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         try:
             host = parse_line(line)
             if host is None:

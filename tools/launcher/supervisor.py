@@ -67,24 +67,19 @@ class Supervisor:
         self.events = queue.SimpleQueue()
         self.hosts, self.members = [], []
         self.rendezvous = Rendezvous(lambda: self.events.put(NEWS))
-        self.log_dir = self._make_log_dir(logs_name)
+        self.log_dir = job.log_dir or self._make_log_dir(logs_name)
         self.guard_is_gone = self.stopping = self.ended_by_user = False
         self.asked_to_end, self.asked_by = Flag(), None  # a signal's number, or GUARD_IS_GONE
         self.wishes = wishes
 
-    def _make_log_dir(self, logs_name):
-        if self.job.log_dir is None:
-            try:
-                folder = os.path.join(tempfile.gettempdir(), logs_name)
-                os.mkdir(folder, mode=0o700)
-            except OSError as error:
-                raise UsageError(f"no folder for the logs: {error}; TMPDIR or --log-dir names one that can be written") from error
-            return folder
+    @staticmethod
+    def _make_log_dir(logs_name):
         try:
-            os.makedirs(self.job.log_dir, exist_ok=True)
+            folder = os.path.join(tempfile.gettempdir(), logs_name)
+            os.mkdir(folder, mode=0o700)
         except OSError as error:
-            raise UsageError(f"--log-dir {self.job.log_dir}: {error.strerror}") from error
-        return self.job.log_dir
+            raise UsageError(f"no folder for the logs: {error}; TMPDIR or --log-dir names one that can be written") from error
+        return folder
 
     # --- Starting ---
 
@@ -341,8 +336,18 @@ class Supervisor:
             shutil.rmtree(self.log_dir, ignore_errors=True)
 
 
+def make_named_log_dir(path):
+    """It stays, whatever comes of the job."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--log-dir {path}: {error.strerror}") from error
+
+
 def run(job, launcher, logs_name, wishes, lifeline):
     descendants.adopt_orphans()
+    if job.log_dir is not None:
+        make_named_log_dir(job.log_dir)  # while it may be ended: a folder of the network may not answer
     lifeline.pause()
     supervisor = Supervisor(job, launcher, logs_name, wishes)
     supervisor.listen(lifeline)

@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 import xml.etree.ElementTree
 
-from ..environment import HIDDEN
+from ..environment import HIDDEN, without_passwords
 from ..errors import Interrupted, UsageError
 from ..home import TOKEN
 from ..messages import say
@@ -85,6 +85,8 @@ class Yarn(Callers):
         self._url = (self.options.resource_manager or resource_manager()).rstrip("/")
         if not re.match(r"https?://[^/]", self._url):
             raise UsageError(f"--resource-manager is '{self._url}'; it is a URL, such as http://{self._url or 'rm'}:8088")
+        if "@" in self._url:
+            raise UsageError(f"--resource-manager is '{without_passwords(self._url)}'; YARN's interface takes no user or password in it")
         prefix = (self.options.job_name or "sluice").lower()
         if not re.fullmatch(r"[a-z][-a-z0-9]{0,40}", prefix):
             raise UsageError(f"--jobname is '{prefix}'; YARN wants at most 41 letters, digits and hyphens, a letter first")
