@@ -1,6 +1,7 @@
 """Variables: those that --env and its like name, and those of launch.py's own that reach other hosts."""
 import os
 import re
+import shlex
 
 from .errors import UsageError
 
@@ -20,6 +21,10 @@ TOKEN_OF_URL = re.compile(r"""(\bhttps?://)[^\s/:@?#,"'\[\]]+@""", re.IGNORECASE
 
 def shown(name, value):
     return HIDDEN if SECRET_NAMES.search(name) else value
+
+
+def shell_line(variables, command):
+    return " ".join([*(f"{name}={shlex.quote(shown(name, value))}" for name, value in sorted(variables.items())), shlex.join(command)])
 
 
 def without_passwords(text):

@@ -2,11 +2,10 @@
 import collections
 import ipaddress
 import queue
-import shlex
 import time
 from dataclasses import dataclass
 
-from ..environment import shown
+from ..environment import shell_line
 from ..errors import LaunchError, UsageError
 from ..job import gpus_of, threads_of
 from ..messages import say
@@ -126,8 +125,7 @@ class Launcher:
         return self.job.worker_command if role == "worker" else self.job.server_command or ["sluice_server"]
 
     def _shell(self, role, rank, root, command, far, share):
-        variables = {**self.job.environment(role, rank, root, far), **share}
-        return " ".join([*(f"{name}={shlex.quote(shown(name, value))}" for name, value in sorted(variables.items())), shlex.join(command)])
+        return shell_line({**self.job.environment(role, rank, root, far), **share}, command)
 
     # --- For those whose hosts come one by one ---
 

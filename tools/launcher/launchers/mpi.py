@@ -1,11 +1,10 @@
 """--launcher mpi: Open MPI's or MPICH's mpirun starts an agent for each process."""
 import collections
 import os
-import shlex
 import shutil
 from dataclasses import replace
 
-from ..environment import HIDDEN
+from ..environment import shell_line
 from ..errors import UsageError
 from ..home import TOKEN
 from ..placement import over_hosts, over_seats
@@ -84,4 +83,4 @@ class Mpi(Callers):
         return [*self.beginning(), *self.processes_by_host(names, places)]
 
     def beginning(self):
-        return [f"{TOKEN}={shlex.quote(HIDDEN)} {shlex.join(self.command())}"]
+        return [shell_line({TOKEN: self.token}, self.command())]

@@ -3,7 +3,7 @@ import contextlib
 import os
 import shlex
 
-from ..environment import HIDDEN
+from ..environment import shell_line
 from ..errors import LaunchError, UsageError
 from ..home import TOKEN
 from .callers import Callers
@@ -112,5 +112,5 @@ class Slurm(Callers):
 
     def beginning(self):
         if self.inside:
-            return [f"{TOKEN}={shlex.quote(HIDDEN)} {shlex.join(self.step(*group))}" for group in self.groups()]
-        return [f"{TOKEN}={shlex.quote(HIDDEN)} {shlex.join(self.batch())} <<'EOF'", *self.batch_script().splitlines(), "EOF"]
+            return [shell_line({TOKEN: self.token}, self.step(*group)) for group in self.groups()]
+        return [shell_line({TOKEN: self.token}, self.batch()) + " <<'EOF'", *self.batch_script().splitlines(), "EOF"]
