@@ -39,6 +39,6 @@ def of_cores(workers, servers, sizes):
     """What a round's core time, all processes together, is made of: ends of messages, and bytes at an end of a connection.
 
     Of a round's pushes the last one is acknowledged by its value."""
-    reached = servers if len(sizes) > 1 or max(sizes) >= scale_model.SLICED else 1
+    reached = servers if len(sizes) > 1 else scale_model.placed(servers, tuple(sizes))[0][0]
     messages = (scale_model.MESSAGES * workers - 1) * scale_model.messages(reached, sum(sizes))
     return 2 * messages, 2 * 2 * workers * sum(sizes)

@@ -2,6 +2,8 @@
 """How a parameter server scales: docs/design/scale.md, whose tables this prints. No figure is fitted; overlap is step_model.py's, fits are
 scale_fit.py's."""
 import dataclasses
+import functools
+import heapq
 import math
 
 import bench_run
@@ -9,7 +11,7 @@ import step_model
 
 MESSAGES = 3  # of a worker with a server in a round: tests/sim/scale_test.cc
 BATCH = 256 << 10  # bytes that share a message, where the link is slow
-SLICED = 400e3  # bytes from which on a key lies on all servers
+WHOLE, LEAST_SLICE, MOST_SLICE = 400e3, 32 << 10, 4 << 20  # bytes: src/kvstore/plan/placement.h
 
 
 @dataclasses.dataclass
@@ -27,16 +29,36 @@ class Job:
     pull_share: float = 1.0
 
 
+@functools.cache
+def placed(servers, sizes):
+    """How many slices each key has, declared in this order: as few as are at most an eighth of a server's share of all keys so far, on
+    the servers with the fewest bytes. And the most bytes of a server."""
+    counts, total, loads = [], 0, [0] * servers
+    for size in sizes:
+        total += size
+        most = min(max(total / servers / 8, LEAST_SLICE), MOST_SLICE)
+        counts.append(min(servers, math.ceil(size / most)) if size >= WHOLE else 1)
+        for load in [heapq.heappop(loads) for _ in range(counts[-1])]:
+            heapq.heappush(loads, load + size / counts[-1])
+    return counts, max(loads)
+
+
+def most_bytes(job, sizes):
+    """Of a server."""
+    return placed(job.servers, tuple(sizes))[1]
+
+
 def network_seconds(job, sizes):
     """Of the busiest link, whose directions work at once."""
-    size = sum(sizes)
+    size, most = sum(sizes), most_bytes(job, sizes)
     if job.colocated:
-        return size * (1 - 1 / job.workers) * (job.push_share + job.pull_share) / job.rate
-    return size * max(1, job.workers / job.servers) * max(job.push_share, job.pull_share) / job.rate
+        shares = (job.push_share, job.pull_share)
+        return ((size - most) * min(shares) + (job.workers - 1) * most * max(shares)) / job.rate
+    return max(size, job.workers * most) * max(job.push_share, job.pull_share) / job.rate
 
 
 def sum_seconds(job, sizes):
-    return (job.workers + job.states) * sum(sizes) / job.servers / (job.sum_rate * job.cores)
+    return (job.workers + job.states) * most_bytes(job, sizes) / (job.sum_rate * job.cores)
 
 
 def messages(servers, size):
@@ -46,7 +68,7 @@ def messages(servers, size):
 
 def message_seconds(job, sizes, apart):
     """Of the busiest loop's core. Keys that leave when each is written go apart; others share messages."""
-    count = sum(messages(job.servers, size) if size >= SLICED else 1 for size in sizes) if apart else messages(job.servers, sum(sizes))
+    count = sum(map(messages, placed(job.servers, tuple(sizes))[0], sizes)) if apart else messages(job.servers, sum(sizes))
     return max(1, job.workers / job.servers / job.cores) * MESSAGES * count * job.message
 
 

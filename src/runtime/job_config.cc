@@ -115,8 +115,8 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   config.update_threads =
       IntOf(env, "SLUICE_UPDATE_THREADS", std::clamp(allowed - config.server_threads, 0, 3), 0, 256);
   config.io_threads = IntOf(env, "SLUICE_IO_THREADS", std::clamp(cores / local_workers / 8, 1, 4), 1, 64);
-  config.bigarray_bound =
-      env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", config.bigarray_bound, 1, int64_t{1} << 62);
+  if (env.Get("MXNET_KVSTORE_BIGARRAY_BOUND"))
+    config.bigarray_bound = env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", 1, 1, int64_t{1} << 62);
   config.reduction_threads = IntOf(env, "MXNET_KVSTORE_REDUCTION_NTHREADS", std::clamp(cores, 1, 4), 1, 256);
   if (env.Get("SLUICE_BFLOAT16_ARITHMETIC"))
     config.multiplies_bfloat16 = env.GetBool("SLUICE_BFLOAT16_ARITHMETIC", false);

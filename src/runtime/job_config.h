@@ -49,7 +49,7 @@ struct JobConfig {
   int server_threads = 1;
   int update_threads = 0;  // of a server, beside those
   int io_threads = 1;      // of ZeroMQ, in a worker or server: connections are spread over them
-  int64_t bigarray_bound = 100'000;
+  std::optional<int64_t> bigarray_bound;  // empty: what plan::PlacementOptions says
   int reduction_threads = 4;
   std::optional<bool> multiplies_bfloat16;  // empty: where it is faster
   int cpu_threads = 1;                      // that this process should use: its share of the cores

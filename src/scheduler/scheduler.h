@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -20,7 +21,7 @@ struct Options {
   uint32_t num_workers = 1;
   uint32_t num_servers = 1;
   uint32_t shards_per_server = 1;
-  int64_t bigarray_bound = plan::PlacementOptions{}.bigarray_bound;
+  std::optional<int64_t> bigarray_bound;  // plan::PlacementOptions
   int64_t part_bytes = plan::PlacementOptions{}.part_bytes;
   Duration heartbeat_timeout = 10s;
   Duration report_interval = 10s;  // of "waiting for ..." while nodes are missing
@@ -29,7 +30,8 @@ struct Options {
   std::function<wire::Counters()> process_counters;  // go with the scheduler's in Stats
   std::function<void(const wire::NodeInfo&)> on_joined;
   std::function<void()> on_complete;  // everybody has joined, and nobody knows it yet
-  std::function<bool()> on_waiting;   // every report_interval; true: who heard it says who is missing, not the log
+  std::function<bool()>
+      on_waiting;  // every report_interval; true: who heard it says who is missing, not the log
   // For everybody to hear the end. A failure's is below any launcher's grace between SIGTERM and SIGKILL: who
   // died unnoticed never answers.
   Duration finish_timeout = 5s, failure_timeout = 2s;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct JobOptions {
   int workers = 1;             // 1 for stores of one process
   int servers = 2;
   int server_threads = 1;
-  int64_t bigarray_bound = 100'000;
+  std::optional<int64_t> bigarray_bound;
   int64_t part_bytes = 1 << 20;
   size_t smallest_lent = 16;         // over shared memory: nearly all
   worker::Tracer* tracer = nullptr;  // of every worker

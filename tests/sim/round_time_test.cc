@@ -18,6 +18,8 @@ constexpr double kLeastPart = 128 << 10;  // plan::PlacementOptions
 struct Job {
   uint32_t workers, servers;
   bool colocated = false;
+  std::optional<int64_t> bigarray_bound =
+      1;  // every key lies on all servers; empty: on as many as by default
 };
 
 SimClusterOptions OptionsOf(const Job& job) {
@@ -25,6 +27,7 @@ SimClusterOptions OptionsOf(const Job& job) {
   options.workers = job.workers;
   options.servers = job.servers;
   options.colocated = job.colocated;
+  options.bigarray_bound = job.bigarray_bound;
   options.link = {.transmit_rate = kRate, .receive_rate = kRate};
   options.faults = {.min_delay = kDelay, .max_delay = kDelay};
   options.codec = 0;
@@ -71,6 +74,18 @@ TEST(SimRoundTime, WithManyServersItIsTheClosedForm) {
 
 TEST(SimRoundTime, ColocatedItIsTheClosedForm) {
   for (const uint32_t n : {2, 4, 8, 16}) EXPECT_NEAR(RatioOf({n, n, true}), 1, 0.02) << n;
+}
+
+// Keys of 512 KiB lie on four of 16 servers once a share is 1 MiB: all workers reach the first ones first.
+TEST(SimRoundTime, ByDefaultKeysOnFewerServersTakeLittleLonger) {
+  const std::vector<int64_t> keys(4 * kKeys, kKeyElements);  // 16 MiB
+  for (const Job& job : std::vector<Job>{{2, 2}, {4, 4}, {8, 8}, {16, 16}, {16, 16, true}}) {
+    Job by_default = job;
+    by_default.bigarray_bound.reset();
+    const double ratio = RoundSeconds(by_default, keys) / RoundSeconds(job, keys);
+    EXPECT_GE(ratio, 0.9) << job.workers << " x " << job.servers;
+    EXPECT_LE(ratio, 1.1) << job.workers << " x " << job.servers;
+  }
 }
 
 // Each worker begins with another server, or all would queue at one after the other: 1.25 with 16.

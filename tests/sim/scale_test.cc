@@ -6,14 +6,17 @@
 namespace sluice::testing {
 namespace {
 
-// The first is sliced over all servers; the others lie on one each.
+// The first is sliced over all servers, unless it is placed by default; the others lie on one each.
 const std::vector<int64_t> kKeys = {100'000, 100, 200};
+constexpr int64_t kSlicedOverAll = 100'000;
 
 // Messages of a whole job that trains so many rounds, all of whose values are checked.
-uint64_t Messages(uint32_t workers, uint32_t servers, int rounds) {
+uint64_t Messages(uint32_t workers, uint32_t servers, int rounds,
+                  std::optional<int64_t> bigarray_bound = kSlicedOverAll) {
   SimClusterOptions options;
   options.workers = workers;
   options.servers = servers;
+  options.bigarray_bound = bigarray_bound;
   options.heartbeat_timeout = 60s;
   options.codec = 0.001;
   SimCluster cluster(options);
@@ -34,6 +37,16 @@ TEST(SimScale, ARoundCostsAWorkerThreeMessagesAServerHoweverManyWorkersThereAre)
     EXPECT_NEAR(many / few, 1, 0.05) << servers;
     EXPECT_LE(many, 3 * (servers + 2)) << servers;
     EXPECT_GE(many, 2 * servers) << servers;
+  }
+}
+
+// 400 KB: slices of 32 KiB at the least, however many servers there are.
+TEST(SimScale, ByDefaultAKeyCostsNoMoreThanItsSlices) {
+  for (const uint32_t servers : {40, 80}) {
+    const auto rounds = [&](int n) { return static_cast<double>(Messages(10, servers, n, std::nullopt)); };
+    const double of_a_round = (rounds(3) - rounds(1)) / 2 / 10;
+    EXPECT_LE(of_a_round, 3 * (13 + 2)) << servers;
+    EXPECT_GE(of_a_round, 2 * 13) << servers;
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct SimClusterOptions {
   uint32_t servers = 2;
   uint32_t shards_per_server = 1;
   int64_t part_bytes = 1 << 20;
-  int64_t bigarray_bound = 100'000;
+  std::optional<int64_t> bigarray_bound;
   Duration heartbeat_timeout = 10s;
   Duration resend_timeout = 500ms;
   transport::SimFaults faults;

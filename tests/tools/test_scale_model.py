@@ -24,7 +24,8 @@ class Network(unittest.TestCase):
 
     def test_colocated_servers_are_as_all_reduce(self):
         for n in (2, 8, 100):
-            self.assertAlmostEqual(scale_model.network_seconds(job(n, n, colocated=True), [MB]), 2 * (n - 1) * MB / n / RATE)
+            size = 100 * MB  # on all servers alike
+            self.assertAlmostEqual(scale_model.network_seconds(job(n, n, colocated=True), [size]), 2 * (n - 1) * size / n / RATE)
 
     def test_compression_of_pushes_frees_one_direction_of_two(self):
         self.assertEqual(scale_model.network_seconds(job(4, 4, push_share=1 / 16), [MB]), MB / RATE)
@@ -42,6 +43,13 @@ class Others(unittest.TestCase):
         self.assertEqual(scale_model.message_seconds(job(1, 1, message=1), [8.0] * 10, True), 30)
         self.assertEqual(scale_model.message_seconds(job(1, 1, message=1), [8.0] * 10, False), 3)
 
+    def test_keys_are_cut_into_as_few_slices_as_balance_lets_them(self):
+        mib = float(1 << 20)
+        self.assertEqual(scale_model.placed(2, (8.0, 16.0, 8.0)), ([1, 1, 1], 16.0))
+        self.assertEqual(scale_model.placed(4, (mib,)), ([4], mib / 4))
+        self.assertEqual(scale_model.placed(100, (mib,)), ([32], mib / 32))  # of 32 KiB
+        self.assertEqual(scale_model.placed(2, (15 * mib, mib)), ([2, 1], 8.5 * mib))  # an eighth of a share of 8 MiB
+
     def test_parameters_are_the_published_ones(self):
         for layers, millions in ((scale_model.RESNET_50, 25.5), (scale_model.RESNET_152, 60.0), (scale_model.VGG_19, 143.7)):
             self.assertAlmostEqual(sum(size for size, _ in layers) / 4e6, millions, delta=0.1)
@@ -50,7 +58,9 @@ class Others(unittest.TestCase):
         network = scale_model.Network(scale_model.RESNET_50, 0.2)
         self.assertAlmostEqual(scale_model.efficiency(network, scale_model.Job(4, 4, 1e13, message=0, latency=0), True), 1, 2)
         slow = scale_model.Job(4, 4, 1e6)
-        self.assertAlmostEqual(scale_model.efficiency(network, slow, True), 0.2 / (network.size / 1e6), 4)
+        most = scale_model.most_bytes(slow, [size for size, _ in network.layers])
+        self.assertLess(most, 1.06 * network.size / 4)
+        self.assertAlmostEqual(scale_model.efficiency(network, slow, True), 0.2 / (4 * most / 1e6), 4)
 
 
 class Fit(unittest.TestCase):

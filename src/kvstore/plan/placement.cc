@@ -1,6 +1,8 @@
 #include "kvstore/plan/placement.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -30,8 +32,13 @@ std::vector<wire::Slice> SlicesOf(const RowPlaces& places, uint32_t num_shards) 
 
 }  // namespace
 
+uint64_t MostSliceBytes(uint64_t share) {
+  constexpr uint64_t kLeast = 32 << 10, kMost = 4 << 20;
+  return std::clamp(share / 8, kLeast, kMost);
+}
+
 Placement::Placement(const PlacementOptions& options) : options_(options), load_(options.num_shards, 0) {
-  SLUICE_CHECK(options.num_shards > 0 && options.bigarray_bound > 0 && options.part_bytes > 0);
+  SLUICE_CHECK(options.num_shards > 0 && options.bigarray_bound.value_or(1) > 0 && options.part_bytes > 0);
 }
 
 // As many parts as are wanted, about equal: a last one of a few bytes would travel in a message of its own,
@@ -48,24 +55,41 @@ int64_t Placement::PartElements(int64_t slice, DType dtype) const {
   return (each + cut - 1) / cut * cut;
 }
 
+size_t Placement::SlicesFor(int64_t elements, uint64_t bytes) const {
+  const size_t shards = load_.size();
+  if (elements < options_.bigarray_bound.value_or(kBigArrayBound)) return 1;
+  if (options_.bigarray_bound) return shards;
+  const uint64_t most = MostSliceBytes(std::accumulate(load_.begin(), load_.end(), bytes) / shards);
+  return static_cast<size_t>(std::min<uint64_t>(shards, (bytes + most - 1) / most));
+}
+
+std::vector<uint32_t> Placement::LeastLoaded(size_t count) const {
+  std::vector<uint32_t> shards(load_.size());
+  std::iota(shards.begin(), shards.end(), 0u);
+  if (count == shards.size()) return shards;
+  std::ranges::nth_element(shards, shards.begin() + static_cast<std::ptrdiff_t>(count), {},
+                           [this](uint32_t shard) { return std::pair(load_[shard], shard); });
+  shards.resize(count);
+  std::ranges::sort(shards);
+  return shards;
+}
+
 std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype) {
   if (elements == 0) return {};
   const auto width = static_cast<uint64_t>(SizeOf(dtype));
-  if (elements < options_.bigarray_bound) {
-    const auto least = static_cast<uint32_t>(std::min_element(load_.begin(), load_.end()) - load_.begin());
-    load_[least] += static_cast<uint64_t>(elements) * width;
-    return {{.shard = least, .offset = 0, .length = elements}};
-  }
-  const int64_t shards = options_.num_shards;
-  const int64_t cut = CutOf(elements / shards, dtype);
+  const std::vector<uint32_t> shards =
+      LeastLoaded(SlicesFor(elements, static_cast<uint64_t>(elements) * width));
+  const auto count = static_cast<int64_t>(shards.size());
+  const int64_t cut = CutOf(elements / count, dtype);
   const int64_t cuts = (elements + cut - 1) / cut;
   std::vector<wire::Slice> slices;
   int64_t offset = 0;
-  for (int64_t i = 0; i < shards && offset < elements; ++i) {
-    const int64_t share = cuts / shards + (i < cuts % shards ? 1 : 0);
+  for (int64_t i = 0; i < count && offset < elements; ++i) {
+    const uint32_t shard = shards[static_cast<size_t>(i)];
+    const int64_t share = cuts / count + (i < cuts % count ? 1 : 0);
     const int64_t length = std::min(share * cut, elements - offset);
-    slices.push_back({.shard = static_cast<uint32_t>(i), .offset = offset, .length = length});
-    load_[static_cast<size_t>(i)] += static_cast<uint64_t>(length) * width;
+    slices.push_back({.shard = shard, .offset = offset, .length = length});
+    load_[shard] += static_cast<uint64_t>(length) * width;
     offset += length;
   }
   return slices;

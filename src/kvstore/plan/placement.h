@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,17 +14,28 @@ namespace sluice::plan {
 
 struct PlacementOptions {
   uint32_t num_shards = 1;
-  // Keys of at least this many elements are sliced over all shards (MXNET_KVSTORE_BIGARRAY_BOUND).
-  int64_t bigarray_bound = 100'000;
+  // Set: keys of at least this many elements are cut into slices on all shards, the others stay whole
+  // (MXNET_KVSTORE_BIGARRAY_BOUND). Not set: keys of at least kBigArrayBound elements are cut into as few
+  // slices as balance lets them.
+  std::optional<int64_t> bigarray_bound;
   // What travels in one frame: each shard's slice in `parts_of_slice`, within these bytes. The servers give
   // one part back while the next arrives.
   int64_t part_bytes = 1 << 20, least_part_bytes = 128 << 10;
   int64_t parts_of_slice = 4;
 };
 
-// Gives keys to shards in the order declared. Small keys go to the shard with the fewest bytes so far (the
-// lowest index on a tie); big ones are cut into equal slices over all shards, shorter ones last. Cuts are at
-// multiples of 64 elements, of 4 KiB where slices have 64 KiB.
+inline constexpr int64_t kBigArrayBound = 100'000;
+
+// The most bytes of a slice: an eighth of what each shard would have of all keys so far, the slice's own
+// included, were they spread evenly. So no shard gets more than that eighth above its share. Smaller slices
+// would be more messages for the same bytes: a key of 1 MiB goes to one shard in four of 256 KiB, or to two
+// in eight of 128 KiB. Below 32 KiB a message costs more than its bytes; beyond 4 MiB messages do not grow,
+// and several shards answer sooner than one (docs/design/scale.md).
+uint64_t MostSliceBytes(uint64_t share);
+
+// Gives keys to shards in the order declared. A key's slices are equal, shorter ones last, on the shards with
+// the fewest bytes so far (those of lowest index on a tie), in their order. Cuts are at multiples of 64
+// elements, of 4 KiB where slices have 64 KiB.
 class Placement {
  public:
   explicit Placement(const PlacementOptions& options);
@@ -35,8 +47,11 @@ class Placement {
   const std::vector<uint64_t>& bytes_per_shard() const { return load_; }
 
  private:
+  size_t SlicesFor(int64_t elements, uint64_t bytes) const;
+  std::vector<uint32_t> LeastLoaded(size_t count) const;  // ascending
+
   PlacementOptions options_;
-  std::vector<uint64_t> load_;
+  std::vector<uint64_t> load_;  // bytes of each shard
 };
 
 // A part: what travels in one payload frame, versioned on its own.

@@ -29,7 +29,7 @@ TEST(JobConfig, WithoutARoleNothingElseIsNeeded) {
   EXPECT_FALSE(config.role.has_value());
   EXPECT_EQ(config.heartbeat_interval, 1s);
   EXPECT_EQ(config.heartbeat_timeout, 10s);
-  EXPECT_EQ(config.bigarray_bound, 100'000);  // Placement.LeNetIsBalancedByDefault
+  EXPECT_FALSE(config.bigarray_bound.has_value());  // Placement.NetworksAreBalancedByDefault
 }
 
 TEST(JobConfig, ReadsAWorkersPlace) {
