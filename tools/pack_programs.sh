@@ -10,7 +10,9 @@ set -euo pipefail
 [ $# -gt 0 ] || { echo "pack_programs.sh: usage: tools/pack_programs.sh DIR [PROGRAM...]" >&2; exit 2; }
 folder=$(realpath -m "$1")
 shift
-cd "$(dirname "$0")/../build/bin" || { echo "pack_programs.sh: there are no programs; run make programs first" >&2; exit 1; }
+programs=$(dirname "$0")/../build/bin
+[ -d "$programs" ] || { echo "pack_programs.sh: there are no programs; run make programs first" >&2; exit 1; }
+cd "$programs"
 [ $# -gt 0 ] || set -- *
 for program in "$@"; do
   [ -x "$program" ] || { echo "pack_programs.sh: build/bin has no program '$program'" >&2; exit 1; }
