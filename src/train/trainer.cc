@@ -56,10 +56,14 @@ void Trainer::InitKeys() {
   std::vector<Key> keys;
   std::vector<NDArray> values;
   std::vector<KVStore::Values> outs;
-  for (Tracked& tracked : tracked_) {
-    keys.emplace_back(tracked.parameter->name());
-    values.push_back(tracked.parameter->list_data().front());
-    outs.push_back(tracked.parameter->list_data());
+  // Servers are balanced key by key, in this order: what is pushed comes first.
+  for (const bool frozen : {false, true}) {
+    for (Tracked& tracked : tracked_) {
+      if (tracked.frozen() != frozen) continue;
+      keys.emplace_back(tracked.parameter->name());
+      values.push_back(tracked.parameter->list_data().front());
+      outs.push_back(tracked.parameter->list_data());
+    }
   }
   for (const auto& constant : constants_) {
     keys.emplace_back(constant->name());

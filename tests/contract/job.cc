@@ -171,6 +171,10 @@ void Job::Flush(int rank) {
   workers_[static_cast<size_t>(rank)].node->Flush(kPatience);
 }
 
+std::map<std::string, wire::Counters> Job::Stats() {
+  return workers_.front().node->Stats(kPatience);
+}
+
 void Job::Leave(int rank) {
   Worker& worker = workers_[static_cast<size_t>(rank)];
   worker.has_left = true;

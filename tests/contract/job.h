@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,6 +59,8 @@ class Job {
   // The same, and its process ends as far as that can be: its body lets go of its store.
   void End(int rank, std::shared_ptr<KVStore> store);
   void Flush(int rank);  // what comes before; throws Error
+  // dist only: of every process that is no worker, by name.
+  std::map<std::string, wire::Counters> Stats();
 
  private:
   struct Server {

@@ -261,5 +261,31 @@ TEST(StoreUpdate, ASecondTrainerGoesOnFromTheTrainedValuesAlone) {
   }
 }
 
+// Behind 8 MB that nobody pushes, a key of 400 KB would weigh too little to be cut.
+TEST(StoreUpdate, WhatIsTrainedIsBalancedWhateverIsFrozen) {
+  Job job({.type = "dist_sync", .workers = 1, .servers = 2});
+  job.RunShared([&job](const std::shared_ptr<KVStore>& store) {
+    const Context here = DeviceOf(*store);
+    nn::ParameterDict parameters;
+    parameters.Add(std::make_shared<nn::Parameter>(
+        "frozen", Shape{2'000'000}, nn::ParameterOptions{.grad_req = autograd::GradReq::kNull}));
+    parameters.Add(std::make_shared<nn::Parameter>("trained", Shape{100'000}));
+    for (const auto& parameter : parameters) parameter->Initialize({here}, std::make_shared<nn::Constant>(1));
+    Trainer trainer(parameters, {.learning_rate = 0.1}, store);
+    NDArray loss;
+    {
+      const autograd::RecordScope record;
+      loss = parameters.at(1)->data(here) * 1.0f;
+    }
+    autograd::Backward(loss);
+    const auto pushed = [&](const char* server) { return job.Stats().at(server)["bytes_in"]; };
+    const uint64_t before[] = {pushed("server 0"), pushed("server 1")};
+    trainer.Step(1);
+    store->WaitAll();
+    for (const uint64_t bytes : {pushed("server 0") - before[0], pushed("server 1") - before[1]})
+      EXPECT_NEAR(static_cast<double>(bytes), 200'000, 4096);
+  });
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -57,8 +57,10 @@ TEST(SimScale, AThousandWorkersAndAHundredServers) {
 #else
   const uint32_t workers = 1000, servers = 100;
 #endif
-  constexpr uint64_t kStart = 8, kRounds = 2;
+  constexpr uint64_t kStart = 8, kRounds = 2, kSlices = 13;
   EXPECT_LE(Messages(workers, servers, kRounds), workers * (servers + 2) * (kStart + 3 * kRounds));
+  EXPECT_LE(Messages(workers, servers, kRounds, std::nullopt),
+            workers * ((servers + 2) * kStart + (kSlices + 2) * 3 * kRounds));
 }
 
 }  // namespace

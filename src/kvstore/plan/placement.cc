@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -55,30 +55,31 @@ int64_t Placement::PartElements(int64_t slice, DType dtype) const {
   return (each + cut - 1) / cut * cut;
 }
 
-size_t Placement::SlicesFor(int64_t elements, uint64_t bytes) const {
-  const size_t shards = load_.size();
+size_t Placement::SlicesFor(int64_t elements, uint64_t bytes, const Loads& of_store) const {
+  const size_t shards = of_store.size();
   if (elements < options_.bigarray_bound.value_or(kBigArrayBound)) return 1;
   if (options_.bigarray_bound) return shards;
-  const uint64_t most = MostSliceBytes(std::accumulate(load_.begin(), load_.end(), bytes) / shards);
+  const uint64_t most = MostSliceBytes(std::accumulate(of_store.begin(), of_store.end(), bytes) / shards);
   return static_cast<size_t>(std::min<uint64_t>(shards, (bytes + most - 1) / most));
 }
 
-std::vector<uint32_t> Placement::LeastLoaded(size_t count) const {
-  std::vector<uint32_t> shards(load_.size());
+std::vector<uint32_t> Placement::LeastLoaded(size_t count, const Loads& of_store) const {
+  std::vector<uint32_t> shards(of_store.size());
   std::iota(shards.begin(), shards.end(), 0u);
   if (count == shards.size()) return shards;
   std::ranges::nth_element(shards, shards.begin() + static_cast<std::ptrdiff_t>(count), {},
-                           [this](uint32_t shard) { return std::pair(load_[shard], shard); });
+                           [&](uint32_t shard) { return std::tuple(of_store[shard], load_[shard], shard); });
   shards.resize(count);
   std::ranges::sort(shards);
   return shards;
 }
 
-std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype) {
+std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype, uint32_t store) {
   if (elements == 0) return {};
   const auto width = static_cast<uint64_t>(SizeOf(dtype));
+  Loads& of_store = of_stores_.try_emplace(store, load_.size(), 0).first->second;
   const std::vector<uint32_t> shards =
-      LeastLoaded(SlicesFor(elements, static_cast<uint64_t>(elements) * width));
+      LeastLoaded(SlicesFor(elements, static_cast<uint64_t>(elements) * width, of_store), of_store);
   const auto count = static_cast<int64_t>(shards.size());
   const int64_t cut = CutOf(elements / count, dtype);
   const int64_t cuts = (elements + cut - 1) / cut;
@@ -89,7 +90,7 @@ std::vector<wire::Slice> Placement::Place(int64_t elements, DType dtype) {
     const int64_t share = cuts / count + (i < cuts % count ? 1 : 0);
     const int64_t length = std::min(share * cut, elements - offset);
     slices.push_back({.shard = shard, .offset = offset, .length = length});
-    load_[shard] += static_cast<uint64_t>(length) * width;
+    for (Loads* load : {&load_, &of_store}) (*load)[shard] += static_cast<uint64_t>(length) * width;
     offset += length;
   }
   return slices;
@@ -102,7 +103,7 @@ wire::KeyEntry Placement::EntryOf(uint32_t id, const wire::KeySpec& spec, wire::
     entry.slices = SlicesOf(places, options_.num_shards);
     entry.part_elements = entry.slices.front().length;
   } else {
-    entry.slices = Place(spec.shape.size(), spec.dtype);
+    entry.slices = Place(spec.shape.size(), spec.dtype, spec.store);
     entry.part_elements = PartElements(entry.slices.empty() ? 0 : entry.slices.front().length, spec.dtype);
   }
   return entry;

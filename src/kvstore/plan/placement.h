@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,32 +27,35 @@ struct PlacementOptions {
 
 inline constexpr int64_t kBigArrayBound = 100'000;
 
-// The most bytes of a slice: an eighth of what each shard would have of all keys so far, the slice's own
-// included, were they spread evenly. So no shard gets more than that eighth above its share. Smaller slices
-// would be more messages for the same bytes: a key of 1 MiB goes to one shard in four of 256 KiB, or to two
-// in eight of 128 KiB. Below 32 KiB a message costs more than its bytes; beyond 4 MiB messages do not grow,
-// and several shards answer sooner than one (docs/design/scale.md).
+// The most bytes of a slice: an eighth of what each shard would have of the store's keys so far, the slice's
+// own included, were they spread evenly. So where a share is 256 KiB or more no slice takes a shard more than
+// that eighth above its share. Smaller slices would be more messages for the same bytes: a key of 1 MiB goes
+// to one shard in four of 256 KiB, or to two in eight of 128 KiB. Below 32 KiB a message costs more than its
+// bytes; beyond 4 MiB messages do not grow, and several shards answer sooner than one (docs/design/scale.md).
 uint64_t MostSliceBytes(uint64_t share);
 
 // Gives keys to shards in the order declared. A key's slices are equal, shorter ones last, on the shards with
-// the fewest bytes so far (those of lowest index on a tie), in their order. Cuts are at multiples of 64
+// the fewest bytes of its store so far (on a tie of all stores, then those of lowest index), in their order:
+// a store's keys are trained together, and balanced whatever else a job has. Cuts are at multiples of 64
 // elements, of 4 KiB where slices have 64 KiB.
 class Placement {
  public:
   explicit Placement(const PlacementOptions& options);
   // Slices in element order covering [0, elements). A key without elements has no slices.
-  std::vector<wire::Slice> Place(int64_t elements, DType dtype);
+  std::vector<wire::Slice> Place(int64_t elements, DType dtype, uint32_t store = 0);
   int64_t PartElements(int64_t slice, DType dtype) const;  // a multiple of 64, of 4 KiB's from 64 KiB
   // A new key, in its place. Row-sparse ones lie on all shards alike, as RowPlaces says.
   wire::KeyEntry EntryOf(uint32_t id, const wire::KeySpec& spec, wire::SyncMode mode);
-  const std::vector<uint64_t>& bytes_per_shard() const { return load_; }
+  const std::vector<uint64_t>& bytes_per_shard() const { return load_; }  // of all stores
 
  private:
-  size_t SlicesFor(int64_t elements, uint64_t bytes) const;
-  std::vector<uint32_t> LeastLoaded(size_t count) const;  // ascending
+  using Loads = std::vector<uint64_t>;  // bytes of each shard
+  size_t SlicesFor(int64_t elements, uint64_t bytes, const Loads& of_store) const;
+  std::vector<uint32_t> LeastLoaded(size_t count, const Loads& of_store) const;  // ascending
 
   PlacementOptions options_;
-  std::vector<uint64_t> load_;  // bytes of each shard
+  Loads load_;
+  std::map<uint32_t, Loads> of_stores_;
 };
 
 // A part: what travels in one payload frame, versioned on its own.

@@ -17,6 +17,35 @@ wire::KeyEntry EntryOf(Placement& placement, int64_t elements, DType dtype) {
   return entry;
 }
 
+// Elements of the parameters, in the order in which a network declares them.
+std::vector<int64_t> LeNet() {
+  return {500, 20, 25'000, 50, 400'000, 500, 5'000, 10};
+}
+std::vector<int64_t> Mlp() {
+  return {784 * 128, 128, 128 * 64, 64, 64 * 10, 10};
+}
+// He et al., "Deep Residual Learning for Image Recognition" (2015), table 1: 25,557,032 weights.
+std::vector<int64_t> ResNet50() {
+  std::vector<int64_t> keys;
+  const auto convolution = [&keys](int64_t in, int64_t out, int64_t window) {
+    for (const int64_t elements : {in * out * window * window, out, out}) keys.push_back(elements);
+  };
+  convolution(3, 64, 7);
+  int64_t in = 64;
+  for (const auto& [blocks, width] : {std::pair{3, 64}, {4, 128}, {6, 256}, {3, 512}}) {
+    for (int block = 0; block < blocks; ++block) {
+      convolution(in, width, 1);
+      convolution(width, width, 3);
+      convolution(width, 4 * width, 1);
+      if (block == 0) convolution(in, 4 * width, 1);
+      in = 4 * width;
+    }
+  }
+  keys.push_back(2048 * 1000);
+  keys.push_back(1000);
+  return keys;
+}
+
 TEST(Placement, SmallKeysGoWhereTheFewestBytesAre) {
   Placement placement({.num_shards = 3});
   EXPECT_EQ(placement.Place(100, DType::kFloat32), (std::vector<wire::Slice>{{0, 0, 100}}));
@@ -111,40 +140,30 @@ TEST(Placement, OfManyShardsAKeyLiesOnAsManyAsItHasSlicesFor) {
   EXPECT_LE(std::ranges::max(load) - std::ranges::min(load), 4 * 99'999u);
 }
 
+// The share is that of a key's own store, whatever others have.
+TEST(Placement, StoresAreBalancedEachByItself) {
+  for (const uint32_t shards : {2u, 4u}) {
+    Placement placement({.num_shards = shards}), alone({.num_shards = shards});
+    for (int i = 0; i < 11; ++i) placement.Place(9'000'000, DType::kFloat32, 0);
+    placement.Place(50'000, DType::kFloat32, 0);  // on the first shard
+    std::vector<uint64_t> load(shards, 0);
+    for (const int64_t elements : LeNet()) {
+      const std::vector<wire::Slice> slices = placement.Place(elements, DType::kFloat32, 1);
+      EXPECT_EQ(slices.size(), alone.Place(elements, DType::kFloat32).size());
+      for (const wire::Slice& slice : slices) load[slice.shard] += static_cast<uint64_t>(4 * slice.length);
+    }
+    EXPECT_LE(std::ranges::max(load), std::ranges::max(alone.bytes_per_shard()));
+  }
+  Placement placement({.num_shards = 3});  // on a tie the shard with fewer bytes of others
+  placement.Place(100, DType::kFloat32, 0);
+  EXPECT_EQ(placement.Place(10, DType::kFloat32, 1), (std::vector<wire::Slice>{{1, 0, 10}}));
+}
+
 TEST(Placement, ABoundThatIsSetKnowsNoException) {
   Placement placement({.num_shards = 2, .bigarray_bound = 100'000});
   placement.Place(100'000'000, DType::kFloat32);
   EXPECT_EQ(placement.Place(99'999, DType::kFloat32).size(), 1u);
   EXPECT_EQ(placement.Place(100'000, DType::kFloat32).size(), 2u);
-}
-
-// Elements of the parameters, in the order in which a network declares them.
-std::vector<int64_t> LeNet() {
-  return {500, 20, 25'000, 50, 400'000, 500, 5'000, 10};
-}
-std::vector<int64_t> Mlp() {
-  return {784 * 128, 128, 128 * 64, 64, 64 * 10, 10};
-}
-// He et al., "Deep Residual Learning for Image Recognition" (2015), table 1: 25,557,032 weights.
-std::vector<int64_t> ResNet50() {
-  std::vector<int64_t> keys;
-  const auto convolution = [&keys](int64_t in, int64_t out, int64_t window) {
-    for (const int64_t elements : {in * out * window * window, out, out}) keys.push_back(elements);
-  };
-  convolution(3, 64, 7);
-  int64_t in = 64;
-  for (const auto& [blocks, width] : {std::pair{3, 64}, {4, 128}, {6, 256}, {3, 512}}) {
-    for (int block = 0; block < blocks; ++block) {
-      convolution(in, width, 1);
-      convolution(width, width, 3);
-      convolution(width, 4 * width, 1);
-      if (block == 0) convolution(in, 4 * width, 1);
-      in = 4 * width;
-    }
-  }
-  keys.push_back(2048 * 1000);
-  keys.push_back(1000);
-  return keys;
 }
 
 // LeNet's 400,000-element layer, 93 % of the model, lies on all of a few servers, as does an MLP's first.
