@@ -51,7 +51,7 @@ def most_bytes(job, sizes):
 def network_seconds(job, sizes):
     """Of the busiest link, whose directions work at once."""
     size, most = sum(sizes), most_bytes(job, sizes)
-    if job.colocated:
+    if job.colocated:  # the fullest server's host: its own pushes one way, all others' the other way, or their values
         shares = (job.push_share, job.pull_share)
         return ((size - most) * min(shares) + (job.workers - 1) * most * max(shares)) / job.rate
     return max(size, job.workers * most) * max(job.push_share, job.pull_share) / job.rate

@@ -30,8 +30,8 @@ struct Options {
   std::function<wire::Counters()> process_counters;  // go with the scheduler's in Stats
   std::function<void(const wire::NodeInfo&)> on_joined;
   std::function<void()> on_complete;  // everybody has joined, and nobody knows it yet
-  std::function<bool()>
-      on_waiting;  // every report_interval; true: who heard it says who is missing, not the log
+  // Every report_interval; true: who heard it says who is missing, not the log.
+  std::function<bool()> on_waiting;
   // For everybody to hear the end. A failure's is below any launcher's grace between SIGTERM and SIGKILL: who
   // died unnoticed never answers.
   Duration finish_timeout = 5s, failure_timeout = 2s;

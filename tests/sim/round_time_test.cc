@@ -18,8 +18,8 @@ constexpr double kLeastPart = 128 << 10;  // plan::PlacementOptions
 struct Job {
   uint32_t workers, servers;
   bool colocated = false;
-  std::optional<int64_t> bigarray_bound =
-      1;  // every key lies on all servers; empty: on as many as by default
+  // Every key lies on all servers; empty: on as many as by default.
+  std::optional<int64_t> bigarray_bound = 1;
 };
 
 SimClusterOptions OptionsOf(const Job& job) {

@@ -35,9 +35,9 @@ inline constexpr int64_t kBigArrayBound = 100'000;
 uint64_t MostSliceBytes(uint64_t share);
 
 // Gives keys to shards in the order declared. A key's slices are equal, shorter ones last, on the shards with
-// the fewest bytes of its store so far (on a tie of all stores, then those of lowest index), in their order:
-// a store's keys are trained together, and balanced whatever else a job has. Cuts are at multiples of 64
-// elements, of 4 KiB where slices have 64 KiB.
+// the fewest bytes of its store so far, in their order; on a tie those with the fewest of all stores, then of
+// lowest index. A store's keys are trained together, and balanced whatever else a job has. Cuts are at
+// multiples of 64 elements, of 4 KiB where slices have 64 KiB.
 class Placement {
  public:
   explicit Placement(const PlacementOptions& options);
