@@ -79,6 +79,10 @@ class CountedKernels final : public Kernels {
     AddFloats(n, 3 * n, StrCat(n));
     k_.Multiply(a, b, out, n);
   }
+  void Divide(const float* a, const float* b, float scalar, float* out, int64_t n) override {
+    AddFloats(n, (a == nullptr || b == nullptr ? 2 : 3) * n, StrCat(n));
+    k_.Divide(a, b, scalar, out, n);
+  }
   void Affine(const float* a, float scale, float shift, float* out, int64_t n) override {
     AddFloats(2 * n, 2 * n, StrCat(n));
     k_.Affine(a, scale, shift, out, n);

@@ -15,12 +15,13 @@
 #include "base/strings.h"
 #include "kv_load.h"
 #include "kv_report.h"
-#include "runtime/flags.h"
 #include "runtime/process.h"
 #include "runtime/runtime.h"
 #include "runtime/worker_node.h"
 #include "sluice/error.h"
+#include "sluice/flags.h"
 #include "sluice/runtime.h"
+#include "sluice/store_type.h"
 #include "yardstick.h"
 
 DEFINE_string(modes, "push,pull,push_pull,push_then_pull", "What to measure, in this order.");
@@ -85,7 +86,7 @@ int64_t Largest(const std::vector<int64_t>& sizes) {
 void CheckFlags() {
   SizesFlag();
   for (const std::string& mode : StrSplit(FLAGS_modes, ',')) ModeFromName(mode);
-  if (UpdateFromName(FLAGS_optimizer) == Update::kNone && FLAGS_kv_store.find("async") != std::string::npos)
+  if (UpdateFromName(FLAGS_optimizer) == Update::kNone && StoreType::Parse(FLAGS_kv_store).async)
     Refuse("optimizer", "is none, but an async store updates nothing without one");
   if (FLAGS_keys < 0) Refuse("keys", StrCat("is ", FLAGS_keys));
   if (FLAGS_max_keys < 1) Refuse("max-keys", StrCat("is ", FLAGS_max_keys));
@@ -120,7 +121,7 @@ class Bench {
 
  private:
   bool IsFirst() const { return store_->rank() == 0; }
-  bool IsDist() const { return FLAGS_kv_store.starts_with("dist"); }
+  bool IsDist() const { return StoreType::Parse(FLAGS_kv_store).distributed; }
 
   int NumServers() const { return IsDist() ? runtime::Runtime::Default()->config().num_servers : 0; }
 
@@ -256,13 +257,13 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  runtime::SpinBriefly(argc, argv);
+  RestartWithBriefSpins(argc, argv);
   std::optional<Yardstick> yardstick;
   const char* rank = getenv("DMLC_RANK");
   // Before any thread: whoever will be worker 0 measures the machine.
   if (rank == nullptr || std::string(rank) == "0") yardstick.emplace();
   return RunProgram(argc, argv, [&] {
-    runtime::ParseFlags(argc, argv, "Goodput, latency and processor time of pushing and pulling.");
+    ParseFlags(argc, argv, "Goodput, latency and processor time of pushing and pulling.");
     CheckFlags();
     Bench(FLAGS_raw && yardstick ? &*yardstick : nullptr).Run();
   });

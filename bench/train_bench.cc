@@ -18,10 +18,11 @@
 #include "base/strings.h"
 #include "machine.h"
 #include "profile.h"
-#include "runtime/flags.h"
 #include "runtime/runtime.h"
 #include "sluice/error.h"
+#include "sluice/flags.h"
 #include "sluice/runtime.h"
+#include "sluice/store_type.h"
 #include "step_trace.h"
 #include "stream_watch.h"
 #include "train_load.h"
@@ -93,7 +94,8 @@ void CheckFlags() {
   }
   if (FLAGS_dtype == "bfloat16" && FLAGS_kv_store.empty())
     throw Error(ErrorCode::kInvalidArgument, "--dtype bfloat16 needs a --kv-store, which keeps the masters");
-  if (FLAGS_trace && FLAGS_kv_store != "dist_sync" && FLAGS_kv_store != "dist_device_sync") {
+  if (FLAGS_trace && (FLAGS_kv_store.empty() || !StoreType::Parse(FLAGS_kv_store).distributed ||
+                      StoreType::Parse(FLAGS_kv_store).async)) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("--trace follows rounds: --kv-store must be dist_sync or dist_device_sync, and is '",
                        FLAGS_kv_store, "'"));
@@ -119,7 +121,7 @@ struct Exchanged {
 };
 Exchanged ExchangedSoFar(const TrainLoad& load) {
   Exchanged sum;
-  if (!FLAGS_kv_store.starts_with("dist")) return sum;
+  if (FLAGS_kv_store.empty() || !StoreType::Parse(FLAGS_kv_store).distributed) return sum;
   if (load.rank() == 0) {
     for (const auto& [process, counters] : runtime::Runtime::Default()->Node()->Stats(30s)) {
       const auto of = [&counters](const char* name) {
@@ -294,9 +296,10 @@ void PrintTrace(const std::shared_ptr<StepTrace>& trace) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  RestartWithBriefSpins(argc, argv);
   const auto trace = std::make_shared<StepTrace>();  // the worker reports to it until it has left its job
   return RunProgram(argc, argv, [&] {
-    runtime::ParseFlags(argc, argv, "train_bench: images per second of training steps on one CPU device");
+    ParseFlags(argc, argv, "train_bench: images per second of training steps on one CPU device");
     CheckFlags();
     FLAGS_trace ? PrintTrace(trace) : FLAGS_profile ? PrintProfile() : Measure();
   });

@@ -12,8 +12,8 @@
 #include "base/simd.h"
 #include "base/strings.h"
 #include "kvstore/local_store.h"
-#include "runtime/flags.h"
 #include "sluice/error.h"
+#include "sluice/flags.h"
 #include "tensor/access.h"
 #include "tensor/devices.h"
 
@@ -134,8 +134,8 @@ void RequireAtLeast(const char* flag, int64_t value, int64_t least) {
 
 int main(int argc, char** argv) {
   try {
-    sluice::runtime::ParseFlags(
-        argc, argv, "update_bench: SGD with momentum on a store of one process, beside a plain loop");
+    sluice::ParseFlags(argc, argv,
+                       "update_bench: SGD with momentum on a store of one process, beside a plain loop");
     sluice::RequireAtLeast("arrays", FLAGS_arrays, 1);
     sluice::RequireAtLeast("elements", FLAGS_elements, FLAGS_arrays);
     sluice::RequireAtLeast("threads", FLAGS_threads, 1);

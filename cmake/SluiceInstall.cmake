@@ -1,15 +1,10 @@
 # PREFIX/bin has the programs, sluice_launch (launch.py), sluice_get_mnist and sluice_get_cifar10 among them; find_package(Sluice)
-# gives Sluice::sluice, the whole public interface of include/sluice.
+# gives Sluice::sluice, the whole public interface of include/sluice; PREFIX/share/sluice/examples builds against it.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Sluice)
 set(tools_dir ${CMAKE_INSTALL_DATADIR}/sluice/tools)
-
-add_library(sluice INTERFACE)
-add_library(Sluice::sluice ALIAS sluice)
-target_link_libraries(sluice INTERFACE sluice_runtime sluice_train sluice_nn sluice_data)
-target_compile_features(sluice INTERFACE cxx_std_20)
 
 get_property(libraries GLOBAL PROPERTY SLUICE_LIBRARIES)
 install(TARGETS sluice ${libraries} EXPORT SluiceTargets
@@ -43,4 +38,5 @@ endforeach()
 foreach(document LICENSE README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md)
   install(FILES ${PROJECT_SOURCE_DIR}/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -105,7 +105,7 @@ function(sluice_test name)
     return()
   endif()
   add_dependencies(tests ${name})
-  # Tests run beside each other: as programs do for themselves (runtime/process.h, SpinBriefly).
+  # Tests run beside each other: as RestartWithBriefSpins has it (sluice/runtime.h).
   set(environment GOMP_SPINCOUNT=3000)
   sluice_add_cases(${name} "" "" "${ARG_LABELS}" ${ARG_TIMEOUT} "${environment}")
   # With a sanitizer, over the first alone, and of stores that sum on the host.

@@ -13,21 +13,22 @@
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <unordered_map>
 #include <vector>
 
-#include "base/file.h"
-#include "base/rng.h"
-#include "base/strings.h"
-#include "runtime/flags.h"
-#include "runtime/runtime.h"
-#include "runtime/worker_node.h"
-#include "sluice/error.h"
+#include "common/files.h"
+#include "common/text.h"
+#include "sluice/flags.h"
+#include "sluice/job.h"
 #include "sluice/kvstore.h"
 #include "sluice/runtime.h"
+#include "sluice/store_type.h"
 
-DEFINE_string(kv_store, "local",
-              "Type of the store: local, device, dist_sync, dist_device_sync, dist_async.");
+DEFINE_string(
+    kv_store, "local",
+    "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async, or one of "
+    "MXNet's other names of these.");
 DEFINE_int64(rows, 1'000'000, "Rows of the table.");
 DEFINE_int64(columns, 64, "Elements of a row.");
 DEFINE_int64(ids, 10'000, "Ids that each worker names in a step.");
@@ -45,6 +46,7 @@ namespace {
 
 using sluice::KVStore;
 using sluice::NDArray;
+using sluice::examples::StrCat;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 // Gradients are rounded to float32 a few times on their way.
@@ -57,28 +59,29 @@ constexpr double kRounding = 1e-5;
 void CheckFlags() {
   for (const auto& [flag, value] : {std::pair("rows", FLAGS_rows), std::pair("columns", FLAGS_columns),
                                     std::pair("ids", FLAGS_ids), std::pair("num-steps", FLAGS_num_steps)})
-    if (value <= 0) Refuse(sluice::StrCat("--", flag, " is ", value, "; it must be above 0"));
+    if (value <= 0) Refuse(StrCat("--", flag, " is ", value, "; it must be above 0"));
   if (FLAGS_distribution != "zipf" && FLAGS_distribution != "uniform")
-    Refuse(sluice::StrCat("--distribution is '", FLAGS_distribution, "'; it takes zipf or uniform"));
-  if (FLAGS_check && FLAGS_kv_store.ends_with("async"))
+    Refuse(StrCat("--distribution is '", FLAGS_distribution, "'; it takes zipf or uniform"));
+  if (FLAGS_check && sluice::StoreType::Parse(FLAGS_kv_store).async)
     Refuse("--check needs a store in which no gradient is of older rows; it is " + FLAGS_kv_store);
 }
 
 // Zipf: id i with a probability near 1 / (i + 1).
 std::vector<int64_t> IdsOfStep(int64_t step, int rank) {
-  sluice::Rng rng(sluice::DeriveSeed(FLAGS_seed, step, rank));
+  std::seed_seq seed{FLAGS_seed, static_cast<uint64_t>(step), static_cast<uint64_t>(rank)};
+  std::mt19937_64 bits(seed);
+  const auto uniform = [&] { return static_cast<double>(bits() >> 11) * 0x1.0p-53; };  // [0, 1)
   std::vector<int64_t> ids(static_cast<size_t>(FLAGS_ids));
   for (int64_t& id : ids) {
     const auto rows = static_cast<double>(FLAGS_rows);
-    const double drawn =
-        FLAGS_distribution == "zipf" ? std::pow(rows, rng.Uniform()) - 1 : rows * rng.Uniform();
+    const double drawn = FLAGS_distribution == "zipf" ? std::pow(rows, uniform()) - 1 : rows * uniform();
     id = std::min(static_cast<int64_t>(drawn), FLAGS_rows - 1);
   }
   return ids;
 }
 
 NDArray ArrayOf(const std::vector<int64_t>& ids) {
-  return NDArray::From(std::span<const int64_t>(ids), {FLAGS_ids});
+  return NDArray::From(ids, {FLAGS_ids});
 }
 
 float TargetOf(int64_t id, int64_t column) {
@@ -129,7 +132,7 @@ class Table {
 
  private:
   const std::shared_ptr<KVStore> kv_;
-  const sluice::Key key_ = std::string("embedding");
+  const sluice::Key key_ = "embedding";
   NDArray rows_;
 };
 
@@ -141,7 +144,7 @@ void Step(int64_t step, int rank, Table& table, Log& log) {
   const auto pulled = std::chrono::steady_clock::now();
   if (step == 1 && FLAGS_check) log.first_rows = values;
   log.loss.push_back(LossAndGradient(ids, values));
-  const NDArray gradient = NDArray::From(std::span<const float>(values), {FLAGS_ids, FLAGS_columns});
+  const NDArray gradient = NDArray::From(values, {FLAGS_ids, FLAGS_columns});
   const auto computed = std::chrono::steady_clock::now();
   table.Push(id_array, gradient);
   log.pull_ms.push_back(Milliseconds(pulled - start).count());
@@ -185,7 +188,7 @@ void CheckRows(int workers, Table& table, const Log& log) {
   }
   if (!(worst <= kRounding)) {
     throw sluice::Error(sluice::ErrorCode::kDataLoss,
-                        sluice::StrCat("a row is ", worst, " from what the steps make of it"));
+                        StrCat("a row is ", worst, " from what the steps make of it"));
   }
   std::cout << FLAGS_ids << " rows checked, all values right" << std::endl;
 }
@@ -197,9 +200,8 @@ double TableBytes(int64_t rows) {
 nlohmann::json ToJson(const Log& log, int workers) {
   nlohmann::json servers = nlohmann::json::object();
   double in = 0, out = 0;
-  if (FLAGS_kv_store.starts_with("dist")) {
-    using namespace std::chrono_literals;
-    for (auto& [process, counters] : sluice::runtime::Runtime::Default()->Node()->Stats(30s)) {
+  if (sluice::StoreType::Parse(FLAGS_kv_store).distributed) {
+    for (auto& [process, counters] : sluice::JobCounters()) {
       if (!process.starts_with("server")) continue;
       servers[process] = static_cast<double>(counters["max_rss_kb"]) * 1024;
       in += static_cast<double>(counters["bytes_in"]);
@@ -225,8 +227,7 @@ void Train() {
   kv->Barrier();
   if (kv->rank() == 0) {
     if (!FLAGS_json.empty()) {
-      const std::string text = ToJson(log, kv->num_workers()).dump() + "\n";
-      sluice::WriteFileAtomically(FLAGS_json, {sluice::AsBytes(text)}).OrThrow();
+      sluice::examples::WriteFile(FLAGS_json, ToJson(log, kv->num_workers()).dump() + "\n");
     }
     if (FLAGS_check) CheckRows(kv->num_workers(), table, log);
     std::cout << "each step and worker: " << FLAGS_ids << " ids, " << TableBytes(FLAGS_ids) / 1e6
@@ -237,8 +238,9 @@ void Train() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  sluice::RestartWithBriefSpins(argc, argv);
   return sluice::RunProgram(argc, argv, [&] {
-    sluice::runtime::ParseFlags(argc, argv, "Trains a row-sparse table of embeddings.");
+    sluice::ParseFlags(argc, argv, "Trains a row-sparse table of embeddings.");
     Train();
   });
 }

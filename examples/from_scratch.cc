@@ -7,24 +7,22 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iomanip>
 #include <iostream>
 
-#include "base/clock.h"
-#include "base/strings.h"
-#include "runtime/flags.h"
-#include "runtime/runtime.h"
+#include "common/text.h"
 #include "sluice/autograd.h"
 #include "sluice/data.h"
-#include "sluice/error.h"
+#include "sluice/flags.h"
 #include "sluice/initializer.h"
+#include "sluice/job.h"
 #include "sluice/metric.h"
 #include "sluice/ops.h"
 #include "sluice/runtime.h"
-#include "tensor/devices.h"
 
 DEFINE_string(data_dir, "",
-              "Folder with Fashion-MNIST's or MNIST's four IDX files (tools/get_mnist.py). Empty: synthetic "
+              "Folder with Fashion-MNIST's or MNIST's four IDX files (get_mnist.py). Empty: synthetic "
               "digits.");
 DEFINE_string(num_devices, "1,2", "Train once on each of these numbers of devices, from the same weights.");
 DEFINE_int64(num_epochs, 10, "How often to go through the training data.");
@@ -36,6 +34,10 @@ DEFINE_int64(seed, 0, "Of the initial weights and the order of the samples.");
 namespace {
 
 using namespace sluice;
+using examples::ParseInt;
+using examples::StrCat;
+using examples::StrSplit;
+using examples::StrTrim;
 
 constexpr int kMaxDevices = 64;
 constexpr int64_t kTestBatch = 250;
@@ -52,7 +54,7 @@ Params GetParams(Context device) {
     params.push_back(NDArray(shape, device));
     if (shape.ndim() > 1) {
       const auto values = nn::Xavier().Values(StrCat(i), shape, static_cast<uint64_t>(FLAGS_seed));
-      params.back() = NDArray::From(std::span(values), shape, device);
+      params.back() = NDArray::From(values, shape, device);
     }
     autograd::AttachGrad(params.back());
   }
@@ -112,12 +114,12 @@ std::vector<NDArray> TrainBatch(const NDArray& images, const NDArray& labels,
 }
 
 NDArray Images(const Batch& batch) {
-  return NDArray::From(std::span(batch.samples), batch.shape);
+  return NDArray::From(batch.samples, batch.shape);
 }
 
 NDArray Labels(const Batch& batch) {
   const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
-  return NDArray::From(std::span(classes), {batch.size()});
+  return NDArray::From(classes, {batch.size()});
 }
 
 double TestAccuracy(const std::shared_ptr<const Dataset>& test, const Params& params) {
@@ -136,7 +138,7 @@ void Train(const std::shared_ptr<const Dataset>& train, const std::shared_ptr<co
   DataLoader loader(train, {.batch_size = FLAGS_batch_size, .seed = static_cast<uint64_t>(FLAGS_seed)});
   for (int64_t epoch = 1; epoch <= FLAGS_num_epochs; ++epoch) {
     metric::Loss loss;
-    const Time started = SteadyClock().Now();
+    const auto started = std::chrono::steady_clock::now();
     for (int64_t step = 0; step < loader.steps_per_epoch(); ++step) {
       const Batch batch = *loader.Next();
       if (batch.size() < static_cast<int64_t>(devices.size())) continue;  // an epoch's end, too small to cut
@@ -144,11 +146,11 @@ void Train(const std::shared_ptr<const Dataset>& train, const std::shared_ptr<co
       loss.Update({}, losses);
     }
     WaitAll();
-    const double seconds = ToSeconds(SteadyClock().Now() - started);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
     std::cout << "devices " << devices.size() << " epoch " << epoch << std::fixed << std::setprecision(6)
               << " loss " << loss.value() << std::setprecision(4) << " test accuracy "
-              << TestAccuracy(test, device_params[0]) << std::setprecision(2) << " seconds " << seconds
-              << std::endl;
+              << TestAccuracy(test, device_params[0]) << std::setprecision(2) << " seconds "
+              << seconds.count() << std::endl;
   }
 }
 
@@ -186,8 +188,7 @@ void Run() {
   }
   if (FLAGS_lr <= 0) Refuse(StrCat("lr is ", FLAGS_lr, "; it must be above 0"));
   // A device is as strong in every run, however many there are: seconds tell what more devices bring.
-  Devices::Default()->SetThreadsPerCpuContext(
-      std::max(1, runtime::Runtime::Default()->config().cpu_threads / most));
+  SetThreadsPerCpuContext(std::max(1, Job().cpu_threads / most));
 
   const auto train = TrainingImages();
   const auto test =
@@ -202,8 +203,9 @@ void Run() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  sluice::RestartWithBriefSpins(argc, argv);
   return sluice::RunProgram(argc, argv, [&] {
-    runtime::ParseFlags(argc, argv, "Data parallelism written with NDArrays only.");
+    ParseFlags(argc, argv, "Data parallelism written with NDArrays only.");
     Run();
   });
 }

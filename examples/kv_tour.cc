@@ -5,14 +5,14 @@
 #include <gflags/gflags.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
-#include "base/strings.h"
-#include "runtime/flags.h"
-#include "sluice/error.h"
+#include "sluice/flags.h"
 #include "sluice/kvstore.h"
 #include "sluice/runtime.h"
+#include "sluice/store_type.h"
 
 DEFINE_string(kv_store, "local", "Type of the store: local, device, dist_sync, dist_device_sync.");
 
@@ -33,7 +33,7 @@ void Show(KVStore& kv, const std::string& what, const NDArray& array, float expe
 }
 
 void Tour() {
-  if (FLAGS_kv_store.find("async") != std::string::npos) {
+  if (sluice::StoreType::Parse(FLAGS_kv_store).async) {
     throw sluice::Error(
         sluice::ErrorCode::kInvalidArgument,
         "--kv-store is " + FLAGS_kv_store +
@@ -46,55 +46,69 @@ void Tour() {
   ones.Fill(1);
 
   // Without an optimiser a push assigns the sum over the workers.
-  kv->Init(std::string("a"), ones);
-  kv->Pull(std::string("a"), &weight);
+  kv->Init("a", ones);
+  kv->Pull("a", &weight);
   Show(*kv, "initial value", weight, 1);
-  kv->Push(std::string("a"), ones * 2.0f);
-  kv->Pull(std::string("a"), &weight);
+  kv->Push("a", ones * 2);
+  kv->Pull("a", &weight);
   Show(*kv, "after a push of 2 by each worker", weight, 2 * n);
-  NDArray both = ones * 3.0f;
-  kv->PushPull(std::string("a"), both);
+  NDArray both = ones * 3;
+  kv->PushPull("a", both);
   Show(*kv, "push_pull of 3, in place", both, 3 * n);
 
+  // Several keys in one call: an array for each.
+  NDArray first(shape), second(shape);
+  kv->Init({"c", "d"}, {ones, ones});
+  kv->PushPull({"c", "d"}, {ones * 4, ones / 2}, {first, second});
+  Show(*kv, "push_pull of 4 under one key", first, 4 * n);
+  Show(*kv, "push_pull of 1/2 under another", second, n / 2);
+
   // Arrays of several devices, or of one key named twice, are summed first.
-  kv->Push(std::string("a"), KVStore::Values{ones, ones, ones, ones});
-  kv->Pull(std::string("a"), &weight);
+  kv->Push("a", {ones, ones, ones, ones});
+  kv->Pull("a", &weight);
   Show(*kv, "ones from four devices", weight, 4 * n);
 
   NDArray left(shape), right(shape, sluice::cpu(1));
-  kv->Broadcast({std::string("b")}, {ones * 7.0f}, {{left, right}});
+  kv->Broadcast("b", ones * 7, {left, right});
   Show(*kv, "broadcast to cpu(0)", left, 7);
   Show(*kv, "broadcast to cpu(1)", right.AsInContext(sluice::cpu(0)), 7);
 
   // With an optimiser the store updates its weights: w -= 0.5 * sum of gradients.
   kv->SetOptimizer({.kind = sluice::OptimizerKind::kSgd, .learning_rate = 0.5, .momentum = 0.5});
   kv->Barrier();
-  kv->Push(std::string("b"), ones);
-  kv->Pull(std::string("b"), &weight);
+  kv->Push("b", ones);
+  kv->Pull("b", &weight);
   Show(*kv, "after one SGD step", weight, 7 - 0.5f * n);
   kv->WaitAll();
 
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("kv_tour-" + std::to_string(getpid()) + ".safetensors"))
-          .string();
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) {
+    const char* const named = std::getenv("TMPDIR");
+    throw sluice::Error(sluice::ErrorCode::kInvalidArgument, "TMPDIR is '" +
+                                                                 std::string(named == nullptr ? "" : named) +
+                                                                 "', which is no folder (" + error.message() +
+                                                                 "); set it to one that can be written");
+  }
+  const std::string path = (folder / ("kv_tour-" + std::to_string(getpid()) + ".safetensors")).string();
   kv->SaveOptimizerStates(path);
   kv->LoadOptimizerStates(path);
   std::filesystem::remove(path);
   kv->Barrier();
-  kv->Push(std::string("b"), ones);
-  kv->Pull(std::string("b"), &weight);
+  kv->Push("b", ones);
+  kv->Pull("b", &weight);
   Show(*kv, "after a second step, with the momentum of the first", weight, 7 - 0.5f * n - 0.75f * n);
   kv->Barrier();
   if (kv->rank() == 0)
-    std::cout << "the tour is over: " << kv->type() << ", " << sluice::Counted(kv->num_workers(), "worker")
-              << ", all values right" << std::endl;
+    std::cout << "the tour is over: " << kv->type() << ", " << kv->num_workers()
+              << (kv->num_workers() == 1 ? " worker" : " workers") << ", all values right" << std::endl;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   return sluice::RunProgram(argc, argv, [&] {
-    sluice::runtime::ParseFlags(argc, argv, "A tour of the KVStore; every value is checked.");
+    sluice::ParseFlags(argc, argv, "A tour of the KVStore; every value is checked.");
     Tour();
   });
 }

@@ -6,10 +6,8 @@
 
 #include <iostream>
 
-#include "base/strings.h"
-#include "runtime/flags.h"
-#include "sluice/error.h"
 #include "sluice/fit.h"
+#include "sluice/flags.h"
 #include "sluice/loss.h"
 #include "sluice/metric.h"
 #include "sluice/runtime.h"
@@ -49,8 +47,8 @@ void Train() {
       // 2. A part of the batch for each device.
       const Batch batch = *loader.Next();
       const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
-      const auto images = SplitAndLoad(NDArray::From(std::span(batch.samples), batch.shape), contexts);
-      const auto labels = SplitAndLoad(NDArray::From(std::span(classes), {batch.size()}), contexts);
+      const auto images = SplitAndLoad(NDArray::From(batch.samples, batch.shape), contexts);
+      const auto labels = SplitAndLoad(NDArray::From(classes, {batch.size()}), contexts);
 
       // 3. Forward and backward; both return at once, so that the devices work at the same time.
       std::vector<NDArray> losses;
@@ -74,19 +72,20 @@ void Train() {
 void CheckFlags() {
   if (FLAGS_num_epochs < 1) {
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat("flag --num-epochs is ", FLAGS_num_epochs, "; it must be at least 1"));
+                "flag --num-epochs is " + std::to_string(FLAGS_num_epochs) + "; it must be at least 1");
   }
   if (FLAGS_num_examples < kBatchSize || FLAGS_num_examples % kBatchSize != 0) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("flag --num-examples is ", FLAGS_num_examples,
-                                                    "; it must be a multiple of ", kBatchSize));
+    throw Error(ErrorCode::kInvalidArgument, "flag --num-examples is " + std::to_string(FLAGS_num_examples) +
+                                                 "; it must be a multiple of " + std::to_string(kBatchSize));
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  sluice::RestartWithBriefSpins(argc, argv);
   return sluice::RunProgram(argc, argv, [&] {
-    runtime::ParseFlags(argc, argv, "Trains a small network on two devices, step by step.");
+    ParseFlags(argc, argv, "Trains a small network on two devices, step by step.");
     CheckFlags();
     Train();
   });

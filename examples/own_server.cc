@@ -11,10 +11,8 @@
 #include <mutex>
 #include <tuple>
 
-#include "base/strings.h"
-#include "runtime/flags.h"
-#include "runtime/process.h"
-#include "sluice/error.h"
+#include "common/text.h"
+#include "sluice/flags.h"
 #include "sluice/kvstore.h"
 #include "sluice/runtime.h"
 #include "sluice/server.h"
@@ -24,6 +22,8 @@ DEFINE_double(rate, 0.25, "Learning rate: what the servers use and the workers e
 namespace {
 
 using namespace sluice;
+using examples::Counted;
+using examples::StrCat;
 
 // h += g^2; w -= rate * g / sqrt(h)   (Duchi, Hazan, Singer 2011)
 class AdaGrad {
@@ -48,11 +48,6 @@ class AdaGrad {
   std::mutex mutex_;
   std::map<std::tuple<int, std::string, int64_t>, std::vector<float>> squares_;  // guarded by mutex_
 };
-
-int Serve() {
-  AdaGrad ada_grad;
-  return RunServer({.updater = std::ref(ada_grad)});
-}
 
 // AdaGrad does not see a gradient's scale: element i gets gradients of 3, 4 and 12 times (i % 5 - 2), and all
 // but those of 0 move alike, by rate * 3 / 3, rate * 4 / 5 and rate * 12 / 13.
@@ -81,7 +76,7 @@ NDArray Gradient(const KVStore& kv, const Shape& shape, size_t step) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(share * kGradients[step] * Slope(i));
   }
-  return NDArray::From(std::span<const float>(values), shape);
+  return NDArray::From(values, shape);
 }
 
 void Work() {
@@ -118,13 +113,14 @@ int main(int argc, char** argv) {
   const std::string usage = "A server that updates with AdaGrad, and the worker that checks it.";
   const char* role = std::getenv("DMLC_ROLE");
   if (role != nullptr && role == std::string_view("server")) {
-    return runtime::RunProcess("own_server", [&](const runtime::JobConfig&) {
-      runtime::ParseFlags(argc, argv, usage);
-      return Serve();
+    AdaGrad ada_grad;
+    return RunServer(argc, argv, [&] {
+      ParseFlags(argc, argv, usage);
+      return ServerOptions{.updater = std::ref(ada_grad)};
     });
   }
   return RunProgram(argc, argv, [&] {
-    runtime::ParseFlags(argc, argv, usage);
+    ParseFlags(argc, argv, usage);
     Work();
   });
 }

@@ -8,9 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/file.h"
-#include "base/no_memory.h"
-#include "base/strings.h"
+#include "common/files.h"
+#include "common/text.h"
 #include "sluice/error.h"
 
 namespace sluice::examples {
@@ -103,9 +102,14 @@ class Encoder {
 
   std::shared_ptr<const ArrayDataset> Encode(const TextFile& file, const std::vector<Line>& lines) const {
     const auto words = static_cast<size_t>(length_);
-    auto samples =
-        WithMemoryFor([&] { return std::vector<float>(lines.size() * words, kPadding); }, lines.size(),
-                      " texts of ", words, " words ('", file.path, "'); shorten them (--text-length)");
+    std::vector<float> samples;
+    try {
+      samples.assign(lines.size() * words, kPadding);
+    } catch (const std::exception&) {  // std::bad_alloc, or std::length_error
+      throw Error(ErrorCode::kResourceExhausted,
+                  StrCat("no memory for ", lines.size(), " texts of ", words, " words ('", file.path,
+                         "'); shorten them (--text-length)"));
+    }
     std::vector<int32_t> labels;
     for (const Line& line : lines) {
       EncodeText(line.text, std::span(samples).subspan(labels.size() * words, words));
@@ -138,8 +142,8 @@ TextFile FileIn(const std::string& folder, const char* name, std::string_view co
   return {(std::filesystem::path(folder) / name).string(), contents};
 }
 
-Buffer Read(const std::string& folder, const char* name) {
-  return ReadFile((std::filesystem::path(folder) / name).string(), kMaxFileBytes).OrThrow();
+std::string Read(const std::string& folder, const char* name) {
+  return ReadFile((std::filesystem::path(folder) / name).string(), kMaxFileBytes);
 }
 
 Encoder EncoderOf(const SavedVectorizer& saved) {
@@ -167,17 +171,14 @@ Texts ParseTexts(std::string_view training, std::string_view testing, const std:
 }
 
 Texts LoadTexts(const std::string& folder, const TextOptions& options) {
-  const Buffer train = Read(folder, kTrainFile), test = Read(folder, kTestFile);
-  return ParseTexts(AsText(train.bytes()), AsText(test.bytes()), folder, options);
+  const std::string train = Read(folder, kTrainFile), test = Read(folder, kTestFile);
+  return ParseTexts(train, test, folder, options);
 }
 
 Texts LoadTexts(const std::string& folder, const SavedVectorizer& saved, bool trains) {
-  const Buffer testing = Read(folder, kTestFile);
-  if (trains) {
-    const Buffer training = Read(folder, kTrainFile);
-    return ParseTexts(AsText(training.bytes()), AsText(testing.bytes()), folder, saved);
-  }
-  const TextFile file = FileIn(folder, kTestFile, AsText(testing.bytes()));
+  const std::string testing = Read(folder, kTestFile);
+  if (trains) return ParseTexts(Read(folder, kTrainFile), testing, folder, saved);
+  const TextFile file = FileIn(folder, kTestFile, testing);
   const auto test = EncoderOf(saved).Encode(file, file.Lines());
   return {test, test, saved.vectorizer};
 }

@@ -4,7 +4,7 @@
 #include <optional>
 #include <set>
 
-#include "base/strings.h"
+#include "common/text.h"
 #include "sluice/error.h"
 
 namespace sluice::examples {

@@ -11,7 +11,7 @@
 
 DEFINE_string(network, "resnet20", "Which network: resnet20, mlp, lenet, lenet_avg, gluon_lenet.");
 DEFINE_string(data_dir, "",
-              "Folder with CIFAR-10's binary files (tools/get_cifar10.py). Empty: synthetic pictures.");
+              "Folder with CIFAR-10's binary files (get_cifar10.py). Empty: synthetic pictures.");
 DEFINE_bool(augment, true,
             "Whether to train on random 32x32 windows of the images with 4 pixels around them, half of them "
             "flipped.");
@@ -23,7 +23,12 @@ using namespace sluice::transforms;
 
 const examples::Program kProgram = {.usage = "Trains a network on CIFAR-10 or on synthetic pictures.",
                                     .networks = {"resnet20", "mlp", "lenet", "lenet_avg", "gluon_lenet"},
-                                    .defaults = {{"batch_size", "128"}, {"lr", "0.1"}}};  // the paper's
+                                    .defaults = {{"batch_size", "128"}},
+                                    .rates = {{"sgd", 0.1},  // the paper's, of resnet20
+                                              {"signum", 0.001},
+                                              {"mlp sgd", 0.01},
+                                              {"mlp nag", 0.01},
+                                              {"mlp rmsprop", 0.0001}}};
 
 examples::Data Images() {
   if (FLAGS_data_dir.empty()) {
@@ -53,9 +58,10 @@ std::shared_ptr<const nn::Initializer> Initializer() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  RestartWithBriefSpins(argc, argv);
   return RunProgram(argc, argv, [&] {
     examples::ParseFlags(argc, argv, kProgram);
     nn::Sequential net = nn::CreateModel(FLAGS_network);
-    examples::Train(net, Prepared(Images()), Initializer());
+    examples::Train(kProgram, net, Prepared(Images()), Initializer());
   });
 }

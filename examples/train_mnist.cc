@@ -6,19 +6,27 @@
 #include "common/flags.h"
 #include "common/training.h"
 #include "sluice/models.h"
+#include "sluice/nn.h"
 #include "sluice/runtime.h"
 
-DEFINE_string(network, "mlp", "Which network: mlp, lenet, lenet_avg, gluon_lenet.");
-DEFINE_string(data_dir, "",
-              "Folder with MNIST's four IDX files (tools/get_mnist.py). Empty: synthetic digits.");
+DEFINE_string(network, "mlp", "Which network: mlp, lenet, lenet_avg, gluon_lenet, linear.");
+DEFINE_string(data_dir, "", "Folder with MNIST's four IDX files (get_mnist.py). Empty: synthetic digits.");
 
 namespace {
 
 using namespace sluice;
 
 const examples::Program kProgram = {.usage = "Trains a network on MNIST or on synthetic digits.",
-                                    .networks = {"mlp", "lenet", "lenet_avg", "gluon_lenet"},
-                                    .defaults = {}};
+                                    .networks = {"mlp", "lenet", "lenet_avg", "gluon_lenet", "linear"},
+                                    .defaults = {},
+                                    .rates = {{"sgd", 0.05}, {"nag", 0.05}, {"signum", 0.001}}};
+
+nn::Sequential Network() {
+  if (FLAGS_network != "linear") return nn::CreateModel(FLAGS_network);
+  nn::Sequential net;  // softmax regression
+  net.Add("flatten", nn::Flatten()).Add("fc", nn::Dense(10));
+  return net;
+}
 
 examples::Data Digits() {
   if (FLAGS_data_dir.empty()) {
@@ -32,9 +40,10 @@ examples::Data Digits() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  RestartWithBriefSpins(argc, argv);
   return RunProgram(argc, argv, [&] {
     examples::ParseFlags(argc, argv, kProgram);
-    nn::Sequential net = nn::CreateModel(FLAGS_network);
-    examples::Train(net, Digits());
+    nn::Sequential net = Network();
+    examples::Train(kProgram, net, Digits());
   });
 }

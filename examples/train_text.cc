@@ -6,9 +6,9 @@
 //   tools/launch.py -n 2 -s 2 build/bin/train_text --kv-store dist_sync
 #include <filesystem>
 
-#include "base/strings.h"
 #include "common/flags.h"
 #include "common/outputs.h"
+#include "common/text.h"
 #include "common/training.h"
 #include "sluice/checkpoint.h"
 #include "sluice/models.h"
@@ -35,11 +35,14 @@ DEFINE_int64(
 namespace {
 
 using namespace sluice;
+using examples::StrCat;
 
 const examples::Program kProgram = {
     .usage = "Trains a classifier of texts.",
     .networks = {"text_mlp", "text_mean", "text_cnn", "text_lstm", "text_gru"},
-    .defaults = {{"optimizer", "adam"}, {"lr", "0.01"}, {"wd", "0"}}};
+    .defaults = {{"optimizer", "adam"}, {"wd", "0"}},
+    .rates = {{"adam", 0.01}, {"adamw", 0.01}, {"signum", 0.001}},
+    .unfit = {"sgd", "nag"}};
 
 struct Task {
   examples::Data data;
@@ -130,6 +133,7 @@ nn::Sequential Network(const Task& task) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  RestartWithBriefSpins(argc, argv);
   return RunProgram(argc, argv, [&] {
     examples::ParseFlags(argc, argv, kProgram);
     examples::RequireBetween("embedding", FLAGS_embedding, 1, 65'536);
@@ -138,6 +142,6 @@ int main(int argc, char** argv) {
     examples::RequireBetween("text-length", FLAGS_text_length, 1, examples::kMaxTextLength);
     const Task task = Texts();
     nn::Sequential net = Network(task);
-    examples::Train(net, task.data);
+    examples::Train(kProgram, net, task.data);
   });
 }

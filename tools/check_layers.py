@@ -33,9 +33,13 @@ PUBLIC = {
     "error": "base", "dtype": "tensor", "shape": "tensor", "context": "tensor", "ndarray": "tensor", "autograd": "autograd", "ops": "autograd",
     "parameter": "nn", "nn": "nn", "loss": "nn", "metric": "nn", "initializer": "nn", "models": "nn", "split": "nn",
     "optimizer": "optimizer", "data": "data", "data_files": "data", "data_loader": "data", "dataset": "data", "image_files": "data",
-    "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "compression": "compression", "kvstore": "kvstore", "updater": "kvstore", "row_init": "wire", "server": "server",
-    "trainer": "train", "clip": "train", "callback": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime",
+    "sampler": "data", "synthetic": "data", "transforms": "data", "barrier": "kvstore", "key": "kvstore", "compression": "compression", "kvstore": "kvstore", "store_type": "kvstore",
+    "updater": "kvstore", "row_init": "wire", "server": "server",
+    "trainer": "train", "clip": "train", "callback": "train", "fit": "train", "checkpoint": "train", "parameters_file": "train", "runtime": "runtime", "flags": "runtime", "job": "runtime",
 }
+
+# Includes every public header, for programs: it belongs to no layer, and nothing of the library may include it.
+UMBRELLA = "include/sluice/sluice.h"
 
 # Libraries that stay in the folders named for them.
 CONFINED = {
@@ -78,6 +82,8 @@ def violations(root):
         if path.suffix not in (".h", ".cc"):
             continue
         name = path.relative_to(root)
+        if str(name) == UMBRELLA:
+            continue
         own = layer_of(pathlib.PurePath(name))
         if own not in LAYERS:
             found.append(f"{name}: belongs to no layer ({own}); name it in tools/check_layers.py")
@@ -96,6 +102,25 @@ def violations(root):
             if name.parts[0] == "include" and not target.startswith("sluice/"):
                 found.append(f"{name}: a public header includes {target}, which is not public")
     return found
+
+
+def private_includes_of_examples(root):
+    """Users copy from examples: what they include is public, the examples' own, or a library's."""
+    found = []
+    for path in sorted([*root.glob("examples/**/*.h"), *root.glob("examples/**/*.cc")]):
+        for bracket, target in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            if bracket == '"' and not target.startswith("sluice/") and not (root / "examples" / target).is_file():
+                found.append(f"{path.relative_to(root)}: includes {target}, which is neither public nor an example's")
+    return found
+
+
+def not_in_umbrella(root):
+    umbrella = root / UMBRELLA
+    if not umbrella.is_file():
+        return []
+    included = {target for _, target in INCLUDE.findall(umbrella.read_text(encoding="utf-8"))}
+    headers = [f"sluice/{path.relative_to(umbrella.parent)}" for path in sorted(umbrella.parent.rglob("*.h"))]
+    return [f"{UMBRELLA}: does not include {header}" for header in headers if header not in included | {"sluice/sluice.h"}]
 
 
 def unlike_twins(root):
@@ -129,7 +154,7 @@ def main(arguments):
         print(picture(), end="")
         return 0
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
-    found = violations(root) + unlike_twins(root)
+    found = violations(root) + unlike_twins(root) + private_includes_of_examples(root) + not_in_umbrella(root)
     if drawn_layers(root) != list(LAYERS):
         found.append(f"ARCHITECTURE.md lists {drawn_layers(root)}, the layers are {list(LAYERS)}")
     if f"```\n{picture()}```" not in (root / "ARCHITECTURE.md").read_text(encoding="utf-8"):

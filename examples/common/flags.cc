@@ -5,15 +5,18 @@
 #include <cmath>
 #include <limits>
 
-#include "base/strings.h"
-#include "runtime/flags.h"
-#include "sluice/error.h"
-#include "tensor/devices.h"
+#include "common/text.h"
+#include "sluice/flags.h"
+#include "sluice/ndarray.h"
+#include "sluice/store_type.h"
 
 DEFINE_string(
     kv_store, "local",
-    "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async.");
-DEFINE_string(gpus, "", "GPUs to train on, for example 0,1. Empty: CPU.");
+    "Type of the store: local, device, dist_sync, dist_device_sync, dist_async, dist_device_async, or one of "
+    "MXNet's other names of these.");
+DEFINE_string(gpus, "",
+              "GPUs to train on: any is refused, since this version computes on CPUs alone (--num-devices). "
+              "Empty: CPU.");
 DEFINE_int32(num_devices, 1, "How many CPU contexts to train on; they share the cores.");
 DEFINE_string(work_load_list, "", "Shares of the batch by device, for example 3,1,2. Empty: equal.");
 DEFINE_string(dtype, "float32",
@@ -27,20 +30,24 @@ DEFINE_int64(
     num_steps, -1,
     "Train exactly this many steps in place of epochs, steps before --load-epoch or --resume included; -1: "
     "epochs count.");
-DEFINE_double(lr, 0.05, "Learning rate.");
+DEFINE_string(lr, "",
+              "Learning rate. Empty: the optimiser's own, 0.001 for adam, adamw, rmsprop and lamb, 0.01 for "
+              "adagrad and signum, 0.1 for ftrl, sgd and nag, where the program has no better one "
+              "(docs/examples.md); async stores take one that converges for their number of workers.");
 DEFINE_double(lr_factor, 0.1, "What the learning rate is multiplied by at each of --lr-step-epochs.");
 DEFINE_string(lr_step_epochs, "",
               "Epochs of the data after which the learning rate drops, for example 10,15.");
+DEFINE_string(optimizer, "sgd", "Optimiser: sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb, signum.");
 DEFINE_string(
-    optimizer, "sgd",
-    "Optimiser: sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb, signum. They need rates of their "
-    "own: 0.001 suits adam, adamw, rmsprop and signum.");
-DEFINE_double(mom, 0.9, "Momentum of sgd, nag and signum.");
+    mom, "",
+    "Momentum of sgd, nag, rmsprop and signum. Empty: 0.9; in async stores of several workers, where "
+    "what comes late acts like momentum, 0.");
 DEFINE_double(wd, 1e-4, "Weight decay.");
 DEFINE_int64(disp_batches, 100, "Print a line every so many batches.");
 DEFINE_string(model_prefix, "",
               "Save parameters as PREFIX-0001.safetensors and optimiser states as "
-              "PREFIX-0001.states.safetensors, and so on, after epochs (rank 0).");
+              "PREFIX-0001.states.safetensors, and so on, after epochs (rank 0), and where SIGTERM or "
+              "Ctrl-C ends the run; --resume goes on from there.");
 DEFINE_int64(save_period, 1, "Save every so many epochs.");
 DEFINE_int64(
     save_steps, 0,
@@ -113,6 +120,13 @@ std::vector<double> Numbers(const std::string& flag, const std::string& text, do
   return numbers;
 }
 
+std::optional<double> NumberOrNothing(const std::string& flag, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const auto number = ParseFiniteDouble(text);
+  if (!number) Refuse(flag, StrCat("got '", text, "'; it takes a finite number"));
+  return number;
+}
+
 bool IsBalanced() {
   return FLAGS_class_weights == "balanced";
 }
@@ -130,7 +144,7 @@ std::vector<Context> Gpus() {
     contexts.push_back(gpu(static_cast<int>(*id)));
   }
   try {
-    for (const Context& context : contexts) Devices::Default()->Get(context);
+    for (const Context& context : contexts) NDArray::Empty({1}, context);
   } catch (const Error& error) {
     Refuse("gpus", StrCat("is '", FLAGS_gpus, "': ", error.what()));
   }
@@ -155,6 +169,8 @@ void CheckNumbers() {
   if (!(FLAGS_clip_global_norm >= 0 && std::isfinite(FLAGS_clip_global_norm)))
     Refuse("clip-global-norm", StrCat("is ", FLAGS_clip_global_norm, "; it must be a number from 0 on"));
   CompressionOfPushes();
+  LearningRate();
+  Momentum();
   RequireAtLeast("load-epoch", FLAGS_load_epoch, 0);
   RequireAtLeast("top-k", FLAGS_top_k, 0);
   RequireBetween("loader-threads", FLAGS_loader_threads, 1, 256);
@@ -210,7 +226,7 @@ DType WeightType() {
 void ParseFlags(int argc, char** argv, const Program& program) {
   for (const auto& [flag, value] : program.defaults)
     gflags::SetCommandLineOptionWithMode(flag.c_str(), value.c_str(), gflags::SET_FLAGS_DEFAULT);
-  runtime::ParseFlags(argc, argv, program.usage);
+  sluice::ParseFlags(argc, argv, program.usage);
   CheckNumbers();
   RequireOneOf("network", FLAGS_network, program.networks);
   RequireOneOf("dtype", FLAGS_dtype, {"float32", "bfloat16"});
@@ -234,6 +250,14 @@ std::vector<Context> Contexts() {
 
 std::vector<double> WorkLoads() {
   return Numbers("work-load-list", FLAGS_work_load_list);
+}
+
+std::optional<double> LearningRate() {
+  return NumberOrNothing("lr", FLAGS_lr);
+}
+
+std::optional<double> Momentum() {
+  return NumberOrNothing("mom", FLAGS_mom);
 }
 
 std::vector<double> LrStepEpochs() {
@@ -279,11 +303,11 @@ bool TrainsAfter(int64_t epoch, int64_t step) {
 }
 
 bool IsAsync() {
-  return FLAGS_kv_store.find("async") != std::string::npos;
+  return StoreType::Parse(FLAGS_kv_store).async;
 }
 
 bool IsDistributed() {
-  return FLAGS_kv_store.starts_with("dist");
+  return StoreType::Parse(FLAGS_kv_store).distributed;
 }
 
 }  // namespace sluice::examples

@@ -3,6 +3,9 @@
 
 #include <gflags/gflags.h>
 
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,11 +23,11 @@ DECLARE_string(dtype);
 DECLARE_int64(batch_size);
 DECLARE_int64(num_epochs);
 DECLARE_int64(num_steps);
-DECLARE_double(lr);
+DECLARE_string(lr);
 DECLARE_double(lr_factor);
 DECLARE_string(lr_step_epochs);
 DECLARE_string(optimizer);
-DECLARE_double(mom);
+DECLARE_string(mom);
 DECLARE_double(wd);
 DECLARE_int64(disp_batches);
 DECLARE_string(model_prefix);
@@ -65,6 +68,9 @@ struct Program {
   std::string usage;                                          // what --help begins with
   std::vector<std::string> networks;                          // that --network takes
   std::vector<std::pair<std::string, std::string>> defaults;  // of shared flags, where they are its own
+  // Learning rates of its own, where --lr is empty: of an optimiser, or of "NETWORK OPTIMISER".
+  std::map<std::string, double> rates = {};
+  std::set<std::string> unfit = {};  // optimisers that have been seen to learn nothing, whatever the rate
 };
 // What --dtype names.
 DType WeightType();
@@ -72,8 +78,10 @@ DType WeightType();
 void ParseFlags(int argc, char** argv, const Program& program);
 
 // What the flags say.
-std::vector<Context> Contexts();  // the cores are shared out among them
-std::vector<double> WorkLoads();  // by context; empty: equal
+std::vector<Context> Contexts();       // the cores are shared out among them
+std::vector<double> WorkLoads();       // by context; empty: equal
+std::optional<double> LearningRate();  // nullopt: what suits the optimiser
+std::optional<double> Momentum();      // likewise
 std::vector<double> LrStepEpochs();
 LastBatch LastBatchPolicy();
 std::vector<double> ClassWeights(const Dataset& train);  // by class; empty: none

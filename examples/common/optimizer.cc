@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <iostream>
 
-#include "base/strings.h"
 #include "common/flags.h"
-#include "sluice/error.h"
+#include "common/text.h"
 
 namespace sluice::examples {
 namespace {
@@ -29,19 +28,40 @@ int64_t LastStepOf(double epoch, const LoadedCheckpoint& start, const SamplerCon
   return std::max<int64_t>(0, done + StepsOf(epoch, sampler, workers) - before);
 }
 
+bool IsDescent(OptimizerKind kind) {
+  return kind == OptimizerKind::kSgd || kind == OptimizerKind::kNag;
+}
+
+// Where --lr and --mom say nothing. In async stores each worker's push moves the weights by a whole step,
+// from a gradient of weights that are as many pushes old as there are other workers. That delay, which one
+// worker alone has not, acts like momentum (Mitliagkas et al. 2016): with one of its own on top sgd diverges
+// at any rate that is worth having. Without, sgd takes twice its rate, and all rates go down as the delay
+// goes up. docs/design/optimizers.md has what was measured.
+void SetRate(const std::map<std::string, double>& rates, int workers, OptimizerConfig* config) {
+  const bool delayed = IsAsync() && workers > 1;
+  auto own = rates.find(StrCat(FLAGS_network, " ", FLAGS_optimizer));
+  if (own == rates.end()) own = rates.find(FLAGS_optimizer);
+  if (own != rates.end()) config->learning_rate = own->second;
+  if (ReadsMomentum(config->kind)) config->momentum = delayed ? 0 : 0.9;
+  *config = Resolved(std::move(*config));
+  if (delayed)
+    *config->learning_rate *=
+        IsDescent(config->kind) ? std::min(2.0, 6.0 / workers) : std::min(1.0, 4.0 / workers);
+  config->learning_rate = LearningRate().value_or(*config->learning_rate);
+  if (ReadsMomentum(config->kind)) config->momentum = Momentum().value_or(*config->momentum);
+}
+
 }  // namespace
 
-OptimizerConfig MakeOptimizer(const LoadedCheckpoint& start, const SamplerConfig& sampler, int workers) {
+OptimizerConfig MakeOptimizer(const std::map<std::string, double>& rates, const LoadedCheckpoint& start,
+                              const SamplerConfig& sampler, int workers) {
   const auto kind = OptimizerKindOf(FLAGS_optimizer);
   if (!kind || *kind == OptimizerKind::kAccumulate) {  // which knows no learning rate
     Refuse("optimizer", StrCat("is '", FLAGS_optimizer,
                                "'; it takes sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb or signum"));
   }
-  OptimizerConfig config{.kind = *kind, .learning_rate = FLAGS_lr};
-  const bool takes_momentum =
-      *kind == OptimizerKind::kSgd || *kind == OptimizerKind::kNag || *kind == OptimizerKind::kSignum;
-  config.momentum = takes_momentum ? FLAGS_mom : 0;  // as MXNet's program, whose rmsprop has none
-  config.wd = FLAGS_wd;
+  OptimizerConfig config{.kind = *kind, .wd = FLAGS_wd};
+  SetRate(rates, workers, &config);
   config.multi_precision = WeightType() != DType::kFloat32;
   for (const double epoch : LrStepEpochs()) {
     config.schedule.kind = LrScheduleKind::kMultiFactor;
@@ -54,20 +74,35 @@ OptimizerConfig MakeOptimizer(const LoadedCheckpoint& start, const SamplerConfig
   return config;
 }
 
-void WarnOfOptimizer() {
-  if (FLAGS_optimizer == "ftrl") {
-    std::cerr << WrapMessage(
-                     "warning: ftrl begins from weights of 0, whatever they were; it is for linear "
-                     "models, and networks with hidden layers learn nothing from there.")
-              << std::endl;
-  }
-  if (IsAsync() && FLAGS_lr >= 0.05 && FLAGS_mom >= 0.9) {
+void WarnOfOptimizer(const OptimizerConfig& optimizer, const std::set<std::string>& unfit, int workers) {
+  const double rate = *optimizer.learning_rate, momentum = *optimizer.momentum;
+  if (optimizer.kind == OptimizerKind::kFtrl && FLAGS_network != "linear") {
     std::cerr
-        << WrapMessage(StrCat(
-               "warning: ", FLAGS_kv_store, " with --lr ", FLAGS_lr, " and --mom ", FLAGS_mom,
-               " is known to diverge: every worker's push moves the weights on its own. --lr 0.01 works."))
+        << WrapMessage(
+               "warning: ftrl begins from weights of 0, whatever they were; it is for linear models "
+               "(train_mnist --network linear), and networks with hidden layers learn nothing from there.")
         << std::endl;
   }
+  if (unfit.contains(FLAGS_optimizer)) {
+    std::cerr << WrapMessage(
+                     StrCat("warning: ", FLAGS_optimizer,
+                            " has been seen to learn nothing here, at any learning rate: most weights "
+                            "have a gradient in few batches; adam learns."))
+              << std::endl;
+  }
+  if (IsAsync() && workers > 1 && IsDescent(optimizer.kind) &&
+      rate / (1 - momentum) >= std::min(0.25, 0.5 / workers)) {
+    std::cerr << WrapMessage(StrCat("warning: ", FLAGS_kv_store, " with ", workers,
+                                    " workers, learning rate ", rate, " and momentum ", momentum,
+                                    " may diverge: every worker's push moves the weights on its own. Without "
+                                    "--lr and --mom what converges is chosen."))
+              << std::endl;
+  }
+}
+
+std::string Describe(const OptimizerConfig& optimizer) {
+  return StrCat(Name(optimizer.kind), ", learning rate ", *optimizer.learning_rate,
+                ReadsMomentum(optimizer.kind) ? StrCat(", momentum ", *optimizer.momentum) : "");
 }
 
 }  // namespace sluice::examples

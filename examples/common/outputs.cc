@@ -6,10 +6,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "base/strings.h"
+#include "common/files.h"
 #include "common/flags.h"
+#include "common/text.h"
 #include "sluice/checkpoint.h"
+#include "sluice/runtime.h"
 
 namespace sluice::examples {
 namespace {
@@ -81,16 +82,18 @@ std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata) {
   if (!FLAGS_report.empty())
     callbacks.push_back(WriteReport(FLAGS_report, StrCat(FLAGS_network, ", ", FLAGS_kv_store)));
   if (!FLAGS_model_prefix.empty())
-    callbacks.push_back(SaveEvery(
-        FLAGS_model_prefix, {.epochs = FLAGS_save_period, .steps = FLAGS_save_steps, .metadata = metadata}));
+    callbacks.push_back(SaveEvery(FLAGS_model_prefix, {.epochs = FLAGS_save_period,
+                                                       .steps = FLAGS_save_steps,
+                                                       .end_asked = TerminationFlag(),
+                                                       .metadata = metadata}));
   return callbacks;
 }
 
-void WriteJson(const FitReport& report, const KVStore& store, int num_servers) {
+void WriteJson(const FitReport& report, const KVStore& store, int num_servers, const std::string& samples) {
   const nlohmann::json json = {{"test_accuracy", report.test_score},
                                {"test_loss", report.test_loss},
                                {"train_loss", report.train_loss},
-                               {"images_per_sec", report.images_per_sec},
+                               {samples + "_per_sec", report.images_per_sec},
                                {"steps", report.steps},
                                {"epochs", report.epochs},
                                {"kv_store", store.type()},
@@ -98,9 +101,7 @@ void WriteJson(const FitReport& report, const KVStore& store, int num_servers) {
                                {"num_servers", num_servers},
                                {"network", FLAGS_network},
                                {"batch_size", FLAGS_batch_size}};
-  const std::string text = json.dump(2) + "\n";
-  const Bytes bytes = AsBytes(text);
-  WriteFileAtomically(FLAGS_json, std::span(&bytes, 1)).OrThrow();
+  WriteFile(FLAGS_json, json.dump(2) + "\n");
 }
 
 }  // namespace sluice::examples

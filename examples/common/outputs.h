@@ -1,6 +1,7 @@
 // What a training program writes.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "sluice/callback.h"
@@ -18,7 +19,7 @@ bool SavesParameters();
 // Checkpoints, best parameters, early stopping, learning curves. `metadata` goes into files of parameters.
 std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata);
 
-// --json.
-void WriteJson(const FitReport& report, const KVStore& store, int num_servers);
+// --json. `samples`: what they are called.
+void WriteJson(const FitReport& report, const KVStore& store, int num_servers, const std::string& samples);
 
 }  // namespace sluice::examples

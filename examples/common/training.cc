@@ -4,16 +4,14 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/hash.h"
-#include "base/strings.h"
 #include "common/flags.h"
 #include "common/optimizer.h"
 #include "common/outputs.h"
-#include "runtime/runtime.h"
+#include "common/text.h"
 #include "sluice/checkpoint.h"
 #include "sluice/fit.h"
+#include "sluice/job.h"
 #include "sluice/parameters_file.h"
-#include "train/same_run.h"
 
 namespace sluice::examples {
 namespace {
@@ -118,19 +116,32 @@ LoadedCheckpoint Start(const Data& data, const Batching& batching, const nn::Par
   return loaded;
 }
 
+// FNV-1a (Fowler, Noll, Vo) of 64 bits: the same on every machine, which std::hash does not promise.
+uint64_t DigestOf(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
 // What Fit does not see. Each worker reads its own files, which `metadata` tell of.
 void RequireSameOnAllWorkers(const FileMetadata& metadata, KVStore& store) {
-  train::Traits traits = {{"--resume", FLAGS_resume ? "true" : "false"},
-                          {"--load-epoch", StrCat(FLAGS_load_epoch)},
-                          {"--label-smoothing", StrCat(FLAGS_label_smoothing)},
-                          {"--gc-type", FLAGS_gc_type},
-                          {"--gc-threshold", StrCat(FLAGS_gc_threshold)},
-                          {"--gc-ratio", StrCat(FLAGS_gc_ratio)},
-                          {"--gc-weights", FLAGS_gc_weights},
-                          {"--network", FLAGS_network}};
-  for (const auto& [name, text] : metadata)
-    traits.emplace_back(StrCat("the data's ", name), StrCat("digest ", Fnv1a(text)));
-  train::RequireAlike("training", traits, store);
+  std::string own =
+      StrCat("--resume: ", FLAGS_resume ? "true" : "false", "\n--load-epoch: ", FLAGS_load_epoch,
+             "\n--label-smoothing: ", FLAGS_label_smoothing, "\n--gc-type: ", FLAGS_gc_type,
+             "\n--gc-threshold: ", FLAGS_gc_threshold, "\n--gc-ratio: ", FLAGS_gc_ratio,
+             "\n--gc-weights: ", FLAGS_gc_weights, "\n--network: ", FLAGS_network);
+  for (const auto& [name, text] : metadata) own += StrCat("\nthe data's ", name, ": digest ", DigestOf(text));
+  const std::string first = store.Agree(own);
+  if (own == first) return;
+  const std::vector<std::string> mine = StrSplit(own, '\n'), theirs = StrSplit(first, '\n');
+  size_t i = 0;
+  while (i < mine.size() && i < theirs.size() && mine[i] == theirs[i]) ++i;
+  const auto line = [i](const std::vector<std::string>& lines) {
+    return i < lines.size() ? lines[i] : "nothing more";
+  };
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("training: worker ", store.rank(), " has ", line(mine), ", worker 0 ", line(theirs),
+                     ": start all workers with the same flags and data"));
 }
 
 void TellStart(const LoadedCheckpoint& start) {
@@ -154,17 +165,20 @@ void TellStart(const LoadedCheckpoint& start) {
   }
 }
 
-void Introduce(const Data& data, const KVStore& store, const std::vector<Context>& contexts) {
+void Introduce(const Data& data, const KVStore& store, const std::vector<Context>& contexts,
+               const OptimizerConfig& optimizer) {
   std::cout << FLAGS_network << (WeightType() == DType::kFloat32 ? "" : StrCat(" in ", FLAGS_dtype)) << " on "
             << data.name << ", " << data.train->size() << " " << data.samples << "\n"
             << store.type() << ", " << Counted(store.num_workers(), "worker") << " x "
             << Counted(static_cast<int64_t>(contexts.size()), "device")
-            << (FLAGS_gc_type == "none" ? "" : StrCat(", pushes as ", FLAGS_gc_type)) << std::endl;
+            << (FLAGS_gc_type == "none" ? "" : StrCat(", pushes as ", FLAGS_gc_type)) << "\n"
+            << Describe(optimizer) << std::endl;
 }
 
 FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& class_weights,
-                   const FileMetadata& metadata) {
+                   const Data& data) {
   FitOptions options;
+  options.samples = data.samples;
   options.contexts = Contexts();
   options.work_load = WorkLoads();
   options.batch_size = FLAGS_batch_size;
@@ -187,7 +201,7 @@ FitOptions Options(const LoadedCheckpoint& start, const std::vector<double>& cla
   options.top_k = FLAGS_top_k;
   options.live_progress = true;
   options.eval_steps = FLAGS_eval_steps;
-  options.callbacks = Callbacks(metadata);
+  options.callbacks = Callbacks(data.metadata);
   return options;
 }
 
@@ -212,7 +226,8 @@ Data Part(Data all) {
   return all;
 }
 
-void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializer> init) {
+void Train(const Program& program, nn::Layer& net, const Data& data,
+           std::shared_ptr<const nn::Initializer> init) {
   // Flags are checked in full before the job is joined.
   const int64_t classes = data.train->num_classes();
   if (FLAGS_top_k > classes) Refuse("top-k", StrCat("is ", FLAGS_top_k, "; there are ", classes, " classes"));
@@ -223,11 +238,11 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
   net.CollectParams().Initialize(contexts, std::move(init), seed);
   if (!FLAGS_load_params.empty()) LoadParameters(FLAGS_load_params, net.CollectParams());
   LoadedCheckpoint start;
-  WarnOfOptimizer();
   const SamplerConfig sampler{data.train->size(), FLAGS_batch_size, seed, FLAGS_shuffle, LastBatchPolicy()};
-  const auto& job = runtime::Runtime::Default()->config();
+  const JobInfo job = Job();
   const int workers = IsDistributed() ? job.num_workers : 1;
-  OptimizerConfig optimizer = MakeOptimizer(start, sampler, workers);
+  OptimizerConfig optimizer = MakeOptimizer(program.rates, start, sampler, workers);
+  WarnOfOptimizer(optimizer, program.unfit, workers);
 
   const auto store = KVStore::Create(FLAGS_kv_store);
   const bool leader = store->rank() == 0;
@@ -238,17 +253,17 @@ void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializ
     const Batching batching{data.train->size(), GlobalBatch(sampler, store->num_workers()), LastBatchPolicy(),
                             class_weights};
     start = Start(data, batching, net.CollectParams(), *store);
-    optimizer = MakeOptimizer(start, sampler, workers);
+    optimizer = MakeOptimizer(program.rates, start, sampler, workers);
   }
   if (leader) {
-    Introduce(data, *store, contexts);
+    Introduce(data, *store, contexts, optimizer);
     TellStart(start);
   }
   const FitReport report =
-      Fit(net, data.train, data.test, optimizer, store, Options(start, class_weights, data.metadata));
+      Fit(net, data.train, data.test, optimizer, store, Options(start, class_weights, data));
   if (leader) {
     if (!FLAGS_save_params.empty()) SaveParameters(FLAGS_save_params, net.CollectParams(), data.metadata);
-    if (!FLAGS_json.empty()) WriteJson(report, *store, job.role ? job.num_servers : 0);
+    if (!FLAGS_json.empty()) WriteJson(report, *store, job.num_servers, data.samples);
     std::cout << "final test accuracy " << std::fixed << std::setprecision(4) << report.test_score
               << std::endl;
   }

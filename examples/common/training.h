@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "common/flags.h"
 #include "sluice/data.h"
 #include "sluice/initializer.h"
 #include "sluice/nn.h"
@@ -24,6 +25,7 @@ Data Part(Data all);
 
 // Trains `net`, whose parameters have no values yet, prints what happens and writes what the flags ask for.
 // `init` is for parameters that bring no initialiser of their own; null: Xavier().
-void Train(nn::Layer& net, const Data& data, std::shared_ptr<const nn::Initializer> init = nullptr);
+void Train(const Program& program, nn::Layer& net, const Data& data,
+           std::shared_ptr<const nn::Initializer> init = nullptr);
 
 }  // namespace sluice::examples

@@ -47,7 +47,8 @@ struct FitStatus {
   double loss = 0;
   double score = 0;
   const Judge& judge;
-  double images_per_sec = 0;  // all workers together
+  double images_per_sec = 0;   // samples, of all workers together
+  const std::string& samples;  // what they are called: FitOptions::samples
   double learning_rate = 0;
   // For a checkpoint, under kMemory: what Fit itself remembers, the sums of the epoch so far. Waits for the
   // newest step.
@@ -84,6 +85,7 @@ class Callback {
   virtual void Recall(const std::string&) {}
 };
 
+// Both throw Error(kInvalidArgument) for an empty function.
 CallbackPtr AfterStep(std::function<void(const FitStatus&)> call);
 CallbackPtr AfterEpoch(std::function<void(const FitStatus&)> call);
 
@@ -91,6 +93,10 @@ struct SaveOptions {
   int64_t epochs = 0;  // after every so many; 0: not for epochs
   int64_t steps = 0;   // after every so many of the run, and where it ends; 0: only at the end of epochs
   int64_t keep = 2;    // how many of those made for `steps` stay: the newest
+  // Whether the run is to end before its time, such as TerminationFlag() of sluice/runtime.h. Asked after
+  // each step and epoch: once it is true, a checkpoint is saved there, and Fit throws Error(kCancelled),
+  // which names it. Null: never.
+  std::function<bool()> end_asked = nullptr;
   FileMetadata metadata = {};  // Checkpoint::metadata
 };
 // Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember. Of those made for
@@ -111,7 +117,7 @@ struct StopOptions {
 CallbackPtr StopEarly(const StopOptions& options);
 
 // Learning curves as one HTML file that any browser opens: losses and accuracies by epoch, the learning rate
-// and images per second; rewritten after every epoch, and at an end within one. A run that goes on continues
+// and samples per second; rewritten after every epoch, and at an end within one. A run that goes on continues
 // the curves.
 CallbackPtr WriteReport(std::string file, std::string title);
 

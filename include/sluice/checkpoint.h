@@ -53,7 +53,8 @@ struct LoadedCheckpoint : Checkpoint {
   int64_t updates = 0;     // that they have seen: of the key that has seen most
 };
 // All but the parameters themselves: what a program looks at before it has a network. Throws Error(kDataLoss)
-// when the metadata are not what SaveCheckpoint writes, naming file and entry.
+// when the metadata are not what SaveCheckpoint writes, naming file and entry; Error(kNotFound) when there is
+// no such checkpoint, naming those that there are.
 LoadedCheckpoint ReadCheckpoint(const std::string& prefix, const Position& next);
 // Fills `parameters` as LoadParameters does, but converts no type: a run that goes on has the one that it
 // had. The states wait for their optimiser. Throws as ReadCheckpoint does.

@@ -26,6 +26,8 @@
 #include <string>
 #include <string_view>
 
+#include "sluice/error.h"
+
 namespace sluice {
 
 enum class Compression : uint8_t { kNone, k2Bit, k1Bit, kFloat16, kBFloat16, kTopK };

@@ -6,6 +6,8 @@
 #include <ostream>
 #include <string>
 
+#include "sluice/error.h"
+
 namespace sluice {
 
 enum class DeviceKind : uint8_t { kCpu, kGpu, kCpuPinned };
@@ -28,6 +30,10 @@ inline Context gpu(int id = 0) {
 inline Context cpu_pinned(int id = 0) {
   return {DeviceKind::kCpuPinned, id};
 }
+
+// How many threads each cpu(i) computes with, in place of its share of the cores. Call it before the first
+// array: a context that has one keeps its threads. Throws Error(kInvalidArgument) below 1.
+void SetThreadsPerCpuContext(int threads);
 
 inline std::ostream& operator<<(std::ostream& out, const Context& context) {
   return out << context.ToString();

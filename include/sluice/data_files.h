@@ -15,7 +15,9 @@ namespace sluice {
 
 // MNIST or Fashion-MNIST from the four IDX files in `folder`, plain or .gz, as tools/get_mnist.py fetches
 // them: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte.
-// Images are [1, rows, columns].
+// Other names that they have elsewhere are found, too: train-images.idx3-ubyte, test-... for t10k-..., each
+// in a folder of its own name, or all in raw/, MNIST/raw/ or FashionMNIST/raw/. Images are [1, rows,
+// columns].
 std::shared_ptr<const ImageDataset> LoadMnist(const std::string& folder, Subset subset);
 
 // CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html), as tools/get_cifar10.py fetches

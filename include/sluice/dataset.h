@@ -104,7 +104,8 @@ class ImageDataset final : public Dataset {
 // The samples at `indices`, in that order; one may come twice. Throws Error(kInvalidArgument) for an index
 // outside the dataset, naming it.
 std::shared_ptr<const Dataset> Select(std::shared_ptr<const Dataset> dataset, std::vector<int64_t> indices);
-// The first `count` samples. Throws Error(kInvalidArgument) unless 1 <= count <= size().
+// The first `count` samples, or all where there are fewer, as Gluon's take. Throws Error(kInvalidArgument)
+// unless count >= 1.
 std::shared_ptr<const Dataset> Take(std::shared_ptr<const Dataset> dataset, int64_t count);
 // One dataset after another. Throws Error(kInvalidArgument) for none, or when their sample shapes, label
 // shapes or numbers of classes differ.

@@ -49,10 +49,12 @@ struct FitOptions {
   int64_t eval_steps = 0;                   // evaluates also after every so many steps; 0: after epochs only
   int64_t top_k = 0;                        // > 1: evaluated too; labels are classes
   bool live_progress = false;               // a bar on a terminal
+  bool quiet = false;               // nothing is printed; that the loss has become no number goes to the log
+  std::string samples = "samples";  // what they are called where their number per second is shown: "images"
   std::vector<CallbackPtr> callbacks;
   // How long the others wait while rank 0 evaluates and calls what there is after an epoch and at the end;
   // those of async stores do not, but where a callback may stop the run. A callback after a step has the time
-  // that a pull may take, 10 minutes.
+  // that a pull may take (KVStore::SetTimeout).
   std::chrono::milliseconds leader_timeout = std::chrono::hours(24);
 
   // Of a run that goes on (LoadCheckpoint).
@@ -64,10 +66,11 @@ struct FitOptions {
 };
 
 struct FitReport {
-  int64_t steps = 0;               // of this run, without those before its start
-  int64_t epochs = 0;              // begun or gone on with
-  bool stopped_early = false;      // by a callback
-  double images_per_sec = 0;       // all workers together, without the warm-up of 5 steps if more follow
+  int64_t steps = 0;           // of this run, without those before its start
+  int64_t epochs = 0;          // begun or gone on with
+  bool stopped_early = false;  // by a callback
+  double images_per_sec =
+      0;  // samples, of all workers together, without the warm-up of 5 steps if more follow
   std::vector<double> train_loss;  // mean of this worker's batch, one per step (num_steps) or per epoch
   double test_score = 0;  // rank 0 only, after the last step: the accuracy, FitOptions::metric's, or the loss
   double test_loss = 0;
@@ -87,11 +90,12 @@ EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Co
 
 // Trains `net` (parameters initialised, shapes may be deferred). The optimiser is set with
 // normalize_by_samples, or every step divided by its batch of all workers: right for uneven batches. Pushes
-// overlap backward. Gradients that add up (kAdd) begin every step at 0. `test` may be null. Throws
-// Error(kInvalidArgument) for a loss that gives anything but one value for each sample, network, loss, metric
-// and labels that do not fit each other (before the first step), and for clip_global_norm with an async
-// store, whose workers share no step.
+// overlap backward. Gradients that add up (kAdd) begin every step at 0. `test` may be null; so may `store`,
+// as a Trainer's. Throws Error(kInvalidArgument) for a loss that gives anything but one value for each
+// sample, network, loss, metric and labels that do not fit each other (before the first step), and for
+// clip_global_norm with an async store, whose workers share no step.
 FitReport Fit(nn::Layer& net, std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test,
-              OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options);
+              OptimizerConfig optimizer, std::shared_ptr<KVStore> store = nullptr,
+              const FitOptions& options = {});
 
 }  // namespace sluice

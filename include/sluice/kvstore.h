@@ -27,21 +27,19 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <ranges>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "sluice/barrier.h"
 #include "sluice/compression.h"
+#include "sluice/error.h"
+#include "sluice/key.h"
 #include "sluice/ndarray.h"
 #include "sluice/optimizer.h"
 #include "sluice/row_init.h"
 
 namespace sluice {
-
-// An integer or a name. One store uses one of the two.
-using Key = std::variant<int64_t, std::string>;
-std::string ToString(const Key& key);
 
 struct PushOptions {
   int priority = 0;  // higher goes first
@@ -55,8 +53,46 @@ struct PushOptions {
 
 // Some rows of a table of shape {rows, ...}.
 struct RowSparse {
-  NDArray ids;   // int64 or int32, {n}: row numbers in any order; n may be 0
-  NDArray rows;  // {n, ...}: rows[i] is of row ids[i]
+  // Row numbers, int64 or int32, of any shape (of [batch, steps] words, say) and in any order; one may come
+  // several times, and there may be none.
+  NDArray ids;
+  // The ids' shape and then a row's: rows[i] is of row ids[i], and of ids {n} that is {n, ...}.
+  NDArray rows;
+};
+
+namespace internal {
+template <typename Range, typename T>
+concept RangeOf = std::ranges::input_range<const Range> &&
+    std::convertible_to<std::ranges::range_reference_t<const Range>, T>;
+}  // namespace internal
+
+// The arrays of a call's keys as they are written: {x, y} has one for each key, {{x0, x1}, {y0, y1}} one for
+// each key and device; or a range of arrays, or of lists of arrays.
+class ArrayLists {
+ public:
+  using Values = std::vector<NDArray>;
+
+  ArrayLists() = default;
+  ArrayLists(std::initializer_list<NDArray> arrays) {
+    for (const NDArray& array : arrays) lists_.push_back({array});
+  }
+  ArrayLists(std::initializer_list<Values> lists) : lists_(lists) {}
+  // Null is an array that was never made, which every call refuses.
+  explicit ArrayLists(std::span<NDArray* const> arrays) {
+    for (const NDArray* array : arrays) lists_.push_back({array == nullptr ? NDArray() : *array});
+  }
+  template <internal::RangeOf<NDArray> Range>
+  ArrayLists(const Range& arrays) {  // NOLINT: implicit on purpose
+    for (const NDArray& array : arrays) lists_.push_back({array});
+  }
+  template <internal::RangeOf<Values> Range>
+  ArrayLists(const Range& lists) {  // NOLINT: implicit on purpose
+    for (const Values& list : lists) lists_.push_back(list);
+  }
+  const std::vector<Values>& lists() const { return lists_; }
+
+ private:
+  std::vector<Values> lists_;
 };
 
 class KVStore {
@@ -65,13 +101,14 @@ class KVStore {
   // new weight = f(key, summed gradient, weight), on the store's own copy: writes `weight` in place.
   using Updater = std::function<void(const Key& key, const NDArray& gradient, NDArray& weight)>;
 
-  // The store of `type`, of the default Runtime. Throws Error(kInvalidArgument) that lists the types. Defined
-  // in runtime/.
+  // The store of `type`, of the default Runtime: one of the names above or another one of the same type
+  // (sluice/store_type.h), in upper or lower case. Throws Error(kInvalidArgument) that lists the types.
+  // Defined in runtime/.
   static std::shared_ptr<KVStore> Create(const std::string& type);
 
   virtual ~KVStore() = default;
 
-  virtual std::string type() const = 0;
+  virtual std::string type() const = 0;  // the name above, whichever was given to Create
   virtual int rank() const = 0;
   virtual int num_workers() const = 0;
 
@@ -79,45 +116,138 @@ class KVStore {
   // exists on every server; rank 0's value wins and is what a pull before the first push returns. Not a
   // barrier. Throws kAlreadyExists (naming both) when another worker made it with another shape or dtype; on
   // local stores also for a repeated key.
-  void Init(const Key& key, const NDArray& value) { Init(std::vector<Key>{key}, {value}); }
+  void Init(const Key& key, const NDArray& value) { Init(std::vector<Key>{key}, std::vector{value}); }
   virtual void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
+  // As all templates of this class: what is not the call above as it stands. Where both would do, the
+  // compiler takes the one that is no template.
+  template <internal::Keys Keys = KeyList>
+  void Init(const Keys& keys, const std::vector<NDArray>& values) {
+    Init(KeyList(keys).keys(), values);
+  }
 
   // values[i] are the arrays of keys[i]: they are summed, over devices and over repeats of a key in this
   // call.
   void Push(const Key& key, const NDArray& value, const PushOptions& options = {}) {
-    Push(std::vector<Key>{key}, {{value}}, options);
+    Push(std::vector<Key>{key}, std::vector<Values>{{value}}, options);
   }
   void Push(const Key& key, const Values& values, const PushOptions& options = {}) {
-    Push(std::vector<Key>{key}, {values}, options);
+    Push(std::vector<Key>{key}, std::vector<Values>{values}, options);
   }
   virtual void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
                     const PushOptions& options = {}) = 0;
+  void Push(std::initializer_list<Key> keys, const std::vector<Values>& values,
+            const PushOptions& options = {}) {
+    Push(std::vector<Key>(keys), values, options);
+  }
+  template <internal::Keys Keys = KeyList>
+  void Push(const Keys& keys, const ArrayLists& values, const PushOptions& options = {}) {
+    Push(KeyList(keys).keys(), values.lists(), options);
+  }
 
   // Writes the key's value into every output (arrays are handles: they are taken by value and share storage).
   void Pull(const Key& key, NDArray* out, int priority = 0) {
-    Pull(std::vector<Key>{key}, {{*out}}, priority);
+    Pull(std::vector<Key>{key}, std::vector<Values>{{Of(out, "Pull", key)}}, priority);
+  }
+  template <std::same_as<NDArray> Array>
+  void Pull(const Key& key, Array& out, int priority = 0) {
+    Pull(key, &out, priority);
   }
   void Pull(const Key& key, const Values& outs, int priority = 0) {
-    Pull(std::vector<Key>{key}, {outs}, priority);
+    Pull(std::vector<Key>{key}, std::vector<Values>{outs}, priority);
   }
   virtual void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority = 0) = 0;
+  void Pull(std::initializer_list<Key> keys, const std::vector<Values>& outs, int priority = 0) {
+    Pull(std::vector<Key>(keys), outs, priority);
+  }
+  template <internal::Keys Keys = KeyList>
+  void Pull(const Keys& keys, const ArrayLists& outs, int priority = 0) {
+    Pull(KeyList(keys).keys(), outs.lists(), priority);
+  }
+  template <internal::Keys Keys = internal::Braces, size_t n>
+  requires internal::Several<Keys, n>
+  void Pull(const Keys& keys, NDArray* const (&outs)[n], int priority = 0) {
+    Pull(KeyList(keys).keys(), ArrayLists(std::span<NDArray* const>(outs)).lists(), priority);
+  }
   // The newest closed version, whatever this worker has pushed. For clients that never push.
+  void PullLatest(const Key& key, NDArray* out, int priority = 0) {
+    PullLatest(std::vector<Key>{key}, std::vector<Values>{{Of(out, "PullLatest", key)}}, priority);
+  }
   virtual void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs,
                           int priority = 0) = 0;
+  void PullLatest(std::initializer_list<Key> keys, const std::vector<Values>& outs, int priority = 0) {
+    PullLatest(std::vector<Key>(keys), outs, priority);
+  }
+  template <internal::Keys Keys = KeyList>
+  void PullLatest(const Keys& keys, const ArrayLists& outs, int priority = 0) {
+    PullLatest(KeyList(keys).keys(), outs.lists(), priority);
+  }
+  template <internal::Keys Keys = internal::Braces, size_t n>
+  requires internal::Several<Keys, n>
+  void PullLatest(const Keys& keys, NDArray* const (&outs)[n], int priority = 0) {
+    PullLatest(KeyList(keys).keys(), ArrayLists(std::span<NDArray* const>(outs)).lists(), priority);
+  }
 
   // Push, then pull of the round's result; into `values` themselves when `outs` is empty.
   void PushPull(const Key& key, const NDArray& value, NDArray* out = nullptr,
                 const PushOptions& options = {}) {
-    PushPull(std::vector<Key>{key}, {{value}},
+    PushPull(std::vector<Key>{key}, std::vector<Values>{{value}},
              out == nullptr ? std::vector<Values>{} : std::vector<Values>{{*out}}, options);
+  }
+  template <std::same_as<NDArray> Array>
+  void PushPull(const Key& key, const NDArray& value, Array& out, const PushOptions& options = {}) {
+    PushPull(key, value, &out, options);
+  }
+  template <std::convertible_to<Key> OneKey>
+  void PushPull(const OneKey& key, const Values& values, const Values& outs = {},
+                const PushOptions& options = {}) {
+    PushPull(std::vector<Key>{key}, std::vector<Values>{values},
+             outs.empty() ? std::vector<Values>{} : std::vector<Values>{outs}, options);
   }
   virtual void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                         const std::vector<Values>& outs = {}, const PushOptions& options = {}) = 0;
-  // Init, then Pull into the outputs.
+  template <internal::Keys Keys = KeyList>
+  void PushPull(const Keys& keys, const ArrayLists& values, const ArrayLists& outs = {},
+                const PushOptions& options = {}) {
+    PushPull(KeyList(keys).keys(), values.lists(), outs.lists(), options);
+  }
+  template <internal::Keys Keys = internal::Braces, size_t n>
+  requires internal::Several<Keys, n>
+  void PushPull(const Keys& keys, const ArrayLists& values, NDArray* const (&outs)[n],
+                const PushOptions& options = {}) {
+    PushPull(KeyList(keys).keys(), values.lists(), ArrayLists(std::span<NDArray* const>(outs)).lists(),
+             options);
+  }
+  // Writes the key's value, in no round: what this worker pushed before is done with, and what it pushes
+  // next, and in sync stores what anybody does, goes on from this value. Optimiser states stay. Returns at
+  // once, like Push. Dist: rank 0's value counts. The others may call it as well, with any value of that
+  // shape: theirs is done, and what they issue later on the key goes on, when rank 0's value is there. In
+  // sync stores rank 0 has to set it before the same round, else theirs fails with kFailedPrecondition; in
+  // async stores as often, and theirs fails with kDeadlineExceeded. Who does not call it may pull either
+  // value until the next round (a Barrier tells); an async store takes the parts of a large one one by one. A
+  // key may come once.
+  void Set(const Key& key, const NDArray& value) { Set(std::vector<Key>{key}, std::vector{value}); }
+  virtual void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
+  template <internal::Keys Keys = KeyList>
+  void Set(const Keys& keys, const std::vector<NDArray>& values) {
+    Set(KeyList(keys).keys(), values);
+  }
+  // Init, then Pull into the outputs. Arguments that Pull would refuse are refused before Init.
   void Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
-                 const std::vector<Values>& outs) {
-    Init(keys, values);
-    Pull(keys, outs);
+                 const std::vector<Values>& outs);
+  void Broadcast(const Key& key, const NDArray& value, NDArray* out) {
+    Broadcast(std::vector<Key>{key}, std::vector{value}, std::vector<Values>{{Of(out, "Broadcast", key)}});
+  }
+  void Broadcast(const Key& key, const NDArray& value, const Values& outs) {
+    Broadcast(std::vector<Key>{key}, std::vector{value}, std::vector<Values>{outs});
+  }
+  template <internal::Keys Keys = KeyList>
+  void Broadcast(const Keys& keys, const std::vector<NDArray>& values, const ArrayLists& outs) {
+    Broadcast(KeyList(keys).keys(), values, outs.lists());
+  }
+  template <internal::Keys Keys = internal::Braces, size_t n>
+  requires internal::Several<Keys, n>
+  void Broadcast(const Keys& keys, const std::vector<NDArray>& values, NDArray* const (&outs)[n]) {
+    Broadcast(KeyList(keys).keys(), values, ArrayLists(std::span<NDArray* const>(outs)).lists());
   }
 
   // --- Row-sparse keys: tables of which a step touches few rows, such as the embeddings of a vocabulary. No
@@ -139,9 +269,10 @@ class KVStore {
   }
   virtual void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
                              const PushOptions& options = {}) = 0;
-  // Writes row ids[i] of the table into row i of `rows`, for each of the outputs; order and versions as Pull.
+  // Writes row ids[i] of the table into row i of `rows`, for each of the outputs, each time that an id comes;
+  // order and versions as Pull.
   void RowSparsePull(const Key& key, const NDArray& ids, NDArray* rows, int priority = 0) {
-    RowSparsePull(key, std::vector<RowSparse>{{ids, *rows}}, priority);
+    RowSparsePull(key, std::vector<RowSparse>{{ids, Of(rows, "RowSparsePull", key)}}, priority);
   }
   virtual void RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority = 0) = 0;
   // Which rows have been pushed or set, ascending: int64 {n}, once this worker's last push has closed. What
@@ -157,7 +288,10 @@ class KVStore {
   // example the learning rate. Throws kInvalidArgument naming the field.
   virtual void SetOptimizer(const OptimizerConfig& config) = 0;
   // Own update function, called by Push; it may not call the store, and what it throws, Push throws as Error.
-  // Local stores only; for dist write a server program (sluice/server.h).
+  // It writes `weight` in place, or assigns to it: what it assigns is copied.
+  // PushRowSparse calls it with the rows that were pushed, gradients summed: both arrays are {n, ...}, each
+  // row once, by ascending row number, and it changes no other row. PushRowSparse then waits for the
+  // gradients. Local stores only; for dist write a server program (sluice/server.h).
   virtual void SetUpdater(Updater updater) = 0;
 
   // What pushes send from here on in place of float32, float16 and bfloat16 gradients, summed over this
@@ -173,6 +307,19 @@ class KVStore {
   // nobody may push until rank 0 has loaded (a Barrier tells).
   virtual void SaveOptimizerStates(const std::string& path) = 0;
   virtual void LoadOptimizerStates(const std::string& path) = 0;
+
+  // How many updates the key's optimiser has made, once this worker's last push has closed: what
+  // learning-rate schedules go by, in async stores after division by the number of workers. Waits.
+  virtual uint64_t NumUpdates(const Key& key) = 0;
+
+  // How long the calls from here on wait for other processes: Pull, PushPull and their like, each key's time
+  // from when its arrays are ready, also while it waits for operations before it; and the calls that return
+  // once others have acted (Init, SetOptimizer, Barrier, ...). Before the first call it is what
+  // SLUICE_OPERATION_TIMEOUT says, else ten minutes. What is not done then fails with kDeadlineExceeded that
+  // names whom it waited for. kNoTimeout: for as long as those it waits for are alive (PS_HEARTBEAT_TIMEOUT).
+  // Stores of one process wait for nobody: without a call they have no limit. Throws kInvalidArgument unless
+  // it is positive.
+  virtual void SetTimeout(std::chrono::milliseconds timeout) = 0;
 
   // Waits until everything issued so far is done; throws the first failure not yet thrown. After
   // kDeadlineExceeded the rest is still waited for by the next call.
@@ -196,7 +343,13 @@ class KVStore {
   // after a death has ended the job and everything else throws.
   virtual int NumDeadNodes() = 0;
 
-  static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
+  // The store's own timeout (SetTimeout).
+  static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::milliseconds::min();
+  static constexpr std::chrono::milliseconds kNoTimeout = std::chrono::milliseconds::max();
+
+ private:
+  // *out. Throws Error(kInvalidArgument) for null.
+  static const NDArray& Of(const NDArray* out, const char* call, const Key& key);
 };
 
 }  // namespace sluice

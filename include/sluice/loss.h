@@ -35,8 +35,10 @@ class Loss {
 
 // -log softmax(prediction)[label]: prediction [batch, classes] before the softmax, label [batch] class
 // numbers. Or label [batch, classes], of more than one class: the probabilities q of each, and -sum_j q_j log
-// softmax(prediction)_j. With label smoothing e the q become (1 - e) q + e / classes (Szegedy et al. 2016;
-// PyTorch's).
+// softmax(prediction)_j. Predictions may have axes between, [batch, steps, classes] with labels [batch,
+// steps] or probabilities of the prediction's shape: classes are the last axis, and a sample's loss is the
+// mean over its steps, as Gluon's. With label smoothing e the q become (1 - e) q + e / classes (Szegedy et
+// al. 2016; PyTorch's).
 class SoftmaxCrossEntropyLoss final : public Loss {
  public:
   struct Options {

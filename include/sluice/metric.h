@@ -5,9 +5,11 @@
 //   accuracy.value();                       // 0.9891
 //
 // Update waits for its arrays. What does not fit is Error(kInvalidArgument) naming the metric and both
-// shapes. Of classes: labels are class numbers (int32, int64, uint8 or whole float32 numbers) of shape [n] or
-// [n, 1], predictions scores [n, classes] of float32. Of numbers: labels and predictions of float32 with n
-// first and the same shape, but for axes of extent 1, as the losses' (sluice/loss.h).
+// shapes. Of classes: labels are class numbers (int32, int64, uint8 or whole float32 numbers), predictions
+// scores of float32 whose last axis is the classes: n labels in any shape with [n, classes] (labels [2, 3]
+// with [6, classes], row by row), or [n, steps] with [n, steps, classes]. Each label counts as a sample.
+// Of numbers: labels and predictions of float32 with n first and the same shape, but for axes of extent 1, as
+// the losses' (sluice/loss.h).
 //
 // Thread safety: one metric from one thread at a time.
 #pragma once
@@ -152,7 +154,7 @@ std::unique_ptr<MeanMetric> New() {
 class Composite final : public Metric {
  public:
   using Metric::Update;
-  Composite& Add(std::shared_ptr<Metric> metric);
+  Composite& Add(std::shared_ptr<Metric> metric);  // Error(kInvalidArgument) for null
   void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
   std::vector<Score> Get() const override;  // in the order of Add
   void Reset() override;

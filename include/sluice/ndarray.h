@@ -11,15 +11,19 @@
 // Thread safety: different arrays may be used from different threads; one array from one thread at a time.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
-#include <functional>
+#include <initializer_list>
 #include <memory>
+#include <ostream>
+#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "sluice/context.h"
 #include "sluice/dtype.h"
+#include "sluice/error.h"
 #include "sluice/shape.h"
 
 namespace sluice {
@@ -30,6 +34,14 @@ namespace internal {
 struct Storage;
 struct AutogradNode;
 NDArray ViewOf(const NDArray& array, const Shape& shape, int64_t begin);
+template <typename Range>
+using ElementOf = std::remove_cv_t<std::ranges::range_value_t<Range>>;
+// What lies in memory as an array's elements do: std::vector, std::span, std::array and C arrays.
+template <typename Range>
+concept Elements = std::ranges::contiguous_range<const Range> && std::ranges::sized_range<const Range> &&
+    std::same_as<decltype(DTypeOf<ElementOf<Range>>::value), const DType>;
+template <typename T>
+concept Arithmetic = std::is_arithmetic_v<T>;
 }  // namespace internal
 
 class NDArray {
@@ -39,13 +51,33 @@ class NDArray {
   explicit NDArray(const Shape& shape, Context context = cpu(0), DType dtype = DType::kFloat32);
   // Contents undefined.
   static NDArray Empty(const Shape& shape, Context context = cpu(0), DType dtype = DType::kFloat32);
-  // Copies values; their number must be shape.size().
+  // Copies values; their number must be shape.size(). Without a shape: one axis. The array's type is that of
+  // the values: std::vector<double> makes an array of float64, AsType(DType::kFloat32) one to compute with.
   template <typename T>
   static NDArray From(std::span<const T> values, const Shape& shape, Context context = cpu(0)) {
     return FromBytes(std::as_bytes(values), values.size(), DTypeOf<T>::value, shape, context);
   }
+  template <internal::Elements Values>
+  static NDArray From(const Values& values, const Shape& shape, Context context = cpu(0)) {
+    return From(std::span<const internal::ElementOf<Values>>(values), shape, context);
+  }
+  template <internal::Elements Values>
+  static NDArray From(const Values& values) {
+    return From(values, {std::ranges::size(values)});
+  }
+  // Numbers in braces are float32.
+  template <internal::Arithmetic T>
+  static NDArray From(std::initializer_list<T> values, const Shape& shape, Context context = cpu(0)) {
+    const std::vector<float> floats(values.begin(), values.end());
+    return From(std::span<const float>(floats), shape, context);
+  }
   static NDArray From(std::initializer_list<float> values, const Shape& shape, Context context = cpu(0)) {
     return From(std::span<const float>(values.begin(), values.size()), shape, context);
+  }
+
+  template <internal::Arithmetic T>
+  static NDArray From(std::initializer_list<T> values) {
+    return From(values, {values.size()});
   }
 
   bool valid() const { return storage_ != nullptr; }
@@ -82,7 +114,12 @@ class NDArray {
   // it has recorded: Backward needs what was there.
   NDArray& operator+=(const NDArray& other);
   NDArray& operator-=(const NDArray& other);
+  NDArray& operator*=(const NDArray& other);
+  NDArray& operator/=(const NDArray& other);
+  NDArray& operator+=(float scalar);
+  NDArray& operator-=(float scalar);
   NDArray& operator*=(float scalar);
+  NDArray& operator/=(float scalar);
 
   // Autograd: include/sluice/autograd.h.
   const std::shared_ptr<internal::AutogradNode>& node() const { return node_; }
@@ -102,16 +139,30 @@ class NDArray {
   std::shared_ptr<internal::AutogradNode> node_;
 };
 
-// Differentiable when recording. float32, same shape and context.
+// Differentiable when recording. float32, same shape and context. Division is IEEE 754's: by 0 it gives
+// infinity or NaN.
 NDArray operator+(const NDArray& a, const NDArray& b);
 NDArray operator-(const NDArray& a, const NDArray& b);
 NDArray operator*(const NDArray& a, const NDArray& b);
+NDArray operator/(const NDArray& a, const NDArray& b);
+NDArray operator+(const NDArray& a, float scalar);
+NDArray operator-(const NDArray& a, float scalar);
 NDArray operator*(const NDArray& a, float scalar);
+NDArray operator/(const NDArray& a, float scalar);
+NDArray operator-(float scalar, const NDArray& a);
+NDArray operator/(float scalar, const NDArray& a);
+inline NDArray operator+(float scalar, const NDArray& a) {
+  return a + scalar;
+}
 inline NDArray operator*(float scalar, const NDArray& a) {
   return a * scalar;
 }
-NDArray operator+(const NDArray& a, float scalar);
 NDArray operator-(const NDArray& a);
+
+// Waits, then writes the values in brackets, type, shape and context: "[[1, 2], [3, 4]] float32 [2, 2] on
+// cpu(0)". Of an axis with more than 6 extents, where the array has more than 1000 elements, the first and
+// the last 3. An array that was never made is "no array".
+std::ostream& operator<<(std::ostream& out, const NDArray& array);
 
 // Waits for everything issued on every context of the default devices.
 void WaitAll();

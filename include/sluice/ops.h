@@ -57,6 +57,9 @@ NDArray Elu(const NDArray& x, float alpha = 1);            // alpha >= 0
 NDArray Gelu(const NDArray& x);
 NDArray Softplus(const NDArray& x);
 NDArray Silu(const NDArray& x);
+NDArray Softsign(const NDArray& x);
+NDArray LogSigmoid(const NDArray& x);
+NDArray Mish(const NDArray& x);
 
 struct BatchNormOptions {
   float epsilon = 1e-5f;

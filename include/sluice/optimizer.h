@@ -39,6 +39,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/error.h"
+
 namespace sluice {
 
 enum class OptimizerKind : uint8_t {
@@ -79,16 +81,26 @@ struct LrWdMultiplier {
   bool operator==(const LrWdMultiplier&) const = default;
 };
 
+// Fields that are not set take the value of the kind, as MXNet 2.0 has them:
+//                       learning_rate  momentum  epsilon
+//   sgd                      0.1          0         -
+//   nag                      0.1          0.9       -
+//   adam                     0.001        -         1e-8
+//   adamw, lamb              0.001        -         1e-6
+//   adagrad                  0.01         -         1e-6
+//   rmsprop                  0.001        0.9       1e-8
+//   ftrl                     0.1          -         -
+//   signum                   0.01         0.9       -
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
-  double learning_rate = 0.01;
-  double momentum = 0;
+  std::optional<double> learning_rate = std::nullopt;
+  std::optional<double> momentum = std::nullopt;  // sgd, nag, rmsprop, signum
   double wd = 0;
   double clip_gradient = 0;  // <= 0: off
   double rescale_grad = 1;
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double epsilon = 1e-8;
+  std::optional<double> epsilon = std::nullopt;
   double rho = 0.9;        // rmsprop: how much of the averages stays
   bool centered = false;   // rmsprop: by the variance in place of the mean square
   double lambda1 = 0.01;   // ftrl: L1 regularisation
@@ -109,6 +121,9 @@ std::string_view Name(OptimizerKind kind);  // "sgd"
 // The other way round; nullopt: there is none of this name.
 std::optional<OptimizerKind> OptimizerKindOf(std::string_view name);
 std::vector<std::string_view> OptimizerNames();
+// The configuration with every field set: what is not set gets its kind's value from the table above.
+OptimizerConfig Resolved(OptimizerConfig config);
+bool ReadsMomentum(OptimizerKind kind);
 // Empty when sound; else which field has which value, and what it accepts.
 std::string WhyInvalid(const OptimizerConfig& config);
 
@@ -135,7 +150,7 @@ class Optimizer {
     Norms norms;            // of the whole array, where needs_norms
   };
 
-  const OptimizerConfig& config() const { return config_; }
+  const OptimizerConfig& config() const { return config_; }  // Resolved
   // State arrays beside the weight, each of its size, zero at first.
   virtual std::span<const std::string_view> slot_names() const = 0;
   size_t num_slots() const { return slot_names().size(); }
@@ -159,7 +174,7 @@ class Optimizer {
   static constexpr size_t kMeasured = 64;
 
  protected:
-  explicit Optimizer(const OptimizerConfig& config) : config_(config) {}
+  explicit Optimizer(const OptimizerConfig& config) : config_(Resolved(config)) {}
   const OptimizerConfig config_;
 };
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -64,6 +65,11 @@ class Parameter {
   void Reinitialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
                     uint64_t seed = 0);
 
+  // Calls `callback` once: as soon as the arrays exist and have their first values, before anyone else sees
+  // them; at once where they exist already. The parameter does not keep it: a callback whose owner has let go
+  // of it is not called. What it throws comes out of the call that made the arrays, after all callbacks have
+  // run. Error(kInvalidArgument) for null.
+  void WhenInitialized(const std::shared_ptr<const std::function<void()>>& callback);
   bool initialized() const { return !data_.empty(); }           // the arrays exist
   bool deferred() const { return !initialized() && pending_; }  // Initialize was called, a shape is missing
 
@@ -75,7 +81,7 @@ class Parameter {
   std::vector<NDArray>& list_data();
   std::vector<NDArray> list_grad();
   const std::vector<Context>& list_ctx() const { return contexts_; }
-  // Copies `value` to every context; also fills in a deferred shape.
+  // Copies `value` to every context; also fills in a deferred shape, and nothing is drawn then.
   void SetData(const NDArray& value);
   void ZeroGrad();
 
@@ -85,13 +91,16 @@ class Parameter {
     uint64_t seed;
   };
   void RequireData() const;
+  void FillIn(const Shape& shape);
   void AllocateData(const Initializer& init, uint64_t seed);
+  void BeginWith(std::vector<NDArray> arrays);
 
   std::string name_;
   Shape shape_;
   ParameterOptions options_;
   std::vector<Context> contexts_;
   std::optional<Pending> pending_;
+  std::vector<std::weak_ptr<const std::function<void()>>> when_initialized_;
   std::vector<NDArray> data_;  // beside contexts_; empty until the shape is known
 };
 
@@ -99,7 +108,7 @@ class Parameter {
 class ParameterDict {
  public:
   // One that is there already, shared by two layers, is added once. Error(kAlreadyExists) for another
-  // parameter of the same name.
+  // parameter of the same name, Error(kInvalidArgument) for null.
   void Add(std::shared_ptr<Parameter> parameter);
   void Update(const ParameterDict& other);  // adds all
 
@@ -107,7 +116,7 @@ class ParameterDict {
   bool empty() const { return parameters_.empty(); }
   auto begin() const { return parameters_.begin(); }  // std::shared_ptr<Parameter>
   auto end() const { return parameters_.end(); }
-  const std::shared_ptr<Parameter>& at(size_t i) const { return parameters_.at(i); }
+  const std::shared_ptr<Parameter>& at(size_t i) const;  // Error(kInvalidArgument) where there is none
   std::shared_ptr<Parameter> Find(std::string_view name) const;  // null when there is none
   Parameter& operator[](std::string_view name) const;            // Error(kNotFound) with the names there are
   std::vector<std::string> names() const;

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/error.h"
+
 namespace sluice {
 
 // Who this process is among the workers.

@@ -18,6 +18,7 @@
 #include <functional>
 
 #include "sluice/barrier.h"
+#include "sluice/error.h"
 #include "sluice/updater.h"
 
 namespace sluice {
@@ -38,7 +39,8 @@ class ServerNode {
   virtual void Barrier(BarrierGroup group = BarrierGroup::kServers,
                        std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
 
-  static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
+  // What SLUICE_OPERATION_TIMEOUT says, else ten minutes.
+  static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::milliseconds::min();
 };
 
 struct ServerOptions {
@@ -51,5 +53,8 @@ struct ServerOptions {
 
 // Serves until the job ends; returns the exit code.
 int RunServer(const ServerOptions& options);
+// A whole main(): the same with what `make` returns, which may parse flags (sluice/flags.h). What it throws
+// is printed as one line; the exit code is 2 for Error(kInvalidArgument), else 1.
+int RunServer(int argc, char** argv, const std::function<ServerOptions()>& make);
 
 }  // namespace sluice

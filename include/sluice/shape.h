@@ -1,13 +1,19 @@
 // The extent of an array: row-major, 64-bit, up to 8 axes. A scalar has no axes and one element.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <ostream>
 #include <span>
 #include <string>
+#include <utility>
+
+#include "sluice/error.h"
 
 namespace sluice {
 
@@ -15,18 +21,32 @@ class Shape {
  public:
   static constexpr size_t kMaxAxes = 8;
 
+  // One axis takes an integer of any type but bool: {values.size(), 3} is a shape.
+  struct Extent {
+    template <std::integral Number>
+    constexpr Extent(Number number)  // NOLINT: implicit on purpose
+        : value(std::in_range<int64_t>(number) ? static_cast<int64_t>(number) : kTooLarge) {}
+    Extent(bool) = delete;
+    int64_t value;
+  };
+
   Shape() = default;
-  Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+  Shape(std::initializer_list<Extent> dims) : Shape(Copied(dims)) {}
   // Throws Error(kInvalidArgument) for a negative extent, too many axes, or a size beyond 2^63-1 elements.
   explicit Shape(std::span<const int64_t> dims);
   // Why `dims` is no shape, or empty. For dims that come from outside.
   static std::string WhyInvalid(std::span<const int64_t> dims);
 
   size_t ndim() const { return ndim_; }
-  int64_t operator[](size_t axis) const { return dims_[axis]; }
+  // 0 behind the last axis. Throws Error(kInvalidArgument) for an axis that no shape has.
+  int64_t operator[](size_t axis) const {
+    if (axis >= kMaxAxes) [[unlikely]]
+      RefuseAxis(axis);
+    return dims_[axis];
+  }
   int64_t size() const { return size_; }  // number of elements
   std::span<const int64_t> dims() const { return {dims_.data(), ndim_}; }
-  // With another extent at `axis` < ndim().
+  // With another extent at `axis` < ndim(). Throws Error(kInvalidArgument) for another axis, as the next two.
   Shape WithExtent(size_t axis, int64_t extent) const;
   // With one axis more, before `axis` <= ndim(), or one less.
   Shape WithAxis(size_t axis, int64_t extent) const;
@@ -35,6 +55,19 @@ class Shape {
   bool operator==(const Shape& other) const = default;
 
  private:
+  [[noreturn]] void RefuseAxis(size_t axis) const;
+  static constexpr int64_t kTooLarge = std::numeric_limits<int64_t>::min();  // is refused
+  struct Listed {
+    std::array<int64_t, kMaxAxes + 1> dims;  // one more is enough to be refused
+    size_t ndim;
+  };
+  static Listed Copied(std::initializer_list<Extent> dims) {
+    Listed listed{{}, std::min(dims.size(), kMaxAxes + 1)};
+    for (size_t i = 0; i < listed.ndim; ++i) listed.dims[i] = dims.begin()[i].value;
+    return listed;
+  }
+  explicit Shape(const Listed& listed) : Shape(std::span(listed.dims.data(), listed.ndim)) {}
+
   std::array<int64_t, kMaxAxes> dims_{};  // 0 behind the last axis
   size_t ndim_ = 0;
   int64_t size_ = 1;

@@ -265,6 +265,7 @@ void Keep(AutogradNode& node, const Keeps& keeps) {
 }
 
 void AttachGrad(NDArray& array, GradReq req) {
+  internal::RequireArray("AttachGrad", "the array", array);
   auto node = std::make_shared<AutogradNode>();
   node->is_variable = true;
   node->req = req;

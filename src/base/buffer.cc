@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/limits.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
@@ -17,7 +18,7 @@ class Heap final : public Allocator {
     void* data = rounded >= size ? std::aligned_alloc(alignment, rounded) : nullptr;
     if (data == nullptr) {
       throw Error(ErrorCode::kResourceExhausted,
-                  StrCat("out of memory: could not allocate ", HumanBytes(size)));
+                  StrCat("out of memory: could not allocate ", HumanBytes(size), "; ", MemoryLimitText()));
     }
     return data;
   }

@@ -1,6 +1,7 @@
 // Time as an argument. Protocol code takes `now`; only shells around it own a Clock.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace sluice {
@@ -20,10 +21,18 @@ inline Duration FromSeconds(double s) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
 }
 
-// Of a caller's timeout, whatever it is: not negative, and so short that a time plus it does not overflow.
+// A timeout that never comes; a time plus it does not overflow.
+inline constexpr Duration kNoLimit = std::chrono::hours(24 * 365 * 100);
+
+// A caller's timeout, whatever it is, from 0 to kNoLimit.
 inline Duration Bounded(std::chrono::milliseconds timeout) {
-  constexpr std::chrono::milliseconds kHundredYears = std::chrono::hours(24 * 365 * 100);
-  return timeout < timeout.zero() ? timeout.zero() : timeout > kHundredYears ? kHundredYears : timeout;
+  constexpr auto kMost = std::chrono::duration_cast<std::chrono::milliseconds>(kNoLimit);
+  return std::clamp(timeout, timeout.zero(), kMost);
+}
+
+// When a wait that begins at `now` is given up: Time::max() where the timeout is kNoLimit.
+inline Time DeadlineOf(Time now, Duration timeout) {
+  return timeout >= kNoLimit ? Time::max() : now + timeout;
 }
 
 class Clock {

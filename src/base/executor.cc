@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 
+#include "base/limits.h"
+#include "base/strings.h"
+
 namespace sluice {
 
 void SetThreadName(const std::string& name) {
@@ -9,11 +12,11 @@ void SetThreadName(const std::string& name) {
 }
 
 ThreadExecutor::ThreadExecutor(const std::string& name, Task on_start)
-    : thread_([this, name, on_start = std::move(on_start)]() mutable {
+    : thread_(StartThread(StrCat("'", name, "'"), [this, name, on_start = std::move(on_start)]() mutable {
         SetThreadName(name);
         if (on_start) on_start();
         Run();
-      }) {}
+      })) {}
 
 ThreadExecutor::~ThreadExecutor() {
   queue_.Notify([](Queue& q) { q.closed = true; });

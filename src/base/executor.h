@@ -29,7 +29,7 @@ class InlineExecutor final : public Executor {
 class ThreadExecutor final : public Executor {
  public:
   // `name` (at most 15 characters) is what debuggers and `top -H` show. `on_start` runs first on the new
-  // thread.
+  // thread. Throws Error(kResourceExhausted) where the system gives no thread.
   explicit ThreadExecutor(const std::string& name, Task on_start = nullptr);
   ~ThreadExecutor() override;
   void Post(Task task) override;

@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,12 +10,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/guarded.h"
+#include "base/limits.h"
 #include "base/strings.h"
 
 namespace sluice {
@@ -53,19 +56,49 @@ Failure FailFromErrno(const char* action, const std::string& path, int error) {
       code = ErrorCode::kPermissionDenied;
       advice = "; check its permissions";
       break;
+    case EFBIG:
+      code = ErrorCode::kResourceExhausted;
+      advice = "; the limit of file sizes (ulimit -f) or the file system allows none as large";
+      break;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
       code = ErrorCode::kResourceExhausted;
       advice = "; make room or choose another folder";
       break;
+    case EMFILE:
+    case ENFILE:
+      return Fail(ErrorCode::kResourceExhausted, "cannot ", action, " '", path, "': ", DescriptorLimitText());
     default:
       break;
   }
   return Fail(code, "cannot ", action, " '", path, "': ", std::strerror(error), advice);
 }
 
+// While one lives, a write beyond the limit of file sizes (ulimit -f) fails on this thread, and no longer
+// ends the process.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoFileSizeSignal() {
+    const timespec now{};
+    if (sigismember(&before_, SIGXFSZ) == 1) return;
+    while (sigtimedwait(&signal_, nullptr, &now) == SIGXFSZ) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
+  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_, before_;
+};
+
 Status WriteAll(int fd, Bytes from, const std::string& path) {
+  const NoFileSizeSignal no_signal;
   while (!from.empty()) {
     const ssize_t put = ::write(fd, from.data(), std::min(from.size(), kLargestCall));
     if (put < 0 && errno == EINTR) continue;
@@ -106,24 +139,22 @@ Guarded<bool>& Naming() {
 
 constexpr Duration kNamingPatience = 1min;  // of a writer for another: then it goes on all the same
 
-// A file without a name goes with its process; it gets `name` when it is whole.
-Status WriteNameless(int fd, std::span<const Bytes> pieces, const std::string& name,
-                     std::optional<HeldFileNames>* naming) {
-  if (Status status = WriteAndFlush(fd, pieces, name); !status) return status;
-  naming->emplace(kNamingPatience);
-  const std::string self = StrCat("/proc/self/fd/", fd);
-  if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
-    return FailFromErrno("create", name, errno);
-  return Status::Ok();
-}
-
-// A whole file called `name`, or, after a failure, perhaps a part of one. Makes `naming` before it has the
-// name.
-Status WriteNew(const std::string& name, std::span<const Bytes> pieces,
+// A whole file called `name`, or, after a failure, perhaps a part of one. Makes `naming` before the file has
+// the name. A file without a name goes with its process; it gets its name when it is whole. Not every file
+// system has such files, and not every one that has them lets them be named: a container without /proc, or
+// whose rules forbid linkat, refuses that. Then a file is written that has its name from the start; what went
+// wrong with that one is what the caller hears.
+Status WriteNew(const std::string& name, std::span<const Bytes> pieces, const NamelessFiles& nameless_files,
                 std::optional<HeldFileNames>* naming) {
-  const FileDescriptor nameless(::open(FolderOf(name).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
-  if (nameless.ok()) return WriteNameless(nameless.get(), pieces, name, naming);
-  naming->emplace(kNamingPatience);  // not every file system has such files
+  {
+    const FileDescriptor nameless(nameless_files.Open(FolderOf(name)));
+    if (nameless.ok()) {
+      if (Status status = WriteAndFlush(nameless.get(), pieces, name); !status) return status;
+      naming->emplace(kNamingPatience);
+      if (nameless_files.Link(nameless.get(), name)) return Status::Ok();
+    }
+  }
+  if (!*naming) naming->emplace(kNamingPatience);
   const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.ok()) return FailFromErrno("create", name, errno);
   return WriteAndFlush(file.get(), pieces, name);
@@ -137,7 +168,21 @@ void FlushFolderOf(const std::string& path) {
 
 }  // namespace
 
+Status RequireNoNul(const std::string& path) {
+  const size_t at = path.find('\0');
+  if (at == std::string::npos) return Status::Ok();
+  return Fail(ErrorCode::kInvalidArgument, "the path '", StrPrintable(path), "' has a NUL byte at place ", at,
+              "; no file is called so");
+}
+
+Status RequireFileName(const std::string& path, const std::string& what) {
+  if (path.empty()) return Fail(ErrorCode::kInvalidArgument, what, ": the path is empty");
+  const Status status = RequireNoNul(path);
+  return status ? status : Fail(status.failure().code, what, ": ", status.failure().message);
+}
+
 Result<RandomAccessFile> RandomAccessFile::Open(const std::string& path) {
+  if (Status status = RequireNoNul(path); !status) return status.failure();
   // Without O_NONBLOCK a pipe with no writer would block here for ever.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.ok()) return FailFromErrno("open", path, errno);
@@ -192,7 +237,18 @@ Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes) {
   }
 }
 
-Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces) {
+int NamelessFiles::Open(const std::string& folder) const {
+  return ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+bool NamelessFiles::Link(int fd, const std::string& name) const {
+  const std::string self = StrCat("/proc/self/fd/", fd);
+  return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
+Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces,
+                           const NamelessFiles& nameless_files) {
+  if (Status status = RequireNoNul(path); !status) return status;
   std::error_code ignored;
   std::string target = path;
   if (std::filesystem::is_symlink(path, ignored)) {
@@ -205,7 +261,7 @@ Status WriteFileAtomically(const std::string& path, std::span<const Bytes> piece
   const Result<std::string> temporary = TemporaryName(target);
   if (!temporary) return temporary.failure();
   std::optional<HeldFileNames> naming;
-  Status status = WriteNew(temporary.value(), pieces, &naming);
+  Status status = WriteNew(temporary.value(), pieces, nameless_files, &naming);
   if (status && ::rename(temporary.value().c_str(), target.c_str()) != 0) {
     status = FailFromErrno("rename a temporary file to", target, errno);
   }

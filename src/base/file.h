@@ -13,6 +13,13 @@
 
 namespace sluice {
 
+// kInvalidArgument for a path with a NUL byte: the system would take what is before it for the whole path.
+// Whoever opens files below checks it.
+Status RequireNoNul(const std::string& path);
+
+// kInvalidArgument for an empty path, too; the message begins with `what`, who takes the path ("KeepBest").
+Status RequireFileName(const std::string& path, const std::string& what);
+
 // A regular file's contents. Failures: kNotFound, kPermissionDenied, kInvalidArgument (a folder, a device),
 // kResourceExhausted (longer than max_bytes), kDataLoss (cut short while it was read).
 Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes);
@@ -39,12 +46,21 @@ class RandomAccessFile {
   uint64_t size_;
 };
 
+// Files without a name, as the kernel makes them. A test puts another in its place.
+class NamelessFiles {
+ public:
+  virtual ~NamelessFiles() = default;
+  virtual int Open(const std::string& folder) const;         // a descriptor to write to; -1: there are none
+  virtual bool Link(int fd, const std::string& name) const;  // whether the file is called `name` now
+};
+
 // Writes `pieces` one after another into a file without a name in the same folder, flushes them to the disk,
 // gives it a temporary name and renames that. A failure leaves whatever stood at `path` as it was and no
 // temporary file, and so does the process's end at any moment but between the last two steps, from which
 // HeldFileNames keeps it away, but not kill -9: then the whole file is left as "<path>.<hex>.tmp" (where the
-// file system has no nameless files, a part of it). A link is followed.
-Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces);
+// system has no nameless files or does not let them be named, a part of it). A link is followed.
+Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces,
+                           const NamelessFiles& nameless_files = NamelessFiles());
 inline Status WriteFileAtomically(const std::string& path, std::initializer_list<Bytes> pieces) {
   return WriteFileAtomically(path, std::span(pieces.begin(), pieces.size()));
 }

@@ -4,6 +4,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "base/limits.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
@@ -18,7 +19,7 @@ auto WithMemoryFor(Make&& make, const Args&... what) {
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {
   }
-  throw Error(ErrorCode::kResourceExhausted, StrCat("no memory for ", what...));
+  throw Error(ErrorCode::kResourceExhausted, StrCat("no memory for ", what..., "; ", MemoryLimitText()));
 }
 
 }  // namespace sluice

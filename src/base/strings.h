@@ -1,7 +1,9 @@
 // Building and reading short texts.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -25,6 +27,16 @@ template <Number T>
 void Append(std::string* out, T number) {
   *out += std::to_string(number);
 }
+
+// A NaN has a sign that means nothing, and depends on how it was computed.
+template <typename T>
+const T& Written(const T& value) {
+  return value;
+}
+template <std::floating_point T>
+T Written(const T& value) {
+  return value == value ? value : std::numeric_limits<T>::quiet_NaN();
+}
 }  // namespace internal
 
 // What can be written to a stream, one after another; texts and whole numbers without making a stream.
@@ -36,7 +48,7 @@ std::string StrCat(const Args&... args) {
     return out;
   } else {
     std::ostringstream out;
-    (out << ... << args);
+    (out << ... << internal::Written(args));
     return out.str();
   }
 }

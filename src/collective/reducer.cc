@@ -6,7 +6,7 @@
 
 namespace sluice::collective {
 
-void Reducer::Reduce(const std::vector<NDArray>& values, NDArray* out) {
+void Reducer::Reduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) {
   if (values.empty()) throw Error(ErrorCode::kInvalidArgument, "Reduce: no arrays were given");
   for (const NDArray& value : values) {
     if (value.SharesStorage(*out))
@@ -18,7 +18,7 @@ void Reducer::Reduce(const std::vector<NDArray>& values, NDArray* out) {
                          " does not fit ", Name(out->dtype()), " ", out->shape()));
     }
   }
-  DoReduce(values, out);
+  DoReduce(values, out, exponent);
 }
 
 void Reducer::Broadcast(const NDArray& value, const std::vector<NDArray>& outs) {

@@ -43,9 +43,24 @@ SLUICE_SIMD void AddUnaligned(const std::byte* from, size_t n, float* to) {
   }
 }
 
-void AddGradient(DType dtype, const std::byte* gradient, size_t n, float* r) {
+SLUICE_SIMD void MultiplyAdd(const float* from, float by, size_t n, bool add, float* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = from[i] * by + (add ? out[i] : 0.0f);
+}
+
+// The elements times `scale`.
+void DecodeScaledHalves(DType as, const std::byte* from, float scale, size_t n, bool add, float* out) {
+  if (scale == 1) return DecodeHalves(as, from, n, add, out);
+  float block[kBlock];
+  for (size_t first = 0; first < n; first += kBlock) {
+    const size_t here = std::min(kBlock, n - first);
+    DecodeHalves(as, from + first * SizeOf(as), here, false, block);
+    MultiplyAdd(block, scale, here, add, out + first);
+  }
+}
+
+void AddGradient(DType dtype, const std::byte* gradient, float times, size_t n, float* r) {
   if (dtype == DType::kFloat32) return AddUnaligned(gradient, n, r);
-  DecodeHalves(dtype, gradient, n, true, r);
+  DecodeScaledHalves(dtype, gradient, times, n, true, r);
 }
 
 float HeadOf(const std::byte* data) {
@@ -57,13 +72,13 @@ float HeadOf(const std::byte* data) {
 // `encode(r, n, out)` of blocks of elements, `bytes(n)` of each, behind a head that says `one`, or NaN where
 // something is not finite.
 template <typename EncodeBlock, typename BytesOf>
-void EncodeBits(DType dtype, const std::byte* gradient, size_t elements, float one, float* residual,
-                std::byte* out, EncodeBlock&& encode, BytesOf&& bytes) {
+void EncodeBits(DType dtype, const std::byte* gradient, float times, size_t elements, float one,
+                float* residual, std::byte* out, EncodeBlock&& encode, BytesOf&& bytes) {
   bool finite = true;
   std::byte* to = out + kHead;
   for (size_t first = 0; first < elements; first += kBlock) {
     const size_t n = std::min(kBlock, elements - first);
-    AddGradient(dtype, gradient + first * SizeOf(dtype), n, residual + first);
+    AddGradient(dtype, gradient + first * SizeOf(dtype), times, n, residual + first);
     finite &= encode(residual + first, n, to);
     to += bytes(n);
   }
@@ -71,12 +86,12 @@ void EncodeBits(DType dtype, const std::byte* gradient, size_t elements, float o
   std::memcpy(out, &head, sizeof head);
 }
 
-void EncodePlain(DType dtype, DType as, const std::byte* gradient, size_t elements, float* residual,
-                 std::byte* out) {
+void EncodePlain(DType dtype, DType as, const std::byte* gradient, float times, size_t elements,
+                 float* residual, std::byte* out) {
   for (size_t first = 0; first < elements; first += kBlock) {
     const size_t n = std::min(kBlock, elements - first);
     float* r = residual + first;
-    AddGradient(dtype, gradient + first * SizeOf(dtype), n, r);
+    AddGradient(dtype, gradient + first * SizeOf(dtype), times, n, r);
     if (Is16Bit(as)) {
       EncodeHalves(as, r, n, out + first * SizeOf(as));
     } else {
@@ -112,7 +127,7 @@ void DecodeInto(const Encoded& part, DType dtype, size_t first, size_t n, bool a
   }
   const DType as = TravelsAs(part.type, dtype);
   const std::byte* from = part.data + first * SizeOf(as);
-  if (Is16Bit(as)) return DecodeHalves(as, from, n, add, out);
+  if (Is16Bit(as)) return DecodeScaledHalves(as, from, part.scale, n, add, out);
   if (add) return AddUnaligned(from, n, out);
   std::memcpy(out, from, n * sizeof(float));
 }
@@ -155,25 +170,25 @@ size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements
 }
 
 void Encode(const GradientCompression& how, DType dtype, const std::byte* gradient, size_t elements,
-            float* residual, std::byte* out, float scale) {
+            float* residual, std::byte* out, float scale, float times) {
   const float threshold = how.threshold * scale;
   switch (how.type) {
     case Compression::k2Bit:
       return EncodeBits(
-          dtype, gradient, elements, threshold, residual, out,
+          dtype, gradient, times, elements, threshold, residual, out,
           [&](float* r, size_t n, std::byte* to) { return Encode2Bit(threshold, r, n, to); }, Bytes2Bit);
     case Compression::k1Bit:
       return EncodeBits(
-          dtype, gradient, elements, scale, residual, out,
+          dtype, gradient, times, elements, scale, residual, out,
           [&](float* r, size_t n, std::byte* to) { return Encode1Bit(threshold, scale, r, n, to); },
           Bytes1Bit);
     case Compression::kTopK:
-      AddGradient(dtype, gradient, elements, residual);
+      AddGradient(dtype, gradient, times, elements, residual);
       return EncodeTopK(ChosenOf(how.ratio, elements), residual, elements, out);
     case Compression::kNone:
     case Compression::kFloat16:
     case Compression::kBFloat16:
-      return EncodePlain(dtype, TravelsAs(how.type, dtype), gradient, elements, residual, out);
+      return EncodePlain(dtype, TravelsAs(how.type, dtype), gradient, times, elements, residual, out);
   }
 }
 

@@ -29,8 +29,9 @@ size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements
 
 // Writes EncodedBytes of gradient + residual to `out`, at any alignment, and leaves in `residual` what these
 // do not say. kNone sends all of it. `scale` multiplies what 2bit and 1bit go by: the threshold and the 1.
+// `times` multiplies a gradient of 16-bit floats.
 void Encode(const GradientCompression& how, DType dtype, const std::byte* gradient, size_t elements,
-            float* residual, std::byte* out, float scale = 1);
+            float* residual, std::byte* out, float scale = 1, float times = 1);
 
 // Of weights, which leave no residual: only fp16 and bf16. What is finite stays so: beyond fp16's range it is
 // the largest number of it.
@@ -41,6 +42,7 @@ struct Encoded {
   const std::byte* data = nullptr;
   size_t size = 0;
   Compression type = Compression::kNone;
+  float scale = 1;  // multiplies its elements: of 16-bit floats that are not compressed
 };
 
 // Whether bytes from the network are a part of `elements` elements of `dtype`. Empty: they are; else why not.

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/strings.h"
+#include "base/tool_names.h"
 #include "sluice/data_files.h"
 
 namespace sluice {
@@ -31,7 +32,7 @@ Result<std::string> FindFile(const std::string& folder, const std::string& name)
     if (std::filesystem::exists(path, ignored)) return path.string();
   }
   return Fail(ErrorCode::kNotFound, "no file '", (here / name).string(),
-              "', nor in its folder cifar-10-batches-bin; fetch CIFAR-10 with tools/get_cifar10.py --out '",
+              "', nor in its folder cifar-10-batches-bin; fetch CIFAR-10 with ", kCifar10Tool, " --out '",
               folder, "', or train on synthetic pictures");
 }
 
@@ -41,7 +42,7 @@ Status AppendCifar10(Bytes bytes, std::string_view origin, Cifar10Batch* batch, 
   const size_t expected = static_cast<size_t>(images) * kRecord;
   if (bytes.size() != expected) {
     return Fail(ErrorCode::kDataLoss, "'", origin, "' has ", bytes.size(), " bytes; ", images, " records of ",
-                kRecord, " bytes are ", expected, "; fetch it again (tools/get_cifar10.py)");
+                kRecord, " bytes are ", expected, "; fetch it again: ", kCifar10Tool);
   }
   const std::span values(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   for (size_t at = 0; at < values.size(); at += kRecord) {
@@ -57,6 +58,7 @@ Status AppendCifar10(Bytes bytes, std::string_view origin, Cifar10Batch* batch, 
 }
 
 std::shared_ptr<const ImageDataset> LoadCifar10(const std::string& folder, Subset subset) {
+  RequireNoNul(folder).OrThrow();
   Cifar10Batch all;
   for (const std::string& name : FileNames(subset)) {
     const std::string path = FindFile(folder, name).OrThrow();

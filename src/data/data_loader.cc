@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/executor.h"
 #include "base/guarded.h"
+#include "base/limits.h"
 #include "base/strings.h"
 #include "data/required.h"
 #include "sluice/error.h"
@@ -92,18 +93,15 @@ class DataLoader::Impl {
         labels_(LabelsFor(*dataset_, options)) {
     Seek(Position{}, options.share);
     if (!labels_.empty()) OrderOf(0);  // weights that will not do are refused here
-    for (int i = 0; i < options.num_threads; ++i) {
-      threads_.emplace_back([this, i] {
-        SetThreadName(StrCat("loader ", i));
-        MakeBatches();
-      });
+    try {
+      StartThreads();
+    } catch (...) {
+      EndThreads();
+      throw;
     }
   }
 
-  ~Impl() {
-    state_.Notify([](State& state) { state.stopping = true; });
-    for (auto& thread : threads_) thread.join();
-  }
+  ~Impl() { EndThreads(); }
 
   std::optional<Batch> Next();
   void Reuse(Batch batch);
@@ -134,6 +132,18 @@ class DataLoader::Impl {
            !IsPastTheEnd(PositionOf(state, state.claimed));
   }
 
+  void StartThreads() {
+    for (int i = 0; i < options_.num_threads; ++i) {
+      threads_.push_back(StartThread(StrCat("thread ", i, " of a DataLoader (num_threads)"), [this, i] {
+        SetThreadName(StrCat("loader ", i));
+        MakeBatches();
+      }));
+    }
+  }
+  void EndThreads() {
+    state_.Notify([](State& state) { state.stopping = true; });
+    for (auto& thread : threads_) thread.join();
+  }
   void MakeBatches();
   std::optional<Ticket> Claim();
   Batch SpareBatch();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
 #include "base/strings.h"
 #include "data/required.h"
 #include "sluice/error.h"
@@ -22,7 +21,7 @@ std::span<const float> EntryOf(const std::vector<float>& values, const Shape& sh
 }
 
 void CopyTo(std::span<const float> from, std::span<float> to) {
-  SLUICE_CHECK(to.size() == from.size()) << to.size();
+  RequireRoom("ArrayDataset", to.size(), from.size());
   std::copy(from.begin(), from.end(), to.begin());
 }
 
@@ -82,12 +81,15 @@ ArrayDataset::ArrayDataset(Shape sample_shape, std::vector<float> samples, Shape
 }
 
 std::span<const float> ArrayDataset::sample(int64_t index) const {
-  SLUICE_CHECK(index >= 0 && index < size()) << index;
+  RequireIndex("ArrayDataset", index, size());
   return EntryOf(samples_, sample_shape_, index);
 }
 
 std::span<const float> ArrayDataset::label(int64_t index) const {
-  SLUICE_CHECK(index >= 0 && index < size() && label_shape_.has_value()) << index;
+  RequireIndex("ArrayDataset", index, size());
+  if (!label_shape_)
+    throw Error(ErrorCode::kFailedPrecondition,
+                "ArrayDataset: labels are classes and no arrays; Label gives one");
   return EntryOf(label_values_, *label_shape_, index);
 }
 
@@ -97,7 +99,7 @@ int32_t ArrayDataset::Get(int64_t index, std::span<float> sample) const {
 }
 
 int32_t ArrayDataset::Label(int64_t index) const {
-  SLUICE_CHECK(index >= 0 && index < size()) << index;
+  RequireIndex("ArrayDataset", index, size());
   return label_shape_ ? 0 : labels_[static_cast<size_t>(index)];
 }
 

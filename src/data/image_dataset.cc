@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/simd.h"
 #include "base/strings.h"
 #include "data/required.h"
@@ -37,20 +36,20 @@ ImageDataset::ImageDataset(Shape image_shape, std::vector<uint8_t> pixels, std::
 }
 
 std::span<const uint8_t> ImageDataset::pixels(int64_t index) const {
-  SLUICE_CHECK(index >= 0 && index < size()) << index;
+  RequireIndex("ImageDataset", index, size());
   const auto image_size = static_cast<size_t>(image_shape_.size());
   return std::span(pixels_).subspan(static_cast<size_t>(index) * image_size, image_size);
 }
 
 int32_t ImageDataset::Get(int64_t index, std::span<float> sample) const {
   const auto image = pixels(index);
-  SLUICE_CHECK(sample.size() == image.size()) << sample.size();
+  RequireRoom("ImageDataset", sample.size(), image.size());
   ScaleToUnit(image.data(), sample.data(), image.size());
   return Label(index);
 }
 
 int32_t ImageDataset::Label(int64_t index) const {
-  SLUICE_CHECK(index >= 0 && index < size()) << index;
+  RequireIndex("ImageDataset", index, size());
   return labels_[static_cast<size_t>(index)];
 }
 

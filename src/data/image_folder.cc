@@ -2,10 +2,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/check.h"
 #include "base/file.h"
 #include "base/strings.h"
 #include "data/image_sample.h"
+#include "data/required.h"
 #include "sluice/error.h"
 #include "sluice/image_files.h"
 
@@ -24,6 +24,7 @@ bool IsImageName(const fs::path& path) {
 
 // The names in `folder` that are folders, or images; sorted by their bytes, without hidden ones.
 std::vector<std::string> NamesIn(const fs::path& folder, bool folders) {
+  RequireNoNul(folder.string()).OrThrow();
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -67,7 +68,7 @@ ImageFolderDataset::ImageFolderDataset(const std::string& folder, ImageOptions o
 }
 
 const std::string& ImageFolderDataset::path(int64_t index) const {
-  SLUICE_CHECK(index >= 0 && index < size()) << index;
+  RequireIndex("ImageFolderDataset", index, size());
   return files_[static_cast<size_t>(index)].path;
 }
 
@@ -78,7 +79,7 @@ int32_t ImageFolderDataset::Get(int64_t index, std::span<float> sample) const {
 }
 
 int32_t ImageFolderDataset::Label(int64_t index) const {
-  SLUICE_CHECK(index >= 0 && index < size()) << index;
+  RequireIndex("ImageFolderDataset", index, size());
   return files_[static_cast<size_t>(index)].label;
 }
 

@@ -2,11 +2,11 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/check.h"
 #include "base/file.h"
 #include "base/strings.h"
 #include "data/image_sample.h"
 #include "data/recordio.h"
+#include "data/required.h"
 #include "sluice/error.h"
 #include "sluice/image_files.h"
 
@@ -77,7 +77,7 @@ class ImageRecordDataset::Impl {
   }
 
   uint64_t OffsetOf(int64_t index) const {
-    SLUICE_CHECK(index >= 0 && index < size()) << index;
+    RequireIndex("ImageRecordDataset", index, size());
     return offsets_[static_cast<size_t>(index)];
   }
 

@@ -4,7 +4,6 @@
 #include <new>
 #include <vector>
 
-#include "base/check.h"
 #include "data/images/decode.h"
 #include "data/resize.h"
 #include "sluice/error.h"
@@ -69,7 +68,10 @@ void CheckImageOptions(const ImageOptions& options, std::string_view who) {
 
 Status DecodeSample(Bytes bytes, std::string_view origin, const ImageOptions& options,
                     std::span<float> sample) {
-  SLUICE_CHECK(sample.size() == static_cast<size_t>(options.shape.size())) << sample.size();
+  if (sample.size() != static_cast<size_t>(options.shape.size())) {
+    return Fail(ErrorCode::kInvalidArgument, "'", origin, "': ", options.shape.size(),
+                " values are to be written to memory for ", sample.size());
+  }
   const Result<Image> decoded = DecodeImage(bytes, origin);
   if (!decoded) return decoded.failure();
   const Image& image = decoded.value();

@@ -2,8 +2,11 @@
 
 #include <filesystem>
 #include <utility>
+#include <vector>
 
+#include "base/file.h"
 #include "base/strings.h"
+#include "base/tool_names.h"
 #include "sluice/data_files.h"
 
 namespace sluice {
@@ -16,16 +19,45 @@ Failure WrongAxes(const IdxArray& array, std::string_view origin, const char* wh
               " have ", expected);
 }
 
-// The plain file or, when there is none, the gzipped one.
-Result<std::string> FindFile(const std::string& folder, const std::string& name) {
-  const std::string plain = (std::filesystem::path(folder) / name).string();
-  std::error_code ignored;
-  for (const std::string& path : {plain, plain + ".gz"}) {
-    if (std::filesystem::exists(path, ignored)) return path;
+namespace fs = std::filesystem;
+
+struct FileName {
+  std::string_view what, format;  // "images", "idx3-ubyte"
+};
+
+// What the file is called where MNIST is published, and what others make of that: unpacked on some systems
+// the second hyphen is a point, and Kaggle's archive has each file in a folder of its own name.
+std::vector<std::string> NamesOf(std::string_view subset, const FileName& file) {
+  std::vector<std::string> names;
+  for (const std::string_view separator : {"-", "."}) {
+    const std::string name = StrCat(subset, "-", file.what, separator, file.format);
+    for (const std::string& path : {name, StrCat(name, "/", name)})
+      for (const std::string_view packed : {"", ".gz"}) names.push_back(StrCat(path, packed));
   }
-  return Fail(ErrorCode::kNotFound, "no file '", plain, "' and no '", name,
-              ".gz' beside it; fetch MNIST with ", "tools/get_mnist.py --out '", folder,
-              "', or train on synthetic digits");
+  return names;
+}
+
+// torchvision puts its files into subfolders.
+constexpr std::string_view kFolders[] = {"", "raw", "MNIST/raw", "FashionMNIST/raw"};
+
+Result<std::string> FindFile(const std::string& folder, Subset subset, const FileName& file) {
+  const std::vector<std::string_view> subsets = subset == Subset::kTrain
+                                                    ? std::vector<std::string_view>{"train"}
+                                                    : std::vector<std::string_view>{"t10k", "test"};
+  std::error_code ignored;
+  for (const std::string_view subfolder : kFolders) {
+    for (const std::string_view named : subsets) {
+      for (const std::string& name : NamesOf(named, file)) {
+        const fs::path path = fs::path(folder) / subfolder / name;
+        if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) return path.string();
+      }
+    }
+  }
+  const std::string first = StrCat(subsets.front(), "-", file.what, "-", file.format);
+  return Fail(ErrorCode::kNotFound, "no file '", (fs::path(folder) / first).string(), "', and no '",
+              subsets.front(), "-", file.what, ".", file.format,
+              "', packed (.gz) or in a folder 'raw' either; fetch MNIST with ", kMnistTool, " --out '",
+              folder, "', or train on synthetic digits");
 }
 
 }  // namespace
@@ -54,9 +86,9 @@ Result<std::shared_ptr<const ImageDataset>> JoinMnist(IdxArray images, std::stri
 }
 
 std::shared_ptr<const ImageDataset> LoadMnist(const std::string& folder, Subset subset) {
-  const std::string prefix = subset == Subset::kTrain ? "train" : "t10k";
-  const std::string images_path = FindFile(folder, prefix + "-images-idx3-ubyte").OrThrow();
-  const std::string labels_path = FindFile(folder, prefix + "-labels-idx1-ubyte").OrThrow();
+  RequireNoNul(folder).OrThrow();
+  const std::string images_path = FindFile(folder, subset, {"images", "idx3-ubyte"}).OrThrow();
+  const std::string labels_path = FindFile(folder, subset, {"labels", "idx1-ubyte"}).OrThrow();
   return JoinMnist(ReadIdx(images_path).OrThrow(), images_path, ReadIdx(labels_path).OrThrow(), labels_path)
       .OrThrow();
 }

@@ -20,6 +20,7 @@ class TransformedDataset final : public Dataset {
   int64_t num_classes() const override { return dataset_->num_classes(); }
   int32_t Get(int64_t index, std::span<float> sample) const override { return GetInEpoch(0, index, sample); }
   int32_t GetInEpoch(int64_t epoch, int64_t index, std::span<float> sample) const override {
+    RequireRoom("Transformed", sample.size(), static_cast<size_t>(shape_.size()));
     const Shape& shape = dataset_->sample_shape();
     std::vector<float> raw(static_cast<size_t>(shape.size()));
     const int32_t label = dataset_->GetInEpoch(epoch, index, raw);

@@ -29,7 +29,10 @@ class Selection final : public Dataset {
   }
 
  private:
-  int64_t At(int64_t index) const { return indices_.at(static_cast<size_t>(index)); }
+  int64_t At(int64_t index) const {
+    RequireIndex("Select", index, size());
+    return indices_[static_cast<size_t>(index)];
+  }
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::vector<int64_t> indices_;
@@ -43,15 +46,24 @@ class First final : public Dataset {
   int64_t size() const override { return count_; }
   const Shape& sample_shape() const override { return dataset_->sample_shape(); }
   int64_t num_classes() const override { return dataset_->num_classes(); }
-  int32_t Get(int64_t index, std::span<float> sample) const override { return dataset_->Get(index, sample); }
-  int32_t GetInEpoch(int64_t epoch, int64_t index, std::span<float> sample) const override {
-    return dataset_->GetInEpoch(epoch, index, sample);
+  int32_t Get(int64_t index, std::span<float> sample) const override {
+    return dataset_->Get(At(index), sample);
   }
-  int32_t Label(int64_t index) const override { return dataset_->Label(index); }
+  int32_t GetInEpoch(int64_t epoch, int64_t index, std::span<float> sample) const override {
+    return dataset_->GetInEpoch(epoch, At(index), sample);
+  }
+  int32_t Label(int64_t index) const override { return dataset_->Label(At(index)); }
   std::optional<Shape> label_shape() const override { return dataset_->label_shape(); }
-  void GetLabel(int64_t index, std::span<float> label) const override { dataset_->GetLabel(index, label); }
+  void GetLabel(int64_t index, std::span<float> label) const override {
+    dataset_->GetLabel(At(index), label);
+  }
 
  private:
+  int64_t At(int64_t index) const {
+    RequireIndex("Take", index, count_);
+    return index;
+  }
+
   const std::shared_ptr<const Dataset> dataset_;
   const int64_t count_;
 };
@@ -85,9 +97,10 @@ class Joined final : public Dataset {
  private:
   // Which dataset has the sample, and where.
   std::pair<const Dataset*, int64_t> Find(int64_t index) const {
+    RequireIndex("Concat", index, size());
     const auto part =
         static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
-    const auto& dataset = datasets_.at(part);
+    const auto& dataset = datasets_[part];
     return {dataset.get(), index - (ends_[part] - dataset->size())};
   }
 
@@ -115,10 +128,11 @@ std::shared_ptr<const Dataset> Select(std::shared_ptr<const Dataset> dataset, st
 
 std::shared_ptr<const Dataset> Take(std::shared_ptr<const Dataset> dataset, int64_t count) {
   const int64_t size = Required(dataset, "Take")->size();
-  if (count < 1 || count > size) {
+  if (count < 1) {
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat("Take: ", count, " samples are asked for; expected 1 to ", size, ", which there are"));
+                StrCat("Take: ", count, " samples are asked for; expected at least 1, and there are ", size));
   }
+  if (count >= size) return dataset;
   return std::make_shared<First>(std::move(dataset), count);
 }
 

@@ -1,5 +1,6 @@
 // Row-sparse keys of the stores of one process: tables in host memory.
 #include <algorithm>
+#include <cmath>
 
 #include "base/strings.h"
 #include "kvstore/local_store.h"
@@ -38,11 +39,7 @@ void LocalStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& gra
   KeyState& state = Find("PushRowSparse", key);
   const std::vector<int64_t> ids = ReadIds("PushRowSparse", key, state.shape, gradients);
   RequireDivisor("PushRowSparse", key, state.shape.dtype, options);
-  if (updater_) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                StrCat("PushRowSparse of key ", ToString(key),
-                       ": SetUpdater's functions update whole arrays; use an optimiser"));
-  }
+  if (updater_) return UpdateRowsByFunction(key, state, ids, gradients);
   std::optional<UpdateInput> input = NextUpdate(state, options);
   if (!input) return;
   struct Work {
@@ -56,9 +53,10 @@ void LocalStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& gra
     void operator()() {
       input.spec = &spec;
       Buffer frame(RowFrame::BytesOf(batch.size(), table->row_bytes()));
-      WriteFrame(
-          batch, 0, spec.dtype, table->row_elements(), [this](uint32_t i) { return gradients.At(i); },
-          frame.data());
+      const uint32_t exponent = WriteFrames(
+          batch, spec.dtype, table->row_elements(), [this](uint32_t i) { return gradients.At(i); },
+          [&frame](uint32_t) { return frame.data(); });
+      input.scale = std::ldexp(input.scale, static_cast<int>(exponent));
       const RowFrame pushed(frame.bytes(), table->row_bytes());
       UpdateRows(rule, input, std::span(&pushed, 1), table.get());
     }
@@ -71,6 +69,36 @@ void LocalStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& gra
   state.rows_used = EnqueueOn(work->gradients.context(), state.push_name, after, [work] { (*work)(); });
   work->gradients.AddReaders(state.rows_used);
   outstanding_.Add(state.push_name, state.rows_used);
+}
+
+void LocalStore::UpdateRowsByFunction(const Key& key, KeyState& state, std::span<const int64_t> ids,
+                                      const std::vector<RowSparse>& gradients) {
+  if (ids.empty()) return;
+  RowTable& table = *state.rows;
+  const HostRows pushed = HostRows::ToRead(gradients);
+  pushed.WaitToRead();
+  state.rows_used.WaitQuietly(timeout_);
+  const RowBatch batch = MakeBatch(ids, PlacesOf(state.shape));
+  Buffer bytes(RowFrame::BytesOf(batch.size(), table.row_bytes()));
+  WriteFrame(
+      batch, 0, state.shape.dtype, table.row_elements(), [&](uint32_t i) { return pushed.At(i); },
+      bytes.data());
+  const RowFrame frame(bytes.bytes(), table.row_bytes());
+  const Shape shape = state.shape.shape.WithExtent(0, static_cast<int64_t>(batch.size()));
+  NDArray gradient = NDArray::Empty(shape, cpu(0), state.shape.dtype);
+  NDArray weight = NDArray::Empty(shape, cpu(0), state.shape.dtype);
+  std::byte *to_gradient = MutableHostBytes(gradient).data(), *to_weight = MutableHostBytes(weight).data();
+  for (size_t i = 0; i < batch.size(); ++i) {
+    std::memcpy(to_gradient + i * table.row_bytes(), frame.row(i), table.row_bytes());
+    table.Read(frame.id(i), to_weight + i * table.row_bytes());
+  }
+  RunUpdater(key, gradient, weight);
+  weight.WaitToRead();
+  RequireFit("the updater's weight", key, {shape, state.shape.dtype}, {weight});
+  const Bytes updated = HostBytes(weight);
+  for (size_t i = 0; i < batch.size(); ++i)
+    std::memcpy(table.Weight(table.Touch(frame.id(i))), updated.data() + i * table.row_bytes(),
+                table.row_bytes());
 }
 
 void LocalStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int) {
@@ -105,7 +133,7 @@ NDArray LocalStore::RowSparseIds(const Key& key) {
   const auto lock = Lock();
   KeyState& state = Find("RowSparseIds", key);
   RequireRowSparse("RowSparseIds", key, state.shape);
-  state.rows_used.WaitQuietly(kDefaultTimeout);
+  state.rows_used.WaitQuietly(timeout_);
   const std::span<const int64_t> ids = state.rows->ids();
   return SortedIds({ids.begin(), ids.end()});
 }
@@ -118,7 +146,7 @@ void LocalStore::SetRowSparse(const Key& key, const RowSparse& rows) {
   RequireOnce("SetRowSparse", key, MakeBatch(ids, PlacesOf(state.shape)));
   const HostRows host = HostRows::ToRead({rows});
   host.WaitToRead();
-  state.rows_used.WaitQuietly(kDefaultTimeout);
+  state.rows_used.WaitQuietly(timeout_);
   for (uint32_t i = 0; i < ids.size(); ++i)
     std::memcpy(state.rows->Weight(state.rows->Touch(ids[i])), host.At(i), state.rows->row_bytes());
 }

@@ -1,5 +1,6 @@
 #include "kvstore/local_store.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "base/strings.h"
@@ -8,6 +9,11 @@
 #include "tensor/access.h"
 
 namespace sluice::kvstore {
+
+std::shared_ptr<KVStore> MakeLocalStore(const std::string& type, int threads) {
+  return std::make_shared<LocalStore>(
+      type, type == "local" ? collective::MakeHostReducer(threads) : collective::MakeDeviceReducer());
+}
 
 LocalStore::KeyState& LocalStore::Find(const std::string& what, const Key& key) {
   const auto it = keys_.find(key);
@@ -46,6 +52,7 @@ void LocalStore::RequireNew(const Entries& entries) const {
 
 void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   const auto lock = Lock();
+  RequireValues(keys, values);
   std::vector<Values> lists;
   for (const NDArray& value : values) lists.push_back({value});
   const auto entries = Join("Init", keys, lists);
@@ -76,10 +83,10 @@ void LocalStore::PlaceByLoad(KeyState& state, const std::vector<NDArray>& values
   state.weight = weight;
 }
 
-NDArray LocalStore::Merge(KeyState& state, const std::vector<NDArray>& values) {
+NDArray LocalStore::Merge(KeyState& state, const std::vector<NDArray>& values, uint32_t exponent) {
   if (values.size() == 1) return values.front();
   if (!state.merged.valid()) PlaceByLoad(state, values);
-  reducer_->Reduce(values, &state.merged);
+  reducer_->Reduce(values, &state.merged, exponent);
   return state.merged;
 }
 
@@ -98,7 +105,8 @@ std::optional<UpdateInput> LocalStore::NextUpdate(KeyState& state, const PushOpt
                      .num_update = state.num_updates};
 }
 
-void LocalStore::AddUpdate(KeyState& state, const NDArray& gradient, const PushOptions& options) {
+void LocalStore::AddUpdate(KeyState& state, const NDArray& gradient, uint32_t exponent,
+                           const PushOptions& options) {
   if (state.update == nullptr) {
     FitStates(state);
     state.update = std::make_shared<const ArrayUpdate>(ArrayUpdate{rule_, state.spec, state.states.arrays});
@@ -106,6 +114,7 @@ void LocalStore::AddUpdate(KeyState& state, const NDArray& gradient, const PushO
   std::optional<UpdateInput> input = NextUpdate(state, options);
   if (!input) return;
   input->length = static_cast<size_t>(state.shape.shape.size());
+  input->scale = std::ldexp(input->scale, static_cast<int>(exponent));
   added_.push_back({state.update_name, state.update, *input, gradient, state.weight, {}});
   added_names_.push_back(state.push_name);
 }
@@ -145,21 +154,32 @@ std::unique_lock<std::mutex> LocalStore::Lock() {
 
 void LocalStore::PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options) {
   KeyState& state = keys_.at(key);
-  const NDArray gradient = Merge(state, values);
-  if (updater_) return RunUpdater(key, gradient.AsInContext(state.weight.context()), state.weight);
-  AddUpdate(state, gradient, options);
+  const uint32_t exponent = updater_ ? 0 : collective::ExponentOfSum(state.shape.dtype, values.size());
+  const NDArray gradient = Merge(state, values, exponent);
+  if (updater_) {
+    NDArray weight = state.weight;
+    RunUpdater(key, gradient.AsInContext(weight.context()), weight);
+    RequireFit("the updater's weight", key, state.shape, {weight});
+    // It may have assigned another array, which may be the gradient, and somebody else's.
+    if (!weight.SharesStorage(state.weight)) weight.CopyTo(&state.weight);
+    return;
+  }
+  AddUpdate(state, gradient, exponent, options);
 }
 
-void LocalStore::PushAll(const std::string& what, const std::vector<Key>& keys,
-                         const std::vector<Values>& values, const PushOptions& options) {
-  outstanding_.Check();
-  const auto lock = Lock();
-  const auto entries = Join(what, keys, values);
+void LocalStore::RequirePush(const std::string& what, const Entries& entries, const PushOptions& options) {
   for (const auto& entry : entries) {
     const KeyShape& shape = Find(what, entry.key).shape;
     RequireFit(what, entry.key, shape, entry.arrays);
     RequireDivisor(what, entry.key, shape.dtype, options);
   }
+}
+
+void LocalStore::RequirePull(const std::string& what, const Entries& entries) {
+  for (const auto& entry : entries) RequireFit(what, entry.key, Find(what, entry.key).shape, entry.arrays);
+}
+
+void LocalStore::PushAll(const Entries& entries, const PushOptions& options) {
   try {
     for (const auto& entry : entries) PushOne(entry.key, entry.arrays, options);
   } catch (...) {
@@ -171,22 +191,49 @@ void LocalStore::PushAll(const std::string& what, const std::vector<Key>& keys,
 
 void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
                       const PushOptions& options) {
-  PushAll("Push", keys, values, options);
+  outstanding_.Check();
+  const auto lock = Lock();
+  const auto entries = Join("Push", keys, values);
+  RequirePush("Push", entries, options);
+  PushAll(entries, options);
+}
+
+void LocalStore::PullAll(const Entries& entries) {
+  for (const auto& entry : entries) reducer_->Broadcast(keys_.at(entry.key).weight, entry.arrays);
 }
 
 void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int) {
   outstanding_.Check();
   const auto lock = Lock();
   const auto entries = Join("Pull", keys, outs);
-  for (const auto& entry : entries)
-    RequireFit("Pull", entry.key, Find("Pull", entry.key).shape, entry.arrays);
-  for (const auto& entry : entries) reducer_->Broadcast(keys_.at(entry.key).weight, entry.arrays);
+  RequirePull("Pull", entries);
+  PullAll(entries);
 }
 
 void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                           const std::vector<Values>& outs, const PushOptions& options) {
-  PushAll("PushPull", keys, values, options);
-  Pull(keys, outs.empty() ? values : outs, options.priority);
+  outstanding_.Check();
+  const auto lock = Lock();
+  const auto sources = Join("PushPull", keys, values);
+  const auto targets = Join("PushPull", keys, outs.empty() ? values : outs);
+  RequirePush("PushPull", sources, options);
+  if (!outs.empty()) RequirePull("PushPull", targets);
+  PushAll(sources, options);
+  PullAll(targets);
+}
+
+void LocalStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+  outstanding_.Check();
+  const auto lock = Lock();
+  const std::vector<Values> lists = EachAlone("Set", keys, values);
+  const auto entries = Join("Set", keys, lists);
+  for (const auto& entry : entries) RequireFit("Set", entry.key, Find("Set", entry.key).shape, entry.arrays);
+  for (const auto& entry : entries) entry.arrays.front().CopyTo(&keys_.at(entry.key).weight);
+}
+
+uint64_t LocalStore::NumUpdates(const Key& key) {
+  const auto lock = Lock();
+  return static_cast<uint64_t>(Find("NumUpdates", key).num_updates);
 }
 
 void LocalStore::SetOptimizer(const OptimizerConfig& config) {
@@ -224,7 +271,7 @@ StateLayout LocalStore::LayoutOf(const std::string& text, const KeyShape& shape)
 }
 
 void LocalStore::SaveOptimizerStates(const std::string& path) {
-  outstanding_.Wait(kDefaultTimeout);
+  WaitAll(kDefaultTimeout);
   const auto lock = Lock();
   std::vector<StateLayout> layouts;
   std::map<std::string, KeyStates> saved;
@@ -246,7 +293,7 @@ KeyStates LocalStore::StatesOfArray(KeyState& state) const {
 }
 
 void LocalStore::LoadOptimizerStates(const std::string& path) {
-  outstanding_.Wait(kDefaultTimeout);
+  WaitAll(kDefaultTimeout);
   const auto lock = Lock();
   std::vector<StateLayout> layouts;
   for (const auto& [text, state] : ByText()) layouts.push_back(LayoutOf(text, state->shape));

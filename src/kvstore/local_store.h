@@ -22,10 +22,12 @@ class LocalStore final : public KVStore {
 
   using KVStore::Init;
   using KVStore::Pull;
+  using KVStore::PullLatest;
   using KVStore::Push;
   using KVStore::PushPull;
   using KVStore::PushRowSparse;
   using KVStore::RowSparsePull;
+  using KVStore::Set;
   std::string type() const override { return type_; }
   int rank() const override { return 0; }
   int num_workers() const override { return 1; }
@@ -38,6 +40,7 @@ class LocalStore final : public KVStore {
   }
   void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                 const std::vector<Values>& outs, const PushOptions& options) override;
+  void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
   void InitRowSparse(const Key& key, const Shape& shape, DType dtype, const RowInit& init) override;
   void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
                      const PushOptions& options) override;
@@ -49,7 +52,14 @@ class LocalStore final : public KVStore {
   void SetGradientCompression(const GradientCompression& compression) override;
   void SaveOptimizerStates(const std::string& path) override;
   void LoadOptimizerStates(const std::string& path) override;
-  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(Bounded(timeout)); }
+  uint64_t NumUpdates(const Key& key) override;
+  void SetTimeout(std::chrono::milliseconds timeout) override {
+    RequireTimeout(timeout);
+    timeout_ = Bounded(timeout);
+  }
+  void WaitAll(std::chrono::milliseconds timeout) override {
+    outstanding_.Wait(timeout == kDefaultTimeout ? timeout_.load() : Bounded(timeout));
+  }
   void Barrier(BarrierGroup, std::chrono::milliseconds) override {}
   void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds) override {
     RequireRanks(ranks, 0, 1);
@@ -80,23 +90,31 @@ class LocalStore final : public KVStore {
   void RequireNew(const Entries& entries) const;
   // How a push updates the key; nullopt: nobody had a sample, and nothing changes.
   std::optional<UpdateInput> NextUpdate(KeyState& state, const PushOptions& options) const;
-  void PushAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& values,
-               const PushOptions& options);
+  void RequirePush(const std::string& what, const Entries& entries, const PushOptions& options);
+  void RequirePull(const std::string& what, const Entries& entries);
+  // What has been found fit.
+  void PushAll(const Entries& entries, const PushOptions& options);
+  void PullAll(const Entries& entries);
   void RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight);
   void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
   void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values);
-  NDArray Merge(KeyState& state, const std::vector<NDArray>& values);
+  // Their sum / 2^exponent; that of one value has none.
+  NDArray Merge(KeyState& state, const std::vector<NDArray>& values, uint32_t exponent);
   void FitStates(KeyState& state) const;
-  void AddUpdate(KeyState& state, const NDArray& gradient, const PushOptions& options);
+  void AddUpdate(KeyState& state, const NDArray& gradient, uint32_t exponent, const PushOptions& options);
   void EnqueueAdded();
   std::vector<std::pair<std::string, KeyState*>> ByText();
   static StateLayout LayoutOf(const std::string& text, const KeyShape& shape);
   KeyStates StatesOfArray(KeyState& state) const;
-  // local_rows.cc. The table is at rest.
+  // local_rows.cc
+  void UpdateRowsByFunction(const Key& key, KeyState& state, std::span<const int64_t> ids,
+                            const std::vector<RowSparse>& gradients);
+  // The table is at rest.
   KeyStates StatesOfTable(KeyState& state) const;
   void SetStatesOfTable(KeyState& state, const KeyStates& loaded) const;
 
   const std::string type_;
+  std::atomic<Duration> timeout_ = kNoLimit;
   std::atomic<std::thread::id> updating_;  // who runs the updater
   std::mutex mutex_;
   // Guarded by mutex_.
@@ -108,5 +126,8 @@ class LocalStore final : public KVStore {
   std::vector<Label> added_names_;    // what they are in messages
   Outstanding outstanding_;
 };
+
+// A store of type "local" or "device"; `threads` as collective::MakeHostReducer's.
+std::shared_ptr<KVStore> MakeLocalStore(const std::string& type, int threads);
 
 }  // namespace sluice::kvstore

@@ -24,15 +24,24 @@ std::string Described(const NDArray& array) {
   return array.valid() ? StrCat(Name(array.dtype()), " ", array.shape()) : "no array";
 }
 
+// The ids' axes, then those of a row.
+Shape RowsShape(const Shape& ids, const Shape& table) {
+  std::vector<int64_t> dims(ids.dims().begin(), ids.dims().end());
+  dims.insert(dims.end(), table.dims().begin() + 1, table.dims().end());
+  return Shape(std::span<const int64_t>(dims));
+}
+
 void RequireRows(const std::string& of_key, const KeyShape& table, const RowSparse& given) {
   const auto refuse = [&](const auto&... why) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(of_key, ": ", why...));
   };
   const NDArray& ids = given.ids;
-  if (!ids.valid() || ids.shape().ndim() != 1 ||
-      (ids.dtype() != DType::kInt64 && ids.dtype() != DType::kInt32))
-    refuse("ids are ", Described(ids), "; int64 or int32 with one axis is expected");
-  const Shape rows = table.shape.WithExtent(0, ids.size());
+  if (!ids.valid() || (ids.dtype() != DType::kInt64 && ids.dtype() != DType::kInt32))
+    refuse("ids are ", Described(ids), "; int64 or int32 is expected");
+  if (const size_t axes = ids.shape().ndim() + table.shape.ndim() - 1; axes > Shape::kMaxAxes)
+    refuse("ids ", ids.shape(), " and the rows of ", table.shape, " have ", axes, " axes together; at most ",
+           Shape::kMaxAxes, " are taken");
+  const Shape rows = RowsShape(ids.shape(), table.shape);
   if (!given.rows.valid() || given.rows.shape() != rows || given.rows.dtype() != table.dtype) {
     refuse("rows are ", Described(given.rows), " for ", ids.size(), " ids; the key is ", Name(table.dtype),
            " ", table.shape, ", so they are ", Name(table.dtype), " ", rows);
@@ -98,9 +107,9 @@ void HostRows::WaitToRead() const {
   for (const NDArray& host : hosts_) host.WaitToRead();
 }
 
-void HostRows::Add(const NDArray& host) {
+void HostRows::Add(const NDArray& host, int64_t ids) {
   NDArray array = hosts_.emplace_back(host);
-  const auto rows = static_cast<size_t>(host.shape()[0]);
+  const auto rows = static_cast<size_t>(ids);
   const MutableBytes bytes = MutableHostBytes(array);
   rows_.push_back({positions_, bytes.data(), rows == 0 ? 0 : bytes.size() / rows});
   positions_ += rows;
@@ -109,7 +118,7 @@ void HostRows::Add(const NDArray& host) {
 HostRows HostRows::ToRead(const std::vector<RowSparse>& arrays) {
   HostRows rows;
   for (const RowSparse& given : arrays)
-    rows.Add(OnHost(given.rows) ? given.rows : given.rows.AsInContext(cpu_pinned(0)));
+    rows.Add(OnHost(given.rows) ? given.rows : given.rows.AsInContext(cpu_pinned(0)), given.ids.size());
   return rows;
 }
 
@@ -118,7 +127,8 @@ HostRows HostRows::ToWrite(const std::vector<RowSparse>& arrays) {
   for (const RowSparse& given : arrays) {
     rows.outs_.push_back(given.rows);
     rows.Add(OnHost(given.rows) ? given.rows
-                                : NDArray::Empty(given.rows.shape(), cpu_pinned(0), given.rows.dtype()));
+                                : NDArray::Empty(given.rows.shape(), cpu_pinned(0), given.rows.dtype()),
+             given.ids.size());
   }
   return rows;
 }

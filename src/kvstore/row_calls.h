@@ -53,7 +53,7 @@ class HostRows {
     std::byte* data = nullptr;
     size_t row_bytes = 0;
   };
-  void Add(const NDArray& host);
+  void Add(const NDArray& host, int64_t ids);
 
   std::vector<NDArray> hosts_, outs_;
   std::vector<Rows> rows_;

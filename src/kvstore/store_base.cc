@@ -17,6 +17,22 @@ std::string ToString(const Key& key) {
                                               : std::get<std::string>(key);
 }
 
+const NDArray& KVStore::Of(const NDArray* out, const char* call, const Key& key) {
+  if (out != nullptr) return *out;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(call, " of key ", ToString(key), ": the output is a null pointer; give an array"));
+}
+
+void KVStore::Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
+                        const std::vector<Values>& outs) {
+  kvstore::RequireValues(keys, values);
+  kvstore::Join("Broadcast", keys, outs);
+  for (size_t i = 0; i < keys.size(); ++i)
+    kvstore::RequireFit("Broadcast", keys[i], {values[i].shape(), values[i].dtype()}, outs[i]);
+  Init(keys, values);
+  Pull(keys, outs);
+}
+
 namespace kvstore {
 
 namespace {
@@ -40,7 +56,8 @@ Entries Join(const std::string& what, const std::vector<Key>& keys,
              const std::vector<KVStore::Values>& values) {
   if (keys.size() != values.size()) {
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat(what, ": ", keys.size(), " keys and ", values.size(), " lists of arrays"));
+                StrCat(what, ": ", Counted(static_cast<int64_t>(keys.size()), "key"), " and arrays for ",
+                       values.size(), "; give each key its array, or one for each device"));
   }
   for (size_t i = 0; i < keys.size(); ++i) {
     if (values[i].empty())
@@ -66,6 +83,34 @@ Entries Join(const std::string& what, const std::vector<Key>& keys,
     result.entries_.emplace_back(keys[i], arrays);
   }
   return result;
+}
+
+std::vector<KVStore::Values> EachAlone(const std::string& what, const std::vector<Key>& keys,
+                                       const std::vector<NDArray>& values) {
+  std::set<Key> seen;
+  for (const Key& key : keys) {
+    if (seen.insert(key).second) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(what, ": key ", ToString(key), " comes twice; once is meant"));
+  }
+  std::vector<KVStore::Values> lists;
+  for (const NDArray& value : values) lists.push_back({value});
+  return lists;
+}
+
+void RequireValues(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+  if (keys.size() != values.size()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("Init: ", Counted(static_cast<int64_t>(keys.size()), "key"), " and ",
+               Counted(static_cast<int64_t>(values.size()), "array"), "; give one array for each key"));
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (values[i].valid()) continue;
+    throw Error(ErrorCode::kInvalidArgument, StrCat("Init of key ", ToString(keys[i]),
+                                                    ": no array was given, but one that was never made or "
+                                                    "has been moved from; give the key's first value"));
+  }
 }
 
 void RequireName(const Key& key) {
@@ -226,6 +271,13 @@ std::vector<uint32_t> RequireRanks(const std::vector<int>& ranks, int self, int 
         StrCat("Barrier: this is worker ", self, ", which is not among the ranks given; only members wait"));
   }
   return {members.begin(), members.end()};
+}
+
+void RequireTimeout(std::chrono::milliseconds timeout) {
+  if (timeout > timeout.zero()) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("SetTimeout: ", timeout.count(),
+                     " ms; it must be positive, and kNoTimeout waits without limit"));
 }
 
 void RequireWord(const std::string& word) {

@@ -40,6 +40,13 @@ class Entries {
 Entries Join(const std::string& what, const std::vector<Key>& keys,
              const std::vector<KVStore::Values>& values);
 
+// One array for each key, as lists for Join; throws Error(kInvalidArgument) that begins with `what` when a
+// key comes twice.
+std::vector<KVStore::Values> EachAlone(const std::string& what, const std::vector<Key>& keys,
+                                       const std::vector<NDArray>& values);
+
+// Of Init: that keys and values pair up and every value is an array. Throws Error(kInvalidArgument).
+void RequireValues(const std::vector<Key>& keys, const std::vector<NDArray>& values);
 // Of Init: a name is UTF-8 of at most 64 KiB, since it travels and is written to files. Throws
 // Error(kInvalidArgument).
 void RequireName(const Key& key);
@@ -98,6 +105,8 @@ class Outstanding {
 
 // Of a barrier: sorted, each once. Throws Error(kInvalidArgument) unless all exist and `self` is among them.
 std::vector<uint32_t> RequireRanks(const std::vector<int>& ranks, int self, int num_workers);
+// Of SetTimeout: throws Error(kInvalidArgument) unless it is positive.
+void RequireTimeout(std::chrono::milliseconds timeout);
 // Of Agree: throws Error(kInvalidArgument) when it is longer than a message's texts may be.
 void RequireWord(const std::string& word);
 

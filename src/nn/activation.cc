@@ -20,7 +20,9 @@ constexpr Named kFunctions[] = {{"relu", Function::kRelu},         {"tanh", Func
                                 {"sigmoid", Function::kSigmoid},   {"leaky_relu", Function::kLeakyRelu},
                                 {"elu", Function::kElu},           {"gelu", Function::kGelu},
                                 {"softplus", Function::kSoftplus}, {"softrelu", Function::kSoftplus},
-                                {"silu", Function::kSilu},         {"swish", Function::kSilu}};
+                                {"silu", Function::kSilu},         {"swish", Function::kSilu},
+                                {"softsign", Function::kSoftsign}, {"log_sigmoid", Function::kLogSigmoid},
+                                {"mish", Function::kMish}};
 
 Function ByName(std::string_view name) {
   const auto* const found = std::find_if(std::begin(kFunctions), std::end(kFunctions),

@@ -12,6 +12,7 @@ namespace sluice::nn {
 
 void Children::Add(const Layer& container, const std::string& name, std::unique_ptr<Layer> layer) {
   if (name.empty()) Refuse(StrCat("a layer of a ", container.kind(), " needs a name"));
+  if (layer == nullptr) Refuse(StrCat("layer '", name, "' of a ", container.kind(), " is a null pointer"));
   layer->AddPrefix(name);
   if (!container.name().empty()) layer->AddPrefix(container.name());
   const auto same = [&](const auto& other) { return other->name() == layer->name(); };
@@ -20,6 +21,11 @@ void Children::Add(const Layer& container, const std::string& name, std::unique_
                 StrCat("two layers of one ", container.kind(), " are called '", layer->name(), "'"));
   }
   layers_.push_back(std::move(layer));
+}
+
+Layer& Children::operator[](size_t i) const {
+  if (i >= size()) Refuse(StrCat("there is no layer ", i, "; the container has ", size(), ", from 0 on"));
+  return *layers_[i];
 }
 
 void Children::AddPrefix(const std::string& prefix) const {
@@ -34,6 +40,11 @@ ParameterDict Children::CollectParams() const {
 
 Lambda::Lambda(Function function) : function_(std::move(function)) {
   if (!function_) Refuse("Lambda: there is no function");
+}
+
+NDArray Lambda::Forward(const NDArray& x) {
+  if (!function_) Refuse(StrCat(Describe(), " has been moved from: it has no function"));
+  return function_(x);
 }
 
 NDArray Sequential::Forward(const NDArray& x) {
@@ -68,6 +79,7 @@ void Concurrent::AddPrefix(const std::string& prefix) {
 }
 
 NDArray Residual::Run(const NDArray& x, bool relu) {
+  if (children_.size() == 0) Refuse(StrCat(Describe(), " has been moved from: it has no body"));
   // A body that ends with batch normalisation adds the shortcut in its last pass.
   auto* body = dynamic_cast<Sequential*>(&children_[0]);
   const size_t layers = body == nullptr ? 0 : body->size();

@@ -22,6 +22,7 @@ Embedding::Embedding(int64_t vocabulary, int64_t dim, EmbeddingOptions options) 
 }
 
 NDArray Embedding::Forward(const NDArray& ids) {
+  RequireArrayFor(Describe(), "its array of ids", ids);
   if (ids.shape().ndim() == 0)
     Refuse(StrCat(Describe(), " expects ids of shape [batch, ...] and got ", ids.shape()));
   if (ids.shape().ndim() == Shape::kMaxAxes)
@@ -37,6 +38,7 @@ EmbeddingBag::EmbeddingBag(int64_t vocabulary, int64_t dim, EmbeddingOptions opt
 }
 
 NDArray EmbeddingBag::Forward(const NDArray& ids) {
+  RequireArrayFor(Describe(), "its array of ids", ids);
   if (ids.shape().ndim() != 2)
     Refuse(StrCat(Describe(), " expects ids of shape [batch, length] and got ", ids.shape()));
   return ops::EmbeddingBag(ids, ops::InFloat32(weight().data(ids.context())), padding_);

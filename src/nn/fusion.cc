@@ -24,9 +24,15 @@ ActivationShape ToOps(const Activation& activation) {
     case F::kSoftplus:
       return {ActivationKind::kSoftplus};
     case F::kSilu:
+      return {ActivationKind::kSilu};
+    case F::kSoftsign:
+      return {ActivationKind::kSoftsign};
+    case F::kLogSigmoid:
+      return {ActivationKind::kLogSigmoid};
+    case F::kMish:
       break;
   }
-  return {ActivationKind::kSilu};
+  return {ActivationKind::kMish};
 }
 
 namespace {
@@ -48,7 +54,8 @@ bool IsMaxPool(const Layers& layers, size_t i) {
 
 bool NeverFalls(const Activation& activation) {
   using F = Activation::Function;
-  return activation.function() != F::kGelu && activation.function() != F::kSilu;
+  const F function = activation.function();
+  return function != F::kGelu && function != F::kSilu && function != F::kMish;
 }
 
 // Layer i with the activation behind it, where that is one pass.

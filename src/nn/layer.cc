@@ -16,6 +16,12 @@ void ParameterLayer::AddParameter(std::string name, const Shape& shape, Paramete
   slots_.push_back({std::move(name), std::move(parameter)});
 }
 
+void ParameterLayer::RefuseParameter(size_t i) const {
+  throw Error(ErrorCode::kFailedPrecondition,
+              StrCat(Describe(), " has ", slots_.size(), " parameters and no parameter ", i,
+                     slots_.empty() ? ": it has been moved from" : ""));
+}
+
 ParameterDict ParameterLayer::CollectParams() const {
   ParameterDict parameters;
   for (const Slot& slot : slots_) parameters.Add(slot.parameter);
@@ -76,11 +82,13 @@ WeightedLayer::WeightedLayer(const Shape& weight_shape, int64_t bias_size, bool 
 }
 
 NDArray WeightedLayer::WeightFor(const NDArray& x, const Shape& weight_shape) {
+  RequireArrayFor(Describe(), "its input", x);
   weight().SetShape(weight_shape);
   return ops::InFloat32(weight().data(x.context()));
 }
 
 NDArray WeightedLayer::BiasFor(const NDArray& x) {
+  RequireArrayFor(Describe(), "its input", x);
   return bias() != nullptr ? ops::InFloat32(bias()->data(x.context())) : NDArray();
 }
 

@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "nn/require.h"
 #include "tensor/access.h"
+#include "tensor/storage.h"
 
 namespace sluice::nn {
 namespace {
@@ -65,6 +66,8 @@ NDArray Alike(std::string_view loss, const NDArray& prediction, const NDArray& l
 
 NDArray Loss::operator()(const NDArray& prediction, const NDArray& label,
                          const NDArray& sample_weight) const {
+  internal::RequireArray(name(), "the prediction", prediction);
+  internal::RequireArray(name(), "the label", label);
   NDArray losses = PerSample(prediction, label);
   if (sample_weight.valid()) {
     RequireFloat32(name(), "weights", sample_weight);
@@ -84,23 +87,53 @@ SoftmaxCrossEntropyLoss::SoftmaxCrossEntropyLoss(const Options& options)
         StrCat("SoftmaxCrossEntropyLoss: label_smoothing is ", label_smoothing_, "; it must be from 0 to 1"));
 }
 
+namespace {
+
+// Scores [batch, ..., classes] as rows of classes.
+NDArray RowsOfClasses(const NDArray& scores) {
+  const Shape& shape = scores.shape();
+  if (shape.ndim() == 2) return scores;
+  const int64_t classes = shape[shape.ndim() - 1];
+  return ops::Reshape(scores, {classes == 0 ? 0 : scores.size() / classes, classes});
+}
+
+// The mean of each sample's losses, of which there are `each`.
+NDArray MeanOfEach(const NDArray& losses, int64_t batch, int64_t each) {
+  if (each == 1) return losses;
+  return ops::SumOfRows(ops::Reshape(losses, {batch, each})) * (1.0f / static_cast<float>(each));
+}
+
+}  // namespace
+
 NDArray SoftmaxCrossEntropyLoss::PerSample(const NDArray& prediction, const NDArray& label) const {
   const Shape &scores = prediction.shape(), &labels = label.shape();
-  if (scores.ndim() == 2 && scores[1] > 1 && labels == scores) {
+  if (scores.ndim() < 2) {
+    Refuse(StrCat("SoftmaxCrossEntropyLoss: scores ", scores,
+                  "; expected [batch, classes] or [batch, ..., classes]"));
+  }
+  const size_t last = scores.ndim() - 1;
+  const int64_t classes = scores[last], batch = scores[0];
+  int64_t each = 1;  // losses of a sample
+  for (size_t axis = 1; axis < last; ++axis) each *= scores[axis];
+  if (each == 0) Refuse(StrCat("SoftmaxCrossEntropyLoss: samples of ", scores, " have no scores"));
+  if (classes > 1 && labels == scores) {
     if (label.dtype() != DType::kFloat32) {
       Refuse(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " are ", Name(label.dtype()),
-                    "; expected float32 probabilities of this shape, or [batch] class numbers of any type"));
+                    "; expected float32 probabilities of this shape, or class numbers of any type, without "
+                    "the last axis"));
     }
     const NDArray q = label_smoothing_ == 0
                           ? label
-                          : label * (1 - label_smoothing_) + label_smoothing_ / static_cast<float>(scores[1]);
-    return ops::SumOfRows(ops::LogSoftmax(prediction) * q) * -1.0f;
+                          : label * (1 - label_smoothing_) + label_smoothing_ / static_cast<float>(classes);
+    return ops::SumOfRows(ops::LogSoftmax(prediction) * q) * (-1.0f / static_cast<float>(each));
   }
-  if (scores.ndim() != 2 || labels.ndim() == 0 || labels[0] != scores[0] || label.size() != scores[0]) {
+  if (labels.ndim() == 0 || Essence(labels) != Essence(scores.WithoutAxis(last))) {
     Refuse(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " and scores ", scores,
-                  " do not fit; expected [batch] class numbers and [batch, classes]"));
+                  " do not fit; expected [batch, ...] class numbers and [batch, ..., classes]"));
   }
-  return ops::SoftmaxCrossEntropy(prediction, FloatLabels(label), label_smoothing_);
+  const NDArray losses =
+      ops::SoftmaxCrossEntropy(RowsOfClasses(prediction), FloatLabels(label), label_smoothing_);
+  return MeanOfEach(losses, batch, each);
 }
 
 NDArray L2Loss::PerSample(const NDArray& prediction, const NDArray& label) const {

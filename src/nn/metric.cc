@@ -6,6 +6,7 @@
 
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/storage.h"
 
 namespace sluice::metric {
 namespace {
@@ -51,8 +52,15 @@ int64_t RankOf(int64_t label, std::span<const float> scores) {
   return rank;
 }
 
+// Of each device one, and all are there.
+void RequireArrays(const std::string& metric, const char* which, const std::vector<NDArray>& arrays) {
+  for (const NDArray& array : arrays) internal::RequireArray(metric, StrCat("an array of ", which), array);
+}
+
 void RequireAsMany(const std::string& metric, const std::vector<NDArray>& labels,
                    const std::vector<NDArray>& predictions) {
+  RequireArrays(metric, "labels", labels);
+  RequireArrays(metric, "predictions", predictions);
   if (labels.size() == predictions.size()) return;
   Refuse(StrCat(metric, ": ", labels.size(), " label arrays for ", predictions.size(),
                 " prediction arrays; give one per device"));
@@ -64,6 +72,14 @@ std::vector<int64_t> WithoutOnes(const Shape& shape) {
     if (shape[axis] != 1) extents.push_back(shape[axis]);
   }
   return extents;
+}
+
+// Labels of any shape go with rows of scores, in row-major order; with scores of more axes they have the
+// scores' axes but the last.
+bool LabelsFit(const Shape& labels, const Shape& scores) {
+  if (labels.ndim() == 0 || scores.ndim() < 2) return false;
+  if (scores.ndim() == 2) return labels.size() == scores[0];
+  return labels[0] == scores[0] && WithoutOnes(labels) == WithoutOnes(scores.WithoutAxis(scores.ndim() - 1));
 }
 
 struct SumOfSamples {
@@ -101,7 +117,9 @@ SumOfSamples SumOverNumbers(const std::string& metric, const std::vector<NDArray
 }  // namespace
 
 double MeanMetric::value() const {
-  return count_ == 0 ? std::numeric_limits<double>::quiet_NaN() : sum_ / static_cast<double>(count_);
+  const double mean = sum_ / static_cast<double>(count_);
+  // Whoever prints it gets "nan" and not "-nan".
+  return count_ == 0 || std::isnan(mean) ? std::numeric_limits<double>::quiet_NaN() : mean;
 }
 
 TopKAccuracy::TopKAccuracy(std::string name, int64_t k) : MeanMetric(std::move(name)), k_(k) {
@@ -115,17 +133,17 @@ void TopKAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<
 
 void TopKAccuracy::UpdateOne(const NDArray& labels, const NDArray& predictions) {
   const Shape& shape = predictions.shape();
-  if (shape.ndim() != 2 || labels.shape().ndim() == 0 || labels.shape()[0] != shape[0] ||
-      labels.size() != shape[0]) {
+  if (!LabelsFit(labels.shape(), shape)) {
     Refuse(StrCat(name(), ": labels of shape ", labels.shape(), " do not fit predictions of shape ", shape,
-                  "; expected [n] and [n, classes]"));
+                  "; expected n labels and [n, classes], or [n, ...] and [n, ..., classes]"));
   }
+  const int64_t last = shape[shape.ndim() - 1];
   const std::vector<int64_t> classes = ReadLabels(name(), labels);
   const std::vector<float> scores = predictions.ToVector();
-  const auto num_classes = static_cast<size_t>(shape[1]);
+  const auto num_classes = static_cast<size_t>(last);
   int64_t hits = 0;
   for (size_t i = 0; i < classes.size(); ++i) {
-    if (classes[i] < 0 || classes[i] >= shape[1]) {
+    if (classes[i] < 0 || classes[i] >= last) {
       Refuse(StrCat(name(), ": label ", classes[i], " of sample ", i, " is outside the ", num_classes,
                     " classes of the predictions"));
     }
@@ -158,6 +176,7 @@ double RootMeanSquaredError::value() const {
 }
 
 void Loss::Update(const std::vector<NDArray>&, const std::vector<NDArray>& predictions) {
+  RequireArrays(name(), "losses", predictions);
   for (const NDArray& losses : predictions) {
     const std::vector<float> values = losses.ToVector();
     Add(std::accumulate(values.begin(), values.end(), 0.0), static_cast<int64_t>(values.size()));
@@ -165,6 +184,7 @@ void Loss::Update(const std::vector<NDArray>&, const std::vector<NDArray>& predi
 }
 
 Composite& Composite::Add(std::shared_ptr<Metric> metric) {
+  if (metric == nullptr) Refuse("Composite::Add: the metric is a null pointer");
   metrics_.push_back(std::move(metric));
   return *this;
 }

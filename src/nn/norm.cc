@@ -44,6 +44,7 @@ BatchNorm::BatchNorm(Options options) : options_(options) {
 }
 
 NDArray BatchNorm::Run(const NDArray& x, bool relu, const NDArray& addend) {
+  RequireArrayFor(Describe(), "its input", x);
   const Shape& shape = x.shape();
   const int64_t known = parameter(0).shape()[0];
   if (shape.ndim() < 2 || shape[1] == 0 || (known != 0 && shape[1] != known)) {
@@ -71,6 +72,7 @@ LayerNorm::LayerNorm(Options options) : options_(options) {
 }
 
 NDArray LayerNorm::Forward(const NDArray& x) {
+  RequireArrayFor(Describe(), "its input", x);
   const Shape& shape = x.shape();
   const int64_t known = num_parameters() > 0 ? parameter(0).shape()[0] : options_.in_channels;
   const int64_t channels = shape.ndim() < 2 ? 0 : shape[shape.ndim() - 1];

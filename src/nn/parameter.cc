@@ -1,6 +1,7 @@
 #include "sluice/parameter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/no_memory.h"
 #include "base/strings.h"
@@ -69,14 +70,17 @@ void Parameter::Cast(DType dtype) {
 
 void Parameter::SetShape(const Shape& shape) {
   if (shape == shape_ && (initialized() || !pending_)) return;
+  FillIn(shape);
+  if (deferred() && IsComplete(shape_)) AllocateData(*pending_->init, pending_->seed);
+}
+
+void Parameter::FillIn(const Shape& shape) {
   if (!Agrees(shape_, shape)) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("parameter '", name_, "' has shape ", shape_, " (0: unknown) and was given ", shape));
   }
   for (size_t axis = 0; axis < shape.ndim(); ++axis)
     shape_ = shape_.WithExtent(axis, std::max(shape_[axis], shape[axis]));
-  if (!deferred() || !IsComplete(shape_)) return;
-  AllocateData(*pending_->init, pending_->seed);
 }
 
 void Parameter::Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init,
@@ -117,12 +121,33 @@ void Parameter::AllocateData(const Initializer& init, uint64_t seed) {
   const autograd::PauseScope pause;
   const NDArray typed = dtype() == DType::kFloat32 ? values : values.AsType(dtype());
   std::vector<NDArray> arrays;
-  for (const Context& context : contexts_) {
-    arrays.push_back(typed.AsInContext(context));
-    autograd::AttachGrad(arrays.back(), options_.grad_req);
-  }
+  for (const Context& context : contexts_) arrays.push_back(typed.AsInContext(context));
+  BeginWith(std::move(arrays));
+}
+
+// Every callback runs, whichever fails; the first failure is thrown.
+void Parameter::BeginWith(std::vector<NDArray> arrays) {
+  for (NDArray& array : arrays) autograd::AttachGrad(array, options_.grad_req);
   data_ = std::move(arrays);
   pending_.reset();
+  std::exception_ptr failure;
+  for (const auto& awaiting : std::exchange(when_initialized_, {})) {
+    try {
+      if (const auto callback = awaiting.lock()) (*callback)();
+    } catch (...) {
+      if (failure == nullptr) failure = std::current_exception();
+    }
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+void Parameter::WhenInitialized(const std::shared_ptr<const std::function<void()>>& callback) {
+  if (callback == nullptr || *callback == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("parameter '", name_, "': WhenInitialized was given no function"));
+  }
+  if (initialized()) return (*callback)();
+  when_initialized_.push_back(callback);
 }
 
 void Parameter::RequireData() const {
@@ -166,10 +191,18 @@ std::vector<NDArray> Parameter::list_grad() {
 }
 
 void Parameter::SetData(const NDArray& value) {
-  if (value.shape() != shape_ || deferred()) SetShape(value.shape());
-  RequireData();
-  autograd::PauseScope pause;
-  for (NDArray& array : data_) value.AsInContext(array.context()).CopyTo(&array);
+  const autograd::PauseScope pause;
+  const auto copy_to = [&value](NDArray& array) { value.AsInContext(array.context()).CopyTo(&array); };
+  if (value.shape() != shape_ || deferred()) FillIn(value.shape());
+  if (!deferred() || !IsComplete(shape_)) {
+    RequireData();
+    std::ranges::for_each(data_, copy_to);
+    return;
+  }
+  std::vector<NDArray> arrays;  // whoever waits for them finds `value` in them
+  for (const Context& context : contexts_)
+    copy_to(arrays.emplace_back(NDArray::Empty(shape_, context, dtype())));
+  BeginWith(std::move(arrays));
 }
 
 void Parameter::ZeroGrad() {
@@ -178,6 +211,11 @@ void Parameter::ZeroGrad() {
 }
 
 void ParameterDict::Add(std::shared_ptr<Parameter> parameter) {
+  if (parameter == nullptr) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "ParameterDict::Add: the parameter is a null pointer; Find gives one where it has no such name");
+  }
   const auto [place, added] = by_name_.emplace(parameter->name(), parameters_.size());
   if (!added && parameters_[place->second] == parameter) return;
   if (!added) {
@@ -189,6 +227,12 @@ void ParameterDict::Add(std::shared_ptr<Parameter> parameter) {
 
 void ParameterDict::Update(const ParameterDict& other) {
   for (const auto& parameter : other) Add(parameter);
+}
+
+const std::shared_ptr<Parameter>& ParameterDict::at(size_t i) const {
+  if (i < size()) return parameters_[i];
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("there is no parameter ", i, "; there are ", size(), ", from 0 on"));
 }
 
 std::shared_ptr<Parameter> ParameterDict::Find(std::string_view name) const {

@@ -84,6 +84,7 @@ std::vector<NDArray> RecurrentLayer::BeginState(int64_t batch, Context context) 
 }
 
 void RecurrentLayer::RequireInput(const NDArray& x) const {
+  RequireArrayFor(Describe(), "its input", x);
   const Shape& shape = x.shape();
   const int64_t known = parameter(0).shape()[1];
   if (shape.ndim() == 3 && shape[1] > 0 && shape[2] > 0 && (known == 0 || shape[2] == known)) return;
@@ -98,6 +99,7 @@ void RecurrentLayer::RequireStates(const std::vector<NDArray>& states, int64_t b
                   " or none and got ", states.size()));
   }
   for (const NDArray& state : states) {
+    RequireArrayFor(Describe(), "a state", state);
     if (state.shape() != StateShape(batch)) {
       Refuse(StrCat(Describe(), " expects states of shape ", StateShape(batch), " and got ", state.shape()));
     }

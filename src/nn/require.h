@@ -10,11 +10,18 @@
 #include "sluice/nn/window.h"
 #include "sluice/ops.h"
 #include "sluice/shape.h"
+#include "tensor/storage.h"
 
 namespace sluice::nn {
 
 [[noreturn]] inline void Refuse(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
+}
+
+// That `layer`, which is printed, has an array to work on.
+template <typename Layer>
+void RequireArrayFor(const Layer& layer, std::string_view which, const NDArray& array) {
+  if (!array.valid()) internal::RefuseNoArray(StrCat(layer), which);
 }
 
 inline std::string ToString(const Window& window) {

@@ -6,12 +6,17 @@
 
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "tensor/storage.h"
 
 namespace sluice {
 namespace {
 
 [[noreturn]] void Refuse(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
+}
+
+void RequireData(const NDArray& data) {
+  internal::RequireArray("splitting a batch", "the data", data);
 }
 
 std::vector<BatchSlice> SplitEvenly(const Shape& shape, int64_t num_slices, bool even_split) {
@@ -81,6 +86,7 @@ std::vector<BatchSlice> SplitByWorkLoad(int64_t batch, std::span<const double> w
 }
 
 std::vector<NDArray> SplitData(const NDArray& data, int64_t num_slices, bool even_split) {
+  RequireData(data);
   std::vector<NDArray> parts;
   for (const BatchSlice& slice : SplitEvenly(data.shape(), num_slices, even_split)) {
     parts.push_back(data.SliceRows(slice.begin, slice.end));
@@ -90,11 +96,13 @@ std::vector<NDArray> SplitData(const NDArray& data, int64_t num_slices, bool eve
 
 std::vector<NDArray> SplitAndLoad(const NDArray& data, const std::vector<Context>& contexts,
                                   bool even_split) {
+  RequireData(data);
   return Load(data, SplitEvenly(data.shape(), static_cast<int64_t>(contexts.size()), even_split), contexts);
 }
 
 std::vector<NDArray> SplitAndLoad(const NDArray& data, const std::vector<Context>& contexts,
                                   std::span<const double> work_load_list) {
+  RequireData(data);
   if (data.shape().ndim() == 0) Refuse("cannot split a scalar into slices: it has no batch axis");
   if (work_load_list.size() != contexts.size()) {
     Refuse(StrCat("the work load list [", StrJoin(work_load_list), "] has ", work_load_list.size(),

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "base/strings.h"
+#include "optimizer/registry.h"
 #include "sluice/optimizer.h"
 
 namespace sluice {
@@ -26,10 +26,6 @@ class Checker {
 };
 
 constexpr double kHuge = 1e30;
-constexpr std::string_view kNames[] = {"sgd",     "nag",     "adam", "accumulate", "adamw",
-                                       "adagrad", "rmsprop", "ftrl", "lamb",       "signum"};  // by kind
-constexpr auto kLastKind = static_cast<OptimizerKind>(std::size(kNames) - 1);
-static_assert(kLastKind == OptimizerKind::kSignum);
 
 void CheckSchedule(const LrSchedule& s, Checker& check) {
   check.Require(s.kind <= LrScheduleKind::kCosine,
@@ -56,31 +52,19 @@ void CheckSchedule(const LrSchedule& s, Checker& check) {
 
 }  // namespace
 
-std::string_view Name(OptimizerKind kind) {
-  return kind <= kLastKind ? kNames[static_cast<size_t>(kind)] : "unknown";
-}
-
-std::optional<OptimizerKind> OptimizerKindOf(std::string_view name) {
-  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) return std::nullopt;
-  return static_cast<OptimizerKind>(found - std::begin(kNames));
-}
-
-std::vector<std::string_view> OptimizerNames() {
-  return {std::begin(kNames), std::end(kNames)};
-}
-
-std::string WhyInvalid(const OptimizerConfig& c) {
+std::string WhyInvalid(const OptimizerConfig& config) {
+  const OptimizerConfig c = Resolved(config);
   Checker check;
-  check.Require(c.kind <= kLastKind, StrCat("kind ", static_cast<int>(c.kind), " is unknown"));
-  check.Range("learning_rate", c.learning_rate, 0, kHuge);
-  check.Range("momentum", c.momentum, 0, 1, false);
+  check.Require(FindOptimizerRow(c.kind) != nullptr,
+                StrCat("kind ", static_cast<int>(c.kind), " is unknown"));
+  check.Range("learning_rate", *c.learning_rate, 0, kHuge);
+  check.Range("momentum", *c.momentum, 0, 1, false);
   check.Range("wd", c.wd, 0, kHuge);
   check.Range("clip_gradient", c.clip_gradient, -kHuge, kHuge);
   check.Range("rescale_grad", c.rescale_grad, -kHuge, kHuge);
   check.Range("beta1", c.beta1, 0, 1, false);
   check.Range("beta2", c.beta2, 0, 1, false);
-  check.Range("epsilon", c.epsilon, 0, kHuge);
+  check.Range("epsilon", *c.epsilon, 0, kHuge);
   check.Range("rho", c.rho, 0, 1, false);
   check.Range("lambda1", c.lambda1, 0, kHuge);
   check.Range("beta", c.beta, 0, kHuge);

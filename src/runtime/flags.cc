@@ -1,4 +1,4 @@
-#include "runtime/flags.h"
+#include "sluice/flags.h"
 
 #include <gflags/gflags.h>
 
@@ -7,10 +7,12 @@
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <utility>
 
+#include "base/nearest.h"
 #include "base/strings.h"
 
-namespace sluice::runtime {
+namespace sluice {
 namespace {
 
 using FlagInfo = gflags::CommandLineFlagInfo;
@@ -40,20 +42,6 @@ std::string Dashed(std::string name) {
   return name;
 }
 
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row[b.size()];
-}
-
 const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name) {
   for (const FlagInfo& flag : flags) {
     if (flag.name == name) return &flag;
@@ -63,18 +51,11 @@ const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name
 
 [[noreturn]] void RefuseUnknown(const std::vector<FlagInfo>& flags, const std::string& argument,
                                 const std::string& name) {
-  const FlagInfo* nearest = nullptr;
-  size_t best =
-      std::min<size_t>(4, (name.size() + 1) / 2);  // of a short name hardly anything is left otherwise
-  for (const FlagInfo& flag : flags) {
-    const size_t distance = EditDistance(flag.name, name);
-    if (distance < best) {
-      best = distance;
-      nearest = &flag;
-    }
-  }
+  std::vector<std::string> names;
+  for (const FlagInfo& flag : flags) names.push_back(flag.name);
+  const auto nearest = Nearest(name, names);
   Refuse(StrCat("unknown flag '", argument, "'",
-                nearest ? StrCat(" (did you mean --", Dashed(nearest->name), "?)") : ""));
+                nearest ? StrCat(" (did you mean --", Dashed(*nearest), "?)") : ""));
 }
 
 // What a flag takes, for people.
@@ -115,6 +96,7 @@ std::string FlagsHelp(const std::string& program, const std::string& usage) {
 
 void ParseFlags(int argc, char** argv, const std::string& usage) {
   const std::vector<FlagInfo> flags = ProgramFlags();
+  if (argv == nullptr) argc = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--help" || argument == "-h") {
@@ -150,4 +132,4 @@ void ParseFlags(int argc, char** argv, const std::string& usage) {
   }
 }
 
-}  // namespace sluice::runtime
+}  // namespace sluice

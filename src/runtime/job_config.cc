@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "base/tool_names.h"
 #include "sluice/error.h"
 #include "transport/address.h"
 
 namespace sluice::runtime {
 namespace {
-
-constexpr const char* kLaunch = "tools/launch.py sets it; see docs/environment.md";
 
 std::optional<wire::Role> ReadRole(const Env& env) {
   const auto text = env.Get("DMLC_ROLE");
@@ -37,6 +36,23 @@ Duration SecondsOf(const Env& env, const char* name, Duration fallback, double m
   return FromSeconds(env.GetDouble(name, ToSeconds(fallback), min, max));
 }
 
+// 0 and "inf": none.
+std::chrono::milliseconds OperationTimeout(const Env& env, std::chrono::milliseconds fallback) {
+  constexpr const char* kName = "SLUICE_OPERATION_TIMEOUT";
+  const std::string text = env.Get(kName, "");
+  const auto seconds = ParseFiniteDouble(text);
+  constexpr double kMost = 365 * 86400;
+  if (text.empty()) return fallback;
+  if (text == "inf" || seconds == 0.0) return std::chrono::milliseconds::max();
+  if (!seconds || *seconds < 0.1 || *seconds > kMost) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("environment variable ", kName, " is '", text,
+                       "'; it must be a number of seconds from 0.1 to ", static_cast<int64_t>(kMost),
+                       ", or inf (0) to wait as long as the others are alive"));
+  }
+  return std::chrono::duration_cast<std::chrono::milliseconds>(FromSeconds(*seconds));
+}
+
 TransportChoice ReadTransport(const Env& env) {
   const std::string text = env.Get("SLUICE_TRANSPORT", "auto");
   constexpr const char* kNames[] = {"auto", "tcp", "ipc", "shm"};
@@ -49,10 +65,9 @@ TransportChoice ReadTransport(const Env& env) {
 void ReadPlace(const Env& env, JobConfig* config) {
   constexpr int kMaxNodes = 65536;
   const bool scheduler = config->role == wire::Role::kScheduler;
-  config->root_host = env.Require("DMLC_PS_ROOT_URI", kLaunch);
-  env.Require("DMLC_PS_ROOT_PORT", kLaunch);
-  env.Require("DMLC_NUM_WORKER", kLaunch);
-  env.Require("DMLC_NUM_SERVER", kLaunch);
+  const std::string who = StrCat(kLaunchTool, " sets it; see docs/environment.md");
+  config->root_host = env.Require("DMLC_PS_ROOT_URI", who);
+  for (const char* name : {"DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER"}) env.Require(name, who);
   config->root_port = IntOf(env, "DMLC_PS_ROOT_PORT", 0, scheduler ? 0 : 1, 65535);
   config->port_fd = IntOf(env, "SLUICE_PORT_FD", -1, -1, 1 << 20);
   config->num_workers = IntOf(env, "DMLC_NUM_WORKER", 1, 1, kMaxNodes);
@@ -74,6 +89,14 @@ void ReadPlace(const Env& env, JobConfig* config) {
                 "SLUICE_TRANSPORT asks for ipc sockets, which DMLC_LOCAL=0 forbids; unset one of them");
   }
   config->behind_service = env.GetBool("DMLC_USE_KUBERNETES", false);
+  config->server_port = IntOf(env, "SLUICE_SERVER_PORT", 0, 1, 65535);
+  config->local_server = IntOf(env, "SLUICE_LOCAL_SERVER", 0, 0, kMaxNodes);
+  if (config->server_port > 0 && config->local_only) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "SLUICE_SERVER_PORT names ports of TCP, and ipc sockets (DMLC_LOCAL, SLUICE_TRANSPORT) have none; "
+        "unset one of them");
+  }
 }
 
 }  // namespace
@@ -92,6 +115,10 @@ std::string JobConfig::scheduler_bind() const {
   return StrCat("tcp://", ipv6 ? "[::]" : "0.0.0.0", ":", root_port);
 }
 
+int JobConfig::UpdateThreads(int of_server) const {
+  return update_threads.value_or(std::clamp(server_cores - of_server, 0, 3));
+}
+
 JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   JobConfig config;
   config.role = ReadRole(env);
@@ -108,12 +135,17 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   config.resend_timeout = std::chrono::milliseconds(env.GetInt("PS_RESEND_TIMEOUT", 5000, 10, 3'600'000));
   config.rendezvous_timeout =
       SecondsOf(env, "SLUICE_RENDEZVOUS_TIMEOUT", config.rendezvous_timeout, 0.1, 86400);
+  config.operation_timeout = OperationTimeout(env, config.operation_timeout);
+  config.grace = SecondsOf(env, "SLUICE_GRACE", config.grace, 0, 86400);
   config.drop_percent = IntOf(env, "PS_DROP_MSG", 0, 0, 99);
-  config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", std::clamp(cores / 4, 1, 8), 1, 256);
+  if (env.Get("SLUICE_SERVER_THREADS"))
+    config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", 1, 1, 256);
+  config.offered_server_threads = std::clamp(cores / 4, 1, 8);
+  config.launched = env.Get("SLUICE_LOCAL_WORKERS").has_value();
   const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
-  const int allowed = std::min(cores, IntOf(env, "SLUICE_CPU_THREADS", cores, 1, 4096));
-  config.update_threads =
-      IntOf(env, "SLUICE_UPDATE_THREADS", std::clamp(allowed - config.server_threads, 0, 3), 0, 256);
+  config.server_cores = std::min(cores, IntOf(env, "SLUICE_CPU_THREADS", cores, 1, 4096));
+  if (env.Get("SLUICE_UPDATE_THREADS"))
+    config.update_threads = IntOf(env, "SLUICE_UPDATE_THREADS", 0, 0, 256);
   config.io_threads = IntOf(env, "SLUICE_IO_THREADS", std::clamp(cores / local_workers / 8, 1, 4), 1, 64);
   if (env.Get("MXNET_KVSTORE_BIGARRAY_BOUND"))
     config.bigarray_bound = env.GetInt("MXNET_KVSTORE_BIGARRAY_BOUND", 1, 1, int64_t{1} << 62);

@@ -33,8 +33,10 @@ struct JobConfig {
 
   std::string identity;  // stable over restarts
   int wished_rank = -1;
-  std::string node_host;    // DMLC_NODE_HOST
-  std::string interface;    // DMLC_INTERFACE
+  int server_port = 0;    // SLUICE_SERVER_PORT: of the first key-owning thread of this host's servers; 0: any
+  int local_server = 0;   // SLUICE_LOCAL_SERVER: which of its host's servers this is
+  std::string node_host;  // DMLC_NODE_HOST
+  std::string interface;  // DMLC_INTERFACE
   bool local_only = false;  // DMLC_LOCAL, or SLUICE_TRANSPORT=ipc: ipc sockets instead of tcp
   TransportChoice transport = TransportChoice::kAuto;
   bool behind_service = false;  // DMLC_USE_KUBERNETES: root_host leads to the scheduler, but is not its own
@@ -45,16 +47,22 @@ struct JobConfig {
   Duration resend_timeout = 5s;
   Duration rendezvous_timeout = 10min;
   std::chrono::milliseconds operation_timeout = 10min;  // of pulls and of calls that wait for others
-  int drop_percent = 0;                                 // PS_DROP_MSG
-  int server_threads = 1;
-  int update_threads = 0;  // of a server, beside those
-  int io_threads = 1;      // of ZeroMQ, in a worker or server: connections are spread over them
+  Duration grace{};                   // SLUICE_GRACE: how long a scheduler or a server goes on after SIGTERM
+  int drop_percent = 0;               // PS_DROP_MSG
+  std::optional<int> server_threads;  // key-owning ones of a server; empty: the scheduler says
+  int offered_server_threads = 1;     // what a server would take by itself
+  std::optional<int> update_threads;  // of a server, beside those; empty: UpdateThreads
+  int server_cores = 1;               // that a server's threads share
+  int io_threads = 1;                 // of ZeroMQ, in a worker or server: connections are spread over them
   std::optional<int64_t> bigarray_bound;  // empty: what plan::PlacementOptions says
   int reduction_threads = 4;
   std::optional<bool> multiplies_bfloat16;  // empty: where it is faster
   int cpu_threads = 1;                      // that this process should use: its share of the cores
+  bool launched = false;                    // by launch.py, which says who is missing
   bool binds_threads = false;               // those of each cpu context to cores of its own
 
+  // How many threads help a server that has `of_server` key-owning ones.
+  int UpdateThreads(int of_server) const;
   bool shares_memory() const {
     return transport == TransportChoice::kAuto || transport == TransportChoice::kShm;
   }

@@ -1,11 +1,13 @@
 #include "runtime/nodes.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "base/tool_names.h"
 #include "sluice/error.h"
 #include "transport/address.h"
 
@@ -24,17 +26,29 @@ transport::ZmqLoopOptions LoopOptions(const JobConfig& config, const std::string
 
 void AwaitSchedulersName(const JobConfig& config) {
   constexpr auto kPause = std::chrono::milliseconds(500);
-  const auto end = std::chrono::steady_clock::now() + config.rendezvous_timeout;
-  bool told = false;
-  while (true) {
+  const auto start = std::chrono::steady_clock::now(), end = start + config.rendezvous_timeout;
+  auto next_report = start;
+  for (Duration pause = 10s;;) {
     auto address = transport::ResolveScheduler(config.root_host);
     if (address || !config.behind_service || std::chrono::steady_clock::now() > end) {
       std::move(address).OrThrow();
       return;
     }
-    if (!std::exchange(told, true)) LOG(WARNING) << address.failure().message << "; trying again";
+    if (const auto now = std::chrono::steady_clock::now(); now >= next_report) {
+      LOG(WARNING) << WrapLogged(StrCat(address.failure().message, "; trying again, gives up after ",
+                                        ToSeconds(config.rendezvous_timeout),
+                                        " s (SLUICE_RENDEZVOUS_TIMEOUT)"));
+      next_report = now + pause;
+      pause = std::min<Duration>(2 * pause, std::chrono::minutes(10));
+    }
     std::this_thread::sleep_for(kPause);
   }
+}
+
+void TellOfGrace(const JobConfig& config, int number) {
+  LOG(WARNING) << WrapLogged(StrCat(SignalName(number), ": it goes on for at most ", ToSeconds(config.grace),
+                                    " s (SLUICE_GRACE), in which the workers may end the job; another signal "
+                                    "ends it at once"));
 }
 
 void WaitForEnd(transport::ZmqLoop& loop) {
@@ -51,7 +65,7 @@ int RunStockNode(const JobConfig& config, wire::Role role) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("this program is a ", wire::Name(role), ", but DMLC_ROLE is ",
                        config.role ? StrCat("'", wire::Name(*config.role), "'") : "not set",
-                       "; start jobs with tools/launch.py"));
+                       "; start jobs with ", kLaunchTool));
   }
   return role == wire::Role::kScheduler ? RunSchedulerNode(config) : RunServerNode(config, {});
 }

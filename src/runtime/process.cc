@@ -1,17 +1,15 @@
 #include "runtime/process.h"
 
 #include <malloc.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <random>
-#include <vector>
 
+#include "base/cores.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -26,11 +24,6 @@ uint64_t RandomBits() {
 std::string HostName() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-int CoreCount() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 wire::Counters ProcessCounters() {
@@ -62,20 +55,6 @@ void KeepMessageMemory() {
   });
 }
 
-// 3,000 turns are as fast as 300,000, libgomp's own number, on cores that nobody else uses, and 11 times as
-// fast where three programs share two cores (docs/design/tensors.md).
-void SpinBriefly(int argc, char** argv) {
-  for (const char* setting : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}) {
-    if (getenv(setting) != nullptr) return;
-  }
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error || setenv("GOMP_SPINCOUNT", "3000", 1) != 0) return;
-  std::vector<char*> arguments(argv, argv + argc);
-  arguments.push_back(nullptr);
-  execv(self.c_str(), arguments.data());  // where it cannot, the program goes on as it is
-}
-
 int RunProcess(const std::string& program, const std::function<int(const JobConfig&)>& body) {
   try {
     const JobConfig config = JobConfig::FromEnv(Env::FromProcess(), CoreCount());
@@ -85,7 +64,10 @@ int RunProcess(const std::string& program, const std::function<int(const JobConf
     std::cerr << WrapMessage(StrCat(program, ": error: ", e.what())) << std::endl;
     return e.code() == ErrorCode::kInvalidArgument ? kExitBadUsage : kExitFailed;
   } catch (const std::exception& e) {
-    std::cerr << WrapMessage(StrCat(program, ": unexpected error: ", e.what())) << std::endl;
+    const std::string what = WithLimits(e);
+    const bool limited = what != e.what();
+    std::cerr << WrapMessage(StrCat(program, limited ? ": error: " : ": unexpected error: ", what))
+              << std::endl;
     return kExitFailed;
   }
 }

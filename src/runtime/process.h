@@ -25,18 +25,11 @@ wire::Counters ProcessCounters();
 // And what its loops count: socket_bytes_sent, socket_bytes_received (messages alone; the kernel copies each
 // once), bytes_copied (within the process).
 wire::Counters NodeCounters(const transport::Traffic& traffic);
-int CoreCount();  // that this process may run on
 
 // ZeroMQ takes a block of the heap for every message it reads. From here on the heap keeps up to 64 MiB of
 // what becomes free for the messages to come; as it is set, it gives a round's blocks back to the system and
 // takes them again page by page. For the whole process; mallopt(3). Thread-safe.
 void KeepMessageMemory();
-
-// From here on OpenMP's threads spin some ten microseconds for more work, and then sleep; as libgomp is set,
-// a millisecond, in which they keep other threads from the cores, their own team's among them. libgomp reads
-// GOMP_SPINCOUNT when it is loaded, so the program starts once more: before anything else in main(). Does
-// nothing where that or OMP_WAIT_POLICY is set.
-void SpinBriefly(int argc, char** argv);
 
 // Runs a whole process: logging is set up, an Error becomes a message on standard error and an exit code
 // (kInvalidArgument: kExitBadUsage), and `body`'s result is returned otherwise.

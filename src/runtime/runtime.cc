@@ -3,12 +3,17 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 
+#include "base/cores.h"
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "collective/reducer.h"
+#include "base/told.h"
+#include "base/tool_names.h"
 #include "kvstore/local_store.h"
 #include "runtime/nodes.h"
 #include "runtime/process.h"
@@ -21,7 +26,8 @@ namespace runtime {
 namespace {
 
 constexpr Duration kLeaveTimeout = 5s;
-constexpr const char* kTypes = "local, device, dist_sync, dist_device_sync, dist_async, dist_device_async";
+
+thread_local bool runs_at_end = false;  // what OnTermination was given
 
 struct DefaultSlot {
   std::mutex mutex;
@@ -52,7 +58,12 @@ std::shared_ptr<Allocator> Runtime::memory() const {
 }
 
 Runtime::~Runtime() {
-  watcher_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    node_ = nullptr;  // its loop wakes the watcher
+  }
+  watcher_.reset();  // which alone starts it
+  if (at_end_.joinable()) at_end_.join();
 }
 
 std::shared_ptr<Runtime> Runtime::Default() {
@@ -70,16 +81,23 @@ void Runtime::SetDefault(std::shared_ptr<Runtime> runtime) {
 
 std::shared_ptr<WorkerNode> Runtime::Node() {
   if (config_.role != wire::Role::kWorker) {
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        "a distributed store needs a job: start the program with tools/launch.py -n W -s S PROGRAM ...");
+    throw Error(ErrorCode::kFailedPrecondition,
+                StrCat("a distributed store needs a job: start the program with ", kLaunchTool,
+                       " -n W -s S PROGRAM ..."));
   }
   std::shared_ptr<WorkerNode> node;
   {
     const std::lock_guard lock(mutex_);
-    if (node_ == nullptr) node_ = std::make_shared<WorkerNode>(config_, tracer_, heap_);
+    if (finished_) {
+      throw Error(ErrorCode::kFailedPrecondition,
+                  "this worker has left its job (Finish): what needs the job comes before that");
+    }
+    if (node_ == nullptr)
+      node_ = std::make_shared<WorkerNode>(config_, tracer_, heap_, [this] { watcher_->Wake(); });
     node = node_;
   }
+  // A signal came before there was a node, or its thread found the mutex locked.
+  if (AsksToEnd()) node->AskToEnd();
   try {
     node->AwaitJoined();  // without the lock: signals are answered meanwhile
   } catch (...) {
@@ -89,6 +107,11 @@ std::shared_ptr<WorkerNode> Runtime::Node() {
   return node;
 }
 
+bool Runtime::AsksToEnd() {
+  const std::lock_guard lock(termination_mutex_);
+  return wish_.number != 0 && on_termination_;
+}
+
 std::shared_ptr<WorkerNode> Runtime::NodeIfAny() {
   const std::lock_guard lock(mutex_);
   return node_;
@@ -96,7 +119,9 @@ std::shared_ptr<WorkerNode> Runtime::NodeIfAny() {
 
 void Runtime::Forget(const std::shared_ptr<WorkerNode>& node) {
   const std::lock_guard lock(mutex_);
-  if (node_ == node) node_ = nullptr;
+  if (node_ != node) return;
+  told_ = node->told();
+  node_ = nullptr;
 }
 
 bool Runtime::HasJoined() {
@@ -104,35 +129,37 @@ bool Runtime::HasJoined() {
   return node != nullptr && node->joined();
 }
 
+bool Runtime::WasTold(const std::string& failure) {
+  const std::lock_guard lock(mutex_);
+  const std::string told = node_ ? node_->told() : told_;
+  return !told.empty() && failure.find(told) != std::string::npos;
+}
+
 void Runtime::TraceWith(worker::Tracer* tracer) {
   const std::lock_guard lock(mutex_);
   tracer_ = tracer;
 }
 
-std::shared_ptr<KVStore> Runtime::MakeStore(const std::string& type) {
-  if (type == "local" || type == "device") {
-    if (config_.role == wire::Role::kWorker) {
-      LOG(WARNING) << WrapLogged(StrCat(
-          "a store of type '", type, "' joins no job: every worker trains alone; dist_sync trains together"));
-    }
-    return std::make_shared<kvstore::LocalStore>(
-        type, type == "local" ? collective::MakeHostReducer(config_.reduction_threads)
-                              : collective::MakeDeviceReducer());
+std::shared_ptr<KVStore> Runtime::MakeStore(const StoreType& type) {
+  if (type.distributed) return Node()->MakeStore(type);
+  if (config_.role == wire::Role::kWorker) {
+    LOG(WARNING) << WrapLogged(
+        StrCat("a store of type '", type.Name(),
+               "' joins no job: every worker trains alone; dist_sync trains together"));
   }
-  for (const char* known : {"dist_sync", "dist_device_sync", "dist_async", "dist_device_async"}) {
-    if (type == known) return Node()->MakeStore(type);
-  }
-  throw Error(ErrorCode::kInvalidArgument,
-              StrCat("there is no store type '", type, "'; the types are ", kTypes));
+  return kvstore::MakeLocalStore(type.Name(), config_.reduction_threads);
 }
 
 void Runtime::Finish() {
   const auto node = NodeIfAny();
   if (node == nullptr) return;
-  node->Flush(KVStore::kDefaultTimeout);
+  const Duration timeout = Bounded(config_.operation_timeout);
+  node->Flush(timeout);
   // Who is dead is found to be so within the heartbeat timeout; who lives may be busy.
-  node->Leave(wire::Leave::Outcome::kFinished, "", KVStore::kDefaultTimeout);
+  node->Leave(wire::Leave::Outcome::kFinished, "", timeout);
   Forget(node);
+  const std::lock_guard lock(mutex_);
+  finished_ = true;
 }
 
 void Runtime::Leave(const std::string& why) {
@@ -153,37 +180,121 @@ void Runtime::Dump() {
   }
 }
 
-void Runtime::OnSignal(int number) {
-  if (number == SIGUSR1) {
-    return Dump();
+void Runtime::OnTermination(std::function<void(int)> call) {
+  std::optional<int> asked;
+  {
+    const std::lock_guard lock(termination_mutex_);
+    on_termination_ = call;
+    asked = asked_to_end_;
   }
-  // The training thread may be anywhere: the others are told, and the process ends here. Files are written
-  // under temporary names.
-  const bool terminal =
-      isatty(STDERR_FILENO) != 0;  // with "^C", and perhaps a progress bar, on its last line
-  std::cerr << (terminal ? "\n" : "") << "ended by " << SignalName(number) << std::endl;
+  if (asked && call) call(*asked);
+}
+
+// Whether the program itself ends this process, now that a signal asks for it (0: another worker's).
+bool Runtime::EndsInItsTime(int number) {
+  std::function<void(int)> call;
+  bool is_first = false;
+  {
+    const std::lock_guard lock(termination_mutex_);
+    if (number != 0) {
+      const Time now = SteadyClock().Now();
+      if (on_termination_ && wish_.IsSame(number, now)) return true;
+      if (std::exchange(wish_, {number, now}).number != 0) return false;  // a second one
+      ended_by_ = number;
+    }
+    is_first = !asked_to_end_;
+    if (is_first) asked_to_end_ = number;
+    call = on_termination_;
+  }
+  if (!call) return false;
+  if (number != 0) {
+    std::cerr << WrapMessage(StrCat(SignalName(number),
+                                    ": the program ends as soon as it can; another one, 2 s "
+                                    "later, ends it at once"))
+              << std::endl;
+    const std::unique_lock lock(mutex_, std::try_to_lock);  // else it begins to join its job
+    if (lock.owns_lock() && node_ != nullptr) node_->AskToEnd();
+  }
+  if (!is_first) return true;
+  try {
+    at_end_ = StartThread("what runs at the end", [this, call, number] { RunAtEnd(call, number); });
+  } catch (const Error&) {  // no thread is to be had: more signals wait
+    RunAtEnd(call, number);
+  }
+  return true;
+}
+
+// It may call exit(), which runs the handler that was registered last first: this one comes before the
+// destructors of static objects, which other threads use.
+void Runtime::RunAtEnd(const std::function<void(int)>& call, int number) {
+  std::string why;
+  runs_at_end = on_exit(&EndIfCalled, this) == 0;
+  try {
+    call(number);
+  } catch (const std::exception& e) {
+    why = WithLimits(e);
+  } catch (...) {
+    why = "it threw something that is no std::exception";
+  }
+  runs_at_end = false;
+  if (why.empty()) return;
+  why = StrCat("what was to run at the end has failed: ", why);
+  std::cerr << WrapMessage(StrCat("error: ", why)) << std::endl;
+  number == 0 ? EndNow(EXIT_FAILURE, why) : EndBy(number);
+}
+
+void Runtime::EndIfCalled(int status, void* runtime) {
+  if (!runs_at_end) return;
+  std::cout.flush();
+  std::fflush(nullptr);
+  static_cast<Runtime*>(runtime)->EndNow(status, "it called exit before it had finished");
+}
+
+// The training thread may be anywhere: the others are told, and the process ends here. Files are written
+// under temporary names.
+void Runtime::EndNow(int status, const std::string& why) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock() && node_ != nullptr) {
     try {
-      node_->Leave(wire::Leave::Outcome::kFailed, StrCat("it was ended by ", SignalName(number)), 1s);
+      node_->Leave(wire::Leave::Outcome::kFailed, why, 1s);
     } catch (const std::exception&) {  // the job has failed already: nobody left to tell
     }
   }
   const HeldFileNames names(2s);
-  _exit(kExitSignal + number);
+  _exit(status);
+}
+
+void Runtime::OnSignal(int number) {
+  if (number == SIGUSR1) return Dump();
+  if (!EndsInItsTime(number) && number != 0) EndBy(number);
+}
+
+void Runtime::EndBy(int number) {
+  const bool terminal =
+      isatty(STDERR_FILENO) != 0;  // with "^C", and perhaps a progress bar, on its last line
+  std::cerr << (terminal ? "\n" : "") << "ended by " << SignalName(number) << std::endl;
+  EndNow(kExitSignal + number, StrCat("it was ended by ", SignalName(number)));
 }
 
 }  // namespace runtime
 
 std::shared_ptr<KVStore> KVStore::Create(const std::string& type) {
-  return runtime::Runtime::Default()->MakeStore(type);
+  return runtime::Runtime::Default()->MakeStore(StoreType::Parse(type));
 }
 
+namespace {
+
+// What messages call the program.
+std::string ProgramOf(int argc, char** argv) {
+  const std::string path = argc > 0 && argv != nullptr && argv[0] != nullptr ? argv[0] : "sluice";
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+}  // namespace
+
 void Init(int argc, char** argv) {
-  runtime::SpinBriefly(argc, argv);
-  const std::string path = argc > 0 ? argv[0] : "sluice";
-  const auto config = runtime::JobConfig::FromEnv(Env::FromProcess(), runtime::CoreCount());
-  InitLogging(path.substr(path.find_last_of('/') + 1), config.verbose);
+  const auto config = runtime::JobConfig::FromEnv(Env::FromProcess(), CoreCount());
+  InitLogging(ProgramOf(argc, argv), config.verbose);
   if (config.role == wire::Role::kScheduler) std::exit(runtime::RunSchedulerNode(config));
   if (config.role == wire::Role::kServer) std::exit(runtime::RunServerNode(config, {}));
   runtime::Runtime::SetDefault(std::make_shared<runtime::Runtime>(config));
@@ -192,6 +303,16 @@ void Init(int argc, char** argv) {
 int Finish() {
   runtime::Runtime::Default()->Finish();
   return 0;
+}
+
+void OnTermination(std::function<void(int number)> call) {
+  runtime::Runtime::Default()->OnTermination(std::move(call));
+}
+
+std::function<bool()> TerminationFlag() {
+  const auto asked = std::make_shared<std::atomic<bool>>(false);
+  OnTermination([asked](int) { *asked = true; });
+  return [asked] { return asked->load(); };
 }
 
 namespace {
@@ -206,9 +327,9 @@ void CheckWhatWasSaid() {
 }  // namespace
 
 int RunProgram(int argc, char** argv, const std::function<void()>& body) {
-  const std::string path = argc > 0 ? argv[0] : "sluice";
-  const std::string program = path.substr(path.find_last_of('/') + 1);
+  const std::string program = ProgramOf(argc, argv);
   return runtime::RunProcess(program, [&](const runtime::JobConfig&) {
+    if (!body) throw Error(ErrorCode::kInvalidArgument, "RunProgram: there is no function to run");
     try {
       Init(argc, argv);
       body();
@@ -216,30 +337,55 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
       return Finish();
     } catch (const std::exception& e) {
       // What this process knows, the others hear; whoever joined before it failed leaves with its message.
-      bool joined = false;
+      bool joined = false, told = false;
+      int signal = 0;
+      std::string what = WithLimits(e);
       try {
         const auto runtime = runtime::Runtime::Default();
+        signal = runtime->ended_by();
+        told = runtime->WasTold(what);
+        if (told) what = ToldBy("the scheduler", what);
         joined = runtime->HasJoined();
-        runtime->Leave(e.what());
+        // Before the others hear of it.
+        const std::string how = signal != 0 ? StrCat("ended by ", runtime::SignalName(signal)) : "error";
+        if (joined || signal != 0)
+          std::cerr << WrapMessage(StrCat(program, ": ", how, ": ", what)) << std::endl;
+        runtime->Leave(WithLimits(e));
       } catch (const std::exception&) {  // the job has failed already, and says so
       }
-      if (!joined) throw;
+      if (signal != 0) return runtime::kExitSignal + signal;
       // Whatever its code: what fails within a job is no bad usage.
-      std::cerr << WrapMessage(StrCat(program, ": error: ", e.what())) << std::endl;
-      return runtime::kExitFailed;
+      if (joined) return runtime::kExitFailed;
+      if (told) throw Error(ErrorCode::kUnavailable, what);
+      throw;
     }
   });
 }
 
-int RunServer(const ServerOptions& options) {
-  return runtime::RunProcess("server", [&](const runtime::JobConfig& config) {
+namespace {
+
+int Serve(const std::string& program, const std::function<ServerOptions()>& make) {
+  return runtime::RunProcess(program, [&](const runtime::JobConfig& config) {
+    if (!make)
+      throw Error(ErrorCode::kInvalidArgument, "RunServer: there is no function that makes its options");
+    const ServerOptions options = make();
     if (config.role != wire::Role::kServer) {
       throw Error(ErrorCode::kInvalidArgument,
-                  "this program is a server, but DMLC_ROLE does not say so; start it with tools/launch.py "
-                  "--server-command");
+                  StrCat("this program is a server, but DMLC_ROLE does not say so; start it with ",
+                         kLaunchTool, " --server-command"));
     }
-    return runtime::RunServerNode(config, options);
+    return runtime::RunServerNode(config, options, runtime::HeldSignals::Programs::kStay);
   });
+}
+
+}  // namespace
+
+int RunServer(const ServerOptions& options) {
+  return Serve("server", [&] { return options; });
+}
+
+int RunServer(int argc, char** argv, const std::function<ServerOptions()>& make) {
+  return Serve(ProgramOf(argc, argv), make);
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "runtime/nodes.h"
@@ -44,7 +45,8 @@ scheduler::Options OptionsOf(const JobConfig& config) {
   options.incarnation = RandomBits();
   options.num_workers = static_cast<uint32_t>(config.num_workers);
   options.num_servers = static_cast<uint32_t>(config.num_servers);
-  options.shards_per_server = static_cast<uint32_t>(config.server_threads);
+  options.shards_per_server = std::nullopt;
+  if (config.server_threads) options.shards_per_server = static_cast<uint32_t>(*config.server_threads);
   options.bigarray_bound = config.bigarray_bound;
   options.heartbeat_timeout = config.heartbeat_timeout;
   options.rendezvous_timeout = config.rendezvous_timeout;
@@ -57,13 +59,24 @@ scheduler::Options OptionsOf(const JobConfig& config) {
   return options;
 }
 
+// One to each node: that they would not do is said before anybody waits.
+void ReserveConnections(const JobConfig& config) {
+  constexpr uint64_t kOwn = 32;  // its sockets and what wakes its threads
+  const auto nodes = static_cast<uint64_t>(config.num_workers) + static_cast<uint64_t>(config.num_servers);
+  ReserveDescriptors(nodes + kOwn,
+                     StrCat("the connections of ", Counted(config.num_workers, "worker"), " and ",
+                            Counted(config.num_servers, "server"), " to the scheduler"),
+                     2 * nodes + 256);  // who comes back has two for a while
+}
+
 }  // namespace
 
 int RunSchedulerNode(const JobConfig& config) {
   std::signal(SIGPIPE, SIG_IGN);
   std::atomic<int> signal = 0;
   const auto machine = std::make_shared<scheduler::Scheduler>(OptionsOf(config));
-  HoldSignals();
+  const HeldSignals held(HeldSignals::Programs::kGiveWay);
+  ReserveConnections(config);
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   transport::ZmqLoopOptions options = LoopOptions(config, "scheduler");
@@ -74,7 +87,7 @@ int RunSchedulerNode(const JobConfig& config) {
   options.bind_reason = config.behind_service ? "DMLC_USE_KUBERNETES" : "DMLC_PS_ROOT_URI";
   options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
   transport::ZmqLoop loop(context, machine, options);
-  const SignalWatcher watcher([&](int number) {
+  const auto on_signal = [&](int number) {
     loop.Post([&, number](Time now, transport::Network& network) {
       if (number == SIGUSR1) {
         LOG(WARNING) << "state of the scheduler:\n" << machine->DumpState(now);
@@ -83,7 +96,8 @@ int RunSchedulerNode(const JobConfig& config) {
       signal = number;
       machine->FailJob(now, StrCat("the scheduler was ended by ", SignalName(number)), network);
     });
-  });
+  };
+  const SignalWatcher watcher(on_signal, config.grace, [&](int number) { TellOfGrace(config, number); });
   TellPort(config.port_fd, loop.addresses().front());
   VLOG(1) << "waiting for " << Counted(config.num_servers, "server") << " and "
           << Counted(config.num_workers, "worker");

@@ -1,9 +1,11 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <functional>
 #include <future>
 #include <memory>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "runtime/nodes.h"
@@ -23,15 +25,18 @@ struct ShardThread {
   std::unique_ptr<transport::ZmqLoop> loop;
 };
 
-// They post to one another: none goes before all have stopped.
-struct Threads {
-  ~Threads() {
-    for (ShardThread& shard : shards) shard.loop->Stop();
-    if (control) control->Stop();
+// Of the servers of a host one after another, each with a port for every thread; 0: any free one.
+uint16_t ShardPort(const JobConfig& config, uint32_t thread, uint32_t threads) {
+  if (config.server_port == 0) return 0;
+  const int64_t first = config.server_port + int64_t{config.local_server} * threads;
+  if (first + threads - 1 > 65535) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("SLUICE_SERVER_PORT is ", config.server_port, ", so that server ", config.local_server,
+                       " of this host with ", Counted(threads, "thread"), " has the ports ", first, " to ",
+                       first + threads - 1, ", and the last there is is 65535; choose a smaller one"));
   }
-  std::vector<ShardThread> shards;
-  std::unique_ptr<transport::ZmqLoop> control;
-};
+  return static_cast<uint16_t>(first + thread);
+}
 
 // With DMLC_LOCAL in Linux's abstract namespace (the '@'): a name without a file, gone with its process
 // however that ends.
@@ -39,15 +44,15 @@ struct Place {
   std::string address, why;
   std::string advertised;  // the host that workers are told, where it is not that of `address`
 };
-Place ShardPlace(const JobConfig& config, uint64_t incarnation, uint32_t thread) {
+Place ShardPlace(const JobConfig& config, uint64_t incarnation, uint32_t thread, uint16_t port) {
   if (config.local_only) {
     const char* why = config.transport == TransportChoice::kIpc ? "SLUICE_TRANSPORT" : "DMLC_LOCAL";
     return {StrCat("ipc://@sluice-", std::hex, incarnation, "-", thread), why, ""};
   }
   const auto choice = transport::ChooseHost({config.node_host, config.interface, config.root_host}).OrThrow();
-  if (transport::IsOwnAddress(choice.host)) return {transport::TcpAddress(choice.host, 0), choice.why, ""};
+  if (transport::IsOwnAddress(choice.host)) return {transport::TcpAddress(choice.host, port), choice.why, ""};
   const char* everywhere = choice.host.find(':') == std::string::npos ? "0.0.0.0" : "::";
-  return {transport::TcpAddress(everywhere, 0),
+  return {transport::TcpAddress(everywhere, port),
           StrCat(choice.why, " is ", choice.host,
                  ", none of this machine's and taken for one that leads here (NAT)"),
           choice.host};
@@ -59,11 +64,9 @@ std::string AddressForWorkers(const Place& place, const std::string& bound) {
   return transport::TcpAddress(place.advertised, static_cast<uint16_t>(port.value_or(0)));
 }
 
-// What the shards of a server have in common.
-struct Common {
-  std::shared_ptr<transport::SharedHeap> heap;  // null: no memory is shared
-  std::shared_ptr<transport::Traffic> traffic;
-  server::Updates::Helpers helpers;
+struct StopsFirst {
+  ~StopsFirst() { loop.Stop(); }
+  transport::ZmqLoop& loop;
 };
 
 server::Updates::Helpers MakeHelpers(int threads) {
@@ -72,34 +75,132 @@ server::Updates::Helpers MakeHelpers(int threads) {
   return helpers;
 }
 
-ShardThread StartShard(const JobConfig& config, std::shared_ptr<transport::ZmqContext> context,
-                       const Common& common, const ServerOptions& server, uint64_t incarnation,
-                       uint32_t thread) {
+// The shards of this process: as many as the scheduler says, once it has said so. Made and used on the
+// control machine's loop until that has ended.
+class ShardThreads {
+ public:
+  // `on_failure(why)`: one of them ends before its time. On its thread.
+  using OnFailure = std::function<void(const std::string& why)>;
+  ShardThreads(const JobConfig& config, const ServerOptions& server, uint64_t incarnation,
+               std::shared_ptr<transport::ZmqContext> context, OnFailure on_failure)
+      : config_(config),
+        server_(server),
+        on_failure_(std::move(on_failure)),
+        incarnation_(incarnation),
+        context_(std::move(context)),
+        heap_(config.shares_memory() ? std::make_shared<transport::SharedHeap>() : nullptr) {}
+  ~ShardThreads() { StopAll(&shards_); }
+  ShardThreads(const ShardThreads&) = delete;
+  ShardThreads& operator=(const ShardThreads&) = delete;
+
+  Result<server::Control::Shards> Start(uint32_t count) {
+    Failure failure{ErrorCode::kResourceExhausted, ""};
+    try {
+      return StartAll(count);
+    } catch (const Error& e) {
+      failure = {e.code(), e.what()};
+    } catch (const std::exception& e) {
+      failure.message = StrCat("cannot start ", Counted(count, "key-owning thread"), ": ", e.what());
+    }
+    StopAll(&shards_);  // those before it
+    shards_.clear();
+    return failure;
+  }
+  void Dump() {
+    for (ShardThread& shard : shards_) {
+      shard.loop->Post([machine = shard.machine](Time now, transport::Network&) {
+        LOG(WARNING) << "state of a server shard:\n" << machine->DumpState(now);
+      });
+    }
+  }
+  // Once the control machine's loop has ended, which ends them.
+  void AwaitEnd() {
+    for (ShardThread& shard : shards_) WaitForEnd(*shard.loop);
+  }
+
+ private:
+  // They post to one another: none goes before all have stopped.
+  static void StopAll(std::vector<ShardThread>* shards) {
+    for (ShardThread& shard : *shards) shard.loop->Stop();
+  }
+  void Reserve(uint32_t count, int helpers) const;
+  server::Control::Shards StartAll(uint32_t count);
+  ShardThread StartShard(uint32_t thread, uint32_t count, const server::Updates::Helpers& helpers);
+
+  const JobConfig& config_;
+  const ServerOptions& server_;
+  const OnFailure on_failure_;
+  const uint64_t incarnation_;
+  const std::shared_ptr<transport::ZmqContext> context_;
+  const std::shared_ptr<transport::SharedHeap> heap_;  // null: no memory is shared
+  const std::shared_ptr<transport::Traffic> traffic_ = std::make_shared<transport::Traffic>();
+  std::vector<ShardThread> shards_;
+};
+
+// What the connections of all workers, and all threads, will take: that they would not do is said before
+// anybody waits for it.
+void ShardThreads::Reserve(uint32_t count, int helpers) const {
+  constexpr uint64_t kOfAShard = 12, kOfMemory = 32;  // its sockets and what wakes it; segments that are lent
+  const auto workers = static_cast<uint64_t>(config_.num_workers);
+  const uint64_t connections = workers * count * (heap_ ? 2 : 1);  // a second one to hand memory over
+  ReserveDescriptors(connections + count * kOfAShard + (heap_ ? kOfMemory : 0),
+                     StrCat("the connections of ", Counted(config_.num_workers, "worker"),
+                            " to a server with ", Counted(count, "key-owning thread")),
+                     2 * connections + 512);  // who comes back has two for a while
+  ReserveThreads(static_cast<int>(count) + helpers,
+                 StrCat(Counted(count, "key-owning thread"), " and ", Counted(helpers, "helper"),
+                        " of a server (SLUICE_SERVER_THREADS, SLUICE_UPDATE_THREADS)"));
+}
+
+server::Control::Shards ShardThreads::StartAll(uint32_t count) {
+  const int num_helpers = config_.UpdateThreads(static_cast<int>(count));
+  Reserve(count, num_helpers);
+  const server::Updates::Helpers helpers = MakeHelpers(num_helpers);
+  server::Control::Shards started;
+  for (uint32_t thread = 0; thread < count; ++thread) {
+    shards_.push_back(StartShard(thread, count, helpers));
+    started.addresses.push_back(shards_.back().address);
+  }
+  for (ShardThread& shard : shards_) started.handles.push_back({shard.loop.get(), shard.machine.get()});
+  return started;
+}
+
+ShardThread ShardThreads::StartShard(uint32_t thread, uint32_t count,
+                                     const server::Updates::Helpers& helpers) {
   server::ShardOptions options;
-  options.job = wire::HashJobId(config.job_id);
-  options.incarnation = incarnation;
+  options.job = wire::HashJobId(config_.job_id);
+  options.incarnation = incarnation_;
   options.thread = thread;
-  options.shards_per_server = static_cast<uint32_t>(config.server_threads);
-  options.updater = server.updater;
-  if (common.heap) options.memory = common.heap;
-  options.helpers = common.helpers;
+  options.shards_per_server = count;
+  options.updater = server_.updater;
+  if (heap_) options.memory = heap_;
+  options.helpers = helpers;
   if (thread == 0)  // once for the process
-    options.process_counters = [traffic = common.traffic] { return NodeCounters(*traffic); };
+    options.process_counters = [traffic = traffic_] { return NodeCounters(*traffic); };
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
-  transport::ZmqLoopOptions loop = LoopOptions(config, StrCat("shard ", thread));
+  transport::ZmqLoopOptions loop = LoopOptions(config_, StrCat("shard ", thread));
   loop.limits = wire::LimitsOfShards();
   // Of a worker that comes back, the first message may be as large.
   loop.max_strangers_bytes += loop.limits.max_message_bytes;
-  loop.shared_heap = common.heap;
-  loop.traffic = common.traffic;
-  const Place place = ShardPlace(config, incarnation, thread);
+  loop.shared_heap = heap_;
+  loop.traffic = traffic_;
+  loop.on_failure = on_failure_;
+  const uint16_t port = ShardPort(config_, thread, count);
+  const Place place = ShardPlace(config_, incarnation_, thread, port);
   loop.bind = {place.address};
   loop.bind_reason = place.why;
-  loop.bind_advice = "DMLC_NODE_HOST or DMLC_INTERFACE choose another address";
-  shard.loop = std::make_unique<transport::ZmqLoop>(std::move(context), shard.machine, loop);
+  loop.bind_advice = port == 0 ? "DMLC_NODE_HOST or DMLC_INTERFACE choose another address"
+                               : "SLUICE_SERVER_PORT (launch.py --server-port) chooses other ports";
+  shard.loop = std::make_unique<transport::ZmqLoop>(context_, shard.machine, loop);
   shard.address = AddressForWorkers(place, shard.loop->addresses().front());
   return shard;
+}
+
+void WarnOfAddress(const JobConfig& config) {
+  if (config.local_only) return;
+  const auto choice = transport::ChooseHost({config.node_host, config.interface, config.root_host});
+  if (choice && !choice.value().warning.empty()) LOG(WARNING) << WrapLogged(choice.value().warning);
 }
 
 }  // namespace
@@ -116,58 +217,59 @@ membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnat
   options.pid = static_cast<uint32_t>(getpid());
   options.num_workers = static_cast<uint32_t>(config.num_workers);
   options.num_servers = static_cast<uint32_t>(config.num_servers);
+  options.server_threads = static_cast<uint32_t>(config.server_threads.value_or(0));
+  options.offered_server_threads = static_cast<uint32_t>(config.offered_server_threads);
   options.heartbeat_interval = config.heartbeat_interval;
   options.heartbeat_timeout = config.heartbeat_timeout;
   options.rendezvous_timeout = config.rendezvous_timeout;
+  options.says_missing = !config.launched;
   return options;
 }
 
-int RunServerNode(const JobConfig& config, const ServerOptions& server) {
+int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSignals::Programs handlers) {
   AwaitSchedulersName(config);  // signals still end this
-  HoldSignals();
+  WarnOfAddress(config);
+  const HeldSignals held(handlers);
   KeepMessageMemory();
   std::atomic<int> signal = 0;
   std::promise<transport::ZmqLoop*> started;
   const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();
-  Threads threads;
   const uint64_t incarnation = RandomBits();
-  auto context = std::make_shared<transport::ZmqContext>(
+  // A wrong address is said before a job is joined.
+  const auto expected = static_cast<uint32_t>(config.server_threads.value_or(config.offered_server_threads));
+  ShardPlace(config, incarnation, 0, ShardPort(config, 0, expected));
+  const auto context = std::make_shared<transport::ZmqContext>(
       transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});
-  membership::Options membership = MembershipOptions(config, incarnation);
-  const Common common{config.shares_memory() ? std::make_shared<transport::SharedHeap>() : nullptr,
-                      std::make_shared<transport::Traffic>(), MakeHelpers(config.update_threads)};
-  std::vector<server::ShardHandle> handles;
-  for (int i = 0; i < config.server_threads; ++i) {
-    threads.shards.push_back(
-        StartShard(config, context, common, server, incarnation, static_cast<uint32_t>(i)));
-    membership.shard_addresses.push_back(threads.shards.back().address);
-  }
-  for (ShardThread& shard : threads.shards) handles.push_back({shard.loop.get(), shard.machine.get()});
-  const auto control = std::make_shared<server::Control>(
-      membership, handles, [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
-  threads.control = std::make_unique<transport::ZmqLoop>(context, control, LoopOptions(config, "control"));
-  started.set_value(threads.control.get());
-  const SignalWatcher watcher([&](int number) {
-    if (number == SIGUSR1) {
-      for (ShardThread& shard : threads.shards) {
-        shard.loop->Post([machine = shard.machine](Time now, transport::Network&) {
-          LOG(WARNING) << "state of a server shard:\n" << machine->DumpState(now);
-        });
-      }
-    }
-    threads.control->Post([&, number](Time now, transport::Network& network) {
+  std::shared_ptr<server::Control> control;
+  std::optional<transport::ZmqLoop> loop;
+  const auto fail = [&control, control_loop](const std::string& why) {
+    control_loop.get()->Post([&control, why](Time now, transport::Network& network) {
+      control->Fail(now, StrCat("a key-owning thread has ended: ", why), network);
+    });
+  };
+  ShardThreads shards(config, server, incarnation, context, fail);
+  control = std::make_shared<server::Control>(
+      MembershipOptions(config, incarnation), [&shards](uint32_t count) { return shards.Start(count); },
+      [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
+  loop.emplace(context, control, LoopOptions(config, "control"));
+  const StopsFirst stops_first{*loop};  // the shards, which it uses and which post to it, go before it
+  started.set_value(&*loop);
+  const auto on_signal = [&](int number) {
+    loop->Post([&, number](Time now, transport::Network& network) {
       if (number == SIGUSR1) {
+        shards.Dump();
         LOG(WARNING) << "state of the server:\n" << control->DumpState(now);
         return;
       }
       signal = number;
       control->Fail(now, StrCat("the server was ended by ", SignalName(number)), network);
     });
-  });
+  };
+  const SignalWatcher watcher(on_signal, config.grace, [&](int number) { TellOfGrace(config, number); });
   std::optional<ServerProgram> program;
-  if (server.program) program.emplace(config, control, *threads.control, server.program);
-  WaitForEnd(*threads.control);
-  for (ShardThread& shard : threads.shards) WaitForEnd(*shard.loop);
+  if (server.program) program.emplace(config, control, *loop, server.program);
+  WaitForEnd(*loop);
+  shards.AwaitEnd();
   program.reset();
   if (signal != 0) return kExitSignal + signal;
   return control->outcome().reason == wire::Stop::Reason::kFinished ? 0 : kExitFailed;

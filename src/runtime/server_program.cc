@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "runtime/process.h"
@@ -18,7 +19,7 @@ constexpr Duration kPatience = 10s;
 ServerProgram::ServerProgram(const JobConfig& config, std::shared_ptr<server::Control> control,
                              transport::Loop& loop, std::function<void(ServerNode&)> program)
     : config_(config), control_(std::move(control)), loop_(loop) {
-  thread_ = std::thread([this, program = std::move(program)] {
+  thread_ = StartThread("the server's program", [this, program = std::move(program)] {
     Run(program);
     returned_.set_value();
   });
@@ -67,12 +68,12 @@ void ServerProgram::Barrier(BarrierGroup group, std::chrono::milliseconds timeou
   if (group == BarrierGroup::kWorkers)
     throw Error(ErrorCode::kInvalidArgument,
                 "Barrier: a server is no member of kWorkers; use kServers or kAll");
-  const Duration patience = Bounded(timeout);
+  const Duration patience = Bounded(timeout == kDefaultTimeout ? config_.operation_timeout : timeout);
   const auto wire_group =
       group == BarrierGroup::kAll ? wire::Barrier::Group::kAll : wire::Barrier::Group::kServers;
   const auto status =
       OnLoop(patience, [=, this](Time now, transport::Network& network, server::Control::Then done) {
-        control_->Barrier(now, wire_group, now + patience, std::move(done), network);
+        control_->Barrier(now, wire_group, DeadlineOf(now, patience), std::move(done), network);
       });
   const Status outcome = status ? *status : Status(control_->EndedBecause());
   if (!outcome) throw Error(outcome.failure().code, outcome.failure().message);

@@ -1,61 +1,212 @@
 #include "runtime/signals.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <mutex>
+#include <utility>
 
 #include "base/check.h"
 #include "base/executor.h"
+#include "base/limits.h"
+#include "base/strings.h"
+#include "sluice/error.h"
 
 namespace sluice::runtime {
 
 namespace {
 
-sigset_t OurSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&signals, number);
-  return signals;
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1};
+
+// What a handler needs, which the kernel gives to a process, not to an object. The pipe is made once and
+// stays: a handler may run at any moment.
+struct Handling {
+  std::mutex mutex;
+  int holders = 0;                                       // guarded by mutex
+  std::array<bool, kSignals.size()> taken = {};          // guarded by mutex
+  std::array<struct sigaction, kSignals.size()> before;  // guarded by mutex; where taken
+  std::atomic<int> read_end = -1, write_end = -1;
+  std::atomic<pid_t> owner = 0;
+};
+Handling handling;
+
+void OnSignal(int number) {
+  const int error = errno;
+  if (getpid() != handling.owner.load()) {
+    // A child that was forked and has called no exec: the pipe is its parent's. It ends by the signal.
+    signal(number, SIG_DFL);
+    raise(number);
+  } else {
+    const auto byte = static_cast<unsigned char>(number);
+    // A full pipe has enough of them.
+    [[maybe_unused]] const ssize_t written = write(handling.write_end.load(), &byte, 1);
+  }
+  errno = error;
+}
+
+bool IsOurs(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == OnSignal;
+}
+
+bool IsDefault(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
+
+bool IsIgnored(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
+}
+
+void Install(size_t i, HeldSignals::Programs handlers) {
+  struct sigaction action {};
+  SLUICE_CHECK(sigaction(kSignals[i], nullptr, &action) == 0);
+  if (IsOurs(action)) {
+    if (handling.taken[i]) return;
+    action.sa_handler = SIG_DFL;  // its parent's, in a forked child
+  }
+  handling.taken[i] = handlers == HeldSignals::Programs::kGiveWay ? !IsIgnored(action) : IsDefault(action);
+  if (!handling.taken[i]) return;
+  handling.before[i] = action;
+  action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;  // the program's own calls go on
+  sigfillset(&action.sa_mask);
+  SLUICE_CHECK(sigaction(kSignals[i], &action, nullptr) == 0);
+}
+
+void Remove(size_t i) {
+  // A state that is asked for must not end a process whose end has begun: its handler stays.
+  if (kSignals[i] == SIGUSR1 && IsDefault(handling.before[i])) return;
+  if (!std::exchange(handling.taken[i], false)) return;
+  struct sigaction now {};
+  SLUICE_CHECK(sigaction(kSignals[i], nullptr, &now) == 0);
+  if (!IsOurs(now)) return;  // the program has one of its own meanwhile
+  SLUICE_CHECK(sigaction(kSignals[i], &handling.before[i], nullptr) == 0);
+}
+
+// The next signal that came; 0 when there is none.
+int NextSignal() {
+  unsigned char byte = 0;
+  return read(handling.read_end.load(), &byte, 1) == 1 ? byte : 0;
 }
 
 }  // namespace
 
-void HoldSignals() {
-  const sigset_t signals = OurSignals();
-  SLUICE_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
+HeldSignals::HeldSignals(Programs handlers) {
+  const std::lock_guard lock(handling.mutex);
+  if (handling.owner.load() != getpid()) {  // the first in this process
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+      throw Error(ErrorCode::kResourceExhausted,
+                  StrCat("no descriptors to hear signals by: ", DescriptorLimitText()));
+    handling.read_end = ends[0];
+    handling.write_end = ends[1];
+    handling.holders = 0;
+    handling.taken = {};
+    handling.owner = getpid();
+  }
+  // A state that was asked for while nobody heard.
+  if (handling.holders++ == 0) {
+    while (NextSignal() != 0) {
+    }
+  }
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    Install(i, handlers);
+    sigaddset(&signals, kSignals[i]);
+  }
+  if (handlers == Programs::kGiveWay) SLUICE_CHECK(pthread_sigmask(SIG_UNBLOCK, &signals, nullptr) == 0);
 }
 
-SignalWatcher::SignalWatcher(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
-  HoldSignals();
-  const sigset_t signals = OurSignals();
-  signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+HeldSignals::~HeldSignals() {
+  const std::lock_guard lock(handling.mutex);
+  if (--handling.holders > 0) return;
+  for (size_t i = 0; i < kSignals.size(); ++i) Remove(i);
+  while (const int number = NextSignal()) {
+    if (number != SIGUSR1) kill(getpid(), number);
+  }
+}
+
+SignalWatcher::SignalWatcher(std::function<void(int)> on_signal, Duration grace,
+                             std::function<void(int)> on_wait)
+    : on_signal_(std::move(on_signal)), on_wait_(std::move(on_wait)), grace_(grace) {
   stop_fd_ = eventfd(0, EFD_CLOEXEC);
-  SLUICE_CHECK(signal_fd_ >= 0 && stop_fd_ >= 0) << "signalfd/eventfd: errno " << errno;
-  thread_ = std::thread([this] {
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (stop_fd_ < 0 || wake_fd_ < 0) {
+    const std::string limits = DescriptorLimitText();
+    for (const int fd : {stop_fd_, wake_fd_}) {
+      if (fd >= 0) close(fd);
+    }
+    throw Error(ErrorCode::kResourceExhausted, StrCat("no descriptors to hear signals by: ", limits));
+  }
+  thread_ = StartThread("signals", [this] {
     SetThreadName("signals");
     Run();
   });
 }
 
 SignalWatcher::~SignalWatcher() {
+  if (thread_.get_id() == std::this_thread::get_id()) {  // what it called has called exit
+    thread_.detach();
+    return;
+  }
   const uint64_t one = 1;
   SLUICE_CHECK(write(stop_fd_, &one, sizeof one) == sizeof one);
   thread_.join();
-  close(signal_fd_);
   close(stop_fd_);
+  close(wake_fd_);
+}
+
+void SignalWatcher::Wake() {
+  const uint64_t one = 1;
+  SLUICE_CHECK(write(wake_fd_, &one, sizeof one) == sizeof one);
 }
 
 void SignalWatcher::Run() {
-  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+  pollfd fds[3] = {{handling.read_end, POLLIN, 0}, {wake_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
   while (true) {
-    // Without a deadline on purpose: it waits for a person, or for its own destructor.
-    if (poll(fds, 2, -1) < 0) continue;
-    if (fds[1].revents != 0) return;
-    signalfd_siginfo info;
-    if (read(signal_fd_, &info, sizeof info) == sizeof info) on_signal_(static_cast<int>(info.ssi_signo));
+    // Without a deadline on purpose, but that of a grace: it waits for a person, or for its own destructor.
+    int timeout = -1;
+    if (wish_.number != 0) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(wish_.came + grace_ - SteadyClock().Now());
+      timeout = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000));
+    }
+    const int ready = poll(fds, 3, timeout);
+    if (ready < 0) continue;
+    if (fds[2].revents != 0) return;
+    if (wish_.number != 0 && SteadyClock().Now() >= wish_.came + grace_)
+      on_signal_(std::exchange(wish_, {}).number);
+    if (ready == 0) continue;
+    uint64_t count = 0;
+    if (read(wake_fd_, &count, sizeof count) == sizeof count) on_signal_(0);
+    if (const int number = NextSignal()) Hear(number);
   }
+}
+
+void SignalWatcher::Hear(int number) {
+  const Time now = SteadyClock().Now();
+  const bool ends = number == SIGINT || number == SIGTERM;
+  if (ends && wish_.IsSame(number, now)) return;
+  if (!ends || grace_ <= Duration::zero() || wish_.number != 0) {
+    if (ends) wish_ = {};
+    return on_signal_(number);
+  }
+  wish_ = {number, now};
+  if (on_wait_) on_wait_(number);
+}
+
+bool Wish::IsSame(int other, Time now) const {
+  constexpr Duration kOnce = 2s;
+  return number != 0 && number == other && now < came + kOnce;
 }
 
 const char* SignalName(int number) {

@@ -13,11 +13,15 @@
 namespace sluice::runtime {
 namespace {
 
-worker::ClientOptions ClientOptionsOf(const JobConfig& config, worker::Tracer* tracer) {
+worker::ClientOptions ClientOptionsOf(const JobConfig& config, worker::Tracer* tracer,
+                                      std::function<void(const std::string&)> on_told,
+                                      std::function<void()> on_asked_to_end) {
   worker::ClientOptions options;
   options.membership = MembershipOptions(config, RandomBits());
+  options.membership.on_asked_to_end = std::move(on_asked_to_end);
   options.resend_timeout = config.resend_timeout;
   options.tracer = tracer;
+  options.on_told = std::move(on_told);
   return options;
 }
 
@@ -30,11 +34,13 @@ std::shared_ptr<transport::SharedHeap> HeapOf(const JobConfig& config,
 }  // namespace
 
 WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
-                       std::shared_ptr<transport::SharedHeap> heap)
+                       std::shared_ptr<transport::SharedHeap> heap, std::function<void()> on_asked_to_end)
     : config_(config),
       tracer_(tracer),
       heap_(HeapOf(config, std::move(heap))),
-      client_(std::make_shared<worker::Client>(ClientOptionsOf(config, tracer))) {
+      client_(std::make_shared<worker::Client>(ClientOptionsOf(
+          config, tracer, [told = told_](const std::string& why) { told->Set(why); },
+          std::move(on_asked_to_end)))) {
   AwaitSchedulersName(config);
   KeepMessageMemory();
   auto context = std::make_shared<transport::ZmqContext>(
@@ -65,12 +71,10 @@ void WorkerNode::Post(std::function<void(Time, transport::Network&)> task) {
               StrCat("this worker is no longer in the job", why.empty() ? "" : ": ", why));
 }
 
-std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
-  const bool async = type.find("async") != std::string::npos;
-  const bool device = type.find("device") != std::string::npos;
+std::shared_ptr<KVStore> WorkerNode::MakeStore(const StoreType& type) {
   worker::DistStore::Options options;
-  options.type = type;
-  options.mode = async ? wire::SyncMode::kAsync : wire::SyncMode::kSync;
+  options.type = type.Name();
+  options.mode = type.async ? wire::SyncMode::kAsync : wire::SyncMode::kSync;
   options.num_workers = config_.num_workers;
   options.number = stores_made_++;
   if (const size_t most = wire::Limits().max_stores; options.number >= most) {
@@ -90,8 +94,8 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const std::string& type) {
   options.host_work = host_work;
   const auto store = std::make_shared<worker::DistStore>(
       options, client_, loop_,
-      device ? collective::MakeDeviceReducer(host_work)
-             : collective::MakeHostReducer(config_.reduction_threads, host_work));
+      type.on_devices ? collective::MakeDeviceReducer(host_work)
+                      : collective::MakeHostReducer(config_.reduction_threads, host_work));
   const std::lock_guard lock(mutex_);
   stores_.push_back(store);
   return store;
@@ -103,15 +107,14 @@ void WorkerNode::Flush(Duration timeout) {
     const std::lock_guard lock(mutex_);
     stores = stores_;
   }
-  for (const auto& store : stores)
-    store->Flush(std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+  for (const auto& store : stores) store->Flush(timeout);
 }
 
 void WorkerNode::Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout) {
   const Event left = Event::Make("leaving the job");
   Post([client = client_, left, outcome, message, timeout](Time now, transport::Network& network) {
     client->Leave(
-        now, {outcome, message}, now + timeout,
+        now, {outcome, message}, DeadlineOf(now, timeout),
         [left](const Status& status) { left.Complete(status.AsException()); }, network);
   });
   left.WaitQuietly(timeout + 1s);
@@ -137,8 +140,9 @@ std::map<std::string, wire::Counters> WorkerNode::Stats(Duration timeout) {
       if (--gathered->left == 0) gathered->done.Complete(gathered->status.AsException());
     };
   };
-  const auto shards_per_server = static_cast<uint32_t>(config_.server_threads);
+  const auto num_servers = static_cast<uint32_t>(config_.num_servers);
   Post([=, client = client_](Time now, transport::Network& network) {
+    const uint32_t shards_per_server = std::max(client->num_shards() / num_servers, 1u);
     gathered->left = 1 + client->num_shards();
     client->GetSchedulerStats(now, now + timeout, take("scheduler"), network);
     for (uint32_t shard = 0; shard < client->num_shards(); ++shard) {
@@ -161,6 +165,10 @@ wire::Counters WorkerNode::OwnStats(Duration timeout) {
   wire::Counters counters = NodeCounters(*traffic_);
   counters["bytes_copied"] += *landed;
   return counters;
+}
+
+void WorkerNode::AskToEnd() {
+  loop_->Post([client = client_](Time, transport::Network& network) { client->AskToEnd(network); });
 }
 
 bool WorkerNode::Dump() {

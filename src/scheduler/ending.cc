@@ -1,7 +1,9 @@
 // How a job ends: who leaves, who has died, and who is waited for meanwhile.
 #include <algorithm>
+#include <utility>
 
 #include "base/strings.h"
+#include "base/told.h"
 #include "scheduler/scheduler.h"
 
 namespace sluice::scheduler {
@@ -25,11 +27,15 @@ void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, 
   if (leave.outcome == wire::Leave::Outcome::kFailed || member.info.role == Role::kServer) {
     return StopJob(
         now, {wire::Stop::Reason::kFailed, StrCat(Roster::NameOf(member.info), " failed: ", leave.message)},
-        network);
+        network, &member);
   }
   BroadcastMembership(network);
   if (roster_.AllAre(Role::kWorker, NodeState::kFinished))
     return StopJob(now, {wire::Stop::Reason::kFinished, "all workers have finished"}, network);
+  if (WorkerZeroHasLeft()) {
+    for (const auto& [waiting, request] : std::exchange(await_optimizer_, {}))
+      RefuseOptimizer(waiting.second, request, network);
+  }
   for (const auto& [waiter, failure] : barriers_.TakeHopeless(roster_))
     Send(waiter.peer, wire::ErrorReply{failure.code, failure.message}, network, waiter.request_id);
 }
@@ -52,7 +58,12 @@ void Scheduler::FailJob(Time now, const std::string& message, transport::Network
   EndUnlessAwaiting(now);
 }
 
-void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) {
+// Of a loop that fails: who is connected hears why.
+void Scheduler::OnEnd(Time now, const std::string& why, transport::Network& network) {
+  if (!done_) FailJob(now, StrCat("the scheduler failed: ", why), network);
+}
+
+void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network, const Member* told_by) {
   if (stopping_) return;
   stopping_ = true;
   outcome_ = std::move(stop);
@@ -60,7 +71,12 @@ void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network) 
   stop_deadline_ = now + (failed ? options_.failure_timeout : options_.finish_timeout);
   const bool waited = now - started_ >= options_.rendezvous_timeout;
   latecomers_until_ = complete_ || waited ? now : now + options_.heartbeat_timeout;
-  if (failed) LOG(ERROR) << WrapLogged("the job stops: " + outcome_.message);
+  if (failed) {
+    const std::string what = "the job stops: " + outcome_.message;
+    LOG(ERROR) << WrapLogged(
+        told_by == nullptr ? what
+                           : ToldBy(StrCat(wire::Name(told_by->info.role), " ", told_by->info.rank), what));
+  }
   SendStop(now, network);
 }
 

@@ -15,6 +15,7 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
     return EndUnlessAwaiting(now);
   }
   const auto& request = std::get<wire::Register>(message.body);
+  const bool undecided = !roster_.shards_per_server();
   const auto result = roster_.Register(now, from, message.sender, request, message.in_reply_to);
   if (!result) return RefuseToJoin(from, result.failure(), network);
   Member& member = *result.value().member;
@@ -22,21 +23,30 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
     case Standing::kReplaced:
       return SendAway(from, message, ReplacedBy(member), network);
     case Standing::kClaimant:  // the message's id is the challenge
-      return Send(from,
-                  wire::Welcome{wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}},
-                  network, 0, member.claim.challenge);
+      return Send(
+          from, wire::Welcome{wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}, 0},
+          network, 0, member.claim.challenge);
     case Standing::kReturned:
       return OnReturn(now, from, member, message, network);
     case Standing::kJoined:
       VLOG(1) << Roster::NameOf(member.info) << " joined, " << roster_.members().size() << " of "
               << roster_.num_servers() + roster_.num_workers();
       if (options_.on_joined) options_.on_joined(member.info);
-      if (roster_.complete()) return Complete(now, network);
+      if (undecided && roster_.shards_per_server()) TellThreads(network);
       break;
     case Standing::kKnown:
       break;
   }
+  if (!complete_ && roster_.complete()) return Complete(now, network);
   Send(from, WelcomeFor(member), network);
+}
+
+void Scheduler::TellThreads(transport::Network& network) {
+  VLOG(1) << "every server runs " << Counted(*roster_.shards_per_server(), "key-owning thread");
+  for (const Member& member : roster_.members()) {
+    if (member.info.role == wire::Role::kServer && member.info.shard_addresses.empty())
+      Send(member.peer, WelcomeFor(member), network);
+  }
 }
 
 void Scheduler::OnReturn(Time now, transport::PeerId from, Member& member, const wire::Message& message,
@@ -71,17 +81,20 @@ void Scheduler::SendAway(transport::PeerId from, const wire::Message& message, w
 }
 
 void Scheduler::RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network) {
-  LOG(WARNING) << WrapLogged("refused a node: " + failure.message);
+  LOG(WARNING) << WrapLogged("refused a node, which says why itself: " + failure.message);
   Send(from, wire::ErrorReply{failure.code, failure.message}, network);
 }
 
 wire::Welcome Scheduler::WelcomeFor(const Member& member) const {
-  if (!complete_) return {wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}};
-  return {wire::Welcome::State::kComplete, member.info.rank, {}, roster_.Infos()};
+  const uint32_t threads = roster_.shards_per_server().value_or(0);
+  if (!complete_)
+    return {wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}, threads};
+  return {wire::Welcome::State::kComplete, member.info.rank, {}, roster_.Infos(), threads};
 }
 
 void Scheduler::Complete(Time now, transport::Network& network) {
   complete_ = true;
+  CountShards();
   if (options_.on_complete) options_.on_complete();
   VLOG(1) << "the job is complete after "
           << std::chrono::duration_cast<std::chrono::milliseconds>(now - started_).count() << " ms";

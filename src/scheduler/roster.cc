@@ -5,6 +5,18 @@
 #include "base/strings.h"
 
 namespace sluice::scheduler {
+namespace {
+
+constexpr uint32_t kMostThreads = 256;
+constexpr const char* kWasTold = " was told ";
+
+// As somebody has set it; 0: nobody has.
+uint32_t ThreadsOf(const wire::Register& request) {
+  return request.shard_addresses.empty() ? request.server_threads
+                                         : static_cast<uint32_t>(request.shard_addresses.size());
+}
+
+}  // namespace
 
 std::string Roster::NameOf(const wire::NodeInfo& node) {
   return StrCat(wire::Name(node.role), " ", node.rank, " (host ", node.host, ", pid ", node.pid, ")");
@@ -45,15 +57,51 @@ Status Roster::CheckShape(const wire::Register& request) const {
                 request.num_workers, " workers and ", request.num_servers, " servers, but this job has ",
                 num_workers_, " and ", num_servers_, " (DMLC_NUM_WORKER, DMLC_NUM_SERVER)");
   }
-  if (request.role == wire::Role::kServer && request.shard_addresses.empty()) {
-    return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " names no address");
+  if (const Duration interval = std::chrono::milliseconds(request.heartbeat_ms); interval > patience_ / 2) {
+    return Fail(ErrorCode::kInvalidArgument, wire::Name(request.role), " on host ", request.host,
+                " sends a heartbeat every ", ToSeconds(interval),
+                " s (PS_HEARTBEAT_INTERVAL), but the scheduler takes who is silent for ",
+                ToSeconds(patience_),
+                " s for dead (PS_HEARTBEAT_TIMEOUT), which must be at least twice as long; give both "
+                "variables to all processes of the job");
   }
-  if (request.role == wire::Role::kServer && request.shard_addresses.size() != shards_per_server_) {
-    return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " runs ",
-                request.shard_addresses.size(), " shards, but the scheduler counts on ", shards_per_server_,
-                " (SLUICE_SERVER_THREADS must be the same on all nodes)");
+  return request.role == wire::Role::kServer ? CheckThreads(request) : Status::Ok();
+}
+
+Status Roster::CheckThreads(const wire::Register& request) const {
+  const uint32_t threads = ThreadsOf(request);
+  if (threads > kMostThreads) {
+    return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " was told to run ",
+                threads, " key-owning threads; at most ", kMostThreads,
+                " are possible (SLUICE_SERVER_THREADS)");
   }
-  return Status::Ok();
+  if (threads == 0 || !shards_per_server_ || threads == *shards_per_server_) return Status::Ok();
+  return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " was told to run ",
+              Counted(threads, "key-owning thread"), ", but ", decided_by_, *shards_per_server_,
+              "; SLUICE_SERVER_THREADS, where it is set, must be the same on the scheduler and all servers");
+}
+
+// What a job shares is decided once: whoever comes later is told.
+void Roster::DecideThreads(const Member& newcomer, const wire::Register& request) {
+  if (shards_per_server_ || request.role != wire::Role::kServer) return;
+  if (const uint32_t threads = ThreadsOf(request); threads != 0) {
+    shards_per_server_ = threads;
+    decided_by_ = NameOf(newcomer.info) + kWasTold;
+  } else if (CountOf(wire::Role::kServer) == num_servers_) {
+    uint32_t least = kMostThreads;
+    for (const Member& member : members_) {
+      if (member.info.role == wire::Role::kServer) least = std::min(least, member.offered_threads);
+    }
+    shards_per_server_ = least;
+    decided_by_ = "the other servers of this job run ";
+  }
+}
+
+bool Roster::complete() const {
+  return CountOf(wire::Role::kWorker) == num_workers_ && CountOf(wire::Role::kServer) == num_servers_ &&
+         std::all_of(members_.begin(), members_.end(), [](const Member& m) {
+           return m.info.role != wire::Role::kServer || !m.info.shard_addresses.empty();
+         });
 }
 
 Result<Roster::Registration> Roster::Register(Time now, transport::PeerId peer, const wire::Sender& sender,
@@ -63,6 +111,7 @@ Result<Roster::Registration> Roster::Register(Time now, transport::PeerId peer, 
     if (member.info.role != request.role) continue;
     if (member.info.incarnation == sender.incarnation) {
       member.HeardBy(now, peer);
+      if (member.info.shard_addresses.empty()) member.info.shard_addresses = request.shard_addresses;
       return Registration{Standing::kKnown, &member};
     }
     if (std::count(member.former.begin(), member.former.end(), sender.incarnation) > 0)
@@ -79,6 +128,7 @@ Result<Roster::Registration> Roster::Register(Time now, transport::PeerId peer, 
   member.info.rank = rank.value();
   member.identity = request.identity;
   Occupy(now, member, peer, sender, request);
+  DecideThreads(member, request);
   return Registration{Standing::kJoined, &member};
 }
 
@@ -103,6 +153,7 @@ void Roster::Occupy(Time now, Member& member, transport::PeerId peer, const wire
   member.info.host = request.host;
   member.info.pid = request.pid;
   member.info.shard_addresses = request.shard_addresses;
+  member.offered_threads = std::clamp(request.offered_server_threads, 1u, kMostThreads);
   member.HeardBy(now, peer);
 }
 
@@ -181,7 +232,12 @@ std::string Roster::MissingText() const {
   std::vector<std::string> names;
   for (const wire::Role role : {wire::Role::kServer, wire::Role::kWorker}) {
     for (uint32_t rank = 0; rank < Wanted(role); ++rank) {
-      if (At(role, rank) == nullptr) names.push_back(StrCat(wire::Name(role), " ", rank));
+      const Member* member = At(role, rank);
+      if (member == nullptr) {
+        names.push_back(StrCat(wire::Name(role), " ", rank));
+      } else if (role == wire::Role::kServer && shards_per_server_ && member->info.shard_addresses.empty()) {
+        names.push_back(StrCat("the addresses of server ", rank));
+      }
     }
   }
   constexpr size_t kShown = 20;

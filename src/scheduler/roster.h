@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Member {
 
   wire::NodeInfo info;
   std::string identity;
+  uint32_t offered_threads = 1;  // of a server: shards that it would run by itself
   transport::PeerId peer;
   Time last_heard{};
   bool closed = false;          // its connection has, since it was last heard
@@ -33,8 +35,16 @@ struct Member {
 
 class Roster {
  public:
-  Roster(uint32_t num_workers, uint32_t num_servers, uint32_t shards_per_server = 1)
-      : num_workers_(num_workers), num_servers_(num_servers), shards_per_server_(shards_per_server) {}
+  // `shards_per_server`, key-owning threads of each server: as the scheduler was told, or nothing. Then the
+  // first server decides that was told a number, and where none was, the least that a server offers, once all
+  // have come. `patience`: with how long a silence a node counts as dead.
+  Roster(uint32_t num_workers, uint32_t num_servers, std::optional<uint32_t> shards_per_server = 1,
+         Duration patience = Duration::max())
+      : num_workers_(num_workers),
+        num_servers_(num_servers),
+        patience_(patience),
+        shards_per_server_(shards_per_server),
+        decided_by_("the scheduler was told ") {}
 
   enum class Standing : uint8_t {
     kJoined,    // new: the wished rank when that is free, else the smallest free one
@@ -62,9 +72,10 @@ class Roster {
   std::vector<const Member*> BuryTheSilent(Time now, Duration timeout);
   void SetState(Member& member, wire::NodeState state);  // a new epoch when it changes
 
-  bool complete() const {
-    return CountOf(wire::Role::kWorker) == num_workers_ && CountOf(wire::Role::kServer) == num_servers_;
-  }
+  // Everybody has come, and every server has told its addresses.
+  bool complete() const;
+  // Nothing: not decided yet.
+  std::optional<uint32_t> shards_per_server() const { return shards_per_server_; }
   bool AllAre(wire::Role role, wire::NodeState state) const;
   size_t NumDead() const;
   uint64_t epoch() const { return epoch_; }
@@ -80,6 +91,8 @@ class Roster {
 
  private:
   Status CheckShape(const wire::Register& request) const;
+  Status CheckThreads(const wire::Register& request) const;
+  void DecideThreads(const Member& newcomer, const wire::Register& request);
   Result<Registration> Claim(Member& member, const wire::Sender& sender, uint64_t answers);
   static void Occupy(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,
                      const wire::Register& request);
@@ -88,7 +101,10 @@ class Roster {
   uint32_t Wanted(wire::Role role) const { return role == wire::Role::kWorker ? num_workers_ : num_servers_; }
   const Member* At(wire::Role role, uint32_t rank) const;
 
-  const uint32_t num_workers_, num_servers_, shards_per_server_;
+  const uint32_t num_workers_, num_servers_;
+  const Duration patience_;
+  std::optional<uint32_t> shards_per_server_;
+  std::string decided_by_;  // for messages, before the number
   std::vector<Member> members_;
   uint64_t epoch_ = 1;
   uint64_t next_challenge_ = 1;

@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/strings.h"
 #include "kvstore/update/update.h"
@@ -13,18 +14,30 @@ using wire::Role;
 
 constexpr size_t kAnswersKept = 4096;
 
-plan::PlacementOptions PlacementOf(const Options& options) {
-  return {.num_shards = options.num_servers * options.shards_per_server,
+plan::PlacementOptions PlacementOf(const Options& options, uint32_t shards_per_server) {
+  return {.num_shards = options.num_servers * shards_per_server,
           .bigarray_bound = options.bigarray_bound,
           .part_bytes = options.part_bytes};
+}
+
+// "server 0, server 2".
+std::string MissingAcks(const std::map<uint32_t, bool>& acked) {
+  std::vector<std::string> names;
+  for (const auto& [rank, has_acked] : acked)
+    if (!has_acked) names.push_back(StrCat("server ", rank));
+  return StrJoin(names);
 }
 
 }  // namespace
 
 Scheduler::Scheduler(const Options& options)
     : options_(options),
-      roster_(options.num_workers, options.num_servers, options.shards_per_server),
-      keys_(PlacementOf(options)) {}
+      roster_(options.num_workers, options.num_servers, options.shards_per_server, options.heartbeat_timeout),
+      keys_(PlacementOf(options, options.shards_per_server.value_or(1))) {}
+
+void Scheduler::CountShards() {
+  keys_ = KeyTable(PlacementOf(options_, roster_.shards_per_server().value_or(1)));
+}
 
 void Scheduler::OnStart(Time now, transport::Network&) {
   started_ = now;
@@ -66,11 +79,13 @@ void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message messag
 void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::Message& message,
                        transport::Network& network) {
   const bool asks = std::holds_alternative<wire::GetMembership>(message.body);
-  if (std::holds_alternative<wire::Heartbeat>(message.body) || asks) {
+  const auto* heartbeat = std::get_if<wire::Heartbeat>(&message.body);
+  if (heartbeat != nullptr || asks) {
     // Never the roster of a job that stops without its end: a shard would close rounds without the dead.
     if (stopping_) return Send(from, StopMessage(), network);
+    if (heartbeat != nullptr && heartbeat->asks_to_end) OnAskedToEnd(member, network);
     return asks ? Send(from, wire::Membership{roster_.Infos()}, network)
-                : Send(from, wire::HeartbeatAck{}, network);
+                : Send(from, wire::HeartbeatAck{asked_to_end_}, network);
   }
   if (std::holds_alternative<wire::Ack>(message.body))
     return OnServerAck(member, message.in_reply_to, network);
@@ -99,10 +114,27 @@ void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::M
   Send(from, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
 }
 
+// Nothing of the job changes: the workers end it. Who misses this hears it with its next heartbeat's answer.
+void Scheduler::OnAskedToEnd(const Member& member, transport::Network& network) {
+  if (member.info.role != Role::kWorker || std::exchange(asked_to_end_, true)) return;
+  VLOG(1) << Roster::NameOf(member.info) << " was asked to end; the other workers are told";
+  for (const Member& other : roster_.members()) {
+    if (other.info.role == Role::kWorker && other.info.state == NodeState::kAlive &&
+        other.peer != member.peer)
+      Send(other.peer, wire::HeartbeatAck{asked_to_end_}, network);
+  }
+}
+
 void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& message,
                           transport::Network& network) {
+  if (!complete_) {  // how many shards there are may not be known yet
+    const std::string why =
+        StrCat("keys are declared once the job is complete; missing: ", roster_.MissingText());
+    return Send(member.peer, wire::ErrorReply{ErrorCode::kFailedPrecondition, why}, network, message.id);
+  }
   const auto known = keys_.entries().size();
   const auto& request = std::get<wire::DeclareKeys>(message.body);
+  if (request.part.total > 0) return OnDeclarePart(member, message, network);
   const auto ids = keys_.Declare(request, Roster::NameOf(member.info));
   if (!ids)
     return Send(member.peer, wire::ErrorReply{ids.failure().code, ids.failure().message}, network,
@@ -118,9 +150,22 @@ void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& m
   const auto repeated = std::find_if(relays_.begin(), relays_.end(), [&](const auto& entry) {
     return entry.second.requester == member.peer && entry.second.request_id == message.id;
   });
-  if (repeated != relays_.end()) return;
+  if (repeated != relays_.end()) return TellRequester(repeated->second, network);
   counters_["keys"] += keys_.entries().size() - known;
   StartRelay(now, std::move(relay), network);
+}
+
+// The table knows the keys when the last part has come. Servers hear of them, as of all keys that are known,
+// when the worker then asks for the entries, as many at a time as a message holds.
+void Scheduler::OnDeclarePart(const Member& member, const wire::Message& message,
+                              transport::Network& network) {
+  const auto known = keys_.entries().size();
+  const Status status =
+      partial_declarations_.Add(member.info.incarnation, std::get<wire::DeclareKeys>(message.body),
+                                Roster::NameOf(member.info), &keys_);
+  counters_["keys"] += keys_.entries().size() - known;
+  if (status) return Send(member.peer, wire::Ack{}, network, message.id);
+  Send(member.peer, wire::ErrorReply{status.failure().code, status.failure().message}, network, message.id);
 }
 
 void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Message& message,
@@ -147,9 +192,11 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
     return Send(member.peer, it->second, network, message.id);
   }
   for (const auto& [id, relay] : relays_) {
-    if (relay.requester == member.peer && relay.request_id == message.id) return;
+    if (relay.requester == member.peer && relay.request_id == message.id)
+      return TellRequester(relay, network);
   }
-  VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate " << request.config.learning_rate;
+  VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate "
+          << *rule.optimizer->config().learning_rate;
   Relay relay;
   relay.body = request;
   relay.answer = wire::Ack{};
@@ -162,8 +209,23 @@ void Scheduler::OnAwaitOptimizer(const Member& member, const wire::Message& mess
                                  transport::Network& network) {
   const uint32_t store = std::get<wire::AwaitOptimizer>(message.body).store;
   if (with_optimizer_.contains(store)) return Send(member.peer, wire::Ack{}, network, message.id);
+  if (WorkerZeroHasLeft()) return RefuseOptimizer(member.peer, message.id, network);
   await_optimizer_[{store, member.peer}] = message.id;
   Send(member.peer, wire::BarrierWaiting{"optimiser", "worker 0 to set the optimiser"}, network, message.id);
+}
+
+bool Scheduler::WorkerZeroHasLeft() const {
+  return std::ranges::any_of(roster_.members(), [](const Member& member) {
+    return member.info.role == Role::kWorker && member.info.rank == 0 &&
+           member.info.state == NodeState::kFinished;
+  });
+}
+
+void Scheduler::RefuseOptimizer(transport::PeerId peer, uint64_t request, transport::Network& network) {
+  Send(peer,
+       wire::ErrorReply{ErrorCode::kFailedPrecondition,
+                        "worker 0 has left the job and has not set the optimiser: nobody else does"},
+       network, request);
 }
 
 void Scheduler::OnOptimizerStands(uint32_t store, transport::Network& network) {
@@ -180,6 +242,14 @@ uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& networ
   const uint64_t id = next_relay_++;
   SendRelay(now, id, relays_.emplace(id, std::move(relay)).first->second, network);
   return id;
+}
+
+// Whoever asks again hears whom the answer waits for.
+void Scheduler::TellRequester(const Relay& relay, transport::Network& network) {
+  Send(relay.requester,
+       wire::BarrierWaiting{std::string(wire::BodyName(relay.body)),
+                            MissingAcks(relay.acked) + " to acknowledge"},
+       network, relay.request_id);
 }
 
 void Scheduler::SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network) {
@@ -304,11 +374,7 @@ std::string Scheduler::DumpState(Time now) const {
   }
   text += barriers_.Describe();
   for (const auto& [id, relay] : relays_) {
-    std::vector<std::string> waiting;
-    for (const auto& [rank, acked] : relay.acked) {
-      if (!acked) waiting.push_back(StrCat("server ", rank));
-    }
-    text += StrCat(wire::BodyName(relay.body), " waits for ", StrJoin(waiting), "\n");
+    text += StrCat(wire::BodyName(relay.body), " waits for ", MissingAcks(relay.acked), "\n");
   }
   return text;
 }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "scheduler/barriers.h"
 #include "scheduler/key_table.h"
+#include "scheduler/partial_declarations.h"
 #include "scheduler/roster.h"
 
 namespace sluice::scheduler {
@@ -20,8 +21,8 @@ struct Options {
   uint64_t incarnation = 0;
   uint32_t num_workers = 1;
   uint32_t num_servers = 1;
-  uint32_t shards_per_server = 1;
-  std::optional<int64_t> bigarray_bound;  // plan::PlacementOptions
+  std::optional<uint32_t> shards_per_server = 1;  // as the scheduler was told; empty: as servers say
+  std::optional<int64_t> bigarray_bound;          // plan::PlacementOptions
   int64_t part_bytes = plan::PlacementOptions{}.part_bytes;
   Duration heartbeat_timeout = 10s;
   Duration report_interval = 10s;  // of "waiting for ..." while nodes are missing
@@ -49,6 +50,7 @@ class Scheduler final : public transport::Machine {
   Time NextTimer() const override;
   bool Done() const override { return done_; }
   Duration Linger() const override;
+  void OnEnd(Time now, const std::string& why, transport::Network& network) override;
   std::string DumpState(Time now) const override;
 
   // Ends the job from outside, for example on SIGTERM.
@@ -75,6 +77,8 @@ class Scheduler final : public transport::Machine {
                 transport::Network& network);
   wire::Welcome WelcomeFor(const Member& member) const;
   void Complete(Time now, transport::Network& network);
+  void CountShards();                             // once, when the job is complete: keys are spread over them
+  void TellThreads(transport::Network& network);  // servers that wait to hear how many they run
   void RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network);
   // Whoever is no member any more hears why, and may go.
   void SendAway(transport::PeerId from, const wire::Message& message, wire::Stop why,
@@ -84,15 +88,20 @@ class Scheduler final : public transport::Machine {
   // scheduler.cc
   void Handle(Time now, transport::PeerId from, Member& member, wire::Message& message,
               transport::Network& network);
+  void OnAskedToEnd(const Member& member, transport::Network& network);
   void OnDeclare(Time now, const Member& member, const wire::Message& message, transport::Network& network);
+  void OnDeclarePart(const Member& member, const wire::Message& message, transport::Network& network);
   void OnSetOptimizer(Time now, const Member& member, const wire::Message& message,
                       transport::Network& network);
   void OnBarrier(const Member& member, const wire::Message& message, transport::Network& network);
   void OnAwaitOptimizer(const Member& member, const wire::Message& message, transport::Network& network);
   void OnOptimizerStands(uint32_t store, transport::Network& network);
+  bool WorkerZeroHasLeft() const;
+  void RefuseOptimizer(transport::PeerId peer, uint64_t request, transport::Network& network);
   void OnServerAck(const Member& member, uint64_t relay_id, transport::Network& network);
 
   uint64_t StartRelay(Time now, Relay relay, transport::Network& network);
+  void TellRequester(const Relay& relay, transport::Network& network);
   void SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network);
   Time NextSilence() const;
   void BroadcastMembership(transport::Network& network);
@@ -103,7 +112,8 @@ class Scheduler final : public transport::Machine {
   void OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network);
   void OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
                transport::Network& network);
-  void StopJob(Time now, wire::Stop stop, transport::Network& network);
+  // `told_by`: the member whose failure it is, and who says so itself; null: nobody does.
+  void StopJob(Time now, wire::Stop stop, transport::Network& network, const Member* told_by = nullptr);
   void SendStop(Time now, transport::Network& network);
   wire::Stop StopMessage() const;
   bool IsAwaited(const Member& member) const;
@@ -114,6 +124,7 @@ class Scheduler final : public transport::Machine {
   const Options options_;
   Roster roster_;
   KeyTable keys_;
+  PartialDeclarations partial_declarations_;
   Barriers barriers_;
   std::map<uint64_t, Relay> relays_;
   uint64_t next_relay_ = 1;
@@ -127,6 +138,7 @@ class Scheduler final : public transport::Machine {
 
   bool complete_ = false;
   bool stopping_ = false;
+  bool asked_to_end_ = false;       // a worker was
   bool settled_ = false;            // while stopping: no member is waited for any more
   std::set<uint64_t> turned_away_;  // incarnations that came while stopping
   bool done_ = false;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "base/told.h"
 
 namespace sluice::server {
 namespace {
@@ -16,6 +17,9 @@ constexpr uint64_t kLeaveId = 1;
 
 Control::Control(membership::Options options, std::vector<ShardHandle> shards, PostToSelf self)
     : membership_(std::move(options)), shards_(std::move(shards)), self_(std::move(self)) {}
+
+Control::Control(membership::Options options, StartShards start, PostToSelf self)
+    : membership_(std::move(options)), start_(std::move(start)), self_(std::move(self)) {}
 
 void Control::OnStart(Time now, transport::Network& network) {
   membership_.OnStart(now, network);
@@ -41,6 +45,7 @@ void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
 void Control::Act(Time now, transport::Network& network) {
   if (membership_.state() == membership::State::kStopped && !leaving_)
     return BeginLeaving(now, *membership_.stop(), network);
+  if (start_ && membership_.server_threads() > 0 && !leaving_) return Start(now, network);
   if (membership_.state() != membership::State::kMember || membership_.epoch() == told_epoch_) return;
   told_epoch_ = membership_.epoch();
   for (const ShardHandle& handle : shards_) {
@@ -50,6 +55,13 @@ void Control::Act(Time now, transport::Network& network) {
     });
   }
   for (const Then& done : std::exchange(when_joined_, {})) done(Status::Ok());
+}
+
+void Control::Start(Time now, transport::Network& network) {
+  Result<Shards> started = std::exchange(start_, nullptr)(membership_.server_threads());
+  if (!started) return BeginLeaving(now, {wire::Stop::Reason::kFailed, started.failure().message}, network);
+  shards_ = std::move(started.value().handles);
+  membership_.SetShardAddresses(now, std::move(started.value().addresses), network);
 }
 
 Failure Control::EndedBecause() const {
@@ -138,8 +150,10 @@ void Control::OnEnd(Time now, const std::string& why, transport::Network& networ
 void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& network) {
   leaving_ = true;
   outcome_ = std::move(outcome);
-  if (outcome_.reason == wire::Stop::Reason::kFailed)
-    LOG(ERROR) << WrapLogged("the job stops: " + outcome_.message);
+  if (outcome_.reason == wire::Stop::Reason::kFailed) {
+    const std::string what = "the job stops: " + outcome_.message;
+    LOG(ERROR) << WrapLogged(membership_.told_to_stop() ? ToldBy("the scheduler", what) : what);
+  }
   membership_.Leave();
   requests_.FailAll(EndedBecause(), &completions_);
   RunCompletions(now, network);
@@ -163,6 +177,8 @@ void Control::OnTimer(Time now, transport::Network& network) {
   if (!leaving_) {
     membership_.OnTimer(now, network);
     requests_.Expire(now, &completions_);
+    requests_.AddTo(&reports_, now);
+    for (const std::string& line : reports_.Take(now)) LOG(INFO) << WrapLogged(line);
     requests_.Repeat(now, membership_, network);
     RunCompletions(now, network);
     return Act(now, network);

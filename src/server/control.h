@@ -22,6 +22,14 @@ class Control final : public transport::Machine {
   // `self` posts to this machine's own loop: how a shard's answer comes back.
   using PostToSelf = std::function<void(std::function<void(Time, transport::Network&)>)>;
   Control(membership::Options options, std::vector<ShardHandle> shards, PostToSelf self);
+  // A server that runs as many shards as its job's servers do, which the scheduler says.
+  struct Shards {
+    std::vector<ShardHandle> handles;
+    std::vector<std::string> addresses;  // for workers, one of each
+  };
+  // On this machine's loop, once. A failure ends the job.
+  using StartShards = std::function<Result<Shards>(uint32_t count)>;
+  Control(membership::Options options, StartShards start, PostToSelf self);
 
   void OnStart(Time now, transport::Network& network) override;
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
@@ -49,6 +57,7 @@ class Control final : public transport::Machine {
 
  private:
   void Act(Time now, transport::Network& network);  // after membership may have changed
+  void Start(Time now, transport::Network& network);
   void OnAnnounce(const wire::Message& message);
   void OnSetOptimizer(const wire::Message& message);
   // Runs `apply` on every shard; when all are done, answers `request` with Ack or the first failure.
@@ -58,11 +67,13 @@ class Control final : public transport::Machine {
 
   membership::Client membership_;
   membership::ControlRequests requests_;
+  membership::WaitReports reports_;
   uint64_t next_request_ = 2;  // 1 is the goodbye
   std::map<wire::Barrier::Group, uint64_t> barriers_;
   std::vector<Then> when_joined_;
   std::vector<membership::ControlRequests::Completion> completions_;
-  const std::vector<ShardHandle> shards_;
+  std::vector<ShardHandle> shards_;
+  StartShards start_;  // null: they run
   const PostToSelf self_;
   uint64_t told_epoch_ = 0;
   std::map<uint32_t, uint64_t> last_optimizer_;  // request that set the newest optimiser of each store

@@ -41,16 +41,21 @@ void Shard::SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire:
   incarnations_.clear();
   live_.clear();
   num_workers_ = 0;
+  worker_0_left_ = false;
   for (const wire::NodeInfo& node : roster) {
     if (node.role != wire::Role::kWorker) continue;
     ++num_workers_;
+    worker_0_left_ |= node.rank == 0 && node.state == wire::NodeState::kFinished;
     if (node.state == wire::NodeState::kDead) continue;
     incarnations_[node.rank] = node.incarnation;
     if (node.state == wire::NodeState::kAlive) live_.insert(node.rank);
   }
   for (const auto& key : keys_) {
-    if (key == nullptr || key->async()) continue;
-    for (Part& part : key->parts) CloseRounds(*key, part);
+    if (key == nullptr) continue;
+    if (!key->async()) {
+      for (Part& part : key->parts) CloseRounds(*key, part);
+    }
+    RefuseVainWaits(*key, network);
   }
   Flush(network);
 }
@@ -69,7 +74,9 @@ std::string Shard::DumpState(Time) const {
                      part.version);
       text += StrCat(", round ", part.version + 1, " waits for ", MissingText(*key, part));
       for (const Waiter& waiter : part.waiters)
-        text += StrCat("; worker ", waiter.rank, " waits for round ", waiter.min_round);
+        text += waiter.put_off
+                    ? StrCat("; an answer to worker ", waiter.rank, " waits for room on its connection")
+                    : StrCat("; worker ", waiter.rank, " waits for round ", waiter.min_round);
       text += "\n";
     }
   }

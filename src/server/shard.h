@@ -48,6 +48,7 @@ class Shard final : public transport::Machine {
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
                  transport::Network& network) override;
   void OnRest(Time, transport::Network& network) override { Flush(network); }
+  void OnRoom(Time now, transport::PeerId peer, transport::Network& network) override;
   void OnTimer(Time now, transport::Network& network) override;
   void OnEnd(Time, const std::string&, transport::Network&) override { updates_.Run(); }
   Time NextTimer() const override { return std::min(next_word_, next_return_); }
@@ -102,11 +103,14 @@ class Shard final : public transport::Machine {
   void OnGetRowIds(const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
-  Status CheckStore(const wire::Store& store, size_t i, Bytes bytes, Key** key, Part** part);
+  Status CheckStore(const Sender& sender, const wire::Store& store, size_t i, Bytes bytes, Key** key,
+                    Part** part);
   Status CheckStoreRows(const wire::Store& store, size_t i, Bytes bytes, const Key& key, Part& part) const;
   static void StoreRows(Part& part, uint32_t slot, const Frame& frame);
   Status CheckState(const Key& key, Part& part, const wire::StorePart& state) const;
+  Status CheckSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const;
   void StoreValue(Key& key, Part& part, const Frame& value);
+  void SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by);
   static void StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by);
 
   // aggregate/
@@ -149,15 +153,28 @@ class Shard final : public transport::Machine {
   void Prune(std::vector<Configured>* set, uint32_t store) const;
 
   // reply/
+  // The version that pulls of a worker of this rank go by.
+  static uint64_t VersionFor(const Key& key, const Part& part, uint32_t rank);
   bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
+  static bool WaitsForPinned(const Key& key, const Part& part, const Waiter& waiter);
+  // At once, where it is ready and its peer has room. False: it waits.
+  bool AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter);
+  bool HasRoom(const Waiter& waiter) const;
+  void PutOff(Key& key, Part& part, Waiter& waiter);
+  // Some of the answers that were put off, to who has room now. False: there are none.
+  bool AnswerSomePutOff();
+  void AnswerPutOff(transport::PeerId peer, const wire::PartRef& ref);
   void Answer(const Key& key, Part& part, const Waiter& waiter);
   Frame ReadRows(const Part& part, const Waiter& waiter) const;
   void AnswerWaiters(Key& key, Part& part);
   void KeepWaiting(Time now, Part& part, Waiter waiter);
   // Whoever has waited long enough hears for whom; makes next_word_ later.
   void TellWaiters(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network);
-  // Whom the part's next version waits for: "worker 1, worker 2".
-  std::string MissingText(const Key& key, const Part& part) const;
+  // Whom the waiter waits for: "worker 1, worker 2".
+  std::string MissingText(const Key& key, const Part& part, const Waiter& waiter) const;
+  std::string MissingText(const Key& key, const Part& part) const;  // for the part's next version
+  std::string WhyVain(const Key& key, const Part& part, const Waiter& waiter) const;
+  void RefuseVainWaits(Key& key, transport::Network& network);
   void Flush(transport::Network& network);
   void Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, wire::Frames frames,
             transport::Network& network);
@@ -174,10 +191,20 @@ class Shard final : public transport::Machine {
   std::map<uint32_t, uint64_t> incarnations_;               // of the members, by worker rank
   std::set<uint32_t> live_;                                 // worker ranks
   uint32_t num_workers_ = 1;                                // of the job, whether they live or not
+  bool worker_0_left_ = false;                              // in good order
   std::vector<std::unique_ptr<Key>> keys_;                  // by id; null where this shard has no part
   std::map<uint32_t, std::vector<Configured>> optimizers_;  // of each store, in the order set
   Updates updates_;                                         // none waits when the loop rests
   Replies replies_;
+  // Lists for each peer the parts whose values it gets once it has room; every waiter that is put off waits
+  // on one of them. The answer is made then, and takes no memory before but a reference.
+  struct BeforePart {
+    bool operator()(const wire::PartRef& a, const wire::PartRef& b) const {
+      return std::pair(a.key, a.part) < std::pair(b.key, b.part);
+    }
+  };
+  std::map<transport::PeerId, std::set<wire::PartRef, BeforePart>> put_off_;
+  std::set<transport::PeerId> without_room_;
   Time next_word_ = Time::max();    // not later than that of any waiter
   Time next_return_ = Time::max();  // not later than that of any push kept in another's memory
   size_t weight_bytes_ = 0;         // of all dense parts here

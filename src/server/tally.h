@@ -17,6 +17,7 @@ enum class Count : uint8_t {
   kRoundsClosed,
   kRejected,
   kWordsToWaiters,
+  kAnswersPutOff,
   kMessagesOfStrangers,
 };
 
@@ -33,8 +34,9 @@ class Tally {
 
  private:
   static constexpr std::array kNames = {
-      "bytes_in", "bytes_out",     "bytes_copied", "pushes",           "repeats",
-      "pulls",    "rounds_closed", "rejected",     "words_to_waiters", "messages_of_strangers"};
+      "bytes_in",         "bytes_out",       "bytes_copied",         "pushes",
+      "repeats",          "pulls",           "rounds_closed",        "rejected",
+      "words_to_waiters", "answers_put_off", "messages_of_strangers"};
   static_assert(kNames.size() == static_cast<size_t>(Count::kMessagesOfStrangers) + 1);
   std::array<uint64_t, kNames.size()> counts_{};
 };

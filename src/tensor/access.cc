@@ -48,6 +48,10 @@ void SetWriter(NDArray& array, const Event& done) {
   array.storage()->SetWrite(done);
 }
 
+uint64_t WritesOf(const NDArray& array) {
+  return array.storage()->writes.load(std::memory_order_relaxed);
+}
+
 Bytes HostBytes(const NDArray& array) {
   RequireHost(array);
   const internal::Data<std::byte> data = internal::DataOf<std::byte>(array);

@@ -18,6 +18,10 @@ void AddReader(const NDArray& array, const Event& done);
 // `done` is a write from outside: later reads and writes wait for it, and get its error.
 void SetWriter(NDArray& array, const Event& done);
 
+// How often the array's storage has been written so far, by whomever: counted when the write is issued. What
+// only changes how values lie does not count.
+uint64_t WritesOf(const NDArray& array);
+
 // The elements of an array on a cpu context, as they lie in memory; row-major. Valid while the array's
 // storage lives, `owner` of a frame keeps it; of one that adopts (AdopterOf) until its next write from
 // outside, and there they wait: HostBytes and HostFrame for the writes issued so far, MutableHostBytes for

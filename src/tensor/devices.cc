@@ -1,29 +1,19 @@
 #include "tensor/devices.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
 namespace sluice {
 namespace {
-
-// Of the main thread: the one that asks may be bound.
-std::vector<int> CoresOfProcess() {
-  std::vector<int> cores;
-  cpu_set_t set;
-  if (sched_getaffinity(getpid(), sizeof set, &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
-}
 
 // The one default that the design allows, beside the tape.
 struct DefaultSlot {
@@ -41,13 +31,30 @@ struct DrainOnMainThread {
   }
 };
 
+thread_local bool is_device_thread = false;
+
+// What is written is flushed; exit handlers that came before this one, static objects and devices are not
+// waited for.
+void DrainOrEnd(int status, void*) {
+  if (!is_device_thread) return Devices::DrainDefault();
+  std::fflush(nullptr);
+  _exit(status);
+}
+
 // Work that nobody waited for must be done before the static objects of the libraries that do it (oneDNN's
-// generated code) go. exit() first ends the locals of its thread, which is main's unless another calls it:
-// for that case, as early as can be told.
-void DrainAtExit() {
+// generated code) go. exit() first ends the locals of its thread, which is main's unless another calls it: so
+// that they are there whichever thread has the first array, they are made before main begins.
+void DrainWhenMainEnds() {
   thread_local const DrainOnMainThread at_main_end;
-  static const bool at_exit = std::atexit(&Devices::DrainDefault) == 0;
-  SLUICE_CHECK(at_exit);
+}
+[[maybe_unused]] const bool drains_when_main_ends = (DrainWhenMainEnds(), true);
+
+// Where another thread calls exit(): as early as can be told.
+void DrainAtExit() {
+  DrainWhenMainEnds();  // a library that is loaded later, by another thread
+  static const bool at_exit = on_exit(&DrainOrEnd, nullptr) == 0;
+  if (!at_exit)
+    throw Error(ErrorCode::kResourceExhausted, "no memory to note what the process's end waits for");
 }
 
 }  // namespace
@@ -67,7 +74,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
   const bool fixed = options_.threads_per_cpu_context > 0;
   device = context.kind == DeviceKind::kGpu
                ? MakeGpuDevice(context.id)
-               : MakeCpuDevice(context.id, {fixed ? options_.threads_per_cpu_context : CpuThreads()},
+               : MakeCpuDevice(context.id, {fixed ? options_.threads_per_cpu_context : ThreadsOfNext()},
                                options_.multiplies_bfloat16, options_.memory);
   if (options_.stand_in) device = options_.stand_in(std::move(device));
   const std::shared_ptr<Device> made = device;
@@ -76,7 +83,15 @@ std::shared_ptr<Device> Devices::Get(Context context) {
 }
 
 int Devices::CpuThreads() const {
-  return options_.cpu_threads > 0 ? options_.cpu_threads : std::max(1, static_cast<int>(cores_.size()));
+  return options_.cpu_threads > 0 ? options_.cpu_threads : CoreCount();
+}
+
+// About what Share() gives it at once: a larger team would start threads for nothing.
+int Devices::ThreadsOfNext() const {
+  const auto contexts = std::count_if(devices_.begin(), devices_.end(), [](const auto& entry) {
+    return entry.first.kind == DeviceKind::kCpu && entry.second != nullptr;
+  });
+  return std::max(1, CpuThreads() / (static_cast<int>(contexts) + 1));
 }
 
 CpuShare Devices::ShareOf(int context, int contexts) const {
@@ -120,7 +135,15 @@ void Devices::SetMemory(std::shared_ptr<Allocator> memory) {
   options_.memory = std::move(memory);
 }
 
+void SetThreadsPerCpuContext(int threads) {
+  Devices::Default()->SetThreadsPerCpuContext(threads);
+}
+
 void Devices::SetThreadsPerCpuContext(int threads) {
+  if (threads < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("SetThreadsPerCpuContext: ", threads, " threads; at least 1 is needed"));
+  }
   const std::lock_guard lock(mutex_);
   options_.threads_per_cpu_context = threads;
 }
@@ -150,6 +173,10 @@ void Devices::DrainDefault() {
     devices = Slot().devices;
   }
   if (devices != nullptr) devices->DrainAll();
+}
+
+void Devices::OnDeviceThread() {
+  is_device_thread = true;
 }
 
 void Devices::SetDefault(std::shared_ptr<Devices> devices) {

@@ -85,6 +85,9 @@ class Devices {
   static std::shared_ptr<Devices> Default();
   // Waits for what the default devices, if there are any, still do.
   static void DrainDefault();
+  // The calling thread is a device's own from here on. Should it call exit(), as OpenMP does where the system
+  // gives no threads, the process ends at once with that code: nobody can wait for the thread then.
+  static void OnDeviceThread();
   // For tests: what Default() returns from here on; null: a new one on next use.
   static void SetDefault(std::shared_ptr<Devices> devices);
 
@@ -92,6 +95,7 @@ class Devices {
   // With the lock.
   void Share();
   int CpuThreads() const;
+  int ThreadsOfNext() const;
   CpuShare ShareOf(int context, int contexts) const;
 
   const std::vector<int> cores_;  // that the process may use

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <vector>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/pool_allocator.h"
 #include "base/quick_mutex.h"
 #include "base/strings.h"
@@ -171,6 +173,8 @@ std::exception_ptr OfOperation(std::string_view name, const std::exception_ptr& 
     std::rethrow_exception(error);
   } catch (const Error& e) {
     return named(e.code(), e.what());
+  } catch (const std::bad_alloc& e) {
+    return named(ErrorCode::kResourceExhausted, WithLimits(e));
   } catch (const std::exception& e) {
     return named(ErrorCode::kUnavailable, e.what());
   } catch (...) {

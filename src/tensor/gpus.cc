@@ -11,19 +11,14 @@ std::string GpuInfo::ToString() const {
 }
 
 Failure WhyNotGpu(int id, const Gpus& found) {
-  const Context asked = gpu(id);
-  if (!found.ok())
-    return Fail(found.failure().code, asked, ": ", found.failure().message,
-                "; use cpu contexts (--num-devices)");
-  const std::vector<GpuInfo>& gpus = found.value();
-  if (static_cast<size_t>(id) < gpus.size())
-    return Fail(ErrorCode::kUnimplemented, asked, " is ", gpus[id].ToString(),
-                ", but this version of Sluice computes on CPUs alone; use cpu contexts (--num-devices)");
   std::vector<std::string> names;
-  for (const GpuInfo& info : gpus)
-    names.push_back(StrCat(gpu(static_cast<int>(names.size())), " ", info.ToString()));
-  return Fail(ErrorCode::kNotFound, asked, ": this process sees ", StrJoin(names),
-              " alone; CUDA_VISIBLE_DEVICES chooses which");
+  if (found.ok()) {
+    for (const GpuInfo& info : found.value()) names.push_back(info.ToString());
+  }
+  return Fail(ErrorCode::kUnimplemented, gpu(id),
+              ": this version of Sluice computes on CPUs alone, whatever is installed; use cpu contexts "
+              "(--num-devices)",
+              names.empty() ? "" : StrCat(". The GPUs here would be ", StrJoin(names)));
 }
 
 }  // namespace sluice

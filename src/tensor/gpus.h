@@ -1,4 +1,4 @@
-// Which GPUs this machine has, and why gpu(i) is none of them. The twins cuda/ and no_cuda/ look.
+// Which GPUs this machine has, and that gpu(i) is none of them. The twins cuda/ and no_cuda/ look.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ using Gpus = Result<std::vector<GpuInfo>>;
 // CUDA; kUnavailable, with the driver's words, where there is no GPU or no driver that works.
 Gpus FindGpus();
 
-// What a program that asks for gpu(id) is told: what was found, and what to do.
+// What a program that asks for gpu(id) is told: kUnimplemented, whatever was found. Nothing that could be
+// installed would help, so nothing is advised but CPUs.
 Failure WhyNotGpu(int id, const Gpus& found);
 
 }  // namespace sluice

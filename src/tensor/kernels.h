@@ -139,7 +139,19 @@ struct RecurrentGradients {
 };
 
 enum class PoolKind : uint8_t { kMax, kAverage };  // averages count padding, as PyTorch's default does
-enum class ActivationKind : uint8_t { kRelu, kTanh, kSigmoid, kLeakyRelu, kElu, kGelu, kSoftplus, kSilu };
+enum class ActivationKind : uint8_t {
+  kRelu,
+  kTanh,
+  kSigmoid,
+  kLeakyRelu,
+  kElu,
+  kGelu,
+  kSoftplus,
+  kSilu,
+  kSoftsign,
+  kLogSigmoid,
+  kMish
+};
 
 struct ActivationShape {
   ActivationKind kind = ActivationKind::kRelu;
@@ -161,6 +173,8 @@ class Kernels {
   // out = alpha a + beta b; out may be a or b.
   virtual void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) = 0;
   virtual void Multiply(const float* a, const float* b, float* out, int64_t n) = 0;
+  // out = a / b; out may be a or b. A null pointer stands for the scalar in place of that array.
+  virtual void Divide(const float* a, const float* b, float scalar, float* out, int64_t n) = 0;
   virtual void Affine(const float* a, float scale, float shift, float* out,
                       int64_t n) = 0;  // scale a + shift
   virtual double Sum(const float* a, int64_t n) = 0;

@@ -60,12 +60,12 @@ NDArray NDArray::FromBytes(std::span<const std::byte> bytes, size_t count, DType
 }
 
 DType NDArray::dtype() const {
-  if (!valid()) throw Error(ErrorCode::kFailedPrecondition, "an array that was never made has no dtype");
+  internal::RequireArray("dtype", "the array", *this);
   return storage_->dtype;
 }
 
 Context NDArray::context() const {
-  if (!valid()) throw Error(ErrorCode::kFailedPrecondition, "an array that was never made has no context");
+  internal::RequireArray("context", "the array", *this);
   return storage_->context;
 }
 
@@ -74,6 +74,7 @@ void NDArray::WaitToRead() const {
 }
 
 void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
+  internal::RequireArray("ToVector", "the array", *this);
   if (dtype() != wanted)
     Refuse("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
   if (context().kind != DeviceKind::kGpu) {  // no stream has to be held up
@@ -88,6 +89,7 @@ void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
 }
 
 float NDArray::ToScalar() const {
+  internal::RequireArray("ToScalar", "the array", *this);
   if (size() != 1) Refuse("ToScalar", StrCat("shape ", shape_, " has ", size(), " elements"));
   return ToVector<float>()[0];
 }
@@ -107,6 +109,9 @@ NDArray NDArray::Detach() const {
 }
 
 void NDArray::CopyTo(NDArray* destination) const {
+  internal::RequireArray("CopyTo", "the array to copy", *this);
+  if (destination == nullptr) Refuse("CopyTo", "the destination is a null pointer; give an array to copy to");
+  internal::RequireArray("CopyTo", "the destination", *destination);
   if (destination->shape() != shape_)
     Refuse("CopyTo", StrCat("shapes ", shape_, " and ", destination->shape(), " differ"));
   const DType from_type = dtype(), to_type = destination->dtype();
@@ -140,6 +145,7 @@ bool Holds(DType dtype, double value) {
 }  // namespace
 
 void NDArray::Fill(double value) {
+  internal::RequireArray("Fill", "the array", *this);
   if (!Holds(dtype(), value)) Refuse("Fill", StrCat(Name(dtype()), " cannot hold ", value));
   Launch("fill", context(), {}, {*this},
          [to = DataOf<std::byte>(*this), type = dtype(), value, n = size()](Kernels& k) {
@@ -148,6 +154,7 @@ void NDArray::Fill(double value) {
 }
 
 void NDArray::SetBytes(std::span<const std::byte> bytes) {
+  internal::RequireArray("SetBytes", "the array", *this);
   if (bytes.size() != static_cast<size_t>(size()) * SizeOf(dtype())) {
     Refuse("SetBytes", StrCat(bytes.size(), " bytes do not fill ", Name(dtype()), " ", shape_));
   }

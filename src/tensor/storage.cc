@@ -5,8 +5,17 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/strings.h"
+#include "sluice/error.h"
 
 namespace sluice::internal {
+
+void RefuseNoArray(std::string_view call, std::string_view which) {
+  throw Error(
+      ErrorCode::kFailedPrecondition,
+      StrCat(call, ": ", which,
+             " was never made, or has been moved from; NDArray(shape) and NDArray::From make arrays"));
+}
 
 Event Storage::LastWrite() {
   const std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <ranges>
+#include <string_view>
 
 #include "base/adopter.h"
 #include "base/quick_mutex.h"
@@ -94,6 +95,12 @@ class ArrayRefs {
 // What a kernel is called with, or a few of them.
 using KernelWork = InlineFunction<void(Kernels&), 448>;
 
+[[noreturn]] void RefuseNoArray(std::string_view call, std::string_view which);
+// That `array`, which is `which` of `call`, is one. Throws Error(kFailedPrecondition).
+inline void RequireArray(std::string_view call, std::string_view which, const NDArray& array) {
+  if (!array.valid()) RefuseNoArray(call, which);
+}
+
 // Runs `work` on `context`'s stream, ordered after the writes of `inputs` and all uses of `outputs`, and
 // makes it the last of both.
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs, KernelWork work);
@@ -121,6 +128,7 @@ class Data {
 // The elements of a view, row-major. Throws where there is no array.
 template <typename T = float>
 Data<T> DataOf(const NDArray& array) {
+  RequireArray("an operation", "one of its arrays", array);
   if (array.storage()->layout != ImageLayout::kRowMajor) MakeRowMajor(array);
   return {*array.storage(), static_cast<size_t>(array.offset()) * SizeOf(array.dtype())};
 }

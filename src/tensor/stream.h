@@ -44,10 +44,12 @@ class Event {
   bool Done() const;
   bool Succeeded() const;                   // done, and carries no error
   bool DoneWithin(Duration timeout) const;  // waits until it is, or time is over
-  // Throws the carried error, or Error(kDeadlineExceeded) naming what was waited for.
-  void Wait(Duration timeout = kTimeout) const;
+  // Throws the carried error, or Error(kDeadlineExceeded) naming what was waited for. Without a timeout it
+  // takes what it takes: a device's work ends by itself, however long it is, and an operation of a store ends
+  // at a deadline of its own, with an error that says which key waits for whom.
+  void Wait(Duration timeout = kNoLimit) const;
   // As Wait, but does not throw what the event carries.
-  void WaitQuietly(Duration timeout = kTimeout) const;
+  void WaitQuietly(Duration timeout = kNoLimit) const;
   std::exception_ptr error() const;  // null while not done
   // The same event for those who need its end and not its success: this handle shows no error.
   Event Quietly() const;
@@ -59,9 +61,6 @@ class Event {
   // event. Must not block or throw.
   using Callback = InlineFunction<void(const std::exception_ptr& error), 48>;
   void OnDone(Callback callback) const;
-
-  // Longer than the default of the stores, whose failures say which key waits for whom.
-  static constexpr Duration kTimeout = std::chrono::minutes(10) + std::chrono::seconds(15);
 
  private:
   struct State;
@@ -85,7 +84,7 @@ class Stream {
   // `what` names the operation in errors and messages. An exception of `work` ends up in the event.
   virtual Event Enqueue(Label what, std::span<const Event> after, Work work) = 0;
   // Everything enqueued so far.
-  virtual void Drain(Duration timeout = Event::kTimeout) = 0;
+  virtual void Drain(Duration timeout = kNoLimit) = 0;
 };
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/file.h"
 #include "base/strings.h"
 #include "sluice/callback.h"
 #include "sluice/checkpoint.h"
@@ -18,9 +19,14 @@ namespace {
 
 using Call = std::function<void(const FitStatus&)>;
 
+Call Required(Call call, const char* who) {
+  if (!call) throw Error(ErrorCode::kInvalidArgument, StrCat(who, ": there is no function to call"));
+  return call;
+}
+
 class StepCall final : public Callback {
  public:
-  explicit StepCall(Call call) : call_(std::move(call)) {}
+  explicit StepCall(Call call) : call_(Required(std::move(call), "AfterStep")) {}
   void OnStep(const FitStatus& status) override { call_(status); }
 
  private:
@@ -29,7 +35,7 @@ class StepCall final : public Callback {
 
 class EpochCall final : public Callback {
  public:
-  explicit EpochCall(Call call) : call_(std::move(call)) {}
+  explicit EpochCall(Call call) : call_(Required(std::move(call), "AfterEpoch")) {}
   void OnEpoch(const FitStatus& status) override { call_(status); }
 
  private:
@@ -58,16 +64,23 @@ class Saver final : public Callback {
 
   void OnStep(const FitStatus& status) override {
     RequireNoOtherRun(status.next);
-    if (options_.steps != 0 && status.step % options_.steps == 0) SaveForNow(status);
+    if (options_.steps != 0 && status.step % options_.steps == 0) {
+      SaveForNow(status);
+      return EndIfAsked(status, true);
+    }
+    EndIfAsked(status, false);
   }
 
   void OnEpoch(const FitStatus& status) override {
     RequireNoOtherRun(status.next);
-    if (options_.epochs != 0 && status.next.epoch % options_.epochs == 0) {
+    const bool is_epochs = options_.epochs != 0 && status.next.epoch % options_.epochs == 0;
+    const bool is_steps = options_.steps != 0 && status.step % options_.steps == 0;
+    if (is_epochs) {
       Save(status);
-    } else if (options_.steps != 0 && status.step % options_.steps == 0) {
+    } else if (is_steps) {
       SaveForNow(status);
     }
+    EndIfAsked(status, is_epochs || is_steps);
   }
 
   // A run of so many steps that ends within an epoch can be gone on with.
@@ -91,6 +104,14 @@ class Saver final : public Callback {
   }
 
  private:
+  void EndIfAsked(const FitStatus& status, bool is_saved) {
+    if (!options_.end_asked || !options_.end_asked()) return;
+    if (!is_saved) SaveForNow(status);
+    throw Error(ErrorCode::kCancelled,
+                StrCat("the run was asked to end and did so after ", Counted(status.step, "step"),
+                       "; it can be gone on with from ", CheckpointFile(prefix_, status.next)));
+  }
+
   // Until `keep` newer ones are there.
   void SaveForNow(const FitStatus& status) {
     passing_.push_back(status.next);
@@ -227,9 +248,11 @@ CallbackPtr AfterEpoch(Call call) {
   return std::make_shared<EpochCall>(std::move(call));
 }
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options) {
+  RequireFileName(prefix, "SaveEvery").OrThrow();
   return std::make_shared<Saver>(std::move(prefix), options);
 }
 CallbackPtr KeepBest(std::string file, FileMetadata metadata) {
+  RequireFileName(file, "KeepBest").OrThrow();
   return std::make_shared<BestKeeper>(std::move(file), std::move(metadata));
 }
 CallbackPtr StopEarly(const StopOptions& options) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
+#include <span>
 #include <sstream>
 
+#include "base/file.h"
 #include "base/strings.h"
 #include "data/safetensors/safetensors.h"
 #include "kvstore/states_file.h"
@@ -22,6 +24,7 @@ constexpr std::string_view kEnding = ".safetensors", kStatesEnding = ".states.sa
                            kStatisticsEnding = ".statistics.safetensors";
 
 std::string FileOf(const std::string& prefix, const Position& next, std::string_view ending) {
+  RequireNoNul(prefix).OrThrow();  // what is removed under a name that ends before would be another's
   std::ostringstream name;
   name << prefix << '-' << std::setfill('0') << std::setw(4) << next.epoch;
   if (next.step != 0) name << '-' << std::setw(6) << next.step;
@@ -42,6 +45,7 @@ std::optional<Position> ParsePosition(std::string_view text) {
 // Of the files with this ending, the oldest first. A prefix may name its folder in more ways than one
 // ("run//x"): what counts is the file's name.
 std::vector<Position> PositionsWith(const std::string& prefix, std::string_view ending) {
+  RequireNoNul(prefix).OrThrow();
   const fs::path path = prefix;
   const std::string stem = path.filename().string();
   std::vector<Position> found;
@@ -73,6 +77,43 @@ void RemoveUnfinished(const std::string& prefix) {
       if (!fs::exists(CheckpointFile(prefix, position))) RemoveCheckpoint(prefix, position);
     }
   }
+}
+
+// "1 to 8, 10": numbers that ascend, of long lists the newest.
+std::string RangesOf(const std::vector<int64_t>& numbers) {
+  constexpr size_t kMost = 10;
+  std::vector<std::string> ranges;
+  for (size_t i = 0, next; i < numbers.size(); i = next) {
+    for (next = i + 1; next < numbers.size() && numbers[next] == numbers[next - 1] + 1;) ++next;
+    const int64_t first = numbers[i], last = numbers[next - 1];
+    ranges.push_back(first == last       ? StrCat(first)
+                     : first + 1 == last ? StrCat(first, ", ", last)
+                                         : StrCat(first, " to ", last));
+  }
+  if (ranges.size() <= kMost) return StrJoin(ranges);
+  return "..., " + StrJoin(std::span(ranges).last(kMost));
+}
+
+// What there is in place of a checkpoint that is not there.
+std::string WhatThereIs(const std::string& prefix) {
+  const fs::path folder = fs::path(prefix).parent_path();
+  if (!folder.empty() && !fs::exists(folder)) return StrCat("there is no folder '", folder.string(), "'");
+  const std::vector<Position> found = ListCheckpoints(prefix);
+  if (found.empty()) return StrCat("there is none under '", prefix, "'");
+  std::vector<int64_t> epochs;
+  for (const Position& position : found) {
+    if (position.step == 0) epochs.push_back(position.epoch);
+  }
+  const std::string newest = StrCat("the newest is '", CheckpointFile(prefix, found.back()), "'");
+  if (epochs.empty()) return StrCat("there is none after a whole epoch; ", newest);
+  return StrCat("there are checkpoints after epoch ", RangesOf(epochs),
+                found.back().step == 0 ? "" : StrCat("; ", newest));
+}
+
+void RequireThere(const std::string& prefix, const Position& next) {
+  const std::string file = CheckpointFile(prefix, next);
+  if (fs::exists(file)) return;
+  throw Error(ErrorCode::kNotFound, StrCat("there is no checkpoint '", file, "'; ", WhatThereIs(prefix)));
 }
 
 LoadedCheckpoint Loaded(const std::string& prefix, const Position& next, const FileMetadata& metadata) {
@@ -135,11 +176,13 @@ void RemoveCheckpoint(const std::string& prefix, const Position& next) {
 
 LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
                                 const nn::ParameterDict& parameters) {
+  RequireThere(prefix, next);
   const std::string path = CheckpointFile(prefix, next);
   return Loaded(prefix, next, LoadParameters(path, parameters, {.cast_dtype = false}));
 }
 
 LoadedCheckpoint ReadCheckpoint(const std::string& prefix, const Position& next) {
+  RequireThere(prefix, next);
   return Loaded(prefix, next, ReadFileMetadata(CheckpointFile(prefix, next)));
 }
 

@@ -140,7 +140,7 @@ GlobalNorm MeasureGlobalNorm(const std::vector<NDArray>& arrays) {
     sum += sums[i];
     if (!std::isfinite(sums[i]) && !norm.not_finite) norm.not_finite = i;
   }
-  norm.value = std::sqrt(sum);
+  norm.value = std::isnan(sum) ? std::nan("") : std::sqrt(sum);  // a NaN without a sign, for messages
   return norm;
 }
 

@@ -1,6 +1,8 @@
 // Loss and metric over an epoch under way. Internal to train/.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -37,7 +39,8 @@ class EpochScore {
     const double before = loss_.sum();
     loss_.Update(result.labels, result.losses);
     if (metric_ != nullptr && result.size > 0) metric_->Update(result.labels, result.predictions);
-    return result.size == 0 ? 0 : (loss_.sum() - before) / static_cast<double>(result.size);
+    const double mean = (loss_.sum() - before) / static_cast<double>(std::max<int64_t>(1, result.size));
+    return result.size == 0 ? 0 : (std::isnan(mean) ? std::nan("") : mean);
   }
 
   double loss() const { return loss_.value(); }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sluice/autograd.h"
+#include "sluice/error.h"
 #include "sluice/fit.h"
 #include "sluice/split.h"
 #include "train/scoring.h"
@@ -49,6 +50,8 @@ train::Shards train::Load(const Batch& batch, const std::vector<Context>& contex
 
 EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Context>& contexts,
                     const EvaluateOptions& options) {
+  if (contexts.empty())
+    throw Error(ErrorCode::kInvalidArgument, "Evaluate: there are no contexts to compute on; cpu(0) is one");
   const autograd::PauseScope pause;
   const std::shared_ptr<const nn::Loss> criterion = train::LossFor(options.loss, dataset, "Evaluate");
   const std::unique_ptr<metric::MeanMetric> metric = train::NewMetric(options.metric, dataset);

@@ -9,14 +9,17 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
 #include "sluice/loss.h"
+#include "sluice/store_type.h"
 #include "sluice/trainer.h"
 #include "train/callback_names.h"
 #include "train/epoch_score.h"
 #include "train/memory/epoch_sums.h"
+#include "train/own_store.h"
 #include "train/progress.h"
 #include "train/same_run.h"
 #include "train/scoring.h"
@@ -26,12 +29,26 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kWarmUpSteps = 5;  // left out of images/s when more follow
+constexpr int64_t kWarmUpSteps = 5;  // left out of the samples per second when more follow
 constexpr int kColumns = 80;
 
 std::string LabelsOf(const Dataset& data) {
   const std::optional<Shape> shape = data.label_shape();
   return shape ? StrCat("arrays of ", *shape) : "classes";
+}
+
+// What can be refused before anything is made.
+const FitOptions& Checked(const FitOptions& options) {
+  const auto refuse = [](const auto&... why) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("Fit: ", why...));
+  };
+  if (options.contexts.empty()) refuse("there are no contexts to train on; cpu(0) is one");
+  if (const size_t loads = options.work_load.size(); loads != 0 && loads != options.contexts.size())
+    refuse("work_load has ", loads, " loads for ", options.contexts.size(), " contexts; give one for each");
+  for (size_t i = 0; i < options.callbacks.size(); ++i) {
+    if (options.callbacks[i] == nullptr) refuse("callback ", i, " is a null pointer; leave it out");
+  }
+  return options;
 }
 
 class FitRun {
@@ -40,13 +57,14 @@ class FitRun {
          OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options)
       : net_(net),
         test_(std::move(test)),
-        store_(std::move(store)),
-        options_(options),
+        store_(train::StoreOrOwn(std::move(store))),
+        options_(Checked(options)),
         loader_(std::move(train), LoaderOptions()),
         criterion_(train::LossFor(options.loss, data(), "Fit")),
         judge_(train::JudgeOf(train::NewMetric(options.metric, data()).get())),
         batching_(BatchingOfRun()),
-        progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches),
+        progress_(std::cout, options.live_progress && isatty(STDOUT_FILENO), kColumns, options.disp_batches,
+                  options.quiet),
         epoch_(train::NewMetric(options.metric, data())) {
     if (leader() && test_ == nullptr) RequireNoTestSetNeeded();
     if (options_.start_step < options_.start.step) {
@@ -68,9 +86,7 @@ class FitRun {
     if (leader()) Recall();
     if (leader() && !options_.statistics.empty())  // the Trainer has made all contexts alike
       train::LoadStatistics(options_.statistics, parameters_);
-    if (options_.optimizer_states.empty()) return;
-    trainer_->LoadStates(options_.optimizer_states);
-    store_->Barrier();  // nobody pushes before the states stand
+    if (!options_.optimizer_states.empty()) trainer_->LoadStates(options_.optimizer_states);
   }
 
   FitReport Run() {
@@ -194,22 +210,25 @@ class FitRun {
   // It may take longer than a value of the next round may be late.
   void AwaitLeader() {
     const Time before = SteadyClock().Now();
-    if (!store_->type().ends_with("async")) store_->Barrier(BarrierGroup::kWorkers, options_.leader_timeout);
+    if (!StoreType::Parse(store_->type()).async)
+      store_->Barrier(BarrierGroup::kWorkers, options_.leader_timeout);
     if (!leader()) not_training_ += SteadyClock().Now() - before;
   }
 
   void SumUpEpoch() {
     if (test_ != nullptr) EvaluateNow();
     const std::string head = StrCat("epoch ", next_.epoch);
-    const double loss = std::isnan(epoch_.loss()) ? std::nan("") : epoch_.loss();  // without a sign
+    const double loss = epoch_.loss();
     const std::string score = judge_.is_loss ? "" : StrCat(judge_.metric, " ", epoch_.score(), " ");
-    progress_.Say(
-        StrCat(head, " loss ", loss, " ", score, static_cast<int64_t>(report_.images_per_sec), " images/s"));
+    progress_.Say(StrCat(head, " loss ", loss, " ", score, static_cast<int64_t>(report_.images_per_sec), " ",
+                         options_.samples, "/s"));
     if (test_ != nullptr) SayEvaluation(head);
     if (epoch_.samples() > 0 && !std::isfinite(loss) && !std::exchange(diverged_, true)) {
-      progress_.Say(WrapMessage(
-          StrCat("warning: the loss of epoch ", next_.epoch, " is ", loss,
-                 ": the run has diverged; a smaller learning rate or clipped gradients may help")));
+      const std::string why =
+          StrCat("the loss of epoch ", next_.epoch, " is ", loss,
+                 ": the run has diverged; a smaller learning rate or clipped gradients may help");
+      if (options_.quiet) LOG(WARNING) << WrapLogged(why);
+      progress_.Say(WrapMessage("warning: " + why));
     }
     Tell(&Callback::OnEpoch);
   }
@@ -223,9 +242,9 @@ class FitRun {
   void Tell(void (Callback::*moment)(const FitStatus&)) {
     if (!leader() || options_.callbacks.empty()) return;
     const Time before = SteadyClock().Now();
-    if (rates_->config().learning_rate != trainer_->learning_rate()) {  // a callback has set it
+    if (rates_->config().learning_rate != trainer_->base_learning_rate()) {  // a callback has set it
       OptimizerConfig config = rates_->config();
-      config.learning_rate = trainer_->learning_rate();
+      config.learning_rate = trainer_->base_learning_rate();
       rates_ = Optimizer::Create(config);
     }
     const FitStatus status{.next = next_,
@@ -237,6 +256,7 @@ class FitRun {
                            .score = epoch_.score(),
                            .judge = judge_,
                            .images_per_sec = report_.images_per_sec,
+                           .samples = options_.samples,
                            .learning_rate = rates_->LearningRate(std::max<int64_t>(1, StepsDone())),
                            .memory = sums_,
                            .test = evaluation_,
@@ -339,6 +359,7 @@ class FitRun {
                                            .metric = judge_.is_loss ? "" : judge_.metric,
                                            .score = epoch_.score(),
                                            .images_per_sec = report_.images_per_sec,
+                                           .samples = options_.samples,
                                            .left = FromSeconds(left)});
   }
 

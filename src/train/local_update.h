@@ -27,6 +27,7 @@ class Trainer::LocalUpdate {
   // Enqueues the updates that were added: one operation for each context.
   void Step();
   void Save(const std::string& path);
+  int64_t NumUpdates(const std::string& key) const { return states_.at(key).num_updates; }
   // On every worker; rank 0 reads.
   void Load(const std::string& path, KVStore& store);
 

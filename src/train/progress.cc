@@ -12,6 +12,7 @@ namespace {
 constexpr Duration kRedraw = 100ms;
 
 std::string Fixed(double value, int digits) {
+  if (std::isnan(value)) return "nan";  // without a sign
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
   return text;
@@ -45,9 +46,10 @@ std::string ClockText(Duration duration) {
 
 std::string ProgressBar(const ProgressState& s, int columns) {
   const std::string head = StrCat("epoch ", s.epoch + 1, "/", s.num_epochs, " ");
-  const std::string tail = StrCat(" ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4),
-                                  ScoreText(s, s.metric == "accuracy" ? "acc" : s.metric), " ",
-                                  Thousands(s.images_per_sec), " img/s ", ClockText(s.left), " left");
+  const std::string tail =
+      StrCat(" ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4),
+             ScoreText(s, s.metric == "accuracy" ? "acc" : s.metric), " ", Thousands(s.images_per_sec), " ",
+             s.samples == "images" ? "img" : s.samples, "/s ", ClockText(s.left), " left");
   const int room = columns - static_cast<int>(head.size() + tail.size()) - 2;
   std::string bar;
   if (room >= 4) {
@@ -62,11 +64,12 @@ std::string ProgressBar(const ProgressState& s, int columns) {
 
 std::string ProgressLine(const ProgressState& s) {
   return StrCat("epoch ", s.epoch + 1, " batch ", s.batch, "/", s.num_batches, " loss ", Fixed(s.loss, 4),
-                ScoreText(s, s.metric), " ", Fixed(s.images_per_sec, 0), " images/s");
+                ScoreText(s, s.metric), " ", Fixed(s.images_per_sec, 0), " ", s.samples, "/s");
 }
 
 void Progress::Update(Time now, const ProgressState& state) {
   const bool last = state.batch == state.num_batches;
+  if (quiet_) return;
   if (terminal_) {
     if (drawn_ && !last && now - last_drawn_ < kRedraw) return;
     out_ << '\r' << ProgressBar(state, columns_ - 1) << "\x1b[K" << std::flush;
@@ -78,6 +81,7 @@ void Progress::Update(Time now, const ProgressState& state) {
 }
 
 void Progress::Say(const std::string& line) {
+  if (quiet_) return;
   Clear();
   out_ << line << std::endl;
 }

@@ -18,7 +18,8 @@ struct ProgressState {
   std::string metric = "accuracy";  // its name; empty: none is shown
   double score = 0;                 // the metric of this epoch so far
   double images_per_sec = 0;
-  Duration left{};  // of the whole training, estimated
+  std::string samples = "images";  // what they are called
+  Duration left{};                 // of the whole training, estimated
 };
 
 // "epoch 2/10 [#########>          ] 450/938 loss 0.1234 acc 0.9632 5,210 img/s 0:42 left": never wider than
@@ -32,9 +33,9 @@ std::string ClockText(Duration duration);
 class Progress {
  public:
   // terminal: redraws one line, at most ten times a second. Otherwise prints a line every `every` batches (0:
-  // none).
-  Progress(std::ostream& out, bool terminal, int columns, int64_t every)
-      : out_(out), terminal_(terminal), columns_(columns), every_(every) {}
+  // none). quiet: prints nothing at all.
+  Progress(std::ostream& out, bool terminal, int columns, int64_t every, bool quiet = false)
+      : out_(out), terminal_(terminal), columns_(columns), every_(every), quiet_(quiet) {}
   ~Progress() { Clear(); }
 
   void Update(Time now, const ProgressState& state);
@@ -48,6 +49,7 @@ class Progress {
   const bool terminal_;
   const int columns_;
   const int64_t every_;
+  const bool quiet_;
   Time last_drawn_{};
   bool drawn_ = false;
 };

@@ -45,7 +45,8 @@ class ReportWriter final : public Callback {
       if (Scored(status)) point.test_score = status.test->score;
     }
     points_.push_back(point);
-    const std::string html = train::ReportHtml(title_, Scored(status) ? status.judge.metric : "", points_);
+    const std::string html =
+        train::ReportHtml({title_, Scored(status) ? status.judge.metric : "", status.samples}, points_);
     const Bytes bytes = AsBytes(html);
     WriteFileAtomically(file_, std::span(&bytes, 1)).OrThrow();
   }
@@ -67,6 +68,7 @@ class ReportWriter final : public Callback {
 }  // namespace
 
 CallbackPtr WriteReport(std::string file, std::string title) {
+  RequireFileName(file, "WriteReport").OrThrow();
   return std::make_shared<ReportWriter>(std::move(file), std::move(title));
 }
 

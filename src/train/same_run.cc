@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/strings.h"
 #include "sluice/error.h"
+#include "sluice/store_type.h"
 
 namespace sluice::train {
 namespace {
@@ -38,19 +39,20 @@ void AddSchedule(const LrSchedule& s, Traits* traits) {
                                              static_cast<int>(s.warmup_mode)));
 }
 
-void AddOptimizer(const OptimizerConfig& c, Traits* traits) {
+void AddOptimizer(const OptimizerConfig& config, Traits* traits) {
+  const OptimizerConfig c = Resolved(config);
   std::string multipliers;
   for (const auto& [key, by] : c.multipliers)
     multipliers += StrCat(key, ' ', by.lr_mult, ' ', by.wd_mult, '\n');
   traits->emplace_back("optimizer", StrCat(Name(c.kind)));
-  for (const auto& [name, value] : {std::pair("learning_rate", c.learning_rate),
-                                    {"momentum", c.momentum},
+  for (const auto& [name, value] : {std::pair("learning_rate", *c.learning_rate),
+                                    {"momentum", *c.momentum},
                                     {"wd", c.wd},
                                     {"clip_gradient", c.clip_gradient},
                                     {"rescale_grad", c.rescale_grad},
                                     {"beta1", c.beta1},
                                     {"beta2", c.beta2},
-                                    {"epsilon", c.epsilon},
+                                    {"epsilon", *c.epsilon},
                                     {"rho", c.rho},
                                     {"centered", static_cast<double>(c.centered)},
                                     {"lambda1", c.lambda1},
@@ -98,7 +100,7 @@ void RequireSameRun(const FitOptions& options, const OptimizerConfig& optimizer,
   AddData(options, batching, &traits);
   traits.insert(traits.end(), more.begin(), more.end());
   AddOptimizer(optimizer, &traits);
-  if (!store.type().ends_with("async") || may_stop) AddMeetings(options, &traits);
+  if (!StoreType::Parse(store.type()).async || may_stop) AddMeetings(options, &traits);
   RequireAlike("Fit", traits, store);
 }
 

@@ -1,15 +1,19 @@
 #include "sluice/trainer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/log.h"
 #include "base/strings.h"
 #include "sluice/autograd.h"
 #include "sluice/error.h"
+#include "sluice/store_type.h"
 #include "tensor/access.h"
 #include "train/global_norm.h"
 #include "train/local_update.h"
+#include "train/own_store.h"
+#include "train/stored_weights.h"
 
 namespace sluice {
 
@@ -21,7 +25,7 @@ void RequireSound(const TrainerOptions& options, const std::string& store) {
     refuse(StrCat("clip_global_norm is ", options.clip_global_norm, "; it must be at least 0"));
   if (options.clip_global_norm > 0 && options.update_on_kvstore)
     refuse("clip_global_norm needs update_on_kvstore = false: no server holds the gradients of all keys");
-  if (options.update_on_kvstore || store.find("async") == std::string::npos) return;
+  if (options.update_on_kvstore || !StoreType::Parse(store).async) return;
   if (options.clip_global_norm > 0)
     refuse(StrCat("clip_global_norm needs steps that all workers share; store type ", store, " has none"));
   refuse(StrCat("store type ", store, " updates at every push: it needs update_on_kvstore = true"));
@@ -31,7 +35,9 @@ void RequireSound(const TrainerOptions& options, const std::string& store) {
 
 Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
                  TrainerOptions options)
-    : config_(std::move(optimizer)), store_(std::move(store)), options_(options) {
+    : config_(Resolved(std::move(optimizer))),
+      store_(train::StoreOrOwn(std::move(store))),
+      options_(options) {
   RequireSound(options_, store_->type());
   for (const auto& parameter : parameters) {
     if (!parameter->differentiable()) {
@@ -41,9 +47,15 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
     config_.multipliers[parameter->name()] = {parameter->lr_mult(), parameter->wd_mult()};
     tracked_.push_back({.parameter = parameter, .keys = {parameter->name()}});
   }
+  // Before the store has keys of a Trainer that there will not be.
+  if (const std::string why = WhyInvalid(config_); !why.empty())
+    throw Error(ErrorCode::kInvalidArgument, why);
+  AwaitShapes();
   InitKeys();
   FollowVariables();
-  for (Tracked& tracked : tracked_) SeeVersions(tracked);
+  for (Tracked& tracked : tracked_) {
+    if (tracked.has_key) SeeVersions(tracked);
+  }
 }
 
 Trainer::~Trainer() {
@@ -52,92 +64,9 @@ Trainer::~Trainer() {
   }
 }
 
-void Trainer::InitKeys() {
-  std::vector<Key> keys;
-  std::vector<NDArray> values;
-  std::vector<KVStore::Values> outs;
-  // Servers are balanced key by key, in this order: what is pushed comes first.
-  for (const bool frozen : {false, true}) {
-    for (Tracked& tracked : tracked_) {
-      if (tracked.frozen() != frozen) continue;
-      keys.emplace_back(tracked.parameter->name());
-      values.push_back(tracked.parameter->list_data().front());
-      outs.push_back(tracked.parameter->list_data());
-    }
-  }
-  for (const auto& constant : constants_) {
-    keys.emplace_back(constant->name());
-    values.push_back(constant->list_data().front());
-    outs.push_back(constant->list_data());
-  }
-  std::string why;
-  if (!keys.empty()) {
-    store_->Init(keys, values);
-    if (options_.update_on_kvstore) why = PullWeights(keys, outs);
-  }
-  if (options_.update_on_kvstore) {
-    store_->SetOptimizer(config_);
-  } else {
-    local_update_ = std::make_unique<LocalUpdate>(config_);
-    for (Tracked& tracked : tracked_)
-      local_update_->Add(tracked.parameter->name(), tracked.parameter->list_data());
-    for (const auto& constant : constants_)
-      local_update_->AddConstant(constant->name(), constant->list_data());
-    BringWeights();
-  }
-  why = store_->Agree(why);  // nobody pushes before the optimiser stands
-  if (!why.empty()) throw Error(ErrorCode::kFailedPrecondition, why);
-}
-
-// Why rank 0's values are not those of the store, where Init has found the keys there; else empty.
-std::string Trainer::PullWeights(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs) {
-  std::vector<NDArray> before;
-  const bool checks = store_->rank() == 0 && store_->type().starts_with("dist");
-  for (const KVStore::Values& arrays : outs) {
-    if (checks) before.push_back(arrays.front().Copy());
-  }
-  store_->Pull(keys, outs);
-  for (size_t i = 0; i < before.size(); ++i) {
-    before[i].WaitToRead();
-    outs[i].front().WaitToRead();
-    if (std::ranges::equal(HostBytes(before[i]), HostBytes(outs[i].front()))) continue;
-    return StrCat(
-        "the servers have other values of ", ToString(keys[i]),
-        " than this Trainer: the store serves another Trainer, which has made and trained it. Give this "
-        "network a store of its own (KVStore::Create), or go on from the trained values");
-  }
-  return "";
-}
-
-// Sums are what such a Trainer lives on. A store that another Trainer has used holds that one's gradients:
-// what Init found there is no weight.
-void Trainer::BringWeights() {
-  const auto of_rank_0 = [&](const NDArray& value) {
-    NDArray array = NDArray::Empty(value.shape(), value.context(), value.dtype());
-    store_->rank() == 0 ? value.CopyTo(&array) : array.Fill(-0.0);  // to which any number may be added
-    return array;
-  };
-  const Key probe("Trainer/probe");
-  NDArray one = NDArray::From({1}, {1});
-  store_->Init(probe, one);
-  one = of_rank_0(one);
-  store_->PushPull(probe, one, nullptr, {.uncompressed = true});
-  if (one.ToScalar() != 1) {
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        StrCat("a Trainer with update_on_kvstore = false (clip_global_norm needs that) takes sums from the "
-               "store, but this ",
-               store_->type(),
-               " store updates by itself: it has an optimiser or a server program; take a store without"));
-  }
-  for (Tracked& tracked : tracked_) {
-    const std::vector<NDArray>& data = tracked.parameter->list_data();
-    store_->PushPull(tracked.keys, {{of_rank_0(data.front())}}, {data}, {.uncompressed = true});
-  }
-  for (const auto& constant : constants_) {
-    const std::vector<NDArray>& data = constant->list_data();
-    store_->PushPull({Key(constant->name())}, {{of_rank_0(data.front())}}, {data}, {.uncompressed = true});
-  }
+void Trainer::BeginStep() {
+  RequireNoFailedForward();
+  FollowVariables();
 }
 
 // Whoever changes a parameter's grad_req or type makes other variables of its arrays.
@@ -147,6 +76,7 @@ void Trainer::FollowVariables() {
 
 void Trainer::FollowVariablesOf(size_t index) {
   Tracked& tracked = tracked_[index];
+  if (!tracked.has_key) return;
   const std::vector<NDArray>& data = tracked.parameter->list_data();
   const size_t wanted = tracked.frozen() ? 0 : data.size();
   if (std::equal(tracked.variables.begin(), tracked.variables.end(), data.begin(),
@@ -189,13 +119,16 @@ void Trainer::PushPull(size_t index, const PushOptions& options) {
   FollowArrays(tracked);
   PushOptions here = options;
   here.priority = -static_cast<int>(index);  // the first layers are needed first
-  store_->PushPull(tracked.keys, tracked.gradients,
-                   options_.update_on_kvstore ? tracked.weights : tracked.gradients, here);
+  if (!options_.update_on_kvstore) return store_->PushPull(tracked.keys, tracked.gradients, {}, here);
+  if (const NDArray* written = stored_->Changed(index, tracked.weights[0]))
+    store_->Set(tracked.keys.front(), *written);
+  store_->PushPull(tracked.keys, tracked.gradients, tracked.weights, here);
+  stored_->Note(index, tracked.weights[0]);
 }
 
 void Trainer::Arm(const PushOptions& options) {
   FollowMultipliers();
-  FollowVariables();
+  BeginStep();
   armed_ = options;
   for (Tracked& tracked : tracked_) {
     tracked.fired = 0;
@@ -205,7 +138,7 @@ void Trainer::Arm(const PushOptions& options) {
 
 void Trainer::PushDuringBackward(int64_t batch_size) {
   // An own update divides the sum itself.
-  Arm({.divisor = options_.update_on_kvstore ? static_cast<double>(batch_size) : 1});
+  Arm({.divisor = options_.update_on_kvstore ? static_cast<double>(batch_size) : DivisorOfSums(batch_size)});
 }
 void Trainer::PushSamplesDuringBackward(uint64_t samples) {
   Arm({.samples = samples});
@@ -222,7 +155,9 @@ void Trainer::OnGradient(size_t index) {
 
 void Trainer::RequireFresh() const {
   for (const Tracked& tracked : tracked_) {
-    if (tracked.frozen() || !IsStale(tracked)) continue;
+    if (tracked.frozen()) continue;
+    if (!tracked.has_key) RefuseWithoutKey("a step", *tracked.parameter);
+    if (!IsStale(tracked)) continue;
     throw Error(
         ErrorCode::kFailedPrecondition,
         StrCat("parameter ", tracked.parameter->name(),
@@ -232,17 +167,26 @@ void Trainer::RequireFresh() const {
 }
 
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
-  FollowVariables();
+  BeginStep();
   if (!ignore_stale) RequireFresh();
   if (!armed_) FollowMultipliers();  // else it was done then
+  bool pushed_any = false;
   for (size_t i = 0; i < tracked_.size(); ++i) {
     Tracked& tracked = tracked_[i];
-    if (tracked.frozen()) continue;
-    if (!(armed_ && tracked.pushed) && !IsStale(tracked)) PushPull(i, options);
+    if (tracked.rests()) continue;
+    const bool pushes = !(armed_ && tracked.pushed) && !IsStale(tracked);
+    if (pushes) PushPull(i, options);
+    pushed_any |= pushes || tracked.pushed;
     SeeVersions(tracked);
     tracked.pushed = false;
   }
   armed_.reset();
+  if (pushed_any && !(config_.normalize_by_samples && options.samples == 0 && UpdatesAlone())) ++updates_;
+}
+
+// Whether no other worker's push is in the same update.
+bool Trainer::UpdatesAlone() const {
+  return store_->num_workers() == 1 || StoreType::Parse(store_->type()).async;
 }
 
 void Trainer::Step(int64_t batch_size, bool ignore_stale) {
@@ -250,9 +194,9 @@ void Trainer::Step(int64_t batch_size, bool ignore_stale) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Step: the batch size is ", batch_size, "; it must be positive"));
   if (options_.update_on_kvstore) return StepWith({.divisor = static_cast<double>(batch_size)}, ignore_stale);
-  FollowVariables();
+  BeginStep();
   if (!ignore_stale) RequireFresh();
-  Allreduce(/*stale_too=*/false);
+  Allreduce(/*stale_too=*/false, DivisorOfSums(batch_size));
   Update(batch_size, ignore_stale);
 }
 
@@ -289,15 +233,26 @@ void Trainer::RequireOwnUpdate(const char* what) const {
 
 void Trainer::AllreduceGrads() {
   RequireOwnUpdate("AllreduceGrads");
-  FollowVariables();
-  Allreduce(/*stale_too=*/true);
+  BeginStep();
+  Allreduce(/*stale_too=*/true, 1);
 }
 
-void Trainer::Allreduce(bool stale_too) {
+// A float16 sum over all devices may be infinite where their mean is not. A power of two rounds nothing but
+// the least numbers, which are as coarse in the addends.
+double Trainer::DivisorOfSums(int64_t batch_size) const {
+  if (std::ranges::none_of(
+          tracked_, [](const Tracked& tracked) { return tracked.parameter->dtype() == DType::kFloat16; }))
+    return 1;
+  const auto enough = static_cast<uint64_t>(std::max<int64_t>(1, std::min(devices_, batch_size)));
+  return static_cast<double>(std::bit_ceil(enough));
+}
+
+void Trainer::Allreduce(bool stale_too, double divisor) {
+  sums_divisor_ = armed_ ? armed_->divisor : divisor;
   for (size_t i = 0; i < tracked_.size(); ++i) {
     const Tracked& tracked = tracked_[i];
-    if (tracked.frozen() || (armed_ && tracked.pushed)) continue;
-    if (stale_too || !IsStale(tracked)) PushPull(i, {});
+    if (tracked.rests() || (armed_ && tracked.pushed)) continue;
+    if (stale_too || !IsStale(tracked)) PushPull(i, {.divisor = sums_divisor_});
   }
   armed_.reset();
 }
@@ -306,12 +261,12 @@ void Trainer::Allreduce(bool stale_too) {
 // Who waits for them all anyway takes rank 0's learning rate as well, which only that worker's callbacks may
 // have set.
 double Trainer::ScaleOfUpdate(int64_t batch_size) {
-  const double mean = 1.0 / static_cast<double>(batch_size);
+  const double mean = sums_divisor_ / static_cast<double>(batch_size);
   if (options_.clip_global_norm == 0) return mean;
   const bool shares = store_->num_workers() > 1;
   if (shares) {
     const Key key("Trainer/learning_rate");
-    const double mine = store_->rank() == 0 ? config_.learning_rate : -0.0;
+    const double mine = store_->rank() == 0 ? *config_.learning_rate : -0.0;
     const bool first = !rate_.valid();
     if (first) rate_ = NDArray({1}, cpu(0), DType::kFloat64);
     rate_.Fill(mine);
@@ -321,7 +276,7 @@ double Trainer::ScaleOfUpdate(int64_t batch_size) {
   std::vector<NDArray> gradients;
   std::vector<const std::string*> names;
   for (const Tracked& tracked : tracked_) {
-    if (tracked.frozen() || IsStale(tracked)) continue;
+    if (tracked.rests() || IsStale(tracked)) continue;
     gradients.push_back(tracked.parameter->grad(tracked.parameter->list_ctx().front()));
     names.push_back(&tracked.parameter->name());
   }
@@ -340,22 +295,47 @@ void Trainer::WarnOfNorm(double norm, const std::string& parameter) {
                                     ": nothing is clipped in such steps; this is told once"));
 }
 
+// The contexts' copies stay equal: the first one that somebody has written counts.
+void Trainer::SpreadWritten(size_t index) const {
+  const KVStore::Values& weights = tracked_[index].weights[0];
+  const NDArray* written = stored_->Changed(index, weights);
+  if (written == nullptr) return;
+  const autograd::PauseScope pause;
+  for (NDArray weight : weights) {
+    if (!weight.SharesStorage(*written)) written->CopyTo(&weight);
+  }
+}
+
 void Trainer::Update(int64_t batch_size, bool ignore_stale) {
   RequireOwnUpdate("Update");
   if (batch_size <= 0)
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Update: the batch size is ", batch_size, "; it must be positive"));
-  FollowVariables();
+  BeginStep();
   if (!ignore_stale) RequireFresh();
   FollowMultipliers();
   const double scale = ScaleOfUpdate(batch_size);
-  for (Tracked& tracked : tracked_) {
-    if (tracked.frozen() || IsStale(tracked)) continue;
+  bool updates_any = false;
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    Tracked& tracked = tracked_[i];
+    tracked.updating = !tracked.rests() && !IsStale(tracked);
+    if (!tracked.updating) continue;
+    updates_any = true;
     SeeVersions(tracked);
     FollowArrays(tracked);
+    SpreadWritten(i);
     local_update_->AddToStep(tracked.parameter->name(), tracked.weights[0], tracked.gradients[0], scale);
   }
   local_update_->Step();
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    if (tracked_[i].updating) stored_->Note(i, tracked_[i].weights[0]);
+  }
+  sums_divisor_ = 1;
+  if (updates_any) ++updates_;
+}
+
+double Trainer::learning_rate() const {
+  return rates_->LearningRate(updates_ + 1);
 }
 
 void Trainer::SetLearningRate(double learning_rate) {
@@ -384,17 +364,30 @@ void Trainer::SetConfig(OptimizerConfig changed) {
   } else {
     local_update_->Set(changed);
   }
+  rates_ = Optimizer::Create(changed);
   config_ = std::move(changed);
 }
 
 void Trainer::SaveStates(const std::string& path) {
+  RequireKeys("SaveStates");
   if (options_.update_on_kvstore) return store_->SaveOptimizerStates(path);
   local_update_->Save(path);
 }
 
 void Trainer::LoadStates(const std::string& path) {
-  if (options_.update_on_kvstore) return store_->LoadOptimizerStates(path);
-  local_update_->Load(path, *store_);
+  RequireKeys("LoadStates");
+  if (!options_.update_on_kvstore) {
+    local_update_->Load(path, *store_);
+    updates_ = UpdatesSoFar();
+    return;
+  }
+  std::optional<Error> failure;
+  try {
+    store_->LoadOptimizerStates(path);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  AgreeOnUpdates(failure);
 }
 
 }  // namespace sluice

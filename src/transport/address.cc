@@ -4,6 +4,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -25,8 +26,23 @@ constexpr const char* kAnyPort = "9";
 bool IsIpv6(const std::string& address) {
   return address.find(':') != std::string::npos;
 }
+// fe80::/10 (RFC 4291) and 169.254/16 (RFC 3927), in numbers.
 bool IsLinkLocal(const std::string& address) {
-  return address.starts_with("fe80:");
+  if (!IsIpv6(address)) return address.starts_with("169.254.");
+  return address.starts_with("fe") && address.size() > 4 && address[4] == ':' &&
+         std::string_view("89ab").find(address[2]) != std::string_view::npos;
+}
+
+HostChoice Chosen(std::string host, std::string why) {
+  HostChoice choice{std::move(host), std::move(why), ""};
+  if (IsLinkLocal(choice.host)) {
+    choice.warning =
+        StrCat(choice.why, " leads to ", choice.host,
+               " alone, a link-local address: only hosts on this link reach it",
+               IsIpv6(choice.host) ? ", and only those whose interface there is called as here" : "",
+               "; give the interface another address, or choose one by DMLC_INTERFACE or DMLC_NODE_HOST");
+  }
+  return choice;
 }
 
 std::string WithoutBrackets(const std::string& host) {
@@ -86,7 +102,7 @@ Result<HostChoice> ChooseByRoute(const std::string& scheduler) {
   if (!found) return found.failure();
   for (const addrinfo* to = found.value().get(); to != nullptr; to = to->ai_next) {
     if (std::string address = SourceAddressFor(*to); !address.empty()) {
-      return HostChoice{std::move(address), "route to the scheduler"};
+      return Chosen(std::move(address), "route to the scheduler");
     }
   }
   return Fail(ErrorCode::kUnavailable, "no route to the scheduler's host '", scheduler,
@@ -103,9 +119,17 @@ bool IsOwnAddress(const std::string& host) {
   const auto found = Resolve(host, "an address", "numeric");
   if (!found) return false;
   const addrinfo& at = *found.value();
+  sockaddr_storage address{};
+  std::memcpy(&address, at.ai_addr, at.ai_addrlen);
+  // The port is 0, any free one: the kernel refuses an ordinary user those below 1024.
+  if (at.ai_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&address)->sin6_port = 0;
+  } else {
+    reinterpret_cast<sockaddr_in*>(&address)->sin_port = 0;
+  }
   const int fd = socket(at.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
-  const bool bound = bind(fd, at.ai_addr, at.ai_addrlen) == 0;
+  const bool bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), at.ai_addrlen) == 0;
   close(fd);
   return bound;
 }
@@ -177,7 +201,7 @@ Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vecto
     const bool matches = exact ? is_named(a) : a.interface.starts_with(wanted);
     if (matches && (best == nullptr || rank(a) < rank(*best))) best = &a;
   }
-  if (best != nullptr) return HostChoice{best->address, StrCat("DMLC_INTERFACE: ", best->interface)};
+  if (best != nullptr) return Chosen(best->address, StrCat("DMLC_INTERFACE: ", best->interface));
   std::set<std::string> names;
   for (const InterfaceAddress& a : local) names.insert(a.interface);
   return Fail(ErrorCode::kInvalidArgument, "DMLC_INTERFACE is '", wanted,
@@ -189,7 +213,7 @@ Result<HostChoice> ChooseHost(const HostWishes& wishes) {
   if (!wishes.node_host.empty()) {
     auto host = NumericHost(wishes.node_host, "this node's host", "DMLC_NODE_HOST");
     if (!host) return host.failure();
-    return HostChoice{std::move(host).value(), "DMLC_NODE_HOST"};
+    return Chosen(std::move(host).value(), "DMLC_NODE_HOST");
   }
   if (!wishes.interface.empty()) {
     return ChooseOnInterface(wishes.interface, LocalAddresses(), IsIpv6(wishes.scheduler_host));

@@ -37,8 +37,10 @@ struct HostWishes {
   std::string scheduler_host;  // else the address from which this one is reached; may be a name
 };
 struct HostChoice {
-  std::string host;  // numeric
-  std::string why;   // in words: "DMLC_NODE_HOST", "DMLC_INTERFACE: eth0", "route to the scheduler"
+  std::string host;     // numeric
+  std::string why;      // in words: "DMLC_NODE_HOST", "DMLC_INTERFACE: eth0", "route to the scheduler"
+  std::string warning;  // that others may not reach it, as a link-local address; or empty
+  bool operator==(const HostChoice&) const = default;
 };
 // A wrong interface is an error that lists those that exist; a scheduler that cannot be resolved or reached
 // is one that names it.

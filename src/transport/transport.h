@@ -41,6 +41,9 @@ class Network {
   // Payload bytes handed over for `peer` and not yet taken by the operating system; small messages may not be
   // counted at once.
   virtual uint64_t QueuedBytes(PeerId peer) const = 0;
+  // False while so much is queued for `peer` that large messages had better wait. The machine then hears
+  // OnRoom(peer) once, when at most half of that is left, or when the peer is gone.
+  virtual bool HasRoom(PeerId peer) = 0;
 };
 
 class Machine {
@@ -53,6 +56,9 @@ class Machine {
   // After one or more calls of OnMessage, before any other call but OnEnd: what was put off for more to come
   // together is to be done.
   virtual void OnRest(Time /*now*/, Network& /*network*/) {}
+  // `peer`, for which there was no room (Network::HasRoom), has room again, or is gone: what is sent to it
+  // then is dropped.
+  virtual void OnRoom(Time /*now*/, PeerId /*peer*/, Network& /*network*/) {}
   // `peer` (of Connect) keeps this process out: its job id or secret is another one. Connecting goes on.
   virtual void OnRefused(Time /*now*/, PeerId /*peer*/, Network& /*network*/) {}
   // The connection by which `peer` came here has closed: its process may have ended, or it comes back and

@@ -23,8 +23,9 @@ struct Limits {
   size_t max_payload_frames = 4096;
   size_t max_frame_bytes = kMostFrameBytes;
   size_t max_message_bytes = 32u << 20;
-  size_t max_parts = 65536;  // parts named in one message
-  size_t max_keys = 65536;   // keys in one declaration
+  size_t max_parts = 65536;        // parts named in one message
+  size_t max_keys = 65536;         // keys in one declaration
+  size_t max_set_keys = 1u << 20;  // that one optimiser speaks of: multipliers, first rounds
   size_t max_stores = 65536;
   size_t max_nodes = 65536;
   size_t max_text_bytes = 64u << 10;  // a name, an address, an error text

@@ -61,12 +61,18 @@ void ToWire(const Register& in, pb::Register* out) {
   out->set_num_workers(in.num_workers);
   out->set_num_servers(in.num_servers);
   for (const std::string& address : in.shard_addresses) out->add_shard_addresses(address);
+  out->set_server_threads(in.server_threads);
+  out->set_offered_server_threads(in.offered_server_threads);
+  out->set_heartbeat_ms(in.heartbeat_ms);
 }
 bool FromWire(const pb::Register& in, Checker& checker, Register* out) {
   out->wished_rank = in.wished_rank();
   out->pid = in.pid();
   out->num_workers = in.num_workers();
   out->num_servers = in.num_servers();
+  out->server_threads = in.server_threads();
+  out->offered_server_threads = in.offered_server_threads();
+  out->heartbeat_ms = in.heartbeat_ms();
   if (out->wished_rank < -1) return checker.Refuse("wished rank is ", out->wished_rank);
   return checker.Enum(in.role(), Role::kWorker, "role", &out->role) &&
          checker.Text(in.identity(), "identity", &out->identity) &&
@@ -79,20 +85,28 @@ void ToWire(const Welcome& in, pb::Welcome* out) {
   out->set_rank(in.rank);
   out->set_missing(in.missing);
   RosterToWire(in.roster, out->mutable_roster());
+  out->set_server_threads(in.server_threads);
 }
 bool FromWire(const pb::Welcome& in, Checker& checker, Welcome* out) {
   out->rank = in.rank();
+  out->server_threads = in.server_threads();
   return checker.Enum(in.state(), Welcome::State::kComplete, "welcome state", &out->state) &&
          checker.Text(in.missing(), "the list of missing nodes", &out->missing) &&
          RosterFromWire(in.roster(), checker, &out->roster);
 }
 
-void ToWire(const Heartbeat&, pb::Heartbeat*) {}
-bool FromWire(const pb::Heartbeat&, Checker&, Heartbeat*) {
+void ToWire(const Heartbeat& in, pb::Heartbeat* out) {
+  out->set_asks_to_end(in.asks_to_end);
+}
+bool FromWire(const pb::Heartbeat& in, Checker&, Heartbeat* out) {
+  out->asks_to_end = in.asks_to_end();
   return true;
 }
-void ToWire(const HeartbeatAck&, pb::HeartbeatAck*) {}
-bool FromWire(const pb::HeartbeatAck&, Checker&, HeartbeatAck*) {
+void ToWire(const HeartbeatAck& in, pb::HeartbeatAck* out) {
+  out->set_asked_to_end(in.asked_to_end);
+}
+bool FromWire(const pb::HeartbeatAck& in, Checker&, HeartbeatAck* out) {
+  out->asked_to_end = in.asked_to_end();
   return true;
 }
 void ToWire(const GetMembership&, pb::GetMembership*) {}

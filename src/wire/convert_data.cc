@@ -165,12 +165,16 @@ void ToWire(const DeclareKeys& in, pb::DeclareKeys* out) {
   out->set_mode(EnumToWire<pb::SyncMode>(in.mode));
   out->mutable_keys()->Reserve(static_cast<int>(in.keys.size()));
   for (const KeySpec& key : in.keys) ToWire(key, out->add_keys());
+  out->set_call(in.part.call);
+  out->set_first(in.part.first);
+  out->set_total(in.part.total);
 }
 bool FromWire(const pb::DeclareKeys& in, Checker& checker, DeclareKeys* out) {
   if (!checker.Enum(in.mode(), SyncMode::kAsync, "mode", &out->mode) ||
       !checker.Count(in.keys_size(), checker.limits().max_keys, "keys")) {
     return false;
   }
+  out->part = {in.call(), in.first(), in.total()};
   out->keys.resize(in.keys_size());
   for (int i = 0; i < in.keys_size(); ++i) {
     if (!FromWire(in.keys(i), checker, &out->keys[i])) return false;
@@ -196,6 +200,7 @@ void ToWire(const Push& in, pb::Push* out) {
   out->set_divisor(in.divisor);
   out->set_compression(EnumToWire<pb::Compression>(in.compression));
   out->set_values(EnumToWire<pb::Compression>(in.values));
+  out->set_exponent(in.exponent);
   PartsToWire(in.parts, out->mutable_parts());
   ColumnToWire(in.parts, out->mutable_want_value(), [](const PushPart& part) { return part.want_value; });
 }
@@ -207,6 +212,7 @@ bool FromWire(const pb::Push& in, Checker& checker, Push* out) {
       !checker.Enum(in.values(), Compression::kTopK, "the compression of values", &out->values)) {
     return false;
   }
+  out->exponent = in.exponent();
   if (out->divisor == 0) return checker.Refuse("the divisor is 0");
   if (!in.parts().slot().empty()) return checker.Refuse("a push names slots");
   if (!IsColumn(in.want_value(), in.parts().key_size(), "wanted values", checker)) return false;
@@ -221,7 +227,7 @@ void ToWire(const Pull& in, pb::Pull* out) {
   PartsToWire(in.parts, out->mutable_parts());
 }
 bool FromWire(const pb::Pull& in, Checker& checker, Pull* out) {
-  return checker.Enum(in.want(), Pull::Want::kVersion, "what is wanted", &out->want) &&
+  return checker.Enum(in.want(), Pull::Want::kSet, "what is wanted", &out->want) &&
          checker.Enum(in.values(), Compression::kTopK, "the compression of values", &out->values) &&
          PartsFromWire(in.parts(), checker, &out->parts);
 }
@@ -273,7 +279,7 @@ void ToWire(const Store& in, pb::Store* out) {
   PartsToWire(in.parts, out->mutable_parts());
 }
 bool FromWire(const pb::Store& in, Checker& checker, Store* out) {
-  return checker.Enum(in.purpose(), Store::Purpose::kRows, "purpose", &out->purpose) &&
+  return checker.Enum(in.purpose(), Store::Purpose::kWeight, "purpose", &out->purpose) &&
          PartsFromWire(in.parts(), checker, &out->parts);
 }
 

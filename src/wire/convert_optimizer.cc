@@ -1,4 +1,5 @@
 #include "optimizer.pb.h"
+#include "optimizer/registry.h"
 #include "wire/convert.h"
 
 namespace sluice::wire {
@@ -36,16 +37,17 @@ bool FromWire(const pb::LrSchedule& in, Checker& checker, LrSchedule* out) {
          checker.Finite(out->warmup_begin_lr, "warmup_begin_lr");
 }
 
-void ToWire(const OptimizerConfig& in, pb::Optimizer* out) {
+void ToWire(const OptimizerConfig& config, pb::Optimizer* out) {
+  const OptimizerConfig in = Resolved(config);
   out->set_kind(EnumToWire<pb::Optimizer::Kind>(in.kind));
-  out->set_learning_rate(in.learning_rate);
-  out->set_momentum(in.momentum);
+  out->set_learning_rate(*in.learning_rate);
+  out->set_momentum(*in.momentum);
   out->set_wd(in.wd);
   out->set_clip_gradient(in.clip_gradient);
   out->set_rescale_grad(in.rescale_grad);
   out->set_beta1(in.beta1);
   out->set_beta2(in.beta2);
-  out->set_epsilon(in.epsilon);
+  out->set_epsilon(*in.epsilon);
   ToWire(in.schedule, out->mutable_schedule());
   out->set_normalize(in.normalize_by_samples ? pb::Optimizer::NORMALIZE_BY_SAMPLES
                                              : pb::Optimizer::NORMALIZE_BY_DIVISOR);
@@ -90,15 +92,15 @@ bool FromWire(const pb::Optimizer& in, Checker& checker, OptimizerConfig* out) {
       !Flag(in.precision(), pb::Optimizer::PRECISION_MASTER, "precision", checker, &out->multi_precision)) {
     return false;
   }
-  if (!checker.Count(in.multipliers_size(), checker.limits().max_keys, "multipliers")) return false;
+  if (!checker.Count(in.multipliers_size(), checker.limits().max_set_keys, "multipliers")) return false;
   for (const pb::Optimizer::Multiplier& multiplier : in.multipliers()) {
     if (!FromWire(multiplier, checker, &out->multipliers)) return false;
   }
-  const auto number = [&](double value, const char* what, double* field) {
+  const auto number = [&](double value, const char* what, auto* field) {
     *field = value;
     return checker.Finite(value, what);
   };
-  return checker.Enum(in.kind(), OptimizerKind::kSignum, "optimizer", &out->kind) &&
+  return checker.Enum(in.kind(), kLastOptimizerKind, "optimizer", &out->kind) &&
          number(in.learning_rate(), "learning_rate", &out->learning_rate) &&
          number(in.momentum(), "momentum", &out->momentum) && number(in.wd(), "wd", &out->wd) &&
          number(in.clip_gradient(), "clip_gradient", &out->clip_gradient) &&
@@ -116,18 +118,27 @@ bool FromWire(const pb::Optimizer& in, Checker& checker, OptimizerConfig* out) {
 void ToWire(const SetOptimizer& in, pb::SetOptimizer* out) {
   ToWire(in.config, out->mutable_config());
   out->set_store(in.store);
+  pb::FirstRound* run = nullptr;  // most keys are in the same round as the one before
   for (const auto& [key, round] : in.first_rounds) {
-    pb::FirstRound* first = out->add_first_rounds();
-    first->set_key(key);
-    first->set_round(round);
+    if (run != nullptr && round == run->round() && key == run->key() + run->more() + 1) {
+      run->set_more(run->more() + 1);
+      continue;
+    }
+    run = out->add_first_rounds();
+    run->set_key(key);
+    run->set_round(round);
   }
 }
 
 // Whether the fields make sense together, the optimizer itself says (WhyInvalid).
 bool FromWire(const pb::SetOptimizer& in, Checker& checker, SetOptimizer* out) {
-  if (!checker.Count(static_cast<size_t>(in.first_rounds_size()), checker.limits().max_keys, "first rounds"))
-    return false;
-  for (const pb::FirstRound& first : in.first_rounds()) out->first_rounds[first.key()] = first.round();
+  size_t keys = 0;
+  for (const pb::FirstRound& run : in.first_rounds()) {
+    keys += size_t{run.more()} + 1;
+    if (!checker.Count(keys, checker.limits().max_set_keys, "first rounds")) return false;
+    for (uint64_t key = run.key(); key <= uint64_t{run.key()} + run.more() && key <= UINT32_MAX; ++key)
+      out->first_rounds[static_cast<uint32_t>(key)] = run.round();
+  }
   return checker.StoreNumber(in.store(), &out->store) && FromWire(in.config(), checker, &out->config);
 }
 

@@ -40,7 +40,10 @@ struct Register {
   uint32_t pid = 0;          // for people
   uint32_t num_workers = 0;  // what the node believes; must agree with the scheduler's
   uint32_t num_servers = 0;
-  std::vector<std::string> shard_addresses;  // servers: one per key-owning thread
+  std::vector<std::string> shard_addresses;  // servers: one per key-owning thread; empty: none runs yet
+  uint32_t server_threads = 0;               // servers: as somebody has set it; 0: nobody has
+  uint32_t offered_server_threads = 0;       // servers: what they would take by themselves
+  uint32_t heartbeat_ms = 0;                 // the node's interval; 0: not told
   bool operator==(const Register&) const = default;
 };
 
@@ -61,13 +64,16 @@ struct Welcome {
   uint32_t rank = 0;
   std::string missing;           // kWaiting: who has not joined yet, in words
   std::vector<NodeInfo> roster;  // kComplete: servers and workers, by role and rank
+  uint32_t server_threads = 0;   // key-owning threads of every server; 0: not decided yet
   bool operator==(const Welcome&) const = default;
 };
 
 struct Heartbeat {
+  bool asks_to_end = false;  // of a worker: it was asked to end (SIGTERM), and the others should hear it
   bool operator==(const Heartbeat&) const = default;
 };
 struct HeartbeatAck {
+  bool asked_to_end = false;  // a worker of the job was
   bool operator==(const HeartbeatAck&) const = default;
 };  // the envelope carries the epoch
 struct GetMembership {
@@ -115,6 +121,13 @@ struct KeyEntry {
 struct DeclareKeys {
   SyncMode mode = SyncMode::kSync;
   std::vector<KeySpec> keys;
+  // Where one message does not hold all keys of a call: keys `first` and following of the `total` that it
+  // has. The scheduler keeps them until it has all, and takes all or none; Ack says that it has these. Calls
+  // of a sender have ascending numbers. total 0: these are all keys, and KeyTable answers.
+  struct Part {
+    uint64_t call = 0, first = 0, total = 0;
+    bool operator==(const Part&) const = default;
+  } part = {};
   bool operator==(const DeclareKeys&) const = default;
 };
 struct KeyTable {
@@ -140,6 +153,8 @@ struct PartRef {
   bool operator==(const PartRef&) const = default;
 };
 
+inline constexpr uint32_t kMostExponent = 64;  // sums of 2^64 float16 numbers are float32 numbers
+
 struct PushPart {
   PartRef ref;
   uint64_t round = 0;
@@ -152,6 +167,9 @@ struct Push {            // one payload frame per part
   PartList<PushPart> parts;
   Compression compression = Compression::kNone;  // of all frames
   Compression values = Compression::kNone;       // how the values wanted are to come
+  // Elements are to be multiplied by 2^exponent: of float16 keys, where not compressed; at most
+  // kMostExponent.
+  uint32_t exponent = 0;
   bool operator==(const Push&) const = default;
 };
 
@@ -162,7 +180,9 @@ struct PullPart {
   bool operator==(const PullPart&) const = default;
 };
 struct Pull {
-  enum class Want : uint8_t { kValue, kVersion };
+  // kSet: the version alone, once worker 0 has set the weight as well (Store::Purpose::kWeight), in sync
+  // modes that of version min_round, in async modes min_round times.
+  enum class Want : uint8_t { kValue, kVersion, kSet };
   Want want = Want::kValue;
   PartList<PullPart> parts;
   Compression values = Compression::kNone;  // how weights are to come
@@ -207,12 +227,13 @@ struct Values {  // one payload frame per part when has_data, none otherwise
 struct StorePart {
   PartRef ref;
   uint32_t slot = 0;
-  uint64_t version = 0;  // kState: the version that the states belong to
+  uint64_t version = 0;  // kState: the version that the states belong to; kWeight: that of the weight
   bool operator==(const StorePart&) const = default;
 };
 struct Store {  // one payload frame per part; answered by Ack
   // kRows: weights of a row-sparse key. Its states and weights come with their ids (kvstore/rows/frame.h).
-  enum class Purpose : uint8_t { kInit, kState, kRows };
+  // kWeight: the weight of a dense key, in no round.
+  enum class Purpose : uint8_t { kInit, kState, kRows, kWeight };
   Purpose purpose = Purpose::kInit;
   PartList<StorePart> parts;
   bool operator==(const Store&) const = default;

@@ -165,6 +165,8 @@ bool ReadBody(Bytes body, const Limits& limits, Push* out) {
         return has_values = in.Enum(Compression::kTopK, &out->values);
       case Tag(Field::kWantValueFieldNumber, kBytes):
         return in.ContentOnce(&want_value);
+      case Tag(Field::kExponentFieldNumber, kVarint):
+        return in.Varint(&out->exponent);
       default:
         return false;
     }
@@ -184,7 +186,7 @@ bool ReadBody(Bytes body, const Limits& limits, Pull* out) {
   const bool read = ForEachField(body, [&](uint32_t tag, Reader& in) {
     switch (tag) {
       case Tag(Field::kWantFieldNumber, kVarint):
-        return has_want = in.Enum(Pull::Want::kVersion, &out->want);
+        return has_want = in.Enum(Pull::Want::kSet, &out->want);
       case Tag(Field::kPartsFieldNumber, kBytes):
         return in.ContentOnce(&parts);
       case Tag(Field::kValuesFieldNumber, kVarint):

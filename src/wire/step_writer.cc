@@ -105,6 +105,7 @@ void WriteParts(int field, const PartList<Part>& parts, BackwardWriter& out) {
 void WriteBody(const Push& push, BackwardWriter& out) {
   using Field = pb::Push;
   const uint8_t* end = out.at();
+  out.NumberField(Field::kExponentFieldNumber, push.exponent);
   WriteColumn(
       Field::kWantValueFieldNumber, push.parts,
       [](const PushPart& part) { return uint64_t{part.want_value}; }, out);
@@ -175,7 +176,7 @@ void WriteHeader(const Message& message, uint32_t version, BackwardWriter& out) 
 }
 
 // The most that a message can come to, of the widest numbers everywhere.
-constexpr size_t kFixedBytes = 160;  // 75 of the header, at most 49 of a body, tags and lengths included
+constexpr size_t kFixedBytes = 160;  // 75 of the header, at most 55 of a body, tags and lengths included
 constexpr size_t kBytesOfPart = 26;  // key, part and slot 5 each, version 10, want_value 1
 constexpr size_t kBytesOfLent = 53, kBytesOfPacked = 5;
 constexpr size_t kBytesOfInside = 3;  // tag and length

@@ -6,6 +6,17 @@
 #include "base/strings.h"
 
 namespace sluice::worker {
+namespace {
+
+// Whom an operation waits for that has not been sent.
+constexpr const char* kEarlier = "earlier operations";
+
+// Whether its round says more than the operation's name.
+bool HasRound(const Operation& op) {
+  return op.name == nullptr || op.keys[0].round > 0;
+}
+
+}  // namespace
 
 Client::Client(ClientOptions options)
     : options_(std::move(options)),
@@ -64,6 +75,7 @@ void Client::AfterMembership(Time, NetworkRef network) {
   if (membership_.state() == membership::State::kStopped && !failure_) {
     const wire::Stop& stop = *membership_.stop();
     const bool failed = stop.reason == wire::Stop::Reason::kFailed;
+    if (failed && membership_.told_to_stop() && options_.on_told) options_.on_told(stop.message);
     FailAll(Failure{failed ? ErrorCode::kUnavailable : ErrorCode::kCancelled, stop.message});
     // One of them may be dead, and what it was still to get would hold this process's end up.
     if (failed) DisconnectShards(network);
@@ -134,7 +146,7 @@ std::string Client::WaitingFor(const Operation& op) const {
   });
   std::vector<std::string> names;
   for (const uint32_t server : servers) names.push_back(StrCat("server ", server));
-  return names.empty() ? "earlier operations" : StrCat(StrJoin(names), " to answer");
+  return names.empty() ? kEarlier : StrCat(StrJoin(names), " to answer");
 }
 
 std::string Client::Describe(const Operation& op) const {
@@ -146,8 +158,9 @@ std::string Client::Describe(const Operation& op) const {
     names.push_back(key == nullptr ? StrCat("number ", op.keys[i].key) : std::string(key->name.text()));
   }
   if (count > kNamed) names.push_back(StrCat(count - kNamed, " more"));
-  return StrCat(Name(op.kind), count > 1 ? " of keys " : " of key ", StrJoin(names), ", round ",
-                op.keys[0].round);
+  const std::string what = StrCat(op.name != nullptr ? op.name : Name(op.kind),
+                                  count > 1 ? " of keys " : " of key ", StrJoin(names));
+  return HasRound(op) ? StrCat(what, ", round ", op.keys[0].round) : what;
 }
 
 void Client::Expire(Time now) {
@@ -162,13 +175,31 @@ void Client::Expire(Time now) {
     }
   }
   for (const auto& op : expired) {
-    const Failure failure = Fail(ErrorCode::kDeadlineExceeded, Describe(*op),
-                                 ", was not done by its deadline: waiting for ", WaitingFor(*op));
+    const Failure failure = Fail(ErrorCode::kDeadlineExceeded, Describe(*op), HasRound(*op) ? "," : "",
+                                 " was not done by its deadline: waiting for ", WaitingFor(*op),
+                                 membership::LimitText(op->opened, op->deadline));
     if (op->kind == OpKind::kPushPull) GoOnAsPush(op);
     FinishOperation(*op, failure);
   }
   if (!expired.empty()) std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
   controls_.Expire(now, &completions_);
+}
+
+void Client::ReportWaits(Time now) {
+  if (now < next_report_) return;
+  next_report_ = Time::max();
+  for (const auto& [number, op] : operations_) {
+    const std::string whom = now < op->opened + membership::WaitReports::kFirst ? "" : WaitingFor(*op);
+    if (whom == kEarlier) {  // those are named; once they are done it waits for somebody itself
+      next_report_ = now + membership::WaitReports::kFirst;
+      continue;
+    }
+    reports_.Add(now, whom, op->opened, op->deadline, [&] { return Describe(*op); });
+  }
+  controls_.AddTo(&reports_, now);
+  for (const std::string& line : reports_.Take(now))
+    options_.on_waiting ? options_.on_waiting(line) : static_cast<void>(LOG(INFO) << WrapLogged(line));
+  next_report_ = std::min(next_report_, reports_.Next());
 }
 
 void Client::OnTimer(Time now, NetworkRef network) {
@@ -177,6 +208,7 @@ void Client::OnTimer(Time now, NetworkRef network) {
     AfterMembership(now, network);
   }
   Expire(now);
+  ReportWaits(now);
   controls_.Repeat(now, membership_, network);
   for (uint32_t shard = 0; shard < shards_.size(); ++shard)
     if (now >= shards_[shard]->requests.NextTimer()) Repeat(now, shard, network);
@@ -188,7 +220,7 @@ void Client::OnTimer(Time now, NetworkRef network) {
 Time Client::NextTimer() const {
   Time next = failure_ ? Time::max() : membership_.NextTimer();
   for (const auto& shard : shards_) next = std::min(next, shard->requests.NextTimer());
-  next = std::min(next, earliest_deadline_);
+  next = std::min({next, earliest_deadline_, next_report_});
   for (const FlushCall& flush : flushes_) next = std::min(next, flush.deadline);
   return std::min(next, controls_.NextTimer());
 }

@@ -12,6 +12,7 @@
 #include "base/function_ref.h"
 #include "base/log.h"
 #include "kvstore/membership/control_requests.h"
+#include "kvstore/membership/wait_reports.h"
 #include "kvstore/plan/placement.h"
 #include "transport/shm/side_by_side.h"
 #include "worker/gradient_flow.h"
@@ -31,6 +32,10 @@ struct ClientOptions {
   uint64_t max_inflight_bytes = 64u << 20;
   size_t cached_bytes = kCachedBytes;  // more than this of weights lands around the caches
   Tracer* tracer = nullptr;            // outlives the client; null: none
+  // Called on the loop, once, when the scheduler says that the job has failed, and why; null: nobody asks.
+  std::function<void(const std::string& why)> on_told = nullptr;
+  // Takes the lines that say whom this worker has waited for, for how long, with what; null: the log.
+  std::function<void(const std::string& line)> on_waiting = nullptr;
 };
 
 struct InitArgs {
@@ -42,6 +47,7 @@ struct PushArgs {
   GradientCompression compression;
   Frame source;  // the gradient, or its parts one behind the other as compression::Encode leaves them
   int priority = 0;
+  uint32_t exponent = 0;  // of a source that is not compressed (wire::Push)
   uint64_t samples = 0;
   double divisor = 1;
 };
@@ -73,6 +79,7 @@ struct PushRowsArgs {
   int priority = 0;
   uint64_t samples = 0;
   double divisor = 1;
+  uint32_t exponent = 0;
 };
 struct PullRowsArgs {
   uint32_t key = 0;
@@ -81,6 +88,11 @@ struct PullRowsArgs {
   std::shared_ptr<const RowExtents> extents;
   int priority = 0;
   uint32_t slot = 0;  // 0: the weight after this worker's last push; i: the optimiser's i-th state as it is
+};
+// The weight of a dense key, in no round.
+struct SetArgs {
+  uint32_t key = 0;
+  Frame source;  // worker 0's counts; others have none
 };
 // Weights of a row-sparse key (slot 0) or one of its states, beside the number of updates they belong to.
 struct StoreRowsArgs {
@@ -117,6 +129,8 @@ class Client final : public transport::Machine {
   void WhenJoined(worker::Done done);
   uint32_t rank() const { return membership_.rank(); }
   size_t NumDead() const { return membership_.NumDead(); }
+  // This worker was asked to end: the others hear it (membership::Options::on_asked_to_end).
+  void AskToEnd(NetworkRef network) { membership_.AskToEnd(network); }
   // Why nothing works any more; empty while it does.
   const std::optional<Failure>& failure() const { return failure_; }
 
@@ -139,6 +153,11 @@ class Client final : public transport::Machine {
   // Which rows a part has, from its `first` on: answered by wire::RowIds.
   void GetRowIds(Time now, wire::PartRef part, uint64_t first, Time deadline, AnswerDone done,
                  NetworkRef network);
+  // Done when the weight is the servers' to keep: what this worker pushed before is in it, and what anybody
+  // pushes in the next round is not. Worker 0 sets it. Who else calls waits, until `deadline`, for worker 0
+  // to set it before the same round (async: as often), and fails once that cannot be any more; what it issued
+  // later on the key waits, too.
+  void Set(Time now, SetArgs args, Time deadline, Ended done, NetworkRef network);
   // Until all rounds that this worker has pushed of the key are closed.
   void AwaitRounds(Time now, uint32_t key, Time deadline, Ended done, NetworkRef network);
   // How many updates the key's optimiser has made.
@@ -181,6 +200,7 @@ class Client final : public transport::Machine {
     std::vector<plan::Part> parts;
     std::vector<PartFlow> flows;                 // by part
     uint64_t pushed = 0;                         // this worker's last round
+    uint64_t sets = 0;                           // so often it has set the weight, or waited for that
     std::optional<transport::SideBySide> views;  // of values that were adopted
     // A shard has refused this worker's push of a round: no value of that round or a later one will come.
     uint64_t refused_round = UINT64_MAX;
@@ -230,6 +250,7 @@ class Client final : public transport::Machine {
   void DisconnectShards(NetworkRef network);
   void FailAll(const Failure& failure);
   void Expire(Time now);
+  void ReportWaits(Time now);
   void CheckFlushed(Time now);
   // Whom an operation waits for: what a shard said last, else which servers owe it an answer.
   std::string WaitingFor(const Operation& op) const;
@@ -266,6 +287,7 @@ class Client final : public transport::Machine {
   void Open(const std::shared_ptr<Operation>& op);
   void Append(PartOpPtr part, std::shared_ptr<Operation> op, KeyState& key, uint32_t index);
   void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
+  void AddVersionPull(Time now, KeyState& key, uint32_t part, uint64_t round);
   void Release(PartFlow& flow);
   static Lane* NextLane(Shard& shard);
   void FlushShards(Time now, NetworkRef network);
@@ -302,6 +324,9 @@ class Client final : public transport::Machine {
                   NetworkRef network);
   void SayGoodbye(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
   void AddKey(const wire::KeyEntry& entry);  // unless it is known
+  struct Declaration;
+  void Reserve(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network);
+  void Declare(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network);
   void OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
                   Time deadline, InitDone done, NetworkRef network);
 
@@ -325,6 +350,8 @@ class Client final : public transport::Machine {
   RecordMap<uint64_t, std::shared_ptr<Operation>> operations_;  // all open ones, by number
   Time earliest_deadline_ = Time::max();                        // of operations; a lower bound
   membership::ControlRequests controls_;
+  membership::WaitReports reports_;
+  Time next_report_ = Time::max();  // not later than the first line that is due
   uint64_t next_id_ = 1;
   uint64_t next_order_ = 1;
   uint64_t barriers_of_all_ = 0;

@@ -45,8 +45,10 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
     }
     PartFlow& flow = key->flows[value.ref.part];
     if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
-    if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to))
+    if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to)) {
       NoteArrival(now, shard, *request);
+      shards_[shard]->requests.OnProgress(now, *request);
+    }
     for (const PartOpPtr& part : flow.AnsweredBy(value, values, message.in_reply_to)) {
       if (!part->WantsAnswer()) Acknowledge(now, *part);
       if (part->WantsValue()) {
@@ -71,8 +73,8 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
 }
 
 bool Client::NeedsRound(const Operation& op, const OfKey& of, uint64_t round) {
-  const bool of_rounds =
-      op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0) || op.kind == OpKind::kPullRows;
+  const bool of_rounds = op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0) ||
+                         op.kind == OpKind::kPullRows || op.GoesAlone();
   return of_rounds && of.round >= round;
 }
 
@@ -210,7 +212,9 @@ void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
       push->priority = op->priority;
       push->samples = op->samples;
       push->divisor = op->divisor;
+      push->exponent = op->exponent;
       push->compression = op->compression;
+      push->opened = op->opened;
       push->source = Frame::Copy(op->source.bytes());
       Open(push);
     }

@@ -12,6 +12,7 @@ std::shared_ptr<Operation> Client::NewOperation(OpKind kind, uint32_t key) const
 
 std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Ended done) const {
   auto op = NewOperation(kind, args.key);
+  op->exponent = args.exponent;
   op->compression = args.compression;
   op->source = std::move(args.source);
   op->priority = args.priority;
@@ -76,6 +77,7 @@ void Client::PushRows(Time now, PushRowsArgs args, Ended done, NetworkRef networ
   auto op = NewOperation(OpKind::kPush, args.key);
   op->source = std::move(args.source);
   op->rows = std::move(args.extents);
+  op->exponent = args.exponent;
   op->priority = args.priority;
   op->samples = args.samples;
   op->divisor = args.divisor;
@@ -110,8 +112,24 @@ void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Ended done, 
   RunCompletions(now, network);
 }
 
+void Client::Set(Time now, SetArgs args, Time deadline, Ended done, NetworkRef network) {
+  const bool sets = rank() == 0;
+  auto op = NewOperation(sets ? OpKind::kSet : OpKind::kAwaitSet, args.key);
+  if (KeyState* key = Find(args.key); key != nullptr) {
+    const bool async = key->entry.mode == wire::SyncMode::kAsync;
+    ++key->sets;
+    op->only().round = sets || !async ? key->pushed : key->sets;
+  }
+  op->source = std::move(args.source);
+  if (!sets) op->deadline = deadline;
+  op->done = std::move(done);
+  Start(now, std::move(op), network);
+  RunCompletions(now, network);
+}
+
 void Client::AwaitRounds(Time now, uint32_t key, Time deadline, Ended done, NetworkRef network) {
   auto op = NewOperation(OpKind::kVersion, key);
+  op->name = "wait for the rounds";
   op->only().round = PushedRound(key);
   op->deadline = deadline;
   op->done = std::move(done);
@@ -121,6 +139,7 @@ void Client::AwaitRounds(Time now, uint32_t key, Time deadline, Ended done, Netw
 
 void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network) {
   auto op = NewOperation(OpKind::kVersion, key);
+  op->name = "number of updates";
   op->slot = 1;  // the version of a state, which a part has even without states
   op->deadline = deadline;
   op->done = [done = std::move(done), op](const Status& status) {

@@ -9,6 +9,31 @@ namespace {
 
 constexpr Duration kLeaveRepeat = 200ms;
 
+// Where to cut the keys of a call, so that each message, and its answer with the slices, stays far below what
+// a peer accepts. At least one message, also of no keys.
+std::vector<size_t> EndsOfDeclarations(const std::vector<InitArgs>& keys, size_t shards) {
+  constexpr size_t kMostKeys = 16384, kMostBytes = size_t{4} << 20;
+  constexpr size_t kBytesOfEntry = 48, kBytesOfSlice = 16, kLeastSlice = 1024;  // elements
+  std::vector<size_t> ends;
+  size_t first = 0, bytes = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const wire::KeySpec& spec = keys[i].spec;
+    const auto* name = std::get_if<std::string>(&spec.name);
+    const size_t slices =
+        spec.rows ? shards : std::min(shards, 1 + static_cast<size_t>(spec.shape.size()) / kLeastSlice);
+    const size_t more = kBytesOfEntry + (name == nullptr ? 0 : name->size()) + 10 * spec.shape.ndim() +
+                        kBytesOfSlice * slices;
+    if (i > first && (i - first == kMostKeys || bytes + more > kMostBytes)) {
+      ends.push_back(i);
+      first = i;
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  ends.push_back(keys.size());
+  return ends;
+}
+
 std::string BarrierText(const wire::Barrier& barrier) {
   return StrCat("barrier '", barrier.id, "'");
 }
@@ -23,6 +48,7 @@ void Client::Ask(Time now, membership::ControlRequests::Request request, Network
     return RunCompletions(now, network);
   }
   controls_.Ask(now, next_id_++, std::move(request), membership_, network);
+  next_report_ = std::min(next_report_, now + membership::WaitReports::kFirst);
 }
 
 void Client::Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline,
@@ -30,21 +56,65 @@ void Client::Ask(Time now, transport::PeerId whom, wire::Body body, std::string 
   Ask(now, {whom, std::move(body), std::move(what), deadline, std::move(done)}, network);
 }
 
+// The keys of a call on their way into the table. More than one message holds are first given to the
+// scheduler part by part, which takes all or none; then the entries are asked for, part by part.
+struct Client::Declaration {
+  wire::SyncMode mode;
+  std::vector<InitArgs> keys;
+  Time deadline;
+  InitDone done;
+  std::vector<size_t> ends;  // of each message's keys
+  uint64_t call = 0;
+  size_t message = 0;  // the next one
+  std::vector<wire::KeyEntry> entries;
+
+  size_t first() const { return message == 0 ? 0 : ends[message - 1]; }
+  wire::DeclareKeys Next() const {
+    wire::DeclareKeys declare{mode, {}};
+    for (size_t i = first(); i < ends[message]; ++i) declare.keys.push_back(keys[i].spec);
+    return declare;
+  }
+};
+
 void Client::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
                   NetworkRef network) {
-  wire::DeclareKeys declare{mode, {}};
-  for (const InitArgs& key : keys) declare.keys.push_back(key.spec);
-  auto on_answer = [this, keys = std::move(keys), deadline, done = std::move(done)](
-                       Time at, NetworkRef net, const Result<wire::Body>& answer) mutable {
-    if (!answer) return done(answer.failure());
-    const auto* table = std::get_if<wire::KeyTable>(&answer.value());
-    if (table == nullptr || table->entries.size() != keys.size()) {
-      return done(Fail(ErrorCode::kDataLoss, "the scheduler answered a declaration of ", keys.size(),
-                       " keys with ", wire::BodyName(answer.value())));
-    }
-    OnDeclared(at, table->entries, std::move(keys), deadline, std::move(done), net);
-  };
-  Ask(now, membership_.scheduler(), std::move(declare), "declaring keys", deadline, std::move(on_answer),
+  std::vector<size_t> ends = EndsOfDeclarations(keys, shards_.size());
+  auto declaration = std::make_shared<Declaration>(
+      Declaration{mode, std::move(keys), deadline, std::move(done), std::move(ends), next_id_, 0, {}});
+  if (declaration->ends.size() > 1) return Reserve(now, std::move(declaration), network);
+  Declare(now, std::move(declaration), network);
+}
+
+void Client::Reserve(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network) {
+  wire::DeclareKeys part = declaration->Next();
+  part.part = {declaration->call, declaration->first(), declaration->keys.size()};
+  Ask(
+      now, membership_.scheduler(), std::move(part), "declaring keys", declaration->deadline,
+      [this, declaration](Time at, NetworkRef net, const Result<wire::Body>& answer) {
+        if (!answer) return declaration->done(answer.failure());
+        if (++declaration->message < declaration->ends.size()) return Reserve(at, declaration, net);
+        declaration->message = 0;
+        Declare(at, declaration, net);
+      },
+      network);
+}
+
+void Client::Declare(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network) {
+  Ask(
+      now, membership_.scheduler(), declaration->Next(), "declaring keys", declaration->deadline,
+      [this, declaration](Time at, NetworkRef net, const Result<wire::Body>& answer) {
+        if (!answer) return declaration->done(answer.failure());
+        Declaration& d = *declaration;
+        const size_t asked = d.ends[d.message] - d.first();
+        const auto* table = std::get_if<wire::KeyTable>(&answer.value());
+        if (table == nullptr || table->entries.size() != asked) {
+          return d.done(Fail(ErrorCode::kDataLoss, "the scheduler answered a declaration of ", asked,
+                             " keys with ", wire::BodyName(answer.value())));
+        }
+        d.entries.insert(d.entries.end(), table->entries.begin(), table->entries.end());
+        if (++d.message < d.ends.size()) return Declare(at, declaration, net);
+        OnDeclared(at, d.entries, std::move(d.keys), d.deadline, std::move(d.done), net);
+      },
       network);
 }
 
@@ -81,6 +151,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
     const wire::KeyEntry& entry = entries[i];
     AddKey(entry);
     auto version = NewOperation(OpKind::kVersion, entry.id);
+    version->name = "Init";
     version->deadline = deadline;
     if (membership_.rank() != 0 && !entry.spec.rows) version->waiting_for = "worker 0 to initialise the key";
     version->done = [this, pending, id = entry.id, op = version](const Status& status) {

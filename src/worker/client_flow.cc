@@ -18,7 +18,21 @@ size_t ElementBytes(const Operation& op, DType dtype) {
 
 wire::Store::Purpose PurposeOf(OpKind kind) {
   using Purpose = wire::Store::Purpose;
-  return kind == OpKind::kInit ? Purpose::kInit : kind == OpKind::kState ? Purpose::kState : Purpose::kRows;
+  switch (kind) {
+    case OpKind::kInit:
+      return Purpose::kInit;
+    case OpKind::kState:
+      return Purpose::kState;
+    case OpKind::kSet:
+      return Purpose::kWeight;
+    default:
+      return Purpose::kRows;
+  }
+}
+
+wire::Pull::Want WantOf(OpKind kind) {
+  using Want = wire::Pull::Want;
+  return kind == OpKind::kPull ? Want::kValue : kind == OpKind::kVersion ? Want::kVersion : Want::kSet;
 }
 
 }  // namespace
@@ -65,6 +79,7 @@ std::vector<std::shared_ptr<Operation>> Client::OneEach(Operation& op) const {
     one->priority = op.priority;
     one->samples = op.samples;
     one->divisor = op.divisor;
+    one->opened = op.opened;
     one->deadline = op.deadline;
     if (const KeyState* key = Find(one->only().key); key != nullptr && op.Carries()) {
       const size_t bytes = PushedBytes(op, *key);
@@ -93,8 +108,10 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
     if (key.pushed == 0 || op->slot > 0 ||
         !compression::IsOfWeights(op->compression.weights, key.entry.spec.dtype))
       op->compression.weights = Compression::kNone;
+    op->one_state = op->kind == OpKind::kPull && op->slot == 0 && key.entry.mode == wire::SyncMode::kAsync;
   }
   if (parts == 0) return FinishOperation(*op, Status::Ok());
+  op->opened = now;
   const Places places = std::allocate_shared<PartOp[]>(MemoryOf<PartOp>(records_), parts);
   op->rows != nullptr ? AppendRows(now, op, places) : AppendParts(now, op, places);
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
@@ -119,7 +136,7 @@ std::string Client::WhyUnfit(const Operation& op, const OfKey& of, const KeyStat
   const bool any = op.kind == OpKind::kVersion || (op.kind == OpKind::kState && op.slot == 0);
   if (!any && of_rows != key.entry.spec.rows.has_value())
     return of_rows ? "the key is not row-sparse" : "the key is row-sparse";
-  if (of_rows || op.kind == OpKind::kVersion) return {};
+  if (of_rows || op.WantsVersion()) return {};
   const size_t total =
       static_cast<size_t>(key.entry.spec.shape.size()) * ElementBytes(op, key.entry.spec.dtype);
   const auto unlike = [](size_t given, size_t expected) {
@@ -139,7 +156,7 @@ size_t Client::LargestFrame(const Operation& op, const KeyState& key) {
       for (const Extent& extent : *extents) largest = std::max(largest, extent.bytes);
     return largest;
   }
-  if (key.parts.empty() || op.kind == OpKind::kVersion) return 0;
+  if (key.parts.empty() || op.WantsVersion()) return 0;
   const plan::Part& longest = key.parts.front();
   if (op.IsPush()) return PushedBytes(op, key, longest);
   return static_cast<size_t>(longest.length) * ElementBytes(op, key.entry.spec.dtype);
@@ -153,7 +170,8 @@ void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, const P
     for (uint32_t i = 0; i < key.parts.size(); ++i) {
       const plan::Part& planned = key.parts[i];
       if (op->IsPush()) AddWindowPull(now, key, i, op->keys[place].round);
-      const size_t bytes = op->kind == OpKind::kVersion ? 0 : static_cast<size_t>(planned.length) * width;
+      if (op->kind == OpKind::kSet) AddVersionPull(now, key, i, op->keys[place].round);
+      const size_t bytes = op->WantsVersion() ? 0 : static_cast<size_t>(planned.length) * width;
       source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->Carries() ? bytes : 0;
       PartOp& part = places[op->parts_left++];
       part.place = place;
@@ -188,18 +206,28 @@ void Client::Open(const std::shared_ptr<Operation>& op) {
   op->number = next_order_++;
   operations_.emplace_hint(operations_.end(), op->number, op);
   earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
+  next_report_ = std::min(next_report_, op->opened + membership::WaitReports::kFirst);
 }
 
 // A push may be at most kMaxRoundsAhead beyond what the shard has closed: when that is not known, the shard
 // is asked first, and the push waits for the answer as it waits for any pull.
-void Client::AddWindowPull(Time, KeyState& key, uint32_t part, uint64_t round) {
-  PartFlow& flow = key.flows[part];
+void Client::AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round) {
+  const PartFlow& flow = key.flows[part];
   if (round <= std::max(flow.known_version, flow.asked_version) + plan::kMaxRoundsAhead) return;
+  AddVersionPull(now, key, part, round - plan::kMaxRoundsAhead / 2);
+}
+
+// What is issued next waits until the part has that version.
+void Client::AddVersionPull(Time now, KeyState& key, uint32_t part, uint64_t round) {
+  PartFlow& flow = key.flows[part];
+  if (round <= flow.known_version) return;
   auto op = NewOperation(OpKind::kVersion, key.entry.id);
-  op->only().round = round - plan::kMaxRoundsAhead / 2;
+  op->only().round = round;
+  op->name = "wait before a push";
+  op->opened = now;
   op->priority = INT32_MAX;
   op->parts_left = 1;
-  flow.asked_version = op->only().round;
+  flow.asked_version = std::max(flow.asked_version, round);
   Open(op);
   Append(std::allocate_shared<PartOp>(MemoryOf<PartOp>(records_)), std::move(op), key, part);
 }
@@ -234,7 +262,7 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
   Shard& shard = *shards_[index];
   while (Lane* lane = NextLane(shard)) {
     const size_t most = lane == &shard.pushes ? SendQueue::kPushedBytes : SendQueue::kPulledBytes;
-    PartOps batch = lane->queue.NextBatch(std::min(most, lane->window.bytes() / 2));
+    PartOps batch = lane->queue.NextBatch(std::min(most, lane->window.bytes() / 2), lane->window.bytes() / 4);
     if (batch.empty()) continue;
     lane->last_priority = batch.back()->op->priority;
     const uint64_t id = next_id_++;
@@ -263,7 +291,8 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
                       .divisor = first.divisor,
                       .parts = {},
                       .compression = first.compression.type,
-                      .values = first.compression.weights};
+                      .values = first.compression.weights,
+                      .exponent = first.exponent};
       for (const PartOpPtr& part : batch) {
         push.parts.push_back({part->ref, part->round(), part->WantsValue()});
         add_frame(*part);
@@ -272,11 +301,9 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
       break;
     }
     case OpKind::kPull:
-    case OpKind::kVersion: {
-      wire::Pull pull{
-          .want = first.kind == OpKind::kPull ? wire::Pull::Want::kValue : wire::Pull::Want::kVersion,
-          .parts = {},
-          .values = first.compression.weights};
+    case OpKind::kVersion:
+    case OpKind::kAwaitSet: {
+      wire::Pull pull{.want = WantOf(first.kind), .parts = {}, .values = first.compression.weights};
       for (const PartOpPtr& part : batch)
         pull.parts.push_back({part->ref, part->op->slot, part->op->slot == 0 ? part->round() : 0});
       message.body = std::move(pull);
@@ -293,7 +320,8 @@ void Client::SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, Networ
     }
     case OpKind::kInit:
     case OpKind::kState:
-    case OpKind::kRows: {
+    case OpKind::kRows:
+    case OpKind::kSet: {
       wire::Store store{.purpose = PurposeOf(first.kind), .parts = {}};
       for (const PartOpPtr& part : batch) {
         store.parts.push_back({part->ref, part->op->slot, part->round()});

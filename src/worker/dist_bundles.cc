@@ -43,7 +43,7 @@ DistStore::SmallKeys DistStore::SmallOf(OpKind kind, const Found& states, const 
     ++small.keys;
     small.bytes += state->bytes;
   }
-  if (small.keys > 1) small.deadline = Deadline(options_.timeout);
+  if (small.keys > 1) small.timeout = Timeout();
   return small;
 }
 
@@ -61,7 +61,7 @@ void DistStore::AddToBundle(const SmallKeys& small, const CallName& what, KeySta
   if (bundle == nullptr) {
     const Event done = Event::Make(what.with_others, calls.alone() ? helped_ : nullptr, records_);
     outstanding_.Add(what.with_others, done);
-    bundle = &calls.Open(shard, Bundle(small.common, small.keys, small.bytes, sent_, done), small.deadline);
+    bundle = &calls.Open(shard, Bundle(small.common, small.keys, small.bytes, sent_, done), small.timeout);
   }
   const std::byte* gradient = values == nullptr ? nullptr : HostBytes(Source(state, *values)).data();
   if (outs == nullptr) return bundle->Add(state.id, state.bytes, gradient);

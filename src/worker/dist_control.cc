@@ -7,14 +7,14 @@
 
 namespace sluice::worker {
 
-void DistStore::WaitIssued(std::chrono::milliseconds timeout) {
+void DistStore::WaitIssued(Duration timeout) {
   std::vector<Event> waiting;
   {
     const std::lock_guard lock(mutex_);
     ForgetIssued();
     waiting = issuing_;
   }
-  kvstore::AwaitAll(waiting, Bounded(timeout));
+  kvstore::AwaitAll(waiting, timeout);
 }
 
 void DistStore::ForgetIssued() {
@@ -24,19 +24,19 @@ void DistStore::ForgetIssued() {
 void DistStore::SetOptimizer(const OptimizerConfig& config) {
   outstanding_.Check();
   std::shared_ptr<const Optimizer> optimizer = Optimizer::Create(config);
-  WaitIssued(options_.timeout);  // the round from which it counts comes after everything pushed so far
-  const Time deadline = Deadline(options_.timeout);
+  const Duration timeout = Timeout();
+  WaitIssued(timeout);  // the round from which it counts comes after everything pushed so far
   if (rank_ == 0) {
-    Await("SetOptimizer", options_.timeout,
-          [config, deadline, store = options_.number](Client& client, Time now, transport::Network& network,
-                                                      worker::Done done) {
-            client.SetOptimizer(now, config, store, deadline, std::move(done), network);
+    Await("SetOptimizer", timeout,
+          [config = optimizer->config(), timeout, store = options_.number](
+              Client& client, Time now, transport::Network& network, worker::Done done) {
+            client.SetOptimizer(now, config, store, DeadlineOf(now, timeout), std::move(done), network);
           });
   } else if (options_.mode == wire::SyncMode::kAsync) {  // no round keeps a push back until it stands
-    Await("SetOptimizer", options_.timeout,
-          [deadline, store = options_.number](Client& client, Time now, transport::Network& network,
-                                              worker::Done done) {
-            client.AwaitOptimizer(now, store, deadline, std::move(done), network);
+    Await("SetOptimizer", timeout,
+          [timeout, store = options_.number](Client& client, Time now, transport::Network& network,
+                                             worker::Done done) {
+            client.AwaitOptimizer(now, store, DeadlineOf(now, timeout), std::move(done), network);
           });
   }
   const std::lock_guard lock(mutex_);
@@ -83,8 +83,8 @@ std::string DistStore::Agree(const std::string& word, std::chrono::milliseconds 
 }
 
 std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members,
-                              std::chrono::milliseconds timeout) {
-  timeout = std::max<std::chrono::milliseconds>(timeout, 100ms);  // to hear who is missing
+                              std::chrono::milliseconds given) {
+  const Duration timeout = std::max<Duration>(Timeout(given), 100ms);  // to hear who is missing
   outstanding_.Check();
   WaitIssued(timeout);
   if (barrier.group != wire::Barrier::Group::kAll) {  // those of all nodes are numbered by the client
@@ -93,10 +93,9 @@ std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members,
   }
   const auto text = std::make_shared<std::string>();  // outlives this wait, as the call does
   Await("barrier", timeout,
-        [barrier, text, deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
-                                                      worker::Done done) {
+        [barrier, text, timeout](Client& client, Time now, transport::Network& network, worker::Done done) {
           client.Agree(
-              now, barrier, deadline,
+              now, barrier, DeadlineOf(now, timeout),
               [text, done = std::move(done)](const Result<std::string>& result) {
                 if (result) *text = result.value();
                 done(result ? Status::Ok() : Status(result.failure()));
@@ -106,19 +105,18 @@ std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members,
   return *text;
 }
 
-void DistStore::Flush(std::chrono::milliseconds timeout) {
+void DistStore::Flush(Duration timeout) {
   WaitIssued(timeout);
   Await("leaving the job", timeout,
-        [deadline = Deadline(timeout)](Client& client, Time now, transport::Network& network,
-                                       worker::Done done) {
-          client.Flush(now, deadline, std::move(done), network);
+        [timeout](Client& client, Time now, transport::Network& network, worker::Done done) {
+          client.Flush(now, DeadlineOf(now, timeout), std::move(done), network);
         });
   outstanding_.CheckAllBut(ErrorCode::kCancelled);
 }
 
 int DistStore::NumDeadNodes() {
   const auto dead = std::make_shared<size_t>(0);
-  Await("NumDeadNodes", options_.timeout,
+  Await("NumDeadNodes", Timeout(),
         [dead](Client& client, Time, transport::Network&, const worker::Done& done) {
           *dead = client.NumDead();
           done(Status::Ok());

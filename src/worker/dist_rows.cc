@@ -100,12 +100,12 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
     DType dtype;
     size_t row_elements;
 
+    std::shared_ptr<uint32_t> exponent;
+
     void operator()() const {
-      for (uint32_t part = 0; part < extents->sources.size(); ++part) {
-        kvstore::WriteFrame(
-            batch, part, dtype, row_elements, [this](uint32_t i) { return gradients.At(i); },
-            frames->data() + extents->sources[part].offset);
-      }
+      *exponent = kvstore::WriteFrames(
+          batch, dtype, row_elements, [this](uint32_t i) { return gradients.At(i); },
+          [this](uint32_t part) { return frames->data() + extents->sources[part].offset; });
     }
   };
   const auto row_elements = static_cast<size_t>(state.places.row_elements);
@@ -114,8 +114,9 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
   extents->sources = LayFrames(batch, row_elements * SizeOf(state.shape.dtype));
   RequireFrames(key, batch, extents->sources);
   const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources), options_.memory);
-  const auto work = std::make_shared<const Work>(
-      Work{std::move(batch), HostRows::ToRead(gradients), extents, frames, state.shape.dtype, row_elements});
+  const auto work =
+      std::make_shared<const Work>(Work{std::move(batch), HostRows::ToRead(gradients), extents, frames,
+                                        state.shape.dtype, row_elements, std::make_shared<uint32_t>(0)});
   ++state.round;
   const Event summed = options_.host_work(work->gradients.context(), state.push.alone,
                                           work->gradients.Readable(), [work] { (*work)(); });
@@ -123,8 +124,11 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
   Trace(summed, Stage::kReduce, state, frames->size());
   const auto args = std::make_shared<const PushRowsArgs>(
       PushRowsArgs{state.id, Frame::Of(frames), extents, options.priority, options.samples, options.divisor});
-  auto call = [args](Client& client, Time now, transport::Network& network, const Completes& end) {
-    client.PushRows(now, *args, end, network);
+  auto call = [args, exponent = work->exponent](Client& client, Time now, transport::Network& network,
+                                                const Completes& end) {
+    PushRowsArgs summed_args = *args;
+    summed_args.exponent = *exponent;
+    client.PushRows(now, std::move(summed_args), end, network);
   };
   Handover calls = Calls(1);
   Issue(state.push.alone, state, {summed}, std::move(call), calls);
@@ -151,9 +155,9 @@ void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs
   Events after = work->outs.Writable();
   for (const PulledRows& piece : work->pieces) {
     const auto args = std::make_shared<const PullRowsArgs>(piece.Args(state.id, priority));
-    auto call = [args, deadline = Deadline(options_.timeout)](
-                    Client& client, Time now, transport::Network& network, const Completes& end) {
-      client.PullRows(now, *args, deadline, end, network);
+    auto call = [args, timeout = Timeout()](Client& client, Time now, transport::Network& network,
+                                            const Completes& end) {
+      client.PullRows(now, *args, DeadlineOf(now, timeout), end, network);
     };
     after.push_back(Issue(state.pull.alone, state, {}, std::move(call), calls));
   }

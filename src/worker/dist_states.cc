@@ -18,20 +18,27 @@ std::vector<StateLayout> DistStore::StateLayouts(const std::string& what) const 
 }
 
 void DistStore::PullBytes(const std::string& what, PullArgs args) {
-  Await(what, options_.timeout,
-        [args = std::move(args), deadline = Deadline(options_.timeout)](
-            Client& client, Time now, transport::Network& network, Done done) {
-          client.Pull(now, args, deadline, std::move(done), network);
+  Await(what, Timeout(),
+        [args = std::move(args), timeout = Timeout()](Client& client, Time now, transport::Network& network,
+                                                      Done done) {
+          client.Pull(now, args, DeadlineOf(now, timeout), std::move(done), network);
+        });
+}
+
+void DistStore::AwaitRounds(const KeyState& key) {
+  Await("wait for rounds", Timeout(),
+        [id = key.id, timeout = Timeout()](Client& client, Time now, transport::Network& network, Done done) {
+          client.AwaitRounds(now, id, DeadlineOf(now, timeout), std::move(done), network);
         });
 }
 
 uint64_t DistStore::PullUpdates(const KeyState& key) {
   const auto num_updates = std::make_shared<uint64_t>(0);
-  Await("pull of updates", options_.timeout,
-        [num_updates, id = key.id, deadline = Deadline(options_.timeout)](
-            Client& client, Time now, transport::Network& network, Done done) {
+  Await("pull of updates", Timeout(),
+        [num_updates, id = key.id, timeout = Timeout()](Client& client, Time now, transport::Network& network,
+                                                        Done done) {
           client.PullUpdates(
-              now, id, deadline,
+              now, id, DeadlineOf(now, timeout),
               [num_updates, done](const Result<uint64_t>& updates) {
                 if (updates) *num_updates = updates.value();
                 done(updates ? Status::Ok() : Status(updates.failure()));
@@ -41,12 +48,19 @@ uint64_t DistStore::PullUpdates(const KeyState& key) {
   return *num_updates;
 }
 
+uint64_t DistStore::NumUpdates(const Key& key) {
+  outstanding_.Check();
+  const std::lock_guard lock(mutex_);
+  KeyState& state = Find("NumUpdates", key);
+  state.issued.WaitQuietly(Timeout());
+  AwaitRounds(state);
+  return PullUpdates(state);
+}
+
 KeyStates DistStore::PullStates(const KeyState& key) {
   if (key.shape.row_sparse) return PullTableStates(key);
   const auto elements = static_cast<size_t>(key.shape.shape.size());
-  // The weight first: its pull waits for this worker's last round, and the states with it.
-  const auto weight = std::make_shared<Buffer>(elements * SizeOf(key.shape.dtype));
-  PullBytes("pull before states", {.key = key.id, .destination = {weight->bytes(), weight}});
+  AwaitRounds(key);
   KeyStates states;
   states.num_updates = PullUpdates(key);
   const size_t num_states = kvstore::StateNames(*optimizer_, key.shape.dtype).size();
@@ -60,7 +74,7 @@ KeyStates DistStore::PullStates(const KeyState& key) {
 }
 
 void DistStore::SaveOptimizerStates(const std::string& path) {
-  WaitAll(options_.timeout);
+  WaitAll(kDefaultTimeout);
   if (rank_ != 0) return;
   const std::lock_guard lock(mutex_);
   const auto layouts = StateLayouts("SaveOptimizerStates");
@@ -70,28 +84,30 @@ void DistStore::SaveOptimizerStates(const std::string& path) {
 }
 
 void DistStore::StoreState(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame) {
-  Await("store of states", options_.timeout,
-        [frame, slot, id = key.id, num_updates, deadline = Deadline(options_.timeout)](
-            Client& client, Time now, transport::Network& network, Done done) {
-          client.StoreState(now, id, slot, num_updates, frame, deadline, std::move(done), network);
+  Await("store of states", Timeout(),
+        [frame, slot, id = key.id, num_updates, timeout = Timeout()](Client& client, Time now,
+                                                                     transport::Network& network, Done done) {
+          client.StoreState(now, id, slot, num_updates, frame, DeadlineOf(now, timeout), std::move(done),
+                            network);
         });
 }
 
-void DistStore::StoreStates(const KeyState& key, const KeyStates& states) {
+void DistStore::StoreStates(const KeyState& key, KeyStates states) {
   StoreState(key, 0, states.num_updates, Frame());
   if (key.shape.row_sparse) return StoreTableStates(key, states);
-  // A copy: a repeat of it may still be on its way when the wait is over.
+  // A repeat may still be on its way when the wait is over: the frame keeps the bytes.
   for (uint32_t slot = 1; slot <= states.slots.size(); ++slot)
-    StoreState(key, slot, states.num_updates, Frame::Copy(states.slots[slot - 1].bytes()));
+    StoreState(key, slot, states.num_updates,
+               Frame::Of(std::make_shared<const Buffer>(std::move(states.slots[slot - 1]))));
 }
 
 void DistStore::LoadOptimizerStates(const std::string& path) {
-  WaitAll(options_.timeout);
+  WaitAll(kDefaultTimeout);
   if (rank_ != 0) return;
   const std::lock_guard lock(mutex_);
   const auto layouts = StateLayouts("LoadOptimizerStates");
-  const auto loaded = kvstore::LoadStates(path, *optimizer_, layouts);
-  for (const auto& [key, state] : keys_) StoreStates(state, loaded.at(ToString(key)));
+  auto loaded = kvstore::LoadStates(path, *optimizer_, layouts);
+  for (const auto& [key, state] : keys_) StoreStates(state, std::move(loaded.at(ToString(key))));
 }
 
 }  // namespace sluice::worker

@@ -45,17 +45,23 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
       records_(std::make_shared<PoolAllocator>(kKeptRecords)),
       sent_(std::make_shared<PoolAllocator>(kKeptRecords, options_.memory)),
       rank_(static_cast<int>(client_.client->rank())),
+      timeout_(Bounded(options_.timeout)),
       reducer_(std::move(reducer)),
       lodgings_(RoomIn(client_.client->num_shards())) {}
 
-Time DistStore::Deadline(std::chrono::milliseconds timeout) const {
-  return SteadyClock().Now() + Bounded(timeout);
+void DistStore::SetTimeout(std::chrono::milliseconds timeout) {
+  kvstore::RequireTimeout(timeout);
+  timeout_ = Bounded(timeout);
 }
 
-void DistStore::Await(const std::string& what, std::chrono::milliseconds timeout, Call call) {
+Duration DistStore::Timeout(std::chrono::milliseconds given) const {
+  return given == kDefaultTimeout ? timeout_.load() : Bounded(given);
+}
+
+void DistStore::Await(const std::string& what, Duration timeout, Call call) {
   const Event done = Event::Make(what, helped_);
   client_.HandOver(std::move(call), done, true);
-  done.Wait(Bounded(timeout) + kGrace);
+  done.Wait(timeout + kGrace);
 }
 
 DistStore::CallName DistStore::NameOf(const std::string& call) {
@@ -83,30 +89,34 @@ DistStore::Found DistStore::FindAll(const std::string& what, const kvstore::Entr
 
 void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   outstanding_.Check();
+  kvstore::RequireValues(keys, values);
   std::vector<Values> lists;
   for (const NDArray& value : values) lists.push_back({value});
   const auto entries = kvstore::Join("Init", keys, lists);
   std::vector<InitArgs> args;
-  std::vector<NDArray> on_host;  // keeps the bytes until the servers have them
   for (const auto& entry : entries) {
     kvstore::RequireName(entry.key);
     if (entry.arrays.size() > 1)
       throw Error(ErrorCode::kAlreadyExists, StrCat("Init: key ", ToString(entry.key), " is named twice"));
-    on_host.push_back(entry.arrays.front().AsInContext(cpu_pinned(0)));
-    on_host.back().WaitToRead();
-    args.push_back({{entry.key, on_host.back().dtype(), on_host.back().shape(), options_.number},
-                    HostFrame(on_host.back())});
+    const NDArray& value = entry.arrays.front();
+    const NDArray on_host = OnHost(value) ? value : value.AsInContext(cpu_pinned(0));
+    on_host.WaitToRead();
+    // Read where it is: whoever has the frame may do so after Init has returned, and the next writer waits.
+    const Event read = Event::Make("Init of key " + ToString(entry.key), nullptr, records_);
+    args.push_back(
+        {{entry.key, on_host.dtype(), on_host.shape(), options_.number}, HostFrame(on_host, read, records_)});
+    AddReader(on_host, read);
   }
   Declare(args);
 }
 
 void DistStore::Declare(const std::vector<InitArgs>& args) {
   const auto made = std::make_shared<std::vector<wire::KeyEntry>>();
-  Await("Init", options_.timeout,
-        [args, made, mode = options_.mode, deadline = Deadline(options_.timeout)](
+  Await("Init", Timeout(),
+        [args, made, mode = options_.mode, timeout = Timeout()](
             Client& client, Time now, transport::Network& network, worker::Done done) {
           client.Init(
-              now, mode, args, deadline,
+              now, mode, args, DeadlineOf(now, timeout),
               [made, done, &client](const Result<std::vector<uint32_t>>& result) {
                 if (result)
                   for (const uint32_t id : result.value()) made->push_back(client.entry(id));
@@ -124,6 +134,7 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
     state.push = NameOf("push" + of_key);
     state.push_pull = NameOf("push_pull" + of_key);
     state.pull = NameOf("pull" + of_key);
+    state.set = "set" + of_key;
     state.shape = {entry.spec.shape, entry.spec.dtype, entry.spec.rows.has_value()};
     if (entry.spec.rows) {
       state.places = plan::PlacesOf(entry);
@@ -163,18 +174,21 @@ NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
     state.merged =
         NDArray::Empty(state.shape.shape, reducer_->Place(contexts, state.bytes), state.shape.dtype);
   }
-  reducer_->Reduce(values, &state.merged);
+  reducer_->Reduce(values, &state.merged, collective::ExponentOfSum(state.shape.dtype, values.size()));
   return state.merged.AsInContext(OnHost(state.merged) ? state.merged.context() : cpu_pinned(0));
 }
 
-Compressor::Outgoing DistStore::Outgoing(KeyState& state, const NDArray& source, const PushOptions& options) {
+Compressor::Outgoing DistStore::Outgoing(KeyState& state, const std::vector<NDArray>& values,
+                                         const PushOptions& options) {
+  const NDArray source = Source(state, values);
+  const uint32_t exponent = collective::ExponentOfSum(state.shape.dtype, values.size());
   const bool by_samples = optimizer_ != nullptr && optimizer_->config().normalize_by_samples;
   const double scale = by_samples ? static_cast<double>(options.samples) : options.divisor;
   // A push without a sample counts for nothing: what is kept must not go with it.
   Compressor::Outgoing outgoing =
       options.uncompressed || scale == 0
-          ? Compressor::Outgoing{source, {}}
-          : state.compressor.Compress(compression_, source, scale, options_.host_work);
+          ? Compressor::Outgoing{source, {}, exponent}
+          : state.compressor.Compress(compression_, source, exponent, scale, options_.host_work);
   if (!outgoing.bytes.SharesStorage(source))
     Trace(ReadyToRead(outgoing.bytes), Stage::kCompress, state, static_cast<uint64_t>(outgoing.bytes.size()));
   if (!options.uncompressed) outgoing.how.weights = Weights();
@@ -256,11 +270,16 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
       continue;
     }
     LetWait(entries[i].arrays, calls);
-    const auto [sent, how] = Outgoing(state, Source(state, entries[i].arrays), options);
+    const auto [sent, how, exponent] = Outgoing(state, entries[i].arrays, options);
     // Whoever has the frame reads the array, which may be long after it was acknowledged.
     const Event read = Event::Make(state.push.alone, nullptr, records_);
-    const PushArgs args{
-        state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
+    const PushArgs args{.key = state.id,
+                        .compression = how,
+                        .source = HostFrame(sent, read, records_),
+                        .priority = options.priority,
+                        .exponent = exponent,
+                        .samples = options.samples,
+                        .divisor = options.divisor};
     auto call = [args](Client& client, Time now, transport::Network& network, const Completes& end) {
       client.Push(now, args, end, network);
     };
@@ -280,9 +299,9 @@ void DistStore::PullInto(KeyState& state, const std::vector<NDArray>& outs, int 
                       .slot = 0,
                       .latest = latest,
                       .weights = Weights()};
-  auto call = [args, deadline = Deadline(options_.timeout)](
-                  Client& client, Time now, transport::Network& network, const Completes& end) {
-    client.Pull(now, args, deadline, end, network);
+  auto call = [args, timeout = Timeout()](Client& client, Time now, transport::Network& network,
+                                          const Completes& end) {
+    client.Pull(now, args, DeadlineOf(now, timeout), end, network);
   };
   const Event done = Issue(state.pull.alone, state, PendingUses(target), std::move(call), calls);
   SetWriter(target, done);
@@ -335,19 +354,24 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
       continue;
     }
     LetWait(sources[i].arrays, calls);
-    const auto [sent, how] = Outgoing(state, Source(state, sources[i].arrays), options);
+    const auto [sent, how, exponent] = Outgoing(state, sources[i].arrays, options);
     NDArray target = Target(state, targets[i].arrays);
     Events after = PendingUses(target);
     after.push_back(ReadyToRead(sent));
     const Event read = Event::Make(state.push_pull.alone, nullptr, records_);
-    const PushArgs push{
-        state.id, how, HostFrame(sent, read, records_), options.priority, options.samples, options.divisor};
+    const PushArgs push{.key = state.id,
+                        .compression = how,
+                        .source = HostFrame(sent, read, records_),
+                        .priority = options.priority,
+                        .exponent = exponent,
+                        .samples = options.samples,
+                        .divisor = options.divisor};
     const bool kept = targets[i].arrays.size() > 1 || sent.SharesStorage(target);
     if (kept) LetWait(targets[i].arrays, calls);
     const Destination destination = DestinationIn(target, state, kept, calls);
-    auto call = [push, destination, deadline = Deadline(options_.timeout)](
-                    Client& client, Time now, transport::Network& network, const Completes& end) {
-      client.PushPull(now, push, destination, deadline, end, network);
+    auto call = [push, destination, timeout = Timeout()](Client& client, Time now,
+                                                         transport::Network& network, const Completes& end) {
+      client.PushPull(now, push, destination, DeadlineOf(now, timeout), end, network);
     };
     static_assert(Call::kFits<decltype(call)>);
     const Event done = Issue(state.push_pull.alone, state, std::move(after), std::move(call), calls);

@@ -2,6 +2,7 @@
 // through it.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,8 +28,8 @@ class DistStore final : public KVStore {
     collective::HostWork host_work = EnqueueOn;           // compresses gradients
     std::shared_ptr<Allocator> memory = HeapAllocator();  // of what is made to be sent
     bool adopts = false;  // values that servers lend stay where they are, where arrays can read them there
-    std::chrono::milliseconds timeout = kDefaultTimeout;  // of pulls and calls that wait
-    Tracer* tracer = nullptr;                             // outlives the store; null: none
+    std::chrono::milliseconds timeout = 10min;  // of pulls and calls that wait, until SetTimeout
+    Tracer* tracer = nullptr;                   // outlives the store; null: none
   };
   // `client` runs on `loop` and has joined.
   DistStore(Options options, std::shared_ptr<Client> client, std::shared_ptr<transport::Loop> loop,
@@ -36,10 +37,12 @@ class DistStore final : public KVStore {
 
   using KVStore::Init;
   using KVStore::Pull;
+  using KVStore::PullLatest;
   using KVStore::Push;
   using KVStore::PushPull;
   using KVStore::PushRowSparse;
   using KVStore::RowSparsePull;
+  using KVStore::Set;
   std::string type() const override { return options_.type; }
   int rank() const override { return rank_; }
   int num_workers() const override { return options_.num_workers; }
@@ -50,6 +53,7 @@ class DistStore final : public KVStore {
   void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority) override;
   void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                 const std::vector<Values>& outs, const PushOptions& options) override;
+  void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) override;
   void InitRowSparse(const Key& key, const Shape& shape, DType dtype, const RowInit& init) override;
   void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
                      const PushOptions& options) override;
@@ -61,14 +65,16 @@ class DistStore final : public KVStore {
   void SetGradientCompression(const GradientCompression& compression) override;
   void SaveOptimizerStates(const std::string& path) override;
   void LoadOptimizerStates(const std::string& path) override;
-  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(Bounded(timeout)); }
+  uint64_t NumUpdates(const Key& key) override;
+  void SetTimeout(std::chrono::milliseconds timeout) override;
+  void WaitAll(std::chrono::milliseconds timeout) override { outstanding_.Wait(Timeout(timeout)); }
   void Barrier(BarrierGroup group, std::chrono::milliseconds timeout) override;
   void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds timeout) override;
   std::string Agree(const std::string& word, std::chrono::milliseconds timeout) override;
   int NumDeadNodes() override;
   // Before this worker leaves its job: returns when the servers have all that was pushed. Ends reads under
   // way. Throws the first failure that no call has thrown yet, and kDeadlineExceeded.
-  void Flush(std::chrono::milliseconds timeout);
+  void Flush(Duration timeout);
 
  private:
   struct CallName {
@@ -78,6 +84,7 @@ class DistStore final : public KVStore {
   struct KeyState {
     uint32_t id = 0;
     CallName push, push_pull, pull;
+    Label set;
     kvstore::KeyShape shape;
     plan::RowPlaces places;  // of a row-sparse key
     Compressor compressor;
@@ -98,10 +105,11 @@ class DistStore final : public KVStore {
   void Declare(const std::vector<InitArgs>& keys);
   // The tracer hears when the key's last round has passed `stage`.
   void Trace(const Event& passed, Stage stage, const KeyState& state, uint64_t bytes) const;
-  // The array to be pushed: the only host array itself, or the sum of all.
+  // The array to be pushed: the only host array itself, or the sum of all (collective::ExponentOfSum).
   NDArray Source(KeyState& state, const std::vector<NDArray>& values);
   // What is sent of it.
-  Compressor::Outgoing Outgoing(KeyState& state, const NDArray& source, const PushOptions& options);
+  Compressor::Outgoing Outgoing(KeyState& state, const std::vector<NDArray>& values,
+                                const PushOptions& options);
   // How weights come back: gradients, which is what a key without an optimiser holds, as they are.
   Compression Weights() const { return optimizer_ == nullptr ? Compression::kNone : compression_.weights; }
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
@@ -122,7 +130,7 @@ class DistStore final : public KVStore {
   struct SmallKeys {
     BundleArgs common;
     size_t keys = 0, bytes = 0;  // of the call that may go in bundles; fewer than two do not
-    Time deadline{};
+    Duration timeout{};
   };
   bool IsSmall(const KeyState& state) const;
   SmallKeys SmallOf(OpKind kind, const Found& states, const PushOptions& options) const;
@@ -137,11 +145,12 @@ class DistStore final : public KVStore {
   void PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
                 Handover& calls);
   // For all that has been issued to be handed over, whatever the number of keys. Throws kDeadlineExceeded.
-  void WaitIssued(std::chrono::milliseconds timeout);
+  void WaitIssued(Duration timeout);
   void ForgetIssued();  // what has been
   // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
-  void Await(const std::string& what, std::chrono::milliseconds timeout, Call call);
-  Time Deadline(std::chrono::milliseconds timeout) const;
+  void Await(const std::string& what, Duration timeout, Call call);
+  // What a call was given, or the store's own.
+  Duration Timeout(std::chrono::milliseconds given = kDefaultTimeout) const;
   // `members`: who they are, in words; each has a count of its own. The id is chosen here.
   // Returns the text of the first of them.
   std::string WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout);
@@ -149,8 +158,9 @@ class DistStore final : public KVStore {
   // dist_states.cc
   std::vector<kvstore::StateLayout> StateLayouts(const std::string& what) const;
   void PullBytes(const std::string& what, PullArgs args);
+  void AwaitRounds(const KeyState& key);  // all that this worker has pushed are closed
   kvstore::KeyStates PullStates(const KeyState& key);
-  void StoreStates(const KeyState& key, const kvstore::KeyStates& states);
+  void StoreStates(const KeyState& key, kvstore::KeyStates states);
   void StoreState(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame);
   uint64_t PullUpdates(const KeyState& key);
 
@@ -171,6 +181,7 @@ class DistStore final : public KVStore {
   const std::shared_ptr<Allocator> records_;  // of what is under way
   const std::shared_ptr<Allocator> sent_;     // of bundles
   const int rank_;
+  std::atomic<Duration> timeout_;
   std::mutex mutex_;
   // Guarded by mutex_.
   const std::unique_ptr<collective::Reducer> reducer_;

@@ -17,21 +17,17 @@ using kvstore::RowBatch;
 }  // namespace
 
 std::vector<int64_t> DistStore::RowIds(const KeyState& key) {
-  Await("wait for rounds", options_.timeout,
-        [id = key.id, deadline = Deadline(options_.timeout)](Client& client, Time now,
-                                                             transport::Network& network, Done done) {
-          client.AwaitRounds(now, id, deadline, std::move(done), network);
-        });
+  AwaitRounds(key);
   std::vector<int64_t> ids;
   for (uint32_t part = 0; part < key.places.parts; ++part) {
     const auto answer = std::make_shared<wire::RowIds>();
     uint64_t first = 0;
     do {
-      Await("list of rows", options_.timeout,
-            [answer, first, ref = wire::PartRef{key.id, part}, deadline = Deadline(options_.timeout)](
+      Await("list of rows", Timeout(),
+            [answer, first, ref = wire::PartRef{key.id, part}, timeout = Timeout()](
                 Client& client, Time now, transport::Network& network, Done done) {
               client.GetRowIds(
-                  now, ref, first, deadline,
+                  now, ref, first, DeadlineOf(now, timeout),
                   [answer, done](Time, transport::Network&, const Result<wire::Body>& body) {
                     const auto* listed = body ? std::get_if<wire::RowIds>(&body.value()) : nullptr;
                     if (listed != nullptr) *answer = *listed;
@@ -55,7 +51,7 @@ NDArray DistStore::RowSparseIds(const Key& key) {
   const std::lock_guard lock(mutex_);
   KeyState& state = Find("RowSparseIds", key);
   kvstore::RequireRowSparse("RowSparseIds", key, state.shape);
-  state.issued.WaitQuietly(Bounded(options_.timeout));
+  state.issued.WaitQuietly(Timeout());
   return kvstore::SortedIds(RowIds(state));
 }
 
@@ -83,10 +79,9 @@ void DistStore::PullRowStates(const KeyState& key, uint32_t slot, std::span<cons
     const auto landed = std::make_shared<Buffer>(BytesOf(extents->destinations));
     const auto args = std::make_shared<const PullRowsArgs>(
         PullRowsArgs{key.id, IdFrames(batch, extents->sources), {landed->bytes(), landed}, extents, 0, slot});
-    Await("pull of rows' states", options_.timeout,
-          [args, deadline = Deadline(options_.timeout)](Client& client, Time now, transport::Network& network,
-                                                        Done done) {
-            client.PullRows(now, *args, deadline, std::move(done), network);
+    Await("pull of rows' states", Timeout(),
+          [args, timeout = Timeout()](Client& client, Time now, transport::Network& network, Done done) {
+            client.PullRows(now, *args, DeadlineOf(now, timeout), std::move(done), network);
           });
     for (uint32_t part = 0; part < key.places.parts; ++part) {
       kvstore::SpreadRows(batch, part, each, landed->data() + extents->destinations[part].offset,
@@ -115,10 +110,9 @@ void DistStore::StoreRows(const KeyState& key, uint32_t slot, uint64_t num_updat
     }
     const auto args = std::make_shared<const StoreRowsArgs>(
         StoreRowsArgs{key.id, slot, num_updates, Frame::Of(frames), extents});
-    Await("store of rows", options_.timeout,
-          [args, deadline = Deadline(options_.timeout)](Client& client, Time now, transport::Network& network,
-                                                        Done done) {
-            client.StoreRows(now, *args, deadline, std::move(done), network);
+    Await("store of rows", Timeout(),
+          [args, timeout = Timeout()](Client& client, Time now, transport::Network& network, Done done) {
+            client.StoreRows(now, *args, DeadlineOf(now, timeout), std::move(done), network);
           });
     from += piece.size() * each;
     ids = ids.subspan(piece.size());

@@ -45,15 +45,15 @@ Bundle* Handover::BundleOf(uint32_t shard, size_t bytes) {
   return nullptr;
 }
 
-Bundle& Handover::Open(uint32_t shard, Bundle bundle, Time deadline) {
-  return bundles_.emplace_back(OpenBundle{shard, std::move(bundle), deadline}).bundle;
+Bundle& Handover::Open(uint32_t shard, Bundle bundle, Duration timeout) {
+  return bundles_.emplace_back(OpenBundle{shard, std::move(bundle), timeout}).bundle;
 }
 
 void Handover::Close(OpenBundle& open) {
   auto args = std::allocate_shared<BundleArgs>(MemoryOf<BundleArgs>(records_), open.bundle.Take());
-  auto call = [args, deadline = open.deadline](Client& client, Time now, transport::Network& network,
-                                               const Completes& end) {
-    client.Bundle(now, std::move(*args), deadline, end, network);
+  auto call = [args, timeout = open.timeout](Client& client, Time now, transport::Network& network,
+                                             const Completes& end) {
+    client.Bundle(now, std::move(*args), DeadlineOf(now, timeout), end, network);
   };
   Add(std::move(call), open.bundle.done());
 }

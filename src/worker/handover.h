@@ -40,7 +40,7 @@ class Handover {
   // The open one with keys of `shard`, where it has room for so many bytes more; else null.
   Bundle* BundleOf(uint32_t shard, size_t bytes);
   // A new one, to be added when it is full, or with all else.
-  Bundle& Open(uint32_t shard, Bundle bundle, Time deadline);
+  Bundle& Open(uint32_t shard, Bundle bundle, Duration timeout);
   // What was added so far, now: for who is to wait for an end of it.
   void HandOver();
   bool alone() const { return alone_; }
@@ -54,7 +54,7 @@ class Handover {
   struct OpenBundle {
     uint32_t shard;
     Bundle bundle;
-    Time deadline;
+    Duration timeout;
   };
   void Close(OpenBundle& open);
 

@@ -53,6 +53,8 @@ enum class OpKind : uint8_t {
   kInit,      // first value out
   kState,     // optimiser state out
   kRows,      // weights of rows out
+  kSet,       // a weight out, in no round
+  kAwaitSet,  // the version alone, once worker 0 has set the weight
 };
 
 // Bytes within a source or a destination.
@@ -81,22 +83,25 @@ struct Operation {
       : keys(MemoryOf<OfKey>(records)), kept(MemoryOf<Frame>(records)) {}
 
   OpKind kind = OpKind::kPush;
+  const char* name = nullptr;  // in messages; null: that of its kind
   OfKeys keys;
   int priority = 0;
   uint32_t slot = 0;
   uint64_t samples = 0;
   double divisor = 1;
+  uint32_t exponent = 0;
   GradientCompression compression;         // of the source of a push, and of the weights wanted
-  Frame source;                            // of all but kPull and kVersion; of several keys one by one
+  Frame source;                            // of all that carry; of several keys one by one
   std::shared_ptr<const RowExtents> rows;  // of a row-sparse key
   KeptFrames kept;                         // that came to be adopted
-  Time deadline = Time::max();
+  Time opened{}, deadline = Time::max();
   Ended done;
 
   bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
-  bool Carries() const {
-    return kind != OpKind::kPull && kind != OpKind::kPullRows && kind != OpKind::kVersion;
-  }
+  bool Carries() const { return kind != OpKind::kPull && kind != OpKind::kPullRows && !WantsVersion(); }
+  bool WantsVersion() const { return kind == OpKind::kVersion || kind == OpKind::kAwaitSet; }
+  // Nothing that was issued later on the key goes before its end.
+  bool GoesAlone() const { return kind == OpKind::kSet || kind == OpKind::kAwaitSet; }
   bool WantsValue() const {
     return kind == OpKind::kPushPull || kind == OpKind::kPull || kind == OpKind::kPullRows;
   }
@@ -107,6 +112,7 @@ struct Operation {
   uint64_t number = 0;  // among the client's open operations
   size_t parts_left = 0;
   bool finished = false;                 // `done` was called; what still comes is late
+  bool one_state = false;                // of an async key's weights: each shard answers from one state
   std::string waiting_for;               // what a shard last said
   uint64_t lowest_version = UINT64_MAX;  // of the values that came
 };
@@ -131,14 +137,14 @@ struct PartOp {
   bool Carries() const { return op->Carries(); }
   size_t bytes() const { return Carries() ? source.bytes : destination.bytes; }  // of its message
   bool WantsValue() const { return op->WantsValue(); }
-  bool WantsAnswer() const { return WantsValue() || op->kind == OpKind::kVersion; }
+  bool WantsAnswer() const { return WantsValue() || op->WantsVersion(); }
 };
 using PartOpPtr = std::shared_ptr<PartOp>;
 using PartOps = InlineVector<PartOpPtr, 8>;
 
 inline const char* Name(OpKind kind) {
-  constexpr const char* kNames[] = {"push",    "push_pull", "pull",  "pull of rows",
-                                    "version", "init",      "state", "store of rows"};
+  constexpr const char* kNames[] = {"push", "push_pull", "pull",          "pull of rows", "version",
+                                    "init", "state",     "store of rows", "set",          "set"};
   return kNames[static_cast<int>(kind)];
 }
 

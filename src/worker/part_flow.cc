@@ -4,14 +4,16 @@ namespace sluice::worker {
 
 PartOps PartFlow::Release() {
   PartOps ready;
-  bool answer_pending = false;
+  bool first = true, answer_pending = false;
   for (const PartOpPtr& op : ops_) {
     if (op->finished) continue;
     if (op->Carries() && answer_pending) break;
+    if (op->op->GoesAlone() && !first) break;
+    first = false;
     if (op->WantsAnswer()) answer_pending = true;
-    if (op->released) continue;
+    if (!op->released) ready.push_back(op);
     op->released = true;
-    ready.push_back(op);
+    if (op->op->GoesAlone()) break;
   }
   return ready;
 }
@@ -24,6 +26,10 @@ PartOps PartFlow::AnsweredBy(const wire::ValuePart& value, const wire::Values& o
   PartOps answered;
   for (const PartOpPtr& op : ops_) {
     if (op->finished || !op->sent || op->op->slot != value.slot) continue;
+    if (op->op->kind == OpKind::kAwaitSet) {  // a version says nothing of who has set it
+      if (op->request == request) answered.push_back(op);
+      continue;
+    }
     if (value.slot == 0 && value.version < op->round()) continue;
     if (!op->WantsAnswer()) {
       if (op->op->IsPush() && op->request == request) answered.push_back(op);

@@ -1,6 +1,7 @@
 // The order of operations on one part. Pulls may go at once (the shard waits for the version they need); a
 // push waits until every earlier pull of the part has been answered. That is what lets shards forget old
-// versions: docs/design/protocol.md.
+// versions: docs/design/protocol.md. A weight that is set in no round goes when all that came before has
+// ended, and all that came after waits for its end.
 #pragma once
 
 #include "worker/operation.h"

@@ -50,6 +50,23 @@ TEST_P(AnyStore, SaysWhatItIs) {
   EXPECT_EQ(ranks, (1 << workers()) - 1);
 }
 
+TEST_P(AnyStore, GoesByMxnetsNamesInEveryCase) {
+  std::string upper = GetParam();
+  for (char& c : upper) c = static_cast<char>(std::toupper(c));
+  std::vector<std::string> names = {upper};
+  if (GetParam() == "local")
+    names.insert(names.end(), {"local_update_cpu", "local_allreduce_cpu", "Local_Update_CPU"});
+  if (GetParam() == "device") names.emplace_back("local_allreduce_device");
+  if (GetParam() == "dist_sync") names.insert(names.end(), {"dist", "Dist"});
+  if (GetParam() == "dist_device_sync") names.insert(names.end(), {"dist_sync_device", "dist_device"});
+  if (GetParam() == "dist_device_async") names.emplace_back("dist_async_device");
+  Job job = MakeJob();
+  job.RunShared([&](const std::shared_ptr<KVStore>& kv) {
+    for (const std::string& name : names)
+      EXPECT_EQ(job.MakeStore(kv->rank(), name)->type(), GetParam()) << name;
+  });
+}
+
 TEST_P(AnyStore, RanksThatAreNoneOrNotItsOwnAreRefused) {
   MakeJob().Run([&](KVStore& kv) {
     const auto refused = [&](const std::vector<int>& ranks) {
@@ -60,6 +77,20 @@ TEST_P(AnyStore, RanksThatAreNoneOrNotItsOwnAreRefused) {
     EXPECT_NE(refused({-1}).find("there is no worker -1"), std::string::npos);
     EXPECT_NE(refused(std::vector<int>()).find("not among the ranks"), std::string::npos);
     kv.Barrier({kv.rank()}, 20s);  // alone
+  });
+}
+
+TEST_P(AnyStore, ATimeoutIsPositive) {
+  MakeJob().Run([](KVStore& kv) {
+    for (const int64_t bad : {int64_t{0}, int64_t{-1}, INT64_MIN})
+      ExpectError(ErrorCode::kInvalidArgument, {"SetTimeout: ", "must be positive"},
+                  [&] { kv.SetTimeout(std::chrono::milliseconds(bad)); });
+    for (const std::chrono::milliseconds good : {std::chrono::milliseconds(60000), KVStore::kNoTimeout}) {
+      kv.SetTimeout(good);
+      kv.Barrier();
+      kv.WaitAll();
+      EXPECT_EQ(kv.Agree("word"), "word");
+    }
   });
 }
 
@@ -281,7 +312,7 @@ TEST_P(AnyStore, BadCallsAreRefusedAndLoseNothing) {
     ExpectError(ErrorCode::kInvalidArgument, {"weight", "[3, 2]", "[2, 3]"}, [&] { kv.Pull(kKey, &other); });
     ExpectError(ErrorCode::kInvalidArgument, {"weight", "float64", "float32"},
                 [&] { kv.Push(kKey, Filled(kv, kShape, 1, 0, DType::kFloat64)); });
-    ExpectError(ErrorCode::kInvalidArgument, {"2 keys", "1 lists"}, [&] { kv.Push({kKey, kKey}, {{out}}); });
+    ExpectError(ErrorCode::kInvalidArgument, {"2 keys", "arrays for 1;"}, [&] { kv.Push({kKey, kKey}, {{out}}); });
     ExpectError(ErrorCode::kInvalidArgument, {"weight", "without an array"},
                 [&] { kv.Push(kKey, KVStore::Values{}); });
     ExpectError(ErrorCode::kInvalidArgument, {"learning_rate"},

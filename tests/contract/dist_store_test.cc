@@ -96,6 +96,24 @@ TEST_P(LeavingAtOnce, WhatAWorkerPushedLastIsNotLost) {
     EXPECT_THAT(out.ToVector(), Each(2 * kRounds));
   });
 }
+// Whether they wait already or come later.
+TEST_P(LeavingAtOnce, WhoWaitsForWorkerZeroHearsThatItHasLeft) {
+  Job job({.type = GetParam(), .workers = 2});
+  job.RunShared([&job](const std::shared_ptr<KVStore>& kv) {
+    kv->Init(kKey, Filled(*kv, kShape, 0));
+    kv->Barrier();
+    if (kv->rank() == 0) return job.Leave(0);
+    const auto has_left = HasSubstr("has left the job");
+    kv->Set(kKey, Filled(*kv, kShape, 1));
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { kv->WaitAll(20s); }), has_left);
+    EXPECT_THAT(
+        ErrorOf(ErrorCode::kFailedPrecondition, [&] { kv->Init(Key("other"), Filled(*kv, kShape, 0)); }),
+        has_left);
+    if (GetParam() == "dist_sync") return;  // whose workers do not wait for it
+    EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { kv->SetOptimizer({.learning_rate = 1}); }),
+                has_left);
+  });
+}
 INSTANTIATE_TEST_SUITE_P(Stores, LeavingAtOnce, ::testing::Values("dist_sync", "dist_async"),
                          [](const auto& info) { return info.param; });
 

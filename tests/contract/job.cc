@@ -124,6 +124,8 @@ void Job::StartServer(int rank) {
     loop.limits = wire::LimitsOfShards();
     loop.bind = {ShardAddress(rank, i)};
     loop.shared_heap = heap_;
+    loop.room_bytes = options_.room_bytes.value_or(loop.room_bytes);
+    loop.max_queued_bytes = options_.max_queued_bytes.value_or(loop.max_queued_bytes);
     server->shard_loops.push_back(
         std::make_unique<transport::ZmqLoop>(context_, server->shards.back(), loop));
     membership.shard_addresses.push_back(server->shard_loops.back()->addresses().front());
@@ -153,10 +155,10 @@ void Job::StartWorkers() {
 }
 
 std::shared_ptr<KVStore> Job::MakeStore(int rank, const std::string& type) {
-  const std::string& made = type.empty() ? options_.type : type;
+  const StoreType made = StoreType::Parse(type.empty() ? options_.type : type);
   if (IsDist()) return workers_[static_cast<size_t>(rank)].node->MakeStore(made);
   return std::make_shared<kvstore::LocalStore>(
-      made, made == "local" ? collective::MakeHostReducer(2) : collective::MakeDeviceReducer());
+      made.Name(), made.on_devices ? collective::MakeDeviceReducer() : collective::MakeHostReducer(2));
 }
 
 void Job::Run(const Body& body) {

@@ -117,6 +117,74 @@ Pushed RandomRows(int worker, int round, int64_t rows, int64_t columns) {
   return pushed;
 }
 
+TEST_P(RowSparseKeys, IdsMayHaveAnyShapeAndRowsHaveItFirst) {
+  MakeJob().Run([](KVStore& kv) {
+    InitAccumulating(kv, kKey, {50, 3});
+    const Context device = DeviceOf(kv, 0);
+    // Row r of the table is r, r + 0.25, r + 0.5, pushed by worker 0 alone: [2, 2] ids.
+    const std::vector<int64_t> pushed = {7, 3, 40, 7};
+    std::vector<float> gradient;
+    for (const int64_t id : {7, 3, 40})
+      for (int c = 0; c < 3; ++c)
+        gradient.push_back((static_cast<float>(id) + 0.25f * static_cast<float>(c)) / kRescale);
+    gradient.insert(gradient.end(), 3, 0);  // 7 again
+    if (kv.rank() != 0) std::ranges::fill(gradient, 0.0f);
+    kv.PushRowSparse(kKey, RowSparse{NDArray::From(std::span<const int64_t>(pushed), {2, 2}, device),
+                                     NDArray::From(std::span<const float>(gradient), {2, 2, 3}, device)});
+    kv.WaitAll();
+    kv.Barrier();
+    const std::vector<int64_t> wanted = {40, 7, 7, 3, 0, 40};
+    for (const Shape& shape : {Shape{6}, Shape{2, 3}, Shape{3, 1, 2}, Shape{1, 6, 1}}) {
+      std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+      dims.push_back(3);
+      NDArray rows = Filled(kv, Shape(std::span<const int64_t>(dims)), 77);
+      kv.RowSparsePull(kKey, NDArray::From(std::span<const int64_t>(wanted), shape, device), &rows);
+      const std::vector<float> got = rows.ToVector();
+      for (size_t i = 0; i < got.size(); ++i) {
+        const auto id = static_cast<float>(wanted[i / 3]);
+        EXPECT_EQ(got[i], id == 0 ? 0 : id + 0.25f * static_cast<float>(i % 3)) << shape << ", " << i;
+      }
+    }
+    // One row: ids of no axes.
+    NDArray row = Filled(kv, {3}, 77);
+    const std::vector<int64_t> one = {40};
+    kv.RowSparsePull(kKey, NDArray::From(std::span<const int64_t>(one), {}, device), &row);
+    EXPECT_EQ(row.ToVector(), (std::vector<float>{40, 40.25f, 40.5f}));
+    NDArray flat = Filled(kv, {6, 3}, 77);
+    ExpectError(ErrorCode::kInvalidArgument, {"rows are float32 [6, 3] for 6 ids", "float32 [2, 3, 3]"}, [&] {
+      kv.RowSparsePull(kKey, NDArray::From(std::span<const int64_t>(wanted), {2, 3}, device), &flat);
+    });
+    kv.Barrier();
+  });
+}
+
+// MXNet's updaters see a row-sparse gradient; here they see its rows.
+TEST_P(RowSparseKeys, AnUpdaterOfOnesOwnUpdatesTheRowsThatWerePushed) {
+  if (workers() > 1) GTEST_SKIP() << "dist stores have server programs";
+  MakeJob().Run([](KVStore& kv) {
+    kv.InitRowSparse(kKey, {20, 2}, DType::kFloat32, {});
+    kv.SetRowSparse(kKey, RowsOf(kv, {3, 4, 5}, 10, 2));
+    std::vector<std::vector<float>> gradients;
+    kv.SetUpdater([&](const Key& key, const NDArray& gradient, NDArray& weight) {
+      EXPECT_EQ(key, kKey);
+      EXPECT_EQ(gradient.shape(), weight.shape());
+      gradients.push_back(gradient.ToVector());
+      weight -= gradient * 0.5f;
+    });
+    kv.PushRowSparse(kKey,
+                     std::vector<RowSparse>{RowsOf(kv, {9, 4}, {1, 2, 3, 4}, 2), RowsOf(kv, {4}, 8, 2)});
+    kv.PushRowSparse(kKey, RowsOf(kv, {}, std::vector<float>(), 2));          // no row: nothing to update
+    EXPECT_EQ(gradients, (std::vector<std::vector<float>>{{11, 12, 1, 2}}));  // row 4, then row 9
+    EXPECT_EQ(PullRows(kv, kKey, {3, 4, 5, 9, 0}, 2),
+              (std::vector<float>{10, 10, 4.5f, 4, 10, 10, -0.5f, -1, 0, 0}));
+    EXPECT_EQ(kv.RowSparseIds(kKey).ToVector<int64_t>(), (Ids{3, 4, 5, 9}));
+    kv.SetUpdater([](const Key&, const NDArray&, NDArray&) { throw std::runtime_error("boom"); });
+    ExpectError(ErrorCode::kFailedPrecondition, {"push of key weight: the updater failed: boom"},
+                [&] { kv.PushRowSparse(kKey, RowsOf(kv, {4}, 1, 2)); });
+    EXPECT_EQ(PullRows(kv, kKey, {4}, 2), (std::vector<float>{4.5f, 4}));
+  });
+}
+
 TEST_P(RowSparseKeys, RandomRowsAtADensityOfThreeTenths) {
   constexpr int64_t kRows = 1200, kColumns = 7;
   constexpr int kRounds = 5;
@@ -217,7 +285,7 @@ TEST_P(RowSparseKeys, OptimisersAreLazy) {
           sums[row] += static_cast<float>(gradient(worker, step, row));
       for (const auto& [row, sum] : sums) {
         std::vector<double> one{sum};
-        reference::UpdateArray(config, {.rate = config.learning_rate, .t = step}, one,
+        reference::UpdateArray(config, {.rate = *config.learning_rate, .t = step}, one,
                                std::span(expected).subspan(static_cast<size_t>(row), 1));
       }
     }

@@ -116,7 +116,8 @@ TEST_P(States, TrainingOnFromAFileIsTrainingOn) {
   for (size_t i = 0; i < optimizers.size(); ++i) {
     OptimizerConfig config = optimizers[i];
     const Schedule& schedule = schedules[i % schedules.size()];
-    SCOPED_TRACE(StrCat(Name(config.kind), " with momentum ", config.momentum, ", ", schedule.name));
+    SCOPED_TRACE(
+        StrCat(Name(config.kind), " with momentum ", *Resolved(config).momentum, ", ", schedule.name));
     config.schedule = schedule.schedule;
     const auto resumed = TrainOn(GetParam(), config, TrainHalf(GetParam(), config));
     EXPECT_EQ(resumed, TrainInOneGo(GetParam(), config));

@@ -64,7 +64,7 @@ TEST_P(TracedRounds, EnterEveryStageInTheOrderOfTheTable) {
         // The push on its own, so that the acknowledgement is not overtaken by the value.
         kv.Push(key, values);
         kv.WaitAll();
-        kv.Pull({key}, {values}, 0);
+        kv.Pull(key, values);
         kv.WaitAll();
         EXPECT_EQ(values[1].ToVector().back(), static_cast<float>((round + 1) * kDevices));
       }

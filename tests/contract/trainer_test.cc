@@ -226,6 +226,32 @@ TEST_P(OwnUpdateOn, RankZerosLearningRateIsEverybodys) {
   EXPECT_THAT(train(false), Each(told.front()));
 }
 
+// Who updates by itself has a copy on each device, and no store to bring them together again.
+TEST(OwnUpdate, TheFirstOfTheDevicesThatWasWrittenCounts) {
+  for (const char* type : {"device", "dist_sync"}) {
+    Job({.type = type, .workers = std::string(type) == "device" ? 1 : 2})
+        .RunShared([type](const std::shared_ptr<KVStore>& kv) {
+          nn::ParameterDict parameters;
+          const auto parameter = std::make_shared<nn::Parameter>("p", Shape{3});
+          parameters.Add(parameter);
+          parameter->Initialize({DeviceOf(*kv), DeviceOf(*kv, 1)}, std::make_shared<nn::Constant>(1));
+          Trainer trainer(parameters, {.learning_rate = 0.5}, kv, {.update_on_kvstore = false});
+          for (const float written : {7.f, 9.f}) {
+            parameter->data(DeviceOf(*kv, written == 7.f ? 0 : 1)).Fill(written);
+            std::vector<NDArray> losses;
+            {
+              const autograd::RecordScope record;
+              for (const NDArray& weight : parameter->list_data()) losses.push_back(weight * 1.0f);
+            }
+            autograd::Backward(losses);
+            trainer.Step(2 * kv->num_workers());
+            for (const NDArray& weight : parameter->list_data())
+              EXPECT_THAT(weight.ToVector(), Each(written - 0.5f)) << type;
+          }
+        });
+  }
+}
+
 // Another network of the same names would go on from this one.
 TEST(StoreUpdate, ASecondTrainerGoesOnFromTheTrainedValuesAlone) {
   for (const char* type : {"dist_sync", "dist_async"}) {

@@ -1,4 +1,4 @@
-// An updater of the user's own that goes wrong.
+// An updater of the user's own that goes wrong, or assigns where others write.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -27,12 +27,49 @@ TEST(UpdaterErrorsOfLocalStores, NameTheKeyAndLeaveTheStoreInOrder) {
     EXPECT_EQ(error_of(ErrorCode::kFailedPrecondition,
                        [&](const Key& key, const NDArray&, NDArray& weight) { kv.Pull(key, &weight); }),
               head + "an updater may not call the store that calls it");
+    for (const NDArray& other : {NDArray(), NDArray({kShape.size() + 1})}) {
+      kv.SetUpdater([&](const Key&, const NDArray&, NDArray& weight) { weight = other; });
+      const std::string error =
+          ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Push(kKey, Filled(kv, kShape, 1)); });
+      EXPECT_NE(error.find("the updater's weight of key weight"), std::string::npos) << error;
+    }
     kv.SetUpdater([](const Key&, const NDArray& gradient, NDArray& weight) { weight += gradient; });
     kv.Push(kKey, Filled(kv, kShape, 1));
     NDArray out = Filled(kv, kShape, 0);
     kv.Pull(kKey, &out);
     EXPECT_EQ(out.ToVector(), std::vector<float>(static_cast<size_t>(kShape.size()), 11));
   });
+}
+
+// As `weight = gradient`: what is assigned may be the caller's own array, or where the store sums.
+TEST(UpdatersOfLocalStores, WhatIsAssignedIsCopied) {
+  for (const int devices : {1, 2}) {
+    Job({.type = "local"}).Run([&](KVStore& kv) {
+      kv.Init(kKey, Filled(kv, kShape, 10));
+      const auto weight_after = [&](const KVStore::Updater& updater, double pushed) {
+        kv.SetUpdater(updater);
+        std::vector<NDArray> gradients;
+        for (int i = 0; i < devices; ++i) gradients.push_back(Filled(kv, kShape, pushed, i));
+        kv.Push(kKey, gradients);
+        for (NDArray& gradient : gradients) gradient.Fill(100);
+        NDArray out = Filled(kv, kShape, 0);
+        kv.Pull(kKey, &out);
+        return out.ToVector();
+      };
+      const auto all = [](float value) {
+        return std::vector<float>(static_cast<size_t>(kShape.size()), value);
+      };
+      const auto n = static_cast<float>(devices);
+      const KVStore::Updater assigns = [](const Key&, const NDArray& gradient, NDArray& weight) {
+        weight = gradient;
+      };
+      const KVStore::Updater adds = [](const Key&, const NDArray& gradient, NDArray& weight) {
+        weight += gradient;
+      };
+      EXPECT_EQ(weight_after(assigns, 1), all(n));
+      EXPECT_EQ(weight_after(adds, 10), all(11 * n));
+    });
+  }
 }
 
 }  // namespace

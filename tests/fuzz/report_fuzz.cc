@@ -14,12 +14,12 @@ using sluice::train::ReportHtml;
 void CheckReport(const std::string& html) {
   const auto points = PointsOf(html);
   if (!points) return;
-  const std::string drawn = ReportHtml("a <b>", "m<", *points);
+  const std::string drawn = ReportHtml({"a <b>", "m<", "s>"}, *points);
   // A mark for each of at most eleven epochs, dots and a row for each point.
   SLUICE_CHECK(drawn.size() < 20'000 + 4'000 * points->size()) << drawn.size();
   const auto again = PointsOf(drawn);
   SLUICE_CHECK(again && again->size() == points->size());
-  SLUICE_CHECK(ReportHtml("a <b>", "m<", *again) == drawn);
+  SLUICE_CHECK(ReportHtml({"a <b>", "m<", "s>"}, *again) == drawn);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ void CheckReport(const std::string& html) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   CheckReport(text);
-  std::string report = ReportHtml("t", "", {});
+  std::string report = ReportHtml({"t", ""}, {});
   CheckReport(report.replace(report.find("[]"), 2, text));
   return 0;
 }

@@ -15,9 +15,9 @@ CONSUMER = pathlib.Path(__file__).resolve().parent / "consumer"
 BUILD = None
 
 
-def run(*command, **options):
+def run(*command, timeout=100, **options):
     done = subprocess.run([str(word) for word in command], check=False, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=100, **options)
+                          stderr=subprocess.STDOUT, text=True, timeout=timeout, **options)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}")
     return done.stdout
@@ -68,6 +68,19 @@ class Install(unittest.TestCase):
                      "--kv-store=dist_sync", "--num-examples=256", "--num-epochs=1",
                      cwd=self.scratch, env=self.bare_environment())
         self.assertRegex(output, r"final test accuracy 0\.\d{4}")
+
+    def test_the_examples_build_against_the_package_and_run(self):
+        """As docs/building.md says. Without optimisation: it is the interface that is tried."""
+        build = self.scratch / "examples"
+        run("cmake", "-G", "Ninja", "-S", self.prefix / "share" / "sluice" / "examples", "-B", build,
+            f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS=-O0 -g0",
+            "-DCMAKE_CXX_COMPILER_LAUNCHER=" + os.environ.get("LAUNCHER", ""))
+        run("cmake", "--build", build, timeout=400)
+        names = {path.stem for path in (ROOT / "examples").glob("*.cc") if "int main(" in path.read_text()}
+        self.assertGreaterEqual(len(names), 8)
+        self.assertEqual({name for name in names if (build / name).is_file()}, names)
+        self.assertIn("all values right", run(build / "kv_tour"))
+        self.assertIn("--num-devices", run(build / "train_mnist", "--help"))
 
     def test_tools_documents_and_licence_are_there(self):
         self.assertIn("--dataset", run(self.prefix / "bin" / "sluice_get_mnist", "--help"))

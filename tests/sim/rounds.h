@@ -19,7 +19,9 @@ struct RoundsOptions {
   bool in_place = false;                                 // of push_pull: weights land where the gradient was
   // Workers take turns in how they push: as it is, fp16, topk of all. These numbers lose nothing by it.
   bool compressed = false;
-  bool rows = false;                             // a row-sparse key as well, of which each pushes a few rows
+  bool rows = false;  // a row-sparse key as well, of which each pushes a few rows
+  // Before every so many rounds worker 0 sets the weights, and each other worker every second time; 0: never.
+  int sets = 0;
   double cut_chance = 0.01;                      // of a short partition, per round and worker
   Duration deadline = std::chrono::minutes(30);  // virtual
 };

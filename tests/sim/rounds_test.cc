@@ -47,6 +47,24 @@ TEST(SimRounds, AThousandSeedsOfFaultsChangeNoValue) {
   }
 }
 
+TEST(SimRounds, WeightsThatAreSetCountFromOneRoundOn) {
+  const auto first = static_cast<uint64_t>(Setting("SLUICE_SIM_FIRST_SEED", 1));
+  const auto count = static_cast<uint64_t>(Setting("SLUICE_SIM_SEEDS", 100)) / 2;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    SimClusterOptions storm = Stormy(seed);
+    storm.shares_memory = seed % 3 == 0;
+    storm.busy = seed % 2 == 1 ? 0.5 : 0;
+    SimCluster cluster(storm);
+    const RoundsResult result = RunRounds(cluster, {.rounds = 60,
+                                                    .push_pull = seed % 2 == 0,
+                                                    .bundled = seed % 5 < 2,
+                                                    .sets = 1 + static_cast<int>(seed % 4)});
+    ASSERT_TRUE(result.completed) << "seed " << seed << ": "
+                                  << (result.mismatch.empty() ? "hangs" : result.mismatch) << "\n"
+                                  << result.log;
+  }
+}
+
 // A straggler comes long after the others, whose gradients are kept in copies by then.
 TEST(SimRounds, MemoryOfWhoWaitsForOthersIsGivenBack) {
   SimClusterOptions options = Stormy(5);
@@ -169,6 +187,18 @@ TEST(SimRounds, SeveralShardsPerServerAndManyParts) {
   SimCluster cluster(options);
   const RoundsResult result = RunRounds(cluster, {.rounds = 20, .key_elements = {5000, 64, 65, 1}});
   EXPECT_TRUE(result.completed) << result.mismatch << result.log;
+}
+
+// Their machines have 64, 12 and 32 cores, and nobody has set a number.
+TEST(SimRounds, ServersOfUnlikeMachinesAgreeOnTheirShards) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SimClusterOptions options = Stormy(seed);
+    options.offered_shards = {8, 3, 4};
+    SimCluster cluster(options);
+    const RoundsResult result = RunRounds(cluster, {.rounds = 20, .key_elements = {5000, 64, 65, 1}});
+    ASSERT_TRUE(result.completed) << "seed " << seed << ": " << result.mismatch << result.log;
+    EXPECT_EQ(cluster.client(0).num_shards(), 9u);
+  }
 }
 
 // Rounds that close by whole keys, whose parts overtake one another.

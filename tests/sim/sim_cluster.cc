@@ -11,6 +11,8 @@ transport::SimOptions NetworkOptions(const SimClusterOptions& options) {
   network.faults = options.faults;
   network.link = options.link;
   network.codec = options.codec;
+  network.room_bytes = options.room_bytes.value_or(network.room_bytes);
+  network.max_queued_bytes = options.max_queued_bytes.value_or(network.max_queued_bytes);
   network.shares_memory = options.shares_memory;
   network.busy = options.busy;
   return network;
@@ -26,6 +28,7 @@ SimCluster::SimCluster(const SimClusterOptions& options)
   scheduler.num_workers = options.workers;
   scheduler.num_servers = options.servers;
   scheduler.shards_per_server = options.shards_per_server;
+  if (!options.offered_shards.empty()) scheduler.shards_per_server = std::nullopt;
   scheduler.bigarray_bound = options.bigarray_bound;
   scheduler.part_bytes = options.part_bytes;
   scheduler.heartbeat_timeout = options.heartbeat_timeout;
@@ -55,27 +58,44 @@ membership::Options SimCluster::MembershipOptions(wire::Role role, uint32_t rank
   return membership;
 }
 
-void SimCluster::StartServer(uint32_t rank) {
+server::Control::Shards SimCluster::StartShards(uint32_t rank, uint64_t incarnation, uint32_t count) {
   Server& server = servers_[rank];
-  membership::Options membership = MembershipOptions(wire::Role::kServer, rank);
-  std::vector<server::ShardHandle> handles;
-  for (uint32_t i = 0; i < options_.shards_per_server; ++i) {
+  server::Control::Shards started;
+  for (uint32_t i = 0; i < count; ++i) {
     server::ShardOptions shard;
     shard.job = kJob;
     shard.cached_bytes = 0;  // as of workers
-    shard.incarnation = membership.incarnation;
+    shard.incarnation = incarnation;
     shard.thread = i;
-    shard.shards_per_server = options_.shards_per_server;
+    shard.shards_per_server = count;
     shard.deduplicate = options_.deduplicate;
     if (options_.busy > 0) shard.helpers = {std::make_shared<InlineExecutor>()};
     server.shards.push_back(std::make_shared<server::Shard>(shard));
-    server.shard_loops.push_back(&network_.Start(StrCat("server ", rank, " shard ", i), server.shards.back(),
-                                                 i > 0 ? server.shard_loops[0] : nullptr));
-    membership.shard_addresses.push_back(server.shard_loops.back()->addresses().front());
-    handles.push_back({server.shard_loops.back(), server.shards.back().get()});
+    const transport::SimLoop* beside = i > 0 ? server.shard_loops[0] : server.control_loop;
+    server.shard_loops.push_back(
+        &network_.Start(StrCat("server ", rank, " shard ", i), server.shards.back(), beside));
+    started.addresses.push_back(server.shard_loops.back()->addresses().front());
+    started.handles.push_back({server.shard_loops.back(), server.shards.back().get()});
   }
-  server.control = std::make_shared<server::Control>(
-      membership, handles, [this, rank](auto task) { servers_[rank].control_loop->Post(std::move(task)); });
+  return started;
+}
+
+void SimCluster::StartServer(uint32_t rank) {
+  Server& server = servers_[rank];
+  membership::Options membership = MembershipOptions(wire::Role::kServer, rank);
+  const auto self = [this, rank](auto task) { servers_[rank].control_loop->Post(std::move(task)); };
+  if (!options_.offered_shards.empty()) {
+    membership.offered_server_threads = options_.offered_shards[rank];
+    const auto start = [this, rank, incarnation = membership.incarnation](uint32_t count) {
+      return Result<server::Control::Shards>(StartShards(rank, incarnation, count));
+    };
+    server.control = std::make_shared<server::Control>(membership, start, self);
+    server.control_loop = &network_.Start(StrCat("server ", rank), server.control);
+    return;
+  }
+  server::Control::Shards shards = StartShards(rank, membership.incarnation, options_.shards_per_server);
+  membership.shard_addresses = std::move(shards.addresses);
+  server.control = std::make_shared<server::Control>(membership, std::move(shards.handles), self);
   server.control_loop = &network_.Start(StrCat("server ", rank), server.control, server.shard_loops.front());
 }
 
@@ -86,6 +106,8 @@ void SimCluster::StartWorker(uint32_t rank) {
   client.membership = MembershipOptions(wire::Role::kWorker, rank, workers_[rank].client ? life : 0);
   client.resend_timeout = options_.resend_timeout;
   client.cached_bytes = 0;  // the way that only large jobs go
+  if (options_.on_waiting)
+    client.on_waiting = [this, rank](const std::string& line) { options_.on_waiting(rank, line); };
   workers_[rank].client = std::make_shared<worker::Client>(client);
   const bool beside = options_.colocated && rank < servers_.size();
   workers_[rank].loop = &network_.Start(StrCat("worker ", rank), workers_[rank].client,

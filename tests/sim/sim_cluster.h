@@ -2,6 +2,7 @@
 // simulated network, from one seed.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,18 +20,24 @@ struct SimClusterOptions {
   uint32_t workers = 3;
   uint32_t servers = 2;
   uint32_t shards_per_server = 1;
+  // What each server offers where nobody has set its number of shards; empty: all were told
+  // shards_per_server.
+  std::vector<uint32_t> offered_shards;
   int64_t part_bytes = 1 << 20;
   std::optional<int64_t> bigarray_bound;
   Duration heartbeat_timeout = 10s;
   Duration resend_timeout = 500ms;
   transport::SimFaults faults;
-  transport::SimLink link;  // of each host
-  bool colocated = false;   // server i is on the host of worker i, if there is one; else each has its own
-  double codec = 0.01;      // how often messages go through real bytes; the codec has tests of its own
+  transport::SimLink link;                               // of each host
+  std::optional<uint64_t> room_bytes, max_queued_bytes;  // of transport::SimOptions
+  bool colocated = false;  // server i is on the host of worker i, if there is one; else each has its own
+  double codec = 0.01;     // how often messages go through real bytes; the codec has tests of its own
   bool shares_memory = false;
   double busy = 0;  // how often shards put large updates off until more messages have come
   bool deduplicate = true;
-  bool identities = false;    // nodes bring "w0", "s1", ... and may be started again
+  bool identities = false;  // nodes bring "w0", "s1", ... and may be started again
+  // Takes what workers say while they wait; null: their logs.
+  std::function<void(uint32_t worker, const std::string& line)> on_waiting;
   uint32_t late_workers = 0;  // so many, the last ones, are left to StartWorker
 };
 
@@ -77,6 +84,7 @@ class SimCluster {
   };
   membership::Options MembershipOptions(wire::Role role, uint32_t rank, uint64_t life = 0) const;
   void StartServer(uint32_t rank);
+  server::Control::Shards StartShards(uint32_t rank, uint64_t incarnation, uint32_t count);
 
   const SimClusterOptions options_;
   transport::SimNetwork network_;

@@ -50,6 +50,20 @@ class CheckLayers(unittest.TestCase):
                 self.assertTrue(any(word in found for found in self.plant(path, line)), word)
                 (self.root / path).write_text(before)
 
+    def test_the_umbrella_has_every_header(self):
+        self.assertEqual(check_layers.not_in_umbrella(self.root), [])
+        for name in ("new.h", "nn/new.h"):
+            (self.root / "include/sluice" / name).write_text("")
+        self.assertEqual([found.split()[-1] for found in check_layers.not_in_umbrella(self.root)], ["sluice/new.h", "sluice/nn/new.h"])
+        self.assertTrue(self.plant("src/base/env.cc", '#include "sluice/sluice.h"'))
+
+    def test_examples_include_public_headers_alone(self):
+        shutil.copytree(ROOT / "examples", self.root / "examples")
+        self.assertEqual(check_layers.private_includes_of_examples(self.root), [])
+        example = self.root / "examples/kv_tour.cc"
+        example.write_text('#include "base/strings.h"\n' + example.read_text())
+        self.assertEqual(len(check_layers.private_includes_of_examples(self.root)), 1)
+
     def test_twins_have_the_same_file_names(self):
         self.assertEqual(check_layers.unlike_twins(self.root), [])
         (self.root / "src/tensor/cuda/stream.cc").write_text("")

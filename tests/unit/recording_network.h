@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ class RecordingNetwork final : public transport::Network {
     sent.push_back({peer, std::move(message)});
   }
   uint64_t QueuedBytes(transport::PeerId) const override { return 0; }
+  bool HasRoom(transport::PeerId peer) override { return !without_room.contains(peer); }
 
   // What was sent since the last call.
   std::vector<Sent> Take() { return std::exchange(sent, {}); }
@@ -51,6 +53,7 @@ class RecordingNetwork final : public transport::Network {
   std::vector<std::string> addresses;  // peer i + 1
   std::vector<transport::PeerId> disconnected;
   std::vector<Sent> sent;
+  std::set<transport::PeerId> without_room;
   std::function<void()> on_send;
 };
 

@@ -15,9 +15,24 @@ namespace sluice::nn {
 // gelu         x (1 + erf(x / sqrt 2)) / 2, not its tanh approximation (Hendrycks, Gimpel 2016)
 // softplus     log(1 + exp(x)); MXNet's "softrelu" is another name for it
 // silu         x sigmoid(x); "swish" is another name for it
+// softsign     x / (1 + |x|)
+// log_sigmoid  -log(1 + exp(-x))
+// mish         x tanh(softplus(x)) (Misra 2020)
 class Activation final : public PlainLayer {
  public:
-  enum class Function : uint8_t { kRelu, kTanh, kSigmoid, kLeakyRelu, kElu, kGelu, kSoftplus, kSilu };
+  enum class Function : uint8_t {
+    kRelu,
+    kTanh,
+    kSigmoid,
+    kLeakyRelu,
+    kElu,
+    kGelu,
+    kSoftplus,
+    kSilu,
+    kSoftsign,
+    kLogSigmoid,
+    kMish
+  };
   // Error(kInvalidArgument) for an alpha below 0 or with a function that has none.
   explicit Activation(Function function, std::optional<float> alpha = std::nullopt);
   explicit Activation(std::string_view name);  // as above; Error(kInvalidArgument) with the names there are
@@ -29,6 +44,9 @@ class Activation final : public PlainLayer {
   static Activation Gelu() { return Activation(Function::kGelu); }
   static Activation Softplus() { return Activation(Function::kSoftplus); }
   static Activation Silu() { return Activation(Function::kSilu); }
+  static Activation Softsign() { return Activation(Function::kSoftsign); }
+  static Activation LogSigmoid() { return Activation(Function::kLogSigmoid); }
+  static Activation Mish() { return Activation(Function::kMish); }
   NDArray Forward(const NDArray& x) override;
   std::string_view kind() const override { return "Activation"; }
   Function function() const { return function_; }

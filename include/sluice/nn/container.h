@@ -15,12 +15,13 @@ namespace sluice::nn {
 // The named layers of a container.
 class Children {
  public:
-  // Error(kInvalidArgument) without a name, Error(kAlreadyExists) for a second one of the same name.
+  // Error(kInvalidArgument) without a name or a layer, Error(kAlreadyExists) for a second one of the same
+  // name.
   void Add(const Layer& container, const std::string& name, std::unique_ptr<Layer> layer);
   void AddPrefix(const std::string& prefix) const;
   ParameterDict CollectParams() const;
   size_t size() const { return layers_.size(); }
-  Layer& operator[](size_t i) const { return *layers_.at(i); }
+  Layer& operator[](size_t i) const;              // Error(kInvalidArgument) where there is none
   auto begin() const { return layers_.begin(); }  // std::unique_ptr<Layer>
   auto end() const { return layers_.end(); }
 
@@ -33,7 +34,7 @@ class Lambda final : public PlainLayer {
  public:
   using Function = std::function<NDArray(const NDArray&)>;
   explicit Lambda(Function function);  // Error(kInvalidArgument) when there is none
-  NDArray Forward(const NDArray& x) override { return function_(x); }
+  NDArray Forward(const NDArray& x) override;
   std::string_view kind() const override { return "Lambda"; }
 
  private:

@@ -75,7 +75,11 @@ class ParameterLayer : public Layer {
   void AddParameter(std::string name, const Shape& shape, ParameterOptions options = {});
   size_t num_parameters() const { return slots_.size(); }
   // In the order they were added.
-  Parameter& parameter(size_t i) const { return *slots_.at(i).parameter; }
+  Parameter& parameter(size_t i) const {
+    if (i >= slots_.size()) [[unlikely]]
+      RefuseParameter(i);
+    return *slots_[i].parameter;
+  }
 
  private:
   struct Slot {
@@ -83,6 +87,7 @@ class ParameterLayer : public Layer {
     std::shared_ptr<Parameter> parameter;
     bool shared = false;  // another layer names it
   };
+  [[noreturn]] void RefuseParameter(size_t i) const;  // Error(kFailedPrecondition)
   void Share(Slot& slot, std::shared_ptr<Parameter> parameter);
 
   std::vector<Slot> slots_;

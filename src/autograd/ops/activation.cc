@@ -26,8 +26,8 @@ float RequireAlpha(std::string_view what, float alpha) {
   return alpha;
 }
 
-constexpr std::string_view kNames[] = {"relu", "tanh", "sigmoid",  "leaky_relu",
-                                       "elu",  "gelu", "softplus", "silu"};
+constexpr std::string_view kNames[] = {"relu",     "tanh", "sigmoid",  "leaky_relu",  "elu", "gelu",
+                                       "softplus", "silu", "softsign", "log_sigmoid", "mish"};
 
 }  // namespace
 
@@ -69,6 +69,15 @@ NDArray Softplus(const NDArray& x) {
 }
 NDArray Silu(const NDArray& x) {
   return Activate("silu", {ActivationKind::kSilu}, x);
+}
+NDArray Softsign(const NDArray& x) {
+  return Activate("softsign", {ActivationKind::kSoftsign}, x);
+}
+NDArray LogSigmoid(const NDArray& x) {
+  return Activate("log_sigmoid", {ActivationKind::kLogSigmoid}, x);
+}
+NDArray Mish(const NDArray& x) {
+  return Activate("mish", {ActivationKind::kMish}, x);
 }
 
 }  // namespace sluice::ops

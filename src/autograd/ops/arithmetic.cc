@@ -39,6 +39,17 @@ NDArray AffineOf(std::string_view what, const NDArray& a, float scale, float shi
   return out;
 }
 
+// a / scalar, or scalar / a.
+NDArray ScalarQuotient(const NDArray& a, float scalar, bool divides_scalar) {
+  RequireTogether("/", {&a});
+  NDArray out = EmptyIn(LayoutOf(a), a.shape(), a.context());
+  LaunchOn("/", a.context(), {a}, {out},
+           [pa = ImageDataOf(a), po = ImageDataOf(out), scalar, divides_scalar, n = a.size()](Kernels& k) {
+             divides_scalar ? k.Divide(nullptr, pa, scalar, po, n) : k.Divide(pa, nullptr, scalar, po, n);
+           });
+  return out;
+}
+
 void RequireOffTape(std::string_view what, const NDArray& array) {
   const internal::AutogradNode* node = array.node().get();
   if (!autograd::IsRecording() && (node == nullptr || node->is_variable || node->freed)) return;
@@ -49,32 +60,69 @@ void RequireOffTape(std::string_view what, const NDArray& array) {
                      autograd::IsRecording() ? "in a PauseScope" : "after Backward"));
 }
 
-void Combine(std::string_view what, NDArray& a, const NDArray& b, float beta) {
+// run(kernels, a, b, n)
+template <typename Run>
+void InPlace(std::string_view what, NDArray& a, const NDArray& b, Run run) {
   RequireOffTape(what, a);
   RequireTogether(what, {&a, &b});
   if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
-  LaunchOn(what, a.context(), {a, b}, {a}, [pa = DataOf(a), pb = DataOf(b), beta, n = a.size()](Kernels& k) {
-    k.Combine(1, pa, beta, pb, pa, n);
+  LaunchOn(what, a.context(), {a, b}, {a}, [run, pa = DataOf(a), pb = DataOf(b), n = a.size()](Kernels& k) {
+    run(k, pa.get(), pb.get(), n);
   });
+}
+
+// run(kernels, a, n)
+template <typename Run>
+void InPlace(std::string_view what, NDArray& a, Run run) {
+  RequireOffTape(what, a);
+  RequireTogether(what, {&a});
+  LaunchOn(what, a.context(), {a}, {a},
+           [run, pa = DataOf(a), n = a.size()](Kernels& k) { run(k, pa.get(), n); });
 }
 
 }  // namespace
 
 NDArray& NDArray::operator+=(const NDArray& other) {
-  Combine("+=", *this, other, 1);
+  InPlace("+=", *this, other,
+          [](Kernels& k, float* a, const float* b, int64_t n) { k.Combine(1, a, 1, b, a, n); });
   return *this;
 }
 
 NDArray& NDArray::operator-=(const NDArray& other) {
-  Combine("-=", *this, other, -1);
+  InPlace("-=", *this, other,
+          [](Kernels& k, float* a, const float* b, int64_t n) { k.Combine(1, a, -1, b, a, n); });
+  return *this;
+}
+
+NDArray& NDArray::operator*=(const NDArray& other) {
+  InPlace("*=", *this, other,
+          [](Kernels& k, float* a, const float* b, int64_t n) { k.Multiply(a, b, a, n); });
+  return *this;
+}
+
+NDArray& NDArray::operator/=(const NDArray& other) {
+  InPlace("/=", *this, other,
+          [](Kernels& k, float* a, const float* b, int64_t n) { k.Divide(a, b, 0, a, n); });
+  return *this;
+}
+
+NDArray& NDArray::operator+=(float scalar) {
+  InPlace("+=", *this, [scalar](Kernels& k, float* a, int64_t n) { k.Affine(a, 1, scalar, a, n); });
+  return *this;
+}
+
+NDArray& NDArray::operator-=(float scalar) {
+  InPlace("-=", *this, [scalar](Kernels& k, float* a, int64_t n) { k.Affine(a, 1, -scalar, a, n); });
   return *this;
 }
 
 NDArray& NDArray::operator*=(float scalar) {
-  RequireOffTape("*=", *this);
-  RequireTogether("*=", {this});
-  LaunchOn("*=", context(), {*this}, {*this},
-           [p = DataOf(*this), scalar, n = size()](Kernels& k) { k.Affine(p, scalar, 0, p, n); });
+  InPlace("*=", *this, [scalar](Kernels& k, float* a, int64_t n) { k.Affine(a, scalar, 0, a, n); });
+  return *this;
+}
+
+NDArray& NDArray::operator/=(float scalar) {
+  InPlace("/=", *this, [scalar](Kernels& k, float* a, int64_t n) { k.Divide(a, nullptr, scalar, a, n); });
   return *this;
 }
 
@@ -121,11 +169,47 @@ NDArray operator+(const NDArray& a, float scalar) {
   return out;
 }
 
+NDArray operator/(const NDArray& a, const NDArray& b) {
+  NDArray out = Binary("/", a, b, [](Kernels& k, const float* x, const float* y, float* o, int64_t n) {
+    k.Divide(x, y, 0, o, n);
+  });
+  Record(out, {&a, &b}, {"/", {&b, IfWanted(b, out)}},
+         [a_wanted = Wanted(a), b, out](const NDArray& grad, std::vector<NDArray>& to) {
+           if (a_wanted) to[0] = grad / b;
+           if (Wanted(b)) to[1] = grad * out / b * -1.0f;
+         });
+  return out;
+}
+
+NDArray operator-(const NDArray& a, float scalar) {
+  return a + -scalar;
+}
+
+NDArray operator-(float scalar, const NDArray& a) {
+  NDArray out = AffineOf("-", a, -1, scalar);
+  Record(out, {&a}, [](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad * -1.0f; });
+  return out;
+}
+
+NDArray operator/(const NDArray& a, float scalar) {
+  NDArray out = ScalarQuotient(a, scalar, /*divides_scalar=*/false);
+  Record(out, {&a}, [scalar](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad / scalar; });
+  return out;
+}
+
+NDArray operator/(float scalar, const NDArray& a) {
+  NDArray out = ScalarQuotient(a, scalar, /*divides_scalar=*/true);
+  Record(out, {&a}, {"/", {&a, &out}},
+         [a, out](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad * out / a * -1.0f; });
+  return out;
+}
+
 NDArray operator-(const NDArray& a) {
   return a * -1.0f;
 }
 
 NDArray NDArray::AsInContext(Context context) const {
+  ops::RequireArray("AsInContext", "the array", *this);
   if (this->context() == context) return *this;
   NDArray moved = Empty(shape_, context, dtype());
   CopyTo(&moved);
@@ -136,6 +220,7 @@ NDArray NDArray::AsInContext(Context context) const {
 }
 
 NDArray NDArray::AsType(DType type) const {
+  ops::RequireArray("AsType", "the array", *this);
   NDArray converted = Empty(shape_, context(), type);
   CopyTo(&converted);
   Record(converted, {this}, [from = dtype()](const NDArray& grad, std::vector<NDArray>& to) {

@@ -24,13 +24,11 @@ using internal::EmptyIn;
 using internal::ImageDataOf;
 using internal::InLayout;
 using internal::LayoutOf;
+using internal::RefuseNoArray;
+using internal::RequireArray;
 
 [[noreturn]] inline void Refuse(std::string_view what, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
-}
-
-[[noreturn]] inline void RefuseNoArray(std::string_view what, std::string_view which) {
-  throw Error(ErrorCode::kFailedPrecondition, StrCat(what, ": ", which, " was never made"));
 }
 
 // That all are float32 on one context; of `optional` ones there may be none.
@@ -38,7 +36,9 @@ inline void RequireTogether(std::string_view what, std::initializer_list<const N
                             std::initializer_list<const NDArray*> optional = {}) {
   const NDArray* first = *needed.begin();
   const auto require = [&](const NDArray& array) {
-    if (array.dtype() != DType::kFloat32) Refuse(what, StrCat("needs float32 and got ", Name(array.dtype())));
+    if (array.dtype() != DType::kFloat32)
+      Refuse(what,
+             StrCat("needs float32 and got ", Name(array.dtype()), "; AsType(DType::kFloat32) converts"));
     if (array.context() != first->context()) {
       Refuse(what, StrCat("one array is on ", first->context(), ", another on ", array.context(),
                           "; AsInContext or CopyTo moves data"));
@@ -46,7 +46,7 @@ inline void RequireTogether(std::string_view what, std::initializer_list<const N
   };
   for (size_t i = 0; i < needed.size(); ++i) {
     const NDArray& array = *needed.begin()[i];
-    if (!array.valid()) RefuseNoArray(what, StrCat("its array ", i));
+    if (!array.valid()) RefuseNoArray(what, StrCat("its array ", i + 1));
     require(array);
   }
   for (const NDArray* array : optional) {
@@ -89,6 +89,7 @@ void ActivateBackward(const ActivationShape& shape, const NDArray& kept, const N
 
 // That the array holds numbers that kernels read whole (ids, lengths).
 inline void RequireNumbers(std::string_view what, std::string_view which, const NDArray& array) {
+  RequireArray(what, which, array);
   const DType type = array.dtype();
   if (type != DType::kFloat32 && type != DType::kInt32 && type != DType::kInt64 && type != DType::kUInt8)
     Refuse(what, StrCat("needs ", which, " of float32, int32, int64 or uint8 and got ", Name(type)));

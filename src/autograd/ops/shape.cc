@@ -181,6 +181,7 @@ NDArray NDArray::Reshape(const Shape& shape) const {
 }
 
 NDArray NDArray::SliceRows(int64_t begin, int64_t end) const {
+  ops::RequireArray("SliceRows", "the array", *this);
   if (shape_.ndim() == 0 || begin < 0 || end < begin || end > shape_[0])
     ops::Refuse("SliceRows", StrCat("rows [", begin, ", ", end, ") of shape ", shape_));
   const int64_t row = shape_[0] == 0 ? 0 : size() / shape_[0];
@@ -196,6 +197,7 @@ NDArray NDArray::SliceRows(int64_t begin, int64_t end) const {
 }
 
 NDArray NDArray::Copy() const {
+  ops::RequireArray("Copy", "the array", *this);
   NDArray copy = Empty(shape_, context(), dtype());
   CopyTo(&copy);
   ops::Record(copy, {this}, [](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad; });

@@ -17,13 +17,14 @@ class HostReducer final : public Reducer {
   }
 
  protected:
-  void DoReduce(const std::vector<NDArray>& values, NDArray* out) override {
-    if (std::ranges::none_of(values, IsOnGpu)) return EnqueueSum(host_work(), values, out, threads_);
+  void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) override {
+    if (std::ranges::none_of(values, IsOnGpu))
+      return EnqueueSum(host_work(), values, out, threads_, exponent);
     std::vector<NDArray> here;
     for (const NDArray& value : values) {
       here.push_back(IsOnGpu(value) ? value.AsInContext(out->context()) : value);
     }
-    EnqueueSum(host_work(), here, out, threads_);
+    EnqueueSum(host_work(), here, out, threads_, exponent);
   }
 
  private:

@@ -1,7 +1,9 @@
 #include "collective/host/work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -33,6 +35,10 @@ SLUICE_SIMD void Add(const uint8_t* from, uint8_t* to, size_t n) {
   AddLoop(from, to, n);
 }
 
+SLUICE_SIMD void Multiply(float by, float* values, size_t n) {
+  for (size_t i = 0; i < n; ++i) values[i] *= by;
+}
+
 using Sources = std::span<const Frame>;
 
 template <typename T>
@@ -43,7 +49,7 @@ void SumRange(Sources sources, std::byte* out, size_t first, size_t n) {
     Add(reinterpret_cast<const T*>(sources[s].data()) + first, to, n);
 }
 
-void SumHalves(DType dtype, Sources sources, std::byte* out, size_t first, size_t n) {
+void SumHalves(DType dtype, Sources sources, float times, std::byte* out, size_t first, size_t n) {
   const auto widen = dtype == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
   const auto narrow = dtype == DType::kFloat16 ? FloatToHalf : FloatToBFloat16;
   constexpr size_t kBlock = 1024;
@@ -55,11 +61,13 @@ void SumHalves(DType dtype, Sources sources, std::byte* out, size_t first, size_
       widen(sources[s].data() + 2 * at, term, count);
       Add(term, sum, count);
     }
+    if (times != 1) Multiply(times, sum, count);
     narrow(sum, out + 2 * at, count);
   }
 }
 
-void SumInto(DType dtype, Sources sources, std::byte* out, size_t first, size_t n) {
+// `times`: of 16-bit floats.
+void SumInto(DType dtype, Sources sources, float times, std::byte* out, size_t first, size_t n) {
   switch (dtype) {
     case DType::kFloat32:
       return SumRange<float>(sources, out, first, n);
@@ -67,7 +75,7 @@ void SumInto(DType dtype, Sources sources, std::byte* out, size_t first, size_t 
       return SumRange<double>(sources, out, first, n);
     case DType::kFloat16:
     case DType::kBFloat16:
-      return SumHalves(dtype, sources, out, first, n);
+      return SumHalves(dtype, sources, times, out, first, n);
     case DType::kInt32:
       return SumRange<uint32_t>(sources, out, first, n);
     case DType::kInt64:
@@ -77,21 +85,30 @@ void SumInto(DType dtype, Sources sources, std::byte* out, size_t first, size_t 
   }
 }
 
-void SumWithThreads(DType dtype, Sources sources, std::byte* out, size_t n, int threads) {
+void SumWithThreads(DType dtype, Sources sources, float times, std::byte* out, size_t n, int threads) {
   constexpr size_t kWorthAThread = 1 << 20;  // elements
   const size_t pieces = std::clamp<size_t>(n / kWorthAThread, 1, static_cast<size_t>(std::max(threads, 1)));
   std::vector<std::thread> helpers;
+  if (pieces > 1) helpers.reserve(pieces - 1);
+  size_t begin = n / pieces;
   for (size_t piece = 1; piece < pieces; ++piece) {
-    const size_t begin = n * piece / pieces, end = n * (piece + 1) / pieces;
-    helpers.emplace_back([&, begin, end] { SumInto(dtype, sources, out, begin, end - begin); });
+    const size_t end = n * (piece + 1) / pieces;
+    try {
+      helpers.emplace_back([&, begin, end] { SumInto(dtype, sources, times, out, begin, end - begin); });
+    } catch (const std::system_error&) {  // the system gives no more threads: the rest is done here
+      break;
+    }
+    begin = end;
   }
-  SumInto(dtype, sources, out, 0, n / pieces);
+  SumInto(dtype, sources, times, out, 0, n / pieces);
+  if (helpers.size() + 1 < pieces) SumInto(dtype, sources, times, out, begin, n - begin);
   for (std::thread& helper : helpers) helper.join();
 }
 
 }  // namespace
 
-void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads) {
+void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads,
+                uint32_t exponent) {
   Events after = PendingUses(*out);
   InlineVector<Frame, 8> sources;
   for (const NDArray& value : values) {
@@ -102,7 +119,9 @@ void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDAr
   const Event done = host_work(
       out->context(), "sum of gradients", after,
       [dtype = out->dtype(), sources = std::move(sources), target, to = MutableHostBytes(*out).data(),
-       n = static_cast<size_t>(out->size()), threads] { SumWithThreads(dtype, sources, to, n, threads); });
+       n = static_cast<size_t>(out->size()), threads, times = std::ldexp(1.0f, -static_cast<int>(exponent))] {
+        SumWithThreads(dtype, sources, times, to, n, threads);
+      });
   for (const NDArray& value : values) AddReader(value, done);
   SetWriter(*out, done);
 }

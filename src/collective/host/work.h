@@ -8,8 +8,9 @@
 
 namespace sluice::collective {
 
-// out = sum of values, in order, as work of out's context; all on cpu contexts.
-void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads);
+// out = sum of values / 2^exponent, in order, as work of out's context; all on cpu contexts.
+void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads,
+                uint32_t exponent = 0);
 
 // Whether EnqueueCopy can copy: both on cpu contexts, of one shape and dtype.
 bool IsAlikeOnHost(const NDArray& value, const NDArray& out);

@@ -5,8 +5,10 @@
 namespace sluice::collective {
 
 std::unique_ptr<Reducer> MakeNcclReducer() {
-  throw Error(ErrorCode::kUnimplemented,
-              "this build of Sluice has no NCCL; use the store types 'device' or 'local'");
+  throw Error(
+      ErrorCode::kUnimplemented,
+      "this version of Sluice has no NCCL, which sums arrays on GPUs: all arrays are on CPUs; use the "
+      "store types 'device' or 'local'");
 }
 
 }  // namespace sluice::collective

@@ -20,8 +20,9 @@ class DeviceReducer final : public Reducer {
   }
 
  protected:
-  void DoReduce(const std::vector<NDArray>& values, NDArray* out) override {
-    if (out->context().kind != DeviceKind::kGpu) return EnqueueSum(host_work(), values, out, 1);
+  // On GPUs arithmetic is float32's: no sum has an exponent there.
+  void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) override {
+    if (out->context().kind != DeviceKind::kGpu) return EnqueueSum(host_work(), values, out, 1, exponent);
     NDArray sum = values[0].AsInContext(out->context());
     for (size_t i = 1; i < values.size(); ++i) sum = sum + values[i].AsInContext(out->context());
     sum.CopyTo(out);

@@ -20,7 +20,8 @@ void ControlRequests::Ask(Time now, uint64_t id, Request request, const Client& 
                           transport::Network& network) {
   network.Send(request.to, self.Make(request.body, id));
   const Duration repeat = request.repeat;
-  open_.emplace(id, Open{std::move(request), now + repeat, {}});
+  if (request.whom.empty()) request.whom = StrCat("the scheduler at ", self.options().scheduler_address);
+  open_.emplace(id, Open{std::move(request), now, now + repeat, {}});
 }
 
 bool ControlRequests::OnAnswer(const wire::Message& message, std::vector<Completion>* ended) {
@@ -44,7 +45,7 @@ void ControlRequests::Expire(Time now, std::vector<Completion>* ended) {
     ended->push_back(End(
         std::exchange(open.request.done, nullptr),
         Fail(ErrorCode::kDeadlineExceeded, open.request.what, " was not done by its deadline: waiting for ",
-             open.waiting_for.empty() ? open.request.whom : open.waiting_for)));
+             open.whom(), LimitText(open.asked, open.request.deadline))));
   }
   std::erase_if(open_, [](const auto& entry) { return entry.second.request.done == nullptr; });
 }
@@ -66,6 +67,12 @@ Time ControlRequests::NextTimer() const {
   Time next = Time::max();
   for (const auto& [id, open] : open_) next = std::min({next, open.request.deadline, open.next_repeat});
   return next;
+}
+
+void ControlRequests::AddTo(WaitReports* reports, Time now) const {
+  for (const auto& [id, open] : open_)
+    reports->Add(now, open.whom(), open.asked, open.request.deadline,
+                 [&request = open.request] { return request.what; });
 }
 
 std::string ControlRequests::Describe() const {

@@ -10,6 +10,7 @@
 #include "base/inline_function.h"
 #include "base/result.h"
 #include "kvstore/membership/membership_client.h"
+#include "kvstore/membership/wait_reports.h"
 
 namespace sluice::membership {
 
@@ -26,7 +27,7 @@ class ControlRequests {
     std::string what;  // for messages: "barrier 'x'"
     Time deadline;
     Done done;
-    std::string whom = "the scheduler";  // is waited for
+    std::string whom = {};  // is waited for; empty: the scheduler
     Duration repeat = 1s;
   };
 
@@ -38,13 +39,17 @@ class ControlRequests {
   void FailAll(const Failure& failure, std::vector<Completion>* ended);
   void Repeat(Time now, const Client& self, transport::Network& network);
   Time NextTimer() const;
+  // Those under way, with whom each waits for.
+  void AddTo(WaitReports* reports, Time now) const;
   std::string Describe() const;  // one line for each
 
  private:
   struct Open {
+    const std::string& whom() const { return waiting_for.empty() ? request.whom : waiting_for; }
+
     Request request;
-    Time next_repeat;
-    std::string waiting_for;
+    Time asked, next_repeat;
+    std::string waiting_for;  // what was answered last
   };
   static Completion End(Done done, Result<wire::Body> answer);
 

@@ -1,6 +1,8 @@
 #include "kvstore/membership/membership_client.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -9,7 +11,11 @@ namespace sluice::membership {
 namespace {
 
 constexpr Duration kRegisterInterval = 1s;
-constexpr Duration kReportInterval = 10s;
+constexpr Duration kLongestReportPause = std::chrono::minutes(10);
+
+uint32_t Milliseconds(Duration d) {
+  return static_cast<uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+}
 
 }  // namespace
 
@@ -32,22 +38,32 @@ wire::Message Client::Make(wire::Body body, uint64_t id, uint64_t in_reply_to) c
 void Client::OnStart(Time now, transport::Network& network) {
   started_ = last_heard_ = now;
   next_heartbeat_ = now + options_.heartbeat_interval;
-  next_report_ = now + kReportInterval;
+  next_report_ = now + report_pause_;
   scheduler_ = network.Connect(options_.scheduler_address);
   SendRegister(now, network);
 }
 
 void Client::SendRegister(Time now, transport::Network& network, uint64_t challenge) {
+  const bool server = options_.role == wire::Role::kServer;
   next_register_ = now + kRegisterInterval;
-  network.Send(scheduler_, Make(wire::Register{.role = options_.role,
-                                               .identity = options_.identity,
-                                               .wished_rank = options_.wished_rank,
-                                               .host = options_.host,
-                                               .pid = options_.pid,
-                                               .num_workers = options_.num_workers,
-                                               .num_servers = options_.num_servers,
-                                               .shard_addresses = options_.shard_addresses},
-                                0, challenge));
+  network.Send(scheduler_,
+               Make(wire::Register{.role = options_.role,
+                                   .identity = options_.identity,
+                                   .wished_rank = options_.wished_rank,
+                                   .host = options_.host,
+                                   .pid = options_.pid,
+                                   .num_workers = options_.num_workers,
+                                   .num_servers = options_.num_servers,
+                                   .shard_addresses = shard_addresses_,
+                                   .server_threads = server ? options_.server_threads : 0,
+                                   .offered_server_threads = server ? options_.offered_server_threads : 0,
+                                   .heartbeat_ms = Milliseconds(options_.heartbeat_interval)},
+                    0, challenge));
+}
+
+void Client::SetShardAddresses(Time now, std::vector<std::string> addresses, transport::Network& network) {
+  shard_addresses_ = std::move(addresses);
+  if (state_ == State::kJoining) SendRegister(now, network);
 }
 
 void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
@@ -55,6 +71,7 @@ void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
   welcomed_ = true;
   rank_ = welcome.rank;
   missing_ = welcome.missing;
+  server_threads_ = welcome.server_threads;
   if (welcome.state == wire::Welcome::State::kWaiting) return;
   roster_ = welcome.roster;
   epoch_ = epoch;
@@ -78,7 +95,9 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
     OnWelcome(*welcome, message.epoch);
     // A numbered one asks whether this process lives: another one has its identity's place.
     if (state_ == State::kJoining && message.id != 0) SendRegister(now, network, message.id);
-  } else if (std::holds_alternative<wire::HeartbeatAck>(message.body)) {
+  } else if (const auto* ack = std::get_if<wire::HeartbeatAck>(&message.body)) {
+    if (ack->asked_to_end && !std::exchange(asked_to_end_, true) && options_.on_asked_to_end)
+      options_.on_asked_to_end();
     if (state_ == State::kMember && message.epoch > epoch_)
       network.Send(scheduler_, Make(wire::GetMembership{}));
   } else if (const auto* membership = std::get_if<wire::Membership>(&message.body)) {
@@ -87,6 +106,7 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
     if (!stop->roster.empty()) Adopt(stop->roster, message.epoch);
     if (state_ == State::kStopped) return true;
     stop_ = *stop;
+    told_to_stop_ = true;
     state_ = State::kStopped;
   } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body);
              error != nullptr && message.in_reply_to == 0 && state_ == State::kJoining) {
@@ -102,6 +122,11 @@ void Client::OnRefused(transport::PeerId peer) {
   Fail(StrCat(SchedulerText(),
               " refuses this process: its job id or secret is another one (SLUICE_JOB_ID, "
               "SLUICE_JOB_SECRET)"));
+}
+
+void Client::AskToEnd(transport::Network& network) {
+  asks_to_end_ = true;
+  if (state_ == State::kMember && !leaving_) network.Send(scheduler_, Make(wire::Heartbeat{asks_to_end_}));
 }
 
 void Client::OnTimer(Time now, transport::Network& network) {
@@ -121,23 +146,37 @@ void Client::OnTimer(Time now, transport::Network& network) {
     return Fail(StrCat(SchedulerText(), " has been silent for ", ToSeconds(now - last_heard_),
                        " s (PS_HEARTBEAT_TIMEOUT): it is dead or unreachable, and the job with it"));
   }
-  if (!heard_ && now >= next_report_) {
-    next_report_ = now + kReportInterval;
-    LOG(WARNING) << WrapLogged("no answer yet from " + SchedulerText());
-  }
+  if (state_ == State::kJoining && now >= next_report_) ReportMissing(now);
   if (state_ == State::kJoining && now >= next_register_) SendRegister(now, network);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat_interval;
-    network.Send(scheduler_, Make(wire::Heartbeat{}));
+    network.Send(scheduler_, Make(wire::Heartbeat{asks_to_end_}));
   }
+}
+
+// Who hears nothing goes on saying so every ten seconds: something is wrong. Who has been answered waits for
+// others, who may take their time.
+void Client::ReportMissing(Time now) {
+  if (!heard_) {
+    LOG(WARNING) << WrapLogged("no answer yet from " + SchedulerText());
+  } else {
+    report_pause_ = std::min(2 * report_pause_, kLongestReportPause);
+    if (options_.says_missing && !missing_.empty()) {
+      LOG(INFO) << WrapLogged(StrCat("waiting for ", missing_, " to join, for ",
+                                     std::llround(ToSeconds(now - started_)), " s so far; gives up after ",
+                                     ToSeconds(options_.rendezvous_timeout),
+                                     " s (SLUICE_RENDEZVOUS_TIMEOUT)"));
+    }
+  }
+  next_report_ = now + report_pause_;
 }
 
 Time Client::NextTimer() const {
   if (state_ == State::kStopped || leaving_) return Time::max();
   Time next = next_heartbeat_;
-  next = std::min(next, heard_ ? last_heard_ + options_.heartbeat_timeout : next_report_);
+  if (heard_) next = std::min(next, last_heard_ + options_.heartbeat_timeout);
   if (state_ == State::kJoining)
-    next = std::min({next, next_register_, started_ + options_.rendezvous_timeout});
+    next = std::min({next, next_register_, next_report_, started_ + options_.rendezvous_timeout});
   return next;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -48,15 +50,25 @@ void SumAs(std::span<const Encoded> sources, size_t elements, std::byte* out) {
   }
 }
 
-void SumFloats(DType dtype, std::span<const Encoded> sources, size_t elements, std::byte* out) {
+bool FitsHalf(float value) {
+  constexpr float kMostHalf = 65504;
+  return !(std::abs(value) > kMostHalf) || !std::isfinite(value);
+}
+
+bool SumFloats(DType dtype, std::span<const Encoded> sources, size_t elements, std::byte* out,
+               uint32_t exponent) {
   constexpr size_t kBlock = 1024;
   static_assert(kBlock % compression::kAligned == 0);
+  const float times = std::ldexp(1.0f, -static_cast<int>(exponent));
   float sum[kBlock];
+  bool fits = true;
   for (size_t first = 0; first < elements; first += kBlock) {
     const size_t n = std::min(kBlock, elements - first);
     SumBlock(dtype, sources, first, n, sum);
+    for (size_t i = 0; i < n && times != 1; ++i) sum[i] *= times;
     std::byte* to = out + first * SizeOf(dtype);
     if (dtype == DType::kFloat16) {
+      fits &= std::all_of(sum, sum + n, FitsHalf);
       FloatToHalf(sum, to, n);
     } else if (dtype == DType::kBFloat16) {
       FloatToBFloat16(sum, to, n);
@@ -64,6 +76,7 @@ void SumFloats(DType dtype, std::span<const Encoded> sources, size_t elements, s
       std::memcpy(to, sum, n * sizeof(float));
     }
   }
+  return fits;
 }
 
 }  // namespace
@@ -96,10 +109,11 @@ RowBatch MakeBatch(std::span<const int64_t> named, const plan::RowPlaces& places
   return batch;
 }
 
-void SumRows(DType dtype, std::span<const std::byte* const> rows, size_t elements, std::byte* out) {
-  if (rows.size() == 1) {
+bool SumRows(DType dtype, std::span<const std::byte* const> rows, size_t elements, std::byte* out,
+             uint32_t exponent) {
+  if (rows.size() == 1 && exponent == 0) {
     std::memcpy(out, rows.front(), elements * SizeOf(dtype));
-    return;
+    return true;
   }
   InlineVector<Encoded, 8> sources;
   for (const std::byte* row : rows) sources.push_back({row, elements * SizeOf(dtype)});
@@ -108,31 +122,54 @@ void SumRows(DType dtype, std::span<const std::byte* const> rows, size_t element
     case DType::kFloat32:
     case DType::kFloat16:
     case DType::kBFloat16:
-      return SumFloats(dtype, all, elements, out);
+      return SumFloats(dtype, all, elements, out, exponent);
     case DType::kFloat64:
-      return SumAs<double>(all, elements, out);
+      SumAs<double>(all, elements, out);
+      break;
     case DType::kInt32:
-      return SumAs<int32_t>(all, elements, out);
+      SumAs<int32_t>(all, elements, out);
+      break;
     case DType::kInt64:
-      return SumAs<int64_t>(all, elements, out);
+      SumAs<int64_t>(all, elements, out);
+      break;
     case DType::kUInt8:
-      return SumAs<uint8_t>(all, elements, out);
+      SumAs<uint8_t>(all, elements, out);
+      break;
   }
+  return true;
 }
 
-void WriteFrame(const RowBatch& batch, uint32_t part, DType dtype, size_t elements,
-                FunctionRef<const std::byte*(uint32_t position)> at, std::byte* to) {
+bool WriteFrame(const RowBatch& batch, uint32_t part, DType dtype, size_t elements,
+                FunctionRef<const std::byte*(uint32_t position)> at, std::byte* to, uint32_t exponent) {
   const std::span<const int64_t> ids = batch.IdsOf(part);
-  if (ids.empty()) return;
+  if (ids.empty()) return true;
   std::memcpy(to, ids.data(), ids.size_bytes());
   to += ids.size_bytes();
+  bool fits = true;
   InlineVector<const std::byte*, 8> rows;
   for (size_t i = batch.part_begin[part]; i < batch.part_begin[part + 1]; ++i) {
     rows.clear();
     for (const uint32_t position : batch.PositionsOf(i)) rows.push_back(at(position));
-    SumRows(dtype, {rows.begin(), rows.size()}, elements, to);
+    fits &= SumRows(dtype, {rows.begin(), rows.size()}, elements, to, exponent);
     to += elements * SizeOf(dtype);
   }
+  return fits;
+}
+
+uint32_t WriteFrames(const RowBatch& batch, DType dtype, size_t elements,
+                     FunctionRef<const std::byte*(uint32_t position)> at,
+                     FunctionRef<std::byte*(uint32_t part)> to_of) {
+  const auto parts = static_cast<uint32_t>(batch.part_begin.size() - 1);
+  bool fits = true;
+  for (uint32_t part = 0; part < parts; ++part)
+    fits &= WriteFrame(batch, part, dtype, elements, at, to_of(part));
+  if (fits) return 0;
+  size_t most = 1;
+  for (size_t i = 0; i < batch.size(); ++i) most = std::max(most, batch.PositionsOf(i).size());
+  const auto exponent = static_cast<uint32_t>(std::bit_width(most - 1));
+  for (uint32_t part = 0; part < parts; ++part)
+    WriteFrame(batch, part, dtype, elements, at, to_of(part), exponent);
+  return exponent;
 }
 
 void SpreadRows(const RowBatch& batch, uint32_t part, size_t row_bytes, const std::byte* from,

@@ -112,7 +112,7 @@ void UpdateRows(const UpdateRule& rule, UpdateInput input, std::span<const RowFr
       const Next next = heads.top();
       const RowFrame& frame = frames[next.frame];
       heads.pop();
-      gradients.push_back({frame.row(next.row), table->row_bytes()});
+      gradients.push_back({frame.row(next.row), table->row_bytes(), Compression::kNone, frame.scale()});
       if (next.row + 1 < frame.size()) heads.push({frame.id(next.row + 1), next.frame, next.row + 1});
     }
     block.Add(id, gradients);

@@ -22,8 +22,13 @@ class RowFrame {
  public:
   static size_t BytesOf(size_t rows, size_t row_bytes) { return rows * (sizeof(int64_t) + row_bytes); }
 
-  RowFrame(Bytes bytes, size_t row_bytes)
-      : bytes_(bytes), row_bytes_(row_bytes), size_(bytes.size() / (sizeof(int64_t) + row_bytes)) {}
+  // `scale` multiplies the elements of gradients that are 16-bit floats.
+  RowFrame(Bytes bytes, size_t row_bytes, float scale = 1)
+      : bytes_(bytes),
+        row_bytes_(row_bytes),
+        size_(bytes.size() / (sizeof(int64_t) + row_bytes)),
+        scale_(scale) {}
+  float scale() const { return scale_; }
   size_t size() const { return size_; }
   int64_t id(size_t i) const { return IdAt(bytes_, i); }
   const std::byte* row(size_t i) const { return bytes_.data() + size_ * sizeof(int64_t) + i * row_bytes_; }
@@ -32,6 +37,7 @@ class RowFrame {
   Bytes bytes_;
   size_t row_bytes_;
   size_t size_;
+  float scale_;
 };
 
 // Of what came over the network; empty: sound. Ids ascend, exist and are of the part.

@@ -1,14 +1,14 @@
 // The stock server. tools/launch.py starts those of a job; everything it needs is in the environment:
 // docs/environment.md.
-#include "runtime/flags.h"
 #include "runtime/nodes.h"
 #include "runtime/process.h"
+#include "sluice/flags.h"
 
 int main(int argc, char** argv) {
   return sluice::runtime::RunProcess("sluice_server", [&](const sluice::runtime::JobConfig& config) {
-    sluice::runtime::ParseFlags(
-        argc, argv,
-        "A server of a Sluice job. It takes no flags: tools/launch.py tells it all by environment.");
+    sluice::ParseFlags(argc, argv,
+                       "A server of a Sluice job. It takes no flags: launch.py (installed: sluice_launch) "
+                       "tells it all by environment.");
     return sluice::runtime::RunStockNode(config, sluice::wire::Role::kServer);
   });
 }

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "kvstore/plan/placement.h"
@@ -17,6 +18,7 @@ struct Key {
   std::vector<Part> parts;                // those of this shard, in order
   std::map<uint32_t, size_t> local;       // part number -> index in `parts`
   size_t initialised_parts = 0;
+  bool awaits_set = false;      // some worker may wait for worker 0 to set a part
   uint64_t reported_round = 0;  // for the log: the last round that all parts here have closed
 
   // Async: a worker's push applies as a whole, in the order of its rounds.
@@ -29,6 +31,9 @@ struct Key {
     std::deque<Staged> staged;  // staged[i] is round applied + 1 + i
   };
   std::map<uint32_t, WorkerPushes> pushes;  // by rank
+  // Async: of each rank that has answers pinned (Waiter::pinned), the one state that they are of: what it
+  // asks for in a later one waits until they have been sent. Theirs to keep.
+  std::map<uint32_t, std::weak_ptr<const uint64_t>> pinned;
 
   Part* Find(uint32_t part) {
     const auto it = local.find(part);

@@ -97,20 +97,26 @@ bool Part::IsNews(uint32_t slot, Request by) {
   return true;
 }
 
-void Part::Wait(Waiter waiter) {
+Waiter* Part::Like(const Waiter& waiter) {
   for (Waiter& known : waiters) {
-    if (known.rank != waiter.rank || known.slot != waiter.slot || known.want_data != waiter.want_data ||
-        known.as != waiter.as)  // another form answers nobody who asked for this one
-      continue;
+    if (!known.AsksFor(waiter) || known.pinned.has_value() != waiter.pinned.has_value()) continue;
     if (rows != nullptr && waiter.want_data && known.request_id != waiter.request_id) continue;  // other rows
-    if (known.request_id == waiter.request_id) {
-      waiter.next_word = known.next_word;
-      waiter.pause = known.pause;
-    }
-    known = waiter;
+    return &known;
+  }
+  return nullptr;
+}
+
+void Part::Wait(Waiter waiter) {
+  Waiter* const known = Like(waiter);
+  if (known == nullptr) {
+    waiters.push_back(std::move(waiter));
     return;
   }
-  waiters.push_back(waiter);
+  if (known->request_id == waiter.request_id) {
+    waiter.next_word = known->next_word;
+    waiter.pause = known->pause;
+  }
+  *known = std::move(waiter);
 }
 
 }  // namespace sluice::server

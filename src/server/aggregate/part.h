@@ -40,7 +40,7 @@ inline constexpr size_t kKeptSums = size_t{256}
 
 // One worker's push of one part for one round, as it came.
 struct Contribution {
-  compression::Encoded encoded() const { return {gradient.data(), gradient.size(), compression}; }
+  compression::Encoded encoded() const { return {gradient.data(), gradient.size(), compression, scale}; }
   // When the sender is to have its memory back; never where it is not the sender's.
   Time return_at() const { return gradient.borrowed() ? came + kLongestLoan : Time::max(); }
   // Copies the gradient when that time has come. When it will.
@@ -54,6 +54,7 @@ struct Contribution {
   double divisor = 1;
   Compression compression = Compression::kNone;
   Time came{};
+  float scale = 1;  // 2^exponent of the push
 };
 
 // What a round adds up.
@@ -98,15 +99,31 @@ class Round {
 // A pull, or a push that wants the value: one per worker, slot and form, of rows one per request; a repeat
 // takes the place of the one before.
 struct Waiter {
+  // Other forms of a value answer nobody who asked for this one.
+  bool AsksFor(const Waiter& other) const {
+    return rank == other.rank && slot == other.slot && want_data == other.want_data &&
+           of_set == other.of_set && as == other.as;
+  }
+
   uint32_t rank = 0;
   uint32_t slot = 0;
   uint64_t min_round = 0;
   bool want_data = true;
+  bool of_set = false;  // waits for worker 0 to set the weight: in min_round, async: so often
   transport::PeerId peer;
   uint64_t request_id = 0;
   Compression as = Compression::kNone;  // how the weight is to come
   size_t share = Replies::kShare;       // bytes that values for its request may have in one message
   Frame ids = {};                       // of the rows wanted, where the key is row-sparse
+  // What it waits for is there, but its answer is put off until its peer has room.
+  bool put_off = false;
+  // Holds what the answer will be, for an async key of several parts: all parts of a pull show one state.
+  struct Pinned {
+    Frame value;
+    uint64_t version = 0;                   // told to the worker
+    std::shared_ptr<const uint64_t> state;  // which one: the part's version (Key::pinned)
+  };
+  std::optional<Pinned> pinned = std::nullopt;
   // When it hears next for whom it waits, and how long after that again.
   Time next_word = Time::max();
   Duration pause{};
@@ -125,8 +142,11 @@ struct Part {
     uint64_t id = 0;
   };
   std::map<uint32_t, Request> stored_by;
-  static constexpr uint32_t kWeightsOfRows = UINT32_MAX;  // in place of a slot
-  bool IsNews(uint32_t slot, Request by);                 // then it is the last
+  static constexpr uint32_t kWeight = UINT32_MAX;  // in place of a slot
+  bool IsNews(uint32_t slot, Request by);          // then it is the last
+  // Weights that worker 0 has set in no round: how many, and the version that the last one is of.
+  uint64_t sets = 0;
+  std::optional<uint64_t> set_version;
   int64_t num_updates = 0;  // updates of the optimiser, which outlive a restart together with its states
   std::optional<Weight> weight;
   kvstore::States states;
@@ -138,8 +158,10 @@ struct Part {
   std::vector<Waiter> waiters;
 
   size_t num_states() const { return rows != nullptr ? rows->num_states() : states.arrays.size(); }
-  // In place of what this worker waited for before; pulls of rows wait beside each other. A repeat of the
-  // same request keeps its time of the next word.
+  // Who waits for the same, whose place `waiter` would take: what this worker waited for before. Pulls of
+  // rows wait beside each other, and what is pinned beside what is not. Null: nobody.
+  Waiter* Like(const Waiter& waiter);
+  // In its place, or beside all others. A repeat of the same request keeps its time of the next word.
   void Wait(Waiter waiter);
 };
 

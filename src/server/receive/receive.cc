@@ -42,9 +42,15 @@ void Shard::OwnWhatIsChecked(wire::Message& message) {
     return push->compression == Compression::kNone && key < keys_.size() && keys_[key] != nullptr &&
            !keys_[key]->places;
   };
+  // Values of a dense key are numbers, whatever they are: they are copied as they are stored.
+  const auto* store = std::get_if<wire::Store>(&message.body);
+  const auto is_stored = [&](size_t i) {
+    const uint32_t key = store->parts[i].ref.key;
+    return key < keys_.size() && keys_[key] != nullptr && !keys_[key]->places;
+  };
   for (size_t i = 0; i < message.payload.size(); ++i) {
     Frame& frame = message.payload[i];
-    if (!frame.borrowed() || (push != nullptr && adds_up(i))) continue;
+    if (!frame.borrowed() || (push != nullptr && adds_up(i)) || (store != nullptr && is_stored(i))) continue;
     frame = frame.Own();
     tally_[Count::kBytesCopied] += frame.size();
   }
@@ -108,6 +114,11 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key
     return refuse(ErrorCode::kInvalidArgument, "a ", Name(spec.dtype), " key cannot be divided by ",
                   push.divisor);
   }
+  const bool scales = spec.dtype == DType::kFloat16 && push.compression == Compression::kNone;
+  if (push.exponent > (scales ? wire::kMostExponent : 0)) {
+    return refuse(ErrorCode::kInvalidArgument, "the exponent of a ", Name(spec.dtype), " gradient as ",
+                  Name(push.compression), " is ", push.exponent);
+  }
   const UpdateRule& rule = RuleFor(**key, push.parts[i].round);
   if ((*key)->async() && !rule.optimizer && !rule.updater) {
     return refuse(
@@ -128,6 +139,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
     }
   }
   const size_t share = Replies::ShareOf(wire::PayloadBytes(message));
+  const float scale = std::ldexp(1.0f, static_cast<int>(push.exponent));
   bool all_answered = true;  // every part was answered with its value at once, which says Ack as well
   for (size_t i = 0; i < push.parts.size(); ++i) {
     const wire::PushPart& pushed = push.parts[i];
@@ -135,7 +147,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
     Part* part = key->Find(pushed.ref.part);
     Frame& frame = message.payload[i];
     tally_[Count::kBytesIn] += frame.size();
-    Contribution contribution{std::move(frame), push.samples, push.divisor, push.compression, now};
+    Contribution contribution{std::move(frame), push.samples, push.divisor, push.compression, now, scale};
     NoteLoan(contribution);
     const auto kept = key->async() ? KeepAsync(sender, *key, *part, pushed.round, std::move(contribution))
                                    : KeepSync(sender, *key, *part, pushed.round, std::move(contribution));
@@ -143,6 +155,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
       ++tally_[Count::kRejected];
       return Refuse(sender, kept.failure(), network);
     }
+    if (key->awaits_set) RefuseVainWaits(*key, network);
     ++tally_[kept.value() == Kept::kNew ? Count::kPushes : Count::kRepeats];
     if (!pushed.want_value) {
       all_answered = false;
@@ -154,12 +167,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
                         .request_id = sender.request_id,
                         .as = push.values,
                         .share = share};
-    if (Ready(*key, *part, waiter)) {
-      Answer(*key, *part, waiter);
-    } else {
-      all_answered = false;
-      KeepWaiting(now, *part, waiter);
-    }
+    if (!AnswerOrWait(now, *key, *part, waiter)) all_answered = false;
   }
   if (!all_answered) Send(sender.peer, sender.request_id, wire::Ack{}, {}, network);
 }
@@ -174,7 +182,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
       ++tally_[Count::kRejected];
       return Refuse(sender, part.failure(), network);
     }
-    if (key->places && pull.want == wire::Pull::Want::kValue) {
+    if (key->places && pull.want != wire::Pull::Want::kVersion) {
       ++tally_[Count::kRejected];
       return Refuse(sender,
                     Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
@@ -186,6 +194,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
       PrepareStates(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
     // A part has the version of a first state even without states. Waiters are kept by slot.
     const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
+    const bool of_set = pull.want == wire::Pull::Want::kSet;
     if (wanted.slot > std::max(part.value()->num_states(), least)) {
       ++tally_[Count::kRejected];
       return Refuse(
@@ -202,14 +211,17 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
                     network);
     }
     ++tally_[Count::kPulls];
-    const Waiter waiter{
-        sender.rank, wanted.slot,       wanted.min_round, pull.want == wire::Pull::Want::kValue,
-        sender.peer, sender.request_id, pull.values};
-    if (Ready(*key, *part.value(), waiter)) {
-      Answer(*key, *part.value(), waiter);
-    } else {
-      KeepWaiting(now, *part.value(), waiter);
-    }
+    const Waiter waiter{.rank = sender.rank,
+                        .slot = wanted.slot,
+                        .min_round = wanted.min_round,
+                        .want_data = pull.want == wire::Pull::Want::kValue,
+                        .of_set = of_set,
+                        .peer = sender.peer,
+                        .request_id = sender.request_id,
+                        .as = pull.values};
+    if (AnswerOrWait(now, *key, *part.value(), waiter)) continue;
+    key->awaits_set |= of_set;
+    if (of_set || worker_0_left_) RefuseVainWaits(*key, network);
   }
 }
 
@@ -221,7 +233,8 @@ void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
   Send(sender.peer, sender.request_id, std::move(stats), {}, network);
 }
 
-Status Shard::CheckStore(const wire::Store& store, size_t i, Bytes bytes, Key** key, Part** part) {
+Status Shard::CheckStore(const Sender& sender, const wire::Store& store, size_t i, Bytes bytes, Key** key,
+                         Part** part) {
   const wire::StorePart& stored = store.parts[i];
   const Result<Part*> found = FindPart(stored.ref, key);
   if (!found) return found.failure();
@@ -232,15 +245,29 @@ Status Shard::CheckStore(const wire::Store& store, size_t i, Bytes bytes, Key** 
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec),
                 " is not row-sparse, but rows came");
   }
+  const bool sets = store.purpose == wire::Store::Purpose::kWeight;
   const bool init = store.purpose == wire::Store::Purpose::kInit;
-  const size_t expected = init               ? (*part)->length * SizeOf(spec.dtype)
+  const size_t expected = init || sets       ? (*part)->length * SizeOf(spec.dtype)
                           : stored.slot == 0 ? 0
                                              : SlotBytes(spec.dtype, (*part)->length);
   if (bytes.size() != expected) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), ", part ", stored.ref.part, ": ",
                 bytes.size(), " bytes came to be stored, the part has ", expected);
   }
+  if (sets) return CheckSet(sender, **key, **part, stored.version);
   return init ? Status::Ok() : CheckState(**key, **part, stored);
+}
+
+// A worker sets the weight of the last version that it has pushed for, when that is there.
+Status Shard::CheckSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const {
+  const auto refuse = [&](const auto&... why) {
+    return Fail(ErrorCode::kFailedPrecondition, "set of key ", wire::ToString(key.entry.spec), ": ", why...);
+  };
+  if (sender.rank != 0) return refuse("worker ", sender.rank, " wants to, but worker 0's weights count");
+  if (!part.initialised) return refuse("the key has not been initialised");
+  if (const uint64_t there = VersionFor(key, part, sender.rank); version > there)
+    return refuse("version ", version, " is not there, the last one is ", there);
+  return Status::Ok();
 }
 
 Status Shard::CheckState(const Key& key, Part& part, const wire::StorePart& state) const {
@@ -272,6 +299,16 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
   for (Part& each : key.parts) AnswerWaiters(key, each);
 }
 
+// Of a later version there is a round that counts on the weight as it was set then.
+void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by) {
+  if (version < VersionFor(key, part, 0) || !part.IsNews(Part::kWeight, by)) return;
+  std::memcpy(part.weight->Next(), value.data(), value.size());
+  part.weight->Publish();
+  part.set_version = version;
+  ++part.sets;
+  AnswerWaiters(key, part);
+}
+
 void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by) {
   if (!part.IsNews(state.slot, by)) return;
   if (state.slot > 0 && part.rows != nullptr) {
@@ -287,7 +324,7 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
   Key* key = nullptr;
   Part* part = nullptr;
   for (size_t i = 0; i < store.parts.size(); ++i) {
-    if (Status status = CheckStore(store, i, message.payload[i].bytes(), &key, &part); !status) {
+    if (Status status = CheckStore(sender, store, i, message.payload[i].bytes(), &key, &part); !status) {
       ++tally_[Count::kRejected];
       return Refuse(sender, status.failure(), network);
     }
@@ -304,7 +341,10 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
         StoreState(*part, store.parts[i], message.payload[i], by);
         break;
       case wire::Store::Purpose::kRows:
-        if (part->IsNews(Part::kWeightsOfRows, by)) StoreRows(*part, 0, message.payload[i]);
+        if (part->IsNews(Part::kWeight, by)) StoreRows(*part, 0, message.payload[i]);
+        break;
+      case wire::Store::Purpose::kWeight:
+        SetWeight(*key, *part, store.parts[i].version, message.payload[i], by);
         break;
     }
   }

@@ -84,12 +84,7 @@ void Shard::OnPullRows(Time now, const Sender& sender, const wire::Message& mess
                   .peer = sender.peer,
                   .request_id = sender.request_id,
                   .ids = message.payload[i]};
-    if (Ready(*key, *part, waiter)) {
-      Answer(*key, *part, waiter);
-    } else {
-      waiter.ids = Frame::Copy(waiter.ids.bytes());  // a frame may be a small piece of what came
-      KeepWaiting(now, *part, std::move(waiter));
-    }
+    AnswerOrWait(now, *key, *part, std::move(waiter));
   }
 }
 
@@ -122,6 +117,8 @@ Status Shard::CheckStoreRows(const wire::Store& store, size_t i, Bytes bytes, co
   };
   if (store.purpose == wire::Store::Purpose::kInit)
     return refuse("the key is row-sparse: its rows begin by themselves");
+  if (store.purpose == wire::Store::Purpose::kWeight)
+    return refuse("the key is row-sparse: its rows are set one by one");
   const bool states = store.purpose == wire::Store::Purpose::kState;
   if (states) {
     if (Status status = CheckState(key, part, stored); !status) return status;

@@ -19,6 +19,7 @@ void Replies::Add(transport::PeerId peer, uint64_t request_id, const wire::Value
   open->values.parts.push_back(part);
   if (has_data) open->frames.push_back(std::move(frame));
   open->bytes += bytes;
+  bytes_ += bytes;
 }
 
 Replies::Open* Replies::WithRoom(uint32_t newest, size_t bytes, size_t share) {

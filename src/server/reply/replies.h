@@ -23,8 +23,10 @@ class Replies {
       send(open.peer, open.request_id, std::move(open.values), std::move(open.frames));
     }
     open_.clear();
+    bytes_ = 0;
   }
   bool empty() const { return open_.empty(); }
+  size_t bytes() const { return bytes_; }  // of all values
 
   // Bytes that values sharing a message may have together. A push is as large as its worker's link allows,
   // and so are its answers: those to pushes of few bits are no larger than others.
@@ -55,6 +57,7 @@ class Replies {
   void MakeRoom();
 
   std::vector<Open> open_;
+  size_t bytes_ = 0;
   // A hash table of the newest of each request and form among open_: half of its places are free.
   std::vector<uint32_t> newest_ = std::vector<uint32_t>(64, kNone);
 };

@@ -11,22 +11,103 @@ namespace {
 // What a training round takes is no news: only who waits longer hears for whom, and then ever more rarely.
 constexpr Duration kFirstWord = 100ms;
 constexpr Duration kLongestPause = 2s;
+// Bytes of values that are handed to the network before it is asked who has room for more.
+constexpr size_t kAtOnce = size_t{4} << 20;
 
 }  // namespace
 
+uint64_t Shard::VersionFor(const Key& key, const Part& part, uint32_t rank) {
+  if (!key.async()) return part.version;
+  const auto it = key.pushes.find(rank);
+  return it == key.pushes.end() ? 0 : it->second.applied;
+}
+
 bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const {
+  if (waiter.of_set)
+    return key.async() ? part.sets >= waiter.min_round
+                       : part.version > waiter.min_round || part.set_version == waiter.min_round;
   if (!key.async()) return part.initialised && part.version >= waiter.min_round;
-  if (key.initialised_parts < key.parts.size()) return false;
-  const auto it = key.pushes.find(waiter.rank);
-  return (it == key.pushes.end() ? 0 : it->second.applied) >= waiter.min_round;
+  return key.initialised_parts == key.parts.size() && !WaitsForPinned(key, part, waiter) &&
+         VersionFor(key, part, waiter.rank) >= waiter.min_round;
+}
+
+// Parts of an earlier state are still to be sent to this worker.
+bool Shard::WaitsForPinned(const Key& key, const Part& part, const Waiter& waiter) {
+  if (key.pinned.empty() || waiter.slot > 0 || !waiter.want_data) return false;
+  const auto it = key.pinned.find(waiter.rank);
+  const auto state = it == key.pinned.end() ? nullptr : it->second.lock();
+  return state != nullptr && *state != part.version;
+}
+
+bool Shard::HasRoom(const Waiter& waiter) const {
+  return !waiter.want_data || (replies_.bytes() < kAtOnce && !without_room_.contains(waiter.peer));
+}
+
+bool Shard::AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter) {
+  bool put_off = false;  // what it would take the place of
+  for (Waiter& known : part.waiters) {
+    if (!known.put_off || !known.AsksFor(waiter)) continue;
+    put_off = true;
+    if (known.request_id != waiter.request_id) continue;
+    known.peer = waiter.peer;  // a repeat: its answer is on its way
+    put_off_[waiter.peer].insert(part.ref);
+    return false;
+  }
+  if (Ready(key, part, waiter)) {
+    if (!put_off && HasRoom(waiter)) {
+      Answer(key, part, waiter);
+      return true;
+    }
+    PutOff(key, part, waiter);
+  }
+  if (waiter.ids.data() != nullptr)
+    waiter.ids = Frame::Copy(waiter.ids.bytes());  // it may be a small piece of what came
+  KeepWaiting(now, part, std::move(waiter));
+  return false;
+}
+
+void Shard::PutOff(Key& key, Part& part, Waiter& waiter) {
+  ++tally_[Count::kAnswersPutOff];
+  waiter.put_off = true;
+  put_off_[waiter.peer].insert(part.ref);
+  if (!key.async() || waiter.slot > 0 || key.parts.size() == 1 || part.rows != nullptr) return;
+  std::weak_ptr<const uint64_t>& of_rank = key.pinned[waiter.rank];
+  auto state = of_rank.lock();
+  if (state == nullptr) of_rank = state = std::make_shared<const uint64_t>(part.version);
+  waiter.pinned = {part.weight->Share(waiter.as), VersionFor(key, part, waiter.rank), std::move(state)};
+}
+
+bool Shard::AnswerSomePutOff() {
+  for (auto& [peer, parts] : put_off_) {
+    if (without_room_.contains(peer)) continue;
+    while (!parts.empty() && replies_.bytes() < kAtOnce)
+      AnswerPutOff(peer, parts.extract(parts.begin()).value());
+  }
+  std::erase_if(put_off_, [](const auto& of_peer) { return of_peer.second.empty(); });
+  return !replies_.empty();
+}
+
+void Shard::AnswerPutOff(transport::PeerId peer, const wire::PartRef& ref) {
+  Key& key = *keys_[ref.key];
+  Part& part = *key.Find(ref.part);
+  std::erase_if(part.waiters, [&](const Waiter& waiter) {
+    if (!waiter.put_off || waiter.peer != peer) return false;
+    if (waiter.slot <= part.num_states()) Answer(key, part, waiter);
+    return true;
+  });
+  if (std::erase_if(key.pinned, [](const auto& of_rank) { return of_rank.second.expired(); }) > 0)
+    for (Part& each : key.parts) AnswerWaiters(key, each);
+}
+
+void Shard::OnRoom(Time, transport::PeerId peer, transport::Network& network) {
+  without_room_.erase(peer);
+  Flush(network);
 }
 
 void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   wire::ValuePart value{part.ref, waiter.slot, part.version};
-  if (key.async() && waiter.slot == 0) {  // a worker counts its own pushes
-    const auto it = key.pushes.find(waiter.rank);
-    value.version = it == key.pushes.end() ? 0 : it->second.applied;
-  }
+  if (waiter.slot == 0) value.version = VersionFor(key, part, waiter.rank);
+  if (waiter.pinned) value.version = waiter.pinned->version;
   // A lease shows the weight when it is sent; what is made of it here needs it now.
   if (waiter.slot > 0 || waiter.as != Compression::kNone) updates_.Run();
   Frame frame;
@@ -38,7 +119,7 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
       tally_[Count::kBytesCopied] += frame.size();
     }
   } else if (waiter.want_data && part.rows == nullptr) {
-    frame = part.weight->Share(waiter.as);
+    frame = waiter.pinned ? waiter.pinned->value : part.weight->Share(waiter.as);
   }
   if (waiter.want_data && part.rows != nullptr) {
     frame = ReadRows(part, waiter);
@@ -65,9 +146,14 @@ Frame Shard::ReadRows(const Part& part, const Waiter& waiter) const {
 void Shard::AnswerWaiters(Key& key, Part& part) {
   if (part.waiters.empty()) return;
   auto waiting = std::partition(part.waiters.begin(), part.waiters.end(),
-                                [&](const Waiter& waiter) { return !Ready(key, part, waiter); });
+                                [&](Waiter& waiter) { return waiter.put_off || !Ready(key, part, waiter); });
   for (auto it = waiting; it != part.waiters.end(); ++it) {
-    if (!it->want_data || it->slot <= part.num_states()) Answer(key, part, *it);
+    if (!HasRoom(*it)) {
+      PutOff(key, part, *it);
+      std::swap(*it, *waiting++);
+    } else if (!it->want_data || it->slot <= part.num_states()) {
+      Answer(key, part, *it);
+    }
   }
   part.waiters.erase(waiting, part.waiters.end());
 }
@@ -86,6 +172,8 @@ void Shard::OnTimer(Time now, transport::Network& network) {
   for (const auto& key : keys_) {
     if (key != nullptr) TellWaiters(now, *key, key->parts, network);
   }
+  // One look at all keys serves many waiters.
+  if (next_word_ < Time::max()) next_word_ = std::max(next_word_, now + kFirstWord);
 }
 
 void Shard::TellWaiters(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network) {
@@ -95,15 +183,52 @@ void Shard::TellWaiters(Time now, const Key& key, std::vector<Part>& parts, tran
       if (now >= waiter.next_word) {
         waiter.pause = std::min(2 * waiter.pause, kLongestPause);
         waiter.next_word = now + waiter.pause;
-        if (told.emplace(waiter.peer, waiter.request_id).second) {
+        const bool for_others = !waiter.put_off && !WaitsForPinned(key, part, waiter);
+        if (for_others && told.emplace(waiter.peer, waiter.request_id).second) {
           ++tally_[Count::kWordsToWaiters];
           Send(waiter.peer, waiter.request_id,
-               wire::BarrierWaiting{wire::ToString(key.entry.spec), MissingText(key, part)}, {}, network);
+               wire::BarrierWaiting{wire::ToString(key.entry.spec), MissingText(key, part, waiter)}, {},
+               network);
         }
       }
       next_word_ = std::min(next_word_, waiter.next_word);
     }
   }
+}
+
+// Why nobody will ever answer; empty while somebody may. Sync: whoever has set the weight before a round that
+// worker 0 pushes without having set it would lose it. That round may close: it is right without.
+std::string Shard::WhyVain(const Key& key, const Part& part, const Waiter& waiter) const {
+  const auto name = [&] { return wire::ToString(key.entry.spec); };
+  if (worker_0_left_ && !part.initialised)
+    return StrCat("worker 0 has left the job and has not initialised key ", name(), ": nobody else does");
+  if (!waiter.of_set) return {};
+  const bool pushed = !key.async() && !part.rounds.empty() && part.rounds.front().Has(0);
+  if (!worker_0_left_ && !(pushed && waiter.min_round == part.version)) return {};
+  const std::string set = StrCat("worker ", waiter.rank, " has set the weight of key ", name());
+  if (worker_0_left_) return StrCat(set, ", and worker 0, whose weights count, has left the job without");
+  return StrCat(set, " before round ", part.version + 1,
+                ", and worker 0, whose weights count, has not: set it on worker 0 or on all workers, between "
+                "the same two steps");
+}
+
+void Shard::RefuseVainWaits(Key& key, transport::Network& network) {
+  if (!std::exchange(key.awaits_set, false) && !worker_0_left_) return;
+  for (Part& part : key.parts) {
+    std::erase_if(part.waiters, [&](const Waiter& waiter) {
+      const std::string why = WhyVain(key, part, waiter);
+      key.awaits_set |= waiter.of_set && why.empty();
+      if (why.empty()) return false;
+      ++tally_[Count::kRejected];
+      Refuse({waiter.rank, waiter.peer, waiter.request_id}, Fail(ErrorCode::kFailedPrecondition, why),
+             network);
+      return true;
+    });
+  }
+}
+
+std::string Shard::MissingText(const Key& key, const Part& part, const Waiter& waiter) const {
+  return waiter.of_set ? "worker 0 to set it as well" : MissingText(key, part);
 }
 
 std::string Shard::MissingText(const Key& key, const Part& part) const {
@@ -122,10 +247,14 @@ std::string Shard::MissingText(const Key& key, const Part& part) const {
 
 void Shard::Flush(transport::Network& network) {
   updates_.Run();
-  if (replies_.empty()) return;
-  replies_.Flush([&](transport::PeerId peer, uint64_t request_id, wire::Values values, wire::Frames frames) {
-    Send(peer, request_id, std::move(values), std::move(frames), network);
-  });
+  if (replies_.empty() && put_off_.empty()) return;
+  do {
+    replies_.Flush(
+        [&](transport::PeerId peer, uint64_t request_id, wire::Values values, wire::Frames frames) {
+          Send(peer, request_id, std::move(values), std::move(frames), network);
+          if (!network.HasRoom(peer)) without_room_.insert(peer);
+        });
+  } while (!put_off_.empty() && AnswerSomePutOff());
 }
 
 void Shard::Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, wire::Frames frames,

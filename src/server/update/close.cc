@@ -87,7 +87,7 @@ void Shard::UpdateTables(const Key& key, const UpdateRule& rule, std::span<const
     kvstore::RowTable& table = *closing.part->rows;
     std::vector<kvstore::RowFrame> frames;
     for (const compression::Encoded& pushed : closing.gradients)
-      frames.emplace_back(Bytes(pushed.data, pushed.size), table.row_bytes());
+      frames.emplace_back(Bytes(pushed.data, pushed.size), table.row_bytes(), pushed.scale);
     kvstore::UpdateRows(rule, InputOf(key, rule, closing), frames, &table);
   }
 }
@@ -175,7 +175,7 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_
   if (const std::string why = WhyInvalid(config); !why.empty()) return Fail(ErrorCode::kInvalidArgument, why);
   if (const auto set = optimizers_.find(store); set != optimizers_.end()) {
     const Configured& newest = set->second.back();
-    if (newest.first_rounds == first_rounds && newest.rule.optimizer->config() == config)
+    if (newest.first_rounds == first_rounds && newest.rule.optimizer->config() == Resolved(config))
       return Status::Ok();  // told again
   }
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -61,8 +62,17 @@ class Updates::Board {
     };
     while (const std::optional<Piece> piece = Take()) {
       const Closes closes{*this};
-      Do(*piece->update, piece->begin, piece->end);
+      try {
+        Do(*piece->update, piece->begin, piece->end);
+      } catch (...) {  // no memory: for the shard's thread to throw, whoever came upon it
+        state_.With([](State& state) {
+          if (state.failure == nullptr) state.failure = std::current_exception();
+        });
+      }
     }
+  }
+  std::exception_ptr TakeFailure() {
+    return state_.With([](State& state) { return std::exchange(state.failure, nullptr); });
   }
   // Whether this helper is called for: it is not at work.
   bool Call(size_t helper) {
@@ -95,8 +105,9 @@ class Updates::Board {
  private:
   struct State {
     std::deque<Piece> pieces;
-    size_t open = 0;            // taken and not yet done
-    std::vector<char> at_work;  // by helper
+    size_t open = 0;             // taken and not yet done
+    std::vector<char> at_work;   // by helper
+    std::exception_ptr failure;  // the first
   };
   std::optional<Piece> Take() {
     return state_.With([&](State& state) -> std::optional<Piece> {
@@ -156,6 +167,7 @@ void Updates::Run() {
   }
   waiting_.clear();
   bytes_ = shared_ = 0;
+  if (const std::exception_ptr failure = board_->TakeFailure()) std::rethrow_exception(failure);
 }
 
 }  // namespace sluice::server

@@ -37,7 +37,7 @@ class Updates {
   bool worthwhile() const { return !helpers_.empty(); }
   void Add(Update update);
   void Begin();  // lets the helpers begin, if there is enough to do
-  void Run();
+  void Run();    // throws what an update has thrown, once all have ended
   // Whether some wait and more may: waking the helpers once for several messages costs less.
   bool MayWait() const { return bytes_ > 0 && bytes_ < kMostBytes; }
 

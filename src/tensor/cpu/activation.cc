@@ -7,6 +7,20 @@
 namespace sluice::cpu {
 namespace {
 
+// Of infinity 1, and not infinity over infinity.
+SLUICE_INLINE float SoftsignOf(float x) {
+  const float magnitude = Magnitude(x);
+  const float near = x / (1.0f + magnitude), far = x < 0 ? -1.0f : 1.0f;
+  return magnitude > 0x1p60f ? far : near;
+}
+// tanh(log(1 + e^x)) = ((1 + e^x)^2 - 1) / ((1 + e^x)^2 + 1), from e^-|x| so that nothing overflows.
+SLUICE_INLINE float TanhOfSoftplus(float x) {
+  const float e = Exp(-Magnitude(x));
+  const float below = e * (e + 2.0f) / (e * (e + 2.0f) + 2.0f);
+  const float above = (1.0f + 2.0f * e) / (1.0f + 2.0f * e + 2.0f * e * e);
+  return x < 0 ? below : above;
+}
+
 // NaN stays NaN and passes its gradient on, as in PyTorch.
 SLUICE_SIMD void Relu(const float* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] <= 0 ? 0 : x[i];
@@ -30,6 +44,15 @@ SLUICE_SIMD void SoftplusOf(const float* x, float* out, int64_t n) {
 }
 SLUICE_SIMD void Silu(const float* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * Sigmoid(x[i]);
+}
+SLUICE_SIMD void Softsign(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = SoftsignOf(x[i]);
+}
+SLUICE_SIMD void LogSigmoid(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = -Softplus(-x[i]);
+}
+SLUICE_SIMD void Mish(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * TanhOfSoftplus(x[i]);
 }
 
 SLUICE_SIMD void ReluBackward(const float* y, const float* grad, float* grad_x, int64_t n) {
@@ -59,6 +82,21 @@ SLUICE_SIMD void SiluBackward(const float* x, const float* grad, float* grad_x, 
     grad_x[i] = grad[i] * (s + x[i] * s * (1 - s));
   }
 }
+SLUICE_SIMD void SoftsignBackward(const float* x, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float factor = 1.0f / (1.0f + Magnitude(x[i]));
+    grad_x[i] = grad[i] * factor * factor;
+  }
+}
+SLUICE_SIMD void LogSigmoidBackward(const float* x, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) grad_x[i] = grad[i] * Sigmoid(-x[i]);
+}
+SLUICE_SIMD void MishBackward(const float* x, const float* grad, float* grad_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float t = TanhOfSoftplus(x[i]);
+    grad_x[i] = grad[i] * (t + x[i] * (1.0f - t * t) * Sigmoid(x[i]));
+  }
+}
 
 }  // namespace
 
@@ -76,6 +114,12 @@ void Activation(const ActivationShape& a, const float* x, float* out, int64_t n)
       return SoftplusOf(x, out, n);
     case ActivationKind::kSilu:
       return Silu(x, out, n);
+    case ActivationKind::kSoftsign:
+      return Softsign(x, out, n);
+    case ActivationKind::kLogSigmoid:
+      return LogSigmoid(x, out, n);
+    case ActivationKind::kMish:
+      return Mish(x, out, n);
     case ActivationKind::kTanh:
     case ActivationKind::kSigmoid:
       break;
@@ -102,6 +146,12 @@ void ActivationBackward(const ActivationShape& a, const float* kept, const float
       return SoftplusBackward(kept, grad, grad_x, n);
     case ActivationKind::kSilu:
       return SiluBackward(kept, grad, grad_x, n);
+    case ActivationKind::kSoftsign:
+      return SoftsignBackward(kept, grad, grad_x, n);
+    case ActivationKind::kLogSigmoid:
+      return LogSigmoidBackward(kept, grad, grad_x, n);
+    case ActivationKind::kMish:
+      return MishBackward(kept, grad, grad_x, n);
   }
 }
 

@@ -1,10 +1,13 @@
 // cpu(i): one thread in order, with its share of the cores for the kernels' own threads.
+#include <execinfo.h>
 #include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/executor.h"
+#include "base/limits.h"
 #include "base/pool_allocator.h"
 #include "base/strings.h"
 #include "tensor/access.h"
@@ -17,6 +20,7 @@ namespace {
 
 // Of freed arrays, for the next ones.
 constexpr size_t kKeptBytes = size_t{1} << 30;
+constexpr size_t kLeastMemory = size_t{64} << 20;  // beyond what the process has when a device is made
 
 struct Operation {
   void Run() {
@@ -45,20 +49,49 @@ void BindThisThread(std::span<const int> cores) {
   static_cast<void>(sched_setaffinity(0, sizeof set, &set));
 }
 
+int TeamOf(const CpuShare& share) {
+  return std::min(share.threads, omp_get_thread_limit());
+}
+
+// A thread's first allocation maps 64 MiB, its malloc arena. That happens here, so that memory that is found
+// free for generated code later (onednn.cc) is still free when the code is written.
+void TakeArena() {
+  void* volatile some = std::malloc(1);  // volatile: a pair that nobody sees would be left out
+  std::free(some);
+}
+
 // Of the calling thread. oneDNN shares work among as many threads as it asked for; a smaller team leaves some
 // of it undone.
 void SetTeam(const CpuShare& share) {
-  const int threads = std::min(share.threads, omp_get_thread_limit());
+  const int threads = TeamOf(share);
   omp_set_num_threads(threads);
-  if (share.cores.empty()) return;
 #pragma omp parallel num_threads(threads)
-  BindThisThread(share.cores);
+  {
+    TakeArena();
+    if (!share.cores.empty()) BindThisThread(share.cores);
+  }
+}
+
+// libgomp ends the process where the system gives it no thread, and oneDNN writes through a null pointer
+// where it has no memory for the code that it generates: asked before, on the caller's thread. SetTeam then
+// takes what was found.
+const CpuShare& WithRoomFor(int id, const CpuShare& share) {
+  const std::string what_for = StrCat("computing on cpu(", id, ")");
+  ReserveThreads(TeamOf(share), what_for);
+  ReserveMemory(kLeastMemory, what_for);
+  // libgomp's threads end by pthread_exit, which loads what unwinds a stack, and aborts where that fails.
+  void* frame = nullptr;
+  backtrace(&frame, 1);
+  return share;
 }
 
 class CpuStream final : public Stream {
  public:
   CpuStream(int id, const CpuShare& share, std::shared_ptr<Allocator> records)
-      : records_(std::move(records)), executor_(StrCat("cpu(", id, ")"), [share] { SetTeam(share); }) {}
+      : records_(std::move(records)), executor_(StrCat("cpu(", id, ")"), [share] {
+          Devices::OnDeviceThread();
+          SetTeam(share);
+        }) {}
 
   Event Enqueue(Label what, std::span<const Event> after, Work work) override {
     auto operation = std::allocate_shared<Operation>(
@@ -89,20 +122,25 @@ class CpuDevice final : public Device {
       : allocator_(std::make_shared<PoolAllocator>(kKeptBytes, memory)),
         records_(std::make_shared<PoolAllocator>()),
         kernels_(MakeCpuKernels(multiplies_bfloat16)),
-        share_(share),
+        id_(id),
+        share_(WithRoomFor(id, share)),
         stream_(id, share, records_) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
   const std::shared_ptr<Allocator>& records() override { return records_; }
   Kernels& kernels() override { return *kernels_; }
   void SetShare(const CpuShare& share) override {
-    if (std::exchange(share_, share) != share)
-      stream_.Enqueue("another share of the cores", {}, [share] { SetTeam(share); });
+    if (share == share_) return;
+    if (const int more = TeamOf(share) - TeamOf(share_); more > 0)
+      ReserveThreads(more, StrCat("computing on cpu(", id_, ")"));
+    share_ = share;
+    stream_.Enqueue("another share of the cores", {}, [share] { SetTeam(share); });
   }
 
  private:
   const std::shared_ptr<Allocator> allocator_, records_;
   const std::unique_ptr<Kernels> kernels_;
+  const int id_;
   CpuShare share_;    // with Devices' lock
   CpuStream stream_;  // last: drains before the kernels go
 };

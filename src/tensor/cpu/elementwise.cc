@@ -12,6 +12,26 @@ SLUICE_SIMD void Combine(float alpha, const float* a, float beta, const float* b
 SLUICE_SIMD void Multiply(const float* a, const float* b, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
 }
+namespace {
+
+SLUICE_SIMD void DivideArrays(const float* a, const float* b, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = a[i] / b[i];
+}
+SLUICE_SIMD void DivideBy(const float* a, float divisor, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = a[i] / divisor;
+}
+SLUICE_SIMD void DivideScalar(float dividend, const float* b, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = dividend / b[i];
+}
+
+}  // namespace
+
+void Divide(const float* a, const float* b, float scalar, float* out, int64_t n) {
+  if (a == nullptr) return DivideScalar(scalar, b, out, n);
+  if (b == nullptr) return DivideBy(a, scalar, out, n);
+  DivideArrays(a, b, out, n);
+}
+
 SLUICE_SIMD void Affine(const float* a, float scale, float shift, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = scale * a[i] + shift;
 }

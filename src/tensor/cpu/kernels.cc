@@ -49,6 +49,12 @@ class CpuKernels final : public Kernels {
   void Multiply(const float* a, const float* b, float* out, int64_t n) override {
     ParallelFor(n, kGrain, [=](int64_t i, int64_t end) { cpu::Multiply(a + i, b + i, out + i, end - i); });
   }
+  void Divide(const float* a, const float* b, float scalar, float* out, int64_t n) override {
+    const auto from = [](const float* values, int64_t i) { return values == nullptr ? nullptr : values + i; };
+    ParallelFor(n, kGrain, [=](int64_t i, int64_t end) {
+      cpu::Divide(from(a, i), from(b, i), scalar, out + i, end - i);
+    });
+  }
   void Affine(const float* a, float scale, float shift, float* out, int64_t n) override {
     ParallelFor(n, kGrain,
                 [=](int64_t i, int64_t end) { cpu::Affine(a + i, scale, shift, out + i, end - i); });

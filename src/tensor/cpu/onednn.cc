@@ -4,6 +4,9 @@
 
 #include <cstring>
 
+#include "base/limits.h"
+#include "base/strings.h"
+#include "sluice/error.h"
 #include "tensor/cpu/elementwise.h"
 #include "tensor/cpu/onednn_conv.h"
 #include "tensor/cpu/onednn_product.h"
@@ -29,12 +32,17 @@ namespace {
 // Of a kind. A program whose shapes never end (texts of every length) begins anew now and then.
 constexpr size_t kMostPrimitives = 256;
 
+// The most that the code of one primitive takes, with its parts. oneDNN does not check that it got memory for
+// it.
+constexpr size_t kMostCode = size_t{16} << 20;
+
 // What `map` has at `key`, made of `arguments` when it has nothing yet.
 template <typename Map, typename... Args>
 auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... arguments) {
   auto found = map.find(key);
   if (found == map.end()) {
     if (map.size() == kMostPrimitives) map.clear();
+    ReserveMemory(kMostCode, "a kernel's code");
     found = map.emplace(key, std::make_unique<typename Map::mapped_type::element_type>(arguments...)).first;
   }
   return *found->second;

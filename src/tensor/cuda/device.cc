@@ -1,5 +1,5 @@
-// gpu(i) in builds with CUDA: finds the GPUs, and says why none of them can be used yet. Streams, memory and
-// kernels belong beside this file. The runtime is linked statically and loads the driver at the first call.
+// gpu(i) in builds with CUDA: finds the GPUs, and says that none of them can be used. The runtime is linked
+// statically and loads the driver at the first call.
 #include <cuda_runtime_api.h>
 
 #include "tensor/devices.h"
@@ -9,11 +9,8 @@ namespace sluice {
 namespace {
 
 Failure Because(cudaError_t error) {
-  const bool no_driver = error == cudaErrorInsufficientDriver;
   return Fail(ErrorCode::kUnavailable, "CUDA finds no GPU: ", cudaGetErrorString(error), " (",
-              cudaGetErrorName(error), ")",
-              no_driver ? "; install NVIDIA's driver for CUDA " : "; nvidia-smi shows what this machine has",
-              no_driver ? StrCat(CUDART_VERSION / 1000, " or newer") : std::string());
+              cudaGetErrorName(error), ")");
 }
 
 }  // namespace

@@ -5,8 +5,7 @@
 namespace sluice {
 
 Gpus FindGpus() {
-  return Fail(ErrorCode::kUnimplemented,
-              "this build of Sluice has no CUDA (cmake -DSLUICE_CUDA=ON says what it misses)");
+  return Fail(ErrorCode::kUnimplemented, "this build of Sluice has no CUDA");
 }
 
 std::shared_ptr<Device> MakeGpuDevice(int id) {

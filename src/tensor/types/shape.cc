@@ -29,13 +29,19 @@ std::string Shape::WhyInvalid(std::span<const int64_t> dims) {
   return {};
 }
 
+void Shape::RefuseAxis(size_t axis) const {
+  throw Error(ErrorCode::kInvalidArgument, StrCat("there is no axis ", axis, " of shape ", ToString()));
+}
+
 Shape Shape::WithExtent(size_t axis, int64_t extent) const {
+  if (axis >= ndim_) RefuseAxis(axis);
   auto dims = dims_;
   dims[axis] = extent;
   return Shape(std::span(dims).first(ndim_));
 }
 
 Shape Shape::WithAxis(size_t axis, int64_t extent) const {
+  if (axis > ndim_) RefuseAxis(axis);
   std::array<int64_t, kMaxAxes + 1> dims{};
   std::copy_n(dims_.begin(), axis, dims.begin());
   dims[axis] = extent;
@@ -44,6 +50,7 @@ Shape Shape::WithAxis(size_t axis, int64_t extent) const {
 }
 
 Shape Shape::WithoutAxis(size_t axis) const {
+  if (axis >= ndim_) RefuseAxis(axis);
   auto dims = dims_;
   std::copy(dims_.begin() + axis + 1, dims_.begin() + ndim_, dims.begin() + axis);
   return Shape(std::span(dims).first(ndim_ - 1));

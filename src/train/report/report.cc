@@ -16,6 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kBegin = "<script type=\"application/json\" id=\"points\">", kEnd = "</script>";
 constexpr double kWidth = 640, kHeight = 260, kLeft = 64, kRight = 16, kTop = 16, kBottom = 40;
+constexpr int kMostPlaces = 10;                   // that are written below a chart
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // what JSON numbers hold in any reader
 
 std::string Escaped(const std::string& text) {
@@ -31,10 +32,24 @@ std::string Escaped(const std::string& text) {
   return out;
 }
 
+// Whole numbers of up to seven digits have them all: "35490", not "3.549e+04".
+int DigitsOf(double value, int least) {
+  const double size = std::fabs(value);
+  return size < 1e7 ? std::max(least, static_cast<int>(std::to_string(static_cast<int64_t>(size)).size()))
+                    : least;
+}
+
 std::string Number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "infinite" : "-infinite";
   std::ostringstream text;
-  text << std::setprecision(4) << value;
+  text << std::setprecision(DigitsOf(value, 4)) << value;
   return text.str();
+}
+
+std::string Capital(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
 }
 
 struct Line {
@@ -44,34 +59,68 @@ struct Line {
 
 struct Range {
   double low = 0, high = 1;
-  double At(double share) const { return low + (high - low) * share; }
   double ShareOf(double value) const { return (value - low) / (high - low); }
 };
 
-std::optional<double> Finite(const Line& line, const CurvePoint& point) {
-  const auto value = line.value(point);
-  return value && std::isfinite(*value) ? value : std::nullopt;
+// JSON's largest numbers have no differences.
+bool IsDrawn(double value) {
+  return std::fabs(value) <= 1e300;
 }
 
-Range RangeOf(const std::vector<Line>& lines, const std::vector<CurvePoint>& points) {
-  Range range{INFINITY, -INFINITY};
+// A round number, 1, 2 or 5 times a power of ten, by which `span` has at most `most` steps.
+double RoundStep(double span, int most) {
+  const double least = span / most, power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least * (1 - 1e-9)) return factor * power;
+  }
+  return 10 * power;
+}
+
+// An axis from one tick to another.
+struct Axis {
+  Range range;
+  double step = 0.25;
+  int ticks() const { return static_cast<int>(std::lround((range.high - range.low) / step)); }
+  double At(int tick) const {
+    const double value = range.low + tick * step;
+    return std::fabs(value) < step / 2 ? 0 : value;  // not 1e-17
+  }
+  // With as many digits as tell the ticks apart.
+  std::string TextAt(int tick) const {
+    const double most = std::max(std::fabs(range.low), std::fabs(range.high));
+    std::ostringstream text;
+    text << std::setprecision(
+                std::clamp(static_cast<int>(std::log10(most / step)) + 2, DigitsOf(most, 4), 15))
+         << At(tick);
+    return text.str();
+  }
+};
+
+// Around all values. What is never negative begins at 0: a small change then looks small.
+Axis AxisOf(const std::vector<Line>& lines, const std::vector<CurvePoint>& points) {
+  constexpr int kMostSteps = 5;
+  Range values{INFINITY, -INFINITY};
   for (const Line& line : lines) {
     for (const CurvePoint& point : points) {
-      const auto value = Finite(line, point);
-      if (!value) continue;
-      range = {std::min(range.low, *value), std::max(range.high, *value)};
+      const auto value = line.value(point);
+      if (value && IsDrawn(*value)) values = {std::min(values.low, *value), std::max(values.high, *value)};
     }
   }
-  if (!(range.low <= range.high)) return {};
-  const double margin =
-      range.high > range.low ? (range.high - range.low) * 0.05 : std::max(1e-3, std::fabs(range.low) * 0.05);
-  return {range.low - margin, range.high + margin};
+  if (!(values.low <= values.high)) return {};  // there are none
+  if (values.low >= 0) values.low = 0;
+  const double span = values.high > values.low ? values.high - values.low : std::fabs(values.low);
+  if (!(span > 1e-300)) return {};
+  const double step = RoundStep(span, kMostSteps);
+  // A value that is a tick but for its rounding is one.
+  const double low = std::floor(values.low / step + 1e-9) * step,
+               high = std::ceil(values.high / step - 1e-9) * step;
+  return {{low, high > low ? high : low + step}, step};
 }
 
 class Chart {
  public:
   Chart(std::string title, std::vector<Line> lines, const std::vector<CurvePoint>& points)
-      : title_(std::move(title)), lines_(std::move(lines)), points_(points), y_(RangeOf(lines_, points)) {
+      : title_(std::move(title)), lines_(std::move(lines)), points_(points), y_(AxisOf(lines_, points)) {
     by_steps_ = std::ranges::any_of(points, &CurvePoint::within);
     x_ = {static_cast<double>(PlaceOf(points.front())), static_cast<double>(PlaceOf(points.back()))};
     if (x_.low == x_.high) x_ = {x_.low - 1, x_.high + 1};
@@ -89,20 +138,22 @@ class Chart {
   double X(int64_t place) const {
     return kLeft + x_.ShareOf(static_cast<double>(place)) * (kWidth - kLeft - kRight);
   }
-  double Y(double value) const { return kTop + (1 - y_.ShareOf(value)) * (kHeight - kTop - kBottom); }
+  double Y(double value) const { return kTop + (1 - y_.range.ShareOf(value)) * (kHeight - kTop - kBottom); }
 
   std::string Axes() const {
     std::string svg;
-    constexpr int kTicks = 4;
-    for (int i = 0; i <= kTicks; ++i) {
-      const double value = y_.At(static_cast<double>(i) / kTicks), y = Y(value);
+    for (int i = 0; i <= y_.ticks(); ++i) {
+      const double y = Y(y_.At(i));
       svg += StrCat("<line class=\"grid\" x1=\"", kLeft, "\" x2=\"", kWidth - kRight, "\" y1=\"", y,
                     "\" y2=\"", y, "\"/><text x=\"", kLeft - 6, "\" y=\"", y + 4, "\" text-anchor=\"end\">",
-                    Number(value), "</text>\n");
+                    y_.TextAt(i), "</text>\n");
     }
-    const int64_t first = PlaceOf(points_.front()), last = PlaceOf(points_.back()),
-                  every = std::max<int64_t>(1, (last - first + 9) / 10);
-    for (int64_t place = first; place <= last; place += every) {
+    const int64_t first = PlaceOf(points_.front()), last = PlaceOf(points_.back());
+    const auto every = static_cast<int64_t>(
+        std::max(1.0, RoundStep(static_cast<double>(std::max<int64_t>(1, last - first)), kMostPlaces)));
+    // A single place is its own tick; several have ticks at round numbers.
+    for (int64_t place = first == last ? first : (first + every - 1) / every * every; place <= last;
+         place += every) {
       svg += StrCat("<text x=\"", X(place), "\" y=\"", kHeight - kBottom + 18, "\" text-anchor=\"middle\">",
                     place, "</text>\n");
     }
@@ -110,19 +161,37 @@ class Chart {
                         by_steps_ ? "step" : "epoch", "</text>\n");
   }
 
+  // In pieces, where values that are no numbers lie between: the first of these in a row says what it is.
   std::string Polyline(const Line& line) const {
-    std::string places, dots;
+    std::string svg, places, dots, last;
+    const auto end_piece = [&] {
+      if (!places.empty())
+        svg += StrCat("<polyline points=\"", places, "\" fill=\"none\" stroke=\"", line.colour,
+                      "\" stroke-width=\"2\"/>\n");
+      places.clear();
+    };
     for (const CurvePoint& point : points_) {
-      const auto value = Finite(line, point);
+      const auto value = line.value(point);
       if (!value) continue;
-      const double x = X(PlaceOf(point)), y = Y(*value);
-      places += StrCat(x, ",", y, " ");
-      dots += StrCat("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"3\" fill=\"", line.colour, "\"><title>",
-                     line.name, ", epoch ", point.epoch, ", step ", point.step, ": ", Number(*value),
-                     "</title></circle>\n");
+      const double x = X(PlaceOf(point));
+      const std::string title = StrCat("<title>", line.name, ", epoch ", point.epoch, ", step ", point.step,
+                                       ": ", Number(*value), "</title>");
+      if (IsDrawn(*value)) {
+        const double y = Y(*value);
+        places += StrCat(x, ",", y, " ");
+        dots += StrCat("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"3\" fill=\"", line.colour, "\">", title,
+                       "</circle>\n");
+        last.clear();
+        continue;
+      }
+      end_piece();
+      if (last != Number(*value))
+        dots += StrCat("<text x=\"", x, "\" y=\"", kTop + 12, "\" text-anchor=\"middle\" fill=\"",
+                       line.colour, "\">", Number(*value), title, "</text>\n");
+      last = Number(*value);
     }
-    return StrCat("<polyline points=\"", places, "\" fill=\"none\" stroke=\"", line.colour,
-                  "\" stroke-width=\"2\"/>\n", dots);
+    end_piece();
+    return svg + dots;
   }
 
   std::string Legend() const {
@@ -135,30 +204,30 @@ class Chart {
   const std::string title_;
   const std::vector<Line> lines_;
   const std::vector<CurvePoint>& points_;
-  const Range y_;
+  const Axis y_;
   bool by_steps_ = false;  // else by epochs
   Range x_;
 };
 
 using Column = std::pair<std::string, std::function<std::string(const CurvePoint&)>>;
 
-std::vector<Column> Columns(const std::string& metric) {
+std::vector<Column> Columns(const ReportWords& words) {
   const auto text = [](const std::optional<double>& value) { return value ? Number(*value) : "&ndash;"; };
   std::vector<Column> columns = {
       {"epoch", [](const CurvePoint& p) { return StrCat(p.epoch); }},
       {"step", [](const CurvePoint& p) { return StrCat(p.step); }},
       {"train loss", [=](const CurvePoint& p) { return text(p.train_loss); }},
-      {"train " + metric, [=](const CurvePoint& p) { return text(p.train_score); }},
+      {"train " + words.metric, [=](const CurvePoint& p) { return text(p.train_score); }},
       {"test loss", [=](const CurvePoint& p) { return text(p.test_loss); }},
-      {"test " + metric, [=](const CurvePoint& p) { return text(p.test_score); }},
+      {"test " + words.metric, [=](const CurvePoint& p) { return text(p.test_score); }},
       {"learning rate", [=](const CurvePoint& p) { return text(p.learning_rate); }},
-      {"images/s", [=](const CurvePoint& p) { return text(std::round(p.images_per_sec)); }}};
-  if (metric.empty()) std::erase_if(columns, [](const Column& c) { return c.first.ends_with(' '); });
+      {words.samples + "/s", [=](const CurvePoint& p) { return text(std::round(p.images_per_sec)); }}};
+  if (words.metric.empty()) std::erase_if(columns, [](const Column& c) { return c.first.ends_with(' '); });
   return columns;
 }
 
-std::string Table(const std::string& metric, const std::vector<CurvePoint>& points) {
-  const std::vector<Column> columns = Columns(metric);
+std::string Table(const ReportWords& words, const std::vector<CurvePoint>& points) {
+  const std::vector<Column> columns = Columns(words);
   std::string table = "<table><tr>";
   for (const auto& [name, text] : columns) table += StrCat("<th>", Escaped(name), "</th>");
   for (const CurvePoint& point : points) {
@@ -168,28 +237,39 @@ std::string Table(const std::string& metric, const std::vector<CurvePoint>& poin
   return table + "</tr>\n</table>\n";
 }
 
-std::string Charts(const std::string& metric, const std::vector<CurvePoint>& points) {
+std::string Charts(const ReportWords& words, const std::vector<CurvePoint>& points) {
+  const std::string samples = Escaped(words.samples);
   const Line lines[] = {
       {"train", "#1f77b4", [](const CurvePoint& p) { return std::optional(p.train_loss); }},
       {"test", "#d62728", [](const CurvePoint& p) { return p.test_loss; }},
       {"train", "#1f77b4", [](const CurvePoint& p) { return p.train_score; }},
       {"test", "#d62728", [](const CurvePoint& p) { return p.test_score; }},
       {"learning rate", "#2ca02c", [](const CurvePoint& p) { return std::optional(p.learning_rate); }},
-      {"images/s", "#9467bd", [](const CurvePoint& p) { return std::optional(p.images_per_sec); }}};
-  std::string name = Escaped(metric);
-  if (!name.empty() && name[0] >= 'a' && name[0] <= 'z') name[0] = static_cast<char>(name[0] - 'a' + 'A');
+      {samples + "/s", "#9467bd", [](const CurvePoint& p) { return std::optional(p.images_per_sec); }}};
+  const std::string name = Capital(Escaped(words.metric));
   return Chart("Loss", {lines[0], lines[1]}, points).Svg() +
          (name.empty() ? "" : Chart(name, {lines[2], lines[3]}, points).Svg()) +
          Chart("Learning rate", {lines[4]}, points).Svg() +
-         Chart("Images per second", {lines[5]}, points).Svg();
+         Chart(Capital(samples) + " per second", {lines[5]}, points).Svg();
 }
 
-// Numbers that JSON does not have are left out.
+// JSON has no NaN and no infinity: they are texts.
+Json ToJson(double value) {
+  return std::isfinite(value) ? Json(value) : Json(Number(value));
+}
+std::optional<double> NumberFrom(const Json& json) {
+  if (json.is_number()) return json.get<double>();
+  for (const double value : {double{NAN}, double{INFINITY}, -double{INFINITY}}) {
+    if (json.is_string() && json.get_ref<const std::string&>() == Number(value)) return value;
+  }
+  return std::nullopt;
+}
+
 Json ToJson(const CurvePoint& p) {
   Json json = {{"epoch", p.epoch}, {"step", p.step}};
   if (p.within) json["within"] = true;
   const auto put = [&](const char* name, std::optional<double> value) {
-    if (value && std::isfinite(*value)) json[name] = *value;
+    if (value) json[name] = ToJson(*value);
   };
   put("train_loss", p.train_loss);
   put("train_score", p.train_score);
@@ -208,8 +288,12 @@ std::optional<CurvePoint> FromJson(const Json& json) {
     const auto value = found->get<int64_t>();
     return value < 0 || value > kMostSteps ? std::nullopt : std::optional(value);
   };
+  bool sound = true;
   const auto optional = [&](const char* name) {
-    return json.contains(name) ? std::optional(json.at(name).get<double>()) : std::nullopt;
+    const auto found = json.find(name);
+    const auto value = found == json.end() ? std::nullopt : NumberFrom(*found);
+    sound = sound && (found == json.end() || value);
+    return value;
   };
   // What was written when there was no other score.
   const auto either = [&](const char* name, const char* before) {
@@ -218,15 +302,16 @@ std::optional<CurvePoint> FromJson(const Json& json) {
   const auto number = [&](const char* name) { return optional(name).value_or(NAN); };
   const auto epoch = whole("epoch"), step = whole("step");
   if (!epoch || !step) return std::nullopt;
-  return CurvePoint{*epoch,
-                    *step,
-                    number("train_loss"),
-                    either("train_score", "train_accuracy"),
-                    optional("test_loss"),
-                    either("test_score", "test_accuracy"),
-                    number("learning_rate"),
-                    number("images_per_sec"),
-                    json.value("within", false)};
+  const CurvePoint point{*epoch,
+                         *step,
+                         number("train_loss"),
+                         either("train_score", "train_accuracy"),
+                         optional("test_loss"),
+                         either("test_score", "test_accuracy"),
+                         number("learning_rate"),
+                         number("images_per_sec"),
+                         json.value("within", false)};
+  return sound ? std::optional(point) : std::nullopt;
 }
 
 // One epoch has one end.
@@ -241,14 +326,13 @@ constexpr const char* kStyle =
 
 }  // namespace
 
-std::string ReportHtml(const std::string& title, const std::string& metric,
-                       const std::vector<CurvePoint>& points) {
+std::string ReportHtml(const ReportWords& words, const std::vector<CurvePoint>& points) {
   Json data = Json::array();
   for (const CurvePoint& point : points) data.push_back(ToJson(point));
   return StrCat(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", Escaped(title),
-      "</title><style>", kStyle, "</style></head><body>\n<h1>", Escaped(title), "</h1>\n",
-      points.empty() ? "<p>No epoch has ended yet.</p>\n" : Charts(metric, points) + Table(metric, points),
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", Escaped(words.title),
+      "</title><style>", kStyle, "</style></head><body>\n<h1>", Escaped(words.title), "</h1>\n",
+      points.empty() ? "<p>No epoch has ended yet.</p>\n" : Charts(words, points) + Table(words, points),
       kBegin, data.dump(), kEnd, "\n</body></html>\n");
 }
 

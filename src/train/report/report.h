@@ -18,9 +18,12 @@ struct CurvePoint {
   bool operator==(const CurvePoint&) const = default;
 };
 
-// `metric` names the score, "accuracy"; empty: there is none, and none is drawn.
-std::string ReportHtml(const std::string& title, const std::string& metric,
-                       const std::vector<CurvePoint>& points);
+struct ReportWords {
+  std::string title;
+  std::string metric = "accuracy";  // names the score; empty: there is none, and none is drawn
+  std::string samples = "images";   // what they are called
+};
+std::string ReportHtml(const ReportWords& words, const std::vector<CurvePoint>& points);
 // The points of what ReportHtml wrote; nothing for any other text.
 std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html);
 

@@ -93,6 +93,7 @@ std::optional<wire::LentFrame> MemoryLink::Lend(uint32_t index, const Frame& fra
 
 void MemoryLink::Collect() {
   if (theirs_ == nullptr) return;
+  if (open_) ForgetGone();
   for (uint64_t i = 0; i < kMostLeases; ++i) {  // who writes without end is not read without end
     const std::optional<uint64_t> lease = theirs_->Returned(collected_);
     if (!lease) break;

@@ -4,7 +4,7 @@
 
 #include <sys/mman.h>
 
-#include "base/check.h"
+#include <new>
 
 namespace sluice::transport {
 
@@ -12,7 +12,7 @@ namespace sluice::transport {
 class ThisProcess {
  public:
   ThisProcess() : page_(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    SLUICE_CHECK(page_ != MAP_FAILED) << "no memory for a page";
+    if (page_ == MAP_FAILED) throw std::bad_alloc();
     *static_cast<char*>(page_) = 1;
     madvise(page_, kPage, MADV_WIPEONFORK);  // Linux 4.14
   }

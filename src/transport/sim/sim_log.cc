@@ -23,7 +23,7 @@ void SimNetwork::Log(Fate fate, uint32_t from, uint32_t to, const wire::Message*
 std::string SimNetwork::LogText() const {
   static constexpr std::string_view kFates[] = {
       "sent",   "arrived", "dropped", "cut off", "over the bound", "nobody there", "refused",
-      "starts", "task",    "timer",   "crashes", "ends",           "hangs up"};
+      "starts", "task",    "timer",   "crashes", "ends",           "hangs up",     "has room"};
   std::string text =
       StrCat("seed ", options_.seed, ", ", counters_.steps, " steps, ", counters_.delivered, " delivered, ",
              counters_.dropped, " dropped, ", counters_.duplicated, " duplicated\n");

@@ -42,6 +42,10 @@ class SimLoop::Port final : public Network {
     const Peer* p = Find(peer);
     return p == nullptr ? 0 : loop_.sim_.connections_[p->connection].in_flight[p->side];
   }
+  bool HasRoom(PeerId peer) override {
+    const Peer* p = Find(peer);
+    return p == nullptr || loop_.sim_.HasRoom(*p);
+  }
 
  private:
   const Peer* Find(PeerId peer) const {
@@ -156,6 +160,8 @@ void SimNetwork::Act(const Event& event) {
   if (event.kind == EventKind::kReach) return Reach(event.subject);
   if (event.kind == EventKind::kArrival) return Arrive(event.subject);
   if (event.kind == EventKind::kClosed) return Close(event.subject);
+  if (event.kind == EventKind::kRoom)
+    return TellOfRoom(event.subject, static_cast<uint8_t>(event.generation));
   SimLoop& loop = *loops_[event.subject];
   if (loop.ended()) return;
   Rest(loop);
@@ -182,6 +188,7 @@ void SimNetwork::Act(const Event& event) {
     case EventKind::kArrival:
     case EventKind::kRest:
     case EventKind::kClosed:
+    case EventKind::kRoom:
       return;
   }
 }
@@ -231,6 +238,32 @@ void SimNetwork::Close(uint32_t connection) {
               [&, peer = c.peer[1]](Machine& m, Network& network) { m.OnClosed(now_, peer, network); });
 }
 
+bool SimNetwork::HasRoom(const SimLoop::Peer& peer) {
+  Connection& c = connections_[peer.connection];
+  if (!c.open || c.in_flight[peer.side] <= options_.room_bytes) return true;
+  c.without_room[peer.side] = true;
+  return false;
+}
+
+void SimNetwork::TakeOff(uint32_t connection, uint8_t side, uint64_t bytes) {
+  Connection& c = connections_[connection];
+  c.in_flight[side] -= bytes;
+  if (!c.without_room[side] || c.in_flight[side] > options_.room_bytes / 2) return;
+  c.without_room[side] = false;
+  Push(now_, EventKind::kRoom, connection, side);
+}
+
+void SimNetwork::TellOfRoom(uint32_t connection, uint8_t side) {
+  const Connection& c = connections_[connection];
+  SimLoop& loop = *loops_[c.loop[side]];
+  if (loop.ended()) return;
+  Log(Fate::kRoom, c.loop[side], c.loop[side], nullptr);
+  Rest(loop);
+  if (loop.ended()) return;
+  CallMachine(loop,
+              [&, peer = c.peer[side]](Machine& m, Network& network) { m.OnRoom(now_, peer, network); });
+}
+
 void SimNetwork::Push(Time time, EventKind kind, uint32_t subject, uint64_t generation) {
   events_.push({time, sequence_++, kind, subject, generation});
 }
@@ -262,6 +295,7 @@ void SimNetwork::Send(SimLoop& loop, PeerId peer, wire::Message message) {
   uint64_t& in_flight = connection.in_flight[to.side];
   if (in_flight > 0 && in_flight + bytes > options_.max_queued_bytes) {
     ++counters_.dropped;
+    ++counters_.overflowed;
     return Log(Fate::kOverflow, loop.index_, target, &message);
   }
   Log(Fate::kSent, loop.index_, target, &message);
@@ -281,7 +315,7 @@ void SimNetwork::Dispatch(uint32_t connection, uint8_t side, wire::Message messa
   const bool drop = rng_.Chance(faults.drop), duplicate = rng_.Chance(faults.duplicate);
   if (drop) {
     ++counters_.dropped;
-    c.in_flight[side] -= wire::PayloadBytes(message);
+    TakeOff(connection, side, wire::PayloadBytes(message));
     return Log(Fate::kDropped, c.loop[side], c.loop[1 - side], &message);
   }
   if (duplicate) {
@@ -341,7 +375,7 @@ void SimNetwork::Arrive(uint32_t slot) {
   const uint32_t from = c.loop[side], to = c.loop[1 - side];
   SimLoop& loop = *loops_[to];
   wire::Message& message = flight.message;
-  c.in_flight[side] -= wire::PayloadBytes(message);
+  TakeOff(flight.connection, side, wire::PayloadBytes(message));
 
   const bool cut = IsCut(from, to);
   if (cut || loop.ended() || !c.open) {

@@ -47,6 +47,7 @@ struct SimOptions {
   // How often a loop that has a message goes on reading, for a delay (of SimFaults) at most, before it rests.
   double busy = 0;
   wire::Limits limits;
+  uint64_t room_bytes = uint64_t{32} << 20;       // with more in flight a peer has no room (Network::HasRoom)
   uint64_t max_queued_bytes = uint64_t{1} << 30;  // payload in flight per peer; more is dropped
   size_t log_entries = 2000;                      // the newest are kept
 };
@@ -55,7 +56,8 @@ struct SimCounters {
   uint64_t steps = 0;  // calls of machines
   uint64_t sent = 0;
   uint64_t delivered = 0;
-  uint64_t dropped = 0;  // by chance, partition, bound, or because nobody lives there
+  uint64_t dropped = 0;     // by chance, partition, bound, or because nobody lives there
+  uint64_t overflowed = 0;  // of these at the bound of queued bytes
   uint64_t duplicated = 0;
   uint64_t refused = 0;  // by the codec or CheckPayload: a bug of the sending machine
 };
@@ -124,7 +126,7 @@ class SimNetwork {
 
  private:
   friend class SimLoop;
-  enum class EventKind : uint8_t { kStart, kTask, kTimer, kReach, kArrival, kRest, kClosed };
+  enum class EventKind : uint8_t { kStart, kTask, kTimer, kReach, kArrival, kRest, kClosed, kRoom };
   enum class Fate : uint8_t {
     kSent,
     kArrived,
@@ -138,14 +140,16 @@ class SimNetwork {
     kTimer,
     kCrashed,
     kEnded,
-    kClosed
+    kClosed,
+    kRoom
   };
   struct Event {
     Time time;
     uint64_t sequence;  // ties run in the order made
     EventKind kind;
-    uint32_t subject;     // a loop; for kReach and kArrival a slot of flights_, for kClosed a connection
-    uint64_t generation;  // of the timer
+    // A loop; for kReach and kArrival a slot of flights_, for kClosed and kRoom a connection.
+    uint32_t subject;
+    uint64_t generation;  // of the timer; for kRoom the side
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : sequence > other.sequence;
     }
@@ -155,6 +159,7 @@ class SimNetwork {
     PeerId peer[2];              // this connection's name in each loop; 0: not known there yet
     Time last_arrival[2] = {};   // but for what the receiver's link still holds
     uint64_t in_flight[2] = {};  // bytes sent by each side
+    bool without_room[2] = {};   // the side's machine is to hear when there is room again
     bool open = true;
     std::vector<wire::Message> waiting;  // from 0, until 1 exists
   };
@@ -192,6 +197,9 @@ class SimNetwork {
   void Rest(SimLoop& loop);
   void End(SimLoop& loop);
   void Close(uint32_t connection);
+  bool HasRoom(const SimLoop::Peer& peer);
+  void TakeOff(uint32_t connection, uint8_t side, uint64_t bytes);  // from those in flight
+  void TellOfRoom(uint32_t connection, uint8_t side);
   template <typename Call>
   void CallMachine(SimLoop& loop, Call&& call);
   void Push(Time time, EventKind kind, uint32_t subject, uint64_t generation = 0);

@@ -3,9 +3,12 @@
 #include <zmq.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "base/limits.h"
+#include "base/log.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
@@ -17,6 +20,11 @@ constexpr Duration kPause = 10ms;
 constexpr Duration kPausePerConnection = 20us;
 // When somebody seems to have sent too much: long enough to read what was whole.
 constexpr Duration kPauseInDoubt = 1ms;
+// How many descriptors more are made room for, where the soft limit is below the hard one.
+constexpr uint64_t kMoreDescriptors = 64;
+constexpr Duration kOneAfterTheOther = 1s;  // refusals: longest pause in between
+constexpr Duration kPauseOfRaises = 100ms, kPauseOfJudgements = 1s;
+constexpr Duration kPauseOfWarnings = 10s;
 
 // 0: of no TCP address.
 uint16_t PortOf(std::string_view address) {
@@ -24,12 +32,30 @@ uint16_t PortOf(std::string_view address) {
   return static_cast<uint16_t>(ParseInt(address.substr(address.rfind(':') + 1)).value_or(0));
 }
 
+// Empty once the soft limit could be raised.
+std::string WhyNoDescriptor(int error) {
+  if (error == ENFILE)
+    return "the system has no descriptor for one more connection: /proc/sys/fs/file-max limits them";
+  try {
+    ReserveDescriptors(1, "one more connection", kMoreDescriptors);
+    return {};
+  } catch (const Error& refused) {
+    return refused.what();
+  }
+}
+
 }  // namespace
 
-Door::Door(void* context, ZmqSocket* socket, const InflowLimits& limits, OnClosed on_closed)
-    : socket_(socket), monitor_(context, ZMQ_PAIR), on_closed_(std::move(on_closed)), inflow_(limits) {
+Door::Door(void* context, ZmqSocket* socket, const InflowLimits& limits, Duration patience,
+           OnClosed on_closed)
+    : socket_(socket),
+      monitor_(context, ZMQ_PAIR),
+      patience_(patience),
+      on_closed_(std::move(on_closed)),
+      inflow_(limits) {
   const std::string address = StrCat("inproc://door-", reinterpret_cast<uintptr_t>(socket->native()));
-  constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
+  constexpr int kEvents =
+      ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
   if (zmq_socket_monitor(socket->native(), address.c_str(), kEvents) != 0) {
     throw Error(ErrorCode::kResourceExhausted, StrCat("cannot watch a socket: ", zmq_strerror(zmq_errno())));
   }
@@ -60,8 +86,17 @@ void Door::ReadEvents(Time now) {
 // An accepted descriptor that is closed already may have another connection's cookie by now. That it closes
 // was told before it closed, so this is put right before the last event is read.
 void Door::OnEvent(uint16_t what, int connection, std::string_view address, Time now) {
+  if (what == ZMQ_EVENT_ACCEPT_FAILED) {  // `connection` is an errno
+    if (!MeansNoDescriptor(connection)) return;
+    // Only noted: as long as a connection waits to be accepted, half a million of these come a second.
+    if (!refusals_ || now - refusals_->last > kOneAfterTheOther) refusals_ = {now, now, connection};
+    refusals_->last = now;
+    refusals_->error = connection;
+    return;
+  }
   Close(connection);  // also when one is accepted whose end was told too early, by another thread of ZeroMQ's
   if (what != ZMQ_EVENT_ACCEPTED) return;
+  refusals_.reset();
   const uint16_t port = PortOf(address);
   const auto tcp = port == 0 ? std::nullopt : FindTcpConnection(connection, port);
   if (port != 0 && !tcp) return;
@@ -69,6 +104,20 @@ void Door::OnEvent(uint16_t what, int connection, std::string_view address, Time
   if (!tcp) return;
   DoNotPaceWithinHost(connection);
   inflow_.OnAccepted(connection, now);
+}
+
+// Whoever came waits, and ZeroMQ tries again without a pause. Anybody may have taken the descriptors, and
+// ends no job by it: those who bring no message are cut soon.
+void Door::JudgeRefusals(Time now) {
+  if (!refusals_ || now < next_judgement_ || now - refusals_->last > kOneAfterTheOther) return;
+  const std::string why = WhyNoDescriptor(refusals_->error);  // may look at each descriptor
+  next_judgement_ = now + (why.empty() ? kPauseOfRaises : kPauseOfJudgements);
+  if (why.empty()) return;
+  if (now - refusals_->first > patience_) throw Error(ErrorCode::kResourceExhausted, why);
+  if (now < next_warning_) return;
+  next_warning_ = now + kPauseOfWarnings;
+  LOG(WARNING) << WrapLogged(
+      StrCat(why, "; connections that bring no message are cut soon, and then others are accepted"));
 }
 
 void Door::Close(int connection) {
@@ -84,6 +133,7 @@ void Door::OnMessage(int connection, uint64_t wire_bytes, bool known, Time now) 
 
 std::vector<std::string> Door::Look(Time now) {
   ReadEvents(now);
+  JudgeRefusals(now);
   std::vector<int> closed;
   const auto received = [&](int connection) {
     const auto bytes = BytesTaken(open_.at(connection));

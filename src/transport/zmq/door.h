@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,8 +27,9 @@ class Door {
   using OnClosed = std::function<void(int connection)>;
 
   // Before `socket` is bound; outlived by it. Whatever was open and closes is told to `on_closed`, during
-  // calls of the methods below.
-  Door(void* context, ZmqSocket* socket, const InflowLimits& limits, OnClosed on_closed);
+  // calls of the methods below. Look throws Error(kResourceExhausted) where no connection could be accepted
+  // for `patience`, for want of descriptors: longer than ZeroMQ lets who brings no message stay.
+  Door(void* context, ZmqSocket* socket, const InflowLimits& limits, Duration patience, OnClosed on_closed);
   ~Door();
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
@@ -48,14 +50,22 @@ class Door {
  private:
   void ReadEvents(Time now);
   void Close(int connection);
+  void JudgeRefusals(Time now);
 
   ZmqSocket* const socket_;
   ZmqSocket monitor_;
+  const Duration patience_;
   const OnClosed on_closed_;
   std::unordered_map<int, TcpConnection> open_;  // ipc: without a cookie
   Inflow inflow_;                                // of TCP
   Time next_look_{};
   bool all_read_ = false;  // since the last look
+  struct Refusals {        // of connections for want of descriptors, with no acceptance in between
+    Time first, last;
+    int error;  // of the last one
+  };
+  std::optional<Refusals> refusals_;
+  Time next_judgement_{}, next_warning_{};
 };
 
 }  // namespace sluice::transport

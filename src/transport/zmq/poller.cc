@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "sluice/error.h"
 
 namespace sluice::transport {
@@ -16,15 +17,24 @@ Poller::Poller()
     : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       alarm_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  if (epoll_fd_ < 0 || wake_fd_ < 0 || alarm_fd_ < 0)
-    throw Error(ErrorCode::kResourceExhausted, "a loop cannot open its descriptors: see ulimit -n");
+  if (epoll_fd_ < 0 || wake_fd_ < 0 || alarm_fd_ < 0) {
+    const std::string limits = DescriptorLimitText();
+    CloseAll();
+    throw Error(ErrorCode::kResourceExhausted, StrCat("a loop cannot open its descriptors: ", limits));
+  }
   // Edge-triggered: every write is told once, and nobody needs to read what was written.
   Add(wake_fd_, EPOLLIN | EPOLLET, kWake);
   Add(alarm_fd_, EPOLLIN, kAlarm);
 }
 
 Poller::~Poller() {
-  for (const int fd : {epoll_fd_, wake_fd_, alarm_fd_}) close(fd);
+  CloseAll();
+}
+
+void Poller::CloseAll() {
+  for (const int fd : {epoll_fd_, wake_fd_, alarm_fd_}) {
+    if (fd >= 0) close(fd);
+  }
 }
 
 void Poller::Add(int fd, uint32_t events, uint64_t name) const {

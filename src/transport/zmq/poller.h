@@ -58,6 +58,7 @@ class Poller {
 
   int Await(int timeout_ms);
   void AlarmRang();
+  void CloseAll();
   void Add(int fd, uint32_t events, uint64_t name) const;
 
   int epoll_fd_ = -1;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -19,6 +20,9 @@ constexpr size_t kMaxSecret = 200;  // PLAIN carries 255 bytes
 // ZAP: version, request id, domain, address, routing id, mechanism, user, password.
 constexpr size_t kZapFrames = 8;
 // PLAIN wants both texts non-empty.
+// Of a context, its I/O threads and the gatekeeper, before any connection.
+constexpr uint64_t kOwnDescriptors = 24;
+constexpr int kOwnThreads = 2;  // ZeroMQ's reaper, the gatekeeper
 constexpr const char* kUserPrefix = "job:";
 constexpr const char* kPasswordPrefix = "secret:";
 
@@ -40,16 +44,20 @@ ZmqContext::ZmqContext(ZmqContextOptions options)
                 StrCat("job id of ", options.job_id.size(), " and secret of ", options.secret.size(),
                        " bytes: at most ", kMaxSecret, " each"));
   }
+  // What ZeroMQ cannot have it does without a word, or by ending the process.
+  ReserveDescriptors(kOwnDescriptors, "the network");
+  ReserveThreads(options.io_threads + kOwnThreads, "the network");
   native_ = zmq_ctx_new();
   if (native_ == nullptr) throw Error(ErrorCode::kResourceExhausted, "out of memory for a ZeroMQ context");
   zmq_ctx_set(native_, ZMQ_IO_THREADS, options.io_threads);
-  zmq_ctx_set(native_, ZMQ_MAX_SOCKETS, std::min(16384, zmq_ctx_get(native_, ZMQ_SOCKET_LIMIT)));
+  zmq_ctx_set(native_, ZMQ_MAX_SOCKETS,
+              std::min(ZmqSocket::kMostOfAContext, zmq_ctx_get(native_, ZMQ_SOCKET_LIMIT)));
   try {
     // Bound before any other socket exists: libzmq lets handshakes fail while nobody answers them.
     auto socket = std::make_shared<ZmqSocket>(native_, ZMQ_REP);
     socket->Set(ZMQ_LINGER, 0);
     socket->Bind("inproc://zeromq.zap.01");
-    gatekeeper_ = std::thread([this, socket = std::move(socket)]() mutable {
+    gatekeeper_ = StartThread("the network's handshakes", [this, socket = std::move(socket)]() mutable {
       BlockSignals();
       SetThreadName("zap");
       AnswerHandshakes(socket->native());

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "base/executor.h"
+#include "base/limits.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "wire/packing.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr int kBurst = 32;
 // Turns that end with something left to do, until all channels are asked.
 constexpr unsigned kBusyTurns = 4;
+// For what a machine says when its loop fails.
+constexpr Duration kLastWords = 500ms;
 
 }  // namespace
 
@@ -28,7 +31,7 @@ ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machin
   Bind();
   if (options_.shared_heap)
     shared_ = std::make_unique<SharedMemory>(options_.shared_heap, router_ != nullptr, memory_);
-  thread_ = std::thread([this] { ThreadMain(); });
+  thread_ = StartThread(options_.name, [this] { ThreadMain(); });
 }
 
 ZmqDriver::~ZmqDriver() {
@@ -53,7 +56,9 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   if (queued > 0 && queued + wire::PayloadBytes(message) > options_.max_queued_bytes) {
     ++counters_.overflowed;
     return Warn(peer,
-                StrCat("it takes nothing: ", HumanBytes(queued), " wait for it, so a message is dropped"));
+                StrCat(HumanBytes(queued),
+                       " are queued for it, which its link or it itself takes more slowly "
+                       "than they come; a message is dropped, and what was asked for is asked for again"));
   }
   Channel* channel = ChannelOf(*peer);
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
@@ -180,7 +185,7 @@ void ZmqDriver::ThreadMain() {
     up_ = true;
     Run();
   } catch (const std::exception& e) {
-    failure = e.what();
+    failure = WithLimits(e);
   } catch (...) {
     failure = "something was thrown that is no std::exception";
   }
@@ -199,6 +204,7 @@ void ZmqDriver::Run() {
 
 void ZmqDriver::RunTurn() {
   RunTasks();
+  if (room_wakeup_->TakeWoken()) TellOfRoom();
   Time now = Now();
   if (machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
   if (machine_->Done()) return;
@@ -343,9 +349,15 @@ void ZmqDriver::Warn(const Peer* peer, const std::string& what) {
 
 void ZmqDriver::End(const std::string& failure) {
   const bool in_order = failure.empty() && machine_->Done();
-  Linger(in_order ? std::min(options_.linger, machine_->Linger()) : Duration::zero());
+  const Duration last_words = failure.empty() ? Duration::zero() : kLastWords;
+  Linger(in_order ? std::min(options_.linger, machine_->Linger()) : last_words);
   // Before the door closes: whose Post is refused finds the machine at rest.
-  machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
+  try {
+    machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
+  } catch (const std::exception& e) {  // no memory, still
+    LOG(ERROR) << WrapLogged(StrCat(options_.name, ", while it ends: ", WithLimits(e)));
+  }
+  if (!failure.empty() && options_.on_failure) options_.on_failure(failure);
   outside_.With([](Outside& o) { o.closed = true; });
   tasks_waiting_ = true;
   RunTasks();
@@ -358,6 +370,7 @@ void ZmqDriver::End(const std::string& failure) {
   if (shared_ && in_order && options_.bind.empty() && !shared_->AwaitReturns(options_.linger))
     LOG(WARNING) << options_.name << " ends while memory of its own is still being read";
   up_ = false;
+  room_wakeup_->Detach();
   turn_.Leave();
   helper_poller_.Wake();
   outside_.Notify([&](Outside& o) {

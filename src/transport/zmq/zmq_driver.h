@@ -12,6 +12,7 @@
 #include <atomic>
 #include <exception>
 #include <map>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -64,7 +65,7 @@ class ZmqDriver final : private Network {
     RoutingId routing_id = 0;
     std::unique_ptr<Channel> dealer;   // null: reached through the router
     std::unique_ptr<Channel> monitor;  // of the dealer, until its first handshake
-    std::shared_ptr<SendQueue> queue = std::make_shared<SendQueue>();
+    std::shared_ptr<SendQueue> queue;
     bool open = true;
     int bad = 0;
     int knocks = 0;                        // at its door for shared memory
@@ -87,11 +88,13 @@ class ZmqDriver final : private Network {
   void Disconnect(PeerId id) override;
   void Send(PeerId id, wire::Message message) override;
   uint64_t QueuedBytes(PeerId id) const override;
+  bool HasRoom(PeerId id) override;
 
   // zmq_peers.cc
   void Configure(ZmqSocket* socket) const;
   void Bind();
   void Watch(Peer* peer);
+  void ReserveDescriptorsForConnections();
   void Linger(Duration duration);  // for what was sent to leave, when the sockets close
   void ReadMonitor(Channel* channel);
   void OnNoConnection(Peer* peer);
@@ -100,6 +103,7 @@ class ZmqDriver final : private Network {
   bool IsKnown(const Multipart& parts) const;  // its sender has sent by the same connection before
   Peer* SenderOf(const Channel& channel, const Multipart& parts);
   Peer* Admit(const Multipart& parts);
+  void TellOfRoom();
 
   // zmq_delivery.cc
   void Deliver(Time now, Channel* channel, Multipart::State state, Multipart* parts);
@@ -148,10 +152,12 @@ class ZmqDriver final : private Network {
   std::unique_ptr<SharedMemory> shared_;
   bool shared_dry_ = false;  // as a channel's
   std::map<PeerId, std::unique_ptr<Peer>> peers_;
-  uint64_t last_peer_ = 0;  // never given again
+  uint64_t last_peer_ = 0;         // never given again
+  std::set<PeerId> without_room_;  // the machine is to hear when they have room again
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;
+  uint64_t connected_ = 0;  // how often Connect was called
   unsigned busy_turns_ = 0;
   std::vector<Loop::Task> running_;  // what was taken, from `next_running_` on: one may throw
   size_t next_running_ = 0;
@@ -164,6 +170,7 @@ class ZmqDriver final : private Network {
   // Shared.
   Turn turn_;
   Poller helper_poller_, poller_;
+  const std::shared_ptr<Wakeup> room_wakeup_ = std::make_shared<Wakeup>([this] { poller_.Wake(); });
   std::atomic<bool> tasks_waiting_ = false;
   std::atomic<bool> sleeping_ = false;
   std::atomic<bool> stop_ = false;

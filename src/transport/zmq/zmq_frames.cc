@@ -63,14 +63,16 @@ bool SendHeld(void* socket, Held* held, bool more, Sent* sent) {
   zmq_msg_t msg;
   // ZeroMQ only reads what it sends.
   void* data = const_cast<std::byte*>(held->bytes().data());
-  SLUICE_CHECK(zmq_msg_init_data(&msg, data, held->bytes().size(), &Held::Release, held) == 0)
-      << "out of memory";
+  if (zmq_msg_init_data(&msg, data, held->bytes().size(), &Held::Release, held) != 0) {
+    Held::Release(data, held);
+    throw std::bad_alloc();
+  }
   return SendOrClose(socket, &msg, more, sent);
 }
 
 bool SendCopy(void* socket, Bytes bytes, bool more, Sent* sent) {
   zmq_msg_t msg;
-  SLUICE_CHECK(zmq_msg_init_size(&msg, bytes.size()) == 0) << "out of memory";
+  if (zmq_msg_init_size(&msg, bytes.size()) != 0) throw std::bad_alloc();
   if (!bytes.empty()) std::memcpy(zmq_msg_data(&msg), bytes.data(), bytes.size());
   return SendOrClose(socket, &msg, more, sent);
 }

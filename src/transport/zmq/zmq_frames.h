@@ -7,18 +7,44 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/buffer.h"
+#include "base/guarded.h"
 #include "wire/codec.h"
 
 namespace sluice::transport {
 
+// Wakes a loop from ZeroMQ's threads, which may hold what it sent for longer than it lives. Thread-safe.
+class Wakeup {
+ public:
+  explicit Wakeup(std::function<void()> wake) : wake_(std::move(wake)) {}
+  void Wake() {
+    woken_ = true;
+    wake_.With([](const auto& wake) {
+      if (wake) wake();
+    });
+  }
+  // Whether it was called since the last time.
+  bool TakeWoken() { return woken_.load(std::memory_order_relaxed) && woken_.exchange(false); }
+  // Wake wakes nobody from here on.
+  void Detach() {
+    wake_.With([](auto& wake) { wake = nullptr; });
+  }
+
+ private:
+  std::atomic<bool> woken_ = false;
+  Guarded<std::function<void()>> wake_;
+};
+
 // Bytes given to ZeroMQ for one peer and not yet written. Thread-safe, but that one thread at a time sends.
 class SendQueue {
  public:
+  explicit SendQueue(std::shared_ptr<Wakeup> wakeup = nullptr) : wakeup_(std::move(wakeup)) {}
+
   // Of frames that were copied ZeroMQ does not tell when they have left: they count with the next one that is
   // handed over, and until then, up to so many bytes, not at all.
   static constexpr uint64_t kMostPutOff = 16 << 10;
@@ -28,10 +54,29 @@ class SendQueue {
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   void Add(uint64_t n) { bytes_.fetch_add(n, std::memory_order_relaxed); }
-  void Remove(uint64_t n) { bytes_.fetch_sub(n, std::memory_order_relaxed); }
+  // Sequentially consistent with Await: one of the two sees what the other has done.
+  void Remove(uint64_t n) {
+    const uint64_t left = bytes_.fetch_sub(n) - n;
+    if (const int64_t most = awaited_.load(); most >= 0 && left <= static_cast<uint64_t>(most)) Arrive();
+  }
+
+  // The wakeup comes once, when at most `most` bytes are left. False: that is so already, and none comes.
+  bool Await(uint64_t most) {
+    awaited_.store(static_cast<int64_t>(most));
+    return bytes_.load() > most || awaited_.exchange(kNothing) == kNothing;
+  }
+  bool awaited() const { return awaited_.load() != kNothing; }
 
  private:
+  static constexpr int64_t kNothing = -1;
+
+  void Arrive() {
+    if (awaited_.exchange(kNothing) != kNothing) wakeup_->Wake();
+  }
+
+  const std::shared_ptr<Wakeup> wakeup_;  // null: nobody awaits anything
   std::atomic<uint64_t> bytes_ = 0;
+  std::atomic<int64_t> awaited_ = kNothing;
   uint64_t put_off_ = 0;  // of who sends
 };
 

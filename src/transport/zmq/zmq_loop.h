@@ -5,6 +5,7 @@
 // before the machine sees it. Between processes of a host large payloads stay where they are: shm/.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct ZmqLoopOptions {
   std::shared_ptr<SharedHeap> shared_heap;
   bool requires_shared_memory = false;  // where it cannot be had with a server, the loop fails
   wire::Limits limits;
+  // Per peer: with more queued it has no room (Network::HasRoom), and what can wait waits.
+  uint64_t room_bytes = uint64_t{32} << 20;
   uint64_t max_queued_bytes = uint64_t{256} << 20;  // per peer; more is dropped and counted
   // Of all connections together that never brought a message: beyond it the greediest are cut.
   uint64_t max_strangers_bytes = uint64_t{8} << 20;
@@ -45,6 +48,9 @@ struct ZmqLoopOptions {
   uint64_t drop_seed = 1;
   int bad_messages_until_mute = 16;  // from one peer
   Duration mute = 3s;  // well below a heartbeat timeout: mistakes of an honest peer are no death
+  // On the loop's thread, when an error ends it before its machine is done: what failure() says. The machine
+  // has been told, too, but not those who know nothing of each other: a server's other loops. May be null.
+  std::function<void(const std::string& why)> on_failure;
   std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>();  // what this loop adds to
 };
 

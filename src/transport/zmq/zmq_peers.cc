@@ -4,9 +4,11 @@
 #include <zmq.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iomanip>
 
+#include "base/limits.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "transport/address.h"
@@ -70,7 +72,9 @@ void ZmqDriver::Bind() {
   socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
   socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
   socket.Set(ZMQ_RCVHWM, kMaxUnread);   // then ZeroMQ reads no more from that peer; nothing is dropped
+  constexpr Duration kLonger = 5s;
   door_ = std::make_unique<Door>(context_->native(), &socket, InflowLimitsOf(options_),
+                                 options_.handshake_timeout + kLonger,
                                  [this](int connection) { guests_.OnClosed(connection); });
   for (const std::string& address : options_.bind) {
     CheckAddress(address).OrThrow();
@@ -84,8 +88,19 @@ void ZmqDriver::Bind() {
   }
 }
 
+// ZeroMQ's threads open the most of them later, and then wait and try again without a word. Looked at when
+// the number of connections has doubled, for as many again as can be had.
+void ZmqDriver::ReserveDescriptorsForConnections() {
+  constexpr uint64_t kOfEach =
+      6;  // mailbox, two of the monitor while it connects, TCP, shared memory, its board
+  const uint64_t connections = ++connected_;
+  if (!std::has_single_bit(connections)) return;
+  ReserveDescriptors(kOfEach, "one more connection", kOfEach * (connections + 1));
+}
+
 PeerId ZmqDriver::Connect(const std::string& address) {
   CheckAddress(address).OrThrow();
+  ReserveDescriptorsForConnections();
   auto peer = std::make_unique<Peer>();
   peer->name = address;
   peer->dealer = std::make_unique<Channel>(context_->native(), ZMQ_DEALER);
@@ -117,8 +132,9 @@ void ZmqDriver::Watch(Peer* peer) {
   constexpr int kEvents = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
                           ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   if (zmq_socket_monitor(peer->dealer->socket.native(), address.c_str(), kEvents) != 0) {
-    throw Error(ErrorCode::kResourceExhausted,
-                StrCat("cannot watch ", peer->name, ": ", zmq_strerror(zmq_errno())));
+    throw Error(
+        ErrorCode::kResourceExhausted,
+        StrCat("cannot watch ", peer->name, ": ", zmq_strerror(zmq_errno()), "; ", DescriptorLimitText()));
   }
   peer->monitor = std::make_unique<Channel>(context_->native(), ZMQ_PAIR);
   peer->monitor->peer = peer;
@@ -134,6 +150,9 @@ void ZmqDriver::OnNoConnection(Peer* peer) {
   if (now < peer->next_complaint) return;
   peer->next_complaint = now + options_.connect_patience;
   const bool ipc = peer->name.starts_with("ipc://");
+  if (DescriptorsAreUsedUp())
+    throw Error(ErrorCode::kResourceExhausted,
+                StrCat("no descriptor for a connection to ", peer->name, ": ", DescriptorLimitText()));
   Warn(peer, StrCat("no connection for ",
                     std::chrono::round<std::chrono::seconds>(now - peer->tried_since).count(), " s; ",
                     ipc ? "ipc sockets reach processes of the same user in the same network namespace only "
@@ -178,6 +197,7 @@ void ZmqDriver::Disconnect(PeerId id) {
   if (peer == nullptr) return;
   VLOG(2) << options_.name << " disconnects from " << peer->name;
   peer->open = false;
+  if (without_room_.contains(id)) room_wakeup_->Wake();
   if (shared_) shared_->Forget(id);
   if (!peer->dealer) return;
   peer->dealer->socket.Set(ZMQ_LINGER, 0);
@@ -202,6 +222,7 @@ ZmqDriver::Peer* ZmqDriver::Find(PeerId id) const {
 
 ZmqDriver::Peer* ZmqDriver::Add(std::unique_ptr<Peer> peer) {
   peer->id = PeerId{++last_peer_};
+  peer->queue = std::make_shared<SendQueue>(room_wakeup_);
   return peers_.emplace(peer->id, std::move(peer)).first->second.get();
 }
 
@@ -223,6 +244,7 @@ ZmqDriver::Peer* ZmqDriver::Admit(const Multipart& parts) {
   while (const auto gone = guests_.Forget()) {
     by_routing_id_.erase(Find(*gone)->routing_id);
     if (shared_) shared_->Forget(*gone);
+    if (without_room_.contains(*gone)) room_wakeup_->Wake();
     peers_.erase(*gone);
     ++counters_.forgotten;
   }
@@ -238,6 +260,26 @@ ZmqDriver::Peer* ZmqDriver::Admit(const Multipart& parts) {
 uint64_t ZmqDriver::QueuedBytes(PeerId id) const {
   const Peer* peer = Find(id);
   return peer == nullptr ? 0 : peer->queue->bytes();
+}
+
+bool ZmqDriver::HasRoom(PeerId id) {
+  const Peer* peer = Find(id);
+  if (peer == nullptr || !peer->open || peer->queue->bytes() <= options_.room_bytes) return true;
+  if (!peer->queue->Await(options_.room_bytes / 2)) return true;
+  without_room_.insert(id);
+  return false;
+}
+
+// Who is gone has let go of what was queued, or is not even known any more.
+void ZmqDriver::TellOfRoom() {
+  std::vector<PeerId> told;
+  std::erase_if(without_room_, [&](PeerId id) {
+    const Peer* peer = Find(id);
+    const bool waits = peer != nullptr && peer->open && peer->queue->awaited();
+    if (!waits) told.push_back(id);
+    return !waits;
+  });
+  for (const PeerId id : told) machine_->OnRoom(Now(), id, *this);
 }
 
 }  // namespace sluice::transport

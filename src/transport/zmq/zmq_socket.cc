@@ -5,15 +5,30 @@
 #include <csignal>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/strings.h"
 #include "sluice/error.h"
 
 namespace sluice::transport {
+namespace {
+
+void ThrowIfLimited(const std::string& what, int error) {
+  if (!MeansNoDescriptor(error)) return;
+  if (!DescriptorsAreUsedUp()) {
+    throw Error(ErrorCode::kResourceExhausted,
+                StrCat(what, ": a process has at most ", ZmqSocket::kMostOfAContext,
+                       " sockets; fewer servers, or SLUICE_SERVER_THREADS, take fewer of them"));
+  }
+  throw Error(ErrorCode::kResourceExhausted, StrCat(what, ": ", DescriptorLimitText()));
+}
+
+}  // namespace
 
 ZmqSocket::ZmqSocket(void* context, int type) : native_(zmq_socket(context, type)) {
   if (native_ == nullptr) {
+    ThrowIfLimited(StrCat("cannot open a ZeroMQ socket: ", zmq_strerror(zmq_errno())), zmq_errno());
     throw Error(ErrorCode::kResourceExhausted,
-                StrCat("cannot open a ZeroMQ socket: ", zmq_strerror(zmq_errno()), " (see ulimit -n)"));
+                StrCat("cannot open a ZeroMQ socket: ", zmq_strerror(zmq_errno())));
   }
 }
 
@@ -41,12 +56,14 @@ void ZmqSocket::Bind(const std::string& address, const std::string& advice) {
     throw Error(ErrorCode::kUnavailable,
                 StrCat("cannot listen on ", address, ": it is in use", advice.empty() ? "" : "; ", advice));
   }
+  ThrowIfLimited(StrCat("cannot listen on ", address), error);
   throw Error(ErrorCode::kInvalidArgument, StrCat("cannot listen on ", address, ": ", zmq_strerror(error),
                                                   advice.empty() ? "" : "; ", advice));
 }
 
 void ZmqSocket::Connect(const std::string& address) {
   if (zmq_connect(native_, address.c_str()) == 0) return;
+  ThrowIfLimited(StrCat("cannot connect to ", address), zmq_errno());
   throw Error(ErrorCode::kInvalidArgument,
               StrCat("cannot connect to '", address, "': ", zmq_strerror(zmq_errno()),
                      "; an address is tcp://host:port or ipc://path"));

@@ -11,6 +11,9 @@ namespace sluice::transport {
 
 class ZmqSocket {
  public:
+  static constexpr int kMostOfAContext = 16384;
+
+  // Throws Error(kResourceExhausted), and so do Bind and Connect where a limit of the system is reached.
   ZmqSocket(void* context, int type);
   ~ZmqSocket() { Close(); }
   ZmqSocket(const ZmqSocket&) = delete;

@@ -41,13 +41,14 @@ bool Compressor::KeepsNothing() const {
 }
 
 Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const NDArray& gradient,
-                                          double scale, const collective::HostWork& host_work) {
+                                          uint32_t exponent, double scale,
+                                          const collective::HostWork& host_work) {
   const DType dtype = gradient.dtype();
   const bool applies = compression::Applies(how, dtype);
   if (!applies && KeepsNothing()) {
     kept_ = nullptr;
     encoded_ = NDArray();
-    return {gradient, {}};
+    return {gradient, {}, exponent};
   }
   const GradientCompression now = applies ? how : GradientCompression{};
   const auto bytes = static_cast<int64_t>(BytesOf(now, dtype, *parts_));
@@ -66,14 +67,15 @@ Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const 
   after.push_back(ReadyToRead(gradient));
   last_ = host_work(gradient.context(), what_, after,
                     [now, dtype, parts = parts_, from = HostFrame(gradient), target = HostFrame(encoded_),
-                     to = MutableHostBytes(encoded_).data(), kept = kept_, scale, first = first_scale_] {
+                     to = MutableHostBytes(encoded_).data(), kept = kept_, scale, first = first_scale_,
+                     times = std::ldexp(1.0f, static_cast<int>(exponent))] {
                       kept->ScaleTo(scale);
                       size_t element = 0;
                       std::byte* out = to;
                       for (const size_t elements : *parts) {
                         compression::Encode(now, dtype, from.data() + element * SizeOf(dtype), elements,
                                             kept->values.data() + element, out,
-                                            static_cast<float>(scale / first));
+                                            static_cast<float>(scale / first), times);
                         element += elements;
                         out += compression::EncodedBytes(now, dtype, elements);
                       }

@@ -25,13 +25,14 @@ class Compressor {
   struct Outgoing {
     NDArray bytes;
     GradientCompression how;
+    uint32_t exponent = 0;  // of what is not encoded
   };
   // The gradient itself where `how` does not apply to it; else its parts, encoded by `host_work` as soon as
   // `gradient`, an array in host memory, is there. Once a key that was compressed no longer is, what was kept
   // goes with its next gradients. `scale`: what the round divides by, samples or the divisor, above 0. The
   // first push's is what 2bit's threshold and 1bit's 1 are meant for: where another's is smaller, an uneven
-  // last batch, these and what was kept are smaller, too.
-  Outgoing Compress(const GradientCompression& how, const NDArray& gradient, double scale,
+  // last batch, these and what was kept are smaller, too. The gradient is what the array holds * 2^exponent.
+  Outgoing Compress(const GradientCompression& how, const NDArray& gradient, uint32_t exponent, double scale,
                     const collective::HostWork& host_work);
   // Nothing is kept of earlier pushes, nor was the last one compressed.
   bool Idle() const { return kept_ == nullptr; }

@@ -1,6 +1,7 @@
 // What has been sent to one shard and not been answered: repeated, with growing pauses, until it is.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "worker/operation.h"
@@ -22,6 +23,10 @@ class Requests {
 
   void Add(Time now, uint64_t id, uint64_t in_flight, PartOps parts);
   Request* Find(uint64_t id);
+  // Some of what was asked for has come, and the rest is behind it: it is not repeated for a while.
+  void OnProgress(Time now, Request& request) const {
+    request.next_repeat = std::max(request.next_repeat, now + timeout_);
+  }
   void Erase(uint64_t id) { open_.erase(id); }
   // Requests whose time has come; their next repeat is set. Finished ones are forgotten.
   std::vector<uint64_t> Due(Time now);

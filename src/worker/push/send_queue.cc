@@ -30,11 +30,11 @@ PartOpPtr SendQueue::Take() {
 bool SendQueue::Together(const PartOp& a, const PartOp& b) {
   return a.op->kind == b.op->kind && a.op->samples == b.op->samples && a.op->divisor == b.op->divisor &&
          a.op->compression.type == b.op->compression.type &&
-         a.op->compression.weights == b.op->compression.weights &&
+         a.op->compression.weights == b.op->compression.weights && a.op->exponent == b.op->exponent &&
          (a.op->kind != OpKind::kPullRows || a.op == b.op);
 }
 
-PartOps SendQueue::NextBatch(size_t most_bytes) {
+PartOps SendQueue::NextBatch(size_t most_bytes, size_t most_of_one_pull) {
   PartOps batch;
   size_t bytes = 0;
   while (!empty()) {
@@ -43,9 +43,9 @@ PartOps SendQueue::NextBatch(size_t most_bytes) {
       Take();
       continue;
     }
-    // A key's parts stay together whatever their number: async shards answer one Pull from one state.
     const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op &&
-                          next->op->keys.size() == 1 && next->op->kind != OpKind::kPullRows;
+                          next->op->keys.size() == 1 && next->op->kind != OpKind::kPullRows &&
+                          (next->op->one_state || bytes + next->bytes() <= most_of_one_pull);
     if (!batch.empty() && !one_pull &&
         (!Together(*batch.front(), *next) || bytes + next->bytes() > most_bytes ||
          batch.size() >= kBatchParts)) {

@@ -17,9 +17,11 @@ class SendQueue {
   }
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
-  // The next message's parts: one kind, one slot, for pushes one sample count and divisor, for pulls of rows
-  // one operation. Not empty unless the queue is.
-  PartOps NextBatch(size_t most_bytes);
+  // The next message's parts: one kind, one slot, for pushes one sample count, divisor and exponent, for
+  // pulls of rows one operation. At most `most_bytes`, and of one pull of one key, whose values come one
+  // after the other anyway, `most_of_one_pull`; all of it where its values are to be of one state. Not empty
+  // unless the queue is.
+  PartOps NextBatch(size_t most_bytes, size_t most_of_one_pull);
 
   // Of the next part; the queue is not empty.
   int priority() const { return -lines_.begin()->first; }

@@ -115,6 +115,12 @@ def main():
             "kl_div": lambda x, label: F.kl_div(F.log_softmax(x, 1), label, reduction="none")}.items():
         lines += case(name, lambda x, label: function(x, label).mean(1), {"x": draw(3, 4)}, {"label": torch.softmax(draw(3, 4), 1)})
     lines += recurrent_cases()
+    for name, function in {"softsign": F.softsign, "log_sigmoid": F.logsigmoid, "mish": F.mish}.items():
+        lines += case(name, lambda x, f=function: f(x), {"x": draw(4, 5) * 4})
+    steps = torch.tensor([[2, 0, 3], [1, 1, 0]])
+    lines += case("cross_entropy_steps",
+                  lambda x, label: F.cross_entropy(x.transpose(1, 2), label, reduction="none", label_smoothing=0.1).mean(1),
+                  {"x": draw(2, 3, 4)}, {"label": steps})
     (pathlib.Path(__file__).parent / "reference.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -122,7 +122,8 @@ TEST_F(PyTorch, Normalisation) {
 }
 
 TEST_F(PyTorch, Activations) {
-  for (const char* name : {"leaky_relu", "elu", "gelu", "softplus", "silu"}) {
+  for (const char* name :
+       {"leaky_relu", "elu", "gelu", "softplus", "silu", "softsign", "log_sigmoid", "mish"}) {
     Activation activation(name);
     Expect(name, activation);
   }
@@ -163,6 +164,7 @@ TEST_F(PyTorch, Losses) {
   Expect("cross_entropy", SoftmaxCrossEntropyLoss());
   Expect("cross_entropy_smoothed", SoftmaxCrossEntropyLoss({.label_smoothing = 0.1f}));
   Expect("cross_entropy_probabilities", SoftmaxCrossEntropyLoss({.label_smoothing = 0.1f}));
+  Expect("cross_entropy_steps", SoftmaxCrossEntropyLoss({.label_smoothing = 0.1f}));
   Expect("l1", L1Loss());
   Expect("huber", HuberLoss(0.5f));
   Expect("logistic", SigmoidBinaryCrossEntropyLoss());

@@ -29,21 +29,22 @@ std::vector<double> Numbers(std::istream& in) {
 }
 
 OptimizerConfig ReadConfig(std::istream& in) {
-  const std::map<std::string, double OptimizerConfig::*> fields = {
+  const std::map<std::string, std::optional<double> OptimizerConfig::*> by_kind = {
       {"learning_rate", &OptimizerConfig::learning_rate},
       {"momentum", &OptimizerConfig::momentum},
+      {"epsilon", &OptimizerConfig::epsilon}};
+  const std::map<std::string, double OptimizerConfig::*> fields = {
       {"wd", &OptimizerConfig::wd},
       {"clip_gradient", &OptimizerConfig::clip_gradient},
       {"beta1", &OptimizerConfig::beta1},
       {"beta2", &OptimizerConfig::beta2},
-      {"epsilon", &OptimizerConfig::epsilon},
       {"rho", &OptimizerConfig::rho},
       {"lambda1", &OptimizerConfig::lambda1},
       {"beta", &OptimizerConfig::beta},
       {"lower_bound", &OptimizerConfig::lower_bound},
       {"upper_bound", &OptimizerConfig::upper_bound},
       {"wd_lh", &OptimizerConfig::wd_lh}};
-  OptimizerConfig config;
+  OptimizerConfig config{.momentum = 0, .epsilon = 1e-8};  // what make_reference.py takes
   std::string word;
   in >> word;
   config.kind = OptimizerKindOf(word).value();
@@ -52,6 +53,8 @@ OptimizerConfig ReadConfig(std::istream& in) {
     const double value = std::stod(word.substr(equals + 1));
     if (word.starts_with("centered=")) {
       config.centered = value != 0;
+    } else if (const auto field = by_kind.find(word.substr(0, equals)); field != by_kind.end()) {
+      config.*field->second = value;
     } else {
       config.*fields.at(word.substr(0, equals)) = value;
     }

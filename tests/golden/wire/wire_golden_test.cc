@@ -54,11 +54,20 @@ std::vector<Body> GoldenBodies() {
   const NodeInfo dead{Role::kWorker, 0, 0, NodeState::kDead, "", 0, {}};
   const KeyEntry entry{8, {"w", DType::kFloat32, Shape{10}}, SyncMode::kSync, {{0, 0, 6}, {1, 6, 4}}, 262144};
   return {
-      Register{
-          Role::kServer, "place-1", -1, "node.example", 4321, 2, 3, {"tcp://10.0.0.1:9000", "ipc:///tmp/s"}},
-      Welcome{Welcome::State::kComplete, 4, "worker 2", {node}},
-      Heartbeat{},
-      HeartbeatAck{},
+      Register{Role::kServer,
+               "place-1",
+               -1,
+               "node.example",
+               4321,
+               2,
+               3,
+               {"tcp://10.0.0.1:9000", "ipc:///tmp/s"},
+               2,
+               8,
+               1500},
+      Welcome{Welcome::State::kComplete, 4, "worker 2", {node}, 3},
+      Heartbeat{true},
+      HeartbeatAck{true},
       GetMembership{},
       Membership{{node, dead}},
       DeclareKeys{SyncMode::kAsync,

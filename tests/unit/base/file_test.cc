@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,6 +110,71 @@ TEST_F(File, AFailureLeavesTheOldFileAndNoTemporaryOne) {
   fs::create_directory(Path("taken"));
   EXPECT_FALSE(WriteFileAtomically(Path("taken"), {AsBytes("x")}).ok());
   EXPECT_FALSE(WriteFileAtomically("/dev/null", {AsBytes("x")}).ok()) << "a device must not be replaced";
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+// A system that has no files without names, or does not let them get one.
+class Refusing final : public NamelessFiles {
+ public:
+  explicit Refusing(bool opens) : opens_(opens) {}
+  int Open(const std::string& folder) const override { return opens_ ? NamelessFiles::Open(folder) : -1; }
+  bool Link(int, const std::string&) const override { return false; }
+
+ private:
+  const bool opens_;
+};
+
+TEST_F(File, WhereNamelessFilesAreRefusedANamedOneIsWritten) {
+  for (const bool opens : {true, false}) {
+    SCOPED_TRACE(opens);
+    const std::string path = Path(opens ? "no link" : "no nameless file");
+    const Bytes pieces[] = {AsBytes("head "), AsBytes("tail")};
+    for (int again = 0; again < 2; ++again) {
+      const Status status = WriteFileAtomically(path, pieces, Refusing(opens));
+      EXPECT_TRUE(status.ok()) << status.failure().message;
+      EXPECT_EQ(Contents(path), "head tail");
+    }
+    EXPECT_TRUE(HeldFileNames(60s).held());  // they are given back
+    const Status no_folder = WriteFileAtomically(Path("no/such/folder"), pieces, Refusing(opens));
+    ASSERT_FALSE(no_folder.ok());
+    EXPECT_EQ(no_folder.failure().code, ErrorCode::kNotFound);
+  }
+  EXPECT_EQ(FilesInFolder(), 2u) << "temporary files are left";
+}
+
+TEST_F(File, ANamedFileThatCannotBeRenamedIsRemoved) {
+  fs::create_directory(Path("taken"));
+  // The folder takes the target's place after the check: what the rename then meets.
+  class Meddling final : public NamelessFiles {
+   public:
+    explicit Meddling(std::string folder) : folder_(std::move(folder)) {}
+    int Open(const std::string&) const override {
+      fs::create_directories(folder_);
+      return -1;
+    }
+
+   private:
+    const std::string folder_;
+  };
+  const Bytes piece = AsBytes("x");
+  const Status status = WriteFileAtomically(Path("new"), std::span(&piece, 1), Meddling(Path("new/inside")));
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(FilesInFolder(), 2u) << "the temporary file is left";
+}
+
+// As `ulimit -f` has it; without a word of ours SIGXFSZ would end the process.
+TEST_F(File, TheLimitOfFileSizesIsAnError) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), {AsBytes("old")}));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status status = WriteFileAtomically(Path("a"), {AsBytes(std::string(10'000, 'x'))});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.failure().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(status.failure().message.find("ulimit -f"), std::string::npos) << status.failure().message;
+  EXPECT_EQ(Contents(Path("a")), "old");
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 

@@ -75,6 +75,11 @@ TEST(Strings, PrintableKeepsWhatATerminalTakesAsText) {
   EXPECT_EQ(StrPrintable("\x1B[2J\n\x7F"), "\\x1b[2J\\x0a\\x7f");
 }
 
+TEST(Strings, ANanHasNoSign) {
+  EXPECT_EQ(StrCat("is ", -std::numeric_limits<double>::quiet_NaN()), "is nan");
+  EXPECT_EQ(StrCat("is ", -std::numeric_limits<float>::quiet_NaN(), " ", -1.5f), "is nan -1.5");
+}
+
 TEST(Strings, Counted) {
   EXPECT_EQ(Counted(0, "worker"), "0 workers");
   EXPECT_EQ(Counted(1, "worker"), "1 worker");

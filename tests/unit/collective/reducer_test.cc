@@ -140,6 +140,29 @@ TEST_P(ReducerTest, LargeArrays) {
   }
 }
 
+// Which float16 numbers are not when there are two of them.
+TEST_P(ReducerTest, ASumIsHalvedAsOftenAsItsTermsNeed) {
+  for (const size_t terms : {size_t{2}, size_t{3}, size_t{8}, size_t{9}}) {
+    const uint32_t exponent = ExponentOfSum(DType::kFloat16, terms);
+    std::vector<NDArray> values;
+    for (size_t i = 0; i < terms; ++i) {
+      values.push_back(NDArray::From({65504, -65504, 3, 0x1p-14f}, {4}, cpu(static_cast<int>(i % 3)))
+                           .AsType(DType::kFloat16));
+    }
+    NDArray out = NDArray::Empty({4}, cpu(0), DType::kFloat16);
+    reducer_->Reduce(values, &out, exponent);
+    const float n = static_cast<float>(terms), by = std::ldexp(1.0f, -static_cast<int>(exponent));
+    const NDArray expected =
+        NDArray::From({65504 * n * by, -65504 * n * by, 3 * n * by, n * 0x1p-14f * by}, {4});
+    EXPECT_EQ(out.AsType(DType::kFloat32).ToVector(),
+              expected.AsType(DType::kFloat16).AsType(DType::kFloat32).ToVector());
+    EXPECT_TRUE(std::isfinite(out.AsType(DType::kFloat32).ToVector()[0])) << terms;
+  }
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt32})
+    EXPECT_EQ(ExponentOfSum(dtype, 8), 0u);
+  EXPECT_EQ(ExponentOfSum(DType::kFloat16, 1), 0u);
+}
+
 TEST_P(ReducerTest, IsOfTheListsOrderWhateverTheTimingOfTheDevices) {
   const std::vector<std::vector<float>> terms = {{1e8f}, {3}, {-1e8f}, {5}};
   const float in_order = OrderedSum({1e8, 3, -1e8, 5});

@@ -84,6 +84,8 @@ TEST(Views, TakeAndSelectAreViews) {
   EXPECT_EQ(At(*chosen, 1), (Sample{{0, 1}, 0}));
   EXPECT_EQ(At(*Take(chosen, 1), 0), (Sample{{20, 21}, 2}));
   EXPECT_EQ(Take(data, 3)->size(), 3);
+  EXPECT_EQ(Take(data, 4)->size(), 3);  // all, as Gluon's take
+  EXPECT_EQ(At(*Take(data, INT64_MAX), 2), At(*data, 2));
   EXPECT_EQ(Select(data, {})->size(), 0);
 }
 
@@ -105,8 +107,8 @@ TEST(Views, InMemoryIsTheSame) {
 TEST(Views, WhatIsOutOfRangeIsRefused) {
   const auto data = Array({0, 1, 10, 11}, {0, 1});
   const auto refused = [](const auto& call) { return ErrorOf(ErrorCode::kInvalidArgument, call); };
-  EXPECT_THAT(refused([&] { Take(data, 3); }), HasSubstr("3 samples are asked for; expected 1 to 2"));
-  EXPECT_THAT(refused([&] { Take(data, 0); }), HasSubstr("expected 1 to 2"));
+  EXPECT_THAT(refused([&] { Take(data, 0); }), HasSubstr("0 samples are asked for; expected at least 1"));
+  EXPECT_THAT(refused([&] { Take(data, -3); }), HasSubstr("-3 samples are asked for"));
   EXPECT_THAT(refused([&] { Select(data, {0, 2}); }), HasSubstr("index 1 is 2; expected 0 to 1"));
   EXPECT_THAT(refused([&] { Select(data, {-1}); }), HasSubstr("index 0 is -1"));
   EXPECT_THAT(refused([&] { Concat({}); }), HasSubstr("no dataset"));

@@ -173,6 +173,37 @@ TEST_F(MnistFolder, TakesPlainOrGzippedFilesAndSaysWhatIsMissing) {
   EXPECT_CONTAINS(WhyRefused(), "t10k-images-idx3-ubyte'");
 }
 
+// As browsers, Kaggle and torchvision leave them.
+TEST_F(MnistFolder, FindsTheOtherNamesOfTheFiles) {
+  const std::string images = IdxFile({1, 2, 2}, "abcd"), labels = IdxFile({1}, std::string(1, '\7'));
+  const auto put = [&](const std::string& name, const std::string& bytes) {
+    fs::create_directories((folder_ / name).parent_path());
+    Put(name, bytes);
+  };
+  for (const auto& [images_name, labels_name] :
+       {std::pair("t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"),
+        std::pair("t10k-images.idx3-ubyte.gz", "t10k-labels-idx1-ubyte"),
+        std::pair("test-images-idx3-ubyte", "test-labels-idx1-ubyte"),
+        std::pair("t10k-images-idx3-ubyte/t10k-images-idx3-ubyte",
+                  "t10k-labels-idx1-ubyte/t10k-labels-idx1-ubyte"),
+        std::pair("raw/t10k-images-idx3-ubyte", "raw/t10k-labels-idx1-ubyte.gz"),
+        std::pair("MNIST/raw/t10k-images-idx3-ubyte", "MNIST/raw/t10k-labels-idx1-ubyte"),
+        std::pair("FashionMNIST/raw/t10k-images-idx3-ubyte.gz",
+                  "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz")}) {
+    SCOPED_TRACE(images_name);
+    const auto packed = [](std::string_view name, const std::string& bytes) {
+      return name.ends_with(".gz") ? Gzip(bytes) : bytes;
+    };
+    put(images_name, packed(images_name, images));
+    put(labels_name, packed(labels_name, labels));
+    EXPECT_EQ(WhyRefused(), "accepted");
+    for (const auto& entry : fs::directory_iterator(folder_)) fs::remove_all(entry);
+  }
+  put("t10k-images.idx3-ubyte", images);
+  EXPECT_CONTAINS(WhyRefused(), "t10k-labels-idx1-ubyte'");
+  EXPECT_CONTAINS(WhyRefused(), "t10k-labels.idx1-ubyte'");
+}
+
 TEST(MnistFiles, TheRealSetReadsAsPublished) {
   const char* given = std::getenv("SLUICE_MNIST");
   const fs::path folder = given != nullptr ? given : SLUICE_SOURCE_DIR "/../shared/data/mnist";

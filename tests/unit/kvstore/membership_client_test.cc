@@ -53,6 +53,7 @@ class MembershipClient : public ::testing::Test {
 
   RecordingNetwork network_;
   Time now_{};
+  int asked_ = 0;
   Client client_{{.role = Role::kWorker,
                   .job = 5,
                   .incarnation = 3,
@@ -65,7 +66,8 @@ class MembershipClient : public ::testing::Test {
                   .num_servers = 1,
                   .heartbeat_interval = 1s,
                   .heartbeat_timeout = 5s,
-                  .rendezvous_timeout = 60s}};
+                  .rendezvous_timeout = 60s,
+                  .on_asked_to_end = [this] { ++asked_; }}};
 };
 
 TEST_F(MembershipClient, RegistersAtOnceWithAllItKnows) {
@@ -80,7 +82,25 @@ TEST_F(MembershipClient, RegistersAtOnceWithAllItKnows) {
                                                           .host = "b",
                                                           .pid = 17,
                                                           .num_workers = 2,
-                                                          .num_servers = 1}));
+                                                          .num_servers = 1,
+                                                          .heartbeat_ms = 1000}));
+}
+
+TEST_F(MembershipClient, AServerTellsItsThreadsAndThenItsAddresses) {
+  Client server({.role = Role::kServer, .server_threads = 3, .offered_server_threads = 5});
+  server.OnStart(now_, network_);
+  const auto registered = [&] { return network_.Take().back().As<wire::Register>(); };
+  wire::Register heard = registered();
+  EXPECT_EQ(std::pair(heard.server_threads, heard.offered_server_threads), std::pair(3u, 5u));
+  EXPECT_TRUE(heard.shard_addresses.empty());
+  EXPECT_EQ(server.server_threads(), 0u);
+  wire::Message message;
+  message.sender = {Role::kScheduler, 0, kSchedulerIncarnation};
+  message.body = wire::Welcome{wire::Welcome::State::kWaiting, 0, "worker 0", {}, 3};
+  server.OnMessage(now_, server.scheduler(), message, network_);
+  EXPECT_EQ(server.server_threads(), 3u);
+  server.SetShardAddresses(now_, {"a", "b", "c"}, network_);
+  EXPECT_EQ(registered().shard_addresses.size(), 3u);
 }
 
 TEST_F(MembershipClient, RegistersEverySecondUntilTheJobIsComplete) {
@@ -131,6 +151,23 @@ TEST_F(MembershipClient, HeartbeatsFromTheFirstMomentOn) {
   Join();
   RunUntil(6500ms);
   EXPECT_EQ(Count<wire::Heartbeat>(), 3u);
+}
+
+TEST_F(MembershipClient, AskedToEndItSaysSoAtOnceAndWithEveryHeartbeat) {
+  Join();
+  client_.AskToEnd(network_);
+  EXPECT_EQ(network_.Take<wire::Heartbeat>(client_.scheduler()), std::vector{wire::Heartbeat{true}});
+  RunUntil(1s);
+  EXPECT_EQ(network_.Take<wire::Heartbeat>(client_.scheduler()), std::vector{wire::Heartbeat{true}});
+}
+
+TEST_F(MembershipClient, HearsOnceThatAWorkerWasAskedToEnd) {
+  Join();
+  Deliver(wire::HeartbeatAck{});
+  EXPECT_EQ(asked_, 0);
+  Deliver(wire::HeartbeatAck{true});
+  Deliver(wire::HeartbeatAck{true});
+  EXPECT_EQ(asked_, 1);
 }
 
 TEST_F(MembershipClient, ASilentSchedulerIsNamedWithItsAddressAndVariables) {

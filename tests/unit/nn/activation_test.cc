@@ -22,6 +22,10 @@ double Cdf(double x) {
   return 0.5 * std::erfc(-x * kRootHalf);
 }
 
+double Log1pExp(double x) {
+  return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+}
+
 TEST(ActivationTest, MatchesTheReference) {
   const std::pair<const char*, Scalar> functions[] = {
       {"relu", [](double x) { return std::max(x, 0.0); }},
@@ -33,7 +37,10 @@ TEST(ActivationTest, MatchesTheReference) {
       {"softplus", [](double x) { return std::log1p(std::exp(x)); }},
       {"softrelu", [](double x) { return std::log1p(std::exp(x)); }},
       {"silu", [](double x) { return x / (1 + std::exp(-x)); }},
-      {"swish", [](double x) { return x / (1 + std::exp(-x)); }}};
+      {"swish", [](double x) { return x / (1 + std::exp(-x)); }},
+      {"softsign", [](double x) { return x / (1 + std::fabs(x)); }},
+      {"log_sigmoid", [](double x) { return -std::log1p(std::exp(-x)); }},
+      {"mish", [](double x) { return x * std::tanh(std::log1p(std::exp(x))); }}};
   for (const auto& [name, function] : functions) {
     SCOPED_TRACE(name);
     Activation activation(name);
@@ -55,8 +62,8 @@ TEST(ActivationTest, MatchesTheReference) {
         },
         5);
   }
-  EXPECT_THAT(MessageOf([] { Activation("mish"); }),
-              HasSubstr("no activation is called 'mish'; there are relu"));
+  EXPECT_THAT(MessageOf([] { Activation("mush"); }),
+              HasSubstr("no activation is called 'mush'; there are relu"));
   EXPECT_THAT(MessageOf([] { Activation::Elu(-1); }), HasSubstr("alpha is -1"));
   EXPECT_THAT(MessageOf([] { Activation::LeakyRelu(NAN); }), HasSubstr("alpha is nan"));
   EXPECT_THAT(MessageOf([] { Activation(Activation::Function::kRelu, 1.0f); }), HasSubstr("only leaky_relu"));
@@ -79,6 +86,16 @@ TEST(ActivationTest, IsAccurateFarOut) {
                    [](double x) {
                      const double s = 1 / (1 + std::exp(-x));
                      return s + x * s * (1 - s);
+                   }},
+                  {Activation::Softsign(), [](double x) { return x / (1 + std::fabs(x)); },
+                   [](double x) { return 1 / ((1 + std::fabs(x)) * (1 + std::fabs(x))); }},
+                  {Activation::LogSigmoid(),
+                   [](double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); },
+                   [](double x) { return 1 / (1 + std::exp(x)); }},
+                  {Activation::Mish(), [](double x) { return x * std::tanh(Log1pExp(x)); },
+                   [](double x) {
+                     const double t = std::tanh(Log1pExp(x));
+                     return t + x * (1 - t * t) / (1 + std::exp(-x));
                    }}};
   std::vector<float> points;
   for (const double size :
@@ -113,6 +130,14 @@ TEST(ActivationTest, SaturatesWithoutNan) {
   EXPECT_NEAR(sigmoid[1], std::exp(-20.0), 1e-13);
   EXPECT_EQ(sigmoid[2], 0.5f);
   EXPECT_EQ(sigmoid[4], 1);
+}
+
+TEST(ActivationTest, HasLimitsAtInfinity) {
+  const NDArray x = NDArray::From({-HUGE_VALF, -3e38f, 3e38f, HUGE_VALF}, {4});
+  EXPECT_THAT(Activation::Softsign()(x).ToVector(), ElementsAre(-1, -1, 1, 1));
+  EXPECT_THAT(Activation::LogSigmoid()(x).ToVector(), ElementsAre(-HUGE_VALF, -3e38f, 0, 0));
+  const std::vector<float> mish = Activation::Mish()(x).ToVector();
+  EXPECT_THAT((std::vector<float>{mish[1], mish[2], mish[3]}), ElementsAre(0, 3e38f, HUGE_VALF));
 }
 
 }  // namespace

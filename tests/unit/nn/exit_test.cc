@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "sluice/autograd.h"
 #include "sluice/error.h"
@@ -33,6 +34,22 @@ void FailWithWorkInFlight() {
     std::exit(2);
   }
   std::exit(0);
+}
+
+// Main's thread has seen no array.
+[[noreturn]] void EndWithWorkOfAnotherThread() {
+  std::thread([] {
+    try {
+      FailWithWorkInFlight();
+    } catch (const Error&) {
+    }
+  }).join();
+  std::exit(2);
+}
+
+TEST(ExitTest, WorkOfAThreadThatIsGoneIsDoneBeforeTheEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(EndWithWorkOfAnotherThread(), ::testing::ExitedWithCode(2), "");
 }
 
 TEST(ExitTest, AnErrorWhileWorkIsInFlightEndsInOrder) {

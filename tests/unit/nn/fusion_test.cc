@@ -73,7 +73,7 @@ TEST_P(ActivationFusionTest, BeforeGlobalMaxPooling) {
 
 INSTANTIATE_TEST_SUITE_P(Activations, ActivationFusionTest,
                          ::testing::Values("relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "softplus",
-                                           "silu"),
+                                           "silu", "softsign", "log_sigmoid", "mish"),
                          [](const auto& info) { return info.param; });
 
 TEST(FusionTest, AConvolutionWithoutBiasAndWithGroups) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sluice/autograd.h"
+#include "sluice/ops.h"
 #include "unit/expect_error.h"
 #include "unit/nn/reference.h"
 
@@ -294,6 +295,56 @@ TEST(SoftmaxCrossEntropyTest, SmoothsLabels) {
         SoftmaxCrossEntropyLoss(), scores, reference::ToNDArray(mixed),
         [&](const auto& v) { return CrossEntropyWith(v[0], mixed, 0); }, &rng);
   }
+}
+
+// The mean of `each` losses, one sample after another.
+Tensor MeanOfEach(const Tensor& losses, int64_t batch, int64_t each) {
+  Tensor means({batch});
+  for (int64_t i = 0; i < batch * each; ++i) means.at(i / each) += losses.at(i) / static_cast<double>(each);
+  return means;
+}
+
+// As Gluon's: classes are the last axis, and a sample's loss is the mean over its steps.
+TEST(SoftmaxCrossEntropyTest, TakesStepsBetweenBatchAndClasses) {
+  for (const Shape& shape : {Shape{3, 5, 4}, Shape{2, 1, 6}, Shape{4, 2, 3, 7}}) {
+    Rng rng(11);
+    const int64_t batch = shape[0], classes = shape[shape.ndim() - 1], rows = shape.size() / classes;
+    const Shape steps = shape.WithoutAxis(shape.ndim() - 1);
+    std::vector<int32_t> labels;
+    for (int64_t i = 0; i < rows; ++i)
+      labels.push_back(static_cast<int32_t>(rng.Below(static_cast<uint64_t>(classes))));
+    const Tensor scores = Random(shape, &rng);
+    const auto as_rows = [&](Tensor t) {
+      t.shape = {rows, classes};
+      return t;
+    };
+    const NDArray label = NDArray::From(std::span<const int32_t>(labels), steps);
+    Check(
+        SoftmaxCrossEntropyLoss(), scores, label,
+        [&](const auto& v) { return MeanOfEach(CrossEntropy(as_rows(v[0]), labels), batch, rows / batch); },
+        &rng);
+    Tensor mixed = Probabilities({rows, classes}, &rng);
+    NDArray q = reference::ToNDArray(mixed);
+    Check(
+        SoftmaxCrossEntropyLoss({.label_smoothing = 0.1f}), scores, ops::Reshape(q, shape),
+        [&](const auto& v) {
+          return MeanOfEach(CrossEntropyWith(as_rows(v[0]), mixed, 0.1f), batch, rows / batch);
+        },
+        &rng);
+  }
+  const NDArray scores({2, 3, 4});
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { SoftmaxCrossEntropyLoss()(scores, NDArray({6})); }),
+              HasSubstr("do not fit"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [&] {
+                        SoftmaxCrossEntropyLoss()(scores, NDArray({3, 2}));
+                      }),
+              HasSubstr("do not fit"));
+  EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument,
+                      [&] {
+                        SoftmaxCrossEntropyLoss()(NDArray({2, 0, 4}), NDArray({2, 0}));
+                      }),
+              HasSubstr("have no scores"));
 }
 
 TEST(SoftmaxCrossEntropyTest, OneClassAndNoRowsCostNothing) {

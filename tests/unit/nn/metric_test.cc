@@ -66,6 +66,31 @@ TEST(Accuracy, TakesLabelsOfEveryWholeType) {
   }
 }
 
+// MXNet's flattens both. Of the six labels those at 0, 1, 3 and 5 are right.
+TEST(Accuracy, TakesLabelsOfAnyShapeRowByRow) {
+  const std::vector<int32_t> values = {1, 0, 1, 1, 0, 1};
+  const std::vector<float> scores = {0, 1, 2, 1, 4, 3, 0, 5, 1, 6, 0, 1};
+  for (const auto& [labels, predictions] :
+       {std::pair(Shape{2, 3}, Shape{6, 2}), std::pair(Shape{2, 3}, Shape{2, 3, 2}),
+        std::pair(Shape{2, 3, 1}, Shape{2, 3, 2}), std::pair(Shape{6}, Shape{6, 2})}) {
+    Accuracy accuracy;
+    accuracy.Update(NDArray::From(std::span<const int32_t>(values), labels),
+                    NDArray::From(std::span<const float>(scores), predictions));
+    EXPECT_EQ(accuracy.count(), 6);
+    EXPECT_DOUBLE_EQ(accuracy.value(), 4.0 / 6) << labels << predictions;
+  }
+  Accuracy accuracy;
+  for (const auto& [labels, predictions] :
+       {std::pair(Shape{3, 2}, Shape{2, 3, 2}), std::pair(Shape{6}, Shape{2, 3, 2}),
+        std::pair(Shape{2, 3}, Shape{12}), std::pair(Shape{2, 3}, Shape{4, 3})}) {
+    EXPECT_THAT(MessageOf([&] {
+                  accuracy.Update(NDArray::From(std::span<const int32_t>(values), labels),
+                                  NDArray::From(std::span<const float>(scores), predictions));
+                }),
+                HasSubstr("do not fit predictions"));
+  }
+}
+
 TEST(Accuracy, SaysWhatDoesNotFit) {
   Accuracy accuracy;
   const NDArray scores = NDArray::From({0, 1, 1, 0}, {2, 2});

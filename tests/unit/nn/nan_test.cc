@@ -92,7 +92,7 @@ TEST_P(NanActivationTest, IsTheSameForNeighbours) {
 
 INSTANTIATE_TEST_SUITE_P(Activations, NanActivationTest,
                          ::testing::Values("relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "softplus",
-                                           "silu"),
+                                           "silu", "softsign", "log_sigmoid", "mish"),
                          [](const auto& info) { return info.param; });
 
 TEST(NanTest, PassesItsGradientThroughARectifier) {

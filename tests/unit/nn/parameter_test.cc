@@ -83,6 +83,57 @@ TEST(ParameterTest, ADeferredShapeIsFilledLater) {
               HasSubstr("'fc1.weight' has shape [5, 7] (0: unknown) and was given [5, 8]"));
 }
 
+TEST(ParameterTest, WhoWaitsForTheArraysIsToldOnceUnlessItIsGone) {
+  using Callback = std::function<void()>;
+  Parameter weight("w", {2, 0});
+  weight.Initialize({cpu(0)}, std::make_shared<Constant>(3));
+  std::vector<float> seen;
+  int told = 0;
+  const auto look = std::make_shared<const Callback>([&] { seen = weight.data(cpu(0)).ToVector(); });
+  const auto count = std::make_shared<const Callback>([&] { ++told; });
+  weight.WhenInitialized(look);
+  weight.WhenInitialized(count);
+  weight.WhenInitialized(std::make_shared<const Callback>([] { FAIL() << "its owner is gone"; }));
+  weight.SetShape({2, 1});
+  EXPECT_THAT(seen, ElementsAre(3, 3));
+  weight.Reinitialize({cpu(0)});
+  EXPECT_EQ(told, 1);
+  weight.WhenInitialized(count);  // the arrays exist
+  EXPECT_EQ(told, 2);
+  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, [&] { weight.WhenInitialized(nullptr); }),
+              HasSubstr("'w': WhenInitialized was given no function"));
+  EXPECT_THROW(weight.WhenInitialized(std::make_shared<const Callback>()), Error);
+}
+
+TEST(ParameterTest, WhoWaitsForTheArraysFindsWhatWasSet) {
+  using Callback = std::function<void()>;
+  Parameter weight("w", {2, 0});
+  weight.Initialize({cpu(0), cpu(1)}, std::make_shared<Constant>(3));
+  std::vector<float> seen;
+  const auto look = std::make_shared<const Callback>([&] { seen = weight.data(cpu(1)).ToVector(); });
+  weight.WhenInitialized(look);
+  weight.SetData(NDArray::From({5, 7}, {2, 1}));
+  EXPECT_THAT(seen, ElementsAre(5, 7));
+}
+
+TEST(ParameterTest, OneWhoseCallbackThrowsDoesNotKeepItFromOthers) {
+  using Callback = std::function<void()>;
+  Parameter weight("w", {2, 0});
+  weight.Initialize({cpu(0)});
+  int told = 0;
+  const auto fail = std::make_shared<const Callback>([] { throw std::runtime_error("first"); });
+  const auto count = std::make_shared<const Callback>([&] { ++told; });
+  const auto fail_too = std::make_shared<const Callback>([] { throw std::runtime_error("second"); });
+  for (const auto& callback : {fail, count, fail_too}) weight.WhenInitialized(callback);
+  try {
+    weight.SetShape({2, 1});
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "first");
+  }
+  EXPECT_EQ(told, 1);
+}
+
 TEST(ParameterTest, SetDataReachesEveryContextAndFillsADeferredShape) {
   Parameter weight("w", {2, 0});
   weight.Initialize({cpu(0), cpu(1)});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "sluice/error.h"
 #include "sluice/optimizer.h"
@@ -44,44 +45,95 @@ TEST(OptimizerConfig, SoundOnesAreAccepted) {
     EXPECT_THAT(WhyInvalidWith([&](OptimizerConfig& c) { c.kind = kind; }), IsEmpty());
   }
   EXPECT_THAT(WhyInvalidWith([](OptimizerConfig& c) {
-                c.learning_rate = c.wd = c.epsilon = c.beta1 = c.beta2 = 0;
+                c.learning_rate = c.epsilon = 0;
+                c.wd = c.beta1 = c.beta2 = 0;
                 c.clip_gradient = -1;
                 c.rescale_grad = -2;
                 c.multipliers["w"] = {.lr_mult = -1, .wd_mult = 0};
                 c.schedule.steps = {3, 3, 9};
+                c.schedule.warmup_steps = 1'000'000'000;  // of a constant rate, which has no last update
               }),
               IsEmpty());
 }
 
 struct Field {
   const char* name;
-  double OptimizerConfig::*field;
+  std::function<void(OptimizerConfig&, double)> set;
   std::vector<double> bad;
 };
+
+template <typename T>
+auto Setter(T OptimizerConfig::*field) {
+  return [field](OptimizerConfig& config, double value) { config.*field = value; };
+}
 
 TEST(OptimizerConfig, ABadFieldIsNamedWithItsValue) {
   const std::vector<double> negative = {-0.5, kNan, kInfinity}, endless = {kNan, kInfinity, -kInfinity},
                             share = {-0.1, 1.0, 1.5, kNan};
-  const Field fields[] = {{"learning_rate", &OptimizerConfig::learning_rate, negative},
-                          {"momentum", &OptimizerConfig::momentum, share},
-                          {"wd", &OptimizerConfig::wd, negative},
-                          {"clip_gradient", &OptimizerConfig::clip_gradient, endless},
-                          {"rescale_grad", &OptimizerConfig::rescale_grad, endless},
-                          {"beta1", &OptimizerConfig::beta1, share},
-                          {"beta2", &OptimizerConfig::beta2, share},
-                          {"epsilon", &OptimizerConfig::epsilon, negative},
-                          {"rho", &OptimizerConfig::rho, share},
-                          {"lambda1", &OptimizerConfig::lambda1, negative},
-                          {"beta", &OptimizerConfig::beta, negative},
-                          {"lower_bound", &OptimizerConfig::lower_bound, negative},
-                          {"upper_bound", &OptimizerConfig::upper_bound, negative},
-                          {"wd_lh", &OptimizerConfig::wd_lh, negative}};
+  const Field fields[] = {{"learning_rate", Setter(&OptimizerConfig::learning_rate), negative},
+                          {"momentum", Setter(&OptimizerConfig::momentum), share},
+                          {"wd", Setter(&OptimizerConfig::wd), negative},
+                          {"clip_gradient", Setter(&OptimizerConfig::clip_gradient), endless},
+                          {"rescale_grad", Setter(&OptimizerConfig::rescale_grad), endless},
+                          {"beta1", Setter(&OptimizerConfig::beta1), share},
+                          {"beta2", Setter(&OptimizerConfig::beta2), share},
+                          {"epsilon", Setter(&OptimizerConfig::epsilon), negative},
+                          {"rho", Setter(&OptimizerConfig::rho), share},
+                          {"lambda1", Setter(&OptimizerConfig::lambda1), negative},
+                          {"beta", Setter(&OptimizerConfig::beta), negative},
+                          {"lower_bound", Setter(&OptimizerConfig::lower_bound), negative},
+                          {"upper_bound", Setter(&OptimizerConfig::upper_bound), negative},
+                          {"wd_lh", Setter(&OptimizerConfig::wd_lh), negative}};
   for (const Field& field : fields) {
     for (const double value : field.bad) {
       std::ostringstream text;
       text << field.name << " is " << value;
-      EXPECT_THAT(WhyInvalidWith([&](OptimizerConfig& c) { c.*field.field = value; }), HasSubstr(text.str()));
+      EXPECT_THAT(WhyInvalidWith([&](OptimizerConfig& c) { field.set(c, value); }), HasSubstr(text.str()));
     }
+  }
+}
+
+// python/mxnet/optimizer/{sgd,nag,adam,adamW,adagrad,rmsprop,ftrl,lamb,signum}.py of Apache MXNet 2.0, the
+// arguments of each __init__.
+TEST(OptimizerConfig, WhatIsNotSetIsAsInMxnet) {
+  struct Defaults {
+    const char* name;
+    double learning_rate;
+    std::optional<double> momentum, epsilon;  // where MXNet's has the argument
+  };
+  for (const auto& [name, learning_rate, momentum, epsilon] :
+       {Defaults{"sgd", 0.1, 0.0, {}}, Defaults{"nag", 0.1, 0.9, {}}, Defaults{"adam", 0.001, {}, 1e-8},
+        Defaults{"adamw", 0.001, {}, 1e-6}, Defaults{"adagrad", 0.01, {}, 1e-6},
+        Defaults{"rmsprop", 0.001, 0.9, 1e-8}, Defaults{"ftrl", 0.1, {}, {}},
+        Defaults{"lamb", 0.001, {}, 1e-6}, Defaults{"signum", 0.01, 0.9, {}}}) {
+    SCOPED_TRACE(name);
+    const OptimizerKind kind = OptimizerKindOf(name).value();
+    const OptimizerConfig config = Resolved({.kind = kind});
+    EXPECT_EQ(config.learning_rate, learning_rate);
+    EXPECT_EQ(ReadsMomentum(kind), momentum.has_value());
+    EXPECT_EQ(config.momentum, momentum.value_or(0));
+    EXPECT_EQ(config.epsilon, epsilon.value_or(1e-8));
+    EXPECT_EQ(config.beta1, 0.9);  // these are the same for all that have them
+    EXPECT_EQ(config.beta2, 0.999);
+    EXPECT_EQ(config.rho, 0.9);
+    EXPECT_EQ(config.lambda1, 0.01);
+    EXPECT_EQ(config.beta, 1);
+    EXPECT_EQ(config.wd, 0);
+    EXPECT_EQ(config.wd_lh, 0);
+    EXPECT_FALSE(config.centered);
+    EXPECT_EQ(Optimizer::Create({.kind = kind})->config(), config);
+    EXPECT_EQ(Optimizer::Create({.kind = kind})->LearningRate(1), learning_rate);
+  }
+}
+
+TEST(OptimizerConfig, WhatIsSetStays) {
+  for (const OptimizerKind kind : AllKinds()) {
+    const OptimizerConfig all{.kind = kind, .learning_rate = 0.25, .momentum = 0, .epsilon = 0.5};
+    EXPECT_EQ(Resolved(all), all);
+    const OptimizerConfig rate{.kind = kind, .learning_rate = 0};
+    EXPECT_EQ(Resolved(rate).learning_rate, 0);
+    EXPECT_EQ(Resolved(rate).momentum, Resolved({.kind = kind}).momentum);
+    EXPECT_EQ(Resolved(Resolved(rate)), Resolved(rate));
   }
 }
 
@@ -211,6 +263,24 @@ TEST(Optimizer, AnElementsResultDoesNotDependOnTheCut) {
   }
 }
 
+TEST(Optimizer, TheElementBehindTheLastIsLeftAlone) {
+  for (const OptimizerKind kind : AllKinds()) {
+    for (const double momentum : {0.0, 0.9}) {
+      const auto optimizer = Optimizer::Create({.kind = kind, .momentum = momentum});
+      for (const size_t n : {1, 5, 16, 35}) {
+        std::vector<float> weight(n + 1, 1), out(n + 1, 7), gradient(n + 1, 3);
+        std::vector<std::vector<float>> states(3, std::vector<float>(n + 1, 0.5f));
+        float* const slots[] = {states[0].data(), states[1].data(), states[2].data()};
+        Optimizer::Step step;
+        optimizer->Measure(step, weight.data(), gradient.data(), slots, n, &step.norms);
+        optimizer->Update(step, weight.data(), out.data(), gradient.data(), slots, n);
+        EXPECT_EQ(out.back(), 7) << Name(kind);
+        for (const auto& state : states) EXPECT_EQ(state.back(), 0.5f) << Name(kind);
+      }
+    }
+  }
+}
+
 float StepFrom(const OptimizerConfig& config, float weight, float gradient,
                std::vector<float> states = {0, 0}) {
   const auto optimizer = Optimizer::Create(config);
@@ -227,6 +297,16 @@ TEST(Lamb, AnArrayOfZerosTakesAdamsStep) {
   EXPECT_EQ(StepFrom(config, 2, 0), 2);  // no direction: no step
 }
 
+// w - rate (sign(g) + wd_lh w), with the mean of g where there is momentum.
+TEST(Signum, AGradientOfZeroHasNoSign) {
+  const OptimizerConfig plain{
+      .kind = OptimizerKind::kSignum, .learning_rate = 0.5, .momentum = 0, .wd_lh = 0.1};
+  EXPECT_FLOAT_EQ(StepFrom(plain, 2, 3), 2 - 0.5f * (1 + 0.2f));
+  EXPECT_FLOAT_EQ(StepFrom(plain, 2, 0), 2 - 0.5f * 0.2f);
+  EXPECT_FLOAT_EQ(StepFrom(plain, 2, -3), 2 - 0.5f * (-1 + 0.2f));
+  EXPECT_EQ(StepFrom({.kind = OptimizerKind::kSignum, .learning_rate = 0.5, .momentum = 0.9}, 2, 0), 2);
+}
+
 TEST(Ftrl, ARateOfZeroChangesNothing) {
   EXPECT_EQ(StepFrom({.kind = OptimizerKind::kFtrl, .learning_rate = 0}, 3, 1), 3);
 }
@@ -237,9 +317,12 @@ TEST(Ftrl, WhatIsNoNumberShows) {
 
 // n - m^2 of equal gradients is 0, and in float32 often a little less.
 TEST(RmsProp, AVarianceThatRoundsBelowZeroIsZero) {
-  OptimizerConfig config{
-      .kind = OptimizerKind::kRmsProp, .learning_rate = 0.5, .epsilon = 0.25, .centered = true};
-  config.rho = 0.5;
+  const OptimizerConfig config{.kind = OptimizerKind::kRmsProp,
+                               .learning_rate = 0.5,
+                               .momentum = 0,
+                               .epsilon = 0.25,
+                               .rho = 0.5,
+                               .centered = true};
   const float g = 1000.1f;
   EXPECT_NEAR(StepFrom(config, 0, g, {std::nextafter(g * g, 0.0f), g}), -0.5 * g / 0.5, 1e-3);
 }

@@ -1,4 +1,4 @@
-#include "runtime/flags.h"
+#include "sluice/flags.h"
 
 #include <gflags/gflags.h>
 #include <gtest/gtest.h>
@@ -35,6 +35,12 @@ TEST_F(Flags, DashesAndUnderscoresAreAlike) {
   EXPECT_EQ(FLAGS_data_dir, "x y");
   EXPECT_EQ(Parse({"--num_epochs=4"}), "");
   EXPECT_EQ(FLAGS_num_epochs, 4);
+}
+
+TEST_F(Flags, NoArgumentsAreNone) {
+  ParseFlags(2, nullptr, "A program.");
+  ParseFlags(0, nullptr, "A program.");
+  EXPECT_EQ(Parse({}), "");
 }
 
 TEST_F(Flags, BooleansTakeEqualsOrNo) {

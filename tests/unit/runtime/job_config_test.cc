@@ -41,6 +41,49 @@ TEST(JobConfig, ReadsAWorkersPlace) {
   EXPECT_EQ(config.wished_rank, 1);
 }
 
+TEST(JobConfig, PortsOfServersAreThoseOfTcp) {
+  Map values = Worker();
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).server_port, 0);
+  values["SLUICE_SERVER_PORT"] = "9100";
+  values["SLUICE_LOCAL_SERVER"] = "3";
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).server_port, 9100);
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).local_server, 3);
+  values["SLUICE_TRANSPORT"] = "ipc";
+  EXPECT_NE(ErrorOf(values).find("SLUICE_SERVER_PORT names ports of TCP"), std::string::npos)
+      << ErrorOf(values);
+  for (const char* bad : {"0", "65536", "x"}) {
+    values["SLUICE_SERVER_PORT"] = bad;
+    EXPECT_NE(ErrorOf(values).find("SLUICE_SERVER_PORT"), std::string::npos) << bad;
+  }
+}
+
+TEST(JobConfig, AMissingPlaceNamesWhoSetsItAndAsItIsInstalled) {
+  Map values = Worker();
+  values.erase("DMLC_NUM_SERVER");
+  EXPECT_NE(ErrorOf(values).find("tools/launch.py (installed: sluice_launch)"), std::string::npos)
+      << ErrorOf(values);
+}
+
+TEST(JobConfig, AnOperationsTimeoutMayBeNone) {
+  Map values = Worker();
+  const auto timeout = [&](const std::string& text) {
+    values["SLUICE_OPERATION_TIMEOUT"] = text;
+    return JobConfig::FromEnv(Env(values), 2).operation_timeout;
+  };
+  EXPECT_EQ(timeout(""), 10min);
+  EXPECT_EQ(timeout("2.5"), 2500ms);
+  EXPECT_EQ(timeout("31536000"), std::chrono::hours(24 * 365));
+  for (const char* none : {"inf", "0", "0.0"})
+    EXPECT_EQ(timeout(none), std::chrono::milliseconds::max()) << none;
+  for (const char* bad : {"0.05", "-1", "31536001", "nan", "-inf", "10 min", "1e400"}) {
+    values["SLUICE_OPERATION_TIMEOUT"] = bad;
+    EXPECT_EQ(ErrorOf(values),
+              std::string("environment variable SLUICE_OPERATION_TIMEOUT is '") + bad +
+                  "'; it must be a number of seconds from 0.1 to 31536000, or inf (0) to wait as "
+                  "long as the others are alive");
+  }
+}
+
 TEST(JobConfig, AWorkersThreadsAreItsShareOfTheCoresAndUnbound) {
   Map values = Worker();
   EXPECT_EQ(JobConfig::FromEnv(Env(values), 8).cpu_threads, 8);
@@ -55,14 +98,27 @@ TEST(JobConfig, AWorkersThreadsAreItsShareOfTheCoresAndUnbound) {
 
 TEST(JobConfig, AServersHelpersAreWhatItsCoresLeave) {
   Map values = Worker();
-  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).update_threads, 1);
-  EXPECT_EQ(JobConfig::FromEnv(Env(values), 64).update_threads, 3);
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 2).UpdateThreads(1), 1);
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 64).UpdateThreads(8), 3);
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 64).UpdateThreads(63), 1);
   for (const auto& [cores, helpers] : std::map<std::string, int>{{"1", 0}, {"3", 2}, {"6", 3}, {"4000", 3}}) {
     values["SLUICE_CPU_THREADS"] = cores;  // --server-cores
-    EXPECT_EQ(JobConfig::FromEnv(Env(values), 7).update_threads, helpers) << cores;
+    EXPECT_EQ(JobConfig::FromEnv(Env(values), 7).UpdateThreads(1), helpers) << cores;
   }
   values["SLUICE_UPDATE_THREADS"] = "5";
-  EXPECT_EQ(JobConfig::FromEnv(Env(values), 7).update_threads, 5);
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 7).UpdateThreads(1), 5);
+}
+
+// A job's servers and its scheduler may run on machines of 4 and of 64 cores.
+TEST(JobConfig, HowManyThreadsOwnKeysIsAnOfferUnlessSomebodySetsIt) {
+  Map values = Worker();
+  for (const auto& [cores, threads] : std::map<int, int>{{1, 1}, {4, 1}, {16, 4}, {64, 8}}) {
+    const JobConfig config = JobConfig::FromEnv(Env(values), cores);
+    EXPECT_FALSE(config.server_threads.has_value());
+    EXPECT_EQ(config.offered_server_threads, threads) << cores;
+  }
+  values["SLUICE_SERVER_THREADS"] = "3";
+  EXPECT_EQ(JobConfig::FromEnv(Env(values), 64).server_threads, 3);
 }
 
 TEST(JobConfig, WhatOpenMpProgramsAreToldBoundsTheShareAlone) {
@@ -106,6 +162,7 @@ TEST(JobConfig, BadValuesAreNamed) {
                                        {"SLUICE_UPDATE_THREADS", "-1"},
                                        {"SLUICE_BIND_THREADS", "core 3"},
                                        {"MXNET_KVSTORE_BIGARRAY_BOUND", "-1"},
+                                       {"SLUICE_GRACE", "-1"},
                                        {"PS_RESEND_TIMEOUT", "0"}}) {
     Map values = Worker();
     values[name] = value;

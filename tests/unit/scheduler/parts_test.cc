@@ -4,11 +4,13 @@
 
 #include "scheduler/barriers.h"
 #include "scheduler/key_table.h"
+#include "scheduler/partial_declarations.h"
 #include "scheduler/roster.h"
 
 namespace sluice::scheduler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using wire::NodeState;
@@ -57,6 +59,68 @@ TEST(Roster, GivesWishedRanksElseTheSmallestFree) {
   EXPECT_EQ(RankOf(Join(roster, {.role = Role::kServer, .incarnation = 5})), 0);  // ranks are per role
   EXPECT_TRUE(roster.complete());
   EXPECT_THAT(MessageOf(Join(roster, {.incarnation = 6})), HasSubstr("already has its 4 workers"));
+}
+
+// A server that was told `set` key-owning threads, or nothing (0), and would take `offered`.
+Result<Roster::Registration> RegisterServer(Roster& roster, uint64_t incarnation, uint32_t set,
+                                            uint32_t offered, std::vector<std::string> addresses = {}) {
+  const wire::Register request{.role = Role::kServer,
+                               .host = "h",
+                               .num_workers = roster.num_workers(),
+                               .num_servers = roster.num_servers(),
+                               .shard_addresses = std::move(addresses),
+                               .server_threads = set,
+                               .offered_server_threads = offered};
+  return roster.Register(Time{}, {incarnation}, {Role::kServer, 0, incarnation}, request);
+}
+
+TEST(Roster, ServersOfUnlikeMachinesRunAsManyThreadsAsTheSmallestOffers) {
+  Roster roster(1, 3, std::nullopt);
+  ASSERT_TRUE(RegisterServer(roster, 1, 0, 16).ok());
+  ASSERT_TRUE(RegisterServer(roster, 2, 0, 2).ok());
+  EXPECT_FALSE(roster.shards_per_server().has_value());
+  ASSERT_TRUE(RegisterServer(roster, 3, 0, 8).ok());
+  EXPECT_EQ(roster.shards_per_server(), 2u);
+  MustJoin(roster, {.incarnation = 4});
+  EXPECT_FALSE(roster.complete());
+  EXPECT_THAT(roster.MissingText(), HasSubstr("the addresses of server 0"));
+  for (uint64_t incarnation = 1; incarnation <= 3; ++incarnation)
+    ASSERT_TRUE(RegisterServer(roster, incarnation, 0, 16, {"a", "b"}).ok());
+  EXPECT_TRUE(roster.complete());
+  EXPECT_EQ(roster.Infos()[2].shard_addresses, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(Roster, AServerThatWasToldANumberDecides) {
+  Roster roster(1, 3, std::nullopt);
+  ASSERT_TRUE(RegisterServer(roster, 1, 0, 16).ok());
+  ASSERT_TRUE(RegisterServer(roster, 2, 3, 16).ok());
+  EXPECT_EQ(roster.shards_per_server(), 3u);
+  EXPECT_THAT(MessageOf(RegisterServer(roster, 3, 4, 16)),
+              AllOf(HasSubstr("to run 4 key-owning threads"),
+                    HasSubstr("server 1 (host h, pid 0) was told 3"), HasSubstr("SLUICE_SERVER_THREADS")));
+  EXPECT_THAT(MessageOf(RegisterServer(roster, 1, 0, 16, {"a"})), HasSubstr("to run 1 key-owning thread,"));
+}
+
+TEST(Roster, TheSchedulersNumberComesBeforeWhatServersOffer) {
+  Roster roster(1, 2, 5);
+  ASSERT_TRUE(RegisterServer(roster, 1, 0, 16).ok());
+  EXPECT_EQ(roster.shards_per_server(), 5u);
+  EXPECT_THAT(MessageOf(RegisterServer(roster, 2, 2, 16)), HasSubstr("the scheduler was told 5"));
+}
+
+TEST(Roster, AHeartbeatThatIsTooSlowForTheSchedulerIsRefusedWithBothNumbers) {
+  Roster roster(1, 1, 1, 10s);
+  wire::Register request{.role = Role::kWorker, .host = "h", .num_workers = 1, .num_servers = 1};
+  request.heartbeat_ms = 6000;
+  const Status refused = [&] {
+    const auto result = roster.Register(Time{}, {1}, {Role::kWorker, 0, 1}, request);
+    return result ? Status::Ok() : Status(result.failure());
+  }();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.failure().message,
+              AllOf(HasSubstr("every 6 s (PS_HEARTBEAT_INTERVAL)"), HasSubstr("silent for 10 s")));
+  request.heartbeat_ms = 5000;
+  EXPECT_TRUE(roster.Register(Time{}, {1}, {Role::kWorker, 0, 1}, request).ok());
 }
 
 TEST(Roster, ARepeatIsTheSameMember) {
@@ -149,9 +213,12 @@ TEST(Roster, OtherJobsShapesAreRefused) {
   };
   EXPECT_THAT(refused(request), HasSubstr("expects 3 workers and 1 servers, but this job has 2 and 1"));
   request = {.role = Role::kServer, .host = "h", .num_workers = 2, .num_servers = 1};
-  EXPECT_THAT(refused(request), HasSubstr("names no address"));
   request.shard_addresses = {"tcp://h:1", "tcp://h:2"};
-  EXPECT_THAT(refused(request), HasSubstr("runs 2 shards, but the scheduler counts on 1"));
+  EXPECT_THAT(refused(request), HasSubstr("to run 2 key-owning threads, but the scheduler was told 1"));
+  request.shard_addresses.clear();
+  request.server_threads = 10000;
+  EXPECT_THAT(refused(request), HasSubstr("10000 key-owning threads; at most 256"));
+  request.server_threads = 0;
   request.role = Role::kScheduler;
   EXPECT_THAT(refused(request), HasSubstr("second scheduler"));
   EXPECT_TRUE(roster.members().empty());
@@ -194,6 +261,62 @@ TEST(KeyTable, NumbersKeysInTheOrderDeclared) {
   ASSERT_EQ(table.entries().size(), 3u);
   EXPECT_EQ(table.entries()[1].slices.size(), 2u);
   for (const wire::KeyEntry& entry : table.entries()) EXPECT_EQ(plan::WhyInvalid(entry, 2), "");
+}
+
+wire::DeclareKeys PartOf(uint64_t call, uint64_t first, uint64_t total, std::vector<wire::KeySpec> keys) {
+  return {wire::SyncMode::kSync, std::move(keys), {call, first, total}};
+}
+
+TEST(PartialDeclarations, AllKeysOfACallAreTakenOrNone) {
+  KeyTable table({.num_shards = 1});
+  ASSERT_TRUE(table.Declare({.keys = {Spec("taken", {7})}}, "worker 1").ok());
+  PartialDeclarations partial;
+  const auto add = [&](const wire::DeclareKeys& part) { return partial.Add(5, part, "worker 0", &table); };
+  EXPECT_TRUE(add(PartOf(1, 0, 3, {Spec("a"), Spec("b")})).ok());
+  EXPECT_EQ(table.entries().size(), 1u);
+  const Status refused = add(PartOf(1, 2, 3, {Spec("taken")}));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.failure().message, HasSubstr("worker 1 declared"));
+  EXPECT_EQ(table.entries().size(), 1u);
+  EXPECT_EQ(add(PartOf(1, 2, 3, {Spec("taken")})).failure().message, refused.failure().message);
+
+  // Another call of the same worker; parts come again, also belated ones of the call before.
+  EXPECT_TRUE(add(PartOf(9, 0, 3, {Spec("a"), Spec("b")})).ok());
+  EXPECT_TRUE(add(PartOf(9, 0, 3, {Spec("a"), Spec("b")})).ok());
+  EXPECT_TRUE(add(PartOf(1, 0, 3, {Spec("a"), Spec("b")})).ok());
+  EXPECT_EQ(table.entries().size(), 1u);
+  for (int again = 0; again < 2; ++again) EXPECT_TRUE(add(PartOf(9, 2, 3, {Spec("c", {5})})).ok());
+  ASSERT_EQ(table.entries().size(), 4u);
+  EXPECT_EQ(table.entries()[3].spec, Spec("c", {5}));
+}
+
+TEST(PartialDeclarations, CallsOfSeveralWorkersDoNotMix) {
+  KeyTable table({.num_shards = 1});
+  PartialDeclarations partial;
+  EXPECT_TRUE(partial.Add(5, PartOf(1, 0, 2, {Spec("a")}), "worker 0", &table).ok());
+  EXPECT_TRUE(partial.Add(6, PartOf(1, 0, 2, {Spec("b")}), "worker 1", &table).ok());
+  EXPECT_TRUE(partial.Add(6, PartOf(1, 1, 2, {Spec("a")}), "worker 1", &table).ok());
+  EXPECT_EQ(table.entries().size(), 2u);
+  EXPECT_TRUE(partial.Add(5, PartOf(1, 1, 2, {Spec("b")}), "worker 0", &table).ok());
+  EXPECT_EQ(table.entries().size(), 2u);
+}
+
+TEST(PartialDeclarations, WhatDoesNotFitIsRefused) {
+  KeyTable table({.num_shards = 1});
+  PartialDeclarations partial;
+  const auto refused = [&](const wire::DeclareKeys& part) {
+    return !partial.Add(5, part, "worker 0", &table).ok();
+  };
+  EXPECT_TRUE(refused(PartOf(1, 1, 3, {Spec("a")})));  // a gap
+  EXPECT_TRUE(refused(PartOf(2, 0, 1, {Spec("a"), Spec("b")})));
+  EXPECT_TRUE(refused(PartOf(3, 0, 1, {})));
+  EXPECT_TRUE(refused(PartOf(4, 0, PartialDeclarations::kMostKeys + 1, {Spec("a")})));
+  EXPECT_TRUE(refused(PartOf(5, UINT64_MAX, 3, {Spec("a")})));
+  ASSERT_FALSE(refused(PartOf(6, 0, 2, {Spec("a")})));
+  wire::DeclareKeys other_mode = PartOf(6, 1, 2, {Spec("b")});
+  other_mode.mode = wire::SyncMode::kAsync;
+  EXPECT_TRUE(refused(other_mode));
+  EXPECT_TRUE(table.entries().empty());
 }
 
 TEST(KeyTable, ADifferentDeclarationNamesBothAndWhoWasFirst) {

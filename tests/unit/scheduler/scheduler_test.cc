@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 TEST_F(SchedulerTest, EveryoneIsWelcomedWhenTheLastOneJoins) {
   EXPECT_EQ(Register(kWorker1).at(0).As<wire::Welcome>(),
-            (wire::Welcome{wire::Welcome::State::kWaiting, 1, "server 0, server 1, worker 0", {}}));
+            (wire::Welcome{wire::Welcome::State::kWaiting, 1, "server 0, server 1, worker 0", {}, 1}));
   Register(kServer1);
   Register(kServer0);
   EXPECT_THAT(completions_, ElementsAre());
@@ -121,6 +121,22 @@ TEST_F(SchedulerTest, HeartbeatsAreAnsweredWithTheEpoch) {
   EXPECT_GT(sent.at(0).message.epoch, 0u);
 }
 
+TEST_F(SchedulerTest, ThatAWorkerWasAskedToEndIsToldToTheOthers) {
+  JoinAll();
+  const auto is_told = [&](const Node& node) {
+    return Deliver(node, wire::Heartbeat{}).at(0).As<wire::HeartbeatAck>().asked_to_end;
+  };
+  EXPECT_FALSE(is_told(kWorker0));
+  Deliver(kServer0, wire::Heartbeat{true});  // of a server it means nothing
+  EXPECT_FALSE(is_told(kWorker0));
+  const auto sent = Deliver(kWorker1, wire::Heartbeat{true});
+  ASSERT_EQ(PeersOf(sent), (std::vector{kWorker0.peer(), kWorker1.peer()}));  // at once
+  for (const Sent& one : sent) EXPECT_TRUE(one.As<wire::HeartbeatAck>().asked_to_end);
+  EXPECT_EQ(Deliver(kWorker1, wire::Heartbeat{true}).size(), 1u) << "once";
+  EXPECT_TRUE(is_told(kWorker0)) << "should the first have been lost";
+  EXPECT_FALSE(scheduler_.Done());
+}
+
 TEST_F(SchedulerTest, ARendezvousThatDoesNotHappenEndsNamingTheMissing) {
   Register(kServer0);
   for (int second = 5; second < 30; second += 5) {
@@ -140,7 +156,10 @@ TEST_F(SchedulerTest, KeysAreKnownToAllServersBeforeAnyWorkerHearsOfThem) {
   EXPECT_THAT(PeersOf(announced), ElementsAre(kServer0.peer(), kServer1.peer()));
   const uint64_t relay = announced.at(0).message.id;
   EXPECT_EQ(announced[0].As<wire::AnnounceKeys>().entries.at(0).spec, Declaration().keys[0]);
-  EXPECT_TRUE(Deliver(kWorker0, Declaration(), 21).empty());  // a repeat meanwhile
+  const auto told = Deliver(kWorker0, Declaration(), 21);  // a repeat meanwhile
+  ASSERT_EQ(PeersOf(told), std::vector{kWorker0.peer()});
+  EXPECT_EQ(told[0].message.in_reply_to, 21u);
+  EXPECT_EQ(told[0].As<wire::BarrierWaiting>().missing, "server 0, server 1 to acknowledge");
   EXPECT_TRUE(Deliver(kServer1, wire::Ack{}, 0, relay).empty());
   EXPECT_TRUE(Deliver(kServer1, wire::Ack{}, 0, relay).empty());  // twice the same server
   EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("AnnounceKeys waits for server 0"));
@@ -175,13 +194,42 @@ TEST_F(SchedulerTest, AConflictingDeclarationIsAnErrorForItsSender) {
   EXPECT_THAT(sent[0].As<wire::ErrorReply>().message, HasSubstr("worker 0"));
 }
 
+TEST_F(SchedulerTest, PartsOfADeclarationAreAcknowledgedAndServersHearOfTheWhole) {
+  JoinAll();
+  wire::DeclareKeys part = Declaration();
+  const uint64_t keys = part.keys.size();
+  part.part = {4, 0, keys + 1};
+  const auto kept = Deliver(kWorker0, part, 41);
+  ASSERT_EQ(kept.size(), 1u);  // to its sender alone
+  EXPECT_TRUE(kept[0].Is<wire::Ack>());
+  EXPECT_EQ(kept[0].message.in_reply_to, 41u);
+  wire::DeclareKeys last = part;
+  last.keys = {{"last", DType::kFloat32, Shape{1}}};
+  last.part.first = keys;
+  EXPECT_TRUE(Deliver(kWorker0, last, 42).at(0).Is<wire::Ack>());
+  last.part = {};
+  const auto announced = Deliver(kWorker0, last, 43);
+  ASSERT_EQ(announced.size(), 2u);
+  EXPECT_EQ(announced[0].As<wire::AnnounceKeys>().entries.at(0).id,
+            keys);  // the number that the call gave it
+  // A conflict is an error for its sender.
+  wire::DeclareKeys other = last;
+  other.keys[0].dtype = DType::kFloat64;
+  other.part = {1, 0, 1};
+  EXPECT_THAT(Deliver(kWorker1, other, 44).at(0).As<wire::ErrorReply>().message, HasSubstr("worker 0"));
+}
+
 TEST_F(SchedulerTest, TheOptimiserGoesToAllServersAndIsAnsweredOnce) {
   JoinAll();
   const wire::SetOptimizer request{.config = {.learning_rate = 0.5}, .first_rounds = {{0, 4}}};
   const auto relayed = Deliver(kWorker0, request, 31);
   EXPECT_THAT(PeersOf(relayed), ElementsAre(kServer0.peer(), kServer1.peer()));
   EXPECT_EQ(relayed[0].As<wire::SetOptimizer>(), request);
-  const auto answered = AckBoth(relayed[0].message.id);
+  EXPECT_TRUE(Deliver(kServer1, wire::Ack{}, 0, relayed[0].message.id).empty());
+  const auto told = Deliver(kWorker0, request, 31);  // a repeat meanwhile
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].As<wire::BarrierWaiting>().missing, "server 0 to acknowledge");
+  const auto answered = Deliver(kServer0, wire::Ack{}, 0, relayed[0].message.id);
   ASSERT_EQ(answered.size(), 1u);
   EXPECT_TRUE(answered[0].Is<wire::Ack>());
   EXPECT_EQ(answered[0].message.in_reply_to, 31u);

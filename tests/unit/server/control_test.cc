@@ -125,6 +125,50 @@ TEST_F(ServerControl, AcknowledgesKeysWhenEveryShardHasThem) {
   EXPECT_EQ(WeightAfter(1, 1), 1);
 }
 
+wire::Message FromScheduler(wire::Body body) {
+  wire::Message message;
+  message.sender = {Role::kScheduler, 0, 99};
+  message.body = std::move(body);
+  return message;
+}
+
+TEST_F(ServerControl, StartsAsManyShardsAsTheSchedulerSays) {
+  std::vector<uint32_t> asked;
+  const auto start = [&](uint32_t count) -> Result<Control::Shards> {
+    asked.push_back(count);
+    return Control::Shards{{{&loops_[0], &shards_[0]}, {&loops_[1], &shards_[1]}},
+                           {"tcp://b:1", "tcp://b:2"}};
+  };
+  Control control({.role = Role::kServer, .incarnation = 7, .scheduler_address = "tcp://a:1"}, start,
+                  [this](auto task) { self_.Post(std::move(task)); });
+  control.OnStart(now_, network_);
+  const transport::PeerId scheduler{2};  // the second that this network has
+  control.OnMessage(now_, scheduler, FromScheduler(wire::Welcome{{}, 0, "server 1", {}, 0}), network_);
+  EXPECT_TRUE(asked.empty());
+  network_.Take();
+  control.OnMessage(now_, scheduler, FromScheduler(wire::Welcome{{}, 0, "worker 0", {}, 2}), network_);
+  const auto sent = network_.Take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].As<wire::Register>().shard_addresses.size(), 2u);
+  control.OnMessage(now_, scheduler, FromScheduler(wire::Welcome{{}, 0, "worker 0", {}, 2}), network_);
+  EXPECT_EQ(asked, std::vector<uint32_t>{2});
+}
+
+TEST_F(ServerControl, TellsTheJobWhenItCannotStartItsShards) {
+  const auto start = [](uint32_t) -> Result<Control::Shards> {
+    return Fail(ErrorCode::kResourceExhausted, "no descriptors");
+  };
+  Control control({.role = Role::kServer, .incarnation = 7, .scheduler_address = "tcp://a:1"}, start,
+                  [this](auto task) { self_.Post(std::move(task)); });
+  control.OnStart(now_, network_);
+  network_.Take();
+  control.OnMessage(now_, {2}, FromScheduler(wire::Welcome{{}, 0, "worker 0", {}, 2}), network_);
+  const auto sent = network_.Take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].As<wire::Leave>().message, "no descriptors");
+  EXPECT_EQ(control.outcome().reason, wire::Stop::Reason::kFailed);
+}
+
 TEST_F(ServerControl, LeavesAtOnceASchedulerThatNeverHeardOfIt) {
   control_.Fail(now_, "ended by a signal", network_);
   EXPECT_TRUE(control_.Done());

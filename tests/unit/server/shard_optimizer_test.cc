@@ -268,5 +268,15 @@ TEST(ShardOptimizer, AServersOwnUpdaterIsUsedAndNotReplaced) {
   EXPECT_THAT(refused.failure().message, HasSubstr("function of its own"));
 }
 
+TEST(ShardOptimizer, AServersOwnUpdaterServesAsyncKeysWithoutAnOptimiser) {
+  ShardHarness harness(
+      2, {.updater = [](const UpdateContext&, std::span<const float> gradient, std::span<float> weight) {
+        for (size_t i = 0; i < weight.size(); ++i) weight[i] = 2 * weight[i] - gradient[i];
+      }});
+  const uint32_t key = harness.AddKey(std::vector<float>{10, 20}, wire::SyncMode::kAsync);
+  EXPECT_TRUE(OnlyAck(harness.Push<float>(1, key, 1, {2, 4})));
+  EXPECT_THAT(harness.Weight<float>(key), ElementsAre(18, 36));
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -208,5 +208,24 @@ TEST(ShardReply, AMessageNeverHoldsMoreFramesThanItMay) {
   EXPECT_EQ(answers[0].message.payload.size() + answers[1].message.payload.size(), kParts);
 }
 
+TEST(ShardReply, OneLookAtAllKeysTellsManyWaiters) {
+  constexpr size_t kWaiters = 1000;
+  ShardHarness harness(2);
+  std::vector<uint32_t> keys;
+  for (size_t i = 0; i < kWaiters; ++i) keys.push_back(harness.AddKey(std::vector<float>{1}));
+  for (const uint32_t key : keys) {  // each at a time of its own
+    harness.now += 10us;
+    harness.Pull(1, key, 1);
+  }
+  const Time end = harness.now + 200ms;
+  int looks = 0;
+  for (; harness.shard.NextTimer() <= end; ++looks) {
+    harness.now = std::max(harness.now, harness.shard.NextTimer());
+    harness.shard.OnTimer(harness.now, harness.network);
+  }
+  EXPECT_LE(looks, 10);
+  EXPECT_GE(harness.network.Take().size(), kWaiters);
+}
+
 }  // namespace
 }  // namespace sluice::testing

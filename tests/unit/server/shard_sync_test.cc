@@ -280,5 +280,32 @@ TEST(ShardSync, CountersAreToldOnRequest) {
   EXPECT_EQ(counters["bytes_out"], 8u);
 }
 
+// Sums of a worker's devices, each of which is halved as often as it takes to be a float16 number.
+TEST(ShardSync, Float16PushesAreMultipliedByTheirOwnPowersOfTwo) {
+  ShardHarness harness(2);
+  const uint32_t halves = harness.AddKey(std::vector<Half>(2, HalfFromFloat(0)));
+  const uint32_t floats = harness.AddKey(std::vector<float>{0});
+  const auto push = [&](uint32_t worker, uint32_t exponent, Compression compression = Compression::kNone) {
+    return harness.Deliver(worker,
+                           wire::Push{.samples = 1,
+                                      .divisor = 8,
+                                      .parts = {{{halves, 0}, 1, false}},
+                                      .compression = compression,
+                                      .exponent = exponent},
+                           {FrameOf(std::vector<Half>{HalfFromFloat(30000), HalfFromFloat(-3)})});
+  };
+  EXPECT_THAT(ErrorOf(push(0, wire::kMostExponent + 1)), HasSubstr("the exponent of a float16 gradient"));
+  EXPECT_THAT(
+      ErrorOf(harness.Deliver(
+          0, wire::Push{.samples = 1, .divisor = 1, .parts = {{{floats, 0}, 1, false}}, .exponent = 1},
+          {FrameOf(std::vector<float>{1})})),
+      HasSubstr("the exponent of a float32 gradient as none is 1"));
+  EXPECT_TRUE(OnlyAck(push(0, 2)));
+  EXPECT_TRUE(OnlyAck(push(1, 0)));
+  const auto weight = harness.Weight<Half>(halves);
+  EXPECT_EQ(ToFloat(weight[0]), ToFloat(HalfFromFloat(5 * 30000.0f / 8)));
+  EXPECT_EQ(ToFloat(weight[1]), -15.0f / 8);
+}
+
 }  // namespace
 }  // namespace sluice::testing

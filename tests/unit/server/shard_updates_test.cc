@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "base/rng.h"
 #include "compression/codec.h"
@@ -98,6 +101,22 @@ TEST(ShardUpdates, HelpersChangeNoBit) {
       EXPECT_EQ(Train(config, options), alone);
     }
   }
+}
+
+// A block always comes from the same thread (sluice/updater.h), and helpers take whatever is next.
+TEST(ShardUpdates, AServersOwnUpdaterRunsOnTheShardsThreadAlone) {
+  server::ShardOptions options = With(Threads(3));
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  options.updater = [&](const UpdateContext&, std::span<const float>, std::span<float>) {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  };
+  ShardHarness harness(1, std::move(options));
+  const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
+  for (uint64_t round = 1; round <= 3; ++round)
+    PushLent(harness, 0, key, round, std::vector<float>(kElements, 1));
+  EXPECT_THAT(threads, ElementsAre(std::this_thread::get_id()));
 }
 
 TEST(ShardUpdates, NobodyWaitsForAHelperThatHasNotBegun) {

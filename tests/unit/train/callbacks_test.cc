@@ -109,6 +109,24 @@ TEST_F(CallbackTest, StepsUpToACheckpointAreThoseOfTheRun) {
   EXPECT_THAT(ListCheckpoints(prefix), ElementsAre(Position{1, 1}, Position{2, 2}, Position{4, 0}));
 }
 
+TEST_F(CallbackTest, ARunThatIsAskedToEndSavesWhereItIs) {
+  const std::string prefix = folder_ / "run";
+  // After the 2nd step, within an epoch; after the 3rd and the epoch; after the 4th, where it saves anyway.
+  for (const auto& [step, position, steps] : {std::tuple(2, Position{0, 2}, int64_t{0}),
+                                              {3, Position{1, 0}, int64_t{0}},
+                                              {4, Position{1, 1}, int64_t{4}}}) {
+    int asked = 0;
+    const auto saver = SaveEvery(prefix, {.steps = steps, .end_asked = [&] { return ++asked == step; }});
+    EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { Run({saver}, 9); }),
+                HasSubstr(CheckpointFile(prefix, position)));
+    EXPECT_THAT(ListCheckpoints(prefix), ElementsAre(position));
+    const LoadedCheckpoint loaded = LoadCheckpoint(prefix, position, net_.CollectParams());
+    EXPECT_EQ(loaded.step, step);
+    EXPECT_FALSE(loaded.states.empty());
+    RemoveCheckpoint(prefix, position);
+  }
+}
+
 TEST_F(CallbackTest, ARunOfSoManyStepsLeavesItsEnd) {
   FitOptions options;
   options.batch_size = 8;
@@ -297,6 +315,21 @@ TEST_F(CallbackTest, TheLearningRateIsTheOneThatACallbackHasSet) {
   EXPECT_THAT(rates, ElementsAre(0.5, 0.25, 0.125));
 }
 
+// Such as the best ones so far.
+TEST_F(CallbackTest, TrainingGoesOnFromWeightsThatACallbackHasWritten) {
+  const auto set_once = [](const FitStatus& status) {
+    if (status.next != Position{1, 0}) return;
+    for (const auto& parameter : status.net.CollectParams()) {
+      NDArray value(parameter->shape());
+      value.Fill(3);
+      parameter->SetData(value);
+    }
+  };
+  Run({AfterEpoch(set_once)}, 3, 1e-30);
+  for (const auto& parameter : net_.CollectParams())
+    EXPECT_THAT(parameter->list_data().front().ToVector(), Each(3));
+}
+
 TEST_F(CallbackTest, ARunThatDivergesHasNoBest) {
   const std::string file = folder_ / "best.safetensors";
   net_(NDArray(Shape{1, int64_t{kFeatures}}));  // parameters learn their shapes
@@ -356,16 +389,86 @@ TEST_F(CallbackTest, AReportHoldsTheEvaluationsWithinEpochs) {
 
 TEST(Report, DrawsWhatIsThere) {
   using train::CurvePoint;
-  EXPECT_THAT(train::ReportHtml("t", "accuracy", {}), HasSubstr("No epoch has ended yet"));
+  EXPECT_THAT(train::ReportHtml({"t"}, {}), HasSubstr("No epoch has ended yet"));
   const std::vector<CurvePoint> points = {{.epoch = 1, .step = 5, .train_loss = 2, .train_score = 0.5},
                                           {.epoch = 2, .step = 10, .train_loss = NAN, .test_loss = 1.5}};
-  const std::string html = train::ReportHtml("t", "accuracy", points);
+  const std::string html = train::ReportHtml({"t"}, points);
   EXPECT_THAT(html, HasSubstr("<svg"));
   EXPECT_THAT(html, ::testing::Not(HasSubstr("nan,")));
   const auto read = train::PointsOf(html).value();
   EXPECT_EQ(read[0], points[0]);
   EXPECT_TRUE(std::isnan(read[1].train_loss));
   EXPECT_EQ(read[1].test_loss, 1.5);
+}
+
+// What stands beside the ticks of each chart, from the bottom to the top.
+std::vector<std::string> TicksOf(const std::string& html, const std::string& chart) {
+  const size_t begin = html.find("<h2>" + chart + "</h2>"), end = html.find("</svg>", begin);
+  std::vector<std::string> ticks;
+  const std::string marker = "text-anchor=\"end\">";
+  for (size_t at = html.find(marker, begin); at < end; at = html.find(marker, at + 1))
+    ticks.push_back(html.substr(at + marker.size(), html.find('<', at + 1) - at - marker.size()));
+  return ticks;
+}
+
+TEST(Report, TicksAreRoundAndBeginAtZeroWhereNothingIsNegative) {
+  using train::CurvePoint;
+  std::vector<CurvePoint> points;
+  for (int64_t i = 0; i < 33; ++i) {
+    points.push_back({.epoch = i + 1,
+                      .step = 5 * i,
+                      .train_loss = 0.0237 + static_cast<double>(i % 7) * 0.31,
+                      .train_score = 0.873 + static_cast<double>(i) * 0.003,
+                      .learning_rate = 0.05,
+                      .images_per_sec = 6873.4 + static_cast<double>(i)});
+  }
+  const std::string html = train::ReportHtml({"t", "accuracy", "texts"}, points);
+  EXPECT_THAT(TicksOf(html, "Loss"), ElementsAre("0", "0.5", "1", "1.5", "2"));
+  EXPECT_THAT(TicksOf(html, "Accuracy"), ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1"));
+  EXPECT_THAT(TicksOf(html, "Learning rate"), ElementsAre("0", "0.01", "0.02", "0.03", "0.04", "0.05"));
+  EXPECT_THAT(TicksOf(html, "Texts per second"), ElementsAre("0", "2000", "4000", "6000", "8000"));
+  EXPECT_THAT(html, ::testing::Not(HasSubstr("mages/s")));
+  EXPECT_THAT(html, HasSubstr("text-anchor=\"middle\">5</text>"));
+  EXPECT_THAT(html, HasSubstr("text-anchor=\"middle\">30</text>"));
+  EXPECT_THAT(html, ::testing::Not(HasSubstr("text-anchor=\"middle\">1</text>")));
+
+  // A loss may be negative.
+  points = {{.epoch = 1, .train_loss = -3.2}, {.epoch = 2, .train_loss = 1.9}};
+  EXPECT_THAT(TicksOf(train::ReportHtml({"t"}, points), "Loss"), ElementsAre("-4", "-2", "0", "2"));
+  // All values alike, and 0.
+  points = {{.epoch = 1, .train_loss = 0}, {.epoch = 2, .train_loss = 0}};
+  EXPECT_THAT(TicksOf(train::ReportHtml({"t"}, points), "Loss"),
+              ElementsAre("0", "0.25", "0.5", "0.75", "1"));
+  points = {{.epoch = 1, .train_loss = -2}};
+  EXPECT_THAT(TicksOf(train::ReportHtml({"t"}, points), "Loss"), ElementsAre("-2", "-1.5"));
+  // Large numbers as people write them.
+  points = {{.epoch = 1, .train_loss = 30'000, .images_per_sec = 35'490.2},
+            {.epoch = 2, .train_loss = 10'000, .images_per_sec = 1}};
+  EXPECT_THAT(TicksOf(train::ReportHtml({"t"}, points), "Loss"), ElementsAre("0", "10000", "20000", "30000"));
+  EXPECT_THAT(train::ReportHtml({"t"}, points), HasSubstr(">35490<"));
+  points = {{.epoch = 1, .train_loss = 1e-300}, {.epoch = 2, .train_loss = 1e300}};
+  EXPECT_THAT(TicksOf(train::ReportHtml({"t"}, points), "Loss").front(), "0");
+}
+
+TEST(Report, SaysWhatIsNoNumber) {
+  using train::CurvePoint;
+  const double negative = std::copysign(NAN, -1);
+  const std::vector<CurvePoint> points = {{.epoch = 1, .step = 1, .train_loss = 2, .test_loss = 3},
+                                          {.epoch = 2, .step = 2, .train_loss = negative, .test_loss = NAN},
+                                          {.epoch = 3, .step = 3, .train_loss = NAN, .test_loss = INFINITY},
+                                          {.epoch = 4, .step = 4, .train_loss = 1}};
+  const std::string html = train::ReportHtml({"t"}, points);
+  EXPECT_THAT(html, HasSubstr(">NaN<title>train, epoch 2, step 2: NaN</title></text>"));
+  EXPECT_THAT(html, ::testing::Not(HasSubstr("train, epoch 3")));  // the second in a row
+  EXPECT_THAT(html, HasSubstr(">infinite<title>test, epoch 3, step 3: infinite</title></text>"));
+  EXPECT_THAT(html, HasSubstr("<td>NaN</td>"));
+  EXPECT_THAT(html, ::testing::Not(HasSubstr("nan")));
+  const auto read = train::PointsOf(html).value();  // as whoever goes on reads it
+  EXPECT_TRUE(std::isnan(read[1].train_loss));
+  EXPECT_TRUE(read[1].test_loss && std::isnan(*read[1].test_loss));
+  EXPECT_EQ(read[2].test_loss, INFINITY);
+  EXPECT_FALSE(read[3].test_loss);
+  EXPECT_EQ(train::ReportHtml({"t"}, read), html);
 }
 
 TEST(Report, ReadsNothingFromWhatItHasNotWritten) {

@@ -214,6 +214,36 @@ TEST_F(CheckpointTest, ParametersAloneAreAStart) {
   EXPECT_EQ(loaded.states, "");
 }
 
+TEST_F(CheckpointTest, OneThatIsNotThereSaysWhichThereAre) {
+  nn::Dense net = Net(4);
+  net(NDArray(Shape{1, int64_t{kFeatures}}, cpu(0)));
+  const auto save = [&](const Position& position) {
+    SaveParameters(CheckpointFile(prefix_, position), net.CollectParams());
+  };
+  const std::string missing = StrCat("there is no checkpoint '", prefix_, "-0009.safetensors'; ");
+  const auto why = [&] { return WhyRefused({9, 0}); };
+  EXPECT_EQ(why(), StrCat(missing, "there is none under '", prefix_, "'"));
+  save({1, 7});
+  EXPECT_EQ(why(), StrCat(missing, "there is none after a whole epoch; the newest is '", prefix_,
+                          "-0001-000007.safetensors'"));
+  for (const int64_t epoch : {2, 3, 4, 7, 11, 12}) save({epoch, 0});
+  EXPECT_EQ(why(), missing + "there are checkpoints after epoch 2 to 4, 7, 11, 12");
+  save({12, 5});
+  EXPECT_EQ(why(), StrCat(missing, "there are checkpoints after epoch 2 to 4, 7, 11, 12; the newest is '",
+                          prefix_, "-0012-000005.safetensors'"));
+  for (int64_t epoch = 14; epoch < 60; epoch += 2) save({epoch, 0});
+  EXPECT_EQ(why(), missing + "there are checkpoints after epoch ..., 40, 42, 44, 46, 48, 50, 52, 54, 56, 58");
+  try {
+    ReadCheckpoint(prefix_ + "/none", {1, 0});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+    EXPECT_EQ(std::string(error.what()),
+              StrCat("there is no checkpoint '", prefix_, "/none-0001.safetensors'; ", "there is no folder '",
+                     prefix_, "'"));
+  }
+}
+
 TEST_F(CheckpointTest, APrefixMayNameItsFolderInAnyWay) {
   Train("local", Optimizer(OptimizerKind::kSgd, 0), 2);
   const fs::path folder = fs::path(prefix_).parent_path();

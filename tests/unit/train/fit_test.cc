@@ -14,10 +14,12 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pointwise;
 
 // Plain gradient descent on the mean cross-entropy of each batch.
@@ -357,6 +359,24 @@ TEST_F(FitTest, EpochsAreShuffledByTheirNumber) {
   EXPECT_EQ(report.steps, 6);
 }
 
+TEST_F(FitTest, SaysWhatTheSamplesAreOrNothing) {
+  FitOptions options;
+  options.num_epochs = 1;
+  options.batch_size = 4;
+  options.disp_batches = 1;
+  const auto printed = [&] {
+    ::testing::internal::CaptureStdout();
+    Run(options);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(printed(), AllOf(HasSubstr(" samples/s\n"), Not(HasSubstr("images"))));
+  options.samples = "texts";
+  EXPECT_THAT(printed(),
+              AllOf(HasSubstr("epoch 1 batch 2/6 "), HasSubstr(" texts/s\nepoch 1 test accuracy ")));
+  options.quiet = options.live_progress = true;
+  EXPECT_EQ(printed(), "");
+}
+
 TEST_F(FitTest, BadOptionsAreRefused) {
   const auto why = [&](const FitOptions& options) -> std::string {
     try {
@@ -370,7 +390,7 @@ TEST_F(FitTest, BadOptionsAreRefused) {
   EXPECT_THAT(why(InOrder(0)), HasSubstr("batch_size is 0"));
   FitOptions options = InOrder(8, 2);
   options.work_load = {1};
-  EXPECT_THAT(why(options), HasSubstr("work load"));
+  EXPECT_THAT(why(options), HasSubstr("work_load"));
   options.work_load = {1, -1};
   EXPECT_THAT(why(options), HasSubstr("holds -1"));
   options.work_load = {1000, 1};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 namespace sluice::train {
@@ -53,6 +54,33 @@ TEST(Progress, TheLiveBarIsDrawnAtMostTenTimesASecondAndGivesWayToWords) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 10);
   progress.Say("epoch done");
   EXPECT_TRUE(out.str().ends_with("\r\x1b[Kepoch done\n"));
+}
+
+TEST(Progress, SaysWhatTheSamplesAre) {
+  ProgressState state = State();
+  state.samples = "texts";
+  EXPECT_NE(ProgressBar(state, 120).find(" 5,210 texts/s "), std::string::npos) << ProgressBar(state, 120);
+  EXPECT_TRUE(ProgressLine(state).ends_with(" 5210 texts/s")) << ProgressLine(state);
+}
+
+// Where infinities are subtracted the result has a sign.
+TEST(Progress, ALossThatIsNoNumberHasNoSign) {
+  ProgressState state = State();
+  state.loss = state.score = std::copysign(std::nan(""), -1);
+  EXPECT_NE(ProgressLine(state).find(" loss nan accuracy nan "), std::string::npos) << ProgressLine(state);
+  EXPECT_NE(ProgressBar(state, 120).find(" loss nan acc nan "), std::string::npos) << ProgressBar(state, 120);
+}
+
+TEST(Progress, IsQuietWhereItIsToldToBe) {
+  for (const bool terminal : {true, false}) {
+    std::ostringstream out;
+    {
+      Progress progress(out, terminal, 80, /*every=*/1, /*quiet=*/true);
+      progress.Update(Time(), State());
+      progress.Say("done");
+    }
+    EXPECT_EQ(out.str(), "");
+  }
 }
 
 TEST(Progress, ClockText) {

@@ -126,6 +126,47 @@ TEST_P(TrainerOn, ANewLearningRateHoldsFromTheNextStep) {
   Check();
 }
 
+// The next step goes on from them, with the momentum as it is.
+TEST_P(TrainerOn, WeightsThatAreWrittenBetweenStepsCount) {
+  const auto follow = [&](double by) {
+    for (double& weight : expected_) weight = static_cast<float>(weight) * by;
+  };
+  for (NDArray& weight : parameter_->list_data()) weight *= 2;  // before the first step
+  follow(2);
+  Step();
+  std::vector<float> values(kElements, 3);
+  parameter_->SetData(NDArray::From(std::span(std::as_const(values)), {kElements}));
+  expected_.assign(kElements, 3);
+  Step();
+  Check();
+  const auto gradients = RandomGradients();
+  trainer_->PushDuringBackward(kBatch);
+  for (NDArray& weight : parameter_->list_data()) weight *= 0.5f;
+  follow(0.5);
+  BackwardWith(*parameter_, gradients);
+  trainer_->Step(kBatch);
+  Expect(gradients);
+  Check();
+}
+
+TEST_P(TrainerOn, TheLearningRateIsThatOfTheNextStep) {
+  OptimizerConfig config{.learning_rate = 4};
+  config.schedule = {.kind = LrScheduleKind::kFactor, .factor = 0.5, .step = 1, .warmup_steps = 2};
+  const auto parameter = MakeParameter("v", {0}, contexts_);
+  nn::ParameterDict parameters;
+  parameters.Add(parameter);
+  Trainer trainer(parameters, config, StoreOf(GetParam().store), {GetParam().update_on_kvstore});
+  float weight = 0;
+  for (const double rate : {2.0, 2.0, 1.0, 0.5}) {  // half of the base rate, then 4 halved after 1, 2 and 3
+    EXPECT_EQ(trainer.learning_rate(), rate);
+    EXPECT_EQ(trainer.base_learning_rate(), 4);
+    BackwardWith(*parameter, std::vector<std::vector<float>>(contexts_.size(), {1}));
+    trainer.Step(static_cast<int64_t>(contexts_.size()));
+    weight -= static_cast<float>(rate);
+    EXPECT_EQ(parameter->list_data().back().ToScalar(), weight);
+  }
+}
+
 TEST_P(TrainerOn, ABadLearningRateIsRefusedEveryTimeAndTheOldOneStays) {
   for (int time = 0; time < 2; ++time) {
     EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { trainer_->SetLearningRate(-1); }),
@@ -219,7 +260,6 @@ TEST_P(TrainerOn, SixteenBitWeightsFollowTheirMasters) {
         EXPECT_THAT(data.AsType(DType::kFloat32).ToVector(), ElementsAre(expected, expected));
     };
     steps(1);
-    if (GetParam().update_on_kvstore) continue;
     parameter->SetData(NDArray::From({2, 2}, {2}));
     steps(2);
   }

@@ -1,8 +1,12 @@
 #include "transport/address.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+
+#include "base/strings.h"
 
 namespace sluice::transport {
 namespace {
@@ -53,6 +57,25 @@ TEST(ChooseOnInterface, TheFamilyFollowsTheSchedulerAndLinkLocalComesLast) {
   EXPECT_EQ(Chosen("lo", true), "127.0.0.1");
 }
 
+TEST(ChooseOnInterface, ALinkLocalAddressAloneIsWarnedOf) {
+  const std::vector<InterfaceAddress> local = {{"eth1", "fe80::5%eth1"}, {"eth2", "169.254.7.8"},
+                                               {"eth3", "169.254.7.9"},  {"eth3", "10.1.0.5"},
+                                               {"eth4", "febf::1%eth4"}, {"eth5", "fec0::1"}};
+  const auto chosen = [&](const std::string& wanted) {
+    return ChooseOnInterface(wanted, local, false).value();
+  };
+  for (const char* wanted : {"eth1", "eth2", "eth4"}) {
+    const HostChoice choice = chosen(wanted);
+    EXPECT_EQ(choice.warning.find(StrCat("DMLC_INTERFACE: ", wanted, " leads to ", choice.host)), 0u)
+        << choice.warning;
+    EXPECT_NE(choice.warning.find("link-local"), std::string::npos) << choice.warning;
+  }
+  EXPECT_EQ(chosen("eth3"), (HostChoice{"10.1.0.5", "DMLC_INTERFACE: eth3", ""}));
+  EXPECT_EQ(chosen("eth5").warning, "");
+  EXPECT_EQ(ChooseHost({"169.254.1.1", "", ""}).value().warning.find("DMLC_NODE_HOST leads to"), 0u);
+  EXPECT_EQ(ChooseHost({"127.0.0.9", "", ""}).value().warning, "");
+}
+
 TEST(ChooseOnInterface, AWrongNameListsThoseThatExist) {
   EXPECT_NE(Chosen("wlan0").find("DMLC_INTERFACE is 'wlan0'"), std::string::npos) << Chosen("wlan0");
   EXPECT_NE(Chosen("wlan0").find("eth1, eth10, ib0, lo"), std::string::npos) << Chosen("wlan0");
@@ -92,6 +115,20 @@ TEST(ChooseHost, ASchedulerThatCannotBeResolvedIsNamed) {
   ASSERT_FALSE(choice.ok());
   EXPECT_NE(choice.failure().message.find("'no such host' (DMLC_PS_ROOT_URI)"), std::string::npos)
       << choice.failure().message;
+}
+
+// As root, in a child without rights.
+TEST(IsOwnAddress, AnOrdinaryUsersAddressesAreItsOwnToo) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (geteuid() == 0 && seteuid(kNobody) != 0) _exit(2);
+    _exit(IsOwnAddress("127.0.0.1") && !IsOwnAddress("198.51.100.1") ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(LocalAddresses, HaveTheLoopback) {

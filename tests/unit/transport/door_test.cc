@@ -2,9 +2,21 @@
 // zmq_hostile_test.cc.
 #include "transport/zmq/door.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <zmq.h>
 
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "sluice/error.h"
 #include "unit/transport/tcp_pair.h"
 
 namespace sluice::transport {
@@ -36,7 +48,7 @@ class DoorTest : public ::testing::Test {
   std::unique_ptr<Door> door = std::make_unique<Door>(
       context, &socket,
       InflowLimits{.max_partial = kTooMuch / 2, .max_unread = kTooMuch / 2, .max_strangers = kTooMuch / 2},
-      [this](int connection) { closed.push_back(connection); });
+      10s, [this](int connection) { closed.push_back(connection); });
   Listener listener;
 };
 
@@ -49,6 +61,90 @@ TEST_F(DoorTest, WhoSendsTooMuchIsCutOnce) {
   EXPECT_EQ(NumCut(), 0u);
   TellClosed(pair);
   EXPECT_EQ(closed, std::vector<int>{pair.fd()});
+}
+
+// Strangers may have taken them all; they are cut, and others come.
+TEST_F(DoorTest, OnlyDescriptorsThatAreUsedUpForLongAreAnError) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "UBSan, which comes with it, looks at an exception through a pipe and finds no descriptor";
+#endif
+  const auto refuse = [this](Duration at, int reason = EMFILE) {
+    try {
+      door->OnEvent(ZMQ_EVENT_ACCEPT_FAILED, reason, "", Time(at));
+      door->Look(Time(at));
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const auto refuse_from_to = [&](Duration from, Duration to) {
+    std::string error;
+    for (Duration at = from; at <= to && error.empty(); at += 500ms) error = refuse(at);
+    return error;
+  };
+  const pid_t child = fork();
+  if (child == 0) {  // whose limits nobody misses
+    const rlimit few{64, 64};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (dup(0) >= 0) {
+    }
+    EXPECT_EQ(refuse_from_to(1s, 10s), "");
+    door->OnEvent(ZMQ_EVENT_ACCEPTED, 1000, "ipc://a", Time(10500ms));  // one was cut
+    EXPECT_EQ(refuse_from_to(11s, 20s), "");
+    EXPECT_EQ(refuse_from_to(60s, 70s), "");  // the connections in between are not known of
+    EXPECT_THAT(refuse(71s),
+                ::testing::AllOf(::testing::HasSubstr("too few descriptors for one more connection"),
+                                 ::testing::HasSubstr("64 of 64 are open")));
+    EXPECT_THAT(refuse(72s, ENFILE), ::testing::HasSubstr("/proc/sys/fs/file-max"));
+    _exit(HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// As long as a connection waits to be accepted, ZeroMQ sends half a million events a second: a look that did
+// more than count them would not end.
+TEST(DoorFlood, EveryLookEndsWhileStrangersUseUpTheDescriptors) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "UBSan, which comes with it, looks at an exception through a pipe and finds no descriptor";
+#endif
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {  // whose limits nobody misses
+    close(ends[0]);
+    const rlimit few{64, 64};
+    setrlimit(RLIMIT_NOFILE, &few);
+    void* const context = zmq_ctx_new();
+    ZmqSocket socket(context, ZMQ_ROUTER);
+    Door door(context, &socket, {}, 10s, [](int) {});
+    socket.Bind("tcp://127.0.0.1:*");
+    const std::string address = socket.LastEndpoint() + "\n";
+    EXPECT_EQ(write(ends[1], address.data(), address.size()), static_cast<ssize_t>(address.size()));
+    Time now;
+    std::string error;
+    while (error.empty() && now < Time(1min)) {
+      poll(nullptr, 0, 5);  // for events
+      if (DescriptorsAreUsedUp()) now += 100ms;
+      try {
+        door.Look(now);
+      } catch (const Error& refused) {
+        error = refused.what();
+      }
+    }
+    EXPECT_THAT(error, ::testing::HasSubstr("64 of 64 are open"));
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  close(ends[1]);
+  std::string address;
+  for (char c = 0; read(ends[0], &c, 1) == 1 && c != '\n';) address += c;
+  close(ends[0]);
+  std::vector<std::unique_ptr<RawTcp>> strangers;
+  for (int i = 0; i < 100; ++i) strangers.push_back(std::make_unique<RawTcp>(address));
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // Its end is on its way here.

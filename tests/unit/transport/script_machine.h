@@ -32,7 +32,7 @@ class ScriptMachine final : public Machine {
   std::function<void(Time, Network&)> on_start;
   std::function<void(Time, PeerId, wire::Message&, Network&)> on_message;
   std::function<void(Time, Network&)> on_rest, on_timer;
-  std::function<void(PeerId)> on_refused, on_closed;
+  std::function<void(PeerId)> on_refused, on_closed, on_room;
   std::function<void(const std::string& why)> on_end;
   std::function<void()> after_call;  // after each of these
   Time timer = Time::max();
@@ -56,6 +56,10 @@ class ScriptMachine final : public Machine {
   }
   void OnClosed(Time, PeerId peer, Network&) override {
     if (on_closed) on_closed(peer);
+    After();
+  }
+  void OnRoom(Time, PeerId peer, Network&) override {
+    if (on_room) on_room(peer);
     After();
   }
   void OnEnd(Time, const std::string& why, Network&) override {

@@ -247,6 +247,49 @@ TEST(SimNetwork, BeyondTheBoundOfAPeerMessagesAreDropped) {
   sim.RunFor(1s);
 }
 
+TEST(SimNetwork, AMachineHearsOfRoomOnceHalfOfWhatIsQueuedIsLeft) {
+  SimNetwork sim({.link = {.transmit_rate = 1e6}, .room_bytes = 1000});
+  auto sink = std::make_shared<ScriptMachine>();
+  int arrived = 0;
+  sink->on_message = [&](Time, PeerId, wire::Message&, Network&) { ++arrived; };
+  SimLoop& loop = sim.Start("sink", sink);
+  auto sender = std::make_shared<ScriptMachine>();
+  PeerId peer;
+  std::vector<int> arrived_at_room;
+  sender->on_room = [&](PeerId of) {
+    EXPECT_EQ(of, peer);
+    arrived_at_room.push_back(arrived);
+  };
+  sender->on_start = [&](Time, Network& network) {
+    peer = network.Connect(loop.addresses()[0]);
+    for (uint64_t id = 1; id <= 4; ++id) {
+      EXPECT_EQ(network.HasRoom(peer), id < 4) << id;
+      network.Send(peer, MakePush(id, Frame::Copy(AsBytes(std::string(400, 'x')))));
+    }
+    EXPECT_FALSE(network.HasRoom(peer));
+  };
+  sim.Start("sender", sender);
+  sim.RunFor(1s);
+  EXPECT_EQ(arrived_at_room, std::vector<int>{3});
+}
+
+TEST(SimNetwork, WhoSendsToADeadPeerHearsOfRoom) {
+  SimNetwork sim({.room_bytes = 1000});
+  SimLoop& loop = sim.Start("sink", std::make_shared<ScriptMachine>());
+  auto sender = std::make_shared<ScriptMachine>();
+  int rooms = 0;
+  sender->on_room = [&](PeerId) { ++rooms; };
+  sender->on_start = [&](Time, Network& network) {
+    const PeerId peer = network.Connect(loop.addresses()[0]);
+    network.Send(peer, MakePush(1, Frame::Copy(AsBytes(std::string(4000, 'x')))));
+    EXPECT_FALSE(network.HasRoom(peer));
+    sim.Crash(loop);
+  };
+  sim.Start("sender", sender);
+  sim.RunFor(1s);
+  EXPECT_EQ(rooms, 1);
+}
+
 TEST(SimNetwork, AMessageThatTheCodecRefusesDoesNotArrive) {
   SimNetwork sim({});
   SimLoop& echo = sim.Start("echo", MakeEcho());

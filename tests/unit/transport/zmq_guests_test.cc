@@ -79,6 +79,29 @@ TYPED_TEST(ZmqGuests, TheMachineHearsWhoseConnectionHasClosed) {
   this->fabric_.StopAll();
 }
 
+// What was queued for it goes with its connection, and whoever waited for room need wait no longer.
+TYPED_TEST(ZmqGuests, WhoLeavesWithoutReadingHasRoom) {
+  TypeParam fabric;
+  auto flood = std::make_shared<ScriptMachine>();
+  Guarded<std::vector<PeerId>> full, rooms;
+  flood->on_message = [&](Time, PeerId from, wire::Message&, Network& network) {
+    const Frame frame = Frame::Of(std::make_shared<Buffer>(64 << 10));
+    for (int i = 0; i < 3000; ++i) network.Send(from, MakePush(1, frame));
+    if (!network.HasRoom(from)) full.With([&](auto& f) { f.push_back(from); });
+  };
+  flood->on_room = [&](PeerId peer) { rooms.With([&](auto& r) { r.push_back(peer); }); };
+  const std::string address = fabric.StartBound("flood", flood, {.room_bytes = 1 << 20}).addresses()[0];
+  {
+    RawDealer dealer(address, fabric.context().get(), "unread00");  // takes 1,000 messages unread
+    dealer.Send({Encoded(MakeMessage(1))});
+    ASSERT_TRUE(fabric.Until([&] { return full.With([](auto& f) { return f.size(); }) == 1; }));
+    EXPECT_TRUE(rooms.With([](auto& r) { return r.empty(); }));
+  }
+  EXPECT_TRUE(fabric.Until([&] { return rooms.With([](auto& r) { return r.size(); }) == 1; }));
+  EXPECT_EQ(rooms.With([](auto& r) { return r; }), full.With([](auto& f) { return f; }));
+  fabric.StopAll();
+}
+
 TYPED_TEST(ZmqGuests, WhoComesBackIsWhoItWasAndGetsWhatItMissed) {
   this->Visit("returner");
   this->VisitAnew(kMaxGone - 1);

@@ -15,8 +15,8 @@ using namespace testing;  // NOLINT: fabric and stranger
 using sluice::testing::Encoded;
 
 constexpr int64_t kMiB = 1 << 20;
-// More than an allocator's caches, less than what the floods below send. TSan reads the program's debug information, as
-// much again, when it first meets a race of libzmq's: what it holds says nothing.
+// More than an allocator's caches, less than what the floods below send. TSan reads the program's debug
+// information, as much again, when it first meets a race of libzmq's: what it holds says nothing.
 #if defined(__SANITIZE_THREAD__)
 constexpr int64_t kMaxGrowth = std::numeric_limits<int64_t>::max();
 #else

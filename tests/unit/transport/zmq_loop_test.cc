@@ -240,6 +240,63 @@ TEST_F(ZmqLoopTest, APeerThatTakesNothingCostsBoundedMemory) {
   fabric.StopAll();
 }
 
+TEST_F(ZmqLoopTest, AMachineHearsOfRoomOnceWhatWasQueuedHasLeft) {
+  IpcFabric ipc;
+  auto buffer = std::make_shared<Buffer>(1 << 20);
+  std::memset(buffer->data(), 'a', buffer->size());
+  std::atomic<int> rooms = 0;
+  std::atomic<bool> full = false;
+  auto machine = std::make_shared<ScriptMachine>();
+  PeerId peer;
+  machine->on_room = [&](PeerId of) {
+    EXPECT_EQ(of, peer);
+    ++rooms;
+  };
+  machine->on_start = [&](Time, Network& network) {
+    peer = network.Connect(ipc.address());
+    for (int i = 0; i < 12; ++i) {
+      EXPECT_EQ(network.HasRoom(peer), i < 9) << i;  // nobody is there yet
+      network.Send(peer, MakePush(1, Frame::Of(buffer)));
+    }
+    full = !network.HasRoom(peer);
+  };
+  auto& loop = ipc.Start("sender", machine, {.room_bytes = (8 << 20) + (512 << 10)});
+  ASSERT_TRUE(ipc.Until([&] { return full.load(); }));
+  EXPECT_EQ(rooms, 0);
+  Sink sink;
+  ipc.StartBound("sink", sink.machine);
+  ASSERT_TRUE(ipc.Until([&] { return rooms == 1 && sink.count == 12; }));
+  std::atomic<bool> has_room = false;
+  loop.Post([&](Time, Network& network) { has_room = network.HasRoom(peer); });
+  ASSERT_TRUE(Eventually([&] { return has_room.load(); }));
+  EXPECT_EQ(rooms, 1);
+  ipc.StopAll();
+}
+
+TEST_F(ZmqLoopTest, WhoseConnectionEndsHasRoom) {
+  std::atomic<int> rooms = 0;
+  std::atomic<bool> full = false;
+  auto machine = std::make_shared<ScriptMachine>();
+  PeerId nobody;
+  machine->on_room = [&](PeerId of) {
+    EXPECT_EQ(of, nobody);
+    ++rooms;
+  };
+  machine->on_start = [&](Time, Network& network) {
+    nobody = network.Connect("ipc:///nonexistent/nobody");
+    network.Send(nobody, MakePush(1, Frame::Of(std::make_shared<Buffer>(1 << 20))));
+    full = !network.HasRoom(nobody);
+  };
+  auto& loop = fabric.Start("sender", machine, {.room_bytes = 1 << 10});
+  ASSERT_TRUE(fabric.Until([&] { return full.load(); }));
+  loop.Post([&](Time, Network& network) {
+    network.Disconnect(nobody);
+    EXPECT_TRUE(network.HasRoom(nobody));
+  });
+  ASSERT_TRUE(fabric.Until([&] { return rooms == 1; }));
+  fabric.StopAll();
+}
+
 TEST_F(ZmqLoopTest, ManyThreadsPostEachInItsOrder) {
   auto machine = std::make_shared<ScriptMachine>();
   auto& loop = fabric.Start("loop", machine);

@@ -33,7 +33,7 @@ TEST(Envelope, ItsSizeIsLimited) {
 TEST(Limits, HoldForEveryList) {
   Limits limits;
   limits.max_parts = 3;
-  limits.max_keys = 4;
+  limits.max_keys = limits.max_set_keys = 4;
   limits.max_nodes = 5;
   const KeyEntry entry{.spec = {.shape = Shape{2}}};
   const std::vector<std::pair<std::function<Body(size_t)>, size_t>> cases = {
@@ -71,6 +71,12 @@ TEST(Limits, HoldForEveryList) {
       {[](size_t n) {
          SetOptimizer set;
          for (size_t i = 0; i < n; ++i) set.first_rounds[static_cast<uint32_t>(i)] = i;
+         return set;
+       },
+       4},
+      {[](size_t n) {  // a run, which is one entry on the wire
+         SetOptimizer set;
+         for (size_t i = 0; i < n; ++i) set.first_rounds[static_cast<uint32_t>(i)] = 9;
          return set;
        },
        4},
@@ -154,7 +160,7 @@ TEST(Values, OutOfRangeAreRefused) {
       KeyTable{{KeyEntry{.spec = {.shape = Shape{4}}, .slices = {{0, 0, -1}}}}},
       KeyTable{{KeyEntry{.spec = {.shape = Shape{4}}, .slices = {{0, 2, 3}}}}},
       KeyTable{{KeyEntry{.spec = {.shape = Shape{4}}, .slices = {{0, 5, INT64_MAX}}}}},
-      Pull{.want = static_cast<Pull::Want>(2)},
+      Pull{.want = static_cast<Pull::Want>(3)},
       Store{.purpose = static_cast<Store::Purpose>(9)},
       Barrier{.group = static_cast<Barrier::Group>(4)},
       DeclareKeys{.keys = {KeySpec{.store = 65536}}},

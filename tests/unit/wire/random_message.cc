@@ -73,12 +73,13 @@ KeyEntry RandomMessages::Entry() {
 OptimizerConfig RandomMessages::Optimizer() {
   OptimizerConfig config;
   config.kind = Enum(OptimizerKind::kSignum);
+  for (std::optional<double>* field : {&config.learning_rate, &config.momentum, &config.epsilon})
+    *field = Finite();  // a message has them all
   for (double* field :
-       {&config.learning_rate, &config.momentum, &config.wd, &config.clip_gradient, &config.rescale_grad,
-        &config.beta1, &config.beta2, &config.epsilon, &config.rho, &config.lambda1, &config.beta,
-        &config.lower_bound, &config.upper_bound, &config.wd_lh, &config.schedule.factor,
-        &config.schedule.stop_factor_lr, &config.schedule.final_lr, &config.schedule.power,
-        &config.schedule.warmup_begin_lr}) {
+       {&config.wd, &config.clip_gradient, &config.rescale_grad, &config.beta1, &config.beta2, &config.rho,
+        &config.lambda1, &config.beta, &config.lower_bound, &config.upper_bound, &config.wd_lh,
+        &config.schedule.factor, &config.schedule.stop_factor_lr, &config.schedule.final_lr,
+        &config.schedule.power, &config.schedule.warmup_begin_lr}) {
     *field = Finite();
   }
   config.schedule.kind = Enum(LrScheduleKind::kCosine);
@@ -97,7 +98,12 @@ OptimizerConfig RandomMessages::Optimizer() {
 
 std::map<uint32_t, uint64_t> RandomMessages::FirstRounds() {
   std::map<uint32_t, uint64_t> rounds;
-  for (size_t n = Size(); n > 0; --n) rounds[Number32()] = Number();
+  for (size_t n = Size(); n > 0; --n) {
+    const uint32_t key = Number32();
+    const uint64_t round = Number();
+    for (uint32_t i = 0; i < 3 && key <= UINT32_MAX - i; ++i)
+      rounds[key + i] = rng_.Chance(0.8) ? round : Number();
+  }
   return rounds;
 }
 
@@ -118,32 +124,40 @@ Body RandomMessages::MakeBody(size_t index) {
                       Number32(),
                       Number32(),
                       Number32(),
-                      List(&RandomMessages::Text)};
+                      List(&RandomMessages::Text),
+                      Number32(),
+                      Number32(),
+                      Number32()};
     case 1:
-      return Welcome{Enum(Welcome::State::kComplete), Number32(), Text(), List(&RandomMessages::Node)};
+      return Welcome{Enum(Welcome::State::kComplete), Number32(), Text(), List(&RandomMessages::Node),
+                     Number32()};
     case 2:
-      return Heartbeat{};
+      return Heartbeat{rng_.Chance(0.5)};
     case 3:
-      return HeartbeatAck{};
+      return HeartbeatAck{rng_.Chance(0.5)};
     case 4:
       return GetMembership{};
     case 5:
       return Membership{List(&RandomMessages::Node)};
     case 6:
-      return DeclareKeys{Enum(SyncMode::kAsync), List(&RandomMessages::Spec)};
+      return DeclareKeys{Enum(SyncMode::kAsync), List(&RandomMessages::Spec), {Number(), Number(), Number()}};
     case 7:
       return KeyTable{List(&RandomMessages::Entry)};
     case 8:
       return AnnounceKeys{List(&RandomMessages::Entry)};
     case 9:
-      return Push{Number(), Finite(), Parts(&RandomMessages::MakePushPart), Enum(Compression::kTopK),
-                  Enum(Compression::kTopK)};
+      return Push{Number(),
+                  Finite(),
+                  Parts(&RandomMessages::MakePushPart),
+                  Enum(Compression::kTopK),
+                  Enum(Compression::kTopK),
+                  Number32()};
     case 10:
-      return Pull{Enum(Pull::Want::kVersion), Parts(&RandomMessages::MakePullPart), Enum(Compression::kTopK)};
+      return Pull{Enum(Pull::Want::kSet), Parts(&RandomMessages::MakePullPart), Enum(Compression::kTopK)};
     case 11:
       return Values{rng_.Chance(0.5), Parts(&RandomMessages::MakeValuePart), Enum(Compression::kTopK)};
     case 12:
-      return Store{Enum(Store::Purpose::kRows), Parts(&RandomMessages::MakeStorePart)};
+      return Store{Enum(Store::Purpose::kWeight), Parts(&RandomMessages::MakeStorePart)};
     case 13:
       return SetOptimizer{Optimizer(), FirstRounds(), StoreNumber()};
     case 14:

@@ -115,12 +115,13 @@ Message WidestPush(size_t parts) {
             .divisor = -0.1,
             .parts = {},
             .compression = Compression::kTopK,
-            .values = Compression::kTopK};
+            .values = Compression::kTopK,
+            .exponent = kMost32};
   for (size_t i = 0; i < parts; ++i) push.parts.push_back({{kMost32, kMost32}, kMost, true});
   return Widest(std::move(push));
 }
 Message WidestPull(size_t parts) {
-  Pull pull{.want = Pull::Want::kVersion, .parts = {}, .values = Compression::kTopK};
+  Pull pull{.want = Pull::Want::kSet, .parts = {}, .values = Compression::kTopK};
   for (size_t i = 0; i < parts; ++i) pull.parts.push_back({{kMost32, kMost32}, kMost32, kMost});
   return Widest(std::move(pull));
 }

@@ -167,6 +167,16 @@ TEST_F(ClientFailure, AWordAboutOneKeyIsNotAboutAnotherOfTheSameMessage) {
               AllOf(HasSubstr("waiting for server 0 to answer"), Not(HasSubstr("worker 7"))));
 }
 
+TEST_F(ClientFailure, EveryOperationEndsAtItsOwnDeadline) {
+  Pull(0, &weight_, &outcome_, now + 30s);
+  Pull(1, &other_, &second_, now + 40s);
+  RunFor(30s);
+  EXPECT_EQ(outcome_.calls, 1);
+  EXPECT_EQ(second_.calls, 0);
+  RunFor(10s);
+  EXPECT_EQ(second_.calls, 1);
+}
+
 TEST_F(ClientFailure, ADeadlineWithoutAWordFromTheShardSaysSo) {
   PushPull(0, gradient_, &weight_, &outcome_, now + 5s);
   RunFor(5s);

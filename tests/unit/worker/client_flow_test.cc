@@ -8,61 +8,10 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 class ClientFlow : public ClientHarness {};
-
-TEST_F(ClientFlow, InitDeclaresThenStoresEachPartAtItsShard) {
-  const wire::KeyEntry entry = EntryOf(4, {0, 1}, 2);
-  const Frame value = FrameOf({1, 2, 3, 4});
-  int calls = 0;
-  client.Init(
-      now, wire::SyncMode::kSync, {{entry.spec, value}}, Time::max(), [&](const auto&) { ++calls; }, network);
-  const Sent declare = ToScheduler();
-  EXPECT_EQ(declare.As<wire::DeclareKeys>(), (wire::DeclareKeys{wire::SyncMode::kSync, {entry.spec}}));
-  FromScheduler(wire::KeyTable{{entry}}, declare.message.id);
-  std::vector<Sent> stores, versions;
-  for (const Sent& sent : ToShards()) (sent.Is<wire::Store>() ? stores : versions).push_back(sent);
-  ASSERT_THAT(stores, SizeIs(2));
-  ASSERT_THAT(versions, SizeIs(2));
-  for (uint32_t part = 0; part < 2; ++part) {
-    EXPECT_EQ(stores[part].to, ShardPeer(part));
-    EXPECT_EQ(stores[part].As<wire::Store>(),
-              (wire::Store{wire::Store::Purpose::kInit, {{.ref = {4, part}}}}));
-    EXPECT_EQ(stores[part].message.payload.at(0).data(), value.data() + 8 * part);
-    EXPECT_EQ(versions[part].As<wire::Pull>(),
-              (wire::Pull{wire::Pull::Want::kVersion, {{.ref = {4, part}}}}));
-  }
-  for (const Sent& store : stores) Ack(store);
-  AnswerVersion(versions[0], {4, 0}, 0);
-  EXPECT_EQ(calls, 0);
-  AnswerVersion(versions[1], {4, 1}, 0);
-  EXPECT_EQ(calls, 1);
-}
-
-class ClientOfRank1 : public ClientHarness {
- protected:
-  ClientOfRank1() : ClientHarness(1) {}
-};
-
-TEST_F(ClientOfRank1, WaitsForRank0sValueInPlaceOfStoringItsOwn) {
-  const wire::KeyEntry entry = EntryOf(0, {1}, 2);
-  Result<std::vector<uint32_t>> ids = Fail(ErrorCode::kUnavailable, "not called");
-  client.Init(
-      now, wire::SyncMode::kSync, {{entry.spec, FrameOf({1, 2})}}, now + 60s,
-      [&](const auto& result) { ids = result; }, network);
-  FromScheduler(wire::KeyTable{{entry}}, ToScheduler().message.id);
-  const auto sent = ToShards();
-  ASSERT_THAT(sent, SizeIs(1));
-  EXPECT_TRUE(sent[0].Is<wire::Pull>());
-  RunFor(61s);
-  ASSERT_FALSE(ids.ok());
-  EXPECT_EQ(ids.failure().code, ErrorCode::kDeadlineExceeded);
-  EXPECT_THAT(ids.failure().message, HasSubstr("key0"));
-  EXPECT_THAT(ids.failure().message, HasSubstr("worker 0 to initialise the key"));
-}
 
 TEST_F(ClientFlow, ARestartedWorkerGoesOnAtTheServersVersion) {
   AddKey(EntryOf(0, {0}, 2), 41);
@@ -203,6 +152,94 @@ TEST_F(ClientFlow, SmallPartsOfSeveralKeysTravelTogetherOnceTheyQueue) {
   EXPECT_THAT(sent[0].message.payload, SizeIs(3));
 }
 
+TEST_F(ClientFlow, PushesOfUnlikeOptionsThatQueueTellEachItsOwn) {
+  AddKey(EntryOf(0, {0}, kWindow / 4));
+  for (uint32_t key = 1; key <= 4; ++key) AddKey(EntryOf(key, {0}, 1), /*version=*/1);
+  Outcome large, small[4];
+  Push(0, FrameOf(std::vector<float>(kWindow / 4)), &large);  // fills the window
+  const auto first = ToShards();
+  const worker::PushArgs unlike[] = {{.key = 1, .source = FrameOf({1}), .samples = 3, .divisor = 2},
+                                     {.key = 2, .source = FrameOf({1}), .samples = 5, .divisor = 2},
+                                     {.key = 3, .source = FrameOf({1}), .samples = 5, .divisor = 4},
+                                     {.key = 4,
+                                      .compression = {.weights = Compression::kFloat16},
+                                      .source = FrameOf({1}),
+                                      .samples = 5,
+                                      .divisor = 4}};
+  std::vector<float> weight(1);
+  for (size_t i = 0; i < 4; ++i)
+    client.PushPull(now, unlike[i], Into(&weight), Time::max(), small[i].Record(), network);
+  EXPECT_THAT(ToShards(), IsEmpty());
+  Ack(first.at(0));
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(4));
+  for (size_t i = 0; i < 4; ++i) {
+    const auto& push = sent[i].As<wire::Push>();
+    ASSERT_THAT(push.parts, SizeIs(1));
+    EXPECT_EQ(push.parts[0].ref.key, unlike[i].key);
+    EXPECT_EQ(push.samples, unlike[i].samples);
+    EXPECT_EQ(push.divisor, unlike[i].divisor);
+    EXPECT_EQ(push.values, unlike[i].compression.weights);
+  }
+}
+
+// At most a window of what a key has is asked for at a time; of an async one all of it, to be of one state.
+TEST_F(ClientFlow, ALargePullIsAskedForAsItComes) {
+  constexpr int64_t kPart = kWindow / 16;  // elements: a fourth of the window
+  for (const auto mode : {wire::SyncMode::kSync, wire::SyncMode::kAsync}) {
+    const bool sync = mode == wire::SyncMode::kSync;
+    const uint32_t key = sync ? 0 : 1;
+    auto entry = EntryOf(key, std::vector<uint32_t>(12, 0), kPart);
+    entry.mode = mode;
+    AddKey(entry);
+    std::vector<float> weight(12 * kPart);
+    Outcome pulled;
+    Pull(key, &weight, &pulled);
+    std::vector<Sent> open = ToShards();
+    EXPECT_THAT(open, SizeIs(sync ? 2 : 1));  // a message has at most half of the window
+    size_t asked = 0, landed = 0;
+    while (!open.empty()) {
+      const Sent request = open.front();
+      open.erase(open.begin());
+      for (const wire::PullPart& part : request.As<wire::Pull>().parts) {
+        ++asked;
+        Answer(request, part.ref, 0, static_cast<float>(++landed), kPart);
+      }
+      for (Sent& more : ToShards()) open.push_back(std::move(more));
+      if (sync) {
+        EXPECT_LE(open.size(), 2u);
+      }
+    }
+    EXPECT_TRUE(pulled.Succeeded());
+    EXPECT_EQ(asked, 12u);
+    EXPECT_EQ(weight[11 * kPart], 12);
+  }
+}
+
+// What comes of a request says that the rest is behind it; what is lost is asked for once nothing comes.
+TEST_F(ClientFlow, ARequestIsNotRepeatedWhileItsValuesCome) {
+  auto entry = EntryOf(0, std::vector<uint32_t>(8, 0), 4);
+  AddKey(entry);
+  std::vector<float> weight(32);
+  Outcome pulled;
+  Pull(0, &weight, &pulled);
+  const auto asked = ToShards();
+  ASSERT_THAT(asked, SizeIs(1));
+  ASSERT_THAT(asked[0].As<wire::Pull>().parts, SizeIs(8));
+  for (const uint32_t part : {0, 1, 2, 3, 4, 6, 7}) {  // 5 is lost
+    RunFor(kResend - 100ms);
+    EXPECT_THAT(ToShards(), IsEmpty()) << part;
+    Answer(asked[0], {0, part}, 0, 1, 4);
+  }
+  EXPECT_EQ(pulled.calls, 0);
+  RunFor(kResend);
+  const auto again = ToShards();
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_EQ(again[0].As<wire::Pull>().parts, (wire::PartList<wire::PullPart>{{{0, 5}, 0, 0}}));
+  Answer(again[0], {0, 5}, 0, 1, 4);
+  EXPECT_TRUE(pulled.Succeeded());
+}
+
 TEST_F(ClientFlow, WhatIsStartedTogetherLeavesInOneMessageForEachShard) {
   for (uint32_t key = 0; key < 5; ++key) AddKey(EntryOf(key, {0, 1}, 2));
   Outcome pushed[5];
@@ -324,6 +361,22 @@ TEST_F(ClientFlow, TheNumberOfUpdatesTravelsAlone) {
     AnswerVersion(pulls[part], {0, part}, 18 - part, /*slot=*/1);
   }
   EXPECT_EQ(updates, 17u);  // of parts between two rounds the earlier
+}
+
+TEST_F(ClientFlow, PushesOfOneExponentTravelTogether) {
+  for (uint32_t key = 0; key < 3; ++key) AddKey(EntryOf(key, {0}, 2));
+  Outcome outcomes[3];
+  client.Together(now, network, [&] {
+    for (uint32_t key = 0; key < 3; ++key) {
+      client.Push(now, {.key = key, .source = FrameOf({1, 2}), .exponent = key == 0 ? 0u : 2u},
+                  outcomes[key].Record(), network);
+    }
+  });
+  const auto sent = ToShards();
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_EQ(sent[0].As<wire::Push>().exponent, 0u);
+  EXPECT_EQ(sent[1].As<wire::Push>().exponent, 2u);
+  EXPECT_THAT(sent[1].As<wire::Push>().parts, SizeIs(2));
 }
 
 }  // namespace

@@ -1,14 +1,20 @@
 // Command lines on top of gflags, with what gflags gets wrong mended: dashes and underscores are alike, stray
 // arguments, the value in `--shuffle false` and non-finite numbers are errors, and so is an unknown flag
 // (with the nearest known one).
+//
+//   DEFINE_double(lr, 0.05, "Learning rate.");   // gflags/gflags.h
+//
+//   int main(int argc, char** argv) {
+//     return sluice::RunProgram(argc, argv, [&] {
+//       sluice::ParseFlags(argc, argv, "Trains a network.");
+//       ...
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "base/result.h"
+#include "sluice/error.h"
 
-namespace sluice::runtime {
+namespace sluice {
 
 // Sets the gflags defined by the program (in any file that is not a library's). Throws
 // Error(kInvalidArgument) that names the argument.
@@ -19,4 +25,4 @@ void ParseFlags(int argc, char** argv, const std::string& usage);
 // What `--help` prints.
 std::string FlagsHelp(const std::string& program, const std::string& usage);
 
-}  // namespace sluice::runtime
+}  // namespace sluice

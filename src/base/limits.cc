@@ -1,0 +1,215 @@
+#include "base/limits.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/control_groups.h"
+#include "base/guarded.h"
+
+namespace sluice {
+namespace {
+
+constexpr Duration kPatience = 1min;  // of a thread that ReserveThreads starts, to be let go
+constexpr Duration kGoing = 1s;       // for the kernel to be done with threads that have ended: microseconds
+
+rlimit DescriptorLimit() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit;
+}
+
+uint64_t OpenDescriptors() {
+  DIR* folder = opendir("/proc/self/fd");
+  uint64_t count = 0;
+  // There may be no descriptor for the folder itself.
+  if (folder == nullptr) {
+    const auto end = static_cast<int>(std::min<rlim_t>(DescriptorLimit().rlim_cur, 1 << 20));
+    for (int fd = 0; fd < end; ++fd) count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return count;
+  }
+  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.' ? 1 : 0;
+  closedir(folder);
+  return count - 1;  // without the folder itself
+}
+
+std::string Bound(rlim_t limit) {
+  return limit == RLIM_INFINITY ? "no limit" : std::to_string(limit);
+}
+
+// What a program that is forked and executed would find, had the limit not been raised: select(2) cannot
+// watch descriptors of 1024 and above, and programs that rely on it rely on the limit.
+std::atomic<rlim_t> soft_limit_before = 0, raised_to = 0;
+
+// Unless the program has set another limit since.
+void RestoreInChild() {
+  rlimit limit = DescriptorLimit();
+  if (limit.rlim_cur != raised_to.load()) return;
+  limit.rlim_cur = std::min(limit.rlim_max, soft_limit_before.load());
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void RaiseDescriptorLimit(rlimit limit, rlim_t to) {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, RestoreInChild); });
+  if (limit.rlim_cur != raised_to) soft_limit_before = limit.rlim_cur;  // the program's own
+  limit.rlim_cur = raised_to = to;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::string HowToRaiseDescriptors() {
+  return "ulimit -n, LimitNOFILE= of systemd or --ulimit nofile=N of a container raises the limit";
+}
+
+// "the control group '/sys/fs/cgroup/x' allows 5 (pids.max), and has 5"
+void AddGroups(std::string_view controller, const std::filesystem::path& root, std::string_view v2_limit,
+               std::string_view v2_use, std::string_view v1_limit, std::string_view v1_use, bool bytes,
+               std::vector<std::string>* out) {
+  constexpr int64_t kNone = int64_t{1} << 60;  // what v1 says where there is no limit is larger
+  const auto amount = [bytes](int64_t n) {
+    return bytes ? HumanBytes(static_cast<uint64_t>(n)) : std::to_string(n);
+  };
+  for (const ControlGroup& group : ControlGroups(controller, root)) {
+    const auto read = [&](std::string_view name) {
+      const auto text = ReadGroupFile(group, name);
+      return text ? ParseInt(*text) : std::nullopt;
+    };
+    const std::string_view name = group.v2 ? v2_limit : v1_limit;
+    const auto limit = read(name), use = read(group.v2 ? v2_use : v1_use);
+    if (!limit || *limit >= kNone) continue;
+    out->push_back(StrCat("the control group '", group.folder.string(), "' allows ", amount(*limit), " (",
+                          name, ")", use ? StrCat(" and has ", amount(*use)) : ""));
+  }
+}
+
+struct Started {
+  std::vector<pid_t> ids;
+  bool may_end = false;
+};
+
+// A thread that was joined counts for the system's limits until the kernel has done with it.
+void AwaitGone(const std::vector<pid_t>& threads) {
+  const Time end = SteadyClock().Now() + kGoing;
+  for (const pid_t thread : threads) {
+    while (tgkill(getpid(), thread, 0) == 0 && SteadyClock().Now() < end) sched_yield();
+  }
+}
+
+}  // namespace
+
+void ReserveDescriptors(uint64_t needed, const std::string& what_for, uint64_t wished) {
+  const uint64_t open = OpenDescriptors();
+  rlimit limit = DescriptorLimit();
+  const rlim_t goal = std::min<rlim_t>(limit.rlim_max, open + std::max(needed, wished));
+  if (goal > limit.rlim_cur) {
+    RaiseDescriptorLimit(limit, goal);
+    limit = DescriptorLimit();
+  }
+  if (open + needed <= limit.rlim_cur) return;
+  throw Error(ErrorCode::kResourceExhausted, StrCat("too few descriptors for ", what_for, ": ", needed,
+                                                    " more are needed, but ", DescriptorLimitText()));
+}
+
+bool MeansNoDescriptor(int error) {
+  return error == EMFILE || error == ENFILE;
+}
+
+bool DescriptorsAreUsedUp() {
+  const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+  return fd < 0 && MeansNoDescriptor(errno);
+}
+
+std::string DescriptorLimitText() {
+  const rlimit limit = DescriptorLimit();
+  return StrCat(OpenDescriptors(), " of ", Bound(limit.rlim_cur),
+                " are open (RLIMIT_NOFILE; its hard limit: ", Bound(limit.rlim_max), "); ",
+                HowToRaiseDescriptors());
+}
+
+void ReserveThreads(int count, const std::string& what_for) {
+  Guarded<Started> all;
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(std::max(count, 0)));
+  std::string limits;
+  for (int i = 0; i < count && limits.empty(); ++i) {
+    try {
+      threads.emplace_back([&all] {
+        all.With([](Started& s) { s.ids.push_back(gettid()); });
+        all.Await(
+            kPatience, [](const Started& s) { return s.may_end; }, [](Started&, bool) {});
+      });
+    } catch (const std::system_error&) {
+      limits = ThreadLimitText();  // while those that were had still run
+    }
+  }
+  all.Notify([](Started& s) { s.may_end = true; });
+  for (std::thread& thread : threads) thread.join();
+  AwaitGone(all.With([](const Started& s) { return s.ids; }));
+  if (limits.empty()) return;
+  throw Error(ErrorCode::kResourceExhausted,
+              StrCat("too few threads for ", what_for, ": ", count, " more are needed, and the system gives ",
+                     threads.size(), "; ", limits));
+}
+
+void ThrowNoThread(const std::string& what_for) {
+  throw Error(ErrorCode::kResourceExhausted,
+              StrCat("no thread for ", what_for, ": the system gives no more; ", ThreadLimitText()));
+}
+
+std::string ThreadLimitText(const std::filesystem::path& root) {
+  std::vector<std::string> limits;
+  AddGroups("pids", root, "pids.max", "pids.current", "pids.max", "pids.current", false, &limits);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && geteuid() != 0)
+    limits.push_back(
+        StrCat("user ", geteuid(), " may run ", limit.rlim_cur, " threads and processes (ulimit -u)"));
+  if (limits.empty()) limits.emplace_back("see /proc/sys/kernel/threads-max and ulimit -u");
+  return StrJoin(limits) +
+         "; --pids-limit of docker, podPidsLimit of Kubernetes, TasksMax= of systemd or ulimit -u raises the "
+         "limit, "
+         "and fewer threads do with less (SLUICE_CPU_THREADS)";
+}
+
+void ReserveMemory(uint64_t bytes, const std::string& what_for) {
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) {
+    throw Error(ErrorCode::kResourceExhausted,
+                StrCat("too little memory for ", what_for, ": ", HumanBytes(bytes), " more are needed; ",
+                       MemoryLimitText()));
+  }
+  munmap(mapped, bytes);
+}
+
+std::string MemoryLimitText(const std::filesystem::path& root) {
+  std::vector<std::string> limits;
+  AddGroups("memory", root, "memory.max", "memory.current", "memory.limit_in_bytes", "memory.usage_in_bytes",
+            true, &limits);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    limits.push_back(StrCat("this process may map ", HumanBytes(limit.rlim_cur), " (ulimit -v)"));
+  return limits.empty() ? "the machine has no more of it" : StrJoin(limits);
+}
+
+std::string WithLimits(const std::exception& error) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again)
+    return StrCat("no thread: ", ThreadLimitText());
+  if (dynamic_cast<const std::bad_alloc*>(&error) == nullptr) return error.what();
+  return StrCat("no memory: ", MemoryLimitText());
+}
+
+}  // namespace sluice

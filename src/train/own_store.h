@@ -1,0 +1,14 @@
+// What a Trainer and Fit take where they are given no store. Internal to train/.
+#pragma once
+
+#include <memory>
+
+#include "kvstore/local_store.h"
+
+namespace sluice::train {
+
+inline std::shared_ptr<KVStore> StoreOrOwn(std::shared_ptr<KVStore> store) {
+  return store != nullptr ? std::move(store) : kvstore::MakeLocalStore("device", /*threads=*/1);
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,36 @@
+// Weights that are set in no round.
+#include "tensor/access.h"
+#include "worker/dist_store.h"
+
+namespace sluice::worker {
+
+// The value is read as a push's is: where it lies, until the servers have it.
+void DistStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+  outstanding_.Check();
+  const std::lock_guard lock(mutex_);
+  const std::vector<Values> lists = kvstore::EachAlone("Set", keys, values);
+  const auto entries = kvstore::Join("Set", keys, lists);
+  const Found states = FindAll("Set", entries);
+  Handover calls = Calls(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    KeyState& state = *states[i];
+    const auto call_with = [&](Frame source) {
+      return [args = SetArgs{state.id, std::move(source)}, timeout = Timeout()](
+                 Client& client, Time now, transport::Network& network, const Completes& end) {
+        client.Set(now, args, DeadlineOf(now, timeout), end, network);
+      };
+    };
+    if (rank_ != 0) {
+      Issue(state.set, state, {}, call_with({}), calls);
+      continue;
+    }
+    const NDArray& value = entries[i].arrays.front();
+    const NDArray sent = value.context().kind == DeviceKind::kGpu ? value.AsInContext(cpu_pinned(0)) : value;
+    LetWait({sent}, calls);
+    const Event read = Event::Make(state.set, nullptr, records_);
+    Issue(state.set, state, {ReadyToRead(sent)}, call_with(HostFrame(sent, read, records_)), calls);
+    AddReader(sent, read);
+  }
+}
+
+}  // namespace sluice::worker

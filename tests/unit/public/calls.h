@@ -1,0 +1,38 @@
+// Calls with arguments that cannot be: each throws sluice::Error and says what was wrong.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sluice/error.h"
+
+namespace sluice {
+
+struct Call {
+  std::string name;
+  std::string word;  // that the message has: the call, or the argument
+  std::function<void()> run;
+};
+
+inline void ExpectErrors(const std::vector<Call>& calls) {
+  for (const Call& call : calls) {
+    SCOPED_TRACE(call.name);
+    try {
+      call.run();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == ErrorCode::kInvalidArgument ||
+                  error.code() == ErrorCode::kFailedPrecondition)
+          << ErrorCodeName(error.code()) << ": " << error.what();
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(call.word));
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "no sluice::Error: " << error.what();
+    }
+  }
+}
+
+}  // namespace sluice
