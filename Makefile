@@ -11,7 +11,7 @@ RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 # Targets share build folders, and tests share the cores: `make -j` must not mix them.
 .NOTPARALLEL:
 
-.PHONY: run test bench soak format build programs configure deps test-deps test-release test-asan test-tsan test-fuzz clean
+.PHONY: run test ci bench soak format build programs configure deps test-deps test-release test-asan test-tsan test-fuzz clean
 
 build: configure
 	@cmake --build build -j $(JOBS)
@@ -27,23 +27,33 @@ configure: deps
 run: programs
 	$(LAUNCH) -n 2 -s 2 build/bin/train_mnist $(RUN_FLAGS)
 
-# Everything that must hold. The release tests come last, so that the summary ends the output.
-test: test-deps build test-asan test-tsan test-fuzz test-release
+# The release build and its tests. What this machine cannot have (namespaces, sshd, batch systems) is skipped, and the
+# summary says why.
+test: test-deps build test-release
 
+# What must hold before a change lands (.ci/run): nothing is skipped, and sanitizers and fuzzers find nothing.
+ci: export SLUICE_LABS = required
+ci: test test-asan test-tsan test-fuzz
+	@tools/test_report.py build/tests.xml build/asan/tests.xml build/tsan/tests.xml
+
+# $(call ctest,FOLDER,ARGUMENTS,VARIABLES): the tests of a build; the summary ends the output, whatever comes of them.
+ctest = rm -f $(1)/tests.xml; \
+  $(3) ctest --test-dir $(1) --output-on-failure --test-output-size-passed 100000 --output-junit tests.xml $(2); \
+  code=$$?; tools/test_report.py $(1)/tests.xml; exit $$code
+
+# One more than there are cores: tests on hosts of their own mostly wait.
 test-release: build
-	SLUICE_LABS=required ctest --test-dir build --output-on-failure -j $(JOBS)
+	@$(call ctest,build,-j $$(($(JOBS) + 1)))
 
 test-asan: test-deps
 	@cmake --preset asan >/dev/null
 	@cmake --build build/asan -j $(JOBS) --target tests
-	ASAN_OPTIONS=allocator_may_return_null=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp \
-	  ctest --test-dir build/asan --output-on-failure -j $(JOBS) -LE 'cluster|tools'
+	@$(call ctest,build/asan,-j $(JOBS) -LE 'cluster|tools',ASAN_OPTIONS=allocator_may_return_null=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp)
 
 test-tsan: test-deps
 	@cmake --preset tsan >/dev/null
 	@cmake --build build/tsan -j $(JOBS) --target tests
-	OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1" \
-	  ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -LE 'cluster|tools'
+	@$(call ctest,build/tsan,-j $(JOBS) -LE 'cluster|tools',OMP_THREAD_LIMIT=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp allocator_may_return_null=1")
 
 FUZZ_SECONDS ?= 15
 test-fuzz: test-deps

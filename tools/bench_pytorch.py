@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_run
 
 VOCABULARY, WORDS = 10_000, 64  # of train_bench's texts

@@ -8,10 +8,12 @@ less they count.
 """
 import argparse
 import json
+import os
 import pathlib
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_network
 import bench_run
 import lab

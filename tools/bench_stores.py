@@ -5,7 +5,10 @@ what the machine gives without them and beside other programs of their kind.
 Raw figures and the store's come from one job each. Rows of a transport that this build has not are left out. Needs `make programs`.
 """
 import argparse
+import os
+import sys
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_kv
 import bench_peers
 import bench_run

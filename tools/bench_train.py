@@ -5,6 +5,9 @@ A ratio is the median of pairs: Sluice, PyTorch, Sluice, PyTorch, ..., each a pr
 not count. PyTorch's settings (memory layout, threads pinned or not, how they wait; for DDP pinning and bucket size) are
 those that were best in a trial before. Needs `make programs`.
 """
+import os
+import sys
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_alone
 import bench_beside_pytorch
 import bench_run

@@ -17,7 +17,8 @@ import tarfile
 import tempfile
 import zlib
 
-import download
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
+import download  # noqa: E402
 
 MIRRORS = [
     "https://www.cs.toronto.edu/~kriz/",

@@ -13,8 +13,10 @@ import glob
 import os
 import re
 import shutil
+import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_kv
 import bench_machine
 import bench_run

@@ -8,8 +8,11 @@ operation an element. The limits are measured in the same run. Needs `make progr
 """
 import argparse
 import json
+import os
 import re
+import sys
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_machine
 import bench_run
 

@@ -5,7 +5,10 @@ import dataclasses
 import functools
 import heapq
 import math
+import os
+import sys
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # PYTHONSAFEPATH and -P leave it out
 import bench_run
 import step_model
 

@@ -4,7 +4,7 @@ import re
 import signal
 import time
 
-import ssh_lab
+import labs
 from launch_test import end_of
 
 BIN = None  # a test program sets it
@@ -20,7 +20,7 @@ class Jobs:
 
     @classmethod
     def setUpClass(cls):
-        cls.lab = cls.enterClassContext(ssh_lab.or_skip(cls.make_lab))
+        cls.lab = cls.enterClassContext(labs.or_skip(cls.make_lab))
 
     def setUp(self):
         self.before = self.names()

@@ -4,6 +4,7 @@ Usage: bad_input_test.py BIN_DIR
 """
 import gzip
 import json
+import os
 import pathlib
 import struct
 import subprocess
@@ -71,7 +72,7 @@ class BadInput(unittest.TestCase):
             (["--batch-size=1e3"], ["--batch-size"]),
             (["--num-devices=0"], ["--num-devices"]),
             (["--network=resnet"], ["resnet", "lenet"]),
-            (["--kv-store=dist"], ["dist_sync"]),
+            (["--kv-store=dist_synk"], ["dist_synk", "dist_sync"]),
             (["--optimizer=sgdd"], ["sgdd", "adam"]),
             (["--num-devices=2", "--work-load-list=1,2,3"], ["--work-load-list"]),
             (["--work-load-list=1,x", "--num-devices=2"], ["--work-load-list"]),
@@ -79,7 +80,7 @@ class BadInput(unittest.TestCase):
             (["--seed=-1"], ["--seed", "at least 0"]),
             (["--num-examples=0"], ["--num-examples", "at least 1"]),
             (["extra"], ["stray", "extra"]),
-            (["--gpus=0"], ["--gpus", "gpu(0)", "--num-devices"]),
+            (["--gpus=0"], ["--gpus", "gpu(0)", "computes on CPUs alone", "--num-devices"]),
             (["--gpus=0,x"], ["--gpus", "0,x"]),
             (["-lr", "0.1"], ["-lr", "two dashes"]),
             (["--num-epochs=99999999999999999999"], ["--num-epochs", "whole number"]),
@@ -171,6 +172,10 @@ class BadInput(unittest.TestCase):
 
     def test_an_output_that_cannot_be_written(self):
         self.assert_refused(self.run_program(f"--save-params={self.folder}/no/such/folder/p.safetensors", "--num-steps=0"), "no/such/folder")
+
+    def test_a_temporary_folder_that_is_not_there(self):
+        done = subprocess.run([BIN / "kv_tour"], capture_output=True, text=True, timeout=60, env={**os.environ, "TMPDIR": "/no/such/folder"})
+        self.assert_refused(done, "TMPDIR is '/no/such/folder', which is no folder")
 
     def test_a_bad_environment(self):
         done = subprocess.run([str(BIN / "train_mnist"), "--num-steps=0"], capture_output=True, text=True, timeout=60,

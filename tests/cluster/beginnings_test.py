@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from launch_test import LAUNCH, await_that, carrying, end_launch, end_of, start_job  # noqa: E402
+from launch_test import LAUNCH, await_that, carrying, command_of, end_launch, end_of, start_job  # noqa: E402
 
 
 class Beginnings(unittest.TestCase):
@@ -47,7 +47,7 @@ class Beginnings(unittest.TestCase):
         (self.folder / "mpirun").write_text("#!/bin/sh\nexec sleep 600\n")
         (self.folder / "mpirun").chmod(0o755)
         self.check_ends("-n", 1, "--launcher", "mpi", "--dry-run", "true",
-                        until=lambda marker: any(pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n" for pid in carrying(marker)))
+                        until=lambda marker: any(command_of(pid)[:1] == [b"sleep"] for pid in carrying(marker)))
 
     def test_a_hostfile_through_a_pipe(self):
         """As `echo h1 | launch.py -H /dev/stdin` and `-H <(echo h1)`."""
@@ -81,6 +81,15 @@ class Beginnings(unittest.TestCase):
         with open("/dev/full", "w", encoding="ascii") as full:
             done = subprocess.run([*LAUNCH, "-n", "1", "--dry-run", "true"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (1, "launch.py: what would run could not be printed: No space left on device\n"))
+
+    def test_a_temporary_folder_that_cannot_be_used_is_named(self):
+        """Python takes another one without a word."""
+        for folder, why in (("/no/such/folder", "does not exist"), (__file__, "is no folder"), ("/proc", "cannot be written to")):
+            with self.subTest(why):
+                code, said = self.refused("-n", 1, "true", env={**os.environ, "TMPDIR": folder})
+                self.assertEqual(code, 2, said)
+                self.assertIn(f"TMPDIR is '{folder}', which {why}; ", said)
+                self.assertIn("--log-dir", said)
 
     def test_no_folder_for_logs(self):
         code, said = self.refused("-n", 1, "true", env={**os.environ, "TMPDIR": "/proc/sluice"}, cwd="/proc", preexec_fn=self.without_temporary_folders)

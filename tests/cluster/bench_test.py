@@ -14,7 +14,7 @@ import unittest
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "cluster")]
 import bench_alone  # noqa: E402
 import bench_beside_pytorch  # noqa: E402
 import bench_kv  # noqa: E402
@@ -23,6 +23,7 @@ import bench_run  # noqa: E402
 import bench_scale  # noqa: E402
 import bench_stores  # noqa: E402
 import bench_train  # noqa: E402
+import labs  # noqa: E402
 import profile_messages  # noqa: E402
 import profile_step  # noqa: E402
 
@@ -145,7 +146,7 @@ class Bench(unittest.TestCase):
                 tool.main()
             except SystemExit as why:
                 if "needs root" in str(why) or "is missing" in str(why) or "did not come up" in str(why):
-                    self.skipTest(str(why))
+                    labs.missing(str(why))
                 raise
         return out.getvalue()
 

@@ -8,6 +8,9 @@ import subprocess
 import tempfile
 import time
 
+# Who runs the tests in the background of a script ignores Ctrl-C, and what is started here would do so, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def mnist_folder():
     """SLUICE_MNIST, else the MNIST that lies beside the checkout, else None."""
@@ -16,8 +19,16 @@ def mnist_folder():
 
 
 def unwrapped(text):
-    """With messages that were broken to fit a terminal in one line again."""
-    return re.sub(r"\n(\[[a-z0-9 ]+\] )?  (?=\S)", " ", text)
+    """With messages that were broken to fit a terminal in one line again: other processes' lines may stand in between."""
+    lines, last = [], {}  # last: of each process
+    for line in text.split("\n"):
+        who, goes_on, words = re.fullmatch(r"(\[[a-z0-9 ]+\] )?(  (?=\S))?(.*)", line).groups()
+        if goes_on and who in last:
+            lines[last[who]] += " " + words
+        else:
+            last[who] = len(lines)
+            lines.append(line)
+    return "\n".join(lines)
 
 
 class Process:

@@ -2,6 +2,7 @@
 
 Usage: hostile_test.py BIN_DIR
 """
+import itertools
 import pathlib
 import signal
 import sys
@@ -19,8 +20,9 @@ AMPLIFICATION = 32
 SCHEDULER_BYTES, SHARD_BYTES, STRANGERS_BYTES = 9 * MIB, 10 * MIB, 17 * MIB
 # What comes by between two looks, the allocator's caches, and what training itself still takes.
 SLACK = 64 * MIB
-# Each cost 2 to 4 KiB when none was forgotten.
-NEWCOMERS, NEWCOMERS_BYTES = 15000, 12 * MIB
+# Each cost 2 to 4 KiB when none was forgotten. Those whose end has not been read yet take as much, a few thousand at
+# times, and an allocator keeps what they took: but once, and not in every batch.
+NEWCOMERS, NEWCOMERS_BYTES, BATCHES = 10000, 8 * MIB, 3
 
 
 def promised_growth(name):
@@ -111,9 +113,11 @@ class Hostile(unittest.TestCase):
             for port in cluster.listening_ports():
                 victim = scheduler if port == cluster.port() else server
                 come_and_go(port, *secret, NEWCOMERS)   # as many as are remembered, and what an allocator keeps
-                before = peak_memory(victim, "VmRSS:")
-                come_and_go(port, *secret, NEWCOMERS)
-                growth = peak_memory(victim, "VmRSS:") - before
+                sizes = [peak_memory(victim, "VmRSS:")]
+                for _ in range(BATCHES):
+                    come_and_go(port, *secret, NEWCOMERS)
+                    sizes.append(peak_memory(victim, "VmRSS:"))
+                growth = min(after - before for before, after in itertools.pairwise(sizes))
                 print(f"  {victim.name} grew by {growth / MIB:.1f} MiB of {NEWCOMERS_BYTES / MIB:.0f}", file=sys.stderr)
                 self.assertLessEqual(growth, NEWCOMERS_BYTES, victim.name)
             for process in (scheduler, server, worker):

@@ -83,8 +83,8 @@ class OnKubernetes(unittest.TestCase):
         cluster = Cluster(BIN)
         code, said = end_of(self.start(cluster, "sh", "-c", 'echo "I am $DMLC_RANK"; [ "$DMLC_RANK" = 1 ] && exit 9; sleep 60'))
         self.assertEqual(code, 9, said)
-        self.assertRegex(said, r"worker 1 \(pod sluice-\w+-worker-1-abcde on node-1\) ended with exit code 9 \(Error\); its last lines:")
-        self.assertIn("its last lines: | I am 1\n", said)
+        self.assertRegex(said, r"worker 1 \(pod sluice-\w+-worker-1-abcde on node-1\) ended with exit code 9 \(Error\); its last lines are above\n")
+        self.assertIn("[worker 1] I am 1\n", said)
         self.assertEqual(cluster.pods, [])
 
     def test_an_image_that_there_is_not(self):

@@ -2,15 +2,20 @@
 
 Usage: launch_test.py BIN_DIR
 """
+import contextlib
 import os
 import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from cluster import unwrapped  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAUNCH = [sys.executable, str(ROOT / "tools" / "launch.py")]
@@ -20,6 +25,14 @@ LONG = ["--network=mlp", "--kv-store=dist_sync", "--num-epochs=1000", "--disp-ba
 
 def launch(*arguments, timeout=120):
     return subprocess.run([*LAUNCH, *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
+
+
+def command_of(pid):
+    """Its arguments, or none once it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return []
 
 
 def carrying(marker):
@@ -69,6 +82,19 @@ def await_that(case, condition, why="", seconds=20):
     while not condition():
         case.assertLess(time.monotonic(), end, why)
         time.sleep(0.02)
+
+
+def free_ports(count):
+    """The first of so many, one after another, on which nobody listens."""
+    for first in range(20000, 32000, count):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+        return first
+    raise AssertionError("no ports are free")
 
 
 class Launch(unittest.TestCase):
@@ -123,11 +149,30 @@ class Launch(unittest.TestCase):
         done = launch("-n", 3, "-s", 2, "--env", "PS_DROP_MSG=10", "--env", "PS_RESEND_TIMEOUT=100", BIN / "kv_tour", "--kv-store=dist_sync")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_servers_take_the_ports_that_were_named_for_a_firewall(self):
+        first = free_ports(4)
+        arguments = ("-n", 1, "-s", 2, "--server-port", first, "--env", "SLUICE_SERVER_THREADS=2", "--env", "PS_VERBOSE=1", "--env", "SLUICE_TRANSPORT=tcp",
+                     BIN / "kv_tour", "--kv-store=dist_sync")
+        done = launch(*arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        said = unwrapped(done.stdout)
+        where = {(server, port - first) for server, port in ((int(server), int(port)) for server, port in re.findall(r"server (\d) has shard \d at tcp://127\.0\.0\.1:(\d+)", said))}
+        self.assertEqual(where, {(0, 0), (0, 1), (1, 2), (1, 3)}, said)
+        with socket.create_server(("127.0.0.1", first + 3)):
+            done = launch(*arguments)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(f"cannot listen on tcp://127.0.0.1:{first + 3}: it is in use; SLUICE_SERVER_PORT (launch.py --server-port) chooses other ports", unwrapped(done.stdout))
+
+    def test_ports_beyond_the_last(self):
+        done = launch("-n", 1, "-s", 2, "--server-port", 65535, "--env", "SLUICE_SERVER_THREADS=1", BIN / "kv_tour", "--kv-store=dist_sync")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("SLUICE_SERVER_PORT is 65535, so that server 1 of this host with 1 thread has the ports 65536 to 65536", unwrapped(done.stdout))
+
     def test_the_exit_code_and_last_words_of_the_first_failure(self):
         done = launch("-n", 2, "-s", 1, BIN / "train_mnist", "--kv-store=dist_sync", "--lr=nan")
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
         self.assertIn("ended with exit code 2", done.stderr)
-        self.assertIn("| train_mnist: error: flag --lr", done.stdout)
+        self.assertIn("] train_mnist: error: flag --lr", done.stdout)
 
     def test_a_server_that_fails_by_itself_is_blamed_and_not_the_workers_it_took_along(self):
         # The worker sees the job fail and ends with 1, as Sluice's programs do then.
@@ -147,7 +192,8 @@ class Launch(unittest.TestCase):
     def test_wrong_use(self):
         for arguments, word in ((["-n", "1"], "no command"), (["-n", "0", "x"], "-n is 0"), (["-n", "1", "/no/such/program"], "does not exist"),
                                 (["-n", "1", "-H", "/no/hosts", "x"], "--hostfile /no/hosts"), (["-n", "1", "--env", "NO_SUCH_VARIABLE", "x"], "NO_SUCH_VARIABLE, which is not set here"),
-                                (["-n", "1", "--env", "=a", "x"], "NAME=VALUE"), (["-n", "1", "--port", "70000", "x"], "--port is 70000"), (["-n", "1", "--timeout", "0", "x"], "--timeout is 0"),
+                                (["-n", "1", "--env", "=a", "x"], "NAME=VALUE"), (["-n", "1", "--port", "70000", "x"], "--port is 70000"), (["-n", "1", "--server-port", "0", "x"], "--server-port is 0"),
+                                (["-n", "1", "--agent-port", "9000", "x"], "--agent-port means nothing to --launcher local"), (["-n", "1", "--timeout", "0", "x"], "--timeout is 0"),
                                 (["-n", "1", "--launcher", "ssh", "x"], "-H FILE"), (["-n", "1", "--worker-memory", "4x", "x"], "--worker-memory is '4x'"),
                                 (["-n", "1", "--worker-memory", "4g", "x"], "local cannot"), (["-n", "1", "--sync-dst-dir", "d", "x"], "--sync-dst-dir means nothing"),
                                 (["-n", "1", "--env-worker", "SLUICE_JOB_ID=a", "x"], "SLUICE_JOB_ID"),
@@ -210,7 +256,7 @@ class Launch(unittest.TestCase):
             if "server 0" in line and "joined" in line:
                 break
         for pid in carrying(f"LAUNCH_TEST={marker}"):
-            if b"sluice_scheduler" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"sluice_scheduler" in b" ".join(command_of(pid)):
                 os.kill(pid, signal.SIGKILL)
         code, said = end_of(job, 30)
         self.assertEqual(code, 137, said)

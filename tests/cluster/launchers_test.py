@@ -13,6 +13,7 @@ import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import any_launcher  # noqa: E402
+import labs  # noqa: E402
 import sge_lab  # noqa: E402
 import slurm_lab  # noqa: E402
 import ssh_lab  # noqa: E402
@@ -204,4 +205,5 @@ class Sge(Jobs, unittest.TestCase):
 
 if __name__ == "__main__":
     any_launcher.BIN = pathlib.Path(sys.argv[1]).resolve()
+    labs.move_to_a_tmp_of_ones_own(any_launcher.BIN)
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

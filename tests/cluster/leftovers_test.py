@@ -19,6 +19,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import labs  # noqa: E402
 from cluster import unwrapped  # noqa: E402
 from launch_test import LAUNCH, ROOT  # noqa: E402
 from network_test import unix_sockets  # noqa: E402
@@ -27,23 +28,6 @@ BIN = None
 PATIENCE = 60
 MARK = "LEFTOVERS_TEST"
 PR_SET_CHILD_SUBREAPER = 36
-# Mounts an empty /tmp and /dev/shm over those that are there, with the folders $2 and $3 in their places, and becomes the rest.
-FRESH = """set -e
-fresh=$1; shift
-mount -t tmpfs sluice "$fresh"
-for kept in "$1" "$2"; do
-  case $kept in /tmp/*) mkdir -p "$fresh${kept#/tmp}"; mount --rbind "$kept" "$fresh${kept#/tmp}";; esac
-done
-shift 2
-mount --move "$fresh" /tmp
-mount -t tmpfs sluice /dev/shm
-exec "$@"
-"""
-
-
-def can_mount():
-    return os.geteuid() == 0 and subprocess.run(
-        ["unshare", "-m", "mount", "-t", "tmpfs", "sluice", "/dev/shm"], capture_output=True).returncode == 0
 
 
 def sluice_names(folder):
@@ -96,7 +80,7 @@ class Job:
         command = [*LAUNCH, "-n", "2", "-s", "2", "--env", f"SLUICE_TRANSPORT={transport}", str(BIN / "train_mnist"), "--network=mlp",
                    "--kv-store=dist_sync", "--num-epochs=1000", "--disp-batches=5", "--num-examples=2000"]
         if private:
-            command = ["unshare", "-m", "sh", "-c", FRESH, "sh", scratch, str(ROOT), str(BIN), *command]
+            command = [*labs.fresh(scratch, ROOT, BIN), *command]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "PS_", "SLUICE_"))}
         temporary = "/tmp" if private else scratch
         kept["TMPDIR"] = temporary
@@ -180,7 +164,9 @@ class Leftovers(unittest.TestCase):
     def setUpClass(cls):
         # Orphans come here, not to an init that may never take their exit codes.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, *map(ctypes.c_ulong, (1, 0, 0, 0)))
-        cls.private = can_mount()
+        cls.private = labs.can_mount()
+        if not cls.private and labs.is_required():
+            labs.missing("a /tmp of the job's own needs root and mount namespaces")
         if not cls.private:
             print("no /tmp and /dev/shm of the job's own here: needs root", file=sys.stderr)
 

@@ -4,6 +4,7 @@ Usage: membership_test.py BIN_DIR
 """
 import pathlib
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -37,6 +38,40 @@ class Barriers(unittest.TestCase):
                 self.assertIn(f"server {rank} of 2 is past the barrier of the servers", server.output())
             for process in (*workers, *servers):
                 self.assertIn(f"{process.name} is past the barriers of all, 0 dead", process.output())
+
+
+class UnlikeHosts(unittest.TestCase):
+    """Whatever processes of a job must have alike is decided once, or refused with both values."""
+
+    def test_a_server_that_was_told_its_threads_decides_for_who_was_told_nothing(self):
+        with Cluster(BIN, 1, 3, PS_VERBOSE=1) as cluster:
+            scheduler = cluster.start_scheduler()
+            servers = [cluster.start_server(0), cluster.start_server(1, SLUICE_SERVER_THREADS=3), cluster.start_server(2)]
+            worker = cluster.start_worker(0, [BIN / "kv_tour", "--kv-store=dist_sync"])
+            for process in (worker, *servers, scheduler):
+                self.assertEqual(process.wait(SOON), 0, process.output())
+            for server in servers:
+                self.assertIn("shard 2 at ", server.output())
+                self.assertNotIn("shard 3 at ", server.output())
+
+    def test_servers_that_were_told_unlike_numbers_are_refused_with_both(self):
+        with Cluster(BIN, 1, 2, **PATIENT) as cluster:
+            cluster.start_scheduler()
+            servers = [cluster.start_server(rank, SLUICE_SERVER_THREADS=rank + 2) for rank in range(2)]
+            end = time.monotonic() + SOON
+            while all(server.popen.poll() is None for server in servers) and time.monotonic() < end:
+                time.sleep(0.05)
+            refused = next((server for server in servers if server.popen.poll() is not None), servers[1])
+            self.assertEqual(refused.wait(SOON), 1, refused.output())
+            self.assertRegex(refused.output(), "to run (2|3) key-owning threads, but server [01] .* was told (2|3)")
+            self.assertIn("SLUICE_SERVER_THREADS", refused.output())
+
+    def test_heartbeats_that_are_too_slow_for_the_scheduler_are_refused_with_both_numbers(self):
+        with Cluster(BIN, 1, 1) as cluster:
+            cluster.start_scheduler(PS_HEARTBEAT_INTERVAL="0.2", PS_HEARTBEAT_TIMEOUT="3")
+            worker = cluster.start_worker(0, [BIN / "kv_tour", "--kv-store=dist_sync"], PS_HEARTBEAT_INTERVAL="4")
+            self.assertEqual(worker.wait(SOON), 1, worker.output())
+            self.assertIn("every 4 s (PS_HEARTBEAT_INTERVAL), but the scheduler takes who is silent for 3 s for dead", worker.output())
 
 
 class Deaths(unittest.TestCase):

@@ -19,7 +19,8 @@ PROBE = None
 BATCH, STEPS = 8, 3
 # What lies within rounding of 0 passes a relu in one program and not in the other, and batch normalisation carries that
 # on: with other batches PyTorch's own float32 is 1.4e-2 from its float64 after three steps. The first step of this one
-# comes near no 0 (reference_probe.cc) and is exact.
+# comes near no 0 (reference_probe.cc) and is exact; the second does by some of oneDNN's kernels: the third loss is 6.9e-3
+# from float64 by those for AVX2, and 1.1e-6 by those for SSE4.1.
 AFTER_STEPS = {"resnet20": 5e-2}
 
 
@@ -49,7 +50,8 @@ class Models(unittest.TestCase):
                 training = reference_models.Training(network, part(arrays, "start."), 0.05, 0.9, 0.01)
                 x, labels = torch.tensor(arrays["input"]).double(), torch.tensor(arrays["labels"]).long()
                 for step in range(STEPS):
-                    self.expect(network, f"loss {step}", {"": arrays[f"loss.{step}"]}, {"": training.step(x, labels)})
+                    bound = AFTER_STEPS.get(network, 1e-5) if step >= 2 else 1e-5
+                    self.expect(network, f"loss {step}", {"": arrays[f"loss.{step}"]}, {"": training.step(x, labels)}, bound)
                     if step == 0:  # ours are sums over the batch
                         ours = {name: array / BATCH for name, array in part(arrays, "gradient.").items()}
                         self.expect(network, "gradients", ours, training.gradients())

@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from cluster import Cluster  # noqa: E402
+from cluster import Cluster, unwrapped  # noqa: E402
 from launch_test import launch  # noqa: E402
 
 BIN = None
@@ -118,15 +118,25 @@ class Networks(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("all values right", done.stdout)
 
-    def test_async_stores_learn(self):
-        for kind, flags in (("dist_async", []), ("dist_device_async", ["--num-devices=2"])):
-            with self.subTest(kind):
-                done = launch("-n", 2, "-s", 2, BIN / "train_mnist", "--network=mlp", f"--kv-store={kind}", "--lr=0.01", *flags,
-                              "--num-epochs=10", "--num-examples=4000")
+    def test_async_stores_learn_with_defaults(self):
+        for kind, workers, flags, chosen in (("dist_async", 2, ["--network=mlp", "--num-epochs=10"], "sgd, learning rate 0.1, momentum 0"),
+                                             ("dist_async", 4, ["--network=lenet", "--num-epochs=4"], "sgd, learning rate 0.075, momentum 0"),
+                                             ("dist_device_async", 2, ["--network=mlp", "--num-epochs=10", "--num-devices=2"],
+                                              "sgd, learning rate 0.1, momentum 0")):
+            with self.subTest(kind, workers=workers):
+                done = launch("-n", workers, "-s", 2, BIN / "train_mnist", f"--kv-store={kind}", *flags, "--num-examples=4000",
+                              "--num-test-examples=1000")
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn(f"{chosen}\n", done.stdout)
+                self.assertNotIn("may diverge", unwrapped(done.stdout))
                 accuracy = float(re.search(r"final test accuracy (\S+)", done.stdout).group(1))
                 # An untrained net has 0.1. How far it comes depends on how stale pushes are, and so on the machine's load.
                 self.assertGreater(accuracy, 0.5, done.stdout)
+
+    def test_async_stores_warn_of_what_diverges(self):
+        done = launch("-n", 2, "-s", 1, BIN / "train_mnist", "--kv-store=dist_async", "--lr=0.05", "--mom=0.9", "--num-steps=1", "--num-examples=128")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("2 workers, learning rate 0.05 and momentum 0.9 may diverge", unwrapped(done.stdout + done.stderr))
 
 
 class Telling(unittest.TestCase):

@@ -84,7 +84,7 @@ class ServerCommand(unittest.TestCase):
         done = self.refused("sh -c 'echo no server here; exit 7'")
         self.assertEqual(done.returncode, 7, done.stdout + done.stderr)
         self.assertRegex(done.stderr, r"server \d \(pid \d+\) ended with exit code 7")
-        self.assertIn("| no server here", done.stdout)
+        self.assertIn("] no server here\n", done.stdout)
 
     def test_a_program_that_is_no_server(self):
         done = self.refused("true")

@@ -15,6 +15,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import labs  # noqa: E402
 from cluster import Cluster, unwrapped  # noqa: E402
 from network_test import files, launch, sluice_sockets, sockets_of  # noqa: E402
 
@@ -100,12 +101,12 @@ class SharedMemory(unittest.TestCase):
 
     def test_another_network_namespace(self):
         if os.geteuid() != 0 or shutil.which("ip") is None:
-            self.skipTest("needs root and iproute2")
+            labs.missing("network namespaces need root and iproute2")
         with contextlib.ExitStack() as stack:
             try:
                 inside, here = stack.enter_context(other_network())
             except subprocess.CalledProcessError as error:
-                self.skipTest(f"no network namespaces here: {error.stderr.decode().strip()}")
+                labs.missing(f"no network namespaces here: {error.stderr.decode().strip()}")
             cluster = stack.enter_context(Cluster(BIN, 1, 1, PS_VERBOSE=1, DMLC_PS_ROOT_URI=here))
             cluster.start_scheduler()
             cluster.start_server(0)
@@ -140,4 +141,4 @@ if __name__ == "__main__":
     BIN = pathlib.Path(sys.argv.pop(1)).resolve()
     import network_test
     network_test.BIN = BIN
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -7,11 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import unittest
+
+from labs import lab
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-import lab  # noqa: E402
 
 SSHD = "/usr/sbin/sshd"
 SERVER = """Port 22
@@ -50,7 +49,11 @@ class SshHosts:
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key], check=True)
         (self.folder / "sshd_config").write_text(SERVER.format(folder=self.folder, more=self.more))
         (self.folder / "ssh_config").write_text(CLIENT.format(folder=self.folder))
-        self.hosts.__enter__()
+        try:
+            self.hosts.__enter__()
+        except BaseException:
+            self.scratch.cleanup()
+            raise
         try:
             for index in range(len(self.hosts.hosts)):
                 self.start_sshd(index)
@@ -131,13 +134,3 @@ class SshHosts:
     def received(self, index, interface):
         """Bytes."""
         return int(re.search(rf"{interface}:\s*(\d+)", self.inside(index, "cat", "/proc/net/dev"))[1])
-
-
-def or_skip(make):
-    """A test without such a lab is skipped, and says why; with SLUICE_LABS=required (`make test`) it fails."""
-    try:
-        return make()
-    except lab.Unavailable as why:
-        if os.environ.get("SLUICE_LABS") == "required":
-            raise
-        raise unittest.SkipTest(str(why)) from why

@@ -14,8 +14,10 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import any_launcher  # noqa: E402
+import labs  # noqa: E402
 import ssh_lab  # noqa: E402
 from any_launcher import NASTY, Jobs  # noqa: E402
+from cluster import unwrapped  # noqa: E402
 from launch_test import end_of, launch  # noqa: E402
 
 ECHO = "import sys; print(ascii(sys.argv[1:]))"
@@ -118,7 +120,7 @@ class OnHosts(Jobs, unittest.TestCase):
         code, said = self.lab.run("--log-dir", self.log_dir(), "-n", "3", "-s", "1", "--timeout", timeout, "sh", "-c", f'[ "$DMLC_RANK" = 1 ] && sleep 60; exec {any_launcher.BIN}/kv_tour --kv-store=dist_sync')
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"launch.py: 3 of 4 have joined: server 0, worker 0, worker 2; still missing: worker 1 \(host h2\)")
-        self.assertRegex(said, rf"not everybody joined within {timeout} s")
+        self.assertRegex(unwrapped(said), rf"not everybody joined within {timeout} s")
         self.assertRegex(said, r"launch.py: scheduler \(pid \d+\) ended with exit code 1")
         self.assert_nothing_left()
 
@@ -135,6 +137,13 @@ print("zombies:", zombies)
         code, said = self.lab.run("-n", "1", "-s", "1", "/usr/bin/python3", "-c", script, hosts="h2\n")
         self.assertEqual(code, 0, said)
         self.assertIn("[worker 0] zombies: []\n", said)
+
+    def test_an_error_of_several_hosts_is_shown_once(self):
+        code, said = self.run_job(self.program("train_mnist"), "--kv-store=dist_sync", "--lr=abc")
+        self.assertEqual(code, 2, said)
+        self.assertEqual(said.count("flag --lr got 'abc'"), 1, said)
+        self.assertRegex(said, r"launch\.py: worker \d \(host h\d, pid \d+\) ended with exit code 2")
+        self.assert_nothing_left()
 
     def test_programs_that_are_missing_here(self):
         for flag, value in (("--ssh", "/no/such/ssh"), ("--sync-dst-dir", str(self.lab.folder / "copy"))):
@@ -154,7 +163,8 @@ print("zombies:", zombies)
         for role, (program, *arguments) in commands.items():
             if role == "scheduler":
                 for name in ("server", "worker"):
-                    self.assertIn("'later' (DMLC_PS_ROOT_URI)", processes[name].stdout.readline())
+                    said = unwrapped(processes[name].stdout.readline() + processes[name].stdout.readline())
+                    self.assertIn("'later' (DMLC_PS_ROOT_URI)", said)
                 self.lab.inside(1, "sh", "-c", "echo 10.77.0.1 later >>/etc/hosts")
             processes[role] = self.lab.hosts.start(0 if role == "scheduler" else 1, [any_launcher.BIN / program, *arguments], env={**os.environ, **place, "DMLC_ROLE": role},
                                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -171,7 +181,7 @@ print("zombies:", zombies)
         for chain in ("PREROUTING", "OUTPUT"):
             self.lab.inside(index, "iptables-legacy", "-t", "nat", "-A", chain, "-d", address, "-j", "DNAT", "--to-destination", f"10.77.0.{index + 1}")
         if address not in self.lab.inside(index, "iptables-legacy", "-t", "nat", "-S"):
-            self.skipTest("this kernel cannot translate addresses: iptables took no rule of its table 'nat'")
+            labs.missing("this kernel cannot translate addresses: iptables took no rule of its table 'nat'")
 
     def test_a_server_behind_nat(self):
         """It listens on its own address, and workers are told the other one."""
@@ -192,7 +202,7 @@ print("zombies:", zombies)
 
 class OverIpv6(unittest.TestCase):
     def test_hosts_by_ipv6_and_one_by_ipv4(self):
-        with ssh_lab.or_skip(lambda: ssh_lab.SshHosts(3, ipv6=True)) as hosts:
+        with labs.or_skip(lambda: ssh_lab.SshHosts(3, ipv6=True)) as hosts:
             for names in ("[fd77::2]:22\nfd77::3\n", "h2\nfd77::3\n", "fd77::3\nh2\n"):
                 with self.subTest(names):
                     code, said = hosts.run("-n", "2", "-s", "2", "--env", "PS_VERBOSE=1", any_launcher.BIN / "kv_tour", "--kv-store=dist_sync", hosts=names)
@@ -205,14 +215,14 @@ class OtherShells(unittest.TestCase):
         for shell in ("/bin/dash", "/usr/bin/tcsh", "/usr/bin/fish", "/bin/ksh", "/bin/zsh"):
             if not os.path.exists(shell):
                 continue
-            with self.subTest(shell), ssh_lab.or_skip(lambda: ssh_lab.SshHosts(2, shell=shell)) as hosts:  # noqa: B023 used at once
+            with self.subTest(shell), labs.or_skip(lambda: ssh_lab.SshHosts(2, shell=shell)) as hosts:  # noqa: B023 used at once
                 code, said = hosts.run("-n", "1", "-s", "1", sys.executable, "-c", ECHO, *NASTY, hosts="h2\n")
                 self.assertEqual(code, 0, said)
                 self.assertIn(ascii(NASTY), said)
 
     def test_an_sshd_that_refuses_bursts(self):
         """MaxStartups: of what is above one unauthenticated connection, all are refused."""
-        with ssh_lab.or_skip(lambda: ssh_lab.SshHosts(2, more="MaxStartups 1:100:1")) as hosts:
+        with labs.or_skip(lambda: ssh_lab.SshHosts(2, more="MaxStartups 1:100:1")) as hosts:
             names = "h2 user=root\n" + "".join(f"127.0.0.{i}\n" for i in range(1, 5))
             code, said = hosts.run("-n", "5", "-s", "1", sys.executable, "-c", "print('here')", hosts=names)
             self.assertEqual(code, 0, said)
@@ -221,4 +231,5 @@ class OtherShells(unittest.TestCase):
 
 if __name__ == "__main__":
     any_launcher.BIN = pathlib.Path(sys.argv[1]).resolve()
+    labs.move_to_a_tmp_of_ones_own(any_launcher.BIN)
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -99,7 +99,7 @@ class Terminal(unittest.TestCase):
                 done = run(BIN / "train_mnist", *arguments, CUDA_VISIBLE_DEVICES="")
                 self.assertTrue(done.stdout)
                 self.assert_fits(done.stdout)
-        self.assertIn("--lr (double, default 0.05)\n", run(BIN / "train_mnist", "--help").stdout)
+        self.assertIn("--wd (double, default 0.0001)\n", run(BIN / "train_mnist", "--help").stdout)
         self.assertIn("local, 1 worker x 1 device\n", run(BIN / "train_mnist", "--num-steps=1").stdout)
 
     def test_nobody_reads_what_launch_py_says(self):

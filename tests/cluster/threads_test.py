@@ -1,4 +1,4 @@
-"""What a program tells OpenMP before it is loaded, unless the user does.
+"""What the stock programs tell OpenMP before it is loaded, unless the user does.
 
 Usage: threads_test.py BIN_DIR
 """
@@ -17,7 +17,7 @@ class Threads(unittest.TestCase):
     def show(self, **environment):
         """The OpenMP settings that libgomp has read when the program runs, and the program's name while it does."""
         clean = {name: value for name, value in os.environ.items() if name not in TOLD}
-        done = subprocess.run([BIN / "kv_tour", "--kv-store=local"], env=clean | {"OMP_DISPLAY_ENV": "VERBOSE"} | environment,
+        done = subprocess.run([BIN / "train_mnist", "--network=mlp", "--num-epochs=0", "--num-examples=64"], env=clean | {"OMP_DISPLAY_ENV": "VERBOSE"} | environment,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stdout)
         # The last word is that of the program which ran to its end.
@@ -45,6 +45,43 @@ class Threads(unittest.TestCase):
                 self.assertEqual((proc / "cmdline").read_text().split("\0")[1:-1], flags)
             finally:
                 process.kill()
+
+
+def group_of_one_core(case):
+    """The folder of a control group whose processes may use one core's time."""
+    root = pathlib.Path("/sys/fs/cgroup")
+    v2 = (root / "cgroup.controllers").exists()
+    group = root / ("" if v2 else "cpu") / f"sluice-threads-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        case.addCleanup(group.rmdir)
+        if v2:
+            (group / "cpu.max").write_text("100000 100000")
+        else:
+            (group / "cpu.cfs_quota_us").write_text("100000")
+    except OSError as error:
+        raise unittest.SkipTest(f"no control group can be made: {error}") from error
+    return group
+
+
+class Quota(unittest.TestCase):
+    def threads(self, **options):
+        """Of a program that trains."""
+        process = subprocess.Popen([BIN / "train_mnist", "--network=mlp", "--num-epochs=1000", "--disp-batches=1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, env={**os.environ, "GOMP_SPINCOUNT": "3000"}, **options)
+        try:
+            lines = (line for line in process.stdout if "batch" in line)
+            next(lines), next(lines)  # every thread has begun
+            return len(os.listdir(f"/proc/{process.pid}/task"))
+        finally:
+            process.kill()
+            process.stdout.close()
+            process.wait()
+
+    def test_a_program_has_no_more_threads_than_its_quota_has_cores(self):
+        group = group_of_one_core(self)
+        bound = self.threads(preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
+        self.assertEqual(self.threads(preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid()))), bound)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ class InstallDeps(unittest.TestCase):
         if sudo:
             self.stand_in("sudo", f'echo sudo >>{self.calls}\nexec "$@"')
 
-    def run_tool(self, *arguments):
+    def run_tool(self, *arguments, **variables):
         return subprocess.run(["/bin/bash", TOOL, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, check=False, timeout=30, env={"PATH": str(self.bin)})
+                              text=True, check=False, timeout=30, env={"PATH": str(self.bin), **variables})
 
     def named(self, *arguments):
         """What it would install on a machine that has nothing."""
@@ -78,6 +78,18 @@ class InstallDeps(unittest.TestCase):
         done = self.run_tool()
         self.assertEqual(done.returncode, 1)
         self.assertIn("apt-get install --no-install-recommends build-essential", done.stderr)
+
+    def test_who_may_not_install_goes_on_without_what_tests_are_skipped_without(self):
+        everything = self.named("--tests")
+        self.calls.unlink()
+        (self.bin / "sudo").unlink()
+        for missing, code in (("openssh-server", 0), ("clang", 0), ("python3-numpy", 1), ("git", 1)):
+            with self.subTest(missing):
+                self.debian(installed=[name for name in everything if name != missing], root=False, sudo=False)
+                done = self.run_tool("--tests")
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(f" {missing}\n", done.stderr)
+                self.assertEqual(self.run_tool("--tests", SLUICE_LABS="required").returncode, 1)
 
     def test_a_failure_says_what_is_missing(self):
         self.debian(apt="exit 100")

@@ -8,8 +8,9 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-import lab  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests" / "cluster"))
+import labs  # noqa: E402
+from labs import lab  # noqa: E402
 
 SEND = """import socket
 with socket.create_server(("h1", 5000)) as server:
@@ -69,16 +70,12 @@ def running(*command):
     return found
 
 
-def works():
-    try:
-        with lab.Hosts(1, "1gbit"):
-            return None
-    except lab.Unavailable as why:
-        return str(why)
-
-
-@unittest.skipIf(WHY := works(), f"no hosts of their own here: {WHY}")
 class Lab(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with labs.or_skip(lambda: lab.Hosts(1, "1gbit")):
+            pass
+
     def test_a_link_has_its_rate(self):
         with lab.Hosts(2, "100mbit") as hosts:
             source = hosts.start(0, [sys.executable, "-c", SEND], stdout=subprocess.PIPE, text=True)
@@ -103,7 +100,7 @@ class Lab(unittest.TestCase):
                 self.assertLess(round_trip(hosts), 0.040)
             answers.communicate(timeout=30)  # ended with its host
         except lab.Unavailable as why:
-            self.skipTest(str(why))
+            labs.missing(str(why))
 
     def test_nothing_is_left(self):
         for number in (signal.SIGINT, signal.SIGKILL):
@@ -120,4 +117,4 @@ class Lab(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -1,6 +1,9 @@
 """What tools/launcher works out before anything runs: hostfiles, places, order, variables, addresses, dry runs."""
 import os
 import pathlib
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import types
@@ -48,6 +51,39 @@ class Hostfile(unittest.TestCase):
                 hostfile.parse(text, "f")
         with self.assertRaisesRegex(UsageError, "/no/such"):
             hostfile.read("/no/such")
+
+
+class Installed(unittest.TestCase):
+    """As cmake/SluiceInstall.cmake leaves it: messages name what is there."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.prefix = pathlib.Path(scratch.name).resolve()
+        tools = self.prefix / "share" / "sluice" / "tools"
+        tools.mkdir(parents=True)
+        (self.prefix / "bin").mkdir()
+        shutil.copy(ROOT / "tools" / "launch.py", tools)
+        shutil.copytree(ROOT / "tools" / "launcher", tools / "launcher", ignore=shutil.ignore_patterns("__pycache__"))
+        (self.prefix / "bin" / "sluice_launch").symlink_to(tools / "launch.py")
+
+    def run_it(self, *arguments):
+        done = subprocess.run([sys.executable, self.prefix / "bin" / "sluice_launch", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False, timeout=60, cwd=self.prefix)
+        return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+    def test_a_program_that_is_not_there(self):
+        code, _, said = self.run_it("-n", "1", "no_such_program")
+        self.assertEqual(code, 2)
+        self.assertEqual(said, f"sluice_launch: the command 'no_such_program' does not exist; Sluice's programs are in {self.prefix}/bin")
+
+    def test_help(self):
+        code, said, _ = self.run_it("--help")
+        self.assertEqual(code, 0)
+        self.assertIn("usage: sluice_launch -n W", said)
+        self.assertIn("  sluice_launch -n 2 -s 2 train_mnist --kv-store dist_sync\n", said)
+        for path in ("tools/", "build/", "launch.py -n"):
+            self.assertNotIn(path, said)
 
 
 class Placement(unittest.TestCase):
@@ -99,6 +135,16 @@ class DryRun(unittest.TestCase):
         self.assertIn("MY_API_KEY='(hidden)' NAMED='a b' ", text)
         self.assertEqual([f"CUDA_VISIBLE_DEVICES={gpu} " in text for gpu in range(4)], [True, True, True, False])
         self.assertIn("SLUICE_LOCAL_WORKERS=3", text)
+
+    def test_ports_of_servers(self):
+        """Each host's servers count from its first; how many ports one takes it knows itself."""
+        text = self.lines(Ssh, Options(hosts=hostfile.parse("h1\nh2", "f")), server_port=9100)
+        self.assertEqual(text.count("SLUICE_SERVER_PORT=9100 "), 1)  # one server alone, and no worker
+        jobs = Local(Job(1, 3, ["train"], server_port=9100), Options()).dry_run()
+        self.assertEqual([" ".join(re.findall(r"SLUICE_(?:LOCAL_SERVER|SERVER_PORT)=\d+", line)) for line in jobs if "DMLC_ROLE=server" in line],
+                         [f"SLUICE_LOCAL_SERVER={nth} SLUICE_SERVER_PORT=9100" for nth in range(3)])
+        self.assertNotIn("SLUICE_SERVER_PORT", self.lines(Local))
+        self.assertIn("SLUICE_LOCAL_SERVER=N", self.lines(Slurm, server_port=9100))
 
     def test_batch_systems(self):
         """They hold processes to their parts themselves, and choose the hosts."""
@@ -169,6 +215,9 @@ class Addresses(unittest.TestCase):
         self.assertEqual(addresses.of_interface("eth", known), ["10.0.0.1", "10.0.1.1", "fd00::1"])
         with self.assertRaisesRegex(UsageError, "DMLC_INTERFACE is ib, .* there are eth0, eth1, lo"):
             addresses.of_interface("ib", known)
+        self.assertEqual(addresses.of_interface("eth0", {"eth0": ["169.254.1.1", "10.0.0.1", "fe80::1%eth0"]}), ["10.0.0.1", "169.254.1.1"])
+        with self.assertRaisesRegex(UsageError, r"DMLC_INTERFACE is ib0, which has a link-local address alone \(fe80::7%ib0\)"):
+            addresses.of_interface("ib0", {**known, "ib0": ["fe80::7%ib0"]})
         self.assertIn("127.0.0.1", addresses.by_interface()["lo"])
 
 

@@ -1,5 +1,6 @@
 """What tools/launch.py is made of. Only Python's standard library.
 
+python_version  imported first: ends the process where Python is too old for the rest
 guard         the process that the user starts: passes signals on, and cleans up should the runner be killed
 runner        a second process, which runs the job; it cleans up should the guard be killed
 command_line  arguments -> Job and Launcher
@@ -9,10 +10,11 @@ supervisor    runs a job: starts its processes on hosts, watches them, tells who
 placement     which process runs where
 rendezvous    who has joined, as the scheduler tells it
 members       the job's processes as the supervisor sees them: output, log, end
+echo          which of their lines the terminal shows
 hosts         where processes run: here, or through an agent
 agent         on another host, runs processes at the supervisor's word; bootstrap brings it through ssh, home is where it calls
 channel       messages between the two
-processes     one process on this machine: its output, its end
+processes     one process on this machine: its output, its end; limits: what the operating system has not enough of, in words
 descendants   finds and kills all that came of a process
 addresses     this machine's
 messages      what launch.py says itself

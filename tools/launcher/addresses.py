@@ -12,7 +12,7 @@ IF_INET6 = "/proc/net/if_inet6"
 
 
 def by_interface():
-    """{interface: [address]}, IPv4 before IPv6; without link-local ones."""
+    """{interface: [address]}, IPv4 before IPv6; of link-local ones with their interface: fe80::1%eth0."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -24,9 +24,18 @@ def by_interface():
         for line in file:
             digits, _, _, _, _, name = line.split()
             address = ipaddress.IPv6Address(int(digits, 16))
-            if not address.is_link_local:
-                found.setdefault(name, []).append(str(address))
+            found.setdefault(name, []).append(f"{address}%{name}" if address.is_link_local else str(address))
     return found
+
+
+def is_link_local(address):
+    """Whether it means something on one link alone: an IPv6 one to processes of this machine alone, as it names an interface here."""
+    return ipaddress.ip_address(address.partition("%")[0]).is_link_local
+
+
+def leads_here(address):
+    """From other machines."""
+    return "%" not in address
 
 
 def of_interface(wanted, known):
@@ -35,7 +44,11 @@ def of_interface(wanted, known):
     addresses = [address for name in names for address in known[name]]
     if not addresses:
         raise UsageError(f"DMLC_INTERFACE is {wanted}, which no interface with an address is called; there are {', '.join(name for name in sorted(known) if known[name])}")
-    return addresses
+    usable = [address for address in addresses if leads_here(address)]
+    if not usable:
+        raise UsageError(f"DMLC_INTERFACE is {wanted}, which has a link-local address alone ({addresses[0]}), by which no other host reaches this one; "
+                         "give the interface another address, or choose another interface")
+    return sorted(usable, key=is_link_local)
 
 
 def is_own(host):
@@ -55,9 +68,9 @@ def own(host_ip=None, interface=None):
     known = by_interface()
     if interface:
         return of_interface(interface, known)
-    addresses = [address for each in known.values() for address in each]
+    addresses = [address for each in known.values() for address in each if leads_here(address)]
     far = [address for address in addresses if not ipaddress.ip_address(address).is_loopback]
-    return sorted(far, key=lambda address: ":" in address) or addresses
+    return sorted(far, key=lambda address: (is_link_local(address), ":" in address)) or addresses
 
 
 def resolve(host):

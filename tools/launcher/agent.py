@@ -11,22 +11,28 @@ import signal
 import socket
 import sys
 import threading
+import time
 
 if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
     __package__ = "launcher"
-    import launcher  # noqa: F401
+    from launcher import python_version  # noqa: F401 before anything else
 
-from . import channel, descendants, processes, programs
-from .errors import UsageError
+from . import channel, descendants, limits, processes, programs
+from .errors import LaunchError, UsageError
+
+
+SAME_WISH = 2.0  # seconds: a batch system signals all processes, and these each other
 
 
 class Agent:
     def __init__(self, connection):
         self._connection = connection
+        self._asked = None  # when
         self._processes = {}
         self._starting = threading.Lock()  # whose end is whose is known only after
         self._ends = queue.SimpleQueue()
+        self._kills = limits.MemoryKills()
 
     def serve(self, here):
         """Until launch.py says so or is gone."""
@@ -49,6 +55,16 @@ class Agent:
         except channel.Closed:
             pass
 
+    def ask(self, number):
+        """A batch system wants an end: launch.py is told, and lets the workers end in good order. Asked again, everything ends here. In a
+        signal's handler."""
+        now = time.monotonic()
+        if self._asked is None:
+            self._asked = now
+            threading.Thread(target=self._tell, args=({"is": "asked", "signal": signal.SIGINT if number == signal.SIGINT else signal.SIGTERM},), daemon=True).start()
+        elif now > self._asked + SAME_WISH:
+            leave(128 + number)
+
     def _reap_orphans(self):
         while True:
             self._ends.get()
@@ -63,7 +79,7 @@ class Agent:
             return
         try:
             answer = self._find(message) if message["do"] == "find" else self._start(message)
-        except UsageError as error:
+        except (UsageError, LaunchError) as error:
             answer = {"refused": str(error)}
         self._connection.send({"is": "answer", **answer})
         if "pid" in answer:
@@ -77,7 +93,7 @@ class Agent:
         number = message["number"]
         with self._starting:
             process = processes.start(processes.Spec(**channel.native(message["spec"])), lambda line: self._tell({"is": "line", "number": number, "text": line.decode(errors="surrogateescape")}),
-                                      lambda code: self._tell({"is": "ended", "number": number, "code": code}))
+                                      lambda code, why: self._tell({"is": "ended", "number": number, "code": code, "why": why}), self._kills)
             self._processes[number] = process
         return {"pid": process.pid}
 
@@ -88,8 +104,12 @@ class Agent:
             pass  # serve() hears of it
 
 
-def run(connect, here):
-    """The exit code. `connect()`: a Channel, or an exception that says why there is none."""
+def run(connect, here, grace=False):
+    """The exit code. `connect()`: a Channel, or an exception that says why there is none. With `grace`, signals to end are launch.py's to
+    obey."""
+    asks = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR2] if grace else []
+    if grace:
+        signal.signal(signal.SIGUSR1, lambda *_: None)  # Grid Engine, before it suspends
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     descendants.adopt_orphans()
     read_end, write_end = os.pipe()  # held open by the guard
@@ -102,11 +122,14 @@ def run(connect, here):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda n, _: leave(128 + n))
         connection = connect()
-        Agent(connection).serve(here(connection))
+        agent = Agent(connection)
+        for number in asks:
+            signal.signal(number, lambda n, _: agent.ask(n))
+        agent.serve(here(connection))
         leave(0)
     for descriptor in (0, 1, read_end):
         os.close(descriptor)  # the connection ends with the worker
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *asks):
         signal.signal(number, lambda n, _: os.kill(worker, n))
     _, status = os.waitpid(worker, 0)
     descendants.kill_all()
@@ -152,10 +175,11 @@ def main(arguments):
     parser.add_argument("--call", required=True, metavar="ADDRESS,...", help="where launch.py listens")
     parser.add_argument("--role", help="for what it was placed here")
     parser.add_argument("--token-file", help="where the secret of the connection is, if not in the environment")
+    parser.add_argument("--grace", action="store_true", help="signals to end are launch.py's to obey")
     args = parser.parse_args(arguments)
     token = home.read_token(args.token_file)
     return run(lambda: home.call(args.call.split(","), token),
-               lambda connection: {"role": args.role, "launcher": connection.launcher_address})
+               lambda connection: {"role": args.role, "launcher": connection.launcher_address}, args.grace)
 
 
 if __name__ == "__main__":

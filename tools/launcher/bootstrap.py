@@ -5,7 +5,7 @@ them. Whatever differs, arguments and secrets above all, comes through the conne
 """
 import pathlib
 
-MODULES = ("errors", "descendants", "channel", "programs", "processes", "agent")  # each needs those before it alone
+MODULES = ("python_version", "errors", "limits", "descendants", "channel", "programs", "processes", "agent")  # each needs those before it alone; the first ends an old Python
 READ = r"""exec python3 -I -c 'import os; exec(b"".join(iter(lambda: os.read(0, 1) or b"\0", b"\0")))'"""
 LOAD = """import sys, types
 package = types.ModuleType("launcher")

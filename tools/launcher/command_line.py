@@ -1,4 +1,4 @@
-"""Arguments of tools/launch.py."""
+"""Arguments of launch.py."""
 import argparse
 import os
 import re
@@ -10,6 +10,7 @@ from .environment import variables, without_passwords
 from .errors import UsageError
 from .job import Job, Resources
 from .launchers.base import Options
+from .launchers.callers import Callers
 from .launchers.kubernetes import Kubernetes
 from .launchers.local import Local
 from .launchers.mpi import Mpi
@@ -17,12 +18,13 @@ from .launchers.sge import Sge
 from .launchers.slurm import Slurm
 from .launchers.ssh import Ssh
 from .launchers.yarn import Yarn
-from .messages import say
+from .messages import COMMAND, IS_INSTALLED, NAME, say
 
 LAUNCHERS = {launcher.name: launcher for launcher in (Local, Ssh, Mpi, Slurm, Sge, Yarn, Kubernetes)}
-EXAMPLE = """examples:
-  tools/launch.py -n 2 -s 2 build/bin/train_mnist --kv-store dist_sync
-  tools/launch.py -n 2 -H hosts --sync-dst-dir /tmp/job build/bin/train_mnist
+PROGRAM = "train_mnist" if IS_INSTALLED else "build/bin/train_mnist"
+EXAMPLE = f"""examples:
+  {COMMAND} -n 2 -s 2 {PROGRAM} --kv-store dist_sync
+  {COMMAND} -n 2 -H hosts --sync-dst-dir /tmp/job {PROGRAM}
 """
 
 
@@ -34,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser():
     p = Parser(
-        prog="launch.py", usage="launch.py -n W [-s S] [options] CMD ...", epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+        prog=NAME, usage=f"{NAME} -n W [-s S] [options] CMD ...", epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
         description="Starts a Sluice job: one scheduler, servers and workers.\nEvery line of output begins with who said it.")
     p.add_argument("-n", "--num-workers", type=int, required=True, metavar="W", help="how many workers run CMD")
     p.add_argument("-s", "--num-servers", type=int, metavar="S", help="how many servers (default: as many as workers)")
@@ -51,13 +53,18 @@ def parser():
     p.add_argument("--dry-run", action="store_true", help="print what would run, and run nothing")
     p.add_argument("--host-ip", metavar="ADDRESS", help="of this machine, as the other hosts reach it")
     p.add_argument("--port", type=int, default=0, metavar="P", help="of the scheduler (default: any free one)")
+    p.add_argument("--server-port", type=int, metavar="P",
+                   help="first port of each host's servers, which take one for every SLUICE_SERVER_THREADS (default: any free ones)")
+    p.add_argument("--agent-port", type=int, metavar="P", help="of launch.py, where agents call: mpi, slurm, sge, yarn (default: any free one)")
     p.add_argument("--timeout", type=float, metavar="SECONDS", help="give up unless everybody has joined within it (default: 600)")
+    p.add_argument("--grace", type=float, metavar="SECONDS",
+                   help=f"between SIGTERM and SIGKILL, for workers to save what they have, when the job is ended (default: {supervisor.STOP_GRACE:g})")
     p.add_argument("--verbose", action="store_true", help="say what is done")
     p.add_argument("--ssh", metavar="CMD", help="the ssh command, with options of your own (default: ssh)")
     for role in ("worker", "server"):
         p.add_argument(f"--{role}-cores", type=int, metavar="N", help=f"cores of a {role}")
         p.add_argument(f"--{role}-memory", metavar="M", help=f"memory of a {role}, such as 4g or 512m (batch systems)")
-        p.add_argument(f"--{role}-gpus", type=int, metavar="N", help=f"GPUs of a {role}")
+        p.add_argument(f"--{role}-gpus", type=int, metavar="N", help=f"GPUs to ask for each {role}, for a program of your own that uses them; Sluice computes on CPUs")
     p.add_argument("--queue", metavar="NAME", help="of the batch system; Slurm's partition")
     p.add_argument("--jobname", "--job-name", dest="job_name", metavar="NAME", help="in the batch system's lists")
     p.add_argument("--resource-manager", metavar="URL", help="yarn: where YARN's REST interface is (default: from HADOOP_CONF_DIR)")
@@ -121,7 +128,8 @@ def make_job(a):
                server_environment={**everybody, **variables(a.env_server, "--env-server")},
                worker_environment={**everybody, **variables(a.env_worker, "--env-worker")},
                scheduler_environment=everybody, server_resources=resources(a, "server"), worker_resources=resources(a, "worker"),
-               log_dir=a.log_dir, scheduler_port=within("--port", a.port, 0, 65535))
+               log_dir=a.log_dir, grace=within("--grace", a.grace, 0, 86400), scheduler_port=within("--port", a.port, 0, 65535),
+               server_port=within("--server-port", a.server_port, 1, 65535))
 
 
 def refuse_empty(a):
@@ -138,10 +146,12 @@ def make_launcher(a, job):
         raise UsageError(f"--ssh means nothing to --launcher {name}")
     if a.resource_manager and name != "yarn":
         raise UsageError(f"--resource-manager means nothing to --launcher {name}")
+    if a.agent_port is not None and not issubclass(LAUNCHERS[name], Callers):
+        raise UsageError(f"--agent-port means nothing to --launcher {name}")
     interface = job.scheduler_environment.get("DMLC_INTERFACE") or os.environ.get("DMLC_INTERFACE") or None
     options = Options(hosts=hostfile.read(a.hostfile) if a.hostfile else None, sync_dst_dir=a.sync_dst_dir, ssh=ssh, host_ip=a.host_ip,
                       interface=interface, timeout=a.timeout, queue=a.queue, job_name=a.job_name, image=a.image, namespace=a.namespace,
-                      resource_manager=a.resource_manager, verbose=a.verbose)
+                      resource_manager=a.resource_manager, agent_port=within("--agent-port", a.agent_port, 1, 65535), verbose=a.verbose)
     return LAUNCHERS[name](job, options)
 
 

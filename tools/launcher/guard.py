@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from . import descendants, runner
+from . import descendants, limits, runner
 from .messages import say
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,6 +76,10 @@ def run_together(commands):
 
 def main(arguments):
     """The exit code of launch.py."""
+    return limits.within(lambda: guard(arguments))
+
+
+def guard(arguments):
     put_in_order()
     signal.signal(QUESTION, lambda *_: None)
     stops = [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it

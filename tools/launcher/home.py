@@ -13,6 +13,7 @@ import time
 
 from . import addresses
 from .channel import Channel, Closed
+from .errors import UsageError
 
 TOKEN = "SLUICE_LAUNCH_TOKEN"
 NONCE = 32             # bytes
@@ -60,15 +61,24 @@ def channel_of(connection):
     return Channel(connection.fileno(), connection.fileno(), close)
 
 
+def listen(port):
+    """On all addresses of this machine."""
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
+    except (OSError, ValueError):  # a machine without IPv6, or a port in use
+        pass
+    try:
+        return socket.create_server(("", port), backlog=1024)
+    except OSError as error:
+        raise UsageError(f"--agent-port is {port}, where launch.py cannot listen: {os.strerror(error.errno)}; choose another") from error
+
+
 class Home:
-    def __init__(self, token, on_agent, host_ip=None, interface=None):
-        """`on_agent(channel, here)` is called from threads."""
+    def __init__(self, token, on_agent, host_ip=None, interface=None, port=0):
+        """`on_agent(channel, here)` is called from threads. `port`: 0 is any free one."""
         self._token, self._on_agent = token, on_agent
         self._strangers, self._closed = threading.Semaphore(STRANGERS), threading.Event()
-        try:
-            self._listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
-        except (OSError, ValueError):  # a machine without IPv6
-            self._listener = socket.create_server(("", 0), backlog=1024)
+        self._listener = listen(port)
         port = self._listener.getsockname()[1]
         self.addresses = [addresses.with_port(address, port) for address in addresses.own(host_ip, interface)]
         threading.Thread(target=self._accept, name="home", daemon=True).start()

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import asdict
 
-from . import processes, programs
+from . import limits, processes, programs
 from .channel import Beats, Closed, native, portable
 from .errors import Interrupted, LaunchError, UsageError
 
@@ -19,6 +19,7 @@ class LocalHost:
 
     def __init__(self):
         self.name = self.hostname = self.machine = socket.gethostname()
+        self._kills = limits.MemoryKills()
 
     def find(self, wanted, folder):
         """Commands with full paths."""
@@ -26,7 +27,7 @@ class LocalHost:
 
     def start(self, spec, on_line, on_end, pass_fds=()):
         """A started process: has a `pid`, takes `signal(number)`."""
-        process = processes.start(spec, on_line, on_end, pass_fds)
+        process = processes.start(spec, on_line, on_end, self._kills, pass_fds)
         process.follow()
         return process
 
@@ -46,13 +47,14 @@ class RemoteProcess:
 class RemoteHost:
     is_here = False
 
-    def __init__(self, channel, here, on_lost, name=None):
-        """`here`: what the agent said first. `on_lost(host, why)` is called from a thread, once, unless end() came before."""
+    def __init__(self, channel, here, on_lost, name=None, on_asked=None):
+        """`here`: what the agent said first. `on_lost(host, why)` is called from a thread, once, unless end() came before, and
+        `on_asked(number)` once the agent was asked to end by a signal and leaves that to launch.py."""
         self.name = name or here["host"]
         self.launcher_address = here.get("launcher")  # of this machine, as the host sees it
         self.hostname, self.role = here["host"], here.get("role")
         self.machine = self.hostname, here.get("boot")
-        self._channel, self._on_lost = channel, on_lost
+        self._channel, self._on_lost, self._on_asked = channel, on_lost, on_asked
         self._lock = threading.Lock()
         self._processes, self._answers, self._ending = {}, queue.SimpleQueue(), False
         self._beats = Beats(channel)
@@ -129,8 +131,10 @@ class RemoteHost:
         if kind == "line":
             self._processes[message["number"]].on_line(message["text"].encode(errors="surrogateescape"))
         elif kind == "ended":
-            self._processes[message["number"]].on_end(message["code"])
+            self._processes[message["number"]].on_end(message["code"], message.get("why"))
         elif kind == "answer":
             self._answers.put(message)
+        elif kind == "asked" and self._on_asked is not None:
+            self._on_asked(int(message["signal"]))
         else:
             raise ValueError(f"the agent says '{kind}', which this version does not know")

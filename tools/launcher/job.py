@@ -7,10 +7,17 @@ from dataclasses import dataclass, field
 
 from .environment import travelling
 from .errors import UsageError
+from .messages import IS_INSTALLED, NAME
 from .programs import Program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout, or PREFIX/share/sluice
-STOCK_FOLDERS = (str(ROOT / "build" / "bin"), str(ROOT.parent.parent / "bin"))
+INSTALLED = str(ROOT.parent.parent / "bin")
+STOCK_FOLDERS = (str(ROOT / "build" / "bin"), INSTALLED)
+WHERE = f"Sluice's programs are in {INSTALLED}" if IS_INSTALLED else "'make build' builds Sluice's programs into build/bin/"
+
+
+# How long OpenMP's waiting threads look for work; they share cores with the job's other processes (docs/design/tensors.md).
+TURNS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ def working_folder():
     try:
         return os.getcwd()
     except OSError as error:
-        raise UsageError(f"the folder that launch.py was started in is gone: {error.strerror}") from error
+        raise UsageError(f"the folder that {NAME} was started in is gone: {error.strerror}") from error
 
 
 @dataclass
@@ -40,23 +47,25 @@ class Job:
     server_resources: Resources = Resources()
     worker_resources: Resources = Resources()
     log_dir: str = None
+    grace: float = None  # seconds between SIGTERM and SIGKILL; None: the default
     folder: str = field(default_factory=working_folder)  # where processes run
     scheduler_port: int = 0                         # 0: any free one
+    server_port: int = None                         # of the first server of each host; None: any free ones
     id: str = field(default_factory=lambda: f"job-{secrets.token_hex(6)}")
     # Goes to the processes by environment only: a command line is for everybody to see.
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     def programs(self):
         """The workers' program and the servers'."""
-        server = (Program(self.server_command, "the server command") if self.server_command
-                  else Program(["sluice_server"], "the stock program", True, STOCK_FOLDERS))
-        return [Program(self.worker_command), server]
+        server = (Program(self.server_command, "the server command", advice=WHERE) if self.server_command
+                  else Program(["sluice_server"], "the stock program", True, STOCK_FOLDERS, WHERE))
+        return [Program(self.worker_command, advice=WHERE), server]
 
     def scheduler_program(self):
         """On launch.py's machine, where the workers' program may not be."""
         worker = shutil.which(self.worker_command[0])
         beside = (os.path.dirname(os.path.abspath(worker)),) if worker else ()
-        return Program(["sluice_scheduler"], "the stock program", True, (*beside, *STOCK_FOLDERS))
+        return Program(["sluice_scheduler"], "the stock program", True, (*beside, *STOCK_FOLDERS), WHERE)
 
     def resources(self, role):
         return {"server": self.server_resources, "worker": self.worker_resources}.get(role, Resources())
@@ -70,11 +79,20 @@ class Job:
         }
         if rank is not None:
             place["DMLC_RANK"] = str(rank)
+        if self.grace is not None and role != "worker":
+            place["SLUICE_GRACE"] = f"{self.grace:g}"  # a batch system may signal all at once, and workers need them to the end
         of_role = {"scheduler": self.scheduler_environment, "server": self.server_environment, "worker": self.worker_environment}[role]
+        if not any(name in os.environ or name in of_role for name in TURNS):
+            place[TURNS[0]] = "3000"
         ours = travelling(os.environ) if far else {}
         if self.resources(role).gpus is not None:
             ours.pop("CUDA_VISIBLE_DEVICES", None)  # who gives them there says which
         return {**ours, **place, **of_role}
+
+
+def ports_of(server_port, nth):
+    """What a server, the nth of its host, is told of its ports; how many it takes it knows itself (SLUICE_SERVER_THREADS)."""
+    return {"SLUICE_LOCAL_SERVER": str(nth), **({} if server_port is None else {"SLUICE_SERVER_PORT": str(server_port)})}
 
 
 def threads_of(resources):

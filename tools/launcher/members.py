@@ -5,8 +5,9 @@ import signal
 import sys
 import threading
 
-from . import messages
-from .errors import UsageError
+from . import limits, messages
+from .echo import Echo, LastWords
+from .errors import LaunchError, UsageError
 
 TAIL_LINES = 20
 PATIENCE = 5.0  # seconds for a reader of the output to go on
@@ -21,14 +22,22 @@ class Output:
         self._lock = threading.Lock()
         self._quiet = self._stalled = False
         self._rest = b""  # of a line that was begun
+        self._recent = collections.deque(maxlen=TAIL_LINES)  # that were shown
+        self.last_words = LastWords()
         self.incomplete = False  # a line was lost
 
     def be_quiet(self):
         """From now on processes write to their logs only: what they say while they are stopped alarms for nothing. Waits for nobody."""
         self._quiet = True
 
-    def line(self, prefix, data):
-        self._write(prefix + data + b"\n", lambda seconds: not (self._quiet or self._stalled) and seconds < PATIENCE, lambda: self._quiet)
+    def lines(self, prefix, lines):
+        """With nobody's between them."""
+        self._write(b"".join(prefix + line + b"\n" for line in lines), lambda seconds: not (self._quiet or self._stalled) and seconds < PATIENCE, lambda: self._quiet)
+
+    def has_just_shown(self, prefix, data):
+        """Whether the line is among the last on the terminal."""
+        with self._lock:
+            return prefix + data + b"\n" in self._recent
 
     def last_lines(self, prefix, lines):
         """What a process said before it failed, after be_quiet()."""
@@ -50,6 +59,8 @@ class Output:
             except OSError:
                 taken = 0  # the logs go on
             self._stalled = taken < len(text)
+            if not self._stalled:
+                self._recent.extend(line + b"\n" for line in text.split(b"\n")[:-1])
             self.incomplete |= self._stalled
 
 
@@ -61,14 +72,18 @@ class Member:
         self.role, self.rank, self.host = role, rank, host
         self.name = name_of(role, rank)
         self.tail = collections.deque(maxlen=TAIL_LINES)
-        self.returncode = None
+        self.returncode = self.killed = None
         self.process = None  # of the host: has a pid and takes signals
         self._output, self._ended = output, ended
         self._prefix = f"[{self.name}] ".encode()
+        self.echo = Echo(lambda lines: output.lines(self._prefix, lines), output.last_words)
         path = os.path.join(log_dir, self.name.replace(" ", "-") + ".log")
+        limits.DescriptorRoom.make(1)
         try:
             self._log = open(path, "wb")
         except OSError as error:
+            if (words := limits.in_words(error)) is not None:
+                raise LaunchError(f"cannot write the log {path}: {words}") from error
             raise UsageError(f"cannot write the log {path}: {error.strerror}; --log-dir names another folder") from error
 
     def start(self, spec, **options):
@@ -82,11 +97,21 @@ class Member:
         self._keep(line)
         text = line.rstrip(b"\r\n")
         self.tail.append(text)
-        self._output.line(self._prefix, text)
+        self.echo.take(text)
 
-    def end(self, returncode):
-        self.returncode = returncode
+    def end(self, returncode, why=None):
+        """`why`: who killed it, where that is known."""
+        self.returncode, self.killed = returncode, why
+        self.echo.end(failed=returncode != 0)
         self._ended(self)
+
+    def what_it_said(self):
+        """(the end of a sentence, the lines that belong below it): its last words, where they do not stand above already."""
+        if not self.tail:
+            return "it printed nothing", []
+        if self._output.has_just_shown(self._prefix, self.tail[-1]):
+            return "its last lines are above", []
+        return "its last lines:", list(self.tail)
 
     def _keep(self, line):
         """In the log; a job goes on without one when the disk is full."""
@@ -97,7 +122,7 @@ class Member:
             self._log.flush()
         except (OSError, ValueError) as error:
             self._log = None
-            self._output.line(b"launch.py: ", f"no more log of {self.name}: {error}".encode())
+            self._output.lines(f"{messages.NAME}: ".encode(), [f"no more log of {self.name}: {error}".encode()])
 
     def signal(self, number):
         self.process.signal(number)
@@ -110,7 +135,7 @@ class Member:
         if self.returncode >= 0:
             return f"exit code {self.returncode}"
         try:
-            return f"signal {signal.Signals(-self.returncode).name}"
+            return f"signal {signal.Signals(-self.returncode).name}{f', {self.killed}' if self.killed else ''}"
         except ValueError:
             return f"signal {-self.returncode}"
 

@@ -1,10 +1,14 @@
 """What launch.py says itself, on standard error; and writing to whoever may have stopped reading: a pager, a terminal after Ctrl-S."""
 import os
+import pathlib
 import select
 import sys
 import textwrap
 import time
 
+IS_INSTALLED = pathlib.Path(__file__).resolve().parents[2].name == "sluice"  # PREFIX/share/sluice/tools/launcher: cmake/SluiceInstall.cmake
+NAME = "sluice_launch" if IS_INSTALLED else "launch.py"
+COMMAND = NAME if IS_INSTALLED else "tools/launch.py"  # as it is typed
 COLUMNS = 80
 PATIENCE = 0.5  # seconds for a message; the job's end does not wait for a reader
 LOOK = 0.1      # seconds between looks whether to go on
@@ -27,7 +31,7 @@ def write_while(may_wait, descriptor, data):
 
 def say(text):
     """In lines that fit a terminal; names of files and programs stay whole. Nobody may be reading: the job goes on."""
-    lines = textwrap.fill(f"launch.py: {text}", COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.fill(f"{NAME}: {text}", COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     try:
         sys.stderr.flush()
         descriptor = sys.stderr.fileno()

@@ -5,9 +5,11 @@ import subprocess
 import threading
 from dataclasses import dataclass, field
 
-from .errors import UsageError
+from . import limits
+from .errors import LaunchError, UsageError
 
 LONGEST_LINE = 1 << 20  # bytes; a longer one is cut, as a progress bar that never ends one
+ROOM = 16  # descriptors that a start takes for a while
 LAST_LINES = 1.0  # seconds to wait for them; what a process has left running may hold its output open for ever
 
 
@@ -21,9 +23,11 @@ class Spec:
 
 
 class Process:
-    def __init__(self, spec, on_line, on_end, pass_fds=()):
-        """`on_line(bytes)` and, once, after the last line, `on_end(exit code)` are called from threads; not before follow()."""
-        self._on_line, self._on_end = on_line, on_end
+    def __init__(self, spec, on_line, on_end, kills, pass_fds=()):
+        """`on_line(bytes)` and, once, after the last line, `on_end(exit code, who killed it or None)` are called from threads; not
+        before follow(). `kills`: limits.MemoryKills of this machine."""
+        self._on_line, self._on_end, self._kills = on_line, on_end, kills
+        limits.DescriptorRoom.make(ROOM)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, spec.held)  # inherited
         try:
             self._popen = subprocess.Popen(spec.command, env={**os.environ, **spec.environment}, cwd=spec.folder,
@@ -31,12 +35,17 @@ class Process:
                                            start_new_session=True, pass_fds=pass_fds)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        limits.DescriptorRoom.give_back(self.pid)
         self._reader = threading.Thread(target=self._follow, name="output", daemon=True)
         self._waiter = threading.Thread(target=self._wait, name="end", daemon=True)
 
     def follow(self):
-        self._reader.start()
-        self._waiter.start()
+        try:
+            self._reader.start()
+            self._waiter.start()
+        except RuntimeError as error:  # no thread
+            self.signal(signal.SIGKILL)
+            raise LaunchError(f"could not watch {self._popen.args[0]}: {limits.in_words(error)}") from error
 
     @property
     def pid(self):
@@ -50,7 +59,7 @@ class Process:
     def _wait(self):
         self._popen.wait()
         self._reader.join(LAST_LINES)
-        self._on_end(self._popen.returncode)
+        self._on_end(self._popen.returncode, self._kills.why() if self._popen.returncode == -signal.SIGKILL else None)
 
     def signal(self, number):
         """To the whole process group."""
@@ -60,11 +69,13 @@ class Process:
             pass
 
 
-def start(spec, on_line, on_end, pass_fds=()):
+def start(spec, on_line, on_end, kills, pass_fds=()):
     try:
-        return Process(spec, on_line, on_end, pass_fds)
+        return Process(spec, on_line, on_end, kills, pass_fds)
     except OSError as error:
         program = spec.command[0]
+        if (words := limits.in_words(error)) is not None:
+            raise LaunchError(f"could not start {program}: {words}") from error
         missing = " (what its first line names after #!)" if isinstance(error, FileNotFoundError) and os.path.exists(program) else ""
         raise UsageError(f"could not start {program}: {error.strerror}{missing}") from error
     except ValueError as error:  # a NUL in an argument

@@ -15,6 +15,7 @@ class Program:
     what: str = "the command"
     stock: bool = False
     beside: tuple = ()
+    advice: str = ""  # where one finds Sluice's own programs
 
 
 def find(program, folder):
@@ -24,7 +25,7 @@ def find(program, folder):
     if found is None:
         path = pathlib.Path(folder, name)
         why = "does not exist" if os.sep not in name else "is a folder" if path.is_dir() else "is not executable" if path.exists() else "does not exist"
-        raise UsageError(f"{program.what} '{name}' {why}; 'make build' builds Sluice's programs into build/bin/")
+        raise UsageError(f"{program.what} '{name}' {why}{program.advice and '; '}{program.advice}")
     return [os.path.abspath(os.path.join(folder, found)), *program.command[1:]]
 
 

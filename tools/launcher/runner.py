@@ -6,10 +6,10 @@ import sys
 
 if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-    from launcher import command_line, guard
+    from launcher import command_line, guard, limits
     from launcher.lifeline import Lifeline
 
     logs_name, to_guard, life, *rest = sys.argv[1:]
     os.set_inheritable(int(to_guard), False)
     os.set_inheritable(int(life), False)
-    sys.exit(command_line.main(rest, logs_name, guard.Wishes(int(to_guard)), Lifeline(int(life))))
+    sys.exit(limits.within(lambda: command_line.main(rest, logs_name, guard.Wishes(int(to_guard)), Lifeline(int(life)))))

@@ -18,11 +18,11 @@ from .lifeline import GUARD_IS_GONE
 from .members import Member, Output
 from .messages import say
 from .processes import Spec
-from .rendezvous import Rendezvous
+from .rendezvous import Rendezvous, listed
 
 PORT_DEADLINE = 30.0   # seconds for the scheduler to bind
 BLAME_WINDOW = 1.0     # within which other ends belong to the first
-STOP_GRACE = 5.0       # between SIGTERM and SIGKILL
+STOP_GRACE = 5.0       # between SIGTERM and SIGKILL, unless --grace says
 FINISH_GRACE = 15.0    # for the rest to end once the workers are done or a server has ended
 NEWS = "news"          # of the rendezvous, an event
 
@@ -57,6 +57,15 @@ class Failed:
     why: str
 
 
+def refuse_what_was_passed_over(used):
+    """Python takes another folder, without a word, where the one that TMPDIR names cannot be used."""
+    named = os.environ.get("TMPDIR")
+    if not named or os.path.abspath(named) == used:
+        return
+    why = "does not exist" if not os.path.exists(named) else "is no folder" if not os.path.isdir(named) else "cannot be written to"
+    raise UsageError(f"no folder for the logs: TMPDIR is '{named}', which {why}; set it to one that can be written, unset it, or name one with --log-dir")
+
+
 class Supervisor:
     def __init__(self, job, launcher, logs_name, wishes):
         """`logs_name`: of the folder that is made for logs where the job names none. `wishes`: for the guard."""
@@ -71,11 +80,14 @@ class Supervisor:
         self.guard_is_gone = self.stopping = self.ended_by_user = False
         self.asked_to_end, self.asked_by = Flag(), None  # a signal's number, or GUARD_IS_GONE
         self.wishes = wishes
+        self.grace = STOP_GRACE if job.grace is None else job.grace
 
     @staticmethod
     def _make_log_dir(logs_name):
         try:
-            folder = os.path.join(tempfile.gettempdir(), logs_name)
+            temporary = tempfile.gettempdir()
+            refuse_what_was_passed_over(temporary)
+            folder = os.path.join(temporary, logs_name)
             os.mkdir(folder, mode=0o700)
         except OSError as error:
             raise UsageError(f"no folder for the logs: {error}; TMPDIR or --log-dir names one that can be written") from error
@@ -214,7 +226,10 @@ class Supervisor:
         name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         self.ended_by_user = True
         say(f"{name}: stopping the job" + (f"; its logs are in {self.log_dir}" if self.job.log_dir else ""))
-        self.stop(alive)
+        if self.let_workers_end(alive):
+            self.stop(alive)
+        else:
+            self.kill(alive)
         return 128 + number
 
     def end_interrupted(self):
@@ -241,17 +256,18 @@ class Supervisor:
         alive.difference_update(ended)
         failed = [p for p in ended if p.returncode != 0] or ended
         likely = "worker" if self.is_complete() else "scheduler"  # before all are there, it is the scheduler that gives up
-        return min(failed, key=lambda p: (p.returncode >= 0, p.returncode == 1, p.role != likely))
+        return min(failed, key=lambda p: (p.returncode >= 0, p.returncode == 1, p.echo.was_told, p.echo.said_the_same, p.role != likely))
 
     def fail_with(self, member, alive):
         member = self.root_of(member, alive)
         if isinstance(member, HostIsLost):
             return self.fail_with_host(member, alive)
         code = member.exit_code() or 1
-        last = "its last lines:" if member.tail else "it printed nothing"
         self.output.be_quiet()
-        say(f"{member.name} {member.where()} ended with {member.how_it_ended()}; {last}")
-        self.output.last_lines(b"  | ", member.tail)
+        last, lines = member.what_it_said()
+        also = [other.name for other in self.members if other is not member and other.echo.said_the_same and other.echo.last_error == member.echo.last_error]
+        say(f"{member.name} {member.where()} ended with {member.how_it_ended()}{f', and {listed(also)} with the same words' if also else ''}; {last}")
+        self.output.last_lines(b"  | ", lines)
         if member.role == "scheduler" and self.rendezvous.port and not self.is_complete():
             say(self.rendezvous.report(self.members[1:]))
         self.stop(alive)
@@ -264,12 +280,26 @@ class Supervisor:
         self.output.be_quiet()
         say(f"host {lost.host.name} was lost: {lost.why}{ran}")
         for member in there:
-            if member.tail:
+            _, lines = member.what_it_said()
+            if lines:
                 say(f"the last lines of {member.name}:")
-                self.output.last_lines(b"  | ", member.tail)
+                self.output.last_lines(b"  | ", lines)
         self.stop({member for member in alive if member.host is not lost.host})
         say(f"the job failed; logs are in {self.log_dir}")
         return 1
+
+    def let_workers_end(self, alive):
+        """SIGTERM to the workers alone: while servers and scheduler are there, they may save what they have. Who has ended is no longer
+        in `alive`. False once the user has asked twice."""
+        self.stopping = True
+        if self.job.grace is None:
+            self.output.be_quiet()
+        workers = {member for member in alive if member.role == "worker"}
+        for member in workers:
+            member.signal(signal.SIGTERM)
+        waits = self.await_ends(workers, alive)
+        self.kill(workers & alive)
+        return waits
 
     def stop(self, alive):
         """SIGTERM, a grace, SIGKILL."""
@@ -277,17 +307,26 @@ class Supervisor:
         self.output.be_quiet()
         for member in alive:
             member.signal(signal.SIGTERM)
-        end = time.monotonic() + STOP_GRACE
-        waiting = set(alive)
-        while waiting:
+            if member.role != "worker" and self.job.grace is not None:
+                member.signal(signal.SIGINT)  # after one alone it goes on (SLUICE_GRACE)
+        self.await_ends(set(alive), alive)
+        self.kill(alive)
+
+    def await_ends(self, members, alive):
+        """Until these have ended, which are then taken from `alive`, or the grace is over. False once the user has asked again."""
+        end = time.monotonic() + self.grace
+        while members & alive:
             event = self.next_event(end)
-            if event is None or isinstance(event, int):
-                break  # time is over, or asked twice: no more grace
-            if isinstance(event, HostIsLost):
-                waiting = {member for member in waiting if member.host is not event.host}
-            else:
-                waiting.discard(event)
-        for member in waiting:
+            if event is None:
+                break
+            if isinstance(event, int):
+                return False
+            alive -= {member for member in alive if member.host is event.host} if isinstance(event, HostIsLost) else {event}
+        return True
+
+    @staticmethod
+    def kill(members):
+        for member in members:
             member.signal(signal.SIGKILL)
 
     # --- What comes from outside ---
@@ -313,6 +352,11 @@ class Supervisor:
         for host in self.hosts if isinstance(self.hosts, list) else []:
             if not host.is_here:
                 host.interrupt()
+
+    def hear_host(self, number):
+        """A batch system has asked an agent to end; perhaps all of them."""
+        if not self.asked_to_end.is_set():
+            self.hear(number)
 
     # --- The end ---
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..environment import shell_line
 from ..errors import LaunchError, UsageError
-from ..job import gpus_of, threads_of
+from ..job import gpus_of, ports_of, threads_of
 from ..messages import say
 from ..placement import over_hosts
 from ..rendezvous import listed
@@ -33,6 +33,7 @@ class Options:
     image: str = None
     namespace: str = None
     resource_manager: str = None
+    agent_port: int = None     # of launch.py, where agents call
     verbose: bool = False
 
 
@@ -92,6 +93,7 @@ class Launcher:
             shares[place] = {
                 # They share its cores.
                 "SLUICE_LOCAL_WORKERS": str(workers[name] or 1),
+                **(ports_of(self.job.server_port, seen["server", name]) if place.role == "server" else {}),
                 **threads_of(self.job.resources(place.role)),
                 **(gpus_of(self.job.resources(place.role), seen[place.role, name]) if self.shares_hosts else {}),
                 **self.variables_of(place.index)}

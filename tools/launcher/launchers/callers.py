@@ -36,7 +36,8 @@ class Callers(Launcher):
     def agent(self, *arguments):
         """Its command, the same on every host: the folder is shared."""
         where = ",".join(self.home.addresses) if self.home else "ADDRESS,..."
-        return ["python3", AGENT, "--call", where, *arguments]
+        grace = ["--grace"] if self.job.grace else []
+        return ["python3", AGENT, "--call", where, *grace, *arguments]
 
     def begin(self, supervisor):
         """Starts them."""
@@ -61,9 +62,10 @@ class Callers(Launcher):
 
     def gather(self, supervisor):
         def welcome(channel, here):
-            supervisor.events.put(HostIsHere(RemoteHost(channel, here, lambda lost, why: supervisor.events.put(HostIsLost(lost, why)))))
+            supervisor.events.put(HostIsHere(RemoteHost(channel, here, lambda lost, why: supervisor.events.put(HostIsLost(lost, why)),
+                                                         on_asked=supervisor.hear_host)))
         self.asked_to_end = supervisor.asked_to_end
-        self.home = home.Home(self.token, welcome, self.options.host_ip, self.interface_here())
+        self.home = home.Home(self.token, welcome, self.options.host_ip, self.interface_here(), self.options.agent_port or 0)
         if self.options.verbose:
             say(f"agents call {', '.join(self.home.addresses)}")
         self.begin(supervisor)
@@ -103,6 +105,6 @@ class Callers(Launcher):
     def dry_run(self):
         names = [f"hosts of {self.name}'s choice, by the agents that this starts"]
         places = placement.over_hosts(self.job.num_servers, self.job.num_workers, [1])
-        known_there = {"SLUICE_LOCAL_WORKERS": "N", "CUDA_VISIBLE_DEVICES": "N,..."}
+        known_there = {"SLUICE_LOCAL_WORKERS": "N", "SLUICE_LOCAL_SERVER": "N", "CUDA_VISIBLE_DEVICES": "N,..."}
         shares = {place: {name: known_there.get(name, value) for name, value in share.items()} for place, share in self.shares(places, names).items()}
         return [*self.beginning(), *self.processes_by_host(names, places, shares)]

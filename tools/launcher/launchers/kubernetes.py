@@ -3,13 +3,14 @@
 Pods, Jobs, Services: https://kubernetes.io/docs/reference/kubernetes-api/ (Indexed Jobs need 1.24).
 """
 import json
+import math
 import re
 import shlex
 
 from ..channel import portable
 from ..environment import HIDDEN, shown
 from ..errors import UsageError
-from ..job import threads_of
+from ..job import ports_of, threads_of
 from ..messages import say
 from .base import Launcher
 from .pods import Pods
@@ -68,6 +69,8 @@ class Kubernetes(Launcher):
         values = self.job.environment(role, None, (f"{self.full_name}-scheduler", self.port), far=True)
         values.pop("SLUICE_JOB_SECRET")
         values.update(threads_of(self.job.resources(role)))
+        if role == "server":  # alone in its pod
+            values.update(ports_of(self.job.server_port, 0))
         values["DMLC_USE_KUBERNETES"] = "1"
         variables = [{"name": name, "value": escaped(value)} for name, value in sorted(values.items())]
         variables.append({"name": "SLUICE_JOB_SECRET", "valueFrom": {"secretKeyRef": {"name": f"{self.full_name}-secret", "key": "SLUICE_JOB_SECRET"}}})
@@ -87,11 +90,16 @@ class Kubernetes(Launcher):
             container["resources"] = {"requests": amounts, "limits": amounts}
         return container
 
+    def pod(self, role):
+        spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [self.container(role)]}
+        if self.job.grace is not None:
+            spec["terminationGracePeriodSeconds"] = math.ceil(self.job.grace)
+        return spec
+
     def role_job(self, role, count):
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self.metadata(role),
                 "spec": {"completions": count, "parallelism": count, "completionMode": "Indexed", "backoffLimit": 0, "ttlSecondsAfterFinished": 3600,
-                         "template": {"metadata": {"labels": self.labels(role)},
-                                      "spec": {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [self.container(role)]}}}}
+                         "template": {"metadata": {"labels": self.labels(role)}, "spec": self.pod(role)}}}
 
     def first_manifests(self, secret):
         """Until the scheduler has an address, its name has none, and who looks for it finds nobody."""

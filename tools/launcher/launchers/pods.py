@@ -175,10 +175,11 @@ class Pods:
         self._states[name] = "Ended", ""
         follower.end()
         if code != 0:
+            member.echo.end(failed=True)
             self._supervisor.output.be_quiet()
-            say(f"{name} (pod {pod['metadata']['name']} on {member.host.name}) ended with exit code {code} ({terminated.get('reason', 'Error')}); "
-                + ("its last lines:" if member.tail else "it printed nothing"))
-            self._supervisor.output.last_lines(b"  | ", member.tail)
+            last, lines = member.what_it_said()
+            say(f"{name} (pod {pod['metadata']['name']} on {member.host.name}) ended with exit code {code} ({terminated.get('reason', 'Error')}); {last}")
+            self._supervisor.output.last_lines(b"  | ", lines)
             say(f"the job failed; logs are in {self._supervisor.log_dir}")
             return code
         workers = [each for each, role in self._expected.items() if role == "worker"]

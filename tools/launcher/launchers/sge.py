@@ -33,6 +33,7 @@ class Sge(Callers):
         log = os.path.join(os.path.abspath(self.job.log_dir), "sge-$JOB_NAME-$TASK_ID.log") if self.job.log_dir else "/dev/null"
         words = ["qsub", "-terse", "-cwd", "-b", "y", "-shell", "n", "-r", "n", "-j", "y", "-o", f":{log}", "-t", f"1-{count}",
                  "-N", f"{self.options.job_name or 'sluice'}-{role}"]
+        words += ["-notify"] if self.job.grace else []  # SIGUSR2 to the agent, the queue's notify time before SIGKILL
         words += ["-q", self.options.queue] if self.options.queue else []
         words += ["-pe", "smp", str(resources.cores)] if resources.cores is not None else []
         words += ["-l", f"h_vmem={-(-resources.memory_mb // (resources.cores or 1))}M"] if resources.memory_mb is not None else []

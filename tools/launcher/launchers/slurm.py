@@ -1,5 +1,6 @@
 """--launcher slurm: srun starts an agent for each process, inside the allocation that launch.py runs in, else in a batch job of its own."""
 import contextlib
+import math
 import os
 import shlex
 
@@ -8,6 +9,8 @@ from ..errors import LaunchError, UsageError
 from ..home import TOKEN
 from .callers import Callers
 from .tools import GLANCE, PARTING, PATIENCE, Tool, run, submit
+
+LONGEST_SIGNAL = 65535  # seconds that sbatch --signal takes
 
 
 def asked_for(resources):
@@ -69,7 +72,9 @@ class Slurm(Callers):
 
     def batch(self):
         where = os.path.join(os.path.abspath(self.job.log_dir), "slurm-%j.log") if self.job.log_dir else "/dev/null"
-        return ["sbatch", "--parsable", f"--job-name={self.options.job_name or 'sluice'}", f"--output={where}", "--export=ALL",
+        # Before the time limit; scancel and preemption send SIGTERM by themselves.
+        signal = [f"--signal=TERM@{min(math.ceil(self.job.grace), LONGEST_SIGNAL)}"] if self.job.grace else []
+        return ["sbatch", "--parsable", f"--job-name={self.options.job_name or 'sluice'}", f"--output={where}", "--export=ALL", *signal,
                 *([f"--partition={self.options.queue}"] if self.options.queue else [])]
 
     # --- Coming and going ---

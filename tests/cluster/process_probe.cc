@@ -1,0 +1,233 @@
+// A program as a user of the library writes it, which shows what sluice::Init does to its process. Its own
+// parser takes the flags out of argv before Init, as gflags does. Prints a line for each thing that it shows.
+//
+//   process_probe --what=WHAT [--show=FLAG] [--init=arguments|none]
+#include <fcntl.h>
+#include <gflags/gflags.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "sluice/error.h"
+#include "sluice/kvstore.h"
+#include "sluice/ndarray.h"
+#include "sluice/nn.h"
+#include "sluice/runtime.h"
+
+DEFINE_string(
+    what, "flags",
+    "What to do after Init: flags, look (without Init), spawn, long_child, sleep, stubborn, "
+    "sigwait, long_end, exit_at_end, busy_exit_at_end, throw_at_end, throw_when_told, early, afterwards.");
+DEFINE_string(show, "default", "A flag whose value is printed.");
+DEFINE_string(init, "arguments", "What Init gets: arguments, or none.");
+DEFINE_string(handler, "", "Before or after Init the program installs a handler of its own for SIGTERM.");
+DEFINE_string(block, "", "Before Init the program blocks SIGTERM, to take it by sigwait.");
+DEFINE_string(spawn, "posix_spawn", "How a child is started: posix_spawn, fork, system.");
+DEFINE_bool(termination, false, "Whether the program takes its end into its own hands.");
+
+extern char** environ;
+
+namespace sluice {
+namespace {
+
+volatile sig_atomic_t heard = 0;
+
+void Say(const std::string& line) {
+  std::cout << line << std::endl;
+}
+
+void InstallHandler() {
+  struct sigaction action {};
+  action.sa_handler = [](int number) { heard = number; };
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+void RunChild(const std::string& script) {
+  const char* arguments[] = {"sh", "-c", script.c_str(), nullptr};
+  auto* const argv = const_cast<char* const*>(arguments);
+  pid_t child = 0;
+  if (FLAGS_spawn == "system") {
+    if (std::system(script.c_str()) != 0) Say("the child failed");
+    return;
+  }
+  if (FLAGS_spawn == "fork") {
+    child = fork();
+    if (child == 0) {
+      execv("/bin/sh", argv);
+      _exit(127);
+    }
+  } else if (posix_spawn(&child, "/bin/sh", nullptr, nullptr, argv, environ) != 0) {
+    Say("no child");
+    return;
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  Say("the child ended with " +
+      std::to_string(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status)));
+}
+
+// What a child sees of signals, limits, descriptors and its place; its environment without what a shell adds.
+constexpr const char* kLook =
+    "grep -E '^(SigBlk|SigIgn):' /proc/self/status; umask; pwd; ulimit -a; ls /proc/self/fd | sort -n | tr "
+    "'\\n' ' ';"
+    "echo; env | grep -vE '^(_|SHLVL|PWD|OLDPWD)=' | sort; echo end of child";
+
+void Use() {
+  const auto store = KVStore::Create(std::getenv("DMLC_ROLE") != nullptr ? "dist_sync" : "local");
+  NDArray value({4});
+  value.Fill(1);
+  store->Init(1, value);
+  store->WaitAll();
+}
+
+// Until a signal comes: of its own handler, or of OnTermination.
+int AwaitEnd(const std::function<bool()>& asked) {
+  Say("ready");
+  while (heard == 0 && !asked()) poll(nullptr, 0, 20);
+  Say(heard != 0 ? "the program's own handler ran" : "the program was asked to end");
+  return 0;
+}
+
+// Takes its end into its own hands, and goes on.
+[[noreturn]] void BeStubborn() {
+  const auto asked = TerminationFlag();
+  Say("ready");
+  while (true) poll(nullptr, 0, 1000);
+}
+
+// What runs at the end takes for ever.
+[[noreturn]] void EndSlowly() {
+  OnTermination([](int) {
+    Say("it ends");
+    while (true) poll(nullptr, 0, 1000);
+  });
+  Say("ready");
+  while (true) poll(nullptr, 0, 1000);
+}
+
+// In the function that runs at the end.
+int FailAtEnd(bool throws) {
+  OnTermination([throws](int) {
+    if (throws) throw Error(ErrorCode::kUnavailable, "the disk is full");
+    std::exit(3);
+  });
+  return AwaitEnd([] { return false; });
+}
+
+// In the function that runs at the end, while this thread computes.
+[[noreturn]] void ExitWhileBusy() {
+  OnTermination([](int) { std::exit(3); });
+  nn::Sequential net;
+  net.Add(nn::Conv2D(8, 3)).Add(nn::Conv2D(8, 3));
+  net.CollectParams().Initialize();
+  const NDArray x({4, 3, 24, 24});
+  for (bool first = true;; first = false) {
+    autograd::RecordScope record;
+    const NDArray y = net(x);
+    autograd::Backward({y});
+    if (first) y.WaitToRead(), Say("ready");
+  }
+}
+
+// Worker 1 of a job is asked to end, and what runs then at worker 0 fails.
+int ThrowWhenTold() {
+  const auto store = KVStore::Create("dist_sync");
+  OnTermination([](int number) {
+    if (number == 0) throw 5;
+  });
+  store->Barrier();
+  if (store->rank() == 1) raise(SIGTERM);
+  try {
+    while (true) store->rank() == 1 ? store->Barrier() : static_cast<void>(poll(nullptr, 0, 1000));
+  } catch (const Error& error) {
+    Say(error.what());
+    return 1;
+  }
+}
+
+// Worker 1 of a job is asked to end before it has joined.
+int BeAskedEarly() {
+  const auto asked = TerminationFlag();
+  if (std::string(std::getenv("DMLC_RANK")) == "1") {
+    raise(SIGTERM);
+    while (!asked()) poll(nullptr, 0, 5);
+  }
+  const auto store = KVStore::Create("dist_sync");
+  AwaitEnd(asked);
+  store->Barrier();
+  return Finish();
+}
+
+// Of a job that another worker still runs.
+int AskAfterFinish() {
+  KVStore::Create("dist_sync")->Barrier();
+  if (std::string(std::getenv("DMLC_RANK")) == "1") return AwaitEnd(TerminationFlag());
+  Finish();
+  try {
+    KVStore::Create("dist_sync");
+  } catch (const Error& error) {
+    Say(error.what());
+  }
+  return 0;
+}
+
+int Wait() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  Say("ready");
+  int number = 0;
+  sigwait(&set, &number);
+  Say("the program's sigwait has " + std::to_string(number));
+  return 0;
+}
+
+int Run() {
+  if (FLAGS_what == "look") {
+    RunChild(kLook);
+    return 0;
+  }
+  if (FLAGS_what == "early") return BeAskedEarly();
+  if (FLAGS_what == "afterwards") return AskAfterFinish();
+  if (FLAGS_what == "throw_when_told") return ThrowWhenTold();
+  Use();
+  if (FLAGS_what == "busy_exit_at_end") ExitWhileBusy();
+  if (FLAGS_what == "long_end") EndSlowly();
+  if (FLAGS_what.ends_with("_at_end")) return FailAtEnd(FLAGS_what == "throw_at_end");
+  if (FLAGS_what == "spawn") RunChild(kLook);
+  if (FLAGS_what == "long_child") {
+    Say("ready");
+    RunChild("echo child $$; exec sleep 600");
+  }
+  if (FLAGS_what == "sleep")
+    return AwaitEnd(FLAGS_termination ? TerminationFlag() : std::function<bool()>([] { return false; }));
+  if (FLAGS_what == "stubborn") BeStubborn();
+  if (FLAGS_what == "sigwait") return Wait();
+  return Finish();
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  sluice::Say("before Init");
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  if (FLAGS_handler == "before") sluice::InstallHandler();
+  if (FLAGS_block == "SIGTERM") {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  }
+  if (FLAGS_what != "look") FLAGS_init == "none" ? sluice::Init(0, nullptr) : sluice::Init(argc, argv);
+  if (FLAGS_handler == "after") sluice::InstallHandler();
+  sluice::Say("show " + FLAGS_show);
+  sluice::Say("arguments " + std::to_string(argc - 1));
+  return sluice::Run();
+}

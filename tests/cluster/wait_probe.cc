@@ -1,0 +1,81 @@
+// A worker that keeps the others waiting:
+//   wait_probe WHAT SECONDS    WHAT: init, rows, round, barrier, agree, optimizer; whoever the others wait
+//   for sleeps so long before it does what they wait for
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+#include "base/strings.h"
+#include "sluice/error.h"
+#include "sluice/kvstore.h"
+#include "sluice/runtime.h"
+
+namespace {
+
+using namespace sluice;
+
+class Probe {
+ public:
+  Probe(std::string what, double seconds)
+      : what_(std::move(what)),
+        seconds_(seconds),
+        kv_(KVStore::Create(what_ == "optimizer" ? "dist_async" : "dist_sync")) {}
+
+  void Run() {
+    const NDArray weight({1000});
+    if (what_ == "init") SleepOn(0);
+    kv_->Init("w", weight);
+    if (what_ == "rows") WaitForRows();
+    if (what_ == "round") WaitForARound();
+    if (what_ == "barrier") {
+      SleepOn(1);
+      kv_->Barrier();
+    }
+    if (what_ == "agree") {
+      SleepOn(1);
+      kv_->Agree("word");
+    }
+    if (what_ == "optimizer") {
+      SleepOn(0);
+      kv_->SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    }
+    std::cout << StrCat("worker ", kv_->rank(), " is done\n") << std::flush;
+  }
+
+ private:
+  void SleepOn(int rank) const {
+    if (kv_->rank() == rank) std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
+  }
+  void WaitForARound() const {
+    NDArray weight({1000});
+    weight.Fill(1);
+    SleepOn(1);
+    kv_->PushPull("w", weight);
+    weight.WaitToRead();
+    if (const float sum = weight.ToVector().front(); sum != static_cast<float>(kv_->num_workers()))
+      throw Error(ErrorCode::kDataLoss, StrCat("the round brought ", sum));
+  }
+  void WaitForRows() const {
+    kv_->InitRowSparse("table", {50, 4});
+    const std::vector<int64_t> ids = {7, 8};
+    NDArray rows({2, 4});
+    const RowSparse some{NDArray::From(std::span<const int64_t>(ids), {2}), rows};
+    SleepOn(1);
+    kv_->PushRowSparse("table", some);
+    kv_->RowSparsePull("table", some.ids, &rows);
+    rows.WaitToRead();
+  }
+
+  const std::string what_;
+  const double seconds_;
+  const std::shared_ptr<KVStore> kv_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return RunProgram(argc, argv, [&] {
+    if (argc != 3) throw Error(ErrorCode::kInvalidArgument, "usage: wait_probe WHAT SECONDS");
+    Probe(argv[1], std::atof(argv[2])).Run();
+  });
+}
