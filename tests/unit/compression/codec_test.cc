@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -138,6 +139,25 @@ TEST(Codec, BytesAreThoseOfTheDocument) {
   Sender top({.type = Compression::kTopK, .ratio = 0.5f}, 4);
   top.Push({0.25f, 2, 0.1f, -2});
   EXPECT_THAT(bytes_of(top), ElementsAre(1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0xc0));
+}
+
+TEST(Codec, GradientsOf16BitsThatAreNotCompressedStayOf16Bits) {
+  // 0.5, 1 and -2, as the two types have them.
+  for (const auto& [dtype, bits] :
+       {std::pair(DType::kFloat16, std::array<uint16_t, 3>{0x3800, 0x3c00, 0xc000}),
+        {DType::kBFloat16, std::array<uint16_t, 3>{0x3f00, 0x3f80, 0xc000}}}) {
+    const auto bytes = std::as_bytes(std::span(bits));
+    ASSERT_EQ(EncodedBytes({}, dtype, 3), bytes.size());
+    EXPECT_EQ(WhyInvalid({bytes.data(), bytes.size()}, dtype, 3), "");
+    std::vector<float> values(3, 1.0f);
+    AddDecoded({bytes.data(), bytes.size()}, dtype, 0, 3, values.data());
+    EXPECT_THAT(values, ::testing::ElementsAre(1.5f, 2, -1));
+    std::vector<float> residual(3);
+    std::vector<std::byte> sent(bytes.size());
+    Encode({}, dtype, bytes.data(), 3, residual.data(), sent.data());
+    EXPECT_TRUE(std::ranges::equal(sent, bytes));
+    EXPECT_THAT(residual, ::testing::Each(0.0f));
+  }
 }
 
 class HalvesOf : public ::testing::TestWithParam<Compression> {};

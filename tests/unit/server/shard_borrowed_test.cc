@@ -82,6 +82,16 @@ TEST_F(ShardBorrowed, ARoundThatWaitsForLongGoesOnWithACopy) {
   EXPECT_THAT(harness_.Weight<float>(key), ElementsAre(11, 12, 13, 14));
 }
 
+TEST_F(ShardBorrowed, ALoopThatWakesLateGivesItBackAllTheSame) {
+  const uint32_t key = harness_.AddKey(std::vector<float>(2));
+  Lent lent({1, 2});
+  Push(0, key, 1, lent.GiveAway());
+  harness_.now += 10s;
+  harness_.shard.OnTimer(harness_.now, harness_.network);
+  EXPECT_TRUE(lent.is_back());
+  EXPECT_EQ(harness_.shard.NextTimer(), Time::max());
+}
+
 TEST_F(ShardBorrowed, AnAsyncPushThatIsNotWholeIsCopiedToo) {
   const uint32_t key = harness_.AddKey(std::vector<float>(8), wire::SyncMode::kAsync, 4);
   Lent lent({1, 1, 1, 1});
@@ -154,6 +164,20 @@ TEST_F(ShardBorrowed, RowsAreCopiedBeforeTheyAreChecked) {
   const auto answers = harness_.Deliver(0, wire::PullRows{{{{0, 0}, 0, 1}}}, {wanted});
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_THAT(ValuesOf<float>(answers[0].message.payload.at(0)), ElementsAre(2));
+}
+
+// Ids that are checked first and read again as they are stored.
+TEST_F(ShardBorrowed, RowsThatAreSetAreCopiedBeforeTheyAreChecked) {
+  plan::Placement placement({.num_shards = 1});
+  const wire::KeyEntry entry =
+      placement.EntryOf(0, {"table", DType::kFloat32, {320, 1}, 0, RowInit()}, wire::SyncMode::kSync);
+  ASSERT_TRUE(harness_.shard.AddKeys({entry}).ok());
+  auto memory = std::make_shared<std::vector<std::byte>>(sizeof(int64_t) + sizeof(float));
+  const int64_t row = RowOfPartZero(1, 32);
+  std::memcpy(memory->data(), &row, sizeof row);
+  EXPECT_TRUE(OnlyAck(harness_.Deliver(0, wire::Store{wire::Store::Purpose::kRows, {{.ref = {0, 0}}}},
+                                       {transport::SimLent(*memory, memory)})));
+  EXPECT_EQ(harness_.Counter("bytes_copied"), memory->size());
 }
 
 // Weights come from memory that can be lent.

@@ -130,6 +130,8 @@ TEST(ShardUpdates, NobodyWaitsForAHelperThatHasNotBegun) {
   EXPECT_THAT(harness.Weight<float>(key), Each(3));
   late->RunAll();  // finds nothing left
   EXPECT_THAT(harness.Weight<float>(key), Each(3));
+  PushLent(harness, 0, key, 4, std::vector<float>(kElements, 1));
+  EXPECT_EQ(late->waiting(), 1u);  // it has left, and is called again
 }
 
 TEST(ShardUpdates, OfSeveralMessagesComeTogetherWhenTheLoopRests) {
