@@ -29,9 +29,10 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
     case Standing::kReturned:
       return OnReturn(now, from, member, message, network);
     case Standing::kJoined:
+      // Before the log: who reads there that it has joined may end this process.
+      if (options_.on_joined) options_.on_joined(member.info);
       VLOG(1) << Roster::NameOf(member.info) << " joined, " << roster_.members().size() << " of "
               << roster_.num_servers() + roster_.num_workers();
-      if (options_.on_joined) options_.on_joined(member.info);
       if (undecided && roster_.shards_per_server()) TellThreads(network);
       break;
     case Standing::kKnown:
