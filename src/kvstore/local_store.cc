@@ -7,6 +7,7 @@
 #include "kvstore/states_file.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
+#include "tensor/origin.h"
 
 namespace sluice::kvstore {
 
@@ -199,7 +200,11 @@ void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& v
 }
 
 void LocalStore::PullAll(const Entries& entries) {
-  for (const auto& entry : entries) reducer_->Broadcast(keys_.at(entry.key).weight, entry.arrays);
+  for (const auto& entry : entries) {
+    const KeyState& state = keys_.at(entry.key);
+    reducer_->Broadcast(state.weight, entry.arrays);
+    for (const NDArray& out : entry.arrays) SetOrigin(out, state.origin);
+  }
 }
 
 void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int) {

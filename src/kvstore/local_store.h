@@ -82,6 +82,7 @@ class LocalStore final : public KVStore {
     int64_t num_updates = 0;
     std::shared_ptr<const ArrayUpdate> update;  // null: to be made from rule and states
     Label update_name, push_name, pull_name;
+    std::shared_ptr<const void> origin = std::make_shared<char>();  // of what is pulled (tensor/origin.h)
   };
   // Throws Error(kFailedPrecondition) where an updater calls back: the lock is its caller's.
   std::unique_lock<std::mutex> Lock();

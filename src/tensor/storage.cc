@@ -45,6 +45,17 @@ void Storage::SetWrite(const Event& event) {
   reads_.clear();
 }
 
+void Storage::SetOrigin(const std::shared_ptr<const void>& origin) {
+  const std::lock_guard lock(mutex_);
+  if (origin_ != origin) origin_ = origin;
+  origin_writes_ = writes.load(std::memory_order_relaxed);
+}
+
+std::shared_ptr<const void> Storage::origin() {
+  const std::lock_guard lock(mutex_);
+  return origin_writes_ == writes.load(std::memory_order_relaxed) ? origin_ : nullptr;
+}
+
 void Storage::Adopt(Frame frame) {
   SLUICE_CHECK(frame.size() == size()) << frame.size() << " bytes for an array of " << size();
   const std::lock_guard lock(mutex_);

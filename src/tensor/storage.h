@@ -38,6 +38,9 @@ struct Storage final : Adopter {
   // How often its values were written, counted when the write is issued; what the tape keeps is compared by
   // it (autograd/node.h). Views share it.
   std::atomic<uint32_t> writes = 0;
+  // Whose value the last write brings (tensor/origin.h); null once another write has been issued.
+  void SetOrigin(const std::shared_ptr<const void>& origin);
+  std::shared_ptr<const void> origin();
 
   Event LastWrite();
   // Adds what a write has to wait for: the last write and the reads since. Their ends only: it replaces what
@@ -63,6 +66,8 @@ struct Storage final : Adopter {
   Frame lent_;
   Event write_;
   InlineVector<Event, 4> reads_;  // the last of each stream
+  std::shared_ptr<const void> origin_;
+  uint32_t origin_writes_ = 0;  // `writes`, then
 };
 
 // The arrays of a call, for as long as it takes: listed, or a range of them. Handles without an array are

@@ -1,6 +1,6 @@
 // Which values of a Trainer's weights are known to it: those that the last pull, or its own update, has
 // written. Whoever writes an array counts (tensor/access.h), so that what somebody else has written since is
-// found by a comparison.
+// found by a comparison. A pull of the same key from the same store, by whomever, sets nothing.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ class Trainer::StoredWeights {
   struct Noted {
     std::shared_ptr<internal::Storage> storage;  // kept: another array's may not take its place unseen
     uint64_t writes;
+    std::shared_ptr<const void> origin;  // the store's key, where the store has written it (tensor/origin.h)
   };
   std::vector<InlineVector<Noted, 1>> noted_;  // by parameter, then by context
 };

@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
+#include "tensor/origin.h"
 
 namespace sluice::worker {
 namespace {
@@ -322,6 +323,7 @@ void DistStore::PullAll(const std::string& what, const std::vector<Key>& keys,
       AddToBundle(small, states[i]->pull, *states[i], nullptr, outs, calls);
     else
       PullInto(*states[i], entries[i].arrays, priority, latest, calls);
+    for (const NDArray& out : entries[i].arrays) SetOrigin(out, states[i]->origin);
   }
 }
 
@@ -351,6 +353,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     const auto *values = &sources[i].arrays, *outs = &targets[i].arrays;
     if (GoesInBundle(small, state, values, outs)) {
       AddToBundle(small, state.push_pull, state, values, outs, calls);
+      SetOrigin(outs->front(), state.origin);
       continue;
     }
     LetWait(sources[i].arrays, calls);
@@ -379,6 +382,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     state.compressor.Sent(done);
     SetWriter(target, done);
     Broadcast(state, target, done, targets[i].arrays);
+    for (const NDArray& out : targets[i].arrays) SetOrigin(out, state.origin);
   }
 }
 

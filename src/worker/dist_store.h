@@ -94,6 +94,7 @@ class DistStore final : public KVStore {
     NDArray landing;                // where a pull lands when no output is in host memory
     Event issued;                   // the last operation has been handed to the client: keeps program order
     uint64_t round = 0;             // the last one pushed
+    std::shared_ptr<const void> origin = std::make_shared<char>();  // of what is pulled (tensor/origin.h)
   };
   using Found = InlineVector<KeyState*, 8>;  // of a call's keys
 

@@ -285,6 +285,36 @@ TEST_P(WrittenWeightsOn, WhatRankZeroSetBetweenStepsCountsHoweverItWasWritten) {
   }
 }
 
+// To look at the newest weights is no write of one's own: the next step takes nothing back.
+TEST_P(WrittenWeightsOn, APullFromTheSameStoreSetsNothing) {
+  MakeJob().RunShared([&](const std::shared_ptr<KVStore>& kv) {
+    Worker worker(kv);
+    const auto pull = [&] { kv->PullLatest({Key("p")}, {worker.parameter->list_data()}); };
+    worker.Step();
+    double expected = 1 - OfStep();
+    EXPECT_THAT(worker.Weights(), Each(expected));
+    pull();
+    kv->WaitAll();
+    kv->Barrier();
+    if (IsAsync()) {  // the others train on, and worker 0's arrays are behind
+      if (kv->rank() != 0) worker.Step();
+      expected -= OfStep() * (Workers() - 1) / Workers();
+      kv->WaitAll();
+      kv->Barrier();
+    }
+    worker.Step();
+    EXPECT_THAT(worker.Weights(), Each(expected -= OfStep()));
+    if (kv->rank() == Workers() - 1) pull();
+    worker.Step();
+    EXPECT_THAT(worker.Weights(), Each(expected -= OfStep()));
+    // What is written behind the pull is.
+    pull();
+    worker.parameter->SetData(worker.Value(9));
+    worker.Step();
+    EXPECT_THAT(worker.Weights(), Each(9 - OfStep()));
+  });
+}
+
 TEST_P(WrittenWeightsOn, RankZeroAloneMayWriteThemAndMomentumStays) {
   if (IsAsync()) return;  // the momentum depends on the order
   MakeJob().RunShared([&](const std::shared_ptr<KVStore>& kv) {
