@@ -40,24 +40,47 @@ std::vector<std::string> NamesOf(std::string_view subset, const FileName& file) 
 // torchvision puts its files into subfolders.
 constexpr std::string_view kFolders[] = {"", "raw", "MNIST/raw", "FashionMNIST/raw"};
 
-Result<std::string> FindFile(const std::string& folder, Subset subset, const FileName& file) {
-  const std::vector<std::string_view> subsets = subset == Subset::kTrain
-                                                    ? std::vector<std::string_view>{"train"}
-                                                    : std::vector<std::string_view>{"t10k", "test"};
+constexpr FileName kImages{"images", "idx3-ubyte"}, kLabels{"labels", "idx1-ubyte"};
+
+std::vector<std::string_view> NamesOf(Subset subset) {
+  return subset == Subset::kTrain ? std::vector<std::string_view>{"train"}
+                                  : std::vector<std::string_view>{"t10k", "test"};
+}
+
+// In this folder itself; empty: it is not there.
+std::string FileIn(const fs::path& folder, Subset subset, const FileName& file) {
   std::error_code ignored;
-  for (const std::string_view subfolder : kFolders) {
-    for (const std::string_view named : subsets) {
-      for (const std::string& name : NamesOf(named, file)) {
-        const fs::path path = fs::path(folder) / subfolder / name;
-        if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) return path.string();
-      }
+  for (const std::string_view named : NamesOf(subset)) {
+    for (const std::string& name : NamesOf(named, file)) {
+      const fs::path path = folder / name;
+      if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) return path.string();
     }
   }
-  const std::string first = StrCat(subsets.front(), "-", file.what, "-", file.format);
-  return Fail(ErrorCode::kNotFound, "no file '", (fs::path(folder) / first).string(), "', and no '",
-              subsets.front(), "-", file.what, ".", file.format,
-              "', packed (.gz) or in a folder 'raw' either; fetch MNIST with ", kMnistTool, " --out '",
-              folder, "', or train on synthetic digits");
+  return "";
+}
+
+struct Files {
+  std::string images, labels;
+};
+
+// Both of one folder: another one's may be of another data set with as many samples.
+Result<Files> FindFiles(const std::string& folder, Subset subset) {
+  fs::path near = folder;  // the first that has one of the two
+  const FileName* missing = nullptr;
+  for (const std::string_view subfolder : kFolders) {
+    const fs::path place = fs::path(folder) / subfolder;
+    Files files{FileIn(place, subset, kImages), FileIn(place, subset, kLabels)};
+    if (!files.images.empty() && !files.labels.empty()) return files;
+    if (missing != nullptr || (files.images.empty() && files.labels.empty())) continue;
+    near = place;
+    missing = files.images.empty() ? &kImages : &kLabels;
+  }
+  const FileName& file = missing == nullptr ? kImages : *missing;
+  const std::string_view named = NamesOf(subset).front();
+  const std::string first = StrCat(named, "-", file.what, "-", file.format);
+  return Fail(ErrorCode::kNotFound, "no file '", (near / first).string(), "', and no '", named, "-",
+              file.what, ".", file.format, "', packed (.gz) or in a folder 'raw' either; fetch MNIST with ",
+              kMnistTool, " --out '", folder, "', or train on synthetic digits");
 }
 
 }  // namespace
@@ -87,9 +110,9 @@ Result<std::shared_ptr<const ImageDataset>> JoinMnist(IdxArray images, std::stri
 
 std::shared_ptr<const ImageDataset> LoadMnist(const std::string& folder, Subset subset) {
   RequireNoNul(folder).OrThrow();
-  const std::string images_path = FindFile(folder, subset, {"images", "idx3-ubyte"}).OrThrow();
-  const std::string labels_path = FindFile(folder, subset, {"labels", "idx1-ubyte"}).OrThrow();
-  return JoinMnist(ReadIdx(images_path).OrThrow(), images_path, ReadIdx(labels_path).OrThrow(), labels_path)
+  const Files files = FindFiles(folder, subset).OrThrow();
+  return JoinMnist(ReadIdx(files.images).OrThrow(), files.images, ReadIdx(files.labels).OrThrow(),
+                   files.labels)
       .OrThrow();
 }
 

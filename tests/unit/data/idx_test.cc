@@ -204,6 +204,17 @@ TEST_F(MnistFolder, FindsTheOtherNamesOfTheFiles) {
   EXPECT_CONTAINS(WhyRefused(), "t10k-labels.idx1-ubyte'");
 }
 
+// Another data set beside it has as many samples, so that nothing else would tell.
+TEST_F(MnistFolder, TakesImagesAndLabelsOfOneFolder) {
+  const std::string images = IdxFile({1, 2, 2}, "abcd"), labels = IdxFile({1}, std::string(1, '\7'));
+  fs::create_directories(folder_ / "FashionMNIST/raw");
+  Put("t10k-images-idx3-ubyte", images);
+  Put("FashionMNIST/raw/t10k-labels-idx1-ubyte", labels);
+  EXPECT_CONTAINS(WhyRefused(), "t10k-labels-idx1-ubyte'");
+  Put("FashionMNIST/raw/t10k-images-idx3-ubyte", IdxFile({1, 2, 2}, "wxyz"));
+  EXPECT_EQ(LoadMnist(folder_, Subset::kTest)->pixels(0)[0], 'w');
+}
+
 TEST(MnistFiles, TheRealSetReadsAsPublished) {
   const char* given = std::getenv("SLUICE_MNIST");
   const fs::path folder = given != nullptr ? given : SLUICE_SOURCE_DIR "/../shared/data/mnist";
