@@ -177,6 +177,9 @@ std::string ThreadLimitText(const std::filesystem::path& root) {
   if (getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && geteuid() != 0)
     limits.push_back(
         StrCat("user ", geteuid(), " may run ", limit.rlim_cur, " threads and processes (ulimit -u)"));
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    limits.push_back(StrCat("this process may map ", HumanBytes(limit.rlim_cur),
+                            ", the stacks of its threads among them (ulimit -v)"));
   if (limits.empty()) limits.emplace_back("see /proc/sys/kernel/threads-max and ulimit -u");
   return StrJoin(limits) +
          "; --pids-limit of docker, podPidsLimit of Kubernetes, TasksMax= of systemd or ulimit -u raises the "

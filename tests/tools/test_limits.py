@@ -4,6 +4,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 from launcher import limits  # noqa: E402
@@ -88,6 +89,10 @@ class Words(unittest.TestCase):
                              (BlockingIOError(errno.EAGAIN, "x"), "no process: "), (RuntimeError("can't start new thread"), "no thread: "),
                              (MemoryError(), "no memory: ")):
             self.assertIn(words, limits.in_words(error))
+
+    def test_threads_whose_stacks_cannot_be_mapped(self):
+        with mock.patch.object(limits.resource, "getrlimit", lambda which: (1 << 30, 1 << 30)):
+            self.assertIn("may map 1024 MiB, the stacks of its threads among them (ulimit -v)", limits.in_words(RuntimeError("can't start new thread")))
 
     def test_other_errors_are_none_of_these(self):
         for error in (OSError(errno.ENOENT, "x"), RuntimeError("x"), ValueError("x")):

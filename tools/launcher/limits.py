@@ -132,6 +132,9 @@ def thread_limits():
     allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if os.geteuid() != 0 and allowed != resource.RLIM_INFINITY:
         limits.append(f"user {os.geteuid()} may run {allowed} processes and threads (ulimit -u)")
+    maps = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if maps != resource.RLIM_INFINITY:
+        limits.append(f"this process may map {maps >> 20} MiB, the stacks of its threads among them (ulimit -v)")
     return (", ".join(limits) or "see /proc/sys/kernel/threads-max and ulimit -u") + "; raise the limit, or start fewer processes"
 
 

@@ -138,6 +138,20 @@ TEST(Limits, TooFewThreadsAreSaidWithTheLimit) {
             0);
 }
 
+TEST(Limits, StacksThatCannotBeMappedAreSaidWithTheLimit) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "its own maps are beyond any limit";
+#endif
+  EXPECT_EQ(InChild([] {
+              const rlimit limit{rlim_t{8} << 30, rlim_t{8} << 30};
+              if (setrlimit(RLIMIT_AS, &limit) != 0) return false;
+              EXPECT_THAT(ThreadLimitText(),
+                          HasSubstr("may map 8 GiB, the stacks of its threads among them"));
+              return !::testing::Test::HasFailure();
+            }),
+            0);
+}
+
 TEST(Limits, TooLittleMemoryIsSaidWithTheLimit) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "its own maps are beyond any limit";
