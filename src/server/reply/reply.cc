@@ -183,7 +183,8 @@ void Shard::TellWaiters(Time now, const Key& key, std::vector<Part>& parts, tran
       if (now >= waiter.next_word) {
         waiter.pause = std::min(2 * waiter.pause, kLongestPause);
         waiter.next_word = now + waiter.pause;
-        const bool for_others = !waiter.put_off && !WaitsForPinned(key, part, waiter);
+        const bool for_itself = waiter.rank == 0 && !part.initialised;  // its first values are on their way
+        const bool for_others = !waiter.put_off && !for_itself && !WaitsForPinned(key, part, waiter);
         if (for_others && told.emplace(waiter.peer, waiter.request_id).second) {
           ++tally_[Count::kWordsToWaiters];
           Send(waiter.peer, waiter.request_id,

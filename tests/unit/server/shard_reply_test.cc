@@ -208,6 +208,20 @@ TEST(ShardReply, AMessageNeverHoldsMoreFramesThanItMay) {
   EXPECT_EQ(answers[0].message.payload.size() + answers[1].message.payload.size(), kParts);
 }
 
+TEST(ShardReply, WorkerZeroIsNotToldThatItWaitsForItself) {
+  ShardHarness harness(2);
+  ASSERT_TRUE(
+      harness.shard.AddKeys({ShardHarness::EntryOf(0, DType::kFloat32, 1, wire::SyncMode::kSync, 1)}).ok());
+  const wire::Pull version{wire::Pull::Want::kVersion, {{{0, 0}}}};
+  for (const uint32_t worker : {0, 1}) harness.Deliver(worker, version);
+  const std::vector<Sent> words = harness.RunFor(200ms);
+  ASSERT_FALSE(words.empty());
+  for (const Sent& word : words) {
+    EXPECT_EQ(word.to, ShardHarness::PeerOf(1));
+    EXPECT_EQ(word.As<wire::BarrierWaiting>().missing, "worker 0 to initialise the key");
+  }
+}
+
 TEST(ShardReply, OneLookAtAllKeysTellsManyWaiters) {
   constexpr size_t kWaiters = 1000;
   ShardHarness harness(2);
