@@ -44,6 +44,25 @@ TEST_F(ClientInit, InitDeclaresThenStoresEachPartAtItsShard) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST_F(ClientInit, InitOfSeveralKeysIsDoneWhenAllAreThere) {
+  const wire::KeyEntry first = EntryOf(0, {0}, 1), second = EntryOf(1, {1}, 1);
+  int calls = 0;
+  client.Init(
+      now, wire::SyncMode::kSync, {{first.spec, FrameOf({1})}, {second.spec, FrameOf({2})}}, Time::max(),
+      [&](const auto& result) {
+        ++calls;
+        EXPECT_THAT(result.value(), ElementsAre(0, 1));
+      },
+      network);
+  FromScheduler(wire::KeyTable{{first, second}}, ToScheduler().message.id);
+  for (const Sent& sent : ToShards()) {
+    EXPECT_EQ(calls, 0);
+    if (sent.Is<wire::Store>()) Ack(sent);
+    if (sent.Is<wire::Pull>()) AnswerVersion(sent, sent.As<wire::Pull>().parts.at(0).ref, 0);
+  }
+  EXPECT_EQ(calls, 1);
+}
+
 // More keys than a message holds: the scheduler gets all of them, and says that it takes them, before their
 // entries are asked for.
 TEST_F(ClientInit, InitOfManyKeysTakesSeveralMessages) {

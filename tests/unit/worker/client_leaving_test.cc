@@ -7,6 +7,7 @@ namespace sluice::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class ClientLeaving : public ClientHarness {
  protected:
@@ -57,6 +58,7 @@ TEST_F(ClientLeaving, WhoseGoodbyeIsNotAnsweredRepeatsItAndTakesTheEndOfAllForTh
 TEST_F(ClientLeaving, NobodyLeavesAsIfAllWereWellWhileAServerDoesNotAnswer) {
   client.Leave(now, {}, Time::max(), outcome_.Record(), network);
   FromShard(1, ToShards().at(1).message.id, wire::Stats{});
+  EXPECT_THAT(network.Take(), IsEmpty());  // no goodbye yet
   RunFor(1s);
   EXPECT_EQ(outcome_.calls, 0);
   for (const Sent& asked : ToShards()) EXPECT_EQ(asked.to, ShardPeer(0));
