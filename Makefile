@@ -4,7 +4,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 
-JOBS ?= $(shell nproc)
+JOBS ?= $(shell tools/cores.sh)
 LAUNCH = tools/launch.py
 RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 

@@ -2,7 +2,7 @@
 # Runs every fuzzer for some seconds over its kept corpus, JOBS of them at a time: tools/fuzz.sh SECONDS [JOBS]
 set -euo pipefail
 seconds=${1:?usage: tools/fuzz.sh SECONDS [JOBS]}
-jobs=${2:-$(nproc)}
+jobs=${2:-$("$(dirname "$0")/cores.sh")}
 cd "$(dirname "$0")/.."
 cmake --preset fuzz >/dev/null
 cmake --build build/fuzz -j "$jobs" --target fuzz_checkpoint fuzz_idx fuzz_cifar10 fuzz_csv fuzz_image fuzz_recordio fuzz_report \

@@ -180,7 +180,7 @@ def arguments():
     parser.add_argument("--build", default="build", help="a configured build folder (default build)")
     parser.add_argument("--tests", nargs="*", help="test programs, in the order in which they run")
     parser.add_argument("--seconds", type=float, default=300, help="for one test program (default 300)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() + 1,
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1,
                         help="processes that share the tests of a program (default: one more than there are cores)")
     parser.add_argument("--list", action="store_true", help="only show what would be drawn")
     return parser.parse_args()
