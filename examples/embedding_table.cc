@@ -150,9 +150,10 @@ void Step(int64_t step, int rank, Table& table, Log& log) {
   log.pull_ms.push_back(Milliseconds(pulled - start).count());
   log.push_ms.push_back(Milliseconds(std::chrono::steady_clock::now() - computed).count());
   if (rank != 0) return;
-  std::cout << "step " << std::setw(3) << step << "  loss " << std::fixed << std::setprecision(5)
-            << log.loss.back() << std::setprecision(1) << "  pull " << log.pull_ms.back() << " ms  push "
-            << log.push_ms.back() << " ms" << std::endl;
+  const double loss = std::isnan(log.loss.back()) ? NAN : log.loss.back();  // of whatever sign
+  std::cout << "step " << std::setw(3) << step << "  loss " << std::fixed << std::setprecision(5) << loss
+            << std::setprecision(1) << "  pull " << log.pull_ms.back() << " ms  push " << log.push_ms.back()
+            << " ms" << std::endl;
 }
 
 // By which the steps have shrunk each row's distance to its target: in each, lr / workers for each worker

@@ -73,6 +73,11 @@ class Examples(unittest.TestCase):
             done = run("train_text", f"--optimizer={optimizer}", "--num-epochs=1", "--num-examples=100")
             self.assertIn("adam learns", unwrapped(done.stderr))
 
+    def test_a_loss_that_is_no_number_has_no_sign(self):
+        done = run("embedding_table", "--lr=1e30", "--rows=100", "--columns=4", "--ids=20", "--num-steps=8")
+        self.assertIn("loss nan", done.stdout)
+        self.assertNotIn("-nan", done.stdout)
+
     def test_embedding_table_learns(self):
         done = run("embedding_table", "--rows=100000", "--columns=8", "--ids=2000", "--num-steps=10")
         losses = self.numbers(done, "loss")

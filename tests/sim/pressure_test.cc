@@ -200,7 +200,7 @@ TEST(SimPressureOfRows, RowsComeAtTheLinksPace) {
   SimClusterOptions options = Narrow(1);
   SimCluster cluster(options);
   ASSERT_TRUE(cluster.Join());
-  bool made = false, pulled = false;
+  bool made = false;
   cluster.OnWorker(0, [&](worker::Client& client, Time now, transport::Network& network) {
     client.Init(
         now, wire::SyncMode::kSync,

@@ -56,7 +56,9 @@ TEST(GpusTest, SaysThatNothingComputesOnAGpuWhateverIsMissing) {
     EXPECT_EQ(why.message, kCpusAlone);
   }
   const Gpus found = FindGpus();
-  if (!found.ok()) EXPECT_THAT(found.failure().message, Not(HasSubstr("install")));
+  if (!found.ok()) {
+    EXPECT_THAT(found.failure().message, Not(HasSubstr("install")));
+  }
 }
 
 TEST(GpusTest, SaysThatNothingComputesOnAGpuThatIsThere) {
