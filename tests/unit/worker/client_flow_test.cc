@@ -216,6 +216,29 @@ TEST_F(ClientFlow, ALargePullIsAskedForAsItComes) {
   }
 }
 
+// What was asked for before a pull began may be older than what that is to see.
+TEST_F(ClientFlow, APullThatHasNotLeftTakesNoAnswerToAnEarlierOne) {
+  constexpr int64_t kPart = kWindow / 16;
+  AddKey(EntryOf(0, std::vector<uint32_t>(12, 0), kPart));
+  std::vector<float> earlier(12 * kPart), later(12 * kPart);
+  Outcome first, second;
+  Pull(0, &earlier, &first, Time::max(), /*latest=*/true);
+  std::vector<Sent> open = ToShards();
+  Pull(0, &later, &second, Time::max(), /*latest=*/true);
+  EXPECT_THAT(ToShards(), IsEmpty());  // the window is full
+  for (float value = 1; !open.empty(); value = 2) {
+    for (const Sent& request : std::exchange(open, {})) {
+      for (const wire::PullPart& part : request.As<wire::Pull>().parts)
+        Answer(request, part.ref, 0, value, kPart);
+    }
+    open = ToShards();
+  }
+  EXPECT_TRUE(first.Succeeded());
+  EXPECT_TRUE(second.Succeeded());
+  EXPECT_EQ(earlier.front(), 1);
+  EXPECT_THAT(later, Each(2));
+}
+
 // What comes of a request says that the rest is behind it; what is lost is asked for once nothing comes.
 TEST_F(ClientFlow, ARequestIsNotRepeatedWhileItsValuesCome) {
   auto entry = EntryOf(0, std::vector<uint32_t>(8, 0), 4);
