@@ -216,11 +216,12 @@ void SharedMemory::ReadParting() {
     link->Read();
     link->Collect();
   }
-  const auto over = std::ranges::stable_partition(
-      parting_, [](const auto& link) { return link->open() && link->lent_bytes() > 0; });
-  if (over.empty()) return;
-  std::ranges::move(over, std::back_inserter(unused_));
-  parting_.erase(over.begin(), over.end());
+  const auto over = std::stable_partition(parting_.begin(), parting_.end(), [](const auto& link) {
+    return link->open() && link->lent_bytes() > 0;
+  });
+  if (over == parting_.end()) return;
+  std::move(over, parting_.end(), std::back_inserter(unused_));
+  parting_.erase(over, parting_.end());
   changed_ = true;
 }
 
