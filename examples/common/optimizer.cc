@@ -45,10 +45,10 @@ void SetRate(const std::map<std::string, double>& rates, int workers, OptimizerC
   if (ReadsMomentum(config->kind)) config->momentum = delayed ? 0 : 0.9;
   *config = Resolved(std::move(*config));
   if (delayed)
-    *config->learning_rate *=
+    config->learning_rate *=
         IsDescent(config->kind) ? std::min(2.0, 6.0 / workers) : std::min(1.0, 4.0 / workers);
-  config->learning_rate = LearningRate().value_or(*config->learning_rate);
-  if (ReadsMomentum(config->kind)) config->momentum = Momentum().value_or(*config->momentum);
+  config->learning_rate = LearningRate().value_or(config->learning_rate);
+  if (ReadsMomentum(config->kind)) config->momentum = Momentum().value_or(config->momentum);
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ OptimizerConfig MakeOptimizer(const std::map<std::string, double>& rates, const 
 }
 
 void WarnOfOptimizer(const OptimizerConfig& optimizer, const std::set<std::string>& unfit, int workers) {
-  const double rate = *optimizer.learning_rate, momentum = *optimizer.momentum;
+  const double rate = optimizer.learning_rate, momentum = optimizer.momentum;
   if (optimizer.kind == OptimizerKind::kFtrl && FLAGS_network != "linear") {
     std::cerr
         << WrapMessage(
@@ -101,8 +101,8 @@ void WarnOfOptimizer(const OptimizerConfig& optimizer, const std::set<std::strin
 }
 
 std::string Describe(const OptimizerConfig& optimizer) {
-  return StrCat(Name(optimizer.kind), ", learning rate ", *optimizer.learning_rate,
-                ReadsMomentum(optimizer.kind) ? StrCat(", momentum ", *optimizer.momentum) : "");
+  return StrCat(Name(optimizer.kind), ", learning rate ", optimizer.learning_rate,
+                ReadsMomentum(optimizer.kind) ? StrCat(", momentum ", optimizer.momentum) : "");
 }
 
 }  // namespace sluice::examples

@@ -78,7 +78,8 @@ class ArrayLists {
   }
   ArrayLists(std::initializer_list<Values> lists) : lists_(lists) {}
   // Null is an array that was never made, which every call refuses.
-  explicit ArrayLists(std::span<NDArray* const> arrays) {
+  template <internal::RangeOf<const NDArray*> Range>
+  ArrayLists(const Range& arrays) {  // NOLINT: implicit on purpose
     for (const NDArray* array : arrays) lists_.push_back({array == nullptr ? NDArray() : *array});
   }
   template <internal::RangeOf<NDArray> Range>
@@ -166,11 +167,15 @@ class KVStore {
   template <internal::Keys Keys = internal::Braces, size_t n>
   requires internal::Several<Keys, n>
   void Pull(const Keys& keys, NDArray* const (&outs)[n], int priority = 0) {
-    Pull(KeyList(keys).keys(), ArrayLists(std::span<NDArray* const>(outs)).lists(), priority);
+    Pull(KeyList(keys).keys(), ArrayLists(outs).lists(), priority);
   }
   // The newest closed version, whatever this worker has pushed. For clients that never push.
   void PullLatest(const Key& key, NDArray* out, int priority = 0) {
     PullLatest(std::vector<Key>{key}, std::vector<Values>{{Of(out, "PullLatest", key)}}, priority);
+  }
+  template <std::same_as<NDArray> Array>
+  void PullLatest(const Key& key, Array& out, int priority = 0) {
+    PullLatest(key, &out, priority);
   }
   virtual void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs,
                           int priority = 0) = 0;
@@ -184,7 +189,7 @@ class KVStore {
   template <internal::Keys Keys = internal::Braces, size_t n>
   requires internal::Several<Keys, n>
   void PullLatest(const Keys& keys, NDArray* const (&outs)[n], int priority = 0) {
-    PullLatest(KeyList(keys).keys(), ArrayLists(std::span<NDArray* const>(outs)).lists(), priority);
+    PullLatest(KeyList(keys).keys(), ArrayLists(outs).lists(), priority);
   }
 
   // Push, then pull of the round's result; into `values` themselves when `outs` is empty.
@@ -196,6 +201,9 @@ class KVStore {
   template <std::same_as<NDArray> Array>
   void PushPull(const Key& key, const NDArray& value, Array& out, const PushOptions& options = {}) {
     PushPull(key, value, &out, options);
+  }
+  void PushPull(const Key& key, const NDArray& value, const PushOptions& options) {
+    PushPull(key, value, nullptr, options);
   }
   template <std::convertible_to<Key> OneKey>
   void PushPull(const OneKey& key, const Values& values, const Values& outs = {},
@@ -214,8 +222,7 @@ class KVStore {
   requires internal::Several<Keys, n>
   void PushPull(const Keys& keys, const ArrayLists& values, NDArray* const (&outs)[n],
                 const PushOptions& options = {}) {
-    PushPull(KeyList(keys).keys(), values.lists(), ArrayLists(std::span<NDArray* const>(outs)).lists(),
-             options);
+    PushPull(KeyList(keys).keys(), values.lists(), ArrayLists(outs).lists(), options);
   }
   // Writes the key's value, in no round: what this worker pushed before is done with, and what it pushes
   // next, and in sync stores what anybody does, goes on from this value. Optimiser states stay. Returns at
@@ -237,6 +244,10 @@ class KVStore {
   void Broadcast(const Key& key, const NDArray& value, NDArray* out) {
     Broadcast(std::vector<Key>{key}, std::vector{value}, std::vector<Values>{{Of(out, "Broadcast", key)}});
   }
+  template <std::same_as<NDArray> Array>
+  void Broadcast(const Key& key, const NDArray& value, Array& out) {
+    Broadcast(key, value, &out);
+  }
   void Broadcast(const Key& key, const NDArray& value, const Values& outs) {
     Broadcast(std::vector<Key>{key}, std::vector{value}, std::vector<Values>{outs});
   }
@@ -247,7 +258,7 @@ class KVStore {
   template <internal::Keys Keys = internal::Braces, size_t n>
   requires internal::Several<Keys, n>
   void Broadcast(const Keys& keys, const std::vector<NDArray>& values, NDArray* const (&outs)[n]) {
-    Broadcast(KeyList(keys).keys(), values, ArrayLists(std::span<NDArray* const>(outs)).lists());
+    Broadcast(KeyList(keys).keys(), values, ArrayLists(outs).lists());
   }
 
   // --- Row-sparse keys: tables of which a step touches few rows, such as the embeddings of a vocabulary. No
@@ -273,6 +284,10 @@ class KVStore {
   // order and versions as Pull.
   void RowSparsePull(const Key& key, const NDArray& ids, NDArray* rows, int priority = 0) {
     RowSparsePull(key, std::vector<RowSparse>{{ids, Of(rows, "RowSparsePull", key)}}, priority);
+  }
+  template <std::same_as<NDArray> Array>
+  void RowSparsePull(const Key& key, const NDArray& ids, Array& rows, int priority = 0) {
+    RowSparsePull(key, ids, &rows, priority);
   }
   virtual void RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority = 0) = 0;
   // Which rows have been pushed or set, ascending: int64 {n}, once this worker's last push has closed. What

@@ -71,14 +71,15 @@ class NDArray {
     const std::vector<float> floats(values.begin(), values.end());
     return From(std::span<const float>(floats), shape, context);
   }
-  static NDArray From(std::initializer_list<float> values, const Shape& shape, Context context = cpu(0)) {
-    return From(std::span<const float>(values.begin(), values.size()), shape, context);
-  }
-
   template <internal::Arithmetic T>
   static NDArray From(std::initializer_list<T> values) {
     return From(values, {values.size()});
   }
+  // Numbers of several types: {1, 2.5}.
+  static NDArray From(std::initializer_list<double> values, const Shape& shape, Context context = cpu(0)) {
+    return From<double>(values, shape, context);
+  }
+  static NDArray From(std::initializer_list<double> values) { return From<double>(values); }
 
   bool valid() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }

@@ -95,7 +95,7 @@ class Trainer {
   // push is an update: as if all workers had made as many steps as this one.
   double learning_rate() const;
   // What the schedule starts from.
-  double base_learning_rate() const { return *config_.learning_rate; }
+  double base_learning_rate() const { return config_.learning_rate; }
   // Sets the base rate. On every key and server at one round; rank 0's call counts. With update_on_kvstore =
   // false all workers call it alike, or rank 0 alone where clip_global_norm is set.
   void SetLearningRate(double learning_rate);

@@ -28,7 +28,7 @@ AdamFactors<T> AdamFactorsOf(const OptimizerConfig& config, const Optimizer::Ste
           static_cast<T>(1 - config.beta2),
           static_cast<T>(1 / (1 - std::pow(config.beta1, t))),
           static_cast<T>(1 / (1 - std::pow(config.beta2, t))),
-          static_cast<T>(*config.epsilon)};
+          static_cast<T>(config.epsilon)};
 }
 
 template <typename T>

@@ -102,7 +102,7 @@ class AdaGrad final : public Typed<AdaGrad> {
   Slots slot_names() const override { return kAdaGradSlot; }
   template <typename T>
   void Run(const Step& step, const T* w, T* out, const T* g, T* const* slots, size_t n) const {
-    AdaGradStep(FactorsOf<T>(*this, step), static_cast<T>(*config().epsilon), w, out, g, slots[0], n);
+    AdaGradStep(FactorsOf<T>(*this, step), static_cast<T>(config().epsilon), w, out, g, slots[0], n);
   }
 };
 
@@ -111,14 +111,14 @@ class RmsProp final : public Typed<RmsProp> {
   using Typed::Typed;
   Slots slot_names() const override {
     const Slots all = config().centered ? Slots(kCenteredSlots) : Slots(kRmsPropSlots);
-    return *config().momentum == 0 ? all.first(all.size() - 1) : all;
+    return config().momentum == 0 ? all.first(all.size() - 1) : all;
   }
   template <typename T>
   void Run(const Step& step, const T* w, T* out, const T* g, T* const* slots, size_t n) const {
     const auto factors = FactorsOf<T>(*this, step);
     const RmsFactors<T> rms{static_cast<T>(config().rho), static_cast<T>(1 - config().rho),
-                            static_cast<T>(*config().momentum), static_cast<T>(*config().epsilon)};
-    T* momentum = *config().momentum == 0 ? nullptr : slots[num_slots() - 1];
+                            static_cast<T>(config().momentum), static_cast<T>(config().epsilon)};
+    T* momentum = config().momentum == 0 ? nullptr : slots[num_slots() - 1];
     if (config().centered) return CenteredStep(factors, rms, w, out, g, slots[0], slots[1], momentum, n);
     RmsPropStep(factors, rms, w, out, g, slots[0], momentum, n);
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <ostream>
 
 #include "base/strings.h"
 #include "optimizer/registry.h"
@@ -52,19 +53,28 @@ void CheckSchedule(const LrSchedule& s, Checker& check) {
 
 }  // namespace
 
+double Hyperparameter::Unset() {
+  throw Error(ErrorCode::kFailedPrecondition,
+              "optimiser: a field that is not set was read; Resolved(config) fills in the kind's values");
+}
+
+std::ostream& operator<<(std::ostream& out, const Hyperparameter& value) {
+  return value.has_value() ? out << static_cast<double>(value) : out << "unset";
+}
+
 std::string WhyInvalid(const OptimizerConfig& config) {
   const OptimizerConfig c = Resolved(config);
   Checker check;
   check.Require(FindOptimizerRow(c.kind) != nullptr,
                 StrCat("kind ", static_cast<int>(c.kind), " is unknown"));
-  check.Range("learning_rate", *c.learning_rate, 0, kHuge);
-  check.Range("momentum", *c.momentum, 0, 1, false);
+  check.Range("learning_rate", c.learning_rate, 0, kHuge);
+  check.Range("momentum", c.momentum, 0, 1, false);
   check.Range("wd", c.wd, 0, kHuge);
   check.Range("clip_gradient", c.clip_gradient, -kHuge, kHuge);
   check.Range("rescale_grad", c.rescale_grad, -kHuge, kHuge);
   check.Range("beta1", c.beta1, 0, 1, false);
   check.Range("beta2", c.beta2, 0, 1, false);
-  check.Range("epsilon", *c.epsilon, 0, kHuge);
+  check.Range("epsilon", c.epsilon, 0, kHuge);
   check.Range("rho", c.rho, 0, 1, false);
   check.Range("lambda1", c.lambda1, 0, kHuge);
   check.Range("beta", c.beta, 0, kHuge);

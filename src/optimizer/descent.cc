@@ -80,12 +80,12 @@ constexpr std::string_view kAverageSlot[] = {"average"};
 class Sgd final : public Typed<Sgd> {
  public:
   using Typed::Typed;
-  Slots slot_names() const override { return *config().momentum == 0 ? Slots() : kMomentumSlot; }
+  Slots slot_names() const override { return config().momentum == 0 ? Slots() : kMomentumSlot; }
   template <typename T>
   void Run(const Step& step, const T* w, T* out, const T* g, T* const* slots, size_t n) const {
     const auto factors = FactorsOf<T>(*this, step);
-    if (*config().momentum == 0) return Plain(factors, w, out, g, n);
-    Momentum(factors, static_cast<T>(*config().momentum), w, out, g, slots[0], n);
+    if (config().momentum == 0) return Plain(factors, w, out, g, n);
+    Momentum(factors, static_cast<T>(config().momentum), w, out, g, slots[0], n);
   }
 };
 
@@ -95,20 +95,20 @@ class Nag final : public Typed<Nag> {
   Slots slot_names() const override { return kMomentumSlot; }
   template <typename T>
   void Run(const Step& step, const T* w, T* out, const T* g, T* const* slots, size_t n) const {
-    Nesterov(FactorsOf<T>(*this, step), static_cast<T>(*config().momentum), w, out, g, slots[0], n);
+    Nesterov(FactorsOf<T>(*this, step), static_cast<T>(config().momentum), w, out, g, slots[0], n);
   }
 };
 
 class Signum final : public Typed<Signum> {
  public:
   using Typed::Typed;
-  Slots slot_names() const override { return *config().momentum == 0 ? Slots() : kAverageSlot; }
+  Slots slot_names() const override { return config().momentum == 0 ? Slots() : kAverageSlot; }
   template <typename T>
   void Run(const Step& step, const T* w, T* out, const T* g, T* const* slots, size_t n) const {
     const auto factors = FactorsOf<T>(*this, step);
-    const SignFactors<T> sign{static_cast<T>(*config().momentum), static_cast<T>(1 - *config().momentum),
+    const SignFactors<T> sign{static_cast<T>(config().momentum), static_cast<T>(1 - config().momentum),
                               static_cast<T>(config().wd_lh * step.wd_mult)};
-    if (*config().momentum == 0) return SignStep(factors, sign.decay, w, out, g, n);
+    if (config().momentum == 0) return SignStep(factors, sign.decay, w, out, g, n);
     SignumStep(factors, sign, w, out, g, slots[0], n);
   }
 };

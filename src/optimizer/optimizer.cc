@@ -7,7 +7,7 @@
 namespace sluice {
 
 double Optimizer::LearningRate(int64_t t) const {
-  return LearningRateAt(config_.schedule, *config_.learning_rate, t);
+  return LearningRateAt(config_.schedule, config_.learning_rate, t);
 }
 
 std::unique_ptr<const Optimizer> Optimizer::Create(const OptimizerConfig& config) {

@@ -196,7 +196,7 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
       return TellRequester(relay, network);
   }
   VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate "
-          << *rule.optimizer->config().learning_rate;
+          << rule.optimizer->config().learning_rate;
   Relay relay;
   relay.body = request;
   relay.answer = wire::Ack{};

@@ -45,14 +45,14 @@ void AddOptimizer(const OptimizerConfig& config, Traits* traits) {
   for (const auto& [key, by] : c.multipliers)
     multipliers += StrCat(key, ' ', by.lr_mult, ' ', by.wd_mult, '\n');
   traits->emplace_back("optimizer", StrCat(Name(c.kind)));
-  for (const auto& [name, value] : {std::pair("learning_rate", *c.learning_rate),
-                                    {"momentum", *c.momentum},
+  for (const auto& [name, value] : {std::pair<const char*, double>("learning_rate", c.learning_rate),
+                                    {"momentum", c.momentum},
                                     {"wd", c.wd},
                                     {"clip_gradient", c.clip_gradient},
                                     {"rescale_grad", c.rescale_grad},
                                     {"beta1", c.beta1},
                                     {"beta2", c.beta2},
-                                    {"epsilon", *c.epsilon},
+                                    {"epsilon", c.epsilon},
                                     {"rho", c.rho},
                                     {"centered", static_cast<double>(c.centered)},
                                     {"lambda1", c.lambda1},

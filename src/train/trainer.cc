@@ -266,7 +266,7 @@ double Trainer::ScaleOfUpdate(int64_t batch_size) {
   const bool shares = store_->num_workers() > 1;
   if (shares) {
     const Key key("Trainer/learning_rate");
-    const double mine = store_->rank() == 0 ? *config_.learning_rate : -0.0;
+    const double mine = store_->rank() == 0 ? base_learning_rate() : -0.0;
     const bool first = !rate_.valid();
     if (first) rate_ = NDArray({1}, cpu(0), DType::kFloat64);
     rate_.Fill(mine);

@@ -40,14 +40,14 @@ bool FromWire(const pb::LrSchedule& in, Checker& checker, LrSchedule* out) {
 void ToWire(const OptimizerConfig& config, pb::Optimizer* out) {
   const OptimizerConfig in = Resolved(config);
   out->set_kind(EnumToWire<pb::Optimizer::Kind>(in.kind));
-  out->set_learning_rate(*in.learning_rate);
-  out->set_momentum(*in.momentum);
+  out->set_learning_rate(in.learning_rate);
+  out->set_momentum(in.momentum);
   out->set_wd(in.wd);
   out->set_clip_gradient(in.clip_gradient);
   out->set_rescale_grad(in.rescale_grad);
   out->set_beta1(in.beta1);
   out->set_beta2(in.beta2);
-  out->set_epsilon(*in.epsilon);
+  out->set_epsilon(in.epsilon);
   ToWire(in.schedule, out->mutable_schedule());
   out->set_normalize(in.normalize_by_samples ? pb::Optimizer::NORMALIZE_BY_SAMPLES
                                              : pb::Optimizer::NORMALIZE_BY_DIVISOR);

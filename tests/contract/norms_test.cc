@@ -55,7 +55,7 @@ std::vector<double> Reference(size_t key, int workers) {
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
     }
     reference::UpdateArray(
-        config, {.rate = *config.learning_rate * mult.lr_mult, .t = t, .scale = 0.5, .wd_mult = mult.wd_mult},
+        config, {.rate = config.learning_rate * mult.lr_mult, .t = t, .scale = 0.5, .wd_mult = mult.wd_mult},
         sum, array);
   }
   std::vector<double> weights;

@@ -285,7 +285,7 @@ TEST_P(RowSparseKeys, OptimisersAreLazy) {
           sums[row] += static_cast<float>(gradient(worker, step, row));
       for (const auto& [row, sum] : sums) {
         std::vector<double> one{sum};
-        reference::UpdateArray(config, {.rate = *config.learning_rate, .t = step}, one,
+        reference::UpdateArray(config, {.rate = config.learning_rate, .t = step}, one,
                                std::span(expected).subspan(static_cast<size_t>(row), 1));
       }
     }

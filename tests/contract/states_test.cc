@@ -117,7 +117,7 @@ TEST_P(States, TrainingOnFromAFileIsTrainingOn) {
     OptimizerConfig config = optimizers[i];
     const Schedule& schedule = schedules[i % schedules.size()];
     SCOPED_TRACE(
-        StrCat(Name(config.kind), " with momentum ", *Resolved(config).momentum, ", ", schedule.name));
+        StrCat(Name(config.kind), " with momentum ", Resolved(config).momentum, ", ", schedule.name));
     config.schedule = schedule.schedule;
     const auto resumed = TrainOn(GetParam(), config, TrainHalf(GetParam(), config));
     EXPECT_EQ(resumed, TrainInOneGo(GetParam(), config));

@@ -36,7 +36,7 @@ std::vector<std::vector<reference::Element>> LambRounds(uint32_t workers, int ro
     for (uint32_t w = 0; w < workers; ++w)
       for (int64_t i = 0; i < n; ++i) sum[static_cast<size_t>(i)] += Pushed(w, round, i);
     after.push_back(after.back());
-    reference::UpdateArray(config, {.rate = *Resolved(config).learning_rate, .t = round}, sum, after.back());
+    reference::UpdateArray(config, {.rate = Resolved(config).learning_rate, .t = round}, sum, after.back());
   }
   return after;
 }

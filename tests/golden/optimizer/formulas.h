@@ -36,18 +36,18 @@ inline double AdamStep(const OptimizerConfig& c, int64_t t, double g, Element* e
   const auto power = static_cast<double>(t);
   const double mean = e->first / (1 - std::pow(c.beta1, power));
   const double variance = e->second / (1 - std::pow(c.beta2, power));
-  return mean / (std::sqrt(variance) + *c.epsilon);
+  return mean / (std::sqrt(variance) + c.epsilon);
 }
 
 // Tieleman, Hinton 2012; centred as Graves 2013, (38) to (41). With the variable that MXNet stores.
 inline double RmsPropStep(const OptimizerConfig& c, double rate, double g, Element* e) {
   e->second = c.rho * e->second + (1 - c.rho) * g * g;
-  double divisor = std::sqrt(e->second) + *c.epsilon;
+  double divisor = std::sqrt(e->second) + c.epsilon;
   if (c.centered) {
     e->first = c.rho * e->first + (1 - c.rho) * g;
-    divisor = std::sqrt(e->second - e->first * e->first + *c.epsilon);
+    divisor = std::sqrt(e->second - e->first * e->first + c.epsilon);
   }
-  return e->third = *c.momentum * e->third - rate * g / divisor;
+  return e->third = c.momentum * e->third - rate * g / divisor;
 }
 
 // McMahan et al. 2013, algorithm 1, with D as its lambda_2.
@@ -82,13 +82,13 @@ inline void UpdateElement(const OptimizerConfig& c, const Update& u, double clip
   const double decay = c.wd * u.wd_mult, g = clipped + decay * e->weight;
   switch (c.kind) {
     case OptimizerKind::kSgd:  // Apache MXNet 1.9, sgd_mom_update
-      e->first = *c.momentum * e->first - u.rate * g;
+      e->first = c.momentum * e->first - u.rate * g;
       e->weight += e->first;
       break;
     case OptimizerKind::kNag: {  // Sutskever et al. 2013, (3) and (4), in the variable that is stored
       const double before = e->first;
-      e->first = *c.momentum * before - u.rate * g;
-      e->weight += (1 + *c.momentum) * e->first - *c.momentum * before;
+      e->first = c.momentum * before - u.rate * g;
+      e->weight += (1 + c.momentum) * e->first - c.momentum * before;
       break;
     }
     case OptimizerKind::kAdam:
@@ -99,7 +99,7 @@ inline void UpdateElement(const OptimizerConfig& c, const Update& u, double clip
       break;
     case OptimizerKind::kAdaGrad:  // Duchi, Hazan, Singer 2011, figure 1 with the diagonal
       e->second += g * g;
-      e->weight -= u.rate * g / (std::sqrt(e->second) + *c.epsilon);
+      e->weight -= u.rate * g / (std::sqrt(e->second) + c.epsilon);
       break;
     case OptimizerKind::kRmsProp:
       e->weight += RmsPropStep(c, u.rate, g, e);
@@ -108,7 +108,7 @@ inline void UpdateElement(const OptimizerConfig& c, const Update& u, double clip
       FtrlUpdate(c, u.rate, decay, clipped, e);
       break;
     case OptimizerKind::kSignum:  // Bernstein et al. 2018, algorithm 2, with MXNet's decoupled decay
-      e->first = *c.momentum * e->first + (1 - *c.momentum) * g;
+      e->first = c.momentum * e->first + (1 - c.momentum) * g;
       e->weight = (1 - u.rate * c.wd_lh * u.wd_mult) * e->weight - u.rate * Sign(e->first);
       break;
     case OptimizerKind::kAccumulate:

@@ -130,7 +130,7 @@ class Run {
     const OptimizerConfig& config = rule_.optimizer->config();
     const LrWdMultiplier mult =
         config.multipliers.contains("w") ? config.multipliers.at("w") : LrWdMultiplier{};
-    const double rate = LearningRateAt(config.schedule, *config.learning_rate, update) * mult.lr_mult;
+    const double rate = LearningRateAt(config.schedule, config.learning_rate, update) * mult.lr_mult;
     std::vector<double> exact;
     for (const T g : gradient) exact.push_back(ToDouble(g));
     reference::UpdateArray(config, {rate, update, kScale, mult.wd_mult}, exact, expected_);

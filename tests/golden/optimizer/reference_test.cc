@@ -29,7 +29,7 @@ std::vector<double> Numbers(std::istream& in) {
 }
 
 OptimizerConfig ReadConfig(std::istream& in) {
-  const std::map<std::string, std::optional<double> OptimizerConfig::*> by_kind = {
+  const std::map<std::string, Hyperparameter OptimizerConfig::*> by_kind = {
       {"learning_rate", &OptimizerConfig::learning_rate},
       {"momentum", &OptimizerConfig::momentum},
       {"epsilon", &OptimizerConfig::epsilon}};

@@ -42,6 +42,9 @@ TEST(FirstLinesTest, ArraysOfWhatAProgramHas) {
   EXPECT_EQ(NDArray::From(values).shape(), Shape({6}));
   EXPECT_THAT(NDArray::From({1, 2, 3}).ToVector(), ElementsAre(1, 2, 3));
   EXPECT_THAT(NDArray::From({0.5, 2.5}).ToVector(), ElementsAre(0.5, 2.5));
+  EXPECT_THAT(NDArray::From({1, 2.5}).ToVector(), ElementsAre(1, 2.5));
+  EXPECT_THAT(NDArray::From({1.5f, 2}).ToVector(), ElementsAre(1.5, 2));
+  EXPECT_THAT(NDArray::From({a, 0.25f}, {2}).ToVector(), ElementsAre(0.5, 0.25));
 
   std::vector<int64_t> ids = {7, 8};
   std::vector<double> doubles = {0.25};
@@ -189,6 +192,8 @@ TEST(FirstLinesTest, SeveralKeysInOneCall) {
   EXPECT_THAT(v.ToVector(), ElementsAre(1, 2));
   kv->Broadcast({"c", "d"}, {x, y}, {u, v});
   EXPECT_THAT(v.ToVector(), ElementsAre(10, 20));
+  kv->PushPull({"a", "b"}, {y, x}, {&u, &v}, {.divisor = 2});
+  EXPECT_THAT(u.ToVector(), ElementsAre(5, 10));
 
   const std::vector<std::string> names = {"a", "b"};
   const std::vector<NDArray> arrays = {y, x}, outs = {u, v};
@@ -198,6 +203,12 @@ TEST(FirstLinesTest, SeveralKeysInOneCall) {
   kv->Push(names, {x, y}, {.priority = 1});
   kv->Pull(names, {u, v}, 1);
   EXPECT_THAT(u.ToVector(), ElementsAre(1, 2));
+  const std::vector<NDArray*> pointers = {&v, &u};
+  kv->Pull(names, pointers);
+  EXPECT_THAT(v.ToVector(), ElementsAre(1, 2));
+  kv->PullLatest({"b", "a"}, pointers);
+  EXPECT_THAT(u.ToVector(), ElementsAre(1, 2));
+  EXPECT_THROW(kv->Pull(names, std::vector<NDArray*>{&u, nullptr}), Error);
   const std::vector<size_t> numbers = {0, 1};
   const auto other = KVStore::Create("local");
   other->Init(numbers, arrays);
@@ -225,9 +236,53 @@ TEST(FirstLinesTest, OneKeyOfSeveralDevices) {
   EXPECT_THAT(v.ToVector(), ElementsAre(6, 12));
   kv->PushPull("w", {x, x}, {u, v});
   EXPECT_THAT(u.ToVector(), ElementsAre(2, 4));
+  NDArray halved = x * 1;
+  kv->PushPull("w", halved, {.divisor = 2});
+  EXPECT_THAT(halved.ToVector(), ElementsAre(0.5, 1));
+  kv->PullLatest("w", u);
+  EXPECT_THAT(u.ToVector(), ElementsAre(0.5, 1));
+  kv->Broadcast("other", x, u);
+  EXPECT_THAT(u.ToVector(), ElementsAre(1, 2));
   NDArray both = x * 1;
   kv->PushPull("w", both, nullptr, {.priority = 1});
   EXPECT_THAT(both.ToVector(), ElementsAre(1, 2));
+}
+
+TEST(FirstLinesTest, RowsOfATable) {
+  const auto kv = KVStore::Create("local");
+  kv->InitRowSparse("table", {10, 2});
+  const NDArray ids = NDArray::From(std::vector<int64_t>{3, 7}, {2});
+  kv->PushRowSparse("table", {ids, NDArray::From({1, 2, 3, 4}, {2, 2})});
+  NDArray rows({2, 2});
+  kv->RowSparsePull("table", ids, rows);
+  EXPECT_THAT(rows.ToVector(), ElementsAre(1, 2, 3, 4));
+  kv->RowSparsePull("table", ids, &rows);
+}
+
+// A field that may be left unset is used as the double it was before.
+TEST(FirstLinesTest, AnOptimizersFieldsAreNumbers) {
+  OptimizerConfig config{.learning_rate = 0.5, .momentum = 1 / 2.};
+  config.learning_rate *= 0.5;
+  config.momentum = 1 - config.momentum;
+  const double rate = config.learning_rate;
+  EXPECT_EQ(rate, 0.25);
+  EXPECT_EQ(config.momentum, 0.5);
+  EXPECT_TRUE(config.learning_rate < 1 && config.learning_rate != 1 && 0.25 == config.learning_rate);
+  config.learning_rate = 1;
+  (config.learning_rate += 2) /= 4;
+  config.learning_rate -= 0.25f;
+  EXPECT_EQ(config.learning_rate, 0.5);
+
+  EXPECT_FALSE(config.epsilon.has_value());
+  EXPECT_NE(config.epsilon, 0);
+  EXPECT_THROW(config.epsilon *= 2, Error);
+  config = Resolved(config);
+  config.epsilon *= 2;
+  EXPECT_EQ(config.epsilon, 2e-8);
+  config.epsilon = std::nullopt;
+  std::ostringstream out;
+  out << config.learning_rate << ' ' << config.epsilon;
+  EXPECT_EQ(out.str(), "0.5 unset");
 }
 
 // One step on two devices: w -= 0.5 (g0 + g1) / 4, whoever updates.

@@ -73,7 +73,7 @@ KeyEntry RandomMessages::Entry() {
 OptimizerConfig RandomMessages::Optimizer() {
   OptimizerConfig config;
   config.kind = Enum(OptimizerKind::kSignum);
-  for (std::optional<double>* field : {&config.learning_rate, &config.momentum, &config.epsilon})
+  for (Hyperparameter* field : {&config.learning_rate, &config.momentum, &config.epsilon})
     *field = Finite();  // a message has them all
   for (double* field :
        {&config.wd, &config.clip_gradient, &config.rescale_grad, &config.beta1, &config.beta2, &config.rho,
