@@ -8,6 +8,13 @@ namespace sluice::worker {
 
 using kvstore::KeyStates;
 using kvstore::StateLayout;
+namespace {
+
+// Of a group, whose keys are asked for together: 100,000 small ones are not as many round trips.
+constexpr size_t kKeysTogether = 256;
+constexpr size_t kBytesTogether = size_t{64} << 20;
+
+}  // namespace
 
 std::vector<StateLayout> DistStore::StateLayouts(const std::string& what) const {
   if (optimizer_ == nullptr) throw Error(ErrorCode::kFailedPrecondition, what + ": no optimiser was set");
@@ -17,34 +24,33 @@ std::vector<StateLayout> DistStore::StateLayouts(const std::string& what) const 
   return layouts;
 }
 
-void DistStore::PullBytes(const std::string& what, PullArgs args) {
-  Await(what, Timeout(),
-        [args = std::move(args), timeout = Timeout()](Client& client, Time now, transport::Network& network,
-                                                      Done done) {
-          client.Pull(now, args, DeadlineOf(now, timeout), std::move(done), network);
-        });
+Event DistStore::AskForRounds(const KeyState& key) {
+  return Ask("wait for rounds", [id = key.id, timeout = Timeout()](Client& client, Time now,
+                                                                   transport::Network& network, Done done) {
+    client.AwaitRounds(now, id, DeadlineOf(now, timeout), std::move(done), network);
+  });
 }
 
 void DistStore::AwaitRounds(const KeyState& key) {
-  Await("wait for rounds", Timeout(),
-        [id = key.id, timeout = Timeout()](Client& client, Time now, transport::Network& network, Done done) {
-          client.AwaitRounds(now, id, DeadlineOf(now, timeout), std::move(done), network);
-        });
+  WaitFor({AskForRounds(key)}, Timeout());
+}
+
+Event DistStore::AskForUpdates(const KeyState& key, std::shared_ptr<uint64_t> num_updates) {
+  return Ask("pull of updates", [num_updates = std::move(num_updates), id = key.id, timeout = Timeout()](
+                                    Client& client, Time now, transport::Network& network, Done done) {
+    client.PullUpdates(
+        now, id, DeadlineOf(now, timeout),
+        [num_updates, done](const Result<uint64_t>& updates) {
+          if (updates) *num_updates = updates.value();
+          done(updates ? Status::Ok() : Status(updates.failure()));
+        },
+        network);
+  });
 }
 
 uint64_t DistStore::PullUpdates(const KeyState& key) {
   const auto num_updates = std::make_shared<uint64_t>(0);
-  Await("pull of updates", Timeout(),
-        [num_updates, id = key.id, timeout = Timeout()](Client& client, Time now, transport::Network& network,
-                                                        Done done) {
-          client.PullUpdates(
-              now, id, DeadlineOf(now, timeout),
-              [num_updates, done](const Result<uint64_t>& updates) {
-                if (updates) *num_updates = updates.value();
-                done(updates ? Status::Ok() : Status(updates.failure()));
-              },
-              network);
-        });
+  WaitFor({AskForUpdates(key, num_updates)}, Timeout());
   return *num_updates;
 }
 
@@ -57,20 +63,60 @@ uint64_t DistStore::NumUpdates(const Key& key) {
   return PullUpdates(state);
 }
 
-KeyStates DistStore::PullStates(const KeyState& key) {
-  if (key.shape.row_sparse) return PullTableStates(key);
-  const auto elements = static_cast<size_t>(key.shape.shape.size());
-  AwaitRounds(key);
-  KeyStates states;
-  states.num_updates = PullUpdates(key);
-  const size_t num_states = kvstore::StateNames(*optimizer_, key.shape.dtype).size();
-  for (uint32_t slot = 1; slot <= num_states; ++slot) {
-    const auto buffer = std::make_shared<Buffer>(kvstore::SlotBytes(key.shape.dtype, elements));
-    PullBytes("pull of states",
-              {.key = key.id, .destination = {buffer->bytes(), buffer}, .slot = slot, .latest = true});
-    states.slots.push_back(std::move(*buffer));
+std::vector<DistStore::KeyGroup> DistStore::GroupsOfKeys() const {
+  std::vector<KeyGroup> groups;
+  size_t bytes = 0;
+  for (const auto& [key, state] : keys_) {
+    const bool alone = state.shape.row_sparse;
+    if (groups.empty() || alone || groups.back().front()->shape.row_sparse ||
+        groups.back().size() == kKeysTogether || bytes + state.bytes > kBytesTogether) {
+      groups.emplace_back();
+      bytes = 0;
+    }
+    groups.back().push_back(&state);
+    bytes += state.bytes;
+  }
+  return groups;
+}
+
+std::vector<KeyStates> DistStore::PullStates(const KeyGroup& keys) {
+  std::vector<KeyStates> states(keys.size());
+  if (keys.front()->shape.row_sparse) {
+    states.front() = PullTableStates(*keys.front());
+    return states;
+  }
+  std::vector<Event> asked;
+  for (const KeyState* key : keys) asked.push_back(AskForRounds(*key));
+  WaitFor(asked, Timeout());
+  asked.clear();
+  // An answer may still come when a wait is over: each call shares what it writes to.
+  std::vector<std::shared_ptr<uint64_t>> updates;
+  std::vector<std::vector<std::shared_ptr<Buffer>>> slots(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto& [shape, dtype, row_sparse] = keys[i]->shape;
+    asked.push_back(AskForUpdates(*keys[i], updates.emplace_back(std::make_shared<uint64_t>(0))));
+    slots[i].resize(kvstore::StateNames(*optimizer_, dtype).size());
+    for (uint32_t slot = 1; slot <= slots[i].size(); ++slot) {
+      auto& buffer = slots[i][slot - 1];
+      buffer = std::make_shared<Buffer>(kvstore::SlotBytes(dtype, static_cast<size_t>(shape.size())));
+      asked.push_back(AskForState(*keys[i], slot, buffer));
+    }
+  }
+  WaitFor(asked, Timeout());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    states[i].num_updates = *updates[i];
+    for (const auto& buffer : slots[i]) states[i].slots.push_back(std::move(*buffer));
   }
   return states;
+}
+
+Event DistStore::AskForState(const KeyState& key, uint32_t slot, const std::shared_ptr<Buffer>& buffer) {
+  return Ask(
+      "pull of states",
+      [args = PullArgs{.key = key.id, .destination = {buffer->bytes(), buffer}, .slot = slot, .latest = true},
+       timeout = Timeout()](Client& client, Time now, transport::Network& network, Done done) {
+        client.Pull(now, args, DeadlineOf(now, timeout), std::move(done), network);
+      });
 }
 
 void DistStore::SaveOptimizerStates(const std::string& path) {
@@ -79,26 +125,33 @@ void DistStore::SaveOptimizerStates(const std::string& path) {
   const std::lock_guard lock(mutex_);
   const auto layouts = StateLayouts("SaveOptimizerStates");
   std::map<std::string, KeyStates> saved;
-  for (const auto& [key, state] : keys_) saved[ToString(key)] = PullStates(state);
+  auto layout = layouts.begin();
+  for (const KeyGroup& keys : GroupsOfKeys())
+    for (KeyStates& states : PullStates(keys)) saved[(layout++)->key] = std::move(states);
   kvstore::SaveStates(path, *optimizer_, layouts, saved);
 }
 
-void DistStore::StoreState(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame) {
-  Await("store of states", Timeout(),
-        [frame, slot, id = key.id, num_updates, timeout = Timeout()](Client& client, Time now,
-                                                                     transport::Network& network, Done done) {
-          client.StoreState(now, id, slot, num_updates, frame, DeadlineOf(now, timeout), std::move(done),
-                            network);
-        });
+Event DistStore::AskToStore(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame) {
+  return Ask("store of states", [frame, slot, id = key.id, num_updates, timeout = Timeout()](
+                                    Client& client, Time now, transport::Network& network, Done done) {
+    client.StoreState(now, id, slot, num_updates, frame, DeadlineOf(now, timeout), std::move(done), network);
+  });
 }
 
-void DistStore::StoreStates(const KeyState& key, KeyStates states) {
-  StoreState(key, 0, states.num_updates, Frame());
-  if (key.shape.row_sparse) return StoreTableStates(key, states);
+void DistStore::StoreStates(const KeyGroup& keys, std::span<KeyStates> states) {
+  std::vector<Event> asked;
+  for (size_t i = 0; i < keys.size(); ++i)
+    asked.push_back(AskToStore(*keys[i], 0, states[i].num_updates, Frame()));
+  WaitFor(asked, Timeout());
+  if (keys.front()->shape.row_sparse) return StoreTableStates(*keys.front(), states.front());
+  asked.clear();
   // A repeat may still be on its way when the wait is over: the frame keeps the bytes.
-  for (uint32_t slot = 1; slot <= states.slots.size(); ++slot)
-    StoreState(key, slot, states.num_updates,
-               Frame::Of(std::make_shared<const Buffer>(std::move(states.slots[slot - 1]))));
+  for (size_t i = 0; i < keys.size(); ++i)
+    for (uint32_t slot = 1; slot <= states[i].slots.size(); ++slot)
+      asked.push_back(
+          AskToStore(*keys[i], slot, states[i].num_updates,
+                     Frame::Of(std::make_shared<const Buffer>(std::move(states[i].slots[slot - 1])))));
+  WaitFor(asked, Timeout());
 }
 
 void DistStore::LoadOptimizerStates(const std::string& path) {
@@ -107,7 +160,12 @@ void DistStore::LoadOptimizerStates(const std::string& path) {
   const std::lock_guard lock(mutex_);
   const auto layouts = StateLayouts("LoadOptimizerStates");
   auto loaded = kvstore::LoadStates(path, *optimizer_, layouts);
-  for (const auto& [key, state] : keys_) StoreStates(state, std::move(loaded.at(ToString(key))));
+  auto layout = layouts.begin();
+  for (const KeyGroup& keys : GroupsOfKeys()) {
+    std::vector<KeyStates> states;
+    for (size_t i = 0; i < keys.size(); ++i) states.push_back(std::move(loaded.at((layout++)->key)));
+    StoreStates(keys, states);
+  }
 }
 
 }  // namespace sluice::worker

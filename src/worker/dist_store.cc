@@ -59,10 +59,18 @@ Duration DistStore::Timeout(std::chrono::milliseconds given) const {
   return given == kDefaultTimeout ? timeout_.load() : Bounded(given);
 }
 
-void DistStore::Await(const std::string& what, Duration timeout, Call call) {
-  const Event done = Event::Make(what, helped_);
+Event DistStore::Ask(const std::string& what, Call call) {
+  Event done = Event::Make(what, helped_);
   client_.HandOver(std::move(call), done, true);
-  done.Wait(timeout + kGrace);
+  return done;
+}
+
+void DistStore::Await(const std::string& what, Duration timeout, Call call) {
+  WaitFor({Ask(what, std::move(call))}, timeout);
+}
+
+void DistStore::WaitFor(const std::vector<Event>& asked, Duration timeout) {
+  for (const Event& event : asked) event.Wait(timeout + kGrace);
 }
 
 DistStore::CallName DistStore::NameOf(const std::string& call) {

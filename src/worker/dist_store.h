@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "collective/reducer.h"
@@ -150,6 +151,9 @@ class DistStore final : public KVStore {
   void ForgetIssued();  // what has been
   // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
   void Await(const std::string& what, Duration timeout, Call call);
+  // The two halves of Await: the call's end, and the wait for each, which throws what went wrong.
+  Event Ask(const std::string& what, Call call);
+  static void WaitFor(const std::vector<Event>& asked, Duration timeout);
   // What a call was given, or the store's own.
   Duration Timeout(std::chrono::milliseconds given = kDefaultTimeout) const;
   // `members`: who they are, in words; each has a count of its own. The id is chosen here.
@@ -158,12 +162,18 @@ class DistStore final : public KVStore {
 
   // dist_states.cc
   std::vector<kvstore::StateLayout> StateLayouts(const std::string& what) const;
-  void PullBytes(const std::string& what, PullArgs args);
-  void AwaitRounds(const KeyState& key);  // all that this worker has pushed are closed
-  kvstore::KeyStates PullStates(const KeyState& key);
-  void StoreStates(const KeyState& key, kvstore::KeyStates states);
-  void StoreState(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame);
+  // Each returns the call's end.
+  Event AskForRounds(const KeyState& key);  // all that this worker has pushed are closed
+  Event AskForUpdates(const KeyState& key, std::shared_ptr<uint64_t> num_updates);
+  Event AskForState(const KeyState& key, uint32_t slot, const std::shared_ptr<Buffer>& buffer);
+  Event AskToStore(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame);
+  void AwaitRounds(const KeyState& key);
   uint64_t PullUpdates(const KeyState& key);
+  // All keys in their order, in groups that are asked for together; a table is alone.
+  using KeyGroup = std::vector<const KeyState*>;
+  std::vector<KeyGroup> GroupsOfKeys() const;
+  std::vector<kvstore::KeyStates> PullStates(const KeyGroup& keys);
+  void StoreStates(const KeyGroup& keys, std::span<kvstore::KeyStates> states);
 
   // dist_tables.cc: calls that wait, on tables at rest.
   // The rows on all servers, once this worker's last round has closed; ascending.

@@ -1,5 +1,8 @@
 // More keys in one call than one message to the scheduler holds.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
@@ -22,6 +25,8 @@ class ManyKeys : public ::testing::TestWithParam<std::string> {
     for (int64_t i = 0; i < kKeys; ++i) arrays.push_back(Filled(kv, {1}, static_cast<double>(i)));
     return arrays;
   }
+  // In async stores each push is an update: one worker's alone can be told beforehand.
+  static bool Pushes(const KVStore& kv) { return kv.rank() == 0 || kv.type() == "dist_sync"; }
   static std::vector<KVStore::Values> Lists(const std::vector<NDArray>& arrays) {
     std::vector<KVStore::Values> lists;
     for (const NDArray& array : arrays) lists.push_back({array});
@@ -73,6 +78,59 @@ TEST_P(ManyKeys, AreAllTakenOrNone) {
     kv.Barrier();
     if (kv.rank() == 0) kv.Init(Names("layer").front(), Filled(kv, {9}, 0));  // else it would be of shape [1]
   });
+}
+
+// More than are asked for together, and a table among them.
+TEST_P(ManyKeys, StatesOfAllAreSavedAndLoaded) {
+  constexpr int kSome = 700;
+  const std::string path =
+      (std::filesystem::temp_directory_path() / StrCat("many-states-of-", getpid(), ".safetensors")).string();
+  const auto prepare = [](KVStore& kv, std::vector<Key>* keys, std::vector<NDArray>* values) {
+    for (int i = 0; i < kSome; ++i) {
+      keys->emplace_back(StrCat("layer.", i));
+      values->push_back(Filled(kv, {2}, 0));
+    }
+    kv.Init(*keys, *values);
+    kv.InitRowSparse("layer.350.table", {10, 2});
+    kv.SetOptimizer({.learning_rate = 0.5, .momentum = 0.5});
+    kv.Barrier();
+  };
+  const auto rows = [](KVStore& kv, double value) {
+    return RowSparse{NDArray::From(std::vector<int64_t>{3}, {1}, DeviceOf(kv)), Filled(kv, {1, 2}, value)};
+  };
+  Job({.type = GetParam(), .workers = workers()}).Run([&](KVStore& kv) {
+    std::vector<Key> keys;
+    std::vector<NDArray> values;
+    prepare(kv, &keys, &values);
+    if (kv.rank() == 0) {
+      for (int i = 0; i < kSome; ++i) values[static_cast<size_t>(i)].Fill(i);
+    }
+    if (Pushes(kv)) {  // rank 0's gradients are the keys' numbers, the others' are 0
+      kv.Push(keys, values);
+      kv.PushRowSparse("layer.350.table", rows(kv, kv.rank() == 0 ? 1000 : 0));
+    }
+    kv.WaitAll();
+    kv.Barrier();
+    kv.SaveOptimizerStates(path);
+  });
+  // v = -0.5 g; a gradient of 0 makes it 0.5 v, which the weight of 0 becomes.
+  Job({.type = GetParam(), .workers = workers()}).Run([&](KVStore& kv) {
+    std::vector<Key> keys;
+    std::vector<NDArray> values;
+    prepare(kv, &keys, &values);
+    kv.LoadOptimizerStates(path);
+    kv.Barrier();
+    if (Pushes(kv)) {
+      kv.PushPull(keys, values);
+      kv.PushRowSparse("layer.350.table", rows(kv, 0));
+      NDArray row = Filled(kv, {1, 2}, -1);
+      kv.RowSparsePull("layer.350.table", rows(kv, 0).ids, row);
+      for (int i = 0; i < kSome; ++i)
+        ASSERT_EQ(values[static_cast<size_t>(i)].ToVector(), std::vector(2, i * -0.25f)) << i;
+      EXPECT_EQ(row.ToVector(), std::vector(2, -250.f));
+    }
+  });
+  std::filesystem::remove(path);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, ManyKeys, ::testing::Values("local", "device", "dist_sync", "dist_async"),

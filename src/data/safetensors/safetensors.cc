@@ -121,10 +121,8 @@ Status CheckForWriting(std::span<const TensorView> tensors) {
 }  // namespace
 
 const TensorView* SafetensorsIndex::Find(std::string_view name) const {
-  for (const TensorView& tensor : tensors) {
-    if (tensor.name == name) return &tensor;
-  }
-  return nullptr;
+  const auto place = places.find(name);
+  return place == places.end() ? nullptr : &tensors[place->second];
 }
 
 Result<SafetensorsIndex> ParseSafetensors(Bytes bytes, std::string_view origin) {
@@ -141,10 +139,11 @@ Result<SafetensorsIndex> ParseSafetensors(Bytes bytes, std::string_view origin) 
   Result<Header> header = safetensors::ParseHeader(AsText(bytes.subspan(kLengthBytes, length)), origin);
   if (!header) return header.failure();
   const Bytes data = bytes.subspan(kLengthBytes + length);
-  SafetensorsIndex index{.tensors = {}, .metadata = std::move(header.value().metadata)};
+  SafetensorsIndex index{.tensors = {}, .metadata = std::move(header.value().metadata), .places = {}};
   for (const Entry& entry : header.value().entries) {
     Result<TensorView> tensor = CheckEntry(entry, data, origin);
     if (!tensor) return tensor.failure();
+    index.places.emplace(entry.name, index.tensors.size());
     index.tensors.push_back(std::move(tensor).value());
   }
   if (Status status = CheckCover(header.value().entries, data.size(), origin); !status)

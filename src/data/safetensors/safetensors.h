@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -33,6 +34,7 @@ using Metadata = std::map<std::string, std::string>;
 struct SafetensorsIndex {
   std::vector<TensorView> tensors;  // as ordered in the header; views into the parsed bytes
   Metadata metadata;
+  std::map<std::string, size_t, std::less<>> places;  // of each name among `tensors`
 
   const TensorView* Find(std::string_view name) const;  // nullptr when there is none
 };
