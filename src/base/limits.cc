@@ -140,7 +140,24 @@ std::string DescriptorLimitText() {
                 HowToRaiseDescriptors());
 }
 
+// glibc gives each thread a stack of what `ulimit -s` was when the program began. Ours and the libraries'
+// reach down some 100 KiB; what they write below the stack's end would be SIGSEGV.
+void RequireStacks(const std::string& what_for) {
+  constexpr size_t kLeast = size_t{256} << 10;
+  pthread_attr_t attributes;
+  size_t bytes = kLeast;
+  if (pthread_getattr_default_np(&attributes) == 0) {
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_destroy(&attributes);
+  }
+  if (bytes >= kLeast) return;
+  throw Error(ErrorCode::kResourceExhausted,
+              StrCat("too small stacks for ", what_for, ": threads have ", HumanBytes(bytes), " each, ",
+                     HumanBytes(kLeast), " are needed; ulimit -s raises the limit (RLIMIT_STACK)"));
+}
+
 void ReserveThreads(int count, const std::string& what_for) {
+  RequireStacks(what_for);
   Guarded<Started> all;
   std::vector<std::thread> threads;
   threads.reserve(static_cast<size_t>(std::max(count, 0)));

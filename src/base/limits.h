@@ -30,8 +30,8 @@ std::string DescriptorLimitText();
 // --- Threads ---
 
 // Error(kResourceExhausted), which names the limit that allows no more and what to do, unless `count` more
-// threads can run now `what_for`: starts and ends as many. For who would end the process, or hang, without
-// them.
+// threads can run now `what_for`, on stacks that are large enough: starts and ends as many. For who would end
+// the process, or hang, without them.
 void ReserveThreads(int count, const std::string& what_for);
 // The limits of threads that are set for this process, and what raises them. `root`: of the file system.
 std::string ThreadLimitText(const std::filesystem::path& root = "/");

@@ -152,6 +152,17 @@ class Threads(Limits):
                 self.assert_said(code, output)
 
 
+class Stacks(Limits):
+    def test_stacks_that_are_too_small_end_with_words(self):
+        for kilobytes in (64, 128, 200, 256, 512):
+            with self.subTest(kilobytes=kilobytes):
+                code, output = run([BIN / "train_mnist", *SMALL], ["prlimit", f"--stack={kilobytes << 10}"])
+                self.assert_plain(output)
+                self.assertEqual(code, 0 if kilobytes >= 256 else 1, output)
+                if code == 1:
+                    self.assertRegex(output, rf"{kilobytes} KiB.*ulimit -s")
+
+
 class Memory(Limits):
     def test_who_was_killed_by_the_kernel_is_told_so_with_the_limit(self):
         with control_group("memory", memory__max=400 << 20) as inside:

@@ -123,6 +123,20 @@ TEST(Limits, ThreadsThatCanBeHadAreNoError) {
   EXPECT_TRUE(ran);
 }
 
+TEST(Limits, TooSmallStacksAreSaidWithTheLimit) {
+  EXPECT_EQ(InChild([] {
+              pthread_attr_t small;
+              pthread_attr_init(&small);
+              pthread_attr_setstacksize(&small, 96 << 10);
+              if (pthread_setattr_default_np(&small) != 0) return false;
+              EXPECT_THAT(ErrorOf([] { ReserveThreads(1, "computing on cpu(0)"); }),
+                          AllOf(HasSubstr("too small stacks for computing on cpu(0)"), HasSubstr("96 KiB"),
+                                HasSubstr("ulimit -s")));
+              return !::testing::Test::HasFailure();
+            }),
+            0);
+}
+
 // An ordinary user's threads and processes are counted together; this one has no other but ThreadSanitizer's.
 TEST(Limits, TooFewThreadsAreSaidWithTheLimit) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may become a user without processes";
