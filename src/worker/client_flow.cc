@@ -262,7 +262,8 @@ void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
   Shard& shard = *shards_[index];
   while (Lane* lane = NextLane(shard)) {
     const size_t most = lane == &shard.pushes ? SendQueue::kPushedBytes : SendQueue::kPulledBytes;
-    PartOps batch = lane->queue.NextBatch(std::min(most, lane->window.bytes() / 2), lane->window.bytes() / 4);
+    const size_t half = lane->window.bytes() / 2;
+    PartOps batch = lane->queue.NextBatch(std::min(most, half), half);
     if (batch.empty()) continue;
     lane->last_priority = batch.back()->op->priority;
     const uint64_t id = next_id_++;
