@@ -33,6 +33,7 @@ test: test-deps build test-release
 
 # What must hold before a change lands (.ci/run): nothing is skipped, and sanitizers and fuzzers find nothing.
 ci: export SLUICE_LABS = required
+ci: LEFT_OUT =
 ci: test test-asan test-tsan test-fuzz
 	@tools/test_report.py build/tests.xml build/asan/tests.xml build/tsan/tests.xml
 
@@ -41,9 +42,11 @@ ctest = rm -f $(1)/tests.xml; \
   $(3) ctest --test-dir $(1) --output-on-failure --test-output-size-passed 100000 --output-junit tests.xml $(2); \
   code=$$?; tools/test_report.py $(1)/tests.xml; exit $$code
 
-# One more than there are cores: tests on hosts of their own mostly wait.
+# One more than there are cores: tests on hosts of their own mostly wait. That the tools that measure still make
+# their tables takes minutes of a quiet machine, and is looked at by make ci.
+LEFT_OUT = -LE bench
 test-release: build
-	@$(call ctest,build,-j $$(($(JOBS) + 1)))
+	@$(call ctest,build,-j $$(($(JOBS) + 1)) $(LEFT_OUT))
 
 test-asan: test-deps
 	@cmake --preset asan >/dev/null
