@@ -168,6 +168,20 @@ TEST_P(AnyStore, ABroadcastMakesAndFetches) {
   });
 }
 
+TEST_P(AnyStore, ABroadcastIntoWhatDoesNotFitMakesNoKey) {
+  MakeJob().Run([](KVStore& kv) {
+    const NDArray fits = Filled(kv, kShape, 0), other = Filled(kv, {3}, 0);
+    ErrorOf(ErrorCode::kInvalidArgument, [&] {
+      kv.Broadcast({"a", "b"}, {fits, fits}, std::vector<KVStore::Values>{{fits}, {other}});
+    });
+    kv.Barrier();
+    ErrorOf(ErrorCode::kFailedPrecondition, [&] { kv.Pull("a", KVStore::Values{fits}); });
+    kv.Barrier();
+    kv.Broadcast({"a", "b"}, {Filled(kv, kShape, 3), other}, std::vector<KVStore::Values>{{fits}, {other}});
+    EXPECT_EQ(fits.ToVector(), Repeat(3, kShape));
+  });
+}
+
 TEST_P(AnyStore, APullAfterAPushSeesIt) {
   MakeJob().Run([&](KVStore& kv) {
     InitAccumulating(kv);

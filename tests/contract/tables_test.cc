@@ -181,14 +181,14 @@ TEST_P(SavedTables, TrainingGoesOnFromAFileAndTheRows) {
 }
 
 TEST_P(SavedTables, FilesThatDoNotFitAreNamed) {
-  const auto write = [&](const std::vector<int64_t>& rows, int64_t states) {
+  const auto write = [&](const std::vector<int64_t>& rows, int64_t states, const std::string& updates = "3") {
     const std::vector<float> momentum(static_cast<size_t>(states));
     const std::vector<TensorView> tensors = {
         {"weight/rows", DType::kInt64, Shape{static_cast<int64_t>(rows.size())},
          std::as_bytes(std::span(rows))},
         {"weight/momentum", DType::kFloat32, Shape{states, 1}, std::as_bytes(std::span(momentum))}};
     const Metadata metadata = {
-        {"format", "sluice optimizer states 1"}, {"optimizer", "sgd"}, {"updates of weight", "3"}};
+        {"format", "sluice optimizer states 1"}, {"optimizer", "sgd"}, {"updates of weight", updates}};
     WriteSafetensors(path_, tensors, metadata).OrThrow();
   };
   MakeJob().Run([&](KVStore& kv) {
@@ -205,6 +205,10 @@ TEST_P(SavedTables, FilesThatDoNotFitAreNamed) {
     expect(ErrorCode::kDataLoss, {"row 40 after row 3", "up to 39"});
     write({3, 4}, 3);
     expect(ErrorCode::kInvalidArgument, {"weight/momentum", "[3, 1]", "[2, 1]"});
+    for (const char* updates : {"-1", "9007199254740993", "many"}) {  // at most 2^53
+      write({3, 4}, 2, updates);
+      expect(ErrorCode::kDataLoss, {"updates of key weight", updates});
+    }
     write({3, 4}, 2);
     kv.LoadOptimizerStates(path_);
     EXPECT_THAT(kv.RowSparseIds(kKey).ToVector<int64_t>(), ElementsAre(3, 4));

@@ -86,6 +86,7 @@ TEST(Csv, EveryLineIsChecked) {
   EXPECT_THAT(WhyRefused("1,0\n1,0\n1,2,0\n"), HasSubstr("line 3 has 3 columns; line 1 has 2"));
   EXPECT_THAT(WhyRefused("1,0\n\n1\n"), HasSubstr("line 3 has 1 column; line 1 has 2"));
   EXPECT_THAT(WhyRefused("1,0\r\n1x,0\r\n"), HasSubstr("line 2, column 0 is '1x'"));
+  EXPECT_THAT(WhyRefused("1,0x\r\n"), HasSubstr("line 1, column 1 is '0x'"));
   EXPECT_THAT(WhyRefused("1,2,0\n1,,0\n"), HasSubstr("line 2, column 1 is ''"));
   EXPECT_THAT(WhyRefused("nan,0\n"), HasSubstr("'nan'"));
   EXPECT_THAT(WhyRefused("inf,0\n"), HasSubstr("'inf'"));

@@ -67,8 +67,9 @@ TEST(Idx, EveryFieldIsChecked) {
   EXPECT_CONTAINS(WhyRefused(IdxFile({}, "")), "number of axes is 0");
   EXPECT_CONTAINS(WhyRefused(IdxFile({1, 1, 1, 1, 1}, "a")), "number of axes is 5");
   EXPECT_CONTAINS(WhyRefused(file.substr(0, 11)), "ends inside the extents");
-  EXPECT_CONTAINS(WhyRefused(file.substr(0, file.size() - 1)), "promise 6 values, but 5 follow");
-  EXPECT_CONTAINS(WhyRefused(file + "g"), "promise 6 values, but 7 follow");
+  EXPECT_CONTAINS(WhyRefused(file.substr(0, file.size() - 1)),
+                  "promise 6 values, but 5 follow; the file is truncated");
+  EXPECT_CONTAINS(WhyRefused(file + "g"), "but 7 follow; the file is longer than it says");
   EXPECT_CONTAINS(WhyRefused(IdxFile({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, "")), "larger than");
   EXPECT_CONTAINS(WhyRefused(IdxFile({65536, 65536, 65536, 65536}, "")), "larger than");
   EXPECT_EQ(WhyRefused(IdxFile({10}, "0123456789"), 10), "accepted");

@@ -210,6 +210,12 @@ TEST_F(MembershipClient, ARefusalEndsTheNodeWithItsReason) {
   EXPECT_THAT(client_.stop()->message, HasSubstr("identity 'w-b' is taken"));
 }
 
+// What somebody else has asked for may be refused, and this node joins all the same.
+TEST_F(MembershipClient, AnErrorThatAnswersAnotherRequestIsNoRefusal) {
+  EXPECT_FALSE(Deliver(wire::ErrorReply{ErrorCode::kUnavailable, "not yet"}, 1, 7));
+  EXPECT_EQ(client_.state(), State::kJoining);
+}
+
 TEST_F(MembershipClient, ANewerEpochIsAskedForAndTaken) {
   Join(1);
   Deliver(wire::HeartbeatAck{}, 1);

@@ -256,6 +256,8 @@ TEST(Placement, UnsoundEntriesAreToldApart) {
   EXPECT_NE(why([](auto& e) { e.slices[1].length -= 1; }), "");
   EXPECT_NE(why([](auto& e) { e.slices[0].length = -5; }), "");
   EXPECT_NE(why([](auto& e) { e.slices.pop_back(); }), "");
+  EXPECT_NE(why([](auto& e) { e.slices.insert(e.slices.begin(), {.shard = 0, .offset = 0, .length = 0}); }),
+            "");
   EXPECT_NE(why([](auto& e) { e.slices[1].length = INT64_MAX; }), "");
   EXPECT_NE(why([](auto& e) { std::swap(e.slices[0], e.slices[1]); }), "");
   EXPECT_NE(why([](auto& e) { e.spec.shape = Shape{int64_t{1} << 60}; }), "");

@@ -54,6 +54,19 @@ TEST(Outstanding, EveryFailureIsThrownOnceBeginningWithItsOperation) {
   outstanding.Check();
 }
 
+// An event is done before its callbacks have run, and a wait may end in between.
+TEST(Outstanding, AFailureIsThrownByTheWaitForItsEvent) {
+  Outstanding outstanding;
+  const Event a = Event::Make("a");
+  std::string thrown;
+  a.OnDone([&](const std::exception_ptr&) {
+    thrown = ErrorOf(ErrorCode::kDataLoss, [&] { outstanding.Wait(1s); });
+  });
+  outstanding.Add("push of key a", a);  // its callback comes after that one
+  a.Complete(Boom("lost"));
+  EXPECT_EQ(thrown, "push of key a: lost");
+}
+
 TEST(Outstanding, ExpectedFailuresAreForgotten) {
   Outstanding outstanding;
   const Event a = Event::Make("a"), b = Event::Make("b");
