@@ -206,10 +206,20 @@ class KVStore {
     PushPull(key, value, nullptr, options);
   }
   template <std::convertible_to<Key> OneKey>
-  void PushPull(const OneKey& key, const Values& values, const Values& outs = {},
+  void PushPull(const OneKey& key, const NDArray& value) {
+    PushPull(Key(key), value, nullptr, {});
+  }
+  template <std::convertible_to<Key> OneKey>
+  void PushPull(const OneKey& key, const Values& values, const ArrayLists& outs = {},
                 const PushOptions& options = {}) {
+    Values all;
+    for (const Values& list : outs.lists()) all.insert(all.end(), list.begin(), list.end());
     PushPull(std::vector<Key>{key}, std::vector<Values>{values},
-             outs.empty() ? std::vector<Values>{} : std::vector<Values>{outs}, options);
+             all.empty() ? std::vector<Values>{} : std::vector<Values>{all}, options);
+  }
+  template <std::convertible_to<Key> OneKey, std::same_as<PushOptions> Options = PushOptions>
+  void PushPull(const OneKey& key, const Values& values, const Options& options) {
+    PushPull(key, values, ArrayLists(), options);
   }
   virtual void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                         const std::vector<Values>& outs = {}, const PushOptions& options = {}) = 0;
@@ -217,6 +227,10 @@ class KVStore {
   void PushPull(const Keys& keys, const ArrayLists& values, const ArrayLists& outs = {},
                 const PushOptions& options = {}) {
     PushPull(KeyList(keys).keys(), values.lists(), outs.lists(), options);
+  }
+  template <internal::Keys Keys = KeyList, std::same_as<PushOptions> Options = PushOptions>
+  void PushPull(const Keys& keys, const ArrayLists& values, const Options& options) {
+    PushPull(KeyList(keys).keys(), values.lists(), std::vector<Values>{}, options);
   }
   template <internal::Keys Keys = internal::Braces, size_t n>
   requires internal::Several<Keys, n>

@@ -31,14 +31,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iosfwd>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "sluice/error.h"
@@ -83,34 +81,9 @@ struct LrWdMultiplier {
   bool operator==(const LrWdMultiplier&) const = default;
 };
 
-// A field of OptimizerConfig that may be left unset, and then has the value of the kind (Resolved). Once it
-// is set it is used as the double that it holds; to use it unset throws Error(kFailedPrecondition).
-class Hyperparameter {
- public:
-  Hyperparameter() = default;
-  Hyperparameter(std::nullopt_t) {}                // NOLINT: implicit on purpose
-  Hyperparameter(double value) : value_(value) {}  // NOLINT: implicit on purpose
-
-  bool has_value() const { return value_.has_value(); }
-  double value_or(double other) const { return value_.value_or(other); }
-  operator double() const { return value_ ? *value_ : Unset(); }  // NOLINT: implicit on purpose
-
-  Hyperparameter& operator+=(double other) { return *this = *this + other; }
-  Hyperparameter& operator-=(double other) { return *this = *this - other; }
-  Hyperparameter& operator*=(double other) { return *this = *this * other; }
-  Hyperparameter& operator/=(double other) { return *this = *this / other; }
-
-  // Unset equals unset alone.
-  bool operator==(const Hyperparameter&) const = default;
-  template <typename Number>
-  requires std::is_arithmetic_v<Number>
-  bool operator==(Number other) const { return value_ == static_cast<double>(other); }
-
- private:
-  [[noreturn]] static double Unset();
-  std::optional<double> value_;
-};
-std::ostream& operator<<(std::ostream& out, const Hyperparameter& value);  // "unset" where it is
+// A learning rate, momentum or epsilon that is not set: the kind's own counts (Resolved). It is below 0, and
+// so is what a program makes of it, such as kUnset * 8, which is refused.
+inline constexpr double kUnset = -0x1p-1000;
 
 // Fields that are not set take the value of the kind, as MXNet 2.0 has them:
 //                       learning_rate  momentum  epsilon
@@ -124,14 +97,14 @@ std::ostream& operator<<(std::ostream& out, const Hyperparameter& value);  // "u
 //   signum                   0.01         0.9       -
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
-  Hyperparameter learning_rate;
-  Hyperparameter momentum;  // sgd, nag, rmsprop, signum
+  double learning_rate = kUnset;
+  double momentum = kUnset;  // sgd, nag, rmsprop, signum
   double wd = 0;
   double clip_gradient = 0;  // <= 0: off
   double rescale_grad = 1;
   double beta1 = 0.9;
   double beta2 = 0.999;
-  Hyperparameter epsilon;
+  double epsilon = kUnset;
   double rho = 0.9;        // rmsprop: how much of the averages stays
   bool centered = false;   // rmsprop: by the variance in place of the mean square
   double lambda1 = 0.01;   // ftrl: L1 regularisation

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <ostream>
 
 #include "base/strings.h"
 #include "optimizer/registry.h"
@@ -16,6 +15,8 @@ class Checker {
     if (!why_.empty() || (value >= low && (value < high || (high_included && value == high)))) return;
     why_ = StrCat("optimiser: ", field, " is ", value, "; it must be at least ", low,
                   high_included ? " and at most " : " and below ", high);
+    if (value < 0 && value > -1e-200)
+      why_ += "; it was made of a field that is not set: set that first, or take it from Resolved(config)";
   }
   void Require(bool sound, const std::string& why) {
     if (why_.empty() && !sound) why_ = StrCat("optimiser: ", why);
@@ -52,15 +53,6 @@ void CheckSchedule(const LrSchedule& s, Checker& check) {
 }
 
 }  // namespace
-
-double Hyperparameter::Unset() {
-  throw Error(ErrorCode::kFailedPrecondition,
-              "optimiser: a field that is not set was read; Resolved(config) fills in the kind's values");
-}
-
-std::ostream& operator<<(std::ostream& out, const Hyperparameter& value) {
-  return value.has_value() ? out << static_cast<double>(value) : out << "unset";
-}
 
 std::string WhyInvalid(const OptimizerConfig& config) {
   const OptimizerConfig c = Resolved(config);

@@ -69,9 +69,9 @@ bool ReadsMomentum(OptimizerKind kind) {
 OptimizerConfig Resolved(OptimizerConfig config) {
   const OptimizerRow* found = FindOptimizerRow(config.kind);
   const OptimizerRow& row = found == nullptr ? kRows[0] : *found;  // WhyInvalid refuses what is no kind
-  config.learning_rate = config.learning_rate.value_or(row.learning_rate);
-  config.momentum = config.momentum.value_or(row.momentum);
-  config.epsilon = config.epsilon.value_or(row.epsilon);
+  if (config.learning_rate == kUnset) config.learning_rate = row.learning_rate;
+  if (config.momentum == kUnset) config.momentum = row.momentum;
+  if (config.epsilon == kUnset) config.epsilon = row.epsilon;
   return config;
 }
 

@@ -45,7 +45,7 @@ void AddOptimizer(const OptimizerConfig& config, Traits* traits) {
   for (const auto& [key, by] : c.multipliers)
     multipliers += StrCat(key, ' ', by.lr_mult, ' ', by.wd_mult, '\n');
   traits->emplace_back("optimizer", StrCat(Name(c.kind)));
-  for (const auto& [name, value] : {std::pair<const char*, double>("learning_rate", c.learning_rate),
+  for (const auto& [name, value] : {std::pair("learning_rate", c.learning_rate),
                                     {"momentum", c.momentum},
                                     {"wd", c.wd},
                                     {"clip_gradient", c.clip_gradient},

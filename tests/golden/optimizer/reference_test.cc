@@ -29,15 +29,14 @@ std::vector<double> Numbers(std::istream& in) {
 }
 
 OptimizerConfig ReadConfig(std::istream& in) {
-  const std::map<std::string, Hyperparameter OptimizerConfig::*> by_kind = {
+  const std::map<std::string, double OptimizerConfig::*> fields = {
       {"learning_rate", &OptimizerConfig::learning_rate},
       {"momentum", &OptimizerConfig::momentum},
-      {"epsilon", &OptimizerConfig::epsilon}};
-  const std::map<std::string, double OptimizerConfig::*> fields = {
       {"wd", &OptimizerConfig::wd},
       {"clip_gradient", &OptimizerConfig::clip_gradient},
       {"beta1", &OptimizerConfig::beta1},
       {"beta2", &OptimizerConfig::beta2},
+      {"epsilon", &OptimizerConfig::epsilon},
       {"rho", &OptimizerConfig::rho},
       {"lambda1", &OptimizerConfig::lambda1},
       {"beta", &OptimizerConfig::beta},
@@ -53,8 +52,6 @@ OptimizerConfig ReadConfig(std::istream& in) {
     const double value = std::stod(word.substr(equals + 1));
     if (word.starts_with("centered=")) {
       config.centered = value != 0;
-    } else if (const auto field = by_kind.find(word.substr(0, equals)); field != by_kind.end()) {
-      config.*field->second = value;
     } else {
       config.*fields.at(word.substr(0, equals)) = value;
     }

@@ -209,6 +209,12 @@ TEST(FirstLinesTest, SeveralKeysInOneCall) {
   kv->PullLatest({"b", "a"}, pointers);
   EXPECT_THAT(u.ToVector(), ElementsAre(1, 2));
   EXPECT_THROW(kv->Pull(names, std::vector<NDArray*>{&u, nullptr}), Error);
+  NDArray p = x * 1, q = y * 1;
+  kv->PushPull(names, std::vector<NDArray>{p, q}, {.divisor = 2});
+  EXPECT_THAT(q.ToVector(), ElementsAre(5, 10));
+  const PushOptions urgent{.priority = 1};
+  kv->PushPull({"a", "b"}, {p, q}, urgent);
+  kv->PushPull(names, {p, q}, {});
   const std::vector<size_t> numbers = {0, 1};
   const auto other = KVStore::Create("local");
   other->Init(numbers, arrays);
@@ -232,10 +238,14 @@ TEST(FirstLinesTest, OneKeyOfSeveralDevices) {
   EXPECT_THAT(u.ToVector(), ElementsAre(3, 6));
   kv->PushPull("w", x * 4, &u);
   EXPECT_THAT(u.ToVector(), ElementsAre(4, 8));
-  kv->PushPull("w", {u, v});  // in place
+  kv->PushPull("w", {u, v}, {.priority = 1});  // in place
   EXPECT_THAT(v.ToVector(), ElementsAre(6, 12));
   kv->PushPull("w", {x, x}, {u, v});
   EXPECT_THAT(u.ToVector(), ElementsAre(2, 4));
+  kv->PushPull("w", {x * 1});
+  kv->PushPull("w", {x * 1, x * 1}, {});
+  kv->PushPull(std::string("w"), {x}, {u});
+  EXPECT_THAT(u.ToVector(), ElementsAre(1, 2));
   NDArray halved = x * 1;
   kv->PushPull("w", halved, {.divisor = 2});
   EXPECT_THAT(halved.ToVector(), ElementsAre(0.5, 1));
@@ -259,30 +269,26 @@ TEST(FirstLinesTest, RowsOfATable) {
   kv->RowSparsePull("table", ids, &rows);
 }
 
-// A field that may be left unset is used as the double it was before.
+// Fields that may be left unset are numbers all the same, and what is made of an unset one is refused.
 TEST(FirstLinesTest, AnOptimizersFieldsAreNumbers) {
   OptimizerConfig config{.learning_rate = 0.5, .momentum = 1 / 2.};
   config.learning_rate *= 0.5;
-  config.momentum = 1 - config.momentum;
-  const double rate = config.learning_rate;
-  EXPECT_EQ(rate, 0.25);
-  EXPECT_EQ(config.momentum, 0.5);
-  EXPECT_TRUE(config.learning_rate < 1 && config.learning_rate != 1 && 0.25 == config.learning_rate);
-  config.learning_rate = 1;
-  (config.learning_rate += 2) /= 4;
-  config.learning_rate -= 0.25f;
-  EXPECT_EQ(config.learning_rate, 0.5);
+  config.momentum = std::max(config.momentum, 0.75);
+  double& rate = config.learning_rate;
+  EXPECT_EQ(rate > 1 ? 1 : rate, 0.25);
+  double OptimizerConfig::*field = &OptimizerConfig::momentum;
+  EXPECT_EQ(config.*field, 0.75);
+  for (const double number : {config.learning_rate, config.momentum, config.wd}) EXPECT_GE(number, 0);
 
-  EXPECT_FALSE(config.epsilon.has_value());
-  EXPECT_NE(config.epsilon, 0);
-  EXPECT_THROW(config.epsilon *= 2, Error);
-  config = Resolved(config);
-  config.epsilon *= 2;
-  EXPECT_EQ(config.epsilon, 2e-8);
-  config.epsilon = std::nullopt;
-  std::ostringstream out;
-  out << config.learning_rate << ' ' << config.epsilon;
-  EXPECT_EQ(out.str(), "0.5 unset");
+  EXPECT_EQ(config.epsilon, kUnset);
+  EXPECT_EQ(Resolved(config).epsilon, 1e-8);
+  EXPECT_EQ(WhyInvalid(config), "");
+  for (const double scale : {0.5, 8.0, 1e50}) {
+    OptimizerConfig scaled;
+    scaled.learning_rate *= scale;
+    EXPECT_THAT(WhyInvalid(scaled), ::testing::HasSubstr("learning_rate is -")) << scale;
+    EXPECT_THAT(WhyInvalid(scaled), ::testing::HasSubstr("a field that is not set")) << scale;
+  }
 }
 
 // One step on two devices: w -= 0.5 (g0 + g1) / 4, whoever updates.

@@ -73,13 +73,12 @@ KeyEntry RandomMessages::Entry() {
 OptimizerConfig RandomMessages::Optimizer() {
   OptimizerConfig config;
   config.kind = Enum(OptimizerKind::kSignum);
-  for (Hyperparameter* field : {&config.learning_rate, &config.momentum, &config.epsilon})
-    *field = Finite();  // a message has them all
   for (double* field :
-       {&config.wd, &config.clip_gradient, &config.rescale_grad, &config.beta1, &config.beta2, &config.rho,
-        &config.lambda1, &config.beta, &config.lower_bound, &config.upper_bound, &config.wd_lh,
-        &config.schedule.factor, &config.schedule.stop_factor_lr, &config.schedule.final_lr,
-        &config.schedule.power, &config.schedule.warmup_begin_lr}) {
+       {&config.learning_rate, &config.momentum, &config.epsilon, &config.wd, &config.clip_gradient,
+        &config.rescale_grad, &config.beta1, &config.beta2, &config.rho, &config.lambda1, &config.beta,
+        &config.lower_bound, &config.upper_bound, &config.wd_lh, &config.schedule.factor,
+        &config.schedule.stop_factor_lr, &config.schedule.final_lr, &config.schedule.power,
+        &config.schedule.warmup_begin_lr}) {
     *field = Finite();
   }
   config.schedule.kind = Enum(LrScheduleKind::kCosine);
