@@ -166,8 +166,22 @@ void Trainer::RequireFresh() const {
   }
 }
 
+// The store has made the update of a gradient that was pushed during backward, from the weight before.
+void Trainer::RequireUnwritten() const {
+  for (size_t i = 0; i < tracked_.size(); ++i) {
+    const Tracked& tracked = tracked_[i];
+    if (tracked.rests() || !tracked.pushed || stored_->Changed(i, tracked.weights[0]) == nullptr) continue;
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        StrCat("the weight of parameter ", tracked.parameter->name(),
+               " was written after its gradient had been pushed during backward, which would be lost: "
+               "write weights before PushDuringBackward or after the step"));
+  }
+}
+
 void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   BeginStep();
+  if (armed_) RequireUnwritten();
   if (!ignore_stale) RequireFresh();
   if (!armed_) FollowMultipliers();  // else it was done then
   bool pushed_any = false;
@@ -266,7 +280,7 @@ double Trainer::ScaleOfUpdate(int64_t batch_size) {
   const bool shares = store_->num_workers() > 1;
   if (shares) {
     const Key key("Trainer/learning_rate");
-    const double mine = store_->rank() == 0 ? base_learning_rate() : -0.0;
+    const double mine = store_->rank() == 0 ? config_.learning_rate : -0.0;
     const bool first = !rate_.valid();
     if (first) rate_ = NDArray({1}, cpu(0), DType::kFloat64);
     rate_.Fill(mine);

@@ -149,6 +149,24 @@ TEST_P(TrainerOn, WeightsThatAreWrittenBetweenStepsCount) {
   Check();
 }
 
+// Behind the push of its gradient, which has updated the store's weight already.
+TEST_P(TrainerOn, AWeightThatIsWrittenDuringAStepLosesNoGradientInSilence) {
+  const auto gradients = RandomGradients();
+  trainer_->PushDuringBackward(kBatch);
+  BackwardWith(*parameter_, gradients);
+  const std::vector<float> values(kElements, 3);
+  parameter_->SetData(NDArray::From(std::span(values), {kElements}));
+  if (GetParam().update_on_kvstore) {
+    const std::string why = ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer_->Step(kBatch); });
+    EXPECT_NE(why.find("parameter w was written"), std::string::npos) << why;
+    return;
+  }
+  expected_.assign(kElements, 3);
+  trainer_->Step(kBatch);
+  Expect(gradients);
+  Check();
+}
+
 TEST_P(TrainerOn, TheLearningRateIsThatOfTheNextStep) {
   OptimizerConfig config{.learning_rate = 4};
   config.schedule = {.kind = LrScheduleKind::kFactor, .factor = 0.5, .step = 1, .warmup_steps = 2};
