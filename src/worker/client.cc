@@ -174,9 +174,30 @@ void Client::Expire(Time now) {
         earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
     }
   }
+  // Whom those wait for that it waits behind; what is before a part in its flow was issued before.
+  const auto behind = [&](const Operation& op) {
+    for (const OfKey& of : op.keys) {
+      const KeyState* key = Find(of.key);
+      if (key == nullptr) continue;
+      for (const PartFlow& flow : key->flows) {
+        for (const PartOpPtr& part : flow.ops()) {
+          if (part->op.get() == &op) break;
+          if (const std::string whom = WaitingFor(*part->op); whom != kEarlier)
+            return StrCat(kEarlier, ", which wait for ", whom);
+        }
+      }
+    }
+    return std::string(kEarlier);
+  };
+  std::vector<std::string> whom;  // before any of them ends
   for (const auto& op : expired) {
+    whom.push_back(WaitingFor(*op));
+    if (whom.back() == kEarlier) whom.back() = behind(*op);
+  }
+  for (size_t i = 0; i < expired.size(); ++i) {
+    const auto& op = expired[i];
     const Failure failure = Fail(ErrorCode::kDeadlineExceeded, Describe(*op), HasRound(*op) ? "," : "",
-                                 " was not done by its deadline: waiting for ", WaitingFor(*op),
+                                 " was not done by its deadline: waiting for ", whom[i],
                                  membership::LimitText(op->opened, op->deadline));
     if (op->kind == OpKind::kPushPull) GoOnAsPush(op);
     FinishOperation(*op, failure);

@@ -184,6 +184,13 @@ TEST_F(ClientFailure, ADeadlineWithoutAWordFromTheShardSaysSo) {
                                       HasSubstr("waiting for server 0 to answer")));
 }
 
+TEST_F(ClientFailure, WhatWaitsBehindOthersSaysForWhomTheyWait) {
+  Pull(0, &weight_, &outcome_, now + 30s);
+  PushPull(0, gradient_, &other_, &second_, now + 5s);  // not before that pull has been answered
+  RunFor(5s);
+  EXPECT_THAT(second_.Error(), HasSubstr("waiting for earlier operations, which wait for server 0 to answer"));
+}
+
 TEST_F(ClientFailure, StatesDoNotWaitForEver) {
   client.StoreState(now, 0, 1, 3, FrameOf({1, 2}), now + 10s, outcome_.Record(), network);
   client.PullUpdates(
