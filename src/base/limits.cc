@@ -12,8 +12,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -108,6 +111,51 @@ void AwaitGone(const std::vector<pid_t>& threads) {
   }
 }
 
+constexpr uint64_t kLeastStack = uint64_t{256} << 10;
+
+[[noreturn]] void ThrowSmallStacks(const std::string& what_for, uint64_t bytes, const std::string& advice) {
+  throw Error(ErrorCode::kResourceExhausted,
+              StrCat("too small stacks for ", what_for, ": threads have ", HumanBytes(bytes), " each, ",
+                     HumanBytes(kLeastStack), " are needed; ", advice));
+}
+
+// "64k": a number and B, K, M or G, K where none is given (OpenMP 5.0, 6.4). Nothing for what OpenMP ignores.
+std::optional<uint64_t> ParseStackSize(std::string_view text) {
+  text = StrTrim(text);
+  int shift = 10;
+  if (!text.empty()) {
+    constexpr std::string_view kUnits = "bkmg";
+    const size_t unit = kUnits.find(static_cast<char>(text.back() | 0x20));
+    if (unit != std::string_view::npos) {
+      shift = 10 * static_cast<int>(unit);
+      text = StrTrim(text.substr(0, text.size() - 1));
+    }
+  }
+  const auto number = ParseInt(text);
+  if (!number || *number <= 0 || *number >= int64_t{1} << 32) return std::nullopt;
+  return static_cast<uint64_t>(*number) << shift;
+}
+
+// glibc gives each thread a stack of what `ulimit -s` was when the program began, libgomp what a variable
+// says. Ours and the libraries' reach down some 100 KiB; what they write below the stack's end would be
+// SIGSEGV.
+void RequireStacks(const std::string& what_for) {
+  pthread_attr_t attributes;
+  size_t bytes = kLeastStack;
+  if (pthread_getattr_default_np(&attributes) == 0) {
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_destroy(&attributes);
+  }
+  if (bytes < kLeastStack) ThrowSmallStacks(what_for, bytes, "ulimit -s raises the limit (RLIMIT_STACK)");
+  for (const char* name : {"OMP_STACKSIZE", "GOMP_STACKSIZE"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr) continue;
+    if (const auto of_openmp = ParseStackSize(value); of_openmp && *of_openmp < kLeastStack)
+      ThrowSmallStacks(what_for, *of_openmp, StrCat(name, " is ", value, ": set more, or unset it"));
+    break;  // libgomp takes the first
+  }
+}
+
 }  // namespace
 
 void ReserveDescriptors(uint64_t needed, const std::string& what_for, uint64_t wished) {
@@ -138,22 +186,6 @@ std::string DescriptorLimitText() {
   return StrCat(OpenDescriptors(), " of ", Bound(limit.rlim_cur),
                 " are open (RLIMIT_NOFILE; its hard limit: ", Bound(limit.rlim_max), "); ",
                 HowToRaiseDescriptors());
-}
-
-// glibc gives each thread a stack of what `ulimit -s` was when the program began. Ours and the libraries'
-// reach down some 100 KiB; what they write below the stack's end would be SIGSEGV.
-void RequireStacks(const std::string& what_for) {
-  constexpr size_t kLeast = size_t{256} << 10;
-  pthread_attr_t attributes;
-  size_t bytes = kLeast;
-  if (pthread_getattr_default_np(&attributes) == 0) {
-    pthread_attr_getstacksize(&attributes, &bytes);
-    pthread_attr_destroy(&attributes);
-  }
-  if (bytes >= kLeast) return;
-  throw Error(ErrorCode::kResourceExhausted,
-              StrCat("too small stacks for ", what_for, ": threads have ", HumanBytes(bytes), " each, ",
-                     HumanBytes(kLeast), " are needed; ulimit -s raises the limit (RLIMIT_STACK)"));
 }
 
 void ReserveThreads(int count, const std::string& what_for) {

@@ -137,6 +137,21 @@ TEST(Limits, TooSmallStacksAreSaidWithTheLimit) {
             0);
 }
 
+TEST(Limits, TheStacksOfOpenMpAreLookedAt) {
+  EXPECT_EQ(InChild([] {
+              const auto refused = [](const char* value) {
+                setenv("OMP_STACKSIZE", value, 1);
+                return ErrorOf([] { ReserveThreads(1, "computing on cpu(0)"); });
+              };
+              for (const char* value : {"64k", "64", " 100 K ", "65536B", "1"})
+                EXPECT_THAT(refused(value), HasSubstr(StrCat("OMP_STACKSIZE is ", value))) << value;
+              for (const char* value : {"256k", "1M", "1 g", "4096", "", "many", "-1"})
+                EXPECT_EQ(refused(value), "") << value;
+              return !::testing::Test::HasFailure();
+            }),
+            0);
+}
+
 // An ordinary user's threads and processes are counted together; this one has no other but ThreadSanitizer's.
 TEST(Limits, TooFewThreadsAreSaidWithTheLimit) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may become a user without processes";
