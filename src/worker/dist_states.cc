@@ -10,9 +10,10 @@ using kvstore::KeyStates;
 using kvstore::StateLayout;
 namespace {
 
-// Of a group, whose keys are asked for together: 100,000 small ones are not as many round trips.
+// Of a group, whose keys are asked for together: 100,000 small ones are not as many round trips, and the
+// deadline of each is not that of many large ones.
 constexpr size_t kKeysTogether = 256;
-constexpr size_t kBytesTogether = size_t{64} << 20;
+constexpr size_t kBytesTogether = size_t{4} << 20;  // of states
 
 }  // namespace
 
@@ -68,13 +69,16 @@ std::vector<DistStore::KeyGroup> DistStore::GroupsOfKeys() const {
   size_t bytes = 0;
   for (const auto& [key, state] : keys_) {
     const bool alone = state.shape.row_sparse;
+    const size_t of_key =
+        kvstore::SlotBytes(state.shape.dtype, static_cast<size_t>(state.shape.shape.size())) *
+        kvstore::StateNames(*optimizer_, state.shape.dtype).size();
     if (groups.empty() || alone || groups.back().front()->shape.row_sparse ||
-        groups.back().size() == kKeysTogether || bytes + state.bytes > kBytesTogether) {
+        groups.back().size() == kKeysTogether || bytes + of_key > kBytesTogether) {
       groups.emplace_back();
       bytes = 0;
     }
     groups.back().push_back(&state);
-    bytes += state.bytes;
+    bytes += of_key;
   }
   return groups;
 }
