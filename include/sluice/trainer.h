@@ -81,8 +81,8 @@ class Trainer {
   void ZeroStaleGrads();
   // Before Backward: pushes each parameter as soon as its gradient is issued, while backward goes on. The
   // Step or StepSamples that follows must say the same number; it pushes what is left, and gradients that add
-  // up (kAdd), of which only it knows that they are complete. With update_on_kvstore weights may not be written
-  // in between: the Step is Error(kFailedPrecondition).
+  // up (kAdd), of which only it knows that they are complete. With update_on_kvstore a weight that is written
+  // after its gradient was pushed makes the Step Error(kFailedPrecondition).
   void PushDuringBackward(int64_t batch_size);
   void PushSamplesDuringBackward(uint64_t samples);
 

@@ -15,7 +15,7 @@ class Checker {
     if (!why_.empty() || (value >= low && (value < high || (high_included && value == high)))) return;
     why_ = StrCat("optimiser: ", field, " is ", value, "; it must be at least ", low,
                   high_included ? " and at most " : " and below ", high);
-    if (value < 0 && value > -1e-200)
+    if (value < 0 && value > -1e-200)  // kUnset, scaled
       why_ += "; it was made of a field that is not set: set that first, or take it from Resolved(config)";
   }
   void Require(bool sound, const std::string& why) {

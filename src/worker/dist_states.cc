@@ -10,8 +10,8 @@ using kvstore::KeyStates;
 using kvstore::StateLayout;
 namespace {
 
-// Of a group, whose keys are asked for together: 100,000 small ones are not as many round trips, and the
-// deadline of each is not that of many large ones.
+// The keys of a group are asked for together, so that 100,000 small ones are not as many round trips. All
+// calls of a group have the same deadline: it does not have to do for many large keys.
 constexpr size_t kKeysTogether = 256;
 constexpr size_t kBytesTogether = size_t{4} << 20;  // of states
 

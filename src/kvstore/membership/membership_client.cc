@@ -143,7 +143,8 @@ void Client::OnTimer(Time now, transport::Network& network) {
   if (heard_ && now - last_heard_ >= options_.heartbeat_timeout) {
     scheduler_is_dead_ = true;
     network.Disconnect(scheduler_);
-    return Fail(StrCat(SchedulerText(), " has been silent for ", std::round(10 * ToSeconds(now - last_heard_)) / 10,
+    return Fail(StrCat(SchedulerText(), " has been silent for ",
+                       std::round(10 * ToSeconds(now - last_heard_)) / 10,
                        " s (PS_HEARTBEAT_TIMEOUT): it is dead or unreachable, and the job with it"));
   }
   if (state_ == State::kJoining && now >= next_report_) ReportMissing(now);
