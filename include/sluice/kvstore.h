@@ -136,7 +136,7 @@ class KVStore {
   }
   virtual void Push(const std::vector<Key>& keys, const std::vector<Values>& values,
                     const PushOptions& options = {}) = 0;
-  void Push(std::initializer_list<Key> keys, const std::vector<Values>& values,
+  void Push(std::initializer_list<Key> keys, std::initializer_list<Values> values,
             const PushOptions& options = {}) {
     Push(std::vector<Key>(keys), values, options);
   }
@@ -157,7 +157,7 @@ class KVStore {
     Pull(std::vector<Key>{key}, std::vector<Values>{outs}, priority);
   }
   virtual void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int priority = 0) = 0;
-  void Pull(std::initializer_list<Key> keys, const std::vector<Values>& outs, int priority = 0) {
+  void Pull(std::initializer_list<Key> keys, std::initializer_list<Values> outs, int priority = 0) {
     Pull(std::vector<Key>(keys), outs, priority);
   }
   template <internal::Keys Keys = KeyList>
@@ -179,7 +179,7 @@ class KVStore {
   }
   virtual void PullLatest(const std::vector<Key>& keys, const std::vector<Values>& outs,
                           int priority = 0) = 0;
-  void PullLatest(std::initializer_list<Key> keys, const std::vector<Values>& outs, int priority = 0) {
+  void PullLatest(std::initializer_list<Key> keys, std::initializer_list<Values> outs, int priority = 0) {
     PullLatest(std::vector<Key>(keys), outs, priority);
   }
   template <internal::Keys Keys = KeyList>

@@ -186,6 +186,15 @@ TEST(FirstLinesTest, SeveralKeysInOneCall) {
   kv->Push({"a"}, {{x, y}});  // one key, two devices
   kv->Pull({"a"}, {u});
   EXPECT_THAT(u.ToVector(), ElementsAre(11, 22));
+  const std::vector<NDArray> devices = {x, x};
+  kv->Push({"a"}, {devices});
+  kv->Pull({"a"}, {std::vector<NDArray>{u, v}});
+  EXPECT_THAT(v.ToVector(), ElementsAre(2, 4));
+  kv->Push({"a"}, {devices}, {.divisor = 2});
+  kv->Pull({"a"}, {{v, u}});
+  EXPECT_THAT(u.ToVector(), ElementsAre(1, 2));
+  EXPECT_THROW(kv->Pull({"a"}, {}), Error);
+  EXPECT_THROW(kv->PullLatest({"a"}, {}), Error);
   kv->PushPull({"a", "b"}, {x, y}, {u, v});
   EXPECT_THAT(v.ToVector(), ElementsAre(10, 20));
   kv->PullLatest({"a", "b"}, {v, u});
