@@ -139,25 +139,25 @@ Guarded<bool>& Naming() {
 
 constexpr Duration kNamingPatience = 1min;  // of a writer for another: then it goes on all the same
 
-// A whole file called `name`, or, after a failure, perhaps a part of one. Makes `naming` before the file has
-// the name. A file without a name goes with its process; it gets its name when it is whole. Not every file
-// system has such files, and not every one that has them lets them be named: a container without /proc, or
-// whose rules forbid linkat, refuses that. Then a file is written that has its name from the start; what went
-// wrong with that one is what the caller hears.
+// A whole file called `name`, or, after a failure, which names `target`, perhaps a part of one. Makes
+// `naming` before the file has the name. A file without a name goes with its process; it gets its name when
+// it is whole. Not every file system has such files, and not every one that has them lets them be named: a
+// container without /proc, or whose rules forbid linkat, refuses that. Then a file is written that has its
+// name from the start; what went wrong with that one is what the caller hears.
 Status WriteNew(const std::string& name, std::span<const Bytes> pieces, const NamelessFiles& nameless_files,
-                std::optional<HeldFileNames>* naming) {
+                const std::string& target, std::optional<HeldFileNames>* naming) {
   {
     const FileDescriptor nameless(nameless_files.Open(FolderOf(name)));
     if (nameless.ok()) {
-      if (Status status = WriteAndFlush(nameless.get(), pieces, name); !status) return status;
+      if (Status status = WriteAndFlush(nameless.get(), pieces, target); !status) return status;
       naming->emplace(kNamingPatience);
       if (nameless_files.Link(nameless.get(), name)) return Status::Ok();
     }
   }
   if (!*naming) naming->emplace(kNamingPatience);
   const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file.ok()) return FailFromErrno("create", name, errno);
-  return WriteAndFlush(file.get(), pieces, name);
+  if (!file.ok()) return FailFromErrno("write", target, errno);
+  return WriteAndFlush(file.get(), pieces, target);
 }
 
 // The rename itself must survive a power cut. Some file systems cannot flush a folder: that is no failure.
@@ -261,7 +261,7 @@ Status WriteFileAtomically(const std::string& path, std::span<const Bytes> piece
   const Result<std::string> temporary = TemporaryName(target);
   if (!temporary) return temporary.failure();
   std::optional<HeldFileNames> naming;
-  Status status = WriteNew(temporary.value(), pieces, nameless_files, &naming);
+  Status status = WriteNew(temporary.value(), pieces, nameless_files, target, &naming);
   if (status && ::rename(temporary.value().c_str(), target.c_str()) != 0) {
     status = FailFromErrno("rename a temporary file to", target, errno);
   }

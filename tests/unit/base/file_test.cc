@@ -138,6 +138,7 @@ TEST_F(File, WhereNamelessFilesAreRefusedANamedOneIsWritten) {
     const Status no_folder = WriteFileAtomically(Path("no/such/folder"), pieces, Refusing(opens));
     ASSERT_FALSE(no_folder.ok());
     EXPECT_EQ(no_folder.failure().code, ErrorCode::kNotFound);
+    EXPECT_NE(no_folder.failure().message.find("no/such/folder'"), std::string::npos);
   }
   EXPECT_EQ(FilesInFolder(), 2u) << "temporary files are left";
 }
@@ -174,6 +175,8 @@ TEST_F(File, TheLimitOfFileSizesIsAnError) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.failure().code, ErrorCode::kResourceExhausted);
   EXPECT_NE(status.failure().message.find("ulimit -f"), std::string::npos) << status.failure().message;
+  EXPECT_NE(status.failure().message.find("'" + Path("a") + "'"), std::string::npos)
+      << status.failure().message;
   EXPECT_EQ(Contents(Path("a")), "old");
   EXPECT_EQ(FilesInFolder(), 1u);
 }
