@@ -47,6 +47,10 @@ void Poller::Add(int fd, uint32_t events, uint64_t name) const {
               "a loop cannot watch one more descriptor: see /proc/sys/fs/epoll/max_user_watches");
 }
 
+void Poller::Remove(int fd) const {
+  SLUICE_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr) == 0) << "epoll: errno " << errno;
+}
+
 void Poller::Wake() {
   const uint64_t one = 1;
   // A full counter, after 2^64 - 1 calls, would be emptied here.
@@ -74,9 +78,7 @@ void Poller::AlarmRang() {
 }
 
 void Poller::Forget() {
-  for (const Input& input : watched_) {
-    SLUICE_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, input.fd, nullptr) == 0) << "epoll: errno " << errno;
-  }
+  for (const Input& input : watched_) Remove(input.fd);
   watched_.clear();
   ++generation_;
 }

@@ -60,6 +60,7 @@ class Poller {
   void AlarmRang();
   void CloseAll();
   void Add(int fd, uint32_t events, uint64_t name) const;
+  void Remove(int fd) const;
 
   int epoll_fd_ = -1;
   int wake_fd_ = -1;
