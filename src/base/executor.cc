@@ -2,8 +2,8 @@
 
 #include <pthread.h>
 
-#include "base/limits.h"
 #include "base/strings.h"
+#include "base/threads.h"
 
 namespace sluice {
 

@@ -3,8 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -19,15 +17,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/control_groups.h"
-#include "base/guarded.h"
 
 namespace sluice {
 namespace {
-
-constexpr Duration kPatience = 1min;  // of a thread that ReserveThreads starts, to be let go
-constexpr Duration kGoing = 1s;       // for the kernel to be done with threads that have ended: microseconds
 
 rlimit DescriptorLimit() {
   rlimit limit{};
@@ -98,19 +91,6 @@ void AddGroups(std::string_view controller, const std::filesystem::path& root, s
   }
 }
 
-struct Started {
-  std::vector<pid_t> ids;
-  bool may_end = false;
-};
-
-// A thread that was joined counts for the system's limits until the kernel has done with it.
-void AwaitGone(const std::vector<pid_t>& threads) {
-  const Time end = SteadyClock().Now() + kGoing;
-  for (const pid_t thread : threads) {
-    while (tgkill(getpid(), thread, 0) == 0 && SteadyClock().Now() < end) sched_yield();
-  }
-}
-
 constexpr uint64_t kLeastStack = uint64_t{256} << 10;
 
 [[noreturn]] void ThrowSmallStacks(const std::string& what_for, uint64_t bytes, const std::string& advice) {
@@ -134,26 +114,6 @@ std::optional<uint64_t> ParseStackSize(std::string_view text) {
   const auto number = ParseInt(text);
   if (!number || *number <= 0 || *number >= int64_t{1} << 32) return std::nullopt;
   return static_cast<uint64_t>(*number) << shift;
-}
-
-// glibc gives each thread a stack of what `ulimit -s` was when the program began, libgomp what a variable
-// says. Ours and the libraries' reach down some 100 KiB; what they write below the stack's end would be
-// SIGSEGV.
-void RequireStacks(const std::string& what_for) {
-  pthread_attr_t attributes;
-  size_t bytes = kLeastStack;
-  if (pthread_getattr_default_np(&attributes) == 0) {
-    pthread_attr_getstacksize(&attributes, &bytes);
-    pthread_attr_destroy(&attributes);
-  }
-  if (bytes < kLeastStack) ThrowSmallStacks(what_for, bytes, "ulimit -s raises the limit (RLIMIT_STACK)");
-  for (const char* name : {"OMP_STACKSIZE", "GOMP_STACKSIZE"}) {
-    const char* const value = std::getenv(name);
-    if (value == nullptr) continue;
-    if (const auto of_openmp = ParseStackSize(value); of_openmp && *of_openmp < kLeastStack)
-      ThrowSmallStacks(what_for, *of_openmp, StrCat(name, " is ", value, ": set more, or unset it"));
-    break;  // libgomp takes the first
-  }
 }
 
 }  // namespace
@@ -188,35 +148,24 @@ std::string DescriptorLimitText() {
                 HowToRaiseDescriptors());
 }
 
-void ReserveThreads(int count, const std::string& what_for) {
-  RequireStacks(what_for);
-  Guarded<Started> all;
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(std::max(count, 0)));
-  std::string limits;
-  for (int i = 0; i < count && limits.empty(); ++i) {
-    try {
-      threads.emplace_back([&all] {
-        all.With([](Started& s) { s.ids.push_back(gettid()); });
-        all.Await(
-            kPatience, [](const Started& s) { return s.may_end; }, [](Started&, bool) {});
-      });
-    } catch (const std::system_error&) {
-      limits = ThreadLimitText();  // while those that were had still run
-    }
+// glibc gives each thread a stack of what `ulimit -s` was when the program began, libgomp what a variable
+// says. Ours and the libraries' reach down some 100 KiB; what they write below the stack's end would be
+// SIGSEGV.
+void RequireStacks(const std::string& what_for) {
+  pthread_attr_t attributes;
+  size_t bytes = kLeastStack;
+  if (pthread_getattr_default_np(&attributes) == 0) {
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_destroy(&attributes);
   }
-  all.Notify([](Started& s) { s.may_end = true; });
-  for (std::thread& thread : threads) thread.join();
-  AwaitGone(all.With([](const Started& s) { return s.ids; }));
-  if (limits.empty()) return;
-  throw Error(ErrorCode::kResourceExhausted,
-              StrCat("too few threads for ", what_for, ": ", count, " more are needed, and the system gives ",
-                     threads.size(), "; ", limits));
-}
-
-void ThrowNoThread(const std::string& what_for) {
-  throw Error(ErrorCode::kResourceExhausted,
-              StrCat("no thread for ", what_for, ": the system gives no more; ", ThreadLimitText()));
+  if (bytes < kLeastStack) ThrowSmallStacks(what_for, bytes, "ulimit -s raises the limit (RLIMIT_STACK)");
+  for (const char* name : {"OMP_STACKSIZE", "GOMP_STACKSIZE"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr) continue;
+    if (const auto of_openmp = ParseStackSize(value); of_openmp && *of_openmp < kLeastStack)
+      ThrowSmallStacks(what_for, *of_openmp, StrCat(name, " is ", value, ": set more, or unset it"));
+    break;  // libgomp takes the first
+  }
 }
 
 std::string ThreadLimitText(const std::filesystem::path& root) {

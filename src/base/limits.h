@@ -5,9 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
 
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -29,23 +26,11 @@ std::string DescriptorLimitText();
 
 // --- Threads ---
 
-// Error(kResourceExhausted), which names the limit that allows no more and what to do, unless `count` more
-// threads can run now `what_for`, on stacks that are large enough: starts and ends as many. For who would end
-// the process, or hang, without them.
-void ReserveThreads(int count, const std::string& what_for);
+// Error(kResourceExhausted), which names the variable or limit, where threads would have too small stacks for
+// `what_for`. For who starts threads by a library: threads.h.
+void RequireStacks(const std::string& what_for);
 // The limits of threads that are set for this process, and what raises them. `root`: of the file system.
 std::string ThreadLimitText(const std::filesystem::path& root = "/");
-[[noreturn]] void ThrowNoThread(const std::string& what_for);
-
-// As std::thread's constructor, whose failure is Error(kResourceExhausted).
-template <typename Body>
-std::thread StartThread(const std::string& what_for, Body&& body) {
-  try {
-    return std::thread(std::forward<Body>(body));
-  } catch (const std::system_error&) {
-    ThrowNoThread(what_for);
-  }
-}
 
 // --- Memory ---
 

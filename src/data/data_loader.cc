@@ -15,8 +15,8 @@
 #include "base/check.h"
 #include "base/executor.h"
 #include "base/guarded.h"
-#include "base/limits.h"
 #include "base/strings.h"
+#include "base/threads.h"
 #include "data/required.h"
 #include "sluice/error.h"
 

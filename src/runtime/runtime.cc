@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "base/threads.h"
 #include "base/told.h"
 #include "base/tool_names.h"
 #include "kvstore/local_store.h"

@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "base/threads.h"
 #include "runtime/nodes.h"
 #include "runtime/process.h"
 #include "runtime/server_program.h"
@@ -147,9 +148,10 @@ void ShardThreads::Reserve(uint32_t count, int helpers) const {
                      StrCat("the connections of ", Counted(config_.num_workers, "worker"),
                             " to a server with ", Counted(count, "key-owning thread")),
                      2 * connections + 512);  // who comes back has two for a while
-  ReserveThreads(static_cast<int>(count) + helpers,
-                 StrCat(Counted(count, "key-owning thread"), " and ", Counted(helpers, "helper"),
-                        " of a server (SLUICE_SERVER_THREADS, SLUICE_UPDATE_THREADS)"));
+  const ThreadReservation threads(
+      static_cast<int>(count) + helpers,
+      StrCat(Counted(count, "key-owning thread"), " and ", Counted(helpers, "helper"),
+             " of a server (SLUICE_SERVER_THREADS, SLUICE_UPDATE_THREADS)"));
 }
 
 server::Control::Shards ShardThreads::StartAll(uint32_t count) {

@@ -2,9 +2,9 @@
 
 #include <cstdlib>
 
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "base/threads.h"
 #include "runtime/process.h"
 #include "sluice/error.h"
 

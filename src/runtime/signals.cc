@@ -18,6 +18,7 @@
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/strings.h"
+#include "base/threads.h"
 #include "sluice/error.h"
 
 namespace sluice::runtime {

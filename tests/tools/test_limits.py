@@ -1,6 +1,8 @@
 """What launch.py says of the operating system's limits: read from folders that look as the kernel's, and from errors."""
 import errno
+import multiprocessing
 import pathlib
+import socket
 import sys
 import tempfile
 import unittest
@@ -97,6 +99,43 @@ class Words(unittest.TestCase):
     def test_other_errors_are_none_of_these(self):
         for error in (OSError(errno.ENOENT, "x"), RuntimeError("x"), ValueError("x")):
             self.assertIsNone(limits.in_words(error))
+
+
+def hold_often(name, holders, alone):
+    limits.START_LOCK = name
+    for _ in range(25):
+        with limits.start_lock():
+            with holders.get_lock():
+                holders.value += 1
+            alone.value = alone.value and holders.value == 1
+            with holders.get_lock():
+                holders.value -= 1
+
+
+class StartLock(unittest.TestCase):
+    def test_one_process_has_it_at_a_time(self):
+        fork = multiprocessing.get_context("fork")
+        holders, alone = fork.Value("i", 0), fork.Value("b", True)
+        name = f"\0sluice-test-{self.id()}"
+        processes = [fork.Process(target=hold_often, args=(name, holders, alone)) for _ in range(4)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+            self.assertEqual(process.exitcode, 0)
+        self.assertTrue(alone.value)
+
+    def test_an_owner_that_never_ends_is_waited_for_once_and_nothing_fails(self):
+        name = f"\0sluice-test-{self.id()}"
+        with socket.socket(socket.AF_UNIX) as owner, mock.patch.object(limits, "START_LOCK", name), mock.patch.object(limits, "START_PATIENCE", 0.05):
+            owner.bind(name)
+            owner.listen()
+            with limits.start_lock():
+                pass
+
+    def test_without_descriptors_nothing_fails(self):
+        with mock.patch.object(limits.socket, "socket", side_effect=OSError(errno.EMFILE, "too many")), limits.start_lock():
+            pass
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Agent:
             self._connection.send({"is": "here", "host": socket.gethostname(), "boot": boot(), **here})
             channel.Beats(self._connection)
             signal.signal(signal.SIGCHLD, lambda *_: self._ends.put(None))
-            threading.Thread(target=self._reap_orphans, name="orphans", daemon=True).start()
+            limits.start(threading.Thread(target=self._reap_orphans, name="orphans", daemon=True))
             while True:
                 message = self._connection.receive()
                 if message["do"] == "end":
@@ -61,7 +61,8 @@ class Agent:
         now = time.monotonic()
         if self._asked is None:
             self._asked = now
-            threading.Thread(target=self._tell, args=({"is": "asked", "signal": signal.SIGINT if number == signal.SIGINT else signal.SIGTERM},), daemon=True).start()
+            asked = {"is": "asked", "signal": signal.SIGINT if number == signal.SIGINT else signal.SIGTERM}
+            limits.start(threading.Thread(target=self._tell, args=(asked,), daemon=True))
         elif now > self._asked + SAME_WISH:
             leave(128 + number)
 
@@ -118,7 +119,7 @@ def run(connect, here, grace=False):
         os.setsid()  # MPICH's mpirun kills whole groups
         os.close(write_end)
         descendants.adopt_orphans()
-        threading.Thread(target=end_with_guard, args=(read_end,), name="guard", daemon=True).start()
+        limits.start(threading.Thread(target=end_with_guard, args=(read_end,), name="guard", daemon=True))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda n, _: leave(128 + n))
         connection = connect()

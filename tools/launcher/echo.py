@@ -6,6 +6,8 @@ error that a process ends with where another one has ended with the same words.
 import re
 import threading
 
+from . import limits
+
 STAMP = re.compile(rb"\d\d:\d\d:\d\d\.\d{3} ")  # src/base/log.cc
 TOLD = re.compile(rb"(?:(?:ERROR|WARNING): |[^ ]+: error: )told by |WARNING: refused a node, which says why itself: ")
 ERROR = re.compile(rb"ERROR: |[^ ]+: (?:unexpected )?error: ")
@@ -67,7 +69,7 @@ class Echo:
         timer = threading.Timer(PATIENCE, self._release)
         timer.daemon = True
         try:
-            timer.start()
+            limits.start(timer)
         except RuntimeError:  # no thread (limits.py): it is shown at once
             self._release()
         else:

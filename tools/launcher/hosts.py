@@ -58,7 +58,7 @@ class RemoteHost:
         self._lock = threading.Lock()
         self._processes, self._answers, self._ending = {}, queue.SimpleQueue(), False
         self._beats = Beats(channel)
-        threading.Thread(target=self._receive, name=f"host {self.name}", daemon=True).start()
+        limits.start(threading.Thread(target=self._receive, name=f"host {self.name}", daemon=True))
 
     # --- Called by the supervisor ---
 

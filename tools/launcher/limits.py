@@ -4,7 +4,9 @@ import errno
 import os
 import pathlib
 import resource
+import socket
 import threading
+import time
 
 ROOT = pathlib.Path("/")
 NO_LIMIT = 1 << 60  # what v1 says where there is none is larger
@@ -136,6 +138,50 @@ def thread_limits():
     if maps != resource.RLIM_INFINITY:
         limits.append(f"this process may map {maps >> 20} MiB, the stacks of its threads among them (ulimit -v)")
     return (", ".join(limits) or "see /proc/sys/kernel/threads-max and ulimit -u") + "; raise the limit, or start fewer processes"
+
+
+# Who binds this name, of sockets that are no files (unix(7)), has it until the socket closes, however its process ends.
+START_LOCK = f"\0sluice-threads-of-user-{os.geteuid()}"
+START_PATIENCE = 1  # seconds
+
+
+def owner_ended(patience):
+    """Waits for who has the lock. False: there was nobody to wait for."""
+    with socket.socket(socket.AF_UNIX) as waiting:
+        waiting.settimeout(max(patience, 0.001))
+        try:
+            waiting.connect(START_LOCK)
+            waiting.recv(1)
+        except ConnectionRefusedError:  # it is about to listen, or has just gone
+            return False
+        except OSError:  # a timeout, or the owner has closed
+            pass
+        return True
+
+
+@contextlib.contextmanager
+def start_lock():
+    """While it is held, no other process of this user that belongs to a job starts threads or processes, so that those which it has
+    tried out are still there when a library asks for them (src/base/threads.cc). Goes on without after a second."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # no descriptor
+            lock = stack.enter_context(socket.socket(socket.AF_UNIX))
+            end = time.monotonic() + START_PATIENCE
+            while time.monotonic() < end:
+                try:
+                    lock.bind(START_LOCK)
+                    lock.listen(128)
+                    break
+                except OSError:
+                    if not owner_ended(end - time.monotonic()):
+                        os.sched_yield()
+        yield
+
+
+def start(thread):
+    """Where the system gives none: RuntimeError, as thread.start()."""
+    with start_lock():
+        thread.start()
 
 
 class DescriptorRoom:

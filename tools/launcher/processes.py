@@ -30,9 +30,10 @@ class Process:
         limits.DescriptorRoom.make(ROOM)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, spec.held)  # inherited
         try:
-            self._popen = subprocess.Popen(spec.command, env={**os.environ, **spec.environment}, cwd=spec.folder,
-                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                           start_new_session=True, pass_fds=pass_fds)
+            with limits.start_lock():
+                self._popen = subprocess.Popen(spec.command, env={**os.environ, **spec.environment}, cwd=spec.folder,
+                                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                               start_new_session=True, pass_fds=pass_fds)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         limits.DescriptorRoom.give_back(self.pid)
@@ -41,8 +42,8 @@ class Process:
 
     def follow(self):
         try:
-            self._reader.start()
-            self._waiter.start()
+            for thread in (self._reader, self._waiter):
+                limits.start(thread)
         except RuntimeError as error:  # no thread
             self.signal(signal.SIGKILL)
             raise LaunchError(f"could not watch {self._popen.args[0]}: {limits.in_words(error)}") from error

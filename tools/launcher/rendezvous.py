@@ -4,6 +4,8 @@ import select
 import threading
 import time
 
+from . import limits
+
 NAMES = 8  # so many are named, the others counted
 
 
@@ -34,7 +36,7 @@ class Rendezvous:
             if poller.poll(200) and not self.read():
                 return False
         if self.port is not None:
-            threading.Thread(target=self._watch, name="rendezvous", daemon=True).start()
+            limits.start(threading.Thread(target=self._watch, name="rendezvous", daemon=True))
         return self.port is not None
 
     def read(self):

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/pool_allocator.h"
 #include "base/strings.h"
+#include "base/threads.h"
 #include "tensor/access.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/parallel.h"
@@ -75,22 +76,24 @@ void SetTeam(const CpuShare& share) {
 // libgomp ends the process where the system gives it no thread, and oneDNN writes through a null pointer
 // where it has no memory for the code that it generates: asked before, on the caller's thread. SetTeam then
 // takes what was found.
-const CpuShare& WithRoomFor(int id, const CpuShare& share) {
+ThreadReservation RoomFor(int id, const CpuShare& share) {
   const std::string what_for = StrCat("computing on cpu(", id, ")");
-  ReserveThreads(TeamOf(share), what_for);
+  ThreadReservation threads(TeamOf(share), what_for);
   ReserveMemory(kLeastMemory, what_for);
   // libgomp's threads end by pthread_exit, which loads what unwinds a stack, and aborts where that fails.
   void* frame = nullptr;
   backtrace(&frame, 1);
-  return share;
+  return threads;
 }
 
 class CpuStream final : public Stream {
  public:
-  CpuStream(int id, const CpuShare& share, std::shared_ptr<Allocator> records)
-      : records_(std::move(records)), executor_(StrCat("cpu(", id, ")"), [share] {
+  CpuStream(int id, const CpuShare& share, ThreadReservation threads, std::shared_ptr<Allocator> records)
+      : records_(std::move(records)),
+        executor_(StrCat("cpu(", id, ")"), [share, threads = std::move(threads)]() mutable {
           Devices::OnDeviceThread();
           SetTeam(share);
+          threads.Release();
         }) {}
 
   Event Enqueue(Label what, std::span<const Event> after, Work work) override {
@@ -123,18 +126,22 @@ class CpuDevice final : public Device {
         records_(std::make_shared<PoolAllocator>()),
         kernels_(MakeCpuKernels(multiplies_bfloat16)),
         id_(id),
-        share_(WithRoomFor(id, share)),
-        stream_(id, share, records_) {}
+        share_(share),
+        stream_(id, share, RoomFor(id, share), records_) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
   const std::shared_ptr<Allocator>& records() override { return records_; }
   Kernels& kernels() override { return *kernels_; }
   void SetShare(const CpuShare& share) override {
     if (share == share_) return;
+    std::shared_ptr<ThreadReservation> threads;
     if (const int more = TeamOf(share) - TeamOf(share_); more > 0)
-      ReserveThreads(more, StrCat("computing on cpu(", id_, ")"));
+      threads = std::make_shared<ThreadReservation>(more, StrCat("computing on cpu(", id_, ")"));
     share_ = share;
-    stream_.Enqueue("another share of the cores", {}, [share] { SetTeam(share); });
+    stream_.Enqueue("another share of the cores", {}, [share, threads] {
+      SetTeam(share);
+      if (threads) threads->Release();
+    });
   }
 
  private:

@@ -6,6 +6,7 @@
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/strings.h"
+#include "base/threads.h"
 #include "sluice/error.h"
 #include "wire/packing.h"
 

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +17,9 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
+
+#include "base/threads.h"
 
 namespace sluice {
 namespace {
@@ -117,10 +123,42 @@ TEST(Limits, AForkedChildHasTheSoftLimitOfBeforeUnlessTheProgramHasSetAnother) {
 }
 
 TEST(Limits, ThreadsThatCanBeHadAreNoError) {
-  EXPECT_EQ(ErrorOf([] { ReserveThreads(3, "a test"); }), "");
+  EXPECT_EQ(ErrorOf([] { ThreadReservation(3, "a test"); }), "");
   bool ran = false;
   StartThread("a test", [&ran] { ran = true; }).join();
   EXPECT_TRUE(ran);
+}
+
+// What one process has tried out is not taken by another's trial before the first has used it.
+TEST(Limits, ThreadsAreTriedOutByOneProcessAtATime) {
+  constexpr int kProcesses = 4, kTimes = 25;
+  void* const shared =
+      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* const holders = new (shared) std::atomic<int>(0);
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    bool alone = true;
+    for (int time = 0; time < kTimes; ++time) {
+      const ThreadReservation threads(2, "a test");
+      alone = ++*holders == 1 && alone;
+      sched_yield();
+      alone = --*holders == 0 && alone;
+    }
+    _exit(alone ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  munmap(shared, sizeof(std::atomic<int>));
 }
 
 TEST(Limits, TooSmallStacksAreSaidWithTheLimit) {
@@ -129,7 +167,7 @@ TEST(Limits, TooSmallStacksAreSaidWithTheLimit) {
               pthread_attr_init(&small);
               pthread_attr_setstacksize(&small, 96 << 10);
               if (pthread_setattr_default_np(&small) != 0) return false;
-              EXPECT_THAT(ErrorOf([] { ReserveThreads(1, "computing on cpu(0)"); }),
+              EXPECT_THAT(ErrorOf([] { ThreadReservation(1, "computing on cpu(0)"); }),
                           AllOf(HasSubstr("too small stacks for computing on cpu(0)"), HasSubstr("96 KiB"),
                                 HasSubstr("ulimit -s")));
               return !::testing::Test::HasFailure();
@@ -141,7 +179,7 @@ TEST(Limits, TheStacksOfOpenMpAreLookedAt) {
   EXPECT_EQ(InChild([] {
               const auto refused = [](const char* value) {
                 setenv("OMP_STACKSIZE", value, 1);
-                return ErrorOf([] { ReserveThreads(1, "computing on cpu(0)"); });
+                return ErrorOf([] { ThreadReservation(1, "computing on cpu(0)"); });
               };
               for (const char* value : {"64k", "64", " 100 K ", "65536B", "1"})
                 EXPECT_THAT(refused(value), HasSubstr(StrCat("OMP_STACKSIZE is ", value))) << value;
@@ -158,7 +196,7 @@ TEST(Limits, TooFewThreadsAreSaidWithTheLimit) {
   EXPECT_EQ(InChild([] {
               const rlimit limit{4, 4};
               if (setrlimit(RLIMIT_NPROC, &limit) != 0 || setuid(54'321) != 0) return false;
-              EXPECT_THAT(ErrorOf([] { ReserveThreads(8, "computing on cpu(0)"); }),
+              EXPECT_THAT(ErrorOf([] { ThreadReservation(8, "computing on cpu(0)"); }),
                           AllOf(HasSubstr("too few threads for computing on cpu(0): 8 more are needed"),
                                 ContainsRegex("gives [23];"), HasSubstr("user 54321 may run 4"),
                                 HasSubstr("ulimit -u")));
