@@ -1,4 +1,4 @@
-"""What tools/launcher exchanges with others: agents, strangers, programs that submit jobs, whoever reads its output."""
+"""What tools/launcher exchanges with others: agents, intruders, programs that submit jobs, whoever reads its output."""
 import contextlib
 import errno
 import io
@@ -18,7 +18,7 @@ from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from launcher import addresses, bootstrap, channel, home, hosts, members, supervisor  # noqa: E402
+from launcher import addresses, agent_port, bootstrap, channel, hosts, members, supervisor  # noqa: E402
 from launcher.errors import Interrupted, UsageError  # noqa: E402
 from launcher.launchers import tools  # noqa: E402
 
@@ -148,15 +148,15 @@ class Channels(unittest.TestCase):
             self.channel.receive(time.monotonic() + 10)
 
 
-class Home(unittest.TestCase):
+class AgentPort(unittest.TestCase):
     def setUp(self):
         self.callers, self.came = [], threading.Event()
-        self.home = home.Home("token", lambda its, here: (self.callers.append(here), self.came.set()), host_ip="127.0.0.1")
-        self.addCleanup(self.home.close)
+        self.port = agent_port.AgentPort("token", lambda its, here: (self.callers.append(here), self.came.set()), host_ip="127.0.0.1")
+        self.addCleanup(self.port.close)
 
     def call(self, token):
-        host, port = addresses.split_port(self.home.addresses[0])
-        return home.call_one(host, port, token)
+        host, port = addresses.split_port(self.port.addresses[0])
+        return agent_port.call_one(host, port, token)
 
     def test_who_has_the_token_is_heard(self):
         connection = self.call("token")
@@ -167,36 +167,36 @@ class Home(unittest.TestCase):
         self.assertEqual(connection.launcher_address, "127.0.0.1")
         connection.close()
 
-    def test_strangers_are_not(self):
+    def test_intruders_are_not(self):
         with self.assertRaises(OSError):
             self.call("another")
-        with socket.create_connection(addresses.split_port(self.home.addresses[0]), 10) as stranger:
-            stranger.settimeout(20)
-            nonce = stranger.recv(home.NONCE)
-            self.assertEqual(len(nonce), home.NONCE)
-            stranger.sendall(nonce + home.proof("token", b"launch", nonce, nonce))  # its own proof reflected
-            self.assertEqual(stranger.recv(100), b"")
+        with socket.create_connection(addresses.split_port(self.port.addresses[0]), 10) as intruder:
+            intruder.settimeout(20)
+            nonce = intruder.recv(agent_port.NONCE)
+            self.assertEqual(len(nonce), agent_port.NONCE)
+            intruder.sendall(nonce + agent_port.proof("token", b"launch", nonce, nonce))  # its own proof reflected
+            self.assertEqual(intruder.recv(100), b"")
         self.assertEqual(self.callers, [])
 
-    def test_strangers_that_dribble_are_sent_away(self):
-        with mock.patch.object(home, "HANDSHAKE", 0.3), socket.create_connection(addresses.split_port(self.home.addresses[0]), 10) as stranger:
+    def test_intruders_that_dribble_are_sent_away(self):
+        with mock.patch.object(agent_port, "HANDSHAKE", 0.3), socket.create_connection(addresses.split_port(self.port.addresses[0]), 10) as intruder:
             try:
-                for _ in range(home.NONCE):
-                    if select.select([stranger], [], [], 0.1)[0] and not stranger.recv(100):
+                for _ in range(agent_port.NONCE):
+                    if select.select([intruder], [], [], 0.1)[0] and not intruder.recv(100):
                         return
-                    stranger.sendall(b"x")
+                    intruder.sendall(b"x")
             except (ConnectionResetError, BrokenPipeError):  # a byte came after the last read, or after the close
                 return
             self.fail("a byte every 0.1 s is heard for longer than 0.3 s")
 
     def test_a_connection_that_cannot_be_accepted_is_not_the_end(self):
-        real, self.home._listener = self.home._listener, mock.Mock()
-        self.home._listener.accept.side_effect = itertools.chain([OSError(errno.EMFILE, "too many")], iter(real.accept, None))
+        real, self.port._listener = self.port._listener, mock.Mock()
+        self.port._listener.accept.side_effect = itertools.chain([OSError(errno.EMFILE, "too many")], iter(real.accept, None))
         self.addCleanup(real.close)
         with contextlib.suppress(OSError):
             self.call("another")  # taken by the accept() that was under way
         self.test_who_has_the_token_is_heard()
-        self.assertGreater(self.home._listener.accept.call_count, 1)
+        self.assertGreater(self.port._listener.accept.call_count, 1)
 
 
 class RemoteHost(unittest.TestCase):

@@ -12,7 +12,7 @@ rendezvous    who has joined, as the scheduler tells it
 members       the job's processes as the supervisor sees them: output, log, end
 echo          which of their lines the terminal shows
 hosts         where processes run: here, or through an agent
-agent         on another host, runs processes at the supervisor's word; bootstrap brings it through ssh, home is where it calls
+agent         on another host, runs processes at the supervisor's word; bootstrap brings it through ssh, agent_port is where it calls
 channel       messages between the two
 processes     one process on this machine: its output, its end; limits: what the operating system has not enough of, in words
 descendants   finds and kills all that came of a process

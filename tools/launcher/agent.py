@@ -1,7 +1,7 @@
 """launch.py's hand on another host: runs processes at its word, and leaves nothing of them when the word no longer comes.
 
 It is two processes, as launch.py is (docs/design/launching.md): either outlives a kill -9 of the other and cleans up. Comes to the host
-through ssh, its modules with it (bootstrap.py), or is started there from a shared folder and calls home (home.py).
+through ssh, its modules with it (bootstrap.py), or is started there from a shared folder and calls launch.py (agent_port.py).
 """
 import argparse
 import os
@@ -171,15 +171,15 @@ def by_ssh():
 
 
 def main(arguments):
-    from . import home  # not where ssh brought this
+    from . import agent_port  # not where ssh brought this
     parser = argparse.ArgumentParser(prog="agent.py", description="Started by launch.py's launchers, not by hand.")
     parser.add_argument("--call", required=True, metavar="ADDRESS,...", help="where launch.py listens")
     parser.add_argument("--role", help="for what it was placed here")
     parser.add_argument("--token-file", help="where the secret of the connection is, if not in the environment")
     parser.add_argument("--grace", action="store_true", help="signals to end are launch.py's to obey")
     args = parser.parse_args(arguments)
-    token = home.read_token(args.token_file)
-    return run(lambda: home.call(args.call.split(","), token),
+    token = agent_port.read_token(args.token_file)
+    return run(lambda: agent_port.call(args.call.split(","), token),
                lambda connection: {"role": args.role, "launcher": connection.launcher_address}, args.grace)
 
 

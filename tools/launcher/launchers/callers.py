@@ -1,8 +1,8 @@
-"""Launchers whose agents call home: one for each process, started by mpirun or a batch system."""
+"""Launchers whose agents call launch.py: one for each process, started by mpirun or a batch system."""
 import collections
 import os
 
-from .. import addresses, home, placement
+from .. import addresses, agent_port, placement
 from ..errors import UsageError
 from ..hosts import RemoteHost
 from ..job import ROOT
@@ -28,14 +28,14 @@ class Callers(Launcher):
 
     def __init__(self, job, options):
         super().__init__(job, options)
-        self.token, self.home = home.new_token(), None
+        self.token, self.agent_port = agent_port.new_token(), None
 
     def count(self):
         return self.job.num_servers + self.job.num_workers
 
     def agent(self, *arguments):
         """Its command, the same on every host: the folder is shared."""
-        where = ",".join(self.home.addresses) if self.home else "ADDRESS,..."
+        where = ",".join(self.agent_port.addresses) if self.agent_port else "ADDRESS,..."
         grace = ["--grace"] if self.job.grace else []
         return ["python3", AGENT, "--call", where, *grace, *arguments]
 
@@ -65,9 +65,9 @@ class Callers(Launcher):
             supervisor.events.put(HostIsHere(RemoteHost(channel, here, lambda lost, why: supervisor.events.put(HostIsLost(lost, why)),
                                                          on_asked=supervisor.hear_host)))
         self.asked_to_end = supervisor.asked_to_end
-        self.home = home.Home(self.token, welcome, self.options.host_ip, self.interface_here(), self.options.agent_port or 0)
+        self.agent_port = agent_port.AgentPort(self.token, welcome, self.options.host_ip, self.interface_here(), self.options.agent_port or 0)
         if self.options.verbose:
-            say(f"agents call {', '.join(self.home.addresses)}")
+            say(f"agents call {', '.join(self.agent_port.addresses)}")
         self.begin(supervisor)
         hosts = self.await_hosts(supervisor, self.count(), self.missing, self.starts_at_once)
         if isinstance(hosts, list):
@@ -95,8 +95,8 @@ class Callers(Launcher):
         return places
 
     def cancel(self):
-        if self.home is not None:
-            self.home.close()
+        if self.agent_port is not None:
+            self.agent_port.close()
 
     def beginning(self):
         """What begin() would do, in lines, with secrets hidden."""

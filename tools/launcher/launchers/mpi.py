@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..environment import shell_line
 from ..errors import UsageError
-from ..home import TOKEN
+from ..agent_port import TOKEN
 from ..placement import over_hosts, over_seats
 from .callers import Callers
 from .tools import PATIENCE, Tool, run

@@ -15,7 +15,7 @@ from ..rendezvous import listed
 
 REPORT = 10.0
 # What a container waits for that will not come by itself.
-HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+UNSTARTABLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 SILENT_TRIES, SILENT_PAUSE = 5, 2.0  # kubectl that ends without a word about pods; seconds
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")  # of --timestamps: RFC 3339
 LAST_WORDS = 10.0  # seconds for a pod's log to end after the pod
@@ -155,7 +155,7 @@ class Pods:
         name, status = name_of(role, rank), pod.get("status", {})
         container = (status.get("containerStatuses") or [{}])[0].get("state", {})
         self._states[name] = status.get("phase", "Pending"), container.get("waiting", {}).get("reason", "")
-        if container.get("waiting", {}).get("reason") in HOPELESS:
+        if container.get("waiting", {}).get("reason") in UNSTARTABLE:
             waiting = container["waiting"]
             raise LaunchError(f"{name} (pod {pod['metadata']['name']}) cannot start: {waiting['reason']}: {waiting.get('message', '')}")
         if "running" in container or "terminated" in container:

@@ -6,7 +6,7 @@ import shlex
 
 from ..environment import shell_line
 from ..errors import LaunchError, UsageError
-from ..home import TOKEN
+from ..agent_port import TOKEN
 from .callers import Callers
 from .tools import GLANCE, PARTING, PATIENCE, Tool, run, submit
 

@@ -17,7 +17,7 @@ import xml.etree.ElementTree
 
 from ..environment import HIDDEN, without_passwords
 from ..errors import Interrupted, UsageError
-from ..home import TOKEN
+from ..agent_port import TOKEN
 from ..messages import say
 from ..supervisor import Failed
 from .callers import Callers

@@ -18,7 +18,7 @@ from .errors import UsageError
 TOKEN = "SLUICE_LAUNCH_TOKEN"
 NONCE = 32             # bytes
 HANDSHAKE = 5.0        # seconds
-STRANGERS = 64         # at once; more are sent away
+UNAUTHENTICATED = 64         # connections at once; more are closed
 CALL_DEADLINE = 30.0   # seconds until somebody must have answered an agent
 CONNECT_TIMEOUT = 3.0
 RETRY = 0.1            # after a connection that could not be accepted
@@ -42,7 +42,7 @@ def proof(token, who, mine, theirs):
 def take(connection, size, deadline):
     data = b""
     while len(data) < size:
-        connection.settimeout(max(0.01, deadline - time.monotonic()))  # of all of it: a stranger may send a byte now and then
+        connection.settimeout(max(0.01, deadline - time.monotonic()))  # in all: an unauthenticated peer may send a byte now and then
         chunk = connection.recv(size - len(data))
         if not chunk:
             raise OSError("it hung up")
@@ -73,15 +73,15 @@ def listen(port):
         raise UsageError(f"--agent-port is {port}, where launch.py cannot listen: {os.strerror(error.errno)}; choose another") from error
 
 
-class Home:
+class AgentPort:
     def __init__(self, token, on_agent, host_ip=None, interface=None, port=0):
         """`on_agent(channel, here)` is called from threads. `port`: 0 is any free one."""
         self._token, self._on_agent = token, on_agent
-        self._strangers, self._closed = threading.Semaphore(STRANGERS), threading.Event()
+        self._unauthenticated, self._closed = threading.Semaphore(UNAUTHENTICATED), threading.Event()
         self._listener = listen(port)
         port = self._listener.getsockname()[1]
         self.addresses = [addresses.with_port(address, port) for address in addresses.own(host_ip, interface)]
-        threading.Thread(target=self._accept, name="home", daemon=True).start()
+        threading.Thread(target=self._accept, name="agent port", daemon=True).start()
 
     def close(self):
         self._closed.set()
@@ -96,7 +96,7 @@ class Home:
             except OSError:  # this one is gone again, or there is no descriptor for it now
                 self._closed.wait(RETRY)
                 continue
-            if self._strangers.acquire(blocking=False):
+            if self._unauthenticated.acquire(blocking=False):
                 threading.Thread(target=self._welcome, args=(connection,), name="caller", daemon=True).start()
             else:
                 connection.close()
@@ -118,15 +118,15 @@ class Home:
             connection.close()
             return
         finally:
-            self._strangers.release()
+            self._unauthenticated.release()
         self._on_agent(channel, here)
 
 
-def call(homes, token):
+def call(addresses_of_launch, token):
     """The agent's end. Raises SystemExit where nobody answers."""
     end, why = time.monotonic() + CALL_DEADLINE, "nobody was tried"
     while time.monotonic() < end:
-        for address in homes:
+        for address in addresses_of_launch:
             try:
                 return call_one(*addresses.split_port(address), token)
             except (OSError, ValueError) as error:
