@@ -4,6 +4,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -49,6 +50,11 @@ class CheckLayers(unittest.TestCase):
                 before = (self.root / path).read_text()
                 self.assertTrue(any(word in found for found in self.plant(path, line)), word)
                 (self.root / path).write_text(before)
+
+    def test_an_edge_that_no_file_uses_is_found(self):
+        self.assertEqual(check_layers.unused_edges(ROOT), [])
+        with unittest.mock.patch.dict(check_layers.LAYERS, {"optimizer": {"base", "tensor"}}):
+            self.assertIn("optimizer/ may include tensor/, and no file does", check_layers.unused_edges(self.root)[0])
 
     def test_the_umbrella_has_every_header(self):
         self.assertEqual(check_layers.not_in_umbrella(self.root), [])
