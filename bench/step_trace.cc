@@ -122,8 +122,8 @@ std::string StepTrace::Report(const std::vector<std::string>& keys) const {
       push.Add(Microseconds(round.last.at(Stage::kPush) - begin));
       const auto ack = round.last.find(Stage::kWait);  // where the value came at once there is none
       acknowledged.Add(
-          Microseconds((ack == round.last.end() ? round.last.at(Stage::kLand) : ack->second) - begin));
-      landed.Add(Microseconds(round.last.at(Stage::kLand) - begin));
+          Microseconds((ack == round.last.end() ? round.last.at(Stage::kDeliver) : ack->second) - begin));
+      landed.Add(Microseconds(round.last.at(Stage::kDeliver) - begin));
       if (round.last.at(Stage::kPush) < steps[step].end()) ++early_in[step];
       const auto need = steps[step + 1].NeedOf(keys[index]);
       if (need) needed.Add(Microseconds(need->turn - begin));

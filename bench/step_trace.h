@@ -9,7 +9,7 @@
 
 #include "base/guarded.h"
 #include "stream_watch.h"
-#include "worker/gradient_flow.h"
+#include "worker/gradient_stages.h"
 
 namespace sluice::bench {
 
@@ -32,7 +32,7 @@ class StepTrace final : public StreamWatcher, public worker::Tracer {
     std::map<worker::Stage, Time> last;  // report of the stage, of the key's last part
     bool HasAll() const {
       using worker::Stage;
-      return last.contains(Stage::kReduce) && last.contains(Stage::kPush) && last.contains(Stage::kLand);
+      return last.contains(Stage::kReduce) && last.contains(Stage::kPush) && last.contains(Stage::kDeliver);
     }
   };
   struct Heard {

@@ -107,7 +107,7 @@ void CheckFlags() {
     throw Error(ErrorCode::kInvalidArgument, "--profile and --trace are two runs");
   if (!FLAGS_costs.empty() && !FLAGS_profile)
     throw Error(ErrorCode::kInvalidArgument, "--costs needs --profile, whose operations it is about");
-  if (const std::string why = WhyInvalid(Compressions()); !why.empty())
+  if (const std::string why = InvalidReason(Compressions()); !why.empty())
     throw Error(ErrorCode::kInvalidArgument, why);
   if (FLAGS_count_allocations && !CanCountAllocations()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -287,7 +287,7 @@ void PrintTrace(const std::shared_ptr<StepTrace>& trace) {
     StepTrace::MarkStep();
     load.Step();
   }
-  load.Settle();
+  load.WarmUp();
   std::string report = trace->Report(load.PushedKeys());
   if (FLAGS_loader) report += LoaderWaits(load).dump() + "\n";
   Print(load, report);

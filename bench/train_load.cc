@@ -225,7 +225,7 @@ void TrainLoad::ExchangeAtOnce() {
   store_->WaitAll();
 }
 
-void TrainLoad::Settle() {
+void TrainLoad::WarmUp() {
   losses_ = NDArray();
   if (store_ != nullptr) store_->WaitAll();
   sluice::WaitAll();
@@ -234,7 +234,7 @@ void TrainLoad::Settle() {
 
 void TrainLoad::Run(int steps) {
   for (int i = 0; i < steps; ++i) Step();
-  Settle();
+  WarmUp();
 }
 
 }  // namespace sluice::bench

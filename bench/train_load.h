@@ -36,7 +36,7 @@ class TrainLoad {
   // Issues one, and waits for the one before.
   void Step();
   // Until all that was issued is done; with a distributed store, on all workers.
-  void Settle();
+  void WarmUp();
   void Run(int steps);  // so many, settled
   int num_workers() const { return store_ == nullptr ? 1 : store_->num_workers(); }
   int rank() const { return store_ == nullptr ? 0 : store_->rank(); }

@@ -1,6 +1,6 @@
-// Updates of SGD with momentum on a store of one process, beside the same arithmetic as one plain loop: how
-// much of what the memory gives the store's path leaves. 20 bytes an element: gradient, weight and momentum
-// are read, weight and momentum written.
+// UpdateQueue of SGD with momentum on a store of one process, beside the same arithmetic as one plain loop:
+// how much of what the memory gives the store's path leaves. 20 bytes an element: gradient, weight and
+// momentum are read, weight and momentum written.
 #include <gflags/gflags.h>
 
 #include <algorithm>

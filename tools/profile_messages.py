@@ -24,31 +24,31 @@ import bench_run
 # (stage, functions whose whole cost counts, calls (from, to) within that are stages of their own)
 WORKER = (
     ("the call: checks, events, arrays, bundles", ("DistStore::PushPull(",),
-     (("DistStore::PushPull(", "Handover::HandOver("), ("DistStore::PushPull(", "Handover::~Handover("),
-      ("Handover::Add(", "ClientLoop::HandOver("))),
+     (("DistStore::PushPull(", "CallBatch::Submit("), ("DistStore::PushPull(", "CallBatch::~CallBatch("),
+      ("CallBatch::Add(", "ClientLoop::Submit("))),
     ("operations and parts", ("Client::Start(",), (("Client::Start(", "Client::FlushShards("),)),
     ("batches and requests", ("Client::FlushShard(",), (("Client::SendBatch(", "ZmqDriver::Send("),)),
     ("envelope written", ("wire::EncodeEnvelope(",), ()),
-    ("payload lent, or packed", ("SharedMemory::Lend(", "wire::Pack("), ()),
+    ("payload leased out, or packed", ("SharedMemory::LeaseOut(", "wire::Pack("), ()),
     ("handed to libzmq", ("transport::SendMultipart(",), ()),
     ("taken from libzmq", ("transport::ReceiveMultipart(",), ()),
     ("envelope read", ("wire::DecodeEnvelope(", "wire::Unpack("), ()),
-    ("payload borrowed", ("SharedMemory::Borrow(", "SharedMemory::Collect("), ()),
-    ("values landed: a copy, or adopted", ("worker::Land(", "worker::LandKept("), ()),
+    ("payload leased", ("SharedMemory::OpenLeases(", "SharedMemory::Collect("), ()),
+    ("values landed: a copy, or adopted", ("worker::Deliver(", "worker::DeliverKept("), ()),
     ("answers to ends of operations", ("Client::OnValues(", "Client::OnAck(", "Client::RunCompletions("),
-     (("Client::OnValues(", "worker::Land("), ("Client::LandAll(", "worker::LandKept("))),
+     (("Client::OnValues(", "worker::Deliver("), ("Client::DeliverAll(", "worker::DeliverKept("))),
 )
 SERVER = (
     ("taken from libzmq", ("transport::ReceiveMultipart(",), ()),
     ("envelope read", ("wire::DecodeEnvelope(", "wire::Unpack("), ()),
-    ("payload borrowed", ("SharedMemory::Borrow(", "SharedMemory::Collect("), ()),
+    ("payload leased", ("SharedMemory::OpenLeases(", "SharedMemory::Collect("), ()),
     ("pushes checked and kept", ("Shard::OnPush(",), (("Shard::", "Shard::UpdateArrays("),)),
     ("rounds closed: the sum", ("Shard::UpdateArrays(",), ()),
     ("envelope written", ("wire::EncodeEnvelope(",), ()),
-    ("payload lent, or packed", ("SharedMemory::Lend(", "wire::Pack("), ()),
+    ("payload leased out, or packed", ("SharedMemory::LeaseOut(", "wire::Pack("), ()),
     ("handed to libzmq", ("transport::SendMultipart(",), ()),
 )
-PARTS, KEYS = ("worker::Land(",), ("DistStore::Issue(", "DistStore::AddToBundle(")  # called once for each
+PARTS, KEYS = ("worker::Deliver(",), ("DistStore::Issue(", "DistStore::AddToBatch(")  # called once for each
 LOADS = {"40 keys of 4 KiB, one call": (4 << 10, 40, "--calls=1"), "64 KiB": (64 << 10, 64), "1 MiB": (1 << 20, 16)}
 SYSTEM_CALLS = ("sendmsg", "sendto", "write", "recvmsg", "recvfrom", "read", "epoll_wait", "poll", "futex", "getpid")
 

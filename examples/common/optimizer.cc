@@ -68,7 +68,7 @@ OptimizerConfig MakeOptimizer(const std::map<std::string, double>& rates, const 
     config.schedule.factor = FLAGS_lr_factor;
     config.schedule.steps.push_back(LastStepOf(epoch, start, sampler, workers));
   }
-  if (const std::string why = WhyInvalid(config); !why.empty()) {
+  if (const std::string why = InvalidReason(config); !why.empty()) {
     throw Error(ErrorCode::kInvalidArgument, why + " (--lr, --mom, --wd, --lr-factor, --lr-step-epochs)");
   }
   return config;

@@ -50,6 +50,6 @@ struct GradientCompression {
 };
 
 // Empty: sound; else which field is wrong, and what it may be.
-std::string WhyInvalid(const GradientCompression& compression);
+std::string InvalidReason(const GradientCompression& compression);
 
 }  // namespace sluice

@@ -129,13 +129,13 @@ std::vector<std::string_view> OptimizerNames();
 OptimizerConfig Resolved(OptimizerConfig config);
 bool ReadsMomentum(OptimizerKind kind);
 // Empty when sound; else which field has which value, and what it accepts.
-std::string WhyInvalid(const OptimizerConfig& config);
+std::string InvalidReason(const OptimizerConfig& config);
 
 // The arithmetic. Immutable and thread-safe. The result for an element does not depend on how elements are
 // cut into calls; where it depends on the whole array (needs_norms), Measure has seen all of it before.
 class Optimizer {
  public:
-  // Throws Error(kInvalidArgument) with WhyInvalid's text.
+  // Throws Error(kInvalidArgument) with InvalidReason's text.
   static std::unique_ptr<const Optimizer> Create(const OptimizerConfig& config);
   virtual ~Optimizer() = default;
 

@@ -30,6 +30,6 @@ struct RowInit {
 
 // Empty: a table of this shape can begin so; else why not. A table has rows, rows have elements and at most
 // 1 MiB; whole numbers begin as a whole constant.
-std::string WhyInvalid(const RowInit& init, const Shape& shape, DType dtype);
+std::string InvalidReason(const RowInit& init, const Shape& shape, DType dtype);
 
 }  // namespace sluice

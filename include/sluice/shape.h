@@ -35,13 +35,13 @@ class Shape {
   // Throws Error(kInvalidArgument) for a negative extent, too many axes, or a size beyond 2^63-1 elements.
   explicit Shape(std::span<const int64_t> dims);
   // Why `dims` is no shape, or empty. For dims that come from outside.
-  static std::string WhyInvalid(std::span<const int64_t> dims);
+  static std::string InvalidReason(std::span<const int64_t> dims);
 
   size_t ndim() const { return ndim_; }
   // 0 behind the last axis. Throws Error(kInvalidArgument) for an axis that no shape has.
   int64_t operator[](size_t axis) const {
     if (axis >= kMaxAxes) [[unlikely]]
-      RefuseAxis(axis);
+      ThrowNoAxis(axis);
     return dims_[axis];
   }
   int64_t size() const { return size_; }  // number of elements
@@ -55,7 +55,7 @@ class Shape {
   bool operator==(const Shape& other) const = default;
 
  private:
-  [[noreturn]] void RefuseAxis(size_t axis) const;
+  [[noreturn]] void ThrowNoAxis(size_t axis) const;
   static constexpr int64_t kTooLarge = std::numeric_limits<int64_t>::min();  // is refused
   struct Listed {
     std::array<int64_t, kMaxAxes + 1> dims;  // one more is enough to be refused

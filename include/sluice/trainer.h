@@ -139,7 +139,7 @@ class Trainer {
   std::string PullWeights(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs);
   void RequireNoFailedForward() const;
   void RequireKeys(const char* what) const;
-  [[noreturn]] static void RefuseWithoutKey(const char* what, const nn::Parameter& parameter);
+  [[noreturn]] static void ThrowNoKey(const char* what, const nn::Parameter& parameter);
   void Arm(const PushOptions& options);
   void OnGradient(size_t index);
   void StepWith(const PushOptions& options, bool ignore_stale);

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "autograd/pace.h"
+#include "autograd/issue_throttle.h"
 #include "autograd/record.h"
 #include "base/strings.h"
 #include "sluice/error.h"
@@ -27,7 +27,7 @@ struct Tape {
   ScopeState state;
   uint64_t steps = 0;  // that no scope has named
   Lists lists;         // of no call that runs
-  Pace pace;
+  IssueThrottle pace;
 
   // Where a scope that names no step draws from.
   ScopeState Next(bool recording, bool training) {

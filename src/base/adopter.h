@@ -12,7 +12,7 @@ class Adopter {
   // Its bytes are the frame's from here on, of which there are as many. What was adopted before is let go of.
   virtual void Adopt(Frame frame) = 0;
   // Its bytes lie in its own memory from here on, contents undefined.
-  virtual MutableBytes TakeBack() = 0;
+  virtual MutableBytes RestoreOwnBuffer() = 0;
   virtual size_t size() const = 0;
 };
 

@@ -57,13 +57,13 @@ class Buffer {
 };
 
 // Memory that another process has lent, until this goes.
-class Loan {
+class Lease {
  public:
-  // `mapping`: keeps its pages mapped where they are, beyond the loan; null: no pages of a mapping.
-  explicit Loan(std::shared_ptr<const void> mapping) : mapping_(std::move(mapping)) {}
-  virtual ~Loan() = default;
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
+  // `mapping`: keeps its pages mapped where they are, beyond the lease; null: no pages of a mapping.
+  explicit Lease(std::shared_ptr<const void> mapping) : mapping_(std::move(mapping)) {}
+  virtual ~Lease() = default;
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
   const std::shared_ptr<const void>& mapping() const { return mapping_; }
 
  private:
@@ -80,9 +80,9 @@ class Frame {
  public:
   Frame() = default;
   Frame(Bytes bytes, std::shared_ptr<const void> owner) : bytes_(bytes), owner_(std::move(owner)) {}
-  static Frame Borrowed(Bytes bytes, std::shared_ptr<const Loan> loan) {
-    Frame frame(bytes, std::move(loan));
-    frame.borrowed_ = true;
+  static Frame Leased(Bytes bytes, std::shared_ptr<const Lease> lease) {
+    Frame frame(bytes, std::move(lease));
+    frame.leased_ = true;
     return frame;
   }
   // Owns a copy of `bytes`.
@@ -97,22 +97,22 @@ class Frame {
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   const std::shared_ptr<const void>& owner() const { return owner_; }
-  bool borrowed() const { return borrowed_; }
+  bool leased() const { return leased_; }
   // Null where nothing is borrowed.
-  const Loan* loan() const { return borrowed_ ? static_cast<const Loan*>(owner_.get()) : nullptr; }
+  const Lease* lease() const { return leased_ ? static_cast<const Lease*>(owner_.get()) : nullptr; }
   // This frame, or where it is borrowed a copy.
-  Frame Own() const { return borrowed_ ? Copy(bytes_) : *this; }
+  Frame ToOwned() const { return leased_ ? Copy(bytes_) : *this; }
   // A part of this frame with the same owner.
   Frame Slice(size_t offset, size_t length) const {
     Frame slice(bytes_.subspan(offset, length), owner_);
-    slice.borrowed_ = borrowed_;
+    slice.leased_ = leased_;
     return slice;
   }
 
  private:
   Bytes bytes_;
   std::shared_ptr<const void> owner_;
-  bool borrowed_ = false;
+  bool leased_ = false;
 };
 
 inline Bytes AsBytes(std::string_view text) {

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/file_descriptor.h"
 #include "base/guarded.h"
 #include "base/limits.h"
 #include "base/strings.h"
@@ -24,22 +25,6 @@ namespace sluice {
 namespace {
 
 constexpr size_t kLargestCall = size_t{1} << 30;  // Linux moves at most 2^31 - 4096 bytes per read or write
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 Failure FailFromErrno(const char* action, const std::string& path, int error) {
   const char* advice = "";
@@ -148,7 +133,7 @@ Status WriteNew(const std::string& name, std::span<const Bytes> pieces, const Na
                 const std::string& target, std::optional<HeldFileNames>* naming) {
   {
     const FileDescriptor nameless(nameless_files.Open(FolderOf(name)));
-    if (nameless.ok()) {
+    if (nameless.valid()) {
       if (Status status = WriteAndFlush(nameless.get(), pieces, target); !status) return status;
       naming->emplace(kNamingPatience);
       if (nameless_files.Link(nameless.get(), name)) return Status::Ok();
@@ -156,36 +141,36 @@ Status WriteNew(const std::string& name, std::span<const Bytes> pieces, const Na
   }
   if (!*naming) naming->emplace(kNamingPatience);
   const FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file.ok()) return FailFromErrno("write", target, errno);
+  if (!file.valid()) return FailFromErrno("write", target, errno);
   return WriteAndFlush(file.get(), pieces, target);
 }
 
 // The rename itself must survive a power cut. Some file systems cannot flush a folder: that is no failure.
 void FlushFolderOf(const std::string& path) {
   const FileDescriptor opened(::open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.ok()) ::fsync(opened.get());
+  if (opened.valid()) ::fsync(opened.get());
 }
 
 }  // namespace
 
-Status RequireNoNul(const std::string& path) {
+Status ValidatePath(const std::string& path) {
   const size_t at = path.find('\0');
   if (at == std::string::npos) return Status::Ok();
   return Fail(ErrorCode::kInvalidArgument, "the path '", StrPrintable(path), "' has a NUL byte at place ", at,
               "; no file is called so");
 }
 
-Status RequireFileName(const std::string& path, const std::string& what) {
+Status ValidateFileName(const std::string& path, const std::string& what) {
   if (path.empty()) return Fail(ErrorCode::kInvalidArgument, what, ": the path is empty");
-  const Status status = RequireNoNul(path);
+  const Status status = ValidatePath(path);
   return status ? status : Fail(status.failure().code, what, ": ", status.failure().message);
 }
 
 Result<RandomAccessFile> RandomAccessFile::Open(const std::string& path) {
-  if (Status status = RequireNoNul(path); !status) return status.failure();
+  if (Status status = ValidatePath(path); !status) return status.failure();
   // Without O_NONBLOCK a pipe with no writer would block here for ever.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.ok()) return FailFromErrno("open", path, errno);
+  if (!file.valid()) return FailFromErrno("open", path, errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return FailFromErrno("inspect", path, errno);
   if (!S_ISREG(info.st_mode)) {
@@ -248,7 +233,7 @@ bool NamelessFiles::Link(int fd, const std::string& name) const {
 
 Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces,
                            const NamelessFiles& nameless_files) {
-  if (Status status = RequireNoNul(path); !status) return status;
+  if (Status status = ValidatePath(path); !status) return status;
   std::error_code ignored;
   std::string target = path;
   if (std::filesystem::is_symlink(path, ignored)) {

@@ -15,10 +15,10 @@ namespace sluice {
 
 // kInvalidArgument for a path with a NUL byte: the system would take what is before it for the whole path.
 // Whoever opens files below checks it.
-Status RequireNoNul(const std::string& path);
+Status ValidatePath(const std::string& path);
 
 // kInvalidArgument for an empty path, too; the message begins with `what`, who takes the path ("KeepBest").
-Status RequireFileName(const std::string& path, const std::string& what);
+Status ValidateFileName(const std::string& path, const std::string& what);
 
 // A regular file's contents. Failures: kNotFound, kPermissionDenied, kInvalidArgument (a folder, a device),
 // kResourceExhausted (longer than max_bytes), kDataLoss (cut short while it was read).

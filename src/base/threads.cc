@@ -46,8 +46,8 @@ void AwaitGone(const std::vector<pid_t>& threads) {
   }
 }
 
-int NewSocket() {
-  return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+FileDescriptor NewSocket() {
+  return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 // The name and its length for bind(2) and connect(2).
@@ -61,31 +61,23 @@ std::pair<sockaddr_un, socklen_t> LockName() {
 
 // Waits for the owner's end, at most `patience`. False: there is none to wait for.
 bool AwaitOwner(const sockaddr* name, socklen_t length, Duration patience) {
-  const int waiting = NewSocket();
-  if (waiting < 0) return false;
-  const bool connected = connect(waiting, name, length) == 0;
-  pollfd closed{waiting, POLLIN, 0};
-  if (connected) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(patience).count();
-    poll(&closed, 1, static_cast<int>(std::max<int64_t>(left, 0)));
-  }
-  close(waiting);
-  return connected;
+  const FileDescriptor waiting = NewSocket();
+  if (!waiting.valid() || connect(waiting.get(), name, length) != 0) return false;
+  pollfd closed{waiting.get(), POLLIN, 0};
+  poll(&closed, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(patience).count()));
+  return true;
 }
 
-// -1: it cannot be had, for want of descriptors or of patience.
-int Lock() {
+// None: it cannot be had, for want of descriptors or of patience.
+FileDescriptor Lock() {
   const auto [name, length] = LockName();
   const auto* address = reinterpret_cast<const sockaddr*>(&name);
-  const int lock = NewSocket();
-  if (lock < 0) return -1;
+  FileDescriptor lock = NewSocket();
+  if (!lock.valid()) return lock;
   const Time end = SteadyClock().Now() + kLockPatience;
-  while (bind(lock, address, length) != 0 || listen(lock, kWaiting) != 0) {
+  while (bind(lock.get(), address, length) != 0 || listen(lock.get(), kWaiting) != 0) {
     const Time now = SteadyClock().Now();
-    if (now >= end) {
-      close(lock);
-      return -1;
-    }
+    if (now >= end) return {};
     if (!AwaitOwner(address, length, end - now)) sched_yield();  // it is about to listen, or has just gone
   }
   return lock;
@@ -119,10 +111,10 @@ void TryThreads(int count, const std::string& what_for) {
 
 }  // namespace
 
-ThreadReservation::ThreadReservation(int count, const std::string& what_for) : lock_(-1) {
+ThreadReservation::ThreadReservation(int count, const std::string& what_for) {
   RequireStacks(what_for);
   lock_ = Lock();
-  if (lock_ >= 0) ++reservations;
+  if (lock_.valid()) ++reservations;
   try {
     TryThreads(count, what_for);
   } catch (...) {
@@ -132,19 +124,14 @@ ThreadReservation::ThreadReservation(int count, const std::string& what_for) : l
 }
 
 void ThreadReservation::Release() {
-  const int lock = std::exchange(lock_, -1);
-  if (lock < 0) return;
+  if (!lock_.valid()) return;
   --reservations;
-  close(lock);
+  lock_.Reset();
 }
 
 namespace internal {
 
-ThreadStartLock::ThreadStartLock() : lock_(reservations > 0 ? -1 : Lock()) {}
-
-ThreadStartLock::~ThreadStartLock() {
-  if (lock_ >= 0) close(lock_);
-}
+ThreadStartLock::ThreadStartLock() : lock_(reservations > 0 ? FileDescriptor() : Lock()) {}
 
 void ThrowNoThread(const std::string& what_for) {
   throw Error(ErrorCode::kResourceExhausted,

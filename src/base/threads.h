@@ -1,10 +1,13 @@
-// Threads where the system may give none: an error in words, never the end of the process. Thread safety: all.
+// Threads where the system may give none: an error in words, never the end of the process. Thread safety:
+// all.
 #pragma once
 
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "base/file_descriptor.h"
 
 namespace sluice {
 
@@ -18,13 +21,13 @@ class ThreadReservation {
   // most for other processes that start threads, and goes on all the same.
   ThreadReservation(int count, const std::string& what_for);
   ~ThreadReservation() { Release(); }
-  ThreadReservation(ThreadReservation&& other) noexcept : lock_(std::exchange(other.lock_, -1)) {}
+  ThreadReservation(ThreadReservation&&) = default;
   ThreadReservation& operator=(ThreadReservation&&) = delete;
 
   void Release();
 
  private:
-  int lock_;  // a descriptor; -1: there is none
+  FileDescriptor lock_;
 };
 
 namespace internal {
@@ -33,12 +36,9 @@ namespace internal {
 class ThreadStartLock {
  public:
   ThreadStartLock();
-  ~ThreadStartLock();
-  ThreadStartLock(const ThreadStartLock&) = delete;
-  ThreadStartLock& operator=(const ThreadStartLock&) = delete;
 
  private:
-  const int lock_;
+  const FileDescriptor lock_;
 };
 [[noreturn]] void ThrowNoThread(const std::string& what_for);
 }  // namespace internal

@@ -196,7 +196,7 @@ void EncodeWeights(Compression as, const float* weights, size_t elements, std::b
   RoundHalves(as == Compression::kFloat16 ? DType::kFloat16 : DType::kBFloat16, weights, elements, out);
 }
 
-std::string WhyInvalid(const Encoded& part, DType dtype, size_t elements) {
+std::string InvalidReason(const Encoded& part, DType dtype, size_t elements) {
   if (part.type != Compression::kNone && !IsOfGradients(part.type, dtype))
     return StrCat("a ", Name(dtype), " key does not travel as ", Name(part.type));
   if (part.type == Compression::kTopK) {

@@ -46,7 +46,7 @@ struct Encoded {
 };
 
 // Whether bytes from the network are a part of `elements` elements of `dtype`. Empty: they are; else why not.
-std::string WhyInvalid(const Encoded& part, DType dtype, size_t elements);
+std::string InvalidReason(const Encoded& part, DType dtype, size_t elements);
 
 // out[i] = element first + i, for i < n. Valid parts only; `first` is a multiple of kAligned.
 void Decode(const Encoded& part, DType dtype, size_t first, size_t n, float* out);

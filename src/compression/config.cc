@@ -28,7 +28,7 @@ Compression CompressionFromName(const std::string& name) {
   return static_cast<Compression>(found - std::begin(kNames));
 }
 
-std::string WhyInvalid(const GradientCompression& compression) {
+std::string InvalidReason(const GradientCompression& compression) {
   const auto why = [](const auto&... text) { return StrCat("gradient compression: ", text...); };
   if (compression.type > kLast) return why("type ", static_cast<int>(compression.type), " is unknown");
   if (compression.weights != Compression::kNone && compression.weights != Compression::kFloat16 &&

@@ -58,7 +58,7 @@ Status AppendCifar10(Bytes bytes, std::string_view origin, Cifar10Batch* batch, 
 }
 
 std::shared_ptr<const ImageDataset> LoadCifar10(const std::string& folder, Subset subset) {
-  RequireNoNul(folder).OrThrow();
+  ValidatePath(folder).OrThrow();
   Cifar10Batch all;
   for (const std::string& name : FileNames(subset)) {
     const std::string path = FindFile(folder, name).OrThrow();

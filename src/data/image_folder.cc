@@ -24,7 +24,7 @@ bool IsImageName(const fs::path& path) {
 
 // The names in `folder` that are folders, or images; sorted by their bytes, without hidden ones.
 std::vector<std::string> NamesIn(const fs::path& folder, bool folders) {
-  RequireNoNul(folder.string()).OrThrow();
+  ValidatePath(folder.string()).OrThrow();
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -48,7 +48,7 @@ std::vector<std::string> NamesIn(const fs::path& folder, bool folders) {
 
 ImageFolderDataset::ImageFolderDataset(const std::string& folder, ImageOptions options)
     : options_(std::move(options)) {
-  CheckImageOptions(options_, "ImageFolderDataset");
+  RequireImageOptions(options_, "ImageFolderDataset");
   class_names_ = NamesIn(folder, /*folders=*/true);
   if (class_names_.empty()) {
     throw Error(ErrorCode::kNotFound,

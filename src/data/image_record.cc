@@ -31,7 +31,7 @@ class ImageRecordDataset::Impl {
       : options_(std::move(options)), file_(RandomAccessFile::Open(path).OrThrow()) {
     source_ = {file_.path(), file_.size(),
                [this](uint64_t offset, MutableBytes into) { return file_.ReadAt(offset, into); }};
-    CheckImageOptions(options_.image, "ImageRecordDataset");
+    RequireImageOptions(options_.image, "ImageRecordDataset");
     if (options_.num_classes < 0 || options_.num_classes > kMaxClasses) {
       throw Error(ErrorCode::kInvalidArgument, StrCat("ImageRecordDataset: num_classes is ",
                                                       options_.num_classes, "; expected 0 to ", kMaxClasses));

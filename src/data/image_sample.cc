@@ -55,7 +55,7 @@ const char* NameOf(int64_t channels) {
 
 }  // namespace
 
-void CheckImageOptions(const ImageOptions& options, std::string_view who) {
+void RequireImageOptions(const ImageOptions& options, std::string_view who) {
   const Shape& shape = options.shape;
   if (shape.ndim() != 3 || (shape[0] != 1 && shape[0] != 3) || shape[1] < 1 || shape[2] < 1 ||
       static_cast<uint64_t>(shape.size()) > kMaxImageBytes) {

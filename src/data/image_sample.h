@@ -11,7 +11,7 @@
 namespace sluice {
 
 // Throws Error(kInvalidArgument) for a shape other than [1 or 3, height, width] with positive extents.
-void CheckImageOptions(const ImageOptions& options, std::string_view who);
+void RequireImageOptions(const ImageOptions& options, std::string_view who);
 
 // sample: options.shape.size() values. `origin` names the bytes in failures.
 Status DecodeSample(Bytes bytes, std::string_view origin, const ImageOptions& options,

@@ -109,7 +109,7 @@ Result<std::shared_ptr<const ImageDataset>> JoinMnist(IdxArray images, std::stri
 }
 
 std::shared_ptr<const ImageDataset> LoadMnist(const std::string& folder, Subset subset) {
-  RequireNoNul(folder).OrThrow();
+  ValidatePath(folder).OrThrow();
   const Files files = FindFiles(folder, subset).OrThrow();
   return JoinMnist(ReadIdx(files.images).OrThrow(), files.images, ReadIdx(files.labels).OrThrow(),
                    files.labels)

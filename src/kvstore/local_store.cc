@@ -34,7 +34,7 @@ void LocalStore::RequireNew(const Key& key, const wire::KeySpec& spec) const {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("Init of key ", ToString(key), ": integer and string keys do not mix in one store"));
   }
-  CheckRule(rule_, spec).OrThrow();
+  ValidateRule(rule_, spec).OrThrow();
 }
 
 void LocalStore::RequireNew(const Entries& entries) const {
@@ -230,7 +230,7 @@ void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values
 void LocalStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   outstanding_.Check();
   const auto lock = Lock();
-  const std::vector<Values> lists = EachAlone("Set", keys, values);
+  const std::vector<Values> lists = OneArrayPerKey("Set", keys, values);
   const auto entries = Join("Set", keys, lists);
   for (const auto& entry : entries) RequireFit("Set", entry.key, Find("Set", entry.key).shape, entry.arrays);
   for (const auto& entry : entries) entry.arrays.front().CopyTo(&keys_.at(entry.key).weight);
@@ -244,14 +244,14 @@ uint64_t LocalStore::NumUpdates(const Key& key) {
 void LocalStore::SetOptimizer(const OptimizerConfig& config) {
   const auto lock = Lock();
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
-  for (const auto& [key, state] : keys_) CheckRule(rule, state.spec).OrThrow();
+  for (const auto& [key, state] : keys_) ValidateRule(rule, state.spec).OrThrow();
   rule_ = rule;
   updater_ = nullptr;
   for (auto& [key, state] : keys_) state.update = nullptr;
 }
 
 void LocalStore::SetGradientCompression(const GradientCompression& compression) {
-  RequireSound(compression);
+  RequireValid(compression);
   if (compression.type == Compression::kNone && compression.weights == Compression::kNone) return;
   throw Error(ErrorCode::kFailedPrecondition,
               StrCat("gradient compression ", Name(compression.type), ", weights ", Name(compression.weights),

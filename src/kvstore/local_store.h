@@ -125,7 +125,7 @@ class LocalStore final : public KVStore {
   Updater updater_;
   std::vector<PendingUpdate> added_;  // of the call under way
   std::vector<Label> added_names_;    // what they are in messages
-  Outstanding outstanding_;
+  OutstandingOperations outstanding_;
 };
 
 // A store of type "local" or "device"; `threads` as collective::MakeHostReducer's.

@@ -52,7 +52,7 @@ void RequireRows(const std::string& of_key, const KeyShape& table, const RowSpar
 
 void RequireTable(const Key& key, const Shape& shape, DType dtype, const RowInit& init) {
   RequireName(key);
-  if (const std::string why = WhyInvalid(init, shape, dtype); !why.empty())
+  if (const std::string why = InvalidReason(init, shape, dtype); !why.empty())
     throw Error(ErrorCode::kInvalidArgument, StrCat("InitRowSparse of key ", ToString(key), ": ", why));
 }
 

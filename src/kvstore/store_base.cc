@@ -85,8 +85,8 @@ Entries Join(const std::string& what, const std::vector<Key>& keys,
   return result;
 }
 
-std::vector<KVStore::Values> EachAlone(const std::string& what, const std::vector<Key>& keys,
-                                       const std::vector<NDArray>& values) {
+std::vector<KVStore::Values> OneArrayPerKey(const std::string& what, const std::vector<Key>& keys,
+                                            const std::vector<NDArray>& values) {
   std::set<Key> seen;
   for (const Key& key : keys) {
     if (seen.insert(key).second) continue;
@@ -134,8 +134,8 @@ void RequireDivisor(const std::string& what, const Key& key, DType dtype, const 
                      IsFloating(dtype) ? "; it must be positive and finite" : "; whole numbers take 1 only"));
 }
 
-void RequireSound(const GradientCompression& compression) {
-  if (const std::string why = WhyInvalid(compression); !why.empty())
+void RequireValid(const GradientCompression& compression) {
+  if (const std::string why = InvalidReason(compression); !why.empty())
     throw Error(ErrorCode::kInvalidArgument, why);
 }
 
@@ -160,12 +160,12 @@ void RequireFit(const std::string& what, const Key& key, const KeyShape& expecte
   }
 }
 
-void WhenAll(const Events& events, AfterAll then, const std::shared_ptr<Allocator>& records) {
+void WhenAll(const Events& events, WhenAllDone then, const std::shared_ptr<Allocator>& records) {
   struct Join {
     std::atomic<size_t> left;
     std::atomic<bool> failed = false;
     std::exception_ptr error;  // written by whoever sets `failed`
-    AfterAll then;
+    WhenAllDone then;
   };
   auto join = std::allocate_shared<Join>(MemoryOf<Join>(records));
   join->left = events.size() + 1;
@@ -178,7 +178,7 @@ void WhenAll(const Events& events, AfterAll then, const std::shared_ptr<Allocato
   one_done(nullptr);
 }
 
-void Outstanding::Add(Label what, const Event& event) {
+void OutstandingOperations::Add(Label what, const Event& event) {
   ++ends_->missing;
   event.OnDone([ends = ends_](const std::exception_ptr& error) {
     if (error != nullptr) ends->failed = true;
@@ -205,7 +205,7 @@ namespace {
 
 }  // namespace
 
-void Outstanding::Check() {
+void OutstandingOperations::Check() {
   if (!ends_->failed.exchange(false)) return;
   std::optional<std::pair<Label, Event>> failed;
   {
@@ -220,7 +220,7 @@ void Outstanding::Check() {
   Rethrow(failed->first, failed->second.error());
 }
 
-void Outstanding::CheckAllBut(ErrorCode expected) {
+void OutstandingOperations::CheckAllBut(ErrorCode expected) {
   while (true) {
     try {
       return Check();
@@ -244,7 +244,7 @@ void AwaitAll(const std::vector<Event>& events, Duration timeout,
   }
 }
 
-void Outstanding::Wait(Duration timeout) {
+void OutstandingOperations::Wait(Duration timeout) {
   std::vector<Event> all;
   {
     const std::lock_guard lock(mutex_);

@@ -42,8 +42,8 @@ Entries Join(const std::string& what, const std::vector<Key>& keys,
 
 // One array for each key, as lists for Join; throws Error(kInvalidArgument) that begins with `what` when a
 // key comes twice.
-std::vector<KVStore::Values> EachAlone(const std::string& what, const std::vector<Key>& keys,
-                                       const std::vector<NDArray>& values);
+std::vector<KVStore::Values> OneArrayPerKey(const std::string& what, const std::vector<Key>& keys,
+                                            const std::vector<NDArray>& values);
 
 // Of Init: that keys and values pair up and every value is an array. Throws Error(kInvalidArgument).
 void RequireValues(const std::vector<Key>& keys, const std::vector<NDArray>& values);
@@ -54,7 +54,7 @@ void RequireName(const Key& key);
 void RequireDivisor(const std::string& what, const Key& key, DType dtype, const PushOptions& options);
 
 // Throws Error(kInvalidArgument) naming the field.
-void RequireSound(const GradientCompression& compression);
+void RequireValid(const GradientCompression& compression);
 
 // The message of a failed operation, beginning with what it was; once.
 std::string Named(std::string_view what, const std::string& message);
@@ -70,17 +70,17 @@ void RequireFit(const std::string& what, const Key& key, const KeyShape& expecte
                 const std::vector<NDArray>& arrays);
 
 // With room for a call of a distributed store.
-using AfterAll = InlineFunction<void(const std::exception_ptr& error), 224>;
+using WhenAllDone = InlineFunction<void(const std::exception_ptr& error), 224>;
 // Runs `then` when all events are done, with the error that came first (null: none); on the thread that
 // completes the last one, or here. What it keeps until then is memory of `records`.
-void WhenAll(const Events& events, AfterAll then, const std::shared_ptr<Allocator>& records);
+void WhenAll(const Events& events, WhenAllDone then, const std::shared_ptr<Allocator>& records);
 
 // Throws Error(kDeadlineExceeded) naming the first that is not done in time; tells `done` of each before it.
 void AwaitAll(const std::vector<Event>& events, Duration timeout,
               const std::function<void(const Event&)>& done = {});
 
 // What has been issued and not finished, and what went wrong. Thread-safe.
-class Outstanding {
+class OutstandingOperations {
  public:
   // The event's error, once it is done with one, is what Check throws next, with `what` before it.
   void Add(Label what, const Event& event);

@@ -30,7 +30,7 @@ Function ByName(std::string_view name) {
   if (found != std::end(kFunctions)) return found->function;
   std::vector<std::string_view> names;
   for (const Named& f : kFunctions) names.push_back(f.name);
-  Refuse(StrCat("no activation is called '", name, "'; there are ", StrJoin(names)));
+  ThrowInvalid(StrCat("no activation is called '", name, "'; there are ", StrJoin(names)));
 }
 
 float DefaultAlpha(Function function) {
@@ -42,9 +42,9 @@ float DefaultAlpha(Function function) {
 Activation::Activation(Function function, std::optional<float> alpha)
     : function_(function), alpha_(alpha.value_or(DefaultAlpha(function))) {
   if (alpha && function != Function::kLeakyRelu && function != Function::kElu)
-    Refuse("Activation: only leaky_relu and elu have an alpha");
+    ThrowInvalid("Activation: only leaky_relu and elu have an alpha");
   if (!(alpha_ >= 0) || !std::isfinite(alpha_))
-    Refuse(StrCat("Activation: alpha is ", alpha_, "; it must be a number that is at least 0"));
+    ThrowInvalid(StrCat("Activation: alpha is ", alpha_, "; it must be a number that is at least 0"));
 }
 
 Activation::Activation(std::string_view name) : Activation(ByName(name)) {}

@@ -11,8 +11,9 @@
 namespace sluice::nn {
 
 void Children::Add(const Layer& container, const std::string& name, std::unique_ptr<Layer> layer) {
-  if (name.empty()) Refuse(StrCat("a layer of a ", container.kind(), " needs a name"));
-  if (layer == nullptr) Refuse(StrCat("layer '", name, "' of a ", container.kind(), " is a null pointer"));
+  if (name.empty()) ThrowInvalid(StrCat("a layer of a ", container.kind(), " needs a name"));
+  if (layer == nullptr)
+    ThrowInvalid(StrCat("layer '", name, "' of a ", container.kind(), " is a null pointer"));
   layer->AddPrefix(name);
   if (!container.name().empty()) layer->AddPrefix(container.name());
   const auto same = [&](const auto& other) { return other->name() == layer->name(); };
@@ -24,7 +25,8 @@ void Children::Add(const Layer& container, const std::string& name, std::unique_
 }
 
 Layer& Children::operator[](size_t i) const {
-  if (i >= size()) Refuse(StrCat("there is no layer ", i, "; the container has ", size(), ", from 0 on"));
+  if (i >= size())
+    ThrowInvalid(StrCat("there is no layer ", i, "; the container has ", size(), ", from 0 on"));
   return *layers_[i];
 }
 
@@ -39,11 +41,11 @@ ParameterDict Children::CollectParams() const {
 }
 
 Lambda::Lambda(Function function) : function_(std::move(function)) {
-  if (!function_) Refuse("Lambda: there is no function");
+  if (!function_) ThrowInvalid("Lambda: there is no function");
 }
 
 NDArray Lambda::Forward(const NDArray& x) {
-  if (!function_) Refuse(StrCat(Describe(), " has been moved from: it has no function"));
+  if (!function_) ThrowInvalid(StrCat(Describe(), " has been moved from: it has no function"));
   return function_(x);
 }
 
@@ -57,7 +59,7 @@ void Sequential::AddPrefix(const std::string& prefix) {
 }
 
 NDArray Concurrent::Forward(const NDArray& x) {
-  if (size() == 0) Refuse(StrCat(Describe(), " has no layers"));
+  if (size() == 0) ThrowInvalid(StrCat(Describe(), " has no layers"));
   InlineVector<NDArray, 4> parts;
   for (const auto& layer : children_) parts.push_back(layer->Forward(x));
   const Shape& first = parts[0].shape();
@@ -66,8 +68,8 @@ NDArray Concurrent::Forward(const NDArray& x) {
     for (size_t axis = 0; fits && axis < first.ndim(); ++axis)
       fits = axis == axis_ || part.shape()[axis] == first[axis];
     if (!fits) {
-      Refuse(StrCat(Describe(), " expects its layers' outputs to differ at axis ", axis_, " only and got ",
-                    first, " and ", part.shape()));
+      ThrowInvalid(StrCat(Describe(), " expects its layers' outputs to differ at axis ", axis_,
+                          " only and got ", first, " and ", part.shape()));
     }
   }
   return ops::Concat(parts, axis_);
@@ -79,7 +81,7 @@ void Concurrent::AddPrefix(const std::string& prefix) {
 }
 
 NDArray Residual::Run(const NDArray& x, bool relu) {
-  if (children_.size() == 0) Refuse(StrCat(Describe(), " has been moved from: it has no body"));
+  if (children_.size() == 0) ThrowInvalid(StrCat(Describe(), " has been moved from: it has no body"));
   // A body that ends with batch normalisation adds the shortcut in its last pass.
   auto* body = dynamic_cast<Sequential*>(&children_[0]);
   const size_t layers = body == nullptr ? 0 : body->size();
@@ -87,8 +89,8 @@ NDArray Residual::Run(const NDArray& x, bool relu) {
   const NDArray y = norm == nullptr ? children_[0](x) : ForwardUpTo(body->children(), layers - 1, x);
   const NDArray shortcut = children_.size() > 1 ? children_[1](x) : x;
   if (y.shape() != shortcut.shape()) {
-    Refuse(StrCat(Describe(), " expects body and shortcut of the same shape and got ", y.shape(), " and ",
-                  shortcut.shape()));
+    ThrowInvalid(StrCat(Describe(), " expects body and shortcut of the same shape and got ", y.shape(),
+                        " and ", shortcut.shape()));
   }
   if (norm != nullptr) return norm->ForwardRelu(y, shortcut);
   return relu ? ops::Relu(y + shortcut) : y + shortcut;

@@ -18,7 +18,8 @@ void RequireOptions(std::string_view kind, int64_t channels, const Window& kerne
   RequireAtLeast(StrCat(kind, ": the number of groups"), options.groups, 1);
   for (const int64_t count : {channels, options.in_channels}) {
     if (count % options.groups != 0)
-      Refuse(StrCat(kind, ": ", count, " channels cannot be cut into ", options.groups, " equal groups"));
+      ThrowInvalid(
+          StrCat(kind, ": ", count, " channels cannot be cut into ", options.groups, " equal groups"));
   }
 }
 
@@ -36,9 +37,9 @@ ops::Window2D ToOps(const Window& kernel, const Options& options) {
 template <typename Layer>
 void RequireGroups(const Layer& layer, const Shape& x, int64_t groups) {
   if (x[1] % groups == 0) return;
-  Refuse(StrCat(layer,
-                " expects input of shape [batch, channels, height, width] with channels a multiple of ",
-                groups, ", its groups, and got ", x));
+  ThrowInvalid(StrCat(layer,
+                      " expects input of shape [batch, channels, height, width] with channels a multiple of ",
+                      groups, ", its groups, and got ", x));
 }
 
 }  // namespace
@@ -82,8 +83,8 @@ Conv2DTranspose::Conv2DTranspose(int64_t channels, Window kernel, Options option
   const Window &more = options.output_padding, &stride = options.stride;
   RequireExtent("Conv2DTranspose: the output padding", more, 0);
   if (more.height >= stride.height || more.width >= stride.width) {
-    Refuse(StrCat("Conv2DTranspose: the output padding ", ToString(more), " must be smaller than the stride ",
-                  ToString(stride)));
+    ThrowInvalid(StrCat("Conv2DTranspose: the output padding ", ToString(more),
+                        " must be smaller than the stride ", ToString(stride)));
   }
 }
 
@@ -99,8 +100,8 @@ NDArray Conv2DTranspose::Forward(const NDArray& x) {
                 width = out(x.shape()[3], options_.stride.width, options_.padding.width, extent.width,
                             options_.output_padding.width);
   if (height < 1 || width < 1) {
-    Refuse(StrCat(Describe(), " expects input that leaves an image after its padding of ",
-                  ToString(options_.padding), " is cut off and got ", x.shape()));
+    ThrowInvalid(StrCat(Describe(), " expects input that leaves an image after its padding of ",
+                        ToString(options_.padding), " is cut off and got ", x.shape()));
   }
   const NDArray weight =
       WeightFor(x, {x.shape()[1], channels_ / options_.groups, kernel_.height, kernel_.width});

@@ -17,8 +17,8 @@ NDArray Dense::Forward(const NDArray& x) {
   int64_t in_units = shape.ndim() < 2 ? 0 : 1;
   for (size_t axis = 1; axis < shape.ndim(); ++axis) in_units *= shape[axis];
   if (in_units == 0 || (known != 0 && in_units != known)) {
-    Refuse(StrCat(Describe(), " expects input of shape [batch, ",
-                  known == 0 ? "in_units" : std::to_string(known), "] and got ", shape));
+    ThrowInvalid(StrCat(Describe(), " expects input of shape [batch, ",
+                        known == 0 ? "in_units" : std::to_string(known), "] and got ", shape));
   }
   const NDArray rows = shape.ndim() == 2 ? x : ops::Flatten(x);
   return ops::Dense(rows, WeightFor(x, {units_, in_units}), BiasFor(x), ops::ArithmeticFor(weight().dtype()));
@@ -26,7 +26,7 @@ NDArray Dense::Forward(const NDArray& x) {
 
 NDArray Flatten::Forward(const NDArray& x) {
   if (x.shape().ndim() < 2)
-    Refuse(StrCat(Describe(), " expects input of shape [batch, ...] and got ", x.shape()));
+    ThrowInvalid(StrCat(Describe(), " expects input of shape [batch, ...] and got ", x.shape()));
   return ops::Flatten(x);
 }
 

@@ -10,7 +10,8 @@
 namespace sluice::nn {
 
 void RequireRate(std::string_view what, double rate) {
-  if (!(rate >= 0 && rate < 1)) Refuse(StrCat(what, " is ", rate, "; it must be at least 0 and below 1"));
+  if (!(rate >= 0 && rate < 1))
+    ThrowInvalid(StrCat(what, " is ", rate, "; it must be at least 0 and below 1"));
 }
 
 NDArray Drop(const NDArray& x, double rate, std::string_view layer, uint64_t place) {
@@ -25,7 +26,7 @@ Dropout::Dropout(double rate) : rate_(rate) {
 
 NDArray Dropout::Forward(const NDArray& x) {
   if (x.shape().ndim() < 1)
-    Refuse(StrCat(Describe(), " expects input of shape [batch, ...] and got ", x.shape()));
+    ThrowInvalid(StrCat(Describe(), " expects input of shape [batch, ...] and got ", x.shape()));
   return Drop(x, rate_, name());
 }
 

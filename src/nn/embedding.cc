@@ -11,7 +11,7 @@ void RequireTable(std::string_view kind, int64_t vocabulary, int64_t dim, std::o
   RequireAtLeast(StrCat(kind, ": the vocabulary"), vocabulary, 1);
   RequireAtLeast(StrCat(kind, ": the dimension"), dim, 1);
   if (padding && (*padding < 0 || *padding >= vocabulary))
-    Refuse(StrCat(kind, ": padding is ", *padding, "; it must be an id, from 0 to ", vocabulary - 1));
+    ThrowInvalid(StrCat(kind, ": padding is ", *padding, "; it must be an id, from 0 to ", vocabulary - 1));
 }
 
 }  // namespace
@@ -24,9 +24,9 @@ Embedding::Embedding(int64_t vocabulary, int64_t dim, EmbeddingOptions options) 
 NDArray Embedding::Forward(const NDArray& ids) {
   RequireArrayFor(Describe(), "its array of ids", ids);
   if (ids.shape().ndim() == 0)
-    Refuse(StrCat(Describe(), " expects ids of shape [batch, ...] and got ", ids.shape()));
+    ThrowInvalid(StrCat(Describe(), " expects ids of shape [batch, ...] and got ", ids.shape()));
   if (ids.shape().ndim() == Shape::kMaxAxes)
-    Refuse(
+    ThrowInvalid(
         StrCat(Describe(), " expects ids of at most ", Shape::kMaxAxes - 1, " axes and got ", ids.shape()));
   return ops::Embedding(ids, ops::InFloat32(weight().data(ids.context())), padding_);
 }
@@ -40,13 +40,13 @@ EmbeddingBag::EmbeddingBag(int64_t vocabulary, int64_t dim, EmbeddingOptions opt
 NDArray EmbeddingBag::Forward(const NDArray& ids) {
   RequireArrayFor(Describe(), "its array of ids", ids);
   if (ids.shape().ndim() != 2)
-    Refuse(StrCat(Describe(), " expects ids of shape [batch, length] and got ", ids.shape()));
+    ThrowInvalid(StrCat(Describe(), " expects ids of shape [batch, length] and got ", ids.shape()));
   return ops::EmbeddingBag(ids, ops::InFloat32(weight().data(ids.context())), padding_);
 }
 
 NDArray SequenceMean::Forward(const NDArray& x) {
   if (x.shape().ndim() < 2 || x.shape()[1] == 0)
-    Refuse(StrCat(Describe(), " expects input of shape [batch, length, ...] and got ", x.shape()));
+    ThrowInvalid(StrCat(Describe(), " expects input of shape [batch, length, ...] and got ", x.shape()));
   return ops::MeanOfSteps(x);
 }
 

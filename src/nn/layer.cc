@@ -16,7 +16,7 @@ void ParameterLayer::AddParameter(std::string name, const Shape& shape, Paramete
   slots_.push_back({std::move(name), std::move(parameter)});
 }
 
-void ParameterLayer::RefuseParameter(size_t i) const {
+void ParameterLayer::ThrowNoParameter(size_t i) const {
   throw Error(ErrorCode::kFailedPrecondition,
               StrCat(Describe(), " has ", slots_.size(), " parameters and no parameter ", i,
                      slots_.empty() ? ": it has been moved from" : ""));
@@ -37,7 +37,7 @@ void ParameterLayer::AddPrefix(const std::string& prefix) {
 
 void ParameterLayer::Share(Slot& slot, std::shared_ptr<Parameter> parameter) {
   const std::string what = StrCat(Describe(), ": its parameter '", slot.name, "'");
-  if (parameter == nullptr) Refuse(StrCat(what, " cannot be shared: there is no parameter to share"));
+  if (parameter == nullptr) ThrowInvalid(StrCat(what, " cannot be shared: there is no parameter to share"));
   if (slot.parameter->initialized() || slot.parameter->deferred()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 StrCat(what, " is initialised already; share '", parameter->name(), "' before Initialize"));
@@ -47,8 +47,8 @@ void ParameterLayer::Share(Slot& slot, std::shared_ptr<Parameter> parameter) {
   for (size_t axis = 0; fits && axis < own.ndim(); ++axis)
     fits = own[axis] == 0 || given[axis] == 0 || own[axis] == given[axis];  // 0: not known yet
   if (!fits) {
-    Refuse(StrCat(what, " is ", Name(slot.parameter->dtype()), " ", own, " and cannot be '",
-                  parameter->name(), "' of ", Name(parameter->dtype()), " ", given));
+    ThrowInvalid(StrCat(what, " is ", Name(slot.parameter->dtype()), " ", own, " and cannot be '",
+                        parameter->name(), "' of ", Name(parameter->dtype()), " ", given));
   }
   parameter->SetShape(own);
   slot.parameter = std::move(parameter);
@@ -69,8 +69,8 @@ void ParameterLayer::ShareParameter(std::string_view name, std::shared_ptr<Param
 
 void ParameterLayer::ShareParameters(const ParameterLayer& other) {
   if (slots_.size() != other.slots_.size() || kind() != other.kind()) {
-    Refuse(StrCat(Describe(), " with ", slots_.size(), " parameters cannot share those of ", other.Describe(),
-                  ", which has ", other.slots_.size()));
+    ThrowInvalid(StrCat(Describe(), " with ", slots_.size(), " parameters cannot share those of ",
+                        other.Describe(), ", which has ", other.slots_.size()));
   }
   for (size_t i = 0; i < slots_.size(); ++i) Share(slots_[i], other.slots_[i].parameter);
 }

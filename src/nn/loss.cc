@@ -46,7 +46,8 @@ Shape Essence(Shape shape) {
 
 void RequireFloat32(std::string_view loss, const char* what, const NDArray& array) {
   if (array.dtype() == DType::kFloat32) return;
-  Refuse(StrCat(loss, ": ", what, " ", array.shape(), " are ", Name(array.dtype()), "; expected float32"));
+  ThrowInvalid(
+      StrCat(loss, ": ", what, " ", array.shape(), " are ", Name(array.dtype()), "; expected float32"));
 }
 
 // `label` in the prediction's shape.
@@ -56,8 +57,8 @@ NDArray Alike(std::string_view loss, const NDArray& prediction, const NDArray& l
   if (prediction.shape() == label.shape() && label.shape().ndim() > 0) return label;
   if (prediction.shape().ndim() == 0 || label.shape().ndim() == 0 ||
       Essence(prediction.shape()) != Essence(label.shape())) {
-    Refuse(StrCat(loss, ": labels ", label.shape(), " and predictions ", prediction.shape(),
-                  " must have the same shape [batch, ...]"));
+    ThrowInvalid(StrCat(loss, ": labels ", label.shape(), " and predictions ", prediction.shape(),
+                        " must have the same shape [batch, ...]"));
   }
   return ops::Reshape(label, prediction.shape());
 }
@@ -72,8 +73,8 @@ NDArray Loss::operator()(const NDArray& prediction, const NDArray& label,
   if (sample_weight.valid()) {
     RequireFloat32(name(), "weights", sample_weight);
     if (sample_weight.shape().ndim() == 0 || Essence(sample_weight.shape()) != losses.shape()) {
-      Refuse(StrCat(name(), ": the weights ", sample_weight.shape(), " of samples must be of shape ",
-                    losses.shape()));
+      ThrowInvalid(StrCat(name(), ": the weights ", sample_weight.shape(), " of samples must be of shape ",
+                          losses.shape()));
     }
     losses = losses * ops::Reshape(sample_weight, losses.shape());
   }
@@ -83,7 +84,7 @@ NDArray Loss::operator()(const NDArray& prediction, const NDArray& label,
 SoftmaxCrossEntropyLoss::SoftmaxCrossEntropyLoss(const Options& options)
     : Loss(options.reduction), label_smoothing_(options.label_smoothing) {
   if (!(label_smoothing_ >= 0 && label_smoothing_ <= 1))
-    Refuse(
+    ThrowInvalid(
         StrCat("SoftmaxCrossEntropyLoss: label_smoothing is ", label_smoothing_, "; it must be from 0 to 1"));
 }
 
@@ -108,19 +109,20 @@ NDArray MeanOfEach(const NDArray& losses, int64_t batch, int64_t each) {
 NDArray SoftmaxCrossEntropyLoss::PerSample(const NDArray& prediction, const NDArray& label) const {
   const Shape &scores = prediction.shape(), &labels = label.shape();
   if (scores.ndim() < 2) {
-    Refuse(StrCat("SoftmaxCrossEntropyLoss: scores ", scores,
-                  "; expected [batch, classes] or [batch, ..., classes]"));
+    ThrowInvalid(StrCat("SoftmaxCrossEntropyLoss: scores ", scores,
+                        "; expected [batch, classes] or [batch, ..., classes]"));
   }
   const size_t last = scores.ndim() - 1;
   const int64_t classes = scores[last], batch = scores[0];
   int64_t each = 1;  // losses of a sample
   for (size_t axis = 1; axis < last; ++axis) each *= scores[axis];
-  if (each == 0) Refuse(StrCat("SoftmaxCrossEntropyLoss: samples of ", scores, " have no scores"));
+  if (each == 0) ThrowInvalid(StrCat("SoftmaxCrossEntropyLoss: samples of ", scores, " have no scores"));
   if (classes > 1 && labels == scores) {
     if (label.dtype() != DType::kFloat32) {
-      Refuse(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " are ", Name(label.dtype()),
-                    "; expected float32 probabilities of this shape, or class numbers of any type, without "
-                    "the last axis"));
+      ThrowInvalid(
+          StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " are ", Name(label.dtype()),
+                 "; expected float32 probabilities of this shape, or class numbers of any type, without "
+                 "the last axis"));
     }
     const NDArray q = label_smoothing_ == 0
                           ? label
@@ -128,8 +130,8 @@ NDArray SoftmaxCrossEntropyLoss::PerSample(const NDArray& prediction, const NDAr
     return ops::SumOfRows(ops::LogSoftmax(prediction) * q) * (-1.0f / static_cast<float>(each));
   }
   if (labels.ndim() == 0 || Essence(labels) != Essence(scores.WithoutAxis(last))) {
-    Refuse(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " and scores ", scores,
-                  " do not fit; expected [batch, ...] class numbers and [batch, ..., classes]"));
+    ThrowInvalid(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " and scores ", scores,
+                        " do not fit; expected [batch, ...] class numbers and [batch, ..., classes]"));
   }
   const NDArray losses =
       ops::SoftmaxCrossEntropy(RowsOfClasses(prediction), FloatLabels(label), label_smoothing_);
@@ -146,7 +148,7 @@ NDArray L1Loss::PerSample(const NDArray& prediction, const NDArray& label) const
 
 HuberLoss::HuberLoss(float rho, Reduction reduction) : Loss(reduction), rho_(rho) {
   if (!(rho > 0) || !std::isfinite(rho))
-    Refuse(StrCat("HuberLoss: rho is ", rho, "; it must be a positive number"));
+    ThrowInvalid(StrCat("HuberLoss: rho is ", rho, "; it must be a positive number"));
 }
 
 NDArray HuberLoss::PerSample(const NDArray& prediction, const NDArray& label) const {

@@ -11,7 +11,7 @@
 namespace sluice::metric {
 namespace {
 
-[[noreturn]] void Refuse(const std::string& message) {
+[[noreturn]] void ThrowInvalid(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
@@ -32,12 +32,13 @@ std::vector<int64_t> ReadLabels(const std::string& metric, const NDArray& labels
     case DType::kFloat32:
       for (const float label : labels.ToVector()) {
         if (!(std::fabs(label) < 0x1p24f) || std::trunc(label) != label) {
-          Refuse(StrCat(metric, ": label ", label, " is no class number"));
+          ThrowInvalid(StrCat(metric, ": label ", label, " is no class number"));
         }
       }
       return WholeNumbers<float>(labels);
     default:
-      Refuse(StrCat(metric, ": labels are ", Name(labels.dtype()), "; use int32, int64, uint8 or float32"));
+      ThrowInvalid(
+          StrCat(metric, ": labels are ", Name(labels.dtype()), "; use int32, int64, uint8 or float32"));
   }
 }
 
@@ -62,8 +63,8 @@ void RequireAsMany(const std::string& metric, const std::vector<NDArray>& labels
   RequireArrays(metric, "labels", labels);
   RequireArrays(metric, "predictions", predictions);
   if (labels.size() == predictions.size()) return;
-  Refuse(StrCat(metric, ": ", labels.size(), " label arrays for ", predictions.size(),
-                " prediction arrays; give one per device"));
+  ThrowInvalid(StrCat(metric, ": ", labels.size(), " label arrays for ", predictions.size(),
+                      " prediction arrays; give one per device"));
 }
 
 std::vector<int64_t> WithoutOnes(const Shape& shape) {
@@ -95,14 +96,14 @@ SumOfSamples SumOverNumbers(const std::string& metric, const std::vector<NDArray
   SumOfSamples all;
   for (size_t i = 0; i < predictions.size(); ++i) {
     if (labels[i].dtype() != DType::kFloat32 || predictions[i].dtype() != DType::kFloat32) {
-      Refuse(StrCat(metric, ": labels are ", Name(labels[i].dtype()), ", predictions ",
-                    Name(predictions[i].dtype()), "; expected float32"));
+      ThrowInvalid(StrCat(metric, ": labels are ", Name(labels[i].dtype()), ", predictions ",
+                          Name(predictions[i].dtype()), "; expected float32"));
     }
     const Shape &label = labels[i].shape(), &prediction = predictions[i].shape();
     if (label.ndim() == 0 || prediction.ndim() == 0 || label[0] != prediction[0] ||
         WithoutOnes(label) != WithoutOnes(prediction)) {
-      Refuse(StrCat(metric, ": labels of shape ", label, " do not fit predictions of shape ", prediction,
-                    "; expected the same"));
+      ThrowInvalid(StrCat(metric, ": labels of shape ", label, " do not fit predictions of shape ",
+                          prediction, "; expected the same"));
     }
     const std::vector<float> wanted = labels[i].ToVector(), got = predictions[i].ToVector();
     const int64_t samples = label[0];
@@ -123,7 +124,7 @@ double MeanMetric::value() const {
 }
 
 TopKAccuracy::TopKAccuracy(std::string name, int64_t k) : MeanMetric(std::move(name)), k_(k) {
-  if (k < 1) Refuse(StrCat("top-k accuracy with k = ", k, "; k must be at least 1"));
+  if (k < 1) ThrowInvalid(StrCat("top-k accuracy with k = ", k, "; k must be at least 1"));
 }
 
 void TopKAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
@@ -134,8 +135,8 @@ void TopKAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<
 void TopKAccuracy::UpdateOne(const NDArray& labels, const NDArray& predictions) {
   const Shape& shape = predictions.shape();
   if (!LabelsFit(labels.shape(), shape)) {
-    Refuse(StrCat(name(), ": labels of shape ", labels.shape(), " do not fit predictions of shape ", shape,
-                  "; expected n labels and [n, classes], or [n, ...] and [n, ..., classes]"));
+    ThrowInvalid(StrCat(name(), ": labels of shape ", labels.shape(), " do not fit predictions of shape ",
+                        shape, "; expected n labels and [n, classes], or [n, ...] and [n, ..., classes]"));
   }
   const int64_t last = shape[shape.ndim() - 1];
   const std::vector<int64_t> classes = ReadLabels(name(), labels);
@@ -144,8 +145,8 @@ void TopKAccuracy::UpdateOne(const NDArray& labels, const NDArray& predictions) 
   int64_t hits = 0;
   for (size_t i = 0; i < classes.size(); ++i) {
     if (classes[i] < 0 || classes[i] >= last) {
-      Refuse(StrCat(name(), ": label ", classes[i], " of sample ", i, " is outside the ", num_classes,
-                    " classes of the predictions"));
+      ThrowInvalid(StrCat(name(), ": label ", classes[i], " of sample ", i, " is outside the ", num_classes,
+                          " classes of the predictions"));
     }
     hits += RankOf(classes[i], std::span(scores).subspan(i * num_classes, num_classes)) < k_;
   }
@@ -154,7 +155,7 @@ void TopKAccuracy::UpdateOne(const NDArray& labels, const NDArray& predictions) 
 
 void BinaryAccuracy::Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) {
   const auto [sum, samples] = SumOverNumbers(name(), labels, predictions, [&](float label, float prediction) {
-    if (label != 0 && label != 1) Refuse(StrCat(name(), ": label ", label, " is neither 0 nor 1"));
+    if (label != 0 && label != 1) ThrowInvalid(StrCat(name(), ": label ", label, " is neither 0 nor 1"));
     return (prediction > 0) == (label == 1) ? 1.0 : 0.0;
   });
   Add(sum, samples);
@@ -184,7 +185,7 @@ void Loss::Update(const std::vector<NDArray>&, const std::vector<NDArray>& predi
 }
 
 Composite& Composite::Add(std::shared_ptr<Metric> metric) {
-  if (metric == nullptr) Refuse("Composite::Add: the metric is a null pointer");
+  if (metric == nullptr) ThrowInvalid("Composite::Add: the metric is a null pointer");
   metrics_.push_back(std::move(metric));
   return *this;
 }

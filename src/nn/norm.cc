@@ -20,7 +20,7 @@ ParameterOptions StatisticOptions() {
 
 void RequireEpsilon(std::string_view kind, double epsilon) {
   if (!(epsilon > 0) || !std::isfinite(epsilon))
-    Refuse(StrCat(kind, ": epsilon is ", epsilon, "; it must be a positive number"));
+    ThrowInvalid(StrCat(kind, ": epsilon is ", epsilon, "; it must be a positive number"));
 }
 
 // On x's context; `size` may be what it waited for.
@@ -34,7 +34,7 @@ NDArray& FactorFor(Parameter& parameter, const NDArray& x, int64_t size) {
 BatchNorm::BatchNorm(Options options) : options_(options) {
   RequireEpsilon("BatchNorm", options.epsilon);
   if (!(options.momentum >= 0 && options.momentum <= 1))
-    Refuse(StrCat("BatchNorm: momentum is ", options.momentum, "; it must be from 0 to 1"));
+    ThrowInvalid(StrCat("BatchNorm: momentum is ", options.momentum, "; it must be from 0 to 1"));
   RequireAtLeast("BatchNorm: in_channels", options.in_channels, 0);
   const Shape shape = {options.in_channels};
   if (options.scale) AddParameter("gamma", shape, FactorOptions<One>());
@@ -48,8 +48,8 @@ NDArray BatchNorm::Run(const NDArray& x, bool relu, const NDArray& addend) {
   const Shape& shape = x.shape();
   const int64_t known = parameter(0).shape()[0];
   if (shape.ndim() < 2 || shape[1] == 0 || (known != 0 && shape[1] != known)) {
-    Refuse(StrCat(Describe(), " expects input of shape [batch, ",
-                  known == 0 ? "channels" : std::to_string(known), ", ...] and got ", shape));
+    ThrowInvalid(StrCat(Describe(), " expects input of shape [batch, ",
+                        known == 0 ? "channels" : std::to_string(known), ", ...] and got ", shape));
   }
   size_t i = 0;
   const NDArray gamma = options_.scale ? FactorFor(parameter(i++), x, shape[1]) : NDArray();
@@ -77,8 +77,8 @@ NDArray LayerNorm::Forward(const NDArray& x) {
   const int64_t known = num_parameters() > 0 ? parameter(0).shape()[0] : options_.in_channels;
   const int64_t channels = shape.ndim() < 2 ? 0 : shape[shape.ndim() - 1];
   if (channels == 0 || (known != 0 && channels != known)) {
-    Refuse(StrCat(Describe(), " expects input of shape [batch, ..., ",
-                  known == 0 ? "channels" : std::to_string(known), "] and got ", shape));
+    ThrowInvalid(StrCat(Describe(), " expects input of shape [batch, ..., ",
+                        known == 0 ? "channels" : std::to_string(known), "] and got ", shape));
   }
   const NDArray gamma = options_.scale ? FactorFor(parameter(0), x, channels) : NDArray();
   const NDArray beta = options_.center ? FactorFor(parameter(num_parameters() - 1), x, channels) : NDArray();

@@ -18,8 +18,8 @@ Pool2D::Pool2D(std::string_view kind, Window window, Window stride, Window paddi
   RequireExtent(StrCat(kind, ": the stride"), stride, 1);
   RequireExtent(StrCat(kind, ": the padding"), padding, 0);
   if (padding.height >= window.height || padding.width >= window.width) {
-    Refuse(StrCat(kind, ": the padding ", ToString(padding), " must be smaller than the window ",
-                  ToString(window)));
+    ThrowInvalid(StrCat(kind, ": the padding ", ToString(padding), " must be smaller than the window ",
+                        ToString(window)));
   }
 }
 

@@ -64,7 +64,8 @@ RecurrentLayer::Output RecurrentLayer::Forward(const NDArray& x, const std::vect
   RequireInput(x);
   RequireStates(states, x.shape()[0]);
   if (lengths.valid() && lengths.shape() != Shape({x.shape()[0]})) {
-    Refuse(StrCat(Describe(), " expects lengths of shape [", x.shape()[0], "] and got ", lengths.shape()));
+    ThrowInvalid(
+        StrCat(Describe(), " expects lengths of shape [", x.shape()[0], "] and got ", lengths.shape()));
   }
   States last;
   Output output{.outputs = Run(x, states, lengths, &last), .hidden = {}, .cell = {}};
@@ -88,20 +89,22 @@ void RecurrentLayer::RequireInput(const NDArray& x) const {
   const Shape& shape = x.shape();
   const int64_t known = parameter(0).shape()[1];
   if (shape.ndim() == 3 && shape[1] > 0 && shape[2] > 0 && (known == 0 || shape[2] == known)) return;
-  Refuse(StrCat(Describe(), " expects input of shape [batch, steps, ",
-                known == 0 ? "input_size" : std::to_string(known), "] and got ", shape));
+  ThrowInvalid(StrCat(Describe(), " expects input of shape [batch, steps, ",
+                      known == 0 ? "input_size" : std::to_string(known), "] and got ", shape));
 }
 
 void RecurrentLayer::RequireStates(const std::vector<NDArray>& states, int64_t batch) const {
   const size_t expected = cell_ == Cell::kLstm ? 2 : 1;
   if (!states.empty() && states.size() != expected) {
-    Refuse(StrCat(Describe(), " expects ", expected, expected == 1 ? " state" : " states, hidden and cell,",
-                  " or none and got ", states.size()));
+    ThrowInvalid(StrCat(Describe(), " expects ", expected,
+                        expected == 1 ? " state" : " states, hidden and cell,", " or none and got ",
+                        states.size()));
   }
   for (const NDArray& state : states) {
     RequireArrayFor(Describe(), "a state", state);
     if (state.shape() != StateShape(batch)) {
-      Refuse(StrCat(Describe(), " expects states of shape ", StateShape(batch), " and got ", state.shape()));
+      ThrowInvalid(
+          StrCat(Describe(), " expects states of shape ", StateShape(batch), " and got ", state.shape()));
     }
   }
 }
@@ -157,7 +160,7 @@ Gru::Gru(int64_t hidden, RecurrentOptions options)
 NDArray SequenceLast::Forward(const NDArray& x) {
   const Shape& shape = x.shape();
   if (shape.ndim() < 2 || shape[1] == 0)
-    Refuse(StrCat(Describe(), " expects input of shape [batch, steps, ...] and got ", shape));
+    ThrowInvalid(StrCat(Describe(), " expects input of shape [batch, steps, ...] and got ", shape));
   return ops::Reshape(ops::Slice(x, 1, shape[1] - 1, shape[1]), shape.WithoutAxis(1));
 }
 

@@ -14,14 +14,14 @@
 
 namespace sluice::nn {
 
-[[noreturn]] inline void Refuse(const std::string& message) {
+[[noreturn]] inline void ThrowInvalid(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
 // That `layer`, which is printed, has an array to work on.
 template <typename Layer>
 void RequireArrayFor(const Layer& layer, std::string_view which, const NDArray& array) {
-  if (!array.valid()) internal::RefuseNoArray(StrCat(layer), which);
+  if (!array.valid()) internal::ThrowNoArray(StrCat(layer), which);
 }
 
 inline std::string ToString(const Window& window) {
@@ -29,14 +29,14 @@ inline std::string ToString(const Window& window) {
 }
 
 inline void RequireAtLeast(std::string_view what, int64_t value, int64_t least) {
-  if (value < least) Refuse(StrCat(what, " is ", value, "; it must be at least ", least));
+  if (value < least) ThrowInvalid(StrCat(what, " is ", value, "; it must be at least ", least));
 }
 
 inline constexpr int64_t kMostExtent = ops::Window2D::kMost;
 
 inline void RequireExtent(std::string_view what, const Window& window, int64_t least) {
   if (std::min(window.height, window.width) < least || std::max(window.height, window.width) > kMostExtent) {
-    Refuse(
+    ThrowInvalid(
         StrCat(what, " is ", ToString(window), "; both numbers must be from ", least, " to ", kMostExtent));
   }
 }
@@ -47,14 +47,15 @@ template <typename Layer>
 void RequireImage(const Layer& layer, const Shape& x, int64_t channels, const Window& window,
                   const Window& padding) {
   if (x.ndim() != 4 || x[1] == 0 || (channels != 0 && x[1] != channels)) {
-    Refuse(StrCat(layer, " expects input of shape [batch, ",
-                  channels == 0 ? "channels" : std::to_string(channels), ", height, width] and got ", x));
+    ThrowInvalid(StrCat(layer, " expects input of shape [batch, ",
+                        channels == 0 ? "channels" : std::to_string(channels), ", height, width] and got ",
+                        x));
   }
   if (std::max(x[2], x[3]) > kMostExtent)
-    Refuse(StrCat(layer, " expects images of at most ", kMostExtent, " rows and columns and got ", x));
+    ThrowInvalid(StrCat(layer, " expects images of at most ", kMostExtent, " rows and columns and got ", x));
   if (x[2] + 2 * padding.height < window.height || x[3] + 2 * padding.width < window.width) {
-    Refuse(StrCat(layer, " expects input of at least ", ToString(window), " with its padding of ",
-                  ToString(padding), " and got ", x));
+    ThrowInvalid(StrCat(layer, " expects input of at least ", ToString(window), " with its padding of ",
+                        ToString(padding), " and got ", x));
   }
 }
 

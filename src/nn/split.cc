@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-[[noreturn]] void Refuse(const std::string& message) {
+[[noreturn]] void ThrowInvalid(const std::string& message) {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
@@ -20,17 +20,18 @@ void RequireData(const NDArray& data) {
 }
 
 std::vector<BatchSlice> SplitEvenly(const Shape& shape, int64_t num_slices, bool even_split) {
-  if (num_slices < 1) Refuse(StrCat("cannot split data of shape ", shape, " into ", num_slices, " slices"));
-  if (shape.ndim() == 0) Refuse("cannot split a scalar into slices: it has no batch axis");
+  if (num_slices < 1)
+    ThrowInvalid(StrCat("cannot split data of shape ", shape, " into ", num_slices, " slices"));
+  if (shape.ndim() == 0) ThrowInvalid("cannot split a scalar into slices: it has no batch axis");
   const int64_t batch = shape[0];
   if (batch < num_slices) {
-    Refuse(StrCat("Too many slices for data with shape ", shape, ": num_slices=", num_slices,
-                  " and batch_axis=0."));
+    ThrowInvalid(StrCat("Too many slices for data with shape ", shape, ": num_slices=", num_slices,
+                        " and batch_axis=0."));
   }
   if (even_split && batch % num_slices != 0) {
-    Refuse(StrCat("data with shape ", shape, " cannot be evenly split into ", num_slices,
-                  " slices along axis 0. Use a batch size that is a multiple of ", num_slices,
-                  " or set even_split=false to allow uneven slices."));
+    ThrowInvalid(StrCat("data with shape ", shape, " cannot be evenly split into ", num_slices,
+                        " slices along axis 0. Use a batch size that is a multiple of ", num_slices,
+                        " or set even_split=false to allow uneven slices."));
   }
   std::vector<BatchSlice> slices;
   int64_t begin = 0;
@@ -54,16 +55,16 @@ std::vector<NDArray> Load(const NDArray& data, const std::vector<BatchSlice>& sl
 }  // namespace
 
 std::vector<BatchSlice> SplitByWorkLoad(int64_t batch, std::span<const double> work_load_list) {
-  if (work_load_list.empty()) Refuse("the work load list is empty; give one number per device");
+  if (work_load_list.empty()) ThrowInvalid("the work load list is empty; give one number per device");
   for (const double load : work_load_list) {
     if (!std::isfinite(load) || load <= 0) {
-      Refuse(StrCat("the work load list [", StrJoin(work_load_list), "] holds ", load,
-                    "; loads are positive finite numbers"));
+      ThrowInvalid(StrCat("the work load list [", StrJoin(work_load_list), "] holds ", load,
+                          "; loads are positive finite numbers"));
     }
   }
   const double total = std::accumulate(work_load_list.begin(), work_load_list.end(), 0.0);
   if (!std::isfinite(total * static_cast<double>(batch))) {
-    Refuse(
+    ThrowInvalid(
         StrCat("the work load list [", StrJoin(work_load_list), "] is too large to add up; scale it down"));
   }
   std::vector<int64_t> sizes;
@@ -76,8 +77,8 @@ std::vector<BatchSlice> SplitByWorkLoad(int64_t batch, std::span<const double> w
   for (const int64_t size : sizes) {
     const int64_t end = std::min(begin + size, batch);
     if (begin >= end) {
-      Refuse(StrCat("Too many slices. Some splits are empty. (batch ", batch, ", work load list [",
-                    StrJoin(work_load_list), "])"));
+      ThrowInvalid(StrCat("Too many slices. Some splits are empty. (batch ", batch, ", work load list [",
+                          StrJoin(work_load_list), "])"));
     }
     slices.push_back({begin, end});
     begin = end;
@@ -103,10 +104,10 @@ std::vector<NDArray> SplitAndLoad(const NDArray& data, const std::vector<Context
 std::vector<NDArray> SplitAndLoad(const NDArray& data, const std::vector<Context>& contexts,
                                   std::span<const double> work_load_list) {
   RequireData(data);
-  if (data.shape().ndim() == 0) Refuse("cannot split a scalar into slices: it has no batch axis");
+  if (data.shape().ndim() == 0) ThrowInvalid("cannot split a scalar into slices: it has no batch axis");
   if (work_load_list.size() != contexts.size()) {
-    Refuse(StrCat("the work load list [", StrJoin(work_load_list), "] has ", work_load_list.size(),
-                  " entries for ", contexts.size(), " contexts; give one per context"));
+    ThrowInvalid(StrCat("the work load list [", StrJoin(work_load_list), "] has ", work_load_list.size(),
+                        " entries for ", contexts.size(), " contexts; give one per context"));
   }
   return Load(data, SplitByWorkLoad(data.shape()[0], work_load_list), contexts);
 }

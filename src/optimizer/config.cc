@@ -54,7 +54,7 @@ void CheckSchedule(const LrSchedule& s, Checker& check) {
 
 }  // namespace
 
-std::string WhyInvalid(const OptimizerConfig& config) {
+std::string InvalidReason(const OptimizerConfig& config) {
   const OptimizerConfig c = Resolved(config);
   Checker check;
   check.Require(FindOptimizerRow(c.kind) != nullptr,

@@ -11,7 +11,8 @@ double Optimizer::LearningRate(int64_t t) const {
 }
 
 std::unique_ptr<const Optimizer> Optimizer::Create(const OptimizerConfig& config) {
-  if (const std::string why = WhyInvalid(config); !why.empty()) throw Error(ErrorCode::kInvalidArgument, why);
+  if (const std::string why = InvalidReason(config); !why.empty())
+    throw Error(ErrorCode::kInvalidArgument, why);
   return FindOptimizerRow(config.kind)->make(config);
 }
 

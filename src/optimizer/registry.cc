@@ -68,7 +68,7 @@ bool ReadsMomentum(OptimizerKind kind) {
 
 OptimizerConfig Resolved(OptimizerConfig config) {
   const OptimizerRow* found = FindOptimizerRow(config.kind);
-  const OptimizerRow& row = found == nullptr ? kRows[0] : *found;  // WhyInvalid refuses what is no kind
+  const OptimizerRow& row = found == nullptr ? kRows[0] : *found;  // InvalidReason refuses what is no kind
   if (config.learning_rate == kUnset) config.learning_rate = row.learning_rate;
   if (config.momentum == kUnset) config.momentum = row.momentum;
   if (config.epsilon == kUnset) config.epsilon = row.epsilon;

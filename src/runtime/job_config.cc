@@ -74,7 +74,7 @@ void ReadPlace(const Env& env, JobConfig* config) {
   config->num_servers = IntOf(env, "DMLC_NUM_SERVER", 1, 1, kMaxNodes);
   config->job_id = env.Get("SLUICE_JOB_ID", config->job_id);
   config->secret = env.Get("SLUICE_JOB_SECRET", "");
-  config->wished_rank = IntOf(env, "DMLC_RANK", -1, -1, kMaxNodes);
+  config->requested_rank = IntOf(env, "DMLC_RANK", -1, -1, kMaxNodes);
   config->identity = env.Get("SLUICE_NODE_ID", "");
   config->node_host = env.Get("DMLC_NODE_HOST", "");
   config->interface = env.Get("DMLC_INTERFACE", "");

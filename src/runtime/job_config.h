@@ -32,7 +32,7 @@ struct JobConfig {
   std::string secret;  // empty: chosen by nobody, so any local user could join; launch.py always sets one
 
   std::string identity;  // stable over restarts
-  int wished_rank = -1;
+  int requested_rank = -1;
   int server_port = 0;    // SLUICE_SERVER_PORT: of the first key-owning thread of this host's servers; 0: any
   int local_server = 0;   // SLUICE_LOCAL_SERVER: which of its host's servers this is
   std::string node_host;  // DMLC_NODE_HOST

@@ -36,7 +36,7 @@ wire::Counters ProcessCounters() {
           {"max_rss_kb", static_cast<uint64_t>(usage.ru_maxrss)}};
 }
 
-wire::Counters NodeCounters(const transport::Traffic& traffic) {
+wire::Counters NodeCounters(const transport::TrafficCounters& traffic) {
   wire::Counters counters = ProcessCounters();
   counters["socket_bytes_sent"] = traffic.sent();
   counters["socket_bytes_received"] = traffic.received();

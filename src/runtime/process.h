@@ -24,7 +24,7 @@ std::string HostName();
 wire::Counters ProcessCounters();
 // And what its loops count: socket_bytes_sent, socket_bytes_received (messages alone; the kernel copies each
 // once), bytes_copied (within the process).
-wire::Counters NodeCounters(const transport::Traffic& traffic);
+wire::Counters NodeCounters(const transport::TrafficCounters& traffic);
 
 // ZeroMQ takes a block of the heap for every message it reads. From here on the heap keeps up to 64 MiB of
 // what becomes free for the messages to come; as it is set, it gives a round's blocks back to the system and

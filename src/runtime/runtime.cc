@@ -110,7 +110,7 @@ std::shared_ptr<WorkerNode> Runtime::Node() {
 
 bool Runtime::AsksToEnd() {
   const std::lock_guard lock(termination_mutex_);
-  return wish_.number != 0 && on_termination_;
+  return stop_request_.number != 0 && on_termination_;
 }
 
 std::shared_ptr<WorkerNode> Runtime::NodeIfAny() {
@@ -199,8 +199,8 @@ bool Runtime::EndsInItsTime(int number) {
     const std::lock_guard lock(termination_mutex_);
     if (number != 0) {
       const Time now = SteadyClock().Now();
-      if (on_termination_ && wish_.IsSame(number, now)) return true;
-      if (std::exchange(wish_, {number, now}).number != 0) return false;  // a second one
+      if (on_termination_ && stop_request_.IsSame(number, now)) return true;
+      if (std::exchange(stop_request_, {number, now}).number != 0) return false;  // a second one
       ended_by_ = number;
     }
     is_first = !asked_to_end_;

@@ -69,7 +69,7 @@ class Runtime {
   // Guarded by termination_mutex_.
   std::function<void(int)> on_termination_;
   std::optional<int> asked_to_end_;  // by which signal; 0: another worker was
-  Wish wish_;                        // of this process
+  StopRequest stop_request_;         // of this process
 
   std::atomic<int> ended_by_ = 0;
   std::thread at_end_;  // watcher_'s alone: runs on_termination_ while that hears more signals

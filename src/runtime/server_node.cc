@@ -70,8 +70,8 @@ struct StopsFirst {
   transport::ZmqLoop& loop;
 };
 
-server::Updates::Helpers MakeHelpers(int threads) {
-  server::Updates::Helpers helpers;
+server::UpdateQueue::Helpers MakeHelpers(int threads) {
+  server::UpdateQueue::Helpers helpers;
   for (int i = 0; i < threads; ++i) helpers.push_back(std::make_shared<ThreadExecutor>(StrCat("update ", i)));
   return helpers;
 }
@@ -126,7 +126,7 @@ class ShardThreads {
   }
   void Reserve(uint32_t count, int helpers) const;
   server::Control::Shards StartAll(uint32_t count);
-  ShardThread StartShard(uint32_t thread, uint32_t count, const server::Updates::Helpers& helpers);
+  ShardThread StartShard(uint32_t thread, uint32_t count, const server::UpdateQueue::Helpers& helpers);
 
   const JobConfig& config_;
   const ServerOptions& server_;
@@ -134,7 +134,7 @@ class ShardThreads {
   const uint64_t incarnation_;
   const std::shared_ptr<transport::ZmqContext> context_;
   const std::shared_ptr<transport::SharedHeap> heap_;  // null: no memory is shared
-  const std::shared_ptr<transport::Traffic> traffic_ = std::make_shared<transport::Traffic>();
+  const std::shared_ptr<transport::TrafficCounters> traffic_ = std::make_shared<transport::TrafficCounters>();
   std::vector<ShardThread> shards_;
 };
 
@@ -157,7 +157,7 @@ void ShardThreads::Reserve(uint32_t count, int helpers) const {
 server::Control::Shards ShardThreads::StartAll(uint32_t count) {
   const int num_helpers = config_.UpdateThreads(static_cast<int>(count));
   Reserve(count, num_helpers);
-  const server::Updates::Helpers helpers = MakeHelpers(num_helpers);
+  const server::UpdateQueue::Helpers helpers = MakeHelpers(num_helpers);
   server::Control::Shards started;
   for (uint32_t thread = 0; thread < count; ++thread) {
     shards_.push_back(StartShard(thread, count, helpers));
@@ -168,7 +168,7 @@ server::Control::Shards ShardThreads::StartAll(uint32_t count) {
 }
 
 ShardThread ShardThreads::StartShard(uint32_t thread, uint32_t count,
-                                     const server::Updates::Helpers& helpers) {
+                                     const server::UpdateQueue::Helpers& helpers) {
   server::ShardOptions options;
   options.job = wire::HashJobId(config_.job_id);
   options.incarnation = incarnation_;
@@ -184,7 +184,7 @@ ShardThread ShardThreads::StartShard(uint32_t thread, uint32_t count,
   transport::ZmqLoopOptions loop = LoopOptions(config_, StrCat("shard ", thread));
   loop.limits = wire::LimitsOfShards();
   // Of a worker that comes back, the first message may be as large.
-  loop.max_strangers_bytes += loop.limits.max_message_bytes;
+  loop.max_unauthenticated_bytes += loop.limits.max_message_bytes;
   loop.shared_heap = heap_;
   loop.traffic = traffic_;
   loop.on_failure = on_failure_;
@@ -214,7 +214,7 @@ membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnat
   options.incarnation = incarnation;
   options.scheduler_address = config.root_address();
   options.identity = config.identity;
-  options.wished_rank = config.wished_rank;
+  options.requested_rank = config.requested_rank;
   options.host = HostName();
   options.pid = static_cast<uint32_t>(getpid());
   options.num_workers = static_cast<uint32_t>(config.num_workers);

@@ -176,16 +176,16 @@ void SignalWatcher::Run() {
   while (true) {
     // Without a deadline on purpose, but that of a grace: it waits for a person, or for its own destructor.
     int timeout = -1;
-    if (wish_.number != 0) {
+    if (stop_request_.number != 0) {
       const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(wish_.came + grace_ - SteadyClock().Now());
+          std::chrono::ceil<std::chrono::milliseconds>(stop_request_.came + grace_ - SteadyClock().Now());
       timeout = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000));
     }
     const int ready = poll(fds, 3, timeout);
     if (ready < 0) continue;
     if (fds[2].revents != 0) return;
-    if (wish_.number != 0 && SteadyClock().Now() >= wish_.came + grace_)
-      on_signal_(std::exchange(wish_, {}).number);
+    if (stop_request_.number != 0 && SteadyClock().Now() >= stop_request_.came + grace_)
+      on_signal_(std::exchange(stop_request_, {}).number);
     if (ready == 0) continue;
     uint64_t count = 0;
     if (read(wake_fd_, &count, sizeof count) == sizeof count) on_signal_(0);
@@ -196,16 +196,16 @@ void SignalWatcher::Run() {
 void SignalWatcher::Hear(int number) {
   const Time now = SteadyClock().Now();
   const bool ends = number == SIGINT || number == SIGTERM;
-  if (ends && wish_.IsSame(number, now)) return;
-  if (!ends || grace_ <= Duration::zero() || wish_.number != 0) {
-    if (ends) wish_ = {};
+  if (ends && stop_request_.IsSame(number, now)) return;
+  if (!ends || grace_ <= Duration::zero() || stop_request_.number != 0) {
+    if (ends) stop_request_ = {};
     return on_signal_(number);
   }
-  wish_ = {number, now};
+  stop_request_ = {number, now};
   if (on_wait_) on_wait_(number);
 }
 
-bool Wish::IsSame(int other, Time now) const {
+bool StopRequest::IsSame(int other, Time now) const {
   constexpr Duration kOnce = 2s;
   return number != 0 && number == other && now < came + kOnce;
 }

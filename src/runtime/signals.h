@@ -27,7 +27,7 @@ class HeldSignals {
 };
 
 // A signal that asks this process to end, and when it came.
-struct Wish {
+struct StopRequest {
   int number = 0;  // 0: none
   Time came{};
 
@@ -41,7 +41,7 @@ struct Wish {
 class SignalWatcher {
  public:
   // With a `grace`, the first SIGINT or SIGTERM is told when so much time has passed or a second one comes
-  // (Wish); `on_wait(number)` is called at once.
+  // (StopRequest); `on_wait(number)` is called at once.
   explicit SignalWatcher(std::function<void(int)> on_signal, Duration grace = {},
                          std::function<void(int)> on_wait = nullptr);
   ~SignalWatcher();
@@ -60,8 +60,8 @@ class SignalWatcher {
   const HeldSignals held_;
   int stop_fd_ = -1;
   int wake_fd_ = -1;
-  Wish wish_;           // whose grace runs
-  std::thread thread_;  // last: it uses all the others
+  StopRequest stop_request_;  // whose grace runs
+  std::thread thread_;        // last: it uses all the others
 };
 
 const char* SignalName(int number);

@@ -7,8 +7,8 @@
 #include "sluice/error.h"
 #include "tensor/stream.h"
 #include "transport/address.h"
+#include "worker/dependency_executor.h"
 #include "worker/dist_store.h"
-#include "worker/ready_executor.h"
 
 namespace sluice::runtime {
 namespace {
@@ -86,7 +86,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const StoreType& type) {
   options.tracer = tracer_;
   if (heap_) options.memory = heap_;
   options.adopts = heap_ != nullptr;
-  const collective::HostWork host_work = [ready = std::make_shared<worker::ReadyExecutor>()](
+  const collective::HostWork host_work = [ready = std::make_shared<worker::DependencyExecutor>()](
                                              Context, Label what, std::span<const Event> after,
                                              Stream::Work work) {
     return ready->Enqueue(std::move(what), after, std::move(work));
@@ -156,14 +156,14 @@ std::map<std::string, wire::Counters> WorkerNode::Stats(Duration timeout) {
 
 wire::Counters WorkerNode::OwnStats(Duration timeout) {
   const Event asked = Event::Make("asking this worker for statistics");
-  const auto landed = std::make_shared<uint64_t>();
-  Post([client = client_, asked, landed](Time, transport::Network&) {
-    *landed = client->bytes_copied();
+  const auto delivered = std::make_shared<uint64_t>();
+  Post([client = client_, asked, delivered](Time, transport::Network&) {
+    *delivered = client->bytes_copied();
     asked.Complete();
   });
   asked.Wait(timeout);
   wire::Counters counters = NodeCounters(*traffic_);
-  counters["bytes_copied"] += *landed;
+  counters["bytes_copied"] += *delivered;
   return counters;
 }
 

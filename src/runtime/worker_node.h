@@ -84,7 +84,7 @@ class WorkerNode {
   std::atomic<uint32_t> stores_made_ = 0;
   const std::shared_ptr<Told> told_ = std::make_shared<Told>();
   const std::shared_ptr<worker::Client> client_;
-  const std::shared_ptr<transport::Traffic> traffic_ = std::make_shared<transport::Traffic>();
+  const std::shared_ptr<transport::TrafficCounters> traffic_ = std::make_shared<transport::TrafficCounters>();
   std::shared_ptr<transport::ZmqLoop> loop_;
   const Event joined_ = Event::Make("joining the job");
   std::mutex mutex_;

@@ -88,7 +88,7 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   if (who.member == FirstWorker(open.arrived)) open.text = barrier.text;
   Arrival arrival;
   if (open.arrived.size() < open.expected.size()) {
-    if (auto hopeless = WhyHopeless(barrier.id, open, roster)) {
+    if (auto hopeless = UnsatisfiableReason(barrier.id, open, roster)) {
       open_.erase(barrier.id);
       return *std::move(hopeless);
     }
@@ -105,7 +105,8 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   return arrival;
 }
 
-std::optional<Failure> Barriers::WhyHopeless(const std::string& id, const Open& open, const Roster& roster) {
+std::optional<Failure> Barriers::UnsatisfiableReason(const std::string& id, const Open& open,
+                                                     const Roster& roster) {
   const auto is_server = [](const Member& member) { return member.first == wire::Role::kServer; };
   if (std::ranges::any_of(open.expected, is_server)) return std::nullopt;
   for (const auto& node : roster.members()) {
@@ -119,10 +120,10 @@ std::optional<Failure> Barriers::WhyHopeless(const std::string& id, const Open& 
   return std::nullopt;
 }
 
-std::vector<std::pair<Barriers::Waiter, Failure>> Barriers::TakeHopeless(const Roster& roster) {
+std::vector<std::pair<Barriers::Waiter, Failure>> Barriers::TakeUnsatisfiable(const Roster& roster) {
   std::vector<std::pair<Waiter, Failure>> waiters;
   std::erase_if(open_, [&](const auto& entry) {
-    const auto hopeless = WhyHopeless(entry.first, entry.second, roster);
+    const auto hopeless = UnsatisfiableReason(entry.first, entry.second, roster);
     if (!hopeless) return false;
     for (const auto& [member, waiter] : entry.second.arrived) waiters.emplace_back(waiter, *hopeless);
     return true;

@@ -35,7 +35,7 @@ class Barriers {
   // one that came, or members that the job does not have; kUnavailable: it waits for a worker that has left.
   Result<Arrival> Arrive(const wire::Barrier& barrier, const Waiter& who, const Roster& roster);
   // When a worker has left: who waits for it in vain. Their barriers are closed.
-  std::vector<std::pair<Waiter, Failure>> TakeHopeless(const Roster& roster);
+  std::vector<std::pair<Waiter, Failure>> TakeUnsatisfiable(const Roster& roster);
   // "barrier 'x': waiting for worker 1", one line each.
   std::string Describe() const;
 
@@ -54,7 +54,8 @@ class Barriers {
   static std::string MissingText(const Open& open);
   // That a worker whom it waits for has left; nothing where all may come. Where servers wait too the end of
   // the job tells them.
-  static std::optional<Failure> WhyHopeless(const std::string& id, const Open& open, const Roster& roster);
+  static std::optional<Failure> UnsatisfiableReason(const std::string& id, const Open& open,
+                                                    const Roster& roster);
   static std::optional<Member> FirstWorker(const std::map<Member, Waiter>& arrived);
 
   size_t NumOpenOf(const Member& member) const;

@@ -36,7 +36,7 @@ void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, 
     for (const auto& [waiting, request] : std::exchange(await_optimizer_, {}))
       RefuseOptimizer(waiting.second, request, network);
   }
-  for (const auto& [waiter, failure] : barriers_.TakeHopeless(roster_))
+  for (const auto& [waiter, failure] : barriers_.TakeUnsatisfiable(roster_))
     Send(waiter.peer, wire::ErrorReply{failure.code, failure.message}, network, waiter.request_id);
 }
 
@@ -119,7 +119,7 @@ bool Scheduler::IsAwaited(const Member& member) const {
 // well, and may have had work of its own left.
 void Scheduler::BuryWhoDidNotLeave(Time now) {
   const bool over = now >= stop_deadline_;
-  const auto dead = roster_.BuryTheSilent(now, over ? Duration::zero() : options_.heartbeat_timeout);
+  const auto dead = roster_.ExpireSilent(now, over ? Duration::zero() : options_.heartbeat_timeout);
   if (dead.empty()) return;
   std::vector<std::string> names;
   for (const Member* member : dead) names.push_back(Roster::NameOf(member->info));

@@ -21,7 +21,7 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
   Member& member = *result.value().member;
   switch (result.value().standing) {
     case Standing::kReplaced:
-      return SendAway(from, message, ReplacedBy(member), network);
+      return RejectStale(from, message, ReplacedBy(member), network);
     case Standing::kClaimant:  // the message's id is the challenge
       return Send(
           from, wire::Welcome{wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}, 0},
@@ -75,8 +75,8 @@ wire::Stop Scheduler::ReplacedBy(const Member& member) {
                  ", which brought its identity '", member.identity, "' (SLUICE_NODE_ID)")};
 }
 
-void Scheduler::SendAway(transport::PeerId from, const wire::Message& message, wire::Stop why,
-                         transport::Network& network) {
+void Scheduler::RejectStale(transport::PeerId from, const wire::Message& message, wire::Stop why,
+                            transport::Network& network) {
   if (std::holds_alternative<wire::Leave>(message.body)) return Send(from, wire::Ack{}, network, message.id);
   Send(from, std::move(why), network);
 }

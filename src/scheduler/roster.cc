@@ -36,9 +36,9 @@ uint32_t Roster::CountOf(wire::Role role) const {
 
 Result<uint32_t> Roster::ChooseRank(const wire::Register& request) const {
   const uint32_t wanted = Wanted(request.role);
-  if (request.wished_rank >= 0 && static_cast<uint32_t>(request.wished_rank) < wanted &&
-      At(request.role, static_cast<uint32_t>(request.wished_rank)) == nullptr) {
-    return static_cast<uint32_t>(request.wished_rank);
+  if (request.requested_rank >= 0 && static_cast<uint32_t>(request.requested_rank) < wanted &&
+      At(request.role, static_cast<uint32_t>(request.requested_rank)) == nullptr) {
+    return static_cast<uint32_t>(request.requested_rank);
   }
   for (uint32_t rank = 0; rank < wanted; ++rank) {
     if (At(request.role, rank) == nullptr) return rank;
@@ -48,7 +48,7 @@ Result<uint32_t> Roster::ChooseRank(const wire::Register& request) const {
               request.pid, "; a restarted one gets its place back by its identity (SLUICE_NODE_ID)");
 }
 
-Status Roster::CheckShape(const wire::Register& request) const {
+Status Roster::ValidateJobShape(const wire::Register& request) const {
   if (request.role == wire::Role::kScheduler) {
     return Fail(ErrorCode::kInvalidArgument, "a second scheduler tried to join from host ", request.host);
   }
@@ -65,10 +65,10 @@ Status Roster::CheckShape(const wire::Register& request) const {
                 " s for dead (PS_HEARTBEAT_TIMEOUT), which must be at least twice as long; give both "
                 "variables to all processes of the job");
   }
-  return request.role == wire::Role::kServer ? CheckThreads(request) : Status::Ok();
+  return request.role == wire::Role::kServer ? ValidateThreads(request) : Status::Ok();
 }
 
-Status Roster::CheckThreads(const wire::Register& request) const {
+Status Roster::ValidateThreads(const wire::Register& request) const {
   const uint32_t threads = ThreadsOf(request);
   if (threads > kMostThreads) {
     return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " was told to run ",
@@ -106,7 +106,7 @@ bool Roster::complete() const {
 
 Result<Roster::Registration> Roster::Register(Time now, transport::PeerId peer, const wire::Sender& sender,
                                               const wire::Register& request, uint64_t answers) {
-  if (Status status = CheckShape(request); !status) return status.failure();
+  if (Status status = ValidateJobShape(request); !status) return status.failure();
   for (Member& member : members_) {
     if (member.info.role != request.role) continue;
     if (member.info.incarnation == sender.incarnation) {
@@ -174,7 +174,7 @@ Member* Roster::Find(const wire::Sender& sender) {
   return nullptr;
 }
 
-const Member* Roster::FindHeir(const wire::Sender& sender) const {
+const Member* Roster::FindSuccessor(const wire::Sender& sender) const {
   for (const Member& member : members_) {
     if (member.info.role == sender.role &&
         std::count(member.former.begin(), member.former.end(), sender.incarnation) > 0)
@@ -189,7 +189,7 @@ void Roster::SetState(Member& member, wire::NodeState state) {
   ++epoch_;
 }
 
-std::vector<const Member*> Roster::BuryTheSilent(Time now, Duration timeout) {
+std::vector<const Member*> Roster::ExpireSilent(Time now, Duration timeout) {
   std::vector<const Member*> dead;
   for (Member& member : members_) {
     if (member.info.state != wire::NodeState::kAlive || now - member.last_heard < timeout) continue;

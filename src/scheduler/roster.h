@@ -67,9 +67,9 @@ class Roster {
   // The living, dead or finished member that sent this; null for strangers and for former processes.
   Member* Find(const wire::Sender& sender);
   // The member whose former process sent this, or null.
-  const Member* FindHeir(const wire::Sender& sender) const;
+  const Member* FindSuccessor(const wire::Sender& sender) const;
   // Marks those silent for `timeout` dead and returns them; they make one new epoch.
-  std::vector<const Member*> BuryTheSilent(Time now, Duration timeout);
+  std::vector<const Member*> ExpireSilent(Time now, Duration timeout);
   void SetState(Member& member, wire::NodeState state);  // a new epoch when it changes
 
   // Everybody has come, and every server has told its addresses.
@@ -90,8 +90,8 @@ class Roster {
   static std::string NameOf(const wire::NodeInfo& node);  // "worker 1 (host a, pid 17)"
 
  private:
-  Status CheckShape(const wire::Register& request) const;
-  Status CheckThreads(const wire::Register& request) const;
+  Status ValidateJobShape(const wire::Register& request) const;
+  Status ValidateThreads(const wire::Register& request) const;
   void DecideThreads(const Member& newcomer, const wire::Register& request);
   Result<Registration> Claim(Member& member, const wire::Sender& sender, uint64_t answers);
   static void Occupy(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,

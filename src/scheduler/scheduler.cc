@@ -61,11 +61,11 @@ void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message messag
   if (std::holds_alternative<wire::Register>(message.body)) return OnRegister(now, from, message, network);
   Member* member = roster_.Find(message.sender);
   if (member != nullptr && member->info.state == NodeState::kDead && stopping_)
-    return SendAway(from, message, StopMessage(), network);
-  if (const Member* heir = roster_.FindHeir(message.sender))
-    return SendAway(from, message, ReplacedBy(*heir), network);
+    return RejectStale(from, message, StopMessage(), network);
+  if (const Member* heir = roster_.FindSuccessor(message.sender))
+    return RejectStale(from, message, ReplacedBy(*heir), network);
   if (member == nullptr || member->info.state == NodeState::kDead) {
-    ++counters_["messages_of_strangers"];
+    ++counters_["messages_of_unknown_senders"];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
       LOG(WARNING) << WrapLogged(StrCat("dropped ", wire::Describe(message),
                                         ": its sender is not a living member", KeptBack(swallowed)));
@@ -176,13 +176,13 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
                 wire::ErrorReply{ErrorCode::kPermissionDenied, "only worker 0 sets the optimiser"}, network,
                 message.id);
   }
-  if (const std::string why = WhyInvalid(request.config); !why.empty()) {
+  if (const std::string why = InvalidReason(request.config); !why.empty()) {
     return Send(member.peer, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
   }
   const kvstore::UpdateRule rule{.optimizer = Optimizer::Create(request.config), .updater = nullptr};
   for (const wire::KeyEntry& entry : keys_.entries()) {  // all servers or none
     if (entry.spec.store != request.store) continue;
-    if (Status status = kvstore::CheckRule(rule, entry); !status) {
+    if (Status status = kvstore::ValidateRule(rule, entry); !status) {
       return Send(member.peer, wire::ErrorReply{status.failure().code, status.failure().message}, network,
                   message.id);
     }
@@ -211,7 +211,7 @@ void Scheduler::OnAwaitOptimizer(const Member& member, const wire::Message& mess
   if (with_optimizer_.contains(store)) return Send(member.peer, wire::Ack{}, network, message.id);
   if (WorkerZeroHasLeft()) return RefuseOptimizer(member.peer, message.id, network);
   await_optimizer_[{store, member.peer}] = message.id;
-  Send(member.peer, wire::BarrierWaiting{"optimiser", "worker 0 to set the optimiser"}, network, message.id);
+  Send(member.peer, wire::StillWaiting{"optimiser", "worker 0 to set the optimiser"}, network, message.id);
 }
 
 bool Scheduler::WorkerZeroHasLeft() const {
@@ -247,8 +247,8 @@ uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& networ
 // Whoever asks again hears whom the answer waits for.
 void Scheduler::TellRequester(const Relay& relay, transport::Network& network) {
   Send(relay.requester,
-       wire::BarrierWaiting{std::string(wire::BodyName(relay.body)),
-                            MissingAcks(relay.acked) + " to acknowledge"},
+       wire::StillWaiting{std::string(wire::BodyName(relay.body)),
+                          MissingAcks(relay.acked) + " to acknowledge"},
        network, relay.request_id);
 }
 
@@ -293,7 +293,7 @@ void Scheduler::OnBarrier(const Member& member, const wire::Message& message, tr
                 message.id);
   }
   if (!arrival.value().released) {
-    return Send(member.peer, wire::BarrierWaiting{request.id, arrival.value().missing}, network, message.id);
+    return Send(member.peer, wire::StillWaiting{request.id, arrival.value().missing}, network, message.id);
   }
   if (const size_t members = arrival.value().waiters.size(); members > 1)
     VLOG(1) << "barrier '" << request.id << "' released, " << members << " members";
@@ -314,7 +314,7 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
     if (!settled_ && now >= next_stop_) SendStop(now, network);
     return EndUnlessAwaiting(now);
   }
-  const auto dead = roster_.BuryTheSilent(now, options_.heartbeat_timeout);
+  const auto dead = roster_.ExpireSilent(now, options_.heartbeat_timeout);
   if (!dead.empty()) {
     return OnDeath(now, dead,
                    StrCat("silent for ", ToSeconds(options_.heartbeat_timeout), " s (PS_HEARTBEAT_TIMEOUT)"),

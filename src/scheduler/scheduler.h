@@ -81,8 +81,8 @@ class Scheduler final : public transport::Machine {
   void TellThreads(transport::Network& network);  // servers that wait to hear how many they run
   void RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network);
   // Whoever is no member any more hears why, and may go.
-  void SendAway(transport::PeerId from, const wire::Message& message, wire::Stop why,
-                transport::Network& network);
+  void RejectStale(transport::PeerId from, const wire::Message& message, wire::Stop why,
+                   transport::Network& network);
   static wire::Stop ReplacedBy(const Member& member);
 
   // scheduler.cc

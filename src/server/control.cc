@@ -121,7 +121,7 @@ void Control::OnAnnounce(const wire::Message& message) {
   const auto& entries = std::get<wire::AnnounceKeys>(message.body).entries;
   uint32_t num_shards = static_cast<uint32_t>(shards_.size()) * membership_.options().num_servers;
   for (const wire::KeyEntry& entry : entries) {
-    if (const std::string why = plan::WhyInvalid(entry, num_shards); !why.empty()) {
+    if (const std::string why = plan::InvalidReason(entry, num_shards); !why.empty()) {
       LOG(ERROR) << WrapLogged("the scheduler announced an unsound key and it is ignored: " + why);
       return;
     }
@@ -163,7 +163,7 @@ void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& net
   for (const ShardHandle& handle : shards_) {
     handle.loop->Post([shard = handle.shard, linger](Time, transport::Network&) { shard->End(linger); });
   }
-  leave_deadline_ = membership_.IsMissed() ? now + kLeaveTimeout : now;
+  leave_deadline_ = membership_.IsRegistered() ? now + kLeaveTimeout : now;
   next_leave_ = now;
   OnTimer(now, network);
 }

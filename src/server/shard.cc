@@ -8,7 +8,7 @@ namespace sluice::server {
 
 Status Shard::AddKeys(const std::vector<wire::KeyEntry>& entries) {
   for (const wire::KeyEntry& entry : entries) {
-    if (Status status = CheckRule(NewestRule(entry.spec.store), entry); !status) return status;
+    if (Status status = ValidateRule(NewestRule(entry.spec.store), entry); !status) return status;
     if (entry.id < keys_.size() && keys_[entry.id] != nullptr) continue;  // announced again
     auto key = std::make_unique<Key>();
     key->entry = entry;
@@ -55,7 +55,7 @@ void Shard::SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire:
     if (!key->async()) {
       for (Part& part : key->parts) CloseRounds(*key, part);
     }
-    RefuseVainWaits(*key, network);
+    FailUnsatisfiable(*key, network);
   }
   Flush(network);
 }
@@ -74,9 +74,9 @@ std::string Shard::DumpState(Time) const {
                      part.version);
       text += StrCat(", round ", part.version + 1, " waits for ", MissingText(*key, part));
       for (const Waiter& waiter : part.waiters)
-        text += waiter.put_off
+        text += waiter.deferred
                     ? StrCat("; an answer to worker ", waiter.rank, " waits for room on its connection")
-                    : StrCat("; worker ", waiter.rank, " waits for round ", waiter.min_round);
+                    : StrCat("; worker ", waiter.rank, " waits for round ", waiter.min_version);
       text += "\n";
     }
   }

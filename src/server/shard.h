@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "base/copy_around.h"
 #include "base/log.h"
+#include "base/non_temporal_copy.h"
 #include "base/pool_allocator.h"
 #include "server/aggregate/key.h"
-#include "server/reply/replies.h"
-#include "server/tally.h"
-#include "server/update/updates.h"
+#include "server/reply/reply_batcher.h"
+#include "server/shard_counters.h"
+#include "server/update/update_queue.h"
 
 namespace sluice::server {
 
@@ -31,8 +31,8 @@ struct ShardOptions {
   uint32_t shards_per_server = 1;
   ServerUpdater updater;
   std::shared_ptr<Allocator> memory = HeapAllocator();  // of weights, and of all that answers carry
-  size_t cached_bytes = kCachedBytes;                // more than this of weights is written around the caches
-  Updates::Helpers helpers;                          // of large updates; none: this shard's thread alone
+  size_t cache_bytes = kCacheBytes;                  // more than this of weights is written around the caches
+  UpdateQueue::Helpers helpers;                      // of large updates; none: this shard's thread alone
   std::function<wire::Counters()> process_counters;  // go with this shard's own in Stats; null: none
   bool deduplicate = true;                           // off only in tests that must find the bug this makes
 };
@@ -42,22 +42,22 @@ class Shard final : public transport::Machine {
   explicit Shard(ShardOptions options)
       : options_(std::move(options)),
         own_rule_{.optimizer = nullptr, .updater = options_.updater},
-        updates_(options_.helpers) {}
+        update_queue_(options_.helpers) {}
 
   void OnStart(Time, transport::Network&) override {}
   void OnMessage(Time now, transport::PeerId from, wire::Message message,
                  transport::Network& network) override;
-  void OnRest(Time, transport::Network& network) override { Flush(network); }
+  void OnBurstEnd(Time, transport::Network& network) override { Flush(network); }
   void OnRoom(Time now, transport::PeerId peer, transport::Network& network) override;
   void OnTimer(Time now, transport::Network& network) override;
-  void OnEnd(Time, const std::string&, transport::Network&) override { updates_.Run(); }
-  Time NextTimer() const override { return std::min(next_word_, next_return_); }
+  void OnEnd(Time, const std::string&, transport::Network&) override { update_queue_.Run(); }
+  Time NextTimer() const override { return std::min(next_status_at_, next_return_); }
   bool Done() const override { return done_; }
   Duration Linger() const override { return linger_; }
   std::string DumpState(Time now) const override;
 
   // --- From the control machine ---
-  // New keys, and repeats of known ones. Sound entries only (plan::WhyInvalid).
+  // New keys, and repeats of known ones. Sound entries only (plan::InvalidReason).
   Status AddKeys(const std::vector<wire::KeyEntry>& entries);
   // From the first round on of each key of `store` (1 where none is named) its updates are this optimiser's;
   // async: from now on.
@@ -72,7 +72,7 @@ class Shard final : public transport::Machine {
     linger_ = linger;
   }
 
-  wire::Counters counters() const { return tally_.ByName(); }
+  wire::Counters counters() const { return counters_.ByName(); }
 
  private:
   struct Sender {
@@ -80,7 +80,7 @@ class Shard final : public transport::Machine {
     transport::PeerId peer;
     uint64_t request_id;
   };
-  struct Configured {
+  struct ConfiguredRule {
     std::map<uint32_t, uint64_t> first_rounds;
     UpdateRule rule;
     uint64_t FirstRound(uint32_t key) const {
@@ -93,37 +93,38 @@ class Shard final : public transport::Machine {
 
   // receive/
   bool IsMember(const wire::Sender& sender) const;
-  void OwnWhatIsChecked(wire::Message& message);
+  void CopyCheckedFrames(wire::Message& message);
   Result<Part*> FindPart(const wire::PartRef& ref, Key** key);
   void OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network);
-  Status CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);
+  Status ValidatePush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);
   void OnPull(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnPullRows(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
-  Status CheckPullRows(const Sender& sender, const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part);
+  Status ValidatePullRows(const Sender& sender, const wire::RowsPart& wanted, Bytes ids, Key** key,
+                          Part** part);
   void OnGetRowIds(const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
-  Status CheckStore(const Sender& sender, const wire::Store& store, size_t i, Bytes bytes, Key** key,
-                    Part** part);
-  Status CheckStoreRows(const wire::Store& store, size_t i, Bytes bytes, const Key& key, Part& part) const;
+  Status ValidateStore(const Sender& sender, const wire::Store& store, size_t i, Bytes bytes, Key** key,
+                       Part** part);
+  Status ValidateStoreRows(const wire::Store& store, size_t i, Bytes bytes, const Key& key, Part& part) const;
   static void StoreRows(Part& part, uint32_t slot, const Frame& frame);
-  Status CheckState(const Key& key, Part& part, const wire::StorePart& state) const;
-  Status CheckSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const;
+  Status ValidateState(const Key& key, Part& part, const wire::StorePart& state) const;
+  Status ValidateSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const;
   void StoreValue(Key& key, Part& part, const Frame& value);
   void SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by);
   static void StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by);
 
   // aggregate/
-  enum class Kept : uint8_t { kNew, kRepeat };
+  enum class Admission : uint8_t { kNew, kRepeat };
   // Pushes that have waited for long in the memory of those who sent them are kept in copies.
-  void ReturnLoans(Time now);
-  void NoteLoan(const Contribution& contribution);
+  void ReturnLeases(Time now);
+  void NoteLease(const Contribution& contribution);
   // Pushes are added up as they come, so that memory does not grow with the number of workers.
-  bool AddsUpEarly(const Key& key) const { return num_workers_ > kMostKept && !key.places; }
-  Result<Kept> KeepSync(const Sender& sender, Key& key, Part& part, uint64_t round,
-                        Contribution contribution);
-  Result<Kept> KeepAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
-                         Contribution contribution);
+  bool SumsEarly(const Key& key) const { return num_workers_ > kMostKept && !key.places; }
+  Result<Admission> AdmitSync(const Sender& sender, Key& key, Part& part, uint64_t round,
+                              Contribution contribution);
+  Result<Admission> AdmitAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
+                               Contribution contribution);
 
   // update/
   const UpdateRule& RuleFor(const Key& key, uint64_t round) const;
@@ -143,14 +144,14 @@ class Shard final : public transport::Machine {
     double divisor;
     uint64_t samples;
     const std::byte* summed = nullptr;
-    bool lent = false;  // gradients are read where the workers have them
+    bool leased = false;  // gradients are read where the workers have them
   };
   void Update(Key& key, std::span<const Closing> closings);
   void UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings);
   void UpdateTables(const Key& key, const UpdateRule& rule, std::span<const Closing> closings) const;
   UpdateInput InputOf(const Key& key, const UpdateRule& rule, const Closing& closing) const;
   void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const;
-  void Prune(std::vector<Configured>* set, uint32_t store) const;
+  void Prune(std::vector<ConfiguredRule>* set, uint32_t store) const;
 
   // reply/
   // The version that pulls of a worker of this rank go by.
@@ -160,25 +161,25 @@ class Shard final : public transport::Machine {
   // At once, where it is ready and its peer has room. False: it waits.
   bool AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter);
   bool HasRoom(const Waiter& waiter) const;
-  void PutOff(Key& key, Part& part, Waiter& waiter);
+  void DeferAnswer(Key& key, Part& part, Waiter& waiter);
   // Some of the answers that were put off, to who has room now. False: there are none.
-  bool AnswerSomePutOff();
-  void AnswerPutOff(transport::PeerId peer, const wire::PartRef& ref);
+  bool AnswerSomeDeferred();
+  void AnswerDeferred(transport::PeerId peer, const wire::PartRef& ref);
   void Answer(const Key& key, Part& part, const Waiter& waiter);
   Frame ReadRows(const Part& part, const Waiter& waiter) const;
   void AnswerWaiters(Key& key, Part& part);
   void KeepWaiting(Time now, Part& part, Waiter waiter);
-  // Whoever has waited long enough hears for whom; makes next_word_ later.
-  void TellWaiters(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network);
+  // Whoever has waited long enough hears for whom; makes next_status_at_ later.
+  void SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network);
   // Whom the waiter waits for: "worker 1, worker 2".
   std::string MissingText(const Key& key, const Part& part, const Waiter& waiter) const;
   std::string MissingText(const Key& key, const Part& part) const;  // for the part's next version
-  std::string WhyVain(const Key& key, const Part& part, const Waiter& waiter) const;
-  void RefuseVainWaits(Key& key, transport::Network& network);
+  std::string UnsatisfiableReason(const Key& key, const Part& part, const Waiter& waiter) const;
+  void FailUnsatisfiable(Key& key, transport::Network& network);
   void Flush(transport::Network& network);
   void Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, wire::Frames frames,
             transport::Network& network);
-  void Refuse(const Sender& to, const Failure& failure, transport::Network& network);
+  void SendError(const Sender& to, const Failure& failure, transport::Network& network);
 
   const ShardOptions options_;
   const UpdateRule own_rule_;  // where no optimiser was set: the program's function, or to assign
@@ -188,14 +189,14 @@ class Shard final : public transport::Machine {
 
   uint32_t rank_ = 0;  // of the server
   uint64_t epoch_ = 0;
-  std::map<uint32_t, uint64_t> incarnations_;               // of the members, by worker rank
-  std::set<uint32_t> live_;                                 // worker ranks
-  uint32_t num_workers_ = 1;                                // of the job, whether they live or not
-  bool worker_0_left_ = false;                              // in good order
-  std::vector<std::unique_ptr<Key>> keys_;                  // by id; null where this shard has no part
-  std::map<uint32_t, std::vector<Configured>> optimizers_;  // of each store, in the order set
-  Updates updates_;                                         // none waits when the loop rests
-  Replies replies_;
+  std::map<uint32_t, uint64_t> incarnations_;                   // of the members, by worker rank
+  std::set<uint32_t> live_;                                     // worker ranks
+  uint32_t num_workers_ = 1;                                    // of the job, whether they live or not
+  bool worker_0_left_ = false;                                  // in good order
+  std::vector<std::unique_ptr<Key>> keys_;                      // by id; null where this shard has no part
+  std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // of each store, in the order set
+  UpdateQueue update_queue_;                                    // none waits when the loop rests
+  ReplyBatcher replies_;
   // Lists for each peer the parts whose values it gets once it has room; every waiter that is put off waits
   // on one of them. The answer is made then, and takes no memory before but a reference.
   struct BeforePart {
@@ -203,14 +204,14 @@ class Shard final : public transport::Machine {
       return std::pair(a.key, a.part) < std::pair(b.key, b.part);
     }
   };
-  std::map<transport::PeerId, std::set<wire::PartRef, BeforePart>> put_off_;
+  std::map<transport::PeerId, std::set<wire::PartRef, BeforePart>> deferred_;
   std::set<transport::PeerId> without_room_;
-  Time next_word_ = Time::max();    // not later than that of any waiter
-  Time next_return_ = Time::max();  // not later than that of any push kept in another's memory
-  size_t weight_bytes_ = 0;         // of all dense parts here
+  Time next_status_at_ = Time::max();  // not later than that of any waiter
+  Time next_return_ = Time::max();     // not later than that of any push kept in another's memory
+  size_t weight_bytes_ = 0;            // of all dense parts here
   // Of many workers' sums: what a round gives back the next one has.
   const std::shared_ptr<Allocator> sums_memory_ = std::make_shared<PoolAllocator>(kKeptSums);
-  Tally tally_;
+  ShardCounters counters_;
   LogLimiter limiter_{5, 10s};
   bool done_ = false;
   Duration linger_ = Duration::max();

@@ -26,7 +26,7 @@ std::shared_ptr<const void> OwnerOf(const NDArray& array) {
     std::shared_ptr<internal::Storage> storage;
     Frame lent;
   };
-  return std::make_shared<Both>(Both{array.storage(), array.storage()->lent()});
+  return std::make_shared<Both>(Both{array.storage(), array.storage()->leased()});
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ MutableBytes MutableHostBytes(NDArray& array) {
   const internal::Data<std::byte> data = internal::DataOf<std::byte>(array);
   if (internal::Storage& storage = *array.storage(); storage.adopts) {
     for (const Event& use : PendingUses(array)) use.WaitQuietly();
-    storage.BringHome();
+    storage.CopyToOwnBuffer();
     storage.adopts = false;
   }
   return {data.get(), BytesOf(array)};

@@ -20,10 +20,11 @@
 namespace sluice {
 
 struct Event::State {
-  State(Label name, std::shared_ptr<Helped> who, const Stream* on, const std::shared_ptr<Allocator>& memory)
+  State(Label name, std::shared_ptr<LoopDriver> who, const Stream* on,
+        const std::shared_ptr<Allocator>& memory)
       : what(std::move(name)), by(std::move(who)), stream(on), more(MemoryOf<Listener>(memory)) {}
   const Label what;
-  const std::shared_ptr<Helped> by;
+  const std::shared_ptr<LoopDriver> by;
   const Stream* const stream;
   std::atomic<uint32_t> done = 0;  // 1: done, and `error` is what it is
   std::atomic<uint32_t> waiters = 0;
@@ -58,11 +59,11 @@ void FutexWakeAll(std::atomic<uint32_t>* word) {
 
 }  // namespace
 
-Event Event::Make(Label what, std::shared_ptr<Helped> by) {
+Event Event::Make(Label what, std::shared_ptr<LoopDriver> by) {
   return Make(std::move(what), std::move(by), HeapAllocator());
 }
 
-Event Event::Make(Label what, std::shared_ptr<Helped> by, const std::shared_ptr<Allocator>& memory) {
+Event Event::Make(Label what, std::shared_ptr<LoopDriver> by, const std::shared_ptr<Allocator>& memory) {
   Event event;
   event.state_ =
       std::allocate_shared<State>(MemoryOf<State>(memory), std::move(what), std::move(by), nullptr, memory);
@@ -97,7 +98,7 @@ bool Event::DoneWithin(Duration timeout) const {
   const SteadyClock clock;
   const Time end = clock.Now() + timeout;
   if (state_->by != nullptr) {
-    state_->by->Help([this] { return Done(); }, end);
+    state_->by->DriveUntil([this] { return Done(); }, end);
     if (Done()) return true;
   }
   ++state_->waiters;

@@ -10,7 +10,7 @@ std::string GpuInfo::ToString() const {
   return StrCat(name, " (", (memory_bytes + kGiB / 2) / kGiB, " GiB)");
 }
 
-Failure WhyNotGpu(int id, const Gpus& found) {
+Failure GpuUnavailable(int id, const Gpus& found) {
   std::vector<std::string> names;
   if (found.ok()) {
     for (const GpuInfo& info : found.value()) names.push_back(info.ToString());

@@ -22,6 +22,6 @@ Gpus FindGpus();
 
 // What a program that asks for gpu(id) is told: kUnimplemented, whatever was found. Nothing that could be
 // installed would help, so nothing is advised but CPUs.
-Failure WhyNotGpu(int id, const Gpus& found);
+Failure GpuUnavailable(int id, const Gpus& found);
 
 }  // namespace sluice

@@ -14,7 +14,7 @@ using internal::Launch;
 
 namespace {
 
-[[noreturn]] void Refuse(std::string_view what, const std::string& why) {
+[[noreturn]] void ThrowInvalid(std::string_view what, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
 }
 
@@ -51,8 +51,8 @@ NDArray::NDArray(const Shape& shape, Context context, DType dtype) : NDArray(Emp
 NDArray NDArray::FromBytes(std::span<const std::byte> bytes, size_t count, DType dtype, const Shape& shape,
                            Context context) {
   if (count != static_cast<size_t>(shape.size())) {
-    Refuse("NDArray::From",
-           StrCat(count, " values do not fill shape ", shape, " of ", shape.size(), " elements"));
+    ThrowInvalid("NDArray::From",
+                 StrCat(count, " values do not fill shape ", shape, " of ", shape.size(), " elements"));
   }
   NDArray array = Empty(shape, context, dtype);
   array.SetBytes(bytes);
@@ -76,7 +76,7 @@ void NDArray::WaitToRead() const {
 void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
   internal::RequireArray("ToVector", "the array", *this);
   if (dtype() != wanted)
-    Refuse("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
+    ThrowInvalid("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
   if (context().kind != DeviceKind::kGpu) {  // no stream has to be held up
     const auto from = DataOf<std::byte>(*this);
     WaitToRead();
@@ -90,7 +90,7 @@ void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
 
 float NDArray::ToScalar() const {
   internal::RequireArray("ToScalar", "the array", *this);
-  if (size() != 1) Refuse("ToScalar", StrCat("shape ", shape_, " has ", size(), " elements"));
+  if (size() != 1) ThrowInvalid("ToScalar", StrCat("shape ", shape_, " has ", size(), " elements"));
   return ToVector<float>()[0];
 }
 
@@ -110,13 +110,14 @@ NDArray NDArray::Detach() const {
 
 void NDArray::CopyTo(NDArray* destination) const {
   internal::RequireArray("CopyTo", "the array to copy", *this);
-  if (destination == nullptr) Refuse("CopyTo", "the destination is a null pointer; give an array to copy to");
+  if (destination == nullptr)
+    ThrowInvalid("CopyTo", "the destination is a null pointer; give an array to copy to");
   internal::RequireArray("CopyTo", "the destination", *destination);
   if (destination->shape() != shape_)
-    Refuse("CopyTo", StrCat("shapes ", shape_, " and ", destination->shape(), " differ"));
+    ThrowInvalid("CopyTo", StrCat("shapes ", shape_, " and ", destination->shape(), " differ"));
   const DType from_type = dtype(), to_type = destination->dtype();
   if (from_type != to_type && !(IsFloating(from_type) && IsFloating(to_type))) {
-    Refuse("CopyTo", StrCat(Name(from_type), " does not convert to ", Name(to_type)));
+    ThrowInvalid("CopyTo", StrCat(Name(from_type), " does not convert to ", Name(to_type)));
   }
   Launch("copy", destination->context(), {*this}, {*destination},
          [from = DataOf<std::byte>(*this), to = DataOf<std::byte>(*destination), from_type, to_type,
@@ -146,7 +147,7 @@ bool Holds(DType dtype, double value) {
 
 void NDArray::Fill(double value) {
   internal::RequireArray("Fill", "the array", *this);
-  if (!Holds(dtype(), value)) Refuse("Fill", StrCat(Name(dtype()), " cannot hold ", value));
+  if (!Holds(dtype(), value)) ThrowInvalid("Fill", StrCat(Name(dtype()), " cannot hold ", value));
   Launch("fill", context(), {}, {*this},
          [to = DataOf<std::byte>(*this), type = dtype(), value, n = size()](Kernels& k) {
            k.Fill(type, to, value, n);
@@ -156,7 +157,7 @@ void NDArray::Fill(double value) {
 void NDArray::SetBytes(std::span<const std::byte> bytes) {
   internal::RequireArray("SetBytes", "the array", *this);
   if (bytes.size() != static_cast<size_t>(size()) * SizeOf(dtype())) {
-    Refuse("SetBytes", StrCat(bytes.size(), " bytes do not fill ", Name(dtype()), " ", shape_));
+    ThrowInvalid("SetBytes", StrCat(bytes.size(), " bytes do not fill ", Name(dtype()), " ", shape_));
   }
   Launch("set", context(), {}, {*this}, [bytes, to = DataOf<std::byte>(*this)](Kernels& k) {
     k.Copy(bytes.data(), to, bytes.size());

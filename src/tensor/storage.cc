@@ -10,7 +10,7 @@
 
 namespace sluice::internal {
 
-void RefuseNoArray(std::string_view call, std::string_view which) {
+void ThrowNoArray(std::string_view call, std::string_view which) {
   throw Error(
       ErrorCode::kFailedPrecondition,
       StrCat(call, ": ", which,
@@ -59,27 +59,27 @@ std::shared_ptr<const void> Storage::origin() {
 void Storage::Adopt(Frame frame) {
   SLUICE_CHECK(frame.size() == size()) << frame.size() << " bytes for an array of " << size();
   const std::lock_guard lock(mutex_);
-  // Kernels read through a pointer that may write; none does where it has not called BringHome.
+  // Kernels read through a pointer that may write; none does where it has not called CopyToOwnBuffer.
   data_.store(const_cast<std::byte*>(frame.data()), std::memory_order_relaxed);
-  std::swap(lent_, frame);
+  std::swap(leased_, frame);
 }
 
-MutableBytes Storage::TakeBack() {
+MutableBytes Storage::RestoreOwnBuffer() {
   const std::lock_guard lock(mutex_);
   data_.store(own_.data(), std::memory_order_relaxed);
-  lent_ = Frame();
+  leased_ = Frame();
   return own_.bytes();
 }
 
-void Storage::BringHome() {
+void Storage::CopyToOwnBuffer() {
   if (data() == own_.data()) return;
   std::memcpy(own_.data(), data(), size());
-  TakeBack();
+  RestoreOwnBuffer();
 }
 
-Frame Storage::lent() {
+Frame Storage::leased() {
   const std::lock_guard lock(mutex_);
-  return lent_;
+  return leased_;
 }
 
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs,
@@ -98,7 +98,7 @@ Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRe
   const size_t first_output = keep.size() - static_cast<size_t>(std::ranges::distance(outputs));
   auto run = [work = std::move(work), keep = std::move(keep), first_output,
               kernels = &device->kernels()]() mutable {
-    for (size_t i = first_output; i < keep.size(); ++i) keep[i]->BringHome();
+    for (size_t i = first_output; i < keep.size(); ++i) keep[i]->CopyToOwnBuffer();
     work(*kernels);
   };
   static_assert(Stream::Work::kFits<decltype(run)>);

@@ -51,19 +51,19 @@ struct Storage final : Adopter {
 
   // Whether it may have adopted other memory, or is about to: set in the order of issue.
   std::atomic<bool> adopts = false;
-  // `frame` is read only: who is to write calls BringHome before.
+  // `frame` is read only: who is to write calls CopyToOwnBuffer before.
   void Adopt(Frame frame) override;
-  MutableBytes TakeBack() override;
+  MutableBytes RestoreOwnBuffer() override;
   // Its own memory again, with its values. Nobody uses it meanwhile.
-  void BringHome();
-  Frame lent();  // no frame: its elements lie in its own memory
+  void CopyToOwnBuffer();
+  Frame leased();  // no frame: its elements lie in its own memory
 
  private:
   Buffer own_;
   std::atomic<std::byte*> data_;
   QuickMutex mutex_;
   // Guarded by mutex_.
-  Frame lent_;
+  Frame leased_;
   Event write_;
   InlineVector<Event, 4> reads_;  // the last of each stream
   std::shared_ptr<const void> origin_;
@@ -100,10 +100,10 @@ class ArrayRefs {
 // What a kernel is called with, or a few of them.
 using KernelWork = InlineFunction<void(Kernels&), 448>;
 
-[[noreturn]] void RefuseNoArray(std::string_view call, std::string_view which);
+[[noreturn]] void ThrowNoArray(std::string_view call, std::string_view which);
 // That `array`, which is `which` of `call`, is one. Throws Error(kFailedPrecondition).
 inline void RequireArray(std::string_view call, std::string_view which, const NDArray& array) {
-  if (!array.valid()) RefuseNoArray(call, which);
+  if (!array.valid()) ThrowNoArray(call, which);
 }
 
 // Runs `work` on `context`'s stream, ordered after the writes of `inputs` and all uses of `outputs`, and

@@ -25,16 +25,16 @@ class Event {
  public:
   Event() = default;
   // Who completes events may take help from threads that wait for them.
-  class Helped {
+  class LoopDriver {
    public:
-    virtual ~Helped() = default;
+    virtual ~LoopDriver() = default;
     // Returns when `done` holds, at `deadline`, or at once when there is nothing to help with.
-    virtual void Help(const std::function<bool()>& done, Time deadline) = 0;
+    virtual void DriveUntil(const std::function<bool()>& done, Time deadline) = 0;
   };
   // Not yet happened; `what` says in messages what is being waited for.
-  static Event Make(Label what, std::shared_ptr<Helped> by = nullptr);
+  static Event Make(Label what, std::shared_ptr<LoopDriver> by = nullptr);
   // The same in memory of `memory`.
-  static Event Make(Label what, std::shared_ptr<Helped> by, const std::shared_ptr<Allocator>& memory);
+  static Event Make(Label what, std::shared_ptr<LoopDriver> by, const std::shared_ptr<Allocator>& memory);
   // The end of an operation on `stream`, in memory of `memory`: for streams.
   static Event Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory);
 

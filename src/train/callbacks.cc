@@ -248,11 +248,11 @@ CallbackPtr AfterEpoch(Call call) {
   return std::make_shared<EpochCall>(std::move(call));
 }
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options) {
-  RequireFileName(prefix, "SaveEvery").OrThrow();
+  ValidateFileName(prefix, "SaveEvery").OrThrow();
   return std::make_shared<Saver>(std::move(prefix), options);
 }
 CallbackPtr KeepBest(std::string file, FileMetadata metadata) {
-  RequireFileName(file, "KeepBest").OrThrow();
+  ValidateFileName(file, "KeepBest").OrThrow();
   return std::make_shared<BestKeeper>(std::move(file), std::move(metadata));
 }
 CallbackPtr StopEarly(const StopOptions& options) {

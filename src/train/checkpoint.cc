@@ -24,7 +24,7 @@ constexpr std::string_view kEnding = ".safetensors", kStatesEnding = ".states.sa
                            kStatisticsEnding = ".statistics.safetensors";
 
 std::string FileOf(const std::string& prefix, const Position& next, std::string_view ending) {
-  RequireNoNul(prefix).OrThrow();  // what is removed under a name that ends before would be another's
+  ValidatePath(prefix).OrThrow();  // what is removed under a name that ends before would be another's
   std::ostringstream name;
   name << prefix << '-' << std::setfill('0') << std::setw(4) << next.epoch;
   if (next.step != 0) name << '-' << std::setw(6) << next.step;
@@ -45,7 +45,7 @@ std::optional<Position> ParsePosition(std::string_view text) {
 // Of the files with this ending, the oldest first. A prefix may name its folder in more ways than one
 // ("run//x"): what counts is the file's name.
 std::vector<Position> PositionsWith(const std::string& prefix, std::string_view ending) {
-  RequireNoNul(prefix).OrThrow();
+  ValidatePath(prefix).OrThrow();
   const fs::path path = prefix;
   const std::string stem = path.filename().string();
   std::vector<Position> found;

@@ -68,7 +68,7 @@ class ReportWriter final : public Callback {
 }  // namespace
 
 CallbackPtr WriteReport(std::string file, std::string title) {
-  RequireFileName(file, "WriteReport").OrThrow();
+  ValidateFileName(file, "WriteReport").OrThrow();
   return std::make_shared<ReportWriter>(std::move(file), std::move(title));
 }
 

@@ -19,7 +19,7 @@ namespace sluice {
 
 namespace {
 
-void RequireSound(const TrainerOptions& options, const std::string& store) {
+void RequireValid(const TrainerOptions& options, const std::string& store) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); };
   if (!(options.clip_global_norm >= 0))
     refuse(StrCat("clip_global_norm is ", options.clip_global_norm, "; it must be at least 0"));
@@ -38,7 +38,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
     : config_(Resolved(std::move(optimizer))),
       store_(train::StoreOrOwn(std::move(store))),
       options_(options) {
-  RequireSound(options_, store_->type());
+  RequireValid(options_, store_->type());
   for (const auto& parameter : parameters) {
     if (!parameter->differentiable()) {
       constants_.push_back(parameter);
@@ -48,7 +48,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
     tracked_.push_back({.parameter = parameter, .keys = {parameter->name()}});
   }
   // Before the store has keys of a Trainer that there will not be.
-  if (const std::string why = WhyInvalid(config_); !why.empty())
+  if (const std::string why = InvalidReason(config_); !why.empty())
     throw Error(ErrorCode::kInvalidArgument, why);
   AwaitShapes();
   InitKeys();
@@ -156,7 +156,7 @@ void Trainer::OnGradient(size_t index) {
 void Trainer::RequireFresh() const {
   for (const Tracked& tracked : tracked_) {
     if (tracked.frozen()) continue;
-    if (!tracked.has_key) RefuseWithoutKey("a step", *tracked.parameter);
+    if (!tracked.has_key) ThrowNoKey("a step", *tracked.parameter);
     if (!IsStale(tracked)) continue;
     throw Error(
         ErrorCode::kFailedPrecondition,

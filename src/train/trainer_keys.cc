@@ -186,7 +186,7 @@ void Trainer::BringWeights(nn::Parameter& parameter) {
   store_->PushPull({Key(parameter.name())}, {{mine}}, {data}, {.uncompressed = true});
 }
 
-void Trainer::RefuseWithoutKey(const char* what, const nn::Parameter& parameter) {
+void Trainer::ThrowNoKey(const char* what, const nn::Parameter& parameter) {
   throw Error(
       ErrorCode::kFailedPrecondition,
       parameter.deferred()
@@ -200,12 +200,12 @@ void Trainer::RefuseWithoutKey(const char* what, const nn::Parameter& parameter)
 // Who goes on after a failure in InitLate would never train the parameter.
 void Trainer::RequireNoFailedForward() const {
   for (const Awaited& awaited : awaited_) {
-    if (!awaited.parameter->deferred()) RefuseWithoutKey("a step", *awaited.parameter);
+    if (!awaited.parameter->deferred()) ThrowNoKey("a step", *awaited.parameter);
   }
 }
 
 void Trainer::RequireKeys(const char* what) const {
-  if (!awaited_.empty()) RefuseWithoutKey(what, *awaited_.front().parameter);
+  if (!awaited_.empty()) ThrowNoKey(what, *awaited_.front().parameter);
 }
 
 }  // namespace sluice

@@ -134,7 +134,7 @@ bool IsOwnAddress(const std::string& host) {
   return bound;
 }
 
-Status CheckAddress(const std::string& address) {
+Status ValidateAddress(const std::string& address) {
   const auto bad = [&](const std::string& why) {
     return Fail(ErrorCode::kInvalidArgument, "'", address, "' is no address: ", why,
                 "; an address is tcp://host:port, tcp://[ipv6]:port or ipc://path");
@@ -209,7 +209,7 @@ Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vecto
               StrJoin(names));
 }
 
-Result<HostChoice> ChooseHost(const HostWishes& wishes) {
+Result<HostChoice> ChooseHost(const HostPreferences& wishes) {
   if (!wishes.node_host.empty()) {
     auto host = NumericHost(wishes.node_host, "this node's host", "DMLC_NODE_HOST");
     if (!host) return host.failure();

@@ -11,7 +11,7 @@ namespace sluice::transport {
 
 // "tcp://10.0.0.1:9000", "tcp://[::1]:0", "tcp://host:9000", "ipc:///tmp/x" are sound. libzmq itself takes
 // port 99999 for 34463.
-Status CheckAddress(const std::string& address);
+Status ValidateAddress(const std::string& address);
 
 // "tcp://host:port", with brackets around an IPv6 host that has none.
 std::string TcpAddress(const std::string& host, uint16_t port);
@@ -31,7 +31,7 @@ struct InterfaceAddress {
 // Of the interfaces that are up, in the system's order.
 std::vector<InterfaceAddress> LocalAddresses();
 
-struct HostWishes {
+struct HostPreferences {
   std::string node_host;       // DMLC_NODE_HOST: taken before all others; may be a name
   std::string interface;       // DMLC_INTERFACE: a name, or else the beginning of one
   std::string scheduler_host;  // else the address from which this one is reached; may be a name
@@ -44,7 +44,7 @@ struct HostChoice {
 };
 // A wrong interface is an error that lists those that exist; a scheduler that cannot be resolved or reached
 // is one that names it.
-Result<HostChoice> ChooseHost(const HostWishes& wishes);
+Result<HostChoice> ChooseHost(const HostPreferences& wishes);
 
 // Who is at the other end of a TCP connection: numeric, or "nobody" when it is none any more.
 std::string PeerHost(int fd);

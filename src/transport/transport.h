@@ -55,7 +55,7 @@ class Machine {
   virtual void OnMessage(Time now, PeerId from, wire::Message message, Network& network) = 0;
   // After one or more calls of OnMessage, before any other call but OnEnd: what was put off for more to come
   // together is to be done.
-  virtual void OnRest(Time /*now*/, Network& /*network*/) {}
+  virtual void OnBurstEnd(Time /*now*/, Network& /*network*/) {}
   // `peer`, for which there was no room (Network::HasRoom), has room again, or is gone: what is sent to it
   // then is dropped.
   virtual void OnRoom(Time /*now*/, PeerId /*peer*/, Network& /*network*/) {}
@@ -94,7 +94,7 @@ class Loop {
   // here, and no other thread has to wake first. Returns when `done` holds, at `deadline`, or at once when
   // the loop has no use for it. `done` is called often, and changes by calls of the machine alone.
   // Thread-safe; not from within the machine.
-  virtual void Help(const std::function<bool()>& /*done*/, Time /*deadline*/) {}
+  virtual void DriveUntil(const std::function<bool()>& /*done*/, Time /*deadline*/) {}
   // The addresses the loop is bound to, for others to connect to.
   virtual const std::vector<std::string>& addresses() const = 0;
 };

@@ -93,7 +93,7 @@ std::optional<Header> PeekHeader(Bytes bytes, const Limits& limits) {
   return header;
 }
 
-Status CheckPayload(const Message& message, const Limits& limits) {
+Status ValidatePayload(const Message& message, const Limits& limits) {
   size_t expected = 0;
   if (const auto* push = std::get_if<Push>(&message.body)) {
     expected = push->parts.size();

@@ -61,6 +61,6 @@ std::optional<Header> PeekHeader(Bytes bytes, const Limits& limits);
 
 // The number and the sizes of `message.payload` fit its body and the limits. What a key or part is, only its
 // owner knows.
-Status CheckPayload(const Message& message, const Limits& limits);
+Status ValidatePayload(const Message& message, const Limits& limits);
 
 }  // namespace sluice::wire

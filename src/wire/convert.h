@@ -10,7 +10,7 @@
 namespace sluice::pb {
 class AnnounceKeys;
 class Barrier;
-class BarrierWaiting;
+class StillWaiting;
 class BarrierReleased;
 class DeclareKeys;
 class Envelope;
@@ -51,31 +51,31 @@ class Checker {
   const std::string& why() const { return why_; }
 
   template <typename... Args>
-  bool Refuse(const Args&... args) {
+  bool Reject(const Args&... args) {
     if (why_.empty()) why_ = StrCat(args...);
     return false;
   }
   bool Count(size_t count, size_t limit, const char* what) {
-    return count <= limit || Refuse(count, " ", what, "; at most ", limit, " are accepted");
+    return count <= limit || Reject(count, " ", what, "; at most ", limit, " are accepted");
   }
   bool StoreNumber(uint32_t store, uint32_t* out) {
     *out = store;
     return store < limits_.max_stores ||
-           Refuse("store number ", store, "; a worker has at most ", limits_.max_stores, " stores");
+           Reject("store number ", store, "; a worker has at most ", limits_.max_stores, " stores");
   }
   // Texts arrive as bytes.
   bool Text(const std::string& text, const char* what, std::string* out) {
     if (text.size() > limits_.max_text_bytes) {
-      return Refuse(what, " of ", text.size(), " bytes; at most ", limits_.max_text_bytes, " are accepted");
+      return Reject(what, " of ", text.size(), " bytes; at most ", limits_.max_text_bytes, " are accepted");
     }
     *out = text;
     return true;
   }
-  bool Finite(double value, const char* what) { return std::isfinite(value) || Refuse(what, " is ", value); }
+  bool Finite(double value, const char* what) { return std::isfinite(value) || Reject(what, " is ", value); }
   // On the wire 0 means unspecified, and what is n here is n + 1.
   template <typename E>
   bool Enum(int on_wire, E last, const char* what, E* out) {
-    if (on_wire < 1 || on_wire > static_cast<int>(last) + 1) return Refuse(what, " is ", on_wire);
+    if (on_wire < 1 || on_wire > static_cast<int>(last) + 1) return Reject(what, " is ", on_wire);
     *out = static_cast<E>(on_wire - 1);
     return true;
   }
@@ -102,10 +102,10 @@ inline uint64_t VersionOf(const PushPart& part) {
   return part.round;
 }
 inline uint64_t VersionOf(const PullPart& part) {
-  return part.min_round;
+  return part.min_version;
 }
 inline uint64_t VersionOf(const RowsPart& part) {
-  return part.min_round;
+  return part.min_version;
 }
 inline uint64_t VersionOf(const auto& part) {
   return part.version;
@@ -134,7 +134,7 @@ SLUICE_WIRE_BODY(Values);
 SLUICE_WIRE_BODY(Store);
 SLUICE_WIRE_BODY(SetOptimizer);
 SLUICE_WIRE_BODY(Barrier);
-SLUICE_WIRE_BODY(BarrierWaiting);
+SLUICE_WIRE_BODY(StillWaiting);
 SLUICE_WIRE_BODY(BarrierReleased);
 SLUICE_WIRE_BODY(Leave);
 SLUICE_WIRE_BODY(Stop);

@@ -59,8 +59,8 @@ pb::SetOptimizer* Mutable(pb::Envelope* e, const SetOptimizer&) {
 pb::Barrier* Mutable(pb::Envelope* e, const Barrier&) {
   return e->mutable_barrier();
 }
-pb::BarrierWaiting* Mutable(pb::Envelope* e, const BarrierWaiting&) {
-  return e->mutable_barrier_waiting();
+pb::StillWaiting* Mutable(pb::Envelope* e, const StillWaiting&) {
+  return e->mutable_still_waiting();
 }
 pb::BarrierReleased* Mutable(pb::Envelope* e, const BarrierReleased&) {
   return e->mutable_barrier_released();
@@ -142,8 +142,8 @@ bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
       return ReadBody<SetOptimizer>(e.set_optimizer(), checker, out);
     case pb::Envelope::kBarrier:
       return ReadBody<Barrier>(e.barrier(), checker, out);
-    case pb::Envelope::kBarrierWaiting:
-      return ReadBody<BarrierWaiting>(e.barrier_waiting(), checker, out);
+    case pb::Envelope::kStillWaiting:
+      return ReadBody<StillWaiting>(e.still_waiting(), checker, out);
     case pb::Envelope::kBarrierReleased:
       return ReadBody<BarrierReleased>(e.barrier_released(), checker, out);
     case pb::Envelope::kLeave:
@@ -165,9 +165,9 @@ bool BodyFromWire(const pb::Envelope& e, Checker& checker, Body* out) {
     case pb::Envelope::kErrorReply:
       return ReadBody<ErrorReply>(e.error_reply(), checker, out);
     case pb::Envelope::BODY_NOT_SET:
-      return checker.Refuse("it has no body that this version knows");
+      return checker.Reject("it has no body that this version knows");
   }
-  return checker.Refuse("it has no body that this version knows");
+  return checker.Reject("it has no body that this version knows");
 }
 
 }  // namespace sluice::wire

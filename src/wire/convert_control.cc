@@ -55,7 +55,7 @@ bool RosterFromWire(const google::protobuf::RepeatedPtrField<pb::NodeInfo>& in, 
 void ToWire(const Register& in, pb::Register* out) {
   out->set_role(EnumToWire<pb::Role>(in.role));
   out->set_identity(in.identity);
-  out->set_wished_rank(in.wished_rank);
+  out->set_requested_rank(in.requested_rank);
   out->set_host(in.host);
   out->set_pid(in.pid);
   out->set_num_workers(in.num_workers);
@@ -66,14 +66,14 @@ void ToWire(const Register& in, pb::Register* out) {
   out->set_heartbeat_ms(in.heartbeat_ms);
 }
 bool FromWire(const pb::Register& in, Checker& checker, Register* out) {
-  out->wished_rank = in.wished_rank();
+  out->requested_rank = in.requested_rank();
   out->pid = in.pid();
   out->num_workers = in.num_workers();
   out->num_servers = in.num_servers();
   out->server_threads = in.server_threads();
   out->offered_server_threads = in.offered_server_threads();
   out->heartbeat_ms = in.heartbeat_ms();
-  if (out->wished_rank < -1) return checker.Refuse("wished rank is ", out->wished_rank);
+  if (out->requested_rank < -1) return checker.Reject("requested rank is ", out->requested_rank);
   return checker.Enum(in.role(), Role::kWorker, "role", &out->role) &&
          checker.Text(in.identity(), "identity", &out->identity) &&
          checker.Text(in.host(), "host", &out->host) &&
@@ -135,11 +135,11 @@ bool FromWire(const pb::Barrier& in, Checker& checker, Barrier* out) {
          checker.Text(in.text(), "a barrier's text", &out->text);
 }
 
-void ToWire(const BarrierWaiting& in, pb::BarrierWaiting* out) {
+void ToWire(const StillWaiting& in, pb::StillWaiting* out) {
   out->set_id(in.id);
   out->set_missing(in.missing);
 }
-bool FromWire(const pb::BarrierWaiting& in, Checker& checker, BarrierWaiting* out) {
+bool FromWire(const pb::StillWaiting& in, Checker& checker, StillWaiting* out) {
   return checker.Text(in.id(), "barrier id", &out->id) &&
          checker.Text(in.missing(), "the list of missing nodes", &out->missing);
 }
@@ -184,12 +184,12 @@ bool FromWire(const pb::GetMemory&, Checker&, GetMemory*) {
 }
 
 void ToWire(const MemoryOffer& in, pb::MemoryOffer* out) {
-  out->set_door(in.door);
+  out->set_rendezvous(in.rendezvous);
   out->set_token(in.token);
   out->set_why(in.why);
 }
 bool FromWire(const pb::MemoryOffer& in, Checker& checker, MemoryOffer* out) {
-  return checker.Text(in.door(), "a memory offer's door", &out->door) &&
+  return checker.Text(in.rendezvous(), "a memory offer's rendezvous", &out->rendezvous) &&
          checker.Text(in.token(), "its token", &out->token) &&
          checker.Text(in.why(), "its reason", &out->why);
 }
@@ -212,7 +212,7 @@ bool FromWire(const pb::Stats& in, Checker& checker, Stats* out) {
     std::string name;
     if (!checker.Text(counter.name(), "counter name", &name)) return false;
     if (!out->counters.emplace(std::move(name), counter.value()).second) {
-      return checker.Refuse("counter '", counter.name(), "' is named twice");
+      return checker.Reject("counter '", counter.name(), "' is named twice");
     }
   }
   return true;

@@ -20,8 +20,8 @@ bool FromWire(const pb::RowInit& in, Checker& checker, KeySpec* out) {
   init.center = in.center();
   init.width = in.width();
   init.seed = in.seed();
-  const std::string why = WhyInvalid(init, out->shape, out->dtype);
-  return why.empty() || checker.Refuse("key ", ToString(out->name), ": ", why);
+  const std::string why = InvalidReason(init, out->shape, out->dtype);
+  return why.empty() || checker.Reject("key ", ToString(out->name), ": ", why);
 }
 
 void ToWire(const KeySpec& in, pb::KeySpec* out) {
@@ -45,19 +45,19 @@ bool FromWire(const pb::KeySpec& in, Checker& checker, KeySpec* out) {
       if (!checker.Text(in.text(), "key name", &out->name.emplace<std::string>())) return false;
       break;
     case pb::KeySpec::NAME_NOT_SET:
-      return checker.Refuse("a key has no name");
+      return checker.Reject("a key has no name");
   }
   if (!checker.StoreNumber(in.store(), &out->store)) return false;
   if (!checker.Enum(in.dtype(), DType::kUInt8, "dtype", &out->dtype)) return false;
   // Before the copy: the list may be as long as the envelope.
   if (!checker.Count(in.shape_size(), Shape::kMaxAxes, "axes")) return false;
   std::vector<int64_t> dims(in.shape().begin(), in.shape().end());
-  if (std::string why = Shape::WhyInvalid(dims); !why.empty()) {
-    return checker.Refuse("key ", ToString(out->name), ": ", why);
+  if (std::string why = Shape::InvalidReason(dims); !why.empty()) {
+    return checker.Reject("key ", ToString(out->name), ": ", why);
   }
   out->shape = Shape(dims);
   if (out->shape.size() > INT64_MAX / static_cast<int64_t>(SizeOf(out->dtype))) {
-    return checker.Refuse("key ", ToString(out->name), ": ", out->shape.ToString(), " of ", Name(out->dtype),
+    return checker.Reject("key ", ToString(out->name), ": ", out->shape.ToString(), " of ", Name(out->dtype),
                           " has more than 2^63-1 bytes");
   }
   return !in.has_rows() || FromWire(in.rows(), checker, out);
@@ -79,7 +79,7 @@ void ToWire(const KeyEntry& in, pb::KeyEntry* out) {
 bool FromWire(const pb::KeyEntry& in, Checker& checker, KeyEntry* out) {
   out->id = in.id();
   out->part_elements = in.part_elements();
-  if (out->part_elements < 0) return checker.Refuse("parts of ", out->part_elements, " elements");
+  if (out->part_elements < 0) return checker.Reject("parts of ", out->part_elements, " elements");
   if (!FromWire(in.spec(), checker, &out->spec) ||
       !checker.Enum(in.mode(), SyncMode::kAsync, "mode", &out->mode) ||
       !checker.Count(in.slices_size(), checker.limits().max_parts, "slices")) {
@@ -90,7 +90,7 @@ bool FromWire(const pb::KeyEntry& in, Checker& checker, KeyEntry* out) {
     // In this order nothing overflows.
     if (s.offset() < 0 || s.length() < 0 || s.offset() > out->spec.shape.size() ||
         s.length() > out->spec.shape.size() - s.offset()) {
-      return checker.Refuse("key ", ToString(out->spec), ": slice at ", s.offset(), " of ", s.length(),
+      return checker.Reject("key ", ToString(out->spec), ": slice at ", s.offset(), " of ", s.length(),
                             " elements lies outside ", out->spec.shape.ToString());
     }
     out->slices.push_back({s.shard(), s.offset(), s.length()});
@@ -133,7 +133,7 @@ void PartsToWire(const PartList<Part>& in, pb::Parts* out) {
 
 bool IsColumn(const auto& column, int parts, const char* what, Checker& checker) {
   return column.empty() || column.size() == parts ||
-         checker.Refuse(column.size(), " ", what, " for ", parts, " parts");
+         checker.Reject(column.size(), " ", what, " for ", parts, " parts");
 }
 
 // `make(ref, slot, version, i)`
@@ -213,8 +213,8 @@ bool FromWire(const pb::Push& in, Checker& checker, Push* out) {
     return false;
   }
   out->exponent = in.exponent();
-  if (out->divisor == 0) return checker.Refuse("the divisor is 0");
-  if (!in.parts().slot().empty()) return checker.Refuse("a push names slots");
+  if (out->divisor == 0) return checker.Reject("the divisor is 0");
+  if (!in.parts().slot().empty()) return checker.Reject("a push names slots");
   if (!IsColumn(in.want_value(), in.parts().key_size(), "wanted values", checker)) return false;
   return PartsFromWire(in.parts(), checker, &out->parts, [&](PartRef ref, uint32_t, uint64_t round, int i) {
     return PushPart{ref, round, !in.want_value().empty() && in.want_value(i)};
@@ -267,7 +267,7 @@ void ToWire(const Values& in, pb::Values* out) {
 }
 bool FromWire(const pb::Values& in, Checker& checker, Values* out) {
   if (in.content() != pb::Values::CONTENT_VALUES && in.content() != pb::Values::CONTENT_VERSIONS) {
-    return checker.Refuse("the content of values is ", static_cast<int>(in.content()));
+    return checker.Reject("the content of values is ", static_cast<int>(in.content()));
   }
   out->has_data = in.content() == pb::Values::CONTENT_VALUES;
   return checker.Enum(in.compression(), Compression::kTopK, "the compression", &out->compression) &&

@@ -71,7 +71,7 @@ void ToWire(const OptimizerConfig& config, pb::Optimizer* out) {
 template <typename E>
 bool Flag(int on_wire, E on, const char* what, Checker& checker, bool* out) {
   *out = on_wire == static_cast<int>(on);
-  return (on_wire >= 1 && on_wire <= 2) || checker.Refuse("the ", what, " is ", on_wire);
+  return (on_wire >= 1 && on_wire <= 2) || checker.Reject("the ", what, " is ", on_wire);
 }
 
 bool FromWire(const pb::Optimizer::Multiplier& in, Checker& checker,
@@ -82,7 +82,7 @@ bool FromWire(const pb::Optimizer::Multiplier& in, Checker& checker,
     return false;
   }
   return out->emplace(std::move(key), LrWdMultiplier{in.lr_mult(), in.wd_mult()}).second ||
-         checker.Refuse("key '", in.key(), "' has two multipliers");
+         checker.Reject("key '", in.key(), "' has two multipliers");
 }
 
 bool FromWire(const pb::Optimizer& in, Checker& checker, OptimizerConfig* out) {
@@ -130,7 +130,7 @@ void ToWire(const SetOptimizer& in, pb::SetOptimizer* out) {
   }
 }
 
-// Whether the fields make sense together, the optimizer itself says (WhyInvalid).
+// Whether the fields make sense together, the optimizer itself says (InvalidReason).
 bool FromWire(const pb::SetOptimizer& in, Checker& checker, SetOptimizer* out) {
   size_t keys = 0;
   for (const pb::FirstRound& run : in.first_rounds()) {

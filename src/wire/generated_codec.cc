@@ -78,9 +78,9 @@ void HeaderToWire(const Message& message, uint32_t version, pb::Envelope* out) {
   out->set_epoch(message.epoch);
 }
 
-void LentToWire(const LentFrames& lent, pb::Envelope* out) {
-  for (const LentFrame& frame : lent) {
-    pb::LentFrame* written = out->add_lent_payload();
+void LeasedToWire(const LeasedFrames& lent, pb::Envelope* out) {
+  for (const LeasedFrame& frame : lent) {
+    pb::LeasedFrame* written = out->add_leased_payload();
     written->set_index(frame.index);
     written->set_lease(frame.lease);
     written->set_segment(frame.segment);
@@ -90,16 +90,16 @@ void LentToWire(const LentFrames& lent, pb::Envelope* out) {
 }
 
 // What the memory is, only its borrower knows.
-bool LentFromWire(const pb::Envelope& envelope, Checker& checker, LentFrames* out) {
+bool LeasedFromWire(const pb::Envelope& envelope, Checker& checker, LeasedFrames* out) {
   const Limits& limits = checker.limits();
-  const auto count = static_cast<size_t>(envelope.lent_payload_size());
+  const auto count = static_cast<size_t>(envelope.leased_payload_size());
   if (!checker.Count(count, limits.max_payload_frames, "lent payload frames")) return false;
   out->reserve(count);
-  for (const pb::LentFrame& frame : envelope.lent_payload()) {
+  for (const pb::LeasedFrame& frame : envelope.leased_payload()) {
     if (frame.index() >= limits.max_payload_frames || (!out->empty() && frame.index() <= out->back().index))
-      return checker.Refuse("lent payload frame ", frame.index(), " is out of order");
+      return checker.Reject("lent payload frame ", frame.index(), " is out of order");
     if (frame.length() > limits.max_frame_bytes)
-      return checker.Refuse("a lent payload frame has ", frame.length(), " bytes; at most ",
+      return checker.Reject("a lent payload frame has ", frame.length(), " bytes; at most ",
                             limits.max_frame_bytes, " are accepted");
     out->push_back({frame.index(), frame.lease(), frame.segment(), frame.offset(), frame.length()});
   }
@@ -124,7 +124,7 @@ Frame EncodeGenerated(const Message& message, uint32_t version, const std::share
   if (PayloadTravelsInside(message)) {
     for (const Frame& frame : message.payload) envelope->add_small_payload(frame.data(), frame.size());
   }
-  LentToWire(message.lent, envelope);
+  LeasedToWire(message.leased, envelope);
   for (const uint32_t size : message.packed) envelope->add_packed_payload(size);
   BodyToWire(message.body, envelope);
   const size_t size = envelope->ByteSizeLong();
@@ -153,7 +153,8 @@ Result<Message> DecodeGenerated(Bytes bytes, const Limits& limits, const std::sh
   message.trace_id = envelope->trace_id();
   message.epoch = envelope->epoch();
   if (!checker.Enum(envelope->sender().role(), Role::kWorker, "the sender's role", &message.sender.role) ||
-      !BodyFromWire(*envelope, checker, &message.body) || !LentFromWire(*envelope, checker, &message.lent) ||
+      !BodyFromWire(*envelope, checker, &message.body) ||
+      !LeasedFromWire(*envelope, checker, &message.leased) ||
       !PackedFromWire(*envelope, checker, &message.packed)) {
     return Fail(ErrorCode::kInvalidArgument, BodyName(message.body), " refused: ", checker.why());
   }

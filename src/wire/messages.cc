@@ -43,9 +43,7 @@ struct Summary {
   std::string operator()(const Store& b) const { return Counted(b.parts.size(), "part"); }
   std::string operator()(const SetOptimizer& b) const { return std::string(Name(b.config.kind)); }
   std::string operator()(const Barrier& b) const { return StrCat("'", b.id, "'"); }
-  std::string operator()(const BarrierWaiting& b) const {
-    return StrCat("'", b.id, "', missing ", b.missing);
-  }
+  std::string operator()(const StillWaiting& b) const { return StrCat("'", b.id, "', missing ", b.missing); }
   std::string operator()(const Leave& b) const {
     return b.outcome == Leave::Outcome::kFinished ? "finished" : StrCat("failed: ", b.message);
   }
@@ -109,7 +107,7 @@ std::string_view BodyName(size_t index) {
       "Register",        "Welcome",      "Heartbeat",   "HeartbeatAck",
       "GetMembership",   "Membership",   "DeclareKeys", "KeyTable",
       "AnnounceKeys",    "Push",         "Pull",        "Values",
-      "Store",           "SetOptimizer", "Barrier",     "BarrierWaiting",
+      "Store",           "SetOptimizer", "Barrier",     "StillWaiting",
       "BarrierReleased", "Leave",        "Stop",        "GetStats",
       "Stats",           "Ack",          "ErrorReply",  "AwaitOptimizer",
       "PullRows",        "GetRowIds",    "RowIds",      "GetMemory",

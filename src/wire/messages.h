@@ -34,11 +34,11 @@ std::string_view Name(SyncMode mode);  // "sync"
 
 struct Register {
   Role role = Role::kWorker;
-  std::string identity;      // names this place in the job across restarts; empty: none
-  int32_t wished_rank = -1;  // -1: any
-  std::string host;          // for people
-  uint32_t pid = 0;          // for people
-  uint32_t num_workers = 0;  // what the node believes; must agree with the scheduler's
+  std::string identity;         // names this place in the job across restarts; empty: none
+  int32_t requested_rank = -1;  // -1: any
+  std::string host;             // for people
+  uint32_t pid = 0;             // for people
+  uint32_t num_workers = 0;     // what the node believes; must agree with the scheduler's
   uint32_t num_servers = 0;
   std::vector<std::string> shard_addresses;  // servers: one per key-owning thread; empty: none runs yet
   uint32_t server_threads = 0;               // servers: as somebody has set it; 0: nobody has
@@ -176,12 +176,12 @@ struct Push {            // one payload frame per part
 struct PullPart {
   PartRef ref;
   uint32_t slot = 0;  // 0: weight; i: the optimiser's i-th state
-  uint64_t min_round = 0;
+  uint64_t min_version = 0;
   bool operator==(const PullPart&) const = default;
 };
 struct Pull {
   // kSet: the version alone, once worker 0 has set the weight as well (Store::Purpose::kWeight), in sync
-  // modes that of version min_round, in async modes min_round times.
+  // modes that of version min_version, in async modes min_version times.
   enum class Want : uint8_t { kValue, kVersion, kSet };
   Want want = Want::kValue;
   PartList<PullPart> parts;
@@ -192,7 +192,7 @@ struct Pull {
 struct RowsPart {
   PartRef ref;
   uint32_t slot = 0;
-  uint64_t min_round = 0;
+  uint64_t min_version = 0;
   bool operator==(const RowsPart&) const = default;
 };
 struct PullRows {  // one payload frame of ids per part; answered by Values with these rows
@@ -258,10 +258,10 @@ struct Barrier {
   std::string text;             // that of the lowest worker comes back to all
   bool operator==(const Barrier&) const = default;
 };
-struct BarrierWaiting {
+struct StillWaiting {
   std::string id;
   std::string missing;  // in words: "worker 2, worker 5"
-  bool operator==(const BarrierWaiting&) const = default;
+  bool operator==(const StillWaiting&) const = default;
 };
 struct BarrierReleased {
   std::string text;
@@ -294,9 +294,9 @@ struct GetMemory {
   bool operator==(const GetMemory&) const = default;
 };
 struct MemoryOffer {
-  std::string door;   // empty: nothing is shared
-  std::string token;  // to be shown there, once
-  std::string why;    // why nothing is shared
+  std::string rendezvous;  // empty: nothing is shared
+  std::string token;       // to be shown there, once
+  std::string why;         // why nothing is shared
   bool operator==(const MemoryOffer&) const = default;
 };
 
@@ -320,7 +320,7 @@ struct ErrorReply {
 
 using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembership, Membership, DeclareKeys,
                           KeyTable, AnnounceKeys, Push, Pull, Values, Store, SetOptimizer, Barrier,
-                          BarrierWaiting, BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply,
+                          StillWaiting, BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply,
                           AwaitOptimizer, PullRows, GetRowIds, RowIds, GetMemory, MemoryOffer>;
 std::string_view BodyName(const Body& body);  // "Push"
 std::string_view BodyName(size_t index);      // of Body's alternatives
@@ -336,15 +336,15 @@ struct Sender {
 };
 
 // A payload frame that stays in its sender's memory, for the receiver to read there.
-struct LentFrame {
+struct LeasedFrame {
   uint32_t index = 0;  // among all payload frames of its message
   uint64_t lease = 0;  // counted by who lends, for each receiver
   uint64_t segment = 0;
   uint64_t offset = 0;
   uint64_t length = 0;
-  bool operator==(const LentFrame&) const = default;
+  bool operator==(const LeasedFrame&) const = default;
 };
-using LentFrames = InlineVector<LentFrame, 8>;
+using LeasedFrames = InlineVector<LeasedFrame, 8>;
 
 struct Message {
   uint64_t job = 0;  // HashJobId(SLUICE_JOB_ID)
@@ -356,7 +356,7 @@ struct Message {
   Body body;
   Frames payload;
   // On the wire alone: a machine sees all frames in `payload`.
-  LentFrames lent;
+  LeasedFrames leased;
   PartList<uint32_t> packed;  // sizes: wire/packing.h
 };
 

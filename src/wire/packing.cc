@@ -21,7 +21,7 @@ bool LieTogether(const Frames& frames) {
         frames[i].data() != frames[i - 1].data() + frames[i - 1].size())
       return false;
   }
-  return !frames[0].borrowed();
+  return !frames[0].leased();
 }
 
 void Replace(Message* message, Frame all) {

@@ -26,7 +26,7 @@ bool IsWhole(double value, DType dtype) {
 
 }  // namespace
 
-std::string WhyInvalid(const RowInit& init, const Shape& shape, DType dtype) {
+std::string InvalidReason(const RowInit& init, const Shape& shape, DType dtype) {
   const auto why = [](const auto&... text) { return StrCat("row-sparse: ", text...); };
   if (shape.ndim() == 0 || shape.size() == 0)
     return why("a table of shape ", shape.ToString(), " has no row with an element");

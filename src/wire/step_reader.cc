@@ -199,7 +199,7 @@ bool ReadBody(Bytes body, const Limits& limits, Pull* out) {
   return read && has_want && has_values && ReadColumns(parts, &columns) &&
          ReadRefs(columns, limits, &out->parts) &&
          ReadColumn(columns.slot, &out->parts, [](PullPart& part) { return &part.slot; }) &&
-         ReadColumn(columns.version, &out->parts, [](PullPart& part) { return &part.min_round; });
+         ReadColumn(columns.version, &out->parts, [](PullPart& part) { return &part.min_version; });
 }
 
 bool ReadBody(Bytes body, const Limits& limits, Values* out) {
@@ -250,9 +250,9 @@ bool ReadSender(Bytes sender, Sender* out) {
          has_role;
 }
 
-bool ReadLent(Bytes lent, const Limits& limits, LentFrames* out) {
-  using Field = pb::LentFrame;
-  LentFrame frame;
+bool ReadLeased(Bytes lent, const Limits& limits, LeasedFrames* out) {
+  using Field = pb::LeasedFrame;
+  LeasedFrame frame;
   const bool read = ForEachField(lent, [&frame](uint32_t tag, Reader& in) {
     switch (tag) {
       case Tag(Field::kIndexFieldNumber, kVarint):
@@ -316,8 +316,8 @@ class EnvelopeReader {
         return in.Varint(&out_->epoch);
       case Tag(Envelope::kSmallPayloadFieldNumber, kBytes):
         return in.Content(&content) && KeepInside(content);
-      case Tag(Envelope::kLentPayloadFieldNumber, kBytes):
-        return in.Content(&content) && ReadLent(content, limits_, &out_->lent);
+      case Tag(Envelope::kLeasedPayloadFieldNumber, kBytes):
+        return in.Content(&content) && ReadLeased(content, limits_, &out_->leased);
       case Tag(Envelope::kPackedPayloadFieldNumber, kBytes):
         return in.Content(&content) && ReadPacked(content, limits_, &out_->packed);
       case Tag(Envelope::kPushFieldNumber, kBytes):

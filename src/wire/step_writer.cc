@@ -138,20 +138,20 @@ void WriteBody(const Ack&, BackwardWriter& out) {
   out.Enclose(pb::Envelope::kAckFieldNumber, out.at());
 }
 
-void WriteLent(const LentFrame& frame, BackwardWriter& out) {
-  using Field = pb::LentFrame;
+void WriteLeased(const LeasedFrame& frame, BackwardWriter& out) {
+  using Field = pb::LeasedFrame;
   const uint8_t* end = out.at();
   out.NumberField(Field::kLengthFieldNumber, frame.length);
   out.NumberField(Field::kOffsetFieldNumber, frame.offset);
   out.NumberField(Field::kSegmentFieldNumber, frame.segment);
   out.NumberField(Field::kLeaseFieldNumber, frame.lease);
   out.NumberField(Field::kIndexFieldNumber, frame.index);
-  out.Enclose(pb::Envelope::kLentPayloadFieldNumber, end);
+  out.Enclose(pb::Envelope::kLeasedPayloadFieldNumber, end);
 }
 
 void WritePayload(const Message& message, BackwardWriter& out) {
   WriteNumbers(pb::Envelope::kPackedPayloadFieldNumber, message.packed, std::identity(), out);
-  Backwards(message.lent, [&](const LentFrame& frame) { WriteLent(frame, out); });
+  Backwards(message.leased, [&](const LeasedFrame& frame) { WriteLeased(frame, out); });
   if (!PayloadTravelsInside(message)) return;
   Backwards(message.payload, [&](const Frame& frame) {
     const uint8_t* end = out.at();
@@ -178,11 +178,11 @@ void WriteHeader(const Message& message, uint32_t version, BackwardWriter& out) 
 // The most that a message can come to, of the widest numbers everywhere.
 constexpr size_t kFixedBytes = 160;  // 75 of the header, at most 55 of a body, tags and lengths included
 constexpr size_t kBytesOfPart = 26;  // key, part and slot 5 each, version 10, want_value 1
-constexpr size_t kBytesOfLent = 53, kBytesOfPacked = 5;
+constexpr size_t kBytesOfLeased = 53, kBytesOfPacked = 5;
 constexpr size_t kBytesOfInside = 3;  // tag and length
 size_t MostBytes(const Message& message, size_t parts) {
   const size_t inside = PayloadTravelsInside(message) ? message.payload.size() : 0;
-  return kFixedBytes + kBytesOfPart * parts + kBytesOfLent * message.lent.size() +
+  return kFixedBytes + kBytesOfPart * parts + kBytesOfLeased * message.leased.size() +
          kBytesOfPacked * message.packed.size() + kBytesOfInside * inside + (inside > 0 ? kSmallPayload : 0);
 }
 

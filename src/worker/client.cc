@@ -49,10 +49,10 @@ void Client::ConnectShards(NetworkRef network) {
     if (node.role != wire::Role::kServer) continue;
     for (const std::string& address : node.shard_addresses) {
       const uint64_t most = options_.max_inflight_bytes;
-      auto shard = std::make_unique<Shard>(Shard{network.Connect(address), node.rank,
-                                                 Requests(options_.resend_timeout, records_),
-                                                 Lane{SendQueue(records_), Window(Window::kLeast, most)},
-                                                 Lane{SendQueue(records_), Window(most, most)}});
+      auto shard = std::make_unique<Shard>(
+          Shard{network.Connect(address), node.rank, OutstandingRequests(options_.resend_timeout, records_),
+                Lane{SendQueue(records_), CongestionWindow(CongestionWindow::kLeast, most)},
+                Lane{SendQueue(records_), CongestionWindow(most, most)}});
       shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
       VLOG(1) << "server " << node.rank << " has shard " << shards_.size() << " at " << address;
       // Whose first message is large counts as a stranger until it is whole: see transport.md.
@@ -98,7 +98,7 @@ void Client::FailAll(const Failure& failure) {
   }
   for (const auto& key : keys_) {
     if (key == nullptr) continue;
-    for (PartFlow& flow : key->flows) flow = PartFlow();
+    for (PartSequencer& sequencer : key->sequencers) sequencer = PartSequencer();
   }
 }
 
@@ -124,7 +124,7 @@ void Client::OnMessage(Time now, transport::PeerId from, wire::Message message, 
   } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body)) {
     if (!controls_.OnAnswer(message, &completions_))
       OnShardError(now, shard, message.in_reply_to, Failure{error->code, error->message}, network);
-  } else if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
+  } else if (const auto* waiting = std::get_if<wire::StillWaiting>(&message.body)) {
     OnShardWaiting(shard, message.in_reply_to, *waiting);
   }
   FlushShard(now, shard, network);
@@ -176,11 +176,11 @@ void Client::Expire(Time now) {
   }
   // Whom those wait for that it waits behind; what is before a part in its flow was issued before.
   const auto behind = [&](const Operation& op) {
-    for (const OfKey& of : op.keys) {
-      const KeyState* key = Find(of.key);
+    for (const KeyOp& key_op : op.keys) {
+      const KeyState* key = Find(key_op.key);
       if (key == nullptr) continue;
-      for (const PartFlow& flow : key->flows) {
-        for (const PartOpPtr& part : flow.ops()) {
+      for (const PartSequencer& sequencer : key->sequencers) {
+        for (const PartOpPtr& part : sequencer.ops()) {
           if (part->op.get() == &op) break;
           if (const std::string whom = WaitingFor(*part->op); whom != kEarlier)
             return StrCat(kEarlier, ", which wait for ", whom);
@@ -199,7 +199,7 @@ void Client::Expire(Time now) {
     const Failure failure = Fail(ErrorCode::kDeadlineExceeded, Describe(*op), HasRound(*op) ? "," : "",
                                  " was not done by its deadline: waiting for ", whom[i],
                                  membership::LimitText(op->opened, op->deadline));
-    if (op->kind == OpKind::kPushPull) GoOnAsPush(op);
+    if (op->kind == OpKind::kPushPull) DetachPush(op);
     FinishOperation(*op, failure);
   }
   if (!expired.empty()) std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });

@@ -1,6 +1,6 @@
 // The worker's client: plain arrays to and from the servers. A deterministic machine: its methods are called
 // on its loop (Loop::Post), its completions come on its loop. docs/design/protocol.md says what it sends;
-// gradient_flow.h is the way of a gradient.
+// gradient_stages.h is the way of a gradient.
 #pragma once
 
 #include <map>
@@ -8,18 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "base/copy_around.h"
 #include "base/function_ref.h"
 #include "base/log.h"
+#include "base/non_temporal_copy.h"
 #include "kvstore/membership/control_requests.h"
 #include "kvstore/membership/wait_reports.h"
 #include "kvstore/plan/placement.h"
-#include "transport/shm/side_by_side.h"
-#include "worker/gradient_flow.h"
-#include "worker/part_flow.h"
-#include "worker/push/requests.h"
+#include "transport/shm/contiguous_view.h"
+#include "worker/gradient_stages.h"
+#include "worker/part_sequencer.h"
+#include "worker/push/congestion_window.h"
+#include "worker/push/outstanding_requests.h"
 #include "worker/push/send_queue.h"
-#include "worker/push/window.h"
 
 namespace sluice::worker {
 
@@ -30,8 +30,8 @@ struct ClientOptions {
   // that wait for other workers' pushes never keep a push from leaving: two workers would wait for each
   // other.
   uint64_t max_inflight_bytes = 64u << 20;
-  size_t cached_bytes = kCachedBytes;  // more than this of weights lands around the caches
-  Tracer* tracer = nullptr;            // outlives the client; null: none
+  size_t cache_bytes = kCacheBytes;  // more than this of weights lands around the caches
+  Tracer* tracer = nullptr;          // outlives the client; null: none
   // Called on the loop, once, when the scheduler says that the job has failed, and why; null: nobody asks.
   std::function<void(const std::string& why)> on_told = nullptr;
   // Takes the lines that say whom this worker has waited for, for how long, with what; null: the log.
@@ -60,11 +60,11 @@ struct PullArgs {
   Compression weights = Compression::kNone;  // how float32 ones come once this worker has pushed the key
 };
 // Of several small keys at once: one operation, sent as few messages, which ends when it has for all of them.
-// What fails for one of them fails it, and the others go on: OfKey::landed tells of each.
-struct BundleArgs {
+// What fails for one of them fails it, and the others go on: KeyOp::landed tells of each.
+struct SmallKeyBatchArgs {
   OpKind kind = OpKind::kPush;  // or kPushPull, kPull
   // Of one part each, each once; rounds are filled in.
-  OfKeys keys{MemoryOf<OfKey>(HeapAllocator())};
+  KeyOps keys{MemoryOf<KeyOp>(HeapAllocator())};
   Frame source;  // of pushes: the gradients as they are, one behind the other
   int priority = 0;
   uint64_t samples = 0;
@@ -137,19 +137,19 @@ class Client final : public transport::Machine {
   // --- Keys and values (client_calls.cc). Every `done` is called exactly once. `deadline`: when to give up,
   // with a message that says who is waited for. ---
   // What `calls` starts leaves at its end, in as few messages as it fits.
-  void Together(Time now, NetworkRef network, FunctionRef<void()> calls);
+  void RunAsBatch(Time now, NetworkRef network, FunctionRef<void()> calls);
   void Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
             NetworkRef network);
-  void Push(Time now, PushArgs args, Ended done, NetworkRef network);
+  void Push(Time now, PushArgs args, Callback done, NetworkRef network);
   // The value after this round lands in `destination`.
-  void PushPull(Time now, PushArgs args, Destination destination, Time deadline, Ended done,
+  void PushPull(Time now, PushArgs args, Destination destination, Time deadline, Callback done,
                 NetworkRef network);
-  void Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef network);
-  void Bundle(Time now, BundleArgs args, Time deadline, Ended done, NetworkRef network);
+  void Pull(Time now, PullArgs args, Time deadline, Callback done, NetworkRef network);
+  void Batch(Time now, SmallKeyBatchArgs args, Time deadline, Callback done, NetworkRef network);
   // The same with rows of row-sparse keys.
-  void PushRows(Time now, PushRowsArgs args, Ended done, NetworkRef network);
-  void PullRows(Time now, PullRowsArgs args, Time deadline, Ended done, NetworkRef network);
-  void StoreRows(Time now, StoreRowsArgs args, Time deadline, Ended done, NetworkRef network);
+  void PushRows(Time now, PushRowsArgs args, Callback done, NetworkRef network);
+  void PullRows(Time now, PullRowsArgs args, Time deadline, Callback done, NetworkRef network);
+  void StoreRows(Time now, StoreRowsArgs args, Time deadline, Callback done, NetworkRef network);
   // Which rows a part has, from its `first` on: answered by wire::RowIds.
   void GetRowIds(Time now, wire::PartRef part, uint64_t first, Time deadline, AnswerDone done,
                  NetworkRef network);
@@ -157,15 +157,15 @@ class Client final : public transport::Machine {
   // pushes in the next round is not. Worker 0 sets it. Who else calls waits, until `deadline`, for worker 0
   // to set it before the same round (async: as often), and fails once that cannot be any more; what it issued
   // later on the key waits, too.
-  void Set(Time now, SetArgs args, Time deadline, Ended done, NetworkRef network);
+  void Set(Time now, SetArgs args, Time deadline, Callback done, NetworkRef network);
   // Until all rounds that this worker has pushed of the key are closed.
-  void AwaitRounds(Time now, uint32_t key, Time deadline, Ended done, NetworkRef network);
+  void AwaitRounds(Time now, uint32_t key, Time deadline, Callback done, NetworkRef network);
   // How many updates the key's optimiser has made.
   void PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network);
   // Sets that number, and one of its states: float32 (float64 for float64 keys). Slot 0 is no state: `source`
   // is empty.
   void StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source, Time deadline,
-                  Ended done, NetworkRef network);
+                  Callback done, NetworkRef network);
 
   // --- Control ---
   // Of the keys of `store` (wire::KeySpec).
@@ -198,10 +198,10 @@ class Client final : public transport::Machine {
     wire::KeyEntry entry;
     Label name;
     std::vector<plan::Part> parts;
-    std::vector<PartFlow> flows;                 // by part
-    uint64_t pushed = 0;                         // this worker's last round
-    uint64_t sets = 0;                           // so often it has set the weight, or waited for that
-    std::optional<transport::SideBySide> views;  // of values that were adopted
+    std::vector<PartSequencer> sequencers;           // by part
+    uint64_t pushed = 0;                             // this worker's last round
+    uint64_t sets = 0;                               // so often it has set the weight, or waited for that
+    std::optional<transport::ContiguousView> views;  // of values that were adopted
     // A shard has refused this worker's push of a round: no value of that round or a later one will come.
     uint64_t refused_round = UINT64_MAX;
     std::optional<Failure> refusal;
@@ -212,19 +212,19 @@ class Client final : public transport::Machine {
       in_flight = 0;
     }
     // What is more urgent than the last that left does not wait until some of that has arrived.
-    bool Open() const {
+    bool CanSend() const {
       if (queue.empty()) return false;
       return in_flight < (queue.priority() > last_priority ? 2 : 1) * window.bytes();
     }
     SendQueue queue;
-    Window window;
+    CongestionWindow window;
     uint64_t in_flight = 0;
     int last_priority = INT32_MAX;
   };
   struct Shard {
     transport::PeerId peer;
     uint32_t server = 0;  // rank
-    Requests requests;
+    OutstandingRequests requests;
     Lane pushes, pulls;
     Lane& LaneOf(const PartOp& part) { return part.Carries() ? pushes : pulls; }
   };
@@ -234,11 +234,11 @@ class Client final : public transport::Machine {
   // Calls use(PartOp&) with those that have not ended.
   template <typename Use>
   void ForPartsOf(const Operation& op, Use&& use) const {
-    for (const OfKey& of : op.keys) {
-      const KeyState* key = Find(of.key);
+    for (const KeyOp& key_op : op.keys) {
+      const KeyState* key = Find(key_op.key);
       if (key == nullptr) continue;
-      for (const PartFlow& flow : key->flows) {
-        for (const PartOpPtr& part : flow.ops())
+      for (const PartSequencer& sequencer : key->sequencers) {
+        for (const PartOpPtr& part : sequencer.ops())
           if (part->op.get() == &op && !part->finished) use(*part);
       }
     }
@@ -259,7 +259,7 @@ class Client final : public transport::Machine {
 
   // client_calls.cc
   std::shared_ptr<Operation> NewOperation(OpKind kind, uint32_t key) const;
-  std::shared_ptr<Operation> NewPush(OpKind kind, PushArgs args, Ended done) const;
+  std::shared_ptr<Operation> NewPush(OpKind kind, PushArgs args, Callback done) const;
   uint64_t PushedRound(uint32_t key) const {
     const KeyState* state = Find(key);
     return state == nullptr ? 0 : state->pushed;
@@ -268,64 +268,65 @@ class Client final : public transport::Machine {
   // client_flow.cc: operations to messages
   void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
   // Why an operation cannot be done.
-  std::optional<Failure> WhyNot(const Operation& op) const;
-  std::optional<Failure> WhyNot(const Operation& op, const OfKey& of) const;
+  std::optional<Failure> ImpossibleReason(const Operation& op) const;
+  std::optional<Failure> ImpossibleReason(const Operation& op, const KeyOp& key_op) const;
   // Why the operation does not fit its key, for which `source` bytes are to be sent; empty: it does.
-  static std::string WhyUnfit(const Operation& op, const OfKey& of, const KeyState& key, size_t source);
+  static std::string MismatchReason(const Operation& op, const KeyOp& key_op, const KeyState& key,
+                                    size_t source);
   // Of a frame that carries one of the key's parts, the first of which is a longest one.
   static size_t LargestFrame(const Operation& op, const KeyState& key);
   // Of an operation on several keys: one on each, with its share of the source. Their ends are its end, with
   // the first failure among them.
-  std::vector<std::shared_ptr<Operation>> OneEach(Operation& op) const;
-  // Appends what it has to do with each part, in memory of `places`.
-  using Places = std::shared_ptr<PartOp[]>;
-  void AppendParts(Time now, const std::shared_ptr<Operation>& op, const Places& places);
-  void AppendRows(Time now, const std::shared_ptr<Operation>& op, const Places& places);
+  std::vector<std::shared_ptr<Operation>> SplitPerKey(Operation& op) const;
+  // Appends what it has to do with each part, in memory of `part_ops`.
+  using PartOpArray = std::shared_ptr<PartOp[]>;
+  void AppendParts(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops);
+  void AppendRows(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops);
   // What a push of the key, or of one of its parts, has to send.
   static size_t PushedBytes(const Operation& op, const KeyState& key);
   static size_t PushedBytes(const Operation& op, const KeyState& key, const plan::Part& part);
   void Open(const std::shared_ptr<Operation>& op);
   void Append(PartOpPtr part, std::shared_ptr<Operation> op, KeyState& key, uint32_t index);
-  void AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round);
-  void AddVersionPull(Time now, KeyState& key, uint32_t part, uint64_t round);
-  void Release(PartFlow& flow);
-  static Lane* NextLane(Shard& shard);
+  void AddHorizonProbe(Time now, KeyState& key, uint32_t part, uint64_t round);
+  void AddVersionProbe(Time now, KeyState& key, uint32_t part, uint64_t round);
+  void Release(PartSequencer& sequencer);
+  static Lane* PickLane(Shard& shard);
   void FlushShards(Time now, NetworkRef network);
   void FlushShard(Time now, uint32_t index, NetworkRef network);
-  void Landed(PartOp& part);  // it no longer counts as in flight
+  void ReleaseInFlight(PartOp& part);  // it no longer counts as in flight
   void SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network);
 
   // client_answers.cc: answers to completions
   void Acknowledge(Time now, PartOp& part);
-  void NoteArrival(Time now, uint32_t shard, Requests::Request& request);
+  void NoteArrival(Time now, uint32_t shard, OutstandingRequests::Request& request);
   void OnAck(Time now, uint32_t shard, uint64_t id);
   void OnValues(Time now, uint32_t shard, const wire::Message& message);
-  void RefuseFrom(KeyState& key, uint64_t round, const Failure& failure);
-  static bool NeedsRound(const Operation& op, const OfKey& of, uint64_t round);
+  void FailFromRound(KeyState& key, uint64_t round, const Failure& failure);
+  static bool NeedsRound(const Operation& op, const KeyOp& key_op, uint64_t round);
   void OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network);
-  void Separate(std::shared_ptr<Operation> op);
-  void SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRef network);
-  void OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting);
+  void SplitUnfinished(std::shared_ptr<Operation> op);
+  void ResendSeparately(Time now, uint32_t shard, const PartOps& parts, NetworkRef network);
+  void OnShardWaiting(uint32_t shard, uint64_t id, const wire::StillWaiting& waiting);
   void Repeat(Time now, uint32_t index, NetworkRef network);
   void Finish(const PartOpPtr& part);
-  void LandAll(Operation& op);  // what it kept
+  void DeliverAll(Operation& op);  // what it kept
   // Weights of which a step lands more than caches hold have left them before anybody reads them.
-  bool LandsAround() const { return weight_bytes_ > options_.cached_bytes; }
-  void GoOnAsPush(const std::shared_ptr<Operation>& op);
+  bool UsesNonTemporalCopies() const { return weight_bytes_ > options_.cache_bytes; }
+  void DetachPush(const std::shared_ptr<Operation>& op);
   // Once, when all that is under way has been looked at.
-  void Tell(Ended& end, const Status& status);
+  void QueueCallback(Callback& end, const Status& status);
   void FinishOperation(Operation& op, const Status& status);
 
   // client_control.cc
   void Ask(Time now, transport::PeerId whom, wire::Body body, std::string what, Time deadline,
            AnswerDone done, NetworkRef network);
   void Ask(Time now, membership::ControlRequests::Request request, NetworkRef network);
-  void SeeServers(Time now, Time deadline, std::function<void(Time, NetworkRef, const Status&)> done,
-                  NetworkRef network);
-  void SayGoodbye(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
+  void PingServers(Time now, Time deadline, std::function<void(Time, NetworkRef, const Status&)> done,
+                   NetworkRef network);
+  void SendLeave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
   void AddKey(const wire::KeyEntry& entry);  // unless it is known
   struct Declaration;
-  void Reserve(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network);
+  void DeclareNextPart(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network);
   void Declare(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network);
   void OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, std::vector<InitArgs> keys,
                   Time deadline, InitDone done, NetworkRef network);
@@ -357,7 +358,7 @@ class Client final : public transport::Machine {
   uint64_t barriers_of_all_ = 0;
   uint64_t bytes_copied_ = 0;
   uint64_t weight_bytes_ = 0;  // of all dense keys
-  bool together_ = false;      // what has been started waits for more
+  bool batching_ = false;      // what has been started waits for more
   LogLimiter limiter_{5, 10s};
   // Run when a call has left the machine in order. The spare one is empty, and has room.
   std::vector<membership::ControlRequests::Completion> completions_, spare_completions_;

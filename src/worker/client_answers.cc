@@ -3,12 +3,12 @@
 
 #include "base/strings.h"
 #include "worker/client.h"
-#include "worker/pull/landing.h"
+#include "worker/pull/deliver.h"
 
 namespace sluice::worker {
 
 // Of a repeated message nobody knows which one has.
-void Client::NoteArrival(Time now, uint32_t shard, Requests::Request& request) {
+void Client::NoteArrival(Time now, uint32_t shard, OutstandingRequests::Request& request) {
   const uint64_t in_flight = std::exchange(request.in_flight, 0);
   if (in_flight > 0 && request.repeats == 0)
     shards_[shard]->pushes.window.OnArrival(in_flight, now - request.sent);
@@ -18,11 +18,11 @@ void Client::NoteArrival(Time now, uint32_t shard, Requests::Request& request) {
 void Client::Acknowledge(Time now, PartOp& part) {
   if (!std::exchange(part.acked, true) && part.op->IsPush())
     tracer_.OnStage(now, Stage::kWait, part.ref.key, part.round(), part.bytes());
-  Landed(part);
+  ReleaseInFlight(part);
 }
 
 void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
-  Requests::Request* request = shards_[shard]->requests.Find(id);
+  OutstandingRequests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;  // late: answered before
   NoteArrival(now, shard, *request);
   for (const PartOpPtr& part : request->parts) {
@@ -30,7 +30,7 @@ void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
     Acknowledge(now, *part);
     if (!part->WantsAnswer()) Finish(part);
   }
-  if (Requests::Finished(*request)) shards_[shard]->requests.Erase(id);
+  if (OutstandingRequests::Finished(*request)) shards_[shard]->requests.Erase(id);
 }
 
 void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
@@ -38,18 +38,19 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
   for (size_t i = 0; i < values.parts.size(); ++i) {
     const wire::ValuePart& value = values.parts[i];
     KeyState* key = Find(value.ref.key);
-    if (key == nullptr || value.ref.part >= key->flows.size() || key->parts[value.ref.part].shard != shard) {
+    if (key == nullptr || value.ref.part >= key->sequencers.size() ||
+        key->parts[value.ref.part].shard != shard) {
       LOG_EVERY_N(WARNING, 100) << "shard " << shard
                                 << " sent a value of a part that is not its own: " << wire::Describe(message);
       continue;
     }
-    PartFlow& flow = key->flows[value.ref.part];
-    if (value.slot == 0) flow.known_version = std::max(flow.known_version, value.version);
-    if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to)) {
+    PartSequencer& sequencer = key->sequencers[value.ref.part];
+    if (value.slot == 0) sequencer.known_version = std::max(sequencer.known_version, value.version);
+    if (OutstandingRequests::Request* request = shards_[shard]->requests.Find(message.in_reply_to)) {
       NoteArrival(now, shard, *request);
       shards_[shard]->requests.OnProgress(now, *request);
     }
-    for (const PartOpPtr& part : flow.AnsweredBy(value, values, message.in_reply_to)) {
+    for (const PartOpPtr& part : sequencer.AnsweredBy(value, values, message.in_reply_to)) {
       if (!part->WantsAnswer()) Acknowledge(now, *part);
       if (part->WantsValue()) {
         if (!Fits(*part, message.payload[i], values.compression)) {
@@ -57,54 +58,54 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
                                     << " bytes for a part of " << part->destination.bytes;
           continue;
         }
-        tracer_.OnStage(now, Stage::kLand, value.ref.key, value.version, part->destination.bytes);
-        bytes_copied_ +=
-            Land(*part, message.payload[i], values.compression, key->parts.size(), LandsAround());
+        tracer_.OnStage(now, Stage::kDeliver, value.ref.key, value.version, part->destination.bytes);
+        bytes_copied_ += Deliver(*part, message.payload[i], values.compression, key->parts.size(),
+                                 UsesNonTemporalCopies());
       }
       part->op->lowest_version = std::min(part->op->lowest_version, value.version);
       Finish(part);
     }
-    Release(flow);
+    Release(sequencer);
   }
-  if (Requests::Request* request = shards_[shard]->requests.Find(message.in_reply_to);
-      request != nullptr && Requests::Finished(*request)) {
+  if (OutstandingRequests::Request* request = shards_[shard]->requests.Find(message.in_reply_to);
+      request != nullptr && OutstandingRequests::Finished(*request)) {
     shards_[shard]->requests.Erase(message.in_reply_to);
   }
 }
 
-bool Client::NeedsRound(const Operation& op, const OfKey& of, uint64_t round) {
+bool Client::NeedsRound(const Operation& op, const KeyOp& key_op, uint64_t round) {
   const bool of_rounds = op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0) ||
                          op.kind == OpKind::kPullRows || op.GoesAlone();
-  return of_rounds && of.round >= round;
+  return of_rounds && key_op.round >= round;
 }
 
-void Client::RefuseFrom(KeyState& key, uint64_t round, const Failure& failure) {
+void Client::FailFromRound(KeyState& key, uint64_t round, const Failure& failure) {
   if (round >= key.refused_round) return;
   key.refused_round = round;
   key.refusal = Fail(failure.code, "round ", round, " cannot close, its push was refused: ", failure.message);
   std::vector<PartOpPtr> in_vain;
-  for (const PartFlow& flow : key.flows) {
-    std::ranges::copy_if(flow.ops(), std::back_inserter(in_vain),
-                         [&](const PartOpPtr& part) { return NeedsRound(*part->op, part->of_key(), round); });
+  for (const PartSequencer& sequencer : key.sequencers) {
+    std::ranges::copy_if(sequencer.ops(), std::back_inserter(in_vain),
+                         [&](const PartOpPtr& part) { return NeedsRound(*part->op, part->key_op(), round); });
   }
   for (const PartOpPtr& part : in_vain) {
-    Separate(part->op);
+    SplitUnfinished(part->op);
     FinishOperation(*part->op, *key.refusal);
   }
 }
 
 // What fails for one key does not end the others.
-void Client::Separate(std::shared_ptr<Operation> op) {
+void Client::SplitUnfinished(std::shared_ptr<Operation> op) {
   if (op->finished || op->keys.size() == 1) return;
   op->finished = true;
   size_t offset = 0;
-  for (const auto& one : OneEach(*op)) {
+  for (const auto& one : SplitPerKey(*op)) {
     KeyState& key = *Find(one->only().key);
-    for (PartFlow& flow : key.flows) {
-      for (const PartOpPtr& part : flow.ops()) {
+    for (PartSequencer& sequencer : key.sequencers) {
+      for (const PartOpPtr& part : sequencer.ops()) {
         if (part->op != op || part->finished) continue;
         part->op = one;
-        part->place = 0;
+        part->key_index = 0;
         part->source.offset -= offset;
         ++one->parts_left;
       }
@@ -120,7 +121,7 @@ void Client::Separate(std::shared_ptr<Operation> op) {
 
 // A shard refuses a message as a whole and tells one reason: sent by themselves, the operations that it has
 // nothing against go on, and the others learn their own reasons.
-void Client::SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRef network) {
+void Client::ResendSeparately(Time now, uint32_t shard, const PartOps& parts, NetworkRef network) {
   for (auto first = parts.begin(); first != parts.end();) {
     const auto last =
         std::find_if(first, parts.end(), [&](const auto& part) { return part->op != (*first)->op; });
@@ -136,25 +137,25 @@ void Client::SendAlone(Time now, uint32_t shard, const PartOps& parts, NetworkRe
 }
 
 void Client::OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network) {
-  Requests::Request* request = shards_[shard]->requests.Find(id);
+  OutstandingRequests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;
   const PartOps parts = std::move(request->parts);
   shards_[shard]->requests.Erase(id);
-  for (const PartOpPtr& part : parts) Separate(part->op);
+  for (const PartOpPtr& part : parts) SplitUnfinished(part->op);
   if (parts.front()->op != parts.back()->op) {
-    SendAlone(now, shard, parts, network);
+    ResendSeparately(now, shard, parts, network);
   } else {
     for (const PartOpPtr& part : parts) {
       Operation& op = *part->op;
       FinishOperation(op, failure);
-      if (op.IsPush()) RefuseFrom(*Find(part->ref.key), part->round(), failure);
+      if (op.IsPush()) FailFromRound(*Find(part->ref.key), part->round(), failure);
     }
   }
   std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
 }
 
-void Client::OnShardWaiting(uint32_t shard, uint64_t id, const wire::BarrierWaiting& waiting) {
-  Requests::Request* request = shards_[shard]->requests.Find(id);
+void Client::OnShardWaiting(uint32_t shard, uint64_t id, const wire::StillWaiting& waiting) {
+  OutstandingRequests::Request* request = shards_[shard]->requests.Find(id);
   if (request == nullptr) return;
   for (const PartOpPtr& part : request->parts) {
     if (Find(part->ref.key)->name.text() == waiting.id) part->op->waiting_for = waiting.missing;
@@ -180,35 +181,35 @@ void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
 
 void Client::Finish(const PartOpPtr& part) {
   part->finished = true;
-  Landed(*part);
-  PartFlow& flow = Find(part->ref.key)->flows[part->ref.part];
-  flow.Sweep();
-  Release(flow);
+  ReleaseInFlight(*part);
+  PartSequencer& sequencer = Find(part->ref.key)->sequencers[part->ref.part];
+  sequencer.Sweep();
+  Release(sequencer);
   Operation& op = *part->op;
   if (op.finished) return;
-  Tell(op.keys[part->place].landed, Status::Ok());  // of keys of one part
+  QueueCallback(op.keys[part->key_index].callback, Status::Ok());  // of keys of one part
   if (--op.parts_left > 0) return;
-  if (!op.kept.empty()) LandAll(op);
+  if (!op.kept.empty()) DeliverAll(op);
   FinishOperation(op, Status::Ok());
   operations_.erase(op.number);
 }
 
-void Client::LandAll(Operation& op) {
+void Client::DeliverAll(Operation& op) {
   KeyState& key = *Find(op.only().key);
   if (!key.views) key.views.emplace(records_);
-  bytes_copied_ += LandKept(op, key.parts, key.entry.spec.dtype, *key.views);
+  bytes_copied_ += DeliverKept(op, key.parts, key.entry.spec.dtype, *key.views);
 }
 
 // A round that others wait for needs its push, whoever has given up on the answer. From here on the caller
 // may write to the source: what has not arrived is copied.
-void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
+void Client::DetachPush(const std::shared_ptr<Operation>& op) {
   std::shared_ptr<Operation> push;
   ForPartsOf(*op, [&](PartOp& part) {
     if (part.acked) return;
     if (push == nullptr) {
       push = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
-      for (const OfKey& of : op->keys)
-        push->keys.push_back({.key = of.key, .round = of.round, .destination = {}});
+      for (const KeyOp& key_op : op->keys)
+        push->keys.push_back({.key = key_op.key, .round = key_op.round, .destination = {}});
       push->priority = op->priority;
       push->samples = op->samples;
       push->divisor = op->divisor;
@@ -223,7 +224,7 @@ void Client::GoOnAsPush(const std::shared_ptr<Operation>& op) {
   });
 }
 
-void Client::Tell(Ended& end, const Status& status) {
+void Client::QueueCallback(Callback& end, const Status& status) {
   if (!end) return;
   completions_.push_back(
       [end = std::exchange(end, nullptr), how = Status(status)](Time, NetworkRef) mutable { end(how); });
@@ -234,20 +235,20 @@ void Client::FinishOperation(Operation& op, const Status& status) {
   op.finished = true;
   op.source = Frame();
   op.kept.clear();
-  for (OfKey& of : op.keys) Tell(of.landed, status);
-  Tell(op.done, status);
+  for (KeyOp& key_op : op.keys) QueueCallback(key_op.callback, status);
+  QueueCallback(op.done, status);
   if (status.ok()) return;
   // What is left of a failed operation must not hold up its parts.
   ForPartsOf(op, [&](PartOp& part) {
     part.finished = true;
-    Landed(part);
+    ReleaseInFlight(part);
   });
-  for (const OfKey& of : op.keys) {
-    KeyState* key = Find(of.key);
+  for (const KeyOp& key_op : op.keys) {
+    KeyState* key = Find(key_op.key);
     if (key == nullptr) continue;
-    for (PartFlow& flow : key->flows) {
-      flow.Sweep();
-      Release(flow);
+    for (PartSequencer& sequencer : key->sequencers) {
+      sequencer.Sweep();
+      Release(sequencer);
     }
   }
 }

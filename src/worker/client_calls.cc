@@ -10,7 +10,7 @@ std::shared_ptr<Operation> Client::NewOperation(OpKind kind, uint32_t key) const
   return op;
 }
 
-std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Ended done) const {
+std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Callback done) const {
   auto op = NewOperation(kind, args.key);
   op->exponent = args.exponent;
   op->compression = args.compression;
@@ -22,19 +22,19 @@ std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Ended don
   return op;
 }
 
-void Client::Together(Time now, NetworkRef network, FunctionRef<void()> calls) {
-  together_ = true;
+void Client::RunAsBatch(Time now, NetworkRef network, FunctionRef<void()> calls) {
+  batching_ = true;
   calls();
-  together_ = false;
+  batching_ = false;
   FlushShards(now, network);
 }
 
-void Client::Push(Time now, PushArgs args, Ended done, NetworkRef network) {
+void Client::Push(Time now, PushArgs args, Callback done, NetworkRef network) {
   Start(now, NewPush(OpKind::kPush, std::move(args), std::move(done)), network);
   RunCompletions(now, network);
 }
 
-void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, Ended done,
+void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, Callback done,
                       NetworkRef network) {
   auto op = NewPush(OpKind::kPushPull, std::move(args), std::move(done));
   op->only().destination = std::move(destination);
@@ -43,7 +43,7 @@ void Client::PushPull(Time now, PushArgs args, Destination destination, Time dea
   RunCompletions(now, network);
 }
 
-void Client::Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef network) {
+void Client::Pull(Time now, PullArgs args, Time deadline, Callback done, NetworkRef network) {
   auto op = NewOperation(OpKind::kPull, args.key);
   op->only().destination = std::move(args.destination);
   op->priority = args.priority;
@@ -56,7 +56,7 @@ void Client::Pull(Time now, PullArgs args, Time deadline, Ended done, NetworkRef
   RunCompletions(now, network);
 }
 
-void Client::Bundle(Time now, BundleArgs args, Time deadline, Ended done, NetworkRef network) {
+void Client::Batch(Time now, SmallKeyBatchArgs args, Time deadline, Callback done, NetworkRef network) {
   auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
   op->kind = args.kind;
   op->keys = std::move(args.keys);
@@ -68,12 +68,12 @@ void Client::Bundle(Time now, BundleArgs args, Time deadline, Ended done, Networ
   if (args.kind != OpKind::kPush) op->deadline = deadline;
   op->done = std::move(done);
   if (args.kind == OpKind::kPull && !args.latest)
-    for (OfKey& of : op->keys) of.round = PushedRound(of.key);
+    for (KeyOp& key_op : op->keys) key_op.round = PushedRound(key_op.key);
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }
 
-void Client::PushRows(Time now, PushRowsArgs args, Ended done, NetworkRef network) {
+void Client::PushRows(Time now, PushRowsArgs args, Callback done, NetworkRef network) {
   auto op = NewOperation(OpKind::kPush, args.key);
   op->source = std::move(args.source);
   op->rows = std::move(args.extents);
@@ -86,7 +86,7 @@ void Client::PushRows(Time now, PushRowsArgs args, Ended done, NetworkRef networ
   RunCompletions(now, network);
 }
 
-void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Ended done, NetworkRef network) {
+void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Callback done, NetworkRef network) {
   auto op = NewOperation(OpKind::kPullRows, args.key);
   op->source = std::move(args.ids);
   op->rows = std::move(args.extents);
@@ -100,7 +100,7 @@ void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Ended done, Ne
   RunCompletions(now, network);
 }
 
-void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Ended done, NetworkRef network) {
+void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Callback done, NetworkRef network) {
   auto op = NewOperation(args.slot == 0 ? OpKind::kRows : OpKind::kState, args.key);
   op->slot = args.slot;
   op->only().round = args.num_updates;
@@ -112,7 +112,7 @@ void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Ended done, 
   RunCompletions(now, network);
 }
 
-void Client::Set(Time now, SetArgs args, Time deadline, Ended done, NetworkRef network) {
+void Client::Set(Time now, SetArgs args, Time deadline, Callback done, NetworkRef network) {
   const bool sets = rank() == 0;
   auto op = NewOperation(sets ? OpKind::kSet : OpKind::kAwaitSet, args.key);
   if (KeyState* key = Find(args.key); key != nullptr) {
@@ -127,7 +127,7 @@ void Client::Set(Time now, SetArgs args, Time deadline, Ended done, NetworkRef n
   RunCompletions(now, network);
 }
 
-void Client::AwaitRounds(Time now, uint32_t key, Time deadline, Ended done, NetworkRef network) {
+void Client::AwaitRounds(Time now, uint32_t key, Time deadline, Callback done, NetworkRef network) {
   auto op = NewOperation(OpKind::kVersion, key);
   op->name = "wait for the rounds";
   op->only().round = PushedRound(key);
@@ -151,7 +151,7 @@ void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done
 }
 
 void Client::StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
-                        Time deadline, Ended done, NetworkRef network) {
+                        Time deadline, Callback done, NetworkRef network) {
   auto op = NewOperation(OpKind::kState, key);
   op->slot = slot;
   op->only().round = num_updates;

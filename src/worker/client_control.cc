@@ -81,18 +81,18 @@ void Client::Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Tim
   std::vector<size_t> ends = EndsOfDeclarations(keys, shards_.size());
   auto declaration = std::make_shared<Declaration>(
       Declaration{mode, std::move(keys), deadline, std::move(done), std::move(ends), next_id_, 0, {}});
-  if (declaration->ends.size() > 1) return Reserve(now, std::move(declaration), network);
+  if (declaration->ends.size() > 1) return DeclareNextPart(now, std::move(declaration), network);
   Declare(now, std::move(declaration), network);
 }
 
-void Client::Reserve(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network) {
+void Client::DeclareNextPart(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network) {
   wire::DeclareKeys part = declaration->Next();
   part.part = {declaration->call, declaration->first(), declaration->keys.size()};
   Ask(
       now, membership_.scheduler(), std::move(part), "declaring keys", declaration->deadline,
       [this, declaration](Time at, NetworkRef net, const Result<wire::Body>& answer) {
         if (!answer) return declaration->done(answer.failure());
-        if (++declaration->message < declaration->ends.size()) return Reserve(at, declaration, net);
+        if (++declaration->message < declaration->ends.size()) return DeclareNextPart(at, declaration, net);
         declaration->message = 0;
         Declare(at, declaration, net);
       },
@@ -125,7 +125,7 @@ void Client::AddKey(const wire::KeyEntry& entry) {
   key->entry = entry;
   key->name = wire::ToString(entry.spec);
   key->parts = plan::PartsOf(entry);
-  key->flows.resize(key->parts.size());
+  key->sequencers.resize(key->parts.size());
   if (!entry.spec.rows)
     weight_bytes_ += static_cast<uint64_t>(entry.spec.shape.size()) * SizeOf(entry.spec.dtype);
   keys_[entry.id] = std::move(key);
@@ -142,7 +142,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
   auto pending = std::make_shared<Pending>(Pending{entries.size(), Status::Ok(), {}, std::move(done)});
   for (const wire::KeyEntry& entry : entries) {
     pending->ids.push_back(entry.id);
-    const std::string why = plan::WhyInvalid(entry, static_cast<uint32_t>(shards_.size()));
+    const std::string why = plan::InvalidReason(entry, static_cast<uint32_t>(shards_.size()));
     if (!why.empty())
       return pending->done(Fail(ErrorCode::kDataLoss, "the scheduler sent an unsound key table: ", why));
   }
@@ -224,7 +224,7 @@ void Client::Flush(Time now, Time deadline, worker::Done done, NetworkRef networ
   if (failure_) return done(*failure_);
   for (const auto& [number, op] : std::map(operations_)) {
     if (!op->WantsValue() || op->finished) continue;
-    if (op->IsPush()) GoOnAsPush(op);
+    if (op->IsPush()) DetachPush(op);
     FinishOperation(*op, Fail(ErrorCode::kCancelled, "this worker has left the job"));
   }
   std::erase_if(operations_, [](const auto& entry) { return entry.second->finished; });
@@ -254,24 +254,24 @@ void Client::CheckFlushed(Time now) {
 }
 
 void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {
-  if (failure_ || !membership_.IsMissed()) {
+  if (failure_ || !membership_.IsRegistered()) {
     // The others know already: a goodbye all the same, once. Or they have never heard of this worker.
     if (failure_) network.Send(membership_.scheduler(), Envelope(std::move(leave), next_id_++));
     done_ = true;
     return done(failure_ ? Status(*failure_) : Status::Ok());
   }
   if (leave.outcome != wire::Leave::Outcome::kFinished)
-    return SayGoodbye(now, std::move(leave), deadline, std::move(done), network);
+    return SendLeave(now, std::move(leave), deadline, std::move(done), network);
   const auto seen = [this, leave = std::move(leave), deadline, done = std::move(done)](
                         Time at, NetworkRef net, const Status& status) {
-    if (status.ok()) return SayGoodbye(at, leave, deadline, done, net);
+    if (status.ok()) return SendLeave(at, leave, deadline, done, net);
     done(status);
   };
-  SeeServers(now, deadline, seen, network);
+  PingServers(now, deadline, seen, network);
 }
 
-void Client::SeeServers(Time now, Time deadline, std::function<void(Time, NetworkRef, const Status&)> done,
-                        NetworkRef network) {
+void Client::PingServers(Time now, Time deadline, std::function<void(Time, NetworkRef, const Status&)> done,
+                         NetworkRef network) {
   if (shards_.empty()) return done(now, network, Status::Ok());
   struct Seen {
     size_t left;
@@ -290,7 +290,7 @@ void Client::SeeServers(Time now, Time deadline, std::function<void(Time, Networ
   }
 }
 
-void Client::SayGoodbye(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {
+void Client::SendLeave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {
   const bool tries_once = leave.outcome != wire::Leave::Outcome::kFinished;
   auto on_answer = [this, tries_once, done = std::move(done)](Time, NetworkRef,
                                                               const Result<wire::Body>& answer) {

@@ -46,36 +46,37 @@ size_t Client::PushedBytes(const Operation& op, const KeyState& key) {
                                [&](const plan::Part& part) { return PushedBytes(op, key, part); });
 }
 
-std::optional<Failure> Client::WhyNot(const Operation& op) const {
+std::optional<Failure> Client::ImpossibleReason(const Operation& op) const {
   if (failure_) return failure_;
-  for (const OfKey& of : op.keys)
-    if (auto why = WhyNot(op, of)) return why;
+  for (const KeyOp& key_op : op.keys)
+    if (auto why = ImpossibleReason(op, key_op)) return why;
   return std::nullopt;
 }
 
-std::optional<Failure> Client::WhyNot(const Operation& op, const OfKey& of) const {
-  const KeyState* key = Find(of.key);
-  if (key == nullptr) return Fail(ErrorCode::kNotFound, "key number ", of.key, " has not been initialised");
+std::optional<Failure> Client::ImpossibleReason(const Operation& op, const KeyOp& key_op) const {
+  const KeyState* key = Find(key_op.key);
+  if (key == nullptr)
+    return Fail(ErrorCode::kNotFound, "key number ", key_op.key, " has not been initialised");
   // A push would be of a later round, which closes after the refused one.
-  if (key->refusal && (op.IsPush() || NeedsRound(op, of, key->refused_round))) return key->refusal;
+  if (key->refusal && (op.IsPush() || NeedsRound(op, key_op, key->refused_round))) return key->refusal;
   const size_t source = op.keys.size() == 1 ? op.source.size() : PushedBytes(op, *key);
-  const std::string why = WhyUnfit(op, of, *key, source);
+  const std::string why = MismatchReason(op, key_op, *key, source);
   if (why.empty()) return std::nullopt;
   return Fail(ErrorCode::kInvalidArgument, Name(op.kind), " of key ", key->name, ": ", why);
 }
 
-std::vector<std::shared_ptr<Operation>> Client::OneEach(Operation& op) const {
+std::vector<std::shared_ptr<Operation>> Client::SplitPerKey(Operation& op) const {
   struct Ends {
     size_t left;
     Status status;
-    Ended done;
+    Callback done;
   };
   const auto ends = std::make_shared<Ends>(Ends{op.keys.size(), Status::Ok(), std::move(op.done)});
   std::vector<std::shared_ptr<Operation>> each;
   size_t offset = 0;
-  for (OfKey& of : op.keys) {
-    const auto& one = each.emplace_back(NewOperation(op.kind, of.key));
-    one->only() = std::move(of);
+  for (KeyOp& key_op : op.keys) {
+    const auto& one = each.emplace_back(NewOperation(op.kind, key_op.key));
+    one->only() = std::move(key_op);
     one->priority = op.priority;
     one->samples = op.samples;
     one->divisor = op.divisor;
@@ -95,16 +96,16 @@ std::vector<std::shared_ptr<Operation>> Client::OneEach(Operation& op) const {
 }
 
 void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) {
-  if (const std::optional<Failure> why = WhyNot(*op)) {
+  if (const std::optional<Failure> why = ImpossibleReason(*op)) {
     if (failure_ || op->keys.size() == 1) return FinishOperation(*op, *why);
-    for (auto& one : OneEach(*op)) Start(now, std::move(one), network);
+    for (auto& one : SplitPerKey(*op)) Start(now, std::move(one), network);
     return;
   }
   size_t parts = 0;
-  for (OfKey& of : op->keys) {
-    KeyState& key = *Find(of.key);
+  for (KeyOp& key_op : op->keys) {
+    KeyState& key = *Find(key_op.key);
     parts += key.parts.size();
-    if (op->IsPush()) of.round = ++key.pushed;
+    if (op->IsPush()) key_op.round = ++key.pushed;
     if (key.pushed == 0 || op->slot > 0 ||
         !compression::IsOfWeights(op->compression.weights, key.entry.spec.dtype))
       op->compression.weights = Compression::kNone;
@@ -112,15 +113,15 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   }
   if (parts == 0) return FinishOperation(*op, Status::Ok());
   op->opened = now;
-  const Places places = std::allocate_shared<PartOp[]>(MemoryOf<PartOp>(records_), parts);
-  op->rows != nullptr ? AppendRows(now, op, places) : AppendParts(now, op, places);
+  const PartOpArray part_ops = std::allocate_shared<PartOp[]>(MemoryOf<PartOp>(records_), parts);
+  op->rows != nullptr ? AppendRows(now, op, part_ops) : AppendParts(now, op, part_ops);
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
-  for (const OfKey& of : op->keys) {
-    for (PartFlow& flow : Find(of.key)->flows) Release(flow);
-    if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, of.key, of.round, op->source.size());
+  for (const KeyOp& key_op : op->keys) {
+    for (PartSequencer& sequencer : Find(key_op.key)->sequencers) Release(sequencer);
+    if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, key_op.key, key_op.round, op->source.size());
   }
-  if (!together_) FlushShards(now, network);
+  if (!batching_) FlushShards(now, network);
 }
 
 // Each worker begins with another shard: they would all queue at one.
@@ -128,7 +129,8 @@ void Client::FlushShards(Time now, NetworkRef network) {
   for (uint32_t i = 0; i < num_shards(); ++i) FlushShard(now, (rank() + i) % num_shards(), network);
 }
 
-std::string Client::WhyUnfit(const Operation& op, const OfKey& of, const KeyState& key, size_t source) {
+std::string Client::MismatchReason(const Operation& op, const KeyOp& key_op, const KeyState& key,
+                                   size_t source) {
   if (const size_t largest = LargestFrame(op, key); largest > wire::kMostFrameBytes)
     return StrCat("one of its parts takes ", largest, " bytes, and at most ", wire::kMostFrameBytes,
                   " travel in one frame");
@@ -146,7 +148,7 @@ std::string Client::WhyUnfit(const Operation& op, const OfKey& of, const KeyStat
     if (std::string why = unlike(source, op.IsPush() ? PushedBytes(op, key) : total); !why.empty())
       return why;
   }
-  return op.WantsValue() ? unlike(of.destination.size(), total) : "";
+  return op.WantsValue() ? unlike(key_op.destination.size(), total) : "";
 }
 
 size_t Client::LargestFrame(const Operation& op, const KeyState& key) {
@@ -162,43 +164,43 @@ size_t Client::LargestFrame(const Operation& op, const KeyState& key) {
   return static_cast<size_t>(longest.length) * ElementBytes(op, key.entry.spec.dtype);
 }
 
-void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, const Places& places) {
+void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops) {
   Extent source;
-  for (uint32_t place = 0; place < op->keys.size(); ++place) {
-    KeyState& key = *Find(op->keys[place].key);
+  for (uint32_t key_index = 0; key_index < op->keys.size(); ++key_index) {
+    KeyState& key = *Find(op->keys[key_index].key);
     const size_t width = ElementBytes(*op, key.entry.spec.dtype);
     for (uint32_t i = 0; i < key.parts.size(); ++i) {
       const plan::Part& planned = key.parts[i];
-      if (op->IsPush()) AddWindowPull(now, key, i, op->keys[place].round);
-      if (op->kind == OpKind::kSet) AddVersionPull(now, key, i, op->keys[place].round);
+      if (op->IsPush()) AddHorizonProbe(now, key, i, op->keys[key_index].round);
+      if (op->kind == OpKind::kSet) AddVersionProbe(now, key, i, op->keys[key_index].round);
       const size_t bytes = op->WantsVersion() ? 0 : static_cast<size_t>(planned.length) * width;
       source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->Carries() ? bytes : 0;
-      PartOp& part = places[op->parts_left++];
-      part.place = place;
+      PartOp& part = part_ops[op->parts_left++];
+      part.key_index = key_index;
       part.source = source;
       part.destination = {static_cast<size_t>(planned.offset) * width, bytes};
-      Append(PartOpPtr(places, &part), op, key, i);
+      Append(PartOpPtr(part_ops, &part), op, key, i);
       source.offset += source.bytes;
     }
   }
 }
 
-void Client::AppendRows(Time now, const std::shared_ptr<Operation>& op, const Places& places) {
+void Client::AppendRows(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops) {
   KeyState& key = *Find(op->only().key);
   for (uint32_t i = 0; i < key.parts.size(); ++i) {
     Extent destination;
     if (op->IsPush()) {
-      AddWindowPull(now, key, i, op->only().round);
+      AddHorizonProbe(now, key, i, op->only().round);
     } else if (op->WantsValue()) {
       destination = op->rows->destinations[i];
       if (destination.bytes == 0) continue;
     } else if (op->rows->sources[i].bytes == 0) {
       continue;
     }
-    PartOp& part = places[op->parts_left++];
+    PartOp& part = part_ops[op->parts_left++];
     part.source = op->rows->sources[i];
     part.destination = destination;
-    Append(PartOpPtr(places, &part), op, key, i);
+    Append(PartOpPtr(part_ops, &part), op, key, i);
   }
 }
 
@@ -211,23 +213,23 @@ void Client::Open(const std::shared_ptr<Operation>& op) {
 
 // A push may be at most kMaxRoundsAhead beyond what the shard has closed: when that is not known, the shard
 // is asked first, and the push waits for the answer as it waits for any pull.
-void Client::AddWindowPull(Time now, KeyState& key, uint32_t part, uint64_t round) {
-  const PartFlow& flow = key.flows[part];
-  if (round <= std::max(flow.known_version, flow.asked_version) + plan::kMaxRoundsAhead) return;
-  AddVersionPull(now, key, part, round - plan::kMaxRoundsAhead / 2);
+void Client::AddHorizonProbe(Time now, KeyState& key, uint32_t part, uint64_t round) {
+  const PartSequencer& sequencer = key.sequencers[part];
+  if (round <= std::max(sequencer.known_version, sequencer.requested_version) + plan::kMaxRoundsAhead) return;
+  AddVersionProbe(now, key, part, round - plan::kMaxRoundsAhead / 2);
 }
 
 // What is issued next waits until the part has that version.
-void Client::AddVersionPull(Time now, KeyState& key, uint32_t part, uint64_t round) {
-  PartFlow& flow = key.flows[part];
-  if (round <= flow.known_version) return;
+void Client::AddVersionProbe(Time now, KeyState& key, uint32_t part, uint64_t round) {
+  PartSequencer& sequencer = key.sequencers[part];
+  if (round <= sequencer.known_version) return;
   auto op = NewOperation(OpKind::kVersion, key.entry.id);
   op->only().round = round;
   op->name = "wait before a push";
   op->opened = now;
   op->priority = INT32_MAX;
   op->parts_left = 1;
-  flow.asked_version = std::max(flow.asked_version, round);
+  sequencer.requested_version = std::max(sequencer.requested_version, round);
   Open(op);
   Append(std::allocate_shared<PartOp>(MemoryOf<PartOp>(records_)), std::move(op), key, part);
 }
@@ -237,11 +239,11 @@ void Client::Append(PartOpPtr part, std::shared_ptr<Operation> op, KeyState& key
   part->ref = {key.entry.id, index};
   part->shard = key.parts[index].shard;
   part->order = next_order_++;
-  key.flows[index].Append(std::move(part));
+  key.sequencers[index].Append(std::move(part));
 }
 
-void Client::Release(PartFlow& flow) {
-  for (PartOpPtr& part : flow.Release()) {
+void Client::Release(PartSequencer& sequencer) {
+  for (PartOpPtr& part : sequencer.Release()) {
     const uint32_t shard = part->shard;
     Lane& lane = shards_[shard]->LaneOf(*part);
     lane.queue.Add(std::move(part));
@@ -249,18 +251,18 @@ void Client::Release(PartFlow& flow) {
 }
 
 // Of the lanes that have something to send and may, the one whose turn it is.
-Client::Lane* Client::NextLane(Shard& shard) {
-  if (!shard.pushes.Open()) return shard.pulls.Open() ? &shard.pulls : nullptr;
-  return shard.pulls.Open() && shard.pulls.queue.Before(shard.pushes.queue) ? &shard.pulls : &shard.pushes;
+Client::Lane* Client::PickLane(Shard& shard) {
+  if (!shard.pushes.CanSend()) return shard.pulls.CanSend() ? &shard.pulls : nullptr;
+  return shard.pulls.CanSend() && shard.pulls.queue.Before(shard.pushes.queue) ? &shard.pulls : &shard.pushes;
 }
 
-void Client::Landed(PartOp& part) {
+void Client::ReleaseInFlight(PartOp& part) {
   shards_[part.shard]->LaneOf(part).in_flight -= std::exchange(part.in_flight, 0);
 }
 
 void Client::FlushShard(Time now, uint32_t index, NetworkRef network) {
   Shard& shard = *shards_[index];
-  while (Lane* lane = NextLane(shard)) {
+  while (Lane* lane = PickLane(shard)) {
     const size_t most = lane == &shard.pushes ? SendQueue::kPushedBytes : SendQueue::kPulledBytes;
     const size_t half = lane->window.bytes() / 2;
     PartOps batch = lane->queue.NextBatch(std::min(most, half), half);

@@ -45,7 +45,7 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
 
 void DistStore::SetGradientCompression(const GradientCompression& compression) {
   outstanding_.Check();
-  kvstore::RequireSound(compression);
+  kvstore::RequireValid(compression);
   const std::lock_guard lock(mutex_);
   compression_ = compression;
 }

@@ -35,16 +35,16 @@ struct PulledRows {
         batch(kvstore::MakeBatch(ids, places)),
         extents(std::make_shared<RowExtents>()),
         row_bytes(row_bytes) {
-    extents->sources = LayIds(batch);
-    extents->destinations = LayRows(batch, row_bytes);
-    landed = std::make_shared<Buffer>(BytesOf(extents->destinations));
+    extents->sources = ExtentsOfIds(batch);
+    extents->destinations = ExtentsOfRows(batch, row_bytes);
+    delivered = std::make_shared<Buffer>(BytesOf(extents->destinations));
   }
   PullRowsArgs Args(uint32_t key, int priority) const {
-    return {key, IdFrames(batch, extents->sources), {landed->bytes(), landed}, extents, priority};
+    return {key, IdFrames(batch, extents->sources), {delivered->bytes(), delivered}, extents, priority};
   }
   void SpreadTo(const HostRows& outs) const {
     for (uint32_t part = 0; part < extents->destinations.size(); ++part) {
-      kvstore::SpreadRows(batch, part, row_bytes, landed->data() + extents->destinations[part].offset,
+      kvstore::SpreadRows(batch, part, row_bytes, delivered->data() + extents->destinations[part].offset,
                           [&](uint32_t i) { return outs.At(first + i); });
     }
   }
@@ -52,7 +52,7 @@ struct PulledRows {
   uint32_t first;  // position in the call
   RowBatch batch;
   std::shared_ptr<RowExtents> extents;
-  std::shared_ptr<Buffer> landed;
+  std::shared_ptr<Buffer> delivered;
   size_t row_bytes;
 };
 
@@ -111,27 +111,27 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
   const auto row_elements = static_cast<size_t>(state.places.row_elements);
   RowBatch batch = kvstore::MakeBatch(ids, state.places);
   const auto extents = std::make_shared<RowExtents>();
-  extents->sources = LayFrames(batch, row_elements * SizeOf(state.shape.dtype));
+  extents->sources = ExtentsOfFrames(batch, row_elements * SizeOf(state.shape.dtype));
   RequireFrames(key, batch, extents->sources);
   const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources), options_.memory);
   const auto work =
       std::make_shared<const Work>(Work{std::move(batch), HostRows::ToRead(gradients), extents, frames,
                                         state.shape.dtype, row_elements, std::make_shared<uint32_t>(0)});
   ++state.round;
-  const Event summed = options_.host_work(work->gradients.context(), state.push.alone,
+  const Event summed = options_.host_work(work->gradients.context(), state.push.single,
                                           work->gradients.Readable(), [work] { (*work)(); });
   work->gradients.AddReaders(summed);
   Trace(summed, Stage::kReduce, state, frames->size());
   const auto args = std::make_shared<const PushRowsArgs>(
       PushRowsArgs{state.id, Frame::Of(frames), extents, options.priority, options.samples, options.divisor});
   auto call = [args, exponent = work->exponent](Client& client, Time now, transport::Network& network,
-                                                const Completes& end) {
+                                                const EventCompleter& end) {
     PushRowsArgs summed_args = *args;
     summed_args.exponent = *exponent;
     client.PushRows(now, std::move(summed_args), end, network);
   };
-  Handover calls = Calls(1);
-  Issue(state.push.alone, state, {summed}, std::move(call), calls);
+  CallBatch calls = NewCallBatch(1);
+  Issue(state.push.single, state, {summed}, std::move(call), calls);
 }
 
 void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority) {
@@ -151,18 +151,18 @@ void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs
   const size_t row_bytes = static_cast<size_t>(state.places.row_elements) * SizeOf(state.shape.dtype);
   const auto work =
       std::make_shared<Work>(Work{PiecesOf(ids, state.places, row_bytes), HostRows::ToWrite(outs)});
-  Handover calls = Calls(work->pieces.size());
+  CallBatch calls = NewCallBatch(work->pieces.size());
   Events after = work->outs.Writable();
   for (const PulledRows& piece : work->pieces) {
     const auto args = std::make_shared<const PullRowsArgs>(piece.Args(state.id, priority));
     auto call = [args, timeout = Timeout()](Client& client, Time now, transport::Network& network,
-                                            const Completes& end) {
+                                            const EventCompleter& end) {
       client.PullRows(now, *args, DeadlineOf(now, timeout), end, network);
     };
-    after.push_back(Issue(state.pull.alone, state, {}, std::move(call), calls));
+    after.push_back(Issue(state.pull.single, state, {}, std::move(call), calls));
   }
   const Event spread =
-      options_.host_work(work->outs.context(), state.pull.alone, after, [work] { (*work)(); });
+      options_.host_work(work->outs.context(), state.pull.single, after, [work] { (*work)(); });
   work->outs.Deliver(spread);
   Trace(spread, Stage::kBroadcast, state, ids.size() * row_bytes);
 }

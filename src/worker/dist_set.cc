@@ -8,15 +8,15 @@ namespace sluice::worker {
 void DistStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
-  const std::vector<Values> lists = kvstore::EachAlone("Set", keys, values);
+  const std::vector<Values> lists = kvstore::OneArrayPerKey("Set", keys, values);
   const auto entries = kvstore::Join("Set", keys, lists);
   const Found states = FindAll("Set", entries);
-  Handover calls = Calls(entries.size());
+  CallBatch calls = NewCallBatch(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     KeyState& state = *states[i];
     const auto call_with = [&](Frame source) {
       return [args = SetArgs{state.id, std::move(source)}, timeout = Timeout()](
-                 Client& client, Time now, transport::Network& network, const Completes& end) {
+                 Client& client, Time now, transport::Network& network, const EventCompleter& end) {
         client.Set(now, args, DeadlineOf(now, timeout), end, network);
       };
     };
@@ -26,7 +26,7 @@ void DistStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& va
     }
     const NDArray& value = entries[i].arrays.front();
     const NDArray sent = value.context().kind == DeviceKind::kGpu ? value.AsInContext(cpu_pinned(0)) : value;
-    LetWait({sent}, calls);
+    SubmitIfAdopting({sent}, calls);
     const Event read = Event::Make(state.set, nullptr, records_);
     Issue(state.set, state, {ReadyToRead(sent)}, call_with(HostFrame(sent, read, records_)), calls);
     AddReader(sent, read);

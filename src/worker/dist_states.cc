@@ -69,16 +69,16 @@ std::vector<DistStore::KeyGroup> DistStore::GroupsOfKeys() const {
   size_t bytes = 0;
   for (const auto& [key, state] : keys_) {
     const bool alone = state.shape.row_sparse;
-    const size_t of_key =
+    const size_t key_op =
         kvstore::SlotBytes(state.shape.dtype, static_cast<size_t>(state.shape.shape.size())) *
         kvstore::StateNames(*optimizer_, state.shape.dtype).size();
     if (groups.empty() || alone || groups.back().front()->shape.row_sparse ||
-        groups.back().size() == kKeysTogether || bytes + of_key > kBytesTogether) {
+        groups.back().size() == kKeysTogether || bytes + key_op > kBytesTogether) {
       groups.emplace_back();
       bytes = 0;
     }
     groups.back().push_back(&state);
-    bytes += of_key;
+    bytes += key_op;
   }
   return groups;
 }

@@ -23,16 +23,18 @@ std::vector<size_t> PartLengths(const wire::KeyEntry& entry) {
 }
 
 // Whoever waits for values lands them: no other thread has to wake first.
-class HelpedLoop final : public Event::Helped {
+class DrivenLoop final : public Event::LoopDriver {
  public:
-  explicit HelpedLoop(std::shared_ptr<transport::Loop> loop) : loop_(std::move(loop)) {}
-  void Help(const std::function<bool()>& done, Time deadline) override { loop_->Help(done, deadline); }
+  explicit DrivenLoop(std::shared_ptr<transport::Loop> loop) : loop_(std::move(loop)) {}
+  void DriveUntil(const std::function<bool()>& done, Time deadline) override {
+    loop_->DriveUntil(done, deadline);
+  }
 
  private:
   const std::shared_ptr<transport::Loop> loop_;
 };
 
-Lodgings::Amount RoomIn(uint64_t shards) {
+AdoptionBudget::Amount RoomIn(uint64_t shards) {
   return {std::min(kMostAdoptedParts * shards, kMostMappedParts), kMostAdoptedBytes * shards};
 }
 
@@ -42,13 +44,13 @@ DistStore::DistStore(Options options, std::shared_ptr<Client> client, std::share
                      std::unique_ptr<collective::Reducer> reducer)
     : options_(std::move(options)),
       client_{std::move(client), std::move(loop)},
-      helped_(std::make_shared<HelpedLoop>(client_.loop)),
+      loop_driver_(std::make_shared<DrivenLoop>(client_.loop)),
       records_(std::make_shared<PoolAllocator>(kKeptRecords)),
       sent_(std::make_shared<PoolAllocator>(kKeptRecords, options_.memory)),
       rank_(static_cast<int>(client_.client->rank())),
       timeout_(Bounded(options_.timeout)),
       reducer_(std::move(reducer)),
-      lodgings_(RoomIn(client_.client->num_shards())) {}
+      adoption_budget_(RoomIn(client_.client->num_shards())) {}
 
 void DistStore::SetTimeout(std::chrono::milliseconds timeout) {
   kvstore::RequireTimeout(timeout);
@@ -60,8 +62,8 @@ Duration DistStore::Timeout(std::chrono::milliseconds given) const {
 }
 
 Event DistStore::Ask(const std::string& what, Call call) {
-  Event done = Event::Make(what, helped_);
-  client_.HandOver(std::move(call), done, true);
+  Event done = Event::Make(what, loop_driver_);
+  client_.Submit(std::move(call), done, true);
   return done;
 }
 
@@ -138,12 +140,12 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
     const auto [known, is_new] = keys_.try_emplace(entry.spec.name);
     if (!is_new) continue;  // what its compressor keeps is still to be sent
     KeyState& state = known->second;
-    const std::string of_key = " of key " + ToString(entry.spec.name);
+    const std::string key_op = " of key " + ToString(entry.spec.name);
     state.id = entry.id;
-    state.push = NameOf("push" + of_key);
-    state.push_pull = NameOf("push_pull" + of_key);
-    state.pull = NameOf("pull" + of_key);
-    state.set = "set" + of_key;
+    state.push = NameOf("push" + key_op);
+    state.push_pull = NameOf("push_pull" + key_op);
+    state.pull = NameOf("pull" + key_op);
+    state.set = "set" + key_op;
     state.shape = {entry.spec.shape, entry.spec.dtype, entry.spec.rows.has_value()};
     if (entry.spec.rows) {
       state.places = plan::PlacesOf(entry);
@@ -153,7 +155,7 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
       state.parts = parts.size();
       if (!parts.empty()) state.shard = parts.front().shard;
     }
-    state.compressor = Compressor("compression" + of_key, PartLengths(entry));
+    state.compressor = Compressor("compression" + key_op, PartLengths(entry));
   }
 }
 
@@ -208,38 +210,38 @@ NDArray DistStore::Target(KeyState& state, const std::vector<NDArray>& outs) {
   for (const NDArray& out : outs) {
     if (OnHost(out)) return out;
   }
-  if (!state.landing.valid())
-    state.landing = NDArray::Empty(state.shape.shape, cpu_pinned(0), state.shape.dtype);
-  return state.landing;
+  if (!state.staging.valid())
+    state.staging = NDArray::Empty(state.shape.shape, cpu_pinned(0), state.shape.dtype);
+  return state.staging;
 }
 
-void DistStore::LetWait(const std::vector<NDArray>& arrays, Handover& calls) {
-  if (std::ranges::any_of(arrays, Adopts)) calls.HandOver();
+void DistStore::SubmitIfAdopting(const std::vector<NDArray>& arrays, CallBatch& calls) {
+  if (std::ranges::any_of(arrays, Adopts)) calls.Submit();
 }
 
-Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept, Handover& calls) {
+Destination DistStore::DestinationIn(NDArray& target, const KeyState& state, bool kept, CallBatch& calls) {
   Adopter* adopter = options_.adopts && !kept ? AdopterOf(target) : nullptr;
-  if (adopter != nullptr && lodgings_.Take(target.storage(), {state.parts, state.bytes})) {
+  if (adopter != nullptr && adoption_budget_.Reserve(target.storage(), {state.parts, state.bytes})) {
     LetAdopt(target);
     return {{}, target.storage(), adopter};
   }
-  LetWait({target}, calls);
+  SubmitIfAdopting({target}, calls);
   return {MutableHostBytes(target), target.storage(), nullptr};
 }
 
-void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
+void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Event& delivered,
                           const std::vector<NDArray>& outs) {
-  Trace(landed, Stage::kBroadcast, state, state.bytes * outs.size());
+  Trace(delivered, Stage::kBroadcast, state, state.bytes * outs.size());
   reducer_->Broadcast(target, outs);
 }
 
 // Nothing else is under way: whoever calls waits for the call's end, or might as well.
-Handover DistStore::Calls(size_t keys) {
+CallBatch DistStore::NewCallBatch(size_t keys) {
   return {client_, keys, outstanding_.AllDone(), records_};
 }
 
-Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call&& call, Handover& calls) {
-  Event done = Event::Make(what, calls.alone() ? helped_ : nullptr, records_);
+Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call&& call, CallBatch& calls) {
+  Event done = Event::Make(what, calls.may_run_inline() ? loop_driver_ : nullptr, records_);
   outstanding_.Add(what, done);
   after.push_back(state.issued);
   if (std::all_of(after.begin(), after.end(), [](const Event& event) { return event.Succeeded(); })) {
@@ -252,13 +254,13 @@ Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call&& 
     issuing_.reserve(2 * issuing_.size() + 1);  // no more than one look at each, however many stay
   }
   issuing_.push_back(state.issued);
-  auto hand_over = [client = client_, call = std::move(call), done,
-                    issued = state.issued](const std::exception_ptr& error) mutable {
-    error == nullptr ? client.HandOver(std::move(call), done, false) : done.Complete(error);
+  auto submit = [client = client_, call = std::move(call), done,
+                 issued = state.issued](const std::exception_ptr& error) mutable {
+    error == nullptr ? client.Submit(std::move(call), done, false) : done.Complete(error);
     issued.Complete();  // last: it may hand over the next operation here
   };
-  static_assert(kvstore::AfterAll::kFits<decltype(hand_over)>);
-  kvstore::WhenAll(after, std::move(hand_over), records_);
+  static_assert(kvstore::WhenAllDone::kFits<decltype(submit)>);
+  kvstore::WhenAll(after, std::move(submit), records_);
   return done;
 }
 
@@ -271,17 +273,17 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
   for (size_t i = 0; i < entries.size(); ++i)
     kvstore::RequireDivisor("Push", entries[i].key, states[i]->shape.dtype, options);
   const SmallKeys small = SmallOf(OpKind::kPush, states, options);
-  Handover calls = Calls(entries.size());
+  CallBatch calls = NewCallBatch(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     KeyState& state = *states[i];
-    if (const auto* values = &entries[i].arrays; GoesInBundle(small, state, values, nullptr)) {
-      AddToBundle(small, state.push, state, values, nullptr, calls);
+    if (const auto* values = &entries[i].arrays; GoesInBatch(small, state, values, nullptr)) {
+      AddToBatch(small, state.push, state, values, nullptr, calls);
       continue;
     }
-    LetWait(entries[i].arrays, calls);
+    SubmitIfAdopting(entries[i].arrays, calls);
     const auto [sent, how, exponent] = Outgoing(state, entries[i].arrays, options);
     // Whoever has the frame reads the array, which may be long after it was acknowledged.
-    const Event read = Event::Make(state.push.alone, nullptr, records_);
+    const Event read = Event::Make(state.push.single, nullptr, records_);
     const PushArgs args{.key = state.id,
                         .compression = how,
                         .source = HostFrame(sent, read, records_),
@@ -289,19 +291,19 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
                         .exponent = exponent,
                         .samples = options.samples,
                         .divisor = options.divisor};
-    auto call = [args](Client& client, Time now, transport::Network& network, const Completes& end) {
+    auto call = [args](Client& client, Time now, transport::Network& network, const EventCompleter& end) {
       client.Push(now, args, end, network);
     };
-    const Event done = Issue(state.push.alone, state, {ReadyToRead(sent)}, std::move(call), calls);
+    const Event done = Issue(state.push.single, state, {ReadyToRead(sent)}, std::move(call), calls);
     AddReader(sent, read);
     state.compressor.Sent(done);
   }
 }
 
 void DistStore::PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
-                         Handover& calls) {
+                         CallBatch& calls) {
   NDArray target = Target(state, outs);
-  if (outs.size() > 1) LetWait(outs, calls);
+  if (outs.size() > 1) SubmitIfAdopting(outs, calls);
   const PullArgs args{.key = state.id,
                       .destination = DestinationIn(target, state, outs.size() > 1, calls),
                       .priority = priority,
@@ -309,10 +311,10 @@ void DistStore::PullInto(KeyState& state, const std::vector<NDArray>& outs, int 
                       .latest = latest,
                       .weights = Weights()};
   auto call = [args, timeout = Timeout()](Client& client, Time now, transport::Network& network,
-                                          const Completes& end) {
+                                          const EventCompleter& end) {
     client.Pull(now, args, DeadlineOf(now, timeout), end, network);
   };
-  const Event done = Issue(state.pull.alone, state, PendingUses(target), std::move(call), calls);
+  const Event done = Issue(state.pull.single, state, PendingUses(target), std::move(call), calls);
   SetWriter(target, done);
   Broadcast(state, target, done, outs);
 }
@@ -325,10 +327,10 @@ void DistStore::PullAll(const std::string& what, const std::vector<Key>& keys,
   const Found states = FindAll(what, entries);
   SmallKeys small = SmallOf(OpKind::kPull, states, {.priority = priority});
   small.common.latest = latest;
-  Handover calls = Calls(entries.size());
+  CallBatch calls = NewCallBatch(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (const auto* outs = &entries[i].arrays; GoesInBundle(small, *states[i], nullptr, outs))
-      AddToBundle(small, states[i]->pull, *states[i], nullptr, outs, calls);
+    if (const auto* outs = &entries[i].arrays; GoesInBatch(small, *states[i], nullptr, outs))
+      AddToBatch(small, states[i]->pull, *states[i], nullptr, outs, calls);
     else
       PullInto(*states[i], entries[i].arrays, priority, latest, calls);
     for (const NDArray& out : entries[i].arrays) SetOrigin(out, states[i]->origin);
@@ -355,21 +357,21 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
     kvstore::RequireDivisor("PushPull", sources[i].key, states[i]->shape.dtype, options);
   }
   const SmallKeys small = SmallOf(OpKind::kPushPull, states, options);
-  Handover calls = Calls(sources.size());
+  CallBatch calls = NewCallBatch(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     KeyState& state = *states[i];
     const auto *values = &sources[i].arrays, *outs = &targets[i].arrays;
-    if (GoesInBundle(small, state, values, outs)) {
-      AddToBundle(small, state.push_pull, state, values, outs, calls);
+    if (GoesInBatch(small, state, values, outs)) {
+      AddToBatch(small, state.push_pull, state, values, outs, calls);
       SetOrigin(outs->front(), state.origin);
       continue;
     }
-    LetWait(sources[i].arrays, calls);
+    SubmitIfAdopting(sources[i].arrays, calls);
     const auto [sent, how, exponent] = Outgoing(state, sources[i].arrays, options);
     NDArray target = Target(state, targets[i].arrays);
     Events after = PendingUses(target);
     after.push_back(ReadyToRead(sent));
-    const Event read = Event::Make(state.push_pull.alone, nullptr, records_);
+    const Event read = Event::Make(state.push_pull.single, nullptr, records_);
     const PushArgs push{.key = state.id,
                         .compression = how,
                         .source = HostFrame(sent, read, records_),
@@ -378,14 +380,14 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
                         .samples = options.samples,
                         .divisor = options.divisor};
     const bool kept = targets[i].arrays.size() > 1 || sent.SharesStorage(target);
-    if (kept) LetWait(targets[i].arrays, calls);
+    if (kept) SubmitIfAdopting(targets[i].arrays, calls);
     const Destination destination = DestinationIn(target, state, kept, calls);
-    auto call = [push, destination, timeout = Timeout()](Client& client, Time now,
-                                                         transport::Network& network, const Completes& end) {
+    auto call = [push, destination, timeout = Timeout()](
+                    Client& client, Time now, transport::Network& network, const EventCompleter& end) {
       client.PushPull(now, push, destination, DeadlineOf(now, timeout), end, network);
     };
     static_assert(Call::kFits<decltype(call)>);
-    const Event done = Issue(state.push_pull.alone, state, std::move(after), std::move(call), calls);
+    const Event done = Issue(state.push_pull.single, state, std::move(after), std::move(call), calls);
     if (!sent.SharesStorage(target)) AddReader(sent, read);
     state.compressor.Sent(done);
     SetWriter(target, done);

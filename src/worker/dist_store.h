@@ -1,5 +1,5 @@
-// The distributed stores: a shell of NDArrays around the client's plain arrays. gradient_flow.h tells the way
-// through it.
+// The distributed stores: a shell of NDArrays around the client's plain arrays. gradient_stages.h tells the
+// way through it.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,9 @@
 #include "collective/reducer.h"
 #include "kvstore/states_file.h"
 #include "kvstore/store_base.h"
+#include "worker/call_batch.h"
 #include "worker/client.h"
-#include "worker/handover.h"
-#include "worker/pull/lodgings.h"
+#include "worker/pull/adoption_budget.h"
 #include "worker/push/compressor.h"
 
 namespace sluice::worker {
@@ -79,8 +79,8 @@ class DistStore final : public KVStore {
 
  private:
   struct CallName {
-    Label alone;        // "push of key w"
-    Label with_others;  // in a bundle that begins with it
+    Label single;   // "push of key w"
+    Label batched;  // in a bundle that begins with it
   };
   struct KeyState {
     uint32_t id = 0;
@@ -92,7 +92,7 @@ class DistStore final : public KVStore {
     NDArray merged;                 // the sum over this machine's devices
     uint64_t bytes = 0, parts = 0;  // of a dense key
     uint32_t shard = 0;             // of its first part
-    NDArray landing;                // where a pull lands when no output is in host memory
+    NDArray staging;                // where a pull lands when no output is in host memory
     Event issued;                   // the last operation has been handed to the client: keeps program order
     uint64_t round = 0;             // the last one pushed
     std::shared_ptr<const void> origin = std::make_shared<char>();  // of what is pulled (tensor/origin.h)
@@ -116,36 +116,36 @@ class DistStore final : public KVStore {
   Compression Weights() const { return optimizer_ == nullptr ? Compression::kNone : compression_.weights; }
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
   // Where values of the key land in `target`. `kept`: another array reads them from there, or pushes it.
-  Destination DestinationIn(NDArray& target, const KeyState& state, bool kept, Handover& calls);
+  Destination DestinationIn(NDArray& target, const KeyState& state, bool kept, CallBatch& calls);
   // Before bytes of these are asked for, which may wait for what `calls` has yet to hand over.
-  static void LetWait(const std::vector<NDArray>& arrays, Handover& calls);
+  static void SubmitIfAdopting(const std::vector<NDArray>& arrays, CallBatch& calls);
   // From the target, once it has `landed`, to the other arrays.
-  void Broadcast(const KeyState& state, const NDArray& target, const Event& landed,
+  void Broadcast(const KeyState& state, const NDArray& target, const Event& delivered,
                  const std::vector<NDArray>& outs);
   // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
   // over. The event is the operation's end.
-  Event Issue(const Label& what, KeyState& state, Events after, Call&& call, Handover& calls);
+  Event Issue(const Label& what, KeyState& state, Events after, Call&& call, CallBatch& calls);
   // For what one call of the store issues, on so many keys.
-  Handover Calls(size_t keys);
+  CallBatch NewCallBatch(size_t keys);
 
   // dist_bundles.cc
   struct SmallKeys {
-    BundleArgs common;
+    SmallKeyBatchArgs common;
     size_t keys = 0, bytes = 0;  // of the call that may go in bundles; fewer than two do not
     Duration timeout{};
   };
   bool IsSmall(const KeyState& state) const;
   SmallKeys SmallOf(OpKind kind, const Found& states, const PushOptions& options) const;
   // With `values` to be pushed and `outs` to be pulled into, null where there are none.
-  bool GoesInBundle(const SmallKeys& small, const KeyState& state, const std::vector<NDArray>* values,
-                    const std::vector<NDArray>* outs) const;
-  void AddToBundle(const SmallKeys& small, const CallName& what, KeyState& state,
-                   const std::vector<NDArray>* values, const std::vector<NDArray>* outs, Handover& calls);
+  bool GoesInBatch(const SmallKeys& small, const KeyState& state, const std::vector<NDArray>* values,
+                   const std::vector<NDArray>* outs) const;
+  void AddToBatch(const SmallKeys& small, const CallName& what, KeyState& state,
+                  const std::vector<NDArray>* values, const std::vector<NDArray>* outs, CallBatch& calls);
 
   void PullAll(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& outs,
                int priority, bool latest);
   void PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
-                Handover& calls);
+                CallBatch& calls);
   // For all that has been issued to be handed over, whatever the number of keys. Throws kDeadlineExceeded.
   void WaitIssued(Duration timeout);
   void ForgetIssued();  // what has been
@@ -188,7 +188,7 @@ class DistStore final : public KVStore {
 
   const Options options_;
   const ClientLoop client_;
-  const std::shared_ptr<Event::Helped> helped_;
+  const std::shared_ptr<Event::LoopDriver> loop_driver_;
   const std::shared_ptr<Allocator> records_;  // of what is under way
   const std::shared_ptr<Allocator> sent_;     // of bundles
   const int rank_;
@@ -201,8 +201,8 @@ class DistStore final : public KVStore {
   std::shared_ptr<const Optimizer> optimizer_;
   GradientCompression compression_;
   std::map<std::string, uint64_t> barriers_;  // by members
-  kvstore::Outstanding outstanding_;
-  Lodgings lodgings_;
+  kvstore::OutstandingOperations outstanding_;
+  AdoptionBudget adoption_budget_;
 };
 
 }  // namespace sluice::worker

@@ -74,17 +74,17 @@ void DistStore::PullRowStates(const KeyState& key, uint32_t slot, std::span<cons
     const auto piece = ids.first(std::min(ids.size(), RowsOfFrame(each)));
     const RowBatch batch = kvstore::MakeBatch(piece, key.places);
     const auto extents = std::make_shared<RowExtents>();
-    extents->sources = LayIds(batch);
-    extents->destinations = LayRows(batch, each);
-    const auto landed = std::make_shared<Buffer>(BytesOf(extents->destinations));
-    const auto args = std::make_shared<const PullRowsArgs>(
-        PullRowsArgs{key.id, IdFrames(batch, extents->sources), {landed->bytes(), landed}, extents, 0, slot});
+    extents->sources = ExtentsOfIds(batch);
+    extents->destinations = ExtentsOfRows(batch, each);
+    const auto delivered = std::make_shared<Buffer>(BytesOf(extents->destinations));
+    const auto args = std::make_shared<const PullRowsArgs>(PullRowsArgs{
+        key.id, IdFrames(batch, extents->sources), {delivered->bytes(), delivered}, extents, 0, slot});
     Await("pull of rows' states", Timeout(),
           [args, timeout = Timeout()](Client& client, Time now, transport::Network& network, Done done) {
             client.PullRows(now, *args, DeadlineOf(now, timeout), std::move(done), network);
           });
     for (uint32_t part = 0; part < key.places.parts; ++part) {
-      kvstore::SpreadRows(batch, part, each, landed->data() + extents->destinations[part].offset,
+      kvstore::SpreadRows(batch, part, each, delivered->data() + extents->destinations[part].offset,
                           [to, each](uint32_t i) { return to + i * each; });
     }
     to += piece.size() * each;
@@ -101,7 +101,7 @@ void DistStore::StoreRows(const KeyState& key, uint32_t slot, uint64_t num_updat
     const auto piece = ids.first(std::min(ids.size(), RowsOfFrame(each)));
     const RowBatch batch = kvstore::MakeBatch(piece, key.places);
     const auto extents = std::make_shared<RowExtents>();
-    extents->sources = LayFrames(batch, each);
+    extents->sources = ExtentsOfFrames(batch, each);
     const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources));
     for (uint32_t part = 0; part < key.places.parts; ++part) {
       kvstore::WriteFrame(

@@ -24,7 +24,7 @@ namespace sluice::worker {
 // Called once, on the client's loop.
 using Done = std::function<void(const Status&)>;
 // The same of what every step does: one that holds an event takes no memory.
-using Ended = InlineFunction<void(const Status&), 32>;
+using Callback = InlineFunction<void(const Status&), 32>;
 
 // Bytes that a pool of records keeps of what has ended.
 inline constexpr size_t kKeptRecords = size_t{16} << 20;
@@ -69,22 +69,22 @@ struct RowExtents {
 };
 
 // What an operation does with a key.
-struct OfKey {
+struct KeyOp {
   uint32_t key = 0;
   uint64_t round = 0;  // of the push, or the smallest version to be pulled
   Destination destination;
-  Ended landed = nullptr;  // its own end, of one of several in a bundle
+  Callback callback = nullptr;  // its own end, of one of several in a bundle
 };
-using OfKeys = std::vector<OfKey, MemoryOf<OfKey>>;
+using KeyOps = std::vector<KeyOp, MemoryOf<KeyOp>>;
 
-// One call on one key, or on several (BundleArgs).
+// One call on one key, or on several (SmallKeyBatchArgs).
 struct Operation {
   explicit Operation(const std::shared_ptr<Allocator>& records)
-      : keys(MemoryOf<OfKey>(records)), kept(MemoryOf<Frame>(records)) {}
+      : keys(MemoryOf<KeyOp>(records)), kept(MemoryOf<Frame>(records)) {}
 
   OpKind kind = OpKind::kPush;
   const char* name = nullptr;  // in messages; null: that of its kind
-  OfKeys keys;
+  KeyOps keys;
   int priority = 0;
   uint32_t slot = 0;
   uint64_t samples = 0;
@@ -95,7 +95,7 @@ struct Operation {
   std::shared_ptr<const RowExtents> rows;  // of a row-sparse key
   KeptFrames kept;                         // that came to be adopted
   Time opened{}, deadline = Time::max();
-  Ended done;
+  Callback done;
 
   bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
   bool Carries() const { return kind != OpKind::kPull && kind != OpKind::kPullRows && !WantsVersion(); }
@@ -107,7 +107,7 @@ struct Operation {
   }
 
   // Of operations on one key.
-  OfKey& only() { return keys[0]; }
+  KeyOp& only() { return keys[0]; }
 
   uint64_t number = 0;  // among the client's open operations
   size_t parts_left = 0;
@@ -120,7 +120,7 @@ struct Operation {
 // One part of an operation: what is queued, sent, acknowledged and answered.
 struct PartOp {
   std::shared_ptr<Operation> op;
-  uint32_t place = 0;  // of its key in the operation
+  uint32_t key_index = 0;  // of its key in the operation
   wire::PartRef ref;
   uint32_t shard = 0;
   Extent source, destination;
@@ -132,8 +132,8 @@ struct PartOp {
   bool acked = false;    // the shard has the push
   bool finished = false;
 
-  const OfKey& of_key() const { return op->keys[place]; }
-  uint64_t round() const { return of_key().round; }
+  const KeyOp& key_op() const { return op->keys[key_index]; }
+  uint64_t round() const { return key_op().round; }
   bool Carries() const { return op->Carries(); }
   size_t bytes() const { return Carries() ? source.bytes : destination.bytes; }  // of its message
   bool WantsValue() const { return op->WantsValue(); }

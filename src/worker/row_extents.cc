@@ -24,15 +24,15 @@ std::vector<Extent> Lay(const kvstore::RowBatch& batch, size_t bytes_each) {
 
 }  // namespace
 
-std::vector<Extent> LayIds(const kvstore::RowBatch& batch) {
+std::vector<Extent> ExtentsOfIds(const kvstore::RowBatch& batch) {
   return Lay(batch, sizeof(int64_t));
 }
 
-std::vector<Extent> LayRows(const kvstore::RowBatch& batch, size_t row_bytes) {
+std::vector<Extent> ExtentsOfRows(const kvstore::RowBatch& batch, size_t row_bytes) {
   return Lay(batch, row_bytes);
 }
 
-std::vector<Extent> LayFrames(const kvstore::RowBatch& batch, size_t row_bytes) {
+std::vector<Extent> ExtentsOfFrames(const kvstore::RowBatch& batch, size_t row_bytes) {
   return Lay(batch, kvstore::RowFrame::BytesOf(1, row_bytes));
 }
 

@@ -8,16 +8,16 @@
 
 namespace sluice::worker {
 
-std::vector<Extent> LayIds(const kvstore::RowBatch& batch);
-std::vector<Extent> LayRows(const kvstore::RowBatch& batch, size_t row_bytes);
+std::vector<Extent> ExtentsOfIds(const kvstore::RowBatch& batch);
+std::vector<Extent> ExtentsOfRows(const kvstore::RowBatch& batch, size_t row_bytes);
 // Ids and rows: kvstore/rows/frame.h.
-std::vector<Extent> LayFrames(const kvstore::RowBatch& batch, size_t row_bytes);
+std::vector<Extent> ExtentsOfFrames(const kvstore::RowBatch& batch, size_t row_bytes);
 // So many rows of one part fit a frame, with their ids; one at least.
 size_t RowsOfFrame(size_t row_bytes);
 // Of them all, from the first on.
 size_t BytesOf(const std::vector<Extent>& extents);
 
-// The ids, as LayIds says.
+// The ids, as ExtentsOfIds says.
 Frame IdFrames(const kvstore::RowBatch& batch, const std::vector<Extent>& extents);
 
 }  // namespace sluice::worker

@@ -67,9 +67,9 @@ class Attackers:
     def __init__(self, ports, job, secret):
         self.job, self.secret = job, secret
         self.stop = threading.Event()
-        self.sent = {"short": 0, "stranger": 0, "member": 0}   # connections made
+        self.sent = {"short": 0, "unauthenticated": 0, "member": 0}   # connections made
         self.threads = [threading.Thread(target=self._repeat, args=(attack, port), daemon=True)
-                        for port in ports for attack in (self._short, self._stranger, self._member)]
+                        for port in ports for attack in (self._short, self._unauthenticated, self._member)]
 
     def __enter__(self):
         for thread in self.threads:
@@ -97,15 +97,15 @@ class Attackers:
         connection.settimeout(0.05)
         connection.recv(64)
 
-    def _stranger(self, connection, turn):
+    def _unauthenticated(self, connection, turn):
         opening, block = self.ENDLESS[turn % len(self.ENDLESS)]
         connection.sendall(opening)
-        self.sent["stranger"] += 1
+        self.sent["unauthenticated"] += 1
         self._stream(connection, block)
 
     def _member(self, connection, turn):
         join(connection, self.job, self.secret)
-        connection.sendall(b"\x00\x01x")   # a whole message, of nonsense: no stranger any more
+        connection.sendall(b"\x00\x01x")   # a whole message, of nonsense: it counts as one that brought a message
         self.sent["member"] += 1
         self._stream(connection, (MORE_EMPTY, MORE_255)[turn % 2])
 

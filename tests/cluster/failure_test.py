@@ -176,9 +176,9 @@ class Joining(unittest.TestCase):
         with Cluster(BIN, 1, 1, **HEARTBEAT) as cluster:
             scheduler = cluster.start_scheduler()
             server = cluster.start_server(0)
-            stranger = cluster.start_worker(0, train("--kv-store=dist_sync"), SLUICE_JOB_SECRET="0" * 32)
-            self.assertEqual(stranger.wait(SOON), 1, stranger.output())
-            self.assertIn("SLUICE_JOB_SECRET", stranger.output())
+            intruder = cluster.start_worker(0, train("--kv-store=dist_sync"), SLUICE_JOB_SECRET="0" * 32)
+            self.assertEqual(intruder.wait(SOON), 1, intruder.output())
+            self.assertIn("SLUICE_JOB_SECRET", intruder.output())
             late = cluster.start_server(1, SLUICE_JOB_SECRET="0" * 32)
             self.assertEqual(late.wait(SOON), 1, late.output())
             self.assertIn("SLUICE_JOB_SECRET", late.output())
@@ -194,14 +194,14 @@ class Joining(unittest.TestCase):
             scheduler = cluster.start_scheduler()
             server = cluster.start_server(0)
             job = cluster.environment["SLUICE_JOB_ID"]
-            with socket.create_connection(("127.0.0.1", cluster.port()), timeout=SOON) as stranger:
-                join(stranger, job, cluster.environment["SLUICE_JOB_SECRET"])
+            with socket.create_connection(("127.0.0.1", cluster.port()), timeout=SOON) as intruder:
+                join(intruder, job, cluster.environment["SLUICE_JOB_SECRET"])
                 # Envelope.version (fixed32, field 1) and id (varint, field 4): see proto/envelope.proto.
                 body = b"\x0d" + (77).to_bytes(4, "little") + b"\x20\x05"
-                stranger.sendall(b"\x00" + text(body))
+                intruder.sendall(b"\x00" + text(body))
                 heard = b""
                 while b"protocol version 77" not in heard:
-                    block = stranger.recv(4096)
+                    block = intruder.recv(4096)
                     self.assertTrue(block, f"the scheduler hung up after {heard}")
                     heard += block
                 # In the version of whoever asks, about its message 5.

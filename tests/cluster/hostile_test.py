@@ -1,4 +1,4 @@
-"""Strangers and members gone wrong at every port while a job runs: the same result, bounded memory. docs/design/transport.md.
+"""Unauthenticated peers and members gone wrong at every port while a job runs: the same result, bounded memory. docs/design/transport.md.
 
 Usage: hostile_test.py BIN_DIR
 """
@@ -17,7 +17,7 @@ BIN = None
 SHARDS = 2
 # What docs/design/transport.md promises, for each port: an empty frame without end costs 32 times its bytes on the wire.
 AMPLIFICATION = 32
-SCHEDULER_BYTES, SHARD_BYTES, STRANGERS_BYTES = 9 * MIB, 10 * MIB, 17 * MIB
+SCHEDULER_BYTES, SHARD_BYTES, UNAUTHENTICATED_BYTES = 9 * MIB, 10 * MIB, 17 * MIB
 # What comes by between two looks, the allocator's caches, and what training itself still takes.
 SLACK = 64 * MIB
 # Each cost 2 to 4 KiB when none was forgotten. Those whose end has not been read yet take as much, a few thousand at
@@ -28,9 +28,9 @@ NEWCOMERS, NEWCOMERS_BYTES, BATCHES = 10000, 8 * MIB, 3
 def promised_growth(name):
     """Bytes, with one member gone wrong at each port."""
     if name == "scheduler":
-        return AMPLIFICATION * SCHEDULER_BYTES + STRANGERS_BYTES + SLACK
+        return AMPLIFICATION * SCHEDULER_BYTES + UNAUTHENTICATED_BYTES + SLACK
     if name.startswith("server"):
-        return SHARDS * (AMPLIFICATION * SHARD_BYTES + STRANGERS_BYTES) + SLACK
+        return SHARDS * (AMPLIFICATION * SHARD_BYTES + UNAUTHENTICATED_BYTES) + SLACK
     return SLACK  # a worker listens nowhere
 
 

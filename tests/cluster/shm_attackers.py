@@ -11,7 +11,7 @@ import struct
 from attackers import join
 
 MIB = 1 << 20
-BOARD_BYTES = 8 + 8192 * 16             # transport/shm/lease_board.h
+BOARD_BYTES = 8 + 8192 * 16             # transport/shm/lease_returns.h
 BOARD, SEGMENT, SEGMENT_GONE = 1, 2, 3  # kinds of records, transport/shm/memory_link.h
 GET_MEMORY, MEMORY_OFFER, PUSH = 43, 44, 25  # fields of Envelope
 WORKER = 3
@@ -145,7 +145,7 @@ def with_descriptors(descriptors):
 
 
 class Link:
-    """What a knock gets: one end of a pair, and whatever the server says there."""
+    """What a request gets: one end of a pair, and whatever the server says there."""
 
     def __init__(self, door, token, descriptors=()):
         """`descriptors`: beside the pair's other end. The door may have no room for a moment."""

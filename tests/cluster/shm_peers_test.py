@@ -83,14 +83,14 @@ class Peers(unittest.TestCase):
 
     # --- What comes to the door, and through it ---
 
-    def knock_without_a_token(self, door, token):
+    def request_without_a_token(self, door, token):
         for wrong in (os.urandom(TOKEN_BYTES), b"", b"abc", token[:8] + os.urandom(8), token + b"more", token[:-1]):
             board = attack.memory(attack.BOARD_BYTES)
             with self.subTest(token=wrong), attack.Link(door, wrong, [board]) as link:
                 self.assert_shut(link)
             os.close(board)
 
-    def knock_with_memory_that_may_shrink(self, member):
+    def request_with_memory_that_may_shrink(self, member):
         board = attack.memory(attack.BOARD_BYTES, seals=0)
         with attack.Link(*member.offer(), [board]) as link:
             self.assert_shut(link)
@@ -111,7 +111,7 @@ class Peers(unittest.TestCase):
             yield link, board
         os.close(board)
 
-    def lend_memory_that_may_shrink(self, member):
+    def lease_memory_that_may_shrink(self, member):
         with self.let_in(member) as (link, _):
             segment = attack.memory(attack.MIB, seals=0)
             link.say(attack.SEGMENT, 1, segment)
@@ -160,13 +160,13 @@ class Peers(unittest.TestCase):
 
     def attack(self, cluster, port):
         """Each kind by a connection of its own: who sent what a server refuses is muted."""
-        for kind in (self.knock_with_memory_that_may_shrink, self.bring_many_descriptors, self.lend_memory_that_may_shrink,
+        for kind in (self.request_with_memory_that_may_shrink, self.bring_many_descriptors, self.lease_memory_that_may_shrink,
                      self.shrink_what_is_sealed_and_die, self.name_what_is_not_there, self.lie_about_what_came_back, self.talk_nonsense,
                      self.lend_more_than_there_is):
             with self.subTest(kind.__name__), attack.Member(port, *secrets_of(cluster)) as member:
                 kind(member)
         with attack.Member(port, *secrets_of(cluster)) as member:
-            self.knock_without_a_token(*member.offer())
+            self.request_without_a_token(*member.offer())
 
     def test_a_hostile_peer_hurts_only_itself(self):
         with contextlib.ExitStack() as stack:
@@ -189,13 +189,13 @@ class Peers(unittest.TestCase):
             memory = [set().union(*(mapped(process) for process in (*servers, *workers))) for *_, servers, workers in jobs]
             self.assertTrue(memory[0] and memory[1])
             self.assertFalse(memory[0] & memory[1], "memory of one job is mapped in the other")
-            self.knock_at_each_others_doors([cluster for cluster, *_ in jobs])
+            self.request_at_each_others_rendezvous([cluster for cluster, *_ in jobs])
             for *_, workers in jobs:
                 workers[-1].kill(signal.SIGCONT)
             ends = [self.finish(cluster, saved) for cluster, saved, *_ in jobs]
         self.assertEqual(ends, [self.alone(seed) for seed in (1, 2)])
 
-    def knock_at_each_others_doors(self, clusters):
+    def request_at_each_others_rendezvous(self, clusters):
         ports = [server_ports(cluster)[0] for cluster in clusters]
         for mine, theirs in ((0, 1), (1, 0)):
             # With this job's secret nobody comes to speak with the other's servers, and so to a token.

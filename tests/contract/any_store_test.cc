@@ -326,7 +326,9 @@ TEST_P(AnyStore, BadCallsAreRefusedAndLoseNothing) {
     ExpectError(ErrorCode::kInvalidArgument, {"weight", "[3, 2]", "[2, 3]"}, [&] { kv.Pull(kKey, &other); });
     ExpectError(ErrorCode::kInvalidArgument, {"weight", "float64", "float32"},
                 [&] { kv.Push(kKey, Filled(kv, kShape, 1, 0, DType::kFloat64)); });
-    ExpectError(ErrorCode::kInvalidArgument, {"2 keys", "arrays for 1;"}, [&] { kv.Push({kKey, kKey}, {{out}}); });
+    ExpectError(ErrorCode::kInvalidArgument, {"2 keys", "arrays for 1;"}, [&] {
+      kv.Push({kKey, kKey}, {{out}});
+    });
     ExpectError(ErrorCode::kInvalidArgument, {"weight", "without an array"},
                 [&] { kv.Push(kKey, KVStore::Values{}); });
     ExpectError(ErrorCode::kInvalidArgument, {"learning_rate"},

@@ -36,8 +36,8 @@ bool IsNamedAsLocal(const ::testing::TestInfo& test) {
 Job::Job(const JobOptions& options) : options_(options), transport_(TransportOfTests()) {
   workers_.resize(static_cast<size_t>(options.workers));
   if (transport_ == runtime::TransportChoice::kShm) {
-    heap_ = std::make_shared<transport::SharedHeap>(
-        transport::SharedHeap::Options{.segment_bytes = 1 << 20, .smallest_lent = options.smallest_lent});
+    heap_ = std::make_shared<transport::SharedHeap>(transport::SharedHeap::Options{
+        .segment_bytes = 1 << 20, .min_leased_bytes = options.min_leased_bytes});
     Devices::SetDefault(std::make_shared<Devices>(DevicesOptions{.memory = heap_}));
   }
   if (IsDist()) {
@@ -77,7 +77,7 @@ runtime::JobConfig Job::Config(wire::Role role, int rank) const {
   config.server_threads = options_.server_threads;
   config.job_id = kJobId;
   config.secret = kSecret;
-  config.wished_rank = rank;
+  config.requested_rank = rank;
   config.heartbeat_timeout = 60s;  // sanitizers are slow
   config.resend_timeout = 60min;   // nothing is lost here: whatever waits for a repeat is a mistake
   config.rendezvous_timeout = 60s;

@@ -36,7 +36,7 @@ struct JobOptions {
   int server_threads = 1;
   std::optional<int64_t> bigarray_bound;
   int64_t part_bytes = 1 << 20;
-  size_t smallest_lent = 16;                             // over shared memory: nearly all
+  size_t min_leased_bytes = 16;                          // over shared memory: nearly all
   std::optional<uint64_t> room_bytes, max_queued_bytes;  // of transport::ZmqLoopOptions, at the servers
   worker::Tracer* tracer = nullptr;                      // of every worker
   std::chrono::milliseconds operation_timeout = std::chrono::minutes(10);

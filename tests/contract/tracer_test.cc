@@ -1,4 +1,4 @@
-// The journey of a gradient as a Tracer hears it: src/worker/gradient_flow.h.
+// The journey of a gradient as a Tracer hears it: src/worker/gradient_stages.h.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -79,7 +79,7 @@ TEST_P(TracedRounds, EnterEveryStageInTheOrderOfTheTable) {
     const uint64_t pushed = compressed ? kBytes / 2 : kBytes;
     for (const Stage stage : {Stage::kPush, Stage::kWait})
       EXPECT_EQ(heard.bytes.at(stage), pushed) << worker::Name(stage) << " of round " << round;
-    EXPECT_EQ(heard.bytes.at(Stage::kLand), kBytes) << "round " << round;
+    EXPECT_EQ(heard.bytes.at(Stage::kDeliver), kBytes) << "round " << round;
     EXPECT_EQ(heard.bytes.at(Stage::kBroadcast), kDevices * kBytes);
   }
 }

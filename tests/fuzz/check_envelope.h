@@ -36,14 +36,14 @@ inline void CheckEnvelope(Bytes bytes) {
     return;
   }
   (void)Describe(message.value());
-  (void)CheckPayload(message.value(), limits).ok();
+  (void)ValidatePayload(message.value(), limits).ok();
   Message unpacked = message.value();
   (void)Unpack(&unpacked).ok();
   const Frame coded = EncodeEnvelope(message.value());
   const auto again = DecodeEnvelope(coded.bytes(), limits);
   SLUICE_CHECK(again.ok()) << again.failure().message;
   SLUICE_CHECK(again.value().body == message.value().body);
-  SLUICE_CHECK(again.value().lent == message.value().lent);
+  SLUICE_CHECK(again.value().leased == message.value().leased);
   SLUICE_CHECK(again.value().packed == message.value().packed);
   SLUICE_CHECK(AsText(EncodeEnvelope(again.value()).bytes()) == AsText(coded.bytes()));
 }

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const DType dtype = kAllDTypes[data[1] % std::size(kAllDTypes)];
   const size_t elements = data[2] | static_cast<size_t>(data[3]) << 8;
   const Encoded part{reinterpret_cast<const std::byte*>(data) + 4, size - 4, type};
-  if (!WhyInvalid(part, dtype, elements).empty()) return 0;
+  if (!InvalidReason(part, dtype, elements).empty()) return 0;
   if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16) return 0;
   std::vector<float> whole(elements), blocks(elements);
   Decode(part, dtype, 0, elements, whole.data());

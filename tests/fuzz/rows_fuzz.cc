@@ -28,7 +28,7 @@ void CheckFrame(Bytes input) {
   std::vector<std::byte> moved(shift);
   moved.insert(moved.end(), input.begin() + kHeader, input.end());
   const Bytes bytes = Bytes(moved).subspan(shift);
-  if (!WhyInvalidRows(bytes, table.row_bytes(), places, part).empty()) return;
+  if (!InvalidRowsReason(bytes, table.row_bytes(), places, part).empty()) return;
   const RowFrame frames[] = {{bytes, table.row_bytes()}, {bytes, table.row_bytes()}};
   UpdateRows({}, {.spec = &spec, .num_update = 1}, frames, &table);
   SLUICE_CHECK(table.size() == frames[0].size());

@@ -93,7 +93,7 @@ TEST(SimDeath, OfTheScheduler) {
     EXPECT_EQ(cluster.client(w).NumDead(), 1u);
   }
   for (uint32_t s = 0; s < options.servers; ++s) {
-    EXPECT_TRUE(cluster.control(s).Done()) << "it still says goodbye to the dead";
+    EXPECT_TRUE(cluster.control(s).Done()) << "it still sends leave messages to the dead";
     EXPECT_EQ(cluster.control(s).outcome().reason, wire::Stop::Reason::kFailed);
   }
 }

@@ -41,7 +41,7 @@ class Pressure {
       Call(w, [=, this](worker::Client& client, Time now, transport::Network& network) {
         client.Init(
             now, mode, {{{int64_t{0}, DType::kFloat32, Shape{kElements}}, Frame::Of(value)}}, Time::max(),
-            [this](const auto& ids) { Ended(ids.ok() ? Status::Ok() : Status(ids.failure())); }, network);
+            [this](const auto& ids) { Callback(ids.ok() ? Status::Ok() : Status(ids.failure())); }, network);
       });
     }
     AwaitAll("init");
@@ -55,7 +55,7 @@ class Pressure {
     cluster.OnWorker(w, std::move(use));
   }
   worker::Done Done() {
-    return [this](const Status& status) { Ended(status); };
+    return [this](const Status& status) { Callback(status); };
   }
   worker::Destination Out(uint32_t w) { return {outs[w]->bytes(), outs[w]}; }
   void Pull(uint32_t w, uint32_t slot = 0) {
@@ -101,7 +101,7 @@ class Pressure {
   std::vector<std::shared_ptr<Buffer>> outs;
 
  private:
-  void Ended(const Status& status) {
+  void Callback(const Status& status) {
     EXPECT_TRUE(status.ok()) << status.failure().message;
     --open_;
   }
@@ -121,7 +121,7 @@ TEST_P(SimPressure, APullOfManyTimesTheBoundComesAtTheLinksPace) {
   EXPECT_LT(job.AwaitAll("pull"), 1.05 * kBytes / kRate);
   job.ExpectValues();
   EXPECT_EQ(job.Count("bytes_out") - before, kBytes);
-  EXPECT_GT(job.Count("answers_put_off"), 0u);
+  EXPECT_GT(job.Count("answers_deferred"), 0u);
   EXPECT_EQ(job.overflowed(), 0u);
 }
 
@@ -148,7 +148,7 @@ TEST_P(SimPressure, ValuesOfRoundsThatCloseWaitForTheirLinks) {
   if (GetParam() == wire::SyncMode::kSync) {
     job.ExpectValues(kWorkers);
   } else {
-    EXPECT_GT(job.Count("answers_put_off"), 0u);
+    EXPECT_GT(job.Count("answers_deferred"), 0u);
   }
   EXPECT_EQ(job.overflowed(), 0u);
 }

@@ -284,14 +284,15 @@ class Script {
 
   void PushBundle(uint32_t w, Client& client, Time now, transport::Network& network) {
     Worker& worker = workers_[w];
-    worker::BundleArgs args{.kind = worker::OpKind::kPush, .source = {}};
+    worker::SmallKeyBatchArgs args{.kind = worker::OpKind::kPush, .source = {}};
     std::vector<float> gradients;
     for (const uint32_t key : worker.keys) {
       const int64_t n = client.entry(key).spec.shape.size();
       for (int64_t i = 0; i < n; ++i) gradients.push_back(Pushed(w, worker.round, i));
       std::shared_ptr<Values>& out = worker.values[key];
       out = std::make_shared<Values>(Floats(n));
-      args.keys.push_back({.key = key, .round = 0, .destination = {.bytes = out->TakeBack(), .owner = out}});
+      args.keys.push_back(
+          {.key = key, .round = 0, .destination = {.bytes = out->RestoreOwnBuffer(), .owner = out}});
     }
     args.source = Frame::Copy(std::as_bytes(std::span(gradients)));
     const auto landed = [this, w](const Status& status) {
@@ -299,18 +300,18 @@ class Script {
     };
     if (options_.push_pull) {
       args.kind = worker::OpKind::kPushPull;
-      return client.Bundle(now, std::move(args), Time::max(), landed, network);
+      return client.Batch(now, std::move(args), Time::max(), landed, network);
     }
-    worker::BundleArgs pull{.kind = worker::OpKind::kPull, .source = {}};
-    for (worker::OfKey& of : args.keys)
-      pull.keys.push_back({.key = of.key, .destination = std::exchange(of.destination, {})});
-    client.Bundle(
+    worker::SmallKeyBatchArgs pull{.kind = worker::OpKind::kPull, .source = {}};
+    for (worker::KeyOp& key_op : args.keys)
+      pull.keys.push_back({.key = key_op.key, .destination = std::exchange(key_op.destination, {})});
+    client.Batch(
         now, std::move(args), Time::max(),
         [this](const Status& status) {
           if (!status) Mismatch("push failed: " + status.failure().message);
         },
         network);
-    client.Bundle(now, std::move(pull), Time::max(), landed, network);
+    client.Batch(now, std::move(pull), Time::max(), landed, network);
   }
 
   GradientCompression CompressionOf(uint32_t w) const {

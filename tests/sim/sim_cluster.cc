@@ -49,7 +49,7 @@ membership::Options SimCluster::MembershipOptions(wire::Role role, uint32_t rank
   membership.incarnation = DeriveSeed(options_.seed, 1, static_cast<uint64_t>(role), rank + (life << 32));
   if (options_.identities) membership.identity = StrCat(role == wire::Role::kWorker ? "w" : "s", rank);
   membership.scheduler_address = scheduler_loop_->addresses().front();
-  membership.wished_rank = static_cast<int>(rank);
+  membership.requested_rank = static_cast<int>(rank);
   membership.host = "sim";
   membership.pid = rank + 1000 * static_cast<uint32_t>(life);
   membership.num_workers = options_.workers;
@@ -64,7 +64,7 @@ server::Control::Shards SimCluster::StartShards(uint32_t rank, uint64_t incarnat
   for (uint32_t i = 0; i < count; ++i) {
     server::ShardOptions shard;
     shard.job = kJob;
-    shard.cached_bytes = 0;  // as of workers
+    shard.cache_bytes = 0;  // as of workers
     shard.incarnation = incarnation;
     shard.thread = i;
     shard.shards_per_server = count;
@@ -105,7 +105,7 @@ void SimCluster::StartWorker(uint32_t rank) {
   worker::ClientOptions client;
   client.membership = MembershipOptions(wire::Role::kWorker, rank, workers_[rank].client ? life : 0);
   client.resend_timeout = options_.resend_timeout;
-  client.cached_bytes = 0;  // the way that only large jobs go
+  client.cache_bytes = 0;  // the way that only large jobs go
   if (options_.on_waiting)
     client.on_waiting = [this, rank](const std::string& line) { options_.on_waiting(rank, line); };
   workers_[rank].client = std::make_shared<worker::Client>(client);

@@ -13,13 +13,13 @@ class Values final : public Adopter {
     lent_ = std::move(frame);
     ++adoptions_;
   }
-  MutableBytes TakeBack() override {
+  MutableBytes RestoreOwnBuffer() override {
     lent_ = Frame();
     return own_->bytes();
   }
   size_t size() const override { return own_->size(); }
   const float* data() const {
-    return reinterpret_cast<const float*>(lent_.borrowed() ? lent_.data() : own_->data());
+    return reinterpret_cast<const float*>(lent_.leased() ? lent_.data() : own_->data());
   }
   int adoptions() const { return adoptions_; }
 

@@ -77,7 +77,7 @@ class ParameterLayer : public Layer {
   // In the order they were added.
   Parameter& parameter(size_t i) const {
     if (i >= slots_.size()) [[unlikely]]
-      RefuseParameter(i);
+      ThrowNoParameter(i);
     return *slots_[i].parameter;
   }
 
@@ -87,7 +87,7 @@ class ParameterLayer : public Layer {
     std::shared_ptr<Parameter> parameter;
     bool shared = false;  // another layer names it
   };
-  [[noreturn]] void RefuseParameter(size_t i) const;  // Error(kFailedPrecondition)
+  [[noreturn]] void ThrowNoParameter(size_t i) const;  // Error(kFailedPrecondition)
   void Share(Slot& slot, std::shared_ptr<Parameter> parameter);
 
   std::vector<Slot> slots_;

@@ -22,7 +22,7 @@ NDArray Activate(std::string_view what, const ActivationShape& shape, const NDAr
 
 float RequireAlpha(std::string_view what, float alpha) {
   if (!(alpha >= 0 && alpha < HUGE_VALF))
-    Refuse(what, StrCat("alpha is ", alpha, "; it must be a number that is at least 0"));
+    ThrowInvalid(what, StrCat("alpha is ", alpha, "; it must be a number that is at least 0"));
   return alpha;
 }
 

@@ -10,8 +10,8 @@ using ops::InLayout;
 using ops::LaunchOn;
 using ops::LayoutOf;
 using ops::Record;
-using ops::Refuse;
 using ops::RequireTogether;
+using ops::ThrowInvalid;
 using ops::Wanted;
 
 namespace {
@@ -19,7 +19,7 @@ namespace {
 NDArray Binary(std::string_view what, const NDArray& a, const NDArray& b,
                void (*run)(Kernels&, const float*, const float*, float*, int64_t)) {
   RequireTogether(what, {&a, &b});
-  if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
+  if (a.shape() != b.shape()) ThrowInvalid(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
   const ImageLayout layout = LayoutOf(a);
   const NDArray other = InLayout(b, layout);
   NDArray out = EmptyIn(layout, a.shape(), a.context());
@@ -65,7 +65,7 @@ template <typename Run>
 void InPlace(std::string_view what, NDArray& a, const NDArray& b, Run run) {
   RequireOffTape(what, a);
   RequireTogether(what, {&a, &b});
-  if (a.shape() != b.shape()) Refuse(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
+  if (a.shape() != b.shape()) ThrowInvalid(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
   LaunchOn(what, a.context(), {a, b}, {a}, [run, pa = DataOf(a), pb = DataOf(b), n = a.size()](Kernels& k) {
     run(k, pa.get(), pb.get(), n);
   });

@@ -24,10 +24,10 @@ using internal::EmptyIn;
 using internal::ImageDataOf;
 using internal::InLayout;
 using internal::LayoutOf;
-using internal::RefuseNoArray;
 using internal::RequireArray;
+using internal::ThrowNoArray;
 
-[[noreturn]] inline void Refuse(std::string_view what, const std::string& why) {
+[[noreturn]] inline void ThrowInvalid(std::string_view what, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
 }
 
@@ -37,16 +37,16 @@ inline void RequireTogether(std::string_view what, std::initializer_list<const N
   const NDArray* first = *needed.begin();
   const auto require = [&](const NDArray& array) {
     if (array.dtype() != DType::kFloat32)
-      Refuse(what,
-             StrCat("needs float32 and got ", Name(array.dtype()), "; AsType(DType::kFloat32) converts"));
+      ThrowInvalid(
+          what, StrCat("needs float32 and got ", Name(array.dtype()), "; AsType(DType::kFloat32) converts"));
     if (array.context() != first->context()) {
-      Refuse(what, StrCat("one array is on ", first->context(), ", another on ", array.context(),
-                          "; AsInContext or CopyTo moves data"));
+      ThrowInvalid(what, StrCat("one array is on ", first->context(), ", another on ", array.context(),
+                                "; AsInContext or CopyTo moves data"));
     }
   };
   for (size_t i = 0; i < needed.size(); ++i) {
     const NDArray& array = *needed.begin()[i];
-    if (!array.valid()) RefuseNoArray(what, StrCat("its array ", i + 1));
+    if (!array.valid()) ThrowNoArray(what, StrCat("its array ", i + 1));
     require(array);
   }
   for (const NDArray* array : optional) {
@@ -92,7 +92,7 @@ inline void RequireNumbers(std::string_view what, std::string_view which, const 
   RequireArray(what, which, array);
   const DType type = array.dtype();
   if (type != DType::kFloat32 && type != DType::kInt32 && type != DType::kInt64 && type != DType::kUInt8)
-    Refuse(what, StrCat("needs ", which, " of float32, int32, int64 or uint8 and got ", Name(type)));
+    ThrowInvalid(what, StrCat("needs ", which, " of float32, int32, int64 or uint8 and got ", Name(type)));
 }
 
 inline void LaunchOn(Label what, Context context, const internal::ArrayRefs& inputs,

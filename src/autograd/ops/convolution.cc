@@ -13,13 +13,13 @@ void RequireConv(std::string_view what, const NDArray& x, const NDArray& weight,
                  int64_t groups, bool transposed) {
   RequireTogether(what, {&x, &weight}, {&bias});
   const Shape &xs = x.shape(), &ws = weight.shape();
-  if (groups < 1) Refuse(what, StrCat("the number of groups is ", groups, "; it must be at least 1"));
+  if (groups < 1) ThrowInvalid(what, StrCat("the number of groups is ", groups, "; it must be at least 1"));
   const bool fits = xs.ndim() == 4 && ws.ndim() == 4 && ws[0] % groups == 0 &&
                     (transposed ? xs[1] == ws[0] : xs[1] == ws[1] * groups) &&
                     (!bias.valid() || bias.shape() == Shape({transposed ? ws[1] * groups : ws[0]}));
   if (!fits) {
-    Refuse(what, StrCat("x ", xs, " and weight ", ws,
-                        groups == 1 ? " do not fit" : StrCat(" do not fit in ", groups, " groups")));
+    ThrowInvalid(what, StrCat("x ", xs, " and weight ", ws,
+                              groups == 1 ? " do not fit" : StrCat(" do not fit in ", groups, " groups")));
   }
 }
 
@@ -92,7 +92,7 @@ NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArr
   const ConvShape shape{os[0], os[1], os[2], os[3], xs[1], ToShape(w, ws), groups, arithmetic};
   RequireWindow(kWhat, os, shape.window);
   if (shape.out_height() != xs[2] || shape.out_width() != xs[3])
-    Refuse(kWhat, StrCat("x ", xs, " does not become ", os, " with this window"));
+    ThrowInvalid(kWhat, StrCat("x ", xs, " does not become ", os, " with this window"));
   const int64_t pixels = os[0] * os[2] * os[3];
   NDArray x = InLayout(input, kLast);
   x.set_node(input.node());

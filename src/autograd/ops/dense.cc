@@ -10,7 +10,7 @@ NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias, Arit
   RequireTogether("Dense", {&x, &weight}, {&bias});
   if (x.shape().ndim() != 2 || weight.shape().ndim() != 2 || x.shape()[1] != weight.shape()[1] ||
       (bias.valid() && bias.shape() != Shape({weight.shape()[0]}))) {
-    Refuse("Dense", StrCat("x ", x.shape(), " and weight ", weight.shape(), " do not fit"));
+    ThrowInvalid("Dense", StrCat("x ", x.shape(), " and weight ", weight.shape(), " do not fit"));
   }
   const DenseShape shape{x.shape()[0], x.shape()[1], weight.shape()[0], arithmetic};
   const Context context = x.context();

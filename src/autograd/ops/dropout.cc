@@ -7,9 +7,9 @@ namespace sluice::ops {
 NDArray Dropout(const NDArray& x, double rate, uint64_t key, uint64_t first_sample) {
   constexpr std::string_view kWhat = "Dropout";
   RequireTogether(kWhat, {&x});
-  if (x.shape().ndim() < 1) Refuse(kWhat, "a scalar has no batch axis");
+  if (x.shape().ndim() < 1) ThrowInvalid(kWhat, "a scalar has no batch axis");
   if (!(rate >= 0 && rate < 1))
-    Refuse(kWhat, StrCat("the rate is ", rate, "; it must be at least 0 and below 1"));
+    ThrowInvalid(kWhat, StrCat("the rate is ", rate, "; it must be at least 0 and below 1"));
   DropoutShape shape{.rows = x.shape()[0], .key = key, .first_sample = first_sample};
   shape.columns = shape.rows == 0 ? 0 : x.size() / shape.rows;
   shape.threshold = static_cast<uint32_t>(std::min(std::round(rate * 0x1p32), 0x1p32 - 1));

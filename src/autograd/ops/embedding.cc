@@ -7,17 +7,17 @@ namespace {
 EmbeddingShape ShapeOf(std::string_view what, const NDArray& ids, const NDArray& weight,
                        std::optional<int64_t> padding) {
   RequireTogether(what, {&weight});
-  if (!ids.valid()) RefuseNoArray(what, "the array of ids");
+  if (!ids.valid()) ThrowNoArray(what, "the array of ids");
   RequireNumbers(what, "ids", ids);
   if (ids.context() != weight.context()) {
-    Refuse(what, StrCat("the ids are on ", ids.context(), ", the weight on ", weight.context(),
-                        "; AsInContext or CopyTo moves data"));
+    ThrowInvalid(what, StrCat("the ids are on ", ids.context(), ", the weight on ", weight.context(),
+                              "; AsInContext or CopyTo moves data"));
   }
   if (weight.shape().ndim() != 2)
-    Refuse(what, StrCat("needs a weight [rows, columns] and got ", weight.shape()));
+    ThrowInvalid(what, StrCat("needs a weight [rows, columns] and got ", weight.shape()));
   const int64_t rows = weight.shape()[0], columns = weight.shape()[1];
   if (padding && (*padding < 0 || *padding >= rows))
-    Refuse(what, StrCat("padding ", *padding, " is no row of [0, ", rows, ")"));
+    ThrowInvalid(what, StrCat("padding ", *padding, " is no row of [0, ", rows, ")"));
   return {ids.dtype(), rows, columns, padding.value_or(-1)};
 }
 
@@ -44,7 +44,7 @@ NDArray Embedding(const NDArray& ids, const NDArray& weight, std::optional<int64
 NDArray EmbeddingBag(const NDArray& ids, const NDArray& weight, std::optional<int64_t> padding) {
   constexpr std::string_view kWhat = "EmbeddingBag";
   const EmbeddingShape shape = ShapeOf(kWhat, ids, weight, padding);
-  if (ids.shape().ndim() != 2) Refuse(kWhat, StrCat("needs ids [n, steps] and got ", ids.shape()));
+  if (ids.shape().ndim() != 2) ThrowInvalid(kWhat, StrCat("needs ids [n, steps] and got ", ids.shape()));
   const int64_t n = ids.shape()[0], steps = ids.shape()[1];
   const Context context = weight.context();
   NDArray out = NDArray::Empty({n, shape.columns}, context);
@@ -66,7 +66,7 @@ NDArray MeanOfSteps(const NDArray& x) {
   constexpr std::string_view kWhat = "MeanOfSteps";
   RequireTogether(kWhat, {&x});
   const Shape& shape = x.shape();
-  if (shape.ndim() < 2 || shape[1] == 0) Refuse(kWhat, StrCat("needs [n, steps, ...] and got ", shape));
+  if (shape.ndim() < 2 || shape[1] == 0) ThrowInvalid(kWhat, StrCat("needs [n, steps, ...] and got ", shape));
   const Context context = x.context();
   NDArray out = NDArray::Empty(shape.WithoutAxis(1), context);
   const int64_t n = shape[0], steps = shape[1], columns = n == 0 ? 0 : out.size() / n;

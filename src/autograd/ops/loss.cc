@@ -8,9 +8,9 @@ NDArray SoftmaxCrossEntropy(const NDArray& scores, const NDArray& labels, float 
   constexpr std::string_view kWhat = "SoftmaxCrossEntropy";
   RequireTogether(kWhat, {&scores, &labels});
   if (scores.shape().ndim() != 2 || labels.size() != scores.shape()[0])
-    Refuse(kWhat, StrCat("scores ", scores.shape(), " and labels ", labels.shape(), " do not fit"));
+    ThrowInvalid(kWhat, StrCat("scores ", scores.shape(), " and labels ", labels.shape(), " do not fit"));
   if (!(smoothing >= 0 && smoothing <= 1))
-    Refuse(kWhat, StrCat("the smoothing is ", smoothing, "; it must be from 0 to 1"));
+    ThrowInvalid(kWhat, StrCat("the smoothing is ", smoothing, "; it must be from 0 to 1"));
   const int64_t rows = scores.shape()[0], classes = scores.shape()[1];
   const Context context = scores.context();
   NDArray losses = NDArray::Empty({rows}, context), probabilities = NDArray::Empty(scores.shape(), context);
@@ -35,7 +35,7 @@ NDArray LogSoftmax(const NDArray& x) {
   RequireTogether("LogSoftmax", {&x});
   const Shape& shape = x.shape();
   if (shape.ndim() < 1 || shape[shape.ndim() - 1] == 0)
-    Refuse("LogSoftmax", StrCat("the last axis of ", shape, " has no elements"));
+    ThrowInvalid("LogSoftmax", StrCat("the last axis of ", shape, " has no elements"));
   const int64_t columns = shape[shape.ndim() - 1], rows = x.size() / columns;
   NDArray out = NDArray::Empty(shape, x.context());
   LaunchOn(
@@ -63,10 +63,12 @@ NDArray RowLoss(std::string_view what, RowLossKind kind, const NDArray& predicti
   RequireTogether(what, {&prediction, &label});
   const Shape& ps = prediction.shape();
   if (ps != label.shape() || ps.ndim() == 0)
-    Refuse(what, StrCat("predictions ", ps, " and labels ", label.shape(), " must have one shape [n, ...]"));
+    ThrowInvalid(what,
+                 StrCat("predictions ", ps, " and labels ", label.shape(), " must have one shape [n, ...]"));
   RowLossShape shape{kind, ps[0], 0, rho};
   shape.columns = shape.rows == 0 ? 0 : prediction.size() / shape.rows;
-  if (shape.rows > 0 && shape.columns == 0) Refuse(what, StrCat("samples of ", ps, " have no elements"));
+  if (shape.rows > 0 && shape.columns == 0)
+    ThrowInvalid(what, StrCat("samples of ", ps, " have no elements"));
   const Context context = prediction.context();
   NDArray losses = NDArray::Empty({shape.rows}, context);
   LaunchOn(what, context, {prediction, label}, {losses},
@@ -98,7 +100,7 @@ NDArray L1(const NDArray& prediction, const NDArray& label) {
 }
 NDArray Huber(const NDArray& prediction, const NDArray& label, float rho) {
   if (!(rho > 0 && rho < HUGE_VALF))
-    Refuse("Huber", StrCat("rho is ", rho, "; it must be a positive number"));
+    ThrowInvalid("Huber", StrCat("rho is ", rho, "; it must be a positive number"));
   return RowLoss("Huber", RowLossKind::kHuber, prediction, label, rho);
 }
 NDArray SigmoidBinaryCrossEntropy(const NDArray& scores, const NDArray& label) {
@@ -110,7 +112,7 @@ NDArray KlDivergence(const NDArray& log_probabilities, const NDArray& label) {
 
 NDArray SumOfRows(const NDArray& x) {
   RequireTogether("SumOfRows", {&x});
-  if (x.shape().ndim() < 1) Refuse("SumOfRows", "a scalar has no rows");
+  if (x.shape().ndim() < 1) ThrowInvalid("SumOfRows", "a scalar has no rows");
   const int64_t rows = x.shape()[0], columns = rows == 0 ? 0 : x.size() / rows;
   NDArray out = NDArray::Empty({rows}, x.context());
   LaunchOn("SumOfRows", x.context(), {x}, {out},

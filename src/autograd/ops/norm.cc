@@ -7,8 +7,8 @@ void RequireFactors(std::string_view what, const Shape& x, int64_t size,
                     std::initializer_list<const NDArray*> factors) {
   for (const NDArray* factor : factors) {
     if (factor->valid() && factor->shape() != Shape({size}))
-      Refuse(what, StrCat("x ", x, " needs factors and statistics of shape [", size, "] and got ",
-                          factor->shape()));
+      ThrowInvalid(what, StrCat("x ", x, " needs factors and statistics of shape [", size, "] and got ",
+                                factor->shape()));
   }
 }
 
@@ -40,10 +40,10 @@ NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& bet
   constexpr auto kLast = ImageLayout::kChannelsLast;
   RequireTogether(kWhat, {&input, &running_mean, &running_variance}, {&gamma, &beta, &addend});
   const Shape& xs = input.shape();
-  if (xs.ndim() < 2) Refuse(kWhat, StrCat("needs [n, channels, ...] and got ", xs));
+  if (xs.ndim() < 2) ThrowInvalid(kWhat, StrCat("needs [n, channels, ...] and got ", xs));
   RequireFactors(kWhat, xs, xs[1], {&gamma, &beta, &running_mean, &running_variance});
   if (addend.valid() && addend.shape() != xs)
-    Refuse(kWhat, StrCat("x ", xs, " and addend ", addend.shape(), " differ"));
+    ThrowInvalid(kWhat, StrCat("x ", xs, " and addend ", addend.shape(), " differ"));
   const PlanesShape planes = internal::PlanesOf(xs);
   const BatchNormShape shape{planes.batch * planes.size, planes.channels,  options.epsilon,
                              options.momentum,           options.training, options.relu};
@@ -88,7 +88,7 @@ NDArray LayerNorm(const NDArray& x, const NDArray& gamma, const NDArray& beta, f
   constexpr std::string_view kWhat = "LayerNorm";
   RequireTogether(kWhat, {&x}, {&gamma, &beta});
   const Shape& xs = x.shape();
-  if (xs.ndim() < 1) Refuse(kWhat, "a scalar has no last axis");
+  if (xs.ndim() < 1) ThrowInvalid(kWhat, "a scalar has no last axis");
   const int64_t columns = xs[xs.ndim() - 1], rows = columns == 0 ? 0 : x.size() / columns;
   RequireFactors(kWhat, xs, columns, {&gamma, &beta});
   const Context context = x.context();

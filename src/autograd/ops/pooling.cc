@@ -7,14 +7,14 @@ namespace {
 NDArray Pool(std::string_view what, PoolKind kind, const NDArray& x, const Window2D& w) {
   RequireTogether(what, {&x});
   const Shape& xs = x.shape();
-  if (xs.ndim() != 4) Refuse(what, StrCat("needs [n, c, h, w] and got ", xs));
+  if (xs.ndim() != 4) ThrowInvalid(what, StrCat("needs [n, c, h, w] and got ", xs));
   const PoolShape shape{
       xs[0], xs[1], xs[2],
       xs[3], xs[1], {w.height, w.width, w.stride_height, w.stride_width, w.pad_height, w.pad_width}};
   RequireWindow(what, xs, shape.window);
   if (w.pad_height >= w.height || w.pad_width >= w.width) {  // some windows would hold padding alone
-    Refuse(what, StrCat("the padding ", w.pad_height, "x", w.pad_width, " must be smaller than the window ",
-                        w.height, "x", w.width));
+    ThrowInvalid(what, StrCat("the padding ", w.pad_height, "x", w.pad_width,
+                              " must be smaller than the window ", w.height, "x", w.width));
   }
   const ImageLayout layout = LayoutOf(x);
   NDArray out = EmptyIn(layout, {xs[0], xs[1], shape.out_height(), shape.out_width()}, x.context());

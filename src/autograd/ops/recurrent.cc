@@ -19,11 +19,12 @@ std::string_view NameOf(RecurrentKind kind) {
 void RequireLengths(std::string_view what, const NDArray& lengths, const NDArray& x) {
   RequireNumbers(what, "lengths", lengths);
   if (lengths.context() != x.context()) {
-    Refuse(what, StrCat("the lengths are on ", lengths.context(), ", x on ", x.context(),
-                        "; AsInContext or CopyTo moves data"));
+    ThrowInvalid(what, StrCat("the lengths are on ", lengths.context(), ", x on ", x.context(),
+                              "; AsInContext or CopyTo moves data"));
   }
   if (lengths.shape() != Shape({x.shape()[0]}))
-    Refuse(what, StrCat("x ", x.shape(), " needs lengths [", x.shape()[0], "] and got ", lengths.shape()));
+    ThrowInvalid(what,
+                 StrCat("x ", x.shape(), " needs lengths [", x.shape()[0], "] and got ", lengths.shape()));
 }
 
 RecurrentShape ShapeOf(RecurrentKind kind, const NDArray& x, const RecurrentWeights& w,
@@ -33,26 +34,27 @@ RecurrentShape ShapeOf(RecurrentKind kind, const NDArray& x, const RecurrentWeig
                   {&w.i2h_bias, &w.h2h_bias, &begin.hidden, &begin.cell});
   const Shape &xs = x.shape(), &hs = w.h2h_weight.shape();
   RecurrentShape s{.kind = kind, .reverse = options.reverse};
-  if (xs.ndim() != 3 || xs[1] == 0) Refuse(what, StrCat("needs x [batch, steps, in] and got ", xs));
+  if (xs.ndim() != 3 || xs[1] == 0) ThrowInvalid(what, StrCat("needs x [batch, steps, in] and got ", xs));
   s.batch = xs[0];
   s.steps = xs[1];
   s.in = xs[2];
   if (hs.ndim() == 2) s.hidden = hs[1];
   if (hs != Shape({s.width(), s.hidden}) || s.hidden == 0)
-    Refuse(what, StrCat("needs an h2h_weight [", s.gates(), " hidden, hidden] and got ", hs));
+    ThrowInvalid(what, StrCat("needs an h2h_weight [", s.gates(), " hidden, hidden] and got ", hs));
   if (w.i2h_weight.shape() != Shape({s.width(), s.in})) {
-    Refuse(what, StrCat("x ", xs, " and h2h_weight ", hs, " need an i2h_weight ", Shape({s.width(), s.in}),
-                        " and got ", w.i2h_weight.shape()));
+    ThrowInvalid(what, StrCat("x ", xs, " and h2h_weight ", hs, " need an i2h_weight ",
+                              Shape({s.width(), s.in}), " and got ", w.i2h_weight.shape()));
   }
   for (const NDArray* bias : {&w.i2h_bias, &w.h2h_bias}) {
     if (bias->valid() && bias->shape() != Shape({s.width()}))
-      Refuse(what, StrCat("needs biases [", s.width(), "] and got ", bias->shape()));
+      ThrowInvalid(what, StrCat("needs biases [", s.width(), "] and got ", bias->shape()));
   }
   for (const NDArray* state : {&begin.hidden, &begin.cell}) {
     if (state->valid() && state->shape() != Shape({s.batch, s.hidden}))
-      Refuse(what, StrCat("needs states ", Shape({s.batch, s.hidden}), " and got ", state->shape()));
+      ThrowInvalid(what, StrCat("needs states ", Shape({s.batch, s.hidden}), " and got ", state->shape()));
   }
-  if (begin.cell.valid() && kind != RecurrentKind::kLstm) Refuse(what, "has no cell state, and got one");
+  if (begin.cell.valid() && kind != RecurrentKind::kLstm)
+    ThrowInvalid(what, "has no cell state, and got one");
   if (!options.lengths.valid()) return s;
   RequireLengths(what, options.lengths, x);
   s.length_type = options.lengths.dtype();
@@ -183,9 +185,9 @@ RecurrentResult Gru(const NDArray& x, const RecurrentWeights& weights, const Rec
 
 NDArray SequenceLengths(const NDArray& ids, int64_t padding) {
   constexpr std::string_view kWhat = "SequenceLengths";
-  if (!ids.valid()) RefuseNoArray(kWhat, "the array of ids");
+  if (!ids.valid()) ThrowNoArray(kWhat, "the array of ids");
   RequireNumbers(kWhat, "ids", ids);
-  if (ids.shape().ndim() != 2) Refuse(kWhat, StrCat("needs ids [n, steps] and got ", ids.shape()));
+  if (ids.shape().ndim() != 2) ThrowInvalid(kWhat, StrCat("needs ids [n, steps] and got ", ids.shape()));
   const int64_t n = ids.shape()[0], steps = ids.shape()[1];
   NDArray lengths = NDArray::Empty({n}, ids.context(), DType::kInt32);
   LaunchOn(kWhat, ids.context(), {ids}, {lengths},

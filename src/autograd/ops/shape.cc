@@ -48,10 +48,10 @@ struct Block {
 };
 
 Cut CutOf(std::span<const NDArray> parts, size_t axis) {
-  if (parts.empty()) Refuse("Concat", "there is no array to concatenate");
+  if (parts.empty()) ThrowInvalid("Concat", "there is no array to concatenate");
   RequireTogether("Concat", {&parts.front()});
   const Shape& first = parts.front().shape();
-  if (axis >= first.ndim()) Refuse("Concat", StrCat("there is no axis ", axis, " in ", first));
+  if (axis >= first.ndim()) ThrowInvalid("Concat", StrCat("there is no axis ", axis, " in ", first));
   Cut cut;
   const auto lie_last = [](const NDArray& part) { return LayoutOf(part) == ImageLayout::kChannelsLast; };
   if (std::ranges::any_of(parts, lie_last)) cut.layout = LayoutAlong(axis, ImageLayout::kChannelsLast);
@@ -63,7 +63,7 @@ Cut CutOf(std::span<const NDArray> parts, size_t axis) {
     const Shape& shape = part.shape();
     for (size_t i = 0; i < std::max(first.ndim(), shape.ndim()); ++i) {
       if (shape.ndim() != first.ndim() || (i != axis && shape[i] != first[i]))
-        Refuse("Concat", StrCat(first, " and ", shape, " differ elsewhere than at axis ", axis));
+        ThrowInvalid("Concat", StrCat(first, " and ", shape, " differ elsewhere than at axis ", axis));
     }
     cut.pieces.push_back({shape, cut.row, shape[axis] * along.inner, Wanted(part)});
     cut.row += cut.pieces.back().width;
@@ -90,10 +90,10 @@ void CutUp(const Cut& cut, const NDArray& grad, std::vector<NDArray>& to) {
 }
 
 void RequireReshape(const NDArray& x, const Shape& shape) {
-  if (!x.valid()) RefuseNoArray("Reshape", "the array");
+  if (!x.valid()) ThrowNoArray("Reshape", "the array");
   if (shape.size() == x.size()) return;
-  Refuse("Reshape",
-         StrCat("shape ", x.shape(), " has ", x.size(), " elements, ", shape, " has ", shape.size()));
+  ThrowInvalid("Reshape",
+               StrCat("shape ", x.shape(), " has ", x.size(), " elements, ", shape, " has ", shape.size()));
 }
 
 // `out`, with the elements of `x` in another shape, as the result of an operation on it.
@@ -113,8 +113,8 @@ NDArray Reshape(const NDArray& x, const Shape& shape) {
 
 NDArray Flatten(const NDArray& x) {
   const Shape& shape = x.shape();
-  if (!x.valid()) RefuseNoArray("Flatten", "the array");
-  if (shape.ndim() < 1) Refuse("Flatten", "a scalar has no batch axis");
+  if (!x.valid()) ThrowNoArray("Flatten", "the array");
+  if (shape.ndim() < 1) ThrowInvalid("Flatten", "a scalar has no batch axis");
   int64_t rest = 1;
   for (size_t axis = 1; axis < shape.ndim(); ++axis) rest *= shape[axis];
   return Reshape(x, {shape[0], rest});
@@ -142,9 +142,9 @@ NDArray Concat(std::span<const NDArray> parts, size_t axis) {
 NDArray Slice(const NDArray& x, size_t axis, int64_t begin, int64_t end) {
   RequireTogether("Slice", {&x});
   const Shape& shape = x.shape();
-  if (axis >= shape.ndim()) Refuse("Slice", StrCat("there is no axis ", axis, " in ", shape));
+  if (axis >= shape.ndim()) ThrowInvalid("Slice", StrCat("there is no axis ", axis, " in ", shape));
   if (begin < 0 || end < begin || end > shape[axis])
-    Refuse("Slice", StrCat("[", begin, ", ", end, ") is no part of axis ", axis, " of ", shape));
+    ThrowInvalid("Slice", StrCat("[", begin, ", ", end, ") is no part of axis ", axis, " of ", shape));
   const ImageLayout layout = LayoutAlong(axis, LayoutOf(x));
   const AxisOf along(shape, axis, layout);
   const int64_t outer = along.outer, row = shape[axis] * along.inner, width = (end - begin) * along.inner,
@@ -183,7 +183,7 @@ NDArray NDArray::Reshape(const Shape& shape) const {
 NDArray NDArray::SliceRows(int64_t begin, int64_t end) const {
   ops::RequireArray("SliceRows", "the array", *this);
   if (shape_.ndim() == 0 || begin < 0 || end < begin || end > shape_[0])
-    ops::Refuse("SliceRows", StrCat("rows [", begin, ", ", end, ") of shape ", shape_));
+    ops::ThrowInvalid("SliceRows", StrCat("rows [", begin, ", ", end, ") of shape ", shape_));
   const int64_t row = shape_[0] == 0 ? 0 : size() / shape_[0];
   NDArray view = internal::ViewOf(*this, shape_.WithExtent(0, end - begin), begin * row);
   ops::Record(view, {this},

@@ -39,7 +39,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool end_object() override {
     if (place_ == Place::kEntry) {
       for (const char* field : {"dtype", "shape", "data_offsets"}) {
-        if (!fields_.contains(field)) return Refuse("lacks the field '", field, "'");
+        if (!fields_.contains(field)) return ThrowInvalid("lacks the field '", field, "'");
       }
     }
     place_ = place_ == Place::kTop ? Place::kEnd : Place::kTop;
@@ -49,12 +49,12 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool key(std::string& name) override {
     if (place_ == Place::kTop) {
       key_ = name;
-      if (!names_.insert(name).second) return Refuse("occurs twice");
+      if (!names_.insert(name).second) return ThrowInvalid("occurs twice");
       place_ = Place::kTopValue;
       return true;
     }
     field_ = name;
-    if (!fields_.insert(name).second) return Refuse("has the field '", name, "' twice");
+    if (!fields_.insert(name).second) return ThrowInvalid("has the field '", name, "' twice");
     if (place_ == Place::kMetadata) {
       place_ = Place::kMetadataValue;
     } else if (name == "dtype") {
@@ -64,7 +64,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     } else if (name == "data_offsets") {
       place_ = Place::kOffsetsValue;
     } else {
-      return Refuse("has an unknown field '", name, "'");
+      return ThrowInvalid("has an unknown field '", name, "'");
     }
     return true;
   }
@@ -84,7 +84,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool end_array() override {
     if (place_ == Place::kOffsets) {
       if (offsets_.size() != 2)
-        return Refuse("has ", offsets_.size(), " data_offsets; expected [begin, end]");
+        return ThrowInvalid("has ", offsets_.size(), " data_offsets; expected [begin, end]");
       header_.entries.back().begin = offsets_[0];
       header_.entries.back().end = offsets_[1];
     }
@@ -94,15 +94,15 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 
   bool number_unsigned(uint64_t value) override {
     if (place_ == Place::kOffsets) {
-      if (offsets_.size() == 2) return Refuse("has more than two data_offsets; expected [begin, end]");
+      if (offsets_.size() == 2) return ThrowInvalid("has more than two data_offsets; expected [begin, end]");
       offsets_.push_back(value);
       return true;
     }
     if (place_ != Place::kShape) return Unexpected("a number");
     std::vector<int64_t>& shape = header_.entries.back().shape;
     if (value > INT64_MAX)
-      return Refuse("has an extent of ", value, " in its shape; at most 2^63 - 1 is accepted");
-    if (shape.size() == Shape::kMaxAxes) return Refuse("has more than ", Shape::kMaxAxes, " axes");
+      return ThrowInvalid("has an extent of ", value, " in its shape; at most 2^63 - 1 is accepted");
+    if (shape.size() == Shape::kMaxAxes) return ThrowInvalid("has more than ", Shape::kMaxAxes, " axes");
     shape.push_back(static_cast<int64_t>(value));
     return true;
   }
@@ -166,14 +166,14 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   }
 
   bool Unexpected(const std::string& found) {
-    if (place_ != Place::kStart) return Refuse("holds ", found, "; expected ", Expected());
+    if (place_ != Place::kStart) return ThrowInvalid("holds ", found, "; expected ", Expected());
     failure_ = Fail(ErrorCode::kDataLoss, "'", origin_, "': the safetensors header is ", found,
                     "; expected an object");
     return false;
   }
 
   template <typename... Args>
-  bool Refuse(const Args&... args) {
+  bool ThrowInvalid(const Args&... args) {
     failure_ = Fail(ErrorCode::kDataLoss, "'", origin_, "': '", StrPrintable(key_),
                     "' in the safetensors header ", StrPrintable(StrCat(args...)));
     return false;

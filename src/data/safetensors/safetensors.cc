@@ -44,7 +44,7 @@ Result<TensorView> CheckEntry(const Entry& entry, Bytes data, std::string_view o
     return Fail(ErrorCode::kUnimplemented, where, "has dtype '", StrPrintable(entry.dtype),
                 "'; F32, F64, F16, BF16, I32, I64 and U8 are read");
   }
-  if (const std::string why = Shape::WhyInvalid(entry.shape); !why.empty()) {
+  if (const std::string why = Shape::InvalidReason(entry.shape); !why.empty()) {
     return Fail(ErrorCode::kDataLoss, where, "has no valid shape: ", why);
   }
   if (entry.begin > entry.end || entry.end > data.size()) {

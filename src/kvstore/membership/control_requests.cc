@@ -27,7 +27,7 @@ void ControlRequests::Ask(Time now, uint64_t id, Request request, const Client& 
 bool ControlRequests::OnAnswer(const wire::Message& message, std::vector<Completion>* ended) {
   const auto it = open_.find(message.in_reply_to);
   if (it == open_.end()) return false;
-  if (const auto* waiting = std::get_if<wire::BarrierWaiting>(&message.body)) {
+  if (const auto* waiting = std::get_if<wire::StillWaiting>(&message.body)) {
     it->second.waiting_for = waiting->missing;
     return true;
   }

@@ -49,7 +49,7 @@ void Client::SendRegister(Time now, transport::Network& network, uint64_t challe
   network.Send(scheduler_,
                Make(wire::Register{.role = options_.role,
                                    .identity = options_.identity,
-                                   .wished_rank = options_.wished_rank,
+                                   .requested_rank = options_.requested_rank,
                                    .host = options_.host,
                                    .pid = options_.pid,
                                    .num_workers = options_.num_workers,

@@ -18,7 +18,7 @@ struct Options {
   uint64_t incarnation = 0;
   std::string scheduler_address;
   std::string identity;
-  int wished_rank = -1;
+  int requested_rank = -1;
   std::string host;
   uint32_t pid = 0;
   uint32_t num_workers = 1;
@@ -71,7 +71,7 @@ class Client {
 
   transport::PeerId scheduler() const { return scheduler_; }
   // The scheduler counts on this node, as far as is known here, and would miss it.
-  bool IsMissed() const { return welcomed_ && !scheduler_is_dead_; }
+  bool IsRegistered() const { return welcomed_ && !scheduler_is_dead_; }
   // A message of this node, with the envelope's fields filled in.
   wire::Message Make(wire::Body body, uint64_t id = 0, uint64_t in_reply_to = 0) const;
   // This worker was asked to end (SIGTERM): the scheduler hears it now and with every heartbeat.

@@ -11,7 +11,7 @@ namespace sluice::plan {
 namespace {
 
 // Slices and parts, of about so many elements, start on a cache line whatever the dtype. Those of some size
-// start on a page: then the parts of a key can be mapped side by side (transport/shm/side_by_side.h).
+// start on a page: then the parts of a key can be mapped side by side (transport/shm/contiguous_view.h).
 int64_t CutOf(int64_t elements, DType dtype) {
   constexpr int64_t kLine = 64, kPageBytes = 4096, kPagedBytes = 64 << 10;
   const auto width = static_cast<int64_t>(SizeOf(dtype));
@@ -133,7 +133,7 @@ std::vector<Part> PartsOf(const wire::KeyEntry& entry) {
   return parts;
 }
 
-std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards) {
+std::string InvalidReason(const wire::KeyEntry& entry, uint32_t num_shards) {
   constexpr int64_t kMaxParts = int64_t{1} << 32;
   const auto why = [&](const auto&... text) {
     return StrCat("key ", wire::ToString(entry.spec), ": ", text...);
@@ -150,7 +150,7 @@ std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards) {
   if (offset != entry.spec.shape.size())
     return why("slices cover ", offset, " of ", entry.spec.shape.size(), " elements");
   if (!entry.spec.rows) return {};
-  if (const std::string of_rows = WhyInvalid(*entry.spec.rows, entry.spec.shape, entry.spec.dtype);
+  if (const std::string of_rows = InvalidReason(*entry.spec.rows, entry.spec.shape, entry.spec.dtype);
       !of_rows.empty())
     return why(of_rows);
   if (entry.slices != SlicesOf(PlacesOf(entry.spec, num_shards), num_shards) ||

@@ -101,7 +101,7 @@ RowPlaces PlacesOf(const wire::KeyEntry& entry);
 
 // Whether an entry that came over the network is sound: slices in order without gaps over the shape's size,
 // shards below num_shards, part_elements positive. Empty: sound; else why not.
-std::string WhyInvalid(const wire::KeyEntry& entry, uint32_t num_shards);
+std::string InvalidReason(const wire::KeyEntry& entry, uint32_t num_shards);
 
 // A worker may be at most this many rounds of a part ahead of the last closed one.
 inline constexpr uint64_t kMaxRoundsAhead = 8;

@@ -4,7 +4,7 @@
 
 namespace sluice::kvstore {
 
-std::string WhyInvalidIds(Bytes ids, const plan::RowPlaces& places, uint32_t part) {
+std::string InvalidIdsReason(Bytes ids, const plan::RowPlaces& places, uint32_t part) {
   if (ids.size() % sizeof(int64_t) != 0) return StrCat(ids.size(), " bytes are no list of row ids");
   int64_t last = -1;
   for (size_t i = 0; i < ids.size() / sizeof(int64_t); ++i) {
@@ -18,12 +18,12 @@ std::string WhyInvalidIds(Bytes ids, const plan::RowPlaces& places, uint32_t par
   return {};
 }
 
-std::string WhyInvalidRows(Bytes frame, size_t row_bytes, const plan::RowPlaces& places, uint32_t part) {
+std::string InvalidRowsReason(Bytes frame, size_t row_bytes, const plan::RowPlaces& places, uint32_t part) {
   const size_t each = sizeof(int64_t) + row_bytes;
   if (frame.size() % each != 0) {
     return StrCat(frame.size(), " bytes are no rows, which take ", each, " bytes each with their id");
   }
-  return WhyInvalidIds(frame.first(frame.size() / each * sizeof(int64_t)), places, part);
+  return InvalidIdsReason(frame.first(frame.size() / each * sizeof(int64_t)), places, part);
 }
 
 }  // namespace sluice::kvstore

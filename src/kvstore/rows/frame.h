@@ -41,7 +41,7 @@ class RowFrame {
 };
 
 // Of what came over the network; empty: sound. Ids ascend, exist and are of the part.
-std::string WhyInvalidIds(Bytes ids, const plan::RowPlaces& places, uint32_t part);
-std::string WhyInvalidRows(Bytes frame, size_t row_bytes, const plan::RowPlaces& places, uint32_t part);
+std::string InvalidIdsReason(Bytes ids, const plan::RowPlaces& places, uint32_t part);
+std::string InvalidRowsReason(Bytes frame, size_t row_bytes, const plan::RowPlaces& places, uint32_t part);
 
 }  // namespace sluice::kvstore

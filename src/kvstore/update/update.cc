@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/copy_around.h"
 #include "base/inline_vector.h"
+#include "base/non_temporal_copy.h"
 #include "base/strings.h"
 #include "kvstore/update/sum.h"
 #include "tensor/types/half.h"
@@ -95,7 +95,7 @@ class Blocks {
  public:
   Blocks(const UpdateRule& rule, const UpdateInput& in, std::span<const std::shared_ptr<Buffer>> slots)
       : dtype_(in.spec->dtype),
-        around_(in.around && !rule.updater && stored_as_computed()),
+        around_(in.non_temporal && !rule.updater && stored_as_computed()),
         reads_weight_(rule.optimizer != nullptr),
         reads_gradients_(!rule.needs_norms()),
         slots_(slots) {
@@ -131,8 +131,8 @@ class Blocks {
   // Of values that lie elsewhere.
   void Write(const Compute* values, size_t first, size_t n, std::byte* new_weight) const {
     if (around_) {
-      CopyPieceAround(new_weight + first * sizeof(Compute), reinterpret_cast<const std::byte*>(values),
-                      n * sizeof(Compute));
+      NonTemporalCopyPiece(new_weight + first * sizeof(Compute), reinterpret_cast<const std::byte*>(values),
+                           n * sizeof(Compute));
     } else {
       Save(dtype_, values, first, n, new_weight);
     }
@@ -227,7 +227,7 @@ void UpdateFloating(const UpdateRule& rule, const UpdateInput& in, const std::by
     blocks.FetchNext(in, weight, first + n, end);
     blocks.Store(to, first, n, new_weight);
   }
-  if (in.around) EndCopiesAround();
+  if (in.non_temporal) FinishNonTemporalCopies();
 }
 
 template <typename Compute>
@@ -242,7 +242,7 @@ void MeasureFloating(const UpdateRule& rule, const UpdateInput& in, const std::b
   }
 }
 
-// Whole numbers know assign and accumulate; CheckRule refuses the rest.
+// Whole numbers know assign and accumulate; ValidateRule refuses the rest.
 template <typename Int>
 void UpdateIntegral(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
                     std::byte* new_weight, size_t begin, size_t end) {
@@ -267,7 +267,7 @@ void UpdateIntegral(const UpdateRule& rule, const UpdateInput& in, const std::by
 
 }  // namespace
 
-Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec) {
+Status ValidateRule(const UpdateRule& rule, const wire::KeySpec& spec) {
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), " is ", Name(spec.dtype), ": ",
                 why...);
@@ -292,8 +292,8 @@ Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec) {
   return Status::Ok();
 }
 
-Status CheckRule(const UpdateRule& rule, const wire::KeyEntry& entry) {
-  if (Status status = CheckRule(rule, entry.spec); !status) return status;
+Status ValidateRule(const UpdateRule& rule, const wire::KeyEntry& entry) {
+  if (Status status = ValidateRule(rule, entry.spec); !status) return status;
   if (!rule.needs_norms() || entry.slices.size() <= 1) return Status::Ok();
   return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(entry.spec), " of ",
               entry.spec.shape.size(), " elements is cut into ", entry.slices.size(),

@@ -31,9 +31,9 @@ struct UpdateRule {
 };
 
 // Whether the rule can work on keys of this dtype; the failure names both.
-Status CheckRule(const UpdateRule& rule, const wire::KeySpec& spec);
+Status ValidateRule(const UpdateRule& rule, const wire::KeySpec& spec);
 // Likewise where the key lies: whoever updates by norms must have the whole array.
-Status CheckRule(const UpdateRule& rule, const wire::KeyEntry& entry);
+Status ValidateRule(const UpdateRule& rule, const wire::KeyEntry& entry);
 
 struct UpdateInput {
   const wire::KeySpec* spec = nullptr;
@@ -48,8 +48,8 @@ struct UpdateInput {
   int64_t num_update = 1;
   int64_t updates_per_step = 1;  // of all workers: Optimizer::Step
   Optimizer::Norms norms;        // of the whole key, where the rule needs them
-  // New weights in other memory than the old go around the caches (base/copy_around.h).
-  bool around = false;
+  // New weights in other memory than the old go around the caches (base/non_temporal_copy.h).
+  bool non_temporal = false;
 };
 
 // Reads `weight`, writes `new_weight` (may be the same memory); `slots` are the arrays of FitStates: float,

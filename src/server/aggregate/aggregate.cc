@@ -7,7 +7,7 @@ namespace {
 
 // nullopt: a repeat of something closed; a failure: too far ahead; else the index in a window that begins
 // after `closed`.
-Result<std::optional<size_t>> WindowIndex(uint64_t round, uint64_t closed, const wire::KeySpec& spec) {
+Result<std::optional<size_t>> RoundHorizonIndex(uint64_t round, uint64_t closed, const wire::KeySpec& spec) {
   if (round <= closed) return std::optional<size_t>();
   if (round - closed > plan::kMaxRoundsAhead) {
     return Fail(ErrorCode::kResourceExhausted, "push of key ", wire::ToString(spec), " for round ", round,
@@ -19,37 +19,37 @@ Result<std::optional<size_t>> WindowIndex(uint64_t round, uint64_t closed, const
 
 }  // namespace
 
-void Shard::NoteLoan(const Contribution& contribution) {
+void Shard::NoteLease(const Contribution& contribution) {
   next_return_ = std::min(next_return_, contribution.return_at());
 }
 
-void Shard::ReturnLoans(Time now) {
+void Shard::ReturnLeases(Time now) {
   if (now < next_return_) return;
   next_return_ = Time::max();
   const auto note = [&](Time next) { next_return_ = std::min(next_return_, next); };
   for (const auto& key : keys_) {
     if (key == nullptr) continue;
     for (Part& part : key->parts)
-      for (Round& round : part.rounds) note(round.ReturnLoans(now));
+      for (Round& round : part.rounds) note(round.ReturnLeases(now));
     for (auto& [rank, pushes] : key->pushes)
       for (Key::Staged& staged : pushes.staged)
         for (auto& contribution : staged.parts)
-          if (contribution) note(contribution->ReturnLoan(now));
+          if (contribution) note(contribution->ReturnLease(now));
   }
 }
 
-Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, uint64_t round,
-                                    Contribution contribution) {
-  const auto index = WindowIndex(round, part.version, key.entry.spec);
+Result<Shard::Admission> Shard::AdmitSync(const Sender& sender, Key& key, Part& part, uint64_t round,
+                                          Contribution contribution) {
+  const auto index = RoundHorizonIndex(round, part.version, key.entry.spec);
   if (!index) return index.failure();
-  if (!index.value()) return Kept::kRepeat;
-  if (part.update_waits) updates_.Run();  // of this part's last round, by this message
+  if (!index.value()) return Admission::kRepeat;
+  if (part.update_waits) update_queue_.Run();  // of this part's last round, by this message
   while (part.rounds.size() <= *index.value()) {
     part.closed.Clear();  // an update that failed has left what it was made of
     part.rounds.push_back(std::exchange(part.closed, {}));
   }
   Round& open = part.rounds[*index.value()];
-  if (open.Has(sender.rank) && options_.deduplicate) return Kept::kRepeat;
+  if (open.Has(sender.rank) && options_.deduplicate) return Admission::kRepeat;
   if (const auto divisor = open.divisor();
       divisor && *divisor != contribution.divisor && !RuleFor(key, round).normalizes_by_samples()) {
     return Fail(ErrorCode::kInvalidArgument, "push of key ", wire::ToString(key.entry.spec), " for round ",
@@ -57,27 +57,27 @@ Result<Shard::Kept> Shard::KeepSync(const Sender& sender, Key& key, Part& part, 
                 *divisor, "; the divisor must be the same on all workers (or use normalize_by_samples)");
   }
   open.Add(sender.rank, std::move(contribution));
-  if (AddsUpEarly(key) && open.kept() >= kMostKept && !open.Complete(live_))
-    open.AddUp(key.entry.spec.dtype, part.length, sums_memory_);
+  if (SumsEarly(key) && open.kept() >= kMostKept && !open.Complete(live_))
+    open.SumKept(key.entry.spec.dtype, part.length, sums_memory_);
   CloseRounds(key, part);
-  return Kept::kNew;
+  return Admission::kNew;
 }
 
-Result<Shard::Kept> Shard::KeepAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
-                                     Contribution contribution) {
+Result<Shard::Admission> Shard::AdmitAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
+                                           Contribution contribution) {
   Key::WorkerPushes& pushes = key.pushes[sender.rank];
-  const auto index = WindowIndex(round, pushes.applied, key.entry.spec);
+  const auto index = RoundHorizonIndex(round, pushes.applied, key.entry.spec);
   if (!index) return index.failure();
-  if (!index.value()) return Kept::kRepeat;
+  if (!index.value()) return Admission::kRepeat;
   if (pushes.staged.size() <= *index.value()) pushes.staged.resize(*index.value() + 1);
   Key::Staged& staged = pushes.staged[*index.value()];
   if (staged.parts.empty()) staged.parts.resize(key.parts.size());
   auto& place = staged.parts[key.local.at(part.ref.part)];
-  if (place && options_.deduplicate) return Kept::kRepeat;
+  if (place && options_.deduplicate) return Admission::kRepeat;
   if (!place) ++staged.arrived;
   place = std::move(contribution);
   ApplyStaged(key, pushes);
-  return Kept::kNew;
+  return Admission::kNew;
 }
 
 }  // namespace sluice::server

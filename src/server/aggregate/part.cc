@@ -28,14 +28,14 @@ Gradients Round::gradients() const {
   return frames;
 }
 
-void Round::AddUp(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
+void Round::SumKept(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
   SumOf(dtype, elements, memory).Add(gradients());
-  KeepNone();
+  DropKept();
 }
 
-const std::byte* Round::Sum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
+const std::byte* Round::TakeSum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory) {
   const std::byte* sum = SumOf(dtype, elements, memory).Take(gradients());
-  KeepNone();
+  DropKept();
   return sum;
 }
 
@@ -44,7 +44,7 @@ kvstore::ExactSum& Round::SumOf(DType dtype, size_t elements, const std::shared_
   return *sum_;
 }
 
-void Round::KeepNone() {
+void Round::DropKept() {
   for (auto& contribution : by_rank_)
     if (contribution) contribution->gradient = {};
   for (Contribution& contribution : doubled_) contribution.gradient = {};
@@ -64,8 +64,8 @@ uint64_t Round::samples() const {
   return sum;
 }
 
-bool Round::Borrows() const {
-  return std::ranges::any_of(by_rank_, [](const auto& c) { return c && c->gradient.borrowed(); });
+bool Round::HasLeased() const {
+  return std::ranges::any_of(by_rank_, [](const auto& c) { return c && c->gradient.leased(); });
 }
 
 std::optional<double> Round::divisor() const {
@@ -75,11 +75,11 @@ std::optional<double> Round::divisor() const {
   return std::nullopt;
 }
 
-Time Round::ReturnLoans(Time now) {
+Time Round::ReturnLeases(Time now) {
   Time next = Time::max();
   for (auto& contribution : by_rank_)
-    if (contribution) next = std::min(next, contribution->ReturnLoan(now));
-  for (Contribution& contribution : doubled_) next = std::min(next, contribution.ReturnLoan(now));
+    if (contribution) next = std::min(next, contribution->ReturnLease(now));
+  for (Contribution& contribution : doubled_) next = std::min(next, contribution.ReturnLease(now));
   return next;
 }
 
@@ -90,14 +90,14 @@ std::vector<uint32_t> Round::Missing(const std::set<uint32_t>& live) const {
   return missing;
 }
 
-bool Part::IsNews(uint32_t slot, Request by) {
+bool Part::IsNewer(uint32_t slot, Request by) {
   Request& last = stored_by[slot];
   if (last.incarnation == by.incarnation && by.id <= last.id) return false;
   last = by;
   return true;
 }
 
-Waiter* Part::Like(const Waiter& waiter) {
+Waiter* Part::FindEquivalent(const Waiter& waiter) {
   for (Waiter& known : waiters) {
     if (!known.AsksFor(waiter) || known.pinned.has_value() != waiter.pinned.has_value()) continue;
     if (rows != nullptr && waiter.want_data && known.request_id != waiter.request_id) continue;  // other rows
@@ -106,14 +106,14 @@ Waiter* Part::Like(const Waiter& waiter) {
   return nullptr;
 }
 
-void Part::Wait(Waiter waiter) {
-  Waiter* const known = Like(waiter);
+void Part::AddWaiter(Waiter waiter) {
+  Waiter* const known = FindEquivalent(waiter);
   if (known == nullptr) {
     waiters.push_back(std::move(waiter));
     return;
   }
   if (known->request_id == waiter.request_id) {
-    waiter.next_word = known->next_word;
+    waiter.next_status_at = known->next_status_at;
     waiter.pause = known->pause;
   }
   *known = std::move(waiter);

@@ -15,22 +15,22 @@
 #include "kvstore/rows/table.h"
 #include "kvstore/update/exact_sum.h"
 #include "kvstore/update/update.h"
-#include "server/reply/replies.h"
-#include "server/update/weight.h"
+#include "server/reply/reply_batcher.h"
+#include "server/update/versioned_weight.h"
 #include "transport/transport.h"
 
 namespace sluice::server {
 
-using kvstore::CheckRule;
 using kvstore::MeasurePart;
 using kvstore::SlotBytes;
 using kvstore::UpdateInput;
 using kvstore::UpdatePart;
 using kvstore::UpdateRule;
+using kvstore::ValidateRule;
 
 // How long a push may be kept in the memory of the worker that sent it, which cannot write there meanwhile
 // and perhaps waits to: some training steps, after which a copy costs nothing that matters.
-inline constexpr Duration kLongestLoan = 50ms;
+inline constexpr Duration kMaxLeaseTime = 50ms;
 
 // Of more workers than this the pushes of a round are not all kept until it closes: so many at once are added
 // up as they come.
@@ -42,10 +42,10 @@ inline constexpr size_t kKeptSums = size_t{256}
 struct Contribution {
   compression::Encoded encoded() const { return {gradient.data(), gradient.size(), compression, scale}; }
   // When the sender is to have its memory back; never where it is not the sender's.
-  Time return_at() const { return gradient.borrowed() ? came + kLongestLoan : Time::max(); }
+  Time return_at() const { return gradient.leased() ? came + kMaxLeaseTime : Time::max(); }
   // Copies the gradient when that time has come. When it will.
-  Time ReturnLoan(Time now) {
-    if (now >= return_at()) gradient = gradient.Own();
+  Time ReturnLease(Time now) {
+    if (now >= return_at()) gradient = gradient.ToOwned();
     return return_at();
   }
 
@@ -73,22 +73,22 @@ class Round {
   size_t kept() const { return kept_; }
   // Adds up what is kept, of `elements` each, and keeps it no longer; the sum lies in `memory`. Its bits do
   // not depend on when that happens.
-  void AddUp(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
+  void SumKept(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
   // The same for what is left of the round: the sum of all of it; once.
-  const std::byte* Sum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
+  const std::byte* TakeSum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
   uint64_t samples() const;
   // The divisor that the first push of the round named; others must agree.
   std::optional<double> divisor() const;
-  bool Borrows() const;  // some of its frames are memory of those who sent them
+  bool HasLeased() const;  // some of its frames are memory of those who sent them
   // Copies what is due to be returned. When the next one is.
-  Time ReturnLoans(Time now);
+  Time ReturnLeases(Time now);
   std::vector<uint32_t> Missing(const std::set<uint32_t>& live) const;
   // As a new one, which keeps its room.
   void Clear();
 
  private:
   kvstore::ExactSum& SumOf(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
-  void KeepNone();
+  void DropKept();
 
   std::vector<std::optional<Contribution>> by_rank_;
   std::vector<Contribution> doubled_;
@@ -107,16 +107,16 @@ struct Waiter {
 
   uint32_t rank = 0;
   uint32_t slot = 0;
-  uint64_t min_round = 0;
+  uint64_t min_version = 0;
   bool want_data = true;
-  bool of_set = false;  // waits for worker 0 to set the weight: in min_round, async: so often
+  bool of_set = false;  // waits for worker 0 to set the weight: in min_version, async: so often
   transport::PeerId peer;
   uint64_t request_id = 0;
   Compression as = Compression::kNone;  // how the weight is to come
-  size_t share = Replies::kShare;       // bytes that values for its request may have in one message
+  size_t share = ReplyBatcher::kShare;  // bytes that values for its request may have in one message
   Frame ids = {};                       // of the rows wanted, where the key is row-sparse
   // What it waits for is there, but its answer is put off until its peer has room.
-  bool put_off = false;
+  bool deferred = false;
   // Holds what the answer will be, for an async key of several parts: all parts of a pull show one state.
   struct Pinned {
     Frame value;
@@ -125,7 +125,7 @@ struct Waiter {
   };
   std::optional<Pinned> pinned = std::nullopt;
   // When it hears next for whom it waits, and how long after that again.
-  Time next_word = Time::max();
+  Time next_status_at = Time::max();
   Duration pause{};
 };
 
@@ -143,26 +143,26 @@ struct Part {
   };
   std::map<uint32_t, Request> stored_by;
   static constexpr uint32_t kWeight = UINT32_MAX;  // in place of a slot
-  bool IsNews(uint32_t slot, Request by);          // then it is the last
+  bool IsNewer(uint32_t slot, Request by);         // then it is the last
   // Weights that worker 0 has set in no round: how many, and the version that the last one is of.
   uint64_t sets = 0;
   std::optional<uint64_t> set_version;
   int64_t num_updates = 0;  // updates of the optimiser, which outlive a restart together with its states
-  std::optional<Weight> weight;
+  std::optional<VersionedWeight> weight;
   kvstore::States states;
   std::unique_ptr<kvstore::RowTable> rows;  // of a row-sparse key, in place of both
 
   std::deque<Round> rounds;   // rounds[i] is round version + 1 + i; sync only
   Round closed;               // whose room the next one gets
-  bool update_waits = false;  // by `closed`: see Updates
+  bool update_waits = false;  // by `closed`: see UpdateQueue
   std::vector<Waiter> waiters;
 
   size_t num_states() const { return rows != nullptr ? rows->num_states() : states.arrays.size(); }
   // Who waits for the same, whose place `waiter` would take: what this worker waited for before. Pulls of
   // rows wait beside each other, and what is pinned beside what is not. Null: nobody.
-  Waiter* Like(const Waiter& waiter);
+  Waiter* FindEquivalent(const Waiter& waiter);
   // In its place, or beside all others. A repeat of the same request keeps its time of the next word.
-  void Wait(Waiter waiter);
+  void AddWaiter(Waiter waiter);
 };
 
 }  // namespace sluice::server

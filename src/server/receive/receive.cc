@@ -9,11 +9,11 @@
 namespace sluice::server {
 namespace {
 
-std::string WhyInvalidRowPush(const wire::Push& push, size_t i, Bytes bytes, const Key& key) {
+std::string InvalidRowPushReason(const wire::Push& push, size_t i, Bytes bytes, const Key& key) {
   if (push.compression != Compression::kNone) return StrCat("rows do not travel as ", Name(push.compression));
   if (push.parts[i].want_value) return "a push of rows is answered without a value";
   const size_t row_bytes = static_cast<size_t>(key.places->row_elements) * SizeOf(key.entry.spec.dtype);
-  return kvstore::WhyInvalidRows(bytes, row_bytes, *key.places, push.parts[i].ref.part);
+  return kvstore::InvalidRowsReason(bytes, row_bytes, *key.places, push.parts[i].ref.part);
 }
 
 }  // namespace
@@ -21,21 +21,21 @@ std::string WhyInvalidRowPush(const wire::Push& push, size_t i, Bytes bytes, con
 void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
   if (std::holds_alternative<wire::Heartbeat>(message.body)) return;  // says that no stranger connected
   if (!IsMember(message.sender)) {
-    ++tally_[Count::kMessagesOfStrangers];
+    ++counters_[Counter::kUnknownSenders];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
       LOG(WARNING) << WrapLogged(StrCat("dropped ", wire::Describe(message),
                                         ": its sender is no living worker of the job", KeptBack(swallowed)));
     }
     return;
   }
-  OwnWhatIsChecked(message);
+  CopyCheckedFrames(message);
   if (!std::holds_alternative<wire::Push>(message.body)) Flush(network);
   Handle(now, from, message, network);
-  updates_.MayWait() ? updates_.Begin() : Flush(network);
+  update_queue_.MayWait() ? update_queue_.StartHelpers() : Flush(network);
 }
 
 // Who lent a payload may change it after it was checked: in place stays what is only ever added up.
-void Shard::OwnWhatIsChecked(wire::Message& message) {
+void Shard::CopyCheckedFrames(wire::Message& message) {
   const auto* push = std::get_if<wire::Push>(&message.body);
   const auto adds_up = [&](size_t i) {
     const uint32_t key = push->parts[i].ref.key;
@@ -50,9 +50,9 @@ void Shard::OwnWhatIsChecked(wire::Message& message) {
   };
   for (size_t i = 0; i < message.payload.size(); ++i) {
     Frame& frame = message.payload[i];
-    if (!frame.borrowed() || (push != nullptr && adds_up(i)) || (store != nullptr && is_stored(i))) continue;
-    frame = frame.Own();
-    tally_[Count::kBytesCopied] += frame.size();
+    if (!frame.leased() || (push != nullptr && adds_up(i)) || (store != nullptr && is_stored(i))) continue;
+    frame = frame.ToOwned();
+    counters_[Counter::kBytesCopied] += frame.size();
   }
 }
 
@@ -64,9 +64,9 @@ void Shard::Handle(Time now, transport::PeerId from, wire::Message& message, tra
   if (std::holds_alternative<wire::GetRowIds>(message.body)) return OnGetRowIds(sender, message, network);
   if (std::holds_alternative<wire::Store>(message.body)) return OnStore(sender, message, network);
   if (std::holds_alternative<wire::GetStats>(message.body)) return OnGetStats(sender, network);
-  Refuse(sender,
-         Fail(ErrorCode::kInvalidArgument, "a server shard does not take ", wire::BodyName(message.body)),
-         network);
+  SendError(sender,
+            Fail(ErrorCode::kInvalidArgument, "a server shard does not take ", wire::BodyName(message.body)),
+            network);
 }
 
 bool Shard::IsMember(const wire::Sender& sender) const {
@@ -88,7 +88,7 @@ Result<Part*> Shard::FindPart(const wire::PartRef& ref, Key** key) {
   return part;
 }
 
-Status Shard::CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part) {
+Status Shard::ValidatePush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part) {
   const Result<Part*> found = FindPart(push.parts[i].ref, key);
   if (!found) return found.failure();
   *part = found.value();
@@ -99,9 +99,9 @@ Status Shard::CheckPush(const wire::Push& push, size_t i, Bytes bytes, Key** key
   if (!(*part)->initialised)
     return refuse(ErrorCode::kFailedPrecondition, "the key has not been initialised");
   const std::string why = (*key)->places
-                              ? WhyInvalidRowPush(push, i, bytes, **key)
-                              : compression::WhyInvalid({bytes.data(), bytes.size(), push.compression},
-                                                        spec.dtype, (*part)->length);
+                              ? InvalidRowPushReason(push, i, bytes, **key)
+                              : compression::InvalidReason({bytes.data(), bytes.size(), push.compression},
+                                                           spec.dtype, (*part)->length);
   if (!why.empty()) return refuse(ErrorCode::kInvalidArgument, why);
   if (!compression::IsOfWeights(push.values, spec.dtype)) {
     return refuse(ErrorCode::kInvalidArgument, Name(spec.dtype), " weights do not travel as ",
@@ -133,12 +133,12 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
   for (size_t i = 0; i < push.parts.size(); ++i) {
     Key* key = nullptr;
     Part* part = nullptr;
-    if (Status status = CheckPush(push, i, message.payload[i].bytes(), &key, &part); !status) {
-      ++tally_[Count::kRejected];
-      return Refuse(sender, status.failure(), network);
+    if (Status status = ValidatePush(push, i, message.payload[i].bytes(), &key, &part); !status) {
+      ++counters_[Counter::kRejected];
+      return SendError(sender, status.failure(), network);
     }
   }
-  const size_t share = Replies::ShareOf(wire::PayloadBytes(message));
+  const size_t share = ReplyBatcher::ShareOf(wire::PayloadBytes(message));
   const float scale = std::ldexp(1.0f, static_cast<int>(push.exponent));
   bool all_answered = true;  // every part was answered with its value at once, which says Ack as well
   for (size_t i = 0; i < push.parts.size(); ++i) {
@@ -146,23 +146,23 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
     Key* key = keys_[pushed.ref.key].get();
     Part* part = key->Find(pushed.ref.part);
     Frame& frame = message.payload[i];
-    tally_[Count::kBytesIn] += frame.size();
+    counters_[Counter::kBytesIn] += frame.size();
     Contribution contribution{std::move(frame), push.samples, push.divisor, push.compression, now, scale};
-    NoteLoan(contribution);
-    const auto kept = key->async() ? KeepAsync(sender, *key, *part, pushed.round, std::move(contribution))
-                                   : KeepSync(sender, *key, *part, pushed.round, std::move(contribution));
+    NoteLease(contribution);
+    const auto kept = key->async() ? AdmitAsync(sender, *key, *part, pushed.round, std::move(contribution))
+                                   : AdmitSync(sender, *key, *part, pushed.round, std::move(contribution));
     if (!kept) {
-      ++tally_[Count::kRejected];
-      return Refuse(sender, kept.failure(), network);
+      ++counters_[Counter::kRejected];
+      return SendError(sender, kept.failure(), network);
     }
-    if (key->awaits_set) RefuseVainWaits(*key, network);
-    ++tally_[kept.value() == Kept::kNew ? Count::kPushes : Count::kRepeats];
+    if (key->awaits_set) FailUnsatisfiable(*key, network);
+    ++counters_[kept.value() == Admission::kNew ? Counter::kPushes : Counter::kRepeats];
     if (!pushed.want_value) {
       all_answered = false;
       continue;
     }
     const Waiter waiter{.rank = sender.rank,
-                        .min_round = pushed.round,
+                        .min_version = pushed.round,
                         .peer = sender.peer,
                         .request_id = sender.request_id,
                         .as = push.values,
@@ -179,15 +179,15 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     Key* key = nullptr;
     const Result<Part*> part = FindPart(wanted.ref, &key);
     if (!part) {
-      ++tally_[Count::kRejected];
-      return Refuse(sender, part.failure(), network);
+      ++counters_[Counter::kRejected];
+      return SendError(sender, part.failure(), network);
     }
     if (key->places && pull.want != wire::Pull::Want::kVersion) {
-      ++tally_[Count::kRejected];
-      return Refuse(sender,
-                    Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
-                         " is row-sparse: its rows are pulled, never all of it"),
-                    network);
+      ++counters_[Counter::kRejected];
+      return SendError(sender,
+                       Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
+                            " is row-sparse: its rows are pulled, never all of it"),
+                       network);
     }
     // States that no update has touched yet are zeros.
     if (wanted.slot > 0)
@@ -196,24 +196,25 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
     const bool of_set = pull.want == wire::Pull::Want::kSet;
     if (wanted.slot > std::max(part.value()->num_states(), least)) {
-      ++tally_[Count::kRejected];
-      return Refuse(
+      ++counters_[Counter::kRejected];
+      return SendError(
           sender,
           Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec), " has ",
                part.value()->num_states(), " optimiser states, state ", wanted.slot, " was asked for"),
           network);
     }
     if (!compression::IsOfWeights(pull.values, key->entry.spec.dtype)) {
-      ++tally_[Count::kRejected];
-      return Refuse(sender,
-                    Fail(ErrorCode::kInvalidArgument, "pull of key ", wire::ToString(key->entry.spec), ": ",
-                         Name(key->entry.spec.dtype), " weights do not travel as ", Name(pull.values)),
-                    network);
+      ++counters_[Counter::kRejected];
+      return SendError(
+          sender,
+          Fail(ErrorCode::kInvalidArgument, "pull of key ", wire::ToString(key->entry.spec), ": ",
+               Name(key->entry.spec.dtype), " weights do not travel as ", Name(pull.values)),
+          network);
     }
-    ++tally_[Count::kPulls];
+    ++counters_[Counter::kPulls];
     const Waiter waiter{.rank = sender.rank,
                         .slot = wanted.slot,
-                        .min_round = wanted.min_round,
+                        .min_version = wanted.min_version,
                         .want_data = pull.want == wire::Pull::Want::kValue,
                         .of_set = of_set,
                         .peer = sender.peer,
@@ -221,7 +222,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
                         .as = pull.values};
     if (AnswerOrWait(now, *key, *part.value(), waiter)) continue;
     key->awaits_set |= of_set;
-    if (of_set || worker_0_left_) RefuseVainWaits(*key, network);
+    if (of_set || worker_0_left_) FailUnsatisfiable(*key, network);
   }
 }
 
@@ -233,14 +234,14 @@ void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
   Send(sender.peer, sender.request_id, std::move(stats), {}, network);
 }
 
-Status Shard::CheckStore(const Sender& sender, const wire::Store& store, size_t i, Bytes bytes, Key** key,
-                         Part** part) {
+Status Shard::ValidateStore(const Sender& sender, const wire::Store& store, size_t i, Bytes bytes, Key** key,
+                            Part** part) {
   const wire::StorePart& stored = store.parts[i];
   const Result<Part*> found = FindPart(stored.ref, key);
   if (!found) return found.failure();
   *part = found.value();
   const wire::KeySpec& spec = (*key)->entry.spec;
-  if ((*key)->places) return CheckStoreRows(store, i, bytes, **key, **part);
+  if ((*key)->places) return ValidateStoreRows(store, i, bytes, **key, **part);
   if (store.purpose == wire::Store::Purpose::kRows) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec),
                 " is not row-sparse, but rows came");
@@ -254,12 +255,12 @@ Status Shard::CheckStore(const Sender& sender, const wire::Store& store, size_t 
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), ", part ", stored.ref.part, ": ",
                 bytes.size(), " bytes came to be stored, the part has ", expected);
   }
-  if (sets) return CheckSet(sender, **key, **part, stored.version);
-  return init ? Status::Ok() : CheckState(**key, **part, stored);
+  if (sets) return ValidateSet(sender, **key, **part, stored.version);
+  return init ? Status::Ok() : ValidateState(**key, **part, stored);
 }
 
 // A worker sets the weight of the last version that it has pushed for, when that is there.
-Status Shard::CheckSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const {
+Status Shard::ValidateSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const {
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kFailedPrecondition, "set of key ", wire::ToString(key.entry.spec), ": ", why...);
   };
@@ -270,7 +271,7 @@ Status Shard::CheckSet(const Sender& sender, const Key& key, const Part& part, u
   return Status::Ok();
 }
 
-Status Shard::CheckState(const Key& key, Part& part, const wire::StorePart& state) const {
+Status Shard::ValidateState(const Key& key, Part& part, const wire::StorePart& state) const {
   const UpdateRule& rule = RuleFor(key, part.version + 1);
   PrepareStates(rule, key.entry.spec, part);
   const auto refuse = [&](const auto&... why) {
@@ -301,7 +302,7 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
 
 // Of a later version there is a round that counts on the weight as it was set then.
 void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by) {
-  if (version < VersionFor(key, part, 0) || !part.IsNews(Part::kWeight, by)) return;
+  if (version < VersionFor(key, part, 0) || !part.IsNewer(Part::kWeight, by)) return;
   std::memcpy(part.weight->Next(), value.data(), value.size());
   part.weight->Publish();
   part.set_version = version;
@@ -310,7 +311,7 @@ void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value
 }
 
 void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by) {
-  if (!part.IsNews(state.slot, by)) return;
+  if (!part.IsNewer(state.slot, by)) return;
   if (state.slot > 0 && part.rows != nullptr) {
     StoreRows(part, state.slot, frame);
   } else if (state.slot > 0) {
@@ -324,9 +325,9 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
   Key* key = nullptr;
   Part* part = nullptr;
   for (size_t i = 0; i < store.parts.size(); ++i) {
-    if (Status status = CheckStore(sender, store, i, message.payload[i].bytes(), &key, &part); !status) {
-      ++tally_[Count::kRejected];
-      return Refuse(sender, status.failure(), network);
+    if (Status status = ValidateStore(sender, store, i, message.payload[i].bytes(), &key, &part); !status) {
+      ++counters_[Counter::kRejected];
+      return SendError(sender, status.failure(), network);
     }
   }
   for (size_t i = 0; i < store.parts.size(); ++i) {
@@ -341,7 +342,7 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
         StoreState(*part, store.parts[i], message.payload[i], by);
         break;
       case wire::Store::Purpose::kRows:
-        if (part->IsNews(Part::kWeight, by)) StoreRows(*part, 0, message.payload[i]);
+        if (part->IsNewer(Part::kWeight, by)) StoreRows(*part, 0, message.payload[i]);
         break;
       case wire::Store::Purpose::kWeight:
         SetWeight(*key, *part, store.parts[i].version, message.payload[i], by);

@@ -31,8 +31,8 @@ Waiting WaitingBeside(const Part& part, uint32_t rank, uint64_t request_id) {
 
 }  // namespace
 
-Status Shard::CheckPullRows(const Sender& sender, const wire::RowsPart& wanted, Bytes ids, Key** key,
-                            Part** part) {
+Status Shard::ValidatePullRows(const Sender& sender, const wire::RowsPart& wanted, Bytes ids, Key** key,
+                               Part** part) {
   const Result<Part*> found = FindPart(wanted.ref, key);
   if (!found) return found.failure();
   *part = found.value();
@@ -41,7 +41,7 @@ Status Shard::CheckPullRows(const Sender& sender, const wire::RowsPart& wanted, 
                 ": ", why...);
   };
   if (!(*key)->places) return refuse(ErrorCode::kInvalidArgument, "the key is not row-sparse");
-  if (const std::string why = kvstore::WhyInvalidIds(ids, *(*key)->places, wanted.ref.part); !why.empty())
+  if (const std::string why = kvstore::InvalidIdsReason(ids, *(*key)->places, wanted.ref.part); !why.empty())
     return refuse(ErrorCode::kInvalidArgument, why);
   if (wanted.slot > 0) PrepareStates(RuleFor(**key, (*part)->version + 1), (*key)->entry.spec, **part);
   const kvstore::RowTable& table = *(*part)->rows;
@@ -69,18 +69,18 @@ void Shard::OnPullRows(Time now, const Sender& sender, const wire::Message& mess
   Key* key = nullptr;
   Part* part = nullptr;
   for (size_t i = 0; i < pull.parts.size(); ++i) {
-    if (Status status = CheckPullRows(sender, pull.parts[i], message.payload[i].bytes(), &key, &part);
+    if (Status status = ValidatePullRows(sender, pull.parts[i], message.payload[i].bytes(), &key, &part);
         !status) {
-      ++tally_[Count::kRejected];
-      return Refuse(sender, status.failure(), network);
+      ++counters_[Counter::kRejected];
+      return SendError(sender, status.failure(), network);
     }
   }
   for (size_t i = 0; i < pull.parts.size(); ++i) {
     part = FindPart(pull.parts[i].ref, &key).value();
-    ++tally_[Count::kPulls];
+    ++counters_[Counter::kPulls];
     Waiter waiter{.rank = sender.rank,
                   .slot = pull.parts[i].slot,
-                  .min_round = pull.parts[i].min_round,
+                  .min_version = pull.parts[i].min_version,
                   .peer = sender.peer,
                   .request_id = sender.request_id,
                   .ids = message.payload[i]};
@@ -93,12 +93,12 @@ void Shard::OnGetRowIds(const Sender& sender, const wire::Message& message, tran
   Key* key = nullptr;
   const Result<Part*> part = FindPart(wanted.ref, &key);
   if (!part || !key->places) {
-    ++tally_[Count::kRejected];
-    return Refuse(sender,
-                  !part ? part.failure()
-                        : Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
-                               " is not row-sparse: it has no list of rows"),
-                  network);
+    ++counters_[Counter::kRejected];
+    return SendError(sender,
+                     !part ? part.failure()
+                           : Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
+                                  " is not row-sparse: it has no list of rows"),
+                     network);
   }
   const std::span<const int64_t> ids = part.value()->rows->ids();
   const std::span<const int64_t> rest = ids.subspan(std::min<size_t>(wanted.first, ids.size()));
@@ -108,8 +108,8 @@ void Shard::OnGetRowIds(const Sender& sender, const wire::Message& message, tran
   Send(sender.peer, sender.request_id, std::move(answer), {}, network);
 }
 
-Status Shard::CheckStoreRows(const wire::Store& store, size_t i, Bytes bytes, const Key& key,
-                             Part& part) const {
+Status Shard::ValidateStoreRows(const wire::Store& store, size_t i, Bytes bytes, const Key& key,
+                                Part& part) const {
   const wire::StorePart& stored = store.parts[i];
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec), ", part ",
@@ -121,12 +121,12 @@ Status Shard::CheckStoreRows(const wire::Store& store, size_t i, Bytes bytes, co
     return refuse("the key is row-sparse: its rows are set one by one");
   const bool states = store.purpose == wire::Store::Purpose::kState;
   if (states) {
-    if (Status status = CheckState(key, part, stored); !status) return status;
+    if (Status status = ValidateState(key, part, stored); !status) return status;
   }
   if (states && stored.slot == 0)
     return bytes.empty() ? Status::Ok() : refuse(bytes.size(), " bytes came with a number of updates");
   const size_t each = states ? part.rows->state_bytes() : part.rows->row_bytes();
-  const std::string why = kvstore::WhyInvalidRows(bytes, each, *key.places, stored.ref.part);
+  const std::string why = kvstore::InvalidRowsReason(bytes, each, *key.places, stored.ref.part);
   return why.empty() ? Status::Ok() : refuse(why);
 }
 

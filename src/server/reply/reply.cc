@@ -9,7 +9,7 @@ namespace sluice::server {
 namespace {
 
 // What a training round takes is no news: only who waits longer hears for whom, and then ever more rarely.
-constexpr Duration kFirstWord = 100ms;
+constexpr Duration kFirstStatus = 100ms;
 constexpr Duration kLongestPause = 2s;
 // Bytes of values that are handed to the network before it is asked who has room for more.
 constexpr size_t kAtOnce = size_t{4} << 20;
@@ -24,11 +24,11 @@ uint64_t Shard::VersionFor(const Key& key, const Part& part, uint32_t rank) {
 
 bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const {
   if (waiter.of_set)
-    return key.async() ? part.sets >= waiter.min_round
-                       : part.version > waiter.min_round || part.set_version == waiter.min_round;
-  if (!key.async()) return part.initialised && part.version >= waiter.min_round;
+    return key.async() ? part.sets >= waiter.min_version
+                       : part.version > waiter.min_version || part.set_version == waiter.min_version;
+  if (!key.async()) return part.initialised && part.version >= waiter.min_version;
   return key.initialised_parts == key.parts.size() && !WaitsForPinned(key, part, waiter) &&
-         VersionFor(key, part, waiter.rank) >= waiter.min_round;
+         VersionFor(key, part, waiter.rank) >= waiter.min_version;
 }
 
 // Parts of an earlier state are still to be sent to this worker.
@@ -44,21 +44,21 @@ bool Shard::HasRoom(const Waiter& waiter) const {
 }
 
 bool Shard::AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter) {
-  bool put_off = false;  // what it would take the place of
+  bool deferred = false;  // what it would take the place of
   for (Waiter& known : part.waiters) {
-    if (!known.put_off || !known.AsksFor(waiter)) continue;
-    put_off = true;
+    if (!known.deferred || !known.AsksFor(waiter)) continue;
+    deferred = true;
     if (known.request_id != waiter.request_id) continue;
     known.peer = waiter.peer;  // a repeat: its answer is on its way
-    put_off_[waiter.peer].insert(part.ref);
+    deferred_[waiter.peer].insert(part.ref);
     return false;
   }
   if (Ready(key, part, waiter)) {
-    if (!put_off && HasRoom(waiter)) {
+    if (!deferred && HasRoom(waiter)) {
       Answer(key, part, waiter);
       return true;
     }
-    PutOff(key, part, waiter);
+    DeferAnswer(key, part, waiter);
   }
   if (waiter.ids.data() != nullptr)
     waiter.ids = Frame::Copy(waiter.ids.bytes());  // it may be a small piece of what came
@@ -66,10 +66,10 @@ bool Shard::AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter) {
   return false;
 }
 
-void Shard::PutOff(Key& key, Part& part, Waiter& waiter) {
-  ++tally_[Count::kAnswersPutOff];
-  waiter.put_off = true;
-  put_off_[waiter.peer].insert(part.ref);
+void Shard::DeferAnswer(Key& key, Part& part, Waiter& waiter) {
+  ++counters_[Counter::kAnswersDeferred];
+  waiter.deferred = true;
+  deferred_[waiter.peer].insert(part.ref);
   if (!key.async() || waiter.slot > 0 || key.parts.size() == 1 || part.rows != nullptr) return;
   std::weak_ptr<const uint64_t>& of_rank = key.pinned[waiter.rank];
   auto state = of_rank.lock();
@@ -77,21 +77,21 @@ void Shard::PutOff(Key& key, Part& part, Waiter& waiter) {
   waiter.pinned = {part.weight->Share(waiter.as), VersionFor(key, part, waiter.rank), std::move(state)};
 }
 
-bool Shard::AnswerSomePutOff() {
-  for (auto& [peer, parts] : put_off_) {
+bool Shard::AnswerSomeDeferred() {
+  for (auto& [peer, parts] : deferred_) {
     if (without_room_.contains(peer)) continue;
     while (!parts.empty() && replies_.bytes() < kAtOnce)
-      AnswerPutOff(peer, parts.extract(parts.begin()).value());
+      AnswerDeferred(peer, parts.extract(parts.begin()).value());
   }
-  std::erase_if(put_off_, [](const auto& of_peer) { return of_peer.second.empty(); });
+  std::erase_if(deferred_, [](const auto& of_peer) { return of_peer.second.empty(); });
   return !replies_.empty();
 }
 
-void Shard::AnswerPutOff(transport::PeerId peer, const wire::PartRef& ref) {
+void Shard::AnswerDeferred(transport::PeerId peer, const wire::PartRef& ref) {
   Key& key = *keys_[ref.key];
   Part& part = *key.Find(ref.part);
   std::erase_if(part.waiters, [&](const Waiter& waiter) {
-    if (!waiter.put_off || waiter.peer != peer) return false;
+    if (!waiter.deferred || waiter.peer != peer) return false;
     if (waiter.slot <= part.num_states()) Answer(key, part, waiter);
     return true;
   });
@@ -109,23 +109,23 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   if (waiter.slot == 0) value.version = VersionFor(key, part, waiter.rank);
   if (waiter.pinned) value.version = waiter.pinned->version;
   // A lease shows the weight when it is sent; what is made of it here needs it now.
-  if (waiter.slot > 0 || waiter.as != Compression::kNone) updates_.Run();
+  if (waiter.slot > 0 || waiter.as != Compression::kNone) update_queue_.Run();
   Frame frame;
   if (waiter.slot > 0) {
     value.version = static_cast<uint64_t>(part.num_updates);
     // States change in place: a copy, on the rare way of saving them.
     if (waiter.want_data && part.rows == nullptr) {
       frame = Frame::Copy(part.states.arrays[waiter.slot - 1]->bytes());
-      tally_[Count::kBytesCopied] += frame.size();
+      counters_[Counter::kBytesCopied] += frame.size();
     }
   } else if (waiter.want_data && part.rows == nullptr) {
     frame = waiter.pinned ? waiter.pinned->value : part.weight->Share(waiter.as);
   }
   if (waiter.want_data && part.rows != nullptr) {
     frame = ReadRows(part, waiter);
-    tally_[Count::kBytesCopied] += frame.size();
+    counters_[Counter::kBytesCopied] += frame.size();
   }
-  tally_[Count::kBytesOut] += frame.size();
+  counters_[Counter::kBytesOut] += frame.size();
   const Compression as = waiter.slot == 0 ? waiter.as : Compression::kNone;
   replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as, waiter.share);
 }
@@ -146,10 +146,10 @@ Frame Shard::ReadRows(const Part& part, const Waiter& waiter) const {
 void Shard::AnswerWaiters(Key& key, Part& part) {
   if (part.waiters.empty()) return;
   auto waiting = std::partition(part.waiters.begin(), part.waiters.end(),
-                                [&](Waiter& waiter) { return waiter.put_off || !Ready(key, part, waiter); });
+                                [&](Waiter& waiter) { return waiter.deferred || !Ready(key, part, waiter); });
   for (auto it = waiting; it != part.waiters.end(); ++it) {
     if (!HasRoom(*it)) {
-      PutOff(key, part, *it);
+      DeferAnswer(key, part, *it);
       std::swap(*it, *waiting++);
     } else if (!it->want_data || it->slot <= part.num_states()) {
       Answer(key, part, *it);
@@ -159,53 +159,54 @@ void Shard::AnswerWaiters(Key& key, Part& part) {
 }
 
 void Shard::KeepWaiting(Time now, Part& part, Waiter waiter) {
-  waiter.next_word = now + kFirstWord;
-  waiter.pause = kFirstWord;
-  next_word_ = std::min(next_word_, waiter.next_word);
-  part.Wait(waiter);
+  waiter.next_status_at = now + kFirstStatus;
+  waiter.pause = kFirstStatus;
+  next_status_at_ = std::min(next_status_at_, waiter.next_status_at);
+  part.AddWaiter(waiter);
 }
 
 void Shard::OnTimer(Time now, transport::Network& network) {
-  ReturnLoans(now);
-  if (now < next_word_) return;
-  next_word_ = Time::max();
+  ReturnLeases(now);
+  if (now < next_status_at_) return;
+  next_status_at_ = Time::max();
   for (const auto& key : keys_) {
-    if (key != nullptr) TellWaiters(now, *key, key->parts, network);
+    if (key != nullptr) SendStatusUpdates(now, *key, key->parts, network);
   }
   // One look at all keys serves many waiters.
-  if (next_word_ < Time::max()) next_word_ = std::max(next_word_, now + kFirstWord);
+  if (next_status_at_ < Time::max()) next_status_at_ = std::max(next_status_at_, now + kFirstStatus);
 }
 
-void Shard::TellWaiters(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network) {
+void Shard::SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts,
+                              transport::Network& network) {
   std::set<std::pair<transport::PeerId, uint64_t>> told;  // one word for a request's whole key
   for (Part& part : parts) {
     for (Waiter& waiter : part.waiters) {
-      if (now >= waiter.next_word) {
+      if (now >= waiter.next_status_at) {
         waiter.pause = std::min(2 * waiter.pause, kLongestPause);
-        waiter.next_word = now + waiter.pause;
+        waiter.next_status_at = now + waiter.pause;
         const bool for_itself = waiter.rank == 0 && !part.initialised;  // its first values are on their way
-        const bool for_others = !waiter.put_off && !for_itself && !WaitsForPinned(key, part, waiter);
+        const bool for_others = !waiter.deferred && !for_itself && !WaitsForPinned(key, part, waiter);
         if (for_others && told.emplace(waiter.peer, waiter.request_id).second) {
-          ++tally_[Count::kWordsToWaiters];
+          ++counters_[Counter::kStatusUpdates];
           Send(waiter.peer, waiter.request_id,
-               wire::BarrierWaiting{wire::ToString(key.entry.spec), MissingText(key, part, waiter)}, {},
+               wire::StillWaiting{wire::ToString(key.entry.spec), MissingText(key, part, waiter)}, {},
                network);
         }
       }
-      next_word_ = std::min(next_word_, waiter.next_word);
+      next_status_at_ = std::min(next_status_at_, waiter.next_status_at);
     }
   }
 }
 
 // Why nobody will ever answer; empty while somebody may. Sync: whoever has set the weight before a round that
 // worker 0 pushes without having set it would lose it. That round may close: it is right without.
-std::string Shard::WhyVain(const Key& key, const Part& part, const Waiter& waiter) const {
+std::string Shard::UnsatisfiableReason(const Key& key, const Part& part, const Waiter& waiter) const {
   const auto name = [&] { return wire::ToString(key.entry.spec); };
   if (worker_0_left_ && !part.initialised)
     return StrCat("worker 0 has left the job and has not initialised key ", name(), ": nobody else does");
   if (!waiter.of_set) return {};
   const bool pushed = !key.async() && !part.rounds.empty() && part.rounds.front().Has(0);
-  if (!worker_0_left_ && !(pushed && waiter.min_round == part.version)) return {};
+  if (!worker_0_left_ && !(pushed && waiter.min_version == part.version)) return {};
   const std::string set = StrCat("worker ", waiter.rank, " has set the weight of key ", name());
   if (worker_0_left_) return StrCat(set, ", and worker 0, whose weights count, has left the job without");
   return StrCat(set, " before round ", part.version + 1,
@@ -213,16 +214,16 @@ std::string Shard::WhyVain(const Key& key, const Part& part, const Waiter& waite
                 "the same two steps");
 }
 
-void Shard::RefuseVainWaits(Key& key, transport::Network& network) {
+void Shard::FailUnsatisfiable(Key& key, transport::Network& network) {
   if (!std::exchange(key.awaits_set, false) && !worker_0_left_) return;
   for (Part& part : key.parts) {
     std::erase_if(part.waiters, [&](const Waiter& waiter) {
-      const std::string why = WhyVain(key, part, waiter);
+      const std::string why = UnsatisfiableReason(key, part, waiter);
       key.awaits_set |= waiter.of_set && why.empty();
       if (why.empty()) return false;
-      ++tally_[Count::kRejected];
-      Refuse({waiter.rank, waiter.peer, waiter.request_id}, Fail(ErrorCode::kFailedPrecondition, why),
-             network);
+      ++counters_[Counter::kRejected];
+      SendError({waiter.rank, waiter.peer, waiter.request_id}, Fail(ErrorCode::kFailedPrecondition, why),
+                network);
       return true;
     });
   }
@@ -247,15 +248,15 @@ std::string Shard::MissingText(const Key& key, const Part& part) const {
 }
 
 void Shard::Flush(transport::Network& network) {
-  updates_.Run();
-  if (replies_.empty() && put_off_.empty()) return;
+  update_queue_.Run();
+  if (replies_.empty() && deferred_.empty()) return;
   do {
     replies_.Flush(
         [&](transport::PeerId peer, uint64_t request_id, wire::Values values, wire::Frames frames) {
           Send(peer, request_id, std::move(values), std::move(frames), network);
           if (!network.HasRoom(peer)) without_room_.insert(peer);
         });
-  } while (!put_off_.empty() && AnswerSomePutOff());
+  } while (!deferred_.empty() && AnswerSomeDeferred());
 }
 
 void Shard::Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, wire::Frames frames,
@@ -270,7 +271,7 @@ void Shard::Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, wi
   network.Send(to, std::move(message));
 }
 
-void Shard::Refuse(const Sender& to, const Failure& failure, transport::Network& network) {
+void Shard::SendError(const Sender& to, const Failure& failure, transport::Network& network) {
   Send(to.peer, to.request_id, wire::ErrorReply{failure.code, failure.message}, {}, network);
 }
 

@@ -12,7 +12,7 @@ namespace sluice::server {
 const UpdateRule& Shard::RuleFor(const Key& key, uint64_t round) const {
   const UpdateRule* rule = &own_rule_;
   if (const auto set = optimizers_.find(key.entry.spec.store); set != optimizers_.end()) {
-    for (const Configured& configured : set->second)
+    for (const ConfiguredRule& configured : set->second)
       if (key.async() || configured.FirstRound(key.entry.id) <= round) rule = &configured.rule;
   }
   return *rule;
@@ -67,14 +67,15 @@ void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closi
   for (const Closing& closing : closings) {
     UpdateInput input = InputOf(key, rule, closing);
     input.norms = norms;
-    Weight& weight = *closing.part->weight;
+    VersionedWeight& weight = *closing.part->weight;
     const std::byte* old = weight.data();
     std::byte* const fresh = weight.Next();
-    input.around = fresh != old && weight_bytes_ > options_.cached_bytes;
+    input.non_temporal = fresh != old && weight_bytes_ > options_.cache_bytes;
     // What came by a socket has kept other cores busy, which have more of it to bring.
-    const bool shared_out = closing.lent && updates_.worthwhile() && !rule.updater && !rule.needs_norms();
+    const bool shared_out =
+        closing.leased && update_queue_.worthwhile() && !rule.updater && !rule.needs_norms();
     if (shared_out) {
-      updates_.Add({closing.part, &rule, input, closing.gradients, old, fresh});
+      update_queue_.Add({closing.part, &rule, input, closing.gradients, old, fresh});
     } else {
       UpdatePart(rule, input, old, fresh, closing.part->states.arrays);
     }
@@ -109,18 +110,18 @@ Shard::Closed Shard::CloseNext(Key& key, Part& part) {
   if (!ready) return Closed::kNothing;
   InlineVector<Closing, 1> closings;
   for (Part& one : parts) {
-    if (one.update_waits) updates_.Run();  // that of the round before
+    if (one.update_waits) update_queue_.Run();  // that of the round before
     one.closed = std::move(one.rounds.front());
     one.rounds.pop_front();
     const std::byte* const sum =
-        AddsUpEarly(key) ? one.closed.Sum(key.entry.spec.dtype, one.length, sums_memory_) : nullptr;
+        SumsEarly(key) ? one.closed.TakeSum(key.entry.spec.dtype, one.length, sums_memory_) : nullptr;
     closings.push_back({&one, one.closed.gradients(), one.closed.divisor().value_or(1), one.closed.samples(),
-                        sum, one.closed.Borrows()});
+                        sum, one.closed.HasLeased()});
   }
   Update(key, closings);
   for (Part& one : parts)
     if (!one.update_waits) one.closed.Clear();
-  tally_[Count::kRoundsClosed] += parts.size();
+  counters_[Counter::kRoundsClosed] += parts.size();
   for (Part& one : parts) AnswerWaiters(key, one);
   return parts.size() == 1 ? Closed::kPart : Closed::kKey;
 }
@@ -159,7 +160,7 @@ void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
     }
     Update(key, closings);
     ++pushes.applied;
-    ++tally_[Count::kRoundsClosed];
+    ++counters_[Counter::kRoundsClosed];
     applied = true;
   }
   if (!applied) return;
@@ -172,26 +173,27 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_
     return Fail(ErrorCode::kFailedPrecondition,
                 "this server updates with a function of its own; SetOptimizer has no place there");
   }
-  if (const std::string why = WhyInvalid(config); !why.empty()) return Fail(ErrorCode::kInvalidArgument, why);
+  if (const std::string why = InvalidReason(config); !why.empty())
+    return Fail(ErrorCode::kInvalidArgument, why);
   if (const auto set = optimizers_.find(store); set != optimizers_.end()) {
-    const Configured& newest = set->second.back();
+    const ConfiguredRule& newest = set->second.back();
     if (newest.first_rounds == first_rounds && newest.rule.optimizer->config() == Resolved(config))
       return Status::Ok();  // told again
   }
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& key : keys_) {
     if (key == nullptr || key->entry.spec.store != store) continue;
-    if (Status status = CheckRule(rule, key->entry); !status) return status;
+    if (Status status = ValidateRule(rule, key->entry); !status) return status;
   }
-  std::vector<Configured>& set = optimizers_[store];
+  std::vector<ConfiguredRule>& set = optimizers_[store];
   Prune(&set, store);
   set.push_back({first_rounds, rule});
   return Status::Ok();
 }
 
 // A setting that the next one has replaced for every part's open round is never needed again.
-void Shard::Prune(std::vector<Configured>* set, uint32_t store) const {
-  const auto replaced_by = [&](const Configured& next) {
+void Shard::Prune(std::vector<ConfiguredRule>* set, uint32_t store) const {
+  const auto replaced_by = [&](const ConfiguredRule& next) {
     return std::all_of(keys_.begin(), keys_.end(), [&](const auto& key) {
       return key == nullptr || key->entry.spec.store != store || key->async() ||
              std::all_of(key->parts.begin(), key->parts.end(), [&](const Part& part) {

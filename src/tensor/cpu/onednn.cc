@@ -20,7 +20,7 @@ struct OneDnn::Eltwise {
     const memory::desc desc({n}, kFloat, memory::format_tag::x);
     using F = dnnl::eltwise_forward;
     run = F(F::primitive_desc(F::desc(dnnl::prop_kind::forward_inference, algorithm, desc, 0, 0), e.engine));
-    arguments = {{DNNL_ARG_SRC, src = e.Borrowed(desc)}, {DNNL_ARG_DST, dst = e.Borrowed(desc)}};
+    arguments = {{DNNL_ARG_SRC, src = e.Unbound(desc)}, {DNNL_ARG_DST, dst = e.Unbound(desc)}};
   }
   dnnl::eltwise_forward run;
   memory src, dst;

@@ -124,9 +124,9 @@ ConvForward::ConvForward(const Engine& e, const ConvShape& shape, bool has_bias,
       run_(pd_),
       src_(e, d_.src, d_.src_factor),
       weights_(e, d_.weights, pd_.weights_desc()),
-      dst_(e.Borrowed(d_.dst)) {
+      dst_(e.Unbound(d_.dst)) {
   arguments_ = {{DNNL_ARG_SRC, src_.chosen()}, {DNNL_ARG_WEIGHTS, weights_.chosen()}, {DNNL_ARG_DST, dst_}};
-  if (has_bias) arguments_.Add(DNNL_ARG_BIAS, bias_ = e.Borrowed(d_.bias));
+  if (has_bias) arguments_.Add(DNNL_ARG_BIAS, bias_ = e.Unbound(d_.bias));
 }
 
 void ConvForward::Run(const float* x, const float* weight, const float* bias, float* out) {
@@ -144,7 +144,7 @@ ConvBackwardData::ConvBackwardData(const Engine& e, const ConvShape& shape)
       run_(pd_),
       weights_(e, d_.weights, pd_.weights_desc()),
       grad_(e, d_.dst, d_.dst_factor),
-      grad_x_(e.Borrowed(d_.src)) {
+      grad_x_(e.Unbound(d_.src)) {
   arguments_ = {{DNNL_ARG_DIFF_DST, grad_.chosen()},
                 {DNNL_ARG_WEIGHTS, weights_.chosen()},
                 {DNNL_ARG_DIFF_SRC, grad_x_}};
@@ -168,7 +168,7 @@ ConvBackwardWeights::ConvBackwardWeights(const Engine& e, const ConvShape& shape
   arguments_ = {{DNNL_ARG_SRC, src_.chosen()},
                 {DNNL_ARG_DIFF_DST, grad_.chosen()},
                 {DNNL_ARG_DIFF_WEIGHTS, grad_weights_.chosen()}};
-  if (has_bias) arguments_.Add(DNNL_ARG_DIFF_BIAS, grad_bias_ = e.Borrowed(d_.bias));
+  if (has_bias) arguments_.Add(DNNL_ARG_DIFF_BIAS, grad_bias_ = e.Unbound(d_.bias));
 }
 
 void ConvBackwardWeights::Run(const float* x, const float* grad, float* grad_weight, float* grad_bias) {

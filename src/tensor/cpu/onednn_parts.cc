@@ -49,7 +49,7 @@ void Reorders::Execute(const dnnl::stream& stream) const {
 }
 
 Input::Input(const Engine& e, const memory::desc& users, const memory::desc& chosen)
-    : e_(e), users_(e.Borrowed(users)), chosen_(users == chosen ? users_ : memory(chosen, e.engine)) {
+    : e_(e), users_(e.Unbound(users)), chosen_(users == chosen ? users_ : memory(chosen, e.engine)) {
   memory::desc rounded = users;
   rounded.data.data_type = dnnl_bf16;
   if (chosen == rounded) {
@@ -70,7 +70,7 @@ void Input::Bring(const float* users) {
 }
 
 Output::Output(const Engine& e, const memory::desc& users, const memory::desc& chosen)
-    : e_(e), users_(e.Borrowed(users)), chosen_(users == chosen ? users_ : memory(chosen, e.engine)) {
+    : e_(e), users_(e.Unbound(users)), chosen_(users == chosen ? users_ : memory(chosen, e.engine)) {
   if (users != chosen) reorders_ = Reorders(e, chosen_, users_);
 }
 

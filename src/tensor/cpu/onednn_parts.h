@@ -21,7 +21,7 @@ struct Engine {
   dnnl::stream stream{engine};
 
   // Memory of the caller's, which each run names.
-  dnnl::memory Borrowed(const dnnl::memory::desc& desc) const { return {desc, engine, DNNL_MEMORY_NONE}; }
+  dnnl::memory Unbound(const dnnl::memory::desc& desc) const { return {desc, engine, DNNL_MEMORY_NONE}; }
   void Point(dnnl::memory& at, const float* data) const {
     at.set_data_handle(const_cast<float*>(data), stream);
   }

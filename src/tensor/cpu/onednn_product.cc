@@ -35,10 +35,10 @@ Product::Product(const Engine& e, const ProductShape& s)
       run_(pd_),
       a_(e, Matrix(s.m, s.k, s.transpose_a), pd_.src_desc()),
       b_(e, Matrix(s.k, s.n, s.transpose_b), pd_.weights_desc()),
-      out_(e.Borrowed(pd_.dst_desc())) {
+      out_(e.Unbound(pd_.dst_desc())) {
   arguments_ = {{DNNL_ARG_SRC, a_.chosen()}, {DNNL_ARG_WEIGHTS, b_.chosen()}, {DNNL_ARG_DST, out_}};
   if (!s.has_bias) return;
-  bias_ = e.Borrowed(pd_.bias_desc());
+  bias_ = e.Unbound(pd_.bias_desc());
   arguments_.Add(DNNL_ARG_BIAS, bias_);
 }
 

@@ -29,9 +29,9 @@ void WithValues(DType dtype, const void* values, Read read) {
 
 // The n values, in place of what `numbers` held; refuse(value, place) throws for one that is no whole number
 // of [0, end).
-template <typename Refuse>
+template <typename ThrowInvalid>
 void ReadWholeNumbers(DType dtype, const void* values, int64_t n, int64_t end, std::vector<int64_t>* numbers,
-                      Refuse refuse) {
+                      ThrowInvalid refuse) {
   numbers->clear();
   numbers->reserve(static_cast<size_t>(n));
   WithValues(dtype, values, [&]<typename T>(const T* typed) {

@@ -30,7 +30,7 @@ Gpus FindGpus() {
 }
 
 std::shared_ptr<Device> MakeGpuDevice(int id) {
-  WhyNotGpu(id, FindGpus()).Throw();
+  GpuUnavailable(id, FindGpus()).Throw();
 }
 
 }  // namespace sluice

@@ -8,13 +8,14 @@
 namespace sluice {
 
 Shape::Shape(std::span<const int64_t> dims) {
-  if (const std::string why = WhyInvalid(dims); !why.empty()) throw Error(ErrorCode::kInvalidArgument, why);
+  if (const std::string why = InvalidReason(dims); !why.empty())
+    throw Error(ErrorCode::kInvalidArgument, why);
   std::copy(dims.begin(), dims.end(), dims_.begin());
   ndim_ = dims.size();
   for (const int64_t dim : dims) size_ *= dim;
 }
 
-std::string Shape::WhyInvalid(std::span<const int64_t> dims) {
+std::string Shape::InvalidReason(std::span<const int64_t> dims) {
   if (dims.size() > kMaxAxes) {
     return StrCat("shape [", StrJoin(dims), "] has ", dims.size(), " axes; at most ", kMaxAxes,
                   " are possible");
@@ -29,19 +30,19 @@ std::string Shape::WhyInvalid(std::span<const int64_t> dims) {
   return {};
 }
 
-void Shape::RefuseAxis(size_t axis) const {
+void Shape::ThrowNoAxis(size_t axis) const {
   throw Error(ErrorCode::kInvalidArgument, StrCat("there is no axis ", axis, " of shape ", ToString()));
 }
 
 Shape Shape::WithExtent(size_t axis, int64_t extent) const {
-  if (axis >= ndim_) RefuseAxis(axis);
+  if (axis >= ndim_) ThrowNoAxis(axis);
   auto dims = dims_;
   dims[axis] = extent;
   return Shape(std::span(dims).first(ndim_));
 }
 
 Shape Shape::WithAxis(size_t axis, int64_t extent) const {
-  if (axis > ndim_) RefuseAxis(axis);
+  if (axis > ndim_) ThrowNoAxis(axis);
   std::array<int64_t, kMaxAxes + 1> dims{};
   std::copy_n(dims_.begin(), axis, dims.begin());
   dims[axis] = extent;
@@ -50,7 +51,7 @@ Shape Shape::WithAxis(size_t axis, int64_t extent) const {
 }
 
 Shape Shape::WithoutAxis(size_t axis) const {
-  if (axis >= ndim_) RefuseAxis(axis);
+  if (axis >= ndim_) ThrowNoAxis(axis);
   auto dims = dims_;
   std::copy(dims_.begin() + axis + 1, dims_.begin() + ndim_, dims.begin() + axis);
   return Shape(std::span(dims).first(ndim_ - 1));

@@ -16,8 +16,8 @@ constexpr std::string_view kOwnNames[] = {"format",     "epoch",         "epoch_
                                           "last_batch", "class_weights", "test_accuracy"};
 constexpr int64_t kMostStepsPerEpoch = 1'000'000'000;
 
-[[noreturn]] void Refuse(const std::string& path, const std::string& name, const std::string& text,
-                         const std::string& why) {
+[[noreturn]] void ThrowInvalid(const std::string& path, const std::string& name, const std::string& text,
+                               const std::string& why) {
   throw Error(ErrorCode::kDataLoss,
               StrCat(path, ": the metadata's '", name, "' is '", StrPrintable(text), "', ", why));
 }
@@ -28,7 +28,7 @@ auto Entry(const std::string& path, const FileMetadata& metadata, const std::str
   const auto it = metadata.find(name);
   const std::string text = it == metadata.end() ? "" : it->second;
   const auto value = parse(text);
-  if (!value) Refuse(path, name, text, "which no checkpoint has there");
+  if (!value) ThrowInvalid(path, name, text, "which no checkpoint has there");
   return *value;
 }
 
@@ -84,9 +84,9 @@ void ReadBatching(const std::string& path, const FileMetadata& metadata, LoadedC
                           .last_batch = batching.last_batch};
   const int64_t steps = StepsPerEpoch(all, 1, loaded->next.epoch);
   if (loaded->next.step >= steps && loaded->next.step != 0) {
-    Refuse(path, "epoch_step", std::to_string(loaded->next.step),
-           StrCat("where an epoch of ", batching.num_samples, " samples in batches of ",
-                  batching.global_batch, " has ", Counted(steps, "step")));
+    ThrowInvalid(path, "epoch_step", std::to_string(loaded->next.step),
+                 StrCat("where an epoch of ", batching.num_samples, " samples in batches of ",
+                        batching.global_batch, " has ", Counted(steps, "step")));
   }
 }
 
@@ -97,8 +97,8 @@ void CheckStep(const std::string& path, const LoadedCheckpoint& loaded) {
   if (loaded.step >= step &&
       (first ? loaded.step == step : (loaded.step - step) / epoch <= kMostStepsPerEpoch))
     return;
-  Refuse(path, "step", std::to_string(loaded.step),
-         StrCat("which cannot be the steps done at ", ToText(loaded.next)));
+  ThrowInvalid(path, "step", std::to_string(loaded.step),
+               StrCat("which cannot be the steps done at ", ToText(loaded.next)));
 }
 
 }  // namespace

@@ -34,26 +34,26 @@ bool FitsLimit(size_t bytes) {
 
 }  // namespace
 
-Result<std::shared_ptr<Segment>> Segment::Make(size_t bytes) {
+Result<std::shared_ptr<ShmSegment>> ShmSegment::Make(size_t bytes) {
   if (!FitsLimit(bytes)) {
     return Fail(ErrorCode::kResourceExhausted, "shared memory of ", HumanBytes(bytes),
                 " is beyond this process's limit of file sizes (ulimit -f)");
   }
-  Descriptor fd(memfd_create("sluice", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  FileDescriptor fd(memfd_create("sluice", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return NoMemory("memfd_create", bytes);
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return NoMemory("ftruncate", bytes);
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return NoMemory("mmap", bytes);
-  std::shared_ptr<Segment> segment(new Segment(std::move(fd), static_cast<std::byte*>(data), bytes));
+  std::shared_ptr<ShmSegment> segment(new ShmSegment(std::move(fd), static_cast<std::byte*>(data), bytes));
   if (fcntl(segment->fd(), F_ADD_SEALS, kSeals) != 0) return NoMemory("F_ADD_SEALS", bytes);
   return segment;
 }
 
-Segment::~Segment() {
+ShmSegment::~ShmSegment() {
   munmap(data_, size_);
 }
 
-Result<std::shared_ptr<const Mapping>> Mapping::Of(const Descriptor& fd, uint64_t max_bytes) {
+Result<std::shared_ptr<const ShmMapping>> ShmMapping::Of(const FileDescriptor& fd, uint64_t max_bytes) {
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || !IsOfMemory(fd.get()))
     return Fail(ErrorCode::kInvalidArgument, "a descriptor that is no memory sealed against shrinking");
@@ -64,10 +64,10 @@ Result<std::shared_ptr<const Mapping>> Mapping::Of(const Descriptor& fd, uint64_
   const auto size = static_cast<size_t>(file.st_size);
   void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return NoMemory("mmap", size);
-  return std::shared_ptr<const Mapping>(new Mapping({static_cast<const std::byte*>(data), size}));
+  return std::shared_ptr<const ShmMapping>(new ShmMapping({static_cast<const std::byte*>(data), size}));
 }
 
-Mapping::~Mapping() {
+ShmMapping::~ShmMapping() {
   munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 

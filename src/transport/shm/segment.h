@@ -10,44 +10,45 @@
 #include <memory>
 
 #include "base/buffer.h"
+#include "base/file_descriptor.h"
 #include "base/result.h"
-#include "transport/shm/descriptor.h"
 
 namespace sluice::transport {
 
 // One that this process made, and alone writes to.
-class Segment {
+class ShmSegment {
  public:
   // Zeros; takes memory page by page when it is first touched. Failure: kResourceExhausted.
-  static Result<std::shared_ptr<Segment>> Make(size_t bytes);
-  ~Segment();
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
+  static Result<std::shared_ptr<ShmSegment>> Make(size_t bytes);
+  ~ShmSegment();
+  ShmSegment(const ShmSegment&) = delete;
+  ShmSegment& operator=(const ShmSegment&) = delete;
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   int fd() const { return fd_.get(); }
 
  private:
-  Segment(Descriptor fd, std::byte* data, size_t size) : fd_(std::move(fd)), data_(data), size_(size) {}
-  const Descriptor fd_;
+  ShmSegment(FileDescriptor fd, std::byte* data, size_t size)
+      : fd_(std::move(fd)), data_(data), size_(size) {}
+  const FileDescriptor fd_;
   std::byte* const data_;
   const size_t size_;
 };
 
 // Another process's, to be read.
-class Mapping {
+class ShmMapping {
  public:
   // Failures: kInvalidArgument for what is no sealed memory or longer than `max_bytes`, kResourceExhausted.
-  static Result<std::shared_ptr<const Mapping>> Of(const Descriptor& fd, uint64_t max_bytes);
-  ~Mapping();
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
+  static Result<std::shared_ptr<const ShmMapping>> Of(const FileDescriptor& fd, uint64_t max_bytes);
+  ~ShmMapping();
+  ShmMapping(const ShmMapping&) = delete;
+  ShmMapping& operator=(const ShmMapping&) = delete;
 
   Bytes bytes() const { return bytes_; }
 
  private:
-  explicit Mapping(Bytes bytes) : bytes_(bytes) {}
+  explicit ShmMapping(Bytes bytes) : bytes_(bytes) {}
   const Bytes bytes_;
 };
 

@@ -22,7 +22,7 @@ class SharedHeap final : public Allocator {
   struct Options {
     // Memory comes in segments of this size; a larger block has one of its own, given back with the block.
     size_t segment_bytes = size_t{64} << 20;
-    size_t smallest_lent = 4096;  // bytes of a payload frame; what is smaller travels in messages
+    size_t min_leased_bytes = 4096;  // bytes of a payload frame; what is smaller travels in messages
   };
   SharedHeap() : SharedHeap(Options{}) {}
   explicit SharedHeap(const Options& options) : options_(options) {}
@@ -33,37 +33,37 @@ class SharedHeap final : public Allocator {
   void* Allocate(size_t size) override;
   void Deallocate(void* data, size_t size) noexcept override;
 
-  size_t smallest_lent() const { return options_.smallest_lent; }
+  size_t min_leased_bytes() const { return options_.min_leased_bytes; }
   // Where a block's bytes lie. The segment's number is never another's.
-  struct Place {
+  struct Location {
     uint64_t number = 0;
-    std::shared_ptr<const Segment> segment;
+    std::shared_ptr<const ShmSegment> segment;
     size_t offset = 0;
   };
-  std::optional<Place> Find(Bytes bytes) const;
+  std::optional<Location> Find(Bytes bytes) const;
   // Whether a segment still exists; and how many have gone, to know when to ask.
   bool Has(uint64_t number) const;
   uint64_t gone() const { return gone_.load(std::memory_order_relaxed); }
 
  private:
-  struct Part {
+  struct Arena {
     uint64_t number = 0;
-    std::shared_ptr<Segment> segment;
+    std::shared_ptr<ShmSegment> segment;
     std::map<size_t, size_t> free;  // offset -> bytes; no two touch
     size_t used = 0;
   };
-  using Parts = std::map<const std::byte*, Part>;  // by address
+  using Arenas = std::map<const std::byte*, Arena>;  // by address
   // With the lock.
-  Parts::const_iterator PartOf(const void* data) const;
-  std::byte* Take(Part* part, size_t bytes);
-  Part* Grow(size_t bytes);
+  Arenas::const_iterator ArenaOf(const void* data) const;
+  std::byte* Take(Arena* arena, size_t bytes);
+  Arena* Grow(size_t bytes);
 
   const Options options_;
   const std::shared_ptr<Allocator> heap_ = HeapAllocator();
   std::atomic<uint64_t> gone_ = 0;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
-  Parts parts_;
+  Arenas arenas_;
   std::set<uint64_t> numbers_;
   uint64_t last_number_ = 0;
   bool failed_ = false;  // there was no shared memory to be had, and it was said

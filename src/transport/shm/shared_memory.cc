@@ -15,10 +15,10 @@
 namespace sluice::transport {
 namespace {
 
-// Knocks read at once: whoever is of this host may knock.
+// Knocks read at once: whoever is of this host may request.
 constexpr int kBurst = 64;
 // Who comes and goes without end does not take memory without end.
-constexpr size_t kMostParting = 64;
+constexpr size_t kMaxDraining = 64;
 // Of copies that wait for their next use.
 constexpr size_t kKeptCopies = size_t{64} << 20;
 
@@ -46,11 +46,11 @@ SharedMemory::SharedMemory(std::shared_ptr<SharedHeap> heap, bool bound, std::sh
       records_(std::move(records)),
       copies_(std::make_shared<PoolAllocator>(kKeptCopies, heap_)) {
   if (!bound) return;
-  door_name_ = "sluice-" + Hex(RandomToken());
-  door_ = ListenAt(door_name_).OrThrow();
+  rendezvous_name_ = "sluice-" + Hex(RandomToken());
+  rendezvous_ = ListenAt(rendezvous_name_).OrThrow();
   const Token secret = RandomToken();
   std::copy_n(secret.begin(), secret_.size(), secret_.begin());
-  if (!DropStrangers(door_.get(), sizeof(Token), secret_))
+  if (!DropWithoutSecret(rendezvous_.get(), sizeof(Token), secret_))
     VLOG(1) << "the door for shared memory is open to the noise of strangers: " << std::strerror(errno);
 }
 
@@ -59,19 +59,19 @@ wire::MemoryOffer SharedMemory::OfferTo(PeerId peer) {
   Token token = RandomToken();
   std::copy(secret_.begin(), secret_.end(), token.begin());
   offers_[token] = peer;
-  return {door_name_, {token.data(), token.size()}, {}};
+  return {rendezvous_name_, {token.data(), token.size()}, {}};
 }
 
 Status SharedMemory::Accept(PeerId peer, const wire::MemoryOffer& offer) {
-  if (offer.door.empty()) return Fail(ErrorCode::kUnavailable, offer.why);
-  // What this process has no room for is no better at the next knock.
-  auto board = LeaseBoard::Make();
+  if (offer.rendezvous.empty()) return Fail(ErrorCode::kUnavailable, offer.why);
+  // What this process has no room for is no better at the next request.
+  auto board = LeaseReturns::Make();
   if (!board) return Fail(ErrorCode::kUnavailable, board.failure().message);
   auto pair = MakeSocketPair();
   if (!pair) return Fail(ErrorCode::kUnavailable, pair.failure().message);
   auto& [mine, theirs] = pair.value();
   const int descriptors[] = {theirs.get(), board.value()->fd()};
-  if (Status status = SendTo(offer.door, AsBytes(offer.token), descriptors); !status) return status;
+  if (Status status = SendTo(offer.rendezvous, AsBytes(offer.token), descriptors); !status) return status;
   Forget(peer);
   links_[peer] =
       std::make_unique<MemoryLink>(std::move(mine), std::move(board).value(), nullptr, heap_, records_);
@@ -79,42 +79,43 @@ Status SharedMemory::Accept(PeerId peer, const wire::MemoryOffer& offer) {
   return Status::Ok();
 }
 
-// Strangers may knock: nothing is said of them.
-void SharedMemory::ReadDoor() {
-  std::array<std::byte, sizeof(Token) + 1> knock;
+// Strangers may request: nothing is said of them.
+void SharedMemory::ReadRendezvous() {
+  std::array<std::byte, sizeof(Token) + 1> request;
   for (int i = 0; i < kBurst; ++i) {
     Received received;
-    if (ReceiveRecord(door_.get(), knock, &received) == Arrival::kNothing) return;
+    if (ReceiveRecord(rendezvous_.get(), request, &received) == Arrival::kNothing) return;
     auto& [socket, board] = received.descriptors;
-    if (const Status status = LetIn(Bytes(knock).first(received.bytes), std::move(socket), board); !status)
+    if (const Status status = AcceptRequest(Bytes(request).first(received.bytes), std::move(socket), board);
+        !status)
       VLOG(1) << "shared memory is not shared with who knocked: " << status.failure().message;
   }
 }
 
-Status SharedMemory::LetIn(Bytes knock, Descriptor socket, const Descriptor& board) {
+Status SharedMemory::AcceptRequest(Bytes request, FileDescriptor socket, const FileDescriptor& board) {
   Token token;
-  if (knock.size() != token.size() || !socket.valid() || !board.valid())
+  if (request.size() != token.size() || !socket.valid() || !board.valid())
     return Fail(ErrorCode::kInvalidArgument, "that is no token and two descriptors");
-  std::memcpy(token.data(), knock.data(), token.size());
+  std::memcpy(token.data(), request.data(), token.size());
   const auto offer = offers_.find(token);
   if (offer == offers_.end()) return Fail(ErrorCode::kPermissionDenied, "nobody was given its token");
   if (UserOf(socket.get()) != geteuid()) return Fail(ErrorCode::kPermissionDenied, "it runs as another user");
   const PeerId peer = offer->second;
   offers_.erase(offer);
-  auto theirs = LeaseBoardView::Of(board);
+  auto theirs = LeaseReturnsView::Of(board);
   if (!theirs) return theirs.failure();
-  auto mine = LeaseBoard::Make();
+  auto mine = LeaseReturns::Make();
   if (!mine) return mine.failure();
   auto link = std::make_unique<MemoryLink>(std::move(socket), std::move(mine).value(),
                                            std::move(theirs).value(), heap_, records_);
-  if (!link->SendBoard()) return Fail(ErrorCode::kUnavailable, "it has gone again");
+  if (!link->SendReturns()) return Fail(ErrorCode::kUnavailable, "it has gone again");
   Forget(peer);
   links_[peer] = std::move(link);
   changed_ = true;
   return Status::Ok();
 }
 
-uint64_t SharedMemory::Lend(PeerId peer, wire::Message* message) {
+uint64_t SharedMemory::LeaseOut(PeerId peer, wire::Message* message) {
   const auto found = links_.find(peer);
   if (found == links_.end()) return 0;
   uint64_t copied = 0;
@@ -122,24 +123,24 @@ uint64_t SharedMemory::Lend(PeerId peer, wire::Message* message) {
   wire::Frames rest;
   for (uint32_t i = 0; link.ready() && i < message->payload.size(); ++i) {
     Frame& frame = message->payload[i];
-    if (frame.size() < heap_->smallest_lent()) continue;
-    auto lent = link.Lend(i, frame);
+    if (frame.size() < heap_->min_leased_bytes()) continue;
+    auto lent = link.LeaseOut(i, frame);
     if (!lent && !heap_->Find(frame.bytes())) {
       auto copy = std::allocate_shared<Buffer>(MemoryOf<Buffer>(records_), frame.size(), copies_);
       std::memcpy(copy->data(), frame.data(), frame.size());
       copied += frame.size();
-      lent = link.Lend(i, Frame::Of(std::move(copy)));
+      lent = link.LeaseOut(i, Frame::Of(std::move(copy)));
       if (lent) ++counters_.copied;
     }
     if (!lent) continue;
-    message->lent.push_back(*lent);
-    ++counters_.lent;
+    message->leased.push_back(*lent);
+    ++counters_.leased;
   }
-  link.Told();
-  if (message->lent.empty()) return copied;
+  link.MarkNotified();
+  if (message->leased.empty()) return copied;
   size_t next = 0;
   for (uint32_t i = 0; i < message->payload.size(); ++i) {
-    if (next < message->lent.size() && message->lent[next].index == i) {
+    if (next < message->leased.size() && message->leased[next].index == i) {
       ++next;
     } else {
       rest.push_back(std::move(message->payload[i]));
@@ -149,16 +150,16 @@ uint64_t SharedMemory::Lend(PeerId peer, wire::Message* message) {
   return copied;
 }
 
-Status SharedMemory::Borrow(PeerId peer, wire::Message* message) {
-  if (message->lent.empty()) return Status::Ok();
+Status SharedMemory::OpenLeases(PeerId peer, wire::Message* message) {
+  if (message->leased.empty()) return Status::Ok();
   const auto found = links_.find(peer);
   if (found == links_.end()) return Fail(ErrorCode::kInvalidArgument, "payload in memory that is not shared");
   wire::Frames all;
   auto rest = message->payload.begin();
   Status status;
-  for (const wire::LentFrame& lent : message->lent) {
+  for (const wire::LeasedFrame& lent : message->leased) {
     while (all.size() < lent.index && rest != message->payload.end()) all.push_back(std::move(*rest++));
-    auto frame = found->second->Borrow(lent);  // also after a failure, to have it given back
+    auto frame = found->second->OpenLease(lent);  // also after a failure, to have it given back
     if (!frame) {
       status = frame.failure();
     } else if (all.size() != lent.index) {
@@ -166,12 +167,12 @@ Status SharedMemory::Borrow(PeerId peer, wire::Message* message) {
           Fail(ErrorCode::kInvalidArgument, "payload frame ", lent.index, " in lent memory, of ", all.size());
     } else {
       all.push_back(std::move(frame).value());
-      ++counters_.borrowed;
+      ++counters_.leases_opened;
     }
   }
   while (rest != message->payload.end()) all.push_back(std::move(*rest++));
   message->payload = std::move(all);
-  message->lent.clear();
+  message->leased.clear();
   return status;
 }
 
@@ -179,16 +180,16 @@ void SharedMemory::Collect(PeerId peer) {
   if (const auto found = links_.find(peer); found != links_.end()) found->second->Collect();
 }
 
-void SharedMemory::WakeWhoIsOwed() {
-  if (!door_.valid()) return;
-  for (const auto& [peer, link] : links_) link->WakeIfOwed();
+void SharedMemory::WakePeersOfReturns() {
+  if (!rendezvous_.valid()) return;
+  for (const auto& [peer, link] : links_) link->WakeIfReturned();
 }
 
 std::vector<int> SharedMemory::descriptors() const {
   std::vector<int> descriptors;
-  if (door_.valid()) descriptors.push_back(door_.get());
+  if (rendezvous_.valid()) descriptors.push_back(rendezvous_.get());
   for (const auto& [peer, link] : links_) descriptors.push_back(link->fd());
-  for (const auto& link : parting_) descriptors.push_back(link->fd());
+  for (const auto& link : draining_) descriptors.push_back(link->fd());
   return descriptors;
 }
 
@@ -198,7 +199,7 @@ void SharedMemory::CloseUnused() {
 }
 
 void SharedMemory::Read() {
-  if (door_.valid()) ReadDoor();
+  if (rendezvous_.valid()) ReadRendezvous();
   std::vector<PeerId> closed;
   for (const auto& [peer, link] : links_) {
     link->Read();
@@ -208,20 +209,20 @@ void SharedMemory::Read() {
     if (!link->met()) refused_.push_back(peer);
   }
   for (const PeerId peer : closed) Forget(peer);
-  ReadParting();
+  ReadDraining();
 }
 
-void SharedMemory::ReadParting() {
-  for (const auto& link : parting_) {
+void SharedMemory::ReadDraining() {
+  for (const auto& link : draining_) {
     link->Read();
     link->Collect();
   }
-  const auto over = std::stable_partition(parting_.begin(), parting_.end(), [](const auto& link) {
-    return link->open() && link->lent_bytes() > 0;
+  const auto over = std::stable_partition(draining_.begin(), draining_.end(), [](const auto& link) {
+    return link->open() && link->leased_bytes() > 0;
   });
-  if (over == parting_.end()) return;
-  std::move(over, parting_.end(), std::back_inserter(unused_));
-  parting_.erase(over, parting_.end());
+  if (over == draining_.end()) return;
+  std::move(over, draining_.end(), std::back_inserter(unused_));
+  draining_.erase(over, draining_.end());
   changed_ = true;
 }
 
@@ -229,12 +230,12 @@ void SharedMemory::Forget(PeerId peer) {
   std::erase_if(offers_, [&](const auto& offer) { return offer.second == peer; });
   const auto found = links_.find(peer);
   if (found == links_.end()) return;
-  const bool reads_on = door_.valid() && found->second->open() && found->second->lent_bytes() > 0;
-  (reads_on ? parting_ : unused_).push_back(std::move(found->second));
+  const bool reads_on = rendezvous_.valid() && found->second->open() && found->second->leased_bytes() > 0;
+  (reads_on ? draining_ : unused_).push_back(std::move(found->second));
   links_.erase(found);
-  if (parting_.size() > kMostParting) {
-    unused_.push_back(std::move(parting_.front()));
-    parting_.erase(parting_.begin());
+  if (draining_.size() > kMaxDraining) {
+    unused_.push_back(std::move(draining_.front()));
+    draining_.erase(draining_.begin());
   }
   changed_ = true;
 }
@@ -246,7 +247,7 @@ bool SharedMemory::AwaitReturns(Duration patience) {
     std::vector<pollfd> waiting;
     Read();
     for (const auto& [peer, link] : links_)
-      if (link->lent_bytes() > 0) waiting.push_back({link->fd(), POLLIN, 0});
+      if (link->leased_bytes() > 0) waiting.push_back({link->fd(), POLLIN, 0});
     const Duration left = deadline - clock.Now();
     if (waiting.empty() || left <= Duration::zero()) return waiting.empty();
     poll(waiting.data(), waiting.size(),

@@ -37,12 +37,12 @@ class SharedMemory {
   // From `payload` to `lent`: all frames that are large enough. Those that do not lie in shared memory are
   // copied there; how many bytes is returned. Nothing happens without a link. Then `peer` is sent something,
   // and need not be woken.
-  uint64_t Lend(PeerId peer, wire::Message* message);
+  uint64_t LeaseOut(PeerId peer, wire::Message* message);
   // The other way round.
-  Status Borrow(PeerId peer, wire::Message* message);
+  Status OpenLeases(PeerId peer, wire::Message* message);
   // What `peer` gave back is no longer held. Whenever something came from it.
   void Collect(PeerId peer);
-  void WakeWhoIsOwed();
+  void WakePeersOfReturns();
 
   // Sockets to be watched for something to read; they are closed in CloseUnused alone, when they no longer
   // are.
@@ -59,27 +59,27 @@ class SharedMemory {
 
   // Of frames. Thread-safe.
   struct Counters {
-    std::atomic<uint64_t> lent = 0;
+    std::atomic<uint64_t> leased = 0;
     std::atomic<uint64_t> copied = 0;  // of those lent: they lay elsewhere
-    std::atomic<uint64_t> borrowed = 0;
+    std::atomic<uint64_t> leases_opened = 0;
   };
   const Counters& counters() const { return counters_; }
 
  private:
   using Token = std::array<char, 16>;
-  void ReadDoor();
-  Status LetIn(Bytes knock, Descriptor socket, const Descriptor& board);
-  void ReadParting();
+  void ReadRendezvous();
+  Status AcceptRequest(Bytes request, FileDescriptor socket, const FileDescriptor& board);
+  void ReadDraining();
 
   const std::shared_ptr<SharedHeap> heap_;
   const std::shared_ptr<Allocator> records_;
   const std::shared_ptr<Allocator> copies_;  // for payloads that lie elsewhere
-  Descriptor door_;
-  std::string door_name_;
+  FileDescriptor rendezvous_;
+  std::string rendezvous_name_;
   std::array<char, 8> secret_{};    // every token begins with it
   std::map<Token, PeerId> offers_;  // not taken yet
   std::map<PeerId, std::unique_ptr<MemoryLink>> links_;
-  std::vector<std::unique_ptr<MemoryLink>> parting_;  // forgotten, with loans that are still read
+  std::vector<std::unique_ptr<MemoryLink>> draining_;  // forgotten, with loans that are still read
   std::vector<std::unique_ptr<MemoryLink>> unused_;
   std::vector<PeerId> refused_;
   bool changed_ = true;

@@ -15,7 +15,7 @@ namespace {
 // With room for the largest number of descriptors; aligned as the kernel writes it.
 union Control {
   cmsghdr header;
-  char room[CMSG_SPACE(kMostDescriptors * sizeof(int))];
+  char room[CMSG_SPACE(kMaxDescriptors * sizeof(int))];
 };
 
 bool Send(int socket, const sockaddr_un* to, socklen_t to_size, Bytes record,
@@ -51,8 +51,8 @@ void TakeDescriptors(msghdr* message, Received* out) {
     for (size_t i = 0; i < count; ++i) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      Descriptor received(fd);
-      if (taken < kMostDescriptors) out->descriptors[taken++] = std::move(received);
+      FileDescriptor received(fd);
+      if (taken < kMaxDescriptors) out->descriptors[taken++] = std::move(received);
     }
   }
 }
@@ -96,15 +96,15 @@ Arrival ReceiveRecord(int socket, MutableBytes room, Received* out) {
   return Arrival::kRecord;
 }
 
-Result<std::pair<Descriptor, Descriptor>> MakeSocketPair() {
+Result<std::pair<FileDescriptor, FileDescriptor>> MakeSocketPair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
     return Unavailable("socketpair");
-  return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
+  return std::pair(FileDescriptor(ends[0]), FileDescriptor(ends[1]));
 }
 
-Result<Descriptor> ListenAt(const std::string& name) {
-  Descriptor listener(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+Result<FileDescriptor> ListenAt(const std::string& name) {
+  FileDescriptor listener(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const Address address(name);
   if (!listener.valid() || !address.fits ||
       bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.address), address.size) != 0)
@@ -112,7 +112,7 @@ Result<Descriptor> ListenAt(const std::string& name) {
   return listener;
 }
 
-bool DropStrangers(int listener, size_t size, const std::array<char, 8>& secret) {
+bool DropWithoutSecret(int listener, size_t size, const std::array<char, 8>& secret) {
   const auto word = [&](size_t at) {
     uint32_t big_endian;
     std::memcpy(&big_endian, secret.data() + at, sizeof big_endian);
@@ -128,7 +128,7 @@ bool DropStrangers(int listener, size_t size, const std::array<char, 8>& secret)
 }
 
 Status SendTo(const std::string& name, Bytes record, std::span<const int> descriptors) {
-  const Descriptor sender(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const FileDescriptor sender(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const Address address(name);
   if (!address.fits) return Fail(ErrorCode::kInvalidArgument, "a name of ", name.size(), " bytes");
   if (!sender.valid()) return Unavailable("a socket for shared memory");

@@ -6,7 +6,7 @@
 
 #include "base/strings.h"
 #include "sluice/error.h"
-#include "transport/sim/sim_loan.h"
+#include "transport/sim/sim_lease.h"
 
 namespace sluice::transport {
 namespace {
@@ -164,7 +164,7 @@ void SimNetwork::Act(const Event& event) {
     return TellOfRoom(event.subject, static_cast<uint8_t>(event.generation));
   SimLoop& loop = *loops_[event.subject];
   if (loop.ended()) return;
-  Rest(loop);
+  EndBurst(loop);
   if (loop.ended()) return;
   switch (event.kind) {
     case EventKind::kStart:
@@ -186,7 +186,7 @@ void SimNetwork::Act(const Event& event) {
       return CallMachine(loop, [&](Machine& m, Network& network) { m.OnTimer(now_, network); });
     case EventKind::kReach:
     case EventKind::kArrival:
-    case EventKind::kRest:
+    case EventKind::kBurstEnd:
     case EventKind::kClosed:
     case EventKind::kRoom:
       return;
@@ -232,7 +232,7 @@ void SimNetwork::Close(uint32_t connection) {
     return Push(free, EventKind::kClosed, connection);
   if (c.peer[1].value == 0 || IsCut(c.loop[0], to)) return;
   Log(Fate::kClosed, c.loop[0], to, nullptr);
-  Rest(*loops_[to]);
+  EndBurst(*loops_[to]);
   if (loops_[to]->ended()) return;
   CallMachine(*loops_[to],
               [&, peer = c.peer[1]](Machine& m, Network& network) { m.OnClosed(now_, peer, network); });
@@ -258,7 +258,7 @@ void SimNetwork::TellOfRoom(uint32_t connection, uint8_t side) {
   SimLoop& loop = *loops_[c.loop[side]];
   if (loop.ended()) return;
   Log(Fate::kRoom, c.loop[side], c.loop[side], nullptr);
-  Rest(loop);
+  EndBurst(loop);
   if (loop.ended()) return;
   CallMachine(loop,
               [&, peer = c.peer[side]](Machine& m, Network& network) { m.OnRoom(now_, peer, network); });
@@ -402,14 +402,14 @@ void SimNetwork::Arrive(uint32_t slot) {
   loop.busy_ = true;
   if (options_.busy > 0 && rng_.Chance(options_.busy)) {
     const auto spread = static_cast<uint64_t>(options_.faults.max_delay.count());
-    return Push(now_ + Duration(rng_.Below(spread + 1)), EventKind::kRest, to);
+    return Push(now_ + Duration(rng_.Below(spread + 1)), EventKind::kBurstEnd, to);
   }
-  Rest(loop);
+  EndBurst(loop);
 }
 
-void SimNetwork::Rest(SimLoop& loop) {
+void SimNetwork::EndBurst(SimLoop& loop) {
   if (std::exchange(loop.busy_, false))
-    CallMachine(loop, [&](Machine& m, Network& network) { m.OnRest(now_, network); });
+    CallMachine(loop, [&](Machine& m, Network& network) { m.OnBurstEnd(now_, network); });
 }
 
 // What a real receiver would get: checked, and in memory of its own or that of its sender.
@@ -422,8 +422,8 @@ Status SimNetwork::Check(wire::Message* message) {
     message->payload = std::move(payload);
   }
   for (Frame& frame : message->payload)
-    frame = options_.shares_memory ? SimLent(frame.bytes(), frame.owner()) : Frame::Copy(frame.bytes());
-  return wire::CheckPayload(*message, options_.limits);
+    frame = options_.shares_memory ? SimLeased(frame.bytes(), frame.owner()) : Frame::Copy(frame.bytes());
+  return wire::ValidatePayload(*message, options_.limits);
 }
 
 }  // namespace sluice::transport

@@ -59,7 +59,7 @@ struct SimCounters {
   uint64_t dropped = 0;     // by chance, partition, bound, or because nobody lives there
   uint64_t overflowed = 0;  // of these at the bound of queued bytes
   uint64_t duplicated = 0;
-  uint64_t refused = 0;  // by the codec or CheckPayload: a bug of the sending machine
+  uint64_t refused = 0;  // by the codec or ValidatePayload: a bug of the sending machine
 };
 
 class SimNetwork;
@@ -126,7 +126,7 @@ class SimNetwork {
 
  private:
   friend class SimLoop;
-  enum class EventKind : uint8_t { kStart, kTask, kTimer, kReach, kArrival, kRest, kClosed, kRoom };
+  enum class EventKind : uint8_t { kStart, kTask, kTimer, kReach, kArrival, kBurstEnd, kClosed, kRoom };
   enum class Fate : uint8_t {
     kSent,
     kArrived,
@@ -194,7 +194,7 @@ class SimNetwork {
   void Act(const Event& event);
   void Reach(uint32_t slot);
   void Arrive(uint32_t slot);
-  void Rest(SimLoop& loop);
+  void EndBurst(SimLoop& loop);
   void End(SimLoop& loop);
   void Close(uint32_t connection);
   bool HasRoom(const SimLoop::Peer& peer);

@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "base/file_descriptor.h"
 #include "transport/address.h"
 
 namespace sluice::transport {
@@ -61,26 +62,16 @@ bool IsLoopback(const in6_addr& address) {
 }
 
 // A second descriptor of what `fd` is now: it keeps that socket, whatever happens to the number.
-class Hold {
- public:
-  explicit Hold(int fd) : fd_(fcntl(fd, F_DUPFD_CLOEXEC, 0)) {}
-  ~Hold() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
+FileDescriptor Duplicate(int fd) {
+  return FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
 
 }  // namespace
 
 std::optional<TcpConnection> FindTcpConnection(int fd, uint16_t port) {
-  const Hold hold(fd);
-  if (!IsEstablishedTcp(hold.fd()) || LocalPort(hold.fd()) != port) return std::nullopt;
-  const uint64_t cookie = CookieOf(hold.fd());
+  const FileDescriptor held = Duplicate(fd);
+  if (!IsEstablishedTcp(held.get()) || LocalPort(held.get()) != port) return std::nullopt;
+  const uint64_t cookie = CookieOf(held.get());
   return cookie == 0 ? std::nullopt : std::optional(TcpConnection{fd, cookie});
 }
 
@@ -97,11 +88,11 @@ std::optional<uint64_t> BytesTaken(const TcpConnection& connection) {
 
 // See connect(2), AF_UNSPEC. After a mere shutdown its owner would still read all that has come.
 std::optional<std::string> Abort(const TcpConnection& connection) {
-  const Hold hold(connection.fd);
-  if (CookieOf(hold.fd()) != connection.cookie) return std::nullopt;
-  std::string host = PeerHost(hold.fd());
+  const FileDescriptor held = Duplicate(connection.fd);
+  if (CookieOf(held.get()) != connection.cookie) return std::nullopt;
+  std::string host = PeerHost(held.get());
   const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-  if (connect(hold.fd(), &nobody, sizeof nobody) != 0) return std::nullopt;
+  if (connect(held.get(), &nobody, sizeof nobody) != 0) return std::nullopt;
   return host;
 }
 
@@ -111,15 +102,16 @@ bool AreOneHost(const sockaddr_storage& a, const sockaddr_storage& b) {
 }
 
 void DoNotPaceWithinHost(int fd) {
-  const Hold hold(fd);
+  const FileDescriptor held = Duplicate(fd);
   sockaddr_storage local{}, peer{};
   socklen_t local_size = sizeof local, peer_size = sizeof peer;
-  if (!IsEstablishedTcp(hold.fd()) ||
-      getsockname(hold.fd(), reinterpret_cast<sockaddr*>(&local), &local_size) != 0 ||
-      getpeername(hold.fd(), reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 || !AreOneHost(local, peer))
+  if (!IsEstablishedTcp(held.get()) ||
+      getsockname(held.get(), reinterpret_cast<sockaddr*>(&local), &local_size) != 0 ||
+      getpeername(held.get(), reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 ||
+      !AreOneHost(local, peer))
     return;
   constexpr char kReno[] = "reno";
-  setsockopt(hold.fd(), IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
+  setsockopt(held.get(), IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
 }
 
 }  // namespace sluice::transport

@@ -11,7 +11,7 @@
 namespace sluice::transport {
 
 // Thread-safe.
-class Traffic {
+class TrafficCounters {
  public:
   // Frames below it are copied into ZeroMQ's messages: it costs less than the bookkeeping of handing over.
   static constexpr size_t kCopyBelow = 1024;

@@ -47,7 +47,8 @@ ZmqContext::ZmqContext(ZmqContextOptions options)
   }
   // What ZeroMQ cannot have it does without a word, or by ending the process.
   ReserveDescriptors(kOwnDescriptors, "the network");
-  const ThreadReservation threads(options.io_threads + kOwnThreads, "the network");  // the first socket starts them
+  const ThreadReservation threads(options.io_threads + kOwnThreads,
+                                  "the network");  // the first socket starts them
   native_ = zmq_ctx_new();
   if (native_ == nullptr) throw Error(ErrorCode::kResourceExhausted, "out of memory for a ZeroMQ context");
   zmq_ctx_set(native_, ZMQ_IO_THREADS, options.io_threads);

@@ -27,41 +27,41 @@ void ZmqDriver::Deliver(Time now, Channel* channel, Multipart::State state, Mult
   }
   const Bytes envelope = parts->envelope.bytes();
   if (state == Multipart::State::kTooLong) {
-    return Refuse(peer, {}, Fail(ErrorCode::kResourceExhausted, "too many payload frames or bytes"));
+    return Reject(peer, {}, Fail(ErrorCode::kResourceExhausted, "too many payload frames or bytes"));
   }
   auto decoded = wire::DecodeEnvelope(envelope, options_.limits, memory_);
-  if (!decoded.ok()) return Refuse(peer, envelope, decoded.failure());
+  if (!decoded.ok()) return Reject(peer, envelope, decoded.failure());
   wire::Message& message = decoded.value();
   if (!message.payload.empty() && !parts->payload.empty()) {
-    return Refuse(peer, envelope,
+    return Reject(peer, envelope,
                   Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
   }
   if (!parts->payload.empty()) message.payload = std::move(parts->payload);
   // Frames that were joined may have been lent as one; frames that were packed lie among lent ones.
   if (!message.payload.empty()) {
     if (const Status status = wire::Unpack(&message); !status) {
-      return Refuse(peer, envelope, status.failure());
+      return Reject(peer, envelope, status.failure());
     }
   }
   if (shared_) shared_->Collect(peer->id);
   if (message.job != options_.job) {
-    return Refuse(
+    return Reject(
         peer, envelope,
         Fail(ErrorCode::kPermissionDenied, "this process belongs to another job: check SLUICE_JOB_ID"));
   }
   if (OnMemoryMessage(peer, message)) return;
-  if (!message.lent.empty()) {
-    const Status status = shared_ ? shared_->Borrow(peer->id, &message)
+  if (!message.leased.empty()) {
+    const Status status = shared_ ? shared_->OpenLeases(peer->id, &message)
                                   : Fail(ErrorCode::kInvalidArgument, "payload in memory that is not shared");
     if (!status && status.failure().code == ErrorCode::kResourceExhausted) {
       ++counters_.bad;  // no fault of its sender's, who repeats it and by then lends nothing
       return;
     }
-    if (!status) return Refuse(peer, envelope, status.failure());
+    if (!status) return Reject(peer, envelope, status.failure());
   }
-  if (const Status status = wire::Unpack(&message); !status) return Refuse(peer, envelope, status.failure());
-  if (const Status status = wire::CheckPayload(message, options_.limits); !status.ok()) {
-    return Refuse(peer, envelope, status.failure());
+  if (const Status status = wire::Unpack(&message); !status) return Reject(peer, envelope, status.failure());
+  if (const Status status = wire::ValidatePayload(message, options_.limits); !status.ok()) {
+    return Reject(peer, envelope, status.failure());
   }
   VLOG(2) << options_.name << " from " << peer->name << ": " << wire::Describe(message);
   ++counters_.received;
@@ -69,7 +69,7 @@ void ZmqDriver::Deliver(Time now, Channel* channel, Multipart::State state, Mult
 }
 
 // Drops, counts, mutes, and answers a request in the version and under the job of whoever sent it.
-void ZmqDriver::Refuse(Peer* peer, Bytes envelope, const Failure& failure) {
+void ZmqDriver::Reject(Peer* peer, Bytes envelope, const Failure& failure) {
   ++counters_.bad;
   const std::string reason = failure.message.substr(0, kMaxReason);
   Warn(peer, StrCat("dropped its message: ", reason));
@@ -88,8 +88,8 @@ void ZmqDriver::Refuse(Peer* peer, Bytes envelope, const Failure& failure) {
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
   Channel* channel = ChannelOf(*peer);
   const Frame refusal = wire::EncodeEnvelope(reply, header->version, memory_);
-  if (SendMultipart(channel->socket.native(), to, refusal, {}, peer->queue, memory_).took_note)
-    channel->dry = false;
+  if (SendMultipart(channel->socket.native(), to, refusal, {}, peer->queue, memory_).consumed_signal)
+    channel->drained = false;
 }
 
 }  // namespace sluice::transport

@@ -16,7 +16,7 @@ namespace {
 // Messages read from one channel before the others, the timer and posted tasks have their turn.
 constexpr int kBurst = 32;
 // Turns that end with something left to do, until all channels are asked.
-constexpr unsigned kBusyTurns = 4;
+constexpr unsigned kBusyPasses = 4;
 // For what a machine says when its loop fails.
 constexpr Duration kLastWords = 500ms;
 
@@ -27,7 +27,7 @@ ZmqDriver::ZmqDriver(std::shared_ptr<ZmqContext> context, std::shared_ptr<Machin
     : context_(std::move(context)),
       machine_(std::move(machine)),
       options_(std::move(options)),
-      guests_(options_.max_gone_peers),
+      peer_table_(options_.max_gone_peers),
       chance_(options_.drop_seed) {
   Bind();
   if (options_.shared_heap)
@@ -41,7 +41,7 @@ ZmqDriver::~ZmqDriver() {
 
 void ZmqDriver::Stop() {
   stop_ = true;
-  helper_poller_.Wake();
+  caller_poller_.Wake();
   poller_.Wake();
   if (thread_.joinable()) thread_.join();
 }
@@ -64,14 +64,14 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   Channel* channel = ChannelOf(*peer);
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
   wire::Join(&message);
-  if (shared_) options_.traffic->OnCopied(shared_->Lend(id, &message));
+  if (shared_) options_.traffic->OnCopied(shared_->LeaseOut(id, &message));
   const bool inside = wire::PayloadTravelsInside(message);
   if (!inside) options_.traffic->OnCopied(wire::Pack(&message, memory_));
   const Frame envelope = wire::EncodeEnvelope(message, wire::kProtocolVersion, memory_);
   if (inside) message.payload.clear();
-  const Sent sent =
+  const SendResult sent =
       SendMultipart(channel->socket.native(), to, envelope, message.payload, peer->queue, memory_);
-  if (sent.took_note) channel->dry = false;
+  if (sent.consumed_signal) channel->drained = false;
   if (sent.reached) {
     ++counters_.sent;
     options_.traffic->OnSent(envelope, message.payload);
@@ -90,63 +90,63 @@ bool ZmqDriver::Post(Loop::Task&& task) {
 }
 
 bool ZmqDriver::PostOrRun(Loop::Task&& task) {
-  if (!turn_.TryTake()) return Post(std::move(task));
+  if (!lock_.TryLock()) return Post(std::move(task));
   if (!up_) {
-    turn_.Leave();
+    lock_.Unlock();
     return Post(std::move(task));
   }
-  bool its_turn = false;
+  bool ran = false;
   try {
     if (thrown_ == nullptr) {
       RunTasks();
-      its_turn = true;
+      ran = true;
       task(Now(), *this);
     }
   } catch (...) {
     thrown_ = std::current_exception();
   }
-  if (!its_turn) running_.push_back(std::move(task));
-  LeaveTurn();
+  if (!ran) running_.push_back(std::move(task));
+  UnlockLoop();
   return true;
 }
 
-void ZmqDriver::Help(const std::function<bool()>& done, Time deadline) {
-  if (!turn_.TryTake()) return;
-  if (helping_ || !up_) return turn_.Leave();
-  helping_ = true;
+void ZmqDriver::DriveUntil(const std::function<bool()>& done, Time deadline) {
+  if (!lock_.TryLock()) return;
+  if (caller_drives_ || !up_) return lock_.Unlock();
+  caller_drives_ = true;
   try {
     while (up_ && !stop_ && thrown_ == nullptr && !done() && Now() < deadline) {
-      RunTurn();
+      RunOnce();
       if (machine_->Done()) break;
       if (!Idle()) {
-        LookAround(&helper_poller_);
+        PollBusy(&caller_poller_);
         continue;
       }
       if (done()) continue;
       SetAlarm();
-      helper_poller_.SetAlarm(deadline);
-      SleepOn(&helper_poller_);
+      caller_poller_.SetAlarm(deadline);
+      SleepOn(&caller_poller_);
     }
   } catch (...) {
     thrown_ = std::current_exception();
   }
-  helping_ = false;
-  up_ ? LeaveTurn() : turn_.Leave();
+  caller_drives_ = false;
+  up_ ? UnlockLoop() : lock_.Unlock();
 }
 
 // A socket that was used may have something to read, and tells no more of it: see the header.
-void ZmqDriver::LeaveTurn() {
+void ZmqDriver::UnlockLoop() {
   bool wake = stop_ || thrown_ != nullptr || channels_changed_ || machine_->Done();
   for (Channel* channel : channels_) {
-    if (!channel->dry) channel->dry = !channel->socket.Readable();
-    wake = wake || !channel->dry;
+    if (!channel->drained) channel->drained = !channel->socket.Readable();
+    wake = wake || !channel->drained;
   }
-  wake = wake || (shared_ && !shared_dry_);
+  wake = wake || (shared_ && !shared_drained_);
   SetAlarm();
-  const bool helping = helping_;
-  turn_.Leave();
+  const bool caller_drives = caller_drives_;
+  lock_.Unlock();
   if (wake) poller_.Wake();
-  if (helping) helper_poller_.Wake();
+  if (caller_drives) caller_poller_.Wake();
 }
 
 bool ZmqDriver::Join(Duration timeout) {
@@ -170,16 +170,16 @@ ZmqCounters ZmqDriver::counters() const {
                        .cut = get(counters_.cut),
                        .forgotten = get(counters_.forgotten)};
   if (!shared_) return counters;
-  counters.lent = get(shared_->counters().lent);
-  counters.lent_copies = get(shared_->counters().copied);
-  counters.borrowed = get(shared_->counters().borrowed);
+  counters.leased = get(shared_->counters().leased);
+  counters.leased_copies = get(shared_->counters().copied);
+  counters.leases_opened = get(shared_->counters().leases_opened);
   return counters;
 }
 
 void ZmqDriver::ThreadMain() {
   BlockSignals();
   SetThreadName(options_.name);
-  turn_.Take();
+  lock_.Lock();
   std::string failure;
   try {
     machine_->OnStart(Now(), *this);
@@ -197,32 +197,32 @@ void ZmqDriver::ThreadMain() {
 void ZmqDriver::Run() {
   while (!stop_) {
     if (thrown_ != nullptr) std::rethrow_exception(thrown_);
-    RunTurn();
+    RunOnce();
     if (machine_->Done()) return;
-    Idle() ? Sleep() : LookAround(&poller_);
+    Idle() ? Sleep() : PollBusy(&poller_);
   }
 }
 
-void ZmqDriver::RunTurn() {
+void ZmqDriver::RunOnce() {
   RunTasks();
   if (room_wakeup_->TakeWoken()) TellOfRoom();
   Time now = Now();
   if (machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
   if (machine_->Done()) return;
-  Settle();
+  RebuildPollSet();
   for (Channel* channel : channels_) {
-    if (!channel->dry) Read(channel, &now);
+    if (!channel->drained) Read(channel, &now);
   }
   if (shared_) {
-    if (!shared_dry_) ReadMemory();
-    shared_->WakeWhoIsOwed();
+    if (!shared_drained_) ReadMemory();
+    shared_->WakePeersOfReturns();
   }
-  if (door_ && door_->next_look() <= Now()) LookAtDoor();
+  if (connection_monitor_ && connection_monitor_->next_check() <= Now()) CheckConnections();
 }
 
 bool ZmqDriver::Idle() const {
-  return !channels_changed_ && (!shared_ || shared_dry_) &&
-         std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->dry; });
+  return !channels_changed_ && (!shared_ || shared_drained_) &&
+         std::all_of(channels_.begin(), channels_.end(), [](const Channel* c) { return c->drained; });
 }
 
 void ZmqDriver::RunTasks() {
@@ -245,10 +245,10 @@ void ZmqDriver::TakeTasks() {
 
 // Closes what was disconnected and lists what is to be read; between calls of the machine, when nobody holds
 // a channel.
-void ZmqDriver::Settle() {
+void ZmqDriver::RebuildPollSet() {
   if (!channels_changed_) return;
   channels_changed_ = false;
-  for (Poller* poller : {&helper_poller_, &poller_}) poller->Forget();
+  for (Poller* poller : {&caller_poller_, &poller_}) poller->Forget();
   channels_.clear();
   if (router_) channels_.push_back(router_.get());
   std::erase_if(peers_, [](const auto& entry) { return entry.second->dealer && !entry.second->open; });
@@ -260,19 +260,19 @@ void ZmqDriver::Settle() {
   }
   std::vector<Poller::Input> inputs;
   for (Channel* channel : channels_) {
-    channel->dry = false;
-    inputs.push_back({channel->socket.fd(), &channel->dry});
+    channel->drained = false;
+    inputs.push_back({channel->socket.fd(), &channel->drained});
   }
   if (shared_) {
     shared_->CloseUnused();
-    shared_dry_ = false;
-    for (const int descriptor : shared_->descriptors()) inputs.push_back({descriptor, &shared_dry_});
+    shared_drained_ = false;
+    for (const int descriptor : shared_->descriptors()) inputs.push_back({descriptor, &shared_drained_});
   }
-  for (Poller* poller : {&helper_poller_, &poller_}) poller->Watch(inputs);  // in this order: see Watch
+  for (Poller* poller : {&caller_poller_, &poller_}) poller->Watch(inputs);  // in this order: see Watch
 }
 
 void ZmqDriver::Sleep() {
-  if (helping_) helper_poller_.Wake();  // what it waits for may have happened here
+  if (caller_drives_) caller_poller_.Wake();  // what it waits for may have happened here
   SetAlarm();
   sleeping_ = true;  // before the last look at what was posted: whoever posts later sees it and wakes
   if (!tasks_waiting_ && !stop_) SleepOn(&poller_);
@@ -280,45 +280,47 @@ void ZmqDriver::Sleep() {
 }
 
 void ZmqDriver::SetAlarm() {
-  poller_.SetAlarm(door_ ? std::min(machine_->NextTimer(), door_->next_look()) : machine_->NextTimer());
+  poller_.SetAlarm(connection_monitor_ ? std::min(machine_->NextTimer(), connection_monitor_->next_check())
+                                       : machine_->NextTimer());
 }
 
 void ZmqDriver::SleepOn(Poller* poller) {
-  turn_.Leave();
+  lock_.Unlock();
   const int ready = poller->Sleep();
-  turn_.Take();
-  Hear(poller, ready);
+  lock_.Lock();
+  DispatchReady(poller, ready);
 }
 
 // A channel that always has something must not keep the others, and shared memory, from being heard.
-void ZmqDriver::LookAround(Poller* poller) {
-  if (++busy_turns_ % kBusyTurns == 0 && (channels_.size() > 1 || shared_)) Hear(poller, poller->Look());
+void ZmqDriver::PollBusy(Poller* poller) {
+  if (++busy_passes_ % kBusyPasses == 0 && (channels_.size() > 1 || shared_))
+    DispatchReady(poller, poller->Look());
 }
 
-void ZmqDriver::Hear(Poller* poller, int ready) {
-  poller->Report(ready, [](void* dry) { *static_cast<bool*>(dry) = false; });
+void ZmqDriver::DispatchReady(Poller* poller, int ready) {
+  poller->Report(ready, [](void* drained) { *static_cast<bool*>(drained) = false; });
   if (ready >= 0 && ready < Poller::kMaxReady) return;
   for (Channel* channel : channels_)
-    channel->dry = false;  // there may be more than were told, or a signal came
-  shared_dry_ = false;
+    channel->drained = false;  // there may be more than were told, or a signal came
+  shared_drained_ = false;
 }
 
-void ZmqDriver::LookAtDoor() {
-  if (router_->dry) door_->OnAllRead();
-  for (const std::string& who : door_->Look(Now())) {
+void ZmqDriver::CheckConnections() {
+  if (router_->drained) connection_monitor_->OnAllRead();
+  for (const std::string& who : connection_monitor_->Check(Now())) {
     ++counters_.cut;
     Warn(nullptr, who);
   }
-  if (!guests_.HaveLeft()) return;
-  if (router_->socket.Readable()) router_->dry = false;
-  if (!router_->dry) return;  // first their last words
-  for (const PeerId peer : guests_.TakeLeft()) machine_->OnClosed(Now(), peer, *this);
+  if (!peer_table_.HaveGone()) return;
+  if (router_->socket.Readable()) router_->drained = false;
+  if (!router_->drained) return;  // first their last words
+  for (const PeerId peer : peer_table_.TakeGone()) machine_->OnClosed(Now(), peer, *this);
 }
 
 void ZmqDriver::Read(Channel* channel, Time* now) {
   if (channel->is_monitor) return ReadMonitor(channel);
   ReadBurst(channel, now);
-  machine_->OnRest(*now, *this);
+  machine_->OnBurstEnd(*now, *this);
 }
 
 void ZmqDriver::ReadBurst(Channel* channel, Time* now) {
@@ -329,13 +331,14 @@ void ZmqDriver::ReadBurst(Channel* channel, Time* now) {
     if (state == Multipart::State::kClosed)
       throw Error(ErrorCode::kCancelled, "the ZeroMQ context has ended");
     if (state == Multipart::State::kNone) {
-      channel->dry = true;
-      if (channel->peer == nullptr) door_->OnAllRead();
+      channel->drained = true;
+      if (channel->peer == nullptr) connection_monitor_->OnAllRead();
       return;
     }
     *now = Now();
     options_.traffic->OnReceived(parts.envelope.bytes(), parts.payload);
-    if (channel->peer == nullptr) door_->OnMessage(parts.connection, parts.wire_bytes, IsKnown(parts), *now);
+    if (channel->peer == nullptr)
+      connection_monitor_->OnMessage(parts.connection, parts.wire_bytes, IsKnown(parts), *now);
     Deliver(*now, channel, state, &parts);
     if (machine_->Done() || tasks_waiting_ || (channel->peer != nullptr && !channel->peer->open)) return;
   }
@@ -362,18 +365,18 @@ void ZmqDriver::End(const std::string& failure) {
   outside_.With([](Outside& o) { o.closed = true; });
   tasks_waiting_ = true;
   RunTasks();
-  for (Poller* poller : {&helper_poller_, &poller_}) poller->Forget();
+  for (Poller* poller : {&caller_poller_, &poller_}) poller->Forget();
   channels_.clear();
   peers_.clear();
-  door_.reset();
+  connection_monitor_.reset();
   router_.reset();
   // What was lent may be written to once a worker's loop has ended; a server's memory is not.
   if (shared_ && in_order && options_.bind.empty() && !shared_->AwaitReturns(options_.linger))
     LOG(WARNING) << options_.name << " ends while memory of its own is still being read";
   up_ = false;
   room_wakeup_->Detach();
-  turn_.Leave();
-  helper_poller_.Wake();
+  lock_.Unlock();
+  caller_poller_.Wake();
   outside_.Notify([&](Outside& o) {
     o.ended = true;
     o.failure = failure;

@@ -1,12 +1,12 @@
 // The thread behind a ZmqLoop. Internal to zmq/.
 //
-// Thread safety: Post, PostOrRun, Help, the getters and Stop may be called from any thread. All else belongs
-// to who has the turn: the loop's thread while it is awake, or whoever finds it asleep and does its work.
-// That may be one helper for long, who sleeps beside it on a poller that is told first.
+// Thread safety: Post, PostOrRun, DriveUntil, the getters and Stop may be called from any thread. All else
+// belongs to who has the turn: the loop's thread while it is awake, or whoever finds it asleep and does its
+// work. That may be one helper for long, who sleeps beside it on a poller that is told first.
 //
 // A ZMQ_FD tells only that something has changed since the socket last took note of such a thing, so a
 // channel is read until it has nothing, again where sending took note (zmq_frames.h), and the thread sleeps
-// only when all channels are dry.
+// only when all channels are drained.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,10 @@
 #include "base/pool_allocator.h"
 #include "base/rng.h"
 #include "transport/shm/shared_memory.h"
-#include "transport/zmq/door.h"
-#include "transport/zmq/guests.h"
+#include "transport/zmq/connection_monitor.h"
+#include "transport/zmq/loop_lock.h"
+#include "transport/zmq/peer_table.h"
 #include "transport/zmq/poller.h"
-#include "transport/zmq/turn.h"
 #include "transport/zmq/zmq_frames.h"
 #include "transport/zmq/zmq_loop.h"
 #include "transport/zmq/zmq_socket.h"
@@ -38,7 +38,7 @@ class ZmqDriver final : private Network {
 
   bool Post(Loop::Task&& task);
   bool PostOrRun(Loop::Task&& task);
-  void Help(const std::function<bool()>& done, Time deadline);
+  void DriveUntil(const std::function<bool()>& done, Time deadline);
   void Stop();
   const std::vector<std::string>& addresses() const { return addresses_; }
   bool Join(Duration timeout);
@@ -53,7 +53,7 @@ class ZmqDriver final : private Network {
     ZmqSocket socket;
     Peer* peer = nullptr;  // null: the router
     bool is_monitor = false;
-    bool dry = false;
+    bool drained = false;
   };
   struct Peer {
     ~Peer() { StopWatching(); }
@@ -65,10 +65,10 @@ class ZmqDriver final : private Network {
     RoutingId routing_id = 0;
     std::unique_ptr<Channel> dealer;   // null: reached through the router
     std::unique_ptr<Channel> monitor;  // of the dealer, until its first handshake
-    std::shared_ptr<SendQueue> queue;
+    std::shared_ptr<QueuedByteCounter> queue;
     bool open = true;
     int bad = 0;
-    int knocks = 0;                        // at its door for shared memory
+    int request_attempts = 0;              // at its door for shared memory
     Time tried_since{}, next_complaint{};  // of a dealer without a connection
     Time muted_until{};
   };
@@ -107,32 +107,32 @@ class ZmqDriver final : private Network {
 
   // zmq_delivery.cc
   void Deliver(Time now, Channel* channel, Multipart::State state, Multipart* parts);
-  void Refuse(Peer* peer, Bytes envelope, const Failure& failure);
+  void Reject(Peer* peer, Bytes envelope, const Failure& failure);
 
   // zmq_memory.cc
   wire::Message Own(wire::Body body) const;  // between loops
   bool OnMemoryMessage(Peer* peer, const wire::Message& message);
   void AcceptMemory(Peer* peer, const wire::Message& message, const wire::MemoryOffer& offer);
-  void NotShared(const Peer& peer, const std::string& reason);
+  void ReportNotShared(const Peer& peer, const std::string& reason);
   void ReadMemory();
 
   // zmq_driver.cc
   void ThreadMain();
   void Run();
-  void RunTurn();
+  void RunOnce();
   bool Idle() const;
-  void LeaveTurn();
+  void UnlockLoop();
   void RunTasks();
   void TakeTasks();
   void Read(Channel* channel, Time* now);
   void ReadBurst(Channel* channel, Time* now);  // *now: becomes when the last message was read
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
-  void Settle();
+  void RebuildPollSet();
   void Sleep();
-  void LookAtDoor();
+  void CheckConnections();
   void SleepOn(Poller* poller);
-  void LookAround(Poller* poller);
-  void Hear(Poller* poller, int ready);
+  void PollBusy(Poller* poller);
+  void DispatchReady(Poller* poller, int ready);
   void SetAlarm();
   void End(const std::string& failure);
   void Warn(const Peer* peer, const std::string& what);
@@ -147,10 +147,10 @@ class ZmqDriver final : private Network {
 
   // Of who has the turn.
   std::unique_ptr<Channel> router_;
-  std::unique_ptr<Door> door_;  // of the router
-  Guests guests_;               // the peers reached through the router
+  std::unique_ptr<ConnectionMonitor> connection_monitor_;  // of the router
+  PeerTable peer_table_;                                   // the peers reached through the router
   std::unique_ptr<SharedMemory> shared_;
-  bool shared_dry_ = false;  // as a channel's
+  bool shared_drained_ = false;  // as a channel's
   std::map<PeerId, std::unique_ptr<Peer>> peers_;
   uint64_t last_peer_ = 0;         // never given again
   std::set<PeerId> without_room_;  // the machine is to hear when they have room again
@@ -158,18 +158,18 @@ class ZmqDriver final : private Network {
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;
   uint64_t connected_ = 0;  // how often Connect was called
-  unsigned busy_turns_ = 0;
+  unsigned busy_passes_ = 0;
   std::vector<Loop::Task> running_;  // what was taken, from `next_running_` on: one may throw
   size_t next_running_ = 0;
-  std::exception_ptr thrown_;  // in a caller's thread
-  bool helping_ = false;       // somebody does; asleep, unless it is who has the turn
-  bool up_ = false;            // between the machine's start and its end
+  std::exception_ptr thrown_;   // in a caller's thread
+  bool caller_drives_ = false;  // somebody does; asleep, unless it is who has the turn
+  bool up_ = false;             // between the machine's start and its end
   Rng chance_;
   LogLimiter log_{5, 10s};
 
   // Shared.
-  Turn turn_;
-  Poller helper_poller_, poller_;
+  LoopLock lock_;
+  Poller caller_poller_, poller_;
   const std::shared_ptr<Wakeup> room_wakeup_ = std::make_shared<Wakeup>([this] { poller_.Wake(); });
   std::atomic<bool> tasks_waiting_ = false;
   std::atomic<bool> sleeping_ = false;

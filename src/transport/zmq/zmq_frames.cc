@@ -16,7 +16,7 @@ namespace {
 class Held {
  public:
   // Lives until Release.
-  static Held* Make(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<SendQueue>& queue,
+  static Held* Make(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<QueuedByteCounter>& queue,
                     uint64_t counted, const Frame& frame) {
     return new (memory->Allocate(sizeof(Held))) Held(memory, queue, counted, frame);
   }
@@ -29,15 +29,15 @@ class Held {
   Bytes bytes() const { return frame_.bytes(); }
 
  private:
-  Held(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<SendQueue>& queue, uint64_t counted,
-       const Frame& frame)
+  Held(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<QueuedByteCounter>& queue,
+       uint64_t counted, const Frame& frame)
       : memory_(memory), queue_(queue), counted_(counted), frame_(frame) {
     queue_->Add(counted_);
   }
   ~Held() { queue_->Remove(counted_); }
 
   std::shared_ptr<Allocator> memory_;
-  const std::shared_ptr<SendQueue> queue_;
+  const std::shared_ptr<QueuedByteCounter> queue_;
   const uint64_t counted_;
   const Frame frame_;
 };
@@ -47,19 +47,19 @@ class Held {
 // Whether a socket took note of what has arrived is seen by errno: once in some milliseconds sending begins
 // with that, until there is nothing more, which is an EAGAIN that stands while the message is written
 // (socket_base_t::process_commands, libzmq 4.3.4).
-bool SendOrClose(void* socket, zmq_msg_t* msg, bool more, Sent* sent) {
+bool SendOrClose(void* socket, zmq_msg_t* msg, bool more, SendResult* sent) {
   int rc;
   do {
     errno = 0;
     rc = zmq_msg_send(msg, socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
-    sent->took_note = sent->took_note || errno != 0;
+    sent->consumed_signal = sent->consumed_signal || errno != 0;
   } while (rc < 0 && errno == EINTR);
   if (rc < 0) zmq_msg_close(msg);
   sent->reached = rc >= 0;
   return sent->reached;
 }
 
-bool SendHeld(void* socket, Held* held, bool more, Sent* sent) {
+bool SendHeld(void* socket, Held* held, bool more, SendResult* sent) {
   zmq_msg_t msg;
   // ZeroMQ only reads what it sends.
   void* data = const_cast<std::byte*>(held->bytes().data());
@@ -70,7 +70,7 @@ bool SendHeld(void* socket, Held* held, bool more, Sent* sent) {
   return SendOrClose(socket, &msg, more, sent);
 }
 
-bool SendCopy(void* socket, Bytes bytes, bool more, Sent* sent) {
+bool SendCopy(void* socket, Bytes bytes, bool more, SendResult* sent) {
   zmq_msg_t msg;
   if (zmq_msg_init_size(&msg, bytes.size()) != 0) throw std::bad_alloc();
   if (!bytes.empty()) std::memcpy(zmq_msg_data(&msg), bytes.data(), bytes.size());
@@ -97,21 +97,22 @@ bool ReceiveNext(void* socket, ZmqFrame* frame) {
 
 }  // namespace
 
-Sent SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
-                   const std::shared_ptr<SendQueue>& queue, const std::shared_ptr<Allocator>& memory) {
-  Sent sent;
+SendResult SendMultipart(void* socket, const RoutingId* to, const Frame& envelope,
+                         const wire::Frames& payload, const std::shared_ptr<QueuedByteCounter>& queue,
+                         const std::shared_ptr<Allocator>& memory) {
+  SendResult sent;
   if (to != nullptr && !SendCopy(socket, std::as_bytes(std::span(to, 1)), true, &sent)) return sent;
-  const auto is_small = [](const Frame& frame) { return frame.size() < Traffic::kCopyBelow; };
+  const auto is_small = [](const Frame& frame) { return frame.size() < TrafficCounters::kCopyBelow; };
   uint64_t small = is_small(envelope) ? envelope.size() : 0;
   for (const Frame& frame : payload) small += is_small(frame) ? frame.size() : 0;
-  queue->PutOff(small);
+  queue->DeferBytes(small);
   const auto send = [&](const Frame& frame, bool hand_over, bool more) {
     if (!hand_over) return SendCopy(socket, frame.bytes(), more, &sent);
-    const uint64_t counted = queue->TakePutOff() + (is_small(frame) ? 0 : frame.size());
+    const uint64_t counted = queue->TakeDeferred() + (is_small(frame) ? 0 : frame.size());
     return SendHeld(socket, Held::Make(memory, queue, counted, frame), more, &sent);
   };
-  const bool put_off_enough = queue->put_off() > SendQueue::kMostPutOff;
-  if (!send(envelope, put_off_enough || !is_small(envelope), !payload.empty())) return sent;
+  const bool deferred_enough = queue->deferred() > QueuedByteCounter::kMaxDeferred;
+  if (!send(envelope, deferred_enough || !is_small(envelope), !payload.empty())) return sent;
   for (size_t i = 0; i < payload.size(); ++i) {
     if (!send(payload[i], !is_small(payload[i]), i + 1 < payload.size())) break;
   }

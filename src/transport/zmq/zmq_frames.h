@@ -41,16 +41,16 @@ class Wakeup {
 };
 
 // Bytes given to ZeroMQ for one peer and not yet written. Thread-safe, but that one thread at a time sends.
-class SendQueue {
+class QueuedByteCounter {
  public:
-  explicit SendQueue(std::shared_ptr<Wakeup> wakeup = nullptr) : wakeup_(std::move(wakeup)) {}
+  explicit QueuedByteCounter(std::shared_ptr<Wakeup> wakeup = nullptr) : wakeup_(std::move(wakeup)) {}
 
   // Of frames that were copied ZeroMQ does not tell when they have left: they count with the next one that is
   // handed over, and until then, up to so many bytes, not at all.
-  static constexpr uint64_t kMostPutOff = 16 << 10;
-  void PutOff(uint64_t n) { put_off_ += n; }
-  uint64_t put_off() const { return put_off_; }
-  uint64_t TakePutOff() { return std::exchange(put_off_, 0); }
+  static constexpr uint64_t kMaxDeferred = 16 << 10;
+  void DeferBytes(uint64_t n) { deferred_ += n; }
+  uint64_t deferred() const { return deferred_; }
+  uint64_t TakeDeferred() { return std::exchange(deferred_, 0); }
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   void Add(uint64_t n) { bytes_.fetch_add(n, std::memory_order_relaxed); }
@@ -77,20 +77,21 @@ class SendQueue {
   const std::shared_ptr<Wakeup> wakeup_;  // null: nobody awaits anything
   std::atomic<uint64_t> bytes_ = 0;
   std::atomic<int64_t> awaited_ = kNothing;
-  uint64_t put_off_ = 0;  // of who sends
+  uint64_t deferred_ = 0;  // of who sends
 };
 
 // The routing id of a ROUTER's peer: what a DEALER of ours chose. Its first byte is not zero.
 using RoutingId = uint64_t;
 
-struct Sent {
+struct SendResult {
   bool reached = true;  // false: the peer cannot be reached, and nothing was sent
   // ZeroMQ may have taken note of messages that arrived, which the socket's descriptor then tells no more of.
-  bool took_note = false;
+  bool consumed_signal = false;
 };
 // `to`: null on a DEALER.
-Sent SendMultipart(void* socket, const RoutingId* to, const Frame& envelope, const wire::Frames& payload,
-                   const std::shared_ptr<SendQueue>& queue, const std::shared_ptr<Allocator>& memory);
+SendResult SendMultipart(void* socket, const RoutingId* to, const Frame& envelope,
+                         const wire::Frames& payload, const std::shared_ptr<QueuedByteCounter>& queue,
+                         const std::shared_ptr<Allocator>& memory);
 
 // A zmq_msg_t in place: it must not move, since small messages lie inside it.
 class ZmqFrame {

@@ -15,8 +15,8 @@ bool ZmqLoop::Post(Task task) {
 bool ZmqLoop::PostOrRun(Task task) {
   return driver_->PostOrRun(std::move(task));
 }
-void ZmqLoop::Help(const std::function<bool()>& done, Time deadline) {
-  driver_->Help(done, deadline);
+void ZmqLoop::DriveUntil(const std::function<bool()>& done, Time deadline) {
+  driver_->DriveUntil(done, deadline);
 }
 void ZmqLoop::Stop() {
   driver_->Stop();

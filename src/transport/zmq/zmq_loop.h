@@ -35,7 +35,7 @@ struct ZmqLoopOptions {
   uint64_t room_bytes = uint64_t{32} << 20;
   uint64_t max_queued_bytes = uint64_t{256} << 20;  // per peer; more is dropped and counted
   // Of all connections together that never brought a message: beyond it the greediest are cut.
-  uint64_t max_strangers_bytes = uint64_t{8} << 20;
+  uint64_t max_unauthenticated_bytes = uint64_t{8} << 20;
   // Of those who connected here and whose connections have closed: so many may come back and be who they
   // were.
   size_t max_gone_peers = 4096;
@@ -51,22 +51,22 @@ struct ZmqLoopOptions {
   // On the loop's thread, when an error ends it before its machine is done: what failure() says. The machine
   // has been told, too, but not those who know nothing of each other: a server's other loops. May be null.
   std::function<void(const std::string& why)> on_failure;
-  std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>();  // what this loop adds to
+  std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();  // what this loop adds to
 };
 
 struct ZmqCounters {
   uint64_t sent = 0;
-  uint64_t received = 0;     // handed to the machine
-  uint64_t overflowed = 0;   // dropped at the bound of queued bytes
-  uint64_t unreachable = 0;  // dropped: the peer is gone
-  uint64_t bad = 0;          // dropped: not decodable, over a limit, of another version or job
-  uint64_t muted = 0;        // dropped: their senders were muted
-  uint64_t thrown_away = 0;  // by drop_received
-  uint64_t cut = 0;          // connections that sent too much that was no message
-  uint64_t lent = 0;         // payload frames, in place of being sent
-  uint64_t lent_copies = 0;  // of them those that were copied to shared memory first
-  uint64_t borrowed = 0;     // payload frames read where their sender has them
-  uint64_t forgotten = 0;    // peers whose connections had closed, at the bound of max_gone_peers
+  uint64_t received = 0;       // handed to the machine
+  uint64_t overflowed = 0;     // dropped at the bound of queued bytes
+  uint64_t unreachable = 0;    // dropped: the peer is gone
+  uint64_t bad = 0;            // dropped: not decodable, over a limit, of another version or job
+  uint64_t muted = 0;          // dropped: their senders were muted
+  uint64_t thrown_away = 0;    // by drop_received
+  uint64_t cut = 0;            // connections that sent too much that was no message
+  uint64_t leased = 0;         // payload frames, in place of being sent
+  uint64_t leased_copies = 0;  // of them those that were copied to shared memory first
+  uint64_t leases_opened = 0;  // payload frames read where their sender has them
+  uint64_t forgotten = 0;      // peers whose connections had closed, at the bound of max_gone_peers
 };
 
 class ZmqDriver;
@@ -80,7 +80,7 @@ class ZmqLoop final : public Loop {
 
   bool Post(Task task) override;
   bool PostOrRun(Task task) override;
-  void Help(const std::function<bool()>& done, Time deadline) override;
+  void DriveUntil(const std::function<bool()>& done, Time deadline) override;
   const std::vector<std::string>& addresses() const override;
 
   // Ends the loop at once: what is still queued is lost, unless the machine was Done. Returns when it has

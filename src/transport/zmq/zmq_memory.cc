@@ -7,7 +7,7 @@ namespace sluice::transport {
 namespace {
 
 // At one door, which others crowd: before each of them its owner has let in whoever waited.
-constexpr int kMostKnocks = 100;
+constexpr int kMaxRequestAttempts = 100;
 
 }  // namespace
 
@@ -40,14 +40,15 @@ void ZmqDriver::AcceptMemory(Peer* peer, const wire::Message& message, const wir
   channels_changed_ = channels_changed_ || shared_->changed();
   if (status) {
     VLOG(1) << options_.name << " shares memory with " << peer->name;
-  } else if (status.failure().code == ErrorCode::kResourceExhausted && ++peer->knocks < kMostKnocks) {
+  } else if (status.failure().code == ErrorCode::kResourceExhausted &&
+             ++peer->request_attempts < kMaxRequestAttempts) {
     Send(peer->id, Own(wire::GetMemory{}));
   } else {
-    NotShared(*peer, status.failure().message);
+    ReportNotShared(*peer, status.failure().message);
   }
 }
 
-void ZmqDriver::NotShared(const Peer& peer, const std::string& reason) {
+void ZmqDriver::ReportNotShared(const Peer& peer, const std::string& reason) {
   const std::string why = StrCat("no memory is shared with ", peer.name, ": ", reason);
   if (options_.requires_shared_memory) {
     throw Error(ErrorCode::kFailedPrecondition,
@@ -57,12 +58,12 @@ void ZmqDriver::NotShared(const Peer& peer, const std::string& reason) {
 }
 
 void ZmqDriver::ReadMemory() {
-  shared_dry_ = true;
+  shared_drained_ = true;
   shared_->Read();
   channels_changed_ = channels_changed_ || shared_->changed();
   for (const PeerId id : shared_->TakeRefused()) {
     if (const Peer* peer = Find(id); peer != nullptr && peer->dealer)
-      NotShared(*peer, "it let nobody in: it runs as another user, or has no room for more");
+      ReportNotShared(*peer, "it let nobody in: it runs as another user, or has no room for more");
   }
 }
 

@@ -35,12 +35,12 @@ RoutingId RandomRoutingId() {
   return id;
 }
 
-InflowLimits InflowLimitsOf(const ZmqLoopOptions& options) {
-  InflowLimits limits;
+IngressLimits IngressLimitsOf(const ZmqLoopOptions& options) {
+  IngressLimits limits;
   // A whole message, its frames' headers and what lies between ZeroMQ's threads.
   limits.max_partial = options.limits.max_message_bytes + kFraming;
   limits.max_unread = options.max_queued_bytes;
-  limits.max_strangers = options.max_strangers_bytes;
+  limits.max_unauthenticated = options.max_unauthenticated_bytes;
   limits.heartbeat_interval = options.heartbeat_interval;
   return limits;
 }
@@ -73,11 +73,11 @@ void ZmqDriver::Bind() {
   socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
   socket.Set(ZMQ_RCVHWM, kMaxUnread);   // then ZeroMQ reads no more from that peer; nothing is dropped
   constexpr Duration kLonger = 5s;
-  door_ = std::make_unique<Door>(context_->native(), &socket, InflowLimitsOf(options_),
-                                 options_.handshake_timeout + kLonger,
-                                 [this](int connection) { guests_.OnClosed(connection); });
+  connection_monitor_ = std::make_unique<ConnectionMonitor>(
+      context_->native(), &socket, IngressLimitsOf(options_), options_.handshake_timeout + kLonger,
+      [this](int connection) { peer_table_.OnClosed(connection); });
   for (const std::string& address : options_.bind) {
-    CheckAddress(address).OrThrow();
+    ValidateAddress(address).OrThrow();
     if (address.starts_with("ipc://")) socket.Set(ZMQ_IPC_FILTER_UID, static_cast<int>(geteuid()));
     // Otherwise an IPv4 address would be told as [::ffff:127.0.0.1].
     socket.Set(ZMQ_IPV6, address.find('[') != std::string::npos ? 1 : 0);
@@ -99,7 +99,7 @@ void ZmqDriver::ReserveDescriptorsForConnections() {
 }
 
 PeerId ZmqDriver::Connect(const std::string& address) {
-  CheckAddress(address).OrThrow();
+  ValidateAddress(address).OrThrow();
   ReserveDescriptorsForConnections();
   auto peer = std::make_unique<Peer>();
   peer->name = address;
@@ -169,7 +169,7 @@ void ZmqDriver::ReadMonitor(Channel* channel) {
   Multipart parts;
   if (ReceiveMultipart(channel->socket.native(), false, options_.limits, memory_, &parts) !=
       Multipart::State::kWhole) {
-    channel->dry = true;
+    channel->drained = true;
     return;
   }
   uint16_t event = 0;  // the first two bytes, then four of a descriptor: see zmq_socket_monitor
@@ -222,35 +222,35 @@ ZmqDriver::Peer* ZmqDriver::Find(PeerId id) const {
 
 ZmqDriver::Peer* ZmqDriver::Add(std::unique_ptr<Peer> peer) {
   peer->id = PeerId{++last_peer_};
-  peer->queue = std::make_shared<SendQueue>(room_wakeup_);
+  peer->queue = std::make_shared<QueuedByteCounter>(room_wakeup_);
   return peers_.emplace(peer->id, std::move(peer)).first->second.get();
 }
 
 bool ZmqDriver::IsKnown(const Multipart& parts) const {
   const auto known = by_routing_id_.find(parts.from);
-  return known != by_routing_id_.end() && guests_.IsAt(known->second, parts.connection);
+  return known != by_routing_id_.end() && peer_table_.IsReachedBy(known->second, parts.connection);
 }
 
 ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& parts) {
   if (channel.peer != nullptr) return channel.peer;
   const auto known = by_routing_id_.find(parts.from);
   Peer* peer = known == by_routing_id_.end() ? Admit(parts) : Find(known->second);
-  guests_.OnHeard(peer->id, parts.connection, door_->IsOpen(parts.connection));
+  peer_table_.OnHeard(peer->id, parts.connection, connection_monitor_->IsOpen(parts.connection));
   return peer;
 }
 
 // Here alone the number of guests grows, so here those who are gone too long are forgotten.
 ZmqDriver::Peer* ZmqDriver::Admit(const Multipart& parts) {
-  while (const auto gone = guests_.Forget()) {
+  while (const auto gone = peer_table_.Forget()) {
     by_routing_id_.erase(Find(*gone)->routing_id);
     if (shared_) shared_->Forget(*gone);
     if (without_room_.contains(*gone)) room_wakeup_->Wake();
     peers_.erase(*gone);
     ++counters_.forgotten;
   }
-  auto guest = std::make_unique<Peer>();
-  guest->routing_id = parts.from;
-  Peer* peer = Add(std::move(guest));
+  auto added = std::make_unique<Peer>();
+  added->routing_id = parts.from;
+  Peer* peer = Add(std::move(added));
   by_routing_id_[parts.from] = peer->id;
   peer->name = StrCat("peer ", peer->id.value, " at ", parts.first.peer_address());
   VLOG(2) << options_.name << " hears from " << peer->name;

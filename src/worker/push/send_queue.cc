@@ -27,7 +27,7 @@ PartOpPtr SendQueue::Take() {
   return taken;
 }
 
-bool SendQueue::Together(const PartOp& a, const PartOp& b) {
+bool SendQueue::CanShareMessage(const PartOp& a, const PartOp& b) {
   return a.op->kind == b.op->kind && a.op->samples == b.op->samples && a.op->divisor == b.op->divisor &&
          a.op->compression.type == b.op->compression.type &&
          a.op->compression.weights == b.op->compression.weights && a.op->exponent == b.op->exponent &&
@@ -47,7 +47,7 @@ PartOps SendQueue::NextBatch(size_t most_bytes, size_t most_of_one_pull) {
                           next->op->keys.size() == 1 && next->op->kind != OpKind::kPullRows &&
                           (next->op->one_state || bytes + next->bytes() <= most_of_one_pull);
     if (!batch.empty() && !one_pull &&
-        (!Together(*batch.front(), *next) || bytes + next->bytes() > most_bytes ||
+        (!CanShareMessage(*batch.front(), *next) || bytes + next->bytes() > most_bytes ||
          batch.size() >= kBatchParts)) {
       break;
     }

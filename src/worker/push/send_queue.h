@@ -45,7 +45,7 @@ class SendQueue {
     std::vector<PartOpPtr, MemoryOf<PartOpPtr>> parts;
     size_t gone = 0;  // from the front
   };
-  static bool Together(const PartOp& a, const PartOp& b);
+  static bool CanShareMessage(const PartOp& a, const PartOp& b);
   const PartOp& next() const { return *Front(lines_.begin()->second); }
   static const PartOpPtr& Front(const Line& line) { return line.parts[line.gone]; }
   // The next part, which is no longer queued.

@@ -82,7 +82,7 @@ std::vector<Body> GoldenBodies() {
       Store{Store::Purpose::kState, {{{1, 2}, 1, 9}}},
       SetOptimizer{GoldenOptimizer(), {{3, 12}}, 2},
       Barrier{"start", Barrier::Group::kRanks, {0, 300}, "go on"},
-      BarrierWaiting{"start", "worker 2"},
+      StillWaiting{"start", "worker 2"},
       BarrierReleased{"go on"},
       Leave{Leave::Outcome::kFailed, "out of memory"},
       Stop{Stop::Reason::kFinished, "done", {node, dead}},
@@ -155,14 +155,14 @@ TEST(GoldenSmallPayload, BytesAreThoseOfTheContract) {
   EXPECT_EQ(AsText(decoded.value().payload[1].bytes()), std::string_view("\xff\0", 2));
 }
 
-TEST(GoldenLentPayload, BytesAreThoseOfTheContract) {
+TEST(GoldenLeasedPayload, BytesAreThoseOfTheContract) {
   Message message = GoldenMessage(Push{64, 128, {{{1, 2}, 3, true}, {{4, 0}, 1, false}}});
-  message.lent = {{0, 300, 5, uint64_t{1} << 33, 4096}, {1, 301, 6, 0, 70000}};
-  const std::string golden = GoldenBytes("LentPayload");
+  message.leased = {{0, 300, 5, uint64_t{1} << 33, 4096}, {1, 301, 6, 0, 70000}};
+  const std::string golden = GoldenBytes("LeasedPayload");
   EXPECT_EQ(Hex(Encoded(message)), Hex(golden));
   const auto decoded = DecodeEnvelope(AsBytes(golden), Limits{});
   ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
-  EXPECT_TRUE(decoded.value().lent == message.lent);
+  EXPECT_TRUE(decoded.value().leased == message.leased);
 }
 
 TEST(GoldenPackedPayload, BytesAreThoseOfTheContract) {

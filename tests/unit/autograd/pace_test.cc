@@ -1,11 +1,10 @@
-#include "autograd/pace.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <atomic>
 #include <thread>
 
+#include "autograd/issue_throttle.h"
 #include "sluice/autograd.h"
 #include "sluice/ndarray.h"
 #include "tensor/access.h"
@@ -16,9 +15,9 @@ namespace {
 
 constexpr Duration kForEver = 60s;
 
-TEST(Pace, APassWaitsForTheOneBeforeIt) {
+TEST(IssueThrottle, APassWaitsForTheOneBeforeIt) {
   Gate gate;
-  Pace pace(kForEver);
+  IssueThrottle pace(kForEver);
   pace.Await();
   pace.Note(gate.event());
   std::atomic<bool> opened = false;
@@ -31,12 +30,12 @@ TEST(Pace, APassWaitsForTheOneBeforeIt) {
   opener.join();
 }
 
-TEST(Pace, OfOneStreamTheLastOperationCounts) {
+TEST(IssueThrottle, OfOneStreamTheLastOperationCounts) {
   const Event early = EnqueueOn(cpu(0), "early", {}, [] {});
   Gate gate;
   const Event late = EnqueueOn(cpu(0), "late", std::array{gate.event()}, [] {});
   early.Wait();
-  Pace pace(kForEver);
+  IssueThrottle pace(kForEver);
   pace.Await();
   pace.Note(early);
   pace.Note(late);
@@ -46,9 +45,9 @@ TEST(Pace, OfOneStreamTheLastOperationCounts) {
   opener.join();
 }
 
-TEST(Pace, WhatNeverEndsHoldsNobodyUpForEver) {
+TEST(IssueThrottle, WhatNeverEndsHoldsNobodyUpForEver) {
   Gate never, failed;
-  Pace pace(Duration::zero());
+  IssueThrottle pace(Duration::zero());
   for (int pass = 0; pass < 5; ++pass) {
     pace.Await();
     pace.Note(never.event());
@@ -59,7 +58,7 @@ TEST(Pace, WhatNeverEndsHoldsNobodyUpForEver) {
   EXPECT_NO_THROW(pace.Await());
 }
 
-TEST(Pace, BackwardKeepsIt) {
+TEST(IssueThrottle, BackwardKeepsIt) {
   NDArray x = NDArray::Empty({3});
   x.Fill(2);
   AttachGrad(x);

@@ -34,10 +34,10 @@ void Play(StepTrace& trace) {
     trace.OnStage(At(begin + 44), Stage::kPush, 0, round, 2);  // two parts: the last counts
     trace.OnStage(At(begin + 45), Stage::kPush, 0, round, 2);
     trace.OnStage(At(begin + 70), Stage::kWait, 0, round, 2);  // b's value comes without an acknowledgement
-    trace.OnStage(At(begin + 105), Stage::kLand, 0, round, 4);
+    trace.OnStage(At(begin + 105), Stage::kDeliver, 0, round, 4);
     trace.OnStage(At(begin + 60), Stage::kReduce, 1, round, 4);
     trace.OnStage(At(begin + 62), Stage::kPush, 1, round, 4);
-    trace.OnStage(At(begin + 90), Stage::kLand, 1, round, 4);
+    trace.OnStage(At(begin + 90), Stage::kDeliver, 1, round, 4);
   }
 }
 

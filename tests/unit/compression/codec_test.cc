@@ -39,7 +39,7 @@ class Sender {
   void PushBytes(const T* gradient, size_t n) {
     frame_.assign(1 + EncodedBytes(how_, dtype_, n), std::byte{0xee});
     Encode(how_, dtype_, reinterpret_cast<const std::byte*>(gradient), n, residual.data(), frame_.data() + 1);
-    EXPECT_EQ(WhyInvalid(part(), dtype_, n), "");
+    EXPECT_EQ(InvalidReason(part(), dtype_, n), "");
   }
   Encoded part() const { return {frame_.data() + 1, frame_.size() - 1, how_.type}; }
   std::vector<float> Decoded() const {
@@ -148,7 +148,7 @@ TEST(Codec, GradientsOf16BitsThatAreNotCompressedStayOf16Bits) {
         {DType::kBFloat16, std::array<uint16_t, 3>{0x3f00, 0x3f80, 0xc000}}}) {
     const auto bytes = std::as_bytes(std::span(bits));
     ASSERT_EQ(EncodedBytes({}, dtype, 3), bytes.size());
-    EXPECT_EQ(WhyInvalid({bytes.data(), bytes.size()}, dtype, 3), "");
+    EXPECT_EQ(InvalidReason({bytes.data(), bytes.size()}, dtype, 3), "");
     std::vector<float> values(3, 1.0f);
     AddDecoded({bytes.data(), bytes.size()}, dtype, 0, 3, values.data());
     EXPECT_THAT(values, ::testing::ElementsAre(1.5f, 2, -1));
@@ -300,12 +300,12 @@ TEST_P(EveryType, OtherSizesAreRefused) {
   Sender sender({.type = GetParam(), .ratio = 1}, 100);
   sender.Push(std::vector<float>(100, 1.0f));
   Encoded part = sender.part();
-  EXPECT_EQ(WhyInvalid(part, DType::kFloat32, 100), "");
-  EXPECT_NE(WhyInvalid(part, DType::kFloat32, 20), "");
+  EXPECT_EQ(InvalidReason(part, DType::kFloat32, 100), "");
+  EXPECT_NE(InvalidReason(part, DType::kFloat32, 20), "");
   part.size -= 1;
-  EXPECT_NE(WhyInvalid(part, DType::kFloat32, 100), "");
+  EXPECT_NE(InvalidReason(part, DType::kFloat32, 100), "");
   part.size = 0;
-  EXPECT_EQ(WhyInvalid(part, DType::kFloat32, 100).empty(), GetParam() == Compression::kTopK);  // of none
+  EXPECT_EQ(InvalidReason(part, DType::kFloat32, 100).empty(), GetParam() == Compression::kTopK);  // of none
 }
 
 TEST(Codec, SixteenBitKeysAreEncodedFromTheirElements) {
@@ -368,7 +368,7 @@ TEST(Codec, TopKAppliesWhereItTakesLessThanAllElements) {
 TEST(Codec, BytesFromTheNetworkAreRefusedWithTheReason) {
   const auto why = [](Sender& sender, size_t byte, int value, size_t n) {
     const std::byte was = std::exchange(sender.frame()[1 + byte], static_cast<std::byte>(value));
-    const std::string text = WhyInvalid(sender.part(), DType::kFloat32, n);
+    const std::string text = InvalidReason(sender.part(), DType::kFloat32, n);
     sender.frame()[1 + byte] = was;
     return text;
   };
@@ -390,8 +390,8 @@ TEST(Codec, BytesFromTheNetworkAreRefusedWithTheReason) {
   EXPECT_THAT(why(top, 4, 4, 4), HasSubstr("beyond the part"));
   EXPECT_THAT(why(top, 7, 0x80, 4), HasSubstr("beyond the part"));
   Encoded plain{two.frame().data(), 4, Compression::kFloat16};
-  EXPECT_THAT(WhyInvalid(plain, DType::kFloat64, 2), HasSubstr("a float64 key does not travel as fp16"));
-  EXPECT_THAT(WhyInvalid(plain, DType::kFloat32, 3), HasSubstr("4 bytes came, the part has 6 as fp16"));
+  EXPECT_THAT(InvalidReason(plain, DType::kFloat64, 2), HasSubstr("a float64 key does not travel as fp16"));
+  EXPECT_THAT(InvalidReason(plain, DType::kFloat32, 3), HasSubstr("4 bytes came, the part has 6 as fp16"));
 }
 
 }  // namespace

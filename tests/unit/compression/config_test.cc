@@ -28,20 +28,21 @@ TEST(GradientCompressionConfig, NamesGoThereAndBack) {
 
 TEST(GradientCompressionConfig, SaysWhichFieldIsWrong) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(WhyInvalid(GradientCompression{}), "");
-  EXPECT_EQ(WhyInvalid({.type = Compression::k1Bit, .threshold = 0}), "");
-  EXPECT_EQ(WhyInvalid({.type = Compression::k1Bit, .threshold = -1}), "");
-  EXPECT_EQ(WhyInvalid({.type = Compression::kTopK, .ratio = 1}), "");
-  EXPECT_THAT(WhyInvalid({.type = Compression::k2Bit, .threshold = 0}),
+  EXPECT_EQ(InvalidReason(GradientCompression{}), "");
+  EXPECT_EQ(InvalidReason({.type = Compression::k1Bit, .threshold = 0}), "");
+  EXPECT_EQ(InvalidReason({.type = Compression::k1Bit, .threshold = -1}), "");
+  EXPECT_EQ(InvalidReason({.type = Compression::kTopK, .ratio = 1}), "");
+  EXPECT_THAT(InvalidReason({.type = Compression::k2Bit, .threshold = 0}),
               HasSubstr("threshold is 0; 2bit needs"));
-  EXPECT_THAT(WhyInvalid({.type = Compression::k2Bit, .threshold = kNan}), HasSubstr("threshold is nan"));
-  EXPECT_THAT(WhyInvalid({.type = Compression::k1Bit, .threshold = 1 / 0.0f}), HasSubstr("threshold is inf"));
+  EXPECT_THAT(InvalidReason({.type = Compression::k2Bit, .threshold = kNan}), HasSubstr("threshold is nan"));
+  EXPECT_THAT(InvalidReason({.type = Compression::k1Bit, .threshold = 1 / 0.0f}),
+              HasSubstr("threshold is inf"));
   for (const float ratio : {0.0f, -0.1f, 1.01f, kNan})
-    EXPECT_THAT(WhyInvalid({.type = Compression::kTopK, .ratio = ratio}), HasSubstr("ratio is "));
-  EXPECT_EQ(WhyInvalid({.weights = Compression::kBFloat16}), "");
-  EXPECT_THAT(WhyInvalid({.weights = Compression::kTopK}),
+    EXPECT_THAT(InvalidReason({.type = Compression::kTopK, .ratio = ratio}), HasSubstr("ratio is "));
+  EXPECT_EQ(InvalidReason({.weights = Compression::kBFloat16}), "");
+  EXPECT_THAT(InvalidReason({.weights = Compression::kTopK}),
               HasSubstr("weights is topk; they travel as none, fp16"));
-  EXPECT_THAT(WhyInvalid({.type = static_cast<Compression>(9)}), HasSubstr("type 9 is unknown"));
+  EXPECT_THAT(InvalidReason({.type = static_cast<Compression>(9)}), HasSubstr("type 9 is unknown"));
 }
 
 }  // namespace

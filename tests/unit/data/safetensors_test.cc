@@ -169,8 +169,9 @@ TEST_F(Safetensors, RefusesHeadersOfAnotherForm) {
   EXPECT_EQ(WhyRefused(FileOf("{}   ")), "accepted");
   EXPECT_NE(WhyRefused(FileOf("null")).find("the safetensors header is null; expected an object"),
             std::string::npos);
-  EXPECT_NE(WhyRefused(FileOf(R"({"a":true})")).find("'a' in the safetensors header holds a boolean; expected"),
-            std::string::npos);
+  EXPECT_NE(
+      WhyRefused(FileOf(R"({"a":true})")).find("'a' in the safetensors header holds a boolean; expected"),
+      std::string::npos);
 }
 
 TEST_F(Safetensors, RefusesLengthsBeyondTheFileAndDeepNesting) {

@@ -59,7 +59,7 @@ class MembershipClient : public ::testing::Test {
                   .incarnation = 3,
                   .scheduler_address = "tcp://10.0.0.1:9091",
                   .identity = "w-b",
-                  .wished_rank = 1,
+                  .requested_rank = 1,
                   .host = "b",
                   .pid = 17,
                   .num_workers = 2,
@@ -78,7 +78,7 @@ TEST_F(MembershipClient, RegistersAtOnceWithAllItKnows) {
   EXPECT_EQ(sent[0].message.sender.incarnation, 3u);
   EXPECT_EQ(sent[0].As<wire::Register>(), (wire::Register{.role = Role::kWorker,
                                                           .identity = "w-b",
-                                                          .wished_rank = 1,
+                                                          .requested_rank = 1,
                                                           .host = "b",
                                                           .pid = 17,
                                                           .num_workers = 2,

@@ -73,7 +73,7 @@ TEST(Placement, AKeyWithoutElementsHasNoSlices) {
   const wire::KeyEntry entry = EntryOf(placement, 0, DType::kFloat32);
   EXPECT_TRUE(entry.slices.empty());
   EXPECT_TRUE(PartsOf(entry).empty());
-  EXPECT_EQ(WhyInvalid(entry, 2), "");
+  EXPECT_EQ(InvalidReason(entry, 2), "");
 }
 
 TEST(Placement, PartsAreWholeCacheLinesOfAtMostPartBytes) {
@@ -201,7 +201,7 @@ void ExpectSoundAndBalanced(const PlacementOptions& options, Rng& rng, int64_t m
     const auto elements = static_cast<int64_t>(rng.Below(static_cast<uint64_t>(most_elements)));
     const DType dtype = kAllDTypes[rng.Below(std::size(kAllDTypes))];
     const wire::KeyEntry entry = EntryOf(placement, elements, dtype);
-    ASSERT_EQ(WhyInvalid(entry, options.num_shards), "");
+    ASSERT_EQ(InvalidReason(entry, options.num_shards), "");
     ASSERT_EQ(entry.slices, again.Place(elements, dtype));
     bytes += static_cast<uint64_t>(elements) * SizeOf(dtype);
     int64_t covered = 0;
@@ -244,11 +244,11 @@ TEST(Placement, EveryPlacementIsSoundAndBalanced) {
 TEST(Placement, UnsoundEntriesAreToldApart) {
   Placement placement({.num_shards = 2, .bigarray_bound = 100});
   const wire::KeyEntry sound = EntryOf(placement, 300, DType::kFloat32);
-  ASSERT_EQ(WhyInvalid(sound, 2), "");
+  ASSERT_EQ(InvalidReason(sound, 2), "");
   const auto why = [&](const std::function<void(wire::KeyEntry&)>& spoil) {
     wire::KeyEntry entry = sound;
     spoil(entry);
-    return WhyInvalid(entry, 2);
+    return InvalidReason(entry, 2);
   };
   EXPECT_NE(why([](auto& e) { e.part_elements = 0; }), "");
   EXPECT_NE(why([](auto& e) { e.slices[1].shard = 2; }), "");
@@ -267,7 +267,7 @@ TEST(RowPlaces, RowsLieByTurnsInPartsOfAllShards) {
   Placement placement({.num_shards = 2});
   const wire::KeySpec spec{.name = "table", .dtype = DType::kFloat32, .shape = {100, 3}, .rows = RowInit()};
   const wire::KeyEntry entry = placement.EntryOf(4, spec, wire::SyncMode::kSync);
-  EXPECT_EQ(WhyInvalid(entry, 2), "");
+  EXPECT_EQ(InvalidReason(entry, 2), "");
   const RowPlaces places = PlacesOf(entry);
   EXPECT_EQ(places, PlacesOf(spec, 2));
   EXPECT_EQ(places.parts, 64u);
@@ -317,7 +317,7 @@ TEST(RowPlaces, FewRowsAreFewParts) {
   Placement placement({.num_shards = 8});
   const wire::KeySpec spec{.name = "table", .dtype = DType::kUInt8, .shape = {3}, .rows = RowInit()};
   const wire::KeyEntry entry = placement.EntryOf(0, spec, wire::SyncMode::kSync);
-  EXPECT_EQ(WhyInvalid(entry, 8), "");
+  EXPECT_EQ(InvalidReason(entry, 8), "");
   EXPECT_EQ(PartsOf(entry).size(), 3u);
   EXPECT_EQ(PlacesOf(entry).row_elements, 1);
 }
@@ -328,17 +328,17 @@ TEST(RowPlaces, TablesThatLieOtherwiseAreRefused) {
   const wire::KeyEntry sound = placement.EntryOf(4, spec, wire::SyncMode::kSync);
   wire::KeyEntry entry = sound;
   std::swap(entry.slices[0].shard, entry.slices[1].shard);
-  EXPECT_NE(WhyInvalid(entry, 2), "");
+  EXPECT_NE(InvalidReason(entry, 2), "");
   entry = sound;
   entry.part_elements -= 1;
-  EXPECT_NE(WhyInvalid(entry, 2), "");
+  EXPECT_NE(InvalidReason(entry, 2), "");
   entry = sound;
   entry.slices = {{0, 0, 300}};
-  EXPECT_NE(WhyInvalid(entry, 2), "");
-  EXPECT_NE(WhyInvalid(sound, 4), "");
+  EXPECT_NE(InvalidReason(entry, 2), "");
+  EXPECT_NE(InvalidReason(sound, 4), "");
   entry = sound;
   entry.spec.rows->center = NAN;
-  EXPECT_NE(WhyInvalid(entry, 2), "");
+  EXPECT_NE(InvalidReason(entry, 2), "");
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST(RowFrames, WhatANetworkMayBringIsChecked) {
   const int64_t other = row == 0 ? 1 : 0;
   const std::string of_another = StrCat("row ", other, " is of part ", places.PartOf(other));
   const auto why = [&](const std::vector<int64_t>& ids, size_t more = 0) {
-    return WhyInvalidIds(FrameOfIds(ids, more).bytes(), places, 0);
+    return InvalidIdsReason(FrameOfIds(ids, more).bytes(), places, 0);
   };
   EXPECT_EQ(why({}), "");
   EXPECT_EQ(why({row, next, last}), "");
@@ -86,7 +86,7 @@ TEST(RowFrames, WhatANetworkMayBringIsChecked) {
   EXPECT_THAT(why({row}, 3), HasSubstr("11 bytes are no list"));
 
   const auto why_rows = [&](const std::vector<int64_t>& ids, size_t more) {
-    return WhyInvalidRows(FrameOfIds(ids, more).bytes(), 12, places, 0);
+    return InvalidRowsReason(FrameOfIds(ids, more).bytes(), 12, places, 0);
   };
   EXPECT_EQ(why_rows({}, 0), "");
   EXPECT_EQ(why_rows({row, last}, 24), "");
@@ -284,7 +284,7 @@ TEST(UpdateRows, AnOwnFunctionIsCalledRowByRow) {
 
 TEST(RowInits, WhatNoTableCanBeginWithIsNamed) {
   const auto why = [](const RowInit& init, const Shape& shape = {4, 2}, DType dtype = DType::kFloat32) {
-    return WhyInvalid(init, shape, dtype);
+    return InvalidReason(init, shape, dtype);
   };
   EXPECT_EQ(why({}), "");
   EXPECT_EQ(why(RowInit::Constant(-3), {4}, DType::kInt32), "");

@@ -15,8 +15,8 @@ std::exception_ptr Boom(const char* why) {
   return std::make_exception_ptr(Error(ErrorCode::kDataLoss, why));
 }
 
-TEST(Outstanding, WhatWasNotDoneInTimeIsStillWaitedFor) {
-  Outstanding outstanding;
+TEST(OutstandingOperations, WhatWasNotDoneInTimeIsStillWaitedFor) {
+  OutstandingOperations outstanding;
   const Event slow = Event::Make("slow");
   outstanding.Add("push of key a", slow);
   ErrorOf(ErrorCode::kDeadlineExceeded, [&] { outstanding.Wait(1ms); });
@@ -27,8 +27,8 @@ TEST(Outstanding, WhatWasNotDoneInTimeIsStillWaitedFor) {
   EXPECT_TRUE(outstanding.AllDone());
 }
 
-TEST(Outstanding, OfAllThatIsNotDoneTheOldestIsNamed) {
-  Outstanding outstanding;
+TEST(OutstandingOperations, OfAllThatIsNotDoneTheOldestIsNamed) {
+  OutstandingOperations outstanding;
   const Event done = Event::Make("done"), old = Event::Make("old"), late = Event::Make("late");
   for (const Event& event : {done, old, late}) outstanding.Add("push", event);
   done.Complete();
@@ -39,8 +39,8 @@ TEST(Outstanding, OfAllThatIsNotDoneTheOldestIsNamed) {
   outstanding.Wait(1s);
 }
 
-TEST(Outstanding, EveryFailureIsThrownOnceBeginningWithItsOperation) {
-  Outstanding outstanding;
+TEST(OutstandingOperations, EveryFailureIsThrownOnceBeginningWithItsOperation) {
+  OutstandingOperations outstanding;
   const Event a = Event::Make("a"), b = Event::Make("b"), c = Event::Make("c");
   outstanding.Add("push of key a", a);
   outstanding.Add("push of key b", b);
@@ -55,8 +55,8 @@ TEST(Outstanding, EveryFailureIsThrownOnceBeginningWithItsOperation) {
 }
 
 // An event is done before its callbacks have run, and a wait may end in between.
-TEST(Outstanding, AFailureIsThrownByTheWaitForItsEvent) {
-  Outstanding outstanding;
+TEST(OutstandingOperations, AFailureIsThrownByTheWaitForItsEvent) {
+  OutstandingOperations outstanding;
   const Event a = Event::Make("a");
   std::string thrown;
   a.OnDone([&](const std::exception_ptr&) {
@@ -67,8 +67,8 @@ TEST(Outstanding, AFailureIsThrownByTheWaitForItsEvent) {
   EXPECT_EQ(thrown, "push of key a: lost");
 }
 
-TEST(Outstanding, ExpectedFailuresAreForgotten) {
-  Outstanding outstanding;
+TEST(OutstandingOperations, ExpectedFailuresAreForgotten) {
+  OutstandingOperations outstanding;
   const Event a = Event::Make("a"), b = Event::Make("b");
   outstanding.Add("pull of key a", a);
   outstanding.Add("push of key b", b);
@@ -79,8 +79,8 @@ TEST(Outstanding, ExpectedFailuresAreForgotten) {
   outstanding.CheckAllBut(ErrorCode::kCancelled);
 }
 
-TEST(Outstanding, WhatIsNoErrorOfOursIsThrownAsOne) {
-  Outstanding outstanding;
+TEST(OutstandingOperations, WhatIsNoErrorOfOursIsThrownAsOne) {
+  OutstandingOperations outstanding;
   const Event a = Event::Make("a");
   outstanding.Add("push of key a", a);
   a.Complete(std::make_exception_ptr(std::runtime_error("boom")));

@@ -171,17 +171,17 @@ TEST(UpdatePart, InPlaceIsTheSameAsIntoOtherMemory) {
     const UpdateInput input{.spec = &spec, .length = n, .gradients = frames};
     UpdatePart(rule, input, weight.data(), fresh.data(), slots());
     EXPECT_NE(std::memcmp(weight.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
-    Buffer around(fresh.size());
+    Buffer non_temporal(fresh.size());
     UpdateInput goes_around = input;
-    goes_around.around = true;
-    UpdatePart(rule, goes_around, weight.data(), around.data(), slots());
-    EXPECT_EQ(std::memcmp(around.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
+    goes_around.non_temporal = true;
+    UpdatePart(rule, goes_around, weight.data(), non_temporal.data(), slots());
+    EXPECT_EQ(std::memcmp(non_temporal.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
     UpdatePart(rule, input, weight.data(), weight.data(), slots());
     EXPECT_EQ(std::memcmp(weight.data(), fresh.data(), fresh.size()), 0) << Name(dtype);
   }
 }
 
-// Whatever is read, in whichever pieces: around the caches the same bits come out as through them.
+// Whatever is read, in whichever pieces: non_temporal the caches the same bits come out as through them.
 TEST(UpdateRange, AroundTheCachesEveryRuleIsTheSame) {
   constexpr size_t n = 5000, cut = 2112;
   const wire::KeySpec spec = SpecOf(DType::kFloat32, n);
@@ -199,10 +199,11 @@ TEST(UpdateRange, AroundTheCachesEveryRuleIsTheSame) {
   }
   for (const UpdateRule& rule : rules) {
     for (const bool summed : {false, true}) {
-      const auto update = [&](bool around) {
+      const auto update = [&](bool non_temporal) {
         States states;
         FitStates(rule.optimizer.get(), DType::kFloat32, n, &states);
-        UpdateInput input{.spec = &spec, .length = n, .gradients = gradients.pointers, .around = around};
+        UpdateInput input{
+            .spec = &spec, .length = n, .gradients = gradients.pointers, .non_temporal = non_temporal};
         if (summed) {
           input.gradients = {};
           input.summed = reinterpret_cast<const std::byte*>(sum.data());
@@ -226,7 +227,7 @@ TEST(UpdatePart, AProgramsFunctionSeesTheSameBlocksAroundTheCachesOrNot) {
   const wire::KeySpec spec = SpecOf(DType::kFloat32, n);
   const Gradients<float> gradients({std::vector<float>(n, 1)}, 0);
   const std::vector<float> weight(n, 2);
-  const auto blocks = [&](bool around) {
+  const auto blocks = [&](bool non_temporal) {
     std::vector<std::pair<int64_t, size_t>> seen;
     const UpdateRule rule{
         .optimizer = nullptr,
@@ -235,9 +236,9 @@ TEST(UpdatePart, AProgramsFunctionSeesTheSameBlocksAroundTheCachesOrNot) {
           for (size_t i = 0; i < w.size(); ++i) w[i] += g[i];
         }};
     std::vector<float> fresh(n);
-    UpdatePart(rule, {.spec = &spec, .length = n, .gradients = gradients.pointers, .around = around},
-               reinterpret_cast<const std::byte*>(weight.data()), reinterpret_cast<std::byte*>(fresh.data()),
-               {});
+    UpdatePart(
+        rule, {.spec = &spec, .length = n, .gradients = gradients.pointers, .non_temporal = non_temporal},
+        reinterpret_cast<const std::byte*>(weight.data()), reinterpret_cast<std::byte*>(fresh.data()), {});
     EXPECT_THAT(fresh, ::testing::Each(3));
     return seen;
   };
@@ -248,7 +249,7 @@ TEST(UpdatePart, WhatIsAssignedGoesAroundTheCachesToo) {
   const wire::KeySpec spec = SpecOf(DType::kFloat32, 3);
   const Gradients<float> gradients({{1, 2, 3}, {3, 5, 7}}, 1);
   float weight[3] = {}, fresh[3] = {};
-  UpdatePart({}, {.spec = &spec, .length = 3, .gradients = gradients.pointers, .around = true},
+  UpdatePart({}, {.spec = &spec, .length = 3, .gradients = gradients.pointers, .non_temporal = true},
              reinterpret_cast<const std::byte*>(weight), reinterpret_cast<std::byte*>(fresh), {});
   EXPECT_THAT(fresh, ::testing::ElementsAre(4, 7, 10));
   EXPECT_THAT(weight, ::testing::Each(0));
@@ -307,32 +308,32 @@ TEST(UpdatePart, AnUpdaterSeesEveryElementOnceWithItsPlace) {
   for (const BFloat16 w : fresh) ASSERT_EQ(ToFloat(w), 32.0f);
 }
 
-TEST(CheckRule, SaysWhichKeyCannotBeUpdatedAndWhy) {
+TEST(ValidateRule, SaysWhichKeyCannotBeUpdatedAndWhy) {
   OptimizerConfig sgd, factor, samples;
   factor.kind = samples.kind = OptimizerKind::kAccumulate;
   factor.rescale_grad = 0.5;
   samples.normalize_by_samples = true;
   const auto check = [](const OptimizerConfig& config, DType dtype) {
     const Status status =
-        CheckRule({.optimizer = Optimizer::Create(config), .updater = nullptr}, SpecOf(dtype, 1));
+        ValidateRule({.optimizer = Optimizer::Create(config), .updater = nullptr}, SpecOf(dtype, 1));
     return status.ok() ? std::string() : status.failure().message;
   };
   for (const DType dtype : kAllDTypes) {
     EXPECT_EQ(check(sgd, dtype).empty(), IsFloating(dtype));
     EXPECT_EQ(check(factor, dtype).empty(), IsFloating(dtype));
     EXPECT_EQ(check(samples, dtype).empty(), IsFloating(dtype));
-    EXPECT_TRUE(CheckRule({}, SpecOf(dtype, 1)).ok());
+    EXPECT_TRUE(ValidateRule({}, SpecOf(dtype, 1)).ok());
   }
   EXPECT_THAT(check(sgd, DType::kInt32), HasSubstr("key w is int32"));
   EXPECT_THAT(check(sgd, DType::kInt32), HasSubstr("sgd"));
   const UpdateRule own{.optimizer = nullptr,
                        .updater = [](const UpdateContext&, std::span<const float>, std::span<float>) {}};
-  EXPECT_TRUE(CheckRule(own, SpecOf(DType::kFloat16, 1)).ok());
-  EXPECT_FALSE(CheckRule(own, SpecOf(DType::kFloat64, 1)).ok());
-  EXPECT_FALSE(CheckRule(own, SpecOf(DType::kUInt8, 1)).ok());
+  EXPECT_TRUE(ValidateRule(own, SpecOf(DType::kFloat16, 1)).ok());
+  EXPECT_FALSE(ValidateRule(own, SpecOf(DType::kFloat64, 1)).ok());
+  EXPECT_FALSE(ValidateRule(own, SpecOf(DType::kUInt8, 1)).ok());
 }
 
-TEST(CheckRule, NormsNeedTheWholeKeyInOnePlace) {
+TEST(ValidateRule, NormsNeedTheWholeKeyInOnePlace) {
   wire::KeyEntry entry{.id = 0,
                        .spec = SpecOf(DType::kFloat32, 10),
                        .mode = wire::SyncMode::kSync,
@@ -341,13 +342,13 @@ TEST(CheckRule, NormsNeedTheWholeKeyInOnePlace) {
   const auto rule = [](OptimizerKind kind) {
     return UpdateRule{.optimizer = Optimizer::Create({.kind = kind}), .updater = nullptr};
   };
-  EXPECT_TRUE(CheckRule(rule(OptimizerKind::kLamb), entry).ok());
+  EXPECT_TRUE(ValidateRule(rule(OptimizerKind::kLamb), entry).ok());
   entry.slices = {{0, 0, 6}, {1, 6, 4}};
-  EXPECT_TRUE(CheckRule(rule(OptimizerKind::kAdam), entry).ok());
-  EXPECT_THAT(CheckRule(rule(OptimizerKind::kLamb), entry).failure().message,
+  EXPECT_TRUE(ValidateRule(rule(OptimizerKind::kAdam), entry).ok());
+  EXPECT_THAT(ValidateRule(rule(OptimizerKind::kLamb), entry).failure().message,
               HasSubstr("key w of 10 elements is cut into 2 slices, but optimiser lamb"));
   entry.spec.dtype = DType::kInt32;
-  EXPECT_THAT(CheckRule(rule(OptimizerKind::kAdam), entry).failure().message, HasSubstr("key w is int32"));
+  EXPECT_THAT(ValidateRule(rule(OptimizerKind::kAdam), entry).failure().message, HasSubstr("key w is int32"));
 }
 
 TEST(FitStates, KeepsWhatHasTheSameNamesAndEveryMaster) {

@@ -22,7 +22,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 std::string WhyInvalidWith(const std::function<void(OptimizerConfig&)>& change) {
   OptimizerConfig config;
   change(config);
-  return WhyInvalid(config);
+  return InvalidReason(config);
 }
 
 std::vector<OptimizerKind> AllKinds() {
@@ -194,7 +194,7 @@ TEST(OptimizerConfig, CreateThrowsWhatIsWrong) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_EQ(error.what(), WhyInvalid(config));
+    EXPECT_EQ(error.what(), InvalidReason(config));
   }
 }
 

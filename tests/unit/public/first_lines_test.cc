@@ -291,12 +291,12 @@ TEST(FirstLinesTest, AnOptimizersFieldsAreNumbers) {
 
   EXPECT_EQ(config.epsilon, kUnset);
   EXPECT_EQ(Resolved(config).epsilon, 1e-8);
-  EXPECT_EQ(WhyInvalid(config), "");
+  EXPECT_EQ(InvalidReason(config), "");
   for (const double scale : {0.5, 8.0, 1e50}) {
     OptimizerConfig scaled;
     scaled.learning_rate *= scale;
-    EXPECT_THAT(WhyInvalid(scaled), ::testing::HasSubstr("learning_rate is -")) << scale;
-    EXPECT_THAT(WhyInvalid(scaled), ::testing::HasSubstr("a field that is not set")) << scale;
+    EXPECT_THAT(InvalidReason(scaled), ::testing::HasSubstr("learning_rate is -")) << scale;
+    EXPECT_THAT(InvalidReason(scaled), ::testing::HasSubstr("a field that is not set")) << scale;
   }
 }
 

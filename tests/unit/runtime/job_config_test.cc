@@ -38,7 +38,7 @@ TEST(JobConfig, ReadsAWorkersPlace) {
   EXPECT_EQ(config.root_address(), "tcp://10.0.0.1:9000");
   EXPECT_EQ(config.num_workers, 2);
   EXPECT_EQ(config.num_servers, 3);
-  EXPECT_EQ(config.wished_rank, 1);
+  EXPECT_EQ(config.requested_rank, 1);
 }
 
 TEST(JobConfig, PortsOfServersAreThoseOfTcp) {

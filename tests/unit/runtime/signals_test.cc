@@ -184,13 +184,13 @@ TEST(SignalWatcher, IsWokenWithoutASignal) {
   EXPECT_TRUE(heard.Await({0}));
 }
 
-TEST(Wish, OfTheSameKindWithinTwoSecondsIsTheSame) {
+TEST(StopRequest, OfTheSameKindWithinTwoSecondsIsTheSame) {
   const Time start = Time() + 100s;
-  const Wish wish{SIGTERM, start};
+  const StopRequest wish{SIGTERM, start};
   EXPECT_TRUE(wish.IsSame(SIGTERM, start + 1999ms));
   EXPECT_FALSE(wish.IsSame(SIGTERM, start + 2s));
   EXPECT_FALSE(wish.IsSame(SIGINT, start));
-  EXPECT_FALSE(Wish().IsSame(SIGTERM, start));
+  EXPECT_FALSE(StopRequest().IsSame(SIGTERM, start));
 }
 
 }  // namespace

@@ -20,14 +20,14 @@ struct Newcomer {
   Role role = Role::kWorker;
   uint64_t incarnation = 1;
   std::string identity;
-  int32_t wished_rank = -1;
+  int32_t requested_rank = -1;
 };
 
 Result<Roster::Registration> Register(Roster& roster, const Newcomer& who, Time now = {},
                                       uint64_t answers = 0) {
   wire::Register request{.role = who.role,
                          .identity = who.identity,
-                         .wished_rank = who.wished_rank,
+                         .requested_rank = who.requested_rank,
                          .host = "h",
                          .pid = static_cast<uint32_t>(who.incarnation),
                          .num_workers = roster.num_workers(),
@@ -52,10 +52,10 @@ std::string MessageOf(const Result<T>& result) {
 
 TEST(Roster, GivesWishedRanksElseTheSmallestFree) {
   Roster roster(4, 1);
-  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 1, .wished_rank = 2})), 2);
+  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 1, .requested_rank = 2})), 2);
   EXPECT_EQ(RankOf(Join(roster, {.incarnation = 2})), 0);
-  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 3, .wished_rank = 2})), 1);       // taken
-  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 4, .wished_rank = 99})), 3);      // no such rank
+  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 3, .requested_rank = 2})), 1);    // taken
+  EXPECT_EQ(RankOf(Join(roster, {.incarnation = 4, .requested_rank = 99})), 3);   // no such rank
   EXPECT_EQ(RankOf(Join(roster, {.role = Role::kServer, .incarnation = 5})), 0);  // ranks are per role
   EXPECT_TRUE(roster.complete());
   EXPECT_THAT(MessageOf(Join(roster, {.incarnation = 6})), HasSubstr("already has its 4 workers"));
@@ -147,7 +147,7 @@ TEST(Roster, AnIdentityKeepsItsRankAndFencesItsFormerProcesses) {
   Roster roster(3, 1);
   MustJoin(roster, {.incarnation = 1, .identity = "a"});
   ASSERT_EQ(RankOf(Join(roster, {.incarnation = 2, .identity = "b"})), 1);
-  const Newcomer again{.incarnation = 3, .identity = "b", .wished_rank = 2};
+  const Newcomer again{.incarnation = 3, .identity = "b", .requested_rank = 2};
   ASSERT_EQ(Claim(roster, again), Standing::kReturned);
   const uint64_t epoch = roster.epoch();
   Member& member = *roster.Find({Role::kWorker, 1, 2});
@@ -155,8 +155,8 @@ TEST(Roster, AnIdentityKeepsItsRankAndFencesItsFormerProcesses) {
                  {.role = Role::kWorker, .host = "i", .pid = 30});
   EXPECT_GT(roster.epoch(), epoch);
   EXPECT_EQ(roster.Find({Role::kWorker, 1, 2}), nullptr);
-  EXPECT_EQ(roster.FindHeir({Role::kWorker, 1, 2}), &member);
-  EXPECT_EQ(roster.FindHeir({Role::kServer, 1, 2}), nullptr);
+  EXPECT_EQ(roster.FindSuccessor({Role::kWorker, 1, 2}), &member);
+  EXPECT_EQ(roster.FindSuccessor({Role::kServer, 1, 2}), nullptr);
   EXPECT_EQ(roster.Find({Role::kWorker, 1, 3}), &member);
   EXPECT_EQ(Roster::NameOf(member.info), "worker 1 (host i, pid 30)");
   EXPECT_EQ(member.peer, transport::PeerId{33});
@@ -229,18 +229,18 @@ TEST(Roster, TheSilentDieTogetherInOneEpoch) {
   for (const uint64_t i : {1, 2, 3}) MustJoin(roster, {.incarnation = i}, Time{} + std::chrono::seconds(i));
   roster.SetState(*roster.Find({Role::kWorker, 0, 1}), NodeState::kFinished);  // may be silent for ever
   const uint64_t epoch = roster.epoch();
-  EXPECT_TRUE(roster.BuryTheSilent(Time{} + 5999ms, 4s).empty());
+  EXPECT_TRUE(roster.ExpireSilent(Time{} + 5999ms, 4s).empty());
   EXPECT_EQ(roster.epoch(), epoch);
-  EXPECT_EQ(roster.BuryTheSilent(Time{} + 7s, 4s).size(), 2u);
+  EXPECT_EQ(roster.ExpireSilent(Time{} + 7s, 4s).size(), 2u);
   EXPECT_EQ(roster.epoch(), epoch + 1);
-  EXPECT_TRUE(roster.BuryTheSilent(Time{} + 70s, 4s).empty());
+  EXPECT_TRUE(roster.ExpireSilent(Time{} + 70s, 4s).empty());
 }
 
 TEST(Roster, SaysWhoIsThereAndWhoIsMissing) {
   Roster roster(3, 2);
   EXPECT_EQ(roster.JoinedText(), "nobody");
   EXPECT_EQ(roster.MissingText(), "server 0, server 1, worker 0, worker 1, worker 2");
-  MustJoin(roster, {.incarnation = 1, .wished_rank = 1});
+  MustJoin(roster, {.incarnation = 1, .requested_rank = 1});
   MustJoin(roster, {.role = Role::kServer, .incarnation = 2});
   EXPECT_EQ(roster.JoinedText(), "server 0 (host h, pid 2), worker 1 (host h, pid 1)");
   EXPECT_EQ(roster.MissingText(), "server 1, worker 0, worker 2");
@@ -260,7 +260,7 @@ TEST(KeyTable, NumbersKeysInTheOrderDeclared) {
   EXPECT_THAT(table.Declare(second, "worker 1").value(), ElementsAre(2, 1, 0));
   ASSERT_EQ(table.entries().size(), 3u);
   EXPECT_EQ(table.entries()[1].slices.size(), 2u);
-  for (const wire::KeyEntry& entry : table.entries()) EXPECT_EQ(plan::WhyInvalid(entry, 2), "");
+  for (const wire::KeyEntry& entry : table.entries()) EXPECT_EQ(plan::InvalidReason(entry, 2), "");
 }
 
 wire::DeclareKeys PartOf(uint64_t call, uint64_t first, uint64_t total, std::vector<wire::KeySpec> keys) {
@@ -425,11 +425,11 @@ TEST(Barriers, NobodyWaitsForAWorkerThatHasLeft) {
   const wire::Barrier ranks{.id = "r", .group = wire::Barrier::Group::kRanks, .ranks = {0, 1}};
   ASSERT_TRUE(barriers.Arrive(ranks, Of(1, 4), roster).ok());
   for (const uint32_t rank : {1u, 2u}) ASSERT_TRUE(barriers.Arrive({.id = "x"}, Of(rank, 5), roster).ok());
-  EXPECT_TRUE(barriers.TakeHopeless(roster).empty());
+  EXPECT_TRUE(barriers.TakeUnsatisfiable(roster).empty());
   roster.SetState(*roster.Find({Role::kWorker, 1, 2}), NodeState::kFinished);  // has arrived in all
-  EXPECT_TRUE(barriers.TakeHopeless(roster).empty());
+  EXPECT_TRUE(barriers.TakeUnsatisfiable(roster).empty());
   roster.SetState(*roster.Find({Role::kWorker, 0, 1}), NodeState::kFinished);
-  const auto told = barriers.TakeHopeless(roster);
+  const auto told = barriers.TakeUnsatisfiable(roster);
   ASSERT_EQ(told.size(), 3u);
   for (const auto& [waiter, failure] : told) {
     EXPECT_EQ(failure.code, ErrorCode::kUnavailable);
@@ -449,7 +449,7 @@ TEST(Barriers, NonMembersAndOtherMemberListsAreErrors) {
   const wire::Barrier ranks{.id = "r", .group = wire::Barrier::Group::kRanks, .ranks = {0, 2}};
   EXPECT_EQ(MessageOf(barriers.Arrive(ranks, Of(1, 1), roster)),
             "barrier 'r': worker 1 is not one of its members, worker 0, worker 2");
-  EXPECT_EQ(barriers.Describe(), "");  // nobody waits for what a stranger asked
+  EXPECT_EQ(barriers.Describe(), "");  // nobody waits for what an unknown sender asked
   ASSERT_TRUE(barriers.Arrive(ranks, Of(0, 1), roster).ok());
   wire::Barrier others = ranks;
   others.ranks = {0, 1, 2};

@@ -46,7 +46,7 @@ class SchedulerTest : public ::testing::Test {
   std::vector<Sent> Register(const Node& node) {
     wire::Register request{.role = node.role,
                            .identity = node.role == Role::kWorker ? "w" + std::to_string(node.rank) : "",
-                           .wished_rank = static_cast<int32_t>(node.rank),
+                           .requested_rank = static_cast<int32_t>(node.rank),
                            .host = "h",
                            .num_workers = 2,
                            .num_servers = 2};

@@ -159,7 +159,7 @@ TEST_F(SchedulerTest, KeysAreKnownToAllServersBeforeAnyWorkerHearsOfThem) {
   const auto told = Deliver(kWorker0, Declaration(), 21);  // a repeat meanwhile
   ASSERT_EQ(PeersOf(told), std::vector{kWorker0.peer()});
   EXPECT_EQ(told[0].message.in_reply_to, 21u);
-  EXPECT_EQ(told[0].As<wire::BarrierWaiting>().missing, "server 0, server 1 to acknowledge");
+  EXPECT_EQ(told[0].As<wire::StillWaiting>().missing, "server 0, server 1 to acknowledge");
   EXPECT_TRUE(Deliver(kServer1, wire::Ack{}, 0, relay).empty());
   EXPECT_TRUE(Deliver(kServer1, wire::Ack{}, 0, relay).empty());  // twice the same server
   EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("AnnounceKeys waits for server 0"));
@@ -228,7 +228,7 @@ TEST_F(SchedulerTest, TheOptimiserGoesToAllServersAndIsAnsweredOnce) {
   EXPECT_TRUE(Deliver(kServer1, wire::Ack{}, 0, relayed[0].message.id).empty());
   const auto told = Deliver(kWorker0, request, 31);  // a repeat meanwhile
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].As<wire::BarrierWaiting>().missing, "server 0 to acknowledge");
+  EXPECT_EQ(told[0].As<wire::StillWaiting>().missing, "server 0 to acknowledge");
   const auto answered = Deliver(kServer0, wire::Ack{}, 0, relayed[0].message.id);
   ASSERT_EQ(answered.size(), 1u);
   EXPECT_TRUE(answered[0].Is<wire::Ack>());
@@ -242,7 +242,7 @@ TEST_F(SchedulerTest, TheOptimiserGoesToAllServersAndIsAnsweredOnce) {
 TEST_F(SchedulerTest, WhoAwaitsAnOptimiserIsAnsweredWhenOneStandsOnEveryServer) {
   JoinAll();
   const auto waiting = Deliver(kWorker1, wire::AwaitOptimizer{}, 5);
-  EXPECT_THAT(waiting.at(0).As<wire::BarrierWaiting>().missing, HasSubstr("worker 0"));
+  EXPECT_THAT(waiting.at(0).As<wire::StillWaiting>().missing, HasSubstr("worker 0"));
   const auto relayed = Deliver(kWorker0, wire::SetOptimizer{}, 6);
   const uint64_t relay = relayed.at(0).message.id;
   EXPECT_TRUE(Deliver(kServer0, wire::Ack{}, 0, relay).empty());
@@ -265,7 +265,7 @@ TEST_F(SchedulerTest, EachStoreAwaitsItsOwnOptimiser) {
   const auto answers = stands(2, 8);
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_EQ(answers[1].message.in_reply_to, 6u);
-  EXPECT_TRUE(Deliver(kWorker1, wire::AwaitOptimizer{1}, 9).at(0).Is<wire::BarrierWaiting>());
+  EXPECT_TRUE(Deliver(kWorker1, wire::AwaitOptimizer{1}, 9).at(0).Is<wire::StillWaiting>());
 }
 
 TEST_F(SchedulerTest, AnOptimiserIsCheckedAgainstTheKeysOfItsStore) {
@@ -301,7 +301,7 @@ TEST_F(SchedulerTest, AServersRefusalReachesWhoAsked) {
 TEST_F(SchedulerTest, BarriersAnswerEachMembersOwnRequest) {
   JoinAll();
   const auto waiting = Deliver(kWorker1, wire::Barrier{.id = "b", .text = "no"}, 5);
-  EXPECT_EQ(waiting.at(0).As<wire::BarrierWaiting>(), (wire::BarrierWaiting{"b", "worker 0"}));
+  EXPECT_EQ(waiting.at(0).As<wire::StillWaiting>(), (wire::StillWaiting{"b", "worker 0"}));
   EXPECT_THAT(scheduler_.DumpState(now_), HasSubstr("barrier 'b': waiting for worker 0"));
   const auto released = Deliver(kWorker0, wire::Barrier{.id = "b", .text = "go on"}, 6);
   ASSERT_EQ(released.size(), 2u);

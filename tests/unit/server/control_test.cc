@@ -311,7 +311,7 @@ TEST_F(ServerControl, ABarriersDeadlineAndTheDumpNameWhoIsMissing) {
       now_, wire::Barrier::Group::kServers, now_ + 3s, [&](const Status& status) { ended = status; },
       network_);
   const uint64_t id = network_.Take().at(0).message.id;
-  Deliver(wire::BarrierWaiting{"of the servers, 1", "server 1"}, 0, id);
+  Deliver(wire::StillWaiting{"of the servers, 1", "server 1"}, 0, id);
   EXPECT_THAT(control_.DumpState(now_), HasSubstr("barrier 'of the servers, 1': waiting for server 1"));
   while (ended.ok()) {
     now_ = std::max(now_, control_.NextTimer());
@@ -379,7 +379,7 @@ TEST_F(ServerControl, ASilentSchedulerEndsTheServer) {
   const Time last_heard = now_;
   while (!control_.Done()) {
     now_ = std::max(now_, control_.NextTimer());
-    ASSERT_LE(now_, last_heard + membership::Options().heartbeat_timeout) << "it says goodbye to the dead";
+    ASSERT_LE(now_, last_heard + membership::Options().heartbeat_timeout) << "it sends leave messages to the dead";
     control_.OnTimer(now_, network_);
     RunAll();
   }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/aggregate/part.h"
-#include "server/reply/replies.h"
+#include "server/reply/reply_batcher.h"
 #include "tensor/types/half.h"
 
 namespace sluice::server {
@@ -38,8 +38,8 @@ TEST(Round, HandsOutGradientsInRankOrder) {
   EXPECT_EQ(round.samples(), 8u);
 }
 
-TEST(Weight, IsWrittenInPlaceWhenNobodyReadsIt) {
-  Weight weight(64);
+TEST(VersionedWeight, IsWrittenInPlaceWhenNobodyReadsIt) {
+  VersionedWeight weight(64);
   const std::byte* const first = weight.data();
   weight.Next()[0] = std::byte{1};
   weight.Publish();
@@ -47,8 +47,8 @@ TEST(Weight, IsWrittenInPlaceWhenNobodyReadsIt) {
   EXPECT_EQ(weight.data()[0], std::byte{1});
 }
 
-TEST(Weight, MovesWhileItIsReadAndReusesWhatWasRead) {
-  Weight weight(64);
+TEST(VersionedWeight, MovesWhileItIsReadAndReusesWhatWasRead) {
+  VersionedWeight weight(64);
   weight.Next()[0] = std::byte{1};
   weight.Publish();
   const std::byte* const first = weight.data();
@@ -64,10 +64,10 @@ TEST(Weight, MovesWhileItIsReadAndReusesWhatWasRead) {
   EXPECT_EQ(weight.Next(), first);
 }
 
-TEST(Weight, AReplyOutlivesThePart) {
+TEST(VersionedWeight, AReplyOutlivesThePart) {
   Frame held;
   {
-    Weight weight(4);
+    VersionedWeight weight(4);
     weight.Next()[3] = std::byte{9};
     weight.Publish();
     held = weight.Share();
@@ -75,8 +75,8 @@ TEST(Weight, AReplyOutlivesThePart) {
   EXPECT_EQ(held.data()[3], std::byte{9});
 }
 
-TEST(Weight, IsRoundedOnceForAVersion) {
-  Weight weight(4 * sizeof(float));
+TEST(VersionedWeight, IsRoundedOnceForAVersion) {
+  VersionedWeight weight(4 * sizeof(float));
   const auto publish = [&](float value) {
     std::fill_n(reinterpret_cast<float*>(weight.Next()), 4, value);
     weight.Publish();
@@ -101,20 +101,20 @@ TEST(Weight, IsRoundedOnceForAVersion) {
 
 TEST(Part, ARepeatTakesItsWaitersPlace) {
   Part part;
-  part.Wait({.rank = 1, .request_id = 5, .next_word = Time{} + 1s});
-  part.Wait({.rank = 2, .request_id = 6});
-  part.Wait({.rank = 1, .slot = 1, .request_id = 7});
-  part.Wait({.rank = 1, .request_id = 5, .next_word = Time{} + 9s});
+  part.AddWaiter({.rank = 1, .request_id = 5, .next_status_at = Time{} + 1s});
+  part.AddWaiter({.rank = 2, .request_id = 6});
+  part.AddWaiter({.rank = 1, .slot = 1, .request_id = 7});
+  part.AddWaiter({.rank = 1, .request_id = 5, .next_status_at = Time{} + 9s});
   ASSERT_EQ(part.waiters.size(), 3u);
-  EXPECT_EQ(part.waiters[0].next_word, Time{} + 1s);
-  part.Wait({.rank = 1, .request_id = 8, .next_word = Time{} + 9s});
+  EXPECT_EQ(part.waiters[0].next_status_at, Time{} + 1s);
+  part.AddWaiter({.rank = 1, .request_id = 8, .next_status_at = Time{} + 9s});
   ASSERT_EQ(part.waiters.size(), 3u);
   EXPECT_EQ(part.waiters[0].request_id, 8u);
-  EXPECT_EQ(part.waiters[0].next_word, Time{} + 9s);
+  EXPECT_EQ(part.waiters[0].next_status_at, Time{} + 9s);
 }
 
-TEST(Replies, GroupByPeerAndRequest) {
-  Replies replies;
+TEST(ReplyBatcher, GroupByPeerAndRequest) {
+  ReplyBatcher replies;
   const Frame frame = Frame::Copy(AsBytes("abcd"));
   replies.Add({1}, 10, {{0, 0}}, true, frame);
   replies.Add({2}, 10, {{0, 0}}, true, frame);
@@ -132,10 +132,10 @@ TEST(Replies, GroupByPeerAndRequest) {
 }
 
 // Keys that close one after the other answer each worker's request in turn.
-TEST(Replies, ManyRequestsInTurnsGetOneMessageEach) {
+TEST(ReplyBatcher, ManyRequestsInTurnsGetOneMessageEach) {
   constexpr uint64_t kRequests = 1000;
   constexpr uint32_t kKeys = 40;
-  Replies replies;
+  ReplyBatcher replies;
   for (int flush = 0; flush < 2; ++flush) {
     for (uint32_t key = 0; key < kKeys; ++key)
       for (uint64_t request = 0; request < kRequests; ++request)
@@ -151,12 +151,13 @@ TEST(Replies, ManyRequestsInTurnsGetOneMessageEach) {
   }
 }
 
-TEST(Replies, ASmallValueGoesWhereAnEarlierMessageHasRoom) {
-  Replies replies;
+TEST(ReplyBatcher, ASmallValueGoesWhereAnEarlierMessageHasRoom) {
+  ReplyBatcher replies;
   const auto add = [&](size_t bytes) {
     replies.Add({1}, 10, {}, true, Frame::Of(std::make_shared<Buffer>(bytes)));
   };
-  for (const size_t bytes : {Replies::kShare / 2, Replies::kShare, Replies::kShare / 4, Replies::kShare / 2})
+  for (const size_t bytes :
+       {ReplyBatcher::kShare / 2, ReplyBatcher::kShare, ReplyBatcher::kShare / 4, ReplyBatcher::kShare / 2})
     add(bytes);
   std::vector<size_t> frames_of;
   replies.Flush([&](transport::PeerId, uint64_t, wire::Values, wire::Frames frames) {

@@ -110,7 +110,7 @@ TEST(ShardCompression, WeightsComeAsTheyAreAskedFor) {
 
 // Of more values than a slow link passes soon: the workers take turns.
 TEST(ShardCompression, AnswersToPushesOfFewBitsAreNoLargerThanOthers) {
-  constexpr size_t kPart = server::Replies::kLeastShare / sizeof(float), kParts = 4;
+  constexpr size_t kPart = server::ReplyBatcher::kLeastShare / sizeof(float), kParts = 4;
   const std::vector<float> gradient(kPart * kParts, 1);
   ShardHarness harness(2);
   const uint32_t key = harness.AddKey(gradient, wire::SyncMode::kSync, kPart);

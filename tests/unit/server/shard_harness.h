@@ -85,7 +85,7 @@ class ShardHarness {
   }
   std::vector<Sent> DeliverRaw(transport::PeerId from, wire::Message message) {
     shard.OnMessage(now, from, std::move(message), network);
-    if (!more_wait) shard.OnRest(now, network);
+    if (!more_wait) shard.OnBurstEnd(now, network);
     return network.Take();
   }
   // Lets the time go by timer by timer; what the shard says meanwhile.
@@ -119,11 +119,11 @@ class ShardHarness {
                               .parts = {{ref, round, options.want_value}}},
                    {FrameOf(gradient, options.shift)});
   }
-  std::vector<Sent> Pull(uint32_t worker, uint32_t key, uint64_t min_round, uint32_t slot = 0,
+  std::vector<Sent> Pull(uint32_t worker, uint32_t key, uint64_t min_version, uint32_t slot = 0,
                          wire::Pull::Want want = wire::Pull::Want::kValue) {
     wire::Pull pull{.want = want, .parts = {}};
     for (uint32_t part = 0; part < plan::PartsOf(keys_.at(key)).size(); ++part)
-      pull.parts.push_back({{key, part}, slot, min_round});
+      pull.parts.push_back({{key, part}, slot, min_version});
     return Deliver(worker, pull);
   }
 

@@ -117,7 +117,7 @@ TEST(ShardMany, WhoHasPushedAndWhatDividesIsStillKnown) {
   harness.Pull(0, key, 1);
   const auto words = harness.RunFor(200ms);
   ASSERT_EQ(words.size(), 1u);
-  EXPECT_EQ(words[0].As<wire::BarrierWaiting>().missing, "worker " + std::to_string(kMany - 1));
+  EXPECT_EQ(words[0].As<wire::StillWaiting>().missing, "worker " + std::to_string(kMany - 1));
   harness.Push<float>(kMany - 1, key, 1, {8}, {.divisor = 4});
   EXPECT_THAT(harness.Weight<float>(key), ElementsAre(2.0f * kMany));
 }

@@ -1,4 +1,4 @@
-// Updates by norms over a whole key: its parts close together.
+// UpdateQueue by norms over a whole key: its parts close together.
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -79,9 +79,9 @@ TEST(ShardReply, WhoWaitsHearsForWhomBeforeItAsksAgain) {
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].to, ShardHarness::PeerOf(0));
   EXPECT_EQ(first[0].message.in_reply_to, request);
-  EXPECT_EQ(first[0].As<wire::BarrierWaiting>(), (wire::BarrierWaiting{"0", "worker 1, worker 2"}));
+  EXPECT_EQ(first[0].As<wire::StillWaiting>(), (wire::StillWaiting{"0", "worker 1, worker 2"}));
   EXPECT_TRUE(OnlyAck(harness.Push<float>(1, key, 1, {1})));
-  EXPECT_EQ(harness.RunFor(200ms).at(0).As<wire::BarrierWaiting>().missing, "worker 2");
+  EXPECT_EQ(harness.RunFor(200ms).at(0).As<wire::StillWaiting>().missing, "worker 2");
   EXPECT_EQ(harness.Push<float>(2, key, 1, {1}).size(), 2u);  // the value, and worker 2's Ack
   EXPECT_TRUE(harness.RunFor(60s).empty());
   EXPECT_EQ(harness.shard.NextTimer(), Time::max());
@@ -91,7 +91,7 @@ TEST(ShardReply, APushThatWantsItsValueHearsToo) {
   ShardHarness harness(2);
   const uint32_t key = harness.AddKey(std::vector<float>{0});
   harness.Push<float>(1, key, 1, {1}, {.want_value = true});
-  EXPECT_EQ(harness.RunFor(100ms).at(0).As<wire::BarrierWaiting>().missing, "worker 0");
+  EXPECT_EQ(harness.RunFor(100ms).at(0).As<wire::StillWaiting>().missing, "worker 0");
 }
 
 TEST(ShardReply, WhoWaitsLongHearsRarely) {
@@ -151,7 +151,7 @@ TEST(ShardReply, BeforeInitAPullWaitsForIt) {
   ASSERT_TRUE(harness.shard.AddKeys({entry}).ok());
   const wire::Pull pull{.want = wire::Pull::Want::kVersion, .parts = {{{0, 0}, 0, 0}}};
   EXPECT_TRUE(harness.Deliver(1, pull).empty());
-  EXPECT_THAT(harness.RunFor(100ms).at(0).As<wire::BarrierWaiting>().missing, HasSubstr("worker 0"));
+  EXPECT_THAT(harness.RunFor(100ms).at(0).As<wire::StillWaiting>().missing, HasSubstr("worker 0"));
   const Frame value = FrameOf(std::vector<float>{3, 4});
   const auto answers = harness.Deliver(0, wire::Store{.parts = {{.ref = {0, 0}}}}, {value});
   ASSERT_EQ(answers.size(), 2u);  // worker 0's Ack, worker 1's version
@@ -191,7 +191,7 @@ TEST(ShardReply, SmallValuesOfOneRequestShareAMessageLargeOnesDoNot) {
   ShardHarness harness(1);
   const uint32_t small = harness.AddKey(std::vector<float>(16 * 64), wire::SyncMode::kSync, 64);
   EXPECT_EQ(harness.Pull(0, small, 0).size(), 1u);
-  constexpr size_t kElements = server::Replies::kShare / sizeof(float);
+  constexpr size_t kElements = server::ReplyBatcher::kShare / sizeof(float);
   const uint32_t large = harness.AddKey(std::vector<float>(3 * kElements), wire::SyncMode::kSync, kElements);
   EXPECT_EQ(harness.Pull(0, large, 0).size(), 3u);
   const uint32_t halves =
@@ -201,7 +201,7 @@ TEST(ShardReply, SmallValuesOfOneRequestShareAMessageLargeOnesDoNot) {
 
 TEST(ShardReply, AMessageNeverHoldsMoreFramesThanItMay) {
   ShardHarness harness(1);
-  constexpr size_t kParts = server::Replies::kMaxFrames + 10;
+  constexpr size_t kParts = server::ReplyBatcher::kMaxFrames + 10;
   const uint32_t key = harness.AddKey(std::vector<uint8_t>(kParts), wire::SyncMode::kSync, 1);
   const auto answers = harness.Pull(0, key, 0);
   ASSERT_EQ(answers.size(), 2u);
@@ -218,7 +218,7 @@ TEST(ShardReply, WorkerZeroIsNotToldThatItWaitsForItself) {
   ASSERT_FALSE(words.empty());
   for (const Sent& word : words) {
     EXPECT_EQ(word.to, ShardHarness::PeerOf(1));
-    EXPECT_EQ(word.As<wire::BarrierWaiting>().missing, "worker 0 to initialise the key");
+    EXPECT_EQ(word.As<wire::StillWaiting>().missing, "worker 0 to initialise the key");
   }
 }
 

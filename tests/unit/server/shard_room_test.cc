@@ -40,7 +40,7 @@ TEST_F(ShardRoom, AnAnswerWaitsUntilItsPeerHasRoomAndNobodyElseWaits) {
   EXPECT_THAT(harness.Join<float>(Room(0)), ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(Room(0).empty());
   EXPECT_THAT(Dump(), Not(HasSubstr("waits for room")));
-  EXPECT_EQ(harness.Counter("answers_put_off"), 2u);
+  EXPECT_EQ(harness.Counter("answers_deferred"), 2u);
 }
 
 TEST_F(ShardRoom, VersionsAndAcknowledgementsGoAtOnce) {

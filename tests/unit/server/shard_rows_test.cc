@@ -53,8 +53,8 @@ class ShardRows : public ::testing::Test {
     }
     return harness_.Deliver(worker, push, std::move(frames));
   }
-  std::vector<Sent> Pull(uint32_t worker, uint64_t min_round, const std::vector<int64_t>& ids) {
-    return harness_.Deliver(worker, wire::PullRows{{{{0, 0}, 0, min_round}}}, {IdFrame(ids)});
+  std::vector<Sent> Pull(uint32_t worker, uint64_t min_version, const std::vector<int64_t>& ids) {
+    return harness_.Deliver(worker, wire::PullRows{{{{0, 0}, 0, min_version}}}, {IdFrame(ids)});
   }
   static std::vector<float> RowsIn(const std::vector<Sent>& answers) {
     EXPECT_THAT(answers, SizeIs(1));

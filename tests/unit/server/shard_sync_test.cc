@@ -128,7 +128,7 @@ TEST(ShardSync, StrangersAreNotAnsweredAndChangeNothing) {
     EXPECT_TRUE(harness.DeliverRaw({7}, std::move(message)).empty());
   }
   EXPECT_THAT(harness.Versions(key), ElementsAre(0));
-  EXPECT_EQ(harness.Counter("messages_of_strangers"), 3u);
+  EXPECT_EQ(harness.Counter("messages_of_unknown_senders"), 3u);
 }
 
 TEST(ShardSync, MessagesOfOthersAreRefused) {
@@ -227,7 +227,7 @@ TEST(ShardSync, ASmallerMembershipClosesTheRoundThatWaited) {
   ASSERT_EQ(values.size(), 1u);
   EXPECT_EQ(values[0].parts.at(0).version, 1u);
   EXPECT_THAT(harness.Weight<float>(key), ElementsAre(101));
-  EXPECT_TRUE(harness.Push<float>(1, key, 2, {10}).empty());  // the dead are strangers
+  EXPECT_TRUE(harness.Push<float>(1, key, 2, {10}).empty());  // the dead are unknown senders
 }
 
 TEST(ShardSync, AFinishedWorkerIsNotWaitedForAndMayStillPull) {
@@ -261,7 +261,7 @@ TEST(ShardSync, AGreetingNeedsNoAnswerWhoeverSendsIt) {
   EXPECT_TRUE(harness.Deliver(0, wire::Heartbeat{}).empty());
   EXPECT_TRUE(harness.Deliver(7, wire::Heartbeat{}).empty());
   const auto counters = harness.Deliver(0, wire::GetStats{}).at(0).As<wire::Stats>().counters;
-  EXPECT_FALSE(counters.contains("messages_of_strangers"));
+  EXPECT_FALSE(counters.contains("messages_of_unknown_senders"));
 }
 
 TEST(ShardSync, CountersAreToldOnRequest) {

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "compression/codec.h"
-#include "transport/sim/sim_loan.h"
+#include "transport/sim/sim_lease.h"
 #include "unit/server/shard_harness.h"
 
 namespace sluice::testing {
@@ -36,13 +36,13 @@ class LateExecutor final : public Executor {
   std::deque<Task> tasks_;
 };
 
-server::ShardOptions With(server::Updates::Helpers helpers) {
+server::ShardOptions With(server::UpdateQueue::Helpers helpers) {
   server::ShardOptions options;
   options.helpers = std::move(helpers);
   return options;
 }
-server::Updates::Helpers Threads(int count) {
-  server::Updates::Helpers threads;
+server::UpdateQueue::Helpers Threads(int count) {
+  server::UpdateQueue::Helpers threads;
   for (int i = 0; i < count; ++i) threads.push_back(std::make_shared<ThreadExecutor>("helper"));
   return threads;
 }
@@ -55,22 +55,23 @@ std::vector<float> Noise(Rng& rng) {
 
 // A worker's memory, and all parts of it in one message.
 using Memory = std::shared_ptr<std::vector<float>>;
-std::vector<Sent> PushLent(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
-                           Memory memory, wire::Push push = {}, bool want_value = false) {
+std::vector<Sent> PushLeased(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
+                             Memory memory, wire::Push push = {}, bool want_value = false) {
   const size_t each = memory->size() * sizeof(float) / kParts;
   wire::Frames frames;
   for (uint32_t part = 0; part < kParts; ++part) {
     push.parts.push_back({{key, part}, round, want_value});
     frames.push_back(
-        transport::SimLent(std::as_bytes(std::span(*memory)).subspan(part * each, each), memory));
+        transport::SimLeased(std::as_bytes(std::span(*memory)).subspan(part * each, each), memory));
   }
   memory = nullptr;
   return harness.Deliver(worker, std::move(push), std::move(frames));
 }
-std::vector<Sent> PushLent(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
-                           const std::vector<float>& values, wire::Push push = {}, bool want_value = false) {
-  return PushLent(harness, worker, key, round, std::make_shared<std::vector<float>>(values), std::move(push),
-                  want_value);
+std::vector<Sent> PushLeased(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
+                             const std::vector<float>& values, wire::Push push = {},
+                             bool want_value = false) {
+  return PushLeased(harness, worker, key, round, std::make_shared<std::vector<float>>(values),
+                    std::move(push), want_value);
 }
 
 // What a shard holds after each of some rounds of two workers under `config`.
@@ -81,8 +82,8 @@ std::vector<std::vector<float>> Train(const OptimizerConfig& config, server::Sha
   const uint32_t key = harness.AddKey(Noise(rng), wire::SyncMode::kSync, kPart);
   std::vector<std::vector<float>> seen;
   for (uint64_t round = 1; round <= 3; ++round) {
-    EXPECT_TRUE(OnlyAck(PushLent(harness, 0, key, round, Noise(rng))));
-    PushLent(harness, 1, key, round, Noise(rng), {}, true);
+    EXPECT_TRUE(OnlyAck(PushLeased(harness, 0, key, round, Noise(rng))));
+    PushLeased(harness, 1, key, round, Noise(rng), {}, true);
     seen.push_back(harness.Weight<float>(key));
   }
   seen.push_back(harness.Weight<float>(key, 1));
@@ -94,10 +95,11 @@ TEST(ShardUpdates, HelpersChangeNoBit) {
     const OptimizerConfig config{.kind = kind, .learning_rate = 0.1, .momentum = 0.9};
     const auto alone = Train(config, {});
     // One that does all of it, before the shard looks; some that share it with the shard.
-    for (const auto& helpers : {server::Updates::Helpers{std::make_shared<InlineExecutor>()}, Threads(3)}) {
+    for (const auto& helpers :
+         {server::UpdateQueue::Helpers{std::make_shared<InlineExecutor>()}, Threads(3)}) {
       server::ShardOptions options = With(helpers);
       EXPECT_EQ(Train(config, options), alone);
-      options.cached_bytes = 0;  // new weights go around the caches
+      options.cache_bytes = 0;  // new weights go around the caches
       EXPECT_EQ(Train(config, options), alone);
     }
   }
@@ -115,7 +117,7 @@ TEST(ShardUpdates, AServersOwnUpdaterRunsOnTheShardsThreadAlone) {
   ShardHarness harness(1, std::move(options));
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   for (uint64_t round = 1; round <= 3; ++round)
-    PushLent(harness, 0, key, round, std::vector<float>(kElements, 1));
+    PushLeased(harness, 0, key, round, std::vector<float>(kElements, 1));
   EXPECT_THAT(threads, ElementsAre(std::this_thread::get_id()));
 }
 
@@ -125,12 +127,12 @@ TEST(ShardUpdates, NobodyWaitsForAHelperThatHasNotBegun) {
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   for (uint64_t round = 1; round <= 3; ++round)
-    PushLent(harness, 0, key, round, std::vector<float>(kElements, 1));
+    PushLeased(harness, 0, key, round, std::vector<float>(kElements, 1));
   EXPECT_EQ(late->waiting(), 1u);  // called once, until it has come
   EXPECT_THAT(harness.Weight<float>(key), Each(3));
   late->RunAll();  // finds nothing left
   EXPECT_THAT(harness.Weight<float>(key), Each(3));
-  PushLent(harness, 0, key, 4, std::vector<float>(kElements, 1));
+  PushLeased(harness, 0, key, 4, std::vector<float>(kElements, 1));
   EXPECT_EQ(late->waiting(), 1u);  // it has left, and is called again
 }
 
@@ -142,8 +144,8 @@ TEST(ShardUpdates, OfSeveralMessagesComeTogetherWhenTheLoopRests) {
     key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   harness.more_wait = true;
   for (const uint32_t key : keys)
-    EXPECT_THAT(PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1), {}, true), IsEmpty());
-  harness.shard.OnRest(harness.now, harness.network);
+    EXPECT_THAT(PushLeased(harness, 0, key, 1, std::vector<float>(kElements, 1), {}, true), IsEmpty());
+  harness.shard.OnBurstEnd(harness.now, harness.network);
   const std::vector<Sent> answers = harness.network.Take();
   EXPECT_THAT(answers, SizeIs(keys.size()));
   for (const Sent& answer : answers)
@@ -151,15 +153,15 @@ TEST(ShardUpdates, OfSeveralMessagesComeTogetherWhenTheLoopRests) {
 }
 
 TEST(ShardUpdates, NeverMoreThanAFewMebibytesWait) {
-  static_assert(3 * kElements * sizeof(float) < server::Updates::kMostBytes &&
-                4 * kElements * sizeof(float) >= server::Updates::kMostBytes);
+  static_assert(3 * kElements * sizeof(float) < server::UpdateQueue::kMostBytes &&
+                4 * kElements * sizeof(float) >= server::UpdateQueue::kMostBytes);
   ShardHarness harness(1, With(Threads(1)));
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t key = harness.AddKey(std::vector<float>(4 * kElements), wire::SyncMode::kSync, 4 * kPart);
   harness.more_wait = true;
-  EXPECT_THAT(
-      ShardHarness::Join<float>(PushLent(harness, 0, key, 1, std::vector<float>(4 * kElements, 1), {}, true)),
-      AllOf(SizeIs(4 * kElements), Each(1)));
+  EXPECT_THAT(ShardHarness::Join<float>(
+                  PushLeased(harness, 0, key, 1, std::vector<float>(4 * kElements, 1), {}, true)),
+              AllOf(SizeIs(4 * kElements), Each(1)));
 }
 
 TEST(ShardUpdates, WhoAsksForSomethingElseSeesThem) {
@@ -167,7 +169,7 @@ TEST(ShardUpdates, WhoAsksForSomethingElseSeesThem) {
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   harness.more_wait = true;
-  EXPECT_TRUE(OnlyAck(PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1))));
+  EXPECT_TRUE(OnlyAck(PushLeased(harness, 0, key, 1, std::vector<float>(kElements, 1))));
   EXPECT_THAT(ShardHarness::Join<float>(harness.Pull(0, key, 1)), AllOf(SizeIs(kElements), Each(1)));
 }
 
@@ -178,7 +180,7 @@ TEST(ShardUpdates, TheNextRoundOfAPartWaitsForItsLast) {
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   harness.more_wait = true;
   for (uint64_t round = 1; round <= 3; ++round)
-    PushLent(harness, 0, key, round, std::vector<float>(kElements, 1));
+    PushLeased(harness, 0, key, round, std::vector<float>(kElements, 1));
   harness.more_wait = false;
   EXPECT_THAT(harness.Weight<float>(key), Each(3));
 }
@@ -190,7 +192,7 @@ TEST(ShardUpdates, HelpersBeginBeforeTheLoopRests) {
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   const auto memory = std::make_shared<std::vector<float>>(kElements, 1.0f);
   harness.more_wait = true;
-  PushLent(harness, 0, key, 1, memory);
+  PushLeased(harness, 0, key, 1, memory);
   ASSERT_EQ(late->waiting(), 1u);
   late->RunAll();
   std::fill(memory->begin(), memory->end(), 5.0f);  // too late: it has been added up
@@ -200,12 +202,12 @@ TEST(ShardUpdates, HelpersBeginBeforeTheLoopRests) {
 
 TEST(ShardUpdates, AShardThatEndsDoesNotWaitForWhatNobodyHasBegun) {
   const auto late = std::make_shared<LateExecutor>();
-  for (const auto& helpers : {server::Updates::Helpers{late}, Threads(2)}) {
+  for (const auto& helpers : {server::UpdateQueue::Helpers{late}, Threads(2)}) {
     ShardHarness harness(1, With(helpers));
     ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
     const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
     harness.more_wait = true;
-    PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1));
+    PushLeased(harness, 0, key, 1, std::vector<float>(kElements, 1));
   }
   late->RunAll();  // whose shard has gone
 }
@@ -215,7 +217,7 @@ TEST(ShardUpdates, SmallOnesAndWhatCameBySocketsAskNobody) {
   ShardHarness harness(1, With({late}));
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t small = harness.AddKey(std::vector<float>(4000), wire::SyncMode::kSync, 1000);
-  PushLent(harness, 0, small, 1, std::vector<float>(4000, 1));
+  PushLeased(harness, 0, small, 1, std::vector<float>(4000, 1));
   const uint32_t large = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   harness.Push(0, large, 1, std::vector<float>(kElements, 1));
   EXPECT_EQ(late->waiting(), 0u);
@@ -228,10 +230,10 @@ TEST(ShardUpdates, SeveralRoundsCloseInOneMessage) {
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
   const std::vector<float> ones(kElements, 1);
-  for (const uint64_t round : {2, 3}) PushLent(harness, 0, key, round, ones);
-  for (const uint64_t round : {1, 2, 3}) PushLent(harness, 1, key, round, ones);
+  for (const uint64_t round : {2, 3}) PushLeased(harness, 0, key, round, ones);
+  for (const uint64_t round : {1, 2, 3}) PushLeased(harness, 1, key, round, ones);
   EXPECT_THAT(harness.Weight<float>(key), Each(0));
-  const auto values = PushLent(harness, 0, key, 1, ones, {}, true);
+  const auto values = PushLeased(harness, 0, key, 1, ones, {}, true);
   EXPECT_THAT(ShardHarness::Join<float>(values), Each(6));
   EXPECT_THAT(harness.Versions(key), ElementsAre(3, 3, 3, 3));
 }
@@ -240,7 +242,7 @@ TEST(ShardUpdates, ADeathClosesRoundsOfManyPartsAtOnce) {
   ShardHarness harness(2, With(Threads(2)));
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
-  PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1));
+  PushLeased(harness, 0, key, 1, std::vector<float>(kElements, 1));
   harness.Pull(0, key, 1);
   harness.roster.back().state = wire::NodeState::kDead;
   harness.SetMembership(2);
@@ -251,8 +253,8 @@ TEST(ShardUpdates, RoundedWeightsAreOfTheNewOnes) {
   ShardHarness harness(1, With(Threads(1)));
   ASSERT_TRUE(harness.shard.SetOptimizer(Accumulate(), {}).ok());
   const uint32_t key = harness.AddKey(std::vector<float>(kElements), wire::SyncMode::kSync, kPart);
-  const auto answers = PushLent(harness, 0, key, 1, std::vector<float>(kElements, 1),
-                                wire::Push{.values = Compression::kBFloat16}, true);
+  const auto answers = PushLeased(harness, 0, key, 1, std::vector<float>(kElements, 1),
+                                  wire::Push{.values = Compression::kBFloat16}, true);
   std::vector<float> values(kPart);
   ASSERT_FALSE(answers.empty());
   for (const Sent& sent : answers) {
@@ -272,7 +274,8 @@ TEST(ShardUpdates, WhatWasLentIsBackBeforeTheAnswerLeaves) {
   const std::weak_ptr<std::vector<float>> held = memory;
   bool back = false;
   harness.network.on_send = [&] { back = held.expired(); };
-  EXPECT_THAT(ShardHarness::Join<float>(PushLent(harness, 0, key, 1, std::move(memory), {}, true)), Each(1));
+  EXPECT_THAT(ShardHarness::Join<float>(PushLeased(harness, 0, key, 1, std::move(memory), {}, true)),
+              Each(1));
   EXPECT_TRUE(back);
 }
 

@@ -15,30 +15,31 @@ namespace {
 using ::testing::ElementsAre;
 
 // What somebody lends: `back` once nobody holds it.
-struct Lent final : Loan {
-  explicit Lent(std::vector<float> of) : Loan(nullptr), values(std::move(of)) {}
+struct TestLease final : Lease {
+  explicit TestLease(std::vector<float> of) : Lease(nullptr), values(std::move(of)) {}
   std::vector<float> values;
 };
-struct Lender {
-  explicit Lender(std::vector<float> values) : loan(std::make_shared<Lent>(std::move(values))), held(loan) {}
+struct Owner {
+  explicit Owner(std::vector<float> values)
+      : lease(std::make_shared<TestLease>(std::move(values))), held(lease) {}
   Frame Give() {
-    const Bytes bytes = std::as_bytes(std::span(loan->values));
-    return Frame::Borrowed(bytes, std::exchange(loan, nullptr));
+    const Bytes bytes = std::as_bytes(std::span(lease->values));
+    return Frame::Leased(bytes, std::exchange(lease, nullptr));
   }
   bool is_back() const { return held.expired(); }
-  std::shared_ptr<Lent> loan;
-  std::weak_ptr<Lent> held;
+  std::shared_ptr<TestLease> lease;
+  std::weak_ptr<TestLease> held;
 };
 
 // As a pull does it: what is lent lands when the array's uses are over and the gate opens.
-class Landing {
+class Delivery {
  public:
-  Landing(NDArray& array, Lender& lender) : adopter_(AdopterOf(array)), frame_(lender.Give()) {
+  Delivery(NDArray& array, Owner& owner) : adopter_(AdopterOf(array)), frame_(owner.Give()) {
     LetAdopt(array);
     uses_ = PendingUses(array);
     SetWriter(array, landed_);
   }
-  void Land() {
+  void Deliver() {
     for (const Event& use : uses_) use.Wait();
     adopter_->Adopt(std::move(frame_));
     landed_.Complete();
@@ -51,26 +52,26 @@ class Landing {
   const Event landed_ = Event::Make("landing");
 };
 
-void LandIn(NDArray& array, Lender& lender) {
-  Landing(array, lender).Land();
+void AdoptIn(NDArray& array, Owner& owner) {
+  Delivery(array, owner).Deliver();
 }
 
 TEST(Adopter, AnArrayReadsWhatItAdopted) {
   NDArray array = NDArray::From({1, 2, 3}, {3});
-  Lender lender({4, 5, 6});
-  LandIn(array, lender);
+  Owner owner({4, 5, 6});
+  AdoptIn(array, owner);
   EXPECT_THAT(array.ToVector(), ElementsAre(4, 5, 6));
   EXPECT_THAT((array + array).ToVector(), ElementsAre(8, 10, 12));
   EXPECT_THAT(array.SliceRows(1, 3).ToVector(), ElementsAre(5, 6));
   EXPECT_EQ(HostBytes(array).data(), HostFrame(array).data());
-  EXPECT_FALSE(lender.is_back());
+  EXPECT_FALSE(owner.is_back());
 }
 
 TEST(Adopter, TheNextAdoptionGivesTheLastOneBack) {
   NDArray array = NDArray::From({1, 2}, {2});
-  Lender first({3, 4}), second({5, 6});
-  LandIn(array, first);
-  LandIn(array, second);
+  Owner first({3, 4}), second({5, 6});
+  AdoptIn(array, first);
+  AdoptIn(array, second);
   EXPECT_TRUE(first.is_back());
   EXPECT_THAT(array.ToVector(), ElementsAre(5, 6));
   array = NDArray();
@@ -80,18 +81,18 @@ TEST(Adopter, TheNextAdoptionGivesTheLastOneBack) {
 
 TEST(Adopter, WorkReadsWhatWasThereWhenItWasIssued) {
   NDArray array = NDArray::From({1, 2}, {2});
-  Lender first({3, 4}), second({5, 6});
-  LandIn(array, first);
+  Owner first({3, 4}), second({5, 6});
+  AdoptIn(array, first);
   Gate gate;
   NDArray sum = NDArray::From({10, 20}, {2});
   sum.WaitToRead();
   SetWriter(sum, gate.event());
   sum += array;
-  Landing landing(array, second);
+  Delivery landing(array, second);
   const NDArray later = array * 2;
   EXPECT_FALSE(first.is_back());
   gate.Open();
-  landing.Land();
+  landing.Deliver();
   EXPECT_THAT(sum.ToVector(), ElementsAre(13, 24));
   EXPECT_THAT(later.ToVector(), ElementsAre(10, 12));
   EXPECT_TRUE(first.is_back());
@@ -110,9 +111,9 @@ TEST(Adopter, WhoWritesGetsTheArraysOwnMemoryWithItsValues) {
   };
   for (const auto& [write, expected] : writes) {
     NDArray array = NDArray::From({1, 2, 3}, {3});
-    Lender lender({4, 5, 6});
-    const std::shared_ptr<Lent> seen = lender.loan;
-    LandIn(array, lender);
+    Owner owner({4, 5, 6});
+    const std::shared_ptr<TestLease> seen = owner.lease;
+    AdoptIn(array, owner);
     write(array);
     EXPECT_EQ(array.ToVector(), expected);
     EXPECT_THAT(seen->values, ElementsAre(4, 5, 6)) << "somebody else's memory was written to";
@@ -121,10 +122,10 @@ TEST(Adopter, WhoWritesGetsTheArraysOwnMemoryWithItsValues) {
 
 TEST(Adopter, AFrameKeepsTheValuesItWasMadeOf) {
   NDArray array = NDArray::From({1, 2}, {2});
-  Lender first({3, 4}), second({5, 6});
-  LandIn(array, first);
+  Owner first({3, 4}), second({5, 6});
+  AdoptIn(array, first);
   Frame frame = HostFrame(array);
-  LandIn(array, second);
+  AdoptIn(array, second);
   EXPECT_EQ(reinterpret_cast<const float*>(frame.data())[1], 4);
   EXPECT_FALSE(first.is_back());
   frame = Frame();
@@ -133,10 +134,10 @@ TEST(Adopter, AFrameKeepsTheValuesItWasMadeOf) {
 
 TEST(Adopter, BytesAreThoseOfWritesIssuedBefore) {
   NDArray array = NDArray::From({1, 2}, {2});
-  Lender first({3, 4}), second({5, 6});
-  LandIn(array, first);
-  Landing landing(array, second);
-  std::thread lands([&] { landing.Land(); });
+  Owner first({3, 4}), second({5, 6});
+  AdoptIn(array, first);
+  Delivery landing(array, second);
+  std::thread lands([&] { landing.Deliver(); });
   EXPECT_EQ(reinterpret_cast<const float*>(HostBytes(array).data())[0], 5);
   lands.join();
 }
@@ -154,10 +155,10 @@ TEST(Adopter, WholeFloatingArraysOnCpuAlone) {
 
 TEST(Adopter, ItsOwnMemoryIsAsGoodAsWhatItTakesBack) {
   NDArray array = NDArray::From({1, 2}, {2});
-  Lender lender({3, 4});
-  LandIn(array, lender);
-  const MutableBytes own = AdopterOf(array)->TakeBack();
-  EXPECT_TRUE(lender.is_back());
+  Owner owner({3, 4});
+  AdoptIn(array, owner);
+  const MutableBytes own = AdopterOf(array)->RestoreOwnBuffer();
+  EXPECT_TRUE(owner.is_back());
   const float values[] = {7, 8};
   std::memcpy(own.data(), values, own.size());
   EXPECT_THAT(array.ToVector(), ElementsAre(7, 8));

@@ -131,7 +131,7 @@ TEST(DevicesTest, AConvolutionIsRightWhateverTheShareIs) {
 
 TEST(DevicesTest, RefusesContextsThatAreNotThere) {
   Devices devices;
-  const Failure no_gpu = WhyNotGpu(2, FindGpus());
+  const Failure no_gpu = GpuUnavailable(2, FindGpus());
   for (int attempt = 0; attempt < 2; ++attempt) {  // a refusal leaves nothing behind
     EXPECT_THAT(ErrorOf(no_gpu.code, [&] { devices.Get(gpu(2)); }), no_gpu.message);
     EXPECT_THAT(ErrorOf(ErrorCode::kInvalidArgument, [&] { devices.Get(cpu(-1)); }), HasSubstr("cpu(-1)"));

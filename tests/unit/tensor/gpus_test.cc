@@ -51,7 +51,7 @@ constexpr const char* kCpusAlone =
 // A driver, a toolkit, another GPU: nothing that could be installed would help, so nothing is advised.
 TEST(GpusTest, SaysThatNothingComputesOnAGpuWhateverIsMissing) {
   for (const ErrorCode code : {ErrorCode::kUnimplemented, ErrorCode::kUnavailable}) {
-    const Failure why = WhyNotGpu(1, Fail(code, "no driver; install one"));
+    const Failure why = GpuUnavailable(1, Fail(code, "no driver; install one"));
     EXPECT_EQ(why.code, ErrorCode::kUnimplemented);
     EXPECT_EQ(why.message, kCpusAlone);
   }
@@ -63,10 +63,10 @@ TEST(GpusTest, SaysThatNothingComputesOnAGpuWhateverIsMissing) {
 
 TEST(GpusTest, SaysThatNothingComputesOnAGpuThatIsThere) {
   const Gpus two = std::vector<GpuInfo>{{"first", 8 * kGiB}, {"second", 16 * kGiB}};
-  const Failure why = WhyNotGpu(1, two);
+  const Failure why = GpuUnavailable(1, two);
   EXPECT_EQ(why.code, ErrorCode::kUnimplemented);
   EXPECT_EQ(why.message, std::string(kCpusAlone) + ". The GPUs here would be first (8 GiB), second (16 GiB)");
-  EXPECT_EQ(WhyNotGpu(7, two).code, ErrorCode::kUnimplemented);
+  EXPECT_EQ(GpuUnavailable(7, two).code, ErrorCode::kUnimplemented);
 }
 
 }  // namespace

@@ -206,7 +206,7 @@ class AllocationsTest : public ::testing::Test {
     if (before_backward_) before_backward_();
     autograd::Backward(losses_);
   }
-  void Settle() {
+  void WarmUp() {
     for (const auto& parameter : parameters_) {
       for (const NDArray& weight : parameter->list_data()) weight.WaitToRead();
     }
@@ -235,7 +235,7 @@ class AllocationsTest : public ::testing::Test {
     for (int i = 0; i < 10; ++i) {
       heap_.counting = true;
       step();
-      Settle();
+      WarmUp();
       heap_.counting = false;
       WaitAll();  // a stream that is held up has not let go of what it has done
     }

@@ -11,10 +11,10 @@
 namespace sluice::transport {
 namespace {
 
-TEST(CheckAddress, TakesTcpAndIpcOnly) {
+TEST(ValidateAddress, TakesTcpAndIpcOnly) {
   for (const char* good : {"tcp://127.0.0.1:0", "tcp://host.example:65535", "tcp://[::1]:9000",
                            "tcp://[fe80::1%eth0]:1", "ipc:///tmp/a", "ipc://@abstract"}) {
-    EXPECT_TRUE(CheckAddress(good).ok()) << good;
+    EXPECT_TRUE(ValidateAddress(good).ok()) << good;
   }
   for (const std::string& bad :
        {std::string(), std::string("tcp://"), std::string("tcp://host"), std::string("tcp://:1"),
@@ -22,7 +22,7 @@ TEST(CheckAddress, TakesTcpAndIpcOnly) {
         std::string("tcp://host:-1"), std::string("tcp://host:1x"), std::string("tcp://::1:1"),
         std::string("ipc://"), std::string("ipc://") + std::string(108, 'x'), std::string("udp://host:1"),
         std::string("host:1")}) {
-    const Status status = CheckAddress(bad);
+    const Status status = ValidateAddress(bad);
     ASSERT_FALSE(status.ok()) << bad;
     EXPECT_NE(status.failure().message.find("'" + bad + "'"), std::string::npos) << status.failure().message;
   }

@@ -109,7 +109,7 @@ class ShmFabric : public ZmqFabric {
  public:
   ShmFabric()
       : ZmqFabric("tcp://127.0.0.1:0", std::make_shared<SharedHeap>(SharedHeap::Options{
-                                           .segment_bytes = 1 << 20, .smallest_lent = 1})) {}
+                                           .segment_bytes = 1 << 20, .min_leased_bytes = 1})) {}
 };
 
 }  // namespace sluice::transport::testing

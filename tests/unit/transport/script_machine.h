@@ -47,7 +47,7 @@ class ScriptMachine final : public Machine {
     if (on_message) on_message(now, from, message, network);
     After();
   }
-  void OnRest(Time now, Network& network) override {
+  void OnBurstEnd(Time now, Network& network) override {
     if (on_rest) on_rest(now, network);
   }
   void OnRefused(Time, PeerId peer, Network&) override {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/strings.h"
-#include "unit/transport/stranger.h"
+#include "unit/transport/raw_peer.h"
 
 namespace sluice::transport::testing {
 

@@ -9,8 +9,8 @@ Frame Of(size_t bytes) {
   return Frame::Of(std::make_shared<Buffer>(bytes));
 }
 
-TEST(Traffic, CountsWhatTheKernelCopies) {
-  Traffic sender, receiver;
+TEST(TrafficCounters, CountsWhatTheKernelCopies) {
+  TrafficCounters sender, receiver;
   const Frame envelope = Of(60);
   const wire::Frames payload = {Of(1 << 20), Of(100)};
   sender.OnSent(envelope, payload);
@@ -22,13 +22,13 @@ TEST(Traffic, CountsWhatTheKernelCopies) {
 
 // Of a large frame ZeroMQ's batches alone; a small one, as envelopes mostly are, is copied into ZeroMQ's
 // message as well.
-TEST(Traffic, CountsCopiesWithinTheProcess) {
-  Traffic large, small;
+TEST(TrafficCounters, CountsCopiesWithinTheProcess) {
+  TrafficCounters large, small;
   large.OnSent(Of(60), {Of(1 << 20)});
   EXPECT_EQ(large.copied(), 2 * 60u + 8192);
   small.OnSent(Of(60), {Of(1000)});
   EXPECT_EQ(small.copied(), 2 * 60u + 2 * 1000);
-  Traffic receiver;
+  TrafficCounters receiver;
   receiver.OnReceived(Of(60).bytes(), {Of(1000)});
   EXPECT_EQ(receiver.copied(), 60u + 1000);
 }

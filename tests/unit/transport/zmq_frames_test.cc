@@ -35,7 +35,7 @@ class ZmqFramesTest : public ::testing::TestWithParam<End> {
   ZmqSocket& there() { return GetParam() == End::kDealer ? router_ : dealer_; }
 
   // Of several frames.
-  Sent Send(ZmqSocket& from) {
+  SendResult Send(ZmqSocket& from) {
     const Frame envelope = Frame::Copy(AsBytes("envelope"));
     const wire::Frames payload = {Frame::Copy(AsBytes("small")),
                                   Frame::Copy(AsBytes(std::string(2000, 'x')))};
@@ -73,7 +73,7 @@ class ZmqFramesTest : public ::testing::TestWithParam<End> {
   void* const context_ = zmq_ctx_new();
   const std::unique_ptr<void, int (*)(void*)> end_{context_, &zmq_ctx_term};  // after the sockets
   ZmqSocket router_{context_, ZMQ_ROUTER}, dealer_{context_, ZMQ_DEALER};
-  const std::shared_ptr<SendQueue> queue_ = std::make_shared<SendQueue>();
+  const std::shared_ptr<QueuedByteCounter> queue_ = std::make_shared<QueuedByteCounter>();
 };
 INSTANTIATE_TEST_SUITE_P(Ends, ZmqFramesTest, ::testing::Values(End::kDealer, End::kRouter),
                          [](const auto& end) { return end.param == End::kDealer ? "Dealer" : "Router"; });
@@ -91,13 +91,13 @@ TEST_P(ZmqFramesTest, WhoSendsHearsOfWhatItsDescriptorTellsNoMore) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(i % 3);
     while (std::chrono::steady_clock::now() < end) {
     }
-    const Sent sent = Send(here());
+    const SendResult sent = Send(here());
     EXPECT_TRUE(sent.reached);
     if (Tells(here(), 0s)) {
       ++still_told;
     } else {
       ++silenced;
-      ASSERT_TRUE(sent.took_note) << "a loop would sleep on a message";
+      ASSERT_TRUE(sent.consumed_signal) << "a loop would sleep on a message";
     }
   }
 }
@@ -108,13 +108,13 @@ TEST_P(ZmqFramesTest, SmallMessagesAreCountedNowAndThen) {
   const RoutingId* to = GetParam() == End::kRouter ? &kDealer : nullptr;
   uint64_t sent = 0, handed_over = 0;
   for (int i = 0; i < 500; ++i) {
-    const uint64_t put_off = queue_->put_off();
+    const uint64_t deferred = queue_->deferred();
     ASSERT_TRUE(SendMultipart(here().native(), to, envelope, {}, queue_, HeapAllocator()).reached);
     sent += envelope.size();
-    if (queue_->put_off() < put_off) ++handed_over;
-    EXPECT_LE(queue_->put_off(), SendQueue::kMostPutOff);
+    if (queue_->deferred() < deferred) ++handed_over;
+    EXPECT_LE(queue_->deferred(), QueuedByteCounter::kMaxDeferred);
   }
-  EXPECT_EQ(handed_over, sent / SendQueue::kMostPutOff);
+  EXPECT_EQ(handed_over, sent / QueuedByteCounter::kMaxDeferred);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (queue_->bytes() > 0 && std::chrono::steady_clock::now() < end) ReadAll(there());
   EXPECT_EQ(queue_->bytes(), 0u);

@@ -1,4 +1,4 @@
-// What strangers, and members gone wrong, can do to a bound port while an echo goes on: nothing.
+// What unauthenticated connections, and members gone wrong, can do to a bound port while an echo goes on: nothing.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -6,12 +6,12 @@
 #include "base/rng.h"
 #include "unit/encoded.h"
 #include "unit/transport/fabric.h"
-#include "unit/transport/stranger.h"
+#include "unit/transport/raw_peer.h"
 
 namespace sluice::transport {
 namespace {
 
-using namespace testing;  // NOLINT: fabric and stranger
+using namespace testing;  // NOLINT: fabric and raw peer
 using sluice::testing::Encoded;
 
 constexpr int64_t kMiB = 1 << 20;
@@ -268,7 +268,7 @@ TEST_F(Hostile, AMembersEndlessMultipartIsCutOff) {
   for (int i = 0; i < 2; ++i) {
     RawTcp tcp(address_);
     ASSERT_TRUE(JoinByHand(&tcp, *fabric_.context()));
-    if (i == 1) tcp.Send(std::string("\0\1x", 3));  // a whole message: no stranger any more
+    if (i == 1) tcp.Send(std::string("\0\1x", 3));  // a whole message: it has brought a message
     bool cut = false;
     for (int64_t sent = 0; !cut && sent < 1000 * kMiB; sent += kMiB) cut = !tcp.Send(block);
     EXPECT_TRUE(cut);
@@ -294,12 +294,12 @@ TEST_F(Hostile, AMemberWhoseOneMessageArrivesByBitsIsHeard) {
 
 // Each stays under every bound of its own.
 TEST_F(Hostile, ManyStrangersTogetherAreBounded) {
-  std::vector<std::unique_ptr<RawTcp>> strangers;
+  std::vector<std::unique_ptr<RawTcp>> unauthenticated;
   for (int i = 0; i < 60; ++i) {
-    strangers.push_back(std::make_unique<RawTcp>(address_));
+    unauthenticated.push_back(std::make_unique<RawTcp>(address_));
     const std::string opening = ZmtpGreeting("PLAIN") + std::string("\x06\0\0\0\0\0\xf0\0\0", 9);
-    strangers.back()->Send(opening);  // a command of 15 MiB
-    Flood(strangers.back().get(), std::string(kMiB, 'x'), 14 * kMiB);
+    unauthenticated.back()->Send(opening);  // a command of 15 MiB
+    Flood(unauthenticated.back().get(), std::string(kMiB, 'x'), 14 * kMiB);
   }
   EXPECT_TRUE(Eventually([&] { return fabric_.loop(0).counters().cut > 20; }));
   ExpectAlive();

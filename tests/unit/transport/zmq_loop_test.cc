@@ -11,7 +11,7 @@
 
 #include "sluice/error.h"
 #include "unit/transport/fabric.h"
-#include "unit/transport/stranger.h"
+#include "unit/transport/raw_peer.h"
 
 namespace sluice::transport {
 namespace {

@@ -76,10 +76,10 @@ class ZmqMemoryTest : public ::testing::Test {
     for (size_t i = 1; i < 10'000; ++i) {
       worker_->Send(fabric_.loop(1), Shared(heap_, 'm'));
       if (!fabric_.Until([&] { return server_.count() >= i; })) return false;
-      if (fabric_.loop(0).counters().borrowed > 0) break;
+      if (fabric_.loop(0).counters().leases_opened > 0) break;
     }
     server_.kept.With([](auto& kept) { kept.clear(); });
-    return fabric_.loop(0).counters().borrowed == 1;
+    return fabric_.loop(0).counters().leases_opened == 1;
   }
   // Gives back what the server keeps, on its loop.
   void GiveBack() {
@@ -99,14 +99,14 @@ TEST_F(ZmqMemoryTest, APayloadIsReadWhereItLiesAndItsOwnerIsToldWhenItIsFree) {
   worker_->Send(fabric_.loop(1), Shared(heap_, 'g', &held));
   ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 1; }));
   server_.kept.With([&](auto& kept) {
-    EXPECT_TRUE(kept[0].borrowed());
+    EXPECT_TRUE(kept[0].leased());
     EXPECT_EQ(AsText(kept[0].bytes()), std::string(kPayload, 'g'));
   });
   EXPECT_FALSE(held.expired());
   GiveBack();
   // Nothing is sent back: the worker is woken for this alone.
   EXPECT_TRUE(Eventually([&] { return held.expired(); }));
-  EXPECT_EQ(fabric_.loop(1).counters().lent_copies, 0u);
+  EXPECT_EQ(fabric_.loop(1).counters().leased_copies, 0u);
   fabric_.StopAll();
 }
 
@@ -118,7 +118,7 @@ TEST_F(ZmqMemoryTest, AnswersStayInTheServersMemory) {
   server_.Send(fabric_.loop(0), Shared(servers, 'w', &held));
   ASSERT_TRUE(fabric_.Until([&] { return worker_->count() == 1; }));
   worker_->kept.With([&](auto& kept) {
-    EXPECT_TRUE(kept[0].borrowed());
+    EXPECT_TRUE(kept[0].leased());
     EXPECT_EQ(AsText(kept[0].bytes()), std::string(kPayload, 'w'));
     kept.clear();
   });
@@ -166,13 +166,13 @@ TEST_F(ZmqMemoryTest, WhatLiesElsewhereIsCopiedOnce) {
   worker_->Send(fabric_.loop(1), Frame::Copy(AsBytes(text)));
   ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 1; }));
   server_.kept.With([&](auto& kept) {
-    EXPECT_TRUE(kept[0].borrowed());
+    EXPECT_TRUE(kept[0].leased());
     EXPECT_EQ(AsText(kept[0].bytes()), text);
   });
-  EXPECT_EQ(fabric_.loop(1).counters().lent_copies, 1u);
+  EXPECT_EQ(fabric_.loop(1).counters().leased_copies, 1u);
   worker_->Send(fabric_.loop(1), Frame::Copy(AsBytes("small")));
   ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 2; }));
-  EXPECT_EQ(fabric_.loop(1).counters().lent, 2u);
+  EXPECT_EQ(fabric_.loop(1).counters().leased, 2u);
   fabric_.StopAll();
 }
 
@@ -183,9 +183,9 @@ TEST_F(ZmqMemoryTest, WhoSharesNoneIsSentPayloads) {
   worker_->Send(fabric_.loop(1), Shared(heap_, 's'));
   ASSERT_TRUE(fabric_.Until([&] { return server_.count() == 2; }));
   server_.kept.With([](auto& kept) {
-    for (const Frame& frame : kept) EXPECT_FALSE(frame.borrowed());
+    for (const Frame& frame : kept) EXPECT_FALSE(frame.leased());
   });
-  EXPECT_EQ(fabric_.loop(1).counters().lent, 0u);
+  EXPECT_EQ(fabric_.loop(1).counters().leased, 0u);
   fabric_.StopAll();
 }
 
@@ -199,7 +199,7 @@ TEST_F(ZmqMemoryTest, WhoRequiresSharedMemoryFailsWithoutAndSaysWhy) {
   fabric_.StopAll();
 }
 
-// The door of another host is a name that nobody has here.
+// The rendezvous of another host is a name that nobody has here.
 TEST_F(ZmqMemoryTest, ADoorThatIsNotOfThisHostIsSaidToBe) {
   SharedMemory memory(heap_, false, HeapAllocator());
   const Status status = memory.Accept(PeerId{1}, {"sluice-of-nobody", std::string(16, 't'), {}});
@@ -210,7 +210,7 @@ TEST_F(ZmqMemoryTest, ADoorThatIsNotOfThisHostIsSaidToBe) {
   EXPECT_FALSE(memory.Accept(PeerId{1}, {std::string(200, 'x'), "t", {}}).ok());
 }
 
-// As where there is no memfd: a hundred knocks would find the same.
+// As where there is no memfd: a hundred requests would find the same.
 TEST_F(ZmqMemoryTest, WhoCanHaveNoMemoryOfItsOwnDoesNotKnockAgain) {
   SharedMemory server(std::make_shared<SharedHeap>(), true, HeapAllocator());
   SharedMemory worker(heap_, false, HeapAllocator());
@@ -226,15 +226,15 @@ TEST_F(ZmqMemoryTest, WhoCanHaveNoMemoryOfItsOwnDoesNotKnockAgain) {
 }
 
 TEST_F(ZmqMemoryTest, ADoorThatIsShutAfterTheKnockIsSaidToBe) {
-  const Descriptor door = ListenAt("sluice-test-of-a-shut-door").OrThrow();
+  const FileDescriptor rendezvous = ListenAt("sluice-test-of-a-shut-rendezvous").OrThrow();
   SharedMemory memory(heap_, false, HeapAllocator());
-  ASSERT_TRUE(memory.Accept(PeerId{7}, {"sluice-test-of-a-shut-door", std::string(16, 't'), {}}).ok());
+  ASSERT_TRUE(memory.Accept(PeerId{7}, {"sluice-test-of-a-shut-rendezvous", std::string(16, 't'), {}}).ok());
   memory.Read();
   EXPECT_TRUE(memory.TakeRefused().empty());
   {
     std::byte room[16];
     Received received;
-    ASSERT_EQ(ReceiveRecord(door.get(), room, &received), Arrival::kRecord);
+    ASSERT_EQ(ReceiveRecord(rendezvous.get(), room, &received), Arrival::kRecord);
   }
   memory.Read();
   EXPECT_EQ(memory.TakeRefused(), std::vector{PeerId{7}});
@@ -257,10 +257,10 @@ TEST_F(ZmqMemoryTest, WhoFindsADoorCrowdedMayComeAgain) {
 class MemoryDoorTest : public ::testing::Test {
  protected:
   // What is at the other end afterwards.
-  static Arrival Knock(SharedMemory& memory, const std::string& door, const std::string& token, int board) {
+  static Arrival Request(SharedMemory& memory, const std::string& rendezvous, const std::string& token, int board) {
     auto [mine, theirs] = MakeSocketPair().OrThrow();
     const int descriptors[] = {theirs.get(), board};
-    EXPECT_TRUE(SendTo(door, AsBytes(token), std::span(descriptors, board < 0 ? 1 : 2)).ok());
+    EXPECT_TRUE(SendTo(rendezvous, AsBytes(token), std::span(descriptors, board < 0 ? 1 : 2)).ok());
     theirs.Reset();
     memory.Read();
     Received received;
@@ -271,41 +271,43 @@ class MemoryDoorTest : public ::testing::Test {
 
 TEST_F(MemoryDoorTest, OpensForATokenOnceAndForNothingElse) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
-  const auto board = LeaseBoard::Make().OrThrow();
+  const auto board = LeaseReturns::Make().OrThrow();
   const auto offer = memory.OfferTo(PeerId{1});
   EXPECT_EQ(offer.token.size(), 16u);
-  const auto knock = [&](const std::string& token, int fd) { return Knock(memory, offer.door, token, fd); };
-  EXPECT_EQ(knock(std::string(16, 'x'), board->fd()), Arrival::kClosed);
-  EXPECT_EQ(knock("", board->fd()), Arrival::kClosed);
-  EXPECT_EQ(knock(offer.token + "more", board->fd()), Arrival::kClosed);
-  EXPECT_EQ(knock(offer.token, -1), Arrival::kClosed);
+  const auto request = [&](const std::string& token, int fd) {
+    return Request(memory, offer.rendezvous, token, fd);
+  };
+  EXPECT_EQ(request(std::string(16, 'x'), board->fd()), Arrival::kClosed);
+  EXPECT_EQ(request("", board->fd()), Arrival::kClosed);
+  EXPECT_EQ(request(offer.token + "more", board->fd()), Arrival::kClosed);
+  EXPECT_EQ(request(offer.token, -1), Arrival::kClosed);
   EXPECT_EQ(memory.descriptors().size(), 1u);
-  EXPECT_EQ(knock(offer.token, board->fd()), Arrival::kRecord);  // where the other end gives back
+  EXPECT_EQ(request(offer.token, board->fd()), Arrival::kRecord);  // where the other end gives back
   EXPECT_EQ(memory.descriptors().size(), 2u);
   memory.CloseUnused();
 }
 
-// Whoever is of this host can read the door's name: /proc/net/unix.
+// Whoever is of this host can read the rendezvous's name: /proc/net/unix.
 TEST_F(MemoryDoorTest, StrangersDoNotCrowdIt) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
-  const auto board = LeaseBoard::Make().OrThrow();
+  const auto board = LeaseReturns::Make().OrThrow();
   const auto offer = memory.OfferTo(PeerId{1});
   const int descriptors[] = {board->fd()};
   for (int i = 0; i < 2000; ++i)
-    EXPECT_TRUE(SendTo(offer.door, AsBytes(std::string(16, 'x')), descriptors).ok());
-  EXPECT_EQ(Knock(memory, offer.door, offer.token, board->fd()), Arrival::kRecord);
+    EXPECT_TRUE(SendTo(offer.rendezvous, AsBytes(std::string(16, 'x')), descriptors).ok());
+  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, board->fd()), Arrival::kRecord);
 }
 
 TEST_F(MemoryDoorTest, ATokenIsGoodOnce) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
-  const auto board = LeaseBoard::Make().OrThrow();
+  const auto board = LeaseReturns::Make().OrThrow();
   const auto offer = memory.OfferTo(PeerId{1});
   auto [mine, theirs] = MakeSocketPair().OrThrow();
   const int descriptors[] = {theirs.get(), board->fd()};
-  ASSERT_TRUE(SendTo(offer.door, AsBytes(offer.token), descriptors).ok());
+  ASSERT_TRUE(SendTo(offer.rendezvous, AsBytes(offer.token), descriptors).ok());
   memory.Read();
   EXPECT_EQ(memory.descriptors().size(), 2u);
-  EXPECT_EQ(Knock(memory, offer.door, offer.token, board->fd()), Arrival::kClosed);
+  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, board->fd()), Arrival::kClosed);
   EXPECT_EQ(memory.descriptors().size(), 2u);
   memory.OfferTo(PeerId{1});  // asks again: what it has stays until it comes
   EXPECT_EQ(memory.descriptors().size(), 2u);
@@ -317,8 +319,8 @@ TEST_F(MemoryDoorTest, ATokenIsGoodOnce) {
 TEST_F(MemoryDoorTest, ABoardThatIsNoneIsRefused) {
   SharedMemory memory(std::make_shared<SharedHeap>(), true, HeapAllocator());
   const auto offer = memory.OfferTo(PeerId{1});
-  const auto small = Segment::Make(4096).OrThrow();
-  EXPECT_EQ(Knock(memory, offer.door, offer.token, small->fd()), Arrival::kClosed);
+  const auto small = ShmSegment::Make(4096).OrThrow();
+  EXPECT_EQ(Request(memory, offer.rendezvous, offer.token, small->fd()), Arrival::kClosed);
   EXPECT_EQ(memory.descriptors().size(), 1u);
 }
 
@@ -331,12 +333,12 @@ TEST(SharedMemoryTest, WhatWasLentStaysAsItIsForWhoIsForgotten) {
   server.Read();
   worker.Read();
   const auto lend = [&](std::weak_ptr<const Buffer>* held) {
-    const auto weight = std::make_shared<Buffer>(heap->smallest_lent(), heap);
+    const auto weight = std::make_shared<Buffer>(heap->min_leased_bytes(), heap);
     *held = weight;
     wire::Message message;
     message.payload = {Frame::Of(weight)};
-    server.Lend(PeerId{1}, &message);
-    EXPECT_TRUE(worker.Borrow(PeerId{1}, &message).ok());
+    server.LeaseOut(PeerId{1}, &message);
+    EXPECT_TRUE(worker.OpenLeases(PeerId{1}, &message).ok());
     return message.payload.at(0);
   };
   std::weak_ptr<const Buffer> held, gone;

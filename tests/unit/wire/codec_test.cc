@@ -34,7 +34,7 @@ TEST_P(EveryBody, ArrivesAsItWasSent) {
     ExpectSame(message, decoded.value());
     EXPECT_EQ(PayloadOf(decoded.value()),
               PayloadTravelsInside(message) ? PayloadOf(message) : std::vector<std::string>());
-    EXPECT_TRUE(CheckPayload(message, Limits{}).ok());
+    EXPECT_TRUE(ValidatePayload(message, Limits{}).ok());
   }
 }
 

@@ -18,7 +18,7 @@ inline void ExpectSame(const Message& a, const Message& b) {
   EXPECT_EQ(a.trace_id, b.trace_id);
   EXPECT_EQ(a.epoch, b.epoch);
   EXPECT_TRUE(a.body == b.body) << Describe(a) << " / " << Describe(b);
-  EXPECT_EQ(a.lent, b.lent);
+  EXPECT_EQ(a.leased, b.leased);
   EXPECT_EQ(a.packed, b.packed);
 }
 

@@ -107,9 +107,9 @@ TEST(Limits, HoldForEveryText) {
       [](std::string t) { return Membership{{NodeInfo{.shard_addresses = {t}}}}; },
       [](std::string t) { return DeclareKeys{.keys = {KeySpec{.name = t}}}; },
       [](std::string t) { return Barrier{.id = t}; },
-      [](std::string t) { return BarrierWaiting{.id = t}; },
+      [](std::string t) { return StillWaiting{.id = t}; },
       [](std::string t) { return Barrier{.text = t}; },
-      [](std::string t) { return BarrierWaiting{.missing = t}; },
+      [](std::string t) { return StillWaiting{.missing = t}; },
       [](std::string t) { return BarrierReleased{t}; },
       [](std::string t) { return Leave{.message = t}; },
       [](std::string t) { return Stop{.message = t}; },
@@ -149,7 +149,7 @@ TEST(Values, OutOfRangeAreRefused) {
       Push{.divisor = std::numeric_limits<double>::quiet_NaN()},
       Push{.divisor = -kInf},
       Register{.role = static_cast<Role>(3)},
-      Register{.wished_rank = -2},
+      Register{.requested_rank = -2},
       Welcome{.state = static_cast<Welcome::State>(2)},
       Membership{{NodeInfo{.state = static_cast<NodeState>(3)}}},
       DeclareKeys{.mode = static_cast<SyncMode>(2)},
@@ -243,38 +243,38 @@ Message WithPayload(Body body, const std::vector<size_t>& sizes) {
   return message;
 }
 
-TEST(CheckPayload, FramesMustBelongToTheBody) {
+TEST(ValidatePayload, FramesMustBelongToTheBody) {
   const Push push{.parts = PartList<PushPart>(2)};
-  EXPECT_TRUE(CheckPayload(WithPayload(push, {4, 0}), Limits{}).ok());
-  const Status one = CheckPayload(WithPayload(push, {4}), Limits{});
+  EXPECT_TRUE(ValidatePayload(WithPayload(push, {4, 0}), Limits{}).ok());
+  const Status one = ValidatePayload(WithPayload(push, {4}), Limits{});
   ASSERT_FALSE(one.ok());
   EXPECT_EQ(one.failure().message, "Push came with 1 payload frames; 2 belong to it");
-  EXPECT_FALSE(CheckPayload(WithPayload(Store{.parts = PartList<StorePart>(1)}, {}), Limits{}).ok());
-  EXPECT_TRUE(CheckPayload(WithPayload(Values{true, PartList<ValuePart>(1)}, {8}), Limits{}).ok());
-  EXPECT_TRUE(CheckPayload(WithPayload(Values{false, PartList<ValuePart>(1)}, {}), Limits{}).ok());
-  EXPECT_FALSE(CheckPayload(WithPayload(Values{false, PartList<ValuePart>(1)}, {8}), Limits{}).ok());
-  EXPECT_FALSE(CheckPayload(WithPayload(Heartbeat{}, {1}), Limits{}).ok());
-  EXPECT_TRUE(CheckPayload(WithPayload(Ack{}, {}), Limits{}).ok());
+  EXPECT_FALSE(ValidatePayload(WithPayload(Store{.parts = PartList<StorePart>(1)}, {}), Limits{}).ok());
+  EXPECT_TRUE(ValidatePayload(WithPayload(Values{true, PartList<ValuePart>(1)}, {8}), Limits{}).ok());
+  EXPECT_TRUE(ValidatePayload(WithPayload(Values{false, PartList<ValuePart>(1)}, {}), Limits{}).ok());
+  EXPECT_FALSE(ValidatePayload(WithPayload(Values{false, PartList<ValuePart>(1)}, {8}), Limits{}).ok());
+  EXPECT_FALSE(ValidatePayload(WithPayload(Heartbeat{}, {1}), Limits{}).ok());
+  EXPECT_TRUE(ValidatePayload(WithPayload(Ack{}, {}), Limits{}).ok());
 }
 
-TEST(CheckPayload, SizesAreLimited) {
+TEST(ValidatePayload, SizesAreLimited) {
   const Push push{.parts = PartList<PushPart>(3)};
   Limits limits;
   limits.max_frame_bytes = 10;
   limits.max_message_bytes = 25;
-  EXPECT_TRUE(CheckPayload(WithPayload(push, {10, 10, 5}), limits).ok());
-  EXPECT_FALSE(CheckPayload(WithPayload(push, {10, 10, 6}), limits).ok()) << "message";
-  EXPECT_FALSE(CheckPayload(WithPayload(push, {11, 1, 1}), limits).ok()) << "frame";
+  EXPECT_TRUE(ValidatePayload(WithPayload(push, {10, 10, 5}), limits).ok());
+  EXPECT_FALSE(ValidatePayload(WithPayload(push, {10, 10, 6}), limits).ok()) << "message";
+  EXPECT_FALSE(ValidatePayload(WithPayload(push, {11, 1, 1}), limits).ok()) << "frame";
   limits.max_payload_frames = 2;
-  EXPECT_FALSE(CheckPayload(WithPayload(push, {1, 1, 1}), limits).ok()) << "frames";
+  EXPECT_FALSE(ValidatePayload(WithPayload(push, {1, 1, 1}), limits).ok()) << "frames";
 }
 
 TEST(LimitsOfShards, WhatIsLentIsBoundedAndItsMessageNamed) {
   Message message;
   message.body = Push{.parts = PartList<PushPart>(1)};
-  message.lent = {{.index = 0, .lease = 1, .segment = 1, .offset = 0, .length = kMostFrameBytes}};
+  message.leased = {{.index = 0, .lease = 1, .segment = 1, .offset = 0, .length = kMostFrameBytes}};
   EXPECT_TRUE(DecodeEnvelope(EncodeEnvelope(message).bytes(), LimitsOfShards()).ok());
-  message.lent[0].length += 1;
+  message.leased[0].length += 1;
   const auto refused = DecodeEnvelope(EncodeEnvelope(message).bytes(), LimitsOfShards());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.failure().message,

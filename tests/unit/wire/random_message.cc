@@ -50,7 +50,7 @@ KeySpec RandomMessages::Spec() {
   spec.shape = Shape(dims);
   spec.store = StoreNumber();
   const RowInit rows{Enum(RowFill::kNormal), Finite(), std::abs(Finite()), Number()};
-  if (WhyInvalid(rows, spec.shape, spec.dtype).empty()) spec.rows = rows;
+  if (InvalidReason(rows, spec.shape, spec.dtype).empty()) spec.rows = rows;
   return spec;
 }
 
@@ -162,7 +162,7 @@ Body RandomMessages::MakeBody(size_t index) {
     case 14:
       return Barrier{Text(), Enum(Barrier::Group::kRanks), List(&RandomMessages::Number32), Text()};
     case 15:
-      return BarrierWaiting{Text(), Text()};
+      return StillWaiting{Text(), Text()};
     case 16:
       return BarrierReleased{Text()};
     case 17:

@@ -45,7 +45,7 @@ class StepMessages : public ::testing::TestWithParam<size_t> {
     Message message = random_.Make(GetParam());
     if (rng_.Chance(0.3)) {
       for (uint32_t index = 0; rng_.Chance(0.8); index += 1 + static_cast<uint32_t>(rng_.Below(3)))
-        message.lent.push_back(
+        message.leased.push_back(
             {index, rng_.Next() >> rng_.Below(64), rng_.Below(9), rng_.Next(), rng_.Below(1 << 20)});
     }
     if (rng_.Chance(0.3)) {
@@ -130,10 +130,10 @@ Message WidestValues(size_t parts) {
   for (size_t i = 0; i < parts; ++i) values.parts.push_back({{kMost32, kMost32}, kMost32, kMost});
   return Widest(std::move(values));
 }
-Message WidestLent(size_t frames) {
+Message WidestLeased(size_t frames) {
   Message message = Widest(Ack{});
   for (uint32_t i = 0; i < frames; ++i)
-    message.lent.push_back({kMost32 - 4096 + i, kMost, kMost, kMost, kMost});
+    message.leased.push_back({kMost32 - 4096 + i, kMost, kMost, kMost, kMost});
   return message;
 }
 Message WidestPacked(size_t frames) {
@@ -150,7 +150,7 @@ Message WidestInside(size_t frames) {
 // Under AddressSanitizer: what is written by hand stays in the room that it has.
 TEST(StepCodec, WhatHasNoRoomIsLeftToProtobuf) {
   for (Message (*widest)(size_t) :
-       {WidestPush, WidestPull, WidestValues, WidestLent, WidestPacked, WidestInside}) {
+       {WidestPush, WidestPull, WidestValues, WidestLeased, WidestPacked, WidestInside}) {
     size_t most = 0;
     bool by_hand = true;
     for (size_t count = 0; count < 1000; ++count) {
@@ -237,7 +237,7 @@ TEST(StepCodec, WhatProtobufRefusesIsNotRead) {
 
 TEST(StepCodec, LimitsHoldAsForProtobuf) {
   Message lent = Widest(Ack{}), packed = Widest(Ack{});
-  lent.lent = {{0, 1, 1, 0, 100}, {2, 1, 1, 0, 100}};
+  lent.leased = {{0, 1, 1, 0, 100}, {2, 1, 1, 0, 100}};
   packed.packed = {1, 2, 3};
   Limits parts, frames, size;
   parts.max_parts = 2;

@@ -148,7 +148,7 @@ TEST_F(ClientFailure, ADeadlineNamesWhomTheShardWaitsFor) {
   Push(0, gradient_, &outcome_);
   Ack(ToShards().at(0));
   Pull(0, &weight_, &second_, now + 30s);
-  FromShard(0, ToShards().at(0).message.id, wire::BarrierWaiting{"key0", "worker 2, worker 5"});
+  FromShard(0, ToShards().at(0).message.id, wire::StillWaiting{"key0", "worker 2, worker 5"});
   RunFor(30s - 1ms);
   EXPECT_EQ(second_.calls, 0);
   RunFor(1ms);
@@ -162,7 +162,7 @@ TEST_F(ClientFailure, AWordAboutOneKeyIsNotAboutAnotherOfTheSameMessage) {
   Ack(ToShards().at(0));
   Pull(0, &weight_, &second_, now + 30s);
   const auto pull = ToShards();
-  FromShard(0, pull.at(0).message.id, wire::BarrierWaiting{"key9", "worker 7"});
+  FromShard(0, pull.at(0).message.id, wire::StillWaiting{"key9", "worker 7"});
   EXPECT_THAT(client.DumpState(now),
               AllOf(HasSubstr("waiting for server 0 to answer"), Not(HasSubstr("worker 7"))));
 }
@@ -188,7 +188,8 @@ TEST_F(ClientFailure, WhatWaitsBehindOthersSaysForWhomTheyWait) {
   Pull(0, &weight_, &outcome_, now + 30s);
   PushPull(0, gradient_, &other_, &second_, now + 5s);  // not before that pull has been answered
   RunFor(5s);
-  EXPECT_THAT(second_.Error(), HasSubstr("waiting for earlier operations, which wait for server 0 to answer"));
+  EXPECT_THAT(second_.Error(),
+              HasSubstr("waiting for earlier operations, which wait for server 0 to answer"));
 }
 
 TEST_F(ClientFailure, StatesDoNotWaitForEver) {
@@ -266,7 +267,7 @@ TEST_F(ClientFailure, ARefusedMessageIsSentAgainOperationByOperation) {
 TEST_F(ClientFailure, ABarriersDeadlineNamesWhoIsMissing) {
   client.Barrier(now, {.id = "b7"}, now + 10s, outcome_.Record(), network);
   const Sent barrier = ToScheduler();
-  FromScheduler(wire::BarrierWaiting{"b7", "worker 1"}, barrier.message.id);
+  FromScheduler(wire::StillWaiting{"b7", "worker 1"}, barrier.message.id);
   RunFor(1s);
   const Sent again = ToScheduler();
   EXPECT_EQ(again.message.id, barrier.message.id);
@@ -392,7 +393,7 @@ TEST_F(ClientFailure, TheStateDumpNamesWhatIsWaitedFor) {
   Push(0, gradient_, &outcome_);
   Ack(ToShards().at(0));
   Pull(0, &weight_, &second_);
-  FromShard(0, ToShards().at(0).message.id, wire::BarrierWaiting{"key0", "worker 1"});
+  FromShard(0, ToShards().at(0).message.id, wire::StillWaiting{"key0", "worker 1"});
   EXPECT_THAT(client.DumpState(now),
               AllOf(HasSubstr("pull of key key0, round 1"), HasSubstr("waiting for worker 1"),
                     HasSubstr("1 requests unanswered")));

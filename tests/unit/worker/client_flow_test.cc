@@ -79,7 +79,7 @@ TEST_F(ClientFlow, PullLatestAsksForNoRound) {
   Outcome pulled;
   std::vector<float> weight(1);
   Pull(0, &weight, &pulled, Time::max(), /*latest=*/true);
-  EXPECT_EQ(ToShards().at(0).As<wire::Pull>().parts.at(0).min_round, 0u);
+  EXPECT_EQ(ToShards().at(0).As<wire::Pull>().parts.at(0).min_version, 0u);
 }
 
 TEST_F(ClientFlow, ValuesAloneAnswerAPushPull) {
@@ -129,7 +129,7 @@ TEST_F(ClientFlow, APushFarAheadFirstHearsHowFarTheShardIs) {
   const Sent& ask = sent.back();
   ASSERT_TRUE(ask.Is<wire::Pull>());
   EXPECT_EQ(ask.As<wire::Pull>().want, wire::Pull::Want::kVersion);
-  const uint64_t asked = ask.As<wire::Pull>().parts.at(0).min_round;
+  const uint64_t asked = ask.As<wire::Pull>().parts.at(0).min_version;
   EXPECT_GE(asked + plan::kMaxRoundsAhead, outcomes.size());
   AnswerVersion(ask, {0, 0}, asked - 1);
   EXPECT_THAT(ToShards(), IsEmpty());
@@ -266,7 +266,7 @@ TEST_F(ClientFlow, ARequestIsNotRepeatedWhileItsValuesCome) {
 TEST_F(ClientFlow, WhatIsStartedTogetherLeavesInOneMessageForEachShard) {
   for (uint32_t key = 0; key < 5; ++key) AddKey(EntryOf(key, {0, 1}, 2));
   Outcome pushed[5];
-  client.Together(now, network, [&] {
+  client.RunAsBatch(now, network, [&] {
     for (uint32_t key = 0; key < 5; ++key) Push(key, FrameOf({1, 2, 3, 4}), &pushed[key]);
     EXPECT_THAT(ToShards(), SizeIs(0));
   });
@@ -389,7 +389,7 @@ TEST_F(ClientFlow, TheNumberOfUpdatesTravelsAlone) {
 TEST_F(ClientFlow, PushesOfOneExponentTravelTogether) {
   for (uint32_t key = 0; key < 3; ++key) AddKey(EntryOf(key, {0}, 2));
   Outcome outcomes[3];
-  client.Together(now, network, [&] {
+  client.RunAsBatch(now, network, [&] {
     for (uint32_t key = 0; key < 3; ++key) {
       client.Push(now, {.key = key, .source = FrameOf({1, 2}), .exponent = key == 0 ? 0u : 2u},
                   outcomes[key].Record(), network);

@@ -131,7 +131,7 @@ TEST_F(ClientFlush, OthersThanWorkerZeroWaitForTheOptimiser) {
   client.AwaitOptimizer(now, 0, now + 10s, set.Record(), network);
   const Sent request = ToScheduler();
   EXPECT_TRUE(request.Is<wire::AwaitOptimizer>());
-  FromScheduler(wire::BarrierWaiting{"optimiser", "worker 0 to set the optimiser"}, request.message.id);
+  FromScheduler(wire::StillWaiting{"optimiser", "worker 0 to set the optimiser"}, request.message.id);
   EXPECT_EQ(set.calls, 0);
   RunFor(10s);
   EXPECT_THAT(set.Error(), HasSubstr("waiting for worker 0 to set the optimiser"));

@@ -13,7 +13,7 @@ class ClientLeaving : public ClientHarness {
  protected:
   ClientLeaving() { AddKey(EntryOf(0, {0}, 2)); }
   // Begins to leave in good order; what the scheduler gets when the servers have answered.
-  Sent Goodbye() {
+  Sent LeaveMessage() {
     client.Leave(now, {}, Time::max(), outcome_.Record(), network);
     const auto asked = ToShards();
     EXPECT_EQ(asked.size(), 2u);
@@ -23,7 +23,7 @@ class ClientLeaving : public ClientHarness {
     }
     return ToScheduler();
   }
-  // Of a job that has failed; the others know, and one goodbye is enough.
+  // The job has failed: the others know, and one leave message is enough.
   void FailToo() {
     EXPECT_FALSE(client.Done());
     network.Take();
@@ -36,7 +36,7 @@ class ClientLeaving : public ClientHarness {
 };
 
 TEST_F(ClientLeaving, LeavingEndsTheMachineWhenItIsAcknowledged) {
-  const Sent leave = Goodbye();
+  const Sent leave = LeaveMessage();
   EXPECT_TRUE(leave.Is<wire::Leave>());
   EXPECT_FALSE(client.Done());
   FromScheduler(wire::Ack{}, leave.message.id);
@@ -45,7 +45,7 @@ TEST_F(ClientLeaving, LeavingEndsTheMachineWhenItIsAcknowledged) {
 }
 
 TEST_F(ClientLeaving, WhoseGoodbyeIsNotAnsweredRepeatsItAndTakesTheEndOfAllForTheAnswer) {
-  const Sent leave = Goodbye();
+  const Sent leave = LeaveMessage();
   RunFor(250ms);
   const Sent again = ToScheduler();
   EXPECT_TRUE(again.Is<wire::Leave>());
@@ -58,7 +58,7 @@ TEST_F(ClientLeaving, WhoseGoodbyeIsNotAnsweredRepeatsItAndTakesTheEndOfAllForTh
 TEST_F(ClientLeaving, NobodyLeavesAsIfAllWereWellWhileAServerDoesNotAnswer) {
   client.Leave(now, {}, Time::max(), outcome_.Record(), network);
   FromShard(1, ToShards().at(1).message.id, wire::Stats{});
-  EXPECT_THAT(network.Take(), IsEmpty());  // no goodbye yet
+  EXPECT_THAT(network.Take(), IsEmpty());  // no leave message yet
   RunFor(1s);
   EXPECT_EQ(outcome_.calls, 0);
   for (const Sent& asked : ToShards()) EXPECT_EQ(asked.to, ShardPeer(0));
@@ -79,7 +79,7 @@ TEST_F(ClientLeaving, AServerThatNeverAnswersTheLeavingIsNamed) {
 }
 
 TEST_F(ClientLeaving, ASchedulerThatDiesBeforeItHearsTheGoodbyeIsADeath) {
-  Goodbye();
+  LeaveMessage();
   const Time start = now;
   while (outcome_.calls == 0 && now < start + 60s) {
     now = std::max(now, client.NextTimer());

@@ -134,7 +134,7 @@ TEST_F(ClientOneSet, ItsDeadlineSaysForWhomItWaited) {
   Outcome set;
   Set(0, {}, &set, now + 3s);
   const auto asked = ToShards();
-  FromShard(0, asked.at(0).message.id, wire::BarrierWaiting{"key0", "worker 0 to set it as well"});
+  FromShard(0, asked.at(0).message.id, wire::StillWaiting{"key0", "worker 0 to set it as well"});
   RunFor(4s);
   EXPECT_EQ(set.Error(),
             "set of key key0, round 0, was not done by its deadline: waiting for worker 0 to set it as well; "

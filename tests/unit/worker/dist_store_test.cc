@@ -28,15 +28,15 @@ TEST(DistStore, NobodyWaitsForAWorkerThatHasLeft) {
   EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { store.Init("w", NDArray({2})); }), HasSubstr("has left"));
 }
 
-TEST(Handover, EveryCallHearsThatTheWorkerHasLeft) {
+TEST(CallBatch, EveryCallHearsThatTheWorkerHasLeft) {
   const ClientLoop ended{std::make_shared<Client>(ClientOptions{}), std::make_shared<EndedLoop>()};
   for (const size_t keys : {1, 2, 3}) {
     std::vector<Event> ends;
     {
-      Handover calls(ended, keys, false, HeapAllocator());
+      CallBatch calls(ended, keys, false, HeapAllocator());
       for (size_t i = 0; i < keys; ++i) {
         ends.push_back(Event::Make(std::string("push")));
-        calls.Add([](Client&, Time, transport::Network&, const Completes&) { FAIL(); }, ends.back());
+        calls.Add([](Client&, Time, transport::Network&, const EventCompleter&) { FAIL(); }, ends.back());
       }
     }
     for (const Event& end : ends)

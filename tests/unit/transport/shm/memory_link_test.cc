@@ -23,22 +23,22 @@ class MemoryLinkTest : public ::testing::Test {
  protected:
   MemoryLinkTest() {
     auto [one, other] = MakeSocketPair().OrThrow();
-    const auto board = LeaseBoard::Make().OrThrow();
-    const auto seen = LeaseBoardView::Of(Duplicate(board->fd())).OrThrow();
+    const auto board = LeaseReturns::Make().OrThrow();
+    const auto seen = LeaseReturnsView::Of(Duplicate(board->fd())).OrThrow();
     worker_ = std::make_unique<MemoryLink>(std::move(one), board, nullptr, worker_heap_, HeapAllocator());
-    shard_ = std::make_unique<MemoryLink>(std::move(other), LeaseBoard::Make().OrThrow(), seen, shard_heap_,
+    shard_ = std::make_unique<MemoryLink>(std::move(other), LeaseReturns::Make().OrThrow(), seen, shard_heap_,
                                           HeapAllocator());
   }
   void Meet() {
-    ASSERT_TRUE(shard_->SendBoard());
+    ASSERT_TRUE(shard_->SendReturns());
     worker_->Read();
     ASSERT_TRUE(worker_->ready() && shard_->ready());
   }
-  static Descriptor Duplicate(int fd) { return Descriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+  static FileDescriptor Duplicate(int fd) { return FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
   // Shared by `heap`; `held` tells whether anybody holds it.
   static Frame Shared(const std::shared_ptr<SharedHeap>& heap, const std::string& text,
                       std::weak_ptr<const Buffer>* held = nullptr) {
-    const auto buffer = std::make_shared<Buffer>(std::max(text.size(), heap->smallest_lent()), heap);
+    const auto buffer = std::make_shared<Buffer>(std::max(text.size(), heap->min_leased_bytes()), heap);
     std::memcpy(buffer->data(), text.data(), text.size());
     if (held) *held = buffer;
     return Frame::Of(buffer).Slice(0, text.size());
@@ -54,56 +54,56 @@ class MemoryLinkTest : public ::testing::Test {
 
 TEST_F(MemoryLinkTest, NothingIsLentBeforeTheOtherEndHasSaidWhereItGivesBack) {
   EXPECT_FALSE(worker_->ready());
-  EXPECT_FALSE(worker_->Lend(0, Shared(worker_heap_, "early")));
+  EXPECT_FALSE(worker_->LeaseOut(0, Shared(worker_heap_, "early")));
   Meet();
-  EXPECT_TRUE(worker_->Lend(0, Shared(worker_heap_, "now")));
+  EXPECT_TRUE(worker_->LeaseOut(0, Shared(worker_heap_, "now")));
 }
 
 TEST_F(MemoryLinkTest, AFrameIsReadInPlaceAndHeldUntilItComesBack) {
   Meet();
   std::weak_ptr<const Buffer> held;
-  const auto lent = worker_->Lend(3, Shared(worker_heap_, "gradient", &held));
+  const auto lent = worker_->LeaseOut(3, Shared(worker_heap_, "gradient", &held));
   ASSERT_TRUE(lent);
   EXPECT_EQ(lent->index, 3u);
-  EXPECT_EQ(worker_->lent_bytes(), 8u);
+  EXPECT_EQ(worker_->leased_bytes(), 8u);
   {
-    const auto frame = shard_->Borrow(*lent);
+    const auto frame = shard_->OpenLease(*lent);
     EXPECT_EQ(TextOf(frame), "gradient");
-    EXPECT_TRUE(frame.value().borrowed());
+    EXPECT_TRUE(frame.value().leased());
     EXPECT_NE(frame.value().data(), held.lock()->data());
     worker_->Collect();
     EXPECT_FALSE(held.expired());
     const_cast<std::byte*>(held.lock()->data())[0] = std::byte{'G'};  // a word for who lends too early
     EXPECT_EQ(TextOf(frame), "Gradient");
-    EXPECT_EQ(AsText(frame.value().Own().bytes()), "Gradient");
-    EXPECT_FALSE(frame.value().Own().borrowed());
+    EXPECT_EQ(AsText(frame.value().ToOwned().bytes()), "Gradient");
+    EXPECT_FALSE(frame.value().ToOwned().leased());
   }
   EXPECT_FALSE(held.expired());
   worker_->Collect();
   EXPECT_TRUE(held.expired());
-  EXPECT_EQ(worker_->lent_bytes(), 0u);
+  EXPECT_EQ(worker_->leased_bytes(), 0u);
 }
 
 TEST_F(MemoryLinkTest, BothEndsLend) {
   Meet();
-  const auto gradient = worker_->Lend(0, Shared(worker_heap_, "gradient"));
-  const auto weight = shard_->Lend(0, Shared(shard_heap_, "weight"));
+  const auto gradient = worker_->LeaseOut(0, Shared(worker_heap_, "gradient"));
+  const auto weight = shard_->LeaseOut(0, Shared(shard_heap_, "weight"));
   ASSERT_TRUE(gradient && weight);
-  EXPECT_EQ(TextOf(shard_->Borrow(*gradient)), "gradient");
-  EXPECT_EQ(TextOf(worker_->Borrow(*weight)), "weight");
+  EXPECT_EQ(TextOf(shard_->OpenLease(*gradient)), "gradient");
+  EXPECT_EQ(TextOf(worker_->OpenLease(*weight)), "weight");
 }
 
 TEST_F(MemoryLinkTest, OtherMemoryIsNotLent) {
   Meet();
-  EXPECT_FALSE(worker_->Lend(0, Frame::Copy(AsBytes("of the process's own heap"))));
-  EXPECT_FALSE(worker_->Lend(0, Shared(shard_heap_, "of another heap")));
+  EXPECT_FALSE(worker_->LeaseOut(0, Frame::Copy(AsBytes("of the process's own heap"))));
+  EXPECT_FALSE(worker_->LeaseOut(0, Shared(shard_heap_, "of another heap")));
 }
 
 // An array keeps what it adopted when its worker has left.
 TEST_F(MemoryLinkTest, AFrameIsReadBeyondTheEndOfItsLink) {
   Meet();
   std::weak_ptr<const Buffer> held;
-  Frame frame = worker_->Borrow(*shard_->Lend(0, Shared(shard_heap_, "weight", &held))).OrThrow();
+  Frame frame = worker_->OpenLease(*shard_->LeaseOut(0, Shared(shard_heap_, "weight", &held))).OrThrow();
   worker_ = nullptr;
   shard_->Read();
   shard_->Collect();
@@ -119,7 +119,7 @@ TEST_F(MemoryLinkTest, AFrameIsReadBeyondTheEndOfItsLink) {
 TEST_F(MemoryLinkTest, WhatAForkLetsGoOfIsNotGivenBack) {
   Meet();
   std::weak_ptr<const Buffer> held;
-  Frame frame = worker_->Borrow(*shard_->Lend(0, Shared(shard_heap_, "weight", &held))).OrThrow();
+  Frame frame = worker_->OpenLease(*shard_->LeaseOut(0, Shared(shard_heap_, "weight", &held))).OrThrow();
   const pid_t child = fork();
   if (child == 0) {
     frame = Frame();
@@ -140,7 +140,8 @@ TEST_F(MemoryLinkTest, FramesComeBackInAnyOrderAndFromAnyThread) {
   std::vector<Frame> borrowed;
   for (size_t i = 0; i < kFrames; ++i)
     borrowed.push_back(
-        shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, std::to_string(i), &held[i]))).OrThrow());
+        shard_->OpenLease(*worker_->LeaseOut(0, Shared(worker_heap_, std::to_string(i), &held[i])))
+            .OrThrow());
   for (size_t i = 0; i < kFrames; ++i) EXPECT_EQ(AsText(borrowed[i].bytes()), std::to_string(i));
   std::vector<std::thread> threads;
   for (size_t t = 1; t < 4; ++t) {
@@ -160,13 +161,13 @@ TEST_F(MemoryLinkTest, FramesComeBackInAnyOrderAndFromAnyThread) {
 TEST_F(MemoryLinkTest, WhatWasLostComesBackWithTheNext) {
   Meet();
   std::weak_ptr<const Buffer> lost, next;
-  const auto lost_lease = worker_->Lend(0, Shared(worker_heap_, "lost", &lost));
-  const auto next_lease = worker_->Lend(0, Shared(worker_heap_, "next", &next));
-  const auto frame = shard_->Borrow(*next_lease);
+  const auto lost_lease = worker_->LeaseOut(0, Shared(worker_heap_, "lost", &lost));
+  const auto next_lease = worker_->LeaseOut(0, Shared(worker_heap_, "next", &next));
+  const auto frame = shard_->OpenLease(*next_lease);
   worker_->Collect();
   EXPECT_TRUE(lost.expired());
   EXPECT_FALSE(next.expired());
-  EXPECT_THAT(TextOf(shard_->Borrow(*lost_lease)), HasSubstr("given back already"));
+  EXPECT_THAT(TextOf(shard_->OpenLease(*lost_lease)), HasSubstr("given back already"));
   EXPECT_EQ(TextOf(frame), "next");
 }
 
@@ -174,30 +175,30 @@ TEST_F(MemoryLinkTest, TooManyOrTooLargeLoansAreRefusedUntilSomeComeBack) {
   Meet();
   std::vector<Frame> borrowed;
   const Frame frame = Shared(worker_heap_, "again");
-  for (uint64_t i = 0; i < kMostLeases; ++i) {
-    const auto lent = worker_->Lend(0, frame);
+  for (uint64_t i = 0; i < kMaxLeases; ++i) {
+    const auto lent = worker_->LeaseOut(0, frame);
     ASSERT_TRUE(lent) << i;
-    borrowed.push_back(shard_->Borrow(*lent).OrThrow());
+    borrowed.push_back(shard_->OpenLease(*lent).OrThrow());
   }
-  EXPECT_FALSE(worker_->Lend(0, frame));
+  EXPECT_FALSE(worker_->LeaseOut(0, frame));
   borrowed.erase(borrowed.begin() + 1);
-  EXPECT_FALSE(worker_->Lend(0, frame));  // in order of their numbers: the first is still out
+  EXPECT_FALSE(worker_->LeaseOut(0, frame));  // in order of their numbers: the first is still out
   borrowed.erase(borrowed.begin());
-  EXPECT_TRUE(worker_->Lend(0, frame));
+  EXPECT_TRUE(worker_->LeaseOut(0, frame));
 
-  const auto large = std::make_shared<Buffer>(MemoryLink::kMostLent, shard_heap_);
-  EXPECT_TRUE(shard_->Lend(0, Frame::Of(large)));
-  EXPECT_FALSE(shard_->Lend(0, Shared(shard_heap_, "one more")));
+  const auto large = std::make_shared<Buffer>(MemoryLink::kMaxLeasedBytes, shard_heap_);
+  EXPECT_TRUE(shard_->LeaseOut(0, Frame::Of(large)));
+  EXPECT_FALSE(shard_->LeaseOut(0, Shared(shard_heap_, "one more")));
 }
 
 TEST_F(MemoryLinkTest, WhatIsNotTheirsIsRefused) {
   Meet();
-  const wire::LentFrame good = *worker_->Lend(0, Shared(worker_heap_, "good"));
+  const wire::LeasedFrame good = *worker_->LeaseOut(0, Shared(worker_heap_, "good"));
   const auto refusal = [&](auto change, uint64_t lease) {
-    wire::LentFrame bad = good;
+    wire::LeasedFrame bad = good;
     change(bad);
     bad.lease = lease;
-    return TextOf(shard_->Borrow(bad));
+    return TextOf(shard_->OpenLease(bad));
   };
   const uint64_t size = size_t{64} << 20;
   EXPECT_THAT(refusal([](auto& f) { f.segment = 9; }, 1), HasSubstr("segment 9 has not come"));
@@ -226,9 +227,9 @@ class SegmentThatIsGone : public MemoryLinkTest {
  protected:
   void Go() {
     Meet();
-    ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "of another")));
+    ASSERT_TRUE(worker_->LeaseOut(0, Shared(worker_heap_, "of another")));
     auto large = std::make_shared<Buffer>(size_t{65} << 20, worker_heap_);
-    Frame frame = shard_->Borrow(*worker_->Lend(0, Frame::Of(large))).OrThrow();
+    Frame frame = shard_->OpenLease(*worker_->LeaseOut(0, Frame::Of(large))).OrThrow();
     place_ = frame.bytes();
     frame = Frame();
     worker_->Collect();
@@ -245,7 +246,7 @@ class SegmentThatIsGone : public MemoryLinkTest {
 
 TEST_F(SegmentThatIsGone, IsUnmappedThere) {
   Go();
-  ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "says so")));
+  ASSERT_TRUE(worker_->LeaseOut(0, Shared(worker_heap_, "says so")));
   shard_->Read();
   EXPECT_FALSE(IsMapped());
 }
@@ -258,28 +259,28 @@ TEST_F(SegmentThatIsGone, IsToldAgainWhereTheSocketWasFull) {
   } wake;
   int unread = 0;
   while (SendRecord(worker_->fd(), std::as_bytes(std::span(&wake, 1)))) ++unread;
-  ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "cannot say so")));
+  ASSERT_TRUE(worker_->LeaseOut(0, Shared(worker_heap_, "cannot say so")));
   for (; unread > 0; unread -= 256) shard_->Read();
   shard_->Read();
   EXPECT_TRUE(IsMapped());
-  ASSERT_TRUE(worker_->Lend(0, Shared(worker_heap_, "says so")));
+  ASSERT_TRUE(worker_->LeaseOut(0, Shared(worker_heap_, "says so")));
   shard_->Read();
   EXPECT_FALSE(IsMapped());
 }
 
-// Its socket must not end meanwhile: the lender would write to what is still being read.
+// Its socket must not end meanwhile: the owner would write to what is still being read.
 TEST_F(MemoryLinkTest, WhoCanMapNoMoreKeepsWhatItHasAndIsLentNothingMore) {
   Meet();
   std::weak_ptr<const Buffer> held;
-  auto frame = shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, "gradient", &held)));
+  auto frame = shard_->OpenLease(*worker_->LeaseOut(0, Shared(worker_heap_, "gradient", &held)));
   const auto large = std::make_shared<Buffer>(size_t{65} << 20, worker_heap_);  // a segment of its own
-  const auto unmapped = worker_->Lend(0, Frame::Of(large));
+  const auto unmapped = worker_->LeaseOut(0, Frame::Of(large));
   ASSERT_TRUE(unmapped);
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  const auto refused = shard_->Borrow(*unmapped);
+  const auto refused = shard_->OpenLease(*unmapped);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.failure().code, ErrorCode::kResourceExhausted);
@@ -287,9 +288,9 @@ TEST_F(MemoryLinkTest, WhoCanMapNoMoreKeepsWhatItHasAndIsLentNothingMore) {
   worker_->Read();
   worker_->Collect();
   EXPECT_TRUE(worker_->open());
-  EXPECT_FALSE(worker_->Lend(0, Frame::Of(large)));
+  EXPECT_FALSE(worker_->LeaseOut(0, Frame::Of(large)));
   EXPECT_FALSE(held.expired());
-  EXPECT_EQ(worker_->lent_bytes(), 8u);
+  EXPECT_EQ(worker_->leased_bytes(), 8u);
   EXPECT_EQ(TextOf(frame), "gradient");
   frame = Frame();
   worker_->Collect();
@@ -299,20 +300,20 @@ TEST_F(MemoryLinkTest, WhoCanMapNoMoreKeepsWhatItHasAndIsLentNothingMore) {
 TEST_F(MemoryLinkTest, WhoHangsUpBorrowsNothingAnyMore) {
   Meet();
   std::weak_ptr<const Buffer> held;
-  auto frame = shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, "kept", &held)));
-  EXPECT_TRUE(shard_->Lend(0, Shared(shard_heap_, "weight")));
+  auto frame = shard_->OpenLease(*worker_->LeaseOut(0, Shared(worker_heap_, "kept", &held)));
+  EXPECT_TRUE(shard_->LeaseOut(0, Shared(shard_heap_, "weight")));
   worker_ = nullptr;
   EXPECT_TRUE(held.expired());
   shard_->Read();
   EXPECT_FALSE(shard_->open());
-  EXPECT_EQ(shard_->lent_bytes(), 0u);
-  EXPECT_FALSE(shard_->Lend(0, Shared(shard_heap_, "more")));
+  EXPECT_EQ(shard_->leased_bytes(), 0u);
+  EXPECT_FALSE(shard_->LeaseOut(0, Shared(shard_heap_, "more")));
   EXPECT_EQ(TextOf(frame), "kept");  // mapped as long as it is held
 }
 
 TEST_F(MemoryLinkTest, WhoSaysWhatNobodySaysIsHungUpOn) {
   Meet();
-  const Descriptor raw = Duplicate(worker_->fd());
+  const FileDescriptor raw = Duplicate(worker_->fd());
   EXPECT_TRUE(SendRecord(raw.get(), AsBytes("nonsense")));
   shard_->Read();
   EXPECT_FALSE(shard_->open());
@@ -321,7 +322,7 @@ TEST_F(MemoryLinkTest, WhoSaysWhatNobodySaysIsHungUpOn) {
 // A segment that could shrink under its reader.
 TEST_F(MemoryLinkTest, WhoAnnouncesUnsealedMemoryIsHungUpOn) {
   Meet();
-  const Descriptor unsealed(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const FileDescriptor unsealed(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
   const struct {
     uint32_t kind = 2, reserved = 0;
@@ -341,20 +342,20 @@ TEST_F(MemoryLinkTest, WhoIsOwedAWordIsWokenOnce) {
     std::byte record[16];
     return ReceiveRecord(worker_->fd(), record, &received) == Arrival::kRecord;
   };
-  shard_->WakeIfOwed();
+  shard_->WakeIfReturned();
   EXPECT_FALSE(woken());
-  auto frame = shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, "waited for")));
-  shard_->WakeIfOwed();
+  auto frame = shard_->OpenLease(*worker_->LeaseOut(0, Shared(worker_heap_, "waited for")));
+  shard_->WakeIfReturned();
   EXPECT_FALSE(woken());
   frame = Frame();
-  shard_->WakeIfOwed();
-  shard_->WakeIfOwed();
+  shard_->WakeIfReturned();
+  shard_->WakeIfReturned();
   EXPECT_TRUE(woken());
   EXPECT_FALSE(woken());
-  frame = shard_->Borrow(*worker_->Lend(0, Shared(worker_heap_, "again")));
+  frame = shard_->OpenLease(*worker_->LeaseOut(0, Shared(worker_heap_, "again")));
   frame = Frame();
-  shard_->Told();  // a message goes there anyway
-  shard_->WakeIfOwed();
+  shard_->MarkNotified();  // a message goes there anyway
+  shard_->WakeIfReturned();
   EXPECT_FALSE(woken());
 }
 

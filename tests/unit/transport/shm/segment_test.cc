@@ -16,25 +16,25 @@ using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 3 * 4096;
 
-Descriptor Duplicate(int fd) {
-  return Descriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+FileDescriptor Duplicate(int fd) {
+  return FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
-Descriptor MemoryFile(size_t bytes, int seals, unsigned flags = 0) {
-  Descriptor fd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+FileDescriptor MemoryFile(size_t bytes, int seals, unsigned flags = 0) {
+  FileDescriptor fd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
   EXPECT_TRUE(fd.valid());
   EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(bytes)), 0);
   EXPECT_EQ(fcntl(fd.get(), F_ADD_SEALS, seals), 0);
   return fd;
 }
-std::string Refusal(const Descriptor& fd, uint64_t max_bytes = 1 << 30) {
-  const auto mapping = Mapping::Of(fd, max_bytes);
+std::string Refusal(const FileDescriptor& fd, uint64_t max_bytes = 1 << 30) {
+  const auto mapping = ShmMapping::Of(fd, max_bytes);
   return mapping ? "" : mapping.failure().message;
 }
 
 TEST(SegmentTest, WhatIsWrittenIsReadThroughItsDescriptor) {
-  const auto segment = Segment::Make(kBytes).OrThrow();
+  const auto segment = ShmSegment::Make(kBytes).OrThrow();
   EXPECT_EQ(segment->size(), kBytes);
-  const auto mapping = Mapping::Of(Duplicate(segment->fd()), kBytes).OrThrow();
+  const auto mapping = ShmMapping::Of(Duplicate(segment->fd()), kBytes).OrThrow();
   ASSERT_EQ(mapping->bytes().size(), kBytes);
   EXPECT_NE(mapping->bytes().data(), segment->data());
   std::memset(segment->data(), 7, kBytes);
@@ -42,8 +42,8 @@ TEST(SegmentTest, WhatIsWrittenIsReadThroughItsDescriptor) {
 }
 
 TEST(SegmentTest, AMappingOutlivesItsMaker) {
-  auto segment = Segment::Make(kBytes).OrThrow();
-  const auto mapping = Mapping::Of(Duplicate(segment->fd()), kBytes).OrThrow();
+  auto segment = ShmSegment::Make(kBytes).OrThrow();
+  const auto mapping = ShmMapping::Of(Duplicate(segment->fd()), kBytes).OrThrow();
   std::memcpy(segment->data(), "stays", 5);
   segment = nullptr;
   EXPECT_EQ(AsText(mapping->bytes().first(5)), "stays");
@@ -51,8 +51,8 @@ TEST(SegmentTest, AMappingOutlivesItsMaker) {
 
 // Who has the descriptor can read, and nothing else.
 TEST(SegmentTest, NobodyElseWritesToItOrChangesItsSize) {
-  const auto segment = Segment::Make(kBytes).OrThrow();
-  const Descriptor theirs = Duplicate(segment->fd());
+  const auto segment = ShmSegment::Make(kBytes).OrThrow();
+  const FileDescriptor theirs = Duplicate(segment->fd());
   EXPECT_EQ(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, theirs.get(), 0), MAP_FAILED);
   EXPECT_EQ(pwrite(theirs.get(), "x", 1, 0), -1);
   EXPECT_EQ(ftruncate(theirs.get(), 0), -1);
@@ -69,12 +69,12 @@ TEST(SegmentTest, OnlyMemoryThatCannotShrinkIsMapped) {
   EXPECT_EQ(Refusal(MemoryFile(kBytes, F_SEAL_SHRINK)), "");
   EXPECT_THAT(Refusal(MemoryFile(kBytes, 0)), HasSubstr("no memory sealed against shrinking"));
   EXPECT_THAT(Refusal(MemoryFile(kBytes, F_SEAL_GROW | F_SEAL_WRITE)), HasSubstr("sealed against shrinking"));
-  EXPECT_THAT(Refusal(Descriptor()), HasSubstr("sealed"));
+  EXPECT_THAT(Refusal(FileDescriptor()), HasSubstr("sealed"));
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  const Descriptor reader(ends[0]), writer(ends[1]);
+  const FileDescriptor reader(ends[0]), writer(ends[1]);
   EXPECT_THAT(Refusal(reader), HasSubstr("sealed"));
-  EXPECT_THAT(Refusal(Descriptor(open("/dev/zero", O_RDONLY | O_CLOEXEC))), HasSubstr("sealed"));
+  EXPECT_THAT(Refusal(FileDescriptor(open("/dev/zero", O_RDONLY | O_CLOEXEC))), HasSubstr("sealed"));
 }
 
 TEST(SegmentTest, ItsSizeIsBounded) {
@@ -84,7 +84,7 @@ TEST(SegmentTest, ItsSizeIsBounded) {
 }
 
 TEST(SegmentTest, MemoryThatIsNotThereIsAFailure) {
-  const auto segment = Segment::Make(size_t{1} << 60);
+  const auto segment = ShmSegment::Make(size_t{1} << 60);
   ASSERT_FALSE(segment.ok());
   EXPECT_EQ(segment.failure().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(segment.failure().message, HasSubstr("shared memory of"));
@@ -95,8 +95,8 @@ TEST(SegmentTest, BeyondTheLimitOfFilesItIsAFailureAndNoSignal) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
   const rlimit low{kBytes, limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
-  const bool within = Segment::Make(kBytes).ok();
-  const auto beyond = Segment::Make(kBytes + 1);
+  const bool within = ShmSegment::Make(kBytes).ok();
+  const auto beyond = ShmSegment::Make(kBytes + 1);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   EXPECT_TRUE(within);
   ASSERT_FALSE(beyond.ok());

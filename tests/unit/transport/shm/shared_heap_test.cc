@@ -34,7 +34,7 @@ TEST(SharedHeapTest, ABlockIsFoundByAnyOfItsBytes) {
 }
 
 TEST(SharedHeapTest, SmallBlocksAndOtherMemoryAreNotShared) {
-  SharedHeap heap({.segment_bytes = kSegment, .smallest_lent = 4096});
+  SharedHeap heap({.segment_bytes = kSegment, .min_leased_bytes = 4096});
   void* small = heap.Allocate(4095);
   EXPECT_FALSE(heap.Find(BytesAt(small, 4095)));
   heap.Deallocate(small, 4095);

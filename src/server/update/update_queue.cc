@@ -1,0 +1,174 @@
+#include "server/update/update_queue.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/guarded.h"
+#include "base/log.h"
+
+namespace sluice::server {
+namespace {
+
+// What one thread sums while another one wakes: less is not worth the waking.
+constexpr size_t kBytesOfAHelper = 256 << 10;
+constexpr size_t kPieceElements = 32 << 10, kPieceBytes = 4 * kPieceElements;  // about, of any type
+static_assert(kPieceElements % compression::kAligned == 0);
+// So often a thread looks for what others are about to say, and lets those run that have more to do, before
+// it sleeps: about as long as a piece takes, or a message.
+constexpr int kLooks = 50;
+// Pieces take parts of a millisecond.
+constexpr Duration kPatience = 1min;
+
+template <typename Ready>
+bool LookFor(Ready&& ready) {
+  for (int look = 0; look < kLooks; ++look) {
+    if (ready()) return true;
+    std::this_thread::yield();
+  }
+  return ready();
+}
+
+size_t BytesOf(const UpdateQueue::Update& update) {
+  return update.input.length * SizeOf(update.input.spec->dtype);
+}
+
+void Do(const UpdateQueue::Update& update, size_t begin, size_t end) {
+  UpdateInput input = update.input;
+  input.gradients = update.gradients;
+  kvstore::UpdateRange(*update.rule, input, update.old, update.fresh, update.part->states.arrays, begin, end);
+}
+
+}  // namespace
+
+// Pieces for whoever has time. Thread-safe.
+class UpdateQueue::SharedWork {
+ public:
+  void Put(const Update& update) {
+    state_.With([&](State& state) {
+      for (size_t begin = 0; begin < update.input.length; begin += kPieceElements)
+        state.pieces.push_back({&update, begin, std::min(begin + kPieceElements, update.input.length)});
+      left_ = state.pieces.size();
+    });
+  }
+  // Until nothing is left.
+  void Work() {
+    struct Closes {
+      SharedWork& board;
+      ~Closes() { board.Close(); }
+    };
+    while (const std::optional<Piece> piece = Take()) {
+      const Closes closes{*this};
+      try {
+        Do(*piece->update, piece->begin, piece->end);
+      } catch (...) {  // no memory: for the shard's thread to throw, whoever came upon it
+        state_.With([](State& state) {
+          if (state.failure == nullptr) state.failure = std::current_exception();
+        });
+      }
+    }
+  }
+  std::exception_ptr TakeFailure() {
+    return state_.With([](State& state) { return std::exchange(state.failure, nullptr); });
+  }
+  // Whether this helper is called for: it is not at work.
+  bool Call(size_t helper) {
+    return state_.With([&](State& state) {
+      state.at_work.resize(std::max(state.at_work.size(), helper + 1));
+      return std::exchange(state.at_work[helper], 1) == 0;
+    });
+  }
+  // The whole task of a helper that was called, until nothing more comes.
+  void Help(size_t helper) {
+    do {
+      Work();
+    } while (LookFor([this] { return left_ > 0; }) || !Leave(helper));
+  }
+  // What others have taken.
+  void AwaitDone() {
+    const auto done = [](const State& state) { return state.open == 0; };
+    if (LookFor([this] { return open_ == 0; })) return;
+    while (!state_.Await(kPatience, done, [](State&, bool in_time) { return in_time; }))
+      LOG(WARNING) << "a helper has had a piece of an update for long";  // a stopped process wakes late, too
+  }
+  size_t left() const { return left_; }
+  void Clear() {
+    state_.With([&](State& state) {
+      state.pieces.clear();
+      left_ = 0;
+    });
+  }
+
+ private:
+  struct State {
+    std::deque<Piece> pieces;
+    size_t open = 0;             // taken and not yet done
+    std::vector<char> at_work;   // by helper
+    std::exception_ptr failure;  // the first
+  };
+  std::optional<Piece> Take() {
+    return state_.With([&](State& state) -> std::optional<Piece> {
+      if (state.pieces.empty()) return std::nullopt;
+      const Piece piece = state.pieces.front();
+      state.pieces.pop_front();
+      left_ = state.pieces.size();
+      open_ = ++state.open;
+      return piece;
+    });
+  }
+  void Close() {
+    if (state_.With([&](State& state) { return (open_ = --state.open) == 0; })) state_.Notify([](State&) {});
+  }
+  bool Leave(size_t helper) {
+    return state_.With([&](State& state) {
+      if (state.pieces.empty()) state.at_work[helper] = 0;
+      return state.pieces.empty();
+    });
+  }
+
+  Guarded<State> state_;
+  std::atomic<size_t> left_ = 0, open_ = 0;  // of it, to look at
+};
+
+UpdateQueue::UpdateQueue(Helpers helpers)
+    : helpers_(std::move(helpers)), shared_work_(std::make_shared<SharedWork>()) {}
+
+UpdateQueue::~UpdateQueue() {
+  shared_work_->Clear();
+  shared_work_->AwaitDone();
+}
+
+void UpdateQueue::Add(Update update) {
+  update.part->update_waits = true;
+  bytes_ += BytesOf(update);
+  waiting_.push_back(std::move(update));
+}
+
+void UpdateQueue::StartHelpers() {
+  if (bytes_ / kBytesOfAHelper <= 1) return;
+  for (; shared_ < waiting_.size(); ++shared_) shared_work_->Put(waiting_[shared_]);
+  const size_t wanted = std::min(helpers_.size(), shared_work_->left() * kPieceBytes / kBytesOfAHelper);
+  for (size_t i = 0; i < wanted; ++i) {
+    if (shared_work_->Call(i)) helpers_[i]->Post([board = shared_work_, i] { board->Help(i); });
+  }
+}
+
+void UpdateQueue::Run() {
+  if (waiting_.empty()) return;
+  StartHelpers();
+  for (size_t i = shared_; i < waiting_.size(); ++i) Do(waiting_[i], 0, waiting_[i].input.length);
+  shared_work_->Work();
+  shared_work_->AwaitDone();
+  for (const Update& update : waiting_) {
+    update.part->closed.Clear();
+    update.part->update_waits = false;
+  }
+  waiting_.clear();
+  bytes_ = shared_ = 0;
+  if (const std::exception_ptr failure = shared_work_->TakeFailure()) std::rethrow_exception(failure);
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,50 @@
+#include "worker/part_sequencer.h"
+
+namespace sluice::worker {
+
+PartOps PartSequencer::Release() {
+  PartOps ready;
+  bool first = true, answer_pending = false;
+  for (const PartOpPtr& op : ops_) {
+    if (op->finished) continue;
+    if (op->Carries() && answer_pending) break;
+    if (op->op->GoesAlone() && !first) break;
+    first = false;
+    if (op->WantsAnswer()) answer_pending = true;
+    if (!op->released) ready.push_back(op);
+    op->released = true;
+    if (op->op->GoesAlone()) break;
+  }
+  return ready;
+}
+
+void PartSequencer::Sweep() {
+  ops_.EraseIf([](const PartOpPtr& op) { return op->finished; });
+}
+
+PartOps PartSequencer::AnsweredBy(const wire::ValuePart& value, const wire::Values& of,
+                                  uint64_t request) const {
+  PartOps answered;
+  for (const PartOpPtr& op : ops_) {
+    if (op->finished || !op->sent || op->op->slot != value.slot) continue;
+    if (op->op->kind == OpKind::kAwaitSet) {  // a version says nothing of who has set it
+      if (op->request == request) answered.push_back(op);
+      continue;
+    }
+    if (value.slot == 0 && value.version < op->round()) continue;
+    if (!op->WantsAnswer()) {
+      if (op->op->IsPush() && op->request == request) answered.push_back(op);
+      continue;
+    }
+    // Rounded is another value than as it is.
+    if (op->WantsValue() && (!of.has_data || of.compression != op->op->compression.weights)) continue;
+    // Other rows are another value.
+    if (op->op->kind == OpKind::kPullRows && op->request != request) continue;
+    // Whatever is newest: a late answer to an earlier question may be older than this one.
+    if ((value.slot > 0 || op->round() == 0) && request < op->request) continue;
+    answered.push_back(op);
+  }
+  return answered;
+}
+
+}  // namespace sluice::worker

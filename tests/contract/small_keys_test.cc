@@ -1,0 +1,142 @@
+// Small keys that one call names go together; what they hold and what fails is as of each by itself.
+#include <algorithm>
+
+#include "base/strings.h"
+#include "contract/weight_key.h"
+
+namespace sluice::testing {
+namespace {
+
+class SmallKeys : public ::testing::TestWithParam<std::string> {
+ protected:
+  static constexpr int kKeys = 80;  // 400 KiB: more than one bundle
+
+  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
+  int workers() const { return GetParam().starts_with("dist") ? 2 : 1; }
+  // Over shared memory some frames are lent and others travel, in one message.
+  Job MakeJob() const { return Job({.type = GetParam(), .workers = workers(), .min_leased_bytes = 4096}); }
+  // From a number to 16 KiB and beyond, up to a key that is cut into parts.
+  static Shape ShapeOf(int k) { return {k == 40 ? 200'000 : k % 10 == 3 ? 5000 : 1 + k * 31}; }
+
+  struct Model {
+    std::vector<Key> keys;
+    std::vector<NDArray> gradients, weights;
+    static std::vector<KVStore::Values> Lists(const std::vector<NDArray>& arrays) {
+      std::vector<KVStore::Values> lists;
+      for (const NDArray& array : arrays) lists.push_back({array});
+      return lists;
+    }
+  };
+  static Model MakeModel(KVStore& kv) {
+    Model model;
+    for (int k = 0; k < kKeys; ++k) {
+      model.keys.push_back(StrCat("key ", k));
+      model.gradients.push_back(Filled(kv, ShapeOf(k), k + 1));
+      model.weights.push_back(Filled(kv, ShapeOf(k), 0));
+    }
+    kv.Init(model.keys, model.weights);
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+    return model;
+  }
+  void ExpectRounds(const Model& model, int rounds) const {
+    for (int k = 0; k < kKeys; ++k) {
+      const std::vector<float> is = model.weights[static_cast<size_t>(k)].ToVector();
+      const auto other = std::ranges::find_if(
+          is, [&](float value) { return value != static_cast<float>(rounds * (k + 1) * workers()); });
+      EXPECT_EQ(other, is.end()) << "key " << k << ", element " << other - is.begin() << ": " << *other;
+    }
+  }
+};
+
+TEST_P(SmallKeys, ComeBackWithTheirRounds) {
+  MakeJob().Run([&](KVStore& kv) {
+    const Model model = MakeModel(kv);
+    for (int round = 1; round <= 3; ++round) {
+      kv.PushPull(model.keys, Model::Lists(model.gradients), Model::Lists(model.weights));
+      if (!IsAsync()) ExpectRounds(model, round);
+    }
+    kv.WaitAll();
+    kv.Barrier();
+    kv.PullLatest(model.keys, Model::Lists(model.weights));
+    ExpectRounds(model, 3);
+  });
+}
+
+// What was pushed is the store's from then on, whatever becomes of the arrays.
+TEST_P(SmallKeys, GradientsAreTheCallersAgain) {
+  MakeJob().Run([&](KVStore& kv) {
+    Model model = MakeModel(kv);
+    kv.Push(model.keys, Model::Lists(model.gradients));
+    for (NDArray& gradient : model.gradients) gradient.Fill(1000);
+    kv.Push(model.keys, Model::Lists(model.weights));  // zeros
+    for (NDArray& gradient : model.gradients) gradient = NDArray();
+    kv.WaitAll();
+    kv.Barrier();
+    kv.Pull(model.keys, Model::Lists(model.weights));
+    ExpectRounds(model, 1);
+  });
+}
+
+TEST_P(SmallKeys, WhatIsStillBeingWrittenIsWaitedFor) {
+  MakeJob().Run([&](KVStore& kv) {
+    Model model = MakeModel(kv);
+    for (int round = 1; round <= 3; ++round) {
+      // Every other gradient is still under way when it is pushed, as those of a backward pass are.
+      for (size_t k = 0; k < kKeys; k += 2) {
+        model.gradients[k].Fill(0);
+        model.gradients[k].Fill(static_cast<double>(k + 1));
+      }
+      kv.PushPull(model.keys, Model::Lists(model.gradients), Model::Lists(model.weights));
+    }
+    kv.WaitAll();
+    kv.Barrier();
+    kv.PullLatest(model.keys, Model::Lists(model.weights));
+    ExpectRounds(model, 3);
+  });
+}
+
+// As a backward pass hands them over: large and small ones come to share messages.
+TEST_P(SmallKeys, GoOneByOneBesideALargeOne) {
+  MakeJob().Run([&](KVStore& kv) {
+    const Model model = MakeModel(kv);
+    for (int round = 1; round <= 3; ++round) {
+      for (size_t k = 0; k < kKeys; ++k)
+        kv.PushPull({model.keys[k]}, {{model.gradients[k]}}, {{model.weights[k]}});
+    }
+    kv.WaitAll();
+    kv.Barrier();
+    kv.PullLatest(model.keys, Model::Lists(model.weights));
+    ExpectRounds(model, 3);
+  });
+}
+
+// Who waits for one key waits for no other of the call.
+TEST_P(SmallKeys, AreReadyEachByItself) {
+  MakeJob().Run([&](KVStore& kv) {
+    if (workers() == 1) return;
+    const NDArray one = Filled(kv, {100}, 1), a = Filled(kv, {100}, 0), b = Filled(kv, {100}, 0);
+    kv.Init({"a", "b"}, {a, b});
+    kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+    kv.Barrier();
+    if (kv.rank() == 0) {
+      kv.PushPull({"a", "b"}, {{one}, {one}}, {{a}, {b}});
+      a.WaitToRead();
+      if (!IsAsync()) {
+        EXPECT_EQ(a.ToVector().front(), 2);
+      }
+      kv.Barrier();
+    } else {
+      kv.Push("a", one);
+      kv.Barrier();
+      kv.Push("b", one);
+    }
+    kv.WaitAll();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, SmallKeys, ::testing::Values("local", "device", "dist_sync", "dist_async"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,122 @@
+#include "transport/shm/contiguous_view.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "transport/shm/segment.h"
+#include "transport/sim/sim_lease.h"
+
+namespace sluice::transport {
+namespace {
+
+constexpr size_t kPage = 4096, kPages = 64;
+
+// The owner's memory, page i full of the byte i, as a lease holder has it mapped.
+class SideBySideTest : public ::testing::Test {
+ protected:
+  SideBySideTest() {
+    for (size_t page = 0; page < kPages; ++page)
+      std::memset(segment_->data() + page * kPage, static_cast<int>(page), kPage);
+    const FileDescriptor fd(fcntl(segment_->fd(), F_DUPFD_CLOEXEC, 0));
+    mapping_ = ShmMapping::Of(fd, kPages * kPage).OrThrow();
+  }
+  struct Lent final : Lease {
+    using Lease::Lease;
+    std::shared_ptr<int> out;  // held while it is
+  };
+  Frame At(size_t page, size_t bytes, size_t beyond = 0) {
+    auto lease = std::make_shared<Lent>(mapping_);
+    lease->out = out_;
+    return Frame::Leased(mapping_->bytes().subspan(page * kPage + beyond, bytes), std::move(lease));
+  }
+  static std::vector<int> FirstBytesOfPages(const Frame& frame) {
+    std::vector<int> bytes;
+    for (size_t i = 0; i < frame.size(); i += kPage) bytes.push_back(static_cast<int>(frame.data()[i]));
+    return bytes;
+  }
+  std::optional<Frame> Join(const std::vector<Frame>& pieces) { return views_.Join(pieces); }
+  long leased() const { return out_.use_count() - 1; }
+
+  const std::shared_ptr<ShmSegment> segment_ = ShmSegment::Make(kPages * kPage).OrThrow();
+  std::shared_ptr<const ShmMapping> mapping_;
+  const std::shared_ptr<int> out_ = std::make_shared<int>();
+  ContiguousView views_{HeapAllocator()};
+};
+
+TEST_F(SideBySideTest, PiecesFollowEachOther) {
+  const auto joined = Join({At(9, 2 * kPage), At(3, kPage), At(40, kPage + 5)});
+  ASSERT_TRUE(joined);
+  EXPECT_TRUE(joined->leased());
+  EXPECT_EQ(joined->size(), 4 * kPage + 5);
+  EXPECT_EQ(FirstBytesOfPages(*joined), (std::vector<int>{9, 10, 3, 40, 41}));
+}
+
+TEST_F(SideBySideTest, NothingIsCopied) {
+  const auto joined = Join({At(9, kPage), At(3, kPage)});
+  segment_->data()[3 * kPage] = std::byte{200};
+  EXPECT_EQ(FirstBytesOfPages(*joined), (std::vector<int>{9, 200}));
+}
+
+TEST_F(SideBySideTest, ThePiecesAreOutUntilTheLastFrameGoes) {
+  auto joined = Join({At(1, kPage), At(5, kPage)});
+  auto part = std::optional(joined->Slice(kPage, 7));
+  joined.reset();
+  EXPECT_EQ(leased(), 2);
+  EXPECT_EQ(static_cast<int>(part->data()[0]), 5);
+  part.reset();
+  EXPECT_EQ(leased(), 0);
+}
+
+TEST_F(SideBySideTest, TheSamePiecesLieWhereTheyLay) {
+  const std::byte* first = Join({At(1, kPage), At(5, kPage)})->data();
+  const auto other = Join({At(5, kPage), At(1, kPage)});
+  EXPECT_NE(other->data(), first);
+  EXPECT_EQ(FirstBytesOfPages(*other), (std::vector<int>{5, 1}));
+  EXPECT_EQ(Join({At(1, kPage), At(5, kPage)})->data(), first);
+  EXPECT_NE(Join({At(1, kPage), At(5, kPage - 8)})->data(), first) << "a shorter piece is another";
+}
+
+TEST_F(SideBySideTest, OnePieceStaysItself) {
+  const Frame piece = At(7, 100, 12);
+  EXPECT_EQ(Join({piece})->data(), piece.data());
+}
+
+TEST_F(SideBySideTest, WhatIsNoPagesIsNotJoined) {
+  EXPECT_FALSE(Join({At(1, kPage, 64), At(5, kPage)})) << "it begins within a page";
+  EXPECT_FALSE(Join({At(1, kPage - 64), At(5, kPage)})) << "it ends within a page";
+  EXPECT_FALSE(Join({At(1, kPage), Frame::Copy(At(5, kPage).bytes())})) << "it is not lent";
+  const auto heap = std::make_shared<Buffer>(2 * kPage);
+  EXPECT_FALSE(Join({At(1, kPage), SimLeased(heap->bytes(), heap)})) << "it is of no mapping";
+  EXPECT_TRUE(Join({At(1, kPage), At(5, 3)}));
+  EXPECT_EQ(leased(), 0);
+}
+
+TEST_F(SideBySideTest, AViewOutlivesTheMapping) {
+  auto joined = Join({At(1, kPage), At(5, kPage)});
+  mapping_ = nullptr;
+  EXPECT_EQ(FirstBytesOfPages(*joined), (std::vector<int>{1, 5}));
+}
+
+// A view takes the kernel longer than a copy.
+TEST_F(SideBySideTest, PiecesFromEverywhereAreNoLongerJoined) {
+  const auto pair = [&](size_t i) { return Join({At(i, kPage), At(kPages - 1 - i, kPage)}); };
+  size_t joined = 0;
+  while (joined < 30 && pair(joined)) ++joined;
+  EXPECT_GT(joined, 3u);
+  EXPECT_LT(joined, 30u);
+  EXPECT_FALSE(pair(0));
+}
+
+TEST_F(SideBySideTest, PlacesInTurnsAreJoinedForEver) {
+  for (size_t i = 0; i < 200; ++i) {
+    const auto joined = Join({At(i % 3, kPage), At(10 + i % 3, kPage)});
+    ASSERT_TRUE(joined) << i;
+    EXPECT_EQ(FirstBytesOfPages(*joined),
+              (std::vector<int>{static_cast<int>(i % 3), 10 + static_cast<int>(i % 3)}));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::transport

@@ -1,0 +1,141 @@
+// Values that land: copied, or adopted where a shard has lent them.
+#include <gmock/gmock.h>
+
+#include "transport/sim/sim_lease.h"
+#include "unit/worker/client_harness.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+class Array final : public Adopter {
+ public:
+  explicit Array(size_t elements) : own_(elements) {}
+  void Adopt(Frame frame) override { adopted_ = std::move(frame); }
+  MutableBytes RestoreOwnBuffer() override {
+    adopted_ = Frame();
+    return std::as_writable_bytes(std::span(own_));
+  }
+  size_t size() const override { return own_.size() * sizeof(float); }
+
+  bool adopted() const { return adopted_.leased(); }
+  std::vector<float> values() const {
+    if (!adopted()) return own_;
+    const auto* begin = reinterpret_cast<const float*>(adopted_.data());
+    return {begin, begin + own_.size()};
+  }
+
+ private:
+  std::vector<float> own_;
+  Frame adopted_;
+};
+
+class Landing : public ClientHarness {
+ protected:
+  static constexpr int64_t kPart = 4;
+
+  Landing() {
+    AddKey(EntryOf(0, {0}, kPart));
+    AddKey(EntryOf(1, {0, 0}, kPart));
+  }
+  std::vector<Sent> PullInto(uint32_t key, Array* array) {
+    outcome_ = {};
+    client.Pull(now, {.key = key, .destination = {.adopter = array}}, Time::max(), outcome_.Record(),
+                network);
+    return ToShards();
+  }
+  // A value of one part, in memory that the test looks after.
+  Frame Lent(float value) {
+    auto memory = std::make_shared<std::vector<float>>(kPart, value);
+    last_ = memory;
+    return transport::SimLeased(std::as_bytes(std::span(*memory)), memory);
+  }
+  void Answer(const Sent& request, uint32_t key, const std::vector<Frame>& parts, uint32_t first = 0) {
+    wire::Values values{true, {}};
+    wire::Frames payload;
+    for (const Frame& part : parts) {
+      values.parts.push_back({{key, first++}, 0, 1});
+      payload.push_back(part);
+    }
+    FromShard(0, request.message.id, std::move(values), std::move(payload));
+  }
+
+  Outcome outcome_;
+  std::weak_ptr<std::vector<float>> last_;
+};
+
+TEST_F(Landing, WhatIsLentIsAdopted) {
+  Array array(kPart);
+  Answer(PullInto(0, &array).at(0), 0, {Lent(3)});
+  EXPECT_TRUE(outcome_.Succeeded());
+  EXPECT_TRUE(array.adopted());
+  EXPECT_THAT(array.values(), Each(3));
+  EXPECT_EQ(client.bytes_copied(), 0u);
+  EXPECT_FALSE(last_.expired());
+  array.RestoreOwnBuffer();
+  EXPECT_TRUE(last_.expired()) << "nobody else holds it";
+}
+
+TEST_F(Landing, WhatCameInAMessageIsCopied) {
+  Array array(kPart);
+  Answer(PullInto(0, &array).at(0), 0, {Lent(3)});
+  Answer(PullInto(0, &array).at(0), 0, {FrameOf(std::vector<float>(kPart, 4))});
+  EXPECT_TRUE(outcome_.Succeeded());
+  EXPECT_FALSE(array.adopted());
+  EXPECT_TRUE(last_.expired());
+  EXPECT_THAT(array.values(), Each(4));
+  EXPECT_EQ(client.bytes_copied(), kPart * sizeof(float));
+}
+
+// Parts that cannot be mapped side by side.
+TEST_F(Landing, PartsThatDoNotFitTogetherAreCopied) {
+  Array array(2 * kPart);
+  const Sent request = PullInto(1, &array).at(0);
+  Answer(request, 1, {Lent(6)}, 1);
+  EXPECT_EQ(outcome_.calls, 0);
+  EXPECT_FALSE(last_.expired()) << "kept until the other comes";
+  Answer(request, 1, {Lent(5)});
+  EXPECT_TRUE(outcome_.Succeeded());
+  EXPECT_FALSE(array.adopted());
+  EXPECT_TRUE(last_.expired());
+  EXPECT_THAT(array.values(), ElementsAre(5, 5, 5, 5, 6, 6, 6, 6));
+  EXPECT_EQ(client.bytes_copied(), 2 * kPart * sizeof(float));
+}
+
+TEST_F(Landing, PartsOfWhichSomeAreLentAreCopied) {
+  for (const bool lent_first : {true, false}) {
+    Array array(2 * kPart);
+    const Sent request = PullInto(1, &array).at(0);
+    const Frame sent = FrameOf(std::vector<float>(kPart, 5));
+    lent_first ? Answer(request, 1, {Lent(6)}, 1) : Answer(request, 1, {sent});
+    lent_first ? Answer(request, 1, {sent}) : Answer(request, 1, {Lent(6)}, 1);
+    EXPECT_TRUE(outcome_.Succeeded());
+    EXPECT_THAT(array.values(), ElementsAre(5, 5, 5, 5, 6, 6, 6, 6)) << lent_first;
+  }
+}
+
+TEST_F(Landing, WhatWasKeptGoesBackWhenThePullFails) {
+  Array array(2 * kPart);
+  const Sent request = PullInto(1, &array).at(0);
+  Answer(request, 1, {Lent(6)});
+  FromShard(0, request.message.id, wire::ErrorReply{ErrorCode::kUnavailable, "no more"});
+  EXPECT_NE(outcome_.Error().find("no more"), std::string::npos);
+  EXPECT_TRUE(last_.expired());
+}
+
+// Somebody else's array may have it, too.
+TEST_F(Landing, TwoPullsShareALoan) {
+  Array one(kPart), other(kPart);
+  const Sent first = PullInto(0, &one).at(0);
+  PullInto(0, &other);
+  Answer(first, 0, {Lent(3)});
+  EXPECT_TRUE(one.adopted());
+  EXPECT_THAT(one.values(), Each(3));
+  one.RestoreOwnBuffer();
+  EXPECT_EQ(other.adopted(), !last_.expired());
+}
+
+}  // namespace
+}  // namespace sluice::testing
