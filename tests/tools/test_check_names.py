@@ -1,0 +1,45 @@
+"""tools/check_names.py finds what it is there to find."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import check_names  # noqa: E402
+
+
+class CheckNames(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+
+    def found(self, name, text=""):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        found = check_names.findings(self.root)
+        path.unlink()
+        return found
+
+    def test_the_project_is_clean(self):
+        self.assertEqual(check_names.findings(ROOT), [])
+
+    def test_planted_names_are_found(self):
+        for name, text, finding in (("src/a.h", "class PartFlow {", "src/a.h:1: PartFlow is PartSequencer"),
+                                    ("docs/a.md", "x\nsee `WhyInvalid`", "docs/a.md:2: WhyInvalid is InvalidReason"),
+                                    ("proto/a.proto", "uint64 min_round = 1;", "proto/a.proto:1: min_round is min_version")):
+            with self.subTest(text=text):
+                self.assertEqual(self.found(name, text), [finding])
+
+    def test_planted_metaphors_are_found_in_text_and_in_file_names(self):
+        self.assertIn("the term is peer", self.found("src/a.cc", "// Guests may come back.")[0])
+        self.assertIn("the file's name has 'stranger'", self.found("tests/a_stranger_test.cc")[0])
+
+    def test_parts_of_words_are_none(self):
+        self.assertEqual(self.found("src/a.cc", "// A talon, heirloom, WhyInvalidated, kLands."), [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
