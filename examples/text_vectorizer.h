@@ -10,11 +10,11 @@
 namespace sluice::examples {
 
 inline constexpr int32_t kPadding = 0, kUnknown = 1, kFirstWord = 2;  // ids
-inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;             // a float holds no more ids
+inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;           // a float holds no more ids
 inline constexpr int64_t kMaxTextLength = 65'536;
 
 struct TextVectorizer {
-  std::vector<std::string> words;  // in lower case (ASCII), whose ids are kFirstWord, kFirstWord + 1, ...
+  std::vector<std::string> words;   // in lower case (ASCII), whose ids are kFirstWord, kFirstWord + 1, ...
   std::vector<std::string> labels;  // of the classes 0, 1, ...
   int64_t length = 0;               // of a text in words
 

@@ -7,6 +7,7 @@
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
+#include "sluice/store_type.h"
 #include "tensor/access.h"
 
 namespace sluice::testing {
@@ -18,8 +19,8 @@ std::vector<float> Repeat(float value, const Shape& shape) {
 
 class AnyStore : public ::testing::TestWithParam<std::string> {
  protected:
-  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
-  bool IsDist() const { return GetParam().starts_with("dist"); }
+  bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
+  bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
   int workers() const { return IsDist() ? 2 : 1; }
   Job MakeJob() const { return Job({.type = GetParam(), .workers = workers()}); }
   // Makes the key, zeros, and an optimiser that adds pushes up: async stores take none without one.

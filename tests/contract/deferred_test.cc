@@ -9,6 +9,7 @@
 #include "sluice/error.h"
 #include "sluice/nn.h"
 #include "sluice/parameters_file.h"
+#include "sluice/store_type.h"
 #include "sluice/trainer.h"
 #include "unit/expect_error.h"
 
@@ -48,7 +49,7 @@ class DeferredOn : public ::testing::TestWithParam<Case> {
  protected:
   using Weights = std::vector<std::vector<float>>;  // of each parameter
 
-  static bool IsDist() { return GetParam().store.starts_with("dist"); }
+  static bool IsDist() { return StoreType::Parse(GetParam().store).distributed; }
   static int Workers() { return IsDist() ? 2 : 1; }
 
   static std::unique_ptr<Trainer> MakeTrainer(const nn::ParameterDict& parameters,

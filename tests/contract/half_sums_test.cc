@@ -4,6 +4,7 @@
 #include "base/strings.h"
 #include "contract/weight_key.h"
 #include "sluice/nn.h"
+#include "sluice/store_type.h"
 #include "sluice/trainer.h"
 
 namespace sluice::testing {
@@ -17,8 +18,8 @@ const Shape kLong = {300};
 
 class HalfSumsOn : public ::testing::TestWithParam<std::string> {
  protected:
-  bool IsDist() const { return GetParam().starts_with("dist"); }
-  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
+  bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
+  bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
   int Workers() const { return IsDist() ? 2 : 1; }
   Job MakeJob() const { return Job({.type = GetParam(), .workers = Workers(), .bigarray_bound = 100}); }
   // One gradient for each of `devices`.

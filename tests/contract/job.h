@@ -12,6 +12,7 @@
 #include "runtime/worker_node.h"
 #include "scheduler/scheduler.h"
 #include "server/control.h"
+#include "sluice/store_type.h"
 
 namespace sluice::testing {
 
@@ -76,7 +77,7 @@ class Job {
     bool has_left = false;
   };
 
-  bool IsDist() const { return options_.type.starts_with("dist"); }
+  bool IsDist() const { return StoreType::Parse(options_.type).distributed; }
   runtime::JobConfig Config(wire::Role role, int rank) const;
   std::string ShardAddress(int server, int thread) const;
   void StartScheduler();

@@ -6,6 +6,7 @@
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
+#include "sluice/store_type.h"
 
 namespace sluice::testing {
 namespace {
@@ -14,7 +15,7 @@ constexpr int64_t kKeys = 17'000;
 
 class ManyKeys : public ::testing::TestWithParam<std::string> {
  protected:
-  int workers() const { return GetParam().starts_with("dist") ? 2 : 1; }
+  int workers() const { return StoreType::Parse(GetParam()).distributed ? 2 : 1; }
   static std::vector<Key> Names(const std::string& prefix) {
     std::vector<Key> keys;
     for (int64_t i = 0; i < kKeys; ++i) keys.emplace_back(StrCat(prefix, ".", i, ".weight"));

@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "contract/weight_key.h"
 #include "golden/optimizer/formulas.h"
+#include "sluice/store_type.h"
 
 namespace sluice::testing {
 namespace {
@@ -37,8 +38,8 @@ std::vector<float> Initial(size_t key) {
 
 class Norms : public ::testing::TestWithParam<std::string> {
  protected:
-  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
-  bool IsDist() const { return GetParam().starts_with("dist"); }
+  bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
+  bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
   // One worker where the order of pushes would count.
   int workers() const { return IsDist() && !IsAsync() ? 2 : 1; }
 };

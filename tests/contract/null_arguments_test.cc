@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "contract/weight_key.h"
+#include "sluice/store_type.h"
 #include "unit/public/calls.h"
 
 namespace sluice::testing {
@@ -13,7 +14,7 @@ namespace {
 
 class NullArguments : public ::testing::TestWithParam<std::string> {
  protected:
-  int workers() const { return GetParam().starts_with("dist") ? 2 : 1; }
+  int workers() const { return StoreType::Parse(GetParam()).distributed ? 2 : 1; }
 };
 
 TEST_P(NullArguments, AreRefusedAndNothingHasHappened) {

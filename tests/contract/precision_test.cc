@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "contract/weight_key.h"
 #include "data/safetensors/safetensors.h"
+#include "sluice/store_type.h"
 
 namespace sluice::testing {
 namespace {
@@ -29,12 +30,12 @@ class Precision : public ::testing::TestWithParam<std::string> {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
 
-  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
+  bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
   // The key is spread over the servers, unless the optimiser needs its norm.
   static int64_t BoundFor(OptimizerKind kind) { return kind == OptimizerKind::kLamb ? 1000 : 100; }
   // One worker where the order of pushes would count.
   Job MakeJob(OptimizerKind kind = OptimizerKind::kSgd) const {
-    const bool several = GetParam().starts_with("dist") && !IsAsync();
+    const bool several = StoreType::Parse(GetParam()).distributed && !IsAsync();
     return Job({.type = GetParam(), .workers = several ? 2 : 1, .bigarray_bound = BoundFor(kind)});
   }
   static std::vector<float> Pulled(KVStore& kv, const Key& key, DType dtype) {

@@ -6,6 +6,7 @@
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
+#include "sluice/store_type.h"
 
 namespace sluice::testing {
 namespace {
@@ -15,7 +16,7 @@ constexpr int64_t kSizes[] = {6, 5'000, 300'000};
 
 class PulledArrays : public ::testing::TestWithParam<std::string> {
  protected:
-  bool IsDist() const { return GetParam().starts_with("dist"); }
+  bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
   int workers() const { return IsDist() ? 2 : 1; }
   Job MakeJob() const { return Job({.type = GetParam(), .workers = workers()}); }
 

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "contract/weight_key.h"
 #include "golden/optimizer/formulas.h"
+#include "sluice/store_type.h"
 
 namespace sluice::testing {
 namespace {
@@ -61,7 +62,7 @@ class RowSparseKeys : public ::testing::TestWithParam<RowSparseOn> {
 
   const std::string& type() const { return GetParam().type; }
   int workers() const { return GetParam().workers; }
-  bool IsAsync() const { return type().find("async") != std::string::npos; }
+  bool IsAsync() const { return StoreType::Parse(type()).async; }
   Job MakeJob() const { return Job({.type = type(), .workers = workers(), .server_threads = 2}); }
   // What is pushed adds up, kRescale times, in every store.
   static void InitAccumulating(KVStore& kv, const Key& key, const Shape& shape, const RowInit& init = {}) {

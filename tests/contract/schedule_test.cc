@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "contract/job.h"
+#include "sluice/store_type.h"
 
 namespace sluice::testing {
 namespace {
@@ -12,8 +13,8 @@ const Shape kShape = {300};
 
 class Schedule : public ::testing::TestWithParam<std::string> {
  protected:
-  int workers() const { return GetParam().starts_with("dist") ? 3 : 1; }
-  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
+  int workers() const { return StoreType::Parse(GetParam()).distributed ? 3 : 1; }
+  bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
 };
 
 TEST_P(Schedule, CountsStepsOfAllWorkersTogether) {

@@ -9,6 +9,7 @@
 #include "contract/weight_key.h"
 #include "sluice/nn.h"
 #include "sluice/parameters_file.h"
+#include "sluice/store_type.h"
 #include "sluice/trainer.h"
 
 namespace sluice::testing {
@@ -24,8 +25,8 @@ const Shape kLong = {300};
 
 class OfEveryStore : public ::testing::TestWithParam<std::string> {
  protected:
-  bool IsDist() const { return GetParam().starts_with("dist"); }
-  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
+  bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
+  bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
   int Workers() const { return IsDist() ? 3 : 1; }
   Job MakeJob(std::chrono::milliseconds timeout = std::chrono::minutes(10)) const {
     return Job(
@@ -217,8 +218,7 @@ class WrittenWeightsOn : public OfEveryStore {
     std::vector<float> Weights() {
       store->WaitAll();
       store->Barrier();
-      if (store->type().find("async") != std::string::npos)
-        store->PullLatest({Key("p")}, {parameter->list_data()});
+      if (StoreType::Parse(store->type()).async) store->PullLatest({Key("p")}, {parameter->list_data()});
       std::vector<float> all;
       for (const NDArray& weight : parameter->list_data()) {
         const std::vector<float> here = weight.ToVector();

@@ -3,6 +3,7 @@
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
+#include "sluice/store_type.h"
 
 namespace sluice::testing {
 namespace {
@@ -11,8 +12,8 @@ class SmallKeys : public ::testing::TestWithParam<std::string> {
  protected:
   static constexpr int kKeys = 80;  // 400 KiB: more than one bundle
 
-  bool IsAsync() const { return GetParam().find("async") != std::string::npos; }
-  int workers() const { return GetParam().starts_with("dist") ? 2 : 1; }
+  bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
+  int workers() const { return StoreType::Parse(GetParam()).distributed ? 2 : 1; }
   // Over shared memory some frames are lent and others travel, in one message.
   Job MakeJob() const { return Job({.type = GetParam(), .workers = workers(), .min_leased_bytes = 4096}); }
   // From a number to 16 KiB and beyond, up to a key that is cut into parts.

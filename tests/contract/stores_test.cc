@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "contract/weight_key.h"
+#include "sluice/store_type.h"
 #include "sluice/trainer.h"
 
 namespace sluice::testing {
@@ -18,7 +19,7 @@ using ::testing::Eq;
 
 class TwoStores : public ::testing::TestWithParam<std::string> {
  protected:
-  bool IsDist() const { return GetParam().starts_with("dist"); }
+  bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
   int Workers() const { return IsDist() ? 2 : 1; }
   // Runs `body` on every worker with both of its stores.
   void Run(const std::function<void(const std::shared_ptr<KVStore>&, const std::shared_ptr<KVStore>&)>& body,

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "contract/job.h"
 #include "sluice/error.h"
+#include "sluice/store_type.h"
 #include "unit/expect_error.h"
 
 namespace sluice::testing {
@@ -30,7 +31,7 @@ class OwnUpdateOn : public ::testing::TestWithParam<std::string> {
 
   void TearDown() override { std::filesystem::remove(path_); }
   Job MakeJob() const { return Job({.type = GetParam(), .workers = Workers(), .bigarray_bound = 100}); }
-  int Workers() const { return GetParam().starts_with("dist") ? 3 : 1; }
+  int Workers() const { return StoreType::Parse(GetParam()).distributed ? 3 : 1; }
   // Only rank 0 can read the states.
   std::string PathOf(const KVStore& store) const { return store.rank() == 0 ? path_ : "nowhere/at/all"; }
 

@@ -1,9 +1,10 @@
+#include "base/non_temporal_copy.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "base/non_temporal_copy.h"
 #include "base/rng.h"
 
 namespace sluice {

@@ -379,7 +379,8 @@ TEST_F(ServerControl, ASilentSchedulerEndsTheServer) {
   const Time last_heard = now_;
   while (!control_.Done()) {
     now_ = std::max(now_, control_.NextTimer());
-    ASSERT_LE(now_, last_heard + membership::Options().heartbeat_timeout) << "it sends leave messages to the dead";
+    ASSERT_LE(now_, last_heard + membership::Options().heartbeat_timeout)
+        << "it sends leave messages to the dead";
     control_.OnTimer(now_, network_);
     RunAll();
   }

@@ -257,7 +257,8 @@ TEST_F(ZmqMemoryTest, WhoFindsADoorCrowdedMayComeAgain) {
 class MemoryDoorTest : public ::testing::Test {
  protected:
   // What is at the other end afterwards.
-  static Arrival Request(SharedMemory& memory, const std::string& rendezvous, const std::string& token, int board) {
+  static Arrival Request(SharedMemory& memory, const std::string& rendezvous, const std::string& token,
+                         int board) {
     auto [mine, theirs] = MakeSocketPair().OrThrow();
     const int descriptors[] = {theirs.get(), board};
     EXPECT_TRUE(SendTo(rendezvous, AsBytes(token), std::span(descriptors, board < 0 ? 1 : 2)).ok());
