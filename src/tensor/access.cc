@@ -1,3 +1,7 @@
+// Access to arrays from outside the tensor library (access.h), on top of Storage. The functions are called
+// by stores and transports, on the thread of the program that issues the operation; only the release of a
+// frame from HostFrame may happen on any thread. Invariant: an adopted frame is never written to; before a
+// write in place, MutableHostBytes (or Launch) copies the elements back to the storage's own buffer.
 #include "tensor/access.h"
 
 #include "base/pool_allocator.h"
@@ -19,7 +23,8 @@ size_t BytesOf(const NDArray& array) {
   return static_cast<size_t>(array.size()) * SizeOf(array.dtype());
 }
 
-// What keeps the elements where they are now.
+// Returns an owner that keeps the elements at their present address: the
+// storage, and the adopted frame if any.
 std::shared_ptr<const void> OwnerOf(const NDArray& array) {
   if (!array.storage()->adopts) return array.storage();
   struct Both {
@@ -32,7 +37,7 @@ std::shared_ptr<const void> OwnerOf(const NDArray& array) {
 }  // namespace
 
 Event ReadyToRead(const NDArray& array) {
-  internal::DataOf(array);  // row-major from here on
+  internal::DataOf(array);  // makes the array row-major
   return array.storage()->LastWrite();
 }
 Events PendingUses(const NDArray& array) {
@@ -81,7 +86,7 @@ Frame HostFrame(const NDArray& array, const Event& released, const std::shared_p
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     ~Held() {
-      owner = nullptr;  // lets go of its array before whoever waits goes on
+      owner = nullptr;  // releases the array before a waiter for `released` continues
       released.Complete();
     }
     std::shared_ptr<const void> owner;

@@ -1,4 +1,6 @@
-// For stores and transports: the bytes of arrays, and the events that say when they may be touched.
+// Access to arrays from outside the tensor library, for stores and transports: the bytes of arrays, and the
+// events after which they may be read or written. A read or write "from outside" is one that does not go
+// through Launch (storage.h), such as the network sending from an array's memory or receiving into it.
 #pragma once
 
 #include "base/adopter.h"
@@ -8,42 +10,48 @@
 
 namespace sluice {
 
-// Done when everything written to `array` so far is there.
+// Returns the end of the last write issued to `array`, with its error if it failed. Makes `array` row-major.
 Event ReadyToRead(const NDArray& array);
-// What a writer from outside has to wait for: the end of the last write and of all reads since. One that
-// also reads what is there waits for ReadyToRead too, which carries the last write's error on.
+// Returns what a write from outside has to wait for: the ends, without errors, of the last write and
+// of all reads since. A writer that also reads the old values waits for ReadyToRead too, which carries
+// the last write's error on. Makes `array` row-major.
 Events PendingUses(const NDArray& array);
-// `done` is a read from outside (the network sends from this memory): later writes wait for it.
+// Records `done` as the end of a read from outside: later writes wait for it.
 void AddReader(const NDArray& array, const Event& done);
-// `done` is a write from outside: later reads and writes wait for it, and get its error.
+// Records `done` as the end of a write from outside: later reads and writes
+// wait for it, and later reads get its error.
 void SetWriter(NDArray& array, const Event& done);
 
-// How often the array's storage has been written so far, by whomever: counted when the write is issued. What
-// only changes how values lie does not count.
+// Returns the number of writes issued so far to the array's storage, through any handle and from
+// outside. A change of the memory layout alone does not count.
 uint64_t WritesOf(const NDArray& array);
 
-// The elements of an array on a cpu context, as they lie in memory; row-major. Valid while the array's
-// storage lives, `owner` of a frame keeps it; of one that adopts (AdopterOf) until its next write from
-// outside, and there they wait: HostBytes and HostFrame for the writes issued so far, MutableHostBytes for
-// all uses. When they may be read or written, the events above say.
+// These return the memory of an array's elements, row-major. The events above say when it may be read or
+// written. The memory is valid while the array's storage lives; a Frame keeps the storage alive. For an
+// array that may adopt memory (Adopts), it is valid until the next write from outside only, and the calls
+// wait: HostBytes and HostFrame for the last write issued, MutableHostBytes for all uses issued, after which
+// the array no longer adopts. They throw Error(kInvalidArgument) for an array on a GPU.
 Bytes HostBytes(const NDArray& array);
 MutableBytes MutableHostBytes(NDArray& array);
 Frame HostFrame(const NDArray& array);
-// The same, and `released` completes when nobody holds the frame or a part of it any more.
+// The same; in addition `released` completes when the last copy of the frame, or of a part of it, is
+// gone. The record for that is allocated from `records`.
 Frame HostFrame(const NDArray& array, const Event& released, const std::shared_ptr<Allocator>& records);
 
-// For a write from outside that may bring memory along in place of a copy, once PendingUses are over: the
-// whole storage of `array`, on cpu(i), of a floating type: numbers that nobody checks before using them,
-// since who lends may change them meanwhile. Null: that is not so; its elements are to be copied.
+// Returns the adopter through which a write from outside may replace the memory of `array` instead of
+// copying into it, once PendingUses are over. Returns null, and the writer has to copy, unless `array` is a
+// whole row-major storage on cpu(i) of a floating type. Integers are excluded because kernels check them (as
+// ids, lengths) before they use them, and the process that leases the memory could change them in between.
 Adopter* AdopterOf(const NDArray& array);
-// It may adopt from here on, until somebody asks for MutableHostBytes.
+// Marks `array` as one that may adopt memory, from here on until MutableHostBytes is called for it.
 void LetAdopt(NDArray& array);
-bool Adopts(const NDArray& array);  // for who must not wait
+// Whether `array` is marked so. A caller that must not wait tests it before it calls the functions above.
+bool Adopts(const NDArray& array);
 
-// Work on the array's own stream, after `after` and in the order of issue.
+// Enqueues `work` on the stream of `context`, after `after` (Stream::Enqueue).
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work);
-// From such work on a cpu context: body(begin, end) for consecutive pieces of [0, n), at least `grain` long,
-// on the context's share of the cores.
+// Calls body(begin, end) for consecutive pieces of [0, n), each at least `grain` long, in parallel on the
+// context's share of the cores. May be called only by work that runs on the stream of a cpu context.
 void ForPieces(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
 }  // namespace sluice

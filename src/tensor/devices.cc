@@ -1,3 +1,9 @@
+// The contexts' devices, their shares of the cores, and the end of the process.
+//
+// Each cpu context is given an equal part of the threads; Share() computes the parts anew whenever a context
+// is made or the number of threads changes. Work that is still enqueued when the process ends has to finish
+// before static objects are destroyed: the first half of this file sees to that, on the main thread's end
+// and on exit() from another thread. Everything here may run on any thread of the program.
 #include "tensor/devices.h"
 
 #include <unistd.h>
@@ -15,7 +21,7 @@
 namespace sluice {
 namespace {
 
-// The one default that the design allows, beside the tape.
+// Holds the default devices: with the tape, the only global state of the tensor library.
 struct DefaultSlot {
   std::mutex mutex;
   std::shared_ptr<Devices> devices;  // guarded by mutex
@@ -33,25 +39,27 @@ struct DrainOnMainThread {
 
 thread_local bool is_device_thread = false;
 
-// What is written is flushed; exit handlers that came before this one, static objects and devices are not
-// waited for.
+// The on_exit handler. On a device's own thread it flushes the standard streams and
+// ends the process: handlers that were registered earlier and destructors of static
+// objects do not run, and no device is waited for.
 void DrainOrEnd(int status, void*) {
   if (!is_device_thread) return Devices::DrainDefault();
   std::fflush(nullptr);
   _exit(status);
 }
 
-// Work that nobody waited for must be done before the static objects of the libraries that do it (oneDNN's
-// generated code) go. exit() first ends the locals of its thread, which is main's unless another calls it: so
-// that they are there whichever thread has the first array, they are made before main begins.
+// Enqueued work that the program has not waited for must finish before the static objects of the libraries
+// that compute it (oneDNN's generated code) are destroyed. exit() first destroys the thread-local objects of
+// its calling thread, usually the main thread. This one is made before main begins, on the main thread, so
+// that it exists whichever thread makes the first array.
 void DrainWhenMainEnds() {
   thread_local const DrainOnMainThread at_main_end;
 }
 [[maybe_unused]] const bool drains_when_main_ends = (DrainWhenMainEnds(), true);
 
-// Where another thread calls exit(): as early as can be told.
+// For exit() called by another thread: registers a handler, which runs before those registered earlier.
 void DrainAtExit() {
-  DrainWhenMainEnds();  // a library that is loaded later, by another thread
+  DrainWhenMainEnds();  // needed if a thread other than main has loaded this library with dlopen
   static const bool at_exit = on_exit(&DrainOrEnd, nullptr) == 0;
   if (!at_exit)
     throw Error(ErrorCode::kResourceExhausted, "no memory to note what the process's end waits for");
@@ -86,7 +94,8 @@ int Devices::CpuThreads() const {
   return options_.cpu_threads > 0 ? options_.cpu_threads : CoreCount();
 }
 
-// About what Share() gives it at once: a larger team would start threads for nothing.
+// The number of threads that the next context starts with: about what Share() gives it right afterwards,
+// since a larger team would start threads that are then not used.
 int Devices::ThreadsOfNext() const {
   const auto contexts = std::count_if(devices_.begin(), devices_.end(), [](const auto& entry) {
     return entry.first.kind == DeviceKind::kCpu && entry.second != nullptr;
@@ -161,7 +170,7 @@ void Devices::DrainAll() {
 
 std::shared_ptr<Devices> Devices::Default() {
   const std::lock_guard lock(Slot().mutex);
-  DrainAtExit();  // after the slot was made: what is made first goes last
+  DrainAtExit();  // after Slot() has made the slot, so that the handler runs before the slot is destroyed
   if (Slot().devices == nullptr) Slot().devices = std::make_shared<Devices>();
   return Slot().devices;
 }

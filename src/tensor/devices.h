@@ -1,7 +1,7 @@
 // The devices of this process: for each context a stream, an allocator and kernels.
 //
-// One Devices object is the default, made on first use (or put in place by the Runtime); arrays keep what
-// they need of it alive. Thread safety: all methods.
+// One Devices object is the default, made on first use; the Runtime configures it. Arrays keep their device
+// alive. Thread safety: all methods of Devices may be called from any thread.
 #pragma once
 
 #include <functional>
@@ -18,87 +18,97 @@
 
 namespace sluice {
 
-// What a cpu context computes with.
+// The threads and cores that a cpu context computes with.
 struct CpuShare {
   int threads = 1;
-  std::vector<int> cores = {};  // that its threads may run on; empty: as the thread that makes the context
+  std::vector<int> cores = {};  // its threads run on these; empty: on the cores of the thread that makes it
   bool operator==(const CpuShare&) const = default;
 };
 
-// One context's share of the machine.
+// One context's stream, allocators and kernels.
 class Device {
  public:
   virtual ~Device() = default;
   virtual Stream& stream() = 0;
   virtual const std::shared_ptr<Allocator>& allocator() = 0;
-  // Host memory for what goes with arrays and operations: their storages, events and graph nodes.
+  // Allocates host memory for the records of arrays and operations: storages, events and graph nodes.
   virtual const std::shared_ptr<Allocator>& records() = 0;
-  virtual Kernels& kernels() = 0;  // to be used on the stream only
-  // For what is enqueued from here on; for cpu contexts.
+  virtual Kernels& kernels() = 0;  // to be called by work on the stream only
+  // Sets the share for work that is enqueued from here on. Only cpu contexts have one. Throws
+  // Error(kResourceExhausted) where the system does not give the additional threads.
   virtual void SetShare(const CpuShare& /*share*/) {}
 };
 
-// cpu/ makes cpu(i); one of the twins cuda/ and no_cuda/ makes gpu(i).
-// multiplies_bfloat16 and memory as in DevicesOptions.
+// MakeCpuDevice is implemented in cpu/, MakeGpuDevice in cuda/ or no_cuda/, whichever the build uses.
+// For multiplies_bfloat16 and memory see DevicesOptions. MakeCpuDevice throws Error(kResourceExhausted)
+// where the system does not give the threads or memory, and Error(kUnavailable) where
+// multiplies_bfloat16 is true and the processor lacks AVX-512.
 std::shared_ptr<Device> MakeCpuDevice(int id, const CpuShare& share,
                                       std::optional<bool> multiplies_bfloat16 = std::nullopt,
                                       const std::shared_ptr<Allocator>& memory = HeapAllocator());
 std::shared_ptr<Device> MakeGpuDevice(int id);
 
 struct DevicesOptions {
-  int cpu_threads = 0;              // that all cpu(i) share; 0: one for each core that the process may use
-  int threads_per_cpu_context = 0;  // of each, shared or not; 0: the share
-  bool binds_threads = false;       // Devices::BindThreads
-  // Whether cpu(i) rounds factors to bfloat16 where layers whose weights are bfloat16 allow it
-  // (Arithmetic::kBFloat16); empty: where that is faster, which is with AMX's tiles.
+  int cpu_threads = 0;              // shared by all cpu(i); 0: one for each core that the process may use
+  int threads_per_cpu_context = 0;  // of each cpu(i), which then share none; 0: an equal part of cpu_threads
+  bool binds_threads = false;       // as after Devices::BindThreads
+  // Whether cpu(i) rounds factors to bfloat16 in layers whose weights are bfloat16 (Arithmetic::kBFloat16).
+  // Empty: it does where that is faster, on processors with AMX and on AMD's Zen 4.
   std::optional<bool> multiplies_bfloat16 = std::nullopt;
   std::shared_ptr<Allocator> memory = HeapAllocator();  // of arrays on cpu(i)
-  // What stands in for each device made: for who measures streams. Null: the device itself.
+  // Wraps or replaces each device that is made; tests and benchmarks use it
+  // to watch streams. Null: no wrapping.
   std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> stand_in = nullptr;
 };
 
 class Devices {
  public:
   explicit Devices(const DevicesOptions& options = {});
-  // Drains: the last array of a device may otherwise go on the device's own thread, which cannot wait for
-  // itself.
+  // Waits for all streams. Otherwise the last array of a device could be destroyed by the device's own
+  // thread, and the device with it, and a thread cannot join itself.
   ~Devices() { DrainAll(); }
 
-  // Made on first use. Throws for gpu(i) that cannot be used, and says why: tensor/gpus.h.
+  // Returns the device of `context`, which is made on first use. Throws Error(kInvalidArgument) for a
+  // negative id, Error(kUnimplemented) for gpu(i) (tensor/gpus.h), and what MakeCpuDevice throws.
   std::shared_ptr<Device> Get(Context context);
-  // How many threads all cpu(i) share. Each has an equal part, at least one thread: when another context
-  // comes, the parts of all become smaller. Sums over many elements may differ in their last bit with it.
+  // Sets how many threads all cpu(i) share. Each has an equal part, at least one thread; the
+  // parts become smaller when another context is made. The last bit of a sum over many
+  // elements may depend on the number of threads.
   void SetCpuThreads(int threads);
-  // From now on the threads of each cpu(i) run on cores of its own: those that the process may use are
-  // divided as the threads are. Where there are fewer cores than contexts, contexts share one.
+  // From now on the threads of each cpu(i) run on cores of their own: the cores that the
+  // process may use are divided among the contexts as the threads are. With fewer cores
+  // than contexts, several contexts share a core.
   void BindThreads();
-  // Of cpu contexts made from now on: DevicesOptions::multiplies_bfloat16.
+  // Sets DevicesOptions::multiplies_bfloat16 for cpu contexts made from now on.
   void SetMultipliesBFloat16(std::optional<bool> multiplies);
-  // Of cpu contexts made from now on: DevicesOptions::memory.
+  // Sets DevicesOptions::memory for cpu contexts made from now on.
   void SetMemory(std::shared_ptr<Allocator> memory);
-  // How many threads each cpu context made from now on may use; those that exist keep theirs, and nothing is
-  // shared. Call it before the first array.
+  // Sets how many threads each cpu context made from now on uses. Contexts that exist keep
+  // theirs, and the contexts share no threads any more. Call it before the first array is
+  // made. Throws Error(kInvalidArgument) below 1.
   void SetThreadsPerCpuContext(int threads);
-  // Waits for everything enqueued.
+  // Waits for everything enqueued on every device so far.
   void DrainAll();
 
+  // Returns the default devices, which are made on first use.
   static std::shared_ptr<Devices> Default();
-  // Waits for what the default devices, if there are any, still do.
+  // Waits for everything enqueued on the default devices; returns at once if they have not been made.
   static void DrainDefault();
-  // The calling thread is a device's own from here on. Should it call exit(), as OpenMP does where the system
-  // gives no threads, the process ends at once with that code: nobody can wait for the thread then.
+  // Marks the calling thread as a device's own. If it calls exit(), as OpenMP does where the system gives no
+  // threads, the process ends at once with that code: the exit handlers could not wait for this thread.
   static void OnDeviceThread();
-  // For tests: what Default() returns from here on; null: a new one on next use.
+  // Sets what Default() returns from here on; after null, Default() makes
+  // new devices. For tests and benchmarks.
   static void SetDefault(std::shared_ptr<Devices> devices);
 
  private:
-  // With the lock.
+  // mutex_ is held in these.
   void Share();
   int CpuThreads() const;
   int ThreadsOfNext() const;
   CpuShare ShareOf(int context, int contexts) const;
 
-  const std::vector<int> cores_;  // that the process may use
+  const std::vector<int> cores_;  // the cores that the process may use
   std::mutex mutex_;
   // Guarded by mutex_.
   DevicesOptions options_;

@@ -1,3 +1,8 @@
+// Event, a one-shot completion with an error and callbacks. Operations of streams and stores each make
+// one, so making, waiting and completing are kept cheap: one allocation, a futex and no condition
+// variable, room for the usual number of callbacks. Invariant: `error` is written before `done`
+// becomes 1, and never afterwards, so that a thread that sees `done` may read it without the lock.
+// Events are waited for and completed on any thread.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,7 +31,7 @@ struct Event::State {
   const Label what;
   const std::shared_ptr<LoopDriver> by;
   const Stream* const stream;
-  std::atomic<uint32_t> done = 0;  // 1: done, and `error` is what it is
+  std::atomic<uint32_t> done = 0;  // 1: done, and `error` does not change any more
   std::atomic<uint32_t> waiters = 0;
   std::exception_ptr error;
   QuickMutex mutex;
@@ -34,18 +39,18 @@ struct Event::State {
     Callback callback;
     bool quiet;
   };
-  // Mostly what comes next on its stream, and a store.
+  // Most events have at most this many callbacks.
   static constexpr size_t kFew = 2;
   using Few = InlineVector<Listener, kFew>;
   using More = std::vector<Listener, MemoryOf<Listener>>;
-  // Guarded by mutex, in this order.
+  // Guarded by mutex. Callbacks in the order of OnDone: first `few`, then `more`.
   Few few;
   More more;
 };
 
 namespace {
 
-// On the word itself: a condition variable costs two system calls more for every wait.
+// Waits on the atomic word itself: a condition variable would cost two more system calls for every wait.
 void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, Duration timeout) {
   static_assert(sizeof *word == sizeof(uint32_t));
   const timespec limit = {static_cast<time_t>(timeout.count() / 1'000'000'000),
@@ -133,7 +138,7 @@ Event Event::Quietly() const {
 
 void Event::Complete(std::exception_ptr error) const {
   if (state_ == nullptr) return;
-  const std::shared_ptr<State> state = state_;  // a waiter may let go of this handle
+  const std::shared_ptr<State> state = state_;  // a waiter that wakes up may destroy this handle
   State::Few few;
   std::optional<State::More> more;
   {

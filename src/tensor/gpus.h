@@ -1,4 +1,5 @@
-// Which GPUs this machine has, and that gpu(i) is none of them. The twins cuda/ and no_cuda/ look.
+// Finds the GPUs of this machine, for the error that says that gpu(i) cannot be used in this
+// version. FindGpus is implemented in cuda/ and no_cuda/.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,13 @@ struct GpuInfo {
 };
 using Gpus = Result<std::vector<GpuInfo>>;
 
-// Those that the CUDA driver shows this process, in its order; at least one. kUnimplemented in builds without
-// CUDA; kUnavailable, with the driver's words, where there is no GPU or no driver that works.
+// Returns the GPUs that the CUDA driver shows this process, at least one, in the driver's order.
+// Fails with kUnimplemented in builds without CUDA, and with kUnavailable and the driver's
+// message where no GPU or no working driver is found.
 Gpus FindGpus();
 
-// What a program that asks for gpu(id) is told: kUnimplemented, whatever was found. Nothing that could be
-// installed would help, so nothing is advised but CPUs.
+// Returns the error for a program that asks for gpu(id): kUnimplemented, whatever `found` is. Its message
+// advises cpu contexts only, since nothing that could be installed would help.
 Failure GpuUnavailable(int id, const Gpus& found);
 
 }  // namespace sluice

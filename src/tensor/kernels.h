@@ -1,7 +1,9 @@
-// What a device can compute: float32, row-major, PyTorch's layouts (images [n, c, h, w], convolution weights
-// [o, i, kh, kw], dense weights [out, in]). cpu/ implements it with oneDNN; a GPU's twin will stand beside
-// it. Called on the device's stream only: an implementation may keep caches without locks. Pointers are
-// memory of the device.
+// Kernels, the operations that a device can compute, and the shapes that describe them. Arrays are float32
+// and row-major unless a comment says otherwise, in PyTorch's layouts (images [n, c, h, w], convolution
+// weights [o, i, kh, kw], dense weights [out, in]). cpu/ implements the interface with oneDNN; a GPU will be
+// a second implementation. Kernels are called on the device's stream only, so an implementation may keep
+// caches without locks. Pointers are to memory of the device. In all methods ending in Backward, `grad` is
+// the gradient by the result of the method without that ending.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +13,8 @@
 
 namespace sluice {
 
-// What the factors of products (of matrices, of convolutions) may be rounded to, where the device multiplies
-// those faster; sums are float32 in any case.
+// The type that a device may round the factors of matrix products and convolutions to, where it
+// multiplies that type faster. Sums are float32 in any case.
 enum class Arithmetic : uint8_t { kFloat32, kBFloat16 };
 
 struct WindowShape {
@@ -20,30 +22,31 @@ struct WindowShape {
   int64_t stride_height = 1, stride_width = 1;
   int64_t pad_height = 0, pad_width = 0;
   int64_t dilation_height = 1, dilation_width = 1;
-  // From its first to its last row and column.
+  // The extents with dilation, from the first to the last row and column.
   int64_t full_height() const { return dilation_height * (height - 1) + 1; }
   int64_t full_width() const { return dilation_width * (width - 1) + 1; }
   auto operator<=>(const WindowShape&) const = default;
 };
 
-// [batch, channels, size] with the plane's height x width as size.
+// Planes [batch, channels, size]; size is a plane's height x width.
 struct PlanesShape {
   int64_t batch = 0, channels = 0, size = 0;
 };
 
-// Element (row, column) is dropped when word column % 4 of Philox 4x32-10 (base/philox.h) is below
-// `threshold`: at the counter (column / 4, first_sample + row), each of 64 bits, low word first, under `key`.
+// Element (row, column) is dropped if word column % 4 of Philox 4x32-10 (base/philox.h) is below `threshold`.
+// The counter is (column / 4, first_sample + row), each of 64 bits, low word first; the key is `key`.
 struct DropoutShape {
   int64_t rows = 0, columns = 0;
   uint64_t key = 0;
   uint64_t first_sample = 0;
   uint32_t threshold = 0;
-  float scale = 1;  // of what is kept
-  // Above 1: numbers, but not what is kept, lie [rows, columns / channels_last, channels_last] in memory.
+  float scale = 1;  // factor of the elements that are kept
+  // Above 1: x and out lie [rows, columns / channels_last, channels_last] in memory. The mask `kept` lies
+  // [rows, columns] in any case.
   int64_t channels_last = 1;
 };
 
-// Of images: [n, c, h, w], or [n, h, w, c] in memory.
+// How images lie in memory: as [n, c, h, w], or as [n, h, w, c].
 enum class ImageLayout : uint8_t { kRowMajor, kChannelsLast };
 
 struct DenseShape {
@@ -55,8 +58,8 @@ struct BatchNormShape {
   int64_t rows = 0, channels = 0;
   float epsilon = 0;
   float momentum = 0;
-  bool training = false;  // with the batch's statistics, which go into the running ones
-  bool relu = false;      // negative results become 0, after the addend
+  bool training = false;  // use the batch's statistics and update the running ones with them
+  bool relu = false;      // make negative results 0, after the addend
 };
 
 enum class RowLossKind : uint8_t {
@@ -73,17 +76,18 @@ struct RowLossShape {
   float rho = 1;  // > 0
 };
 
-// Rows of a weight [rows, columns] by ids of float32 or a whole type; one outside [0, rows) throws.
+// A lookup of rows of a weight [rows, columns]. Ids are float32 or of an integer type; kernels throw
+// Error(kInvalidArgument) for an id that is no whole number in [0, rows).
 struct EmbeddingShape {
   DType id_type = DType::kFloat32;
   int64_t rows = 0, columns = 0;
-  int64_t padding = -1;  // an id whose row counts as zeros and gets no gradient; -1: none
+  int64_t padding = -1;  // the id whose row counts as zeros and gets no gradient; -1: none
 };
 
 struct ConvShape {
   int64_t batch = 0, in_channels = 0, in_height = 0, in_width = 0, out_channels = 0;
   WindowShape window;
-  int64_t groups = 1;  // of channels, in and out
+  int64_t groups = 1;  // into which in_channels and out_channels are divided
   Arithmetic arithmetic = Arithmetic::kFloat32;
   int64_t out_height() const {
     return (in_height + 2 * window.pad_height - window.full_height()) / window.stride_height + 1;
@@ -94,11 +98,12 @@ struct ConvShape {
   PlanesShape in_planes() const { return {batch, in_channels, in_height * in_width}; }
   auto operator<=>(const ConvShape&) const = default;
 };
-using PoolShape = ConvShape;  // out_channels is in_channels; no dilation, one group
+using PoolShape = ConvShape;  // out_channels equals in_channels; no dilation, one group
 
 enum class RecurrentKind : uint8_t { kRnnTanh, kRnnRelu, kLstm, kGru };
 
-// One layer in one direction over whole sequences; formulas and order of the gates: sluice/ops.h.
+// One recurrent layer in one direction over whole sequences. sluice/ops.h has
+// the formulas and the order of the gates.
 struct RecurrentShape {
   RecurrentKind kind = RecurrentKind::kRnnTanh;
   int64_t batch = 0, steps = 0, in = 0, hidden = 0;
@@ -107,7 +112,8 @@ struct RecurrentShape {
   Arithmetic arithmetic = Arithmetic::kFloat32;
   int64_t gates() const { return kind == RecurrentKind::kLstm ? 4 : (kind == RecurrentKind::kGru ? 3 : 1); }
   int64_t width() const { return gates() * hidden; }
-  // Floats that forward leaves for backward, and that each works with.
+  // kept_size: the floats that Recurrent leaves for RecurrentBackward. work_size and backward_work_size:
+  // the floats of temporary memory that each of them needs.
   int64_t kept_size() const {
     const bool lstm = kind == RecurrentKind::kLstm, gru = kind == RecurrentKind::kGru;
     return batch * (steps * width() + (steps + 1) * hidden * (lstm ? 2 : 1) + (gru ? steps * hidden : 0));
@@ -120,20 +126,24 @@ struct RecurrentShape {
   }
 };
 
-// x [batch, steps, in]; weights [width, in] and [width, hidden]; biases [width] or null; the states before
-// the first step [batch, hidden] or null (zeros); lengths [batch] of shape.length_type, or null (all steps).
+// x is [batch, steps, in]; the weights are [width, in] and [width, hidden]; the biases are [width] or null;
+// hidden and cell, the states before the first step, are [batch, hidden] or null (zeros); lengths is [batch]
+// of shape.length_type, or null (all sequences have all steps).
 struct RecurrentInputs {
   const float *x, *i2h_weight, *h2h_weight, *i2h_bias, *h2h_bias, *hidden, *cell;
   const void* lengths;
 };
-// outputs [batch, steps, hidden]; the states after the last step [batch, hidden], cell for kLstm only.
+// outputs is [batch, steps, hidden]; hidden and cell, the states after the last
+// step, are [batch, hidden]. Only kLstm has cell.
 struct RecurrentOutputs {
   float *outputs, *hidden, *cell;
 };
+// The gradients by the RecurrentOutputs; null stands for zeros.
 struct RecurrentHeads {
-  const float *outputs, *hidden, *cell;  // by forward's
+  const float *outputs, *hidden, *cell;
 };
-// By the weights and states that forward began with; null ones are not computed.
+// The gradients by the weights, by the biases, and by the states before the
+// first step; null ones are not computed.
 struct RecurrentGradients {
   float *i2h_weight, *h2h_weight, *i2h_bias, *h2h_bias, *hidden, *cell;
 };
@@ -155,8 +165,8 @@ enum class ActivationKind : uint8_t {
 
 struct ActivationShape {
   ActivationKind kind = ActivationKind::kRelu;
-  float alpha = 0;  // of kLeakyRelu and kElu, at least 0
-  // Whether the derivative is taken from the output y; else from the input x.
+  float alpha = 0;  // for kLeakyRelu and kElu; at least 0
+  // Whether the derivative is computed from the output y; else it is computed from the input x.
   bool FromOutput() const { return kind <= ActivationKind::kElu; }
   auto operator<=>(const ActivationShape&) const = default;
 };
@@ -167,115 +177,122 @@ class Kernels {
 
   virtual void Copy(const void* from, void* to, size_t bytes) = 0;
   virtual void Fill(DType dtype, void* out, double value, int64_t n) = 0;
-  virtual void Convert(DType from_type, const void* from, DType to_type, void* to,
-                       int64_t n) = 0;  // floating types
+  // Converts between floating types.
+  virtual void Convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) = 0;
 
   // out = alpha a + beta b; out may be a or b.
   virtual void Combine(float alpha, const float* a, float beta, const float* b, float* out, int64_t n) = 0;
   virtual void Multiply(const float* a, const float* b, float* out, int64_t n) = 0;
   // out = a / b; out may be a or b. A null pointer stands for the scalar in place of that array.
   virtual void Divide(const float* a, const float* b, float scalar, float* out, int64_t n) = 0;
-  virtual void Affine(const float* a, float scale, float shift, float* out,
-                      int64_t n) = 0;  // scale a + shift
+  // out = scale a + shift.
+  virtual void Affine(const float* a, float scale, float shift, float* out, int64_t n) = 0;
   virtual double Sum(const float* a, int64_t n) = 0;
 
   // out [rows, out] = x [rows, in] * weight^T + bias; bias may be null.
   virtual void Dense(const DenseShape& shape, const float* x, const float* weight, const float* bias,
                      float* out) = 0;
+  // Null outputs are not computed.
   virtual void DenseBackward(const DenseShape& shape, const float* x, const float* weight, const float* grad,
-                             float* grad_x, float* grad_weight,
-                             float* grad_bias) = 0;  // null outputs are not computed
-  // From the other layout.
+                             float* grad_x, float* grad_weight, float* grad_bias) = 0;
+  // Copies images in the other layout to `to`, in `to_layout`.
   virtual void Reorder(const PlanesShape& shape, const float* from, ImageLayout to_layout, float* to) = 0;
-  // Images with their channels last, weights [out_channels, in_channels / groups, kh, kw]. `after`, one whose
-  // derivative comes from its output, is applied to the result.
+  // Images are kChannelsLast; weights are [out_channels, in_channels / groups, kh, kw]. `after`, an
+  // activation for which FromOutput() is true, is applied to the result.
   virtual void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
                     const std::optional<ActivationShape>& after, float* out) = 0;
+  // Null outputs are not computed. x may be null without grad_weight, weight without grad_x.
   virtual void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
-                            float* grad_x, float* grad_weight,
-                            float* grad_bias) = 0;  // x and weight may be null where no output needs them
-  // out[i, j] += values[j]; sums[j] = sum over i of a[i, j].
+                            float* grad_x, float* grad_weight, float* grad_bias) = 0;
+  // out[i, j] += values[j].
   virtual void AddToRows(const float* values, float* out, int64_t rows, int64_t columns) = 0;
+  // sums[j] = sum over i of a[i, j].
   virtual void SumOfRows(const float* a, float* sums, int64_t rows, int64_t columns) = 0;
-  // `where`: for kMax, which input each output came from (row * width + column), one per output, as the
-  // outputs lie; unused otherwise. The first maximum wins, or the last NaN.
+  // `where`, for kMax only, holds for each output, in the outputs' layout, the place in its
+  // plane of the input that it came from (row * width + column). Of several equal maxima the
+  // first is taken; if there is a NaN, the last NaN.
   virtual void Pool(PoolKind kind, ImageLayout layout, const PoolShape& shape, const float* x, float* out,
                     int32_t* where) = 0;
   virtual void PoolBackward(PoolKind kind, ImageLayout layout, const PoolShape& shape, const float* grad,
                             const int32_t* where, float* grad_x) = 0;
   virtual void Activation(const ActivationShape& shape, const float* x, float* out, int64_t n) = 0;
-  // `kept`: the output or the input, as FromOutput says.
+  // `kept` is the output if shape.FromOutput(), else the input.
   virtual void ActivationBackward(const ActivationShape& shape, const float* kept, const float* grad,
                                   float* grad_x, int64_t n) = 0;
-  // `count` blocks of `bytes`, whose beginnings lie `from_step` and `to_step` bytes apart.
+  // Copies `count` blocks of `bytes` bytes, whose beginnings lie `from_step` and `to_step` bytes apart.
   virtual void CopyBlocks(const void* from, size_t from_step, void* to, size_t to_step, size_t bytes,
                           int64_t count) = 0;
-  // By channel of x [rows, channels]: out = (x - mean) / sqrt(variance + epsilon) gamma + beta, of the batch
-  // when training, else of the running statistics; gamma and beta may be null (1 and 0). mean and inverse
-  // [channels] are what was used, for backward. Training: running = momentum running + (1 - momentum)
-  // batch's, the variance unbiased, and untouched by a single value. `addend` [rows, channels], or null, is
-  // added to the result.
+  // For each channel of x [rows, channels], out = (x - mean) / sqrt(variance + epsilon) gamma + beta,
+  // with the statistics of the batch when training, else with the running ones; gamma and beta may be
+  // null (1 and 0). `mean` and `inverse` [channels] receive the mean and 1 / sqrt(variance + epsilon)
+  // that were used, for BatchNormBackward. Training updates running = momentum running + (1 - momentum)
+  // batch's, with the unbiased variance; a batch of one row leaves the running variance as it is.
+  // `addend` [rows, channels], if not null, is added to the result.
   virtual void BatchNorm(const BatchNormShape& shape, const float* x, const float* gamma, const float* beta,
                          const float* addend, float* running_mean, float* running_variance, float* out,
                          float* mean, float* inverse) = 0;
-  // Of one without an addend.
+  // For a BatchNorm without an addend. Null outputs are not computed.
   virtual void BatchNormBackward(const BatchNormShape& shape, const float* x, const float* gamma,
                                  const float* beta, const float* mean, const float* inverse,
-                                 const float* grad, float* grad_x, float* grad_gamma,
-                                 float* grad_beta) = 0;  // null outputs are not computed
-  // By row: out = (x - mean) / sqrt(variance + epsilon) gamma + beta, gamma and beta [columns] or null.
+                                 const float* grad, float* grad_x, float* grad_gamma, float* grad_beta) = 0;
+  // For each row, out = (x - mean) / sqrt(variance + epsilon) gamma + beta; gamma and beta are [columns] or
+  // null. `mean` and `inverse` [rows] are as in BatchNorm.
   virtual void LayerNorm(const float* x, const float* gamma, const float* beta, float epsilon, float* out,
                          float* mean, float* inverse, int64_t rows, int64_t columns) = 0;
+  // Null outputs are not computed.
   virtual void LayerNormBackward(const float* x, const float* gamma, const float* mean, const float* inverse,
                                  const float* grad, float* grad_x, float* grad_gamma, float* grad_beta,
-                                 int64_t rows, int64_t columns) = 0;  // null outputs are not computed
+                                 int64_t rows, int64_t columns) = 0;
   virtual void Dropout(const DropoutShape& shape, const float* x, float* out, uint8_t* kept) = 0;
   virtual void DropoutBackward(const DropoutShape& shape, const uint8_t* kept, const float* grad,
                                float* grad_x) = 0;
-  // probabilities [rows, classes]; losses [rows] = -sum_j q_j log p_j with q_j = smoothing / classes, and
-  // 1 - smoothing more for the label. labels are whole numbers as floats; one outside [0, classes) throws.
+  // Computes probabilities [rows, classes] and losses [rows] = -sum_j q_j log p_j, where q_j = smoothing /
+  // classes, plus 1 - smoothing for the label. Labels are whole numbers as floats; throws
+  // Error(kInvalidArgument) for one that is no whole number in [0, classes).
   virtual void SoftmaxCrossEntropy(const float* scores, const float* labels, float smoothing,
                                    float* probabilities, float* losses, int64_t rows, int64_t classes) = 0;
   virtual void SoftmaxCrossEntropyBackward(const float* probabilities, const float* labels, float smoothing,
                                            const float* grad, float* grad_scores, int64_t rows,
                                            int64_t classes) = 0;
   virtual void LogSoftmax(const float* x, float* out, int64_t rows, int64_t columns) = 0;
-  // From the output y.
+  // y is the output of LogSoftmax.
   virtual void LogSoftmaxBackward(const float* y, const float* grad, float* grad_x, int64_t rows,
                                   int64_t columns) = 0;
-  // losses [rows]: the mean over each row's columns.
+  // losses [rows] are the means over the columns of each row.
   virtual void RowLoss(const RowLossShape& shape, const float* prediction, const float* label,
                        float* losses) = 0;
   virtual void RowLossBackward(const RowLossShape& shape, const float* prediction, const float* label,
                                const float* grad, float* grad_prediction) = 0;
 
-  // out [n, columns]: the row of each of the n ids.
+  // out [n, columns] is the row of each of the n ids.
   virtual void Embedding(const EmbeddingShape& shape, const void* ids, int64_t n, const float* weight,
                          float* out) = 0;
   virtual void EmbeddingBackward(const EmbeddingShape& shape, const void* ids, int64_t n, const float* grad,
                                  float* grad_weight) = 0;
-  // out [n, columns]: the mean over the rows of ids [n, steps] that are not padding; zeros where all are.
+  // out [n, columns] is the mean of the rows of those of ids [n, steps] that are not
+  // padding, and zeros where all are padding.
   virtual void EmbeddingBag(const EmbeddingShape& shape, const void* ids, int64_t n, int64_t steps,
                             const float* weight, float* out) = 0;
   virtual void EmbeddingBagBackward(const EmbeddingShape& shape, const void* ids, int64_t n, int64_t steps,
                                     const float* grad, float* grad_weight) = 0;
-  // out [n, columns]: the mean over `steps` of x [n, steps, columns].
+  // out [n, columns] is the mean over the steps of x [n, steps, columns].
   virtual void MeanOfSteps(const float* x, float* out, int64_t n, int64_t steps, int64_t columns) = 0;
   virtual void MeanOfStepsBackward(const float* grad, float* grad_x, int64_t n, int64_t steps,
                                    int64_t columns) = 0;
 
-  // A length outside [0, steps] throws. Beyond a sequence's length its outputs are 0 and its state stays.
+  // Beyond a sequence's length its outputs are 0 and its state does not change. Throws
+  // Error(kInvalidArgument) for a length outside [0, steps].
   virtual void Recurrent(const RecurrentShape& shape, const RecurrentInputs& inputs,
                          const RecurrentOutputs& outputs, float* kept, float* work) = 0;
-  // `inputs` without biases, and what comes back by forward's results, or null. In place of the gates' values
-  // `kept` holds their gradients afterwards, which RecurrentBackwardInput takes.
+  // The biases in `inputs` are not read. Afterwards `kept` holds the gradients of the gates in place of their
+  // values; RecurrentBackwardInput computes grad_x from them.
   virtual void RecurrentBackward(const RecurrentShape& shape, const RecurrentInputs& inputs,
                                  const RecurrentHeads& heads, float* kept, float* work,
                                  const RecurrentGradients& to) = 0;
   virtual void RecurrentBackwardInput(const RecurrentShape& shape, const RecurrentInputs& inputs,
                                       const float* kept, float* work, float* grad_x) = 0;
-  // lengths[i]: how many steps of row i of ids [n, steps], float32 or a whole type, there are up to its last
-  // one that is not `padding`.
+  // lengths[i] is the number of steps of row i of ids [n, steps] up to its last id that is not
+  // `padding`. Ids are float32 or of an integer type.
   virtual void SequenceLengths(DType id_type, const void* ids, int64_t n, int64_t steps, double padding,
                                int32_t* lengths) = 0;
 };

@@ -7,7 +7,7 @@
 namespace sluice::internal {
 namespace {
 
-// One channel, or one pixel: both layouts are the same.
+// True when both layouts put the elements in the same order: one channel, one pixel, or no image.
 bool LiesBothWays(const PlanesShape& planes) {
   return planes.channels <= 1 || planes.size <= 1 || planes.batch == 0;
 }
@@ -65,7 +65,7 @@ void MakeRowMajor(const NDArray& array) {
            k.Reorder(planes, data, ImageLayout::kRowMajor, to);
            k.Copy(to, data, static_cast<size_t>(size) * sizeof(float));
          });
-  storage.writes.fetch_sub(1, std::memory_order_relaxed);  // the values are the same
+  storage.writes.fetch_sub(1, std::memory_order_relaxed);  // Launch counted a write, but no value changes
 }
 
 Data<float> ImageDataOf(const NDArray& array) {

@@ -1,9 +1,9 @@
-// How images [n, c, h, w], and anything [n, c, ...], lie in memory. Convolutions and their neighbours are
-// fastest with the channels of a pixel side by side, so their results lie so, and nothing is reordered
-// between them. Whoever asks for elements without asking for the layout (DataOf, HostBytes) gets them
-// row-major: they are put back in place first. A handle's shape is [n, c, h, w] all the same.
+// The memory layout of images [n, c, h, w], and of any array [n, c, ...]. Convolutions, and the layers
+// between them, are fastest with the channels of a pixel side by side (kChannelsLast), so they leave their
+// results in that layout and nothing is reordered between them. DataOf and HostBytes always return row-major
+// elements: they reorder the storage in place first. The shape of a handle is [n, c, h, w] in both layouts.
 //
-// Like the rest of an array, its layout changes in the order of issue.
+// Like an array's values, its layout changes in the order in which operations are issued.
 #pragma once
 
 #include "sluice/ndarray.h"
@@ -12,16 +12,18 @@
 
 namespace sluice::internal {
 
-// Of [n, c, ...]; anything less is one plane.
+// Returns the planes of a shape [n, c, ...]. An array of fewer than two axes is one plane.
 PlanesShape PlanesOf(const Shape& shape);
 
-// Contents undefined.
+// Returns a float32 array in `layout` with undefined contents.
 NDArray EmptyIn(ImageLayout layout, const Shape& shape, Context context);
-// kChannelsLast only for whole images of a storage that lies so.
+// Returns kChannelsLast if the storage of `array` has that layout and `array` consists of whole images of it,
+// else kRowMajor.
 ImageLayout LayoutOf(const NDArray& array);
-// `array` if it lies so, else a reordered copy. Float32; not recorded.
+// Returns `array` itself if it has the layout `layout`, else a reordered copy. `array`
+// is float32. The tape does not record the copy.
 NDArray InLayout(const NDArray& array, ImageLayout layout);
-// For those who asked for the layout: the elements as they lie.
+// Returns the elements in the layout that LayoutOf(array) names, without reordering them.
 Data<float> ImageDataOf(const NDArray& array);
 
 }  // namespace sluice::internal

@@ -1,3 +1,7 @@
+// The methods of NDArray that make, copy and fill arrays; operations with gradients are in
+// autograd/ops. Each method checks its arguments on the caller's thread, throws
+// Error(kInvalidArgument) or Error(kFailedPrecondition) there, and launches its kernel on the
+// context's stream (storage.h). CopyToHost, SetBytes and WaitToRead wait for it.
 #include "sluice/ndarray.h"
 
 #include <cstring>
@@ -77,7 +81,7 @@ void NDArray::CopyToHost(std::span<std::byte> out, DType wanted) const {
   internal::RequireArray("ToVector", "the array", *this);
   if (dtype() != wanted)
     ThrowInvalid("ToVector", StrCat("the array holds ", Name(dtype()), ", not ", Name(wanted)));
-  if (context().kind != DeviceKind::kGpu) {  // no stream has to be held up
+  if (context().kind != DeviceKind::kGpu) {  // copies on this thread, so that the stream can go on
     const auto from = DataOf<std::byte>(*this);
     WaitToRead();
     if (!out.empty()) std::memcpy(out.data(), from.get(), out.size());
@@ -129,7 +133,8 @@ void NDArray::CopyTo(NDArray* destination) const {
 
 namespace {
 
-// Of whole types; the bounds are exact in float64 but int64's upper one, which is the next power of two.
+// Whether `value` is in the range of an integer type; true for floating types. The bounds are exact in
+// float64: int64's largest value is not, so the bound is the power of two above it.
 bool Holds(DType dtype, double value) {
   switch (dtype) {
     case DType::kInt32:

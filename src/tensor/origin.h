@@ -1,4 +1,5 @@
-// Whose value an array holds, as far as a store has said so: what is written later says nothing any more.
+// An array's origin: which key of which store an array's present value was pulled from. A store sets it when
+// it issues the pull; the next write to the array makes it invalid.
 #pragma once
 
 #include <memory>
@@ -7,10 +8,10 @@
 
 namespace sluice {
 
-// The last write that was issued to `array` brings the value of `origin`, which is compared and never looked
-// into. For arrays that are a whole storage; views of a part keep nothing.
+// Notes that the last write issued to `array` brings a value of `origin`, a pointer that identifies a
+// store's key: it is compared and never dereferenced. Does nothing for a view of a part of a storage.
 void SetOrigin(const NDArray& array, const std::shared_ptr<const void>& origin);
-// Null where nobody has said so, or where the array's storage has been written since.
+// Returns the origin, or null if none was set, or if a write to the array's storage has been issued since.
 std::shared_ptr<const void> OriginOf(const NDArray& array);
 
 }  // namespace sluice

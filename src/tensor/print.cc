@@ -1,4 +1,4 @@
-// Arrays as people read them. Called by operator<<.
+// operator<< for arrays: values in brackets, type, shape and context.
 #include <ostream>
 #include <vector>
 
@@ -8,10 +8,11 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMostInFull = 1000;  // elements
-constexpr int64_t kEdge = 3;           // extents at each end of an axis that is shortened
+constexpr int64_t kMostInFull = 1000;  // elements of the largest array that is written in full
+constexpr int64_t kEdge = 3;           // extents written at each end of an axis that is shortened
 
-// Writes value(i) for the elements from `first` on that the axes from `axis` on have.
+// Writes the part of the array that begins at element `first` and spans the axes
+// from `axis` on; value(i) returns element i.
 template <typename Value>
 void WriteAxis(std::ostream& out, const Shape& shape, size_t axis, int64_t first, const Value& value) {
   if (axis == shape.ndim()) {
@@ -38,7 +39,7 @@ template <typename T>
 void WriteValues(std::ostream& out, const NDArray& array) {
   const std::vector<T> values = array.ToVector<T>();
   WriteAxis(out, array.shape(), 0, 0,
-            [&](size_t i) { return internal::Written(+values[i]); });  // + : uint8 as a number
+            [&](size_t i) { return internal::Written(+values[i]); });  // + makes uint8 print as a number
 }
 
 NDArray InFloat32(const NDArray& array) {

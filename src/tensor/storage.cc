@@ -1,3 +1,9 @@
+// Storage and Launch. A storage keeps its last write and the reads since as events; Launch is the one
+// function that turns them into an operation's dependencies, so that operations on the same memory run in
+// the order in which they were issued, on whatever streams. All kernels are launched through it, on the
+// thread of the program that issues the operation; stores and transports, which use arrays from outside,
+// come through access.h. Adopt, RestoreOwnBuffer and CopyToOwnBuffer are part of such an operation, and
+// run on the thread that carries it out.
 #include "tensor/storage.h"
 
 #include <algorithm>
@@ -59,7 +65,7 @@ std::shared_ptr<const void> Storage::origin() {
 void Storage::Adopt(Frame frame) {
   SLUICE_CHECK(frame.size() == size()) << frame.size() << " bytes for an array of " << size();
   const std::lock_guard lock(mutex_);
-  // Kernels read through a pointer that may write; none does where it has not called CopyToOwnBuffer.
+  // The cast is safe: Launch and MutableHostBytes call CopyToOwnBuffer before anything is written.
   data_.store(const_cast<std::byte*>(frame.data()), std::memory_order_relaxed);
   std::swap(leased_, frame);
 }

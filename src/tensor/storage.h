@@ -1,4 +1,5 @@
-// The memory behind arrays, and the order of its uses.
+// The memory behind arrays (Storage), and the order of its uses: Launch runs a kernel after the operations
+// that it depends on, and records it as the storage's next read or write.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,12 @@
 
 namespace sluice::internal {
 
-// Its elements lie in memory of its own, or, of a storage that adopts, in what another process has lent
-// (access.h). Where they lie changes in the order of its uses, as their values do.
+// The elements lie in the storage's own buffer, or, after Adopt, in memory that another
+// process has leased to this one (access.h). The place of the elements changes in the
+// order of the storage's uses, as their values do.
+//
+// Thread safety: methods and `writes`, `adopts` may be used from any thread; `layout` and
+// `image` only from the thread that issues operations.
 struct Storage final : Adopter {
   Storage(Context where, DType type, size_t bytes, std::shared_ptr<Device> on)
       : context(where),
@@ -31,32 +36,35 @@ struct Storage final : Adopter {
   const std::shared_ptr<Device> device;
   size_t size() const override { return own_.size(); }  // bytes
   std::byte* data() const { return data_.load(std::memory_order_relaxed); }
-  // How the whole of it lies (tensor/layout.h); `image` says of which planes when channels come last.
+  // The memory layout of the whole storage (tensor/layout.h). `image` holds the shape of the images while
+  // `layout` is kChannelsLast.
   ImageLayout layout = ImageLayout::kRowMajor;
   PlanesShape image;
 
-  // How often its values were written, counted when the write is issued; what the tape keeps is compared by
-  // it (autograd/node.h). Views share it.
+  // The number of writes issued so far; views share it. The tape compares it to find out whether an array
+  // that it keeps has been overwritten (autograd/node.h).
   std::atomic<uint32_t> writes = 0;
-  // Whose value the last write brings (tensor/origin.h); null once another write has been issued.
+  // SetOrigin notes the origin of the value that the last write issued brings (tensor/origin.h).
+  // origin() returns null once another write has been issued.
   void SetOrigin(const std::shared_ptr<const void>& origin);
   std::shared_ptr<const void> origin();
 
   Event LastWrite();
-  // Adds what a write has to wait for: the last write and the reads since. Their ends only: it replaces what
-  // a failed write left, and a reader's failure is not its own.
+  // Adds the events that a write has to wait for: the last write and the reads since. They are added as quiet
+  // events, without errors: the new write replaces what a failed write left, and does not depend on a reader.
   void AddUses(Events* events);
   void AddRead(const Event& event);
   void SetWrite(const Event& event);
 
-  // Whether it may have adopted other memory, or is about to: set in the order of issue.
+  // True when a write issued earlier may replace the memory by Adopt; set in the order of issue (LetAdopt).
   std::atomic<bool> adopts = false;
-  // `frame` is read only: who is to write calls CopyToOwnBuffer before.
+  // The elements lie in `frame` from here on. A frame is read-only, so a writer calls CopyToOwnBuffer first.
   void Adopt(Frame frame) override;
   MutableBytes RestoreOwnBuffer() override;
-  // Its own memory again, with its values. Nobody uses it meanwhile.
+  // Copies the elements back to the storage's own buffer if they lie in an adopted frame. No
+  // other operation may use the storage during the call.
   void CopyToOwnBuffer();
-  Frame leased();  // no frame: its elements lie in its own memory
+  Frame leased();  // the adopted frame; an empty one while the elements lie in the storage's own buffer
 
  private:
   Buffer own_;
@@ -65,17 +73,17 @@ struct Storage final : Adopter {
   // Guarded by mutex_.
   Frame leased_;
   Event write_;
-  InlineVector<Event, 4> reads_;  // the last of each stream
+  InlineVector<Event, 4> reads_;  // since the last write; the last one of each stream
   std::shared_ptr<const void> origin_;
-  uint32_t origin_writes_ = 0;  // `writes`, then
+  uint32_t origin_writes_ = 0;  // `writes` when origin_ was set
 };
 
-// The arrays of a call, for as long as it takes: listed, or a range of them. Handles without an array are
-// left out.
+// The arrays of a call, written as a list or given as a range of NDArray. It holds pointers, so it is valid
+// only during the call. Handles without an array are left out.
 class ArrayRefs {
  public:
   struct Ref {
-    Ref(const NDArray& of) : array(&of) {}  // NOLINT(google-explicit-constructor): listed as they are
+    Ref(const NDArray& of) : array(&of) {}  // NOLINT(google-explicit-constructor): {a, b} converts to Refs
     const NDArray* array;
   };
   ArrayRefs() = default;
@@ -97,40 +105,45 @@ class ArrayRefs {
   InlineVector<const NDArray*, 8> arrays_;
 };
 
-// What a kernel is called with, or a few of them.
+// The part of an operation that runs on the stream: it calls one kernel, or a few.
 using KernelWork = InlineFunction<void(Kernels&), 448>;
 
 [[noreturn]] void ThrowNoArray(std::string_view call, std::string_view which);
-// That `array`, which is `which` of `call`, is one. Throws Error(kFailedPrecondition).
+// Throws Error(kFailedPrecondition) if the handle `array` has no array; the message names
+// `call` and `which`, the array's role in that call.
 inline void RequireArray(std::string_view call, std::string_view which, const NDArray& array) {
   if (!array.valid()) ThrowNoArray(call, which);
 }
 
-// Runs `work` on `context`'s stream, ordered after the writes of `inputs` and all uses of `outputs`, and
-// makes it the last of both.
+// Enqueues `work` on the stream of `context` and returns at once. `work` runs after the last write of each of
+// `inputs` and after all uses of `outputs`. The returned event completes when it has run; it is recorded as
+// the last read of `inputs` and the last write of `outputs`. An error of an input's write carries on to it.
 Event Launch(Label what, Context context, const ArrayRefs& inputs, const ArrayRefs& outputs, KernelWork work);
 
-// Makes the whole storage row-major, in place. At once: its operations issued from here on.
+// Makes the whole storage of `array` row-major, in place. Operations issued from here on see that layout; the
+// reordering itself runs on the stream.
 void MakeRowMajor(const NDArray& array);
 
-// A view of `shape`, `begin` elements further on, that the tape does not follow.
+// Returns a view of `shape` that begins `begin` elements after `array` does. The tape does not follow it.
 NDArray ViewOf(const NDArray& array, const Shape& shape, int64_t begin = 0);
 
-// The elements of an array for work that is launched with it: where they lie is known when that runs.
+// A pointer to an array's elements, to be captured by work that is launched with the array. The address is
+// read when the work runs, since an earlier operation may change it (Storage::Adopt).
 template <typename T>
 class Data {
  public:
-  Data(std::nullptr_t = nullptr) {}  // NOLINT(google-explicit-constructor): as a pointer
+  Data(std::nullptr_t = nullptr) {}  // NOLINT(google-explicit-constructor): converts as a pointer does
   Data(const Storage& storage, size_t offset) : storage_(&storage), offset_(offset) {}
   T* get() const { return storage_ == nullptr ? nullptr : reinterpret_cast<T*>(storage_->data() + offset_); }
-  operator T*() const { return get(); }  // NOLINT(google-explicit-constructor): what kernels take
+  operator T*() const { return get(); }  // NOLINT(google-explicit-constructor): kernels take pointers
 
  private:
   const Storage* storage_ = nullptr;
   size_t offset_ = 0;  // bytes
 };
 
-// The elements of a view, row-major. Throws where there is no array.
+// Returns the elements of `array` in row-major order; a storage in another layout is made row-major first
+// (MakeRowMajor). Throws Error(kFailedPrecondition) if the handle has no array.
 template <typename T = float>
 Data<T> DataOf(const NDArray& array) {
   RequireArray("an operation", "one of its arrays", array);

@@ -1,6 +1,4 @@
-// Events and streams: how work on a device is ordered.
-//
-// Thread safety: everything here may be used from any thread.
+// Events and streams, which order the work on devices. Everything here may be used from any thread.
 #pragma once
 
 #include <exception>
@@ -19,46 +17,55 @@ namespace sluice {
 
 class Stream;
 
-// Something that will have happened once: a shared handle. A default-made event has happened. It may carry
-// the error that kept the work from being done; whoever waits gets it.
+// A handle to something that happens once, such as the end of an operation; copies
+// share it. A default-constructed event is done. An event may carry the error that
+// the operation failed with; Wait throws it.
 class Event {
  public:
   Event() = default;
-  // Who completes events may take help from threads that wait for them.
+  // The component that completes an event, such as a network loop, may do part of its
+  // work on a thread that waits for the event.
   class LoopDriver {
    public:
     virtual ~LoopDriver() = default;
-    // Returns when `done` holds, at `deadline`, or at once when there is nothing to help with.
+    // Works until `done` returns true or until `deadline`; returns at once when it has nothing to do.
     virtual void DriveUntil(const std::function<bool()>& done, Time deadline) = 0;
   };
-  // Not yet happened; `what` says in messages what is being waited for.
+  // Makes an event that is not done. `what` names it in messages ("waited 5 s for WHAT").
+  // `by`, if not null, is called by waiting threads.
   static Event Make(Label what, std::shared_ptr<LoopDriver> by = nullptr);
-  // The same in memory of `memory`.
+  // The same, allocated from `memory`.
   static Event Make(Label what, std::shared_ptr<LoopDriver> by, const std::shared_ptr<Allocator>& memory);
-  // The end of an operation on `stream`, in memory of `memory`: for streams.
+  // Makes the event that ends an operation on `stream`, allocated from
+  // `memory`. For implementations of Stream.
   static Event Make(Label what, const Stream& stream, const std::shared_ptr<Allocator>& memory);
 
   std::string_view what() const;
-  // Whose operation it ends; null: none's. Those of one stream happen in the order they were enqueued.
+  // The stream whose operation this event ends; null if there is none. Events of one stream complete in
+  // the order in which their operations were enqueued.
   const Stream* stream() const;
   bool Done() const;
-  bool Succeeded() const;                   // done, and carries no error
-  bool DoneWithin(Duration timeout) const;  // waits until it is, or time is over
-  // Throws the carried error, or Error(kDeadlineExceeded) naming what was waited for. Without a timeout it
-  // takes what it takes: a device's work ends by itself, however long it is, and an operation of a store ends
-  // at a deadline of its own, with an error that says which key waits for whom.
+  bool Succeeded() const;  // done, and carries no error
+  // Waits until the event is done or `timeout` is over; returns whether it is done.
+  bool DoneWithin(Duration timeout) const;
+  // Waits until the event is done. Throws the error that it carries, or, after `timeout`,
+  // Error(kDeadlineExceeded) with the event's name. No timeout is needed for events of the
+  // library: a device's work always ends, and an operation of a store ends at its own deadline,
+  // with an error that says which key waits for which peer.
   void Wait(Duration timeout = kNoLimit) const;
-  // As Wait, but does not throw what the event carries.
+  // As Wait, but does not throw the error that the event carries; it does throw Error(kDeadlineExceeded).
   void WaitQuietly(Duration timeout = kNoLimit) const;
   std::exception_ptr error() const;  // null while not done
-  // The same event for those who need its end and not its success: this handle shows no error.
+  // Returns a handle to the same event that shows no error, for a caller
+  // that needs its end and not its success.
   Event Quietly() const;
   bool quiet() const { return quiet_; }
 
-  // Once. Wakes waiters and runs the callbacks here.
+  // Completes the event, wakes the waiting threads and runs the callbacks on the calling thread. May be
+  // called once only: a second call aborts the process. Does nothing on a default-constructed event.
   void Complete(std::exception_ptr error = nullptr) const;
-  // With the carried error, if any. Runs at once when done already; else on the thread that completes the
-  // event. Must not block or throw.
+  // Calls `callback` with the carried error, or null: on the calling thread if the event is done already,
+  // else on the thread that completes it. A callback must not block or throw.
   using Callback = InlineFunction<void(const std::exception_ptr& error), 48>;
   void OnDone(Callback callback) const;
 
@@ -70,20 +77,23 @@ class Event {
 
 using Events = InlineVector<Event, 12>;
 
-// `error` as that of an operation: "operation NAME: " before its message, unless one is named there already,
-// since the operation that failed first is the one to name.
+// Returns `error` as the sluice::Error of the operation `name`: with "operation NAME: " before its message,
+// unless the message begins so already, since the operation that failed first is the one to name.
 std::exception_ptr OfOperation(std::string_view name, const std::exception_ptr& error);
 
-// An in-order queue of one device. Work starts when everything before it on this stream and all of `after`
-// are done. If one of `after` carries an error the work is skipped and its event carries that error on.
+// The work queue of one device, in order. Work starts when everything enqueued before it on
+// this stream and all events of `after` are done. If one of `after` carries an error, the work
+// is skipped and its event carries that error on.
 class Stream {
  public:
   virtual ~Stream() = default;
-  // With room for a kernel's arguments and its arrays.
+  // The size has room for a kernel's arguments and its arrays without a
+  // heap allocation (Launch in storage.cc).
   using Work = InlineFunction<void(), 704>;
-  // `what` names the operation in errors and messages. An exception of `work` ends up in the event.
+  // Enqueues `work` and returns the event that ends it. `what` names the operation in errors and messages. An
+  // exception thrown by `work` becomes the error of the event.
   virtual Event Enqueue(Label what, std::span<const Event> after, Work work) = 0;
-  // Everything enqueued so far.
+  // Waits for everything enqueued so far; throws Error(kDeadlineExceeded) after `timeout`.
   virtual void Drain(Duration timeout = kNoLimit) = 0;
 };
 

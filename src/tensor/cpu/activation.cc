@@ -1,3 +1,7 @@
+// Activations and their derivatives, one loop for each. Loops have no branches and use exp.h, so that the
+// compiler vectorises them and the bits are the same on every instruction set. An activation of NaN is NaN.
+// CpuKernels calls Activation and ActivationBackward for pieces of an array, on the threads of the context's
+// team.
 #include "tensor/cpu/activation.h"
 
 #include "base/check.h"
@@ -7,13 +11,13 @@
 namespace sluice::cpu {
 namespace {
 
-// Of infinity 1, and not infinity over infinity.
+// x / (1 + |x|), with the limits 1 and -1 at infinity, where the formula would be NaN.
 SLUICE_INLINE float SoftsignOf(float x) {
   const float magnitude = Magnitude(x);
   const float near = x / (1.0f + magnitude), far = x < 0 ? -1.0f : 1.0f;
   return magnitude > 0x1p60f ? far : near;
 }
-// tanh(log(1 + e^x)) = ((1 + e^x)^2 - 1) / ((1 + e^x)^2 + 1), from e^-|x| so that nothing overflows.
+// tanh(log(1 + e^x)) = ((1 + e^x)^2 - 1) / ((1 + e^x)^2 + 1), computed from e^-|x| so that nothing overflows.
 SLUICE_INLINE float TanhOfSoftplus(float x) {
   const float e = Exp(-Magnitude(x));
   const float below = e * (e + 2.0f) / (e * (e + 2.0f) + 2.0f);
@@ -21,7 +25,7 @@ SLUICE_INLINE float TanhOfSoftplus(float x) {
   return x < 0 ? below : above;
 }
 
-// NaN stays NaN and passes its gradient on, as in PyTorch.
+// NaN stays NaN, and ReluBackward passes its gradient on, as in PyTorch: hence <= 0 and not > 0.
 SLUICE_SIMD void Relu(const float* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] <= 0 ? 0 : x[i];
 }
@@ -30,7 +34,7 @@ SLUICE_SIMD void LeakyRelu(const float* x, float alpha, float* out, int64_t n) {
 }
 SLUICE_SIMD void Elu(const float* x, float alpha, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    // Near 0, where e^x - 1 would lose its digits, x + x^2 / 2 + x^3 / 6.
+    // Near 0, where e^x - 1 would lose digits, the series x + x^2 / 2 + x^3 / 6 is used.
     const float near = x[i] + x[i] * x[i] * (0.5f + x[i] * (1.0f / 6));
     const float minus = x[i] > -0.01f ? near : Exp(x[i]) - 1.0f;
     out[i] = x[i] > 0 ? x[i] : alpha * minus;

@@ -1,11 +1,12 @@
-// Activations and their derivatives: loops, vectorised by the compiler.
+// Activations and their derivatives, as loops that the compiler vectorises.
 #pragma once
 
 #include "tensor/kernels.h"
 
 namespace sluice::cpu {
 
-// All but tanh and sigmoid, which are oneDNN's.
+// `n` elements of what Kernels::Activation and ActivationBackward compute. Activation does not have tanh and
+// sigmoid, which oneDNN computes; ActivationBackward has all kinds.
 void Activation(const ActivationShape& shape, const float* x, float* out, int64_t n);
 void ActivationBackward(const ActivationShape& shape, const float* kept, const float* grad, float* grad_x,
                         int64_t n);

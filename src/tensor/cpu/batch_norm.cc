@@ -1,3 +1,7 @@
+// Batch normalisation of [rows, channels], forward and backward, as passes over the rows with loops over the
+// channels inside, which the compiler vectorises. Invariant: sums are taken over pieces of the rows that
+// depend on the shape only, and the pieces' sums are added in order, so the number of threads changes no
+// bit. CpuKernels calls it on the stream's thread; the passes run on the context's team.
 #include "tensor/cpu/batch_norm.h"
 
 #include <algorithm>
@@ -12,15 +16,16 @@ namespace {
 
 using Affine = BatchNorm::Affine;
 
-// What relu's input must not be at most; NaN is not. Without relu nothing is at most NaN.
+// The threshold of relu: a result at most this becomes 0. With relu it is 0, and a result of NaN stays NaN.
+// Without relu it is NaN, and no value compares as at most NaN.
 float FloorOf(bool relu) {
   return relu ? 0 : NAN;
 }
 
-// Sums go through memory: this many rows at a time.
+// The sums of the channels are in memory. They are loaded and stored once for this many rows.
 constexpr int64_t kRows = 4;
 
-// sums[c] += x - origin[c], squares[c] += (x - origin[c])^2 over kRows rows, or over one.
+// sums[c] += x - origin[c], squares[c] += (x - origin[c])^2, over kCount rows (kRows or 1).
 template <int64_t kCount>
 SLUICE_INLINE void AddMoments(const float* __restrict x, const float* __restrict origin, int64_t channels,
                               double* __restrict sums, double* __restrict squares) {
@@ -73,7 +78,8 @@ SLUICE_SIMD void NormalizeAdd(const float* __restrict x, const Affine& a, const 
   }
 }
 
-// sums[c] += g, products[c] += g (x - mean[c]) over rows; with relu where its input was not at most 0.
+// sums[c] += g, products[c] += g (x - mean[c]), over kCount rows. g is the
+// gradient, or 0 where relu's input was at most 0.
 template <int64_t kCount>
 SLUICE_INLINE void AddGradients(const float* __restrict grad, const float* __restrict x, const Affine& a,
                                 float floor, int64_t channels, double* __restrict sums,
@@ -101,7 +107,7 @@ SLUICE_SIMD void GradientSums(const float* grad, const float* x, const Affine& a
     AddGradients<1>(grad + row * channels, x + row * channels, a, floor, channels, sums, products);
 }
 
-// grad_x = g scale - (x - mean) b - c, the same g.
+// grad_x = g scale - (x - mean) b - k, with g as in AddGradients.
 SLUICE_SIMD void Combine(const float* __restrict grad, const float* __restrict x, const Affine& a, bool relu,
                          const float* __restrict b, const float* __restrict k, int64_t rows, int64_t channels,
                          float* __restrict grad_x) {
@@ -115,14 +121,15 @@ SLUICE_SIMD void Combine(const float* __restrict grad, const float* __restrict x
   }
 }
 
-constexpr int64_t kGrain = int64_t{32} << 10;  // elements worth a thread
+constexpr int64_t kGrain = int64_t{32} << 10;  // the number of elements that are worth a thread
 
 int64_t RowsWorthAThread(int64_t channels) {
   return kGrain / std::max<int64_t>(channels, 1) + 1;
 }
 
-// sum(begin, end, first, second) adds to two arrays of channels over pieces of the rows; the pieces' sums end
-// in `sums`: `first` of all channels, then `second`.
+// Calls sum(begin, end, first, second) for pieces [begin, end) of the rows, in parallel; it
+// adds to two arrays of one sum for each channel. Leaves the totals at the beginning of
+// `sums`: `first` of all channels, then `second`.
 template <typename Sum>
 void SumOfPieces(int64_t rows, int64_t channels, std::vector<double>* sums, Sum&& sum) {
   const int64_t pieces = std::clamp<int64_t>(rows / RowsWorthAThread(channels), 1, 64);
@@ -139,8 +146,9 @@ void SumOfPieces(int64_t rows, int64_t channels, std::vector<double>* sums, Sum&
   }
 }
 
-// Of the batch, and into the running ones: var's is the unbiased one (Ioffe, Szegedy 2015, algorithm 2).
-// `origin`: a value of each channel, near its others.
+// Computes the batch's statistics from `sums`, and updates the running ones, with the unbiased variance
+// (Ioffe, Szegedy 2015, algorithm 2). `origin` is one value of each channel, which was subtracted from
+// all values so that their sums of squares do not cancel.
 void Statistics(const BatchNormShape& s, const double* sums, const float* origin, float* running_mean,
                 float* running_variance, float* mean, float* inverse) {
   const auto values = static_cast<double>(s.rows);
@@ -163,7 +171,7 @@ void Statistics(const BatchNormShape& s, const double* sums, const float* origin
 void BatchNorm::Forward(const BatchNormShape& s, const float* x, const float* gamma, const float* beta,
                         const float* addend, float* running_mean, float* running_variance, float* out,
                         float* mean, float* inverse) {
-  if (s.rows == 0) return;  // nothing to learn, nothing to write
+  if (s.rows == 0) return;
   const int64_t channels = s.channels;
   if (s.training) {
     SumOfPieces(s.rows, channels, &sums_, [&](int64_t begin, int64_t end, double* sums, double* squares) {
@@ -207,7 +215,7 @@ void BatchNorm::Backward(const BatchNormShape& s, const float* x, const float* g
     const double sum = sums_[static_cast<size_t>(c)], product = sums_[static_cast<size_t>(channels + c)];
     const double inv = inverse[c], scale = affine.scale[c];
     b[c] = k[c] = 0;
-    if (s.training) {  // mean and variance depend on x too
+    if (s.training) {  // the mean and the variance depend on x too
       b[c] = static_cast<float>(scale * inv * inv * product / values);
       k[c] = static_cast<float>(scale * sum / values);
     }

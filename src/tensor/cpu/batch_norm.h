@@ -7,11 +7,11 @@
 
 namespace sluice::cpu {
 
-// What Kernels::BatchNorm and BatchNormBackward compute. Sums are taken over pieces of the rows that depend
-// on their number only, so that threads change no bit.
+// Computes Kernels::BatchNorm and BatchNormBackward. Sums are taken over pieces of the rows that depend on
+// the shape only, so the number of threads changes no bit. Not thread-safe: it keeps memory between calls.
 class BatchNorm {
  public:
-  // (x - mean) scale + shift, by channel.
+  // The normalisation as (x - mean) scale + shift, for each channel.
   struct Affine {
     const float *mean, *scale, *shift;
   };
@@ -26,8 +26,8 @@ class BatchNorm {
   Affine AffineOf(int64_t channels, const float* gamma, const float* beta, const float* mean,
                   const float* inverse);
 
-  std::vector<double> sums_;    // of the pieces
-  std::vector<float> factors_;  // scale, shift and backward's two, of the channels
+  std::vector<double> sums_;    // of each piece, two for each channel
+  std::vector<float> factors_;  // scale, shift and Backward's b and k, each of all channels
 };
 
 }  // namespace sluice::cpu

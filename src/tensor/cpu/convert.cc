@@ -15,7 +15,8 @@ void FillAs(void* out, T value, int64_t n) {
   std::fill_n(static_cast<T*>(out), n, value);
 }
 
-// Rounded to odd: rounding the result to 16 bits gives what rounding `value` would (Boldo, Melquiond 2008).
+// Rounds to odd. Rounding the result to 16 bits then gives the same as rounding
+// `value` itself (Boldo, Melquiond 2008).
 float ToOddFloat(double value) {
   const auto nearest = static_cast<float>(value);
   if (std::isnan(value) || nearest == value || (std::bit_cast<uint32_t>(nearest) & 1) != 0) return nearest;

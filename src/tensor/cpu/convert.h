@@ -1,4 +1,4 @@
-// Element types: filling and converting.
+// Filling arrays of any element type, and converting between types.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace sluice::cpu {
 
 void Fill(DType dtype, void* out, double value, int64_t n);
-// Elements [first, last), between floating types: between float32 and 16 bits in vector loops, else through
-// float64.
+// Converts elements [first, last) between floating types: between float32 and a 16-bit type in
+// vectorised loops, else one by one through float64.
 void Convert(DType from_type, const void* from, DType to_type, void* to, int64_t first, int64_t last);
 
 }  // namespace sluice::cpu

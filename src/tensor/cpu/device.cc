@@ -1,4 +1,8 @@
-// cpu(i): one thread in order, with its share of the cores for the kernels' own threads.
+// The device of cpu(i). Its stream is one thread, which runs the operations in the order in which
+// they were enqueued; kernels divide their work among an OpenMP team of the context's share of
+// threads, which belongs to that thread. Threads and memory are tried out before they are needed, on
+// the thread that makes the device or changes its share, because libgomp and oneDNN crash without
+// them. Enqueue and Drain may be called from any thread, SetShare with the mutex of Devices held.
 #include <execinfo.h>
 #include <omp.h>
 #include <sched.h>
@@ -19,9 +23,9 @@
 namespace sluice {
 namespace {
 
-// Of freed arrays, for the next ones.
+// The most memory of freed arrays that the allocator keeps for the next ones.
 constexpr size_t kKeptBytes = size_t{1} << 30;
-constexpr size_t kLeastMemory = size_t{64} << 20;  // beyond what the process has when a device is made
+constexpr size_t kLeastMemory = size_t{64} << 20;  // has to be available when a device is made
 
 struct Operation {
   void Run() {
@@ -32,7 +36,7 @@ struct Operation {
     } catch (...) {
       error = OfOperation(done.what(), std::current_exception());
     }
-    work = nullptr;  // lets go of its arrays before whoever waits goes on
+    work = nullptr;  // releases its arrays before a waiter for `done` continues
     after.clear();
     done.Complete(error);
   }
@@ -46,7 +50,7 @@ void BindThisThread(std::span<const int> cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);
-  // Refused where the cores were taken from the process meanwhile: it runs on what it has.
+  // The call fails if the process has lost these cores meanwhile; the thread then runs where it did.
   static_cast<void>(sched_setaffinity(0, sizeof set, &set));
 }
 
@@ -54,15 +58,15 @@ int TeamOf(const CpuShare& share) {
   return std::min(share.threads, omp_get_thread_limit());
 }
 
-// A thread's first allocation maps 64 MiB, its malloc arena. That happens here, so that memory that is found
-// free for generated code later (onednn.cc) is still free when the code is written.
+// Makes the calling thread's malloc arena: a thread's first allocation maps 64 MiB. If that happened later,
+// it could take the memory that onednn.cc has just found to be free for generated code.
 void TakeArena() {
-  void* volatile some = std::malloc(1);  // volatile: a pair that nobody sees would be left out
+  void* volatile some = std::malloc(1);  // volatile keeps the compiler from removing the pair of calls
   std::free(some);
 }
 
-// Of the calling thread. oneDNN shares work among as many threads as it asked for; a smaller team leaves some
-// of it undone.
+// Starts the calling thread's OpenMP team of exactly the share's size. oneDNN divides its work among as many
+// threads as it asks for; in a smaller team, part of the work would not be done.
 void SetTeam(const CpuShare& share) {
   const int threads = TeamOf(share);
   omp_set_num_threads(threads);
@@ -73,14 +77,16 @@ void SetTeam(const CpuShare& share) {
   }
 }
 
-// libgomp ends the process where the system gives it no thread, and oneDNN writes through a null pointer
-// where it has no memory for the code that it generates: asked before, on the caller's thread. SetTeam then
-// takes what was found.
+// Tries out, on the caller's thread, whether the system gives the threads and the memory for
+// `share`; throws Error(kResourceExhausted) if not. Without threads libgomp would end the
+// process, and without memory for its generated code oneDNN would write through a null pointer.
+// SetTeam then starts the threads that are reserved.
 ThreadReservation RoomFor(int id, const CpuShare& share) {
   const std::string what_for = StrCat("computing on cpu(", id, ")");
   ThreadReservation threads(TeamOf(share), what_for);
   ReserveMemory(kLeastMemory, what_for);
-  // libgomp's threads end by pthread_exit, which loads what unwinds a stack, and aborts where that fails.
+  // libgomp's threads end by pthread_exit, which loads the library that unwinds stacks (libgcc_s),
+  // and aborts if that fails. backtrace loads it now.
   void* frame = nullptr;
   backtrace(&frame, 1);
   return threads;
@@ -101,7 +107,7 @@ class CpuStream final : public Stream {
         MemoryOf<Operation>(records_),
         Operation{Event::Make(std::move(what), *this, records_), {}, std::move(work)});
     for (const Event& event : after) {
-      // What ran here before has ended: of that only the error may matter.
+      // Operations of this stream have ended when this one starts; such an event matters only for its error.
       if (!event.Succeeded() && !(event.quiet() && event.stream() == this)) operation->after.push_back(event);
     }
     const Event done = operation->done;
@@ -148,8 +154,8 @@ class CpuDevice final : public Device {
   const std::shared_ptr<Allocator> allocator_, records_;
   const std::unique_ptr<Kernels> kernels_;
   const int id_;
-  CpuShare share_;    // with Devices' lock
-  CpuStream stream_;  // last: drains before the kernels go
+  CpuShare share_;    // guarded by the mutex of Devices
+  CpuStream stream_;  // the last member: its destructor finishes the work before the kernels are destroyed
 };
 
 }  // namespace

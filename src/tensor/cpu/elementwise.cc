@@ -41,7 +41,7 @@ double Sum(const float* a, int64_t n) {
   return sum;
 }
 
-// Some columns at a time, in double: there may be a row for every pixel.
+// Adds up in double, since there may be as many rows as pixels, for 64 columns at a time.
 SLUICE_SIMD void SumRows(const float* a, float* out, int64_t rows, int64_t columns) {
   constexpr int64_t kBlock = 64;
   for (int64_t first = 0; first < columns; first += kBlock) {

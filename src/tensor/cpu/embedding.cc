@@ -1,3 +1,8 @@
+// Embeddings: rows of a weight by their numbers, their means over bags (the ids of one sample), and
+// the gradients of both. Ids are read and checked once for each call (ReadRowNumbers), on the
+// stream's thread; CpuKernels then calls the other functions for ranges of rows or columns, on the
+// threads of the context's team. Invariant: a gradient's element is summed by one thread, in the
+// order of the ids, so the number of threads changes no bit.
 #include "tensor/cpu/embedding.h"
 
 #include <algorithm>

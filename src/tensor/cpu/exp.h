@@ -1,5 +1,5 @@
-// e^x and what follows from it, for loops that the compiler vectorises: no branch, no table, no call; the
-// same bits on every instruction set (base/simd.h).
+// e^x and functions made of it, for loops that the compiler vectorises: they have no branch, no table and no
+// call, and give the same bits on every instruction set (base/simd.h).
 #pragma once
 
 #include <bit>
@@ -10,12 +10,13 @@ namespace sluice::cpu {
 
 #define SLUICE_INLINE inline __attribute__((always_inline))
 
-// Within 2 units of the last place; 0 below -87.3 (no subnormals), infinite above 88.7, NaN for NaN. Reduced
-// to [-ln 2 / 2, ln 2 / 2] in two steps and a polynomial there, after Cephes' expf (Moshier).
+// e^x within 2 units of the last place; 0 below -87.3 (no subnormals), infinity above 88.72,
+// NaN for NaN. The argument is reduced to [-ln 2 / 2, ln 2 / 2] in two steps, and a
+// polynomial is used there, as in Cephes' expf (Moshier).
 SLUICE_INLINE float Exp(float x) {
   constexpr float kLowest = -87.3f, kHighest = 88.72f;
   const float in = x < kLowest ? kLowest : (x > kHighest ? kHighest : x);
-  constexpr float kRound = 0x1.8p23f;  // adding it rounds to whole numbers
+  constexpr float kRound = 0x1.8p23f;  // adding and subtracting it rounds to a whole number
   const float n = (in * 1.44269504088896341f + kRound) - kRound;
   const float r = (in - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
@@ -25,7 +26,7 @@ SLUICE_INLINE float Exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  // 2^n in two factors: n may be 128.
+  // 2^n is computed as two factors, because n may be 128, whose power is no float.
   const auto whole = static_cast<int32_t>(n);
   const int32_t half = whole >> 1;
   const float y =
@@ -35,7 +36,8 @@ SLUICE_INLINE float Exp(float x) {
   return x == x ? under : x;
 }
 
-// log(1 + e^-|x|), small relative errors everywhere: 2 artanh(e / (2 + e)) by its series, e / (2 + e) <= 1/3.
+// log(1 + e^-magnitude) for magnitude >= 0, with a small relative error everywhere: with e = e^-magnitude it
+// is 2 artanh(e / (2 + e)), computed by its series; e / (2 + e) <= 1/3.
 SLUICE_INLINE float LogOnePlusExpOfMinus(float magnitude) {
   const float e = Exp(-magnitude), s = e / (2.0f + e), q = s * s;
   float p = 1.0f / 15;
@@ -54,13 +56,13 @@ SLUICE_INLINE float Magnitude(float x) {
 SLUICE_INLINE float Softplus(float x) {
   return (x > 0 ? x : 0) + LogOnePlusExpOfMinus(Magnitude(x));
 }
-// 1 / (1 + e^-x), from e^-|x| so that nothing overflows.
+// 1 / (1 + e^-x), computed from e^-|x| so that nothing overflows.
 SLUICE_INLINE float Sigmoid(float x) {
   const float e = Exp(-Magnitude(x));
   return (x < 0 ? e : 1.0f) / (1.0f + e);
 }
-// Within 2 units of the last place: below 0.625 a polynomial (Cephes' tanhf, Moshier), above 1 - 2 / (e^2x +
-// 1).
+// tanh x within 2 units of the last place: for |x| < 0.625 a polynomial (Cephes' tanhf, Moshier), above it
+// 1 - 2 / (e^2|x| + 1) with the sign of x.
 SLUICE_INLINE float Tanh(float x) {
   const float magnitude = Magnitude(x), z = x * x;
   float p = -5.70498872745e-3f;
@@ -72,7 +74,8 @@ SLUICE_INLINE float Tanh(float x) {
   const float other = x < 0 ? -far : far;
   return magnitude < 0.625f ? near : other;
 }
-// The normal distribution's (1 + erf(x / sqrt 2)) / 2; erf within 1.5e-7 (Abramowitz, Stegun 1964, 7.1.26).
+// The normal distribution function (1 + erf(x / sqrt 2)) / 2, with erf within
+// 1.5e-7 (Abramowitz, Stegun 1964, 7.1.26).
 SLUICE_INLINE float NormalCdf(float x) {
   const float z = Magnitude(x) * 0.70710678118654752f, t = 1.0f / (1.0f + 0.3275911f * z);
   float p = 1.061405429f;

@@ -1,3 +1,8 @@
+// The Kernels of cpu contexts. Each method divides its work among the threads of the context's share
+// (ParallelFor) and calls the loops of the other files here, or passes the work to oneDNN, which divides it
+// itself. All methods run on the stream's thread, one at a time. Invariant: arguments that may be invalid
+// (labels, ids, lengths) are checked before the work is divided, since an exception must not leave a
+// parallel loop.
 #include "tensor/cpu/kernels.h"
 
 #include <algorithm>
@@ -27,7 +32,7 @@
 namespace sluice {
 namespace {
 
-// Elements below which another thread costs more than it brings.
+// The number of elements below which another thread costs more time than it saves.
 constexpr int64_t kGrain = int64_t{32} << 10;
 
 class CpuKernels final : public Kernels {
@@ -299,13 +304,14 @@ class CpuKernels final : public Kernels {
     bag_counts_.resize(static_cast<size_t>(n));
     cpu::CountWords(s, row_numbers_, steps, &bag_counts_);
   }
-  // do_columns(first, last) for all columns of a gradient to which `n` ids add, none of them cut.
+  // Calls do_columns(first, last) in parallel for all columns of a gradient to which `n` ids add. The rows
+  // are not divided, so every element is summed by one thread, in the order of the ids.
   template <typename Do>
   void ForColumns(const EmbeddingShape& s, int64_t n, Do do_columns) {
     ParallelFor(s.columns, std::max<int64_t>(Planes(s.rows + n), cpu::kLanes), do_columns);
   }
 
-  // oneDNN's relu is a maximum that makes 0 of NaN.
+  // oneDNN's relu is a maximum, which turns NaN into 0.
   static bool LosesNanInOneDnn(const ActivationShape& a) {
     return a.kind == ActivationKind::kRelu || (a.kind == ActivationKind::kLeakyRelu && a.alpha == 0);
   }
@@ -315,9 +321,9 @@ class CpuKernels final : public Kernels {
     shape.arithmetic = Here(shape.arithmetic);
     return shape;
   }
-  // How many pieces of this size are worth a thread.
+  // The number of pieces of `size` elements that are worth a thread.
   static int64_t Planes(int64_t size) { return kGrain / std::max<int64_t>(1, size) + 1; }
-  // Before threads share the work: none of them may throw.
+  // Throws for an invalid label. It is called before the work is divided: the threads may not throw.
   static void RequireLabels(const float* labels, int64_t rows, int64_t classes) {
     for (int64_t row = 0; row < rows; ++row) {
       const float label = labels[row];
@@ -331,7 +337,7 @@ class CpuKernels final : public Kernels {
   cpu::OneDnn onednn_;
   cpu::BatchNorm batch_norm_;
   cpu::Recurrent recurrent_{onednn_};
-  std::vector<int64_t> row_numbers_, bag_counts_;  // of the call that runs
+  std::vector<int64_t> row_numbers_, bag_counts_;  // of the running call
 };
 
 }  // namespace

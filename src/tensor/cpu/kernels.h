@@ -1,4 +1,4 @@
-// The kernels of cpu contexts: oneDNN's where it has them.
+// The kernels of cpu contexts: oneDNN's where it has suitable ones, else loops of this folder.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-// Whether Arithmetic::kBFloat16 rounds factors to bfloat16; empty: where that is faster.
+// `multiplies_bfloat16` says whether Arithmetic::kBFloat16 rounds factors to bfloat16; if empty, it does
+// where that is faster. Throws Error(kUnavailable) if it is true and the processor lacks AVX-512.
 std::unique_ptr<Kernels> MakeCpuKernels(std::optional<bool> multiplies_bfloat16);
 
 }  // namespace sluice

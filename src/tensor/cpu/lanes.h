@@ -1,5 +1,6 @@
-// Sums that the compiler vectorises although their order is fixed: 16 partial sums side by side, joined in
-// one way, so that the bits are the same on every instruction set (base/simd.h).
+// Sums and maxima that the compiler vectorises although their order is fixed: 16 partial
+// results side by side, which are always combined in the same order, so that the bits are
+// the same on every instruction set (base/simd.h).
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace sluice::cpu {
 
 inline constexpr int64_t kLanes = 16;
 
-// The sum of term(i) over [0, n): in float for some thousand terms at a time, those sums in double.
+// Returns the sum of term(i) over [0, n). Chunks of 4096 terms are summed in float, and their sums in double.
 template <typename Term>
 SLUICE_INLINE double SumOf(int64_t n, Term&& term) {
   constexpr int64_t kChunk = 4096;
@@ -32,7 +33,7 @@ SLUICE_INLINE double SumOf(int64_t n, Term&& term) {
   return sum;
 }
 
-// The largest of n > 0 values: a NaN if the first is one, else the others are passed over.
+// Returns the largest of n > 0 values. The result is NaN if the first value is; any other NaN is ignored.
 SLUICE_INLINE float MaxOf(const float* a, int64_t n) {
   float lanes[kLanes];
   for (float& lane : lanes) lane = a[0];

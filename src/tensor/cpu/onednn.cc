@@ -1,3 +1,7 @@
+// Primitives of oneDNN for CpuKernels: each is made once for its shape and kept in a map. All methods run on
+// the stream's thread, and return when the result is complete. Invariants: the primitives in the maps were
+// made for the present number of threads (FitTeam), and memory for a primitive's code was found to be
+// available before the primitive is made, since oneDNN does not check that.
 #include "tensor/cpu/onednn.h"
 
 #include <omp.h>
@@ -29,14 +33,15 @@ struct OneDnn::Eltwise {
 
 namespace {
 
-// Of a kind. A program whose shapes never end (texts of every length) begins anew now and then.
+// The most primitives in one map. When a map is full it is cleared, for programs that always
+// bring new shapes, such as texts of every length.
 constexpr size_t kMostPrimitives = 256;
 
-// The most that the code of one primitive takes, with its parts. oneDNN does not check that it got memory for
-// it.
+// The most memory that the generated code of one primitive takes, its parts included.
+// oneDNN does not check whether it got that memory.
 constexpr size_t kMostCode = size_t{16} << 20;
 
-// What `map` has at `key`, made of `arguments` when it has nothing yet.
+// Returns the element of `map` at `key`; makes it from `arguments` if there is none.
 template <typename Map, typename... Args>
 auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... arguments) {
   auto found = map.find(key);
@@ -48,7 +53,7 @@ auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... argum
   return *found->second;
 }
 
-// A product of no columns and rows is zero.
+// Computes a product with k = 0, which is zero (plus the bias, and `out` itself if it adds).
 void AddNothing(const ProductShape& s, const float* bias, float* out) {
   if (!s.adds) std::memset(out, 0, static_cast<size_t>(s.m * s.n) * sizeof(float));
   for (int64_t row = 0; row < s.m && bias != nullptr; ++row, out += s.n) Combine(1, out, 1, bias, out, s.n);
@@ -73,7 +78,8 @@ bool OneDnn::MultipliesBFloat16Fast() {
   return Has(dnnl::cpu_isa::avx512_core_bf16) && __builtin_cpu_is("amdfam19h") != 0;
 }
 
-// A primitive works with the threads that there were when it was made.
+// Drops all primitives if the number of threads has changed: a primitive divides its work among
+// as many threads as there were when it was made.
 void OneDnn::FitTeam() {
   if (std::exchange(threads_, omp_get_max_threads()) == omp_get_max_threads()) return;
   forward_.clear();
@@ -105,7 +111,7 @@ void OneDnn::ConvBackward(const ConvShape& shape, const float* x, const float* w
 
 void OneDnn::Multiply(const ProductShape& s, const float* a, const float* b, const float* bias, float* out) {
   if (s.m == 0 || s.n == 0) return;
-  if (s.k == 0) return AddNothing(s, bias, out);  // oneDNN refuses it
+  if (s.k == 0) return AddNothing(s, bias, out);  // oneDNN rejects this shape
   FitTeam();
   MadeOnce(products_, s, *engine_, s).Run(a, b, bias, out);
   engine_->stream.wait();

@@ -1,5 +1,8 @@
-// What oneDNN computes, and the primitives made for it once per shape. Convolution kernels are fastest on
-// channels-last images (oneDNN's own choice, `any`, is 1.65x slower for LeNet's second layer on AVX-512).
+// The operations that oneDNN computes, and the primitives that are made for them, once per
+// shape. Convolutions are fastest on channels-last images (oneDNN's own choice, `any`, is 1.65
+// times slower for LeNet's second layer on AVX-512). A OneDnn belongs to one stream: it is not
+// thread-safe. Methods throw Error(kResourceExhausted) without memory for a new primitive's
+// code, and Error(kUnavailable) if a primitive fails to run.
 #pragma once
 
 #include <map>
@@ -22,18 +25,18 @@ class OneDnn {
  public:
   OneDnn();
   ~OneDnn();
-  // Whether there are products of bfloat16 (with AVX-512), and whether they are faster than those of float32:
-  // with AMX's tiles, and on AMD's Zen 4. Others begin their dot products of bfloat16 too rarely
-  // (docs/benchmarks.md).
+  // MultipliesBFloat16: whether oneDNN has products of bfloat16 here (it needs AVX-512).
+  // MultipliesBFloat16Fast: whether they are faster than those of float32, as with AMX and on AMD's Zen 4.
+  // Other processors start their dot products of bfloat16 at too low a rate (docs/benchmarks.md).
   static bool MultipliesBFloat16();
   static bool MultipliesBFloat16Fast();
-  // Images with their channels last. `after`, one whose derivative comes from its output, is applied to what
-  // the convolution leaves.
+  // Images are channels-last. `after`, an activation for which
+  // FromOutput() is true, is applied to the result.
   void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
             const std::optional<ActivationShape>& after, float* out);
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias);
-  // Of the matrices as onednn_product.h says; `bias` with has_bias only.
+  // Multiplies matrices as ProductShape says (onednn_product.h). `bias` is null unless shape.has_bias.
   void Multiply(const ProductShape& shape, const float* a, const float* b, const float* bias, float* out);
   void Tanh(const float* x, float* out, int64_t n);
   void Sigmoid(const float* x, float* out, int64_t n);
@@ -44,7 +47,7 @@ class OneDnn {
   void FitTeam();
 
   std::unique_ptr<Engine> engine_;
-  int threads_ = 0;  // that the primitives were made for
+  int threads_ = 0;  // the number of threads that the primitives were made for
   std::map<std::tuple<ConvShape, bool, std::optional<ActivationShape>>, std::unique_ptr<ConvForward>>
       forward_;
   std::map<ConvShape, std::unique_ptr<ConvBackwardData>> backward_data_;

@@ -1,3 +1,7 @@
+// Convolutions by oneDNN's direct algorithm: one class for the forward pass and one for each of the two
+// backward passes. Constructors make the primitive, which is slow; Run points its memory objects at the
+// caller's arrays, converts inputs where the primitive wants another layout or type, and executes it. OneDnn
+// (onednn.cc) owns the objects, by shape, and calls them on the stream's thread.
 #include "tensor/cpu/onednn_conv.h"
 
 #include "base/check.h"
@@ -10,13 +14,14 @@ constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 namespace {
 
-// oneDNN's kernels compute many results of a row of the image at once. Where a window as wide as the image
-// leaves one in a row, the image is a single row to them: of a pixel for each of its rows, which lie channels
-// last, with all their columns as channels.
+// Whether the window is as wide as the image, so that each row of the result has one pixel only. oneDNN's
+// kernels compute many results of a row at once and would be slow, so AsOneRow describes the same
+// convolution as one over an image of a single row: each row of the real image, which lies channels last,
+// becomes one pixel, with the channels of all its columns as its channels.
 bool CoversRows(const ConvShape& s) {
   const WindowShape& w = s.window;
   return w.width == s.in_width && w.full_width() == s.in_width && w.pad_width == 0 &&
-         (s.groups == 1 || s.in_width == 1) && s.out_height() > 1;  // one result is a product
+         (s.groups == 1 || s.in_width == 1) && s.out_height() > 1;  // one result is a plain product
 }
 
 ConvShape AsOneRow(const ConvShape& s) {
@@ -36,7 +41,8 @@ memory::desc WeightsOf(const ConvShape& s) {
   return {{s.groups, out, in, s.window.height, s.window.width}, kFloat, Tag::goihw};
 }
 
-// The caller's. Those of a row that becomes a pixel have its axes in the order of the pixel's channels.
+// Describes the caller's weights. Where a row becomes a pixel (CoversRows), the axes are put in the order of
+// the pixel's channels: [out, width, in_channels, height].
 memory::desc UsersWeightsOf(const ConvShape& s) {
   if (!CoversRows(s) || s.in_width == 1) return WeightsOf(AsOneRow(s));
   const int64_t height = s.window.height, width = s.window.width, size = height * width;

@@ -1,4 +1,4 @@
-// Convolutions, each made once for its shape; for cpu/onednn.cc.
+// Convolutions by oneDNN, each made once for its shape. Only cpu/onednn.cc uses them.
 #pragma once
 
 #include <optional>
@@ -7,16 +7,17 @@
 
 namespace sluice::cpu {
 
-// A convolution's shapes in oneDNN's words, which may see the same numbers as another one: the weights then
-// have other axes here and there. Images have their channels last.
+// oneDNN's descriptions of a convolution's arrays. oneDNN may be given another convolution over
+// the same memory (AsOneRow in onednn_conv.cc); the axes of the caller's weights then differ from
+// those of oneDNN's. Images have their channels last.
 struct ConvDescs {
   explicit ConvDescs(const ConvShape& shape);
   dnnl::convolution_forward::primitive_desc Forward(const dnnl::engine& engine, bool has_bias,
                                                     const dnnl::primitive_attr& attributes = {}) const;
 
-  dnnl::memory::desc src, dst, weights, bias;      // the caller's
-  dnnl::memory::desc src_factor, dst_factor, any;  // what products are made of; weights as oneDNN likes
-  dnnl::memory::desc any_float;                    // weights' gradients
+  dnnl::memory::desc src, dst, weights, bias;      // the caller's arrays
+  dnnl::memory::desc src_factor, dst_factor, any;  // factors of products; `any`: weights, oneDNN's layout
+  dnnl::memory::desc any_float;                    // gradients of weights, oneDNN's layout
   dnnl::memory::dims strides, dilates, pad;
 
  private:

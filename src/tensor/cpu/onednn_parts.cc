@@ -10,7 +10,7 @@ namespace sluice::cpu {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// Elements for which another thread is worth waking.
+// The number of elements that are worth waking another thread for.
 constexpr int64_t kMinRounded = int64_t{8} << 10;
 
 Arguments::Arguments(std::initializer_list<std::pair<int, memory>> arguments) {
@@ -59,7 +59,7 @@ Input::Input(const Engine& e, const memory::desc& users, const memory::desc& cho
   }
 }
 
-// oneDNN 2.6 rounds on one thread.
+// Rounding is done here because oneDNN 2.6 does it on one thread.
 void Input::Bring(const float* users) {
   e_.Point(users_, users);
   void* const rounded = chosen_.get_data_handle();

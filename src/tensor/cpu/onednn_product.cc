@@ -7,8 +7,8 @@ using Tag = memory::format_tag;
 
 namespace {
 
-// Rows and columns of what is multiplied, which may lie the other way round. It stays as it lies: kernels
-// pack it as fast as a reordering would.
+// Describes a matrix [rows, columns], which lies in memory as [columns, rows] if `transposed`. It is passed
+// to oneDNN as it lies, since the kernels pack it as fast as a reordering would.
 memory::desc Matrix(int64_t rows, int64_t columns, bool transposed, memory::data_type type = kFloat) {
   return {{rows, columns}, type, transposed ? Tag::ba : Tag::ab};
 }

@@ -1,11 +1,12 @@
-// Products of matrices, made once for each shape; for cpu/onednn.cc.
+// Products of matrices by oneDNN, each made once for its shape. Only cpu/onednn.cc uses them.
 #pragma once
 
 #include "tensor/cpu/onednn_parts.h"
 
 namespace sluice::cpu {
 
-// Row-major, out = op(a) op(b), or added to out; op(a) [m, k], op(b) [k, n]. A bias [n] is added to each row.
+// out = op(a) op(b), or out += op(a) op(b) if `adds`. Matrices are row-major; op(a), a or its transpose, is
+// [m, k], and op(b) is [k, n]. With has_bias, a bias [n] is added to each row.
 struct ProductShape {
   bool transpose_a = false, transpose_b = false;
   int64_t m = 0, n = 0, k = 0;

@@ -1,4 +1,4 @@
-// A loop over the stream's share of the cores.
+// A parallel loop on the threads of the context's share.
 #pragma once
 
 #include <omp.h>
@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-// body(begin, end) for consecutive pieces of [0, n), at least `grain` long; in this thread alone when there
-// is little to do. The cut depends on n, grain and the number of threads only.
+// Calls body(begin, end) for consecutive pieces of [0, n), each at least `grain` long, and returns
+// when all are done; with one piece, the calling thread does it alone. The pieces depend on n, grain
+// and the number of threads only. `body` must not throw.
 template <typename Body>
 void ParallelFor(int64_t n, int64_t grain, Body&& body) {
   const int64_t pieces = std::min<int64_t>(omp_get_max_threads(), n / std::max<int64_t>(grain, 1));

@@ -1,3 +1,6 @@
+// Pooling of row-major images, plane [h, w] by plane; pool_channels_last.cc has the other layout. CpuKernels
+// calls the functions for ranges of planes, on the threads of the context's team: a call writes its own
+// planes only. Padding counts in an average's divisor and is never a maximum.
 #include "tensor/cpu/pool.h"
 
 #include <algorithm>
@@ -11,7 +14,7 @@ struct Span {
   int64_t begin, end;
 };
 
-// Where a window lies inside an extent, padding cut off.
+// Returns the part of window `index` that lies inside the extent, without padding.
 Span WindowAt(int64_t index, int64_t stride, int64_t pad, int64_t window, int64_t extent) {
   const int64_t start = index * stride - pad;
   return {std::max<int64_t>(start, 0), std::min(start + window, extent)};
@@ -29,7 +32,7 @@ void ForEachWindow(const PoolShape& s, Visit&& visit) {
   }
 }
 
-// Where the last NaN of a window is, or `otherwise` when there is none.
+// Returns the place in the plane of the window's last NaN, or `otherwise` if it has none.
 int64_t LastNan(const PoolShape& s, const float* x, Span rows, Span columns, int64_t otherwise) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     for (int64_t c = columns.begin; c < columns.end; ++c) {
@@ -42,7 +45,7 @@ int64_t LastNan(const PoolShape& s, const float* x, Span rows, Span columns, int
 
 void MaxPlane(const PoolShape& s, const float* x, float* out, int32_t* where) {
   ForEachWindow(s, [&](int64_t at, Span rows, Span columns) {
-    // A NaN makes the sum one; looking for it at every element would be 1.7 times slower.
+    // If a value is NaN, so is the sum; testing every value instead would be 1.7 times slower.
     float best = -std::numeric_limits<float>::infinity(), sum = 0;
     int64_t best_at = rows.begin * s.in_width + columns.begin;
     for (int64_t r = rows.begin; r < rows.end; ++r) {

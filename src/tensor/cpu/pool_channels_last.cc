@@ -1,5 +1,8 @@
-// Images [h, w, c]: channels side by side. Loops over few channels vectorise badly, so there is a version
-// with AVX-512's masks beside the plain one; both do the same to every element.
+// Pooling of images [h, w, c], whose channels lie side by side; pool.cc has the row-major layout. Loops over
+// few channels vectorise badly, so beside the plain version there is one with AVX-512's masks, which is taken
+// where the processor has them. Both do the same operations to every element. CpuKernels calls PoolImages
+// and PoolImagesBackward for ranges of images, on the threads of the context's team: a call writes its own
+// images only.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +17,7 @@
 namespace sluice::cpu {
 namespace {
 
-// A window's place in its image, padding cut off.
+// The part of a window that lies inside its image, without padding.
 struct Place {
   int64_t row, row_end, column, column_end;
 };
@@ -30,14 +33,16 @@ float ShareOf(const PoolShape& s) {
   return 1.0f / static_cast<float>(s.window.height * s.window.width);
 }
 
-// Every input belongs to one window: its gradient is written once. Else it is zeroed first, and adds up.
+// True if every input belongs to exactly one window, so that its gradient is written once. Otherwise
+// the gradients are set to zero first and added up.
 bool WindowsTile(const PoolShape& s) {
   const WindowShape& w = s.window;
   return w.stride_height == w.height && w.stride_width == w.width && w.pad_height == 0 && w.pad_width == 0 &&
          s.in_height % w.height == 0 && s.in_width % w.width == 0;
 }
 
-// One pixel of the output, its channels from `first` on.
+// Computes one pixel of the output, all its channels. A later NaN replaces
+// the maximum, so the last one is taken.
 void MaxPixel(const PoolShape& s, const Place& p, const float* x, float* out, int32_t* where) {
   for (int64_t c = 0; c < s.in_channels; ++c) {
     int64_t best = p.row * s.in_width + p.column;
@@ -120,7 +125,7 @@ void ImageBackward(bool add, const PoolShape& s, const float* grad, const int32_
 }
 
 #ifdef SLUICE_MASKED
-// Of 16 channels from c on, those that there are.
+// The mask of those of the 16 channels from c on that exist.
 SLUICE_MASKED inline __mmask16 MaskAt(int64_t c, int64_t channels) {
   return static_cast<__mmask16>(channels - c >= 16 ? 0xffff : (1u << (channels - c)) - 1);
 }

@@ -1,3 +1,8 @@
+// Recurrent layers on CPUs, as matrix products by oneDNN and loops over cells (recurrent_cells.h) for every
+// step; docs/design/recurrent.md has the reasons. Forward keeps the gates and states of all steps; Backward
+// goes through the steps in reverse and replaces the gates by their gradients, from which one product each
+// gives the gradients of the weights and of x. CpuKernels calls the methods on the stream's thread; loops
+// over the sequences of a batch run on the context's team.
 #include "tensor/cpu/recurrent.h"
 
 #include <algorithm>
@@ -24,20 +29,21 @@ bool IsGru(const RecurrentShape& s) {
   return s.kind == RecurrentKind::kGru;
 }
 
-// The parts of `kept`. Row 0 of the states is before the first step, row i after step i.
+// The parts of `kept`, with time first. States at index 0 are those before the
+// first step, at index i those after i steps.
 struct Kept {
   Kept(const RecurrentShape& s, float* kept)
       : gates(kept),
         hidden(gates + s.steps * s.batch * s.width()),
         more(hidden + (s.steps + 1) * States(s)) {}
-  float *gates, *hidden, *more;  // more: the LSTM's cells, or the GRU's candidates
+  float *gates, *hidden, *more;  // more: the LSTM's cells (as states), or the GRU's candidates
 };
-// The parts of backward's work.
+// The parts of the temporary memory of Backward: x with time first; the gradients of the hidden states and
+// of the cells; and, for the GRU, those of the products of the hidden states with their weights.
 struct Work {
   Work(const RecurrentShape& s, float* work)
       : x(work), hidden(x + s.batch * s.steps * s.in), cell(hidden + States(s)), products(cell + States(s)) {}
-  float *x, *hidden, *cell,
-      *products;  // x with time first; gradients of the states and of the GRU's products
+  float *x, *hidden, *cell, *products;
 };
 
 size_t Bytes(int64_t floats) {
@@ -53,7 +59,7 @@ void CopyOrZero(const float* from, float* to, int64_t n) {
   }
 }
 
-// How many rows of this size are worth a thread.
+// The number of rows of `row` elements that are worth a thread.
 int64_t Grain(int64_t row) {
   return (int64_t{16} << 10) / std::max<int64_t>(1, row) + 1;
 }
@@ -62,7 +68,8 @@ int64_t TimeOf(const RecurrentShape& s, int64_t position) {
   return s.reverse ? s.steps - 1 - position : position;
 }
 
-// Of two rows either of which may be null; `sum` is memory for one more.
+// Returns the sum of two rows, either of which may be null, and null if
+// both are. `sum` is memory for one row.
 const float* SumOrNull(const float* row, const float* other, float* sum, int64_t columns) {
   if (row == nullptr || other == nullptr) return row != nullptr ? row : other;
   Combine(1, row, 1, other, sum, columns);
@@ -194,7 +201,10 @@ void Recurrent::StepBackward(const RecurrentShape& s, const RecurrentInputs& in,
   float *gates = k.gates + p * s.batch * s.width(), *before = k.hidden + p * States(s),
         *after = before + States(s), *more = k.more + p * States(s);
   float* products = IsGru(s) ? w.products + p * s.batch * s.width() : gates;
-  const bool adds = IsGru(s) || !all_run_;  // else the products alone are the gradient of the state before
+  // Whether the product below is added to w.hidden, as happens where w.hidden holds some of
+  // the gradient of the state before this step: for the GRU, and for sequences that have
+  // ended. Otherwise the product alone is that gradient.
+  const bool adds = IsGru(s) || !all_run_;
   ParallelFor(s.batch, Grain(4 * s.width()), [&](int64_t row, int64_t end) {
     for (; row < end; ++row) {
       const int64_t at = row * n;

@@ -1,7 +1,9 @@
-// Recurrent layers step by step on products of matrices (docs/design/recurrent.md: why not oneDNN's own).
+// Recurrent layers, step by step on products of matrices. docs/design/recurrent.md says
+// why oneDNN's recurrent primitives are not used.
 //
-// Inside, time comes first, in the order of the steps taken, so that each step's rows lie together: the
-// gates' part from x is one product over all steps, and so are the weights' gradients.
+// Inside, arrays have time as their first axis, in the order in which the steps are taken, so
+// that the rows of a step lie together: the part of the gates that comes from x is one product
+// over all steps, and so are the gradients of the weights.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,7 @@ namespace sluice::cpu {
 
 class OneDnn;
 
-// What Kernels::Recurrent and its backwards compute.
+// Computes Kernels::Recurrent, RecurrentBackward and RecurrentBackwardInput. Not thread-safe.
 class Recurrent {
  public:
   explicit Recurrent(OneDnn& onednn) : onednn_(onednn) {}
@@ -33,20 +35,21 @@ class Recurrent {
                     int64_t position, float* kept, float* work);
   void WeightGradients(const RecurrentShape& shape, const RecurrentInputs& inputs, float* kept, float* work,
                        const RecurrentGradients& to);
-  // copy(whether the sequence still runs, the row's place with batch first, its place with time first).
+  // Calls copy(runs, batch_first, time_first) for every sequence and step, in parallel: whether the sequence
+  // has that step, and the offsets of its row in the two orders of axes below.
   template <typename Copy>
   void ForEachRow(const RecurrentShape& shape, int64_t columns, Copy copy) const;
-  // Between [batch, steps, columns] and [steps, batch, columns] in the order of the steps taken; beyond a
-  // sequence's length the result is 0.
+  // Copy between [batch, steps, columns] and [steps, batch, columns], the latter in the order in which the
+  // steps are taken. Beyond a sequence's length the result is 0.
   void ToTimeFirst(const RecurrentShape& shape, const float* from, int64_t columns, float* to) const;
   void ToBatchFirst(const RecurrentShape& shape, const float* from, int64_t columns, float* to) const;
 
   OneDnn& onednn_;
-  std::vector<int64_t> lengths_;  // of the call that runs
+  std::vector<int64_t> lengths_;  // of the running call
   bool all_run_ = true;           // every sequence has all steps
 };
 
-// What Kernels::SequenceLengths computes.
+// Computes Kernels::SequenceLengths.
 void SequenceLengths(DType id_type, const void* ids, int64_t n, int64_t steps, double padding,
                      int32_t* lengths);
 

@@ -9,7 +9,7 @@ SLUICE_SIMD void RnnTanhCell(const float* __restrict gate, float* __restrict hid
   for (int64_t i = 0; i < n; ++i) hidden[i] = Tanh(gate[i]);
 }
 
-// NaN stays NaN and passes its gradient on, as in cpu/activation.cc.
+// NaN stays NaN, and passes its gradient on, as in cpu/activation.cc.
 SLUICE_SIMD void RnnReluCell(const float* __restrict gate, float* __restrict hidden, int64_t n) {
   for (int64_t i = 0; i < n; ++i) hidden[i] = gate[i] <= 0 ? 0 : gate[i];
 }

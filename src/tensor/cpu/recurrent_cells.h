@@ -1,13 +1,15 @@
-// One sequence's part of a recurrent step: loops, vectorised by the compiler. The arrays do not overlap.
+// Cells: one sequence's part of a recurrent step, as loops that the compiler
+// vectorises. The arrays of a call must not overlap.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::cpu {
 
-// The gates [gates n] come in before their activations and leave as values; backward replaces the values by
-// gradients. What comes in as `grad` is by the hidden state that the step made; where backward changes it,
-// the rest goes to the hidden state before, beside the products with the gates' gradients.
+// `gates` holds all gates, n floats each. A forward function replaces their inputs by their values, after the
+// activations; a backward function replaces the values by the gradients by the inputs. `grad` is the gradient
+// by the hidden state after the step. Where a backward function changes it, it leaves there the part of the
+// gradient by the hidden state before the step that does not come through the product with the weights.
 
 // hidden = tanh(gate) or relu(gate).
 void RnnTanhCell(const float* gate, float* hidden, int64_t n);
@@ -16,14 +18,15 @@ void RnnTanhCellBackward(const float* hidden, const float* grad, float* gate, in
 void RnnReluCellBackward(const float* hidden, const float* grad, float* gate, int64_t n);
 
 void LstmCell(float* gates, const float* cell_before, float* cell, float* hidden, int64_t n);
-// grad_cell: of `cell`, then of `cell_before`.
+// `grad_cell` is the gradient by `cell` before the call, and by `cell_before` after it.
 void LstmCellBackward(float* gates, const float* cell_before, const float* cell, const float* grad,
                       float* grad_cell, int64_t n);
 
-// products [3 n]: the hidden state's with its weights; `candidate` keeps the last third of them.
+// `products` [3 n] are the products of the hidden state with its weights.
+// `candidate` receives their last third.
 void GruCell(float* gates, const float* products, const float* before, float* candidate, float* hidden,
              int64_t n);
-// products: their gradients.
+// `products` [3 n] receives the gradients by the products.
 void GruCellBackward(float* gates, const float* before, const float* candidate, float* grad, float* products,
                      int64_t n);
 

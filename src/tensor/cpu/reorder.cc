@@ -7,7 +7,8 @@
 namespace sluice::cpu {
 namespace {
 
-// to [columns, rows] = from [rows, columns], tile by tile, so that both stay in the first-level cache.
+// Transposes `from` [rows, columns] to `to` [columns, rows], tile by tile, so that
+// both tiles stay in the first-level cache.
 SLUICE_SIMD void Transpose(const float* from, float* to, int64_t rows, int64_t columns) {
   constexpr int64_t kTile = 16;
   for (int64_t row = 0; row < rows; row += kTile) {

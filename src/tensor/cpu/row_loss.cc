@@ -1,3 +1,7 @@
+// Losses that compare a prediction with a label element by element, and their gradients: one loop for each
+// kind of RowLossShape (tensor/kernels.h has the formulas). p is the prediction, l the label, g the gradient
+// by the row's loss divided by the number of columns. CpuKernels calls RowLosses and RowLossesBackward for
+// ranges of rows, on the threads of the context's team.
 #include "tensor/cpu/row_loss.h"
 
 #include <algorithm>
@@ -28,8 +32,8 @@ SLUICE_SIMD void Logistics(const float* p, const float* l, float* out, int64_t n
 }
 void Divergences(const float* p, const float* l, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    const bool impossible =
-        l[i] == 0 && p[i] == -HUGE_VALF;  // and so expected: 0 times infinity is no number
+    // A class that the label excludes and the prediction finds impossible: 0 times infinity would be NaN.
+    const bool impossible = l[i] == 0 && p[i] == -HUGE_VALF;
     out[i] = impossible ? 0 : l[i] * (std::log(l[i] + kSmallest) - p[i]);
   }
 }

@@ -1,11 +1,11 @@
-// Losses that compare element by element.
+// Losses that compare predictions and labels element by element.
 #pragma once
 
 #include "tensor/kernels.h"
 
 namespace sluice::cpu {
 
-// Rows [first, last) of what Kernels::RowLoss and RowLossBackward compute.
+// Compute rows [first, last) of Kernels::RowLoss and RowLossBackward.
 void RowLosses(const RowLossShape& shape, const float* prediction, const float* label, float* losses,
                int64_t first, int64_t last);
 void RowLossesBackward(const RowLossShape& shape, const float* prediction, const float* label,

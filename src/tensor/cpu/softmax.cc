@@ -1,3 +1,7 @@
+// Softmax of rows, the cross entropy and the log-softmax made of it, and their gradients. The highest value
+// of a row is subtracted before e^x is taken, so that nothing overflows; sums are as in lanes.h, so the
+// bits do not depend on the instruction set. CpuKernels calls the functions for ranges of rows, on the
+// threads of the context's team, after it has checked the labels.
 #include "tensor/cpu/softmax.h"
 
 #include <algorithm>
@@ -9,14 +13,15 @@
 namespace sluice::cpu {
 namespace {
 
-// Rows that are computed together: short ones too then fill the vectors of e^x.
+// The most rows that are computed together, so that short rows too fill the vectors of e^x.
 constexpr int64_t kMostRows = 64;
 
 int64_t RowsTogether(int64_t columns) {
   return std::clamp<int64_t>(2048 / std::max<int64_t>(columns, 1), 1, kMostRows);
 }
 
-// powers[row, j] = exp(x[row, j] - highest of the row), and their sums.
+// powers[row, j] = exp(x[row, j] - highest[row]), where highest[row] is the largest value of
+// the row; sums[row] is the sum of the row's powers.
 SLUICE_SIMD void Powers(const float* x, int64_t rows, int64_t columns, float* powers, float* highest,
                         double* sums) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -58,7 +63,7 @@ void SoftmaxCrossEntropyRows(const float* scores, const float* labels, float smo
       float* p = probabilities + row * classes;
       Affine(p, static_cast<float>(1 / sums[i]), 0, p, classes);
       const double high = highest[i], own = s[static_cast<int64_t>(labels[row])] - high;
-      double expected = own;  // of the scores, under the smoothed label
+      double expected = own;  // the mean of the scores (less `high`) under the smoothed label
       if (smoothing != 0) {
         const double mean = SumOfRow(s, classes) / static_cast<double>(classes) - high;
         expected = (1 - static_cast<double>(smoothing)) * own + static_cast<double>(smoothing) * mean;
@@ -88,7 +93,8 @@ void LogSoftmaxRows(const float* x, float* out, int64_t columns, int64_t first, 
     Powers(x + first * columns, rows, columns, out + first * columns, highest, sums);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t at = (first + i) * columns;
-      // One after the other: their sum would lose the logarithm's digits beside a large score.
+      // The two are subtracted one after the other: their sum would lose digits
+      // of the logarithm beside a large score.
       Subtract(x + at, highest[i], out + at, columns);
       Subtract(out + at, static_cast<float>(std::log(sums[i])), out + at, columns);
     }

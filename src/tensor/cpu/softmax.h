@@ -1,11 +1,11 @@
-// Softmax of rows, and the losses made of it.
+// Softmax of rows, and the cross entropy and log-softmax made of it.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::cpu {
 
-// Rows [first, last) of what the methods of Kernels compute; labels are whole numbers within [0, classes).
+// Compute rows [first, last) of the methods of Kernels; labels must be whole numbers in [0, classes).
 void SoftmaxCrossEntropyRows(const float* scores, const float* labels, float smoothing, float* probabilities,
                              float* losses, int64_t classes, int64_t first, int64_t last);
 void SoftmaxCrossEntropyRowsBackward(const float* probabilities, const float* labels, float smoothing,

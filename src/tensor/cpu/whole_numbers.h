@@ -1,4 +1,4 @@
-// Arrays of whole numbers of any type: ids, lengths.
+// Arrays of whole numbers, such as ids and lengths, of any type that may hold them.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace sluice::cpu {
 
-// read(const T* values) with the type that `dtype` names: int32_t, int64_t, uint8_t or float.
+// Calls read(const T* values) with the type T that `dtype` names: int32_t, int64_t, uint8_t or float.
 template <typename Read>
 void WithValues(DType dtype, const void* values, Read read) {
   switch (dtype) {
@@ -27,8 +27,8 @@ void WithValues(DType dtype, const void* values, Read read) {
   }
 }
 
-// The n values, in place of what `numbers` held; refuse(value, place) throws for one that is no whole number
-// of [0, end).
+// Replaces the contents of `numbers` by the n values. For a value that is no whole number in [0, end)
+// it calls refuse(value, place), which has to throw.
 template <typename ThrowInvalid>
 void ReadWholeNumbers(DType dtype, const void* values, int64_t n, int64_t end, std::vector<int64_t>* numbers,
                       ThrowInvalid refuse) {

@@ -1,5 +1,5 @@
-// gpu(i) in builds with CUDA: finds the GPUs, and says that none of them can be used. The runtime is linked
-// statically and loads the driver at the first call.
+// gpu(i) in builds with CUDA: finds the GPUs, and throws an error that says that none of them can be used.
+// The CUDA runtime is linked statically and loads the driver at the first call.
 #include <cuda_runtime_api.h>
 
 #include "tensor/devices.h"

@@ -1,4 +1,4 @@
-// The twin of cuda/device.cc in builds without CUDA.
+// gpu(i) in builds without CUDA; the counterpart of cuda/device.cc.
 #include "tensor/devices.h"
 #include "tensor/gpus.h"
 

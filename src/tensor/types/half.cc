@@ -8,15 +8,15 @@
 namespace sluice {
 namespace {
 
-// `yes` or `no`, by bits: of a conditional expression the compiler makes a branch around the floating-point
-// operation, and no vectors.
+// Returns `condition` ? yes : no, computed with a bit mask. The compiler turns a conditional expression into
+// a branch around the floating-point operation, and then does not vectorise the loop.
 inline uint32_t Select(bool condition, uint32_t yes, uint32_t no) {
   const uint32_t mask = 0u - static_cast<uint32_t>(condition);
   return (yes & mask) | (no & ~mask);
 }
 
-// Branch-free conversions (Fabian Giesen, "half to float done quickly", public domain), so that loops over
-// them vectorise.
+// The conversions are branch-free (Fabian Giesen, "half to float done quickly", public domain), so that loops
+// over them vectorise.
 inline uint32_t HalfBitsToFloatBits(uint32_t half) {
   const uint32_t sign = (half & 0x8000u) << 16;
   const uint32_t magnitude = half & 0x7fffu;
@@ -29,9 +29,9 @@ inline uint32_t HalfBitsToFloatBits(uint32_t half) {
 inline uint16_t FloatBitsToHalfBits(uint32_t bits) {
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  // Normal halves: rebias, add the rounding term, cut.
+  // For normal halves: rebias the exponent, add the rounding term, and cut the low bits.
   const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  // Subnormal halves: adding 0.5f lines the mantissa up and rounds to nearest even.
+  // For subnormal halves: adding 0.5f aligns the mantissa and rounds to nearest even.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
   const uint32_t infinite = Select(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);

@@ -12,7 +12,7 @@ float ToFloat(Half value);
 BFloat16 BFloat16FromFloat(float value);
 float ToFloat(BFloat16 value);
 
-// n elements; the byte side may lie at any alignment.
+// Each converts n elements; the array of bytes may have any alignment.
 void HalfToFloat(const std::byte* from, float* to, size_t n);
 void FloatToHalf(const float* from, std::byte* to, size_t n);
 void BFloat16ToFloat(const std::byte* from, float* to, size_t n);

@@ -20,7 +20,8 @@ std::string Shape::InvalidReason(std::span<const int64_t> dims) {
     return StrCat("shape [", StrJoin(dims), "] has ", dims.size(), " axes; at most ", kMaxAxes,
                   " are possible");
   }
-  int64_t size = 1;  // without the zeros: the rows of an empty array have a size too
+  // The product leaves out zero extents: an array without elements may still have rows, whose size must fit.
+  int64_t size = 1;
   for (const int64_t dim : dims) {
     if (dim < 0) return StrCat("shape [", StrJoin(dims), "] has a negative extent");
     if (dim > 0 && __builtin_mul_overflow(size, dim, &size)) {
