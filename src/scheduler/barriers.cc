@@ -1,3 +1,8 @@
+// Barriers of workers and servers, identified by name.
+//
+// A barrier opens with its first arrival, which fixes its members, and closes when all have arrived
+// or when one of its workers has left the job. The last 64 releases of each member are remembered,
+// so that a repeated arrival gets the same answer. The scheduler calls this on its loop's thread.
 #include "scheduler/barriers.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
-// How a job ends: who leaves, who has died, and who is waited for meanwhile.
+// The end of a job: members that leave, deaths, failures, and the wait for the remaining members.
+//
+// The first StopJob decides the outcome. From then on every member receives a Stop, repeated
+// until it has left, and the machine is done when no member is waited for, at stop_deadline_
+// at the latest; a job that failed before it was complete also waits for nodes that have yet
+// to join, until latecomers_until_. All methods run on the thread of the scheduler's loop.
 #include <algorithm>
 #include <utility>
 
@@ -40,7 +45,8 @@ void Scheduler::OnLeave(Time now, Member& member, const wire::Message& message, 
     Send(waiter.peer, wire::ErrorReply{failure.code, failure.message}, network, waiter.request_id);
 }
 
-// Surviving a death begins here: a new epoch is made already, and the roster can give the place away.
+// Every death ends the job for now. Surviving a death would begin here: the epoch has
+// been increased already, and Roster::Replace can give the place to a new process.
 void Scheduler::OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
                         transport::Network& network) {
   std::vector<std::string> names;
@@ -58,7 +64,7 @@ void Scheduler::FailJob(Time now, const std::string& message, transport::Network
   EndUnlessAwaiting(now);
 }
 
-// Of a loop that fails: who is connected hears why.
+// Called when the loop ends. If it ends because it failed, the connected members receive the reason.
 void Scheduler::OnEnd(Time now, const std::string& why, transport::Network& network) {
   if (!done_) FailJob(now, StrCat("the scheduler failed: ", why), network);
 }
@@ -95,8 +101,8 @@ void Scheduler::SendStop(Time now, transport::Network& network) {
   EndUnlessAwaiting(now);
 }
 
-// Members, until they have left; and who was to join a job that has failed before it was complete: nobody
-// else can tell them.
+// The scheduler waits for members until they have left, and, when the job failed before
+// it was complete, for the nodes that have yet to join: no other process can notify them.
 void Scheduler::EndUnlessAwaiting(Time now) {
   if (outcome_.reason == wire::Stop::Reason::kFinished) BuryWhoDidNotLeave(now);
   if (AllHaveLeft() || now >= stop_deadline_) settled_ = true;
@@ -105,9 +111,11 @@ void Scheduler::EndUnlessAwaiting(Time now) {
   if (settled_ && (all_came || now >= latecomers_until_)) done_ = true;
 }
 
-// A job that fails waits for nobody who has gone without a word. One that ends well has servers that may come
-// back and must not take its end for a death, and workers that may ask again because the answer to their
-// goodbye was lost: they hang up when they have it.
+// A failed job waits for living members whose connection is open; a member that closed its
+// connection without a Leave is not waited for. A job that finished waits for every living server,
+// closed or not: the server may reconnect, and must receive the Stop, or it would take the
+// scheduler's end for a death. It also waits for finished workers whose connection is open: they
+// may repeat their Leave because the Ack was lost, and close the connection once they have it.
 bool Scheduler::IsAwaited(const Member& member) const {
   const bool alive = member.info.state == NodeState::kAlive;
   if (outcome_.reason == wire::Stop::Reason::kFailed) return alive && !member.closed;
@@ -115,8 +123,8 @@ bool Scheduler::IsAwaited(const Member& member) const {
          (member.info.state == NodeState::kFinished && member.info.role == Role::kWorker && !member.closed);
 }
 
-// The workers are gone with all they wanted, but a server that dies now, or was dead already, has not ended
-// well, and may have had work of its own left.
+// After all workers have finished, a server that dies, or had died unnoticed, turns the
+// outcome into a failure: it may have had work of its own left. The workers are not affected.
 void Scheduler::BuryWhoDidNotLeave(Time now) {
   const bool over = now >= stop_deadline_;
   const auto dead = roster_.ExpireSilent(now, over ? Duration::zero() : options_.heartbeat_timeout);
@@ -135,8 +143,8 @@ bool Scheduler::AllHaveLeft() const {
                       [this](const Member& member) { return IsAwaited(member); });
 }
 
-// Who fails may go without waiting for the answer to its goodbye, and libzmq holds that answer until the end
-// of the linger time. Those who are there have theirs at once.
+// After a failure, a member may close its connection without waiting for the Ack to its Leave; libzmq would
+// keep that Ack until the end of the linger time. Members that are still connected receive theirs at once.
 Duration Scheduler::Linger() const {
   return outcome_.reason == wire::Stop::Reason::kFailed ? kLingerAfterFailure : Duration::max();
 }

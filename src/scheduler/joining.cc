@@ -1,4 +1,10 @@
-// Who is taken in, who takes whose place, and who is sent away.
+// Joining: registration, replacement of a member by its restarted process, and refusal.
+//
+// A node repeats its Register every second until it has the complete Welcome; the scheduler
+// answers each. A Register alone never replaces a member, since it may be a delayed
+// message: the process that claims a member's identity must first answer a challenge.
+// Before the job is complete it then takes the place; afterwards its return proves the
+// member's death and ends the job. All methods run on the thread of the scheduler's loop.
 #include "base/strings.h"
 #include "scheduler/scheduler.h"
 
@@ -22,14 +28,14 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
   switch (result.value().standing) {
     case Standing::kReplaced:
       return RejectStale(from, message, ReplacedBy(member), network);
-    case Standing::kClaimant:  // the message's id is the challenge
+    case Standing::kClaimant:  // the id of the Welcome is the challenge
       return Send(
           from, wire::Welcome{wire::Welcome::State::kWaiting, member.info.rank, roster_.MissingText(), {}, 0},
           network, 0, member.claim.challenge);
     case Standing::kReturned:
       return OnReturn(now, from, member, message, network);
     case Standing::kJoined:
-      // Before the log: who reads there that it has joined may end this process.
+      // on_joined comes before the log line: a reader of the log line may end this process at once.
       if (options_.on_joined) options_.on_joined(member.info);
       VLOG(1) << Roster::NameOf(member.info) << " joined, " << roster_.members().size() << " of "
               << roster_.num_servers() + roster_.num_workers();
@@ -56,7 +62,7 @@ void Scheduler::OnReturn(Time now, transport::PeerId from, Member& member, const
   const std::string successor =
       StrCat("a new process (host ", request.host, ", pid ", request.pid, ") has come with its identity '",
              member.identity, "' (SLUICE_NODE_ID)");
-  if (complete_) {  // rounds may hold the former process's pushes: its place cannot be given away yet
+  if (complete_) {  // rounds may hold pushes of the former process, so its place stays taken
     roster_.SetState(member, wire::NodeState::kDead);
     OnDeath(now, {&member}, successor, network);
     return RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message),

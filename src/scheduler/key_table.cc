@@ -30,7 +30,7 @@ Status KeyTable::Check(const wire::KeySpec& spec, wire::SyncMode mode, const std
 
 Result<std::vector<uint32_t>> KeyTable::Declare(const wire::DeclareKeys& request, const std::string& who) {
   std::map<Name, const wire::KeySpec*> named;
-  std::map<uint32_t, const wire::KeySpec*> first;  // of each store
+  std::map<uint32_t, const wire::KeySpec*> first;  // by store
   for (const wire::KeySpec& spec : request.keys) {
     if (Status status = Check(spec, request.mode, who); !status) return status.failure();
     if (const auto* before = named.emplace(Name(spec.store, spec.name), &spec).first->second;

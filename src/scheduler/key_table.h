@@ -1,5 +1,6 @@
-// The job's keys: what each is and where it lives. Declared once by whoever comes first, announced to every
-// server before any worker hears of it.
+// The job's keys: the type of each and the shards where it lies. A key is
+// defined by its first declaration, and announced to every server before
+// any worker receives its entry. One thread (the scheduler's loop) uses it.
 #pragma once
 
 #include <map>
@@ -16,12 +17,13 @@ class KeyTable {
  public:
   explicit KeyTable(const plan::PlacementOptions& options) : placement_(options) {}
 
-  // All keys or none. Returns the ids in the order given. `who` is remembered for later conflicts. A key
-  // whose shape, dtype or mode differs from its first declaration is kAlreadyExists, naming both; integer and
-  // string keys in one store are kInvalidArgument.
+  // Declares all keys of the request or none, and returns their ids in the order given. `who` names the
+  // caller in messages about later conflicts. Fails with kAlreadyExists when the shape, dtype or mode
+  // of a key differs from its first declaration (the message names both), and with kInvalidArgument
+  // when integer and string keys meet in one store or one request declares a key in two ways.
   Result<std::vector<uint32_t>> Declare(const wire::DeclareKeys& request, const std::string& who);
 
-  const std::vector<wire::KeyEntry>& entries() const { return entries_; }  // index = id
+  const std::vector<wire::KeyEntry>& entries() const { return entries_; }  // by id
 
  private:
   Status Check(const wire::KeySpec& spec, wire::SyncMode mode, const std::string& who) const;
@@ -31,7 +33,7 @@ class KeyTable {
   std::vector<std::string> declared_by_;
   using Name = std::pair<uint32_t, wire::KeyName>;  // store, key
   std::map<Name, uint32_t> ids_;
-  std::map<uint32_t, uint32_t> first_;  // each store's first key
+  std::map<uint32_t, uint32_t> first_;  // the id of each store's first key
 };
 
 }  // namespace sluice::scheduler

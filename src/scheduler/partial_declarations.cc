@@ -6,7 +6,7 @@ Status PartialDeclarations::Add(uint64_t sender, const wire::DeclareKeys& reques
                                 KeyTable* table) {
   const wire::DeclareKeys::Part& part = request.part;
   Call& call = newest_[sender];
-  if (part.call < call.number) return Status::Ok();  // belated: nobody waits for its answer
+  if (part.call < call.number) return Status::Ok();  // a delayed part of an earlier call
   if (part.call > call.number) call = {part.call, {request.mode, {}}, std::nullopt};
   if (call.outcome) return *call.outcome;
   std::vector<wire::KeySpec>& keys = call.declared.keys;

@@ -1,5 +1,5 @@
-// Declarations whose keys come in several messages: kept until all are there, then all keys are taken or
-// none.
+// Declarations whose keys arrive in several messages. The parts are kept until the last has
+// arrived; then all keys are declared or none. One thread (the scheduler's loop) uses it.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,22 @@ namespace sluice::scheduler {
 
 class PartialDeclarations {
  public:
-  static constexpr uint64_t kMostKeys = 1u << 22;  // of one call
+  static constexpr uint64_t kMostKeys = 1u << 22;  // keys of one call
 
-  // How it stands with the call that `request` is a part of: failed, or fine so far. The last part declares
-  // the keys in `table`, which then knows them all. A part that comes again changes nothing and is answered
-  // as before. `sender` is a worker's incarnation; `who` names it in messages.
+  // Adds the part `request` to its call, and returns Ok while the call is correct so far. The
+  // last part declares all keys of the call in `table`; its result is the call's. A repeated part
+  // changes nothing and gets the same result. `sender` is the worker's incarnation, `who` its
+  // name in messages. Fails with kInvalidArgument when a part is out of order, has another mode
+  // than those before it, or the call has more than kMostKeys keys; else as KeyTable::Declare.
   Status Add(uint64_t sender, const wire::DeclareKeys& request, const std::string& who, KeyTable* table);
 
  private:
   struct Call {
     uint64_t number = 0;
-    wire::DeclareKeys declared;     // so far
-    std::optional<Status> outcome;  // once all parts are there
+    wire::DeclareKeys declared;     // keys that have arrived
+    std::optional<Status> outcome;  // set once all parts have arrived
   };
-  std::map<uint64_t, Call> newest_;  // by sender: one Init of a worker follows the other
+  std::map<uint64_t, Call> newest_;  // by sender: a worker's Init calls come one after another
 };
 
 }  // namespace sluice::scheduler

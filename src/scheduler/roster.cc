@@ -1,3 +1,9 @@
+// Membership: accepts or refuses registrations, assigns ranks, decides the
+// number of key-owning threads per server, and tracks states and heartbeats.
+//
+// Invariants: (role, rank) and incarnation are unique; a member never leaves the
+// list, only its state changes; the epoch grows with every change of a state or
+// an incarnation after joining. The scheduler calls it on its loop's thread.
 #include "scheduler/roster.h"
 
 #include <algorithm>
@@ -10,7 +16,7 @@ namespace {
 constexpr uint32_t kMostThreads = 256;
 constexpr const char* kWasTold = " was told ";
 
-// As somebody has set it; 0: nobody has.
+// The number of key-owning threads that the server was configured with; 0 when it was not configured.
 uint32_t ThreadsOf(const wire::Register& request) {
   return request.shard_addresses.empty() ? request.server_threads
                                          : static_cast<uint32_t>(request.shard_addresses.size());
@@ -81,7 +87,8 @@ Status Roster::ValidateThreads(const wire::Register& request) const {
               "; SLUICE_SERVER_THREADS, where it is set, must be the same on the scheduler and all servers");
 }
 
-// What a job shares is decided once: whoever comes later is told.
+// The number is the same for the whole job and is decided
+// once; servers that join later run the same number.
 void Roster::DecideThreads(const Member& newcomer, const wire::Register& request) {
   if (shards_per_server_ || request.role != wire::Role::kServer) return;
   if (const uint32_t threads = ThreadsOf(request); threads != 0) {

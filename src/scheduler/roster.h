@@ -1,4 +1,5 @@
-// Who is in the job: ranks, incarnations, heartbeats, deaths. Every change of the living makes a new epoch.
+// The members of the job: ranks, incarnations, heartbeats and deaths. Every change in the
+// set of living members increases the epoch. One thread (the scheduler's loop) uses it.
 #pragma once
 
 #include <deque>
@@ -21,12 +22,14 @@ struct Member {
 
   wire::NodeInfo info;
   std::string identity;
-  uint32_t offered_threads = 1;  // of a server: shards that it would run by itself
+  uint32_t offered_threads = 1;  // servers: number of shards without SLUICE_SERVER_THREADS
   transport::PeerId peer;
   Time last_heard{};
-  bool closed = false;          // its connection has, since it was last heard
-  std::deque<uint64_t> former;  // incarnations that were replaced, the newest ones: never heard again
-  // Who else brings this identity, and the question it has to answer before that is believed.
+  bool closed = false;  // whether its connection has closed since its last message
+  // The newest incarnations that were replaced in this place; their messages are never accepted again.
+  std::deque<uint64_t> former;
+  // Another process that registers with this member's identity, and the number that it has to
+  // return (protocol.md, "A node that comes back") before the scheduler believes that it lives.
   struct Claim {
     uint64_t incarnation = 0;
     uint64_t challenge = 0;
@@ -35,9 +38,10 @@ struct Member {
 
 class Roster {
  public:
-  // `shards_per_server`, key-owning threads of each server: as the scheduler was told, or nothing. Then the
-  // first server decides that was told a number, and where none was, the least that a server offers, once all
-  // have come. `patience`: with how long a silence a node counts as dead.
+  // `shards_per_server` is the number of key-owning threads of each server as the scheduler's configuration
+  // sets it. Without a value, the first server that registers with a configured number decides; when none
+  // has one, the smallest number that any server offers is taken once all servers have registered. A node
+  // that is silent for `patience` counts as dead; its heartbeat interval may be at most half of that.
   Roster(uint32_t num_workers, uint32_t num_servers, std::optional<uint32_t> shards_per_server = 1,
          Duration patience = Duration::max())
       : num_workers_(num_workers),
@@ -47,39 +51,45 @@ class Roster {
         decided_by_("the scheduler was told ") {}
 
   enum class Standing : uint8_t {
-    kJoined,    // new: the wished rank when that is free, else the smallest free one
-    kKnown,     // registered before
-    kReplaced,  // a former process of the member; it must end
-    kClaimant,  // brings the member's identity, and has not shown yet that it lives: member->claim
-    kReturned,  // brings the member's identity and lives: Replace() gives it the place
+    kJoined,    // new: it has the requested rank if that was free, else the smallest free one
+    kKnown,     // this process has registered before
+    kReplaced,  // a former process of the member, which must end
+    kClaimant,  // has the member's identity, but has not answered member->claim.challenge yet
+    kReturned,  // has the member's identity and has answered: Replace() may give it the place
   };
   struct Registration {
     Standing standing = Standing::kKnown;
     Member* member = nullptr;
   };
-  // Takes a node in, or finds out who it is. `answers`: the challenge that this Register answers, or 0. A
-  // Register alone proves nothing about an identity: it may be a belated one of a process that is gone.
+  // Adds a new node, or finds the member that a process belongs to. `answers` is the challenge
+  // that this Register replies to, or 0. A Register without the right challenge never replaces
+  // a member: it may be a delayed message of a process that has ended. Fails with
+  // kInvalidArgument when the node's configuration contradicts the job's, kResourceExhausted
+  // when all places are taken, and kFailedPrecondition for the identity of a finished member.
   Result<Registration> Register(Time now, transport::PeerId peer, const wire::Sender& sender,
                                 const wire::Register& request, uint64_t answers = 0);
-  // A restarted node takes its former process's place: its rank, a new incarnation, a new epoch.
+  // Gives the place of a member to its restarted process:
+  // the rank stays, the incarnation and the epoch are new.
   void Replace(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,
                const wire::Register& request);
-  // The living, dead or finished member that sent this; null for strangers and for former processes.
+  // The member that sent this, living, dead or finished; null for
+  // processes that never joined and for those that were replaced.
   Member* Find(const wire::Sender& sender);
-  // The member whose former process sent this, or null.
+  // The member whose former, replaced process sent this, or null.
   const Member* FindSuccessor(const wire::Sender& sender) const;
-  // Marks those silent for `timeout` dead and returns them; they make one new epoch.
+  // Marks the members that have been silent for `timeout` as dead and
+  // returns them. All of them together increase the epoch by one.
   std::vector<const Member*> ExpireSilent(Time now, Duration timeout);
-  void SetState(Member& member, wire::NodeState state);  // a new epoch when it changes
+  void SetState(Member& member, wire::NodeState state);  // increases the epoch if it changes
 
-  // Everybody has come, and every server has told its addresses.
+  // True when all workers and servers have registered, and every server has sent its addresses.
   bool complete() const;
-  // Nothing: not decided yet.
+  // Empty until it is decided.
   std::optional<uint32_t> shards_per_server() const { return shards_per_server_; }
   bool AllAre(wire::Role role, wire::NodeState state) const;
   size_t NumDead() const;
   uint64_t epoch() const { return epoch_; }
-  std::vector<wire::NodeInfo> Infos() const;  // by role (servers first) and rank
+  std::vector<wire::NodeInfo> Infos() const;  // sorted by role (servers first) and rank
   std::vector<Member>& members() { return members_; }
   const std::vector<Member>& members() const { return members_; }
   std::string JoinedText() const;
@@ -104,7 +114,7 @@ class Roster {
   const uint32_t num_workers_, num_servers_;
   const Duration patience_;
   std::optional<uint32_t> shards_per_server_;
-  std::string decided_by_;  // for messages, before the number
+  std::string decided_by_;  // text of messages before the number: who decided it
   std::vector<Member> members_;
   uint64_t epoch_ = 1;
   uint64_t next_challenge_ = 1;

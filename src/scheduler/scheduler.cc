@@ -1,3 +1,10 @@
+// The scheduler's dispatch: it checks the sender of each message, answers the requests of
+// members (keys, optimiser, barriers, statistics), relays what every server must acknowledge,
+// and runs the timers. Joining is in joining.cc, the end of the job in ending.cc.
+//
+// All methods run on the thread of the loop that drives the machine. Requests may
+// be repeated and reordered: every handler is idempotent, and a request that waits
+// for servers or other members is answered StillWaiting when it is repeated.
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
@@ -81,7 +88,8 @@ void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::M
   const bool asks = std::holds_alternative<wire::GetMembership>(message.body);
   const auto* heartbeat = std::get_if<wire::Heartbeat>(&message.body);
   if (heartbeat != nullptr || asks) {
-    // Never the roster of a job that stops without its end: a shard would close rounds without the dead.
+    // While the job stops, the answer is the Stop and never a bare roster: with
+    // a new roster alone, a shard would close rounds without the dead workers.
     if (stopping_) return Send(from, StopMessage(), network);
     if (heartbeat != nullptr && heartbeat->asks_to_end) OnAskedToEnd(member, network);
     return asks ? Send(from, wire::Membership{roster_.Infos()}, network)
@@ -114,7 +122,8 @@ void Scheduler::Handle(Time now, transport::PeerId from, Member& member, wire::M
   Send(from, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
 }
 
-// Nothing of the job changes: the workers end it. Who misses this hears it with its next heartbeat's answer.
+// The scheduler only passes the request on; the workers end the job themselves. A worker
+// that misses this message gets the same flag with the answer to its next heartbeat.
 void Scheduler::OnAskedToEnd(const Member& member, transport::Network& network) {
   if (member.info.role != Role::kWorker || std::exchange(asked_to_end_, true)) return;
   VLOG(1) << Roster::NameOf(member.info) << " was asked to end; the other workers are told";
@@ -127,7 +136,7 @@ void Scheduler::OnAskedToEnd(const Member& member, transport::Network& network) 
 
 void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& message,
                           transport::Network& network) {
-  if (!complete_) {  // how many shards there are may not be known yet
+  if (!complete_) {  // the number of shards may not be known yet
     const std::string why =
         StrCat("keys are declared once the job is complete; missing: ", roster_.MissingText());
     return Send(member.peer, wire::ErrorReply{ErrorCode::kFailedPrecondition, why}, network, message.id);
@@ -142,7 +151,8 @@ void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& m
   Relay relay;
   wire::KeyTable answer;
   for (const uint32_t id : ids.value()) answer.entries.push_back(keys_.entries()[id]);
-  // Known keys are announced again too: their first announcement may still be on its way.
+  // Keys that are known already are announced again too: the
+  // relay that announced them first may still be unacknowledged.
   relay.body = wire::AnnounceKeys{answer.entries};
   relay.answer = std::move(answer);
   relay.requester = member.peer;
@@ -155,8 +165,9 @@ void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& m
   StartRelay(now, std::move(relay), network);
 }
 
-// The table knows the keys when the last part has come. Servers hear of them, as of all keys that are known,
-// when the worker then asks for the entries, as many at a time as a message holds.
+// With the last part of a declaration, all its keys enter the key table. They
+// are announced to the servers, like keys that are known already, when the
+// worker then requests the entries, in as many messages as their size requires.
 void Scheduler::OnDeclarePart(const Member& member, const wire::Message& message,
                               transport::Network& network) {
   const auto known = keys_.entries().size();
@@ -180,7 +191,7 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
     return Send(member.peer, wire::ErrorReply{ErrorCode::kInvalidArgument, why}, network, message.id);
   }
   const kvstore::UpdateRule rule{.optimizer = Optimizer::Create(request.config), .updater = nullptr};
-  for (const wire::KeyEntry& entry : keys_.entries()) {  // all servers or none
+  for (const wire::KeyEntry& entry : keys_.entries()) {  // all servers accept the rule or none
     if (entry.spec.store != request.store) continue;
     if (Status status = kvstore::ValidateRule(rule, entry); !status) {
       return Send(member.peer, wire::ErrorReply{status.failure().code, status.failure().message}, network,
@@ -244,7 +255,7 @@ uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& networ
   return id;
 }
 
-// Whoever asks again hears whom the answer waits for.
+// Answers a repeated request with the names of the servers that have not acknowledged the relay yet.
 void Scheduler::TellRequester(const Relay& relay, transport::Network& network) {
   Send(relay.requester,
        wire::StillWaiting{std::string(wire::BodyName(relay.body)),
@@ -338,7 +349,7 @@ void Scheduler::OnTimer(Time now, transport::Network& network) {
   }
 }
 
-// When the next member will have been silent for too long.
+// The time at which the next living member will have been silent for heartbeat_timeout.
 Time Scheduler::NextSilence() const {
   Time next = Time::max();
   for (const Member& member : roster_.members()) {

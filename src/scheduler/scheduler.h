@@ -1,5 +1,6 @@
-// The scheduler: rendezvous, key table, barriers, the optimiser's way to the servers, deaths and the end of
-// the job. A deterministic machine; docs/design/protocol.md says what it answers.
+// The scheduler's state machine. It owns the rendezvous, the key table, the barriers and the end of
+// the job, passes the optimiser on to the servers, and detects deaths. It is deterministic: no clock,
+// no thread, no socket. docs/design/protocol.md describes the messages that it receives and sends.
 #pragma once
 
 #include <deque>
@@ -21,20 +22,23 @@ struct Options {
   uint64_t incarnation = 0;
   uint32_t num_workers = 1;
   uint32_t num_servers = 1;
-  std::optional<uint32_t> shards_per_server = 1;  // as the scheduler was told; empty: as servers say
-  std::optional<int64_t> bigarray_bound;          // plan::PlacementOptions
+  // SLUICE_SERVER_THREADS of the scheduler; empty when it is not set, and the servers decide (Roster).
+  std::optional<uint32_t> shards_per_server = 1;
+  std::optional<int64_t> bigarray_bound;  // plan::PlacementOptions
   int64_t part_bytes = plan::PlacementOptions{}.part_bytes;
   Duration heartbeat_timeout = 10s;
-  Duration report_interval = 10s;  // of "waiting for ..." while nodes are missing
-  Duration repeat_interval = 1s;   // of announcements and stops until they are acknowledged
+  Duration report_interval = 10s;  // between reports of the missing nodes
+  Duration repeat_interval = 1s;   // for AnnounceKeys, SetOptimizer and Stop, until acknowledged
   Duration rendezvous_timeout = std::chrono::minutes(10);
-  std::function<wire::Counters()> process_counters;  // go with the scheduler's in Stats
+  std::function<wire::Counters()> process_counters;  // added to the scheduler's own counters in Stats
   std::function<void(const wire::NodeInfo&)> on_joined;
-  std::function<void()> on_complete;  // everybody has joined, and nobody knows it yet
-  // Every report_interval; true: who heard it says who is missing, not the log.
+  std::function<void()> on_complete;  // called when all nodes have joined, before any of them is notified
+  // Called every report_interval while nodes are missing. It returns true when its
+  // receiver reports the missing nodes itself; the scheduler then does not log them.
   std::function<bool()> on_waiting;
-  // For everybody to hear the end. A failure's is below any launcher's grace between SIGTERM and SIGKILL: who
-  // died unnoticed never answers.
+  // How long the scheduler waits, once the job has finished or failed, for all members to
+  // receive the Stop and leave. failure_timeout is shorter than the time that launchers
+  // leave between SIGTERM and SIGKILL, because a member that died unnoticed never answers.
   Duration finish_timeout = 5s, failure_timeout = 2s;
 };
 
@@ -53,14 +57,15 @@ class Scheduler final : public transport::Machine {
   void OnEnd(Time now, const std::string& why, transport::Network& network) override;
   std::string DumpState(Time now) const override;
 
-  // Ends the job from outside, for example on SIGTERM.
+  // Fails the job with `message`, for example on SIGTERM. Members are still notified;
+  // Done() becomes true when they have left, or after Options::failure_timeout.
   void FailJob(Time now, const std::string& message, transport::Network& network);
-  // How the job ended; meaningful once Done().
+  // How the job ended. The result is meaningful once Done() is true.
   const wire::Stop& outcome() const { return outcome_; }
   size_t NumDead() const { return roster_.NumDead(); }
 
  private:
-  // A change that servers must acknowledge before its sender is answered.
+  // A request of a worker that every server must acknowledge before the worker gets its answer.
   struct Relay {
     wire::Body body;                 // AnnounceKeys or SetOptimizer
     std::map<uint32_t, bool> acked;  // by server rank
@@ -77,10 +82,13 @@ class Scheduler final : public transport::Machine {
                 transport::Network& network);
   wire::Welcome WelcomeFor(const Member& member) const;
   void Complete(Time now, transport::Network& network);
-  void CountShards();                             // once, when the job is complete: keys are spread over them
-  void TellThreads(transport::Network& network);  // servers that wait to hear how many they run
+  // Called once, when the job is complete: keys are distributed over that many shards.
+  void CountShards();
+  // Sends a Welcome to the servers that wait for the number of their threads.
+  void TellThreads(transport::Network& network);
   void RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network);
-  // Whoever is no member any more hears why, and may go.
+  // Answers a message of a process that is no longer a member: a Leave with
+  // an Ack, so that the process can end, and any other message with `why`.
   void RejectStale(transport::PeerId from, const wire::Message& message, wire::Stop why,
                    transport::Network& network);
   static wire::Stop ReplacedBy(const Member& member);
@@ -112,7 +120,8 @@ class Scheduler final : public transport::Machine {
   void OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network);
   void OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
                transport::Network& network);
-  // `told_by`: the member whose failure it is, and who says so itself; null: nobody does.
+  // `told_by` is the member whose failure ends the job and which
+  // reports that failure itself; null when no other process reports it.
   void StopJob(Time now, wire::Stop stop, transport::Network& network, const Member* told_by = nullptr);
   void SendStop(Time now, transport::Network& network);
   wire::Stop StopMessage() const;
@@ -128,19 +137,20 @@ class Scheduler final : public transport::Machine {
   Barriers barriers_;
   std::map<uint64_t, Relay> relays_;
   uint64_t next_relay_ = 1;
-  std::map<std::pair<uint64_t, uint64_t>, wire::Body>
-      answered_;  // (incarnation, request) of the last relayed requests
+  // The answers to the last kAnswersKept SetOptimizer requests, by (incarnation, request id).
+  std::map<std::pair<uint64_t, uint64_t>, wire::Body> answered_;
   std::deque<std::pair<uint64_t, uint64_t>> answered_order_;
-  std::set<uint32_t> with_optimizer_;                                           // stores
-  std::map<std::pair<uint32_t, transport::PeerId>, uint64_t> await_optimizer_;  // request by store and worker
+  std::set<uint32_t> with_optimizer_;  // stores whose optimiser all servers have
+  // The id of each pending AwaitOptimizer request, by store and worker.
+  std::map<std::pair<uint32_t, transport::PeerId>, uint64_t> await_optimizer_;
   wire::Counters counters_;
   LogLimiter limiter_{5, 10s};
 
   bool complete_ = false;
   bool stopping_ = false;
-  bool asked_to_end_ = false;       // a worker was
-  bool settled_ = false;            // while stopping: no member is waited for any more
-  std::set<uint64_t> turned_away_;  // incarnations that came while stopping
+  bool asked_to_end_ = false;       // a worker received SIGTERM or SIGINT
+  bool settled_ = false;            // while stopping: the scheduler waits for no member any more
+  std::set<uint64_t> turned_away_;  // incarnations that tried to join while stopping
   bool done_ = false;
   wire::Stop outcome_;
   Time started_{}, next_report_{}, next_stop_{}, stop_deadline_{}, latecomers_until_{};
