@@ -1,5 +1,6 @@
-// How long OpenMP's waiting threads look for more work before they sleep: docs/design/tensors.md, "Waiting
-// threads". libgomp has read GOMP_SPINCOUNT before main() begins, and has no call that changes it.
+// Shortens the time that OpenMP's waiting threads spin before they sleep:
+// docs/design/tensors.md, "Waiting threads". libgomp reads GOMP_SPINCOUNT before main() begins
+// and has no call that changes it, so the program is started again with the variable set.
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -13,12 +14,12 @@ namespace sluice {
 namespace {
 
 constexpr const char* kTurns = "GOMP_SPINCOUNT";
-constexpr const char* kRestarted = "SLUICE_RESTARTED";  // from here, to the program that starts again
+constexpr const char* kRestarted = "SLUICE_RESTARTED";  // set for the program that is started again
 
 }  // namespace
 
 void RestartWithBriefSpins(int argc, char** argv) {
-  if (getenv(kRestarted) != nullptr) {  // libgomp has read the number, and what this starts keeps its own
+  if (getenv(kRestarted) != nullptr) {  // libgomp has read it; processes started later must not inherit it
     unsetenv(kRestarted);
     unsetenv(kTurns);
     return;
@@ -26,7 +27,8 @@ void RestartWithBriefSpins(int argc, char** argv) {
   for (const char* setting : {kTurns, "OMP_WAIT_POLICY"}) {
     if (getenv(setting) != nullptr) return;
   }
-  // Started as an argument of the loader, whose arguments are others: it is the file of this process then.
+  // AT_BASE is 0 when the program was started through the loader (ld.so
+  // PROGRAM): /proc/self/exe is then the loader, which takes other arguments.
   if (argc < 1 || argv == nullptr || getauxval(AT_BASE) == 0) return;
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -34,7 +36,7 @@ void RestartWithBriefSpins(int argc, char** argv) {
   std::vector<char*> arguments(argv, argv + argc);
   arguments.push_back(nullptr);
   execv(self.c_str(), arguments.data());
-  unsetenv(kRestarted);  // it cannot be started again, and goes on as it is
+  unsetenv(kRestarted);  // the restart failed; the program goes on as it is
   unsetenv(kTurns);
 }
 

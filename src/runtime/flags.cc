@@ -1,3 +1,6 @@
+// Command-line parsing on top of gflags' registry: gflags defines and stores
+// the flags, this file reads the arguments, checks the values and prints the
+// help. Called on the main thread, before the program starts threads.
 #include "sluice/flags.h"
 
 #include <gflags/gflags.h>
@@ -21,7 +24,7 @@ using FlagInfo = gflags::CommandLineFlagInfo;
   throw Error(ErrorCode::kInvalidArgument, message + "; --help lists every flag");
 }
 
-// gflags' own flags and glog's are libraries' business.
+// Flags that gflags and glog define are not flags of the program.
 bool IsOfProgram(const FlagInfo& flag) {
   for (const char* library : {"gflags", "glog", "logging.cc", "vlog_is_on.cc", "utilities.cc"}) {
     if (flag.filename.find(library) != std::string::npos) return false;
@@ -58,7 +61,7 @@ const FlagInfo* Find(const std::vector<FlagInfo>& flags, const std::string& name
                 nearest ? StrCat(" (did you mean --", Dashed(*nearest), "?)") : ""));
 }
 
-// What a flag takes, for people.
+// The values that a flag takes, in words for messages.
 std::string Wanted(const FlagInfo& flag) {
   if (flag.type == "double") return "a finite number";
   if (flag.type == "bool") return "true or false";
@@ -73,7 +76,7 @@ void Set(const FlagInfo& flag, const std::string& value) {
   }
 }
 
-// gflags has 0.050000000000000003 for 0.05.
+// gflags prints 0.05 as 0.050000000000000003; this prints the shortest text.
 std::string DefaultOf(const FlagInfo& flag) {
   if (flag.type == "string") return StrCat('"', flag.default_value, '"');
   const auto number = flag.type == "double" ? ParseFiniteDouble(flag.default_value) : std::nullopt;

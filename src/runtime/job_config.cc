@@ -1,3 +1,6 @@
+// Reads JobConfig from the environment: DMLC_*, PS_* and MXNET_* variables as in MXNet and ps-lite, and
+// SLUICE_*. Every value is checked here; errors name the variable, its value and what is accepted. The
+// functions are thread-safe; scheduler_bind() may block while it resolves the scheduler's host name.
 #include "runtime/job_config.h"
 
 #include <algorithm>
@@ -24,8 +27,8 @@ int IntOf(const Env& env, const char* name, int fallback, int min, int max) {
   return static_cast<int>(env.GetInt(name, fallback, min, max));
 }
 
-// What OpenMP programs are told: a number, or one for each level of nesting. What is none OpenMP itself
-// complains of.
+// The first number of OMP_NUM_THREADS, at most `most`: the variable holds one number, or one
+// for each level of nesting. An invalid value counts as not set; OpenMP itself reports it.
 int OpenMpThreads(const Env& env, int most) {
   const auto text = env.Get("OMP_NUM_THREADS");
   const auto threads = text ? ParseInt(StrTrim(StrSplit(*text, ',').front())) : std::nullopt;
@@ -36,7 +39,7 @@ Duration SecondsOf(const Env& env, const char* name, Duration fallback, double m
   return FromSeconds(env.GetDouble(name, ToSeconds(fallback), min, max));
 }
 
-// 0 and "inf": none.
+// 0 and "inf" mean that there is no timeout.
 std::chrono::milliseconds OperationTimeout(const Env& env, std::chrono::milliseconds fallback) {
   constexpr const char* kName = "SLUICE_OPERATION_TIMEOUT";
   const std::string text = env.Get(kName, "");

@@ -52,7 +52,8 @@ void TellOfGrace(const JobConfig& config, int number) {
 }
 
 void WaitForEnd(transport::ZmqLoop& loop) {
-  // The machine has deadlines of its own for everything that it waits for: this loop only re-arms.
+  // Each call waits an hour at most and is repeated: the machine
+  // has its own deadlines for everything that it waits for.
   while (!loop.Join(std::chrono::hours(1))) {
   }
   if (const std::string failure = loop.failure(); !failure.empty()) {

@@ -1,4 +1,4 @@
-// The three kinds of processes of a distributed job, over real sockets.
+// The processes of a distributed job (scheduler, server, worker) over real sockets.
 #pragma once
 
 #include <string>
@@ -11,23 +11,26 @@
 
 namespace sluice::runtime {
 
-// Plays the role until the job ends; returns the exit code.
+// Run the role until the job ends and return the process's exit code. Called on
+// the main thread. They throw Error when the role cannot start or a loop fails.
 int RunSchedulerNode(const JobConfig& config);
 int RunServerNode(const JobConfig& config, const ServerOptions& server,
                   HeldSignals::Programs handlers = HeldSignals::Programs::kGiveWay);
-// A program that plays one role only: checks that DMLC_ROLE says so.
+// The main function of a program for one role only. Throws
+// Error(kInvalidArgument) when DMLC_ROLE names another role or none.
 int RunStockNode(const JobConfig& config, wire::Role role);
 
-// What the environment says about this node's membership.
+// The options of this node's membership, from the configuration.
 membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnation);
-// What the environment says about every loop of a node.
+// The options that all loops of a node have in common, from the configuration.
 transport::ZmqLoopOptions LoopOptions(const JobConfig& config, const std::string& name);
-// Behind a service of Kubernetes the scheduler's name may come later than this process: until it is known, or
-// for the rendezvous timeout. Throws Error(kInvalidArgument) where it is not.
+// Returns once the scheduler's host name can be resolved. Behind a Kubernetes service
+// (behind_service), where the name may appear later than this process, it retries every 0.5 s
+// until the rendezvous timeout. Throws Error(kInvalidArgument) when the name cannot be resolved.
 void AwaitSchedulersName(const JobConfig& config);
-// For SignalWatcher::on_wait.
+// Logs that the process goes on for SLUICE_GRACE after signal `number`; for SignalWatcher's `on_wait`.
 void TellOfGrace(const JobConfig& config, int number);
-// Until the loop's machine is done. Throws Error when the loop ended before.
+// Returns when the loop's machine is done. Throws Error(kUnavailable) when the loop ended with a failure.
 void WaitForEnd(transport::ZmqLoop& loop);
 
 }  // namespace sluice::runtime

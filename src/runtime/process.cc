@@ -44,9 +44,10 @@ wire::Counters NodeCounters(const transport::TrafficCounters& traffic) {
   return counters;
 }
 
-// Where glibc's own rule ends once a block of 32 MiB, the largest that it counts, has been freed. Once: where
-// a sanitizer's malloc stands before glibc's, mallopt is what initialises that one, and two threads at it
-// both own its first arena, which the second one's end finds without an owner.
+// These are the values that glibc's dynamic thresholds reach once a block of 32 MiB, the largest
+// that they consider, has been freed. mallopt is called once: where a sanitizer replaces malloc,
+// it is mallopt that initialises glibc's own, and two threads that call it at once both own its
+// first arena, which the end of the second thread then finds without an owner.
 void KeepMessageMemory() {
   static std::once_flag once;
   std::call_once(once, [] {

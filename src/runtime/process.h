@@ -1,4 +1,5 @@
-// What every Sluice process does around its machines: logging, signals, exit codes.
+// What every Sluice process has around its machines: logging, exit
+// codes and counters. All functions are thread-safe but RunProcess.
 #pragma once
 
 #include <atomic>
@@ -14,25 +15,26 @@ namespace sluice::runtime {
 
 // Exit codes, beside 0.
 inline constexpr int kExitFailed = 1;    // the job or this process failed
-inline constexpr int kExitBadUsage = 2;  // flags or environment
+inline constexpr int kExitBadUsage = 2;  // invalid flags or environment
 inline constexpr int kExitSignal = 128;  // + the signal's number
 
-// Random bits for incarnations, from the operating system.
+// 64 random bits from the operating system, for incarnations.
 uint64_t RandomBits();
 std::string HostName();
-// What the operating system counts for this process: cpu_us (of all threads, user and system), max_rss_kb.
+// The operating system's counters of this process: cpu_us
+// (user and system time of all threads), max_rss_kb.
 wire::Counters ProcessCounters();
-// And what its loops count: socket_bytes_sent, socket_bytes_received (messages alone; the kernel copies each
-// once), bytes_copied (within the process).
+// ProcessCounters, and the counters of the process's loops: socket_bytes_sent, socket_bytes_received
+// (messages only; the kernel copies each once) and bytes_copied (within the process).
 wire::Counters NodeCounters(const transport::TrafficCounters& traffic);
 
-// ZeroMQ takes a block of the heap for every message it reads. From here on the heap keeps up to 64 MiB of
-// what becomes free for the messages to come; as it is set, it gives a round's blocks back to the system and
-// takes them again page by page. For the whole process; mallopt(3). Thread-safe.
+// ZeroMQ allocates a heap block for every message that it reads. After this call the heap keeps up to 64
+// MiB of freed memory for the messages to come; by default malloc returns a round's blocks to the system
+// and faults them in again page by page. It applies to the whole process; see mallopt(3). Thread-safe.
 void KeepMessageMemory();
 
-// Runs a whole process: logging is set up, an Error becomes a message on standard error and an exit code
-// (kInvalidArgument: kExitBadUsage), and `body`'s result is returned otherwise.
+// The body of main(): sets up logging, runs `body` and returns its result. An exception becomes a message
+// on standard error and an exit code: kExitBadUsage for Error(kInvalidArgument), kExitFailed otherwise.
 int RunProcess(const std::string& program, const std::function<int(const JobConfig&)>& body);
 
 }  // namespace sluice::runtime

@@ -1,3 +1,9 @@
+// The Runtime, and the functions of sluice/runtime.h: Init, Finish, RunProgram, RunServer, OnTermination.
+//
+// Threads: the program calls the public methods on any thread. OnSignal and what it calls run on
+// the signal watcher's thread, which must not block on mutex_: the training thread may hold it,
+// so these methods only try to lock it. The callback of OnTermination runs on a thread of its
+// own. No lock is held while the worker waits to join, so that signals are handled meanwhile.
 #include "runtime/runtime.h"
 
 #include <unistd.h>
@@ -28,7 +34,8 @@ namespace {
 
 constexpr Duration kLeaveTimeout = 5s;
 
-thread_local bool runs_at_end = false;  // what OnTermination was given
+// True while this thread runs the callback of OnTermination.
+thread_local bool runs_at_end = false;
 
 struct DefaultSlot {
   std::mutex mutex;
@@ -61,9 +68,9 @@ std::shared_ptr<Allocator> Runtime::memory() const {
 Runtime::~Runtime() {
   {
     const std::lock_guard lock(mutex_);
-    node_ = nullptr;  // its loop wakes the watcher
+    node_ = nullptr;  // the node's loop calls watcher_->Wake()
   }
-  watcher_.reset();  // which alone starts it
+  watcher_.reset();  // only the watcher's thread starts at_end_
   if (at_end_.joinable()) at_end_.join();
 }
 
@@ -97,10 +104,10 @@ std::shared_ptr<WorkerNode> Runtime::Node() {
       node_ = std::make_shared<WorkerNode>(config_, tracer_, heap_, [this] { watcher_->Wake(); });
     node = node_;
   }
-  // A signal came before there was a node, or its thread found the mutex locked.
+  // The signal may have come before there was a node, or its thread may have found mutex_ locked.
   if (AsksToEnd()) node->AskToEnd();
   try {
-    node->AwaitJoined();  // without the lock: signals are answered meanwhile
+    node->AwaitJoined();  // without the lock, so that signals are handled meanwhile
   } catch (...) {
     Forget(node);
     throw;
@@ -156,7 +163,8 @@ void Runtime::Finish() {
   if (node == nullptr) return;
   const Duration timeout = Bounded(config_.operation_timeout);
   node->Flush(timeout);
-  // Who is dead is found to be so within the heartbeat timeout; who lives may be busy.
+  // The limit is the operation timeout: a dead process is detected
+  // within the heartbeat timeout, and a living one may be busy.
   node->Leave(wire::Leave::Outcome::kFinished, "", timeout);
   Forget(node);
   const std::lock_guard lock(mutex_);
@@ -191,7 +199,8 @@ void Runtime::OnTermination(std::function<void(int)> call) {
   if (asked && call) call(*asked);
 }
 
-// Whether the program itself ends this process, now that a signal asks for it (0: another worker's).
+// Handles the request to end: from signal `number`, or from another worker when it is 0. Returns
+// true when the program itself ends this process (OnTermination), false when the caller has to.
 bool Runtime::EndsInItsTime(int number) {
   std::function<void(int)> call;
   bool is_first = false;
@@ -200,7 +209,7 @@ bool Runtime::EndsInItsTime(int number) {
     if (number != 0) {
       const Time now = SteadyClock().Now();
       if (on_termination_ && stop_request_.IsSame(number, now)) return true;
-      if (std::exchange(stop_request_, {number, now}).number != 0) return false;  // a second one
+      if (std::exchange(stop_request_, {number, now}).number != 0) return false;  // a second signal
       ended_by_ = number;
     }
     is_first = !asked_to_end_;
@@ -213,20 +222,21 @@ bool Runtime::EndsInItsTime(int number) {
                                     ": the program ends as soon as it can; another one, 2 s "
                                     "later, ends it at once"))
               << std::endl;
-    const std::unique_lock lock(mutex_, std::try_to_lock);  // else it begins to join its job
+    // When mutex_ is locked, the worker is joining; Node() asks later.
+    const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock.owns_lock() && node_ != nullptr) node_->AskToEnd();
   }
   if (!is_first) return true;
   try {
     at_end_ = StartThread("what runs at the end", [this, call, number] { RunAtEnd(call, number); });
-  } catch (const Error&) {  // no thread is to be had: more signals wait
+  } catch (const Error&) {  // no thread can be started; further signals wait
     RunAtEnd(call, number);
   }
   return true;
 }
 
-// It may call exit(), which runs the handler that was registered last first: this one comes before the
-// destructors of static objects, which other threads use.
+// `call` may call exit(). Exit handlers run in reverse order of registration, so that EndIfCalled,
+// registered here, runs before the destructors of static objects, which other threads still use.
 void Runtime::RunAtEnd(const std::function<void(int)>& call, int number) {
   std::string why;
   runs_at_end = on_exit(&EndIfCalled, this) == 0;
@@ -251,14 +261,15 @@ void Runtime::EndIfCalled(int status, void* runtime) {
   static_cast<Runtime*>(runtime)->EndNow(status, "it called exit before it had finished");
 }
 
-// The training thread may be anywhere: the others are told, and the process ends here. Files are written
-// under temporary names.
+// Ends the process at once, after it has notified the job. The training
+// thread may be anywhere; unfinished files exist only under temporary names
+// or none, and HeldFileNames waits up to 2 s until none has a temporary name.
 void Runtime::EndNow(int status, const std::string& why) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock() && node_ != nullptr) {
     try {
       node_->Leave(wire::Leave::Outcome::kFailed, why, 1s);
-    } catch (const std::exception&) {  // the job has failed already: nobody left to tell
+    } catch (const std::exception&) {  // the job has failed already
     }
   }
   const HeldFileNames names(2s);
@@ -271,8 +282,8 @@ void Runtime::OnSignal(int number) {
 }
 
 void Runtime::EndBy(int number) {
-  const bool terminal =
-      isatty(STDERR_FILENO) != 0;  // with "^C", and perhaps a progress bar, on its last line
+  // On a terminal the last line holds "^C", and perhaps a progress bar.
+  const bool terminal = isatty(STDERR_FILENO) != 0;
   std::cerr << (terminal ? "\n" : "") << "ended by " << SignalName(number) << std::endl;
   EndNow(kExitSignal + number, StrCat("it was ended by ", SignalName(number)));
 }
@@ -285,7 +296,7 @@ std::shared_ptr<KVStore> KVStore::Create(const std::string& type) {
 
 namespace {
 
-// What messages call the program.
+// The program's name in messages.
 std::string ProgramOf(int argc, char** argv) {
   const std::string path = argc > 0 && argv != nullptr && argv[0] != nullptr ? argv[0] : "sluice";
   return path.substr(path.find_last_of('/') + 1);
@@ -318,7 +329,8 @@ std::function<bool()> TerminationFlag() {
 
 namespace {
 
-// A result that nobody could read is none; where a reader has left, SIGPIPE ends the process before.
+// Output that could not be written makes the program fail. Where the
+// reader of a pipe has gone, SIGPIPE has ended the process before.
 void CheckWhatWasSaid() {
   if (std::cout.flush()) return;
   throw Error(ErrorCode::kUnavailable,
@@ -337,7 +349,8 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
       CheckWhatWasSaid();
       return Finish();
     } catch (const std::exception& e) {
-      // What this process knows, the others hear; whoever joined before it failed leaves with its message.
+      // The job must receive this process's failure: a worker
+      // that had joined leaves with the error's message.
       bool joined = false, told = false;
       int signal = 0;
       std::string what = WithLimits(e);
@@ -347,15 +360,15 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
         told = runtime->WasTold(what);
         if (told) what = ToldBy("the scheduler", what);
         joined = runtime->HasJoined();
-        // Before the others hear of it.
+        // The message is printed before the other processes are notified.
         const std::string how = signal != 0 ? StrCat("ended by ", runtime::SignalName(signal)) : "error";
         if (joined || signal != 0)
           std::cerr << WrapMessage(StrCat(program, ": ", how, ": ", what)) << std::endl;
         runtime->Leave(WithLimits(e));
-      } catch (const std::exception&) {  // the job has failed already, and says so
+      } catch (const std::exception&) {  // the job has failed already, and its failure is reported
       }
       if (signal != 0) return runtime::kExitSignal + signal;
-      // Whatever its code: what fails within a job is no bad usage.
+      // The error's code does not matter here: a failure within a job is not bad usage.
       if (joined) return runtime::kExitFailed;
       if (told) throw Error(ErrorCode::kUnavailable, what);
       throw;

@@ -1,5 +1,5 @@
-// What a program holds while it runs: its place in the job and its signals. sluice::Init makes one;
-// KVStore::Create asks it.
+// The runtime of a program: its configuration, its place in the job and its signal handling.
+// sluice::Init makes the process's Runtime; KVStore::Create uses it. Public methods are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,29 +18,38 @@ namespace sluice::runtime {
 
 class Runtime {
  public:
-  // Takes over the signals. A worker joins its job with the first distributed store, not here.
+  // Installs the signal handlers (signals.h) and configures the devices.
+  // A worker joins its job with its first distributed store, not here.
   explicit Runtime(const JobConfig& config);
   ~Runtime();
 
   std::shared_ptr<KVStore> MakeStore(const StoreType& type);
-  // The worker's node, joined on first use. Error(kFailedPrecondition) outside a job.
+  // The worker's node. The first call joins the job and returns when the job is complete. Throws
+  // Error(kFailedPrecondition) outside a job and after Finish, and WorkerNode::AwaitJoined's errors.
   std::shared_ptr<WorkerNode> Node();
   bool HasJoined();
-  // Whether `failure` is what the scheduler has told this worker of another process's.
+  // True when `failure` contains the reason that the scheduler sent when
+  // it ended the job: another process then reports the failure itself.
   bool WasTold(const std::string& failure);
-  // Hears of every gradient's stages, once the worker joins. Outlives this and its stores.
+  // `tracer` receives the stages of every gradient. Call it before
+  // the worker joins. It must outlive the runtime and its stores.
   void TraceWith(worker::Tracer* tracer);
-  // Leaves in good order: WorkerNode::Flush, then Leave. When it throws, the job has not been left.
+  // Leaves the job as finished: WorkerNode::Flush, then WorkerNode::Leave. Throws
+  // their errors; the job has then not been left. Does nothing when no job was joined.
   void Finish();
-  void Leave(const std::string& why);  // in no good order
-  // sluice::OnTermination.
+  // Leaves the job as failed, with `why` as the reason.
+  void Leave(const std::string& why);
+  // See sluice::OnTermination.
   void OnTermination(std::function<void(int)> call);
-  int ended_by() const { return ended_by_; }  // the signal that asked this process to end; 0: none
+  // The signal that asked this process to end; 0 when none did.
+  int ended_by() const { return ended_by_; }
   const JobConfig& config() const { return config_; }
-  // Of this worker's arrays, so that processes of its host may read them in place: for who makes its devices.
+  // The allocator for this worker's arrays, for the code that makes its devices.
+  // With shared memory, other processes of the host may read the arrays in place.
   std::shared_ptr<Allocator> memory() const;
 
-  static std::shared_ptr<Runtime> Default();  // made on first use from the environment
+  // The runtime of the process; made from the environment on first use.
+  static std::shared_ptr<Runtime> Default();
   static void SetDefault(std::shared_ptr<Runtime> runtime);
 
  private:
@@ -56,23 +65,24 @@ class Runtime {
   void Forget(const std::shared_ptr<WorkerNode>& node);
 
   const JobConfig config_;
-  const std::shared_ptr<transport::SharedHeap>
-      heap_;  // where this worker's arrays lie, if others may read them
+  // The memory of this worker's arrays where other processes may read them; null otherwise.
+  const std::shared_ptr<transport::SharedHeap> heap_;
   std::mutex mutex_;
   // Guarded by mutex_.
   worker::Tracer* tracer_ = nullptr;
   std::shared_ptr<WorkerNode> node_;
   bool finished_ = false;
-  std::string told_;  // by the scheduler, before node_ was forgotten
+  std::string told_;  // the scheduler's reason from the last node that was forgotten
 
   std::mutex termination_mutex_;
   // Guarded by termination_mutex_.
   std::function<void(int)> on_termination_;
-  std::optional<int> asked_to_end_;  // by which signal; 0: another worker was
-  StopRequest stop_request_;         // of this process
+  std::optional<int> asked_to_end_;  // the signal that asked for the end first; 0 when another worker asked
+  StopRequest stop_request_;         // the last signal that asked this process to end
 
   std::atomic<int> ended_by_ = 0;
-  std::thread at_end_;  // watcher_'s alone: runs on_termination_ while that hears more signals
+  // Runs on_termination_ while watcher_ receives more signals. The watcher's thread alone starts it.
+  std::thread at_end_;
   std::unique_ptr<SignalWatcher> watcher_;
 };
 

@@ -1,3 +1,8 @@
+// The scheduler process: it drives a scheduler::Scheduler on a ZeroMQ loop and reports its port
+// and its progress to the process that started it, through SLUICE_PORT_FD (docs/environment.md).
+//
+// RunSchedulerNode runs on the main thread, which waits for the loop's end.
+// The loop's thread alone uses the machine; signals reach it as posted tasks.
 #include <unistd.h>
 
 #include <atomic>
@@ -16,7 +21,8 @@
 namespace sluice::runtime {
 namespace {
 
-// Whoever started the scheduler with port 0 waits for this line.
+// Writes the port as a line to `fd`: the process that started the scheduler
+// with port 0 waits for it. Throws Error(kUnavailable) when that fails.
 void TellPort(int fd, const std::string& address) {
   if (fd < 0) return;
   const std::string line = address.substr(address.rfind(':') + 1) + "\n";
@@ -26,7 +32,8 @@ void TellPort(int fd, const std::string& address) {
                 StrCat("could not tell the port: descriptor ", fd, " (SLUICE_PORT_FD) takes no bytes"));
 }
 
-// False where nobody listens: whoever wanted to know the port alone has closed the pipe.
+// Writes `text` as a line. Returns false when there is no
+// reader: one that needs only the port closes the pipe after it.
 bool Tell(int fd, const std::string& text) {
   if (fd < 0) return false;
   const std::string line = text + "\n";
@@ -59,14 +66,15 @@ scheduler::Options OptionsOf(const JobConfig& config) {
   return options;
 }
 
-// One to each node: that they would not do is said before anybody waits.
+// Raises the limit of descriptors for one connection to each
+// node. If that fails, the error comes before any node waits.
 void ReserveConnections(const JobConfig& config) {
-  constexpr uint64_t kOwn = 32;  // its sockets and what wakes its threads
+  constexpr uint64_t kOwn = 32;  // the scheduler's sockets and wake-up descriptors
   const auto nodes = static_cast<uint64_t>(config.num_workers) + static_cast<uint64_t>(config.num_servers);
   ReserveDescriptors(nodes + kOwn,
                      StrCat("the connections of ", Counted(config.num_workers, "worker"), " and ",
                             Counted(config.num_servers, "server"), " to the scheduler"),
-                     2 * nodes + 256);  // who comes back has two for a while
+                     2 * nodes + 256);  // a node that reconnects has two for a while
 }
 
 }  // namespace
@@ -80,7 +88,7 @@ int RunSchedulerNode(const JobConfig& config) {
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
   transport::ZmqLoopOptions options = LoopOptions(config, "scheduler");
-  // The largest: a declaration of many keys.
+  // The largest message is a declaration of many keys.
   options.limits.max_envelope_bytes = options.limits.max_frame_bytes = options.limits.max_message_bytes =
       8u << 20;
   options.bind = {config.scheduler_bind()};

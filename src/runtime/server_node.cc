@@ -1,3 +1,10 @@
+// The server process: a control machine on its own loop, and the shards, each on
+// a loop (a key-owning thread) of its own, which are started when the scheduler
+// has decided how many each server runs. A ServerProgram may run beside them.
+//
+// RunServerNode runs on the main thread, which waits for the ends of all
+// loops. ShardThreads is used on the control machine's loop, and after that
+// has ended on the main thread. Loops talk to each other by posted tasks only.
 #include <unistd.h>
 
 #include <csignal>
@@ -21,12 +28,14 @@ namespace sluice::runtime {
 namespace {
 
 struct ShardThread {
-  std::string address;  // for workers
+  std::string address;  // the address that workers connect to
   std::shared_ptr<server::Shard> machine;
   std::unique_ptr<transport::ZmqLoop> loop;
 };
 
-// Of the servers of a host one after another, each with a port for every thread; 0: any free one.
+// The port of key-owning thread `thread` of `threads`: from SLUICE_SERVER_PORT on,
+// the servers of a host have consecutive ports, one for each thread; 0 when any
+// free port will do. Throws Error(kInvalidArgument) when the ports exceed 65535.
 uint16_t ShardPort(const JobConfig& config, uint32_t thread, uint32_t threads) {
   if (config.server_port == 0) return 0;
   const int64_t first = config.server_port + int64_t{config.local_server} * threads;
@@ -39,11 +48,11 @@ uint16_t ShardPort(const JobConfig& config, uint32_t thread, uint32_t threads) {
   return static_cast<uint16_t>(first + thread);
 }
 
-// With DMLC_LOCAL in Linux's abstract namespace (the '@'): a name without a file, gone with its process
-// however that ends.
+// Where a shard listens. An ipc address is a name in Linux's abstract namespace (the
+// '@'): it has no file and is gone when its process has ended, however that happens.
 struct Place {
   std::string address, why;
-  std::string advertised;  // the host that workers are told, where it is not that of `address`
+  std::string advertised;  // the host that workers connect to, when it differs from that of `address`
 };
 Place ShardPlace(const JobConfig& config, uint64_t incarnation, uint32_t thread, uint16_t port) {
   if (config.local_only) {
@@ -76,11 +85,11 @@ server::UpdateQueue::Helpers MakeHelpers(int threads) {
   return helpers;
 }
 
-// The shards of this process: as many as the scheduler says, once it has said so. Made and used on the
-// control machine's loop until that has ended.
+// The shards of this process, as many as the scheduler decides. Made and used on the
+// control machine's loop until that has ended, and on the main thread after that.
 class ShardThreads {
  public:
-  // `on_failure(why)`: one of them ends before its time. On its thread.
+  // Called as `on_failure(why)` when a shard's loop ends before its machine is done, on that loop's thread.
   using OnFailure = std::function<void(const std::string& why)>;
   ShardThreads(const JobConfig& config, const ServerOptions& server, uint64_t incarnation,
                std::shared_ptr<transport::ZmqContext> context, OnFailure on_failure)
@@ -94,6 +103,7 @@ class ShardThreads {
   ShardThreads(const ShardThreads&) = delete;
   ShardThreads& operator=(const ShardThreads&) = delete;
 
+  // Starts `count` shards and returns their handles and addresses; on a failure all of them are stopped.
   Result<server::Control::Shards> Start(uint32_t count) {
     Failure failure{ErrorCode::kResourceExhausted, ""};
     try {
@@ -103,7 +113,7 @@ class ShardThreads {
     } catch (const std::exception& e) {
       failure.message = StrCat("cannot start ", Counted(count, "key-owning thread"), ": ", e.what());
     }
-    StopAll(&shards_);  // those before it
+    StopAll(&shards_);  // those that were started before the failure
     shards_.clear();
     return failure;
   }
@@ -114,13 +124,14 @@ class ShardThreads {
       });
     }
   }
-  // Once the control machine's loop has ended, which ends them.
+  // Waits for the ends of all shards' loops. Call it when the control machine's loop has
+  // ended, which ends them. Throws Error(kUnavailable) when a loop ended with a failure.
   void AwaitEnd() {
     for (ShardThread& shard : shards_) WaitForEnd(*shard.loop);
   }
 
  private:
-  // They post to one another: none goes before all have stopped.
+  // The shards post to one another, so that none is destroyed before all have stopped.
   static void StopAll(std::vector<ShardThread>* shards) {
     for (ShardThread& shard : *shards) shard.loop->Stop();
   }
@@ -138,16 +149,18 @@ class ShardThreads {
   std::vector<ShardThread> shards_;
 };
 
-// What the connections of all workers, and all threads, will take: that they would not do is said before
-// anybody waits for it.
+// Raises the limit of descriptors for the connections of all workers, and checks that the system
+// allows all threads. If either fails, the error comes before any process waits for this server.
 void ShardThreads::Reserve(uint32_t count, int helpers) const {
-  constexpr uint64_t kOfAShard = 12, kOfMemory = 32;  // its sockets and what wakes it; segments that are lent
+  // Descriptors of a shard's sockets and wake-ups, and of leased segments.
+  constexpr uint64_t kOfAShard = 12, kOfMemory = 32;
   const auto workers = static_cast<uint64_t>(config_.num_workers);
-  const uint64_t connections = workers * count * (heap_ ? 2 : 1);  // a second one to hand memory over
+  // With shared memory a worker has a second connection, which passes segments.
+  const uint64_t connections = workers * count * (heap_ ? 2 : 1);
   ReserveDescriptors(connections + count * kOfAShard + (heap_ ? kOfMemory : 0),
                      StrCat("the connections of ", Counted(config_.num_workers, "worker"),
                             " to a server with ", Counted(count, "key-owning thread")),
-                     2 * connections + 512);  // who comes back has two for a while
+                     2 * connections + 512);  // a worker that reconnects has two for a while
   const ThreadReservation threads(
       static_cast<int>(count) + helpers,
       StrCat(Counted(count, "key-owning thread"), " and ", Counted(helpers, "helper"),
@@ -177,13 +190,14 @@ ShardThread ShardThreads::StartShard(uint32_t thread, uint32_t count,
   options.updater = server_.updater;
   if (heap_) options.memory = heap_;
   options.helpers = helpers;
-  if (thread == 0)  // once for the process
+  if (thread == 0)  // counted once for the process
     options.process_counters = [traffic = traffic_] { return NodeCounters(*traffic); };
   ShardThread shard;
   shard.machine = std::make_shared<server::Shard>(options);
   transport::ZmqLoopOptions loop = LoopOptions(config_, StrCat("shard ", thread));
   loop.limits = wire::LimitsOfShards();
-  // Of a worker that comes back, the first message may be as large.
+  // A worker that reconnects counts as unauthenticated
+  // until its first message, which may be as large as any.
   loop.max_unauthenticated_bytes += loop.limits.max_message_bytes;
   loop.shared_heap = heap_;
   loop.traffic = traffic_;
@@ -229,7 +243,7 @@ membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnat
 }
 
 int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSignals::Programs handlers) {
-  AwaitSchedulersName(config);  // signals still end this
+  AwaitSchedulersName(config);  // signals still end the process here
   WarnOfAddress(config);
   const HeldSignals held(handlers);
   KeepMessageMemory();
@@ -237,7 +251,7 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSign
   std::promise<transport::ZmqLoop*> started;
   const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();
   const uint64_t incarnation = RandomBits();
-  // A wrong address is said before a job is joined.
+  // A wrong address or port is reported before the server joins a job.
   const auto expected = static_cast<uint32_t>(config.server_threads.value_or(config.offered_server_threads));
   ShardPlace(config, incarnation, 0, ShardPort(config, 0, expected));
   const auto context = std::make_shared<transport::ZmqContext>(
@@ -254,7 +268,9 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSign
       MembershipOptions(config, incarnation), [&shards](uint32_t count) { return shards.Start(count); },
       [control_loop](auto task) { control_loop.get()->Post(std::move(task)); });
   loop.emplace(context, control, LoopOptions(config, "control"));
-  const StopsFirst stops_first{*loop};  // the shards, which it uses and which post to it, go before it
+  // The shards are destroyed before the control loop, since they
+  // post to it; the loop uses them, so that it is stopped first.
+  const StopsFirst stops_first{*loop};
   started.set_value(&*loop);
   const auto on_signal = [&](int number) {
     loop->Post([&, number](Time now, transport::Network& network) {

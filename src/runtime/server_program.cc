@@ -11,7 +11,8 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr Duration kGrace = 5s;  // beyond the control machine's own deadline, which has the better message
+// Added to the timeout, so that the control machine's own deadline comes first: its message says more.
+constexpr Duration kGrace = 5s;
 constexpr Duration kPatience = 10s;
 
 }  // namespace
@@ -29,7 +30,7 @@ ServerProgram::~ServerProgram() {
   if (end_.wait_for(kPatience) != std::future_status::ready) {
     LOG(ERROR) << WrapLogged(StrCat("the server's program still runs ", ToSeconds(kPatience),
                                     " s after the job has ended; the process ends without it"));
-    std::_Exit(kExitFailed);  // threads cannot be ended from outside
+    std::_Exit(kExitFailed);  // a thread cannot be ended from outside
   }
   thread_.join();
 }
@@ -39,7 +40,7 @@ void ServerProgram::Run(const std::function<void(ServerNode&)>& program) {
       OnLoop(config_.rendezvous_timeout, [this](Time, transport::Network&, server::Control::Then done) {
         control_->WhenJoined(std::move(done));
       });
-  if (!joined || !joined->ok()) return;  // no job: the control machine says why
+  if (!joined || !joined->ok()) return;  // there is no job; the control machine reports why
   std::string failure = "something that is no std::exception was thrown";
   try {
     return program(*this);

@@ -1,4 +1,5 @@
-// The program that a server's owner lets run beside it (sluice/server.h: ServerOptions::program).
+// The program that runs beside a server, in the same process (sluice/server.h:
+// ServerOptions::program). Its public methods are thread-safe.
 #pragma once
 
 #include <future>
@@ -14,10 +15,12 @@ namespace sluice::runtime {
 
 class ServerProgram final : public ServerNode {
  public:
-  // Starts `program` on a thread of its own once the job is complete. `loop` drives `control`.
+  // Starts a thread, which runs `program` once the job is
+  // complete. `loop` drives `control`. Both outlive the object.
   ServerProgram(const JobConfig& config, std::shared_ptr<server::Control> control, transport::Loop& loop,
                 std::function<void(ServerNode&)> program);
-  // Once the loop has ended. A program that does not return by itself within 10 s ends the process.
+  // Destroy it after the loop has ended. If `program` does not
+  // return within 10 s, the process ends with kExitFailed.
   ~ServerProgram() override;
   ServerProgram(const ServerProgram&) = delete;
   ServerProgram& operator=(const ServerProgram&) = delete;
@@ -30,7 +33,8 @@ class ServerProgram final : public ServerNode {
 
  private:
   using Call = std::function<void(Time now, transport::Network& network, server::Control::Then done)>;
-  // Runs `call` on the loop and waits for its end. Empty: the loop has ended, and the machine is at rest.
+  // Runs `call` on the loop and waits until it calls `done`; fails with kDeadlineExceeded after
+  // `timeout`. Returns nullopt when the loop has ended; no other thread changes the machine then.
   std::optional<Status> OnLoop(Duration timeout, Call call) const;
   void Run(const std::function<void(ServerNode&)>& program);
 
@@ -39,7 +43,7 @@ class ServerProgram final : public ServerNode {
   transport::Loop& loop_;
   std::promise<void> returned_;
   std::future<void> end_ = returned_.get_future();
-  std::thread thread_;  // last: it uses all the others
+  std::thread thread_;  // last, because it uses all other members
 };
 
 }  // namespace sluice::runtime

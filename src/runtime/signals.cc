@@ -1,3 +1,10 @@
+// Signal handling: a handler writes the signal's number
+// into a pipe, from which SignalWatcher's thread reads it.
+//
+// Invariants: the handler calls async-signal-safe functions only and touches nothing but
+// atomics; the pipe lives as long as the process, since a handler may run at any moment; no
+// signal is blocked. A child that was forked without exec shares the parent's pipe and must not
+// write to it: `owner` tells them apart. HeldSignals may be made and destroyed on any thread.
 #include "runtime/signals.h"
 
 #include <fcntl.h>
@@ -27,13 +34,13 @@ namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1};
 
-// What a handler needs, which the kernel gives to a process, not to an object. The pipe is made once and
-// stays: a handler may run at any moment.
+// The state of the handlers. There is one for the process, because the kernel installs handlers
+// for a process. The pipe is made once and never closed, because a handler may run at any moment.
 struct Handling {
   std::mutex mutex;
   int holders = 0;                                       // guarded by mutex
   std::array<bool, kSignals.size()> taken = {};          // guarded by mutex
-  std::array<struct sigaction, kSignals.size()> before;  // guarded by mutex; where taken
+  std::array<struct sigaction, kSignals.size()> before;  // guarded by mutex; set where `taken`
   std::atomic<int> read_end = -1, write_end = -1;
   std::atomic<pid_t> owner = 0;
 };
@@ -42,12 +49,13 @@ Handling handling;
 void OnSignal(int number) {
   const int error = errno;
   if (getpid() != handling.owner.load()) {
-    // A child that was forked and has called no exec: the pipe is its parent's. It ends by the signal.
+    // This is a child that was forked and has not called exec.
+    // The pipe is its parent's, so the signal ends the child.
     signal(number, SIG_DFL);
     raise(number);
   } else {
     const auto byte = static_cast<unsigned char>(number);
-    // A full pipe has enough of them.
+    // When the pipe is full, it holds enough signals already.
     [[maybe_unused]] const ssize_t written = write(handling.write_end.load(), &byte, 1);
   }
   errno = error;
@@ -70,29 +78,30 @@ void Install(size_t i, HeldSignals::Programs handlers) {
   SLUICE_CHECK(sigaction(kSignals[i], nullptr, &action) == 0);
   if (IsOurs(action)) {
     if (handling.taken[i]) return;
-    action.sa_handler = SIG_DFL;  // its parent's, in a forked child
+    action.sa_handler = SIG_DFL;  // in a forked child, this is the parent's handler
   }
   handling.taken[i] = handlers == HeldSignals::Programs::kGiveWay ? !IsIgnored(action) : IsDefault(action);
   if (!handling.taken[i]) return;
   handling.before[i] = action;
   action = {};
   action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;  // the program's own calls go on
+  action.sa_flags = SA_RESTART;  // interrupted system calls of the program are restarted
   sigfillset(&action.sa_mask);
   SLUICE_CHECK(sigaction(kSignals[i], &action, nullptr) == 0);
 }
 
 void Remove(size_t i) {
-  // A state that is asked for must not end a process whose end has begun: its handler stays.
+  // This handler stays: a request for the state (SIGUSR1)
+  // must not end a process that is about to end anyway.
   if (kSignals[i] == SIGUSR1 && IsDefault(handling.before[i])) return;
   if (!std::exchange(handling.taken[i], false)) return;
   struct sigaction now {};
   SLUICE_CHECK(sigaction(kSignals[i], nullptr, &now) == 0);
-  if (!IsOurs(now)) return;  // the program has one of its own meanwhile
+  if (!IsOurs(now)) return;  // the program has installed one of its own meanwhile
   SLUICE_CHECK(sigaction(kSignals[i], &handling.before[i], nullptr) == 0);
 }
 
-// The next signal that came; 0 when there is none.
+// The next signal in the pipe; 0 when it is empty.
 int NextSignal() {
   unsigned char byte = 0;
   return read(handling.read_end.load(), &byte, 1) == 1 ? byte : 0;
@@ -102,7 +111,7 @@ int NextSignal() {
 
 HeldSignals::HeldSignals(Programs handlers) {
   const std::lock_guard lock(handling.mutex);
-  if (handling.owner.load() != getpid()) {  // the first in this process
+  if (handling.owner.load() != getpid()) {  // the first object of this process
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
       throw Error(ErrorCode::kResourceExhausted,
@@ -113,7 +122,7 @@ HeldSignals::HeldSignals(Programs handlers) {
     handling.taken = {};
     handling.owner = getpid();
   }
-  // A state that was asked for while nobody heard.
+  // Discards SIGUSR1 that came while no object existed.
   if (handling.holders++ == 0) {
     while (NextSignal() != 0) {
     }
@@ -155,7 +164,7 @@ SignalWatcher::SignalWatcher(std::function<void(int)> on_signal, Duration grace,
 }
 
 SignalWatcher::~SignalWatcher() {
-  if (thread_.get_id() == std::this_thread::get_id()) {  // what it called has called exit
+  if (thread_.get_id() == std::this_thread::get_id()) {  // on_signal_ has called exit
     thread_.detach();
     return;
   }
@@ -174,7 +183,8 @@ void SignalWatcher::Wake() {
 void SignalWatcher::Run() {
   pollfd fds[3] = {{handling.read_end, POLLIN, 0}, {wake_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
   while (true) {
-    // Without a deadline on purpose, but that of a grace: it waits for a person, or for its own destructor.
+    // poll has no timeout on purpose, except while a grace runs:
+    // the thread waits for a signal or for the destructor.
     int timeout = -1;
     if (stop_request_.number != 0) {
       const auto left =

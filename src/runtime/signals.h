@@ -1,4 +1,5 @@
-// Signals as events on a thread of their own, so that nothing of ours runs inside a handler.
+// Signals as events on a thread of their own, so that no code of the
+// library runs inside a signal handler, except for one write to a pipe.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,17 @@
 
 namespace sluice::runtime {
 
-// While one lives, SIGINT, SIGTERM and SIGUSR1 wait for a watcher: a handler writes each into a pipe. A
-// signal for which the program has a handler of its own, or which it ignores, is left to the program. No
-// signal is blocked: what the process starts would inherit that. The end of the last one brings back what was
-// there, and sends again what nobody heard; but for SIGUSR1, which ends no process whose end has begun.
-// Thread-safe.
+// While an object lives, SIGINT, SIGTERM and SIGUSR1 are held for a SignalWatcher: a handler
+// writes each into a pipe. A signal that the program ignores, or for which it has a handler of
+// its own, is left to the program (but see Programs). No signal is blocked, since the processes
+// that this one starts would inherit that. The destructor of the last object restores the former
+// handlers, and raises again the signals that no watcher has received. SIGUSR1 is excepted from
+// both where its default would end a process that is about to end anyway. Thread-safe.
 class HeldSignals {
  public:
   enum class Programs : uint8_t {
-    kStay,    // the program's handlers
-    kGiveWay  // of a process that plays a role and runs nothing of its program: blocked signals come, too
+    kStay,    // the program's own handlers stay
+    kGiveWay  // their handlers are replaced and blocked signals unblocked: for processes that run a role only
   };
   explicit HeldSignals(Programs handlers = Programs::kStay);
   ~HeldSignals();
@@ -26,29 +28,29 @@ class HeldSignals {
   HeldSignals& operator=(const HeldSignals&) = delete;
 };
 
-// A signal that asks this process to end, and when it came.
+// A signal that asked this process to end, and when it came.
 struct StopRequest {
   int number = 0;  // 0: none
   Time came{};
 
-  // Whether another signal is this wish once more, not a second one: what a batch system sends to all
-  // processes of a job reaches some of them through launch.py, too.
+  // True when signal `other` at `now` repeats this request, and is not a second one: the same signal within
+  // 2 s. What a batch system sends to all processes of a job reaches some of them through launch.py, too.
   bool IsSame(int other, Time now) const;
 };
 
-// Hears the held signals, also those that came before it. `on_signal(number)` runs on the watcher's thread,
-// one signal at a time. The destructor ends the thread.
+// Receives the held signals, also those that came before it was made. `on_signal(number)`
+// runs on the watcher's thread, one signal at a time. The destructor ends the thread.
 class SignalWatcher {
  public:
-  // With a `grace`, the first SIGINT or SIGTERM is told when so much time has passed or a second one comes
-  // (StopRequest); `on_wait(number)` is called at once.
+  // With a `grace`, the first SIGINT or SIGTERM calls `on_wait(number)` at once, and `on_signal`
+  // only when that much time has passed or a second such signal comes (StopRequest).
   explicit SignalWatcher(std::function<void(int)> on_signal, Duration grace = {},
                          std::function<void(int)> on_wait = nullptr);
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
 
-  // `on_signal(0)` on the watcher's thread.
+  // Calls `on_signal(0)` on the watcher's thread. Thread-safe.
   void Wake();
 
  private:
@@ -60,8 +62,8 @@ class SignalWatcher {
   const HeldSignals held_;
   int stop_fd_ = -1;
   int wake_fd_ = -1;
-  StopRequest stop_request_;  // whose grace runs
-  std::thread thread_;        // last: it uses all the others
+  StopRequest stop_request_;  // the request whose grace is running
+  std::thread thread_;        // last, because it uses all other members
 };
 
 const char* SignalName(int number);

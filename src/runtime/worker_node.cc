@@ -1,3 +1,8 @@
+// A worker's node: it owns the client, the loop that drives it, and the stores.
+//
+// The program calls it on any thread. The client is used on the loop's thread only: the
+// methods post tasks to the loop and wait for an Event. A store holds the client and the loop
+// too, and may outlive the node; its calls then fail, since the destructor stops the loop.
 #include "runtime/worker_node.h"
 
 #include "base/log.h"
@@ -55,7 +60,7 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
   });
 }
 
-// Stores may outlive it.
+// The loop is stopped explicitly, because stores that outlive the node keep it alive.
 WorkerNode::~WorkerNode() {
   loop_->Stop();
 }

@@ -1,4 +1,4 @@
-// A worker's connection to its job.
+// A worker's connection to its job: the client, its loop and the stores. Public methods are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,41 +18,49 @@
 
 namespace sluice::runtime {
 
-// Several in one process (tests) need contexts of their own: the stream of a context that two of them use may
-// wait for a weight whose round needs a gradient that is queued behind it (docs/design/tensors.md).
+// Several WorkerNodes in one process (tests) need contexts of their own: if two share a context, its stream
+// may wait for a weight whose round needs a gradient that is queued behind it (docs/design/tensors.md).
 class WorkerNode {
  public:
-  // Begins to join. `tracer`, which may be null, hears of every gradient's stages and outlives the node and
-  // its stores. `heap`, of a config that shares memory: what lies there, as arrays should, is not copied to
-  // be read by servers of this host; null: one of its own, for copies. `on_asked_to_end`, which may be null,
-  // runs on the loop, once, when a worker of the job was asked to end.
+  // Starts joining the job and returns once the scheduler's host name can be resolved
+  // (AwaitSchedulersName); throws Error when it cannot. `tracer`, which may be null, receives the
+  // stages of every gradient and outlives the node and its stores. `heap` is the memory that servers of
+  // this host may read in place, if the configuration shares memory: arrays in it are not copied before
+  // they are read. When it is null, the node makes a heap of its own, for copies. `on_asked_to_end`,
+  // which may be null, runs on the loop, once, when a worker of the job was asked to end.
   explicit WorkerNode(const JobConfig& config, worker::Tracer* tracer = nullptr,
                       std::shared_ptr<transport::SharedHeap> heap = nullptr,
                       std::function<void()> on_asked_to_end = nullptr);
   ~WorkerNode();
 
-  // Returns when the job is complete. Throws Error when it never will be.
+  // Returns when the job is complete. Throws Error when that is
+  // no longer possible, or 5 s after the rendezvous timeout.
   void AwaitJoined();
   bool joined() const { return joined_.Succeeded(); }
-  std::shared_ptr<KVStore> MakeStore(const StoreType& type);  // of a job
+  // Makes a distributed store. Throws Error(kResourceExhausted)
+  // when this worker has made wire::Limits().max_stores already.
+  std::shared_ptr<KVStore> MakeStore(const StoreType& type);
   int rank() const { return static_cast<int>(client_->rank()); }
-  // Waits until the servers have all that the stores pushed; throws the first failure that no store has
-  // thrown yet. Reads that nobody waited for end with an error.
+  // Returns when the servers have everything that the stores pushed, and throws the first
+  // failure that no store has thrown yet. Reads that no caller waited for end with an error.
   void Flush(Duration timeout);
-  // Says goodbye and waits until the scheduler has heard it. In good order (kFinished), after Flush, it
-  // throws Error when the job has failed meanwhile, or a server or the scheduler does not answer: it has then
-  // not been left.
+  // Sends the leave message and returns when the scheduler has acknowledged it, or when `timeout`
+  // has passed. Throws Error(kCancelled) when the loop has ended already. With kFinished, for
+  // which Flush must come first, it throws Error when the job has failed meanwhile, or when a
+  // server or the scheduler does not answer; the job has then not been left.
   void Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout);
-  // The counters of every process of the job but the other workers: "scheduler", "server 0", ... What a
-  // server's shards count is added up. Throws Error(kDeadlineExceeded).
+  // The counters of all processes of the job except the other workers, by name: "scheduler", "server 0",
+  // ... The counters of a server's shards are added up. Throws Error(kDeadlineExceeded) after `timeout`.
   std::map<std::string, wire::Counters> Stats(Duration timeout);
-  // This worker's own. Throws Error(kDeadlineExceeded).
+  // The counters of this worker. Throws Error(kDeadlineExceeded) after `timeout`.
   wire::Counters OwnStats(Duration timeout);
-  // Why the job has failed, as the scheduler says; empty: it has not, or this worker found out by itself.
+  // The scheduler's reason for the job's failure; empty when the job
+  // has not failed, or when this worker detected the failure itself.
   std::string told() const { return told_->Get(); }
-  // This worker was asked to end: the others hear it. Nothing where the job is over.
+  // Call it when this worker was asked to end: the other
+  // workers are notified. Does nothing when the job is over.
   void AskToEnd();
-  // Prints who waits for what; false once the loop has ended.
+  // Logs the client's state (which operation waits for whom); returns false when the loop has ended.
   bool Dump();
   worker::Client& client() { return *client_; }
   transport::ZmqLoop& loop() { return *loop_; }
@@ -75,12 +83,12 @@ class WorkerNode {
     std::string why_;
   };
 
-  // On the loop; throws Error(kCancelled) when it has ended.
+  // Runs `task` on the loop; throws Error(kCancelled) when the loop has ended.
   void Post(std::function<void(Time, transport::Network&)> task);
 
   const JobConfig config_;
   worker::Tracer* const tracer_;
-  const std::shared_ptr<transport::SharedHeap> heap_;  // null: no memory is shared
+  const std::shared_ptr<transport::SharedHeap> heap_;  // null when memory is not shared
   std::atomic<uint32_t> stores_made_ = 0;
   const std::shared_ptr<Told> told_ = std::make_shared<Told>();
   const std::shared_ptr<worker::Client> client_;
@@ -88,7 +96,8 @@ class WorkerNode {
   std::shared_ptr<transport::ZmqLoop> loop_;
   const Event joined_ = Event::Make("joining the job");
   std::mutex mutex_;
-  // Guarded by mutex_. Kept, whoever lets go of them: what they pushed is waited for.
+  // Guarded by mutex_. All stores are kept even when the program
+  // has released them: Flush waits for what they pushed.
   std::vector<std::shared_ptr<worker::DistStore>> stores_;
 };
 
