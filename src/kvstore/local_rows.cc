@@ -1,4 +1,8 @@
 // Row-sparse keys of the stores of one process: tables in host memory.
+//
+// Every operation on a table waits for the one before (KeyState::rows_used), since a RowTable has
+// one user at a time. Pushes and pulls run on the stream of the arrays' context; calls that need
+// the table at once wait for rows_used on the caller's thread. mutex_ is held during every call.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +15,7 @@
 namespace sluice::kvstore {
 namespace {
 
-// All of a table is one part.
+// A table of a local store is one part.
 plan::RowPlaces PlacesOf(const KeyShape& table) {
   return {.rows = table.shape[0], .row_elements = table.shape.size() / table.shape[0], .parts = 1};
 }

@@ -1,3 +1,9 @@
+// The stores `local` and `device`: dense keys (row-sparse ones are in local_rows.cc).
+//
+// A push sums the gradients of the devices and enqueues the update; a pull broadcasts the weight.
+// Both run as operations of the devices' streams, which order them by the arrays that they use. A
+// call checks all its arguments before it changes anything. mutex_ guards all state and is held
+// while a call enqueues its work, and while a program's updater runs on the caller's thread.
 #include "kvstore/local_store.h"
 
 #include <cmath>
@@ -57,13 +63,13 @@ void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& 
   std::vector<Values> lists;
   for (const NDArray& value : values) lists.push_back({value});
   const auto entries = Join("Init", keys, lists);
-  RequireNew(entries);  // all or none
+  RequireNew(entries);  // all keys or none
   for (const auto& entry : entries) {
     const NDArray& value = entry.arrays.front();
     KeyState state;
     state.shape = {value.shape(), value.dtype()};
     state.spec = {entry.key, value.dtype(), value.shape()};
-    // For now: the first gradients tell which devices there are.
+    // A preliminary place: only the first gradients show which devices there are (PlaceByLoad).
     state.weight = NDArray::Empty(value.shape(), reducer_->Place({value.context()}, 0), value.dtype());
     value.CopyTo(&state.weight);
     state.update_name = "update of key " + ToString(entry.key);
@@ -161,7 +167,8 @@ void LocalStore::PushOne(const Key& key, const std::vector<NDArray>& values, con
     NDArray weight = state.weight;
     RunUpdater(key, gradient.AsInContext(weight.context()), weight);
     RequireFit("the updater's weight", key, state.shape, {weight});
-    // It may have assigned another array, which may be the gradient, and somebody else's.
+    // The updater may have assigned another array to `weight`, perhaps the
+    // gradient or one that the program uses elsewhere, so its value is copied.
     if (!weight.SharesStorage(state.weight)) weight.CopyTo(&state.weight);
     return;
   }

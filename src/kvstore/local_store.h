@@ -1,4 +1,6 @@
-// The stores of one process: `local` sums and updates in host memory, `device` on the devices.
+// The stores of one process: `local` sums and updates in host memory,
+// `device` on the devices. Public methods are thread-safe; pushes and pulls
+// return before they are done, and later uses of the arrays wait for them.
 #pragma once
 
 #include <atomic>
@@ -74,32 +76,35 @@ class LocalStore final : public KVStore {
   struct KeyState {
     KeyShape shape;
     wire::KeySpec spec;
-    std::shared_ptr<RowTable> rows;  // of a row-sparse key, in place of the arrays
-    Event rows_used;                 // the last call on it
+    std::shared_ptr<RowTable> rows;  // row-sparse keys: the rows, in place of the arrays
+    Event rows_used;                 // the end of the last call on `rows`
     NDArray weight;
-    NDArray merged;  // where gradients are summed; made with the first push
+    NDArray merged;  // holds the sum of the gradients; made with the first push of several
     States states;
     int64_t num_updates = 0;
-    std::shared_ptr<const ArrayUpdate> update;  // null: to be made from rule and states
+    std::shared_ptr<const ArrayUpdate> update;  // null: made from the rule and the states when needed
     Label update_name, push_name, pull_name;
-    std::shared_ptr<const void> origin = std::make_shared<char>();  // of what is pulled (tensor/origin.h)
+    // The origin of the values that are pulled (tensor/origin.h).
+    std::shared_ptr<const void> origin = std::make_shared<char>();
   };
-  // Throws Error(kFailedPrecondition) where an updater calls back: the lock is its caller's.
+  // Locks mutex_. Throws Error(kFailedPrecondition) when an
+  // updater calls the store: its thread holds the lock already.
   std::unique_lock<std::mutex> Lock();
   KeyState& Find(const std::string& what, const Key& key);
   void RequireNew(const Key& key, const wire::KeySpec& spec) const;
   void RequireNew(const Entries& entries) const;
-  // How a push updates the key; nullopt: nobody had a sample, and nothing changes.
+  // The input of the update by a push; nullopt when the optimiser
+  // normalises by samples and the push has none, so that nothing changes.
   std::optional<UpdateInput> NextUpdate(KeyState& state, const PushOptions& options) const;
   void RequirePush(const std::string& what, const Entries& entries, const PushOptions& options);
   void RequirePull(const std::string& what, const Entries& entries);
-  // What has been found fit.
+  // PushAll and PullAll expect arguments that RequirePush and RequirePull have checked.
   void PushAll(const Entries& entries, const PushOptions& options);
   void PullAll(const Entries& entries);
   void RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight);
   void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
   void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values);
-  // Their sum / 2^exponent; that of one value has none.
+  // The sum of `values` divided by 2^exponent. A single value is returned as it is.
   NDArray Merge(KeyState& state, const std::vector<NDArray>& values, uint32_t exponent);
   void FitStates(KeyState& state) const;
   void AddUpdate(KeyState& state, const NDArray& gradient, uint32_t exponent, const PushOptions& options);
@@ -110,25 +115,25 @@ class LocalStore final : public KVStore {
   // local_rows.cc
   void UpdateRowsByFunction(const Key& key, KeyState& state, std::span<const int64_t> ids,
                             const std::vector<RowSparse>& gradients);
-  // The table is at rest.
+  // StatesOfTable and SetStatesOfTable expect that no operation on the table is in progress.
   KeyStates StatesOfTable(KeyState& state) const;
   void SetStatesOfTable(KeyState& state, const KeyStates& loaded) const;
 
   const std::string type_;
   std::atomic<Duration> timeout_ = kNoLimit;
-  std::atomic<std::thread::id> updating_;  // who runs the updater
+  std::atomic<std::thread::id> updating_;  // the thread that runs the updater
   std::mutex mutex_;
   // Guarded by mutex_.
   const std::unique_ptr<collective::Reducer> reducer_;
   std::map<Key, KeyState> keys_;
   UpdateRule rule_;
   Updater updater_;
-  std::vector<PendingUpdate> added_;  // of the call under way
-  std::vector<Label> added_names_;    // what they are in messages
+  std::vector<PendingUpdate> added_;  // updates of the call in progress
+  std::vector<Label> added_names_;    // their names in messages
   OutstandingOperations outstanding_;
 };
 
-// A store of type "local" or "device"; `threads` as collective::MakeHostReducer's.
+// A store of type "local" or "device"; `threads` is collective::MakeHostReducer's.
 std::shared_ptr<KVStore> MakeLocalStore(const std::string& type, int threads);
 
 }  // namespace sluice::kvstore

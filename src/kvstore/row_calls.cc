@@ -1,3 +1,6 @@
+// Checks the arguments of calls on row-sparse keys, and gives work on host threads access to the
+// rows that a call names, wherever the arrays lie. All functions run on the thread of the store's
+// caller, except HostRows::At, which the enqueued work calls; the work keeps the HostRows alive.
 #include "kvstore/row_calls.h"
 
 #include <algorithm>
@@ -24,7 +27,7 @@ std::string Described(const NDArray& array) {
   return array.valid() ? StrCat(Name(array.dtype()), " ", array.shape()) : "no array";
 }
 
-// The ids' axes, then those of a row.
+// The axes of the ids, followed by those of a row.
 Shape RowsShape(const Shape& ids, const Shape& table) {
   std::vector<int64_t> dims(ids.dims().begin(), ids.dims().end());
   dims.insert(dims.end(), table.dims().begin() + 1, table.dims().end());

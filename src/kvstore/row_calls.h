@@ -1,4 +1,4 @@
-// Calls on row-sparse keys: what every store checks, and reads, of them.
+// What all stores check and read of calls on row-sparse keys. Free functions are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,46 +10,49 @@
 
 namespace sluice::kvstore {
 
-// Of InitRowSparse. Throws Error(kInvalidArgument).
+// For InitRowSparse: throws Error(kInvalidArgument) when
+// the name, the shape, the dtype or `init` is invalid.
 void RequireTable(const Key& key, const Shape& shape, DType dtype, const RowInit& init);
 
-// Throws Error(kInvalidArgument) that begins with `what` for other keys.
+// Throws Error(kInvalidArgument), with a message that begins with `what`, unless the key is row-sparse.
 void RequireRowSparse(const std::string& what, const Key& key, const KeyShape& table);
 
-// All ids that a call names, one array behind the other; waits for them. Throws Error(kInvalidArgument) that
-// begins with `what` and says which array does not fit the table, or which id is none of its rows.
+// All ids that a call names, the arrays one after another; waits until they can
+// be read. Throws Error(kInvalidArgument), with a message that begins with `what`
+// and says which array does not fit the table or which id is not one of its rows.
 std::vector<int64_t> ReadIds(const std::string& what, const Key& key, const KeyShape& table,
                              const std::vector<RowSparse>& arrays);
 
-// Of SetRowSparse: throws Error(kInvalidArgument) when an id comes twice.
+// For SetRowSparse: throws Error(kInvalidArgument) when an id is repeated.
 void RequireOnce(const std::string& what, const Key& key, const RowBatch& batch);
 
-// Ids as a caller gets them: ascending, int64 {n}.
+// The ids as stores return them: an ascending int64 array of shape {n}.
 NDArray SortedIds(std::vector<int64_t> ids);
 
-// A call's rows in host memory, by position.
+// The rows of a call in host memory, addressed by position in the
+// call. The work on the rows is an operation of context()'s stream.
 class HostRows {
  public:
-  // Of the arrays' own values: those on other devices are copied.
+  // The rows of `arrays` for reading; those on GPUs are copied to host memory.
   static HostRows ToRead(const std::vector<RowSparse>& arrays);
-  // To be written; Deliver brings what was written to those on other devices.
+  // Room for the rows of `arrays`, which the work writes; Deliver copies it to the arrays that are on GPUs.
   static HostRows ToWrite(const std::vector<RowSparse>& arrays);
 
-  // Where work on them is best done.
+  // The context on which the work is best done.
   Context context() const { return hosts_.front().context(); }
-  // What has to be done before the work may read, or write.
+  // The events that must be done before the work may read, or write, the rows.
   Events Readable() const;
   void WaitToRead() const;
   Events Writable() const;
-  // `done` is the end of such work.
+  // Register `done`, the end of work that reads the rows, or that writes them.
   void AddReaders(const Event& done) const;
   void Deliver(const Event& done);
-  // From within the work. The bytes live as long as this object.
+  // The row at `position`, for use within the work. The bytes live as long as this object.
   std::byte* At(uint32_t position) const;
 
  private:
   struct Rows {
-    size_t first = 0;  // position
+    size_t first = 0;  // position of the array's first row
     std::byte* data = nullptr;
     size_t row_bytes = 0;
   };

@@ -1,3 +1,6 @@
+// Saving and loading of optimiser states; the header describes the format. The functions have
+// no state and run on the thread of the store's caller. Loading trusts nothing in the file:
+// entries, dtypes, shapes, row ids and numbers of updates are checked before they are used.
 #include "kvstore/states_file.h"
 
 #include <algorithm>
@@ -13,7 +16,7 @@ namespace sluice::kvstore {
 namespace {
 
 constexpr std::string_view kUpdatesEntry = "updates of ";  // <key>
-constexpr std::string_view kRowsEntry = "/rows";           // behind <key>
+constexpr std::string_view kRowsEntry = "/rows";           // after <key>
 
 uint64_t ParseUpdates(const std::string& path, std::string_view key, const std::string& text) {
   const auto count = ParseInt(text);
@@ -55,7 +58,7 @@ std::vector<int64_t> ReadRows(const std::string& path, const SafetensorsFile& fi
   return rows;
 }
 
-// Of one state.
+// The shape of one state of a key.
 Shape StateShape(const StateLayout& layout, const KeyStates& states) {
   return layout.row_sparse ? layout.shape.WithExtent(0, static_cast<int64_t>(states.rows.size()))
                            : layout.shape;

@@ -1,3 +1,6 @@
+// What local and distributed stores share: KVStore::Broadcast, the checks of a call's keys and arrays,
+// and the list of outstanding operations. The functions run on the thread of the store's caller; the
+// callbacks of WhenAll and OutstandingOperations run on the threads that complete the events.
 #include "kvstore/store_base.h"
 
 #include <algorithm>
@@ -37,7 +40,8 @@ namespace kvstore {
 
 namespace {
 
-// Names are compared where their hashes are equal.
+// Keys in ascending order have no repeats. Otherwise they are sorted
+// by hash, so that names are compared only where hashes are equal.
 bool HaveRepeats(const std::vector<Key>& keys) {
   if (std::ranges::adjacent_find(keys, std::ranges::greater_equal()) == keys.end()) return false;
   std::vector<std::pair<size_t, const Key*>> sorted;
@@ -164,7 +168,7 @@ void WhenAll(const Events& events, WhenAllDone then, const std::shared_ptr<Alloc
   struct Join {
     std::atomic<size_t> left;
     std::atomic<bool> failed = false;
-    std::exception_ptr error;  // written by whoever sets `failed`
+    std::exception_ptr error;  // written by the callback that sets `failed`
     WhenAllDone then;
   };
   auto join = std::allocate_shared<Join>(MemoryOf<Join>(records));
@@ -185,7 +189,8 @@ void OutstandingOperations::Add(Label what, const Event& event) {
     --ends->missing;
   });
   const std::lock_guard lock(mutex_);
-  // Swept when the oldest is over, or, where that one has failed, before the list grows.
+  // Operations that succeeded are removed when the oldest
+  // has succeeded, and otherwise before the list would grow.
   if (!events_.empty() && (events_.front().second.Succeeded() || events_.size() == events_.capacity()))
     std::erase_if(events_, [](const auto& entry) { return entry.second.Succeeded(); });
   events_.emplace_back(std::move(what), event);
@@ -215,7 +220,7 @@ void OutstandingOperations::Check() {
     if (it == events_.end()) return;
     failed = *it;
     events_.erase(it);
-    ends_->failed = true;  // there may be more
+    ends_->failed = true;  // further operations may have failed
   }
   Rethrow(failed->first, failed->second.error());
 }
@@ -234,7 +239,8 @@ void AwaitAll(const std::vector<Event>& events, Duration timeout,
               const std::function<void(const Event&)>& done) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   const auto left = [end] { return std::max<Duration>(end - std::chrono::steady_clock::now(), 1ms); };
-  // The newest first: most others are done with it, and each that is waited for costs a wake-up.
+  // The newest event comes first: when it is done, most others
+  // are too, and every wait that blocks costs a wake-up.
   for (const Event& event : events | std::views::reverse) {
     if (!event.DoneWithin(left())) break;
   }
@@ -251,7 +257,7 @@ void OutstandingOperations::Wait(Duration timeout) {
     for (const auto& [what, event] : events_) all.push_back(event);
   }
   AwaitAll(all, timeout, [this](const Event& event) {
-    if (event.error() != nullptr) ends_->failed = true;  // its callbacks may still be under way
+    if (event.error() != nullptr) ends_->failed = true;  // the callback of Add may not have run yet
   });
   Check();
 }

@@ -1,4 +1,4 @@
-// What every store checks and keeps the same way.
+// Argument checks and bookkeeping that all stores share. Free functions are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,8 @@
 
 namespace sluice::kvstore {
 
-// The keys of a call, each once, with their arrays in order. Refers to the call's arguments.
+// The keys of a call, each once, with their arrays in order. An
+// object refers to the call's arguments and must not outlive them.
 class Entries {
  public:
   struct Entry {
@@ -32,31 +33,32 @@ class Entries {
   friend Entries Join(const std::string& what, const std::vector<Key>& keys,
                       const std::vector<KVStore::Values>& values);
   InlineVector<Entry, 1> entries_;
-  std::vector<std::unique_ptr<std::vector<NDArray>>> joined_;  // of keys that are repeated
+  std::vector<std::unique_ptr<std::vector<NDArray>>> joined_;  // the arrays of keys that are repeated
 };
 
-// Checks that keys and values pair up, that no list is empty and arrays of a key are alike; joins repeats of
-// a key, in order of first appearance. Throws Error(kInvalidArgument) that begins with `what`.
+// Checks that keys and values pair up and that no list is empty; joins the arrays of a repeated key, in
+// the order of first appearance. Throws Error(kInvalidArgument) with a message that begins with `what`.
 Entries Join(const std::string& what, const std::vector<Key>& keys,
              const std::vector<KVStore::Values>& values);
 
-// One array for each key, as lists for Join; throws Error(kInvalidArgument) that begins with `what` when a
-// key comes twice.
+// One array for each key, as lists for Join. Throws Error(kInvalidArgument)
+// with a message that begins with `what` when a key is repeated.
 std::vector<KVStore::Values> OneArrayPerKey(const std::string& what, const std::vector<Key>& keys,
                                             const std::vector<NDArray>& values);
 
-// Of Init: that keys and values pair up and every value is an array. Throws Error(kInvalidArgument).
+// For Init: throws Error(kInvalidArgument) unless keys and values pair up and every value is an array.
 void RequireValues(const std::vector<Key>& keys, const std::vector<NDArray>& values);
-// Of Init: a name is UTF-8 of at most 64 KiB, since it travels and is written to files. Throws
-// Error(kInvalidArgument).
+// For Init: throws Error(kInvalidArgument) unless a string key is
+// UTF-8 of at most 64 KiB; names are sent and written to files.
 void RequireName(const Key& key);
-// Of a push. Throws Error(kInvalidArgument) that begins with `what`.
+// For a push: throws Error(kInvalidArgument), with a message that begins with
+// `what`, unless the divisor is positive and finite, and 1 for integers.
 void RequireDivisor(const std::string& what, const Key& key, DType dtype, const PushOptions& options);
 
-// Throws Error(kInvalidArgument) naming the field.
+// Throws Error(kInvalidArgument) that names the field.
 void RequireValid(const GradientCompression& compression);
 
-// The message of a failed operation, beginning with what it was; once.
+// The message of a failed operation, with `what` in front unless it begins with that already.
 std::string Named(std::string_view what, const std::string& message);
 
 // A key's shape and dtype, fixed by Init or InitRowSparse.
@@ -65,34 +67,40 @@ struct KeyShape {
   DType dtype = DType::kFloat32;
   bool row_sparse = false;
 };
-// Throws Error(kInvalidArgument) naming the key and both when an array does not fit, and for row-sparse keys.
+// Throws Error(kInvalidArgument) for row-sparse keys, and when an array
+// does not have the key's shape and dtype; the message names both.
 void RequireFit(const std::string& what, const Key& key, const KeyShape& expected,
                 const std::vector<NDArray>& arrays);
 
-// With room for a call of a distributed store.
+// A completion with inline room for a call of a distributed store.
 using WhenAllDone = InlineFunction<void(const std::exception_ptr& error), 224>;
-// Runs `then` when all events are done, with the error that came first (null: none); on the thread that
-// completes the last one, or here. What it keeps until then is memory of `records`.
+// Calls `then` once all events are done, with the error that came first (null when
+// there is none), on the thread that completes the last event, or on the caller's
+// when all are done already. Its record until then is allocated from `records`.
 void WhenAll(const Events& events, WhenAllDone then, const std::shared_ptr<Allocator>& records);
 
-// Throws Error(kDeadlineExceeded) naming the first that is not done in time; tells `done` of each before it.
+// Waits for all events. Throws Error(kDeadlineExceeded) that names the first event that
+// is not done after `timeout`; `done` has then been called for each event before it.
 void AwaitAll(const std::vector<Event>& events, Duration timeout,
               const std::function<void(const Event&)>& done = {});
 
-// What has been issued and not finished, and what went wrong. Thread-safe.
+// The operations that have been issued and have not finished,
+// and the failures that have not been thrown yet. Thread-safe.
 class OutstandingOperations {
  public:
-  // The event's error, once it is done with one, is what Check throws next, with `what` before it.
+  // Adds an operation. If `event` ends with an error, a following Check throws it, with `what` in front.
   void Add(Label what, const Event& event);
   bool AllDone() const { return ends_->missing == 0; }
-  void Check();  // throws the first failure not yet thrown; cheap while there is none
-  // For all; throws the first failure not yet thrown. What is not done in time is still outstanding.
+  // Throws the first failure that has not been thrown yet; cheap while there is none.
+  void Check();
+  // Waits for all operations, then does as Check. Throws Error(kDeadlineExceeded)
+  // after `timeout`; operations that are not done stay outstanding.
   void Wait(Duration timeout);
-  // As Check, of failures with another code than `expected`; those with it are forgotten.
+  // As Check, but ignores and forgets failures with code `expected`.
   void CheckAllBut(ErrorCode expected);
 
  private:
-  // Of events, which may end after this object is gone.
+  // Shared with the events' callbacks, which may run after this object is destroyed.
   struct Ends {
     std::atomic<bool> failed = false;
     std::atomic<size_t> missing = 0;
@@ -103,11 +111,12 @@ class OutstandingOperations {
   std::vector<std::pair<Label, Event>> events_;
 };
 
-// Of a barrier: sorted, each once. Throws Error(kInvalidArgument) unless all exist and `self` is among them.
+// For Barrier: the ranks, sorted and each once. Throws
+// Error(kInvalidArgument) unless all exist and `self` is among them.
 std::vector<uint32_t> RequireRanks(const std::vector<int>& ranks, int self, int num_workers);
-// Of SetTimeout: throws Error(kInvalidArgument) unless it is positive.
+// For SetTimeout: throws Error(kInvalidArgument) unless `timeout` is positive.
 void RequireTimeout(std::chrono::milliseconds timeout);
-// Of Agree: throws Error(kInvalidArgument) when it is longer than a message's texts may be.
+// For Agree: throws Error(kInvalidArgument) when `word` is longer than the texts of a message may be.
 void RequireWord(const std::string& word);
 
 }  // namespace sluice::kvstore

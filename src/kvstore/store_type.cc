@@ -21,7 +21,7 @@ struct Named {
   const char* name;
   StoreType type;
 };
-// Of each type the name that it has in messages comes before its others.
+// The name that a type has in messages comes before its other names.
 constexpr Named kNames[] = {{"local", kLocal},
                             {"device", kDevice},
                             {"dist_sync", kDistSync},

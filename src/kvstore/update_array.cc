@@ -1,3 +1,7 @@
+// Updates of whole arrays: the updates of one call are grouped by context, and each
+// group runs as one operation of the context's stream. MakeTask and EnqueueThoseOn run
+// on the caller's thread, Run on the stream's; the context's compute threads share the
+// elements of all arrays of the group. A Task's frames keep the arrays' memory alive.
 #include "kvstore/update_array.h"
 
 #include <algorithm>
@@ -10,9 +14,9 @@
 namespace sluice::kvstore {
 namespace {
 
-constexpr int64_t kWorthAThread = 1 << 14;  // elements: some 20 us
+constexpr int64_t kWorthAThread = 1 << 14;  // elements that are worth a thread: about 20 us
 
-// One array's part of an operation.
+// The update of one array within an operation.
 struct Task {
   std::shared_ptr<const ArrayUpdate> update;
   UpdateInput input;
@@ -21,7 +25,7 @@ struct Task {
   std::byte* target;
   Events after;
   Event done;
-  std::exception_ptr error;  // why it cannot be updated
+  std::exception_ptr error;  // why it cannot be updated; null when it can
 
   size_t length() const { return input.length; }
   void Prepare() {
@@ -42,10 +46,10 @@ struct Task {
   }
 };
 
-// Lies in memory that the context's operations have used before.
+// The memory comes from the context's pool of operation records.
 using Tasks = std::vector<Task, MemoryOf<Task>>;
 
-// Elements [begin, end) of all arrays, one behind the other.
+// Updates elements [begin, end), counted through all arrays one after another.
 void UpdateElements(const Tasks& tasks, int64_t begin, int64_t end) {
   for (const Task& task : tasks) {
     const auto length = static_cast<int64_t>(task.length());
@@ -95,7 +99,8 @@ void EnqueueThoseOn(Context context, std::span<PendingUpdate> updates) {
     if (here(update)) tasks.push_back(MakeTask(update, *device));
   }
   device->stream().Enqueue("updates", {}, [tasks = std::move(tasks)]() mutable { Run(tasks); });
-  for (PendingUpdate& update : updates) {  // not before: what is never enqueued nobody may wait for
+  // Only now, so that no array waits for an update that is never enqueued.
+  for (PendingUpdate& update : updates) {
     if (!here(update)) continue;
     AddReader(update.gradient, update.done);
     SetWriter(update.weight, update.done);

@@ -1,4 +1,4 @@
-// Updating whole arrays on their contexts.
+// Updates of whole arrays as operations of their contexts' streams.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace sluice::kvstore {
 
-// What the updates of an array have in common: those under way share it, and who changes the rule or the
-// states makes another.
+// What all updates of an array have in common. Updates in progress
+// share it; when the rule or the states change, a new one is made.
 struct ArrayUpdate {
   UpdateRule rule;
   wire::KeySpec spec;
-  std::vector<std::shared_ptr<Buffer>> states;  // of FitStates
+  std::vector<std::shared_ptr<Buffer>> states;  // the arrays of FitStates
 };
 
 struct PendingUpdate {
-  Label what;  // names it in errors
+  Label what;  // the update's name in errors
   std::shared_ptr<const ArrayUpdate> update;
   UpdateInput input;  // without spec and gradients
   NDArray gradient;   // on any cpu context
@@ -28,10 +28,11 @@ struct PendingUpdate {
   Event done;         // set by EnqueueUpdates
 };
 
-// Enqueues all updates. Those of weights on one context are one operation of its stream, whose threads share
-// their elements, however many arrays these lie in; each has an end and an error of its own all the same, and
-// none hinders another. Norms are measured first where the rule needs them. As UpdatePart otherwise, to the
-// last bit. No weight comes twice, nor as a gradient.
+// Enqueues all updates and returns at once. The updates of weights on one context are
+// one operation of its stream, whose threads share all their elements, however many
+// arrays these belong to; yet each update has its own `done` and error, and a failure of
+// one does not affect the others. Norms are measured first where the rule needs them.
+// Results equal UpdatePart's bit for bit. No weight may appear twice, nor as a gradient.
 void EnqueueUpdates(std::span<PendingUpdate> updates);
 
 }  // namespace sluice::kvstore
