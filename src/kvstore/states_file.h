@@ -16,7 +16,7 @@ namespace sluice::kvstore {
 
 struct KeyStates {
   uint64_t num_updates = 0;
-  std::vector<Buffer> slots;  // of StateType, in the order of StateNames
+  std::vector<Buffer> slots;  // their dtype is StateType; in the order of StateNames
   std::vector<int64_t> rows;  // row-sparse keys: the rows whose states these are
 };
 

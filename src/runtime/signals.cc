@@ -1,10 +1,10 @@
 // Signal handling: a handler writes the signal's number
 // into a pipe, from which SignalWatcher's thread reads it.
 //
-// Invariants: the handler calls async-signal-safe functions only and touches nothing but
-// atomics; the pipe lives as long as the process, since a handler may run at any moment; no
-// signal is blocked. A child that was forked without exec shares the parent's pipe and must not
-// write to it: `owner` tells them apart. HeldSignals may be made and destroyed on any thread.
+// Invariants: the handler calls async-signal-safe functions only and touches nothing but atomics; the
+// pipe lives as long as the process, since a handler may run at any moment; no signal is blocked. A
+// child that was forked without exec shares its parent's pipe and must not write to it; it recognises
+// that by `owner`, the parent's pid. HeldSignals may be made and destroyed on any thread.
 #include "runtime/signals.h"
 
 #include <fcntl.h>

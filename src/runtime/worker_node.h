@@ -60,7 +60,7 @@ class WorkerNode {
   // Call it when this worker was asked to end: the other
   // workers are notified. Does nothing when the job is over.
   void AskToEnd();
-  // Logs the client's state (which operation waits for whom); returns false when the loop has ended.
+  // Logs the client's state, with what each operation waits for; returns false when the loop has ended.
   bool Dump();
   worker::Client& client() { return *client_; }
   transport::ZmqLoop& loop() { return *loop_; }

@@ -114,7 +114,7 @@ class Roster {
   const uint32_t num_workers_, num_servers_;
   const Duration patience_;
   std::optional<uint32_t> shards_per_server_;
-  std::string decided_by_;  // text of messages before the number: who decided it
+  std::string decided_by_;  // start of a message about the number: what decided it
   std::vector<Member> members_;
   uint64_t epoch_ = 1;
   uint64_t next_challenge_ = 1;

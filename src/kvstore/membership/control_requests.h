@@ -1,6 +1,6 @@
-// Requests that are about no key, to the scheduler or to a shard: repeated until they are answered, given up
-// at their deadline with a message that says whom they wait for. Part of a node's machine, beside its
-// membership::Client.
+// Requests to the scheduler or a shard that concern no key. They are repeated until they are
+// answered, and fail at their deadline with a message that names the nodes they wait for. A
+// node's machine owns one object beside its membership::Client and calls it on its loop's thread.
 #pragma once
 
 #include <map>
@@ -16,9 +16,10 @@ namespace sluice::membership {
 
 class ControlRequests {
  public:
-  // The answer, or why none will come. Once for each request, when the machine runs what is returned here.
+  // Receives the answer, or the reason why there will be none. It is called once for each
+  // request: the methods below append it to `ended` as a Completion, which the machine then runs.
   using Done = std::function<void(Time now, transport::Network& network, const Result<wire::Body>& answer)>;
-  // With room for the end of a worker's operation and how it went.
+  // It has inline room for the completion of a worker's operation with its result.
   using Completion = InlineFunction<void(Time now, transport::Network& network), 112>;
 
   struct Request {
@@ -27,21 +28,22 @@ class ControlRequests {
     std::string what;  // for messages: "barrier 'x'"
     Time deadline;
     Done done;
-    std::string whom = {};  // is waited for; empty: the scheduler
+    std::string whom = {};  // the nodes that the request waits for; empty: the scheduler
     Duration repeat = 1s;
   };
 
-  // `id` is the message's, and no other open request's.
+  // Sends the request as message `id`, which no other open request may have.
   void Ask(Time now, uint64_t id, Request request, const Client& self, transport::Network& network);
-  // True when the message is about one of the requests; one that it ends is appended to `ended`.
+  // Returns true when the message answers an open request. A request that it ends is appended to `ended`.
   bool OnAnswer(const wire::Message& message, std::vector<Completion>* ended);
+  // Ends the requests whose deadlines have passed, with kDeadlineExceeded.
   void Expire(Time now, std::vector<Completion>* ended);
   void FailAll(const Failure& failure, std::vector<Completion>* ended);
   void Repeat(Time now, const Client& self, transport::Network& network);
   Time NextTimer() const;
-  // Those under way, with whom each waits for.
+  // Adds all open requests to `reports`, each with the nodes that it waits for.
   void AddTo(WaitReports* reports, Time now) const;
-  std::string Describe() const;  // one line for each
+  std::string Describe() const;  // one line for each open request
 
  private:
   struct Open {
@@ -49,14 +51,15 @@ class ControlRequests {
 
     Request request;
     Time asked, next_repeat;
-    std::string waiting_for;  // what was answered last
+    std::string waiting_for;  // the nodes that the last StillWaiting named
   };
   static Completion End(Done done, Result<wire::Body> answer);
 
   std::map<uint64_t, Open> open_;  // by message id
 };
 
-// What barriers of all workers and servers are called, the n-th of a node: nodes of both kinds must agree.
+// The id of a node's `number`-th barrier of all workers
+// and servers. Workers and servers must form the same ids.
 std::string IdOfBarrierOfAll(uint64_t number);
 
 }  // namespace sluice::membership

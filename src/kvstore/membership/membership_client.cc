@@ -1,3 +1,9 @@
+// The membership part of a node's machine: joins the job, sends
+// heartbeats, detects the scheduler's death and follows the roster.
+//
+// The state goes from kJoining to kMember to kStopped, or from kJoining to kStopped, and never back;
+// rosters of older epochs are ignored. The node's machine calls all methods on its loop's thread;
+// the client itself has no clock, thread or socket.
 #include "kvstore/membership/membership_client.h"
 
 #include <algorithm>
@@ -93,7 +99,8 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
   heard_ = true;
   if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
     OnWelcome(*welcome, message.epoch);
-    // A numbered one asks whether this process lives: another one has its identity's place.
+    // A Welcome with an id is a challenge: another process has the place
+    // of this identity, and the scheduler asks whether this process lives.
     if (state_ == State::kJoining && message.id != 0) SendRegister(now, network, message.id);
   } else if (const auto* ack = std::get_if<wire::HeartbeatAck>(&message.body)) {
     if (ack->asked_to_end && !std::exchange(asked_to_end_, true) && options_.on_asked_to_end)
@@ -155,8 +162,8 @@ void Client::OnTimer(Time now, transport::Network& network) {
   }
 }
 
-// Who hears nothing goes on saying so every ten seconds: something is wrong. Who has been answered waits for
-// others, who may take their time.
+// Without any answer, the node logs a warning every ten seconds: something is wrong. Once it has been
+// answered, it waits for other nodes, which may take their time, at growing intervals up to ten minutes.
 void Client::ReportMissing(Time now) {
   if (!heard_) {
     LOG(WARNING) << WrapLogged("no answer yet from " + SchedulerText());

@@ -1,6 +1,6 @@
-// A node's side of membership: joining, heartbeats, who is alive, and being told to stop. Workers and servers
-// both hold one inside their machine and pass it what concerns it. docs/design/protocol.md, "Joining" and
-// "Barriers, leaving, dying".
+// A node's side of membership: joining, heartbeats, the roster, and the end of the job. Workers and
+// servers each own one inside their machine, pass it the messages and timers that concern it, and
+// call it on their loop's thread. docs/design/protocol.md, "Joining" and "Barriers, leaving, dying".
 #pragma once
 
 #include <functional>
@@ -23,20 +23,23 @@ struct Options {
   uint32_t pid = 0;
   uint32_t num_workers = 1;
   uint32_t num_servers = 1;
-  std::vector<std::string> shard_addresses;  // of a server whose threads run already
-  uint32_t server_threads = 0;               // of a server: as somebody has set it; 0: nobody has
-  uint32_t offered_server_threads = 1;       // of a server: what it would take by itself
+  std::vector<std::string> shard_addresses;  // a server's, if its threads run already
+  uint32_t server_threads = 0;               // servers: configured number of key-owning threads; 0: none
+  uint32_t offered_server_threads = 1;       // servers: the number that this server offers
   Duration heartbeat_interval = 1s;
   Duration heartbeat_timeout = 10s;
   Duration rendezvous_timeout = std::chrono::minutes(10);
-  bool says_missing = true;  // in the log, while the job is not complete; false: a launcher says it
-  std::function<void()> on_asked_to_end;  // once, when a worker of the job was asked to end; may be null
+  // Whether missing nodes are logged while the job is not complete; false when a launcher reports them.
+  bool says_missing = true;
+  // Called once, when a worker of the job was asked to end; may be null.
+  std::function<void()> on_asked_to_end;
 };
 
 enum class State : uint8_t {
-  kJoining,  // registering
+  kJoining,  // the node repeats its Register
   kMember,   // the job is complete and runs
-  kStopped,  // the scheduler said stop, or joining or the scheduler failed: stop() says which
+  // The scheduler sent a Stop, joining failed, or the scheduler is silent; stop() says which.
+  kStopped,
 };
 
 class Client {
@@ -44,39 +47,45 @@ class Client {
   explicit Client(Options options)
       : options_(std::move(options)), shard_addresses_(options_.shard_addresses) {}
 
+  // Connects to the scheduler and sends the first Register.
   void OnStart(Time now, transport::Network& network);
-  // True when the message was membership's and has been dealt with. The caller compares state() and epoch()
-  // before and after.
+  // Returns true when the message belonged to membership and has been
+  // handled. The caller compares state() and epoch() before and after.
   bool OnMessage(Time now, transport::PeerId from, const wire::Message& message, transport::Network& network);
+  // Called when `peer` rejects this process's job id or secret.
+  // While joining, a rejection by the scheduler ends the node.
   void OnRefused(transport::PeerId peer);
   void OnTimer(Time now, transport::Network& network);
   Time NextTimer() const;
 
   State state() const { return state_; }
-  // Key-owning threads of each server of this job; 0 until the scheduler has decided.
+  // The number of key-owning threads of each server of this job; 0 until the scheduler has decided.
   uint32_t server_threads() const { return server_threads_; }
-  // A server tells the scheduler its addresses once its threads run.
+  // Sends a server's addresses to the scheduler, once its threads run.
   void SetShardAddresses(Time now, std::vector<std::string> addresses, transport::Network& network);
   const std::optional<wire::Stop>& stop() const { return stop_; }
-  // Whether stop() is the scheduler's word, and not what this process has found out by itself.
+  // True when the scheduler sent stop(), false when this process detected the failure itself.
   bool told_to_stop() const { return told_to_stop_; }
   uint32_t rank() const { return rank_; }
   uint64_t epoch() const { return epoch_; }
-  const std::vector<wire::NodeInfo>& roster() const {
-    return roster_;
-  }  // servers and workers, by role and rank
-  // Nodes found dead so far, the scheduler among them. Goes on counting when stopped.
+  // Servers and workers, by role and rank.
+  const std::vector<wire::NodeInfo>& roster() const { return roster_; }
+  // The number of dead nodes that this node knows of, the
+  // scheduler included. It goes on counting after the end.
   size_t NumDead() const;
-  std::string Missing() const { return missing_; }  // while joining: who has not come
+  std::string Missing() const { return missing_; }  // while joining: the nodes that have not joined yet
 
   transport::PeerId scheduler() const { return scheduler_; }
-  // The scheduler counts on this node, as far as is known here, and would miss it.
+  // True when the scheduler has registered this node and is not known to be dead: it
+  // would then report the node as dead if the node ended without a leave message.
   bool IsRegistered() const { return welcomed_ && !scheduler_is_dead_; }
-  // A message of this node, with the envelope's fields filled in.
+  // A message from this node, with the fields of the envelope filled in.
   wire::Message Make(wire::Body body, uint64_t id = 0, uint64_t in_reply_to = 0) const;
-  // This worker was asked to end (SIGTERM): the scheduler hears it now and with every heartbeat.
+  // Call it when this worker was asked to end (SIGTERM): the
+  // scheduler is notified at once and with every heartbeat.
   void AskToEnd(transport::Network& network);
-  // From here on silence is expected: no more heartbeats and no complaints.
+  // Call it before the node leaves: no heartbeats are sent
+  // any more, and silence of the scheduler is not reported.
   void Leave() { leaving_ = true; }
   const Options& options() const { return options_; }
   std::string Describe(Time now) const;
@@ -84,7 +93,8 @@ class Client {
  private:
   void SendRegister(Time now, transport::Network& network, uint64_t challenge = 0);
   void OnWelcome(const wire::Welcome& welcome, uint64_t epoch);
-  void Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch);  // when it is news
+  // Takes over `roster` if its epoch is newer.
+  void Adopt(const std::vector<wire::NodeInfo>& roster, uint64_t epoch);
   void ReportMissing(Time now);
   void Fail(std::string message);
   std::string SchedulerText() const;
@@ -97,8 +107,8 @@ class Client {
   bool told_to_stop_ = false;
   bool leaving_ = false;
   bool asks_to_end_ = false;
-  bool asked_to_end_ = false;  // and on_asked_to_end was called
-  bool heard_ = false;         // anything from the scheduler, ever
+  bool asked_to_end_ = false;  // a worker was asked to end, and on_asked_to_end was called
+  bool heard_ = false;         // whether the scheduler has ever sent anything
   bool welcomed_ = false;
   bool scheduler_is_dead_ = false;
   uint32_t rank_ = 0;

@@ -19,7 +19,7 @@ std::string Line(Time now, const std::string& whom, const std::string& what, Tim
 }  // namespace
 
 std::string LimitText(Time since, Time deadline) {
-  // An operation may begin a moment after the call whose limit it has.
+  // An operation may begin a moment after the call whose limit it has; hence the rounding.
   const double seconds = ToSeconds(deadline - since), step = seconds < 1 ? 0.01 : 0.1;
   return StrCat("; the limit is ", std::round(seconds / step) * step,
                 " s (SLUICE_OPERATION_TIMEOUT, KVStore::SetTimeout or the call's own timeout)");

@@ -1,6 +1,6 @@
-// Lines that say who waits for whom: the first after ten seconds, the next ones at growing intervals. One
-// line for each of those who are waited for, however many operations wait. Part of a node's machine; one
-// thread.
+// Log lines that say which operation waits for which nodes: the first after ten
+// seconds, the next ones at growing intervals. Operations that wait for the same
+// nodes share one line. Part of a node's machine; used on its loop's thread.
 #pragma once
 
 #include <map>
@@ -14,16 +14,16 @@ namespace sluice::membership {
 
 class WaitReports {
  public:
-  // A wait that is shorter is no news.
+  // Shorter waits are not reported.
   static constexpr Duration kFirst = 10s;
   static constexpr Duration kLongestPause = std::chrono::minutes(10);
 
-  // Something that is not done yet and began at `since`; `deadline` is Time::max() where there is none.
-  // `what` names it and is asked for only where it may appear.
+  // Adds an operation that is not done yet and began at `since`. `deadline` is Time::max() when
+  // there is none. `what` names the operation; it is called only when the name may be printed.
   void Add(Time now, const std::string& whom, Time since, Time deadline, FunctionRef<std::string()> what);
-  // The lines that are due, of what was added since the last call.
+  // Returns the lines that are due, for the operations added since the last call.
   std::vector<std::string> Take(Time now);
-  // When Take may have a line for what was added before its last call.
+  // The time at which Take may next have a line for the operations that were added before its last call.
   Time Next() const { return next_; }
 
  private:
@@ -37,13 +37,15 @@ class WaitReports {
     Duration pause = kFirst;
   };
 
-  std::map<std::string, Waits> waits_;  // by whom they wait for
-  std::map<std::string, Pace> paces_;   // the same; kept a while after the last line
-  Time youngest_ = Time::max();         // when the next of those too young for a line is old enough
+  std::map<std::string, Waits> waits_;  // by the nodes waited for
+  std::map<std::string, Pace> paces_;   // by the nodes waited for; kept for a while after the last line
+  // When the next operation that is too young for a line becomes old enough.
+  Time youngest_ = Time::max();
   Time next_ = Time::max();
 };
 
-// The end of a message that something was not done by its deadline: how long that was, and what sets it.
+// The end of a message about an operation that missed
+// its deadline: how long the limit was and what sets it.
 std::string LimitText(Time since, Time deadline);
 
 }  // namespace sluice::membership

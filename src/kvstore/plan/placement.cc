@@ -1,3 +1,9 @@
+// The arithmetic of placement: slices of dense keys on the least loaded
+// shards, parts of slices, and parts of row-sparse keys on all shards.
+//
+// Invariants: slices and parts cover a key in element order without gaps; all parts of a key
+// but the last of each slice have the same length. The scheduler places keys on its loop's
+// thread; workers and servers only call the free functions, which are pure and thread-safe.
 #include "kvstore/plan/placement.h"
 
 #include <algorithm>
@@ -10,15 +16,16 @@
 namespace sluice::plan {
 namespace {
 
-// Slices and parts, of about so many elements, start on a cache line whatever the dtype. Those of some size
-// start on a page: then the parts of a key can be mapped side by side (transport/shm/contiguous_view.h).
+// The unit, in elements, at which slices or parts of about `elements` elements are cut. 64
+// elements make them start on a cache line whatever the dtype. Those of 64 KiB or more start on
+// a page: then the parts of a key can be mapped side by side (transport/shm/contiguous_view.h).
 int64_t CutOf(int64_t elements, DType dtype) {
   constexpr int64_t kLine = 64, kPageBytes = 4096, kPagedBytes = 64 << 10;
   const auto width = static_cast<int64_t>(SizeOf(dtype));
   return elements * width >= kPagedBytes ? kPageBytes / width : kLine;
 }
 
-// The first is a longest one.
+// The slices of a row-sparse key. The first one is as long as any.
 std::vector<wire::Slice> SlicesOf(const RowPlaces& places, uint32_t num_shards) {
   std::vector<wire::Slice> slices;
   int64_t offset = 0;
@@ -41,8 +48,8 @@ Placement::Placement(const PlacementOptions& options) : options_(options), load_
   SLUICE_CHECK(options.num_shards > 0 && options.bigarray_bound.value_or(1) > 0 && options.part_bytes > 0);
 }
 
-// As many parts as are wanted, about equal: a last one of a few bytes would travel in a message of its own,
-// and keep the others from being read in place.
+// The parts of a slice are about equal: a last part of a few bytes would
+// travel in a message of its own and keep the others from being read in place.
 int64_t Placement::PartElements(int64_t slice, DType dtype) const {
   const auto width = static_cast<int64_t>(SizeOf(dtype));
   const int64_t most = options_.part_bytes / width;

@@ -1,3 +1,7 @@
+// Batches of rows: sorts the ids of a call by part and id, sums rows that are
+// named more than once, and writes the frames that a push sends. All functions are
+// pure. Stores call them on the caller's thread and in the work that they enqueue;
+// sums run in the order of the call's positions, so results are reproducible.
 #include "kvstore/rows/batch.h"
 
 #include <algorithm>
@@ -15,11 +19,12 @@ namespace sluice::kvstore {
 namespace {
 
 struct Named {
-  uint64_t order;  // of the row: by part, then by id
+  uint64_t order;  // orders rows by part, then by id
   uint32_t position;
 };
 
-// By `order`, equal ones as they came; of numbers up to `most`. From the lowest digit to the highest.
+// Sorts by `order`, which is at most `most`, and keeps the order of equal ones: a radix
+// sort from the lowest digit to the highest, or std::stable_sort when there are few.
 void SortByOrder(std::vector<Named>& named, uint64_t most) {
   constexpr int kBits = 11;
   constexpr uint64_t kDigits = uint64_t{1} << kBits;

@@ -1,3 +1,7 @@
+// Closing a round of a row-sparse part: the frames, each ascending by id, are merged
+// by a priority queue; the gradients of each row are summed in rank order, and rows
+// are gathered into blocks that UpdatePart updates like a dense part. The thread
+// that owns the table calls it: a shard's, or the context's of a local store.
 #include "kvstore/rows/close.h"
 
 #include <algorithm>
@@ -9,9 +13,10 @@
 namespace sluice::kvstore {
 namespace {
 
-constexpr size_t kBlock = 2048;  // elements: as in UpdatePart, so that a block stays in the first-level cache
+// Elements of a block: as in UpdatePart, so that a block stays in the first-level cache.
+constexpr size_t kBlock = 2048;
 
-// Rows gathered into one block, updated together and put back.
+// Rows that are gathered into one block, updated together and written back.
 class Block {
  public:
   Block(const UpdateRule& rule, const UpdateInput& input, RowTable* table)
@@ -19,7 +24,7 @@ class Block {
         input_(input),
         table_(*table),
         elements_(table->row_elements()),
-        // A function of the server's own hears where the elements lie: row by row.
+        // An updater is called row by row, since it receives the offset of its elements.
         capacity_(rule.updater ? 1 : std::max<size_t>(kBlock / elements_, 1)),
         sums_(capacity_ * elements_ * sizeof(double)),
         weights_(capacity_ * table->row_bytes()) {
@@ -81,14 +86,14 @@ class Block {
   const UpdateRule& rule_;
   UpdateInput input_;
   RowTable& table_;
-  const size_t elements_, capacity_;  // of a row; rows
+  const size_t elements_, capacity_;  // elements of a row; rows of a block
   Buffer sums_, weights_;
   std::vector<std::shared_ptr<Buffer>> states_;
-  std::vector<size_t> rows_;  // in the table, of those gathered
+  std::vector<size_t> rows_;  // rows gathered: their index in the table
   std::vector<int64_t> ids_;
 };
 
-// The next row of one frame; the lowest id goes first, and of equal ones the lowest rank.
+// The next row of one frame. The lowest id goes first, and among equal ids the lowest rank.
 struct Next {
   int64_t id;
   size_t frame, row;

@@ -1,4 +1,5 @@
-// Closing a round of one part of a row-sparse key: one pass over the rows that were pushed.
+// The update of one part of a row-sparse key when its
+// round closes: one pass over the rows that were pushed.
 #pragma once
 
 #include <span>
@@ -9,9 +10,9 @@
 
 namespace sluice::kvstore {
 
-// Each row that a frame names is updated by the sum of what the frames, in rank order, bring of it; untouched
-// rows stay untouched. `input` as for UpdatePart, without offset, length and gradients. Rules that
-// ValidateRule has let pass.
+// Updates each row that a frame names by the sum of the frames' gradients for it, in rank order (the
+// order of `frames`); other rows stay as they are. `input` is as for UpdatePart, without offset,
+// length and gradients. The rule must have passed ValidateRule. Not thread-safe for one table.
 void UpdateRows(const UpdateRule& rule, UpdateInput input, std::span<const RowFrame> frames, RowTable* table);
 
 }  // namespace sluice::kvstore

@@ -1,5 +1,5 @@
-// Some rows of one part, as they travel: n ids (int64, ascending), then n rows, one behind the other. The
-// bytes tell n.
+// The wire format of some rows of one part: n ids (int64, ascending),
+// followed by n rows, one after another. n follows from the number of bytes.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ inline int64_t IdAt(Bytes ids, size_t i) {
   return id;
 }
 
-// A view, at any alignment.
+// A view of a frame, at any alignment. It refers to `bytes`.
 class RowFrame {
  public:
   static size_t BytesOf(size_t rows, size_t row_bytes) { return rows * (sizeof(int64_t) + row_bytes); }
 
-  // `scale` multiplies the elements of gradients that are 16-bit floats.
+  // `scale` is a factor for the elements of gradients that are 16-bit floats.
   RowFrame(Bytes bytes, size_t row_bytes, float scale = 1)
       : bytes_(bytes),
         row_bytes_(row_bytes),
@@ -40,7 +40,8 @@ class RowFrame {
   float scale_;
 };
 
-// Of what came over the network; empty: sound. Ids ascend, exist and are of the part.
+// Why ids, or a frame, that came over the network are invalid; empty when they
+// are valid: ids ascend, exist and belong to the part, and the frame's size fits.
 std::string InvalidIdsReason(Bytes ids, const plan::RowPlaces& places, uint32_t part);
 std::string InvalidRowsReason(Bytes frame, size_t row_bytes, const plan::RowPlaces& places, uint32_t part);
 

@@ -1,4 +1,4 @@
-// How a row begins.
+// The initial values of a row.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 
 namespace sluice::kvstore {
 
-// `elements` of row `row` go to `to`, at any alignment. Drawn in float64 and rounded to `dtype`; whole
-// numbers are constants. A sound init (InvalidReason).
+// Writes the initial values of row `row`, `elements` elements at any alignment, to `to`.
+// Values are drawn in float64, from a seed that depends on the row, and rounded to
+// `dtype`; integers are constants. `init` must be valid (InvalidReason). Thread-safe.
 void FillRow(const RowInit& init, DType dtype, int64_t row, size_t elements, std::byte* to);
 
 }  // namespace sluice::kvstore

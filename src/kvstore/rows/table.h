@@ -1,7 +1,5 @@
-// A table's rows as they are kept where they are updated: those that have been touched, in the order of their
-// first touch, each with its optimiser states beside it.
-//
-// Thread safety: one caller.
+// The rows of a table (or of a part of one) where they are updated. Only rows that have been touched
+// are stored, in the order of their first touch, each with its optimiser states. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +16,32 @@ namespace sluice::kvstore {
 
 class RowTable {
  public:
-  // Of a row-sparse key.
+  // `spec` must be that of a row-sparse key.
   explicit RowTable(const wire::KeySpec& spec);
   ~RowTable();
 
-  size_t size() const { return ids_.size(); }            // rows touched
-  std::span<const int64_t> ids() const { return ids_; }  // of them, in this order
+  size_t size() const { return ids_.size(); }            // rows that have been touched
+  std::span<const int64_t> ids() const { return ids_; }  // their ids, in the order of first touch
   size_t row_elements() const { return row_elements_; }
   size_t row_bytes() const { return row_bytes_; }
-  size_t state_bytes() const { return state_bytes_; }  // of one state of a row
+  size_t state_bytes() const { return state_bytes_; }  // bytes of one state of a row
 
-  // Row `id` of the table, which is made if it is new: a number below size(), for the methods below.
+  // Returns the index, below size(), of row `id` for the methods below. A row that has
+  // not been touched yet is added, with its initial values and with zeros as states.
   size_t Touch(int64_t id);
   std::byte* Weight(size_t row) { return At(weights_, row, row_bytes_); }
   std::byte* State(size_t slot, size_t row) { return At(states_[slot], row, state_bytes_); }
   size_t num_states() const { return states_.size(); }
-  // As kvstore::FitStates, of all rows.
+  // As kvstore::FitStates, for all rows.
   void FitStates(const Optimizer* optimizer);
 
-  // The row's weight as it is, or as it would begin.
+  // Copies the row's weight to `to`, or its initial values when it has not been touched.
   void Read(int64_t id, std::byte* to) const;
-  // One of its states: zeros where it was not touched.
+  // Copies one of the row's states to `to`, or zeros when the row has not been touched.
   void ReadState(size_t slot, int64_t id, std::byte* to) const;
 
  private:
-  // Chunks of so many rows each: a table grows without moving.
+  // Buffers of chunk_rows_ rows each, so that a table grows without moving its rows.
   using Chunks = std::vector<Buffer>;
   class Index;
 

@@ -1,3 +1,6 @@
+// ExactSum goes over its elements block by block, so that the sums of a block stay in the caches while
+// all sources of a call are added to it; expansion.cc does the arithmetic of a block. A shard's thread
+// or one of its helpers calls it, one at a time. For integers the sums are plain, wrapping sums.
 #include "kvstore/update/exact_sum.h"
 
 #include <algorithm>
@@ -32,7 +35,7 @@ ExactSum::ExactSum(DType dtype, size_t elements, std::shared_ptr<Allocator> memo
       sums_(BytesOf(dtype, elements), std::move(memory)),
       in_use_(IsFloating(dtype) ? Blocks(elements) : 0) {}
 
-// Elements [first, first + n) of a frame: as they came, or decoded.
+// Elements [first, first + n) of a frame: in place, or decoded into `decoded`.
 template <typename T>
 const std::byte* ExactSum::Values(const compression::Encoded& source, size_t first, size_t n,
                                   T* decoded) const {
@@ -45,7 +48,7 @@ const std::byte* ExactSum::Values(const compression::Encoded& source, size_t fir
   return source.data + first * sizeof(T);
 }
 
-// The rounded sums of a block take the room of sums that were read before them.
+// The rounded sums of a block overwrite sums of blocks that have been read before.
 template <typename T>
 void ExactSum::AddFloating(std::span<const compression::Encoded> sources, bool last) {
   constexpr size_t kMostDecoded = std::is_same_v<T, float> ? kAddedTogether : 1;

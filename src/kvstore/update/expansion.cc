@@ -1,3 +1,9 @@
+// The arithmetic of ExactSum on one block: cutting addends into digits, and rounding the sums of digits.
+//
+// A float64 takes part in a cut by adding and subtracting a large constant (ShiftFor), so the
+// code relies on round-to-nearest and must not be compiled with reassociation (-ffast-math).
+// Most blocks of gradients hold magnitudes that float64 sums exactly (Magnitudes): these are
+// summed first and cut once. All functions are pure; ExactSum calls them on its caller's thread.
 #include "kvstore/update/expansion.h"
 
 #include <algorithm>
@@ -20,7 +26,7 @@ constexpr double PowerOf2(int exponent) {
   return power;
 }
 
-// What a place's sums are multiples of.
+// The unit of each place: its digits, and sums of them, are multiples of it.
 template <typename T>
 constexpr std::array<double, kPlaces<T>> Units() {
   constexpr int kFirst = std::is_same_v<T, double> ? 32 : 20, kApart = 38;
@@ -30,23 +36,24 @@ constexpr std::array<double, kPlaces<T>> Units() {
   return units;
 }
 
-// x + shift - shift is x in whole units, rounded to nearest, where |x| < 2^51 of them.
+// x + shift - shift is x rounded to the nearest multiple of the unit, where |x| < 2^51 units.
 constexpr double ShiftFor(double unit) {
   return 1.5 * PowerOf2(52) * unit;
 }
 
-// From the first to the last place in which some numbers have anything.
+// The range of places in which a set of numbers has digits.
 struct Places {
   size_t first, last;
   bool operator==(const Places&) const = default;
 };
-// Of most gradients: from 2^-33 (1e-10), with all its bits, to 2^19; the same with all that is smaller.
+// kUsual is the range of most gradients: of numbers from 2^-33 (1e-10), with all
+// their bits, to 2^19. kSmall is the range of these and all smaller numbers.
 constexpr Places kUsual{1, 2}, kSmall{1, 3};
 template <typename T>
 constexpr Places kAll{0, kPlaces<T> - 1};
 
-// The bits of the largest magnitude and of the least that is not 0, less 1: they have the order of what they
-// stand for.
+// The bits of the largest magnitude, and those of the smallest that is not 0, minus 1 (so
+// that 0 wraps to the maximum). The bits of floats have the order of their magnitudes.
 struct Magnitudes {
   uint32_t most = 0, least = UINT32_MAX;
 
@@ -56,8 +63,8 @@ struct Magnitudes {
     if (most >= kBelowFirst) return kAll<float>;
     return least >= kWholeInThird - 1 ? kUsual : kSmall;
   }
-  // Sums of kAddedTogether usual numbers are exact in float64 where all are multiples of some 2^e, and
-  // together less than 2^(e + 53).
+  // True when float64 sums kAddedTogether of these numbers exactly: they are usual,
+  // all are multiples of some 2^e, and together they are less than 2^(e + 53).
   bool AddUpExactly() const {
     constexpr uint32_t kExponentAt = 23, kBits = 24, kBitsOfCount = std::countr_zero(kAddedTogether);
     if (most == 0) return true;
@@ -66,7 +73,8 @@ struct Magnitudes {
   }
 };
 
-// Adds sources in float64, to what was begun, and looks how large their numbers are.
+// Adds the sources to `sums` in float64, or sets `sums`
+// when not `begun`, and records their magnitudes in `seen`.
 template <size_t kSources>
 SLUICE_SIMD void Look(const std::byte* const* from, size_t n, bool begun, double* __restrict sums,
                       Magnitudes* seen) {
@@ -85,11 +93,11 @@ SLUICE_SIMD void Look(const std::byte* const* from, size_t n, bool begun, double
   *seen = {most, least};
 }
 
-// `Source`s, cut at the places of `T`.
+// Cuts numbers of type `Source` at the places kAt of `T`, and adds the digits to `rows`.
 template <typename T, Places kAt, typename Source, size_t kSources>
 SLUICE_SIMD void Cut(const std::byte* const* from, size_t n, double* __restrict rows) {
   constexpr auto kUnits = Units<T>();
-  constexpr bool kWhole = kAt.last + 1 < kPlaces<T>;  // nothing lies below
+  constexpr bool kWhole = kAt.last + 1 < kPlaces<T>;  // no number has digits below the last place
   for (size_t i = 0; i < n; ++i) {
     double added[kPlaces<T>] = {};
     for (size_t source = 0; source < kSources; ++source) {
@@ -98,7 +106,7 @@ SLUICE_SIMD void Cut(const std::byte* const* from, size_t n, double* __restrict 
         const double shift = ShiftFor(kUnits[place]);
         const double above = kWhole && place == kAt.last ? rest : (rest + shift) - shift;
         added[place] += above;
-        // Of what is not finite nothing is left.
+        // A number that is not finite goes to the first place whole.
         rest = place == 0 && rest - rest != 0 ? 0 : rest - above;
       }
     }
@@ -106,7 +114,7 @@ SLUICE_SIMD void Cut(const std::byte* const* from, size_t n, double* __restrict 
   }
 }
 
-// Rows that are not in use yet begin at 0.
+// Sets the rows of `places` that are not in use yet to 0, and marks them as in use.
 void Begin(Places places, double* rows, uint8_t* in_use) {
   for (size_t place = places.first; place <= places.last; ++place) {
     if ((*in_use >> place & 1) == 0) std::fill_n(rows + place * kBlock, kBlock, 0.0);
@@ -114,7 +122,7 @@ void Begin(Places places, double* rows, uint8_t* in_use) {
   }
 }
 
-// So many at once, which are read in as many streams.
+// The number of sources that one pass reads side by side, as parallel memory streams.
 constexpr size_t kStreams = 4;
 
 template <typename Of4, typename Of1>
@@ -140,8 +148,8 @@ void CutAll(std::span<const std::byte* const> sources, size_t n, double* rows) {
       [&](const std::byte* const* from) { Cut<T, kAt, T, 1>(from, n, rows); });
 }
 
-// What is more than its row's own digit goes to the place above, so that the rows are those of the sum,
-// whatever it was made of.
+// Carries what exceeds each row's own digit to the place above. Then the
+// rows depend on the sum alone, not on the addends that it was made of.
 SLUICE_SIMD void Carry(size_t n, double* __restrict rows) {
   constexpr auto kUnits = Units<float>();
   for (size_t place = kPlaces<float> - 1; place > 0; --place) {
@@ -181,7 +189,8 @@ void AddToBlock<float>(std::span<const std::byte* const> sources, size_t n, doub
     Begin(kUsual, rows, in_use);
     return Cut<float, kUsual, double, 1>(&summed, n, rows);
   }
-  // Few numbers are much smaller or larger than the rest: only those beside them are cut one by one.
+  // Few numbers are much smaller or larger than the rest, so the block is divided into pieces of
+  // kFew elements, and sources are cut one by one only in the pieces that contain such numbers.
   constexpr size_t kFew = 128;
   std::array<const std::byte*, kAddedTogether> from;
   for (size_t first = 0; first < n; first += kFew) {
@@ -212,7 +221,7 @@ void RoundBlock<double>(size_t n, double* rows, uint8_t in_use, double* out) {
 template <>
 void RoundBlock<float>(size_t n, double* rows, uint8_t in_use, float* out) {
   constexpr uint8_t kUsualInUse = 1 << kUsual.first | 1 << kUsual.last;
-  if (in_use == kUsualInUse) return RoundRows<float, kUsual>(n, rows, out);  // rounds the sum once
+  if (in_use == kUsualInUse) return RoundRows<float, kUsual>(n, rows, out);  // the sum is rounded once
   Begin(kAll<float>, rows, &in_use);
   Carry(n, rows);
   RoundRows<float, kAll<float>>(n, rows, out);

@@ -1,5 +1,5 @@
-// What an ExactSum keeps of one block of elements: for each place of their binary expansion a row of
-// float64s. Internal to update/.
+// The sums that an ExactSum keeps of one block of elements: a row of
+// float64s for each place of the binary expansion. Internal to update/.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +9,21 @@
 
 namespace sluice::kvstore {
 
-// Elements of a block, whose sums stay in the caches; a row is two pages.
+// Elements of a block, whose sums stay in the caches. A row is four pages.
 inline constexpr size_t kExpandedBlock = 2048;
 
 template <typename T>
 inline constexpr size_t kPlaces = std::is_same_v<T, double> ? 5 : 4;
 
-// Sources that one call of AddToBlock takes at most.
+// The most sources that one call of AddToBlock takes.
 inline constexpr size_t kAddedTogether = 32;
 
-// Adds the first n elements of each source, which are `T`s at any alignment, to `rows`. `in_use` has a bit
-// for each row that holds anything; the others have any content.
-template <typename T>  // float, double
+// Adds the first n elements of each source, `T`s at any alignment, to `rows`. `in_use`
+// has a bit for each row that holds sums; the content of the other rows is undefined.
+template <typename T>  // float or double
 void AddToBlock(std::span<const std::byte* const> sources, size_t n, double* rows, uint8_t* in_use);
 
-// The sums of n elements, rounded. Rows are unspecified thereafter.
+// Writes the rounded sums of n elements to `out`. The content of `rows` is undefined afterwards.
 template <typename T>
 void RoundBlock(size_t n, double* rows, uint8_t in_use, T* out);
 

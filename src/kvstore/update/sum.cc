@@ -10,12 +10,13 @@
 namespace sluice::kvstore {
 namespace {
 
-// Whole numbers wrap.
+// The type that integers are summed in, so that overflow wraps.
 template <typename T>
 using Sum =
     typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
-// Several sources in one pass: their streams of memory run side by side, and the sum stays in a register.
+// The number of sources that one pass adds: their memory streams
+// are read in parallel, and the sum stays in a register.
 constexpr size_t kTogether = 4;
 
 template <typename T, size_t kSources, bool kOnto>

@@ -1,4 +1,4 @@
-// The sum over workers: n received frames, in the order given, into one block.
+// The sum over workers: n received frames, in the order given, are summed into one block. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace sluice::kvstore {
 
 using compression::Encoded;
 
-// Element i of a frame at any alignment: compilers make plain vector loads of it.
+// Element i of a frame at any alignment; compilers turn it into plain vector loads.
 template <typename T>
 inline T LoadAt(const std::byte* from, size_t i) {
   T value;
@@ -21,14 +21,14 @@ inline T LoadAt(const std::byte* from, size_t i) {
   return value;
 }
 
-// out[i] = sources[0][first + i] + sources[1][first + i] + ... for i < n, in that order. Sources are frames
-// of `dtype` elements at any alignment, as they came: float32, float16 and bfloat16 ones may be compressed,
-// each in its own way, where `first` is a multiple of compression::kAligned. 16-bit floats are summed in
-// float. At least one source.
+// out[i] = sources[0][first + i] + sources[1][first + i] + ... for i < n, in that order. The
+// sources, at least one, are frames of `dtype` elements as they were received, at any
+// alignment. Those of float32, float16 and bfloat16 may be compressed, each in its own way;
+// `first` must then be a multiple of compression::kAligned. 16-bit floats are summed in float.
 void SumBlock(DType dtype, std::span<const Encoded> sources, size_t first, size_t n,
               float* out);  // float32, float16, bfloat16
 void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, double* out);  // float64
-// Whole numbers wrap as unsigned ones do.
+// Integers wrap as unsigned ones do.
 void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, int32_t* out);
 void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, int64_t* out);
 void SumBlock(std::span<const Encoded> sources, size_t first, size_t n, uint8_t* out);

@@ -1,3 +1,9 @@
+// The arithmetic of an update, block by block: sum or copy the gradient,
+// scale it, run the optimiser or the updater, write the weight.
+//
+// Blocks convert between stored elements and the type that computes: float for 16-bit and 32-bit floats,
+// double for float64; integers are computed as they are. There is no state between calls. A shard's thread,
+// its helpers (ranges of one part in parallel) and, for local stores, the threads of a context call it.
 #include "kvstore/update/update.h"
 
 #include <algorithm>
@@ -14,10 +20,11 @@
 namespace sluice::kvstore {
 namespace {
 
-// Elements: gradient, weight and states of a block stay in the first-level cache.
+// Elements of a block: its gradient, weight and states stay in the first-level cache.
 constexpr size_t kBlock = 2048;
-// Of a weight that is written around the caches. While a block is, the processor fetches nothing of the next
-// by itself: short ones are fetched whole, before.
+// The block size when the weight is written with non-temporal stores. While such a
+// block is written, the processor does not prefetch the next one by itself; blocks
+// are short so that the next one can be fetched whole before (Blocks::FetchNext).
 constexpr size_t kBlockAround = 256;
 static_assert(kBlock % compression::kAligned == 0 && kBlockAround % compression::kAligned == 0);
 
@@ -38,7 +45,7 @@ Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
   return step;
 }
 
-// Between stored elements and the type that computes.
+// Load and Save convert between stored elements and the type that computes.
 template <typename Compute>
 void Load(DType dtype, const std::byte* from, size_t first, size_t n, Compute* to) {
   if constexpr (std::is_same_v<Compute, float>) {
@@ -75,8 +82,8 @@ void Scale(Compute* values, size_t n, double scale) {
   for (size_t i = 0; i < n; ++i) values[i] = static_cast<Compute>(values[i] * scale);
 }
 
-// A master stands for its weight while it rounds to it. One that does not is what the weight was before
-// somebody set it, or new.
+// A master replaces its weight as long as it rounds to it. Elements of the master that do
+// not, because the weight was set since or the master is new, are replaced by the weight's.
 void FollowWeight(DType dtype, const std::byte* weight, size_t first, size_t n, float* master) {
   std::byte rounded[2 * kBlock];
   Save(dtype, master, 0, n, rounded);
@@ -89,7 +96,7 @@ void FollowWeight(DType dtype, const std::byte* weight, size_t first, size_t n, 
   }
 }
 
-// What an optimiser computes with, block by block.
+// The arrays that an optimiser computes with, block by block.
 template <typename Compute>
 class Blocks {
  public:
@@ -108,7 +115,7 @@ class Blocks {
     for (size_t s = 0; s < slots_.size(); ++s) states_[s] = slots_[s]->template as<Compute>() + first;
     return states_.data();
   }
-  // The block's weight as it is computed with.
+  // The block's weight in the type that computes.
   const Compute* Weight(const std::byte* weight, size_t first, size_t n) {
     if constexpr (std::is_same_v<Compute, float>) {
       if (master_ != nullptr) {
@@ -120,7 +127,7 @@ class Blocks {
     Load(dtype_, weight, first, n, values_);
     return values_;
   }
-  // Where its new values go; Store brings them to where the weight is kept.
+  // The memory for the block's new values; Store brings them to where the weight is kept.
   Compute* Target(std::byte* new_weight, size_t first) {
     if (master_ != nullptr) return master_ + first;
     return in_place() ? reinterpret_cast<Compute*>(new_weight) + first : values_;
@@ -128,7 +135,7 @@ class Blocks {
   void Store(const Compute* target, size_t first, size_t n, std::byte* new_weight) const {
     if (!in_place()) Write(target, first, n, new_weight);
   }
-  // Of values that lie elsewhere.
+  // Writes values from other memory.
   void Write(const Compute* values, size_t first, size_t n, std::byte* new_weight) const {
     if (around_) {
       NonTemporalCopyPiece(new_weight + first * sizeof(Compute), reinterpret_cast<const std::byte*>(values),
@@ -137,9 +144,11 @@ class Blocks {
       Save(dtype_, values, first, n, new_weight);
     }
   }
-  // A program's own function sees the same blocks in every round.
+  // The size of a block. It is always kBlock with an
+  // updater, which receives the same blocks in every round.
   size_t size() const { return around_ ? kBlockAround : kBlock; }
-  // Brings what the block from `first` on will read, before the last one leaves around the caches.
+  // Prefetches what the block from `first` on will read,
+  // before the last block is written with non-temporal stores.
   void FetchNext(const UpdateInput& in, const std::byte* weight, size_t first, size_t end) {
     if (!around_ || first == end) return;
     const size_t n = std::min(size(), end - first), width = SizeOf(dtype_);
@@ -151,8 +160,8 @@ class Blocks {
     for (const Encoded& gradient : in.gradients)
       if (gradient.type == Compression::kNone) FetchLines(gradient.data + first * width, n * width);
   }
-  // The summed gradient, in memory of its own or, where there is nothing to sum, as it came. Valid until the
-  // next.
+  // The summed gradient: in memory of its own, or as it was received
+  // when there is nothing to sum. It is valid until the next call.
   const Compute* Gradient(const UpdateInput& in, size_t first, size_t n) {
     if (in.summed != nullptr) return reinterpret_cast<const Compute*>(in.summed) + first;
     const auto* only = reinterpret_cast<const Compute*>(in.gradients[0].data);
@@ -183,7 +192,7 @@ class Blocks {
   alignas(64) Compute gradient_[kBlock], values_[kBlock];
 };
 
-// A server's own function; 16-bit and 32-bit floats.
+// Calls the server's own update function; for 16-bit and 32-bit floats.
 void CallUpdater(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
                  std::byte* new_weight, float* gradient, size_t first, size_t n) {
   float values[kBlock];
@@ -242,7 +251,7 @@ void MeasureFloating(const UpdateRule& rule, const UpdateInput& in, const std::b
   }
 }
 
-// Whole numbers know assign and accumulate; ValidateRule refuses the rest.
+// Integers can be assigned and accumulated; ValidateRule refuses all other rules.
 template <typename Int>
 void UpdateIntegral(const UpdateRule& rule, const UpdateInput& in, const std::byte* weight,
                     std::byte* new_weight, size_t begin, size_t end) {
