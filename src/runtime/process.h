@@ -13,7 +13,7 @@
 
 namespace sluice::runtime {
 
-// Exit codes, beside 0.
+// Exit codes other than 0.
 inline constexpr int kExitFailed = 1;    // the job or this process failed
 inline constexpr int kExitBadUsage = 2;  // invalid flags or environment
 inline constexpr int kExitSignal = 128;  // + the signal's number

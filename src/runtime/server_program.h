@@ -33,7 +33,7 @@ class ServerProgram final : public ServerNode {
 
  private:
   using Call = std::function<void(Time now, transport::Network& network, server::Control::Then done)>;
-  // Runs `call` on the loop and waits until it calls `done`; fails with kDeadlineExceeded after
+  // Runs `call` on the loop and waits until it calls `done`; fails with kDeadlineExceeded 5 s after
   // `timeout`. Returns nullopt when the loop has ended; no other thread changes the machine then.
   std::optional<Status> OnLoop(Duration timeout, Call call) const;
   void Run(const std::function<void(ServerNode&)>& program);

@@ -27,7 +27,7 @@ plan::PlacementOptions PlacementOf(const Options& options, uint32_t shards_per_s
           .part_bytes = options.part_bytes};
 }
 
-// "server 0, server 2".
+// The servers that have not acknowledged, as "server 0, server 2".
 std::string MissingAcks(const std::map<uint32_t, bool>& acked) {
   std::vector<std::string> names;
   for (const auto& [rank, has_acked] : acked)
