@@ -24,7 +24,7 @@ struct Options {
   uint32_t num_workers = 1;
   uint32_t num_servers = 1;
   std::vector<std::string> shard_addresses;  // a server's, if its threads run already
-  uint32_t server_threads = 0;               // servers: configured number of key-owning threads; 0: none
+  uint32_t server_threads = 0;               // servers: configured key-owning threads; 0: not configured
   uint32_t offered_server_threads = 1;       // servers: the number that this server offers
   Duration heartbeat_interval = 1s;
   Duration heartbeat_timeout = 10s;
