@@ -1,17 +1,17 @@
-// Memory that can be exchanged for other memory with the same contents, in place of a copy.
+// An array that can take another block of memory as its own, in place of a copy.
 #pragma once
 
 #include "base/buffer.h"
 
 namespace sluice {
 
-// Nobody reads or writes its bytes while one of these runs.
+// The caller makes sure that nothing reads or writes the array's bytes while one of these methods runs.
 class Adopter {
  public:
   virtual ~Adopter() = default;
-  // Its bytes are the frame's from here on, of which there are as many. What was adopted before is let go of.
+  // Makes the frame's bytes, size() of them, the array's bytes. Releases the frame that was adopted before.
   virtual void Adopt(Frame frame) = 0;
-  // Its bytes lie in its own memory from here on, contents undefined.
+  // Moves the array back to its own memory, contents undefined, and returns that memory.
   virtual MutableBytes RestoreOwnBuffer() = 0;
   virtual size_t size() const = 0;
 };

@@ -1,4 +1,4 @@
-// Memory: who gives it (Allocator), who owns it (Buffer), and who may read it while it travels (Frame).
+// Memory: an Allocator provides it, a Buffer owns it, and a Frame shares it for reading while it travels.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,20 @@ namespace sluice {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-// Where memory comes from: the heap, or memory that other processes may read (transport/shm). Thread-safe.
+// A source of memory: the heap, or memory that other processes may read (transport/shm). Thread-safe.
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  // At least `size` bytes, 64-byte aligned, contents undefined. Throws Error(kResourceExhausted).
+  // Returns at least `size` bytes, 64-byte aligned, contents undefined. Throws Error(kResourceExhausted).
   virtual void* Allocate(size_t size) = 0;
+  // Frees what Allocate(size) returned.
   virtual void Deallocate(void* data, size_t size) noexcept = 0;
 };
 
-// The heap. Large blocks start on their own page.
+// Returns the allocator of the heap. Blocks of 64 KiB or more begin on a page of their own.
 std::shared_ptr<Allocator> HeapAllocator();
 
-// Owns one block. Move-only; keeps its allocator alive.
+// Owns one block of memory. Move-only; keeps its allocator alive. The contents are undefined at first.
 class Buffer {
  public:
   Buffer() = default;
@@ -56,10 +57,11 @@ class Buffer {
   size_t size_ = 0;
 };
 
-// Memory that another process has lent, until this goes.
+// A lease of memory that belongs to another process. Its destructor returns the memory to that process.
 class Lease {
  public:
-  // `mapping`: keeps its pages mapped where they are, beyond the lease; null: no pages of a mapping.
+  // `mapping` keeps the pages mapped at their addresses, even after the lease;
+  // null: they are not mapped pages.
   explicit Lease(std::shared_ptr<const void> mapping) : mapping_(std::move(mapping)) {}
   virtual ~Lease() = default;
   Lease(const Lease&) = delete;
@@ -70,12 +72,13 @@ class Lease {
   const std::shared_ptr<const void> mapping_;
 };
 
-// Read-only bytes together with whatever keeps them alive: a received network frame, a weight version, an
-// application's array. Copies share; the bytes must not change while any copy lives. Thread-safe as
+// Read-only bytes, with an owner that keeps them alive: a received network frame, a version of a weight, an
+// application's array. Copies share the bytes, which must not change while any copy lives. Thread-safe as
 // shared_ptr is. The data of a received frame may lie at any alignment.
 //
-// The memory may be another process's, which has lent it: that one waits to have it back, and only its word
-// keeps it from changing meanwhile. What must be checked before it is used is checked in a copy: see Own.
+// The memory may be leased from another process. That process waits until it gets the memory back; it has
+// promised not to change it meanwhile, but nothing enforces that. So bytes that must be checked before they
+// are used are checked in a copy (ToOwned).
 class Frame {
  public:
   Frame() = default;
@@ -85,7 +88,7 @@ class Frame {
     frame.leased_ = true;
     return frame;
   }
-  // Owns a copy of `bytes`.
+  // Returns a frame that owns a copy of `bytes`.
   static Frame Copy(Bytes bytes);
   static Frame Of(std::shared_ptr<const Buffer> buffer) {
     const Bytes bytes = buffer->bytes();
@@ -98,11 +101,11 @@ class Frame {
   bool empty() const { return bytes_.empty(); }
   const std::shared_ptr<const void>& owner() const { return owner_; }
   bool leased() const { return leased_; }
-  // Null where nothing is borrowed.
+  // Returns null if the memory is not leased.
   const Lease* lease() const { return leased_ ? static_cast<const Lease*>(owner_.get()) : nullptr; }
-  // This frame, or where it is borrowed a copy.
+  // Returns this frame, or a copy of the bytes if they are leased.
   Frame ToOwned() const { return leased_ ? Copy(bytes_) : *this; }
-  // A part of this frame with the same owner.
+  // Returns a part of this frame, with the same owner.
   Frame Slice(size_t offset, size_t length) const {
     Frame slice(bytes_.subspan(offset, length), owner_);
     slice.leased_ = leased_;

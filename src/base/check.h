@@ -1,5 +1,6 @@
-// Invariants. A failed check is a bug of ours: the process prints the message and a stack, and aborts.
-// What a user, a file or the network can cause is never a check: return a Result or throw sluice::Error.
+// Checks of invariants. A failed check is a bug in Sluice: the process prints the message and a
+// stack, and aborts. An error that a user, a file or the network can cause is never a check:
+// return a Result or throw sluice::Error.
 #pragma once
 
 #include <glog/logging.h>

@@ -1,4 +1,4 @@
-// Time as an argument. Protocol code takes `now`; only shells around it own a Clock.
+// Time is an argument: protocol code takes `now`, and only the loops that drive it own a Clock.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,16 @@ inline Duration FromSeconds(double s) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
 }
 
-// A timeout that never comes; a time plus it does not overflow.
+// A timeout that never ends: 100 years. Adding it to a time does not overflow.
 inline constexpr Duration kNoLimit = std::chrono::hours(24 * 365 * 100);
 
-// A caller's timeout, whatever it is, from 0 to kNoLimit.
+// Clamps a caller's timeout to the range from 0 to kNoLimit.
 inline Duration Bounded(std::chrono::milliseconds timeout) {
   constexpr auto kMost = std::chrono::duration_cast<std::chrono::milliseconds>(kNoLimit);
   return std::clamp(timeout, timeout.zero(), kMost);
 }
 
-// When a wait that begins at `now` is given up: Time::max() where the timeout is kNoLimit.
+// Returns the deadline of a wait that begins at `now`: Time::max() if the timeout is kNoLimit.
 inline Time DeadlineOf(Time now, Duration timeout) {
   return timeout >= kNoLimit ? Time::max() : now + timeout;
 }
@@ -47,7 +47,7 @@ class SteadyClock final : public Clock {
   Time Now() const override { return std::chrono::steady_clock::now(); }
 };
 
-// A clock that stands still until told. For tests and simulation; one thread.
+// A clock that moves only when it is set or advanced. For tests and simulation; not thread-safe.
 class ManualClock final : public Clock {
  public:
   Time Now() const override { return now_; }

@@ -1,3 +1,7 @@
+// Finds the control groups of this process from two files of proc(5): /proc/self/mountinfo says where each
+// hierarchy is mounted and which group is seen there, /proc/self/cgroup which group the process is in. Both
+// are read at every call, and nothing is kept. base/cores.cc asks for CPU quotas, base/limits.cc for limits
+// of memory and threads, on any thread.
 #include "base/control_groups.h"
 
 #include <algorithm>
@@ -10,7 +14,7 @@ namespace {
 
 using std::filesystem::path;
 
-// mountinfo writes a space, a tab, a line's end and a backslash as "\040" (proc(5)).
+// Undoes the escapes of mountinfo, which writes space, tab, newline and backslash in octal: "\040" (proc(5)).
 std::string Unescaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -37,7 +41,7 @@ bool Names(std::string_view list, std::string_view word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-// A mount of a hierarchy: the group `top` is what is seen at `place`.
+// A mount of a hierarchy: the directory `place` shows the group `top`.
 struct Mount {
   std::string top, place;
   bool v2 = false;
@@ -58,7 +62,7 @@ std::vector<Mount> MountsOf(std::string_view controller, const path& root) {
   return mounts;
 }
 
-// This process's group in the hierarchy; empty where it has none.
+// Returns this process's group in the hierarchy; nullopt where it has none.
 std::optional<std::string> OwnGroup(std::string_view controller, bool v2, const path& root) {
   for (const std::string& line : Lines(root / "proc/self/cgroup")) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -70,8 +74,9 @@ std::optional<std::string> OwnGroup(std::string_view controller, bool v2, const 
   return std::nullopt;
 }
 
-// The group as it is called below the mount. A group that is not below `top` is called by a name from outside
-// this container's namespace: what is mounted is then taken for the group itself.
+// Returns the path of the group `own` relative to the mounted group `top`. A group that does not lie below
+// `top` has a name from outside this container's namespace; the mounted group is then taken for the
+// process's own, and the path is empty.
 path BelowMount(const std::string& own, const std::string& top) {
   const path relative = path(own).lexically_relative(top);
   if (relative.empty() || relative == "." || *relative.begin() == "..") return {};
@@ -84,7 +89,8 @@ std::vector<ControlGroup> ControlGroups(std::string_view controller, const path&
   std::vector<ControlGroup> groups;
   for (const Mount& mount : MountsOf(controller, root)) {
     const auto own = OwnGroup(controller, mount.v2, root);
-    // A hierarchy of another namespace, such as the host's in a container that looks after it.
+    // A `top` above the namespace's root is another namespace's hierarchy, such as the host's, mounted in a
+    // container that monitors the host.
     if (!own || mount.top.starts_with("/..")) continue;
     const path place = root / path(mount.place).relative_path();
     for (path below = BelowMount(*own, mount.top);; below = below.parent_path()) {

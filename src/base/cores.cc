@@ -17,7 +17,7 @@ struct FreeSet {
   void operator()(cpu_set_t* set) const { CPU_FREE(set); }
 };
 
-// v2: "max 100000" or "150000 100000".
+// Reads v2's cpu.max: "max 100000" (no quota) or "150000 100000" (quota and period in microseconds).
 std::optional<double> QuotaOfV2(const ControlGroup& group) {
   const auto text = ReadGroupFile(group, "cpu.max");
   if (!text) return std::nullopt;
@@ -28,7 +28,7 @@ std::optional<double> QuotaOfV2(const ControlGroup& group) {
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-// v1: a quota of -1 is none.
+// Reads v1's quota and period, in microseconds. A quota of -1 means no limit.
 std::optional<double> QuotaOfV1(const ControlGroup& group) {
   const auto quota = ParseInt(ReadGroupFile(group, "cpu.cfs_quota_us").value_or(""));
   const auto period = ParseInt(ReadGroupFile(group, "cpu.cfs_period_us").value_or(""));
@@ -40,7 +40,7 @@ std::optional<double> QuotaOfV1(const ControlGroup& group) {
 
 std::vector<int> CoresOfProcess() {
   std::vector<int> cores;
-  // The kernel refuses a set with less room than it has cores.
+  // The kernel refuses a set that is smaller than its number of cores, so larger sets are tried.
   for (int most = CPU_SETSIZE; most <= (1 << 20); most *= 2) {
     const std::unique_ptr<cpu_set_t, FreeSet> set(CPU_ALLOC(static_cast<size_t>(most)));
     const size_t size = CPU_ALLOC_SIZE(static_cast<size_t>(most));

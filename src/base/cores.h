@@ -1,4 +1,4 @@
-// How many cores this process may use.
+// The number of cores that this process may use.
 #pragma once
 
 #include <filesystem>
@@ -7,18 +7,19 @@
 
 namespace sluice {
 
-// The cores that its affinity allows: those of the main thread, since the one that asks may be bound.
+// Returns the cores that the process's affinity allows. The main thread's affinity is read, since the
+// calling thread may be bound to fewer.
 std::vector<int> CoresOfProcess();
 
-// How many cores' time its control groups allow it, such as 1.5: the smallest quota of its own group and its
-// parents, of cgroup v1 (cpu.cfs_quota_us) and v2 (cpu.max). Empty without one. `root` is the root of the
-// file system, which tests replace.
+// Returns the CPU time that control groups allow this process, in cores, such as 1.5: the smallest quota of
+// its own group and that group's parents, of cgroup v1 (cpu.cfs_quota_us) and v2 (cpu.max). Returns nullopt
+// without a quota. `root` is the root of the file system, which tests replace.
 std::optional<double> CpuQuota(const std::filesystem::path& root = "/");
 
-// How many cores it can keep busy: those that its affinity allows, and no more than its quota, rounded up. At
-// least 1.
+// Returns how many cores this process can keep busy: as many as its affinity allows, but no more than its
+// quota, rounded up, and at least 1.
 int CoreCount();
-// The same of a number of cores and a quota.
+// Returns the same for the given number of cores and quota.
 int CoreCount(size_t cores, std::optional<double> quota);
 
 }  // namespace sluice

@@ -28,11 +28,10 @@ void ThreadExecutor::Post(Task task) {
 }
 
 void ThreadExecutor::Run() {
-  // An idle executor belongs to its owner, whose destructor closes the queue: the long timeout only re-arms
-  // the wait.
+  // The timeout has no meaning: an idle executor waits until its owner destroys it, which closes the queue.
   constexpr Duration kIdle = std::chrono::hours(1);
   bool open = true;
-  std::vector<Task> batch;  // changes places with the queue's, and has as much room
+  std::vector<Task> batch;  // swapped with the queue's vector, and given the same capacity
   while (open) {
     queue_.Await(
         kIdle, [](const Queue& q) { return q.closed || !q.tasks.empty(); },
@@ -43,7 +42,7 @@ void ThreadExecutor::Run() {
         });
     for (Task& task : batch) {
       task();
-      task = nullptr;  // what it held ends with it
+      task = nullptr;  // destroys its captures before the next task runs
     }
     batch.clear();
   }

@@ -1,4 +1,5 @@
-// Who runs a task. An argument, so that simulation and tests can run everything on one thread.
+// Executors run tasks. Code takes one as an argument, so that simulation and tests
+// can run everything on one thread.
 #pragma once
 
 #include <string>
@@ -15,21 +16,21 @@ using Task = InlineFunction<void(), 64>;
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Runs `task` once, later or at once, in the order posted. Thread-safe. A task must not throw.
+  // Runs `task` once, at once or later; tasks run in the order posted. Thread-safe. A task must not throw.
   virtual void Post(Task task) = 0;
 };
 
-// Runs the task in the caller, before Post returns.
+// Runs each task on the calling thread, before Post returns.
 class InlineExecutor final : public Executor {
  public:
   void Post(Task task) override { task(); }
 };
 
-// One thread, first in first out. The destructor runs what was posted, then joins.
+// Runs tasks on one thread of its own, first in first out. The destructor runs all posted tasks, then joins.
 class ThreadExecutor final : public Executor {
  public:
-  // `name` (at most 15 characters) is what debuggers and `top -H` show. `on_start` runs first on the new
-  // thread. Throws Error(kResourceExhausted) where the system gives no thread.
+  // Debuggers and `top -H` show `name` (its first 15 characters). `on_start` runs first on the new thread.
+  // Throws Error(kResourceExhausted) when the system gives no thread.
   explicit ThreadExecutor(const std::string& name, Task on_start = nullptr);
   ~ThreadExecutor() override;
   void Post(Task task) override;
@@ -44,7 +45,7 @@ class ThreadExecutor final : public Executor {
   std::thread thread_;
 };
 
-// Names the calling thread.
+// Names the calling thread; Linux keeps 15 characters.
 void SetThreadName(const std::string& name);
 
 }  // namespace sluice

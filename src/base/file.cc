@@ -1,3 +1,7 @@
+// Reads and writes whole files. A file is replaced by way of a temporary one (WriteFileAtomically), which has
+// no name until it is complete where the system allows that. Naming() is the one state of the process: true
+// while a file has a temporary name, or while a HeldFileNames keeps files from getting one. Data loaders,
+// checkpoints and tests call this on any thread; runtime/runtime.cc holds the names when it ends the process.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -59,8 +63,8 @@ Failure FailFromErrno(const char* action, const std::string& path, int error) {
   return Fail(code, "cannot ", action, " '", path, "': ", std::strerror(error), advice);
 }
 
-// While one lives, a write beyond the limit of file sizes (ulimit -f) fails on this thread, and no longer
-// ends the process.
+// While one lives, a write beyond the limit of file sizes (ulimit -f) fails with EFBIG on this thread;
+// SIGXFSZ, which would end the process, is blocked and then discarded.
 class NoFileSizeSignal {
  public:
   NoFileSizeSignal() {
@@ -116,19 +120,20 @@ Status WriteAndFlush(int fd, std::span<const Bytes> pieces, const std::string& p
   return Status::Ok();
 }
 
-// Whether a file has a temporary name. The process's, since the process's end is what it keeps away.
+// True while a file has a temporary name. One for the whole process, since it
+// guards against the process's end.
 Guarded<bool>& Naming() {
   static Guarded<bool> naming(false);
   return naming;
 }
 
-constexpr Duration kNamingPatience = 1min;  // of a writer for another: then it goes on all the same
+constexpr Duration kNamingPatience = 1min;  // a writer waits so long for another one, and then goes on
 
-// A whole file called `name`, or, after a failure, which names `target`, perhaps a part of one. Makes
-// `naming` before the file has the name. A file without a name goes with its process; it gets its name when
-// it is whole. Not every file system has such files, and not every one that has them lets them be named: a
-// container without /proc, or whose rules forbid linkat, refuses that. Then a file is written that has its
-// name from the start; what went wrong with that one is what the caller hears.
+// Writes a file called `name`; after a failure, whose message names `target`, a part of it may be left. Makes
+// `naming` before the file gets the name. A file without a name vanishes with its process, so the name is
+// given when the file is whole. Not every file system has such files, and some that have them do not let them
+// be named: a container without /proc, or one whose rules forbid linkat, refuses. Then the file is written
+// again with its name from the start, and the caller gets the failure of that one.
 Status WriteNew(const std::string& name, std::span<const Bytes> pieces, const NamelessFiles& nameless_files,
                 const std::string& target, std::optional<HeldFileNames>* naming) {
   {
@@ -145,7 +150,8 @@ Status WriteNew(const std::string& name, std::span<const Bytes> pieces, const Na
   return WriteAndFlush(file.get(), pieces, target);
 }
 
-// The rename itself must survive a power cut. Some file systems cannot flush a folder: that is no failure.
+// Flushes the folder, so that the rename survives a power cut. Some file systems cannot
+// flush a folder; that is no failure.
 void FlushFolderOf(const std::string& path) {
   const FileDescriptor opened(::open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.valid()) ::fsync(opened.get());
@@ -168,7 +174,7 @@ Status ValidateFileName(const std::string& path, const std::string& what) {
 
 Result<RandomAccessFile> RandomAccessFile::Open(const std::string& path) {
   if (Status status = ValidatePath(path); !status) return status.failure();
-  // Without O_NONBLOCK a pipe with no writer would block here for ever.
+  // Without O_NONBLOCK the open of a pipe that has no writer would block for ever.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return FailFromErrno("open", path, errno);
   struct stat info {};
@@ -217,7 +223,7 @@ Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes) {
     Buffer contents(size);
     if (Status status = file.value().ReadAt(0, contents.bytes()); !status) return status.failure();
     return contents;
-  } catch (const Error& e) {  // no memory
+  } catch (const Error& e) {  // from Buffer: no memory
     return Fail(e.code(), "cannot read '", path, "': ", e.what());
   }
 }

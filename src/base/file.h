@@ -1,4 +1,5 @@
-// Whole files: read with a limit, written so that a reader sees the old file or the new one and never a part.
+// Reads whole files, up to a limit, and replaces whole files: a reader sees the old file or the new one,
+// never a part of one. The functions are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +14,23 @@
 
 namespace sluice {
 
-// kInvalidArgument for a path with a NUL byte: the system would take what is before it for the whole path.
-// Whoever opens files below checks it.
+// Fails with kInvalidArgument for a path that has a NUL byte: the system would take the text before it for
+// the whole path. RandomAccessFile::Open, ReadFile and WriteFileAtomically call it.
 Status ValidatePath(const std::string& path);
 
-// kInvalidArgument for an empty path, too; the message begins with `what`, who takes the path ("KeepBest").
+// As ValidatePath, and fails for an empty path too. The message begins with `what`, the name of the function
+// or class that was given the path ("KeepBest").
 Status ValidateFileName(const std::string& path, const std::string& what);
 
-// A regular file's contents. Failures: kNotFound, kPermissionDenied, kInvalidArgument (a folder, a device),
-// kResourceExhausted (longer than max_bytes), kDataLoss (cut short while it was read).
+// Returns the contents of a regular file. Failures: kNotFound, kPermissionDenied, kInvalidArgument (a folder,
+// a device, a NUL byte in the path), kResourceExhausted (longer than max_bytes; no descriptor or memory),
+// kDataLoss (the file was cut short while it was read), kUnavailable (any other error of the system).
 Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes);
 
-// A file that is read in parts. Thread safety: its methods are called by several threads at once.
+// A file that is read in parts. Several threads may call its methods at once.
 class RandomAccessFile {
  public:
-  // Failures: as ReadFile's.
+  // Opens a regular file. Failures are those of ReadFile.
   static Result<RandomAccessFile> Open(const std::string& path);
   ~RandomAccessFile();
   RandomAccessFile(RandomAccessFile&& other) noexcept;
@@ -35,8 +38,8 @@ class RandomAccessFile {
 
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }  // when it was opened
-  // Fills `into` from `offset` on; offset + into.size() <= size(). Failures: kDataLoss (the file was cut
-  // short since), kUnavailable.
+  // Fills `into` with the file's bytes from `offset` on; offset + into.size() <= size() is checked. Failures:
+  // kDataLoss (the file was cut short since it was opened), kUnavailable.
   Status ReadAt(uint64_t offset, MutableBytes into) const;
 
  private:
@@ -46,29 +49,36 @@ class RandomAccessFile {
   uint64_t size_;
 };
 
-// Files without a name, as the kernel makes them. A test puts another in its place.
+// Makes files without a name (O_TMPFILE). An interface, so that tests can make it fail.
 class NamelessFiles {
  public:
   virtual ~NamelessFiles() = default;
-  virtual int Open(const std::string& folder) const;         // a descriptor to write to; -1: there are none
-  virtual bool Link(int fd, const std::string& name) const;  // whether the file is called `name` now
+  // Returns a descriptor to write to, or -1 where the file system has no such files.
+  virtual int Open(const std::string& folder) const;
+  // Gives the file `fd` the name `name`. Returns false where the system does not allow that.
+  virtual bool Link(int fd, const std::string& name) const;
 };
 
-// Writes `pieces` one after another into a file without a name in the same folder, flushes them to the disk,
-// gives it a temporary name and renames that. A failure leaves whatever stood at `path` as it was and no
-// temporary file, and so does the process's end at any moment but between the last two steps, from which
-// HeldFileNames keeps it away, but not kill -9: then the whole file is left as "<path>.<hex>.tmp" (where the
-// system has no nameless files or does not let them be named, a part of it). A link is followed.
+// Replaces the file at `path` by `pieces`, one after another: writes them into a file without
+// a name in the same folder, flushes it to the disk, gives it a temporary name and renames
+// that. A symbolic link is followed.
+//
+// A failure leaves the old file as it was, and no temporary file. So does the end of the process at any
+// moment, except between the last two steps: a process killed there (kill -9) leaves the whole new file as
+// "<path>.<hex>.tmp". A process that ends itself avoids that moment by HeldFileNames. Where the system has no
+// files without a name, or does not let them be named, the file has its temporary name from the start, and
+// the file that is left may be a part of the new one.
 Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces,
                            const NamelessFiles& nameless_files = NamelessFiles());
 inline Status WriteFileAtomically(const std::string& path, std::initializer_list<Bytes> pieces) {
   return WriteFileAtomically(path, std::span(pieces.begin(), pieces.size()));
 }
 
-// While one is held no file has its temporary name: for who ends the process in the middle of things.
+// While one is held, no file that WriteFileAtomically writes has its temporary name. A function that ends the
+// process while other threads may write files holds one, so that none is left.
 class HeldFileNames {
  public:
-  // Not held when a file still had such a name after `patience`.
+  // Waits at most `patience` until no file has such a name; held() is false if one still has.
   explicit HeldFileNames(Duration patience);
   ~HeldFileNames();
   HeldFileNames(const HeldFileNames&) = delete;

@@ -1,4 +1,4 @@
-// A file descriptor that closes itself.
+// A file descriptor that is closed by its destructor. Move-only.
 #pragma once
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ class FileDescriptor {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  // The caller closes it from here on.
+  // Returns the descriptor, which the caller has to close.
   int Release() { return std::exchange(fd_, -1); }
   void Reset() {
     if (fd_ >= 0) close(fd_);

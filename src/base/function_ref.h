@@ -1,5 +1,5 @@
-// A callable that somebody else holds, for as long as a call takes: what a function takes that calls it
-// before it returns. Two words; nothing is copied.
+// A reference to a callable, as the parameter of a function that calls it before it returns. The caller keeps
+// the callable alive for that long. It is two pointers large, and nothing is copied.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// Data reachable only through its lock (after KJ's MutexGuarded).
+// Data that can be reached only with its lock held (after KJ's MutexGuarded). Thread-safe.
 //
 //   Guarded<std::deque<Task>> queue;
 //   queue.With([&](auto& q) { q.push_back(task); });
@@ -19,6 +19,7 @@ class Guarded {
   template <typename... Args>
   explicit Guarded(Args&&... args) : value_(std::forward<Args>(args)...) {}
 
+  // Returns use(value), run under the lock.
   template <typename F>
   auto With(F&& use) {
     std::lock_guard lock(mutex_);
@@ -29,7 +30,7 @@ class Guarded {
     std::lock_guard lock(mutex_);
     return use(static_cast<const T&>(value_));
   }
-  // As With, then wakes every waiter.
+  // As With, and wakes every waiter afterwards.
   template <typename F>
   auto Notify(F&& use) {
     struct NotifyAtEnd {
@@ -39,7 +40,8 @@ class Guarded {
     std::lock_guard lock(mutex_);
     return use(value_);
   }
-  // Waits until ready(value) or `timeout`, then runs use(value, was_ready) under the lock.
+  // Waits until ready(value) is true, at most `timeout`, and returns use(value,
+  // was_ready), run under the lock.
   template <typename Ready, typename F>
   auto Await(Duration timeout, Ready&& ready, F&& use) {
     std::unique_lock lock(mutex_);

@@ -1,9 +1,9 @@
-// A callable that is moved and not copied, like std::move_only_function (C++23), with room of its own for
-// `kBytes` of captures: where those fit, making and moving one takes no memory from the heap. Larger ones do.
+// A move-only callable, like std::move_only_function (C++23), with room for `kBytes` of captures inside the
+// object: if they fit, making and moving one takes no memory from the heap. Larger callables lie in the heap.
 //
 //   using Task = InlineFunction<void(), 64>;
 //
-// Thread safety: as a variable.
+// Not thread-safe, like any variable.
 #pragma once
 
 #include <concepts>
@@ -23,7 +23,7 @@ template <typename R, typename... Args, size_t kBytes>
 class InlineFunction<R(Args...), kBytes> {
  public:
   InlineFunction() = default;
-  InlineFunction(std::nullptr_t) {}  // NOLINT(google-explicit-constructor): as std::function
+  InlineFunction(std::nullptr_t) {}  // NOLINT(google-explicit-constructor): like std::function's
   template <typename F>
   requires(!std::same_as<std::remove_cvref_t<F>, InlineFunction> &&
            std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)  //
@@ -57,17 +57,17 @@ class InlineFunction<R(Args...), kBytes> {
     return does_->call(room_, std::forward<Args>(args)...);
   }
 
-  // Whether a callable of this type takes no memory.
+  // Whether a callable of this type is stored without memory from the heap.
   template <typename F>
   static constexpr bool kFits =
       sizeof(F) <= kBytes &&
       alignof(F) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<F>;
 
  private:
-  // What can be done with a held callable.
+  // The operations on a stored callable of one type.
   struct Operations {
     R (*call)(void* room, Args&&... args);
-    void (*move)(void* from, void* to) noexcept;  // and ends what was in `from`
+    void (*move)(void* from, void* to) noexcept;  // and destroys the one in `from`
     void (*end)(void* room) noexcept;
   };
   template <typename F>

@@ -1,7 +1,7 @@
-// A vector with room of its own for `kInside` elements: short ones take no memory from the heap.
+// A vector with room for `kInside` elements inside the object: a short one takes no memory from the heap.
 //
-// Elements move without throwing. Thread safety and validity of pointers: as std::vector's, but moving the
-// vector moves the elements.
+// The elements' move constructor must not throw. Thread safety and the validity of pointers are as
+// std::vector's, except that moving a short vector moves its elements.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class InlineVector {
   void reserve(size_t capacity) {
     if (capacity > capacity_) Grow(capacity);
   }
-  // The arguments may not be elements of this vector.
+  // The arguments must not refer to elements of this vector: growing frees them before they are used.
   template <typename... Args>
   T& emplace_back(Args&&... args) {
     if (size_ == capacity_) Grow(2 * capacity_);
@@ -82,7 +82,7 @@ class InlineVector {
     std::destroy_n(data_, size_);
     size_ = 0;
   }
-  // The others keep their order.
+  // Erases the elements for which `predicate` is true. The others keep their order.
   template <typename Predicate>
   void EraseIf(Predicate&& predicate) {
     T* end_of_kept = std::remove_if(begin(), end(), std::forward<Predicate>(predicate));
@@ -107,14 +107,14 @@ class InlineVector {
     size_ = size;
     capacity_ = capacity;
   }
-  // Leaves an empty vector.
+  // Destroys the elements and frees memory from the heap; the vector is empty afterwards.
   void Free() noexcept {
     clear();
     if (data_ != Room()) std::allocator<T>().deallocate(data_, capacity_);
     data_ = Room();
     capacity_ = kInside;
   }
-  // Of an empty one.
+  // Moves `other`'s elements into this vector, which must be empty.
   void Take(InlineVector& other) noexcept {
     if (other.data_ != other.Room()) {
       data_ = std::exchange(other.data_, other.Room());

@@ -1,4 +1,4 @@
-// What something is called in messages: a literal, which is never copied, or a text that its copies share.
+// The name of something in messages: a literal, which is never copied, or a text that all copies share.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@ namespace sluice {
 class Label {
  public:
   Label() = default;
-  // Text that lives as long as the program, as literals do.
+  // `literal` must live as long as the program, as literals do; it is not copied.
   Label(const char* literal) : text_(literal) {}       // NOLINT(google-explicit-constructor)
   Label(std::string_view literal) : text_(literal) {}  // NOLINT(google-explicit-constructor)
-  // Any other text.
+  // Takes any other text; copies of the label share it.
   Label(std::string text)  // NOLINT(google-explicit-constructor)
       : owner_(std::make_shared<const std::string>(std::move(text))), text_(*owner_) {}
 

@@ -1,3 +1,7 @@
+// Reads the limits of this process from getrlimit(2), /proc/self/fd and its control groups, and raises the
+// one of descriptors. The only state kept is the soft limit of descriptors from before it was raised, so that
+// forked children get it back. Nodes, devices and transports call this before they open sockets, start
+// threads or map memory, and after a call has failed; on any thread.
 #include "base/limits.h"
 
 #include <dirent.h>
@@ -31,7 +35,7 @@ rlimit DescriptorLimit() {
 uint64_t OpenDescriptors() {
   DIR* folder = opendir("/proc/self/fd");
   uint64_t count = 0;
-  // There may be no descriptor for the folder itself.
+  // Without a free descriptor the folder cannot be opened: each number is tried instead.
   if (folder == nullptr) {
     const auto end = static_cast<int>(std::min<rlim_t>(DescriptorLimit().rlim_cur, 1 << 20));
     for (int fd = 0; fd < end; ++fd) count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
@@ -46,11 +50,12 @@ std::string Bound(rlim_t limit) {
   return limit == RLIM_INFINITY ? "no limit" : std::to_string(limit);
 }
 
-// What a program that is forked and executed would find, had the limit not been raised: select(2) cannot
-// watch descriptors of 1024 and above, and programs that rely on it rely on the limit.
+// The soft limit before it was raised, and what it was raised to. A forked child gets the former
+// back, for the program that it executes: select(2) cannot watch descriptors of 1024 and above, and
+// programs that use it rely on the limit.
 std::atomic<rlim_t> soft_limit_before = 0, raised_to = 0;
 
-// Unless the program has set another limit since.
+// Does nothing when the program has set another limit since. Runs in the child of a fork.
 void RestoreInChild() {
   rlimit limit = DescriptorLimit();
   if (limit.rlim_cur != raised_to.load()) return;
@@ -61,7 +66,7 @@ void RestoreInChild() {
 void RaiseDescriptorLimit(rlimit limit, rlim_t to) {
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, RestoreInChild); });
-  if (limit.rlim_cur != raised_to) soft_limit_before = limit.rlim_cur;  // the program's own
+  if (limit.rlim_cur != raised_to) soft_limit_before = limit.rlim_cur;  // the program set this one itself
   limit.rlim_cur = raised_to = to;
   setrlimit(RLIMIT_NOFILE, &limit);
 }
@@ -70,11 +75,12 @@ std::string HowToRaiseDescriptors() {
   return "ulimit -n, LimitNOFILE= of systemd or --ulimit nofile=N of a container raises the limit";
 }
 
-// "the control group '/sys/fs/cgroup/x' allows 5 (pids.max), and has 5"
+// Appends, for each group that has a limit, "the control group '/sys/fs/cgroup/x'
+// allows 5 (pids.max) and has 5".
 void AddGroups(std::string_view controller, const std::filesystem::path& root, std::string_view v2_limit,
                std::string_view v2_use, std::string_view v1_limit, std::string_view v1_use, bool bytes,
                std::vector<std::string>* out) {
-  constexpr int64_t kNone = int64_t{1} << 60;  // what v1 says where there is no limit is larger
+  constexpr int64_t kNone = int64_t{1} << 60;  // where there is no limit, v1 names a larger number
   const auto amount = [bytes](int64_t n) {
     return bytes ? HumanBytes(static_cast<uint64_t>(n)) : std::to_string(n);
   };
@@ -99,7 +105,8 @@ constexpr uint64_t kLeastStack = uint64_t{256} << 10;
                      HumanBytes(kLeastStack), " are needed; ", advice));
 }
 
-// "64k": a number and B, K, M or G, K where none is given (OpenMP 5.0, 6.4). Nothing for what OpenMP ignores.
+// Reads "64k": a number and a unit, B, K, M or G; K where none is given (OpenMP 5.0, 6.4). Returns
+// nullopt for text that OpenMP ignores.
 std::optional<uint64_t> ParseStackSize(std::string_view text) {
   text = StrTrim(text);
   int shift = 10;
@@ -148,9 +155,9 @@ std::string DescriptorLimitText() {
                 HowToRaiseDescriptors());
 }
 
-// glibc gives each thread a stack of what `ulimit -s` was when the program began, libgomp what a variable
-// says. Ours and the libraries' reach down some 100 KiB; what they write below the stack's end would be
-// SIGSEGV.
+// glibc gives each thread a stack as large as `ulimit -s` was when the program began; libgomp
+// reads a variable. Sluice's functions and the libraries' use some 100 KiB of it; a write
+// below the stack's end is SIGSEGV.
 void RequireStacks(const std::string& what_for) {
   pthread_attr_t attributes;
   size_t bytes = kLeastStack;
@@ -164,7 +171,7 @@ void RequireStacks(const std::string& what_for) {
     if (value == nullptr) continue;
     if (const auto of_openmp = ParseStackSize(value); of_openmp && *of_openmp < kLeastStack)
       ThrowSmallStacks(what_for, *of_openmp, StrCat(name, " is ", value, ": set more, or unset it"));
-    break;  // libgomp takes the first
+    break;  // libgomp reads the first one that is set
   }
 }
 

@@ -1,5 +1,5 @@
-// What the operating system lets this process have of descriptors, threads and memory: taken care of before
-// something needs it, and in words once it is refused. Thread safety: all functions.
+// The operating system's limits of descriptors, threads and memory. The Reserve and Require functions check
+// or raise a limit before something needs it; the texts explain a limit once it was hit. All are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,36 @@ namespace sluice {
 
 // --- Descriptors ---
 
-// Sees to it that this process can open `needed` more descriptors `what_for`, and `wished` more where that
-// can be: raises the soft limit (RLIMIT_NOFILE) as far as that takes, up to the hard one, for the process and
-// not for children that it forks. Error(kResourceExhausted) that names numbers, limit and what to do.
+// Raises the soft limit (RLIMIT_NOFILE) so that this process can open `needed` more descriptors, or
+// `wished` more if that is larger and the hard limit allows it. Children that it forks get the old
+// limit back. Throws Error(kResourceExhausted), with `what_for`, the numbers, the limit and what to do,
+// if `needed` more cannot be opened.
 void ReserveDescriptors(uint64_t needed, const std::string& what_for, uint64_t wished = 0);
-// Whether `error`, an errno, says that the process, or the system, has no more of them.
+// Whether the errno `error` says that the process or the system is out of descriptors.
 bool MeansNoDescriptor(int error);
-// Whether it could not open one now.
+// Whether this process cannot open a descriptor now; it tries.
 bool DescriptorsAreUsedUp();
-// "256 of 256 descriptors are open (...)", and what raises the limit.
+// Returns "256 of 256 are open (...)" and what raises the limit.
 std::string DescriptorLimitText();
 
 // --- Threads ---
 
-// Error(kResourceExhausted), which names the variable or limit, where threads would have too small stacks for
-// `what_for`. For who starts threads by a library: threads.h.
+// Throws Error(kResourceExhausted), which names the variable or limit, if new threads would have stacks that
+// are too small for `what_for`. ThreadReservation (threads.h) calls it for threads that a library starts.
 void RequireStacks(const std::string& what_for);
-// The limits of threads that are set for this process, and what raises them. `root`: of the file system.
+// Returns the thread limits that are set for this process, and what raises them. `root` is the root of the
+// file system, which tests replace.
 std::string ThreadLimitText(const std::filesystem::path& root = "/");
 
 // --- Memory ---
 
-// Error(kResourceExhausted), which names the limit, unless `bytes` more can be mapped now `what_for`: maps as
-// many and gives them back. For who would crash without them.
+// Throws Error(kResourceExhausted), with `what_for` and the limit, unless `bytes` more can be mapped now:
+// maps as many and unmaps them. For callers that would crash without the memory.
 void ReserveMemory(uint64_t bytes, const std::string& what_for);
-// The limits of memory that are set for this process, and what raises them.
+// Returns the memory limits that are set for this process, and how much is used.
 std::string MemoryLimitText(const std::filesystem::path& root = "/");
-// What `error` says; of refused memory, or of a thread that could not start, what limits it.
+// Returns error.what(); for std::bad_alloc the memory limits, and for a thread that could not
+// start (EAGAIN) the thread limits.
 std::string WithLimits(const std::exception& error);
 
 }  // namespace sluice

@@ -7,8 +7,8 @@
 namespace sluice {
 namespace {
 
-// "09:07:05.042", and what it is unless it is mere information: launch.py puts a name before it, and a
-// terminal has 80 columns.
+// Writes the time, "09:07:05.042", and the severity unless it is INFO. The prefix is short because launch.py
+// puts the process's name before it, and a terminal has 80 columns.
 void WritePrefix(std::ostream& out, const google::LogMessageInfo& message, void*) {
   const auto& time = message.time;
   out << std::setfill('0') << std::setw(2) << time.hour() << ':' << std::setw(2) << time.min() << ':'

@@ -1,6 +1,6 @@
-// Logging through glog, to standard error only. glog's LOG(INFO|WARNING|ERROR) is what code uses;
-// VLOG(1) tells connections, membership, barriers and rounds (PS_VERBOSE=1), VLOG(2) every message
-// (PS_VERBOSE=2). A line begins with the time, and with WARNING: or ERROR: where it is one.
+// Logging through glog, to standard error only. Code uses glog's LOG(INFO|WARNING|ERROR). VLOG(1) reports
+// connections, membership, barriers and rounds (PS_VERBOSE=1), VLOG(2) every message (PS_VERBOSE=2). A line
+// begins with the time, and a warning or error then with "WARNING:" or "ERROR:".
 #pragma once
 
 #include <glog/logging.h>
@@ -12,16 +12,17 @@
 
 namespace sluice {
 
-// Once, in main() or sluice::Init, before threads start.
+// Sets up glog. main() or sluice::Init calls it before threads start; a second call
+// changes only the verbosity.
 void InitLogging(const std::string& program, int verbosity);
 
-// Lets through at most `per_interval` lines each `interval`; counts what it swallowed. Not thread-safe: one
-// owner.
+// Limits a kind of log line to `per_interval` lines each `interval`, and counts the lines that it suppressed.
+// Not thread-safe: it has one owner.
 class LogLimiter {
  public:
   LogLimiter(int per_interval, Duration interval) : per_interval_(per_interval), interval_(interval) {}
-  // True when the caller may log now. `swallowed` is set to the number of lines kept back since the last one
-  // let through.
+  // Returns whether the caller may log now; if so, sets `swallowed` to the number of lines suppressed
+  // since the last line that was allowed.
   bool Allow(Time now, uint64_t* swallowed);
 
  private:
@@ -32,7 +33,7 @@ class LogLimiter {
   uint64_t swallowed_ = 0;
 };
 
-// For the end of that line: " (3 more lines kept back)", or nothing.
+// Returns the end of that line: " (3 more lines kept back)", or nothing for 0.
 std::string KeptBack(uint64_t swallowed);
 
 }  // namespace sluice

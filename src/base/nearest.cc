@@ -24,7 +24,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> Nearest(std::string_view text, const std::vector<std::string>& names) {
   std::optional<std::string> nearest;
-  // More changes than half of a short name leave hardly anything of it.
+  // A short name that needs changes in half of its letters has hardly anything in common with `text`.
   size_t best = std::min<size_t>(4, (text.size() + 1) / 2);
   for (const std::string& name : names) {
     const size_t distance = EditDistance(name, text);

@@ -1,4 +1,4 @@
-// "did you mean ...?"
+// Finds the name for a message's "did you mean ...?".
 #pragma once
 
 #include <optional>
@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-// Which of `names` `text` is most like, by the letters that would have to be changed, left out or added; none
-// where that would be half of it or more than three.
+// Returns the one of `names` that has the smallest edit distance to `text` (letters changed,
+// removed or added; of equal ones the first). Returns nullopt if the distance is at least
+// half of text's length or more than 3.
 std::optional<std::string> Nearest(std::string_view text, const std::vector<std::string>& names);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Refused memory as an error that says what it was for.
+// Turns refused memory into an error that says what the memory was for.
 #pragma once
 
 #include <new>
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// What `make` returns. Error(kResourceExhausted), "no memory for ..." with `what`, where a container of its
-// gets none, or is asked to be longer than any.
+// Returns what `make` returns. Throws Error(kResourceExhausted), "no memory for ..." with `what`, when `make`
+// throws std::bad_alloc or std::length_error (a container asked to be longer than any can be).
 template <typename Make, typename... Args>
 auto WithMemoryFor(Make&& make, const Args&... what) {
   try {

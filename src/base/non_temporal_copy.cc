@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kLine = 64;
 
-// Whole lines; `to` begins one.
+// Copies whole cache lines with 16-byte stores; `to` is aligned to a line.
 void StreamNarrow(std::byte* to, const std::byte* from, size_t lines) {
   for (; lines > 0; --lines, to += kLine, from += kLine) {
     const auto* source = reinterpret_cast<const __m128i*>(from);
@@ -25,7 +25,7 @@ void StreamNarrow(std::byte* to, const std::byte* from, size_t lines) {
       _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
   }
 }
-// A line in two stores rather than four leaves sooner.
+// Copies whole cache lines with 32-byte stores: two stores fill a line sooner than four.
 __attribute__((target("avx"))) void StreamWide(std::byte* to, const std::byte* from, size_t lines) {
   for (; lines > 0; --lines, to += kLine, from += kLine) {
     const auto* source = reinterpret_cast<const __m256i*>(from);
@@ -47,7 +47,7 @@ void NonTemporalCopyPiece(std::byte* to, const std::byte* from, size_t size) {
 }
 
 void FinishNonTemporalCopies() {
-  _mm_sfence();  // these stores obey no lock by themselves
+  _mm_sfence();  // non-temporal stores are not ordered by locks or release stores
 }
 
 #else

@@ -1,5 +1,5 @@
-// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011): four random words as a function of a counter and a key.
-// No state, so any element of a stream can be drawn by itself, anywhere.
+// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011) computes four random 32-bit words from a counter and a
+// key. It has no state, so any element of a stream can be drawn by itself, on any machine.
 #pragma once
 
 #include <array>
@@ -13,10 +13,11 @@ struct PhiloxKey {
 
 inline constexpr int kPhiloxRounds = 10;
 inline constexpr uint32_t kPhiloxMultiplier0 = 0xD2511F53, kPhiloxMultiplier1 = 0xCD9E8D57;
-inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9,
-                          kPhiloxWeyl1 = 0xBB67AE85;  // added to the key each round
+// Added to the key each round.
+inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9, kPhiloxWeyl1 = 0xBB67AE85;
 
-// The words of `Lanes` counters (c0 + lane, c1, c2, c3), in loops that vectorise: out[4 lane + word].
+// Computes the words of the `Lanes` counters (c0 + lane, c1, c2, c3), in loops that
+// vectorise: out[4 lane + word].
 template <int Lanes>
 inline __attribute__((always_inline)) void PhiloxWords(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
                                                        PhiloxKey key, uint32_t* out) {

@@ -22,7 +22,8 @@ constexpr size_t ClassOf(size_t block) {
   return 4 * static_cast<size_t>(std::countr_zero(power)) + (block - power) / (power / 4);
 }
 
-// Of sizes up to kSmall, in steps that divide all of their blocks.
+// The blocks of sizes up to kSmall, computed at compile time in steps of kStep,
+// which divides all their sizes.
 constexpr size_t kSmall = 1024, kStep = 16;
 struct SmallPlace {
   uint16_t block, size_class;

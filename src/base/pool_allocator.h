@@ -1,5 +1,5 @@
-// Keeps freed blocks for the next owner of about the same size: a training step's arrays, events and graph
-// nodes come and go with the same sizes, and fresh pages are slow.
+// An allocator that keeps freed blocks for later requests of about the same size: the arrays, events and
+// graph nodes of each training step have the same sizes, and fresh pages are slow. Thread-safe.
 #pragma once
 
 #include <array>
@@ -12,7 +12,8 @@ namespace sluice {
 
 class PoolAllocator final : public Allocator {
  public:
-  // Blocks come from `from`, which it keeps alive: the default devices end after main.
+  // Blocks come from `from`, which the pool keeps alive, since the default devices are destroyed after main.
+  // At most `max_kept_bytes` of free blocks are kept; further ones are given back to `from`.
   explicit PoolAllocator(size_t max_kept_bytes = size_t{1} << 30,
                          std::shared_ptr<Allocator> from = HeapAllocator())
       : from_(std::move(from)), max_kept_(max_kept_bytes) {}
@@ -22,11 +23,12 @@ class PoolAllocator final : public Allocator {
   void* Allocate(size_t size) override;
   void Deallocate(void* data, size_t size) noexcept override;
 
-  // Rounded up, so that sizes that differ a little share blocks: powers of two and the quarters between.
+  // Returns the size of the block for `size` bytes. Sizes are rounded up to powers of two and the quarters
+  // between them, so that sizes that differ a little share blocks.
   static size_t BlockSize(size_t size) { return Place(size).block; }
 
  private:
-  // A free block holds the address of the next one.
+  // A free block begins with the address of the next free one.
   struct Free {
     Free* next;
   };
@@ -40,12 +42,12 @@ class PoolAllocator final : public Allocator {
   const std::shared_ptr<Allocator> from_;
   const size_t max_kept_;
   QuickMutex mutex_;
-  // Guarded by mutex_.
-  std::array<Free*, kClasses> kept_{};  // by size class
-  size_t kept_bytes_ = 0;
+  std::array<Free*, kClasses> kept_{};  // free blocks by size class; guarded by mutex_
+  size_t kept_bytes_ = 0;               // guarded by mutex_
 };
 
-// For std::allocate_shared and the standard containers: memory of an Allocator, which it keeps alive.
+// A standard allocator, for std::allocate_shared and containers, whose memory comes from an
+// Allocator. It keeps the Allocator alive.
 //
 //   auto node = std::allocate_shared<Node>(MemoryOf<Node>(pool), ...);
 template <typename T>
@@ -55,7 +57,7 @@ class MemoryOf {
   using propagate_on_container_move_assignment = std::true_type;
   explicit MemoryOf(std::shared_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {}
   template <typename U>
-  MemoryOf(const MemoryOf<U>& other)  // NOLINT(google-explicit-constructor): what the standard asks for
+  MemoryOf(const MemoryOf<U>& other)  // NOLINT(google-explicit-constructor): required by the standard
       : allocator_(other.allocator()) {}
 
   T* allocate(size_t n) {

@@ -1,5 +1,6 @@
-// A lock around a few instructions that many threads run all the time: taken and given back without a call.
-// Who has to wait sleeps. The second mutex of U. Drepper, "Futexes Are Tricky" (2011).
+// A mutex for critical sections of a few instructions that many threads enter often. Locking and unlocking a
+// free mutex is inline and makes no system call; a thread that has to wait sleeps. This is the second mutex
+// of U. Drepper, "Futexes Are Tricky" (2011).
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@ class QuickMutex {
   QuickMutex(const QuickMutex&) = delete;
   QuickMutex& operator=(const QuickMutex&) = delete;
 
-  void lock() {  // as std::lock_guard calls it
+  void lock() {  // named as std::lock_guard requires
     int found = kFree;
     if (!state_.compare_exchange_strong(found, kTaken, std::memory_order_acquire)) Await();
   }

@@ -1,4 +1,4 @@
-// Results for code that must not throw: parsers of outside bytes and protocol state machines.
+// Results of code that must not throw: parsers of bytes from outside, and protocol state machines.
 #pragma once
 
 #include <exception>
@@ -26,14 +26,14 @@ Failure Fail(ErrorCode code, const Args&... args) {
   return Failure{code, StrCat(args...)};
 }
 
-// A value, or why there is none.
+// A value, or the failure that says why there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:
   // Implicit on purpose, so that `return value;` reads well.
   Result(T value) : state_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
   Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
-  // A value made in place, for a type that is dear to move.
+  // Constructs the value in place, for a type that is expensive to move.
   explicit Result(std::in_place_t) : state_(std::in_place_index<0>) {}
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -50,7 +50,7 @@ class [[nodiscard]] Result {
     return std::get<0>(std::move(state_));
   }
   const Failure& failure() const { return std::get<1>(state_); }
-  // The value; a failure is thrown as sluice::Error.
+  // Returns the value; throws a failure as sluice::Error.
   T OrThrow() && {
     if (!ok()) failure().Throw();
     return std::get<0>(std::move(state_));
@@ -60,7 +60,7 @@ class [[nodiscard]] Result {
   std::variant<T, Failure> state_;
 };
 
-// Success, or why not.
+// Success, or the failure that says why not.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -72,7 +72,7 @@ class [[nodiscard]] Status {
   void OrThrow() const {
     if (failure_) failure_->Throw();
   }
-  // The sluice::Error that OrThrow would throw; null for success.
+  // Returns the sluice::Error that OrThrow would throw; null for success.
   std::exception_ptr AsException() const {
     return failure_ ? std::make_exception_ptr(Error(failure_->code, failure_->message)) : nullptr;
   }

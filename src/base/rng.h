@@ -1,5 +1,5 @@
-// Seeded randomness, the same on every machine and compiler (std distributions are not).
-// Not thread-safe: one owner. Not for secrets: those come from the operating system.
+// Seeded random numbers that are the same on every machine and compiler (those of std's distributions are
+// not). Not thread-safe: an Rng has one owner. Not for secrets: those come from the operating system.
 #pragma once
 
 #include <cmath>
@@ -10,14 +10,15 @@
 
 namespace sluice {
 
-// SplitMix64 (Steele, Lea, Flood 2014): mixes any 64-bit value; also derives independent seeds.
+// One step of SplitMix64 (Steele, Lea, Flood 2014): mixes any 64-bit value. It also
+// derives independent seeds.
 inline uint64_t MixBits(uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
 }
-// A seed for stream (a, b, ...) of `seed`: for example (seed, epoch) or (seed, step, sample).
+// Returns the seed of stream `parts` of `seed`, for example (seed, epoch) or (seed, step, sample).
 template <typename... Parts>
 uint64_t DeriveSeed(uint64_t seed, Parts... parts) {
   seed = MixBits(seed);
@@ -25,7 +26,7 @@ uint64_t DeriveSeed(uint64_t seed, Parts... parts) {
   return seed;
 }
 
-// xoshiro256** (Blackman, Vigna 2018, public domain).
+// The generator xoshiro256** (Blackman, Vigna 2018, public domain).
 class Rng {
  public:
   explicit Rng(uint64_t seed) {
@@ -42,7 +43,7 @@ class Rng {
     state_[3] = Rotl(state_[3], 45);
     return result;
   }
-  // In [0, n), n > 0, without bias (Lemire 2019).
+  // Returns a number in [0, n), n > 0, without bias (Lemire 2019).
   uint64_t Below(uint64_t n) {
     while (true) {
       __extension__ const unsigned __int128 m = static_cast<unsigned __int128>(Next()) * n;
@@ -52,12 +53,12 @@ class Rng {
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }  // [0, 1)
   double Uniform(double low, double high) { return low + (high - low) * Uniform(); }
   bool Chance(double probability) { return Uniform() < probability; }
-  // Standard normal (Box-Muller).
+  // Returns a standard normal number (Box-Muller).
   double Normal() {
     const double u = 1.0 - Uniform();
     return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * 3.14159265358979323846 * Uniform());
   }
-  // A permutation of 0..n-1 (Fisher-Yates).
+  // Returns a random permutation of 0..n-1 (Fisher-Yates).
   std::vector<uint64_t> Permutation(uint64_t n) {
     std::vector<uint64_t> order(n);
     std::iota(order.begin(), order.end(), uint64_t{0});

@@ -1,6 +1,7 @@
-// SLUICE_SIMD before a function with a plain loop: the compiler builds it for SSE2, AVX2 and AVX-512 and the
-// loader picks one. Results are the same on each: nothing is contracted (-ffp-contract=off) and loops keep
-// their order. Sanitizers run before the loader's choice is possible, so they get the plain build.
+// SLUICE_SIMD before a function that consists of a plain loop makes the compiler build it for SSE2, AVX2 and
+// AVX-512; the loader picks one version. All versions have the same results: nothing is contracted
+// (-ffp-contract=off) and loops keep their order. Sanitizers run before the loader could choose, so builds
+// with them have the plain version alone.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \

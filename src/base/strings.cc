@@ -1,3 +1,7 @@
+// Short texts: splitting, parsing numbers, checking UTF-8, and wrapping messages for a terminal. Pure
+// functions without state, used by all libraries, on any thread. Parsing and formatting of integers
+// do not depend on the locale (std::from_chars, std::to_string). Widths are counted in bytes, so text
+// that is not ASCII is wrapped early.
 #include "base/strings.h"
 
 #include <array>
@@ -61,7 +65,7 @@ std::string StrWrap(std::string_view text, size_t columns, size_t start, size_t 
   std::string out;
   size_t column = start;
   bool at_start = true;
-  for (const std::string& word : StrSplit(text, ' ')) {  // which may hold line ends of its own
+  for (const std::string& word : StrSplit(text, ' ')) {  // a word may contain newlines
     const size_t head = std::min(word.find('\n'), word.size());
     if (!at_start && column + 1 + head > columns) {
       out += '\n' + std::string(indent, ' ');

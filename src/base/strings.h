@@ -1,4 +1,4 @@
-// Building and reading short texts.
+// Builds and parses short texts. All functions are pure.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,8 @@ void Append(std::string* out, T number) {
   *out += std::to_string(number);
 }
 
-// A NaN has a sign that means nothing, and depends on how it was computed.
+// Returns `value`, and for a NaN the positive one: a NaN's sign has no meaning, depends on how the NaN
+// was computed, and would be written.
 template <typename T>
 const T& Written(const T& value) {
   return value;
@@ -39,7 +40,8 @@ T Written(const T& value) {
 }
 }  // namespace internal
 
-// What can be written to a stream, one after another; texts and whole numbers without making a stream.
+// Concatenates arguments of any type that can be written to a stream. If all are
+// texts or integers, no stream is made.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
   if constexpr (((internal::Text<Args> || internal::Number<Args>)&&...)) {
@@ -69,23 +71,24 @@ std::string StrJoin(const Range& range, std::string_view separator = ", ") {
 std::vector<std::string> StrSplit(std::string_view text, char separator);
 std::string_view StrTrim(std::string_view text);
 
-// The whole text must be the number; anything else (empty, stray characters, out of range, NaN) is nullopt.
+// The whole text must be the number: empty text, stray characters, a number out of
+// range, NaN and infinity give nullopt.
 std::optional<int64_t> ParseInt(std::string_view text);
 std::optional<double> ParseFiniteDouble(std::string_view text);
 std::optional<bool> ParseBool(std::string_view text);  // 1/0, true/false, yes/no, on/off
 
-// Well-formed as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF.
+// Whether `text` is well-formed UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
 bool IsUtf8(std::string_view text);
-// Text from outside, for a message: control characters, and all that is not ASCII where it is no UTF-8, as
-// "\x1b".
+// Makes text from outside safe for a message: control characters are written as "\x1b"; so are all bytes that
+// are not ASCII when the text is not UTF-8.
 std::string StrPrintable(std::string_view text);
 
-// Breaks at spaces, so that no line is wider than `columns`, unless a word is. The first line begins at
-// column `start`; the others begin with `indent` spaces. Line ends in the text stay.
+// Breaks `text` at spaces, so that no line is wider than `columns` unless a single word is. The first line
+// begins at column `start`; the other lines begin with `indent` spaces. Newlines in the text stay.
 std::string StrWrap(std::string_view text, size_t columns, size_t start = 0, size_t indent = 2);
 
-// What a person reads: of log lines, what follows time and severity; both fit a terminal behind launch.py's
-// "[worker 99] ".
+// Wraps a text for people, so that it fits a terminal of 80 columns behind launch.py's prefix "[worker 99] ".
+// WrapLogged leaves room on the first line for the time and severity of a log line.
 std::string WrapMessage(std::string_view text);
 std::string WrapLogged(std::string_view text);
 

@@ -1,6 +1,9 @@
-// The lock between processes is a name in Linux's abstract namespace of sockets (unix(7)): who binds it has
-// it, who finds it taken connects to its owner and hears the connection close. It is gone with its process,
-// however that ends, and no file is left. Processes of another network namespace have another one.
+// Starts threads one at a time among all Sluice processes of a user, so that a trial of threads
+// (ThreadReservation) still holds when the threads are needed. The lock between the processes is a name in
+// Linux's abstract socket namespace (unix(7)): the process that has bound the name holds the lock. A process
+// that finds the name taken connects to its owner and waits until that connection closes. The kernel frees
+// the name when its process ends, however that happens, and no file is left. Processes of another network
+// namespace have a lock of their own. Any thread may call; tools/launcher/limits.py takes the same lock.
 #include "base/threads.h"
 
 #include <poll.h>
@@ -26,19 +29,20 @@
 namespace sluice {
 namespace {
 
-constexpr Duration kPatience = 1min;  // of a thread that is tried out, to be let go
-constexpr Duration kGoing = 1s;       // for the kernel to be done with threads that have ended: microseconds
+constexpr Duration kPatience = 1min;  // after which a thread that was tried out ends by itself
+constexpr Duration kGoing = 1s;       // for the kernel to release ended threads; it needs microseconds
 constexpr Duration kLockPatience = 1s;
-constexpr int kWaiting = 128;  // processes
+constexpr int kWaiting = 128;  // processes that may wait for the lock: listen(2)'s backlog
 
-std::atomic<int> reservations = 0;  // of this process, which the limits are of as well
+std::atomic<int> reservations = 0;  // ThreadReservations of this process that hold the lock
 
 struct Started {
   std::vector<pid_t> ids;
   bool may_end = false;
 };
 
-// A thread that was joined counts for the system's limits until the kernel has done with it.
+// Waits until the kernel has released `threads`: a joined thread still counts for
+// the system's limits until then.
 void AwaitGone(const std::vector<pid_t>& threads) {
   const Time end = SteadyClock().Now() + kGoing;
   for (const pid_t thread : threads) {
@@ -50,16 +54,17 @@ FileDescriptor NewSocket() {
   return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// The name and its length for bind(2) and connect(2).
+// Returns the lock's address and the address's length, for bind(2) and connect(2).
 std::pair<sockaddr_un, socklen_t> LockName() {
   const std::string name = StrCat("sluice-threads-of-user-", geteuid());
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // after a zero byte
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a first byte of 0 makes it abstract
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
-// Waits for the owner's end, at most `patience`. False: there is none to wait for.
+// Waits at most `patience` for the lock's owner to release it. Returns false when
+// there is no owner to wait for.
 bool AwaitOwner(const sockaddr* name, socklen_t length, Duration patience) {
   const FileDescriptor waiting = NewSocket();
   if (!waiting.valid() || connect(waiting.get(), name, length) != 0) return false;
@@ -68,7 +73,7 @@ bool AwaitOwner(const sockaddr* name, socklen_t length, Duration patience) {
   return true;
 }
 
-// None: it cannot be had, for want of descriptors or of patience.
+// Takes the lock. Returns an invalid descriptor when no socket can be opened or kLockPatience is over.
 FileDescriptor Lock() {
   const auto [name, length] = LockName();
   const auto* address = reinterpret_cast<const sockaddr*>(&name);
@@ -78,12 +83,12 @@ FileDescriptor Lock() {
   while (bind(lock.get(), address, length) != 0 || listen(lock.get(), kWaiting) != 0) {
     const Time now = SteadyClock().Now();
     if (now >= end) return {};
-    if (!AwaitOwner(address, length, end - now)) sched_yield();  // it is about to listen, or has just gone
+    if (!AwaitOwner(address, length, end - now)) sched_yield();  // the owner is new, or has just gone
   }
   return lock;
 }
 
-// Throws what ThreadReservation's constructor throws.
+// Starts and ends `count` threads. Throws as ThreadReservation's constructor does.
 void TryThreads(int count, const std::string& what_for) {
   Guarded<Started> all;
   std::vector<std::thread> threads;
@@ -97,7 +102,7 @@ void TryThreads(int count, const std::string& what_for) {
             kPatience, [](const Started& s) { return s.may_end; }, [](Started&, bool) {});
       });
     } catch (const std::system_error&) {
-      limits = ThreadLimitText();  // while those that were had still run
+      limits = ThreadLimitText();  // read while the other threads still run, so that usage is shown
     }
   }
   all.Notify([](Started& s) { s.may_end = true; });

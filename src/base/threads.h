@@ -1,5 +1,5 @@
-// Threads where the system may give none: an error in words, never the end of the process. Thread safety:
-// all.
+// Starts threads where the system may refuse them: a refusal becomes an error that names the limit, and never
+// ends the process. Everything here is thread-safe, except that one ThreadReservation has one owner.
 #pragma once
 
 #include <string>
@@ -11,28 +11,29 @@
 
 namespace sluice {
 
-// For threads that a library starts, which ends the process, or hangs, where it gets none: tries out whether
-// they can run. While one lives no other process of this user starts threads, so that what was tried out is
-// still there when the library asks for it. Move-only.
+// Checks that a library (ZeroMQ, OpenMP) will get the threads that it starts: without them the library would
+// end the process or hang. While a reservation lives, other Sluice processes of this user start no threads,
+// so that the threads that were tried out are still available when the library asks for them. Move-only.
 class ThreadReservation {
  public:
-  // `count` more threads, `what_for`, on stacks that are large enough: starts and ends as many. Throws
-  // Error(kResourceExhausted), which names the limit that allows no more and what to do. Waits a second at
-  // most for other processes that start threads, and goes on all the same.
+  // Starts `count` threads and ends them again, after checking that thread stacks are large enough. Throws
+  // Error(kResourceExhausted) that names `what_for`, the limit and what to do, when the system gives fewer.
+  // Waits at most one second for other processes that start threads, and then goes on without the lock.
   ThreadReservation(int count, const std::string& what_for);
   ~ThreadReservation() { Release(); }
   ThreadReservation(ThreadReservation&&) = default;
   ThreadReservation& operator=(ThreadReservation&&) = delete;
 
+  // Lets other processes start threads again.
   void Release();
 
  private:
-  FileDescriptor lock_;
+  FileDescriptor lock_;  // see threads.cc; invalid when the lock could not be taken
 };
 
 namespace internal {
-// While one lives no other process of this user starts threads, nor another thread of this one, unless this
-// process has a ThreadReservation.
+// While one lives, neither other Sluice processes of this user nor other threads of this process start
+// threads. It takes no lock while this process has a ThreadReservation, which holds the lock already.
 class ThreadStartLock {
  public:
   ThreadStartLock();
@@ -43,7 +44,8 @@ class ThreadStartLock {
 [[noreturn]] void ThrowNoThread(const std::string& what_for);
 }  // namespace internal
 
-// As std::thread's constructor, whose failure is Error(kResourceExhausted).
+// Starts a thread that runs `body`. Throws Error(kResourceExhausted) that names `what_for` and the limits
+// when the system refuses; std::thread's constructor would throw std::system_error.
 template <typename Body>
 std::thread StartThread(const std::string& what_for, Body&& body) {
   const internal::ThreadStartLock lock;

@@ -1,6 +1,6 @@
-// Messages about what another process has found out, which says it itself. The log of each process tells why
-// it ended; on the terminal launch.py leaves out what begins so (tools/launcher/echo.py), and blames nobody
-// who was only told.
+// Marks a message about an error that another process found and reports itself. The log of every process has
+// it, to explain why the process ended. launch.py (tools/launcher/echo.py) keeps messages with this beginning
+// off the terminal, and does not name their processes as the cause of the failure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What messages call the programs of tools/: as they are called in a checkout, and where Sluice is installed
-// (cmake/SluiceInstall.cmake).
+// The names of the programs of tools/ for messages: the path in a checkout, and the command where Sluice is
+// installed (cmake/SluiceInstall.cmake).
 #pragma once
 
 namespace sluice {
