@@ -1,3 +1,8 @@
+// Entry points of the codec, for the transports' loops (transport/zmq, transport/sim), on the loop's thread.
+// The version is checked before anything else; then messages of a training step are coded by hand
+// (step_codec.h), and all others, and all that the first way refuses, by protobuf's classes
+// (generated_codec.h). Both write the same bytes. Bytes from the network are untrusted: failures are
+// returned, and no allocation exceeds the limits.
 #include "wire/codec.h"
 
 #include <google/protobuf/io/coded_stream.h>
@@ -22,7 +27,8 @@ bool ReadVersion(Bytes bytes, uint32_t* version) {
   return true;
 }
 
-// Of this version. In one variable, which the caller's is made of without a move.
+// Decodes an envelope of this version. There is one variable to return, so that it is
+// constructed in the caller's without a move.
 Result<Message> Decode(Bytes bytes, const Limits& limits, const std::shared_ptr<Allocator>& memory) {
   Result<Message> message(std::in_place);
   if (!DecodeStep(bytes.subspan(kVersionBytes), limits, memory, &message.value()))

@@ -1,4 +1,4 @@
-// Between the structs of messages.h and the generated classes. Internal to wire/.
+// Converts between the structs of messages.h and protobuf's generated classes. Internal to wire/.
 #pragma once
 
 #include <cmath>
@@ -42,7 +42,8 @@ class Ack;
 
 namespace sluice::wire {
 
-// Collects why a message is refused: the first reason stands.
+// Checks the fields of a received message and keeps the first reason to refuse it. Its methods return
+// false when they refuse something.
 class Checker {
  public:
   explicit Checker(const Limits& limits) : limits_(limits) {}
@@ -63,7 +64,7 @@ class Checker {
     return store < limits_.max_stores ||
            Reject("store number ", store, "; a worker has at most ", limits_.max_stores, " stores");
   }
-  // Texts arrive as bytes.
+  // Copies a text, which arrives as bytes and need not be UTF-8, if it is not too long.
   bool Text(const std::string& text, const char* what, std::string* out) {
     if (text.size() > limits_.max_text_bytes) {
       return Reject(what, " of ", text.size(), " bytes; at most ", limits_.max_text_bytes, " are accepted");
@@ -72,7 +73,7 @@ class Checker {
     return true;
   }
   bool Finite(double value, const char* what) { return std::isfinite(value) || Reject(what, " is ", value); }
-  // On the wire 0 means unspecified, and what is n here is n + 1.
+  // Converts an enum: on the wire 0 means unspecified, and enumerator n of the struct's enum is n + 1.
   template <typename E>
   bool Enum(int on_wire, E last, const char* what, E* out) {
     if (on_wire < 1 || on_wire > static_cast<int>(last) + 1) return Reject(what, " is ", on_wire);
@@ -85,13 +86,13 @@ class Checker {
   std::string why_;
 };
 
-// As Checker::Enum, the other way round.
+// The inverse of Checker::Enum.
 template <typename P, typename E>
 P EnumToWire(E value) {
   return static_cast<P>(static_cast<int>(value) + 1);
 }
 
-// What the parts of a message have, by name.
+// The slot and the version of a part, whatever its kind calls them.
 inline uint32_t SlotOf(const PushPart&) {
   return 0;
 }
@@ -111,8 +112,8 @@ inline uint64_t VersionOf(const auto& part) {
   return part.version;
 }
 
-// Each pair: ToWire fills a fresh generated message; FromWire returns false once `checker` has refused
-// something.
+// For each kind of body: ToWire fills a generated message that is empty before; FromWire converts and checks
+// one, and returns false once `checker` has refused something.
 #define SLUICE_WIRE_BODY(T)             \
   void ToWire(const T& in, pb::T* out); \
   bool FromWire(const pb::T& in, Checker& checker, T* out)
@@ -147,6 +148,7 @@ SLUICE_WIRE_BODY(Ack);
 SLUICE_WIRE_BODY(ErrorReply);
 #undef SLUICE_WIRE_BODY
 
+// The same for a body of any kind, in the envelope's field for that kind.
 void BodyToWire(const Body& in, pb::Envelope* out);
 bool BodyFromWire(const pb::Envelope& in, Checker& checker, Body* out);
 

@@ -1,3 +1,7 @@
+// Converts the bodies of joining, membership, barriers, leaving, shared memory and statistics to
+// and from protobuf's classes. FromWire checks enums, and bounds texts and lists by Limits; whether
+// the sender may send such a message is checked by the machine that gets it. Called by
+// convert_body.cc, on any thread; no state.
 #include "control.pb.h"
 #include "node.pb.h"
 #include "wire/convert.h"

@@ -1,3 +1,7 @@
+// Converts the bodies about keys and data (DeclareKeys to Store) to and from protobuf's classes.
+// FromWire checks structure and limits: enums, counts, shapes, and that slices lie inside their key.
+// Whether a key, part or round exists is checked by the machine that gets the message. Called by
+// convert_body.cc, on any thread; no state.
 #include <algorithm>
 
 #include "data.pb.h"
@@ -13,7 +17,7 @@ void ToWire(const RowInit& in, pb::RowInit* out) {
   out->set_seed(in.seed);
 }
 
-// Into a spec that has all else.
+// Converts into `out->rows`. The other fields of `out` must be set, since the check reads shape and dtype.
 bool FromWire(const pb::RowInit& in, Checker& checker, KeySpec* out) {
   RowInit& init = out->rows.emplace();
   if (!checker.Enum(in.fill(), RowFill::kNormal, "how rows begin", &init.fill)) return false;
@@ -49,7 +53,7 @@ bool FromWire(const pb::KeySpec& in, Checker& checker, KeySpec* out) {
   }
   if (!checker.StoreNumber(in.store(), &out->store)) return false;
   if (!checker.Enum(in.dtype(), DType::kUInt8, "dtype", &out->dtype)) return false;
-  // Before the copy: the list may be as long as the envelope.
+  // The count is checked before the copy: the list may be as long as the envelope.
   if (!checker.Count(in.shape_size(), Shape::kMaxAxes, "axes")) return false;
   std::vector<int64_t> dims(in.shape().begin(), in.shape().end());
   if (std::string why = Shape::InvalidReason(dims); !why.empty()) {
@@ -87,7 +91,7 @@ bool FromWire(const pb::KeyEntry& in, Checker& checker, KeyEntry* out) {
   }
   out->slices.reserve(in.slices_size());
   for (const pb::Slice& s : in.slices()) {
-    // In this order nothing overflows.
+    // Checked in this order, the subtraction cannot overflow.
     if (s.offset() < 0 || s.length() < 0 || s.offset() > out->spec.shape.size() ||
         s.length() > out->spec.shape.size() - s.offset()) {
       return checker.Reject("key ", ToString(out->spec), ": slice at ", s.offset(), " of ", s.length(),
@@ -114,7 +118,7 @@ bool EntriesFromWire(const EntryField& in, Checker& checker, std::vector<KeyEntr
   return true;
 }
 
-// Left empty where all are 0.
+// Writes a column, with one number for every part; it stays empty if all are 0.
 template <typename Part, typename T>
 void ColumnToWire(const PartList<Part>& in, google::protobuf::RepeatedField<T>* out, auto&& value_of) {
   if (std::ranges::all_of(in, [&](const Part& part) { return value_of(part) == T{}; })) return;
@@ -136,7 +140,7 @@ bool IsColumn(const auto& column, int parts, const char* what, Checker& checker)
          checker.Reject(column.size(), " ", what, " for ", parts, " parts");
 }
 
-// `make(ref, slot, version, i)`
+// Calls `make(ref, slot, version, i)` for every part i, and appends what it returns.
 template <typename Part>
 bool PartsFromWire(const pb::Parts& in, Checker& checker, PartList<Part>* out, auto&& make) {
   const int size = in.key_size();

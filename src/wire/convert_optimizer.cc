@@ -1,3 +1,7 @@
+// Converts SetOptimizer, with its optimiser configuration and learning rate schedule, to and from protobuf's
+// classes. A configuration travels with all fields set (Resolved), so that no kind's default has to be
+// agreed upon. FromWire checks each field by itself: enums, finite numbers and counts. Called by
+// convert_body.cc, on any thread; no state.
 #include "optimizer.pb.h"
 #include "optimizer/registry.h"
 #include "wire/convert.h"
@@ -67,7 +71,7 @@ void ToWire(const OptimizerConfig& config, pb::Optimizer* out) {
   }
 }
 
-// An enum of two values, for what is a bool here: `on` says true.
+// Converts an enum of two values (1 and 2 on the wire) to a bool, which is true for the value `on`.
 template <typename E>
 bool Flag(int on_wire, E on, const char* what, Checker& checker, bool* out) {
   *out = on_wire == static_cast<int>(on);
@@ -118,7 +122,7 @@ bool FromWire(const pb::Optimizer& in, Checker& checker, OptimizerConfig* out) {
 void ToWire(const SetOptimizer& in, pb::SetOptimizer* out) {
   ToWire(in.config, out->mutable_config());
   out->set_store(in.store);
-  pb::FirstRound* run = nullptr;  // most keys are in the same round as the one before
+  pb::FirstRound* run = nullptr;  // keys with consecutive ids and the same round share one entry
   for (const auto& [key, round] : in.first_rounds) {
     if (run != nullptr && round == run->round() && key == run->key() + run->more() + 1) {
       run->set_more(run->more() + 1);
@@ -130,7 +134,8 @@ void ToWire(const SetOptimizer& in, pb::SetOptimizer* out) {
   }
 }
 
-// Whether the fields make sense together, the optimizer itself says (InvalidReason).
+// Whether the fields of the configuration make sense together is checked later, by
+// the optimiser's InvalidReason.
 bool FromWire(const pb::SetOptimizer& in, Checker& checker, SetOptimizer* out) {
   size_t keys = 0;
   for (const pb::FirstRound& run : in.first_rounds()) {

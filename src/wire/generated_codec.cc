@@ -1,3 +1,8 @@
+// Encodes and decodes messages of every kind with protobuf's classes, which live in an arena for the length
+// of one call. It handles all that step_codec.h leaves: other kinds of messages, long ones, and unusual or
+// wrong bytes, whose failure it explains. The bytes are untrusted: the elements of a large envelope are
+// counted before protobuf allocates any, and the converters (convert.h) check each field. Called by
+// codec.cc, on any thread; no state.
 #include "wire/generated_codec.h"
 
 #include <google/protobuf/arena.h>
@@ -21,7 +26,8 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// Most messages fit the arena's first block, so that coding them allocates nothing but the result.
+// The size of the arena's first block, on the stack. Most messages fit it, so that coding them
+// allocates nothing but the result.
 constexpr size_t kArenaBlock = 2048;
 
 ArenaOptions OnStack(char* block) {
@@ -31,12 +37,12 @@ ArenaOptions OnStack(char* block) {
   return options;
 }
 
-// Small envelopes cannot hold enough to hurt.
+// Envelopes up to this size are not counted: their elements cannot take much memory.
 constexpr size_t kUncountedBytes = 64 << 10;
 
-// Counts strings, messages and packed lists before any of them is allocated: an empty one takes two bytes on
-// the wire, but dozens in memory. False when there are more than `*left`, or when the bytes are not well
-// formed.
+// Counts strings, messages and packed lists before any of them is allocated: an empty one takes
+// two bytes on the wire, but dozens in memory. Returns false when there are more than `*left`, or
+// when the bytes are not well-formed.
 bool CountElements(CodedInputStream& in, const Descriptor& type, size_t* left) {
   while (const uint32_t tag = in.ReadTag()) {
     if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
@@ -59,7 +65,7 @@ bool CountElements(CodedInputStream& in, const Descriptor& type, size_t* left) {
 
 bool FewElements(Bytes bytes, const Limits& limits) {
   if (bytes.size() <= kUncountedBytes) return true;
-  constexpr size_t kPerItem = 32;  // what a key or a node may consist of, generously
+  constexpr size_t kPerItem = 32;  // elements allowed per key, node or part; they have far fewer
   size_t left = kPerItem * std::max({limits.max_parts, limits.max_keys, limits.max_nodes});
   CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
   return CountElements(in, *pb::Envelope::descriptor(), &left);
@@ -89,7 +95,8 @@ void LeasedToWire(const LeasedFrames& lent, pb::Envelope* out) {
   }
 }
 
-// What the memory is, only its borrower knows.
+// Checks the order and the lengths of leased frames. The transport that maps the
+// memory checks where they lie.
 bool LeasedFromWire(const pb::Envelope& envelope, Checker& checker, LeasedFrames* out) {
   const Limits& limits = checker.limits();
   const auto count = static_cast<size_t>(envelope.leased_payload_size());

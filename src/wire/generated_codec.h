@@ -1,4 +1,4 @@
-// Any message between structs and bytes, by way of the classes that protoc generates. Internal to wire/.
+// Encodes and decodes messages of every kind with the classes that protoc generates. Internal to wire/.
 #pragma once
 
 #include "wire/codec.h"
@@ -7,7 +7,7 @@ namespace sluice::wire {
 
 // As EncodeEnvelope.
 Frame EncodeGenerated(const Message& message, uint32_t version, const std::shared_ptr<Allocator>& memory);
-// As DecodeEnvelope, of bytes that begin with this version and are not too many.
+// As DecodeEnvelope. `bytes` must begin with this version and be at most limits.max_envelope_bytes long.
 Result<Message> DecodeGenerated(Bytes bytes, const Limits& limits, const std::shared_ptr<Allocator>& memory);
 
 }  // namespace sluice::wire

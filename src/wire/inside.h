@@ -1,4 +1,4 @@
-// Blocks for encoded envelopes, and for payloads that travelled inside one. Internal to wire/.
+// Memory blocks for encoded envelopes, and for payloads that travelled inside an envelope. Internal to wire/.
 #pragma once
 
 #include "wire/messages.h"
@@ -6,10 +6,10 @@
 namespace sluice::wire {
 
 using Block = std::shared_ptr<std::byte[]>;
-// Its contents are undefined.
+// Returns a block from `memory`, with contents undefined. Throws Error(kResourceExhausted).
 Block TakeBlock(size_t size, const std::shared_ptr<Allocator>& memory);
 
-// Copies of `payload`, in one block.
+// Returns copies of the frames of `payload`, which share one block from `memory`.
 Frames CopyInside(const PartList<Bytes>& payload, const std::shared_ptr<Allocator>& memory);
 
 }  // namespace sluice::wire

@@ -1,3 +1,6 @@
+// Names of messages and enums, and one-line descriptions of messages for logs (PS_VERBOSE=2),
+// errors and state dumps. Pure functions without state, on any thread. BodyName's list must have
+// the order of Body's alternatives.
 #include "wire/messages.h"
 
 #include <array>
@@ -8,12 +11,12 @@
 namespace sluice::wire {
 namespace {
 
-// "3 parts", "1 key".
+// Returns a number with its noun: "3 parts", "1 key".
 std::string Counted(size_t n, std::string_view noun) {
   return StrCat(n, " ", noun, n == 1 ? "" : "s");
 }
 
-// What a body holds, in a few words.
+// Summarises a body in a few words; kinds without a function of their own get an empty text.
 struct Summary {
   std::string operator()(const Register& b) const {
     return StrCat(Name(b.role), " on ", b.host, " pid ", b.pid);

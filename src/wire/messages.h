@@ -1,5 +1,5 @@
-// Every message of the protocol as a plain typed struct. docs/design/protocol.md says who sends which, and
-// when.
+// Every message of the protocol as a plain struct. docs/design/protocol.md says which node sends which
+// message, and when. Nothing here is thread-safe by itself; a message has one owner at a time.
 #pragma once
 
 #include <cstdint>
@@ -29,21 +29,20 @@ enum class SyncMode : uint8_t { kSync, kAsync };
 std::string_view Name(Role role);      // "worker"
 std::string_view Name(SyncMode mode);  // "sync"
 
-// --- Joining
-// -------------------------------------------------------------------------------------------------------
+// --- Joining ---
 
 struct Register {
   Role role = Role::kWorker;
-  std::string identity;         // names this place in the job across restarts; empty: none
+  std::string identity;         // names the node's place in the job across restarts; empty: none
   int32_t requested_rank = -1;  // -1: any
-  std::string host;             // for people
-  uint32_t pid = 0;             // for people
-  uint32_t num_workers = 0;     // what the node believes; must agree with the scheduler's
+  std::string host;             // for messages to people alone
+  uint32_t pid = 0;             // for messages to people alone
+  uint32_t num_workers = 0;     // as configured at the node; must agree with the scheduler's
   uint32_t num_servers = 0;
   std::vector<std::string> shard_addresses;  // servers: one per key-owning thread; empty: none runs yet
-  uint32_t server_threads = 0;               // servers: as somebody has set it; 0: nobody has
-  uint32_t offered_server_threads = 0;       // servers: what they would take by themselves
-  uint32_t heartbeat_ms = 0;                 // the node's interval; 0: not told
+  uint32_t server_threads = 0;               // servers: key-owning threads as configured; 0: not configured
+  uint32_t offered_server_threads = 0;       // servers: the number for this machine if none is configured
+  uint32_t heartbeat_ms = 0;                 // the interval of the node's heartbeats; 0: unknown
   bool operator==(const Register&) const = default;
 };
 
@@ -62,20 +61,21 @@ struct Welcome {
   enum class State : uint8_t { kWaiting, kComplete };
   State state = State::kWaiting;
   uint32_t rank = 0;
-  std::string missing;           // kWaiting: who has not joined yet, in words
+  std::string missing;           // kWaiting: a text that lists the nodes that have not joined yet
   std::vector<NodeInfo> roster;  // kComplete: servers and workers, by role and rank
-  uint32_t server_threads = 0;   // key-owning threads of every server; 0: not decided yet
+  uint32_t server_threads = 0;   // key-owning threads of each server; 0: not decided yet
   bool operator==(const Welcome&) const = default;
 };
 
 struct Heartbeat {
-  bool asks_to_end = false;  // of a worker: it was asked to end (SIGTERM), and the others should hear it
+  bool asks_to_end = false;  // a worker was asked to end (SIGTERM); the scheduler notifies the other workers
   bool operator==(const Heartbeat&) const = default;
 };
+// The envelope carries the epoch.
 struct HeartbeatAck {
-  bool asked_to_end = false;  // a worker of the job was
+  bool asked_to_end = false;  // whether a worker of the job was asked to end
   bool operator==(const HeartbeatAck&) const = default;
-};  // the envelope carries the epoch
+};
 struct GetMembership {
   bool operator==(const GetMembership&) const = default;
 };
@@ -84,10 +84,9 @@ struct Membership {
   bool operator==(const Membership&) const = default;
 };
 
-// --- Keys
-// ----------------------------------------------------------------------------------------------------------
+// --- Keys ---
 
-// A key as users write it: an integer or a string, never mixed within a store.
+// The name of a key as programs write it: an integer or a string. One store never mixes the two.
 using KeyName = std::variant<int64_t, std::string>;
 std::string ToString(const KeyName& name);
 
@@ -95,11 +94,13 @@ struct KeySpec {
   KeyName name;
   DType dtype = DType::kFloat32;
   Shape shape;
-  uint32_t store = 0;  // among those that a worker makes, in one order on all; each has names of its own
-  std::optional<RowInit> rows = {};  // of row-sparse keys alone
+  // The number of the store, which has key names of its own. A worker numbers its stores in the order it
+  // makes them, which must be the same on all workers.
+  uint32_t store = 0;
+  std::optional<RowInit> rows = {};  // set for row-sparse keys: the initial value of their rows
   bool operator==(const KeySpec&) const = default;
 };
-std::string ToString(const KeySpec& spec);      // "w", and of later stores "w of store 1"
+std::string ToString(const KeySpec& spec);      // "w"; for stores other than 0 "w of store 1"
 std::string DescribeType(const KeySpec& spec);  // "float32 [10, 4]", "row-sparse float32 [10, 4] of 0"
 
 struct Slice {
@@ -114,16 +115,17 @@ struct KeyEntry {
   KeySpec spec;
   SyncMode mode = SyncMode::kSync;
   std::vector<Slice> slices;  // in element order, without gaps
-  int64_t part_elements = 0;  // slices are cut into parts of at most this many elements
+  int64_t part_elements = 0;  // each slice is cut into parts of at most this many elements
   bool operator==(const KeyEntry&) const = default;
 };
 
 struct DeclareKeys {
   SyncMode mode = SyncMode::kSync;
   std::vector<KeySpec> keys;
-  // Where one message does not hold all keys of a call: keys `first` and following of the `total` that it
-  // has. The scheduler keeps them until it has all, and takes all or none; Ack says that it has these. Calls
-  // of a sender have ascending numbers. total 0: these are all keys, and KeyTable answers.
+  // Describes a call whose keys do not fit one message: `keys` are those from number `first` on, of `total`
+  // keys of the call. The scheduler collects them and answers each message with Ack; with the last one it
+  // declares all keys of the call or none. A sender numbers its calls in ascending order. If `total` is 0,
+  // these are all keys of the call, and KeyTable is the answer.
   struct Part {
     uint64_t call = 0, first = 0, total = 0;
     bool operator==(const Part&) const = default;
@@ -131,7 +133,7 @@ struct DeclareKeys {
   bool operator==(const DeclareKeys&) const = default;
 };
 struct KeyTable {
-  std::vector<KeyEntry> entries;  // in the order declared
+  std::vector<KeyEntry> entries;  // in the order of DeclareKeys::keys
   bool operator==(const KeyTable&) const = default;
 };
 struct AnnounceKeys {
@@ -139,10 +141,9 @@ struct AnnounceKeys {
   bool operator==(const AnnounceKeys&) const = default;
 };
 
-// --- Data: worker and shard
-// ----------------------------------------------------------------------------------------
+// --- Data: worker and shard ---
 
-// What there is one of per part: a message of a training step mostly has few.
+// A list with one element per part of a message. Messages of a training step mostly have few parts.
 template <typename T>
 using PartList = InlineVector<T, 8>;
 using Frames = PartList<Frame>;
@@ -153,39 +154,41 @@ struct PartRef {
   bool operator==(const PartRef&) const = default;
 };
 
-inline constexpr uint32_t kMostExponent = 64;  // sums of 2^64 float16 numbers are float32 numbers
+inline constexpr uint32_t kMostExponent = 64;  // a sum of 2^64 float16 numbers is still in float32's range
 
 struct PushPart {
   PartRef ref;
   uint64_t round = 0;
-  bool want_value = false;  // answer with the weight after this round
+  bool want_value = false;  // the answer is to bring the weight after this round
   bool operator==(const PushPart&) const = default;
 };
-struct Push {            // one payload frame per part
-  uint64_t samples = 0;  // how many samples the gradient sums over
+// A push has one payload frame per part.
+struct Push {
+  uint64_t samples = 0;  // number of samples that the gradient sums over
   double divisor = 1;    // what the caller wants the summed gradient divided by
   PartList<PushPart> parts;
-  Compression compression = Compression::kNone;  // of all frames
-  Compression values = Compression::kNone;       // how the values wanted are to come
-  // Elements are to be multiplied by 2^exponent: of float16 keys, where not compressed; at most
-  // kMostExponent.
+  Compression compression = Compression::kNone;  // encoding of all frames
+  Compression values = Compression::kNone;       // encoding that the wanted values are to have
+  // The receiver multiplies the elements by 2^exponent. It differs from 0 only for float16 keys that are not
+  // compressed, and is at most kMostExponent.
   uint32_t exponent = 0;
   bool operator==(const Push&) const = default;
 };
 
 struct PullPart {
   PartRef ref;
-  uint32_t slot = 0;  // 0: weight; i: the optimiser's i-th state
+  uint32_t slot = 0;  // 0: the weight; i: the optimiser's i-th state
   uint64_t min_version = 0;
   bool operator==(const PullPart&) const = default;
 };
 struct Pull {
-  // kSet: the version alone, once worker 0 has set the weight as well (Store::Purpose::kWeight), in sync
-  // modes that of version min_version, in async modes min_version times.
+  // kVersion and kSet ask for the version alone. kSet is answered once worker 0 has set the weight,
+  // as the asking worker has (Store::Purpose::kWeight): in sync modes that of version min_version,
+  // in async modes min_version times.
   enum class Want : uint8_t { kValue, kVersion, kSet };
   Want want = Want::kValue;
   PartList<PullPart> parts;
-  Compression values = Compression::kNone;  // how weights are to come
+  Compression values = Compression::kNone;  // encoding that weights are to have
   bool operator==(const Pull&) const = default;
 };
 
@@ -195,18 +198,20 @@ struct RowsPart {
   uint64_t min_version = 0;
   bool operator==(const RowsPart&) const = default;
 };
-struct PullRows {  // one payload frame of ids per part; answered by Values with these rows
+// Has one payload frame of row ids per part, and is answered by Values with these rows.
+struct PullRows {
   PartList<RowsPart> parts;
   bool operator==(const PullRows&) const = default;
 };
 
-struct GetRowIds {  // which rows a part has: those from its `first` on, in the order they were made
+// Asks for the ids of a part's rows, in the order the rows were made, from the row with number `first` on.
+struct GetRowIds {
   PartRef ref;
   uint64_t first = 0;
   bool operator==(const GetRowIds&) const = default;
 };
 struct RowIds {
-  uint64_t total = 0;  // of the part
+  uint64_t total = 0;  // number of rows that the part has
   std::vector<uint64_t> ids;
   bool operator==(const RowIds&) const = default;
 };
@@ -217,50 +222,51 @@ struct ValuePart {
   uint64_t version = 0;
   bool operator==(const ValuePart&) const = default;
 };
-struct Values {  // one payload frame per part when has_data, none otherwise
+// Has one payload frame per part if has_data, and none otherwise.
+struct Values {
   bool has_data = true;
   PartList<ValuePart> parts;
-  Compression compression = Compression::kNone;  // of all frames
+  Compression compression = Compression::kNone;  // encoding of all frames
   bool operator==(const Values&) const = default;
 };
 
 struct StorePart {
   PartRef ref;
   uint32_t slot = 0;
-  uint64_t version = 0;  // kState: the version that the states belong to; kWeight: that of the weight
+  uint64_t version = 0;  // kState: the version that the states belong to; kWeight: the weight's version
   bool operator==(const StorePart&) const = default;
 };
-struct Store {  // one payload frame per part; answered by Ack
-  // kRows: weights of a row-sparse key. Its states and weights come with their ids (kvstore/rows/frame.h).
-  // kWeight: the weight of a dense key, in no round.
+// Has one payload frame per part, and is answered by Ack.
+struct Store {
+  // kRows: weights of a row-sparse key; frames with weights or states of such a key begin with the row ids
+  // (kvstore/rows/frame.h). kWeight: the weight of a dense key, set outside of any round.
   enum class Purpose : uint8_t { kInit, kState, kRows, kWeight };
   Purpose purpose = Purpose::kInit;
   PartList<StorePart> parts;
   bool operator==(const Store&) const = default;
 };
 
-// --- Control
-// -------------------------------------------------------------------------------------------------------
+// --- Control ---
 
 struct SetOptimizer {
   OptimizerConfig config;
-  std::map<uint32_t, uint64_t>
-      first_rounds;    // by key id: the first round that the config governs; keys not named: 1
-  uint32_t store = 0;  // whose keys it governs
+  // By key id: the first round that the config governs. It is 1 for keys that are not named.
+  std::map<uint32_t, uint64_t> first_rounds;
+  uint32_t store = 0;  // the store whose keys the config governs
   bool operator==(const SetOptimizer&) const = default;
 };
 
 struct Barrier {
   enum class Group : uint8_t { kWorkers, kServers, kAll, kRanks };
-  std::string id;  // members must agree on it
+  std::string id;  // the same for all members
   Group group = Group::kWorkers;
   std::vector<uint32_t> ranks;  // kRanks: worker ranks
-  std::string text;             // that of the lowest worker comes back to all
+  std::string text;             // BarrierReleased brings all members the text of the lowest worker
   bool operator==(const Barrier&) const = default;
 };
 struct StillWaiting {
   std::string id;
-  std::string missing;  // in words: "worker 2, worker 5"
+  std::string missing;  // a text: "worker 2, worker 5"
   bool operator==(const StillWaiting&) const = default;
 };
 struct BarrierReleased {
@@ -278,25 +284,27 @@ struct Stop {
   enum class Reason : uint8_t { kFinished, kFailed };
   Reason reason = Reason::kFinished;
   std::string message;
-  // Who is alive, dead or finished at the end: with the reason in one message, so that nobody hears of a
-  // death and goes on without the dead. Empty: not told.
+  // The state of each node at the end: alive, dead or finished. It comes in one message with the reason, so
+  // that no node learns of a death alone and goes on without the dead node. Empty: unknown.
   std::vector<NodeInfo> roster = {};
   bool operator==(const Stop&) const = default;
 };
 
-struct AwaitOptimizer {  // answered with Ack once worker 0 has set one of that store on every server
+// Answered with Ack once worker 0 has set an optimiser of that store on every server.
+struct AwaitOptimizer {
   uint32_t store = 0;
   bool operator==(const AwaitOptimizer&) const = default;
 };
 
-// Between loops, not machines: whoever has connected asks for the way to the other's memory (transport/shm).
+// GetMemory and MemoryOffer pass between loops; machines do not see them. The loop that has connected asks
+// the bound loop how to reach that one's shared memory (transport/shm).
 struct GetMemory {
   bool operator==(const GetMemory&) const = default;
 };
 struct MemoryOffer {
-  std::string rendezvous;  // empty: nothing is shared
-  std::string token;       // to be shown there, once
-  std::string why;         // why nothing is shared
+  std::string rendezvous;  // name of a socket of the bound loop; empty: no memory is shared
+  std::string token;       // the connecting loop sends it to that socket, once
+  std::string why;         // why no memory is shared
   bool operator==(const MemoryOffer&) const = default;
 };
 
@@ -323,10 +331,9 @@ using Body = std::variant<Register, Welcome, Heartbeat, HeartbeatAck, GetMembers
                           StillWaiting, BarrierReleased, Leave, Stop, GetStats, Stats, Ack, ErrorReply,
                           AwaitOptimizer, PullRows, GetRowIds, RowIds, GetMemory, MemoryOffer>;
 std::string_view BodyName(const Body& body);  // "Push"
-std::string_view BodyName(size_t index);      // of Body's alternatives
+std::string_view BodyName(size_t index);      // `index` of one of Body's alternatives
 
-// --- Envelope
-// ------------------------------------------------------------------------------------------------------
+// --- Envelope ---
 
 struct Sender {
   Role role = Role::kWorker;
@@ -335,10 +342,10 @@ struct Sender {
   bool operator==(const Sender&) const = default;
 };
 
-// A payload frame that stays in its sender's memory, for the receiver to read there.
+// A payload frame that stays in its sender's memory, where the receiver reads it.
 struct LeasedFrame {
   uint32_t index = 0;  // among all payload frames of its message
-  uint64_t lease = 0;  // counted by who lends, for each receiver
+  uint64_t lease = 0;  // the lease's number, counted by the sender for each receiver
   uint64_t segment = 0;
   uint64_t offset = 0;
   uint64_t length = 0;
@@ -349,20 +356,20 @@ using LeasedFrames = InlineVector<LeasedFrame, 8>;
 struct Message {
   uint64_t job = 0;  // HashJobId(SLUICE_JOB_ID)
   Sender sender;
-  uint64_t id = 0;           // of this request; a repeat keeps it
-  uint64_t in_reply_to = 0;  // 0: not a reply
+  uint64_t id = 0;           // the request's number; a repeated request keeps it
+  uint64_t in_reply_to = 0;  // the answered request's id; 0: not a reply
   uint64_t trace_id = 0;
   uint64_t epoch = 0;
   Body body;
   Frames payload;
-  // On the wire alone: a machine sees all frames in `payload`.
+  // These two are used on the wire alone: a machine finds all frames in `payload`.
   LeasedFrames leased;
-  PartList<uint32_t> packed;  // sizes: wire/packing.h
+  PartList<uint32_t> packed;  // sizes of packed frames: wire/packing.h
 };
 
 uint64_t HashJobId(std::string_view job_id);  // FNV-1a, 64 bits
 
-// "worker 1 -> Push id 7, 3 parts, 1.2 MiB": one line for PS_VERBOSE=2 and state dumps.
+// Returns one line for PS_VERBOSE=2 and state dumps: "worker 1 -> Push id 7, 3 parts, round 2, 1.2 MiB".
 std::string Describe(const Message& message);
 uint64_t PayloadBytes(const Message& message);
 

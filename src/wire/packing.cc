@@ -14,7 +14,7 @@ bool AreSmall(const Frames& frames, uint64_t total) {
   return frames.size() > 1 && total <= std::min(kMostPacked, kPackedFrame * frames.size());
 }
 
-// One behind the other in one owner's memory.
+// Whether the frames lie one after another in memory of one owner, and are not leased.
 bool LieTogether(const Frames& frames) {
   for (size_t i = 1; i < frames.size(); ++i) {
     if (frames[i].owner() != frames[0].owner() ||

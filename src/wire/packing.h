@@ -1,5 +1,5 @@
-// Several payload frames travel as one, one behind the other: a frame of its own costs ZeroMQ a message, and
-// its own reading and writing, which are more than the copy of a small one.
+// Combines several payload frames into one frame, one after another, and takes it apart again: each frame
+// costs ZeroMQ a message, with reads and writes of its own, which cost more than the copy of a small frame.
 #pragma once
 
 #include <memory>
@@ -9,18 +9,21 @@
 
 namespace sluice::wire {
 
-// On average, of frames that travel packed. libzmq 4.3.4 copies the first 8 KiB of a frame anyway.
+// Frames are packed if their average size is at most this. libzmq 4.3.4 copies the
+// first 8 KiB of a frame anyway.
 inline constexpr size_t kPackedFrame = 16 << 10;
-// All together. Whoever keeps one frame keeps what it came with.
+// Frames are packed or joined if their total size is at most this. The bound exists because a receiver that
+// keeps one of the frames keeps the memory of all.
 inline constexpr size_t kMostPacked = 1 << 20;
 
-// Makes one frame of two or more that lie one behind the other in memory of one owner, such as parts of one
-// array; no copy.
+// Replaces the message's frames by one frame, without a copy, if they are two or more and lie one after
+// another in the memory of one owner, such as parts of one array. Leased frames are left alone.
 void Join(Message* message);
-// Makes one frame, in `memory`, of two or more that are small. The bytes copied: 0, and the message is as it
-// was, when they are not.
+// Replaces the message's frames by one frame in `memory`, with a copy, if they are two or more and small.
+// Returns the number of bytes copied; 0 if the message was left as it is.
 size_t Pack(Message* message, const std::shared_ptr<Allocator>& memory);
-// The frames that were packed, if any were, again; no copy. They may lie at any alignment.
+// Undoes Join or Pack, without a copy; does nothing if `message->packed` is empty. The frames may lie at any
+// alignment. Fails with kInvalidArgument if their sizes do not add up to the one frame that came.
 Status Unpack(Message* message);
 
 }  // namespace sluice::wire

@@ -12,7 +12,7 @@ constexpr int64_t kMaxRowBytes = 1 << 20;
 
 template <typename Int>
 bool Holds(double value) {
-  // 2^63 is no int64: what is below it fits.
+  // The upper bound is 2^digits, which a double represents exactly, unlike the largest int64, 2^63 - 1.
   return value >= static_cast<double>(std::numeric_limits<Int>::min()) &&
          value < std::ldexp(1.0, std::numeric_limits<Int>::digits);
 }

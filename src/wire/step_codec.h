@@ -1,7 +1,7 @@
-// Pushes, pulls, values and acknowledgements between structs and bytes, without generated classes: what the
-// steps of a training consist of, and where those classes cost a small message more than all else that is
-// done with it. The bytes are protobuf's (https://protobuf.dev/programming-guides/encoding/) and the same as
-// generated_codec.h's, which whatever is unusual is left to. Internal to wire/.
+// Encodes and decodes Push, Pull, Values and Ack, the messages of a training step, without generated classes:
+// for a small message those cost more than everything else that is done with it. The bytes are protobuf's
+// (https://protobuf.dev/programming-guides/encoding/), the same as those of generated_codec.h, which takes
+// over for everything unusual. Internal to wire/.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,14 @@
 
 namespace sluice::wire {
 
-// As EncodeGenerated. nullopt: of another kind, or longer than some 150 parts make it.
+// As EncodeGenerated. Returns nullopt for messages of another kind, and for those that
+// may exceed 4 KiB (about 150 parts).
 std::optional<Frame> EncodeStep(const Message& message, uint32_t version,
                                 const std::shared_ptr<Allocator>& memory);
 
-// As DecodeGenerated, of the bytes behind the version. False where a message is of another kind, where
-// anything in it is wrong, and of some forms that protobuf allows and nobody writes; *out may have been
-// changed then.
+// As DecodeGenerated, for the bytes after the version. Returns false for a message of another kind,
+// for one in which anything is wrong, and for some forms that protobuf allows but no encoder
+// writes; *out may be changed then.
 bool DecodeStep(Bytes bytes, const Limits& limits, const std::shared_ptr<Allocator>& memory, Message* out);
 
 }  // namespace sluice::wire

@@ -1,3 +1,8 @@
+// Decodes messages of a training step (step_codec.h) without protobuf's classes. It accepts the usual forms
+// alone: a field of another kind, a message or column that comes twice, or a number out of range makes
+// DecodeStep return false, and generated_codec.cc then decodes the message or says what is wrong. So nothing
+// that is refused here needs a reason. The bytes are untrusted: every read is bounded by the end, and counts
+// by Limits. Called by codec.cc, on any thread.
 #include <google/protobuf/wire_format_lite.h>
 
 #include <bit>
@@ -23,8 +28,8 @@ constexpr uint32_t Tag(int field, WireFormatLite::WireType type) {
   return WireFormatLite::MakeTag(field, type);
 }
 
-// Bytes of one protobuf message, from front to back. False: they end before, or say a number that is too
-// large for where it belongs.
+// Reads the bytes of one protobuf message from front to back. Its methods return false when the bytes end too
+// early, or when a number is too large for its field.
 class Reader {
  public:
   explicit Reader(Bytes bytes) : at_(bytes.data()), end_(at_ + bytes.size()) {}
@@ -59,7 +64,7 @@ class Reader {
     *out = value == 1;
     return true;
   }
-  // What is n here travels as n + 1: see Checker::Enum.
+  // Enumerator n travels as n + 1: see Checker::Enum.
   template <typename E>
   bool Enum(E last, E* out) {
     uint64_t value = 0;
@@ -74,7 +79,7 @@ class Reader {
     at_ += sizeof *out;
     return true;
   }
-  // A tag or a length, of which protobuf reads at most five bytes.
+  // Reads a tag or a length, which protobuf allows at most five bytes.
   bool Short(uint32_t* out) {
     const std::byte* const begin = at_;
     return Varint(out) && at_ - begin <= 5;
@@ -86,7 +91,7 @@ class Reader {
     at_ += size;
     return true;
   }
-  // Of a field that comes once, and is not empty before.
+  // As Content, for a field that may come only once: false if `out` is set already.
   bool ContentOnce(Bytes* out) { return out->data() == nullptr && Content(out); }
 
  private:
@@ -94,7 +99,8 @@ class Reader {
   const std::byte* const end_;
 };
 
-// `on_field(tag, reader)` reads the field's value. False as soon as it is.
+// Calls `on_field(tag, reader)`, which reads the field's value, for each field. Returns false as soon as
+// `on_field` does, or when a tag is wrong.
 bool ForEachField(Bytes message, auto&& on_field) {
   Reader in(message);
   while (!in.AtEnd()) {
@@ -126,7 +132,8 @@ bool ReadColumns(Bytes parts, Columns* out) {
   });
 }
 
-// A number for every part, at `place_of(part)`, or none.
+// Reads a column, with one number for every part, into `place_of(part)`. An empty
+// column leaves the parts unchanged.
 template <typename Part>
 bool ReadColumn(Bytes column, PartList<Part>* parts, auto&& place_of) {
   if (column.empty()) return true;
@@ -137,7 +144,8 @@ bool ReadColumn(Bytes column, PartList<Part>* parts, auto&& place_of) {
   return in.AtEnd();
 }
 
-// Keys and numbers of parts; all else is the caller's.
+// Reads the keys, which also say how many parts there are, and the part numbers.
+// The caller reads the other columns.
 template <typename Part>
 bool ReadRefs(const Columns& columns, const Limits& limits, PartList<Part>* out) {
   for (Reader in(columns.key); !in.AtEnd();) {
@@ -285,7 +293,8 @@ bool ReadPacked(Bytes sizes, const Limits& limits, PartList<uint32_t>* out) {
   return true;
 }
 
-// Reads the fields of an envelope; those whose content has to be looked at closer are kept.
+// Reads the fields of an envelope into a message. The sender and payload frames inside are kept as bytes, and
+// decoded once all fields were read.
 class EnvelopeReader {
  public:
   EnvelopeReader(const Limits& limits, Message* out) : limits_(limits), out_(out) {}

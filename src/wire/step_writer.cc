@@ -1,3 +1,8 @@
+// Encodes messages of a training step (step_codec.h) in one pass, from the end of a buffer on the stack
+// to its beginning: the length of each nested message is then known when its tag is written. The buffer
+// has 4 KiB; the largest size that a message can have is computed first, so that the writer checks no
+// bounds. The bytes equal those of generated_codec.cc, which step_codec_test and the fuzzers check.
+// Called by codec.cc, on any thread.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
@@ -17,8 +22,8 @@ namespace {
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedOutputStream;
 
-// Writes from the end of its room to the beginning, so that every length is known when it is written. As in
-// proto3, fields that are 0 are left out.
+// Writes protobuf fields from the end of its room to the beginning, so that every length is known when it is
+// written. As in proto3, fields that are 0 are left out. The caller makes sure that the room suffices.
 class BackwardWriter {
  public:
   explicit BackwardWriter(std::span<uint8_t> room) : at_(room.data() + room.size()) {}
@@ -57,7 +62,7 @@ class BackwardWriter {
     CodedOutputStream::WriteLittleEndian64ToArray(value, at_);
     Tag(field, WireFormatLite::WIRETYPE_FIXED64);
   }
-  // What was written since at() was `end` becomes the content of `field`.
+  // Makes everything written since at() was `end` the content of `field`.
   void Enclose(int field, const uint8_t* end) {
     Varint(static_cast<uint64_t>(end - at_));
     Tag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
@@ -69,12 +74,12 @@ class BackwardWriter {
   uint8_t* at_;
 };
 
-// The elements of `list` from last to first.
+// Calls `write` for the elements of `list`, from last to first.
 void Backwards(const auto& list, auto&& write) {
   for (size_t i = list.size(); i > 0; --i) write(list[i - 1]);
 }
 
-// Packed numbers, one of each element.
+// Writes packed numbers, one for each element.
 void WriteNumbers(int field, const auto& list, auto&& value_of, BackwardWriter& out) {
   if (list.empty()) return;
   const uint8_t* end = out.at();
@@ -82,7 +87,7 @@ void WriteNumbers(int field, const auto& list, auto&& value_of, BackwardWriter& 
   out.Enclose(field, end);
 }
 
-// None where all are 0.
+// As WriteNumbers, but writes nothing if all numbers are 0.
 void WriteColumn(int field, const auto& list, auto&& value_of, BackwardWriter& out) {
   if (std::ranges::any_of(list, [&](const auto& element) { return value_of(element) != 0; }))
     WriteNumbers(field, list, value_of, out);
@@ -175,18 +180,18 @@ void WriteHeader(const Message& message, uint32_t version, BackwardWriter& out) 
   out.Fixed32Field(Field::kVersionFieldNumber, version);
 }
 
-// The most that a message can come to, of the widest numbers everywhere.
-constexpr size_t kFixedBytes = 160;  // 75 of the header, at most 55 of a body, tags and lengths included
-constexpr size_t kBytesOfPart = 26;  // key, part and slot 5 each, version 10, want_value 1
+// The upper bound of a message's size, with the widest number in every field.
+constexpr size_t kFixedBytes = 160;  // header: 75; body without parts: at most 55; tags and lengths included
+constexpr size_t kBytesOfPart = 26;  // key, part and slot: 5 each; version: 10; want_value: 1
 constexpr size_t kBytesOfLeased = 53, kBytesOfPacked = 5;
-constexpr size_t kBytesOfInside = 3;  // tag and length
+constexpr size_t kBytesOfInside = 3;  // tag and length of a payload frame inside
 size_t MostBytes(const Message& message, size_t parts) {
   const size_t inside = PayloadTravelsInside(message) ? message.payload.size() : 0;
   return kFixedBytes + kBytesOfPart * parts + kBytesOfLeased * message.leased.size() +
          kBytesOfPacked * message.packed.size() + kBytesOfInside * inside + (inside > 0 ? kSmallPayload : 0);
 }
 
-constexpr size_t kRoom = 4096;  // messages of some 150 parts
+constexpr size_t kRoom = 4096;  // enough for messages of about 150 parts
 
 template <typename T>
 std::optional<Frame> Encode(const Message& message, const T& body, size_t parts, uint32_t version,
