@@ -1,10 +1,11 @@
-// Inside one machine: the gradients of its devices become one sum, and one array goes to all devices. A
-// reducer is two functions (after Flashlight's distributed/reducers). Both return at once; arrays carry the
-// order.
+// Sums the gradients of one machine's devices, and copies one array to all devices. A reducer has two
+// functions (after Flashlight's distributed/reducers). Both return at once: they enqueue work, and the
+// arrays' events order it with everything else that reads or writes them.
 //
-// The sum is taken in the order of the list, whatever the devices' timing: bit-reproducible. 16-bit floats
-// are summed in float32 and rounded once; whole numbers wrap. A sum of float16 numbers may be none itself,
-// where what it is divided by later makes it one again: it is kept as sum / 2^exponent.
+// Values are summed in the order of the list, whatever the devices' timing, so that results are
+// bit-reproducible. 16-bit floats are summed in float32 and rounded once; integers wrap. A sum of
+// float16 numbers may exceed float16's range, although a later division brings it back into range;
+// so it is kept as sum / 2^exponent.
 #pragma once
 
 #include <bit>
@@ -19,13 +20,14 @@
 
 namespace sluice::collective {
 
-// Who does the work on arrays in host memory, and when: EnqueueOn, or a thread of the caller's own.
+// Enqueues work on arrays in host memory, to run once the events `after` are done: EnqueueOn, on the
+// context's stream, or a function of the caller's that uses a thread of its own.
 using HostWork =
     std::function<Event(Context context, Label what, std::span<const Event> after, Stream::Work work)>;
 
-// With which the sum of so many arrays of this type is a finite number of it, if these are; 0 where it needs
-// none: bfloat16 has the range of the float32 that computes. A power of two rounds nothing but what lies at
-// the least end of the range, where the addends themselves are as coarse.
+// Returns the exponent with which the sum of `terms` arrays of finite numbers is finite in this dtype. It is
+// 0 for dtypes other than float16: bfloat16 has the range of float32, in which sums are computed. Dividing by
+// a power of two rounds only numbers at the low end of the range, where the addends themselves are as coarse.
 inline uint32_t ExponentOfSum(DType dtype, size_t terms) {
   return dtype == DType::kFloat16 && terms > 1 ? static_cast<uint32_t>(std::bit_width(terms - 1)) : 0;
 }
@@ -35,11 +37,14 @@ class Reducer {
   explicit Reducer(HostWork host_work) : host_work_(std::move(host_work)) {}
   virtual ~Reducer() = default;
 
-  // Where sums of a key with `bytes` bytes are to be kept, given the contexts that its gradients come from.
+  // Returns the context where the sums of a key with `bytes` bytes are to be kept,
+  // whose gradients come from `contexts`.
   virtual Context Place(const std::vector<Context>& contexts, uint64_t bytes) = 0;
-  // out = (values[0] + values[1] + ...) / 2^exponent; same shape and dtype, on any contexts; out may not be
-  // one of them. Error(kInvalidArgument) otherwise. Other types than 16-bit floats take exponent 0.
+  // Enqueues out = (values[0] + values[1] + ...) / 2^exponent. The values may be on any contexts. Throws
+  // Error(kInvalidArgument) if there are none, if one differs from `out` in shape or dtype, or if one shares
+  // memory with `out`. Dtypes other than 16-bit floats take exponent 0.
   void Reduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent = 0);
+  // Enqueues a copy of `value` to each of `outs` that does not share its memory.
   void Broadcast(const NDArray& value, const std::vector<NDArray>& outs);
 
  protected:
@@ -50,12 +55,14 @@ class Reducer {
   const HostWork host_work_;
 };
 
-// In host memory, on a stream of the host's own, or of the only device where that is a CPU's; sums of large
-// arrays use up to `threads` threads (MXNET_KVSTORE_REDUCTION_NTHREADS).
+// Makes a reducer that sums in host memory: on a stream of the host's own (cpu_pinned), or on the device's if
+// a key has only one and that is a CPU. Sums of large arrays use up to `threads` threads
+// (MXNET_KVSTORE_REDUCTION_NTHREADS).
 std::unique_ptr<Reducer> MakeHostReducer(int threads, HostWork host_work = EnqueueOn);
-// On the devices themselves: a key's sum lives on the device with the fewest bytes so far.
+// Makes a reducer that sums on the devices: each key's sum is kept on the device
+// that has the fewest bytes so far.
 std::unique_ptr<Reducer> MakeDeviceReducer(HostWork host_work = EnqueueOn);
-// NCCL; Error(kUnimplemented) in builds without it.
+// Makes a reducer that uses NCCL. Throws Error(kUnimplemented) in builds without it.
 std::unique_ptr<Reducer> MakeNcclReducer();
 
 }  // namespace sluice::collective

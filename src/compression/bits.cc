@@ -1,3 +1,7 @@
+// The loops of 2bit and 1bit (bits.h). Encoding compares a block of elements, with one byte per comparison,
+// so that the compiler vectorises the loop, and then packs eight of these bytes into eight bits by one
+// multiplication. Decoding looks up four elements at a time. 2bit has 16 bits "plus" and 16 bits "minus" for
+// each 16 elements. Called by codec.cc, on any thread; no state.
 #include "compression/bits.h"
 
 #include <algorithm>
@@ -14,8 +18,8 @@ namespace {
 
 constexpr size_t kBlock = 1024;  // elements
 
-// Eight bytes of 0 or 1, the first the lowest, as eight bits: the product's highest byte has each of them
-// once.
+// Packs eight bytes of 0 or 1 into eight bits, the first byte lowest: the product's
+// highest byte contains each of them once.
 inline uint8_t BitsOf(const uint8_t* flags) {
   uint64_t eight;
   std::memcpy(&eight, flags, sizeof eight);
@@ -26,12 +30,13 @@ inline uint32_t NotFinite(float value) {
   return std::abs(value) <= std::numeric_limits<float>::max() ? 0u : 1u;
 }
 
-// Returns whether one is not finite.
+// Sets `plus` and `minus` to 1 for elements that are sent as +threshold and -threshold, and subtracts what is
+// sent from r. Returns whether an element is not finite.
 SLUICE_SIMD uint32_t Round2Bit(float threshold, float* r, size_t n, uint8_t* plus, uint8_t* minus) {
   uint32_t wrong = 0;
   for (size_t i = 0; i < n; ++i) {
     const float value = r[i];
-    const int up = value >= threshold, down = value <= -threshold;  // without a branch: vectors
+    const int up = value >= threshold, down = value <= -threshold;  // no branch: vectorises
     plus[i] = static_cast<uint8_t>(up);
     minus[i] = static_cast<uint8_t>(down);
     r[i] = value - threshold * static_cast<float>(up - down);
@@ -40,6 +45,7 @@ SLUICE_SIMD uint32_t Round2Bit(float threshold, float* r, size_t n, uint8_t* plu
   return wrong;
 }
 
+// As Round2Bit: elements above `threshold` are sent as +one, the others as -one.
 SLUICE_SIMD uint32_t Round1Bit(float threshold, float one, float* r, size_t n, uint8_t* plus) {
   uint32_t wrong = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -52,6 +58,7 @@ SLUICE_SIMD uint32_t Round1Bit(float threshold, float one, float* r, size_t n, u
   return wrong;
 }
 
+// Replaces what is not finite in r by 0, if `wrong`. Returns !wrong.
 bool LeaveFinite(bool wrong, float* r, size_t n) {
   if (wrong)
     std::replace_if(
@@ -59,7 +66,7 @@ bool LeaveFinite(bool wrong, float* r, size_t n) {
   return !wrong;
 }
 
-// What four bits in a row say, for each of their 16 values.
+// The four numbers that four bits in a row stand for, for each of their 16 values.
 using Fours = std::array<std::array<float, 4>, 16>;
 Fours MakeFours(float one, float zero) {
   Fours fours;

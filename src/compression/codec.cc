@@ -1,3 +1,8 @@
+// Chooses the arithmetic of a compression type (bits.h, halves.h, top_k.h) and adds what they share: the
+// float32 head of 2bit and 1bit, 16-bit gradients, which are added to the residual in float32, and blocks
+// that stay in the first-level cache. Encode runs on a worker, on the thread that
+// worker/push/compressor.cc enqueues it on; Decode and AddDecoded run on a server's threads while a round
+// closes (kvstore/update). No state.
 #include "compression/codec.h"
 
 #include <algorithm>
@@ -16,14 +21,15 @@
 namespace sluice::compression {
 namespace {
 
-constexpr size_t kBlock = 2048;          // elements: what is added stays in the first-level cache
-constexpr size_t kHead = sizeof(float);  // of 2bit and 1bit: what a set bit stands for
+constexpr size_t kBlock = 2048;          // elements; a block stays in the first-level cache
+constexpr size_t kHead = sizeof(float);  // bytes: 2bit and 1bit begin with what a set bit stands for
 
 bool Is16Bit(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
 
-// The 16-bit float that elements travel as; float32: none.
+// Returns the dtype that elements travel as. It is kFloat32 for 2bit, 1bit and
+// topk, whose formats are their own.
 DType TravelsAs(Compression type, DType dtype) {
   if (type == Compression::kFloat16) return DType::kFloat16;
   if (type == Compression::kBFloat16) return DType::kBFloat16;
@@ -47,7 +53,7 @@ SLUICE_SIMD void MultiplyAdd(const float* from, float by, size_t n, bool add, fl
   for (size_t i = 0; i < n; ++i) out[i] = from[i] * by + (add ? out[i] : 0.0f);
 }
 
-// The elements times `scale`.
+// Sets `out` to the elements times `scale`, or adds them.
 void DecodeScaledHalves(DType as, const std::byte* from, float scale, size_t n, bool add, float* out) {
   if (scale == 1) return DecodeHalves(as, from, n, add, out);
   float block[kBlock];
@@ -69,8 +75,8 @@ float HeadOf(const std::byte* data) {
   return value;
 }
 
-// `encode(r, n, out)` of blocks of elements, `bytes(n)` of each, behind a head that says `one`, or NaN where
-// something is not finite.
+// Writes a head, then calls `encode(r, n, out)` for each block of elements, whose bits take `bytes(n)` bytes.
+// The head is `one`, or NaN if an element is not finite.
 template <typename EncodeBlock, typename BytesOf>
 void EncodeBits(DType dtype, const std::byte* gradient, float times, size_t elements, float one,
                 float* residual, std::byte* out, EncodeBlock&& encode, BytesOf&& bytes) {
@@ -101,7 +107,8 @@ void EncodePlain(DType dtype, DType as, const std::byte* gradient, float times, 
   }
 }
 
-// Elements as the bits behind a head say, all of them NaN where the head does.
+// Decodes the bits after the head, without the first `skipped` bytes of them. If
+// the head is NaN, all elements are.
 template <typename DecodeBits>
 void DecodeBehindHead(const Encoded& part, size_t skipped, size_t n, bool add, float* out,
                       DecodeBits&& decode) {
@@ -139,7 +146,7 @@ std::string WhyInvalidBits(const Encoded& part, size_t elements, bool valid) {
   return valid ? "" : StrCat("its bits are no numbers of ", elements, " elements");
 }
 
-// May arrive of keys of this dtype.
+// Whether gradients of keys of this dtype may travel as `type`.
 bool IsOfGradients(Compression type, DType dtype) {
   if (type == Compression::kNone) return false;
   if (Is16Bit(dtype)) return type != Compression::kFloat16 && type != Compression::kBFloat16;

@@ -17,7 +17,7 @@ float Largest(DType as) {
   return as == DType::kFloat16 ? 65504.0f : std::bit_cast<float>(uint32_t{0x7f7f0000});
 }
 
-// What can be sent of each. Infinities and NaN stay.
+// Clamps finite elements to the range of -largest to largest. Infinities and NaN stay.
 SLUICE_SIMD void Clamp(float largest, const float* r, size_t n, float* sent) {
   for (size_t i = 0; i < n; ++i) {
     const float value = r[i], size = std::abs(value);
@@ -28,7 +28,7 @@ SLUICE_SIMD void Clamp(float largest, const float* r, size_t n, float* sent) {
 
 SLUICE_SIMD void Subtract(const float* sent, size_t n, float* r) {
   for (size_t i = 0; i < n; ++i) {
-    const float left = r[i] - sent[i];  // NaN, of what is not finite
+    const float left = r[i] - sent[i];  // NaN for what is not finite
     r[i] = left == left ? left : 0.0f;
   }
 }

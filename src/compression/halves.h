@@ -1,4 +1,4 @@
-// fp16 and bf16: elements rounded to 16 bits.
+// The arithmetic of fp16 and bf16: elements are rounded to 16-bit floats.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,13 @@
 
 namespace sluice::compression {
 
-// Elements of r, which are gradient plus residual, become 16-bit floats at `out` and what is left of them. A
-// finite one that is too large is sent as far as the type goes.
+// Rounds the n elements of r, gradient plus residual, to 16-bit floats at `out`, and leaves in r
+// the difference. A finite element beyond the type's range is sent as its largest number. For
+// one that is not finite 0 is left.
 void EncodeHalves(DType as, float* r, size_t n, std::byte* out);
-// Likewise, of what keeps nothing.
+// As EncodeHalves, but leaves `from` unchanged.
 void RoundHalves(DType as, const float* from, size_t n, std::byte* out);
+// Sets `out` to the decoded elements, or adds them if `add`.
 void DecodeHalves(DType as, const std::byte* from, size_t n, bool add, float* out);
 
 }  // namespace sluice::compression

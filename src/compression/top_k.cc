@@ -9,7 +9,7 @@
 namespace sluice::compression {
 namespace {
 
-// Orders as the magnitude does: the exponent lies above the mantissa.
+// Returns a number that orders as the magnitude does: in its bits the exponent lies above the mantissa.
 uint32_t Magnitude(float value) {
   return std::bit_cast<uint32_t>(value) & 0x7fffffffu;
 }
@@ -20,15 +20,15 @@ uint32_t PlaceAt(const std::byte* places, size_t i) {
   return place;
 }
 
-constexpr uint32_t kInfinite = 0x7f800000u;  // and all NaN above it
+constexpr uint32_t kInfinite = 0x7f800000u;  // the magnitude of infinity; those of NaN are larger
 
 struct Cut {
-  uint32_t magnitude = 0;  // all that is larger is chosen
-  size_t equal = 0;        // and so many of those that have it
+  uint32_t magnitude = 0;  // all elements with a larger magnitude are chosen
+  size_t equal = 0;        // the number of elements of this magnitude that are chosen too
 };
 
-// The magnitude of the k-th largest, eleven bits at a time from the top: of the elements that agree with it
-// in the bits found so far, how many have each value of the next.
+// Finds the magnitude of the k-th largest element, eleven bits at a time from the top: each pass counts,
+// among the elements that agree with it in the bits found so far, how many have each value of the next bits.
 Cut FindCut(size_t k, const float* r, size_t n) {
   constexpr int kDigit = 11;
   Cut cut{.magnitude = 0, .equal = k};
@@ -68,7 +68,7 @@ void EncodeTopK(size_t k, float* r, size_t n, std::byte* out) {
     r[i] = 0;
   }
   if (cut.magnitude < kInfinite) return;
-  for (size_t i = 0; i < n; ++i) {  // more than k of them: they would be sent for many pushes to come
+  for (size_t i = 0; i < n; ++i) {  // if kept, these would be sent in many later pushes
     if (Magnitude(r[i]) >= kInfinite) r[i] = 0;
   }
 }

@@ -1,4 +1,4 @@
-// topk: the largest elements of a part, each with its place.
+// The arithmetic of topk, which sends the largest elements of a part, each with its place.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,16 @@ constexpr size_t BytesTopK(size_t k) {
   return 8 * k;
 }
 
-// The k largest elements of r by magnitude (of equal ones the first) become k places, ascending, and their k
-// values at `out`; 0 is left of them. NaN counts as larger than all else. k <= n < 2^32.
+// Writes the k largest elements of r by magnitude (of equal ones the first) to `out`: k places,
+// ascending, then their k values. Leaves 0 in r for these, and for all that is not finite. NaN counts as
+// larger than all numbers. k <= n < 2^32.
 void EncodeTopK(size_t k, float* r, size_t n, std::byte* out);
 
-// Elements [first, first + n) of a part. What is not among the k is 0.
+// Sets `out` to the elements [first, first + n) of a part, or adds them if `add`.
+// Elements that are not among the k are 0.
 void DecodeTopK(const std::byte* from, size_t k, size_t first, size_t n, bool add, float* out);
 
-// Whether the places ascend and lie below n.
+// Whether the k places ascend and lie below n.
 bool IsValidTopK(const std::byte* from, size_t k, size_t n);
 
 }  // namespace sluice::compression

@@ -1,4 +1,8 @@
-// adam, adamw, lamb: steps by corrected moments.
+// The optimisers adam, adamw and lamb, which step by bias-corrected moments of the gradient.
+// include/sluice/optimizer.h has the formulas. The states are mean and variance (kMoments). Each
+// loop is built for float and double and for several instruction sets, all with the same
+// results. Objects are immutable; servers and stores call them on any thread, on disjoint
+// elements at the same time (kvstore/update).
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +15,7 @@ namespace {
 template <typename T>
 struct AdamFactors {
   T beta1, beta2;
-  T rest1, rest2;  // 1 - beta: of the exact beta, or float would keep five digits of 1 - 0.999
+  T rest1, rest2;  // 1 - beta, subtracted in double: in float only five digits of 1 - 0.999 are right
   T correction1, correction2, epsilon;
 
   T Direction(T mean, T variance) const {
@@ -48,14 +52,14 @@ inline void AdamLoop(Factors<T> f, AdamFactors<T> a, const T* w, T* out, const T
     out[i] = w[i] - f.rate * (m[i] * a.correction1) / (std::sqrt(u[i] * a.correction2) + a.epsilon);
   }
 }
-// By the moments as they are: adamw, and lamb with `rate` times its ratio.
+// Steps by moments that were updated before: for adamw, and for lamb, where `rate` includes lamb's ratio.
 template <typename T>
 inline void DecoupledLoop(T rate, T decay, AdamFactors<T> a, const T* w, T* out, const T* m, const T* u,
                           size_t n) {
   for (size_t i = 0; i < n; ++i) out[i] = w[i] - rate * (a.Direction(m[i], u[i]) + decay * w[i]);
 }
 
-constexpr size_t kLanes = 8;  // of a sum: a fixed order that vectorises
+constexpr size_t kLanes = 8;  // number of partial sums: a fixed order of additions that vectorises
 
 struct Squares {
   double weight[kLanes] = {}, direction[kLanes] = {};
@@ -74,7 +78,7 @@ inline void SquaresLoop(T decay, AdamFactors<T> a, const T* w, const T* m, const
   for (size_t lane = 0; i + lane < n; ++lane) add(lane, i + lane);
 }
 
-// The loops, built for several instruction sets.
+// The loops as functions for each type, built for several instruction sets.
 #define SLUICE_LOOPS(T)                                                                                     \
   SLUICE_SIMD void Moments(Factors<T> f, AdamFactors<T> a, const T* g, T* m, T* u, size_t n) {              \
     MomentsLoop(f, a, g, m, u, n);                                                                          \

@@ -1,4 +1,7 @@
-// adagrad, rmsprop, ftrl: a learning rate for each element, from the squares of its gradients.
+// The optimisers adagrad, rmsprop and ftrl, which have a learning rate for each element, from the squares of
+// its gradients. include/sluice/optimizer.h has the formulas, slot_names the states. Each loop is built for
+// float and double and for several instruction sets, all with the same results. Objects are immutable;
+// servers and stores call them on any thread, on disjoint elements at the same time (kvstore/update).
 #include <cmath>
 
 #include "base/simd.h"
@@ -18,10 +21,10 @@ inline void AdaGradLoop(Factors<T> f, T epsilon, const T* w, T* out, const T* g,
 
 template <typename T>
 struct RmsFactors {
-  T rho, rest;  // rest: 1 - rho, of the exact rho
+  T rho, rest;  // rest: 1 - rho, subtracted in double
   T momentum, epsilon;
 };
-// v: null without momentum.
+// `v` is null without momentum.
 template <typename T>
 inline void RmsPropLoop(Factors<T> f, RmsFactors<T> r, const T* w, T* out, const T* g, T* square, T* v,
                         size_t n) {
@@ -40,7 +43,7 @@ inline void CenteredLoop(Factors<T> f, RmsFactors<T> r, const T* w, T* out, cons
     const T gradient = f.Gradient(g[i], w[i]);
     square[i] = r.rho * square[i] + r.rest * gradient * gradient;
     mean[i] = r.rho * mean[i] + r.rest * gradient;
-    const T variance = square[i] - mean[i] * mean[i];  // rounding may take it below 0
+    const T variance = square[i] - mean[i] * mean[i];  // rounding may make it negative
     T step = -f.rate * gradient / std::sqrt((variance > 0 ? variance : 0) + r.epsilon);
     if (v != nullptr) step = v[i] = r.momentum * v[i] + step;
     out[i] = w[i] + step;
@@ -57,7 +60,7 @@ inline void FtrlLoop(Factors<T> f, FtrlFactors<T> k, const T* w, T* out, const T
   for (size_t i = 0; i < n; ++i) {
     const T gradient = f.Clipped(g[i]), square = gradient * gradient;
     const T before = std::sqrt(squares[i]), after = std::sqrt(squares[i] + square);
-    // sqrt(n + g^2) - sqrt(n) without cancellation.
+    // `growth` is sqrt(n + g^2) - sqrt(n), computed without cancellation.
     const T growth = after > 0 ? square / (after + before) : 0;
     z[i] += gradient - growth * k.inverse_rate * w[i];
     squares[i] += square;
@@ -68,7 +71,7 @@ inline void FtrlLoop(Factors<T> f, FtrlFactors<T> k, const T* w, T* out, const T
   }
 }
 
-// The loops, built for several instruction sets.
+// The loops as functions for each type, built for several instruction sets.
 #define SLUICE_LOOPS(T)                                                                                   \
   SLUICE_SIMD void AdaGradStep(Factors<T> f, T epsilon, const T* w, T* out, const T* g, T* h, size_t n) { \
     AdaGradLoop(f, epsilon, w, out, g, h, n);                                                             \

@@ -8,14 +8,14 @@
 namespace sluice {
 namespace {
 
-// Collects the first complaint.
+// Checks fields and keeps the first reason to refuse one.
 class Checker {
  public:
   void Range(const char* field, double value, double low, double high, bool high_included = true) {
     if (!why_.empty() || (value >= low && (value < high || (high_included && value == high)))) return;
     why_ = StrCat("optimiser: ", field, " is ", value, "; it must be at least ", low,
                   high_included ? " and at most " : " and below ", high);
-    if (value < 0 && value > -1e-200)  // kUnset, scaled
+    if (value < 0 && value > -1e-200)  // computed from kUnset
       why_ += "; it was made of a field that is not set: set that first, or take it from Resolved(config)";
   }
   void Require(bool sound, const std::string& why) {

@@ -1,4 +1,7 @@
-// sgd, nag, signum, accumulate.
+// The optimisers sgd, nag, signum and accumulate. include/sluice/optimizer.h has the formulas, slot_names the
+// states; sgd and signum have none without momentum. Each loop is built for float and double and for several
+// instruction sets, all with the same results. Objects are immutable; servers and stores call them on any
+// thread, on disjoint elements at the same time (kvstore/update).
 #include "base/simd.h"
 #include "optimizer/typed.h"
 
@@ -27,7 +30,7 @@ inline void NesterovLoop(Factors<T> f, T momentum, const T* w, T* out, const T* 
 template <typename T>
 struct SignFactors {
   T momentum, rest;  // rest: 1 - momentum
-  T decay;           // decoupled
+  T decay;           // decoupled weight decay: wd_lh * wd_mult
 };
 template <typename T>
 inline T Sign(T x) {
@@ -49,7 +52,7 @@ inline void AccumulateLoop(T scale, const T* w, T* out, const T* g, size_t n) {
   for (size_t i = 0; i < n; ++i) out[i] = w[i] + scale * g[i];
 }
 
-// The loops, built for several instruction sets.
+// The loops as functions for each type, built for several instruction sets.
 #define SLUICE_LOOPS(T)                                                                                   \
   SLUICE_SIMD void Plain(Factors<T> f, const T* w, T* out, const T* g, size_t n) {                        \
     PlainLoop(f, w, out, g, n);                                                                           \

@@ -10,9 +10,10 @@ namespace {
 
 using enum OptimizerKind;
 
-constexpr double kUnused = 0;  // the momentum of those that have none
+constexpr double kUnused = 0;  // momentum of kinds that do not read it
 
-// Values: python/mxnet/optimizer/*.py of MXNet 2.0. Its accumulate ("test") knows no rate.
+// The values are those of python/mxnet/optimizer/*.py of MXNet 2.0, whose
+// accumulate ("test") has no learning rate.
 constexpr OptimizerRow kRows[] = {
     // kind, name, make, reads_momentum, learning_rate, momentum, epsilon
     {kSgd, "sgd", MakeSgd, true, 0.1, 0, 1e-8},
@@ -68,7 +69,7 @@ bool ReadsMomentum(OptimizerKind kind) {
 
 OptimizerConfig Resolved(OptimizerConfig config) {
   const OptimizerRow* found = FindOptimizerRow(config.kind);
-  const OptimizerRow& row = found == nullptr ? kRows[0] : *found;  // InvalidReason refuses what is no kind
+  const OptimizerRow& row = found == nullptr ? kRows[0] : *found;  // InvalidReason refuses an unknown kind
   if (config.learning_rate == kUnset) config.learning_rate = row.learning_rate;
   if (config.momentum == kUnset) config.momentum = row.momentum;
   if (config.epsilon == kUnset) config.epsilon = row.epsilon;

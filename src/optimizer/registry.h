@@ -1,5 +1,5 @@
-// One row for each kind of optimiser: its name, who makes it, and what it takes where a configuration says
-// nothing.
+// A table with one row for each kind of optimiser: its name, the function that makes it, and the values of
+// fields that a configuration does not set.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ struct OptimizerRow {
   std::string_view name;
   std::unique_ptr<const Optimizer> (*make)(const OptimizerConfig&);
   bool reads_momentum;
-  double learning_rate, momentum, epsilon;  // where OptimizerConfig has none
+  double learning_rate, momentum, epsilon;  // used for fields that are kUnset in OptimizerConfig
 };
 
 inline constexpr OptimizerKind kLastOptimizerKind = OptimizerKind::kSignum;
 
 std::span<const OptimizerRow> OptimizerRows();  // in the order of the kinds
-// Null for a number that is no kind: numbers come from the network.
+// Returns null if `kind` is not one of the enumerators, since kinds come from the network too.
 const OptimizerRow* FindOptimizerRow(OptimizerKind kind);
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// How far between the end of the warm-up (0) and max_update (1).
+// Returns how far step t is on the way from the end of the warm-up (0) to max_update (1).
 double Progress(const LrSchedule& schedule, int64_t t) {
   const auto span = static_cast<double>(std::max<int64_t>(1, schedule.max_update - schedule.warmup_steps));
   return std::clamp(static_cast<double>(t - schedule.warmup_steps) / span, 0.0, 1.0);

@@ -1,20 +1,22 @@
-// What the optimisers share.
+// The factors and the base class that the optimisers share, and the functions that
+// make them. Internal to optimizer/.
 #pragma once
 
 #include "sluice/optimizer.h"
 
 namespace sluice {
 
-// What one call needs of a configuration, in the type that computes.
+// The numbers of a configuration that one call needs, in the type that computes.
 template <typename T>
 struct Factors {
   T scale, clip, decay, rate;
 
+  // The gradient after scaling and clipping: G of include/sluice/optimizer.h.
   T Clipped(T raw) const {
     const T g = raw * scale;
     return clip > 0 ? (g > clip ? clip : (g < -clip ? -clip : g)) : g;
   }
-  // The gradient with weight decay in it.
+  // The same with weight decay added: g of include/sluice/optimizer.h.
   T Gradient(T raw, T weight) const { return Clipped(raw) + decay * weight; }
 };
 
@@ -26,7 +28,7 @@ Factors<T> FactorsOf(const Optimizer& optimizer, const Optimizer::Step& step) {
           static_cast<T>(config.wd * step.wd_mult), static_cast<T>(optimizer.LearningRate(t) * step.lr_mult)};
 }
 
-// The two precisions of an optimiser from one template method of its own.
+// Implements both precisions of Update by a template method Run<T> of the derived class.
 template <typename Derived>
 class Typed : public Optimizer {
  public:

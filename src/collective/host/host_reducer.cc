@@ -9,8 +9,8 @@ namespace {
 class HostReducer final : public Reducer {
  public:
   HostReducer(int threads, HostWork host_work) : Reducer(std::move(host_work)), threads_(threads) {}
-  // A stream beside those that compute; where one does, whose memory is the host's, its own: the threads of
-  // two would share the cores.
+  // Sums run on a stream of their own, beside the devices that compute. A single CPU device gets them on its
+  // own stream, since the threads of two streams would share the cores.
   Context Place(const std::vector<Context>& contexts, uint64_t) override {
     const bool only_one = contexts.size() == 1 && contexts.front().kind == DeviceKind::kCpu;
     return only_one ? contexts.front() : cpu_pinned(0);

@@ -1,3 +1,7 @@
+// Sums and copies arrays in host memory for the reducers. The Enqueue functions return at once: they pass a
+// HostWork the work with the events that it waits for, and record it as reader of the values and writer of
+// the result. The sums run later, on HostWork's thread and for large arrays on helpers; every element is
+// summed in the order of the values, so results do not depend on the number of threads.
 #include "collective/host/work.h"
 
 #include <algorithm>
@@ -24,7 +28,7 @@ SLUICE_SIMD void Add(const float* from, float* to, size_t n) {
 SLUICE_SIMD void Add(const double* from, double* to, size_t n) {
   AddLoop(from, to, n);
 }
-// Unsigned: whole numbers wrap.
+// Integers are added as unsigned numbers, so that they wrap.
 SLUICE_SIMD void Add(const uint32_t* from, uint32_t* to, size_t n) {
   AddLoop(from, to, n);
 }
@@ -66,7 +70,7 @@ void SumHalves(DType dtype, Sources sources, float times, std::byte* out, size_t
   }
 }
 
-// `times`: of 16-bit floats.
+// Sums elements [first, first + n). `times` multiplies sums of 16-bit floats alone.
 void SumInto(DType dtype, Sources sources, float times, std::byte* out, size_t first, size_t n) {
   switch (dtype) {
     case DType::kFloat32:
@@ -95,7 +99,7 @@ void SumWithThreads(DType dtype, Sources sources, float times, std::byte* out, s
     const size_t end = n * (piece + 1) / pieces;
     try {
       helpers.emplace_back([&, begin, end] { SumInto(dtype, sources, times, out, begin, end - begin); });
-    } catch (const std::system_error&) {  // the system gives no more threads: the rest is done here
+    } catch (const std::system_error&) {  // the system gives no more threads: this one sums the rest
       break;
     }
     begin = end;

@@ -1,4 +1,4 @@
-// Sums and copies of arrays in host memory.
+// Sums and copies of arrays in host memory, for the reducers.
 #pragma once
 
 #include <span>
@@ -8,14 +8,16 @@
 
 namespace sluice::collective {
 
-// out = sum of values / 2^exponent, in order, as work of out's context; all on cpu contexts.
+// Enqueues out = sum of values / 2^exponent, summed in order, on out's context. All
+// arrays must be on cpu contexts.
 void EnqueueSum(const HostWork& host_work, std::span<const NDArray> values, NDArray* out, int threads,
                 uint32_t exponent = 0);
 
-// Whether EnqueueCopy can copy: both on cpu contexts, of one shape and dtype.
+// Whether EnqueueCopy can copy `value` to `out`: both are on cpu contexts, and have the same shape and dtype.
 bool IsAlikeOnHost(const NDArray& value, const NDArray& out);
-// out = value, as work of value's context where that computes nothing (cpu_pinned), so that no device waits
-// in the middle of a backward for a weight that the next forward reads; else of out's.
+// Enqueues out = value. It runs on value's context if that is cpu_pinned, which computes
+// nothing, so that no device waits in the middle of a backward for a weight that the next
+// forward reads; otherwise on out's context.
 void EnqueueCopy(const HostWork& host_work, const NDArray& value, NDArray* out);
 
 }  // namespace sluice::collective

@@ -1,4 +1,4 @@
-// The twin of nccl/nccl_reducer.cc in builds without NCCL.
+// MakeNcclReducer for builds without NCCL; nccl/nccl_reducer.cc, which does not exist yet, will replace it.
 #include "collective/reducer.h"
 #include "sluice/error.h"
 

@@ -20,7 +20,7 @@ class DeviceReducer final : public Reducer {
   }
 
  protected:
-  // On GPUs arithmetic is float32's: no sum has an exponent there.
+  // GPUs compute in float32 alone, so no sum has an exponent there.
   void DoReduce(const std::vector<NDArray>& values, NDArray* out, uint32_t exponent) override {
     if (out->context().kind != DeviceKind::kGpu) return EnqueueSum(host_work(), values, out, 1, exponent);
     NDArray sum = values[0].AsInContext(out->context());
