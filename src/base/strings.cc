@@ -1,6 +1,6 @@
 // Short texts: splitting, parsing numbers, checking UTF-8, and wrapping messages for a terminal. Pure
-// functions without state, used by all libraries, on any thread. Parsing and formatting of integers
-// do not depend on the locale (std::from_chars, std::to_string). Widths are counted in bytes, so text
+// functions without state, used by all libraries, on any thread. Parsing and formatting of integers do
+// not depend on the locale (std::from_chars, std::to_string). Widths are counted in bytes, so text
 // that is not ASCII is wrapped early.
 #include "base/strings.h"
 

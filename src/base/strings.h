@@ -55,7 +55,7 @@ std::string StrCat(const Args&... args) {
   }
 }
 
-// "a, b, c"
+// Joins the elements of `range`, written as to a stream: "a, b, c".
 template <typename Range>
 std::string StrJoin(const Range& range, std::string_view separator = ", ") {
   std::ostringstream out;
@@ -92,10 +92,10 @@ std::string StrWrap(std::string_view text, size_t columns, size_t start = 0, siz
 std::string WrapMessage(std::string_view text);
 std::string WrapLogged(std::string_view text);
 
-// (1, "worker") -> "1 worker", (2, "worker") -> "2 workers"
+// Returns a number with its noun: Counted(1, "worker") is "1 worker", Counted(2, "worker") "2 workers".
 std::string Counted(int64_t number, std::string_view noun);
 
-// 1536 -> "1.5 KiB"
+// Returns a size with its unit, to three digits: HumanBytes(1536) is "1.5 KiB".
 std::string HumanBytes(uint64_t bytes);
 
 }  // namespace sluice
