@@ -52,3 +52,4 @@
 #include "sluice/trainer.h"          // IWYU pragma: export
 #include "sluice/transforms.h"       // IWYU pragma: export
 #include "sluice/updater.h"          // IWYU pragma: export
+#include "sluice/version.h"          // IWYU pragma: export

@@ -14,6 +14,7 @@
 
 #include "base/nearest.h"
 #include "base/strings.h"
+#include "sluice/version.h"
 
 namespace sluice {
 namespace {
@@ -105,6 +106,10 @@ void ParseFlags(int argc, char** argv, const std::string& usage) {
     if (argument == "--help" || argument == "-h") {
       const std::string path = argv[0];
       std::cout << FlagsHelp(path.substr(path.find_last_of('/') + 1), usage);
+      std::exit(0);
+    }
+    if (argument == "--version") {
+      std::cout << "Sluice " << kVersion << "\n";
       std::exit(0);
     }
     if (!argument.starts_with("--") || argument.size() == 2) {

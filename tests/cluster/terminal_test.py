@@ -129,6 +129,12 @@ class Terminal(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("worker-0.log", done.stderr)
 
+    def test_every_program_says_its_version(self):
+        for program in ([BIN / "sluice_server"], [BIN / "sluice_scheduler"], [BIN / "train_mnist"], LAUNCH):
+            done = run(*program, "--version")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"\ASluice \d+\.\d+\.\d+\n\Z")
+
     def test_a_program_without_flags_lists_none(self):
         for program in ("sluice_server", "sluice_scheduler"):
             done = run(BIN / program, "--help")

@@ -22,6 +22,7 @@ from launcher.launchers import sge  # noqa: E402
 from launcher.launchers.sge import Sge  # noqa: E402
 from launcher.launchers.slurm import Slurm  # noqa: E402
 from launcher.launchers.ssh import Ssh  # noqa: E402
+from launcher.version import VERSION  # noqa: E402
 
 
 class Hostfile(unittest.TestCase):
@@ -84,6 +85,12 @@ class Installed(unittest.TestCase):
         self.assertIn("  sluice_launch -n 2 -s 2 train_mnist --kv-store dist_sync\n", said)
         for path in ("tools/", "build/", "launch.py -n"):
             self.assertNotIn(path, said)
+
+
+class Version(unittest.TestCase):
+    def test_it_is_the_librarys(self):
+        header = (pathlib.Path(__file__).resolve().parents[2] / "include/sluice/version.h").read_text(encoding="utf-8")
+        self.assertIn(f'kVersion[] = "{VERSION}";', header)
 
 
 class Placement(unittest.TestCase):

@@ -1,5 +1,6 @@
 """What tools/launch.py is made of. Only Python's standard library.
 
+version       the library's
 python_version  imported first: ends the process where Python is too old for the rest
 guard         the process that the user starts: passes signals on, and cleans up should the runner be killed
 runner        a second process, which runs the job; it cleans up should the guard be killed

@@ -19,6 +19,7 @@ from .launchers.slurm import Slurm
 from .launchers.ssh import Ssh
 from .launchers.yarn import Yarn
 from .messages import COMMAND, IS_INSTALLED, NAME, say
+from .version import VERSION
 
 LAUNCHERS = {launcher.name: launcher for launcher in (Local, Ssh, Mpi, Slurm, Sge, Yarn, Kubernetes)}
 PROGRAM = "train_mnist" if IS_INSTALLED else "build/bin/train_mnist"
@@ -38,6 +39,7 @@ def parser():
     p = Parser(
         prog=NAME, usage=f"{NAME} -n W [-s S] [options] CMD ...", epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
         description="Starts a Sluice job: one scheduler, servers and workers.\nEvery line of output begins with who said it.")
+    p.add_argument("--version", action="version", version=f"Sluice {VERSION}")
     p.add_argument("-n", "--num-workers", type=int, required=True, metavar="W", help="how many workers run CMD")
     p.add_argument("-s", "--num-servers", type=int, metavar="S", help="how many servers (default: as many as workers)")
     p.add_argument("--launcher", choices=LAUNCHERS, metavar="NAME",

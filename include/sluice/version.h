@@ -1,0 +1,8 @@
+// The library's version, as https://semver.org has it.
+#pragma once
+
+namespace sluice {
+
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace sluice
