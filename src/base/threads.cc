@@ -34,6 +34,8 @@ constexpr Duration kGoing = 1s;       // for the kernel to release ended threads
 constexpr Duration kLockPatience = 1s;
 constexpr int kWaiting = 128;  // processes that may wait for the lock: listen(2)'s backlog
 
+// Set once the lock could not be had in time: somebody keeps it, and this process never waits for it again.
+std::atomic<bool> given_up = false;
 std::atomic<int> reservations = 0;  // ThreadReservations of this process that hold the lock
 
 struct Started {
@@ -73,7 +75,8 @@ bool AwaitOwner(const sockaddr* name, socklen_t length, Duration patience) {
   return true;
 }
 
-// Takes the lock. Returns an invalid descriptor when no socket can be opened or kLockPatience is over.
+// Takes the lock. Returns an invalid descriptor when no socket can be opened, or when another process keeps
+// the lock for longer than kLockPatience.
 FileDescriptor Lock() {
   const auto [name, length] = LockName();
   const auto* address = reinterpret_cast<const sockaddr*>(&name);
@@ -82,7 +85,8 @@ FileDescriptor Lock() {
   const Time end = SteadyClock().Now() + kLockPatience;
   while (bind(lock.get(), address, length) != 0 || listen(lock.get(), kWaiting) != 0) {
     const Time now = SteadyClock().Now();
-    if (now >= end) return {};
+    if (now >= end) given_up = true;
+    if (given_up) return {};
     if (!AwaitOwner(address, length, end - now)) sched_yield();  // the owner is new, or has just gone
   }
   return lock;

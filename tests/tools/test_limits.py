@@ -130,7 +130,10 @@ class StartLock(unittest.TestCase):
         with socket.socket(socket.AF_UNIX) as owner, mock.patch.object(limits, "START_LOCK", name), mock.patch.object(limits, "START_PATIENCE", 0.05):
             owner.bind(name)
             owner.listen()
+            self.addCleanup(limits._given_up.clear)
             with limits.start_lock():
+                pass
+            with mock.patch.object(limits, "owner_ended", side_effect=AssertionError("it waits again")), limits.start_lock():
                 pass
 
     def test_without_descriptors_nothing_fails(self):

@@ -142,7 +142,8 @@ def thread_limits():
 
 # Who binds this name, of sockets that are no files (unix(7)), has it until the socket closes, however its process ends.
 START_LOCK = f"\0sluice-threads-of-user-{os.geteuid()}"
-START_PATIENCE = 1  # seconds
+START_PATIENCE = 1  # seconds, once: who could not have it in that time never waits for it again
+_given_up = threading.Event()
 
 
 def owner_ended(patience):
@@ -167,13 +168,18 @@ def start_lock():
         with contextlib.suppress(OSError):  # no descriptor
             lock = stack.enter_context(socket.socket(socket.AF_UNIX))
             end = time.monotonic() + START_PATIENCE
-            while time.monotonic() < end:
+            while True:
                 try:
                     lock.bind(START_LOCK)
                     lock.listen(128)
                     break
                 except OSError:
-                    if not owner_ended(end - time.monotonic()):
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        _given_up.set()
+                    if _given_up.is_set():
+                        break
+                    if not owner_ended(left):
                         os.sched_yield()
         yield
 
