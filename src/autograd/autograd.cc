@@ -1,3 +1,10 @@
+// The tape: scopes that switch recording on and off, variables with their gradients and hooks, and Backward.
+//
+// The thread-local Tape holds the state of the innermost scope; the graph itself lies in AutogradNodes that
+// arrays own (node.h), and operations add to it through record.h. Backward issues a node once all its uses
+// have been issued, and a variable's hook as soon as the gradient is complete. It marks nodes only while it
+// runs: every mark is reset when it ends, also by an exception. Programs and layers call these functions; a
+// graph is used only on the thread that recorded it.
 #include "sluice/autograd.h"
 
 #include <algorithm>
@@ -15,9 +22,9 @@ namespace {
 using internal::AutogradNode;
 using NodePtr = std::shared_ptr<AutogradNode>;
 
-// What Backward works with; kept between calls for its room.
+// The lists that Backward works with. They are kept between calls to reuse their memory.
 struct Lists {
-  std::vector<AutogradNode*> nodes;  // that the heads reach, each once
+  std::vector<AutogradNode*> nodes;  // every node that the heads reach, once
   std::vector<AutogradNode*> stack;
   std::vector<AutogradNode*> ready;
   std::vector<NDArray> out;
@@ -25,11 +32,11 @@ struct Lists {
 
 struct Tape {
   ScopeState state;
-  uint64_t steps = 0;  // that no scope has named
-  Lists lists;         // of no call that runs
+  uint64_t steps = 0;  // training scopes so far that named no step
+  Lists lists;         // empty while a Backward runs, which takes them
   IssueThrottle pace;
 
-  // Where a scope that names no step draws from.
+  // The state of a new scope. A training scope takes the next number as its step, unless a step was named.
   ScopeState Next(bool recording, bool training) {
     ScopeState next = state;
     next.recording = recording;
@@ -38,8 +45,9 @@ struct Tape {
     return next;
   }
 };
-thread_local Tape tape;  // the one the design allows
+thread_local Tape tape;  // the only thread-local variable that the design allows
 
+// Lists all nodes that the heads reach, and counts for each how many of those nodes use it (uses_left).
 void Reach(std::span<const NDArray> heads, Lists* lists) {
   auto &nodes = lists->nodes, &stack = lists->stack;
   for (const NDArray& head : heads) stack.push_back(head.node().get());
@@ -57,13 +65,14 @@ void Reach(std::span<const NDArray> heads, Lists* lists) {
   }
 }
 
-// Arithmetic is float32.
+// Returns a + b in their type. Arithmetic is float32, so other types are converted there and back.
 NDArray SumOf(const NDArray& a, const NDArray& b) {
   if (a.dtype() == DType::kFloat32) return a + b;
   return (a.AsType(DType::kFloat32) + b.AsType(DType::kFloat32)).AsType(a.dtype());
 }
 
-// The variable's gradient is complete: it is where it belongs before anything else is issued.
+// Issues the write of a variable's complete gradient into its own memory, then calls the hook. The write
+// comes first because the hook may push that memory.
 void Deliver(AutogradNode& variable, const NDArray& gradient) {
   if (variable.req == GradReq::kAdd && variable.grad.dtype() == DType::kFloat32) {
     variable.grad += gradient;
@@ -77,7 +86,8 @@ void Deliver(AutogradNode& variable, const NDArray& gradient) {
   if (variable.hook) variable.hook();
 }
 
-// Memory that the parent's gradient may be written to directly: it is a variable with this one use.
+// Returns the parent's gradient memory when `from` may write to it directly: the parent is a kWrite variable
+// whose only use left is this one. Otherwise returns no array.
 NDArray DirectTarget(const AutogradNode& parent, const AutogradNode& from) {
   if (!parent.is_variable || parent.req != GradReq::kWrite || parent.uses_left != 1 || parent.pending.valid())
     return {};
@@ -91,7 +101,7 @@ void Accumulate(AutogradNode& node, const NDArray& gradient) {
   node.pending = node.pending.valid() ? SumOf(node.pending, gradient) : gradient;
 }
 
-// A head gradient that is given must look like its head.
+// Throws Error(kInvalidArgument) when a head gradient differs from its head in shape, context or type.
 void RequireFit(const NDArray& head, const NDArray& gradient) {
   if (!gradient.valid() || (gradient.shape() == head.shape() && gradient.context() == head.context() &&
                             gradient.dtype() == head.dtype()))
@@ -110,12 +120,13 @@ void RequireFit(const NDArray& head, const NDArray& gradient) {
                      "returned): write to a Copy(), or after Backward, and give all heads to one Backward"));
 }
 
+// One call of Backward.
 class Pass {
  public:
   explicit Pass(std::span<const NDArray> heads) : lists_(std::exchange(tape.lists, {})) {
     Reach(heads, &lists_);
   }
-  // However it ended: the variables take part in the next one.
+  // Resets all marks, also after an exception: the variables take part in the next pass.
   ~Pass() {
     for (AutogradNode* node : lists_.nodes) {
       node->visited = false;
@@ -140,7 +151,8 @@ class Pass {
       }
       Accumulate(*heads[i].node(), gradient);
     }
-    // First in, first out: the graphs of several heads, on several contexts, are issued in turn.
+    // The ready nodes are a queue, first in, first out, so that the graphs of several heads, on several
+    // contexts, are issued alternately.
     for (const NDArray& head : heads) {
       AutogradNode* node = head.node().get();
       auto& ready = lists_.ready;
@@ -159,11 +171,12 @@ class Pass {
                   "all heads to one Backward");
     }
   }
-  // Before anything runs: then no gradient is written.
+  // Checks all nodes before anything runs, so that a refused Backward has written no gradient.
   void RequireUnchanged() const {
     for (const AutogradNode* node : lists_.nodes) RequireUnchanged(*node);
   }
-  // And before its turn: a hook may write what others need, where it is not its own variable's.
+  // Is called again right before a node runs: a hook that writes another array than its own variable may have
+  // written what this node needs.
   static void RequireUnchanged(const AutogradNode& node) {
     for (const internal::Kept& kept : node.kept) {
       if (!kept.Unchanged()) RefuseChanged(node.what, *kept.storage);
@@ -177,7 +190,7 @@ class Pass {
       if (gradient.valid() && node.req != GradReq::kNull) Deliver(node, gradient);
       return;
     }
-    auto& out = lists_.out;  // empty: only variables take their step within another's
+    auto& out = lists_.out;  // empty here: Step calls itself for variables only, which return above
     out.resize(node.parents.size());
     for (size_t i = 0; i < out.size(); ++i) {
       if (node.parents[i] != nullptr) out[i] = DirectTarget(*node.parents[i], node);
@@ -186,7 +199,7 @@ class Pass {
       RequireUnchanged(node);
       node.Backward(gradient, out);
     }
-    // Variables first: their hooks push before the rest of backward is issued.
+    // Variables come first, so that their hooks push before the rest of backward is issued.
     for (const bool variables : {true, false}) {
       for (size_t i = 0; i < out.size(); ++i) {
         AutogradNode* parent = node.parents[i].get();

@@ -1,8 +1,8 @@
-// How far a thread may issue ahead of the devices: each Backward waits until the one before it has ended.
-// What comes in between (updates, the next forward) is issued ahead, and a loop that reads nothing holds the
-// activations of two steps and not of all.
+// Limits how far a thread issues work ahead of its devices: each Backward waits until the previous one has
+// ended on the devices. Updates and the next forward are still issued ahead, so a training loop that reads no
+// values holds the activations of two steps, not of all steps.
 //
-// Thread safety: one thread's.
+// Thread safety: none; each thread has its own.
 #pragma once
 
 #include "base/inline_vector.h"
@@ -12,12 +12,13 @@ namespace sluice::autograd {
 
 class IssueThrottle {
  public:
-  // A program may make one pass wait for what it issues after the next: it is held up by `patience` each
-  // time, and not for ever.
+  // A program may make one pass depend on work that it issues only after the next pass. Await would then wait
+  // forever, so it gives up on each stream after `patience`.
   explicit IssueThrottle(Duration patience = 1s) : patience_(patience) {}
-  // Before a pass.
+  // Waits until the operations noted so far have ended, at most `patience` for each, and forgets them. Backward
+  // calls it before each pass.
   void Await();
-  // `end` of an operation of the pass: the last of each stream counts.
+  // Notes the end of an operation of this pass. Only the last one of each stream is kept.
   void Note(const Event& end);
 
  private:

@@ -1,4 +1,4 @@
-// The recorded graph. A node is an operation's result or a variable.
+// The recorded graph. A node stands for the result of an operation or for a variable.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@
 
 namespace sluice::internal {
 
-// An array whose values Backward needs as they were when the operation was recorded.
+// An array whose values Backward needs as they were when the operation was recorded. It is unchanged while
+// `writes` equals the storage's own count.
 struct Kept {
   std::shared_ptr<Storage> storage;
   uint32_t writes;
@@ -23,14 +24,15 @@ struct AutogradNode {
   virtual ~AutogradNode() = default;
 
   // --- Recorded operations ---
-  InlineVector<std::shared_ptr<AutogradNode>, 8> parents;  // by input; null: no gradient wanted
-  // Gradients of the inputs from the output's. out[i] is memory to write to when it is valid (a variable's
-  // own gradient), else the operation makes its own; inputs without a parent stay invalid. `grad` is no
-  // array where only further results of the operation have one (record.h).
+  InlineVector<std::shared_ptr<AutogradNode>, 8> parents;  // by input; null where no gradient is wanted
+  // Computes the gradients of the inputs from `grad`, the gradient of the output. A valid out[i] is memory to
+  // write to (a variable's own gradient); elsewhere the operation sets out[i] to an array of its own. Inputs
+  // without a parent stay invalid. `grad` is no array when only further results of the operation have a
+  // gradient (record.h).
   virtual void Backward(const NDArray& /*grad*/, std::vector<NDArray>& /*out*/) {}
-  std::string_view what;  // the operation, where it has
+  std::string_view what;  // the operation's name, for messages about `kept`
   InlineVector<Kept, 4> kept;
-  // Lets go of what Backward needs.
+  // Releases what Backward needs; the node cannot run again.
   virtual void Free() {}
   bool freed = false;
 
@@ -42,8 +44,8 @@ struct AutogradNode {
   std::function<void()> hook;
 
   // --- While Backward runs ---
-  int uses_left = 0;
-  NDArray pending;  // the sum of what has come
+  int uses_left = 0;  // reached nodes that use this one and have not run yet
+  NDArray pending;    // the sum of the gradients that have arrived
   virtual bool HasPending() const { return pending.valid(); }
   virtual void DropPending() { pending = NDArray(); }
   bool visited = false;

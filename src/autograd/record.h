@@ -1,4 +1,7 @@
-// For operations: recording what to do backwards.
+// How operations record their backward functions.
+//
+//   NDArray out = ...;  // launched already
+//   Record(out, {&x}, [scale](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad * scale; });
 #pragma once
 
 #include <array>
@@ -16,11 +19,11 @@
 
 namespace sluice::autograd {
 
-// Whether any of the inputs is followed and the tape runs.
+// Whether the tape records and any of the inputs has a node.
 bool Follows(std::initializer_list<const NDArray*> inputs);
 bool Follows(std::span<const NDArray> inputs);
 
-// A node with the operation's own function, called as Base::Call does.
+// A node that owns the operation's backward function; Base::Call calls it with Base's arguments.
 template <typename Base, typename BackwardFn>
 class NodeWith final : public Base {
  public:
@@ -38,7 +41,8 @@ class NodeWith final : public Base {
   std::optional<BackwardFn> backward_;
 };
 
-// backward(const NDArray& grad, std::vector<NDArray>& out), as AutogradNode::Backward.
+// The node of an operation with one result. Its function is backward(const NDArray& grad,
+// std::vector<NDArray>& out), with the arguments of AutogradNode::Backward.
 class NodeOfOne : public internal::AutogradNode {
  protected:
   template <typename BackwardFn>
@@ -47,7 +51,7 @@ class NodeOfOne : public internal::AutogradNode {
   }
 };
 
-// In the memory for records of the output's device.
+// Makes a node in the output device's memory for records (Device::records).
 template <typename Base, typename BackwardFn>
 auto MakeNode(const NDArray& output, BackwardFn backward) {
   using Node = NodeWith<Base, BackwardFn>;
@@ -61,7 +65,7 @@ inline const NDArray& Dereferenced(const NDArray* array) {
   return *array;
 }
 
-// As MakeNode, behind the operation's inputs.
+// As MakeNode; the nodes of the operation's inputs become its parents.
 template <typename Base, typename Inputs, typename BackwardFn>
 auto MakeNodeBehind(const NDArray& output, const Inputs& inputs, BackwardFn backward) {
   auto node = MakeNode<Base>(output, std::move(backward));
@@ -69,15 +73,16 @@ auto MakeNodeBehind(const NDArray& output, const Inputs& inputs, BackwardFn back
   return node;
 }
 
-// What of the caller's an operation's backward reads: Backward refuses to run when it was written since.
-// Null: not this time. Memory that only the operation has need not be here.
+// The caller's arrays that an operation's backward reads. Backward throws Error(kFailedPrecondition) when one
+// was written after it was recorded. Null pointers are skipped. Arrays that only the operation holds need not
+// be listed.
 struct Keeps {
-  std::string_view what;  // the operation, for the message; a literal
+  std::string_view what;  // the operation's name in the message; a string literal
   std::initializer_list<const NDArray*> arrays;
 };
 void Keep(internal::AutogradNode& node, const Keeps& keeps);
 
-// Makes `output` the result of an operation on `inputs`, if Follows.
+// Makes `output` the result of an operation on `inputs`, if Follows(inputs); else does nothing.
 template <typename BackwardFn>
 void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, const Keeps& keeps,
             BackwardFn backward) {
@@ -96,7 +101,8 @@ void Record(NDArray& output, std::span<const NDArray> inputs, BackwardFn backwar
 }
 
 // --- Operations with several results ---
-// The first one's node runs their backward; those of the further ones hand it their gradients.
+// The first result's node runs the backward of all; the nodes of further results only pass their gradients to
+// it.
 
 inline constexpr size_t kMostFurther = 2;
 using FurtherGrads = std::array<NDArray, kMostFurther>;
@@ -111,7 +117,8 @@ class NodeOfSeveral : public internal::AutogradNode {
   void Take(size_t which, const NDArray& grad) { further_.at(which) = grad; }
 
  protected:
-  // backward(const NDArray& grad, const FurtherGrads& further, std::vector<NDArray>& out).
+  // The operation's function is backward(const NDArray& grad, const FurtherGrads& further,
+  // std::vector<NDArray>& out).
   template <typename BackwardFn>
   void Call(BackwardFn& backward, const NDArray& grad, std::vector<NDArray>& out) {
     backward(grad, std::exchange(further_, {}), out);
@@ -121,8 +128,8 @@ class NodeOfSeveral : public internal::AutogradNode {
   FurtherGrads further_;
 };
 
-// As Record, for `output` and at most kMostFurther others, of which some may be no array; a result that
-// nothing came back to has no gradient.
+// As Record, for `output` and at most kMostFurther further results, some of which may be no array. Backward
+// gets no array as the gradient of a result that received none.
 template <typename BackwardFn>
 void RecordSeveral(NDArray& output, std::initializer_list<NDArray*> further,
                    std::initializer_list<const NDArray*> inputs, const Keeps& keeps, BackwardFn backward) {
@@ -137,7 +144,7 @@ void RecordSeveral(NDArray& output, std::initializer_list<NDArray*> further,
       first->Take(i, grad);
     };
     auto hands_on = MakeNode<NodeOfOne>(result, hand_on);
-    hands_on->parents.push_back(node);  // keeps it
+    hands_on->parents.push_back(node);  // keeps `first` alive, and makes it run after this node
     result.set_node(std::move(hands_on));
   }
 }

@@ -1,3 +1,9 @@
+// Operators on arrays, conversion between contexts and types, and sums.
+//
+// Each function checks its arrays, launches its kernel on their context's stream, and is recorded on the
+// calling thread's tape. The operators' results have the memory layout of the first operand (tensor/layout.h).
+// In-place operators throw while the tape records and for what it has recorded, since Backward may need the
+// values. Programs, layers and Backward call these functions.
 #include "autograd/ops/common.h"
 
 namespace sluice {
@@ -39,7 +45,7 @@ NDArray AffineOf(std::string_view what, const NDArray& a, float scale, float shi
   return out;
 }
 
-// a / scalar, or scalar / a.
+// Returns a / scalar, or scalar / a when `divides_scalar`.
 NDArray ScalarQuotient(const NDArray& a, float scalar, bool divides_scalar) {
   RequireTogether("/", {&a});
   NDArray out = EmptyIn(LayoutOf(a), a.shape(), a.context());
@@ -50,6 +56,8 @@ NDArray ScalarQuotient(const NDArray& a, float scalar, bool divides_scalar) {
   return out;
 }
 
+// Throws Error(kFailedPrecondition) while the tape records, or when `array` is a recorded result whose graph
+// no Backward has freed.
 void RequireOffTape(std::string_view what, const NDArray& array) {
   const internal::AutogradNode* node = array.node().get();
   if (!autograd::IsRecording() && (node == nullptr || node->is_variable || node->freed)) return;
@@ -60,7 +68,7 @@ void RequireOffTape(std::string_view what, const NDArray& array) {
                      autograd::IsRecording() ? "in a PauseScope" : "after Backward"));
 }
 
-// run(kernels, a, b, n)
+// Calls run(kernels, a, b, n), which writes to a.
 template <typename Run>
 void InPlace(std::string_view what, NDArray& a, const NDArray& b, Run run) {
   RequireOffTape(what, a);
@@ -71,7 +79,7 @@ void InPlace(std::string_view what, NDArray& a, const NDArray& b, Run run) {
   });
 }
 
-// run(kernels, a, n)
+// Calls run(kernels, a, n), which writes to a.
 template <typename Run>
 void InPlace(std::string_view what, NDArray& a, Run run) {
   RequireOffTape(what, a);

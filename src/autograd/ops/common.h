@@ -1,4 +1,4 @@
-// What the operations share: checks, targets of gradients, launching.
+// Helpers that the operations share: checks, targets of gradients, launching.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using internal::ThrowNoArray;
   throw Error(ErrorCode::kInvalidArgument, StrCat(what, ": ", why));
 }
 
-// That all are float32 on one context; of `optional` ones there may be none.
+// Throws unless all arrays are float32 on one context. Those in `optional` may be no array.
 inline void RequireTogether(std::string_view what, std::initializer_list<const NDArray*> needed,
                             std::initializer_list<const NDArray*> optional = {}) {
   const NDArray* first = *needed.begin();
@@ -54,13 +54,14 @@ inline void RequireTogether(std::string_view what, std::initializer_list<const N
   }
 }
 
-// Where a backward writes: the memory offered, or its own.
+// Returns the array that a backward writes to: `offered`, which becomes a new array if it was none.
 inline NDArray& Target(NDArray& offered, const Shape& shape, Context context) {
   if (!offered.valid()) offered = NDArray::Empty(shape, context);
   return offered;
 }
 
-// As Target, for a backward that can only write images of this layout: Finish brings them where they belong.
+// As Target, for a backward that can only write images of one layout. Finish, called after the launch, copies
+// them to `to` if that has another layout.
 class ImageTarget {
  public:
   ImageTarget(NDArray& to, ImageLayout layout, const Shape& shape, Context context)
@@ -84,10 +85,11 @@ inline Data<float> DataOrNull(const NDArray& array) {
   return array.valid() ? DataOf(array) : nullptr;
 }
 
-// The gradient of an activation's input into `to`; `kept`: its output or input, as FromOutput says.
+// Writes the gradient of an activation's input to `to`. `kept` is the activation's output if
+// shape.FromOutput(), else its input.
 void ActivateBackward(const ActivationShape& shape, const NDArray& kept, const NDArray& grad, NDArray& to);
 
-// That the array holds numbers that kernels read whole (ids, lengths).
+// Throws unless `array` has a type that kernels read as whole numbers (ids, lengths).
 inline void RequireNumbers(std::string_view what, std::string_view which, const NDArray& array) {
   RequireArray(what, which, array);
   const DType type = array.dtype();
@@ -104,7 +106,7 @@ inline bool Wanted(const NDArray& array) {
   return array.valid() && array.node() != nullptr;
 }
 
-// For Keeps: what only the gradient of `other` needs.
+// For Keeps: `array` if only the gradient of `other` needs it and that is wanted, else null.
 inline const NDArray* IfWanted(const NDArray& other, const NDArray& array) {
   return Wanted(other) ? &array : nullptr;
 }

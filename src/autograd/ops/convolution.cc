@@ -1,3 +1,8 @@
+// Convolutions and their transposes on images [n, c, h, w], in memory with the channels last.
+//
+// An input in another layout is reordered once, and the backward keeps the reordered copy. The weights' and
+// the input's gradients are launched separately, the weights' first. Layers and programs call these functions;
+// each call is recorded on the calling thread's tape, and its kernels run on the context's stream.
 #include "autograd/ops/window.h"
 
 namespace sluice::ops {
@@ -8,7 +13,8 @@ WindowShape ToShape(const Window2D& w, const Shape& weight) {
           w.pad_height, w.pad_width, w.dilation_height, w.dilation_width};
 }
 
-// x [n, channels, h, w], weight [parts, channels of a group, kh, kw].
+// Throws unless x [n, channels, h, w], weight [outputs, channels of a group, kh, kw] (transposed: [channels,
+// outputs of a group, kh, kw]) and bias [outputs] fit each other.
 void RequireConv(std::string_view what, const NDArray& x, const NDArray& weight, const NDArray& bias,
                  int64_t groups, bool transposed) {
   RequireTogether(what, {&x, &weight}, {&bias});
@@ -30,7 +36,7 @@ void Conv2DBackward(const ConvShape& shape, const NDArray& input, const NDArray&
   const Context context = weight.context();
   if (Wanted(weight)) Target(to[1], weight.shape(), context);
   if (Wanted(bias)) Target(to[2], bias.shape(), context);
-  // The weights' gradients first: they are pushed while the rest of backward runs.
+  // The weights' gradients come first: they are pushed while the rest of backward runs.
   if (to[1].valid() || to[2].valid()) {
     const NDArray x = InLayout(input, kLast);
     LaunchOn(
@@ -82,7 +88,7 @@ NDArray Conv2DTranspose(const NDArray& x, const NDArray& weight, const NDArray& 
   return Conv2DTranspose(x, weight, bias, window, groups, out_height, out_width, Arithmetic::kFloat32);
 }
 
-// Forward and backward are those of the convolution from `out` to `x`, exchanged.
+// Its forward is the backward of the convolution from `out` to `x`, and the other way round.
 NDArray Conv2DTranspose(const NDArray& input, const NDArray& weight, const NDArray& bias, const Window2D& w,
                         int64_t groups, int64_t out_height, int64_t out_width, Arithmetic arithmetic) {
   constexpr std::string_view kWhat = "Conv2DTranspose";

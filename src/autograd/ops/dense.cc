@@ -24,7 +24,7 @@ NDArray Dense(const NDArray& x, const NDArray& weight, const NDArray& bias, Arit
            if (Wanted(x)) Target(to[0], x.shape(), context);
            if (Wanted(weight)) Target(to[1], weight.shape(), context);
            if (Wanted(bias)) Target(to[2], bias.shape(), context);
-           // The weights' gradients first: they are pushed while the rest of backward runs.
+           // The weights' gradients come first: they are pushed while the rest of backward runs.
            LaunchOn(
                "Dense backward (weights)", context, {x, weight, grad}, {to[1], to[2]},
                [shape, px = DataOf(x), pw = DataOf(weight), pg = DataOf(grad), gw = DataOrNull(to[1]),

@@ -1,3 +1,9 @@
+// Operations that losses are made of (sluice/loss.h): one value for each row of predictions.
+//
+// Softmax cross-entropy and log-softmax work on rows of classes. RowLoss is the common body of the losses that
+// compare predictions and labels number by number; labels get a gradient only where such a loss depends on
+// the difference alone. The classes of nn/loss.cc and programs call these functions; each call is recorded on
+// the calling thread's tape.
 #include <cmath>
 
 #include "autograd/ops/common.h"
@@ -54,6 +60,8 @@ NDArray LogSoftmax(const NDArray& x) {
 
 namespace {
 
+// Whether the loss depends on prediction - label alone, so that the label's gradient is the prediction's,
+// negated.
 bool IsOfDifferences(RowLossKind kind) {
   return kind == RowLossKind::kSquare || kind == RowLossKind::kAbsolute || kind == RowLossKind::kHuber;
 }

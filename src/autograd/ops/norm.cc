@@ -1,3 +1,9 @@
+// Batch and layer normalisation.
+//
+// Forward keeps the mean and the inverse standard deviation that it used, so that backward need not compute
+// them again. BatchNorm works with the channels last and writes the running statistics only when training; its
+// forward kernel also adds the addend and applies the relu. Layers and programs call these functions; each
+// call is recorded on the calling thread's tape.
 #include "autograd/ops/common.h"
 
 namespace sluice::ops {
@@ -33,7 +39,7 @@ void BatchNormBackward(const BatchNormShape& shape, const NDArray& input, const 
 
 }  // namespace
 
-// With the channels last each pixel is a row of channels.
+// With the channels last, each pixel is a row of channels, so the kernel sees [rows, channels].
 NDArray BatchNorm(const NDArray& input, const NDArray& gamma, const NDArray& beta, NDArray& running_mean,
                   NDArray& running_variance, const BatchNormOptions& options, const NDArray& addend) {
   constexpr std::string_view kWhat = "BatchNorm";

@@ -1,3 +1,9 @@
+// Recurrent layers over whole sequences: one layer in one direction, as one operation with several results.
+//
+// Forward leaves in `kept` what backward needs of every step. Backward is launched as two kernels: the first
+// one computes the gradients of weights and initial states, so that these are pushed while the second one
+// computes the input's gradient. Layers and programs call these functions; each call is recorded on the
+// calling thread's tape.
 #include "autograd/ops/common.h"
 
 namespace sluice::ops {
@@ -27,6 +33,7 @@ void RequireLengths(std::string_view what, const NDArray& lengths, const NDArray
                  StrCat("x ", x.shape(), " needs lengths [", x.shape()[0], "] and got ", lengths.shape()));
 }
 
+// Checks that all arrays fit each other and returns their extents. Throws Error(kInvalidArgument).
 RecurrentShape ShapeOf(RecurrentKind kind, const NDArray& x, const RecurrentWeights& w,
                        const RecurrentState& begin, const RecurrentOptions& options) {
   const std::string_view what = NameOf(kind);
@@ -61,12 +68,13 @@ RecurrentShape ShapeOf(RecurrentKind kind, const NDArray& x, const RecurrentWeig
   return s;
 }
 
-// Where RecurrentInputs will be; what a kernel does not read is null.
+// RecurrentInputs as handles, whose addresses are known only when the kernel runs. Arrays that a kernel does
+// not read are null.
 struct InputData {
   Data<float> x = {}, i2h_weight = {}, h2h_weight = {}, i2h_bias = {}, h2h_bias = {}, hidden = {}, cell = {};
   Data<std::byte> lengths = {};
 
-  operator RecurrentInputs() const {  // NOLINT(google-explicit-constructor): what kernels take
+  operator RecurrentInputs() const {  // NOLINT(google-explicit-constructor): kernels take these
     return {x, i2h_weight, h2h_weight, i2h_bias, h2h_bias, hidden, cell, lengths};
   }
 };
@@ -79,7 +87,7 @@ NDArray Floats(int64_t n, Context context) {
   return NDArray::Empty({n}, context);
 }
 
-// What forward leaves for backward: its arrays, and `kept`.
+// What backward needs of forward: its arrays, and the values in `kept` that its kernel left.
 struct Recorded {
   RecurrentShape shape;
   NDArray x;
@@ -111,7 +119,7 @@ struct Recorded {
       if (Wanted(*inputs[i])) Target(to[i], inputs[i]->shape(), context);
     }
     const NDArray work = Floats(shape.backward_work_size(), context);
-    // The weights' gradients first: they are pushed while the rest of backward runs.
+    // The weights' gradients come first: they are pushed while the rest of backward runs.
     LaunchOn("Recurrent backward (weights)", context,
              {x, weights.h2h_weight, lengths, grad, further[0], further[1]},
              {kept, work, to[1], to[2], to[3], to[4], to[5], to[6]},

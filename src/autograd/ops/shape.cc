@@ -1,3 +1,8 @@
+// Operations that change shapes: Reshape, Flatten, Concat, Slice, and the views of NDArray.
+//
+// ops::Concat and ops::Slice copy blocks of memory, in the channels-last layout where the axis allows it.
+// NDArray::Reshape and NDArray::SliceRows return views that share the storage. Layers and programs call these
+// functions; each call is recorded on the calling thread's tape.
 #include <span>
 #include <utility>
 
@@ -11,7 +16,8 @@ constexpr size_t Bytes(int64_t elements) {
   return static_cast<size_t>(elements) * sizeof(float);
 }
 
-// How an axis lies in memory: `outer` rows, in each its extents side by side, `inner` elements of each.
+// How an axis lies in memory: there are `outer` rows, and each holds the positions of the axis one after
+// another, with `inner` elements per position.
 struct AxisOf {
   AxisOf(const Shape& shape, size_t axis, ImageLayout layout) {
     for (size_t i = 0; i < axis; ++i) outer *= shape[i];
@@ -21,19 +27,20 @@ struct AxisOf {
   int64_t outer = 1, inner = 1;
 };
 
-// Whether pieces along an axis of images with their channels last are such images, too.
+// The layout in which images are cut along `axis`: channels-last images stay so along the batch and channel
+// axes, and are made row-major for all others.
 ImageLayout LayoutAlong(size_t axis, ImageLayout layout) {
   return axis <= 1 ? layout : ImageLayout::kRowMajor;
 }
 
-// A part of a concatenation: `width` of the elements of each row of the whole, from `offset` on.
+// A part of a concatenation: in each row of the whole, `width` elements from `offset` on.
 struct Piece {
   Shape shape;
   int64_t offset = 0, width = 0;
-  bool wanted = false;  // its gradient
+  bool wanted = false;  // whether its gradient is
 };
 
-// The whole: `outer` rows of `row` elements.
+// A concatenation: the whole has `outer` rows of `row` elements.
 struct Cut {
   Shape whole;
   ImageLayout layout = ImageLayout::kRowMajor;
@@ -41,7 +48,7 @@ struct Cut {
   InlineVector<Piece, 4> pieces;
 };
 
-// What a kernel's call keeps of a part.
+// What the launched work keeps of a part.
 struct Block {
   Data<float> part;
   int64_t offset, width;
@@ -73,7 +80,7 @@ Cut CutOf(std::span<const NDArray> parts, size_t axis) {
   return cut;
 }
 
-// A concatenation's backward.
+// The backward of Concat: copies each part's piece of `grad` to its gradient.
 void CutUp(const Cut& cut, const NDArray& grad, std::vector<NDArray>& to) {
   const NDArray whole = InLayout(grad, cut.layout);
   for (size_t i = 0; i < cut.pieces.size(); ++i) {
@@ -96,7 +103,7 @@ void RequireReshape(const NDArray& x, const Shape& shape) {
                StrCat("shape ", x.shape(), " has ", x.size(), " elements, ", shape, " has ", shape.size()));
 }
 
-// `out`, with the elements of `x` in another shape, as the result of an operation on it.
+// Records `out`, which has the elements of `x` in another shape, as the result of an operation on `x`.
 void RecordReshape(NDArray& out, const NDArray& x) {
   Record(out, {&x},
          [from = x.shape()](const NDArray& grad, std::vector<NDArray>& to) { to[0] = grad.Reshape(from); });

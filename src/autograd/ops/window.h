@@ -13,7 +13,8 @@ inline void RequireSides(std::string_view what, const char* name, int64_t height
       what, StrCat(name, " is ", height, "x", width, "; both numbers must be from ", least, " to ", kMost));
 }
 
-// That at least one position of the window lies within the padded image x [n, c, h, w].
+// Throws unless the window is valid and at least one of its positions lies within the padded image
+// x [n, c, h, w].
 inline void RequireWindow(std::string_view what, const Shape& x, const WindowShape& w) {
   RequireSides(what, "the window", w.height, w.width, 1);
   RequireSides(what, "the stride", w.stride_height, w.stride_width, 1);
