@@ -15,8 +15,8 @@ class IssueThrottle {
   // A program may make one pass depend on work that it issues only after the next pass. Await would then wait
   // forever, so it gives up on each stream after `patience`.
   explicit IssueThrottle(Duration patience = 1s) : patience_(patience) {}
-  // Waits until the operations noted so far have ended, at most `patience` for each, and forgets them. Backward
-  // calls it before each pass.
+  // Waits until the operations noted so far have ended, at most `patience` for each, and forgets them.
+  // Backward calls it before each pass.
   void Await();
   // Notes the end of an operation of this pass. Only the last one of each stream is kept.
   void Note(const Event& end);

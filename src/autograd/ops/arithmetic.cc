@@ -1,9 +1,9 @@
 // Operators on arrays, conversion between contexts and types, and sums.
 //
-// Each function checks its arrays, launches its kernel on their context's stream, and is recorded on the
-// calling thread's tape. The operators' results have the memory layout of the first operand (tensor/layout.h).
-// In-place operators throw while the tape records and for what it has recorded, since Backward may need the
-// values. Programs, layers and Backward call these functions.
+// Each function checks its arrays, launches its kernel on their context's stream, and is recorded on
+// the calling thread's tape. The operators' results have the memory layout of the first operand
+// (tensor/layout.h). In-place operators throw while the tape records and for what it has recorded,
+// since Backward may need the values. Programs, layers and Backward call these functions.
 #include "autograd/ops/common.h"
 
 namespace sluice {

@@ -1,8 +1,8 @@
 // Convolutions and their transposes on images [n, c, h, w], in memory with the channels last.
 //
 // An input in another layout is reordered once, and the backward keeps the reordered copy. The weights' and
-// the input's gradients are launched separately, the weights' first. Layers and programs call these functions;
-// each call is recorded on the calling thread's tape, and its kernels run on the context's stream.
+// the input's gradients are launched separately, the weights' first. Layers and programs call these
+// functions; each call is recorded on the calling thread's tape, and its kernels run on the context's stream.
 #include "autograd/ops/window.h"
 
 namespace sluice::ops {

@@ -1,9 +1,9 @@
 // Operations that losses are made of (sluice/loss.h): one value for each row of predictions.
 //
-// Softmax cross-entropy and log-softmax work on rows of classes. RowLoss is the common body of the losses that
-// compare predictions and labels number by number; labels get a gradient only where such a loss depends on
-// the difference alone. The classes of nn/loss.cc and programs call these functions; each call is recorded on
-// the calling thread's tape.
+// Softmax cross-entropy and log-softmax work on rows of classes. RowLoss is the common body of the
+// losses that compare predictions and labels number by number; labels get a gradient only where such a
+// loss depends on the difference alone. The classes of nn/loss.cc and programs call these functions;
+// each call is recorded on the calling thread's tape.
 #include <cmath>
 
 #include "autograd/ops/common.h"

@@ -1,9 +1,9 @@
 // Batch and layer normalisation.
 //
-// Forward keeps the mean and the inverse standard deviation that it used, so that backward need not compute
-// them again. BatchNorm works with the channels last and writes the running statistics only when training; its
-// forward kernel also adds the addend and applies the relu. Layers and programs call these functions; each
-// call is recorded on the calling thread's tape.
+// Forward keeps the mean and the inverse standard deviation that it used, so that backward need not
+// compute them again. BatchNorm works with the channels last and writes the running statistics only
+// when training; its forward kernel also adds the addend and applies the relu. Layers and programs call
+// these functions; each call is recorded on the calling thread's tape.
 #include "autograd/ops/common.h"
 
 namespace sluice::ops {

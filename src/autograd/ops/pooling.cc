@@ -12,7 +12,7 @@ NDArray Pool(std::string_view what, PoolKind kind, const NDArray& x, const Windo
       xs[0], xs[1], xs[2],
       xs[3], xs[1], {w.height, w.width, w.stride_height, w.stride_width, w.pad_height, w.pad_width}};
   RequireWindow(what, xs, shape.window);
-  if (w.pad_height >= w.height || w.pad_width >= w.width) {  // some windows would hold padding alone
+  if (w.pad_height >= w.height || w.pad_width >= w.width) {  // some windows would have only padding
     ThrowInvalid(what, StrCat("the padding ", w.pad_height, "x", w.pad_width,
                               " must be smaller than the window ", w.height, "x", w.width));
   }

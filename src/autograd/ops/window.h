@@ -1,4 +1,4 @@
-// Checks of a window that slides over images.
+// Checks of the windows of convolutions and pooling.
 #pragma once
 
 #include "autograd/ops/common.h"
