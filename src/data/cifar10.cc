@@ -15,7 +15,9 @@ constexpr size_t kPixels = 3072;  // 3 planes of 32 x 32
 constexpr size_t kRecord = 1 + kPixels;
 constexpr int64_t kClasses = 10;
 constexpr int kTrainingFiles = 5;
-constexpr uint64_t kMaxFileBytes = 2 * kRecord * kCifar10BatchImages;  // long enough to say what is wrong
+// Twice the size of a valid file: a file that is too long is still read, so that the failure can name
+// its size.
+constexpr uint64_t kMaxFileBytes = 2 * kRecord * kCifar10BatchImages;
 
 std::vector<std::string> FileNames(Subset subset) {
   if (subset == Subset::kTest) return {"test_batch.bin"};
@@ -24,7 +26,7 @@ std::vector<std::string> FileNames(Subset subset) {
   return names;
 }
 
-// The folder itself, or the one that the published archive unpacks to.
+// Looks for the file in `folder` and in the sub-folder that the published archive unpacks to.
 Result<std::string> FindFile(const std::string& folder, const std::string& name) {
   const std::filesystem::path here = folder;
   std::error_code ignored;

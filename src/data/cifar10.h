@@ -1,7 +1,7 @@
-// CIFAR-10's binary files (https://www.cs.toronto.edu/~kriz/cifar.html): records of one byte of label and
-// 3072 bytes of pixels, the red plane, the green and the blue, each of 32 rows of 32.
+// CIFAR-10's binary files (https://www.cs.toronto.edu/~kriz/cifar.html). A record is one byte of label
+// and 3072 bytes of pixels: the red, green and blue planes, each of 32 rows of 32.
 //
-// Nothing here throws; a failure says which file, record and byte, what was found and what was expected.
+// The functions do not throw; a failure names file, record and byte, what was found and what was expected.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,10 @@ struct Cifar10Batch {
   std::vector<uint8_t> labels;  // 0 to 9
 };
 
-inline constexpr int64_t kCifar10BatchImages = 10'000;  // in every published file
+inline constexpr int64_t kCifar10BatchImages = 10'000;  // images in every published file
 
-// Appends the images of `bytes` to `batch`. `origin` names the bytes in failures.
+// Appends the images of `bytes`, which must be exactly `images` records, to `batch`. `origin` names the bytes
+// in failures.
 Status AppendCifar10(Bytes bytes, std::string_view origin, Cifar10Batch* batch,
                      int64_t images = kCifar10BatchImages);
 

@@ -1,3 +1,8 @@
+// A parser for comma-separated numbers (RFC 4180).
+//
+// The parser reads the text once, line by line. The first line of numbers sets the number of columns, and
+// every later line must have as many. Samples and labels are collected in vectors, from which Finish makes an
+// ArrayDataset. LoadCsv reads a file and throws; ParseCsv returns a failure. Both run on the caller's thread.
 #include "data/csv.h"
 
 #include <algorithm>
@@ -17,15 +22,17 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kShown = 40;  // of a field that is wrong
+constexpr size_t kShown = 40;  // characters of a wrong field that a failure shows
 constexpr size_t kMaxColumns = 1 << 20;
-constexpr int64_t kMaxClasses = int64_t{1} << 24;  // what a float holds exactly
+constexpr int64_t kMaxClasses = int64_t{1} << 24;  // below it a float holds every class exactly
 
 std::string Shown(std::string_view field) {
   return StrCat("'", StrPrintable(field.substr(0, kShown)), field.size() > kShown ? "...'" : "'");
 }
 
-// The nearest float64, and the last one on either side for what lies beyond; nullopt for no finite number.
+// Returns the float64 nearest to the number in `text`. For a number out of float64's range it is the largest
+// finite float64 with that sign or, close to 0, the smallest one above 0. Returns nullopt where `text` is no
+// finite number.
 std::optional<double> ParseNumber(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double value = 0;
@@ -33,13 +40,14 @@ std::optional<double> ParseNumber(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (stop != end || error == std::errc::invalid_argument || !std::isfinite(value)) return std::nullopt;
   if (error != std::errc::result_out_of_range) return value;
-  std::istringstream stream{std::string(text)};  // from_chars does not say on which side
+  std::istringstream stream{std::string(text)};  // from_chars does not say whether it overflows
   stream.imbue(std::locale::classic());
   stream >> value;
   return value != 0 ? value : std::numeric_limits<double>::denorm_min();
 }
 
-// The nearest float32 to the text, not to the float64 nearest to it; infinite for what lies beyond.
+// Returns the float32 nearest to the number in `text`, without rounding to float64 first. `number`, the
+// float64 of the same text, decides where it is out of float32's range: the result is then infinite or 0.
 float FloatOf(std::string_view text, double number) {
   if (text.starts_with('+')) text.remove_prefix(1);
   float value = 0;
@@ -88,7 +96,8 @@ class Parser {
     return Status::Ok();
   }
 
-  // The fields of the next line, or lines: a quoted field may hold the end of one.
+  // Reads the fields of the next record into fields_. It may take several lines, since a quoted field may
+  // contain line ends.
   Status ReadFields() {
     line_ = next_line_;
     fields_.clear();
@@ -122,7 +131,7 @@ class Parser {
   Status ReadQuoted(std::string* field) {
     quoted_ = true;
     while (true) {
-      rest_.remove_prefix(1);  // the quote
+      rest_.remove_prefix(1);  // the opening quote
       const size_t size = rest_.find('"');
       if (size == std::string_view::npos)
         return Wrong(", column ", fields_.size(), ": the quote is never closed");
@@ -130,7 +139,7 @@ class Parser {
       *field += rest_.substr(0, size);
       rest_.remove_prefix(size + 1);
       if (!rest_.starts_with('"')) break;
-      *field += '"';  // two quotes are one
+      *field += '"';  // two quotes stand for one
     }
     if (rest_.empty() || rest_[0] == options_.delimiter || rest_[0] == '\n' || rest_.starts_with("\r\n"))
       return Status::Ok();
@@ -181,7 +190,7 @@ class Parser {
     return Status::Ok();
   }
 
-  // The first line of numbers says how many columns there are.
+  // Takes the number of columns from the first line of numbers, and checks the options against it.
   Status TakeColumns() {
     columns_ = fields_.size();
     first_line_ = line_;
@@ -215,6 +224,7 @@ class Parser {
     return Status::Ok();
   }
 
+  // Returns the column that the option means, counted from 0; a negative one counts from the end.
   Result<size_t> Place(const std::string& option, int64_t column) const {
     const auto columns = static_cast<int64_t>(columns_);
     const int64_t place = column + (column < 0 ? columns : 0);
@@ -235,19 +245,19 @@ class Parser {
   std::string_view rest_;
   const std::string_view origin_;
   const CsvOptions& options_;
-  int64_t line_ = 1;       // where the fields begin
-  int64_t next_line_ = 1;  // where the text that is left begins
+  int64_t line_ = 1;       // the line where fields_ begin
+  int64_t next_line_ = 1;  // the line where rest_ begins
   std::vector<std::string> fields_;
-  bool quoted_ = false;                 // one of them
+  bool quoted_ = false;                 // whether any of fields_ was quoted
   size_t columns_ = 0;                  // 0: not known yet
-  std::optional<size_t> class_column_;  // or
-  std::vector<size_t> label_columns_;   // of labels that are arrays
+  std::optional<size_t> class_column_;  // set when labels are classes
+  std::vector<size_t> label_columns_;   // not empty when labels are arrays
   std::vector<bool> is_label_;          // by column
   int64_t first_line_ = 0;
   Shape shape_;
   std::vector<float> values_;
   std::vector<int32_t> labels_;
-  std::vector<float> line_values_, label_values_;  // of a line, by column; of the lines so far
+  std::vector<float> line_values_, label_values_;  // this line's values, by column; the labels of all lines
   int64_t lines_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Comma-separated numbers. Nothing here throws; a failure says which file, line and column.
+// Parsing comma-separated numbers. ParseCsv does not throw; a failure names file, line and column.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace sluice {
 
 inline constexpr uint64_t kMaxCsvBytes = uint64_t{4} << 30;
 
-// `origin` names the text in failures. Options that contradict themselves are kInvalidArgument.
+// Parses `text`, which failures call `origin`. A failure is kDataLoss for the text, and kInvalidArgument for
+// options that contradict each other or do not fit the text.
 Result<std::shared_ptr<const ArrayDataset>> ParseCsv(std::string_view text, std::string_view origin,
                                                      const CsvOptions& options);
 

@@ -1,7 +1,10 @@
-// Thread safety: everything shared with the threads is in State, reachable only through its lock.
-// Invariants of State: batches are numbered along the sequence (epoch, step), (epoch, step + 1), ... from the
-// last Seek; given <= claimed <= given + ahead; `made`, a ring of so many places, holds some of
-// [given, claimed), and only of this generation.
+// The DataLoader and its threads. A thread claims the next batch number, makes the batch without the lock,
+// and puts it into the ring `made`; Next, on the caller's thread, takes the batches out in order.
+//
+// Thread safety: all data shared with the threads are in State, reachable only through its lock.
+// Invariants of State: batches are numbered in the order of their positions, from 0 at the last Seek;
+// given <= claimed <= given + ahead_; `made`, a ring of ahead_ places, holds only batches numbered in
+// [given, claimed) that were claimed in this generation.
 #include "sluice/data_loader.h"
 
 #include <algorithm>
@@ -26,7 +29,7 @@ namespace {
 using Order = std::shared_ptr<const std::vector<uint64_t>>;
 using Made = std::variant<Batch, std::exception_ptr>;
 
-// A batch to make.
+// A batch that a thread has claimed and is to make.
 struct Ticket {
   uint64_t generation = 0;
   uint64_t number = 0;
@@ -35,14 +38,14 @@ struct Ticket {
 };
 
 struct State {
-  uint64_t generation = 0;  // grows at every Seek: what older tickets bring is dropped
-  Position start;           // of batch number 0
+  uint64_t generation = 0;  // grows at every Seek; batches of older generations are dropped
+  Position start;           // the position of batch number 0
   Share share;
-  uint64_t claimed = 0;
-  uint64_t given = 0;
-  std::vector<std::optional<Made>> made;  // batch n at n modulo its size
-  std::vector<Batch> spare;               // whose memory the next ones take
-  std::map<int64_t, Order> orders;        // of the epochs being made: three at most
+  uint64_t claimed = 0;                   // batches that threads have claimed
+  uint64_t given = 0;                     // batches that Next has returned
+  std::vector<std::optional<Made>> made;  // batch n is at n modulo the size
+  std::vector<Batch> spare;               // returned by Reuse; new batches take their memory
+  std::map<int64_t, Order> orders;        // by epoch; at most three epochs
   bool stopping = false;
 };
 
@@ -64,7 +67,8 @@ const DataLoaderOptions& Checked(const DataLoaderOptions& options) {
   return options;
 }
 
-// Of every sample, where they are needed.
+// Returns the labels of all samples when there are class weights, else nothing. Throws
+// Error(kInvalidArgument) when the weights do not fit the dataset's classes.
 std::vector<int32_t> LabelsFor(const Dataset& dataset, const DataLoaderOptions& options) {
   std::vector<int32_t> labels;
   if (options.class_weights.empty()) return labels;
@@ -92,7 +96,7 @@ class DataLoader::Impl {
         sampler_{dataset_->size(), options.batch_size, options.seed, options.shuffle, options.last_batch},
         labels_(LabelsFor(*dataset_, options)) {
     Seek(Position{}, options.share);
-    if (!labels_.empty()) OrderOf(0);  // weights that will not do are refused here
+    if (!labels_.empty()) OrderOf(0);  // throws for class weights that cannot be drawn by
     try {
       StartThreads();
     } catch (...) {
@@ -190,7 +194,7 @@ std::optional<Batch> DataLoader::Impl::Next() {
                        " ms; the dataset is slow or stuck: raise `timeout` or `num_threads`"));
   }
   if (error) std::rethrow_exception(error);
-  if (batch) state_.Notify([](State&) {});  // there is room for one more
+  if (batch) state_.Notify([](State&) {});  // wakes the threads: there is room for one more
   return batch;
 }
 
@@ -224,7 +228,7 @@ void DataLoader::Impl::MakeBatches() {
   }
 }
 
-// The next batch to make, or nothing when the loader stops.
+// Waits for a batch to make and claims it. Returns nothing when the loader stops.
 std::optional<Ticket> DataLoader::Impl::Claim() {
   std::optional<Ticket> ticket;
   bool stopping = false;
@@ -247,7 +251,7 @@ Order DataLoader::Impl::OrderOf(int64_t epoch) {
       })) {
     return known;
   }
-  // Two threads may both come here; the orders they make are the same.
+  // Two threads may both make the order here; the results are equal.
   auto order = std::make_shared<const std::vector<uint64_t>>(
       labels_.empty() ? EpochOrder(sampler_, epoch)
                       : WeightedEpochOrder(sampler_, epoch, labels_, options_.class_weights));
@@ -265,7 +269,7 @@ void DataLoader::Impl::Reuse(Batch batch) {
   });
 }
 
-// Empty, with the memory of one that was handed back.
+// Returns an empty batch, with the memory of one that Reuse returned if there is one.
 Batch DataLoader::Impl::SpareBatch() {
   Batch batch;
   state_.With([&](State& state) {
@@ -309,7 +313,7 @@ Made DataLoader::Impl::Make(const Ticket& ticket) {
   }
 }
 
-// The samples at `places` of an epoch's order; none where the interval is empty.
+// Appends the samples at `places` in an epoch's order to `batch`; an empty interval adds none.
 void DataLoader::Impl::AddSamples(int64_t epoch, const Interval& places, Batch* batch) {
   if (places.size() <= 0) return;
   const Order order = OrderOf(epoch);

@@ -1,3 +1,8 @@
+// Dataset's default methods, and ArrayDataset: samples that lie in memory as floats.
+//
+// An ArrayDataset has labels of one kind: classes, or arrays of one shape, which is then in label_shape_. The
+// constructors check that samples, labels and shapes fit each other; afterwards nothing changes, so that the
+// DataLoader's threads read without a lock.
 #include "sluice/dataset.h"
 
 #include <algorithm>
@@ -14,7 +19,7 @@ int64_t LargestAndOne(const std::vector<int32_t>& labels) {
   return labels.empty() ? 0 : int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
 }
 
-// Entry `index` of shape-sized ones, one after another.
+// Returns entry `index` of `values`, which holds entries of shape `shape` one after another.
 std::span<const float> EntryOf(const std::vector<float>& values, const Shape& shape, int64_t index) {
   const auto size = static_cast<size_t>(shape.size());
   return std::span(values).subspan(static_cast<size_t>(index) * size, size);

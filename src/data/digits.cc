@@ -1,6 +1,8 @@
-// Digits drawn from strokes. Each glyph is a few polylines in a unit box (y down); a sample bends and
-// distorts them, draws them with round pens and adds noise and a stray line. What makes the set hard for a
-// linear model is the range of rotation, shear, scale and place: no pixel belongs to a digit.
+// Digits drawn from strokes. Each glyph is a few polylines in a unit box (y points down); a sample bends and
+// distorts them, draws them with a round pen, and adds noise and a stray line. The range of rotation, shear,
+// scale and place makes the set hard for a linear model: no pixel is typical of one digit.
+//
+// SyntheticDigits makes all samples on the caller's thread. A sample is a function of (seed, subset, index).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,7 +26,8 @@ struct Point {
 using Stroke = std::vector<Point>;
 using Glyph = std::vector<Stroke>;
 
-// Angles in turns, clockwise from the right (y is down).
+// An arc as a polyline of `pieces` pieces. Angles are in full circles, clockwise from the right (y
+// points down).
 Stroke Arc(Point center, double rx, double ry, double from, double to, int pieces = 10) {
   Stroke stroke;
   for (int i = 0; i <= pieces; ++i) {
@@ -39,7 +42,7 @@ Stroke Joined(Stroke first, const Stroke& second) {
   return first;
 }
 
-// People write some digits in two ways: `variant` is 0 or 1.
+// The strokes of a digit. Some digits are commonly written in two ways, which `variant` tells apart.
 Glyph GlyphOf(int digit, bool variant) {
   switch (digit) {
     case 0:
@@ -69,8 +72,8 @@ Glyph GlyphOf(int digit, bool variant) {
   }
 }
 
-// Where points of the unit box come to lie in the image: rotation, shear, scale, place, and a bend that moves
-// parts of a glyph against each other.
+// Maps points of the unit box to the image, by a random rotation, shear, scale and place, and by a bend that
+// moves parts of a glyph against each other.
 class Distortion {
  public:
   explicit Distortion(Rng* rng) {
@@ -101,8 +104,8 @@ class Distortion {
   double bend_x_, bend_y_, phase_;
 };
 
-// Squared distances from every pixel's center to the nearest stroke, right up to `reach` and at least that
-// beyond.
+// Distances from the centre of every pixel to the nearest stroke. Distances up to `reach` are exact; a larger
+// distance may be reported as any number from `reach` on.
 class DistanceField {
  public:
   explicit DistanceField(double reach) : reach_(reach) { squared_.fill(static_cast<float>(reach * reach)); }
@@ -157,13 +160,15 @@ void Draw(int digit, Rng* rng, std::span<uint8_t> image) {
   }
   uint64_t bits = 0;
   for (size_t pixel = 0; pixel < image.size(); ++pixel) {
-    // Coverage of the pixel by the pen, then noise of triangular distribution, four pixels from one draw.
+    // `covered` is the share of the pixel that the pen covers. The noise has a triangular distribution;
+    // one draw of 64 bits serves four pixels.
     const double covered = std::clamp(radius + .5 - field.Distance(pixel), 0.0, 1.0);
     bits = pixel % 4 == 0 ? rng->Next() : bits >> 16;
     const double triangular =
         (static_cast<double>(bits & 0xff) + static_cast<double>(bits >> 8 & 0xff) - 255) / 255;
     const double level = std::clamp(255 * (ink * covered + noise * triangular), 0.0, 255.0);
-    image[pixel] = static_cast<uint8_t>(level + .5);  // NOLINT(bugprone-incorrect-roundings): never negative
+    image[pixel] =
+        static_cast<uint8_t>(level + .5);  // NOLINT(bugprone-incorrect-roundings): level is not negative
   }
 }
 

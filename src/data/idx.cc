@@ -1,3 +1,8 @@
+// A parser for IDX files, plain or gzipped (format: idx.h).
+//
+// A header is not trusted: extents are multiplied with a check against max_bytes, and the values that follow
+// must be exactly as many as the extents say. Gunzip unpacks in steps of 1 MiB and stops at its limit, so
+// that a small file cannot take unlimited memory. LoadMnist calls these functions on the caller's thread.
 #include "data/idx.h"
 
 #include <zlib.h>
@@ -75,10 +80,10 @@ Result<IdxArray> ParsePlain(std::span<const uint8_t> bytes, std::string_view ori
   return array;
 }
 
-// One z_stream, ended whichever way the function is left.
+// Owns a z_stream that unpacks gzip data; the destructor ends it.
 class Inflater {
  public:
-  Inflater() { ok_ = inflateInit2(&stream_, 15 + 16) == Z_OK; }  // 16: gzip's header and checksum
+  Inflater() { ok_ = inflateInit2(&stream_, 15 + 16) == Z_OK; }  // + 16: with gzip's header and checksum
   ~Inflater() {
     if (ok_) inflateEnd(&stream_);
   }
@@ -133,7 +138,7 @@ Result<std::vector<uint8_t>> Gunzip(Bytes packed, std::string_view origin, uint6
 
 Result<IdxArray> ParseIdx(Bytes bytes, std::string_view origin, uint64_t max_bytes) {
   if (!IsGzip(AsUnsigned(bytes))) return ParsePlain(AsUnsigned(bytes), origin, max_bytes);
-  // The largest header belongs to the file, not to the values the limit is for.
+  // max_bytes limits the values alone, so the largest header is allowed on top.
   const Result<std::vector<uint8_t>> plain = Gunzip(bytes, origin, max_bytes + kMagicBytes + 4 * kMaxAxes);
   if (!plain) return plain.failure();
   return ParsePlain(plain.value(), origin, max_bytes);

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 29;  // of an encoded image, as of a record
+constexpr uint64_t kMaxFileBytes = uint64_t{1} << 29;  // per encoded image, as kMaxRecordBytes
 
 bool IsImageName(const fs::path& path) {
   std::string extension = path.extension().string();
@@ -22,7 +22,8 @@ bool IsImageName(const fs::path& path) {
   return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
 }
 
-// The names in `folder` that are folders, or images; sorted by their bytes, without hidden ones.
+// Returns the names in `folder` of its sub-folders if `folders`, else of its images, sorted by their
+// bytes and without hidden ones. Throws Error when the folder cannot be listed.
 std::vector<std::string> NamesIn(const fs::path& folder, bool folders) {
   ValidatePath(folder.string()).OrThrow();
   std::vector<std::string> names;

@@ -1,3 +1,8 @@
+// ImageRecordDataset: images in a RecordIO file.
+//
+// The constructor opens the file and finds where records begin, from the .idx file or by reading all headers;
+// nothing changes afterwards. Get and Label read at an offset of their own (pread), so that the DataLoader's
+// threads share the open file without a lock.
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -13,10 +18,10 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMaxClasses = int64_t{1} << 24;  // what a float holds exactly
+constexpr int64_t kMaxClasses = int64_t{1} << 24;  // below it a float holds every class exactly
 constexpr uint64_t kMaxIndexBytes = uint64_t{4} << 30;
 
-// PATH.idx for PATH.rec, or nothing.
+// Returns PATH.idx for PATH.rec if that file exists, else "".
 std::string IndexBeside(const std::string& path) {
   const std::string index = std::filesystem::path(path).replace_extension(".idx").string();
   std::error_code ignored;
@@ -90,7 +95,7 @@ class ImageRecordDataset::Impl {
   const ImageRecordOptions options_;
   const RandomAccessFile file_;
   RecordSource source_;
-  std::vector<uint64_t> offsets_;  // of the records
+  std::vector<uint64_t> offsets_;  // where the records begin
   int64_t num_classes_ = 0;
 };
 

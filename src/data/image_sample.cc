@@ -11,7 +11,8 @@
 namespace sluice {
 namespace {
 
-// Row `y` of channel `c` of `channels`, 0..1.
+// Writes row `y` of the sample's channel `c`, scaled to 0..1, to `row`. A sample with fewer channels than the
+// image is grey: BT.601's luma of the colours.
 void ToRow(const Image& image, int64_t channels, int64_t c, int64_t y, std::span<float> row) {
   const auto stride = static_cast<size_t>(image.channels);
   const uint8_t* from = image.pixels.data() + static_cast<size_t>(y) * row.size() * stride;
@@ -27,10 +28,10 @@ void ToRow(const Image& image, int64_t channels, int64_t c, int64_t y, std::span
   for (size_t x = 0; x < row.size(); ++x) row[x] = static_cast<float>(from[x * stride]) / 255.0f;
 }
 
-// Converts and resizes; what it takes beside the image is a few of its rows.
+// Converts and resizes `image` into `sample`. Beside the image it needs memory for a few rows only.
 void Convert(const Image& image, const Shape& shape, std::span<float> sample) {
   const auto width = static_cast<size_t>(image.width);
-  const int64_t different = std::min(shape[0], image.channels);  // grey to colour: three alike
+  const int64_t different = std::min(shape[0], image.channels);  // grey to colour: the channels are equal
   const auto area = static_cast<size_t>(shape[1] * shape[2]);
   if (image.height == shape[1] && image.width == shape[2]) {
     for (int64_t row = 0; row < different * image.height; ++row)

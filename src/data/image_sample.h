@@ -1,4 +1,4 @@
-// An encoded image as a sample: decoded, its channels and extents made what is asked for.
+// Makes a sample of an encoded image: decodes it and converts it to the channels and extents of the options.
 #pragma once
 
 #include <span>
@@ -10,10 +10,12 @@
 
 namespace sluice {
 
-// Throws Error(kInvalidArgument) for a shape other than [1 or 3, height, width] with positive extents.
+// Throws Error(kInvalidArgument), whose message begins with `who`, for a shape other than [1 or 3, height,
+// width] with positive extents and at most kMaxImageBytes values.
 void RequireImageOptions(const ImageOptions& options, std::string_view who);
 
-// sample: options.shape.size() values. `origin` names the bytes in failures.
+// Writes the image to `sample`, which has room for options.shape.size() values. `origin` names the bytes in
+// failures.
 Status DecodeSample(Bytes bytes, std::string_view origin, const ImageOptions& options,
                     std::span<float> sample);
 

@@ -1,3 +1,8 @@
+// LoadMnist: finds the two IDX files of a subset, reads them and joins them to an ImageDataset.
+//
+// MNIST and its relatives are published under several names and folders; FindFiles tries all of them.
+// Images and labels always come from one folder. LoadMnist runs on the caller's thread and throws; the
+// functions that it calls return failures.
 #include "data/mnist.h"
 
 #include <filesystem>
@@ -25,8 +30,8 @@ struct FileName {
   std::string_view what, format;  // "images", "idx3-ubyte"
 };
 
-// What the file is called where MNIST is published, and what others make of that: unpacked on some systems
-// the second hyphen is a point, and Kaggle's archive has each file in a folder of its own name.
+// Returns the names that a file may have: the published one, and two variants. Some systems unpack the second
+// hyphen as a point, and Kaggle's archive has each file in a folder of the same name.
 std::vector<std::string> NamesOf(std::string_view subset, const FileName& file) {
   std::vector<std::string> names;
   for (const std::string_view separator : {"-", "."}) {
@@ -47,7 +52,7 @@ std::vector<std::string_view> NamesOf(Subset subset) {
                                   : std::vector<std::string_view>{"t10k", "test"};
 }
 
-// In this folder itself; empty: it is not there.
+// Returns the path of the file in `folder`, not in its sub-folders; empty if there is none.
 std::string FileIn(const fs::path& folder, Subset subset, const FileName& file) {
   std::error_code ignored;
   for (const std::string_view named : NamesOf(subset)) {
@@ -63,9 +68,10 @@ struct Files {
   std::string images, labels;
 };
 
-// Both of one folder: another one's may be of another data set with as many samples.
+// Returns images and labels from one folder. Files from two folders might belong to two data sets with
+// as many samples.
 Result<Files> FindFiles(const std::string& folder, Subset subset) {
-  fs::path near = folder;  // the first that has one of the two
+  fs::path near = folder;  // the first folder that has one of the two files
   const FileName* missing = nullptr;
   for (const std::string_view subfolder : kFolders) {
     const fs::path place = fs::path(folder) / subfolder;

@@ -1,4 +1,4 @@
-// MNIST's pairs of IDX arrays, once they are in memory.
+// Joins MNIST's pairs of IDX arrays, which are in memory.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace sluice {
 
-// Images [n, rows, columns] and labels [n], each 0 to 9. The origins name them in failures.
+// Makes a dataset of images [n, rows, columns] and labels [n]. A failure is kDataLoss for arrays of
+// other axes or numbers and for a label outside 0 to 9; it names them by their origins.
 Result<std::shared_ptr<const ImageDataset>> JoinMnist(IdxArray images, std::string_view images_origin,
                                                       IdxArray labels, std::string_view labels_origin);
 

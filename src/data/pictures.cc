@@ -1,7 +1,10 @@
-// Figures in CIFAR-10's shape. Each is a signed distance in a unit box (negative inside); a sample turns,
-// scales and places one, paints it in a colour of its own on a background of two colours with waves, a stray
-// line and a stray dot, and adds noise. Figure and background change colours freely, so that no pixel's mean
-// tells a class.
+// Figures in CIFAR-10's shape. Each is a signed distance in a unit box (negative inside). A sample
+// rotates, scales and places one, paints it in a random colour on a background of two colours with
+// waves, a stray line and a stray dot, and adds noise. The colours of figure and background are random,
+// so that the mean of a pixel says nothing about the class.
+//
+// SyntheticPictures makes all samples on the caller's thread. A sample is a function of (seed, subset,
+// index).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,7 +27,7 @@ double Box(double u, double v, double half_width, double half_height) {
   return std::max(std::abs(u) - half_width, std::abs(v) - half_height);
 }
 
-// Of (u, v) from the figure's outline, in units of its radius.
+// The signed distance of (u, v) from the figure's outline, in units of the figure's radius.
 double Distance(int figure, double u, double v) {
   const double r = std::hypot(u, v);
   switch (figure) {
@@ -59,7 +62,7 @@ struct Paint {
   explicit Paint(Rng* rng) {
     const auto any = [rng] { return Color{rng->Uniform(), rng->Uniform(), rng->Uniform()}; };
     figure = any();
-    // Grey-scale copies must be as readable: brightness differs.
+    // The background differs from the figure in brightness, so that grey-scale copies are as readable.
     const auto near = [&](const Color& color) {
       return std::abs(Brightness(color) - Brightness(figure)) < .25;
     };

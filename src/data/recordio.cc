@@ -1,3 +1,8 @@
+// A reader of RecordIO files and of the images in them (format: recordio.h).
+//
+// A record is a chain of parts. Every header is checked against the source's size and the flags' order before
+// its contents are read, and memory is allocated per part, so that a false length cannot take more than the
+// source holds. ImageRecordDataset calls these functions on the DataLoader's threads; they share no state.
 #include "data/recordio.h"
 
 #include <algorithm>
@@ -17,7 +22,7 @@ constexpr uint32_t kMagic = 0xced7230a;
 constexpr uint64_t kPartHeader = 8;
 constexpr uint64_t kAlignment = 4;
 constexpr size_t kImageHeader = 24;
-constexpr uint64_t kBlock = 1 << 16;  // read at once when only headers are asked for
+constexpr uint64_t kBlock = 1 << 16;  // bytes that FindRecords, which needs only headers, reads at once
 
 enum Flag : uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
 
@@ -42,12 +47,13 @@ std::string Hex(uint32_t number) {
 
 struct Part {
   Flag flag = kWhole;
-  uint64_t begin = 0;  // of its contents
+  uint64_t begin = 0;  // where its contents begin
   uint64_t size = 0;
   uint64_t end = 0;  // where the next part begins
 };
 
-// Reads headers, in blocks when they lie close together.
+// Reads the headers of parts. It reads the source in blocks of `block` bytes and keeps the last one, so that
+// headers close together take one read.
 class PartReader {
  public:
   PartReader(const RecordSource& source, uint64_t block) : source_(source), block_size_(block) {}
@@ -95,13 +101,14 @@ class PartReader {
   std::vector<std::byte> block_;
 };
 
-// What the cut before a part left out.
+// Appends the magic number, which the writer left out where it cut the record into parts.
 void AppendMagic(std::vector<std::byte>* contents) {
   const Bytes magic = std::as_bytes(std::span(&kMagic, 1));
   contents->insert(contents->end(), magic.begin(), magic.end());
 }
 
-// Calls take(part, is_first) for each part of the record at `offset`; returns where the next record begins.
+// Calls take(part, is_first) for each part of the record at `offset`. Returns where the next record
+// begins, or the first failure.
 template <typename Take>
 Result<uint64_t> ForEachPart(PartReader* reader, std::string_view origin, uint64_t offset, const Take& take) {
   for (bool first = true;; first = false) {

@@ -1,4 +1,4 @@
-// What data sets refuse.
+// Checks of the arguments of data sets. All throw Error(kInvalidArgument), whose message begins with `who`.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ inline const std::shared_ptr<const Dataset>& Required(const std::shared_ptr<cons
   return dataset;
 }
 
-// Sample `index` is one of `size`.
+// Requires 0 <= index < size.
 inline void RequireIndex(std::string_view who, int64_t index, int64_t size) {
   if (index >= 0 && index < size) return;
   throw Error(ErrorCode::kInvalidArgument,
               StrCat(who, ": sample ", index, " was asked for; there are ", size, ", from 0 on"));
 }
 
-// What a sample or label is written to has room for `needed` values and no more.
+// Requires that the memory for a sample or label, of `given` values, is exactly as long as `needed`.
 inline void RequireRoom(std::string_view who, size_t given, size_t needed) {
   if (given == needed) return;
   throw Error(ErrorCode::kInvalidArgument,
               StrCat(who, ": ", needed, " values are to be written to memory for ", given));
 }
 
-// `who` takes classes 0 to num_classes - 1; label `index` is one of them.
+// Requires that the label of sample `index` is from 0 to num_classes - 1.
 inline void RequireLabel(std::string_view who, size_t index, int64_t label, int64_t num_classes) {
   if (label >= 0 && label < num_classes) return;
   throw Error(ErrorCode::kInvalidArgument,

@@ -1,3 +1,8 @@
+// Bilinear resizing (formulas: resize.h), one input row at a time.
+//
+// Each output row and column is a Mix of neighbouring inputs. An input row is resized across once, then
+// added to the output rows that need it, so that only one resized row is kept. The Resize transform and
+// DecodeSample call these functions on the DataLoader's threads; they share no state.
 #include "data/resize.h"
 
 #include <algorithm>
@@ -9,7 +14,8 @@
 namespace sluice {
 namespace {
 
-// The inputs that one output is made of: [first, end()). Neither falls from one output to the next.
+// The inputs [first, end()) that one output is a mix of. From one output to the next neither `first`
+// nor end() decreases.
 struct Mix {
   int64_t first = 0;
   std::vector<float> weights;
@@ -49,6 +55,7 @@ std::vector<Mix> Mixes(int64_t from, int64_t to, bool antialias) {
   return mixes;
 }
 
+// Resizes one row to the output's width.
 void Narrow(std::span<const float> row, const std::vector<Mix>& across, std::span<float> narrow) {
   for (size_t x = 0; x < across.size(); ++x) {
     const Mix& mix = across[x];

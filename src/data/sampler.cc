@@ -1,3 +1,9 @@
+// The order of samples as arithmetic (formulas: sluice/sampler.h).
+//
+// All functions are pure: what a worker takes at a step depends on its arguments alone, so that every worker
+// computes the same order without asking the others. With N samples, global batch B and kRollover, the
+// orders of all epochs are laid end to end and cut every B samples; products of epochs and samples are 128
+// bits wide. The DataLoader's threads and Fit call these functions, which throw Error(kInvalidArgument).
 #include "sluice/sampler.h"
 
 #include <algorithm>
@@ -27,16 +33,17 @@ void Check(const SamplerConfig& config, const Share& share) {
 // epoch * num_samples may be larger than any 64-bit number.
 __extension__ using Wide = __int128;
 
-// kRollover's batches before an epoch.
+// With kRollover: how many global batches come before `epoch`.
 Wide BatchesBefore(const SamplerConfig& config, int64_t global, int64_t epoch) {
   return Wide{epoch} * config.num_samples / global;
 }
 
-// What kRollover's epochs before have left over.
+// With kRollover: how many samples the epochs before `epoch` have left over.
 int64_t LeftOver(const SamplerConfig& config, int64_t global, int64_t epoch) {
   return static_cast<int64_t>(Wide{epoch} * config.num_samples % global);
 }
 
+// Returns the samples of each class.
 std::vector<std::vector<uint64_t>> MembersOfClasses(std::span<const int32_t> labels, size_t num_classes) {
   std::vector<std::vector<uint64_t>> members(num_classes);
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -49,7 +56,7 @@ std::vector<std::vector<uint64_t>> MembersOfClasses(std::span<const int32_t> lab
   return members;
 }
 
-// batch / parts, rounded half to even.
+// Returns batch / parts, rounded half to even.
 int64_t RoundedShare(int64_t batch, int64_t parts) {
   const int64_t quotient = batch / parts;
   const int64_t twice = 2 * (batch % parts);
@@ -73,7 +80,7 @@ std::optional<LastBatch> LastBatchOf(std::string_view name) {
 int64_t GlobalBatch(const SamplerConfig& config, int64_t num_workers) {
   int64_t global = 0;
   if (__builtin_mul_overflow(config.batch_size, num_workers, &global)) return config.num_samples;
-  return std::min(global, config.num_samples);  // a batch larger than the set is the set
+  return std::min(global, config.num_samples);  // a batch has at most all samples
 }
 
 int64_t StepsPerEpoch(const SamplerConfig& config, int64_t num_workers, int64_t epoch) {
@@ -98,7 +105,8 @@ Position PositionAfter(const SamplerConfig& config, const Position& start, uint6
     return {static_cast<int64_t>(start.epoch + step / steps), static_cast<int64_t>(step % steps)};
   }
   Check(config, {.rank = 0, .num_workers = num_workers});
-  // Batch b of all lies in the first epoch whose order ends at or after it: (epoch + 1) N >= (b + 1) B.
+  // Batch b, counted from epoch 0, lies in the first epoch with (epoch + 1) N >= (b + 1) B: the first whose
+  // order ends at or after the batch's end.
   const int64_t global = GlobalBatch(config, num_workers);
   const Wide batch = BatchesBefore(config, global, start.epoch) + step;
   const auto epoch = static_cast<int64_t>(((batch + 1) * global - 1) / config.num_samples);
@@ -121,7 +129,7 @@ std::vector<uint64_t> WeightedEpochOrder(const SamplerConfig& config, int64_t ep
   Require(labels.size() == static_cast<size_t>(config.num_samples), "the number of labels",
           static_cast<int64_t>(labels.size()), "one for each sample");
   const std::vector<std::vector<uint64_t>> members = MembersOfClasses(labels, class_weights.size());
-  std::vector<double> ends;  // of each class in the sum of all samples' weights
+  std::vector<double> ends;  // by class: the sum of the samples' weights up to this class
   for (size_t c = 0; c < members.size(); ++c) {
     if (!std::isfinite(class_weights[c]) || class_weights[c] < 0) {
       throw Error(ErrorCode::kInvalidArgument, StrCat("class_weights[", c, "] is ", class_weights[c],
@@ -138,7 +146,7 @@ std::vector<uint64_t> WeightedEpochOrder(const SamplerConfig& config, int64_t ep
   Rng rng(DeriveSeed(config.seed, epoch));
   std::vector<uint64_t> order(labels.size());
   for (uint64_t& sample : order) {
-    // Below the last end, so that the class found has a weight.
+    // `at` stays below the last end, so that a class is found and its weight is above 0.
     const double at = std::min(rng.Uniform(0, ends.back()), std::nextafter(ends.back(), 0));
     const auto& chosen =
         members[static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), at) - ends.begin())];

@@ -8,24 +8,25 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMeanings = 4;  // of each group, and classes
+constexpr int64_t kMeanings = 4;  // per group; also the number of classes
 constexpr int64_t kSynonyms = 8;
 constexpr int64_t kGroups = 2;
 constexpr int64_t kFirstFiller = 1 + kGroups * kMeanings * kSynonyms;
 constexpr int64_t kShortest = 8;
 
-// A word of `group` with this meaning.
+// Draws a word of `group` with this meaning.
 int64_t Word(int64_t group, int64_t meaning, Rng* rng) {
   return 1 + (group * kMeanings + meaning) * kSynonyms + static_cast<int64_t>(rng->Below(kSynonyms));
 }
 
-// Few words are frequent and most are rare: log-uniform.
+// Draws a filler word. The distribution is log-uniform: few words are frequent and most are rare.
 int64_t Filler(Rng* rng) {
   constexpr int64_t kFillers = kSyntheticVocabulary - kFirstFiller;
   const double rank = std::pow(static_cast<double>(kFillers + 1), rng->Uniform());
   return kFirstFiller + std::min(static_cast<int64_t>(rank) - 1, kFillers - 1);
 }
 
+// Writes one text and returns its class.
 int32_t Write(Rng* rng, std::span<float> text) {
   const auto length = kShortest + static_cast<int64_t>(rng->Below(kSyntheticTextLength - kShortest + 1));
   const auto words = text.first(static_cast<size_t>(length));

@@ -1,3 +1,8 @@
+// The transforms of samples (sluice/transforms.h).
+//
+// A transform is immutable, and everything random in Apply comes from its seed, so that the DataLoader's
+// threads share it and a sample does not depend on which thread makes it. Constructors check arguments,
+// OutputShape checks the input's shape; both throw Error(kInvalidArgument). Apply relies on those checks.
 #include "sluice/transforms.h"
 
 #include <algorithm>
@@ -23,7 +28,7 @@ void RequireImage(const char* who, const Shape& shape) {
 }
 
 void RequireExtents(const char* who, int64_t height, int64_t width) {
-  constexpr int64_t kMostPixels = int64_t{1} << 28;  // of an image file, too
+  constexpr int64_t kMostPixels = int64_t{1} << 28;  // as kMaxImageBytes
   Require(height >= 1 && width >= 1 && height <= kMostPixels / width, who,
           StrCat("height ", height, " and width ", width, " must be at least 1 and make at most ",
                  kMostPixels, " pixels"));
@@ -103,7 +108,8 @@ class NormalizeTransform final : public Transform {
   const std::vector<float> mean_, std_;
 };
 
-// The window of the image whose top left corner is (top, left), which may lie outside; `fill` is there.
+// Copies the window of the image whose top left corner is (top, left) to `output`. Positions of the window
+// outside the image become `fill`.
 void CutWindow(const Shape& shape, std::span<const float> input, int64_t top, int64_t left, float fill,
                int64_t height, int64_t width, std::span<float> output) {
   std::fill(output.begin(), output.end(), fill);

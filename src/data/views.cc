@@ -1,3 +1,8 @@
+// Datasets made of others: Select, Take and Concat, which copy nothing, and InMemory, which copies all
+// samples.
+//
+// A view keeps its datasets alive, changes nothing after its construction, and passes every call on with the
+// index that the sample has there. Programs make views; the DataLoader's threads read them.
 #include <algorithm>
 #include <utility>
 
@@ -38,7 +43,7 @@ class Selection final : public Dataset {
   const std::vector<int64_t> indices_;
 };
 
-// No list of indices: a set of any size is cut at no cost.
+// The first `count` samples. It needs no list of indices, so that a dataset of any size is cut at no cost.
 class First final : public Dataset {
  public:
   First(std::shared_ptr<const Dataset> dataset, int64_t count)
@@ -95,7 +100,7 @@ class Joined final : public Dataset {
   }
 
  private:
-  // Which dataset has the sample, and where.
+  // Returns the dataset that has the sample, and the sample's index in it.
   std::pair<const Dataset*, int64_t> Find(int64_t index) const {
     RequireIndex("Concat", index, size());
     const auto part =
@@ -105,7 +110,7 @@ class Joined final : public Dataset {
   }
 
   const std::vector<std::shared_ptr<const Dataset>> datasets_;
-  std::vector<int64_t> ends_;  // of each dataset in the whole
+  std::vector<int64_t> ends_;  // by dataset: the index after its last sample
 };
 
 std::string LabelsOf(const Dataset& dataset) {

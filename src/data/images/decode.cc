@@ -26,7 +26,7 @@ namespace images {
 
 Status MakeRoom(int64_t height, int64_t width, int64_t channels, std::string_view origin, uint64_t max_bytes,
                 Image* image) {
-  // Both formats hold extents in 32 bits, so nothing overflows.
+  // Both formats have extents of at most 32 bits, so the product does not overflow.
   const uint64_t area = static_cast<uint64_t>(height) * static_cast<uint64_t>(width);
   if (area > max_bytes / static_cast<uint64_t>(channels)) {
     return Fail(ErrorCode::kResourceExhausted, "'", origin, "' is an image of ", width, " x ", height,

@@ -1,4 +1,4 @@
-// Encoded images -> pixels. Nothing here throws; a failure says what the bytes are and why they are refused.
+// Decoding images. The functions do not throw; a failure says what the bytes are and why they are refused.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace sluice {
 
-// Rows from top to bottom, pixels from left to right, the channels of a pixel together.
+// An image in memory: rows from top to bottom, pixels from left to right, the channels of a pixel together.
 struct Image {
   int64_t height = 0;
   int64_t width = 0;
   int64_t channels = 0;         // 1: grey; 3: red, green, blue
-  std::vector<uint8_t> pixels;  // height * width * channels
+  std::vector<uint8_t> pixels;  // height * width * channels values
 };
 
 inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 28;
 
-// A PNG or a JPEG, known by its first bytes. `origin` names the bytes in failures. kDataLoss; kUnimplemented
-// for what is valid and not read here (JPEG in CMYK); kResourceExhausted for pixels of more than max_bytes,
-// or when memory is refused.
+// Decodes a PNG or a JPEG, which it recognises by the first bytes. `origin` names the bytes in failures. A
+// failure is kDataLoss for damaged or other data, kUnimplemented for valid images that are not supported
+// (JPEG in CMYK), and kResourceExhausted for more than max_bytes of pixels or when there is no memory.
 Result<Image> DecodeImage(Bytes bytes, std::string_view origin, uint64_t max_bytes = kMaxImageBytes);
 
-// kResourceExhausted.
+// The failure for lack of memory: kResourceExhausted.
 Failure NoMemoryFor(std::string_view origin);
 
 }  // namespace sluice

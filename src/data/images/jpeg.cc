@@ -24,7 +24,8 @@ Result<Image> DecodeJpeg(Bytes bytes, std::string_view origin, uint64_t max_byte
   if (!handle) return NoMemoryFor(origin);
   const auto refuse = [&] {
     const std::string_view why = tjGetErrorStr2(handle.get());
-    // The library has no other sign of it: these are libjpeg's words and its own.
+    // The library reports lack of memory by its message alone: the first text is libjpeg's, the second
+    // its own.
     for (const std::string_view memory : {"Insufficient memory", "Memory allocation failure"}) {
       if (why.find(memory) != why.npos) return NoMemoryFor(origin);
     }
@@ -42,7 +43,8 @@ Result<Image> DecodeJpeg(Bytes bytes, std::string_view origin, uint64_t max_byte
   Image image;
   if (Status status = MakeRoom(height, width, grey ? 1 : 3, origin, max_bytes, &image); !status)
     return status.failure();
-  // What is truncated or does not fit is an error, not grey pixels; many empty scans take no time.
+  // STOPONWARNING makes truncated and inconsistent data an error instead of grey pixels. LIMITSCANS refuses
+  // progressive images with very many scans, which would take long to decode.
   const int flags = TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS;
   if (tjDecompress2(handle.get(), data, bytes.size(), image.pixels.data(), width, 0, height,
                     grey ? TJPF_GRAY : TJPF_RGB, flags) != 0)

@@ -1,5 +1,8 @@
-// libpng reports an error by longjmp. So the functions that call it hold nothing with a destructor, and the
-// objects that own memory live in their caller.
+// The decoder for PNG, on libpng.
+//
+// libpng reports an error by longjmp, which runs no destructors. So the functions that call it and may be
+// left that way (ReadHeader, ReadPixels) have no objects with destructors; their caller owns all memory.
+// DecodeImage calls DecodePng on the threads of the DataLoader; every call has a Reader of its own.
 #include <png.h>
 
 #include <algorithm>
@@ -13,9 +16,9 @@ namespace sluice::images {
 namespace {
 
 constexpr uint32_t kLongestSide = 1'000'000;
-constexpr size_t kLargestChunk = 1 << 20;  // of what is not pixels: comments, colour profiles
+constexpr size_t kLargestChunk = 1 << 20;  // bytes of a chunk without pixels: comments, colour profiles
 
-// What libpng calls back with.
+// The argument of libpng's callbacks.
 struct Source {
   Bytes rest;
   char error[128] = "";
@@ -47,7 +50,8 @@ void ReadSome(png_structp png, png_bytep into, size_t size) {
 
 void IgnoreWarning(png_structp, png_const_charp) {}
 
-// Up to the first pixel; asks for 8 bits in 1 or 3 channels.
+// Reads up to the first pixel, and asks libpng for 8 bits per value in 1 or 3 channels. Returns false
+// after an error.
 bool ReadHeader(png_structp png, png_infop info) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_set_user_limits(png, kLongestSide, kLongestSide);

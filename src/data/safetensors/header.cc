@@ -1,3 +1,8 @@
+// The JSON header of a safetensors file: a SAX parser and a writer.
+//
+// HeaderReader is a state machine: its Place says which kind of value may come next. It needs no memory for
+// nesting, since anything nested deeper than the format is refused at once. The parser checks only the JSON
+// types and that each field occurs once; safetensors.cc checks shapes and offsets and calls these functions.
 #include "data/safetensors/header.h"
 
 #include <nlohmann/json.hpp>
@@ -12,8 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// Takes the events of nlohmann's SAX parser. Every place in a header allows one kind of value, so where we
-// are is all that need be remembered, and whatever is nested deeper than the format is refused at once.
+// Receives the events of nlohmann's SAX parser. Each callback returns false, with failure() set, to stop it.
 class HeaderReader final : public nlohmann::json_sax<json> {
  public:
   explicit HeaderReader(std::string_view origin) : origin_(origin) {}
@@ -181,18 +185,19 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 
   std::string_view origin_;
   Place place_ = Place::kStart;
-  std::string key_;    // of the tensor we are in
-  std::string field_;  // of the metadata entry we are in
-  std::set<std::string> names_;
-  std::set<std::string> fields_;
+  std::string key_;               // the current tensor's name
+  std::string field_;             // the current field's name, or the metadata entry's
+  std::set<std::string> names_;   // tensors so far
+  std::set<std::string> fields_;  // fields of the current tensor so far
   std::vector<uint64_t> offsets_;
   Header header_;
   std::optional<Failure> failure_;
 };
 
-// Quoted and escaped; nullopt for text that is no UTF-8.
+// Returns `text` as a JSON string, quoted and escaped; nullopt when it is not UTF-8.
 std::optional<std::string> Quote(const std::string& text) {
-  // dump() throws on a broken sequence only in strict mode; here it would come out changed.
+  // dump() throws for a broken sequence only in strict mode. The two modes here change such a text
+  // differently.
   std::string replaced = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
   if (replaced != json(text).dump(-1, ' ', false, json::error_handler_t::ignore)) return std::nullopt;
   return replaced;

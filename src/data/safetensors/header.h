@@ -1,4 +1,4 @@
-// The JSON header alone: text <-> what it says about each tensor.
+// The JSON header of a safetensors file: conversion between its text and a struct.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@ namespace sluice::safetensors {
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
 inline constexpr std::string_view kMetadataName = "__metadata__";
 
-// One tensor as the header claims it; nothing is checked but the JSON types and that each field is there
-// once.
+// One tensor as the header describes it. Only the JSON types are checked, and that each field occurs once.
 struct Entry {
   std::string name;
   std::string dtype;           // "F32"
@@ -25,14 +24,15 @@ struct Entry {
 };
 
 struct Header {
-  std::vector<Entry> entries;  // in the text's order
+  std::vector<Entry> entries;  // in the order of the text
   std::map<std::string, std::string> metadata;
 };
 
-// Never throws, and needs no more stack for deep nesting.
+// Parses the header, whose file is called `origin` in failures. Does not throw; nesting takes no stack.
 Result<Header> ParseHeader(std::string_view text, std::string_view origin);
 
-// Padded with spaces to a multiple of 8. kInvalidArgument when a text is no UTF-8.
+// Returns the header's text, padded with spaces to a multiple of 8 bytes. The failure is
+// kInvalidArgument when a name or a metadata text is not UTF-8.
 Result<std::string> FormatHeader(const Header& header);
 
 }  // namespace sluice::safetensors

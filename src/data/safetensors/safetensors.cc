@@ -1,3 +1,8 @@
+// Reading and writing safetensors files (format: safetensors.h).
+//
+// A file is checked in full before any tensor is returned: the header's length against the file's, each
+// tensor's offsets against its shape and type, and that the tensors cover the data without holes or overlaps.
+// Parameters, optimiser states and statistics are stored this way; all functions run on the caller's thread.
 #include "data/safetensors/safetensors.h"
 
 #include <algorithm>
@@ -37,6 +42,7 @@ std::string_view NameOfDType(DType dtype) {
   return "";
 }
 
+// Returns the tensor that `entry` describes, as a view into `data`; a failure when the two do not fit.
 Result<TensorView> CheckEntry(const Entry& entry, Bytes data, std::string_view origin) {
   const std::string where = StrCat("'", origin, "': tensor '", StrPrintable(entry.name), "' ");
   const std::optional<DType> dtype = DTypeOfName(entry.dtype);
@@ -61,7 +67,7 @@ Result<TensorView> CheckEntry(const Entry& entry, Bytes data, std::string_view o
   return TensorView{entry.name, *dtype, shape, data.subspan(entry.begin, found)};
 }
 
-// The tensors laid end to end must be the data: nothing shared, nothing left over.
+// Checks that the tensors, laid end to end, are exactly the data.
 Status CheckCover(const std::vector<Entry>& entries, uint64_t data_size, std::string_view origin) {
   std::vector<const Entry*> order;
   for (const Entry& entry : entries) order.push_back(&entry);

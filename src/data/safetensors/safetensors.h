@@ -1,9 +1,9 @@
-// Named arrays in one file, readable by other tools: safetensors.
-// Format (https://huggingface.co/docs/safetensors): u64 little-endian length of the header; the header, JSON
+// Safetensors: named arrays in one file, which other tools read, too. Format
+// (https://huggingface.co/docs/safetensors): the header's length as u64 little-endian; the header as JSON
 //   {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ...};
-// then the data, which the offsets, counted from its start, must cover without holes or overlaps.
+// then the data. The offsets count from the start of the data and cover it without holes or overlaps.
 //
-// Thread safety: functions are; a SafetensorsFile may be read by many threads.
+// Thread safety: the functions may be called from any thread; many threads may read one SafetensorsFile.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,38 @@
 
 namespace sluice {
 
-// One array in memory that somebody else owns: row-major, little-endian, at any alignment.
+// One array in memory that the view does not own: row-major, little-endian, at any alignment.
 struct TensorView {
   std::string name;
   DType dtype = DType::kFloat32;
   Shape shape;
-  Bytes bytes;  // shape.size() * SizeOf(dtype)
+  Bytes bytes;  // shape.size() * SizeOf(dtype) of them
 };
 
 using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsIndex {
-  std::vector<TensorView> tensors;  // as ordered in the header; views into the parsed bytes
+  std::vector<TensorView> tensors;  // in the order of the header; views into the parsed bytes
   Metadata metadata;
-  std::map<std::string, size_t, std::less<>> places;  // of each name among `tensors`
+  std::map<std::string, size_t, std::less<>> places;  // indices into `tensors`, by name
 
   const TensorView* Find(std::string_view name) const;  // nullptr when there is none
 };
 
 struct SafetensorsFile : SafetensorsIndex {
-  Buffer contents;  // what the views point into
+  Buffer contents;  // the file's bytes, which the views point into
 };
 
-// `origin` names the bytes in failures, for example the file's path. A failure (kDataLoss, or kUnimplemented
-// for an element type Sluice lacks) says which tensor and field, what was found and what was expected.
+// Both parse a safetensors file. `origin` names the bytes in failures, for example the file's path. A failure
+// (kDataLoss, or kUnimplemented for an element type that Sluice lacks) names tensor and field, what was found
+// and what was expected. ReadSafetensors also returns the failures of ReadFile.
 Result<SafetensorsIndex> ParseSafetensors(Bytes bytes, std::string_view origin);
 Result<SafetensorsFile> ReadSafetensors(const std::string& path);
 
-// Written atomically (base/file.h). Tensors of wider elements come first, else the order is kept, so that
-// every array in the file is aligned. kInvalidArgument: a repeated or reserved name, text that is no UTF-8,
-// bytes that are not as long as shape and dtype say.
+// Writes a file atomically (WriteFileAtomically). Tensors are sorted by the size of their elements, the
+// widest first, so that every array in the file is aligned; the order is kept otherwise. The failure is
+// kInvalidArgument for a repeated or reserved name, text that is not UTF-8, and bytes whose length does
+// not fit shape and dtype.
 Status WriteSafetensors(const std::string& path, std::span<const TensorView> tensors,
                         const Metadata& metadata = {});
 
