@@ -1,3 +1,8 @@
+// Layers made of layers: Children, Lambda, Sequential, Concurrent and Residual.
+//
+// A container owns its children and puts its own name before theirs; two children of one name are an
+// error. Sequential and Residual run layers through ForwardUpTo, which fuses neighbours (fusion.h).
+// Forward runs on the caller's thread, and containers hold no state between calls.
 #include "sluice/nn/container.h"
 
 #include <algorithm>

@@ -1,3 +1,9 @@
+// The layers Conv2D and Conv2DTranspose.
+//
+// Constructors check the options, Forward the input, so that errors name the layer and what it expects;
+// both throw Error(kInvalidArgument). The weight's input channels may be unknown (0) until the first
+// Forward, which sets them from the input. Forward runs on the caller's thread and launches the
+// operations of sluice/ops.h.
 #include "sluice/nn/conv.h"
 
 #include "autograd/ops.h"
@@ -23,7 +29,7 @@ void RequireOptions(std::string_view kind, int64_t channels, const Window& kerne
   }
 }
 
-// From the first to the last row and column that the kernel touches.
+// The rows and columns from the first to the last that the dilated kernel touches.
 Window Extent(const Window& kernel, const Window& dilation) {
   return {dilation.height * (kernel.height - 1) + 1, dilation.width * (kernel.width - 1) + 1};
 }

@@ -1,4 +1,4 @@
-// What layers drop.
+// Dropout for layers that have it as an option.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace sluice::nn {
 
-// x, or what dropout leaves of it while training: sluice/nn/dropout.h. `place` tells apart the several
-// dropouts of one layer.
+// Returns x with dropout (sluice/nn/dropout.h) while training, else x itself. `layer` is the layer's name;
+// `place` distinguishes several dropouts of one layer.
 NDArray Drop(const NDArray& x, double rate, std::string_view layer, uint64_t place = 0);
 
-// Throws where no rate is, saying so of `what`.
+// Throws Error(kInvalidArgument), whose message begins with `what`, unless 0 <= rate < 1.
 void RequireRate(std::string_view what, double rate);
 
 }  // namespace sluice::nn

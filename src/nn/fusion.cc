@@ -37,7 +37,7 @@ ActivationShape ToOps(const Activation& activation) {
 
 namespace {
 
-// Those of the layers that run; what lies behind them is not looked at.
+// The first `count` layers of `all`: those that run. The layers after them are not looked at.
 struct Layers {
   const Children& all;
   size_t count;
@@ -52,13 +52,14 @@ bool IsMaxPool(const Layers& layers, size_t i) {
   return As<MaxPool2D>(layers, i) != nullptr || As<GlobalMaxPool2D>(layers, i) != nullptr;
 }
 
+// Whether the function is monotone: a larger input never has a smaller output.
 bool NeverFalls(const Activation& activation) {
   using F = Activation::Function;
   const F function = activation.function();
   return function != F::kGelu && function != F::kSilu && function != F::kMish;
 }
 
-// Layer i with the activation behind it, where that is one pass.
+// Runs layer i and the activation after it on y if that is one pass. Returns whether it did.
 bool ForwardActivated(const Layers& layers, size_t i, Activation& activation, NDArray* y) {
   if (auto* convolution = As<Conv2D>(layers, i); convolution != nullptr) {
     const bool pool_first = NeverFalls(activation) && IsMaxPool(layers, i + 2);
@@ -74,7 +75,7 @@ bool ForwardActivated(const Layers& layers, size_t i, Activation& activation, ND
   return norm != nullptr || residual != nullptr;
 }
 
-// Runs layer i, and those behind it that belong to the same pass, on y. Returns how many.
+// Runs layer i, and the one after it if both are one pass, on y. Returns how many layers it has run.
 size_t ForwardFrom(const Layers& layers, size_t i, NDArray* y) {
   auto* activation = As<Activation>(layers, i);
   if (activation != nullptr && NeverFalls(*activation) && IsMaxPool(layers, i + 1)) {

@@ -1,10 +1,11 @@
-// What neighbours in a Sequential do in one pass.
+// Fusion: what neighbouring layers of a Sequential do in one pass.
 //
-//  - A convolution applies the activation behind it to its result while it is in registers, or in place, and
-//    batch normalisation a relu, after adding the shortcut where it ends a residual block.
-//  - An activation that never falls and max-pooling change places: the largest input has the largest output,
-//    and fewer elements are left to activate. The gradient goes to the largest input; only where outputs
-//    round to the same number could it have gone elsewhere, and of several NaN in a window to the last alone.
+//  - A convolution applies the activation after it to its result while that is in registers, or in place.
+//    Batch normalisation applies a relu, after adding the shortcut where it ends a residual block.
+//  - A monotone activation before max-pooling runs after the pooling: the largest input has the largest
+//    output, and fewer elements are left to activate. The gradient goes to the largest input of a window. The
+//    original order could send it elsewhere only where outputs round to the same number. Of several NaN in a
+//    window only the last one gets it.
 #pragma once
 
 #include "sluice/nn/activation.h"
@@ -15,7 +16,7 @@ namespace sluice::nn {
 
 ActivationShape ToOps(const Activation& activation);
 
-// The first `count` layers one after the other.
+// Runs the first `count` layers one after the other on x, fused where possible. Returns the last output.
 NDArray ForwardUpTo(const Children& layers, size_t count, const NDArray& x);
 
 }  // namespace sluice::nn

@@ -81,7 +81,7 @@ std::vector<float> LstmBias::Values(std::string_view name, const Shape& shape, u
   }
   std::vector<float> values(static_cast<size_t>(shape[0]));
   const auto hidden = static_cast<std::ptrdiff_t>(values.size() / 4);
-  std::fill_n(values.begin() + hidden, hidden, forget_);  // gates i f g o
+  std::fill_n(values.begin() + hidden, hidden, forget_);  // the gates are i, f, g, o
   return values;
 }
 

@@ -1,3 +1,9 @@
+// The losses of sluice/loss.h, built from operations.
+//
+// A loss checks shapes and types so that errors name it, brings labels into the form that the
+// operations take (float32, the prediction's shape), and computes one value per sample;
+// Loss::operator() applies sample weights and the reduction. Losses are immutable, may be called from
+// any thread, and are recorded on that thread's tape.
 #include "sluice/loss.h"
 
 #include <cmath>
@@ -16,7 +22,8 @@ void Widen(Bytes labels, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(values[i]);
 }
 
-// Class numbers as the kernels take them: float32, which is exact below 2^24 classes.
+// Returns class numbers as float32, which the kernels take; this is exact below 2^24 classes. The
+// conversion is enqueued on the labels' context.
 NDArray FloatLabels(const NDArray& label) {
   const auto widen = label.dtype() == DType::kInt32   ? Widen<int32_t>
                      : label.dtype() == DType::kInt64 ? Widen<int64_t>
@@ -36,7 +43,7 @@ NDArray FloatLabels(const NDArray& label) {
   return out;
 }
 
-// Extents but those of 1, with the batch's.
+// Returns the shape without its axes of extent 1; the first axis, the batch, stays in any case.
 Shape Essence(Shape shape) {
   for (size_t axis = shape.ndim(); axis > 1; --axis) {
     if (shape[axis - 1] == 1) shape = shape.WithoutAxis(axis - 1);
@@ -50,7 +57,8 @@ void RequireFloat32(std::string_view loss, const char* what, const NDArray& arra
       StrCat(loss, ": ", what, " ", array.shape(), " are ", Name(array.dtype()), "; expected float32"));
 }
 
-// `label` in the prediction's shape.
+// Returns `label` in the prediction's shape. Throws Error(kInvalidArgument) when they differ in more
+// than axes of extent 1, or are not float32.
 NDArray Alike(std::string_view loss, const NDArray& prediction, const NDArray& label) {
   RequireFloat32(loss, "predictions", prediction);
   RequireFloat32(loss, "labels", label);
@@ -90,7 +98,7 @@ SoftmaxCrossEntropyLoss::SoftmaxCrossEntropyLoss(const Options& options)
 
 namespace {
 
-// Scores [batch, ..., classes] as rows of classes.
+// Returns scores [batch, ..., classes] as rows of classes, [rows, classes].
 NDArray RowsOfClasses(const NDArray& scores) {
   const Shape& shape = scores.shape();
   if (shape.ndim() == 2) return scores;
@@ -98,7 +106,7 @@ NDArray RowsOfClasses(const NDArray& scores) {
   return ops::Reshape(scores, {classes == 0 ? 0 : scores.size() / classes, classes});
 }
 
-// The mean of each sample's losses, of which there are `each`.
+// Returns the mean over each sample's `each` losses, [batch].
 NDArray MeanOfEach(const NDArray& losses, int64_t batch, int64_t each) {
   if (each == 1) return losses;
   return ops::SumOfRows(ops::Reshape(losses, {batch, each})) * (1.0f / static_cast<float>(each));
@@ -114,7 +122,7 @@ NDArray SoftmaxCrossEntropyLoss::PerSample(const NDArray& prediction, const NDAr
   }
   const size_t last = scores.ndim() - 1;
   const int64_t classes = scores[last], batch = scores[0];
-  int64_t each = 1;  // losses of a sample
+  int64_t each = 1;  // losses per sample
   for (size_t axis = 1; axis < last; ++axis) each *= scores[axis];
   if (each == 0) ThrowInvalid(StrCat("SoftmaxCrossEntropyLoss: samples of ", scores, " have no scores"));
   if (classes > 1 && labels == scores) {

@@ -1,3 +1,8 @@
+// The metrics of sluice/metric.h.
+//
+// Update waits for its arrays, checks that they fit, and adds a sum and a number of samples in float64,
+// over all devices; value() is their quotient. Fit calls Update on the training thread one step late
+// (train/epoch_score.h), so that it hardly waits.
 #include "sluice/metric.h"
 
 #include <cmath>
@@ -42,7 +47,8 @@ std::vector<int64_t> ReadLabels(const std::string& metric, const NDArray& labels
   }
 }
 
-// How many classes come before `label` in descending order of score. NaN scores come last.
+// Returns how many classes come before `label` in descending order of score; of equal scores the lower class
+// comes first, and NaN scores come last.
 int64_t RankOf(int64_t label, std::span<const float> scores) {
   const float own = scores[static_cast<size_t>(label)];
   if (std::isnan(own)) return std::numeric_limits<int64_t>::max();
@@ -53,7 +59,7 @@ int64_t RankOf(int64_t label, std::span<const float> scores) {
   return rank;
 }
 
-// Of each device one, and all are there.
+// Throws unless every array, one per device, is valid.
 void RequireArrays(const std::string& metric, const char* which, const std::vector<NDArray>& arrays) {
   for (const NDArray& array : arrays) internal::RequireArray(metric, StrCat("an array of ", which), array);
 }
@@ -67,6 +73,7 @@ void RequireAsMany(const std::string& metric, const std::vector<NDArray>& labels
                       " prediction arrays; give one per device"));
 }
 
+// Returns the extents that are not 1, without the first axis.
 std::vector<int64_t> WithoutOnes(const Shape& shape) {
   std::vector<int64_t> extents;
   for (size_t axis = 1; axis < shape.ndim(); ++axis) {
@@ -75,8 +82,8 @@ std::vector<int64_t> WithoutOnes(const Shape& shape) {
   return extents;
 }
 
-// Labels of any shape go with rows of scores, in row-major order; with scores of more axes they have the
-// scores' axes but the last.
+// Whether labels and scores fit. Scores [rows, classes] take labels of any shape with as many elements
+// as rows, in row-major order. Scores of more axes take labels with the same axes but the last.
 bool LabelsFit(const Shape& labels, const Shape& scores) {
   if (labels.ndim() == 0 || scores.ndim() < 2) return false;
   if (scores.ndim() == 2) return labels.size() == scores[0];
@@ -88,7 +95,7 @@ struct SumOfSamples {
   int64_t samples = 0;
 };
 
-// Of each sample the mean of value(label, prediction) over its numbers, summed over samples.
+// Returns the sum over samples of each sample's mean of value(label, prediction) over its numbers.
 template <typename Value>
 SumOfSamples SumOverNumbers(const std::string& metric, const std::vector<NDArray>& labels,
                             const std::vector<NDArray>& predictions, Value value) {
@@ -119,7 +126,7 @@ SumOfSamples SumOverNumbers(const std::string& metric, const std::vector<NDArray
 
 double MeanMetric::value() const {
   const double mean = sum_ / static_cast<double>(count_);
-  // Whoever prints it gets "nan" and not "-nan".
+  // quiet_NaN() has no sign, so that it is printed as "nan" and never as "-nan".
   return count_ == 0 || std::isnan(mean) ? std::numeric_limits<double>::quiet_NaN() : mean;
 }
 

@@ -1,3 +1,7 @@
+// The ready-made networks of sluice/models.h, and their list by name.
+//
+// Names of layers are part of the checkpoints' format, so they do not change. A network is built without
+// parameters' values; Initialize gives them. The functions may be called from any thread.
 #include "sluice/models.h"
 
 #include "autograd/ops.h"
@@ -30,7 +34,7 @@ Sequential LenetWith() {
   return net;
 }
 
-// 3x3 twice, beside the shortcut.
+// Two 3x3 convolutions beside a shortcut, which is a 1x1 convolution when the block changes the shape.
 Residual ResidualBlock(int64_t channels, int64_t stride, bool changes_shape) {
   Sequential body;
   body.Add("conv1", Conv2D(channels, 3, {.stride = stride, .padding = 1, .use_bias = false}));
@@ -44,7 +48,8 @@ Residual ResidualBlock(int64_t channels, int64_t stride, bool changes_shape) {
 
 const EmbeddingOptions kPadded = {.padding = 0};
 
-// Ids of words, 0 behind the last one, to the recurrent layer's state after it.
+// Maps ids of words [batch, length], padded with 0, to the recurrent layer's hidden state after each
+// text's last word, [batch, hidden].
 class TextReader final : public Layer {
  public:
   template <typename Recurrent>
@@ -72,11 +77,12 @@ class TextReader final : public Layer {
 
  private:
   Children children_;
-  RecurrentLayer* recurrent_;  // one of them
+  RecurrentLayer* recurrent_;  // owned by children_
 };
 
-// Embeddings begin small: weights drawn for unit inputs would leave the gates where they are nearly linear,
-// and learning takes several times as many steps.
+// A text classifier on a recurrent layer. Its input weights are drawn from a wide range because
+// embeddings begin small: weights drawn for inputs of unit size would leave the gates in their nearly
+// linear range, and learning would take several times as many steps.
 template <typename Recurrent>
 Sequential TextWith(int64_t vocabulary, int64_t classes, int64_t dim, int64_t hidden,
                     std::shared_ptr<const Initializer> bias = nullptr) {
@@ -149,7 +155,7 @@ Sequential TextCnn(int64_t vocabulary, int64_t classes, int64_t dim, int64_t fil
   }
   Sequential net;
   net.Add("embedding", Embedding(vocabulary, dim, kPadded));
-  // An image of one channel, a word in each row.
+  // The text becomes an image of one channel, with one word in each row.
   net.Add("image", Lambda([](const NDArray& x) {
             return ops::Reshape(x, {x.shape()[0], 1, x.shape()[1], x.shape()[2]});
           }));

@@ -23,7 +23,7 @@ void RequireEpsilon(std::string_view kind, double epsilon) {
     ThrowInvalid(StrCat(kind, ": epsilon is ", epsilon, "; it must be a positive number"));
 }
 
-// On x's context; `size` may be what it waited for.
+// Returns the parameter's array on x's context. If its shape is deferred, `size` sets it.
 NDArray& FactorFor(Parameter& parameter, const NDArray& x, int64_t size) {
   parameter.SetShape({size});
   return parameter.data(x.context());

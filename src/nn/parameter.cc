@@ -1,3 +1,9 @@
+// Parameter and ParameterDict (sluice/parameter.h).
+//
+// A parameter is in one of three states: not initialised; deferred, where an axis of its shape is unknown and
+// pending_ keeps initialiser and seed; or initialised, with one array per context in data_. Values are drawn
+// once and copied, so that all contexts begin alike. Layers call data() in Forward, Trainers list_data() and
+// list_grad(), all on the training thread.
 #include "sluice/parameter.h"
 
 #include <algorithm>
@@ -125,7 +131,8 @@ void Parameter::AllocateData(const Initializer& init, uint64_t seed) {
   BeginWith(std::move(arrays));
 }
 
-// Every callback runs, whichever fails; the first failure is thrown.
+// Makes `arrays` the parameter's values and runs the callbacks of WhenInitialized. All callbacks run
+// even if one throws; the first exception is rethrown.
 void Parameter::BeginWith(std::vector<NDArray> arrays) {
   for (NDArray& array : arrays) autograd::AttachGrad(array, options_.grad_req);
   data_ = std::move(arrays);
@@ -199,7 +206,7 @@ void Parameter::SetData(const NDArray& value) {
     std::ranges::for_each(data_, copy_to);
     return;
   }
-  std::vector<NDArray> arrays;  // whoever waits for them finds `value` in them
+  std::vector<NDArray> arrays;  // filled before BeginWith: the callbacks of WhenInitialized see `value`
   for (const Context& context : contexts_)
     copy_to(arrays.emplace_back(NDArray::Empty(shape_, context, dtype())));
   BeginWith(std::move(arrays));

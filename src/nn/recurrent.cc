@@ -1,3 +1,8 @@
+// The recurrent layers: layers and directions put together from ops::Recurrent, which runs one of each.
+//
+// Parameters lie in the order of layers, then directions, then kParts: i2h_weight, h2h_weight, i2h_bias,
+// h2h_bias. States are stacked in the same order, [layers * directions, batch, hidden]. Forward checks its
+// arguments, so that errors name the layer, and runs on the caller's thread.
 #include "sluice/nn/recurrent.h"
 
 #include "autograd/ops.h"
@@ -8,9 +13,9 @@
 namespace sluice::nn {
 namespace {
 
-constexpr int64_t kParts = 4;  // parameters of a layer in one direction: weights and biases
+constexpr int64_t kParts = 4;  // parameters of one layer in one direction: two weights, two biases
 
-// An axis of 1 before [batch, hidden].
+// Returns the state [batch, hidden] as [1, batch, hidden].
 NDArray AsOneOfMany(const NDArray& state) {
   return ops::Reshape(state, {1, state.shape()[0], state.shape()[1]});
 }
@@ -23,7 +28,7 @@ NDArray Stack(const StateList& states) {
 
 }  // namespace
 
-// Of all layers and directions, [1, batch, hidden] each.
+// The states of all layers and directions, [1, batch, hidden] each.
 struct RecurrentLayer::States {
   StateList hidden, cell;
 };

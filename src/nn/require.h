@@ -1,4 +1,4 @@
-// What layers refuse.
+// Checks of the arguments and inputs of layers. All throw Error(kInvalidArgument) unless they say otherwise.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace sluice::nn {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
-// That `layer`, which is printed, has an array to work on.
+// Throws Error(kFailedPrecondition), which names `layer` and `which`, when `array` is no array.
 template <typename Layer>
 void RequireArrayFor(const Layer& layer, std::string_view which, const NDArray& array) {
   if (!array.valid()) internal::ThrowNoArray(StrCat(layer), which);
@@ -41,8 +41,8 @@ inline void RequireExtent(std::string_view what, const Window& window, int64_t l
   }
 }
 
-// `layer`, which is printed, has to find at least one window position in the image x [batch, channels,
-// height, width]; channels 0: any number.
+// Requires that x is [batch, channels, height, width] and has room for at least one position of the window.
+// `channels` 0 allows any number. The message names `layer`.
 template <typename Layer>
 void RequireImage(const Layer& layer, const Shape& x, int64_t channels, const Window& window,
                   const Window& padding) {

@@ -1,3 +1,8 @@
+// Cuts a batch over devices, evenly or by work load (formulas: sluice/split.h).
+//
+// The slices are computed as intervals of rows first. Each then becomes a view, which is copied only
+// where its context differs. SplitByWorkLoad rounds as MXNet's work_load_list does. Fit and programs
+// call these functions on the training thread; all throw Error(kInvalidArgument).
 #include "sluice/split.h"
 
 #include <algorithm>
@@ -43,6 +48,7 @@ std::vector<BatchSlice> SplitEvenly(const Shape& shape, int64_t num_slices, bool
   return slices;
 }
 
+// Returns slice i of `data` on contexts[i].
 std::vector<NDArray> Load(const NDArray& data, const std::vector<BatchSlice>& slices,
                           const std::vector<Context>& contexts) {
   std::vector<NDArray> parts;
