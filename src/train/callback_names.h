@@ -1,4 +1,4 @@
-// Under which names callbacks' memory is kept.
+// The names under which a checkpoint keeps the memory of callbacks.
 #pragma once
 
 #include <map>
@@ -10,7 +10,8 @@
 
 namespace sluice::train {
 
-// Beside the callbacks: their names, with " #2" and so on for those that come again; empty: without memory.
+// Returns a name for each callback: its own, with " #2" and so on when the name occurs again. It is empty for
+// callbacks without memory.
 inline std::vector<std::string> MemoryNames(const std::vector<CallbackPtr>& callbacks) {
   std::vector<std::string> names;
   std::map<std::string, int> seen;

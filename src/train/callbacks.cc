@@ -1,3 +1,8 @@
+// The callbacks of sluice/callback.h but WriteReport: AfterStep, AfterEpoch, SaveEvery, KeepBest, StopEarly.
+//
+// Fit calls them on rank 0's training thread, between two steps, so nothing here is locked. What a
+// callback remembers becomes a text in a checkpoint (Memory) and is parsed when a run is resumed
+// (Recall), which throws Error(kDataLoss) for a text that it cannot have written.
 #include <cmath>
 #include <deque>
 #include <filesystem>
@@ -42,6 +47,7 @@ class EpochCall final : public Callback {
   const Call call_;
 };
 
+// Returns what `parse` makes of `memory`. Throws Error(kDataLoss) when it cannot be parsed.
 auto Recalled(const std::string& who, const std::string& memory, auto parse) {
   auto found = parse(memory);
   if (!found)
@@ -83,18 +89,18 @@ class Saver final : public Callback {
     EndIfAsked(status, is_epochs || is_steps);
   }
 
-  // A run of so many steps that ends within an epoch can be gone on with.
+  // Saves where a run of num_steps ends within an epoch, so that it can be resumed there.
   void OnEnd(const FitStatus& status) override {
     if (status.next.step == 0 || !begun_) return;
     if (passing_.empty() || passing_.back() != status.next) {
       SaveForNow(status);
-    } else if (status.test) {  // the last evaluation came after that save, and others remember it
+    } else if (status.test) {  // the last evaluation came after that save, and other callbacks remember it
       Save(status);
     }
   }
 
   bool Saves() const override { return true; }
-  // Without the folder: it may be called otherwise, or be another, when the run goes on.
+  // The name omits the folder, which may be another one when the run is resumed.
   std::string name() const override {
     return "SaveEvery " + StrPrintable(std::filesystem::path(prefix_).filename().string());
   }
@@ -112,7 +118,7 @@ class Saver final : public Callback {
                        "; it can be gone on with from ", CheckpointFile(prefix_, status.next)));
   }
 
-  // Until `keep` newer ones are there.
+  // Saves a checkpoint that is removed once `keep` newer ones of its kind exist.
   void SaveForNow(const FitStatus& status) {
     passing_.push_back(status.next);
     Save(status);
@@ -130,8 +136,9 @@ class Saver final : public Callback {
     SaveCheckpoint(prefix_, here, status.net.CollectParams(), status.trainer);
   }
 
-  // What lies ahead of a run's first step another one has written: who goes on from the newest would go on
-  // from that.
+  // Is called after every step and acts after the first, with `first` the position then. Throws
+  // Error(kAlreadyExists) when there is a checkpoint at or after it: another run has written that one, and it
+  // would be taken for the newest of this run.
   void RequireNoOtherRun(const Position& first) {
     if (std::exchange(begun_, true)) return;
     const std::vector<Position> found = ListCheckpoints(prefix_);
@@ -145,16 +152,19 @@ class Saver final : public Callback {
   const std::string prefix_;
   const SaveOptions options_;
   bool begun_ = false;
-  std::deque<Position> passing_;  // those that do not stay, of this run, before it went on too
+  std::deque<Position> passing_;  // checkpoints of this run, resumed or not, that SaveForNow will remove
 };
 
+// The best test score so far, and the number of evaluations since.
 class BestSoFar {
  public:
   explicit BestSoFar(double min_delta = 0) : min_delta_(min_delta) {}
-  // True for a new best. Without an evaluation nothing is known; a run that has diverged gets no better.
+  // Takes note of the evaluation in `status`, if there is one. Returns whether its score is a new best;
+  // it never is when score or loss are not finite.
   bool Take(const FitStatus& status) {
     if (!status.test) return false;
-    if (best_.metric != status.judge.metric) best_ = {.metric = status.judge.metric};  // not comparable
+    if (best_.metric != status.judge.metric)
+      best_ = {.metric = status.judge.metric};  // not comparable scores
     ++best_.epochs_since;
     const double score = status.judge.higher_is_better ? status.test->score : -status.test->score;
     if (!std::isfinite(status.test->loss) || !std::isfinite(score) || !(score > best_.score + min_delta_))
@@ -193,7 +203,7 @@ class BestKeeper final : public Callback {
     if (status.next.step != 0) Take(status);
   }
   bool NeedsTestSet() const override { return true; }
-  // Without the folder, as SaveEvery's.
+  // The name omits the folder, as that of SaveEvery.
   std::string name() const override {
     return "KeepBest " + StrPrintable(std::filesystem::path(file_).filename().string());
   }

@@ -1,3 +1,9 @@
+// Checkpoints: naming, listing, writing, reading and removing their files (sluice/checkpoint.h).
+//
+// A checkpoint is up to three files: parameters, optimiser states, statistics. The parameters are
+// written last and removed first, so that where they exist the other files are whole; states or
+// statistics without parameters are left from a save that was killed, and the next save removes them.
+// Callbacks and programs call these functions, for saving on rank 0 alone.
 #include "sluice/checkpoint.h"
 
 #include <algorithm>
@@ -24,7 +30,7 @@ constexpr std::string_view kEnding = ".safetensors", kStatesEnding = ".states.sa
                            kStatisticsEnding = ".statistics.safetensors";
 
 std::string FileOf(const std::string& prefix, const Position& next, std::string_view ending) {
-  ValidatePath(prefix).OrThrow();  // what is removed under a name that ends before would be another's
+  ValidatePath(prefix).OrThrow();  // a NUL byte would cut the name short, to that of another file
   std::ostringstream name;
   name << prefix << '-' << std::setfill('0') << std::setw(4) << next.epoch;
   if (next.step != 0) name << '-' << std::setw(6) << next.step;
@@ -32,7 +38,7 @@ std::string FileOf(const std::string& prefix, const Position& next, std::string_
   return name.str();
 }
 
-// Of a file's name without prefix and ending: "-0003" or "-0003-000200".
+// Parses a file's name without prefix and ending: "-0003" or "-0003-000200".
 std::optional<Position> ParsePosition(std::string_view text) {
   if (!text.starts_with('-')) return std::nullopt;
   const std::vector<std::string> parts = StrSplit(text.substr(1), '-');
@@ -42,8 +48,8 @@ std::optional<Position> ParsePosition(std::string_view text) {
   return Position{*epoch, *step};
 }
 
-// Of the files with this ending, the oldest first. A prefix may name its folder in more ways than one
-// ("run//x"): what counts is the file's name.
+// Returns the positions of the files with this ending, the oldest first. Only the file's name is
+// compared, since a prefix may spell its folder in several ways ("run//x").
 std::vector<Position> PositionsWith(const std::string& prefix, std::string_view ending) {
   ValidatePath(prefix).OrThrow();
   const fs::path path = prefix;
@@ -70,7 +76,8 @@ std::vector<std::string> FilesOf(const std::string& prefix, const Position& next
           CheckpointStatisticsFile(prefix, next)};
 }
 
-// What a save that was killed left behind, without parameters: nobody can go on from it.
+// Removes states and statistics without parameters, which a killed save has left: no run can resume
+// from them.
 void RemoveUnfinished(const std::string& prefix) {
   for (const std::string_view ending : {kStatesEnding, kStatisticsEnding}) {
     for (const Position& position : PositionsWith(prefix, ending)) {
@@ -79,7 +86,7 @@ void RemoveUnfinished(const std::string& prefix) {
   }
 }
 
-// "1 to 8, 10": numbers that ascend, of long lists the newest.
+// Returns ascending numbers as text: "1 to 8, 10". Of more than ten ranges only the last ten are shown.
 std::string RangesOf(const std::vector<int64_t>& numbers) {
   constexpr size_t kMost = 10;
   std::vector<std::string> ranges;
@@ -94,7 +101,7 @@ std::string RangesOf(const std::vector<int64_t>& numbers) {
   return "..., " + StrJoin(std::span(ranges).last(kMost));
 }
 
-// What there is in place of a checkpoint that is not there.
+// Says which checkpoints exist, for the message about a missing one.
 std::string WhatThereIs(const std::string& prefix) {
   const fs::path folder = fs::path(prefix).parent_path();
   if (!folder.empty() && !fs::exists(folder)) return StrCat("there is no folder '", folder.string(), "'");
@@ -122,7 +129,7 @@ LoadedCheckpoint Loaded(const std::string& prefix, const Position& next, const F
   train::ReadMetadata(CheckpointFile(prefix, next), metadata, &loaded);
   const std::string statistics = CheckpointStatisticsFile(prefix, next);
   if (fs::exists(statistics)) {
-    ReadSafetensors(statistics).OrThrow();  // damage shows here, with the checkpoint's name
+    ReadSafetensors(statistics).OrThrow();  // throws here for a damaged file, naming it
     loaded.statistics = statistics;
   }
   const std::string states = CheckpointStatesFile(prefix, next);
@@ -154,13 +161,13 @@ void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer) {
   const FileMetadata metadata = train::MetadataOf(checkpoint);
   RemoveUnfinished(prefix);
-  RemoveCheckpoint(prefix, checkpoint.next);  // else old parameters would stand beside new states for a while
+  RemoveCheckpoint(prefix, checkpoint.next);  // else a killed save could leave old parameters with new states
   try {
     trainer.SaveStates(CheckpointStatesFile(prefix, checkpoint.next));
     train::SaveStatistics(CheckpointStatisticsFile(prefix, checkpoint.next), parameters);
     SaveParameters(CheckpointFile(prefix, checkpoint.next), parameters, metadata);
   } catch (...) {
-    std::error_code ignored;  // the save's own failure is what counts
+    std::error_code ignored;  // the failure of the save is the one to report
     for (const std::string& file : FilesOf(prefix, checkpoint.next)) fs::remove(file, ignored);
     throw;
   }

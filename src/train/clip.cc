@@ -1,3 +1,9 @@
+// The global norm of a list of arrays, and clipping by it.
+//
+// Each array is measured and scaled on its own context's stream, in the order of its other uses;
+// MeasureGlobalNorm waits for the sums and adds them up in the order of the list, so that the result
+// does not depend on timing. Trainers, through MeasureGlobalNorm, and programs, through ClipGlobalNorm,
+// call this on the training thread.
 #include "sluice/clip.h"
 
 #include <algorithm>
@@ -15,8 +21,8 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kLanes = 8;     // of a sum: a fixed order that vectorises
-constexpr size_t kBlock = 2048;  // elements that are widened at once
+constexpr size_t kLanes = 8;     // partial sums: a fixed order of addition that vectorises
+constexpr size_t kBlock = 2048;  // 16-bit elements that are converted at once
 
 struct Lanes {
   double sum[kLanes] = {};
@@ -37,7 +43,7 @@ SLUICE_SIMD void AddSquares(const float* values, size_t n, Lanes* lanes) {
 SLUICE_SIMD void AddSquares(const double* values, size_t n, Lanes* lanes) {
   SquaresLoop(values, n, lanes);
 }
-// The factor may be too small for a float, where its products are not.
+// The factor stays a double: it may be too small for a float even where the products are not.
 SLUICE_SIMD void Scale(float* values, size_t n, double factor) {
   for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(values[i] * factor);
 }
@@ -45,7 +51,8 @@ SLUICE_SIMD void Scale(double* values, size_t n, double factor) {
   for (size_t i = 0; i < n; ++i) values[i] *= factor;
 }
 
-// visit(block, n) over 16-bit elements as floats; with `back` what visit leaves is stored again.
+// Calls visit(block, n) for blocks of 16-bit elements, as floats. With `back` it stores the blocks
+// again after the call.
 template <typename Visit>
 void ForHalves(DType dtype, std::byte* bytes, size_t n, bool back, Visit&& visit) {
   const auto widen = dtype == DType::kFloat16 ? HalfToFloat : BFloat16ToFloat;
@@ -90,7 +97,7 @@ void RequireFloating(const std::vector<NDArray>& arrays) {
   }
 }
 
-// Each array's sum of squares.
+// Returns each array's sum of squares, and waits for them.
 std::vector<double> Measure(const std::vector<NDArray>& arrays) {
   const auto sums = std::make_shared<std::vector<double>>(arrays.size());
   std::vector<Event> ends;
@@ -118,7 +125,7 @@ void EnqueueScale(double factor, NDArray array) {
 }
 
 void WarnOf(const train::GlobalNorm& norm, const std::vector<NDArray>& arrays) {
-  std::string whose;  // nobody's, where only the sum is too large
+  std::string whose;  // empty when every array is finite and only their sum is not
   if (norm.not_finite) {
     const NDArray& array = arrays[*norm.not_finite];
     whose = StrCat("array ", *norm.not_finite, " of ", arrays.size(), ", ", Name(array.dtype()), " ",
@@ -140,7 +147,7 @@ GlobalNorm MeasureGlobalNorm(const std::vector<NDArray>& arrays) {
     sum += sums[i];
     if (!std::isfinite(sums[i]) && !norm.not_finite) norm.not_finite = i;
   }
-  norm.value = std::isnan(sum) ? std::nan("") : std::sqrt(sum);  // a NaN without a sign, for messages
+  norm.value = std::isnan(sum) ? std::nan("") : std::sqrt(sum);  // a NaN that is never printed "-nan"
   return norm;
 }
 

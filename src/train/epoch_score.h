@@ -1,4 +1,4 @@
-// Loss and metric over an epoch under way. Internal to train/.
+// Loss and metric over the current epoch. Internal to train/.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ struct StepResult {
   int64_t size = 0;
 };
 
-// A step's results are read one step late, so that reading waits for nothing.
+// Adds up the results of steps. Fit counts each step one step late, when its results have been
+// computed, so that reading them does not wait.
 class EpochScore {
  public:
   explicit EpochScore(std::unique_ptr<metric::MeanMetric> metric) : metric_(std::move(metric)) {}
@@ -32,7 +33,7 @@ class EpochScore {
   }
   void Add(StepResult result) { pending_.push_back(std::move(result)); }
   size_t pending() const { return pending_.size(); }
-  // Counts the oldest step; returns the mean loss of its batch, 0 of none.
+  // Counts the oldest step that was added. Returns the mean loss of its batch, or 0 for an empty batch.
   double Count() {
     const StepResult result = std::move(pending_.front());
     pending_.pop_front();
@@ -53,7 +54,7 @@ class EpochScore {
       sums.score = metric_->sum(), sums.scored = metric_->count(), sums.metric = metric_->name();
     return sums;
   }
-  // Of another metric's there is nothing to go on from.
+  // Sets the sums of a run that is resumed within the epoch. The sums of another metric are ignored.
   void GoOnFrom(const EpochSums& sums) {
     loss_.GoOnFrom(sums.loss, sums.samples);
     if (metric_ != nullptr && metric_->name() == sums.metric) metric_->GoOnFrom(sums.score, sums.scored);

@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kEvalBatch = 250;
 
-// Through memory of its own, so that the copy waits for no computation.
+// Copies the values to the pinned context, which has a stream of its own, so that the copy does not wait for
+// computations.
 NDArray OnHost(std::span<const float> values, const Shape& shape) {
   return NDArray::From(values, shape, cpu_pinned(0));
 }
@@ -34,7 +35,7 @@ train::Shards train::Load(const Batch& batch, const std::vector<Context>& contex
   if (batch.size() == 0) return shards;
   const NDArray images = OnHost(batch.samples, batch.shape);
   const NDArray labels = LabelsOf(batch);
-  if (batch.size() < static_cast<int64_t>(contexts.size())) {  // the end of an epoch: too small to cut
+  if (batch.size() < static_cast<int64_t>(contexts.size())) {  // too small to cut, at the end of an epoch
     shards.images = {images.AsInContext(contexts.front())};
     shards.labels = {labels.AsInContext(contexts.front())};
     return shards;
@@ -60,7 +61,7 @@ EvalReport Evaluate(nn::Layer& net, const Dataset& dataset, const std::vector<Co
   metric::TopKAccuracy best(std::max<int64_t>(top_k, 1));
   std::optional<DataLoader> loader;
   if (dataset.size() > 0) {
-    const std::shared_ptr<const Dataset> all(std::shared_ptr<const Dataset>(), &dataset);  // the caller's
+    const std::shared_ptr<const Dataset> all(std::shared_ptr<const Dataset>(), &dataset);  // not owned
     loader.emplace(all, DataLoaderOptions{.batch_size = kEvalBatch,
                                           .shuffle = false,
                                           .num_epochs = 1,

@@ -1,3 +1,9 @@
+// The training loop. FitRun is one call of Fit, on the caller's thread.
+//
+// Workers of sync stores run the same steps and meet at the same barriers: after evaluations, after
+// epochs, and at the end. With a callback that may stop the run, workers of all stores meet in
+// MustStop. RequireSameRun has compared everything that this depends on. Rank 0, the leader, alone
+// prints, evaluates and calls callbacks.
 #include "sluice/fit.h"
 
 #include <unistd.h>
@@ -29,7 +35,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kWarmUpSteps = 5;  // left out of the samples per second when more follow
+constexpr int64_t kWarmUpSteps = 5;  // not counted in the samples per second when more steps follow
 constexpr int kColumns = 80;
 
 std::string LabelsOf(const Dataset& data) {
@@ -37,7 +43,7 @@ std::string LabelsOf(const Dataset& data) {
   return shape ? StrCat("arrays of ", *shape) : "classes";
 }
 
-// What can be refused before anything is made.
+// Returns `options`. Throws Error(kInvalidArgument) for those that are wrong for any network and data.
 const FitOptions& Checked(const FitOptions& options) {
   const auto refuse = [](const auto&... why) {
     throw Error(ErrorCode::kInvalidArgument, StrCat("Fit: ", why...));
@@ -91,7 +97,7 @@ class FitRun {
 
   FitReport Run() {
     started_ = SteadyClock().Now();
-    // Before the first epoch, too: a run that goes on may have been stopped where it was.
+    // MustStop is asked before the first epoch, too: a run may be resumed from where it had been stopped.
     for (next_ = options_.start; !IsOver() && !MustStop(); ++report_.epochs) RunEpoch();
     store_->WaitAll();
     const bool evaluated = next_.step == 0 ? report_.epochs > 0 : evaluation_.has_value();
@@ -154,6 +160,7 @@ class FitRun {
                        LabelsOf(data()), "; they must be the same"));
   }
 
+  // Gives callbacks, and this run itself, what they remembered in the checkpoint.
   void Recall() {
     const std::vector<std::string> names = train::MemoryNames(options_.callbacks);
     for (size_t i = 0; i < names.size(); ++i) {
@@ -165,14 +172,15 @@ class FitRun {
       epoch_.GoOnFrom(train::EpochSums::Parse(own->second));
   }
 
+  // Returns the sums of the epoch so far, for a checkpoint. Waits for the newest step.
   std::string Sums() {
     while (epoch_.pending() > 0) Count();
     return epoch_.sums().ToText();
   }
 
-  // What is left of it: from next_ to the first batch of the one after, or to the last step.
+  // Runs what is left of the epoch of next_: up to the next epoch's first batch, or the last step of the run.
   void RunEpoch() {
-    if (next_.step == 0) epoch_.Reset();  // else the sums are what a checkpoint had, or nothing
+    if (next_.step == 0) epoch_.Reset();  // else the sums come from a checkpoint, or are empty
     const int64_t epoch = next_.epoch, last_epoch = LastEpoch(), steps = loader_.steps_per_epoch();
     do {
       Batch batch = *loader_.Next();
@@ -207,7 +215,8 @@ class FitRun {
     AwaitLeader();
   }
 
-  // It may take longer than a value of the next round may be late.
+  // Waits, in sync stores, until rank 0 has evaluated and called its callbacks. That may take longer than a
+  // pull's timeout, so the wait has a timeout of its own.
   void AwaitLeader() {
     const Time before = SteadyClock().Now();
     if (!StoreType::Parse(store_->type()).async)
@@ -238,7 +247,8 @@ class FitRun {
                          options_.top_k > 1 ? StrCat(" top-", options_.top_k, " ", report_.test_top_k) : ""));
   }
 
-  // In between nothing is trained: callbacks may take their time.
+  // Calls this method of all callbacks, on rank 0; those that save come last. The time that they take is not
+  // counted in the samples per second.
   void Tell(void (Callback::*moment)(const FitStatus&)) {
     if (!leader() || options_.callbacks.empty()) return;
     const Time before = SteadyClock().Now();
@@ -271,6 +281,7 @@ class FitRun {
     not_training_ += SteadyClock().Now() - before;
   }
 
+  // Returns rank 0's decision whether to stop early. It is a barrier of all workers when a callback may stop.
   bool MustStop() {
     const auto any = [&](bool (Callback::*ask)() const) {
       return std::ranges::any_of(options_.callbacks, [&](const CallbackPtr& c) { return (*c.*ask)(); });
@@ -283,7 +294,8 @@ class FitRun {
   }
 
   void Step(const Batch& batch) {
-    // Work loads fit a full batch; of what is left at the end of an epoch a small one may get nothing.
+    // Work loads are for full batches: of a smaller batch, at the end of an epoch, a device with a small load
+    // could get nothing.
     const bool full = batch.size() == options_.batch_size;
     train::Shards shards =
         train::Load(batch, options_.contexts, full ? options_.work_load : std::vector<double>());
@@ -291,7 +303,7 @@ class FitRun {
     train::StepResult result{shards.labels, {}, {}, batch.size()};
     if (batch.size() > 0) {
       {
-        // What is dropped depends on the sample alone, whichever device it is on.
+        // What dropout drops depends on the sample alone, not on the device that has it.
         const autograd::RecordScope record(
             {.seed = options_.seed, .step = static_cast<uint64_t>(StepsDone())});
         auto first = static_cast<uint64_t>(batch.first);
@@ -383,14 +395,14 @@ class FitRun {
   const Judge judge_;
   const Batching batching_;
   train::Progress progress_;
-  std::unique_ptr<const Optimizer> rates_;  // for what it says of the learning rate
+  std::unique_ptr<const Optimizer> rates_;  // computes the learning rate that callbacks see
   std::unique_ptr<Trainer> trainer_;
   train::EpochScore epoch_;
   const std::function<std::string()> sums_ = [this] { return Sums(); };
   bool diverged_ = false;
   FitReport report_;
   Position next_;
-  std::optional<EvalReport> evaluation_;  // made at this moment
+  std::optional<EvalReport> evaluation_;  // the evaluation after the latest step, if there was one
   Time started_{};
   Duration not_training_{};
   int64_t images_ = 0;

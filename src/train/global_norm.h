@@ -1,4 +1,4 @@
-// The 2-norm of all arrays as one vector.
+// The 2-norm of several arrays as one vector.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,8 @@ struct GlobalNorm {
   std::optional<size_t> not_finite;  // the first array whose own sum of squares is not finite
 };
 
-// Waits for the arrays: of any context and floating type.
+// Waits for the arrays, which may lie on several contexts and have any floating types. Throws what their
+// operations threw.
 GlobalNorm MeasureGlobalNorm(const std::vector<NDArray>& arrays);
 
 }  // namespace sluice::train

@@ -1,3 +1,9 @@
+// Trainer::LocalUpdate: the optimiser, its states and the updates on each context (local_update.h).
+//
+// Every context has a copy of a key's states beside its weights; equal weights and gradients keep the
+// copies equal, so saving reads the first one. Updates run on the contexts' streams, and states may be
+// touched here only after Wait, or after a copy's `last`. The Trainer calls all methods on the training
+// thread; Load is also a barrier of all workers.
 #include "train/local_update.h"
 
 #include <algorithm>
@@ -30,7 +36,8 @@ void Trainer::LocalUpdate::AddConstant(const std::string& key, const std::vector
   constants_.push_back({key, values.front().shape(), values.front().dtype()});
 }
 
-// A parameter may have come to more contexts: what they add is alike.
+// Adapts the number of copies to the number of contexts, which may have changed. New copies start from the
+// first one's states.
 void Trainer::LocalUpdate::FollowCopies(State* state, size_t count) const {
   const size_t before = state->copies.size();
   if (count == before) return;
@@ -47,6 +54,7 @@ void Trainer::LocalUpdate::FollowCopies(State* state, size_t count) const {
   }
 }
 
+// Gives `states` the optimiser's arrays for `of`; existing ones that fit are kept.
 void Trainer::LocalUpdate::Fit(const State& of, kvstore::States* states) const {
   kvstore::FitStates(rule_.optimizer.get(), of.dtype, static_cast<size_t>(of.shape.size()), states);
 }
@@ -116,7 +124,8 @@ void Trainer::LocalUpdate::Save(const std::string& path) {
   kvstore::SaveStates(path, *rule_.optimizer, layouts, saved);
 }
 
-// What rank 0's file holds; nothing on the others, which get its error.
+// Returns what rank 0's file holds; nothing on the other workers. Throws on all workers when rank 0
+// cannot read it.
 Trainer::LocalUpdate::Loaded Trainer::LocalUpdate::Read(const std::string& path, KVStore& store) const {
   Loaded loaded;
   std::optional<Error> failure;
@@ -133,8 +142,8 @@ Trainer::LocalUpdate::Loaded Trainer::LocalUpdate::Read(const std::string& path,
   return loaded;
 }
 
-// A store without an optimiser keeps the sum of a push: rank 0's states, and of everybody else -0, to which
-// any number may be added.
+// Brings rank 0's `loaded` to all workers, as a sum: in a store without an optimiser a round is the sum of
+// the pushes. Rank 0 pushes its states and the others -0, which leaves every addend, also -0, as it is.
 void Trainer::LocalUpdate::Share(KVStore& store, Loaded* loaded) const {
   const bool leader = store.rank() == 0;
   std::vector<Key> keys = {Key("Trainer/updates")};

@@ -1,4 +1,4 @@
-// Updating weights where they are used: what a Trainer does with update_on_kvstore = false.
+// Updates weights on their own contexts: a Trainer with update_on_kvstore = false does this.
 #pragma once
 
 #include <map>
@@ -17,30 +17,32 @@ class Trainer::LocalUpdate {
  public:
   explicit LocalUpdate(const OptimizerConfig& config) { Set(config); }
   void Set(const OptimizerConfig& config);
-  // A key, without states yet.
+  // Adds a key. Its states are made when they are first needed.
   void Add(const std::string& key, const std::vector<NDArray>& weights);
-  // What no step updates: in the file of states with zeros, as in a store's.
+  // Adds a key that no step updates. Its states are zeros in the file, as in a file that a store writes.
   void AddConstant(const std::string& key, const std::vector<NDArray>& values);
-  // The next step updates every context's copy; equal copies stay equal.
+  // Adds one update per context of `key` to the next Step, with gradients times `scale`. Equal copies
+  // stay equal.
   void AddToStep(const std::string& key, const std::vector<NDArray>& weights,
                  const std::vector<NDArray>& gradients, double scale);
-  // Enqueues the updates that were added: one operation for each context.
+  // Enqueues the updates that were added, as one operation per context, and returns at once.
   void Step();
   void Save(const std::string& path);
   int64_t NumUpdates(const std::string& key) const { return states_.at(key).num_updates; }
-  // On every worker; rank 0 reads.
+  // Sets all states to those of the file, which rank 0 reads. All workers must call it, and wait for
+  // each other.
   void Load(const std::string& path, KVStore& store);
 
  private:
   struct State {
     Shape shape;
-    DType dtype = DType::kFloat32;  // of the weights
+    DType dtype = DType::kFloat32;  // the weights' type
     int64_t num_updates = 0;
-    Label name;  // of an update
+    Label name;  // names the key's updates in errors
     struct Copy {
       kvstore::States states;
-      std::shared_ptr<const kvstore::ArrayUpdate> update;  // null: to be made from rule and states
-      Event last;
+      std::shared_ptr<const kvstore::ArrayUpdate> update;  // made from rule_ and `states`; null: must be made
+      Event last;                                          // the end of the last update
     };
     std::vector<Copy> copies;
   };
@@ -57,8 +59,8 @@ class Trainer::LocalUpdate {
   std::map<std::string, State> states_;
   std::vector<kvstore::StateLayout> constants_;
   std::vector<kvstore::PendingUpdate> added_;
-  std::vector<State::Copy*> added_copies_;  // whose updates these are
-  bool shared_ = false;                     // the keys that Share needs exist
+  std::vector<State::Copy*> added_copies_;  // the copies that added_ updates, in the same order
+  bool shared_ = false;                     // whether the keys that Share needs exist
 };
 
 }  // namespace sluice

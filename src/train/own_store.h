@@ -1,4 +1,4 @@
-// What a Trainer and Fit take where they are given no store. Internal to train/.
+// The store that a Trainer and Fit use when they are given none. Internal to train/.
 #pragma once
 
 #include <memory>

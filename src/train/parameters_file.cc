@@ -1,3 +1,8 @@
+// Files of parameters: safetensors with one tensor per parameter, by name (sluice/parameters_file.h).
+//
+// LoadParameters checks every parameter and tensor before it sets any, so that a file that does not fit
+// leaves the model as it was. Programs and checkpoint.cc call these functions on the training thread;
+// saving waits for the arrays.
 #include "sluice/parameters_file.h"
 
 #include "base/strings.h"
@@ -22,8 +27,8 @@ std::string TextOf(const Shape& known) {
   return StrCat("[", StrJoin(dims), "]");
 }
 
-// Weights are the same on every context. Statistics are not: their mean, in float64, which equal values
-// survive to the last bit.
+// Returns the value to save. Weights are the same on every context, so it is the first one's. Statistics
+// differ, so it is their mean, summed in float64: the mean of equal values is that value to the last bit.
 NDArray ValueOf(nn::Parameter& parameter) {
   const std::vector<NDArray>& copies = parameter.list_data();
   if (copies.size() == 1 || parameter.differentiable() || parameter.dtype() != DType::kFloat32)
@@ -68,7 +73,7 @@ void RequireFor(const nn::Parameter& parameter, const SafetensorsFile& file, con
 
 void SaveParameters(const std::string& path, const nn::ParameterDict& parameters, FileMetadata metadata) {
   std::vector<TensorView> tensors;
-  std::vector<NDArray> values;  // that the tensors view
+  std::vector<NDArray> values;  // the arrays that `tensors` are views of
   for (const auto& parameter : parameters) {
     const NDArray& data = values.emplace_back(ValueOf(*parameter));
     data.WaitToRead();

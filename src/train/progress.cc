@@ -12,7 +12,7 @@ namespace {
 constexpr Duration kRedraw = 100ms;
 
 std::string Fixed(double value, int digits) {
-  if (std::isnan(value)) return "nan";  // without a sign
+  if (std::isnan(value)) return "nan";  // never "-nan"
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
   return text;

@@ -21,12 +21,12 @@ class ReportWriter final : public Callback {
   }
 
   std::string name() const override { return "WriteReport"; }
-  // That there are points, for a run that goes on within its first epoch.
+  // Says that the file has points, also for a run that is resumed within its first epoch.
   std::string Memory() const override { return points_.empty() ? "" : "begun"; }
   void Recall(const std::string&) override { goes_on_ = true; }
 
  private:
-  // Else the loss is the score.
+  // Whether a metric judges the run; otherwise the loss is the score.
   static bool Scored(const FitStatus& status) { return !status.judge.is_loss; }
   void Add(const FitStatus& status, int64_t epoch, bool within) {
     if (points_.empty() && (goes_on_ || epoch > 1)) ReadPoints();
@@ -51,7 +51,8 @@ class ReportWriter final : public Callback {
     WriteFileAtomically(file_, std::span(&bytes, 1)).OrThrow();
   }
 
-  // The curves of a run that goes on are in the file; a new run begins a new one.
+  // Reads the points that a resumed run has written to the file. A file that is missing or is no report
+  // has none.
   void ReadPoints() {
     constexpr uint64_t kMostBytes = 64 << 20;
     const auto text = ReadFile(file_, kMostBytes);

@@ -1,3 +1,9 @@
+// Compares, over the store, what all workers of a run must agree on.
+//
+// Every worker lists its traits as lines of text and compares them with rank 0's, which Agree, a
+// barrier, brings to all; each worker that differs throws. Agree's texts are at most 64 KiB long, so
+// lists are compared by their digests. Fit and the example programs call this before the first step, on
+// the training thread.
 #include "train/same_run.h"
 
 #include <algorithm>
@@ -14,7 +20,8 @@ bool MayStop(const FitOptions& options) {
   return std::ranges::any_of(options.callbacks, [](const CallbackPtr& call) { return call->MayStop(); });
 }
 
-// Lists may be longer than a word can be.
+// Returns the number of a list's entries and a digest of its text. Lists themselves may be longer than
+// KVStore::Agree allows.
 std::string DigestOf(size_t count, const std::string& text) {
   return count == 0 ? "none" : StrCat(count, " of digest ", Fnv1a(text));
 }
@@ -66,6 +73,7 @@ void AddOptimizer(const OptimizerConfig& config, Traits* traits) {
   AddSchedule(c.schedule, traits);
 }
 
+// Adds what decides after which steps the workers meet at barriers.
 void AddMeetings(const FitOptions& options, Traits* traits) {
   traits->insert(traits->end(), {{"num_epochs", StrCat(options.num_epochs)},
                                  {"num_steps", StrCat(options.num_steps)},
@@ -94,7 +102,7 @@ void RequireAlike(std::string_view who, const Traits& traits, KVStore& store) {
 void RequireSameRun(const FitOptions& options, const OptimizerConfig& optimizer, const Batching& batching,
                     const Traits& more, KVStore& store) {
   const bool may_stop = MayStop(options);
-  // Which of the others there are depends on these.
+  // These two come first, since they decide which of the other traits are compared.
   Traits traits = {{"the store's type", store.type()},
                    {"a callback that may stop the run", may_stop ? "there is one" : "none"}};
   AddData(options, batching, &traits);

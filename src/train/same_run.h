@@ -1,4 +1,5 @@
-// That the workers of a job were told the same. Internal to train/ and the example programs.
+// Checks that all workers of a job were started with the same options. Internal to train/ and the example
+// programs.
 #pragma once
 
 #include <string>
@@ -11,16 +12,15 @@
 
 namespace sluice::train {
 
-// What must be the same on all workers: names and texts of one line.
+// What must be the same on all workers: pairs of a name and a text of one line.
 using Traits = std::vector<std::pair<std::string, std::string>>;
 
-// A barrier of all workers. Throws Error(kInvalidArgument), which `who` begins, with the first of `traits`
-// that is another than rank 0's.
+// Compares `traits` with those of rank 0; it is a barrier of all workers. Throws Error(kInvalidArgument),
+// whose message begins with `who` and names the first trait that differs, on each worker where one does.
 void RequireAlike(std::string_view who, const Traits& traits, KVStore& store);
 
-// That all take shares of the same batches with one optimiser and, where they meet after steps, meet after
-// the same ones.
-// `more` is compared, too.
+// Requires, by RequireAlike, that all workers take shares of the same batches, have the same optimiser
+// and, if they meet at barriers, meet after the same steps. `more` is compared, too.
 void RequireSameRun(const FitOptions& options, const OptimizerConfig& optimizer, const Batching& batching,
                     const Traits& more, KVStore& store);
 

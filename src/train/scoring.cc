@@ -9,7 +9,7 @@
 namespace sluice::train {
 namespace {
 
-constexpr int64_t kProbes = 2;  // of one sample a mean is a value for each, too
+constexpr int64_t kProbes = 2;  // with one sample, the mean of a batch would pass for a value per sample
 
 NDArray LabelsFor(const Dataset& data, const Context& context) {
   return NDArray(data.label_shape().value_or(Shape{}).WithAxis(0, kProbes), context);

@@ -1,4 +1,5 @@
-// What a run is judged by, and whether a network, its loss and its metric fit the data. Internal to train/.
+// Chooses the loss and the metric of a run, and checks that network, loss, metric and data fit each
+// other. Internal to train/.
 #pragma once
 
 #include <memory>
@@ -13,20 +14,21 @@
 
 namespace sluice::train {
 
-// What was asked for, else the softmax cross-entropy of classes. Throws Error(kInvalidArgument) for none
-// where labels are arrays: which loss they are for nobody else knows. `who` begins the message.
+// Returns `asked` or, if it is null, the softmax cross-entropy of classes. Throws Error(kInvalidArgument),
+// whose message begins with `who`, when it is null and labels are arrays: no loss suits all of those.
 std::shared_ptr<const nn::Loss> LossFor(const std::shared_ptr<const nn::Loss>& asked, const Dataset& data,
                                         std::string_view who);
-// A new metric: what was asked for, else the accuracy of classes; null where the loss alone counts, which
-// metric::Loss says, too.
+// Returns a new metric: what `asked` makes or, if that is empty, the accuracy of classes. Returns null
+// when the loss alone judges: for labels that are arrays without `asked`, and when `asked` makes null
+// or a metric::Loss.
 std::unique_ptr<metric::MeanMetric> NewMetric(const metric::Factory& asked, const Dataset& data);
 Judge JudgeOf(const metric::MeanMetric* metric);
 
-// Two samples of zeros forward on every context, so that parameters learn their shapes, and with labels of
-// zeros through loss and metric. Throws Error(kInvalidArgument) for what does not fit.
+// Runs two samples of zeros through `net` on every context, which fills in deferred shapes, and, with
+// labels of zeros, through loss and metric. Throws Error(kInvalidArgument) when they do not fit each other.
 void RequireFits(nn::Layer& net, const Dataset& data, const std::vector<Context>& contexts,
                  const nn::Loss& criterion, const metric::Factory& asked);
-// Throws Error(kInvalidArgument) unless there is one value for each sample.
+// Throws Error(kInvalidArgument) unless `losses` has one value for each sample.
 void RequirePerSample(const NDArray& losses, int64_t samples);
 
 }  // namespace sluice::train

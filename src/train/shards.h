@@ -1,4 +1,4 @@
-// A batch on its devices. Internal to train/.
+// A batch, cut over the devices of a process. Internal to train/.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@ struct Shards {
   std::vector<NDArray> images, labels;
 };
 
-// Cut by work load, or into equal slices without one; a batch with fewer samples than contexts goes to the
-// first. Nothing for an empty batch.
+// Copies the batch to the contexts, cut by `work_load`, or into equal slices if that is empty. A batch
+// with fewer samples than contexts goes to the first context alone. An empty batch gives no arrays.
 Shards Load(const Batch& batch, const std::vector<Context>& contexts, const std::vector<double>& work_load);
 
 }  // namespace sluice::train

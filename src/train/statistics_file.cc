@@ -18,7 +18,7 @@ std::vector<std::shared_ptr<nn::Parameter>> Statistics(const nn::ParameterDict& 
   return statistics;
 }
 
-// "bn.running_mean/1": of the second context.
+// Returns the entry's name, such as "bn.running_mean/1" for the second context.
 std::string EntryOf(const nn::Parameter& parameter, size_t context) {
   return StrCat(parameter.name(), "/", context);
 }
@@ -49,7 +49,7 @@ const TensorView& Find(const SafetensorsFile& file, const std::string& path, con
 
 void SaveStatistics(const std::string& path, const nn::ParameterDict& parameters) {
   std::vector<TensorView> tensors;
-  std::vector<NDArray> values;  // that the tensors view
+  std::vector<NDArray> values;  // the arrays that `tensors` are views of
   bool differ = false;
   for (const auto& parameter : Statistics(parameters)) {
     const std::vector<NDArray> copies = OnHost(*parameter);

@@ -1,5 +1,5 @@
-// Each context's own statistics (BatchNorm's running mean and variance), of which a parameters file has the
-// mean.
+// A file of each context's own statistics (BatchNorm's running mean and variance). A parameters file has only
+// their mean over the contexts.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace sluice::train {
 
-// Writes them to `path` where contexts differ in any; else writes nothing.
+// Writes the statistics to `path` if they differ between contexts; else writes nothing.
 void SaveStatistics(const std::string& path, const nn::ParameterDict& parameters);
-// Where there are as many contexts as there were, each gets its own; else all keep what they have. Throws
-// Error naming file and parameter when one is missing or has another shape or type.
+// Gives every context its own statistics if there are as many contexts as in the file; otherwise all
+// keep what they have. Throws Error(kDataLoss), naming file and entry, when one is missing or has
+// another shape or type.
 void LoadStatistics(const std::string& path, const nn::ParameterDict& parameters);
 
 }  // namespace sluice::train

@@ -1,6 +1,7 @@
-// Which values of a Trainer's weights are known to it: those that the last pull, or its own update, has
-// written. Whoever writes an array counts (tensor/access.h), so that what somebody else has written since is
-// found by a comparison. A pull of the same key from the same store, by whomever, sets nothing.
+// Finds weights that the program has written since the Trainer's last pull or own update. Every write
+// of an array is counted (tensor/access.h), so a comparison with the count noted then finds them.
+// Another pull of the same key from the same store is no change, since the origin of the value stays
+// the same (tensor/origin.h).
 #pragma once
 
 #include <cstdint>
@@ -14,17 +15,17 @@ namespace sluice {
 
 class Trainer::StoredWeights {
  public:
-  // From here on the arrays of parameter `index` hold what the store, or the update, has written into them or
-  // is about to.
+  // Notes that the arrays of parameter `index` hold what the store or the update has written, or will
+  // write by operations that are issued already.
   void Note(size_t index, const std::vector<NDArray>& weights);
-  // The first of the arrays that somebody has written since, or that was not among those noted; null: none.
+  // Returns the first array that was written after Note, or that Note was not given; null if there is none.
   const NDArray* Changed(size_t index, const std::vector<NDArray>& weights) const;
 
  private:
   struct Noted {
-    std::shared_ptr<internal::Storage> storage;  // kept: another array's may not take its place unseen
-    uint64_t writes;
-    std::shared_ptr<const void> origin;  // the store's key, where the store has written it (tensor/origin.h)
+    std::shared_ptr<internal::Storage> storage;  // kept alive, so that no other array gets the same address
+    uint64_t writes;                             // the count of writes at Note
+    std::shared_ptr<const void> origin;          // stands for the store's key; null: not written by a store
   };
   std::vector<InlineVector<Noted, 1>> noted_;  // by parameter, then by context
 };

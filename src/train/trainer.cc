@@ -1,3 +1,10 @@
+// The Trainer's steps (sluice/trainer.h); trainer_keys.cc makes its keys.
+//
+// With update_on_kvstore a step pushes gradients and pulls weights that the store has updated.
+// Otherwise it pulls the sums of gradients, and LocalUpdate updates on each context. A gradient is
+// stale when its version is still the one in Tracked::seen, the version at the last step. All methods
+// run on the training thread, OnGradient within Backward. Variables, arrays and multipliers of
+// parameters may change between steps; each step follows them first.
 #include "sluice/trainer.h"
 
 #include <algorithm>
@@ -47,7 +54,7 @@ Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::s
     config_.multipliers[parameter->name()] = {parameter->lr_mult(), parameter->wd_mult()};
     tracked_.push_back({.parameter = parameter, .keys = {parameter->name()}});
   }
-  // Before the store has keys of a Trainer that there will not be.
+  // This check comes before the keys are made, so that a constructor that throws leaves no keys in the store.
   if (const std::string why = InvalidReason(config_); !why.empty())
     throw Error(ErrorCode::kInvalidArgument, why);
   AwaitShapes();
@@ -69,7 +76,8 @@ void Trainer::BeginStep() {
   FollowVariables();
 }
 
-// Whoever changes a parameter's grad_req or type makes other variables of its arrays.
+// Sets the gradient hooks on the parameters' present variables. A change of a parameter's grad_req or
+// type makes new variables of its arrays.
 void Trainer::FollowVariables() {
   for (size_t i = 0; i < tracked_.size(); ++i) FollowVariablesOf(i);
 }
@@ -90,6 +98,7 @@ void Trainer::FollowVariablesOf(size_t index) {
     autograd::SetGradHook(variable, [this, index] { OnGradient(index); });
 }
 
+// Notes the present versions of the gradients: from here on they are stale until Backward writes them.
 void Trainer::SeeVersions(Tracked& tracked) {
   tracked.seen.clear();
   for (const NDArray& data : tracked.parameter->list_data())
@@ -104,7 +113,7 @@ bool Trainer::IsStale(const Tracked& tracked) {
   return false;
 }
 
-// The arrays may be others than at the last step, their number too.
+// Takes the parameter's present arrays, which may differ from those of the last step, also in number.
 void Trainer::FollowArrays(Tracked& tracked) {
   tracked.weights.resize(1);
   tracked.gradients.resize(1);
@@ -126,6 +135,7 @@ void Trainer::PushPull(size_t index, const PushOptions& options) {
   stored_->Note(index, tracked.weights[0]);
 }
 
+// Makes OnGradient push with these options until the next step.
 void Trainer::Arm(const PushOptions& options) {
   FollowMultipliers();
   BeginStep();
@@ -137,7 +147,7 @@ void Trainer::Arm(const PushOptions& options) {
 }
 
 void Trainer::PushDuringBackward(int64_t batch_size) {
-  // An own update divides the sum itself.
+  // With update_on_kvstore = false, Update divides the sum by the batch size.
   Arm({.divisor = options_.update_on_kvstore ? static_cast<double>(batch_size) : DivisorOfSums(batch_size)});
 }
 void Trainer::PushSamplesDuringBackward(uint64_t samples) {
@@ -147,12 +157,13 @@ void Trainer::PushSamplesDuringBackward(uint64_t samples) {
 void Trainer::OnGradient(size_t index) {
   if (!armed_) return;
   Tracked& tracked = tracked_[index];
-  if (tracked.parameter->grad_req() == autograd::GradReq::kAdd) return;  // more may come
+  if (tracked.parameter->grad_req() == autograd::GradReq::kAdd) return;  // may not be complete yet
   if (++tracked.fired < tracked.parameter->list_ctx().size() || tracked.pushed) return;
   tracked.pushed = true;
   PushPull(index, *armed_);
 }
 
+// Throws Error(kFailedPrecondition) when a parameter that is not frozen has no key or a stale gradient.
 void Trainer::RequireFresh() const {
   for (const Tracked& tracked : tracked_) {
     if (tracked.frozen()) continue;
@@ -166,7 +177,8 @@ void Trainer::RequireFresh() const {
   }
 }
 
-// The store has made the update of a gradient that was pushed during backward, from the weight before.
+// Throws Error(kFailedPrecondition) when a weight was written after its gradient had been pushed during
+// backward: the store has updated the weight from before, so the write would be lost.
 void Trainer::RequireUnwritten() const {
   for (size_t i = 0; i < tracked_.size(); ++i) {
     const Tracked& tracked = tracked_[i];
@@ -183,7 +195,7 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   BeginStep();
   if (armed_) RequireUnwritten();
   if (!ignore_stale) RequireFresh();
-  if (!armed_) FollowMultipliers();  // else it was done then
+  if (!armed_) FollowMultipliers();  // else Arm has done it
   bool pushed_any = false;
   for (size_t i = 0; i < tracked_.size(); ++i) {
     Tracked& tracked = tracked_[i];
@@ -198,7 +210,7 @@ void Trainer::StepWith(const PushOptions& options, bool ignore_stale) {
   if (pushed_any && !(config_.normalize_by_samples && options.samples == 0 && UpdatesAlone())) ++updates_;
 }
 
-// Whether no other worker's push is in the same update.
+// Returns whether an update of the store contains this worker's push alone.
 bool Trainer::UpdatesAlone() const {
   return store_->num_workers() == 1 || StoreType::Parse(store_->type()).async;
 }
@@ -230,7 +242,7 @@ void Trainer::ZeroStaleGrads() {
     for (size_t i = 0; i < data.size(); ++i) {
       if (autograd::GradVersion(data[i]) != tracked.seen[i]) continue;
       autograd::Grad(data[i]).Fill(0);
-      tracked.seen[i] = UINT64_MAX;  // not stale: zero
+      tracked.seen[i] = UINT64_MAX;  // no version equals it, so the zero gradient is not stale
     }
   }
 }
@@ -251,8 +263,10 @@ void Trainer::AllreduceGrads() {
   Allreduce(/*stale_too=*/true, 1);
 }
 
-// A float16 sum over all devices may be infinite where their mean is not. A power of two rounds nothing but
-// the least numbers, which are as coarse in the addends.
+// Returns what the store divides the sums of gradients by. A float16 sum over all devices may be infinite
+// even if their mean is not, so with float16 parameters this is the least power of two that is not below
+// the number of all workers' devices or not below the batch size. A division by a power of two rounds
+// only the smallest numbers, and the addends are as coarse there. Without float16 parameters it is 1.
 double Trainer::DivisorOfSums(int64_t batch_size) const {
   if (std::ranges::none_of(
           tracked_, [](const Tracked& tracked) { return tracked.parameter->dtype() == DType::kFloat16; }))
@@ -271,9 +285,9 @@ void Trainer::Allreduce(bool stale_too, double divisor) {
   armed_.reset();
 }
 
-// What the summed gradients are multiplied by. Every context has the same sums: the first one's are measured.
-// Who waits for them all anyway takes rank 0's learning rate as well, which only that worker's callbacks may
-// have set.
+// Returns what the summed gradients are multiplied by: 1 / batch size, and less when they are clipped.
+// Every context has the same sums, so the first one's are measured. Since clipping waits for all gradients
+// anyway, all workers also take rank 0's learning rate here, which callbacks may have set on rank 0 alone.
 double Trainer::ScaleOfUpdate(int64_t batch_size) {
   const double mean = sums_divisor_ / static_cast<double>(batch_size);
   if (options_.clip_global_norm == 0) return mean;
@@ -309,7 +323,8 @@ void Trainer::WarnOfNorm(double norm, const std::string& parameter) {
                                     ": nothing is clipped in such steps; this is told once"));
 }
 
-// The contexts' copies stay equal: the first one that somebody has written counts.
+// Copies a weight that the program has written to the other contexts, so that all copies stay equal. If
+// several were written, the first one counts.
 void Trainer::SpreadWritten(size_t index) const {
   const KVStore::Values& weights = tracked_[index].weights[0];
   const NDArray* written = stored_->Changed(index, weights);

@@ -1,5 +1,10 @@
-// How the parameters of a Trainer become keys of its store, with rank 0's values on every context of every
-// worker: in the constructor, or, where the first forward fills in a shape, in that forward.
+// Makes the parameters of a Trainer keys of its store and brings rank 0's values to every context of
+// every worker.
+//
+// This happens in the constructor or, for a parameter whose shape is deferred, in InitLate: within the
+// first forward or SetData, by a callback of Parameter::WhenInitialized. awaited_ lists the parameters
+// that InitLate has not finished; steps check it, since a parameter whose InitLate failed has values
+// but no key. All of it runs on the training thread.
 #include <algorithm>
 #include <charconv>
 #include <string_view>
@@ -34,13 +39,14 @@ void Trainer::AwaitShapes() {
 
 void Trainer::InitKeys() {
   Parameters known;
-  std::vector<Tracked*> tracked;  // beside them
+  std::vector<Tracked*> tracked;  // for each of `known`; null for a constant
   const auto add = [&](const std::shared_ptr<nn::Parameter>& parameter, Tracked* its) {
     if (parameter->deferred()) return;
     known.push_back(parameter);
     tracked.push_back(its);
   };
-  // Servers are balanced key by key, in this order: what is pushed comes first.
+  // Keys are spread over the servers one by one, in this order. Those that will be pushed come first,
+  // so that they are balanced among themselves.
   for (const bool frozen : {false, true}) {
     for (Tracked& one : tracked_) {
       if (one.frozen() == frozen) add(one.parameter, &one);
@@ -57,14 +63,15 @@ void Trainer::InitKeys() {
     RequireSums();
   }
   for (size_t i = 0; i < known.size(); ++i) StartWith(*known[i], tracked[i]);
-  // Nobody pushes before the optimiser stands.
+  // This is a barrier: no worker pushes before the store has its optimiser.
   AgreeOnUpdates(why.empty() ? std::nullopt : std::optional(Error(ErrorCode::kFailedPrecondition, why)));
 }
 
-// In the first forward, or where the program sets the values: at different times on different workers, who
-// wait for rank 0's values and, where the store updates, not for each other. No round closes before all have
-// come to it; in async stores others may have pushed already, and what is pulled is no longer what rank 0 has
-// made.
+// Makes the key of a parameter whose shape was deferred, within the first forward or SetData. Workers
+// come here at different times. Each waits for rank 0's values and, with update_on_kvstore, not for
+// other workers. In sync stores no round of the key closes before every worker has pushed, so the
+// pulled values are rank 0's. In async stores other workers may have pushed already, so a difference
+// from rank 0's values is no error there.
 void Trainer::InitLate(const std::shared_ptr<nn::Parameter>& parameter, Tracked* tracked) {
   try {
     const std::string why = MakeKeys({parameter});
@@ -76,15 +83,16 @@ void Trainer::InitLate(const std::shared_ptr<nn::Parameter>& parameter, Tracked*
   }
   StartWith(*parameter, tracked);
   std::erase_if(awaited_, [&](const Awaited& awaited) { return awaited.parameter == parameter; });
-  // Another Trainer may have trained the values that this one goes on from. In async stores the others'
-  // pushes count already.
+  // The store may have updated the values for another Trainer before. In async stores the number cannot
+  // be taken: it may already include other workers' pushes.
   if (awaited_.empty() && updates_ == 0 && !IsAsync(*store_)) updates_ = UpdatesSoFar();
   if (tracked == nullptr) return;
   FollowVariablesOf(static_cast<size_t>(tracked - tracked_.data()));
   SeeVersions(*tracked);
 }
 
-// Returns why rank 0's values are not those of the store, where Init has found the keys there; else nothing.
+// Makes the keys with this worker's values and, with update_on_kvstore, pulls them. Returns "" or, on
+// rank 0, why the store has other values: see PullWeights.
 std::string Trainer::MakeKeys(const Parameters& parameters) {
   if (parameters.empty()) return "";
   std::vector<Key> keys;
@@ -96,11 +104,12 @@ std::string Trainer::MakeKeys(const Parameters& parameters) {
     outs.push_back(parameter->list_data());
   }
   store_->Init(keys, values);
-  // Sums are what a Trainer that updates by itself lives on: what Init found may be another one's gradients.
+  // With update_on_kvstore = false the store keeps sums: a key that existed before may hold another Trainer's
+  // gradients, so it is not pulled.
   return options_.update_on_kvstore ? PullWeights(keys, outs) : "";
 }
 
-// What a step needs of a parameter whose key exists. `tracked`: null for a constant.
+// Prepares a parameter whose key exists for steps. `tracked` is null for a constant.
 void Trainer::StartWith(nn::Parameter& parameter, Tracked* tracked) {
   const std::vector<NDArray>& data = parameter.list_data();
   if (local_update_ != nullptr) {
@@ -116,7 +125,9 @@ void Trainer::StartWith(nn::Parameter& parameter, Tracked* tracked) {
   stored_->Note(static_cast<size_t>(tracked - tracked_.data()), data);
 }
 
-// Of a store that has served a Trainer before, or has loaded states, not 0.
+// Returns how many updates the first parameter with a gradient has had. They are more than 0 in a store
+// that has served a Trainer before or has loaded states. In async stores, each worker's push being an
+// update, they are divided by the number of workers.
 int64_t Trainer::UpdatesSoFar() const {
   const auto first = std::ranges::find_if(tracked_, [](const Tracked& tracked) { return !tracked.rests(); });
   if (first == tracked_.end()) return 0;
@@ -125,9 +136,10 @@ int64_t Trainer::UpdatesSoFar() const {
          (IsAsync(*store_) ? store_->num_workers() : 1);
 }
 
-// Waits for all workers. Rank 0's failure is everybody's.
+// Sets updates_ to rank 0's UpdatesSoFar on all workers; it is a barrier. Throws `failure` where there
+// is one, and rank 0's failure on all workers.
 void Trainer::AgreeOnUpdates(const std::optional<Error>& failure) {
-  constexpr std::string_view kUpdates = "updates ";  // no error begins so
+  constexpr std::string_view kUpdates = "updates ";  // no error's message begins like this
   const bool knows = store_->rank() == 0 && !failure;
   const std::string word = store_->Agree(failure ? failure->what()
                                          : knows ? StrCat(kUpdates, UpdatesSoFar())
@@ -137,7 +149,8 @@ void Trainer::AgreeOnUpdates(const std::optional<Error>& failure) {
   std::from_chars(word.data() + kUpdates.size(), word.data() + word.size(), updates_);
 }
 
-// Why rank 0's values are not those of the store, where Init has found the keys there; else empty.
+// Pulls the keys into `outs`. Returns "" or, on rank 0 of a dist store, why the store has other values
+// than this worker: Init has found the keys there already, made by another Trainer.
 std::string Trainer::PullWeights(const std::vector<Key>& keys, const std::vector<KVStore::Values>& outs) {
   std::vector<NDArray> before;
   const bool checks = store_->rank() == 0 && StoreType::Parse(store_->type()).distributed;
@@ -157,7 +170,9 @@ std::string Trainer::PullWeights(const std::vector<Key>& keys, const std::vector
   return "";
 }
 
-// One number of rank 0 alone, and each worker's devices.
+// Pushes 1 from rank 0 and 0 from the others, which shows whether the store sums: Throws
+// Error(kFailedPrecondition) when the result is not 1. The same push sums the workers' numbers of
+// devices into devices_.
 void Trainer::RequireSums() {
   const Key probe("Trainer/probe");
   float devices = 1;
@@ -177,12 +192,12 @@ void Trainer::RequireSums() {
              " store updates by itself: it has an optimiser or a server program; take a store without"));
 }
 
-// The sum of rank 0's values and of zeros.
+// Brings rank 0's values to all workers as a sum: rank 0 pushes its values and the others push -0.
 void Trainer::BringWeights(nn::Parameter& parameter) {
   const std::vector<NDArray>& data = parameter.list_data();
   const NDArray& value = data.front();
   NDArray mine = NDArray::Empty(value.shape(), value.context(), value.dtype());
-  store_->rank() == 0 ? value.CopyTo(&mine) : mine.Fill(-0.0);  // to which any number may be added
+  store_->rank() == 0 ? value.CopyTo(&mine) : mine.Fill(-0.0);  // -0 changes no addend, not even -0
   store_->PushPull({Key(parameter.name())}, {{mine}}, {data}, {.uncompressed = true});
 }
 
@@ -197,7 +212,7 @@ void Trainer::ThrowNoKey(const char* what, const nn::Parameter& parameter) {
                    "new Trainer"));
 }
 
-// Who goes on after a failure in InitLate would never train the parameter.
+// Throws Error(kFailedPrecondition) after a failure in InitLate: later steps would never train the parameter.
 void Trainer::RequireNoFailedForward() const {
   for (const Awaited& awaited : awaited_) {
     if (!awaited.parameter->deferred()) ThrowNoKey("a step", *awaited.parameter);

@@ -1,4 +1,4 @@
-// What callbacks remember, as texts in a checkpoint.
+// What callbacks remember, as the texts that a checkpoint keeps.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 
 namespace sluice::train {
 
-// "1:200 2:0"; nothing for what no callback has written.
+// Converts positions to text, "1:200 2:0", and back. ParsePositions returns nullopt for a text that
+// ToText cannot have written.
 std::string ToText(const std::deque<Position>& positions);
 std::optional<std::deque<Position>> ParsePositions(const std::string& text);
 
-// The best test score so far, its sign turned where lower is better, and how many epochs ago that was.
+// The best test score so far, negated where lower is better, and how many evaluations came after it.
 struct Best {
-  double score = -std::numeric_limits<double>::infinity();  // finite once there was one
+  double score = -std::numeric_limits<double>::infinity();  // -infinity before the first finite score
   int64_t epochs_since = 0;
-  std::string metric = "accuracy";  // whose score it is
+  std::string metric = "accuracy";  // the metric of the score
 
-  // Bit by bit: what is recalled is what was known.
+  // Writes the score as hexadecimal digits, so that Parse returns it to the last bit.
   std::string ToText() const;
   static std::optional<Best> Parse(const std::string& text);
 };

@@ -1,3 +1,8 @@
+// Conversion between a Checkpoint and the metadata of its parameters file.
+//
+// Names in kOwnNames, and those with the prefix kMemory, are Sluice's; all others are the program's and are
+// passed through. The metadata of a file are not trusted: ReadMetadata checks every entry and that the
+// entries fit each other, and throws Error(kDataLoss). checkpoint.cc and the callbacks call these functions.
 #include "train/memory/checkpoint_metadata.h"
 
 #include <algorithm>
@@ -10,7 +15,7 @@
 namespace sluice::train {
 namespace {
 
-constexpr std::string_view kMemory = "callback ";  // before a callback's name
+constexpr std::string_view kMemory = "callback ";  // followed by a callback's name
 constexpr std::string_view kOwnNames[] = {"format",     "epoch",         "epoch_step",   "step",
                                           "seed",       "shuffle",       "num_samples",  "global_batch",
                                           "last_batch", "class_weights", "test_accuracy"};
@@ -22,7 +27,7 @@ constexpr int64_t kMostStepsPerEpoch = 1'000'000'000;
               StrCat(path, ": the metadata's '", name, "' is '", StrPrintable(text), "', ", why));
 }
 
-// An entry of the metadata, or the error that says what it should have been.
+// Returns the entry `name`, parsed. Throws Error(kDataLoss) when it is missing or cannot be parsed.
 template <typename Parse>
 auto Entry(const std::string& path, const FileMetadata& metadata, const std::string& name, Parse parse) {
   const auto it = metadata.find(name);
@@ -56,7 +61,7 @@ std::optional<std::vector<double>> ParseWeights(std::string_view text) {
   return weights;
 }
 
-// Read again, the same to the last bit.
+// Returns the weights as text, from which ParseWeights reads them back to the last bit.
 std::string TextOf(const std::vector<double>& weights) {
   std::vector<std::string> texts;
   for (const double weight : weights) {
@@ -90,7 +95,8 @@ void ReadBatching(const std::string& path, const FileMetadata& metadata, LoadedC
   }
 }
 
-// Batch size and data may have been others in the epochs before, so that their steps are not known exactly.
+// Throws unless the number of steps done fits the position. Batch size and data may have been different
+// in earlier epochs, so only within epoch 0 is the number known exactly.
 void CheckStep(const std::string& path, const LoadedCheckpoint& loaded) {
   const auto [epoch, step] = loaded.next;
   const bool first = epoch == 0;

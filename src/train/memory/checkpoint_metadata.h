@@ -1,4 +1,4 @@
-// A checkpoint as the texts in the metadata of its parameters file.
+// Conversion between a checkpoint and the metadata of its parameters file.
 #pragma once
 
 #include <string>
@@ -8,13 +8,14 @@
 
 namespace sluice::train {
 
-// Throws Error(kInvalidArgument) for a name that files of parameters have an entry of their own under.
+// Throws Error(kInvalidArgument) for an entry whose name Sluice uses itself in files of parameters.
 void RequireFreeNames(const FileMetadata& metadata);
 
 FileMetadata MetadataOf(const Checkpoint& checkpoint);
 
-// Fills `loaded`, whose `next` is what the file's name says; without a position in the metadata only what is
-// the program's own. Throws Error(kDataLoss) that names file and entry for what no run can have written.
+// Fills `loaded`, whose `next` is the position in the file's name. If the metadata have no position,
+// only the program's own entries are filled in. Throws Error(kDataLoss), naming file and entry, for
+// metadata that no run can have written.
 void ReadMetadata(const std::string& path, const FileMetadata& metadata, LoadedCheckpoint* loaded);
 
 }  // namespace sluice::train

@@ -1,4 +1,4 @@
-// What Fit remembers of an epoch under way.
+// What Fit remembers of the current epoch, in a checkpoint within it.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 namespace sluice::train {
 
 struct EpochSums {
-  double loss = 0;   // NaN where it has diverged
-  double score = 0;  // of the metric: the correct ones, or what else it sums
-  int64_t samples = 0;
-  int64_t scored = 0;  // what the metric has counted
-  std::string metric;  // its name; empty: none
+  double loss = 0;      // the sum over samples; NaN when it has diverged
+  double score = 0;     // the metric's sum, such as the number of correct samples
+  int64_t samples = 0;  // samples that `loss` sums over
+  int64_t scored = 0;   // samples that the metric has counted
+  std::string metric;   // the metric's name; empty: there is none
 
-  // Bit by bit: what is recalled is what was known.
+  // Writes the sums as hexadecimal digits, so that Parse returns them to the last bit.
   std::string ToText() const;
-  // Throws Error(kDataLoss) for what ToText cannot have written.
+  // Throws Error(kDataLoss) for a text that ToText cannot have written.
   static EpochSums Parse(const std::string& text);
 };
 

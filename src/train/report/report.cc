@@ -1,3 +1,9 @@
+// Makes the HTML report of a run, and reads the points back from it.
+//
+// The file holds the points as JSON in a script element, and charts and a table drawn from them. Text
+// from the program is escaped everywhere. PointsOf accepts only what ReportHtml can have written, in
+// ascending order of steps. The functions are pure; WriteReport (report_writer.cc) calls them on rank
+// 0's training thread.
 #include "train/report/report.h"
 
 #include <algorithm>
@@ -16,8 +22,8 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kBegin = "<script type=\"application/json\" id=\"points\">", kEnd = "</script>";
 constexpr double kWidth = 640, kHeight = 260, kLeft = 64, kRight = 16, kTop = 16, kBottom = 40;
-constexpr int kMostPlaces = 10;                   // that are written below a chart
-constexpr int64_t kMostSteps = int64_t{1} << 53;  // what JSON numbers hold in any reader
+constexpr int kMostPlaces = 10;                   // intervals between the numbers below a chart
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // whole numbers up to this are exact in every JSON reader
 
 std::string Escaped(const std::string& text) {
   std::string out;
@@ -32,7 +38,8 @@ std::string Escaped(const std::string& text) {
   return out;
 }
 
-// Whole numbers of up to seven digits have them all: "35490", not "3.549e+04".
+// Returns how many digits to print, at least `least`. Numbers below 10^7 get all digits before the
+// point: "35490", not "3.549e+04".
 int DigitsOf(double value, int least) {
   const double size = std::fabs(value);
   return size < 1e7 ? std::max(least, static_cast<int>(std::to_string(static_cast<int64_t>(size)).size()))
@@ -62,12 +69,13 @@ struct Range {
   double ShareOf(double value) const { return (value - low) / (high - low); }
 };
 
-// JSON's largest numbers have no differences.
+// Whether the value is finite and small enough that differences of two such values do not overflow.
 bool IsDrawn(double value) {
   return std::fabs(value) <= 1e300;
 }
 
-// A round number, 1, 2 or 5 times a power of ten, by which `span` has at most `most` steps.
+// Returns the smallest round number (1, 2 or 5 times a power of ten) that cuts `span` into at most
+// `most` steps.
 double RoundStep(double span, int most) {
   const double least = span / most, power = std::pow(10, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -76,16 +84,16 @@ double RoundStep(double span, int most) {
   return 10 * power;
 }
 
-// An axis from one tick to another.
+// A vertical axis. Both ends of the range are ticks.
 struct Axis {
   Range range;
   double step = 0.25;
   int ticks() const { return static_cast<int>(std::lround((range.high - range.low) / step)); }
   double At(int tick) const {
     const double value = range.low + tick * step;
-    return std::fabs(value) < step / 2 ? 0 : value;  // not 1e-17
+    return std::fabs(value) < step / 2 ? 0 : value;  // exactly 0 in place of, say, 1e-17
   }
-  // With as many digits as tell the ticks apart.
+  // Returns the tick's label, with enough digits to distinguish all ticks.
   std::string TextAt(int tick) const {
     const double most = std::max(std::fabs(range.low), std::fabs(range.high));
     std::ostringstream text;
@@ -96,7 +104,8 @@ struct Axis {
   }
 };
 
-// Around all values. What is never negative begins at 0: a small change then looks small.
+// Returns an axis that covers all values. If none is negative it begins at 0, so that a small change
+// looks small.
 Axis AxisOf(const std::vector<Line>& lines, const std::vector<CurvePoint>& points) {
   constexpr int kMostSteps = 5;
   Range values{INFINITY, -INFINITY};
@@ -106,12 +115,12 @@ Axis AxisOf(const std::vector<Line>& lines, const std::vector<CurvePoint>& point
       if (value && IsDrawn(*value)) values = {std::min(values.low, *value), std::max(values.high, *value)};
     }
   }
-  if (!(values.low <= values.high)) return {};  // there are none
+  if (!(values.low <= values.high)) return {};  // no value is drawn
   if (values.low >= 0) values.low = 0;
   const double span = values.high > values.low ? values.high - values.low : std::fabs(values.low);
   if (!(span > 1e-300)) return {};
   const double step = RoundStep(span, kMostSteps);
-  // A value that is a tick but for its rounding is one.
+  // 1e-9 makes a value that misses a tick only by rounding count as that tick.
   const double low = std::floor(values.low / step + 1e-9) * step,
                high = std::ceil(values.high / step - 1e-9) * step;
   return {{low, high > low ? high : low + step}, step};
@@ -151,7 +160,7 @@ class Chart {
     const int64_t first = PlaceOf(points_.front()), last = PlaceOf(points_.back());
     const auto every = static_cast<int64_t>(
         std::max(1.0, RoundStep(static_cast<double>(std::max<int64_t>(1, last - first)), kMostPlaces)));
-    // A single place is its own tick; several have ticks at round numbers.
+    // A single place is its own tick; several places have ticks at round numbers.
     for (int64_t place = first == last ? first : (first + every - 1) / every * every; place <= last;
          place += every) {
       svg += StrCat("<text x=\"", X(place), "\" y=\"", kHeight - kBottom + 18, "\" text-anchor=\"middle\">",
@@ -161,7 +170,8 @@ class Chart {
                         by_steps_ ? "step" : "epoch", "</text>\n");
   }
 
-  // In pieces, where values that are no numbers lie between: the first of these in a row says what it is.
+  // Draws a line, interrupted where values cannot be drawn (NaN, infinity). The first of several equal
+  // such values is written as text in its place.
   std::string Polyline(const Line& line) const {
     std::string svg, places, dots, last;
     const auto end_piece = [&] {
@@ -205,7 +215,7 @@ class Chart {
   const std::vector<Line> lines_;
   const std::vector<CurvePoint>& points_;
   const Axis y_;
-  bool by_steps_ = false;  // else by epochs
+  bool by_steps_ = false;  // false: x_ counts epochs
   Range x_;
 };
 
@@ -253,7 +263,7 @@ std::string Charts(const ReportWords& words, const std::vector<CurvePoint>& poin
          Chart(Capital(samples) + " per second", {lines[5]}, points).Svg();
 }
 
-// JSON has no NaN and no infinity: they are texts.
+// JSON has no NaN and no infinity, so they are written as texts.
 Json ToJson(double value) {
   return std::isfinite(value) ? Json(value) : Json(Number(value));
 }
@@ -280,7 +290,7 @@ Json ToJson(const CurvePoint& p) {
   return json;
 }
 
-// Nothing for what ToJson has not written.
+// Returns nullopt for JSON that ToJson cannot have written.
 std::optional<CurvePoint> FromJson(const Json& json) {
   const auto whole = [&](const char* name) -> std::optional<int64_t> {
     const auto found = json.find(name);
@@ -295,7 +305,7 @@ std::optional<CurvePoint> FromJson(const Json& json) {
     sound = sound && (found == json.end() || value);
     return value;
   };
-  // What was written when there was no other score.
+  // `before` is the name in older files, whose only score was the accuracy.
   const auto either = [&](const char* name, const char* before) {
     return json.contains(name) ? optional(name) : optional(before);
   };
@@ -314,7 +324,7 @@ std::optional<CurvePoint> FromJson(const Json& json) {
   return sound ? std::optional(point) : std::nullopt;
 }
 
-// One epoch has one end.
+// Whether `point` can come after `before`: steps ascend, and an epoch has several points only within it.
 bool Follows(const CurvePoint& point, const CurvePoint& before) {
   return point.step > before.step && point.epoch >= before.epoch + (before.within ? 0 : 1);
 }

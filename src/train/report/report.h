@@ -1,4 +1,4 @@
-// Learning curves as one HTML file: the points as JSON inside, the drawings as SVG. Internal to train/.
+// Learning curves as one HTML file, which has the points as JSON and the charts as SVG. Internal to train/.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,23 @@
 namespace sluice::train {
 
 struct CurvePoint {
-  int64_t epoch = 0, step = 0;  // the epoch that ends here, or that the step is in
+  int64_t epoch = 0, step = 0;  // the epoch, from 1, that ends here or contains the step; steps done
   double train_loss = 0;
-  std::optional<double> train_score;  // of a metric, if there is one
+  std::optional<double> train_score;  // the metric; null if there is none
   std::optional<double> test_loss, test_score;
   double learning_rate = 0, images_per_sec = 0;
-  bool within = false;  // the epoch goes on
+  bool within = false;  // true: the point lies within the epoch, not at its end
   bool operator==(const CurvePoint&) const = default;
 };
 
 struct ReportWords {
   std::string title;
-  std::string metric = "accuracy";  // names the score; empty: there is none, and none is drawn
-  std::string samples = "images";   // what they are called
+  std::string metric = "accuracy";  // the name of the score; empty: there is none, and none is drawn
+  std::string samples = "images";   // what the samples are called
 };
+// Returns the report as HTML. `points` are in ascending order of steps.
 std::string ReportHtml(const ReportWords& words, const std::vector<CurvePoint>& points);
-// The points of what ReportHtml wrote; nothing for any other text.
+// Returns the points of a report that ReportHtml made; nullopt for any other text.
 std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html);
 
 }  // namespace sluice::train
