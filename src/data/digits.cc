@@ -167,8 +167,7 @@ void Draw(int digit, Rng* rng, std::span<uint8_t> image) {
     const double triangular =
         (static_cast<double>(bits & 0xff) + static_cast<double>(bits >> 8 & 0xff) - 255) / 255;
     const double level = std::clamp(255 * (ink * covered + noise * triangular), 0.0, 255.0);
-    image[pixel] =
-        static_cast<uint8_t>(level + .5);  // NOLINT(bugprone-incorrect-roundings): level is not negative
+    image[pixel] = static_cast<uint8_t>(level + .5);  // NOLINT(bugprone-incorrect-roundings): never negative
   }
 }
 

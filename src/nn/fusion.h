@@ -4,8 +4,8 @@
 //    Batch normalisation applies a relu, after adding the shortcut where it ends a residual block.
 //  - A monotone activation before max-pooling runs after the pooling: the largest input has the largest
 //    output, and fewer elements are left to activate. The gradient goes to the largest input of a window. The
-//    original order could send it elsewhere only where outputs round to the same number. Of several NaN in a
-//    window only the last one gets it.
+//    original order could send it elsewhere only where outputs round to the same number. Where a
+//    window has several NaN, only the last one gets it.
 #pragma once
 
 #include "sluice/nn/activation.h"

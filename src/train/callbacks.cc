@@ -163,8 +163,7 @@ class BestSoFar {
   // it never is when score or loss are not finite.
   bool Take(const FitStatus& status) {
     if (!status.test) return false;
-    if (best_.metric != status.judge.metric)
-      best_ = {.metric = status.judge.metric};  // not comparable scores
+    if (best_.metric != status.judge.metric) best_ = {.metric = status.judge.metric};  // not comparable
     ++best_.epochs_since;
     const double score = status.judge.higher_is_better ? status.test->score : -status.test->score;
     if (!std::isfinite(status.test->loss) || !std::isfinite(score) || !(score > best_.score + min_delta_))

@@ -125,7 +125,7 @@ void EnqueueScale(double factor, NDArray array) {
 }
 
 void WarnOf(const train::GlobalNorm& norm, const std::vector<NDArray>& arrays) {
-  std::string whose;  // empty when every array is finite and only their sum is not
+  std::string whose;  // empty when only the sum over all arrays is not finite
   if (norm.not_finite) {
     const NDArray& array = arrays[*norm.not_finite];
     whose = StrCat("array ", *norm.not_finite, " of ", arrays.size(), ", ", Name(array.dtype()), " ",

@@ -285,9 +285,10 @@ void Trainer::Allreduce(bool stale_too, double divisor) {
   armed_.reset();
 }
 
-// Returns what the summed gradients are multiplied by: 1 / batch size, and less when they are clipped.
-// Every context has the same sums, so the first one's are measured. Since clipping waits for all gradients
-// anyway, all workers also take rank 0's learning rate here, which callbacks may have set on rank 0 alone.
+// Returns what the summed gradients are multiplied by: sums_divisor_ / batch size, and less when they are
+// clipped. Every context has the same sums, so the first one's are measured. Since clipping waits for all
+// gradients anyway, all workers also take rank 0's learning rate here, which callbacks may have set on rank 0
+// alone.
 double Trainer::ScaleOfUpdate(int64_t batch_size) {
   const double mean = sums_divisor_ / static_cast<double>(batch_size);
   if (options_.clip_global_norm == 0) return mean;
