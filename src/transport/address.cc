@@ -1,3 +1,7 @@
+// Parses and checks addresses, and chooses the address that a node tells the others: by DMLC_NODE_HOST, by
+// DMLC_INTERFACE, or by the route to the scheduler. Names are resolved by getaddrinfo(3), which may block.
+// No state is kept between calls, so all functions are thread-safe. Nodes choose their address at their
+// start, on the main thread; loops check the addresses that they bind and connect to.
 #include "transport/address.h"
 
 #include <arpa/inet.h>
@@ -20,13 +24,13 @@ namespace sluice::transport {
 namespace {
 
 constexpr std::string_view kTcp = "tcp://", kIpc = "ipc://";
-// Any port will do: connecting a UDP socket sends nothing, it only looks up the route.
+// Any port serves: connect(2) on a UDP socket sends nothing, it only looks up the route.
 constexpr const char* kAnyPort = "9";
 
 bool IsIpv6(const std::string& address) {
   return address.find(':') != std::string::npos;
 }
-// fe80::/10 (RFC 4291) and 169.254/16 (RFC 3927), in numbers.
+// Whether the numeric `address` lies in fe80::/10 (RFC 4291) or 169.254/16 (RFC 3927).
 bool IsLinkLocal(const std::string& address) {
   if (!IsIpv6(address)) return address.starts_with("169.254.");
   return address.starts_with("fe") && address.size() > 4 && address[4] == ':' &&
@@ -57,7 +61,7 @@ Result<std::string> Numeric(const sockaddr* address, socklen_t size) {
   return std::string(host);
 }
 
-// The local address that a packet to `to` would carry; empty when there is no route.
+// Returns the local address that a packet to `to` would carry; empty when there is no route.
 std::string SourceAddressFor(const addrinfo& to) {
   const int fd = socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return {};
@@ -76,7 +80,7 @@ std::string SourceAddressFor(const addrinfo& to) {
 
 using Resolved = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// `whose` and the variable that says so, for messages.
+// `whose`, and `variable`, the environment variable that names the host, go into the failure's message.
 Result<Resolved> Resolve(const std::string& host, const char* whose, const char* variable) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -121,7 +125,8 @@ bool IsOwnAddress(const std::string& host) {
   const addrinfo& at = *found.value();
   sockaddr_storage address{};
   std::memcpy(&address, at.ai_addr, at.ai_addrlen);
-  // The port is 0, any free one: the kernel refuses an ordinary user those below 1024.
+  // Port 0 means any free port. Resolve has set kAnyPort, and the kernel refuses ports below 1024 to ordinary
+  // users.
   if (at.ai_family == AF_INET6) {
     reinterpret_cast<sockaddr_in6*>(&address)->sin6_port = 0;
   } else {

@@ -1,3 +1,8 @@
+// Reads the events of ZeroMQ's monitor of a bound socket, keeps the set of open connections, and every few
+// milliseconds compares the bytes that each TCP connection has brought with the messages read from it.
+// Invariants: an entry of open_ has the cookie of the socket that the descriptor named when its acceptance
+// was read; a connection is cut only while its cookie is the same. Closing is reported to on_closed_ exactly
+// once for each entry. ZmqDriver owns the monitor and calls it under its lock.
 #include "transport/zmq/connection_monitor.h"
 
 #include <zmq.h>
@@ -15,24 +20,25 @@
 namespace sluice::transport {
 namespace {
 
-// What a flood can bring in between is what it costs; a look costs three system calls per connection.
+// Pauses between checks. A flood can bring as much memory into use as arrives in one pause; a check costs
+// three system calls per connection.
 constexpr Duration kPause = 10ms;
 constexpr Duration kPausePerConnection = 20us;
-// When somebody seems to have sent too much: long enough to read what was whole.
+// The pause when a connection seems to have sent too much: long enough to read its complete messages.
 constexpr Duration kPauseNearLimit = 1ms;
-// How many descriptors more are made room for, where the soft limit is below the hard one.
+// How many more descriptors are reserved when the soft limit is below the hard one.
 constexpr uint64_t kMoreDescriptors = 64;
-constexpr Duration kOneAfterTheOther = 1s;  // refusals: longest pause in between
+constexpr Duration kOneAfterTheOther = 1s;  // the longest pause between two refusals of one series
 constexpr Duration kPauseOfRaises = 100ms, kPauseOfReports = 1s;
 constexpr Duration kPauseOfWarnings = 10s;
 
-// 0: of no TCP address.
+// Returns 0 when `address` is no TCP address.
 uint16_t PortOf(std::string_view address) {
   if (!address.starts_with("tcp://")) return 0;
   return static_cast<uint16_t>(ParseInt(address.substr(address.rfind(':') + 1)).value_or(0));
 }
 
-// Empty once the soft limit could be raised.
+// Returns why there are no descriptors; empty when the soft limit could be raised.
 std::string DescriptorShortage(int error) {
   if (error == ENFILE)
     return "the system has no descriptor for one more connection: /proc/sys/fs/file-max limits them";
@@ -59,7 +65,7 @@ ConnectionMonitor::ConnectionMonitor(void* context, ZmqSocket* socket, const Ing
   if (zmq_socket_monitor(socket->native(), address.c_str(), kEvents) != 0) {
     throw Error(ErrorCode::kResourceExhausted, StrCat("cannot watch a socket: ", zmq_strerror(zmq_errno())));
   }
-  // With a water mark ZeroMQ's I/O thread would wait for the reader of its events.
+  // With a high-water mark ZeroMQ's I/O thread would block until its events are read.
   monitor_.Set(ZMQ_RCVHWM, 0);
   monitor_.Set(ZMQ_LINGER, 0);
   monitor_.Connect(address);
@@ -69,7 +75,8 @@ ConnectionMonitor::~ConnectionMonitor() {
   zmq_socket_monitor(socket_->native(), nullptr, 0);
 }
 
-// An event: two bytes what, four bytes a descriptor; then a frame with the address. See zmq_socket_monitor.
+// An event is a frame of two bytes for its number and four for a descriptor, and a frame with the address;
+// see zmq_socket_monitor(3).
 void ConnectionMonitor::ReadEvents(Time now) {
   char event[6], address[128];
   while (zmq_recv(monitor_.native(), event, sizeof event, ZMQ_DONTWAIT) == sizeof event) {
@@ -83,18 +90,20 @@ void ConnectionMonitor::ReadEvents(Time now) {
   }
 }
 
-// An accepted descriptor that is closed already may have another connection's cookie by now. That it closes
-// was told before it closed, so this is put right before the last event is read.
+// An accepted descriptor that has been closed already may have another connection's cookie by now. ZeroMQ
+// reports the closing before it closes, so the wrong entry is removed before the last event has been read.
 void ConnectionMonitor::OnEvent(uint16_t what, int connection, std::string_view address, Time now) {
-  if (what == ZMQ_EVENT_ACCEPT_FAILED) {  // `connection` is an errno
+  if (what == ZMQ_EVENT_ACCEPT_FAILED) {  // `connection` is then an errno
     if (!MeansNoDescriptor(connection)) return;
-    // Only noted: as long as a connection waits to be accepted, half a million of these come a second.
+    // Only recorded: while a connection waits to be accepted, half a million of these events come per second.
     if (!refusals_ || now - refusals_->last > kOneAfterTheOther) refusals_ = {now, now, connection};
     refusals_->last = now;
     refusals_->error = connection;
     return;
   }
-  Close(connection);  // also when one is accepted whose end was told too early, by another thread of ZeroMQ's
+  // Also when a descriptor is accepted: with several I/O threads a connection's closing may be reported
+  // before its acceptance, and its entry then stays until the number is reused.
+  Close(connection);
   if (what != ZMQ_EVENT_ACCEPTED) return;
   refusals_.reset();
   const uint16_t port = PortOf(address);
@@ -106,11 +115,12 @@ void ConnectionMonitor::OnEvent(uint16_t what, int connection, std::string_view 
   ingress_limiter_.OnAccepted(connection, now);
 }
 
-// Whoever came waits, and ZeroMQ tries again without a pause. Anybody may have taken the descriptors, and
-// ends no job by it: those who bring no message are cut soon.
+// A refused connection waits in the backlog, and ZeroMQ retries without a pause. Any process may have taken
+// the descriptors by connecting, which must not end the job: connections that bring no message are cut soon.
+// So a shortage is first a warning, and an error only after patience_.
 void ConnectionMonitor::ReportRefusals(Time now) {
   if (!refusals_ || now < next_refusal_report_ || now - refusals_->last > kOneAfterTheOther) return;
-  const std::string why = DescriptorShortage(refusals_->error);  // may look at each descriptor
+  const std::string why = DescriptorShortage(refusals_->error);  // slow: may inspect every descriptor
   next_refusal_report_ = now + (why.empty() ? kPauseOfRaises : kPauseOfReports);
   if (why.empty()) return;
   if (now - refusals_->first > patience_) throw Error(ErrorCode::kResourceExhausted, why);

@@ -1,12 +1,13 @@
-// The connections that others make to a bound socket: who sends without end is shown out. Internal to zmq/.
+// Watches the connections of a bound socket, and cuts those that send without end. Internal to zmq/.
 //
-// ZeroMQ's monitor tells which descriptors it has accepted, the kernel how many bytes came by each;
-// IngressLimiter compares that with the messages read. A connection that is cut looks to both sides like any
-// that broke: ZeroMQ throws away what it had of an unfinished message, an honest peer connects again and
-// repeats itself. Only TCP is watched: ipc lets in no other user. One thread at a time.
+// ZeroMQ's monitor reports which descriptors it has accepted, and the kernel how many bytes came by each;
+// IngressLimiter compares these with the messages read. To both sides a cut connection looks like any broken
+// one: ZeroMQ drops what it has of an unfinished message, and an honest peer reconnects and resends. Only TCP
+// is watched, since ipc admits no other user. One thread at a time.
 //
-// Descriptors are ZeroMQ's: its thread tells that it closes one and then does, so a number may mean something
-// else before that is read here. tcp_connection.h keeps what is done to a connection from reaching another.
+// The descriptors are ZeroMQ's: its thread reports that it closes one and then closes it, so the number may
+// name something else before the report is read here. tcp_connection.h makes sure that an operation on one
+// connection does not reach another.
 #pragma once
 
 #include <functional>
@@ -26,26 +27,27 @@ class ConnectionMonitor {
  public:
   using OnClosed = std::function<void(int connection)>;
 
-  // Before `socket` is bound; outlived by it. Whatever was open and closes is told to `on_closed`, during
-  // calls of the methods below. Check throws Error(kResourceExhausted) where no connection could be accepted
-  // for `patience`, for want of descriptors: longer than ZeroMQ lets who brings no message stay.
+  // To be constructed before `socket` is bound; `socket` must outlive it. `on_closed` is called for every
+  // connection that was open and closes, during calls of the methods below. When for want of descriptors no
+  // connection could be accepted for `patience`, Check throws Error(kResourceExhausted); `patience` must be
+  // longer than ZeroMQ keeps a connection that brings no message.
   ConnectionMonitor(void* context, ZmqSocket* socket, const IngressLimits& limits, Duration patience,
                     OnClosed on_closed);
   ~ConnectionMonitor();
   ConnectionMonitor(const ConnectionMonitor&) = delete;
   ConnectionMonitor& operator=(const ConnectionMonitor&) = delete;
 
-  // A message was read; `connection` is the descriptor that it came by. `known`: its sender has been heard by
-  // it before. Otherwise it may be a new one, with the number of one that has closed.
+  // A message was read that came by the descriptor `connection`. `known`: its sender has sent by that
+  // descriptor before; otherwise the connection may be a new one, with the number of one that has closed.
   void OnMessage(int connection, uint64_t wire_bytes, bool known, Time now);
   bool IsOpen(int connection) const { return open_.contains(connection); }
-  // Everything whole that the socket had has been read.
+  // All complete messages that the socket had have been read.
   void OnAllRead() { all_read_ = true; }
   Time next_check() const { return next_check_; }
-  // At next_check(), or later. Those who were cut, in words.
+  // To be called at next_check() or later. Returns a text for every connection that was cut.
   std::vector<std::string> Check(Time now);
-  // As ZeroMQ's monitor tells it, with an address of this end: for tests, otherwise read by the methods
-  // above.
+  // Handles one event of ZeroMQ's monitor; `address` is this end's. The methods above call it for the events
+  // that they read; it is public for tests.
   void OnEvent(uint16_t what, int connection, std::string_view address, Time now);
 
  private:
@@ -57,13 +59,14 @@ class ConnectionMonitor {
   ZmqSocket monitor_;
   const Duration patience_;
   const OnClosed on_closed_;
-  std::unordered_map<int, TcpConnection> open_;  // ipc: without a cookie
-  IngressLimiter ingress_limiter_;               // of TCP
+  std::unordered_map<int, TcpConnection> open_;  // by descriptor; an ipc connection has no cookie
+  IngressLimiter ingress_limiter_;               // knows the TCP connections only
   Time next_check_{};
-  bool all_read_ = false;  // since the last look
-  struct Refusals {        // of connections for want of descriptors, with no acceptance in between
+  bool all_read_ = false;  // at some time since the last Check
+  // A series of connections refused for want of descriptors, with none accepted in between.
+  struct Refusals {
     Time first, last;
-    int error;  // of the last one
+    int error;  // errno of the last one
   };
   std::optional<Refusals> refusals_;
   Time next_refusal_report_{}, next_warning_{};

@@ -40,7 +40,7 @@ std::vector<IngressLimiter::Excess> IngressLimiter::FindExcess(Time now, bool al
   return cut;
 }
 
-// The greediest first, so that an honest newcomer among them is the last to go.
+// Cuts the connections with the most bytes first, so that an honest new one among them is cut last.
 void IngressLimiter::CutUnauthenticated(std::vector<Excess> unauthenticated, std::vector<Excess>* cut) const {
   uint64_t total = 0;
   for (const Excess& excess : unauthenticated) total += excess.bytes;

@@ -1,4 +1,4 @@
-// Whose turn it is. Internal to zmq/.
+// The lock of the thread that drives a loop. Internal to zmq/.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,8 @@
 
 namespace sluice::transport {
 
-// A mutex whose owner may ask for it: then somebody has the turn already. A std::binary_semaphore would do,
-// but costs a system call at every release (libstdc++ 12).
+// A mutex whose holder may call TryLock again; the call then returns false. A std::binary_semaphore would
+// allow that, too, but costs a system call at every release (libstdc++ 12).
 class LoopLock {
  public:
   bool TryLock() {

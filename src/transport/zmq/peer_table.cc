@@ -8,7 +8,7 @@ void PeerTable::OnHeard(PeerId peer, int connection, bool open) {
   if (IsReachedBy(peer, connection)) return;
   const auto [it, is_new] = entries_.try_emplace(peer.value);
   Entry& entry = it->second;
-  if (!open) {  // what is left of a closed connection says nothing about another one
+  if (!open) {  // a message that a closed connection left says nothing about another connection of the peer
     if (entry.connection >= 0) return;
     if (!is_new) Return(&entry);
     return Leave(peer, &entry);
@@ -46,7 +46,7 @@ void PeerTable::Leave(PeerId peer, Entry* entry) {
   newly_gone_.push_back(peer);
 }
 
-// To be placed anew, wherever it was.
+// Removes the peer from its connection, or from gone_, before the caller gives it a new place.
 void PeerTable::Return(Entry* entry) {
   if (entry->connection >= 0) {
     by_connection_.erase(entry->connection);

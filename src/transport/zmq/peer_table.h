@@ -1,8 +1,8 @@
-// Who came to a bound socket, by which connection, and who of them is still remembered. Internal to zmq/.
+// The peers of a bound socket: the connection of each, and those that have left. Internal to zmq/.
 //
-// A peer whose connection has closed may come back: it is remembered among the last `max_gone` that left. So
-// there are never more guests than connections at once, and those. Bookkeeping only: ConnectionMonitor tells
-// what closes.
+// A peer whose connection has closed may reconnect, so the last `max_gone` peers that left are remembered.
+// The table never holds more peers than were connected at once, plus `max_gone`. It only does the
+// bookkeeping: ConnectionMonitor reports which connections close.
 #pragma once
 
 #include <list>
@@ -18,30 +18,31 @@ class PeerTable {
  public:
   explicit PeerTable(size_t max_gone) : max_gone_(max_gone) {}
 
-  // A peer, perhaps a new one, has sent a message by this connection, which may have closed since.
+  // `peer`, perhaps a new one, has sent a message by `connection`, which is still open or (!open) has closed.
   void OnHeard(PeerId peer, int connection, bool open);
   void OnClosed(int connection);
   bool IsReachedBy(PeerId peer, int connection) const;  // as far as is known
-  // Who has gone since this was asked last, and is gone still.
+  // Returns the peers that have left since the last call and have not come back.
   std::vector<PeerId> TakeGone();
-  bool HaveGone() const { return !newly_gone_.empty(); }  // some have gone, who may be back
-  // While too many are gone: the one gone longest, who is no peer any more.
+  bool HaveGone() const { return !newly_gone_.empty(); }  // peers have left; some may be back already
+  // While more than `max_gone` peers are gone: removes the one that has been gone longest and returns it.
   std::optional<PeerId> Forget();
   size_t size() const { return entries_.size(); }
 
  private:
   struct Entry {
     int connection = -1;                  // -1: gone
-    std::list<PeerId>::iterator in_gone;  // while gone
+    std::list<PeerId>::iterator in_gone;  // its place in gone_; valid while gone
   };
   void Leave(PeerId peer, Entry* entry);
   void Return(Entry* entry);
 
   const size_t max_gone_;
   std::unordered_map<uint64_t, Entry> entries_;  // by PeerId
-  // One peer each: who is heard by another's connection has got its number, and the other one is gone.
+  // One peer per connection: when a peer sends by another one's connection, the descriptor's number has been
+  // reused, and that other peer is gone.
   std::unordered_map<int, PeerId> by_connection_;
-  std::list<PeerId> gone_;          // the longest gone first
+  std::list<PeerId> gone_;          // longest gone first
   std::vector<PeerId> newly_gone_;  // since TakeGone
 };
 

@@ -22,7 +22,7 @@ Poller::Poller()
     CloseAll();
     throw Error(ErrorCode::kResourceExhausted, StrCat("a loop cannot open its descriptors: ", limits));
   }
-  // Edge-triggered: every write is told once, and nobody needs to read what was written.
+  // Edge-triggered: epoll reports every write once, so no thread needs to read the counter.
   Add(wake_fd_, EPOLLIN | EPOLLET, kWake);
   Add(alarm_fd_, EPOLLIN, kAlarm);
 }
@@ -53,14 +53,14 @@ void Poller::Remove(int fd) const {
 
 void Poller::Wake() {
   const uint64_t one = 1;
-  // A full counter, after 2^64 - 1 calls, would be emptied here.
+  // A full counter, after 2^64 - 1 calls, is emptied here.
   uint64_t count;
   if (write(wake_fd_, &one, sizeof one) == sizeof one) return;
   if (read(wake_fd_, &count, sizeof count) == sizeof count) Wake();
 }
 
 void Poller::SetAlarm(Time when) {
-  // Setting the processor's timer at every sleep would cost more than the rest of the sleep.
+  // An earlier alarm stays: setting the processor's timer at every sleep would cost more than all else in it.
   if (when >= alarm_) return;
   alarm_ = when;
   const auto since_boot = std::max<int64_t>(when.time_since_epoch().count(), 1);  // 0 would switch it off

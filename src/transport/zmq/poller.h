@@ -1,7 +1,7 @@
-// What a thread of a loop sleeps on: descriptors, an alarm, and a call from other threads. Internal to zmq/.
+// What a thread of a loop sleeps on: descriptors, an alarm, and calls of Wake. Internal to zmq/.
 //
-// Thread safety: Wake may be called from any thread; one thread sleeps; all else, by one thread at a time,
-// also while that one sleeps.
+// Thread safety: Wake may be called from any thread; one thread sleeps; all other methods may be called by
+// one thread at a time, also while that one sleeps.
 #pragma once
 
 #include <sys/epoll.h>
@@ -21,26 +21,29 @@ class Poller {
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 
-  // Ends the Sleep that is under way, or the next one. May end one more.
+  // Ends the Sleep that is in progress, or else the next one. It may end one more.
   void Wake();
-  // Sleep ends at `when` at the latest. Only ever earlier: an alarm that was set rings, and is then
-  // forgotten.
+  // Makes Sleep end at `when` at the latest. An alarm is never moved to a later time: one that was set fires
+  // at its own time, and is cleared then.
   void SetAlarm(Time when);
-  // More descriptors to be read; `tag` names one in Report. Of several pollers that watch one, the first told
-  // of those that sleep is woken: the others only while it is awake (epoll_ctl(2), EPOLLEXCLUSIVE).
+  // Adds descriptors to watch for reading; `tag` names one in Report. When several pollers watch a
+  // descriptor, the kernel wakes the first of those that sleep, in the order in which Watch was called; so a
+  // later one wakes only while the earlier ones are awake (epoll_ctl(2), EPOLLEXCLUSIVE).
   struct Input {
     int fd;
     void* tag;
   };
   void Watch(const std::vector<Input>& inputs);
-  // All of them, before any is closed: its number may be another's at once.
+  // Stops watching all descriptors. Must be called before one of them is closed, because its number may be
+  // reused at once.
   void Forget();
   static constexpr int kMaxReady = 64;
-  // Until something is to be done: how many descriptors say so, at most kMaxReady at once.
+  // Waits for a descriptor, the alarm or Wake. Returns how many of these are ready, at most kMaxReady; -1
+  // when a signal came.
   int Sleep() { return Await(-1); }
-  int Look() { return Await(0); }  // without waiting
-  // After Sleep or Look, with what it returned: calls `on_readable(tag)` for inputs that can be read and were
-  // not forgotten since.
+  int Look() { return Await(0); }  // as Sleep, without waiting
+  // To be called after Sleep or Look with the result: calls `on_readable(tag)` for the inputs that can be
+  // read and that were not forgotten since.
   template <typename OnReadable>
   void Report(int count, OnReadable&& on_readable) {
     for (int i = 0; i < count; ++i) {
@@ -54,7 +57,7 @@ class Poller {
   }
 
  private:
-  static constexpr uint64_t kWake = 0, kAlarm = 1;  // of generation 0
+  static constexpr uint64_t kWake = 0, kAlarm = 1;  // names of generation 0, which no input has
 
   int Await(int timeout_ms);
   void AlarmRang();
@@ -65,10 +68,10 @@ class Poller {
   int epoll_fd_ = -1;
   int wake_fd_ = -1;
   int alarm_fd_ = -1;
-  Time alarm_ = Time::max();    // when it rings
-  std::vector<Input> watched_;  // named by generation and place
+  Time alarm_ = Time::max();    // when the alarm fires
+  std::vector<Input> watched_;  // an input's name: the generation and its index here
   uint32_t generation_ = 1;
-  std::array<epoll_event, kMaxReady> events_;  // of who sleeps
+  std::array<epoll_event, kMaxReady> events_;  // used by the thread that sleeps
 };
 
 }  // namespace sluice::transport

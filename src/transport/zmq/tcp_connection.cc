@@ -1,3 +1,7 @@
+// System calls on connections whose descriptors ZeroMQ owns. Invariant: an operation that changes something
+// works on a duplicate of the descriptor, which keeps the socket even if ZeroMQ closes its own meanwhile, and
+// Abort first compares the cookie of that duplicate. No state is kept, so all functions are thread-safe.
+// ConnectionMonitor and ZmqDriver call them under the driver's lock.
 #include "transport/zmq/tcp_connection.h"
 
 #include <fcntl.h>
@@ -22,7 +26,7 @@ bool Get(int fd, int option, T* value) {
   return getsockopt(fd, SOL_SOCKET, option, value, &size) == 0 && size == sizeof *value;
 }
 
-// 0: no socket.
+// Returns 0 when `fd` is no socket.
 uint64_t CookieOf(int fd) {
   uint64_t cookie = 0;
   return Get(fd, SO_COOKIE, &cookie) ? cookie : 0;
@@ -36,7 +40,7 @@ bool IsEstablishedTcp(int fd) {
          listens == 0 && getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
 }
 
-// 0: none.
+// Returns 0 when there is none.
 uint16_t LocalPort(int fd) {
   sockaddr_storage local{};
   socklen_t size = sizeof local;
@@ -46,7 +50,7 @@ uint16_t LocalPort(int fd) {
   return 0;
 }
 
-// IPv4 addresses as IPv6 has them.
+// IPv4 addresses are returned in their IPv6 form, ::ffff:a.b.c.d.
 in6_addr AddressOf(const sockaddr_storage& end) {
   in6_addr address{};
   if (end.ss_family == AF_INET6) return reinterpret_cast<const sockaddr_in6&>(end).sin6_addr;
@@ -61,7 +65,7 @@ bool IsLoopback(const in6_addr& address) {
   return IN6_IS_ADDR_LOOPBACK(&address) || (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127);
 }
 
-// A second descriptor of what `fd` is now: it keeps that socket, whatever happens to the number.
+// Returns a second descriptor of what `fd` names now: it keeps that socket, whatever happens to the number.
 FileDescriptor Duplicate(int fd) {
   return FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
@@ -86,7 +90,7 @@ std::optional<uint64_t> BytesTaken(const TcpConnection& connection) {
   return told && info.tcpi_bytes_received > unread ? info.tcpi_bytes_received - unread : 0;
 }
 
-// See connect(2), AF_UNSPEC. After a mere shutdown its owner would still read all that has come.
+// Resets by connect(2) with AF_UNSPEC. After shutdown(2) ZeroMQ would still read all that has arrived.
 std::optional<std::string> Abort(const TcpConnection& connection) {
   const FileDescriptor held = Duplicate(connection.fd);
   if (CookieOf(held.get()) != connection.cookie) return std::nullopt;

@@ -1,8 +1,8 @@
-// TCP connections that belong to somebody else, who may close them at any moment. Internal to zmq/.
+// Operations on TCP connections that belong to ZeroMQ, which may close them at any moment. Internal to zmq/.
 //
-// A descriptor's number then names whatever this process opens next: another connection, a listening socket,
-// a file. So a connection is known by its number and the kernel's cookie of its socket, which no other socket
-// ever has (socket(7), SO_COOKIE: Linux 4.12).
+// A closed descriptor's number names whatever this process opens next: another connection, a listening
+// socket, a file. So a connection is identified by its number and the kernel's cookie of its socket, which no
+// other socket ever has (socket(7), SO_COOKIE: Linux 4.12).
 #pragma once
 
 #include <sys/socket.h>
@@ -18,21 +18,22 @@ struct TcpConnection {
   uint64_t cookie = 0;
 };
 
-// What `fd` is now, if that is a TCP connection which stands and whose end here is `port`.
+// Returns what `fd` names now; nullopt unless it is an established TCP connection with the local port `port`.
 std::optional<TcpConnection> FindTcpConnection(int fd, uint16_t port);
-// Bytes that its owner has read of it; nullopt once it is closed here. Of whom they are is looked at last.
+// Returns the bytes that ZeroMQ has read from the connection; nullopt once it is closed on this side. The
+// cookie is compared after the count is taken, so the count is this connection's.
 std::optional<uint64_t> BytesTaken(const TcpConnection& connection);
-// Resets it and forgets what it has received, and tells the other end's host; nullopt, and nothing has
-// happened, once it is closed here.
+// Resets the connection, drops what it has received, and returns the other end's host. Returns nullopt and
+// does nothing once it is closed on this side.
 std::optional<std::string> Abort(const TcpConnection& connection);
 
-// Gives up what a congestion control does on a network, where both ends of the connection `fd` have one
-// address: there nothing is lost and no queue grows, and one that paces (BBR) takes a sixth of all processor
-// time for nothing. Then it is Reno, which every Linux has and lets anybody choose. Else nothing happens, nor
-// where `fd` is no TCP connection. One that took the number of a closed one meanwhile is treated the same. Of
-// each end it is called for once: a worker's that connects anew keeps the system's.
+// Sets the congestion control of the TCP connection `fd` to Reno when both its ends are on one host: there
+// nothing is lost and no queue grows, and a congestion control that paces (BBR) takes a sixth of all
+// processor time for nothing. Every Linux has Reno and lets every process choose it. Does nothing for any
+// other descriptor; when the number has been reused meanwhile, it treats the new connection the same. It is
+// called once for each end: a worker's end that reconnects keeps the system's default.
 void DoNotPaceWithinHost(int fd);
-// Whether two ends are one host: the same address, or both loopback ones.
+// Returns whether two ends are on one host: they have the same address, or both have loopback addresses.
 bool AreOneHost(const sockaddr_storage& a, const sockaddr_storage& b);
 
 }  // namespace sluice::transport

@@ -1,5 +1,5 @@
-// How much a process moves through sockets and copies on the way: what a byte's way costs beside processor
-// time. Payloads inside their envelope, which have at most 256 bytes, are not looked at.
+// Counts the bytes that a process moves through sockets and copies on the way: the cost of transport besides
+// processor time. A payload inside its envelope (at most 256 bytes) counts as part of the envelope.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace sluice::transport {
 // Thread-safe.
 class TrafficCounters {
  public:
-  // Frames below it are copied into ZeroMQ's messages: it costs less than the bookkeeping of handing over.
+  // Frames of fewer bytes are copied into ZeroMQ's messages, which costs less than passing their ownership.
   static constexpr size_t kCopyBelow = 1024;
 
   void OnSent(const Frame& envelope, const wire::Frames& payload) {
@@ -41,14 +41,14 @@ class TrafficCounters {
     if (bytes > 0) Add(bytes, &copied_);
   }
 
-  // Each was copied by the kernel once.
+  // Bytes through sockets; the kernel has copied each of them once.
   uint64_t sent() const { return sent_; }
   uint64_t received() const { return received_; }
-  // Within this process.
+  // Bytes copied within this process.
   uint64_t copied() const { return copied_; }
 
  private:
-  // libzmq 4.3.4 reads and writes in batches of 8 KiB: so much of each frame goes through one.
+  // libzmq 4.3.4 reads and writes in batches of 8 KiB: the first 8 KiB of each frame are copied through one.
   static uint64_t InBatches(size_t frame) { return std::min<uint64_t>(frame, 8192); }
   static void Add(uint64_t bytes, std::atomic<uint64_t>* to) {
     to->fetch_add(bytes, std::memory_order_relaxed);

@@ -1,3 +1,7 @@
+// The ZeroMQ context of a process, and the ZAP handler: a thread that receives every handshake of the bound
+// sockets and admits those with this job's id and secret. Invariant: the handler is bound before any other
+// socket exists and runs until the context shuts down. Descriptors and threads are reserved before ZeroMQ
+// asks for them, because it reports no error when it gets none. A node makes one context at its start.
 #include "transport/zmq/zmq_context.h"
 
 #include <zmq.h>
@@ -20,10 +24,10 @@ namespace {
 constexpr size_t kMaxSecret = 200;  // PLAIN carries 255 bytes
 // ZAP: version, request id, domain, address, routing id, mechanism, user, password.
 constexpr size_t kZapFrames = 8;
-// PLAIN wants both texts non-empty.
-// Of a context, its I/O threads and the gatekeeper, before any connection.
+// Descriptors of a context, its I/O threads and gatekeeper_, before any connection.
 constexpr uint64_t kOwnDescriptors = 24;
-constexpr int kOwnThreads = 2;  // ZeroMQ's reaper, the gatekeeper
+constexpr int kOwnThreads = 2;  // ZeroMQ's reaper, gatekeeper_
+// PLAIN requires that both texts are non-empty.
 constexpr const char* kUserPrefix = "job:";
 constexpr const char* kPasswordPrefix = "secret:";
 
@@ -45,17 +49,17 @@ ZmqContext::ZmqContext(ZmqContextOptions options)
                 StrCat("job id of ", options.job_id.size(), " and secret of ", options.secret.size(),
                        " bytes: at most ", kMaxSecret, " each"));
   }
-  // What ZeroMQ cannot have it does without a word, or by ending the process.
+  // When ZeroMQ gets no descriptor or thread, it goes on without an error or ends the process.
   ReserveDescriptors(kOwnDescriptors, "the network");
-  const ThreadReservation threads(options.io_threads + kOwnThreads,
-                                  "the network");  // the first socket starts them
+  // Held to the end of this constructor: the first socket starts the threads.
+  const ThreadReservation threads(options.io_threads + kOwnThreads, "the network");
   native_ = zmq_ctx_new();
   if (native_ == nullptr) throw Error(ErrorCode::kResourceExhausted, "out of memory for a ZeroMQ context");
   zmq_ctx_set(native_, ZMQ_IO_THREADS, options.io_threads);
   zmq_ctx_set(native_, ZMQ_MAX_SOCKETS,
               std::min(ZmqSocket::kMostOfAContext, zmq_ctx_get(native_, ZMQ_SOCKET_LIMIT)));
   try {
-    // Bound before any other socket exists: libzmq lets handshakes fail while nobody answers them.
+    // Bound before any other socket exists: libzmq fails the handshakes while there is no handler.
     auto socket = std::make_shared<ZmqSocket>(native_, ZMQ_REP);
     socket->Set(ZMQ_LINGER, 0);
     socket->Bind("inproc://zeromq.zap.01");

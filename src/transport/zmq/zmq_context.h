@@ -1,8 +1,8 @@
-// What the loops of one process share: ZeroMQ's I/O threads, and the thread that lets peers in or not.
+// What the loops of one process share: ZeroMQ's I/O threads, and the thread that admits or refuses peers.
 //
-// Every socket speaks PLAIN: the user is the job, the password its secret. ZAP
-// (https://rfc.zeromq.org/spec/27/) asks the thread here about each handshake, so that no frame of a stranger
-// reaches a loop; the data path pays nothing. PLAIN does not encrypt.
+// Every socket speaks PLAIN: the user is the job's id, the password its secret. By ZAP
+// (https://rfc.zeromq.org/spec/27/) ZeroMQ asks that thread about each handshake, so no frame of an
+// unauthenticated peer reaches a loop, and the data path pays nothing. PLAIN does not encrypt.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,16 @@ namespace sluice::transport {
 
 struct ZmqContextOptions {
   std::string job_id;
-  std::string secret;  // at most 200 bytes; may be empty: then the job id alone lets peers in
+  std::string secret;  // at most 200 bytes; when empty, the job id alone admits peers
   int io_threads = 1;
 };
 
-// Thread-safe. Loops keep it alive. Its end waits for what they left in their sockets' linger time.
+// Thread-safe. Loops keep it alive. The destructor waits until their messages have left, or their sockets'
+// linger time is over.
 class ZmqContext {
  public:
-  // Throws Error.
+  // Throws Error: kInvalidArgument when the id or the secret is too long, kResourceExhausted when the system
+  // refuses memory, descriptors or threads.
   explicit ZmqContext(ZmqContextOptions options);
   ~ZmqContext();
   ZmqContext(const ZmqContext&) = delete;

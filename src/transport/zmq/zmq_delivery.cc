@@ -1,4 +1,4 @@
-// What has come: decoded and checked, it goes to the machine, or is refused.
+// Delivery of what arrives: a message is decoded and checked, then it goes to the machine or is refused.
 #include "base/strings.h"
 #include "transport/zmq/zmq_driver.h"
 #include "wire/packing.h"
@@ -6,7 +6,7 @@
 namespace sluice::transport {
 namespace {
 
-// Of what strangers wrote, in logs and refusals.
+// Most characters of a failure in logs and refusals, since it may quote what a peer wrote.
 constexpr size_t kMaxReason = 500;
 
 }  // namespace
@@ -37,7 +37,8 @@ void ZmqDriver::Deliver(Time now, Channel* channel, Multipart::State state, Mult
                   Fail(ErrorCode::kInvalidArgument, "payload both inside its envelope and beside it"));
   }
   if (!parts->payload.empty()) message.payload = std::move(parts->payload);
-  // Frames that were joined may have been lent as one; frames that were packed lie among lent ones.
+  // Unpack is called before and after OpenLeases: the frames that Pack made one have their places between
+  // leased ones, and the frames that Join made one may have been leased as one.
   if (!message.payload.empty()) {
     if (const Status status = wire::Unpack(&message); !status) {
       return Reject(peer, envelope, status.failure());
@@ -54,7 +55,7 @@ void ZmqDriver::Deliver(Time now, Channel* channel, Multipart::State state, Mult
     const Status status = shared_ ? shared_->OpenLeases(peer->id, &message)
                                   : Fail(ErrorCode::kInvalidArgument, "payload in memory that is not shared");
     if (!status && status.failure().code == ErrorCode::kResourceExhausted) {
-      ++counters_.bad;  // no fault of its sender's, who repeats it and by then lends nothing
+      ++counters_.bad;  // not the sender's fault; it resends the message with its payload instead of leases
       return;
     }
     if (!status) return Reject(peer, envelope, status.failure());
@@ -68,7 +69,8 @@ void ZmqDriver::Deliver(Time now, Channel* channel, Multipart::State state, Mult
   machine_->OnMessage(now, peer->id, std::move(message), *this);
 }
 
-// Drops, counts, mutes, and answers a request in the version and under the job of whoever sent it.
+// Drops and counts a bad message, mutes a peer that sends too many of them, and answers a request with an
+// ErrorReply in the request's own protocol version and job.
 void ZmqDriver::Reject(Peer* peer, Bytes envelope, const Failure& failure) {
   ++counters_.bad;
   const std::string reason = failure.message.substr(0, kMaxReason);
@@ -79,7 +81,7 @@ void ZmqDriver::Reject(Peer* peer, Bytes envelope, const Failure& failure) {
     Warn(peer, "it sends too many bad messages: muted");
   }
   const auto header = wire::PeekHeader(envelope, options_.limits);
-  if (!header || header->in_reply_to != 0) return;  // never a refusal of a refusal
+  if (!header || header->in_reply_to != 0) return;  // a refusal is never refused in its turn
   wire::Message reply;
   reply.job = header->job;
   reply.sender.role = options_.role;

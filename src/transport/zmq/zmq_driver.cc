@@ -1,3 +1,9 @@
+// The loop's thread and the calls that may replace it. RunOnce is one pass: posted tasks, OnRoom, the timer,
+// the sockets, shared memory, connections. Run repeats it on the loop's thread; DriveUntil does so on a
+// caller's thread, and PostOrRun runs only the tasks there.
+// Invariants: the machine and the sockets are used only by the thread that holds lock_, which a thread
+// releases only to sleep. An exception from a caller's thread is kept in thrown_ and ends the loop on its own
+// thread. ZmqLoop is the only user.
 #include "transport/zmq/zmq_driver.h"
 
 #include <algorithm>
@@ -13,11 +19,11 @@
 namespace sluice::transport {
 namespace {
 
-// Messages read from one channel before the others, the timer and posted tasks have their turn.
+// Messages that are read from one channel before the other channels, the timer and posted tasks are served.
 constexpr int kBurst = 32;
-// Turns that end with something left to do, until all channels are asked.
+// Passes that end with work left, until all channels are polled again.
 constexpr unsigned kBusyPasses = 4;
-// For what a machine says when its loop fails.
+// How long the sockets of a failed loop linger for the messages that its machine sends at the end.
 constexpr Duration kLastWords = 500ms;
 
 }  // namespace
@@ -134,7 +140,8 @@ void ZmqDriver::DriveUntil(const std::function<bool()>& done, Time deadline) {
   up_ ? UnlockLoop() : lock_.Unlock();
 }
 
-// A socket that was used may have something to read, and tells no more of it: see the header.
+// A socket that was used may have something to read that its descriptor does not signal again (see the
+// header), so each one is asked before lock_ is released, and the loop's thread is woken if there is work.
 void ZmqDriver::UnlockLoop() {
   bool wake = stop_ || thrown_ != nullptr || channels_changed_ || machine_->Done();
   for (Channel* channel : channels_) {
@@ -243,8 +250,8 @@ void ZmqDriver::TakeTasks() {
   });
 }
 
-// Closes what was disconnected and lists what is to be read; between calls of the machine, when nobody holds
-// a channel.
+// Closes the dealers of disconnected peers and lists the sockets to read. Runs between calls of the machine,
+// when no function up the stack holds a pointer to a channel.
 void ZmqDriver::RebuildPollSet() {
   if (!channels_changed_) return;
   channels_changed_ = false;
@@ -268,13 +275,15 @@ void ZmqDriver::RebuildPollSet() {
     shared_drained_ = false;
     for (const int descriptor : shared_->descriptors()) inputs.push_back({descriptor, &shared_drained_});
   }
-  for (Poller* poller : {&caller_poller_, &poller_}) poller->Watch(inputs);  // in this order: see Watch
+  // The order matters: see Poller::Watch.
+  for (Poller* poller : {&caller_poller_, &poller_}) poller->Watch(inputs);
 }
 
 void ZmqDriver::Sleep() {
-  if (caller_drives_) caller_poller_.Wake();  // what it waits for may have happened here
+  if (caller_drives_) caller_poller_.Wake();  // the caller's condition may have become true here
   SetAlarm();
-  sleeping_ = true;  // before the last look at what was posted: whoever posts later sees it and wakes
+  // Set before the last look at tasks_waiting_: a thread that posts later sees it and wakes this one.
+  sleeping_ = true;
   if (!tasks_waiting_ && !stop_) SleepOn(&poller_);
   sleeping_ = false;
 }
@@ -291,7 +300,8 @@ void ZmqDriver::SleepOn(Poller* poller) {
   DispatchReady(poller, ready);
 }
 
-// A channel that always has something must not keep the others, and shared memory, from being heard.
+// Polls every kBusyPasses passes, so that a channel that always has something to read does not starve the
+// other channels and shared memory.
 void ZmqDriver::PollBusy(Poller* poller) {
   if (++busy_passes_ % kBusyPasses == 0 && (channels_.size() > 1 || shared_))
     DispatchReady(poller, poller->Look());
@@ -300,8 +310,8 @@ void ZmqDriver::PollBusy(Poller* poller) {
 void ZmqDriver::DispatchReady(Poller* poller, int ready) {
   poller->Report(ready, [](void* drained) { *static_cast<bool*>(drained) = false; });
   if (ready >= 0 && ready < Poller::kMaxReady) return;
-  for (Channel* channel : channels_)
-    channel->drained = false;  // there may be more than were told, or a signal came
+  // More descriptors may be ready than were reported, or a signal interrupted the wait: all are read.
+  for (Channel* channel : channels_) channel->drained = false;
   shared_drained_ = false;
 }
 
@@ -313,7 +323,7 @@ void ZmqDriver::CheckConnections() {
   }
   if (!peer_table_.HaveGone()) return;
   if (router_->socket.Readable()) router_->drained = false;
-  if (!router_->drained) return;  // first their last words
+  if (!router_->drained) return;  // the last messages of these peers are delivered before OnClosed
   for (const PeerId peer : peer_table_.TakeGone()) machine_->OnClosed(Now(), peer, *this);
 }
 
@@ -355,10 +365,10 @@ void ZmqDriver::End(const std::string& failure) {
   const bool in_order = failure.empty() && machine_->Done();
   const Duration last_words = failure.empty() ? Duration::zero() : kLastWords;
   Linger(in_order ? std::min(options_.linger, machine_->Linger()) : last_words);
-  // Before the door closes: whose Post is refused finds the machine at rest.
+  // OnEnd runs before Post refuses tasks, so a caller whose Post returns false finds the machine at rest.
   try {
     machine_->OnEnd(Now(), failure.empty() ? "the loop has ended" : failure, *this);
-  } catch (const std::exception& e) {  // no memory, still
+  } catch (const std::exception& e) {  // for example, memory is still exhausted
     LOG(ERROR) << WrapLogged(StrCat(options_.name, ", while it ends: ", WithLimits(e)));
   }
   if (!failure.empty() && options_.on_failure) options_.on_failure(failure);
@@ -370,7 +380,8 @@ void ZmqDriver::End(const std::string& failure) {
   peers_.clear();
   connection_monitor_.reset();
   router_.reset();
-  // What was lent may be written to once a worker's loop has ended; a server's memory is not.
+  // Once a worker's loop has ended, its arrays may be written to, so its leases must have been returned. A
+  // server's memory is not written to.
   if (shared_ && in_order && options_.bind.empty() && !shared_->AwaitReturns(options_.linger))
     LOG(WARNING) << options_.name << " ends while memory of its own is still being read";
   up_ = false;

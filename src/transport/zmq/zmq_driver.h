@@ -1,12 +1,13 @@
-// The thread behind a ZmqLoop. Internal to zmq/.
+// The implementation of ZmqLoop: its thread, its sockets and the calls of its machine. Internal to zmq/.
 //
-// Thread safety: Post, PostOrRun, DriveUntil, the getters and Stop may be called from any thread. All else
-// belongs to who has the turn: the loop's thread while it is awake, or whoever finds it asleep and does its
-// work. That may be one helper for long, who sleeps beside it on a poller that is told first.
+// Thread safety: Post, PostOrRun, DriveUntil, the getters and Stop may be called from any thread. Everything
+// else is done by the thread that holds lock_: the loop's thread while it is awake, or a caller's thread that
+// finds the loop's thread asleep and does its work. In DriveUntil one caller may do so for long; it sleeps
+// beside the loop's thread, on a poller of its own, which the kernel wakes first.
 //
-// A ZMQ_FD tells only that something has changed since the socket last took note of such a thing, so a
-// channel is read until it has nothing, again where sending took note (zmq_frames.h), and the thread sleeps
-// only when all channels are drained.
+// A ZMQ_FD signals only that something has changed since the socket last processed such a change. So a
+// channel is read until nothing is left, and again after a send that has processed a change (zmq_frames.h),
+// and a thread sleeps only when all channels are drained.
 #pragma once
 
 #include <atomic>
@@ -47,7 +48,7 @@ class ZmqDriver final : private Network {
 
  private:
   struct Peer;
-  // A socket to be read: the router, or a peer's dealer, or its monitor.
+  // A socket that is read: the router, a peer's dealer, or the monitor of such a dealer.
   struct Channel {
     Channel(void* context, int type) : socket(context, type) {}
     ZmqSocket socket;
@@ -57,24 +58,25 @@ class ZmqDriver final : private Network {
   };
   struct Peer {
     ~Peer() { StopWatching(); }
-    // libzmq blocks its I/O thread on an event that nobody reads: no event comes after this.
+    // Ends the events of `monitor`. An event that is never read would block libzmq's I/O thread.
     void StopWatching();
 
     PeerId id;
-    std::string name;  // for people
+    std::string name;  // for logs
     RoutingId routing_id = 0;
     std::unique_ptr<Channel> dealer;   // null: reached through the router
     std::unique_ptr<Channel> monitor;  // of the dealer, until its first handshake
     std::shared_ptr<QueuedByteCounter> queue;
     bool open = true;
-    int bad = 0;
-    int request_attempts = 0;              // at its door for shared memory
-    Time tried_since{}, next_complaint{};  // of a dealer without a connection
+    int bad = 0;                           // bad messages since the peer was last muted
+    int request_attempts = 0;              // link requests that found its rendezvous socket full
+    Time tried_since{}, next_complaint{};  // while a dealer has no connection: its start, the next warning
     Time muted_until{};
   };
+  // What other threads write or read.
   struct Outside {
     std::vector<Loop::Task> tasks;
-    bool closed = false;  // no more tasks
+    bool closed = false;  // Post returns false
     bool ended = false;
     std::string failure;
   };
@@ -95,12 +97,12 @@ class ZmqDriver final : private Network {
   void Bind();
   void Watch(Peer* peer);
   void ReserveDescriptorsForConnections();
-  void Linger(Duration duration);  // for what was sent to leave, when the sockets close
+  void Linger(Duration duration);  // sets how long closing sockets keep messages that have not left
   void ReadMonitor(Channel* channel);
   void OnNoConnection(Peer* peer);
   Peer* Find(PeerId id) const;
-  Peer* Add(std::unique_ptr<Peer> peer);       // which gets its id
-  bool IsKnown(const Multipart& parts) const;  // its sender has sent by the same connection before
+  Peer* Add(std::unique_ptr<Peer> peer);       // gives the peer its id
+  bool IsKnown(const Multipart& parts) const;  // the sender has sent by the same connection before
   Peer* SenderOf(const Channel& channel, const Multipart& parts);
   Peer* Admit(const Multipart& parts);
   void TellOfRoom();
@@ -110,7 +112,7 @@ class ZmqDriver final : private Network {
   void Reject(Peer* peer, Bytes envelope, const Failure& failure);
 
   // zmq_memory.cc
-  wire::Message Own(wire::Body body) const;  // between loops
+  wire::Message Own(wire::Body body) const;  // a message to another loop rather than its machine
   bool OnMemoryMessage(Peer* peer, const wire::Message& message);
   void AcceptMemory(Peer* peer, const wire::Message& message, const wire::MemoryOffer& offer);
   void ReportNotShared(const Peer& peer, const std::string& reason);
@@ -125,7 +127,7 @@ class ZmqDriver final : private Network {
   void RunTasks();
   void TakeTasks();
   void Read(Channel* channel, Time* now);
-  void ReadBurst(Channel* channel, Time* now);  // *now: becomes when the last message was read
+  void ReadBurst(Channel* channel, Time* now);  // sets *now to the time when the last message was read
   Channel* ChannelOf(const Peer& peer) const { return peer.dealer ? peer.dealer.get() : router_.get(); }
   void RebuildPollSet();
   void Sleep();
@@ -142,32 +144,32 @@ class ZmqDriver final : private Network {
   const std::shared_ptr<Machine> machine_;
   const ZmqLoopOptions options_;
   std::vector<std::string> addresses_;
-  // Of what each message takes while ZeroMQ or the machine has it.
+  // Allocates the bookkeeping of each message while ZeroMQ or the machine holds it.
   const std::shared_ptr<Allocator> memory_ = std::make_shared<PoolAllocator>(size_t{16} << 20);
 
-  // Of who has the turn.
+  // Guarded by lock_.
   std::unique_ptr<Channel> router_;
   std::unique_ptr<ConnectionMonitor> connection_monitor_;  // of the router
   PeerTable peer_table_;                                   // the peers reached through the router
   std::unique_ptr<SharedMemory> shared_;
-  bool shared_drained_ = false;  // as a channel's
+  bool shared_drained_ = false;  // as Channel::drained, for the descriptors of shared_
   std::map<PeerId, std::unique_ptr<Peer>> peers_;
-  uint64_t last_peer_ = 0;         // never given again
-  std::set<PeerId> without_room_;  // the machine is to hear when they have room again
+  uint64_t last_peer_ = 0;         // the newest id; ids are never reused
+  std::set<PeerId> without_room_;  // peers for which the machine waits for OnRoom
   std::unordered_map<RoutingId, PeerId> by_routing_id_;
   std::vector<Channel*> channels_;
   bool channels_changed_ = true;
-  uint64_t connected_ = 0;  // how often Connect was called
+  uint64_t connected_ = 0;  // calls of Connect
   unsigned busy_passes_ = 0;
-  std::vector<Loop::Task> running_;  // what was taken, from `next_running_` on: one may throw
-  size_t next_running_ = 0;
-  std::exception_ptr thrown_;   // in a caller's thread
-  bool caller_drives_ = false;  // somebody does; asleep, unless it is who has the turn
-  bool up_ = false;             // between the machine's start and its end
+  std::vector<Loop::Task> running_;  // tasks taken from outside_; after one throws, the rest run at the end
+  size_t next_running_ = 0;          // the first of running_ that has not run
+  std::exception_ptr thrown_;        // by a call in a caller's thread; ends the loop
+  bool caller_drives_ = false;       // a thread is in DriveUntil; it holds lock_ or sleeps
+  bool up_ = false;                  // from the machine's OnStart to the end of the loop
   Rng chance_;
   LogLimiter log_{5, 10s};
 
-  // Shared.
+  // Thread-safe.
   LoopLock lock_;
   Poller caller_poller_, poller_;
   const std::shared_ptr<Wakeup> room_wakeup_ = std::make_shared<Wakeup>([this] { poller_.Wake(); });

@@ -1,3 +1,8 @@
+// Converts between frames and zmq_msg_t. A frame of at least TrafficCounters::kCopyBelow bytes is passed to
+// ZeroMQ as a Held, which keeps the frame alive and counts its bytes as queued until ZeroMQ releases it on an
+// I/O thread; smaller frames are copied. A received payload frame owns its zmq_msg_t.
+// Invariant: a multipart is read to its end, also when it exceeds the limits, so that the next call begins
+// with a new one. Called by ZmqDriver under its lock; no function blocks.
 #include "transport/zmq/zmq_frames.h"
 
 #include <zmq.h>
@@ -12,15 +17,15 @@
 namespace sluice::transport {
 namespace {
 
-// What ZeroMQ holds for us.
+// A frame while ZeroMQ holds it.
 class Held {
  public:
-  // Lives until Release.
+  // The object lives until Release.
   static Held* Make(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<QueuedByteCounter>& queue,
                     uint64_t counted, const Frame& frame) {
     return new (memory->Allocate(sizeof(Held))) Held(memory, queue, counted, frame);
   }
-  // As ZeroMQ calls it, on a thread of its own.
+  // The function that ZeroMQ calls on one of its threads.
   static void Release(void*, void* held) {
     const std::shared_ptr<Allocator> memory = std::move(static_cast<Held*>(held)->memory_);
     static_cast<Held*>(held)->~Held();
@@ -42,11 +47,11 @@ class Held {
   const Frame frame_;
 };
 
-// Sends or closes; on failure the message's content is released here. False: no more can be sent.
+// Sends `msg`; on failure closes it, which releases its content. Returns false when nothing more can be sent.
 //
-// Whether a socket took note of what has arrived is seen by errno: once in some milliseconds sending begins
-// with that, until there is nothing more, which is an EAGAIN that stands while the message is written
-// (socket_base_t::process_commands, libzmq 4.3.4).
+// errno shows whether the socket has processed arrivals: every few milliseconds a send first processes the
+// socket's commands until there are no more, which sets EAGAIN, and that remains in errno although the
+// message is then written (socket_base_t::process_commands, libzmq 4.3.4).
 bool SendOrClose(void* socket, zmq_msg_t* msg, bool more, SendResult* sent) {
   int rc;
   do {
@@ -61,7 +66,7 @@ bool SendOrClose(void* socket, zmq_msg_t* msg, bool more, SendResult* sent) {
 
 bool SendHeld(void* socket, Held* held, bool more, SendResult* sent) {
   zmq_msg_t msg;
-  // ZeroMQ only reads what it sends.
+  // ZeroMQ does not write to the bytes that it sends.
   void* data = const_cast<std::byte*>(held->bytes().data());
   if (zmq_msg_init_data(&msg, data, held->bytes().size(), &Held::Release, held) != 0) {
     Held::Release(data, held);
@@ -86,8 +91,8 @@ Multipart::State StateOfErrno() {
   return errno == ETERM || errno == ENOTSOCK ? Multipart::State::kClosed : Multipart::State::kNone;
 }
 
-// A signal may come when ZeroMQ has taken note of a message, of which its descriptor then tells no more, and
-// not looked for it yet.
+// Receives without waiting, and repeats after EINTR: a signal may interrupt ZeroMQ when it has processed the
+// arrival of a message, which its descriptor then does not signal again, but has not looked for it yet.
 bool ReceiveNext(void* socket, ZmqFrame* frame) {
   while (!frame->Receive(socket)) {
     if (errno != EINTR) return false;

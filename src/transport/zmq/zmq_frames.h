@@ -1,8 +1,8 @@
-// Messages as ZeroMQ multiparts. Internal to zmq/.
+// Sends and receives messages as ZeroMQ multiparts. Internal to zmq/.
 //
-// Sending: large frames are handed over, not copied; ZeroMQ drops them on one of its I/O threads once they
-// are written. Receiving: payload frames own ZeroMQ's memory. What keeps either alive lies in the `memory`
-// given, which any thread may get back.
+// Sending: large frames are passed to ZeroMQ without a copy; it releases them on one of its I/O threads once
+// they are written. Receiving: payload frames own ZeroMQ's memory. The objects that keep either alive are
+// allocated from the parameter `memory`, and freed on any thread.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@
 
 namespace sluice::transport {
 
-// Wakes a loop from ZeroMQ's threads, which may hold what it sent for longer than it lives. Thread-safe.
+// Wakes a loop from ZeroMQ's threads, which may hold frames that the loop sent for longer than the loop
+// lives. Thread-safe.
 class Wakeup {
  public:
   explicit Wakeup(std::function<void()> wake) : wake_(std::move(wake)) {}
@@ -28,9 +29,9 @@ class Wakeup {
       if (wake) wake();
     });
   }
-  // Whether it was called since the last time.
+  // Returns whether Wake was called since the last call of TakeWoken.
   bool TakeWoken() { return woken_.load(std::memory_order_relaxed) && woken_.exchange(false); }
-  // Wake wakes nobody from here on.
+  // From here on Wake calls nothing.
   void Detach() {
     wake_.With([](auto& wake) { wake = nullptr; });
   }
@@ -40,13 +41,14 @@ class Wakeup {
   Guarded<std::function<void()>> wake_;
 };
 
-// Bytes given to ZeroMQ for one peer and not yet written. Thread-safe, but that one thread at a time sends.
+// Counts the bytes given to ZeroMQ for one peer and not yet written. Thread-safe, except that only one thread
+// at a time may send and use the deferred bytes.
 class QueuedByteCounter {
  public:
   explicit QueuedByteCounter(std::shared_ptr<Wakeup> wakeup = nullptr) : wakeup_(std::move(wakeup)) {}
 
-  // Of frames that were copied ZeroMQ does not tell when they have left: they count with the next one that is
-  // handed over, and until then, up to so many bytes, not at all.
+  // ZeroMQ does not report when copied frames have been written. So their bytes are deferred: they are
+  // counted with the next frame that is passed without a copy; until then at most kMaxDeferred stay uncounted.
   static constexpr uint64_t kMaxDeferred = 16 << 10;
   void DeferBytes(uint64_t n) { deferred_ += n; }
   uint64_t deferred() const { return deferred_; }
@@ -54,13 +56,14 @@ class QueuedByteCounter {
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   void Add(uint64_t n) { bytes_.fetch_add(n, std::memory_order_relaxed); }
-  // Sequentially consistent with Await: one of the two sees what the other has done.
+  // Sequentially consistent with Await: of two concurrent calls at least one sees the effect of the other.
   void Remove(uint64_t n) {
     const uint64_t left = bytes_.fetch_sub(n) - n;
     if (const int64_t most = awaited_.load(); most >= 0 && left <= static_cast<uint64_t>(most)) Arrive();
   }
 
-  // The wakeup comes once, when at most `most` bytes are left. False: that is so already, and none comes.
+  // Requests one call of Wakeup::Wake, when at most `most` bytes are left. Returns false, and no call comes,
+  // when that is so already.
   bool Await(uint64_t most) {
     awaited_.store(static_cast<int64_t>(most));
     return bytes_.load() > most || awaited_.exchange(kNothing) == kNothing;
@@ -74,40 +77,40 @@ class QueuedByteCounter {
     if (awaited_.exchange(kNothing) != kNothing) wakeup_->Wake();
   }
 
-  const std::shared_ptr<Wakeup> wakeup_;  // null: nobody awaits anything
+  const std::shared_ptr<Wakeup> wakeup_;  // null: Await is never called
   std::atomic<uint64_t> bytes_ = 0;
   std::atomic<int64_t> awaited_ = kNothing;
-  uint64_t deferred_ = 0;  // of who sends
+  uint64_t deferred_ = 0;  // used by the sending thread only
 };
 
-// The routing id of a ROUTER's peer: what a DEALER of ours chose. Its first byte is not zero.
+// The routing id of a ROUTER's peer, chosen by the DEALER of that peer's loop. Its first byte is not zero.
 using RoutingId = uint64_t;
 
 struct SendResult {
   bool reached = true;  // false: the peer cannot be reached, and nothing was sent
-  // ZeroMQ may have taken note of messages that arrived, which the socket's descriptor then tells no more of.
+  // ZeroMQ may have processed the arrival of messages, which the socket's descriptor does not signal again.
   bool consumed_signal = false;
 };
-// `to`: null on a DEALER.
+// Sends one multipart without blocking. `to`: the receiver on a ROUTER; null on a DEALER.
 SendResult SendMultipart(void* socket, const RoutingId* to, const Frame& envelope,
                          const wire::Frames& payload, const std::shared_ptr<QueuedByteCounter>& queue,
                          const std::shared_ptr<Allocator>& memory);
 
-// A zmq_msg_t in place: it must not move, since small messages lie inside it.
+// A zmq_msg_t. It must not move, since small messages lie inside it.
 class ZmqFrame {
  public:
   ZmqFrame();
   ~ZmqFrame();
   ZmqFrame(const ZmqFrame&) = delete;
   ZmqFrame& operator=(const ZmqFrame&) = delete;
-  // Without waiting; what it held before is dropped. False: errno says why.
+  // Receives without waiting, and releases what the frame held before. Returns false with errno set.
   bool Receive(void* socket);
   Bytes bytes() const;
   bool more() const;
-  // Of the connection that it came by: "127.0.0.1", or empty.
+  // Returns the other end's address of the connection by which the frame came: "127.0.0.1", or empty.
   std::string peer_address() const;
-  int connection() const;          // its descriptor, or -1
-  uint64_t bytes_on_wire() const;  // with what frames it in ZMTP
+  int connection() const;          // that connection's descriptor, or -1
+  uint64_t bytes_on_wire() const;  // with ZMTP's flags and length
 
  private:
   alignas(void*) mutable std::byte msg_[64];
@@ -117,17 +120,18 @@ struct Multipart {
   enum class State {
     kNone,  // nothing has arrived
     kWhole,
-    kTooLong,  // more frames or bytes than the limits allow: read to its end and thrown away
-    kForeign,  // no routing id of ours, or no envelope
+    kTooLong,  // more frames or bytes than the limits allow: read to its end and dropped
+    kForeign,  // no routing id as our DEALERs choose it, or no envelope
     kClosed,   // the context is ending
   };
   RoutingId from = 0;   // ROUTER only
-  int connection = -1;  // ROUTER only: its descriptor, or -1
-  ZmqFrame first;       // ROUTER: the routing id
+  int connection = -1;  // ROUTER only: the connection's descriptor, or -1
+  ZmqFrame first;       // ROUTER only: the routing id
   ZmqFrame envelope;
   wire::Frames payload;
-  uint64_t wire_bytes = 0;  // all of it, also what was thrown away
+  uint64_t wire_bytes = 0;  // of the whole multipart, dropped frames included
 };
+// Receives the next multipart into `*out`, without blocking. `router`: the socket is a ROUTER.
 Multipart::State ReceiveMultipart(void* socket, bool router, const wire::Limits& limits,
                                   const std::shared_ptr<Allocator>& memory, Multipart* out);
 

@@ -1,4 +1,4 @@
-// Payloads that stay where they are: what the loop does about the memory that it shares with its peers.
+// The loop's part in shared memory: it exchanges offers with its peers and reads the links' sockets.
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "transport/zmq/zmq_driver.h"
@@ -6,7 +6,8 @@
 namespace sluice::transport {
 namespace {
 
-// At one door, which others crowd: before each of them its owner has let in whoever waited.
+// Link requests to one peer whose rendezvous socket is full. Before each of them a GetMemory message has made
+// the peer read that socket.
 constexpr int kMaxRequestAttempts = 100;
 
 }  // namespace
@@ -19,11 +20,11 @@ wire::Message ZmqDriver::Own(wire::Body body) const {
   return message;
 }
 
-// Messages between loops. True: it was one.
+// Handles messages between loops, which the machine does not see. Returns true when `message` was one.
 bool ZmqDriver::OnMemoryMessage(Peer* peer, const wire::Message& message) {
   if (std::holds_alternative<wire::GetMemory>(message.body)) {
     const bool shares = shared_ && !peer->dealer;
-    if (shares) ReadMemory();  // makes room at the door
+    if (shares) ReadMemory();  // makes room in the rendezvous socket's queue
     wire::MemoryOffer none{{}, {}, "it shares none"};
     Send(peer->id, Own(shares ? shared_->OfferTo(peer->id) : std::move(none)));
     return true;
@@ -35,7 +36,7 @@ bool ZmqDriver::OnMemoryMessage(Peer* peer, const wire::Message& message) {
 }
 
 void ZmqDriver::AcceptMemory(Peer* peer, const wire::Message& message, const wire::MemoryOffer& offer) {
-  if (message.sender.role == wire::Role::kScheduler) return;  // it has no payloads
+  if (message.sender.role == wire::Role::kScheduler) return;  // the scheduler has no payloads
   const Status status = shared_->Accept(peer->id, offer);
   channels_changed_ = channels_changed_ || shared_->changed();
   if (status) {

@@ -1,4 +1,8 @@
-// Which sockets the loop has: the bound one, and one for every process it connects to.
+// The sockets of a loop and the peers behind them: the bound ROUTER, and a DEALER with a monitor for every
+// Connect. This file configures, binds and connects the sockets, and calls OnRefused and OnRoom.
+// Invariant: a peer of the ROUTER is known by its routing id, and keeps its PeerId when it reconnects, until
+// peer_table_ forgets it. Everything runs under lock_, called by the machine (Network) or by zmq_driver.cc;
+// only Bind is called before the loop's thread starts.
 #include <sys/random.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -18,7 +22,7 @@
 namespace sluice::transport {
 namespace {
 
-// Messages of one peer that ZeroMQ keeps until they are read.
+// Unread messages of one peer that ZeroMQ queues.
 constexpr int kMaxUnread = 1000;
 constexpr uint64_t kFraming = uint64_t{1} << 20;
 
@@ -26,7 +30,7 @@ int Milliseconds(Duration d) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
 }
 
-// libzmq keeps ids that begin with a zero byte for itself.
+// libzmq reserves the ids that begin with a zero byte.
 RoutingId RandomRoutingId() {
   RoutingId id = 0;
   while ((id & 0xff) == 0) {
@@ -37,7 +41,7 @@ RoutingId RandomRoutingId() {
 
 IngressLimits IngressLimitsOf(const ZmqLoopOptions& options) {
   IngressLimits limits;
-  // A whole message, its frames' headers and what lies between ZeroMQ's threads.
+  // One whole message, its frame headers, and what is in transit between ZeroMQ's threads.
   limits.max_partial = options.limits.max_message_bytes + kFraming;
   limits.max_unread = options.max_queued_bytes;
   limits.max_unauthenticated = options.max_unauthenticated_bytes;
@@ -48,7 +52,7 @@ IngressLimits IngressLimitsOf(const ZmqLoopOptions& options) {
 }  // namespace
 
 void ZmqDriver::Configure(ZmqSocket* socket) const {
-  socket->Set(ZMQ_SNDHWM, 0);  // water marks would drop by count, silently; we bound bytes
+  socket->Set(ZMQ_SNDHWM, 0);  // a water mark drops by message count and silently; Send bounds bytes instead
   socket->Set(ZMQ_RCVHWM, 0);
   socket->Set(ZMQ_MAXMSGSIZE, static_cast<int64_t>(std::max(options_.limits.max_frame_bytes,
                                                             options_.limits.max_envelope_bytes)));
@@ -65,13 +69,13 @@ void ZmqDriver::Bind() {
   router_ = std::make_unique<Channel>(context_->native(), ZMQ_ROUTER);
   ZmqSocket& socket = router_->socket;
   Configure(&socket);
-  // Until the end: libzmq would go on holding what is for a connection that has closed.
+  // 0 until Linger() sets it at the end: libzmq would keep the messages for connections that have closed.
   socket.Set(ZMQ_LINGER, 0);
   socket.Set(ZMQ_PLAIN_SERVER, 1);
   socket.Set(ZMQ_ZAP_DOMAIN, std::string_view("sluice"));
-  socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // tell when a peer is gone
-  socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer that comes back before its old connection was found dead
-  socket.Set(ZMQ_RCVHWM, kMaxUnread);   // then ZeroMQ reads no more from that peer; nothing is dropped
+  socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // a send to a peer that is gone fails
+  socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer may reconnect before its old connection is found dead
+  socket.Set(ZMQ_RCVHWM, kMaxUnread);   // then ZeroMQ stops reading from that peer; nothing is dropped
   constexpr Duration kLonger = 5s;
   connection_monitor_ = std::make_unique<ConnectionMonitor>(
       context_->native(), &socket, IngressLimitsOf(options_), options_.handshake_timeout + kLonger,
@@ -79,7 +83,7 @@ void ZmqDriver::Bind() {
   for (const std::string& address : options_.bind) {
     ValidateAddress(address).OrThrow();
     if (address.starts_with("ipc://")) socket.Set(ZMQ_IPC_FILTER_UID, static_cast<int>(geteuid()));
-    // Otherwise an IPv4 address would be told as [::ffff:127.0.0.1].
+    // With ZMQ_IPV6 an IPv4 address would be reported as [::ffff:127.0.0.1].
     socket.Set(ZMQ_IPV6, address.find('[') != std::string::npos ? 1 : 0);
     socket.Bind(address, options_.bind_advice);
     addresses_.push_back(socket.LastEndpoint());
@@ -88,11 +92,12 @@ void ZmqDriver::Bind() {
   }
 }
 
-// ZeroMQ's threads open the most of them later, and then wait and try again without a word. Looked at when
-// the number of connections has doubled, for as many again as can be had.
+// ZeroMQ's threads open most descriptors later, and when they get none they retry without an error. So
+// descriptors are reserved here: whenever the number of connections has doubled, one connection's must be
+// available, and as many more as there are connections are reserved if the limits allow it.
 void ZmqDriver::ReserveDescriptorsForConnections() {
-  constexpr uint64_t kOfEach =
-      6;  // mailbox, two of the monitor while it connects, TCP, shared memory, its board
+  // Of each connection: mailbox, two of the monitor while it connects, TCP, shared memory, its lease returns.
+  constexpr uint64_t kOfEach = 6;
   const uint64_t connections = ++connected_;
   if (!std::has_single_bit(connections)) return;
   ReserveDescriptors(kOfEach, "one more connection", kOfEach * (connections + 1));
@@ -125,8 +130,8 @@ PeerId ZmqDriver::Connect(const std::string& address) {
   return id;
 }
 
-// A peer that refuses our secret would otherwise look like one that is not there, and one that is not there
-// like one that is slow.
+// Starts a monitor of the peer's dealer. Without it a peer that refuses our secret would look like one that
+// is not running, and one that is not running like one that is slow.
 void ZmqDriver::Watch(Peer* peer) {
   const std::string address = StrCat("inproc://monitor-", std::hex, peer->routing_id);
   constexpr int kEvents = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
@@ -172,7 +177,8 @@ void ZmqDriver::ReadMonitor(Channel* channel) {
     channel->drained = true;
     return;
   }
-  uint16_t event = 0;  // the first two bytes, then four of a descriptor: see zmq_socket_monitor
+  // An event has two bytes for its number and four for a descriptor: see zmq_socket_monitor(3).
+  uint16_t event = 0;
   int32_t descriptor = -1;
   if (const Bytes told = parts.envelope.bytes(); told.size() >= sizeof event + sizeof descriptor) {
     std::memcpy(&event, told.data(), sizeof event);
@@ -207,7 +213,7 @@ void ZmqDriver::Disconnect(PeerId id) {
 void ZmqDriver::Linger(Duration duration) {
   const int linger = Milliseconds(duration);
   if (router_) {
-    router_->socket.Readable();  // hears of connections that have closed, and forgets what was for them
+    router_->socket.Readable();  // makes libzmq process closed connections and drop the messages for them
     router_->socket.Set(ZMQ_LINGER, linger);
   }
   for (const auto& [id, peer] : peers_) {
@@ -239,7 +245,8 @@ ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& pa
   return peer;
 }
 
-// Here alone the number of guests grows, so here those who are gone too long are forgotten.
+// Adds a peer that the ROUTER has not known. Only here the number of such peers grows, so the peers that have
+// been gone longest are forgotten here.
 ZmqDriver::Peer* ZmqDriver::Admit(const Multipart& parts) {
   while (const auto gone = peer_table_.Forget()) {
     by_routing_id_.erase(Find(*gone)->routing_id);
@@ -270,7 +277,8 @@ bool ZmqDriver::HasRoom(PeerId id) {
   return false;
 }
 
-// Who is gone has let go of what was queued, or is not even known any more.
+// Calls OnRoom for the peers whose queue is short enough, and for peers that are gone: what was queued for
+// those has been released, or they are not even known any more.
 void ZmqDriver::TellOfRoom() {
   std::vector<PeerId> told;
   std::erase_if(without_room_, [&](PeerId id) {

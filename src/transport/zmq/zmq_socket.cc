@@ -1,3 +1,7 @@
+// Wraps libzmq's socket functions: a call that fails for want of descriptors or sockets throws
+// Error(kResourceExhausted), which names the limit; an option that libzmq refuses is a bug and ends the
+// process. ZmqDriver and ConnectionMonitor use the sockets under the driver's lock; ReceiveTexts and
+// SendTexts serve the thread of ZmqContext.
 #include "transport/zmq/zmq_socket.h"
 
 #include <zmq.h>
@@ -86,7 +90,7 @@ int ZmqSocket::fd() const {
 bool ZmqSocket::Readable() const {
   int events = 0;
   size_t size = sizeof events;
-  // An ending context: whoever reads is told so.
+  // When the context is ending, this returns true: the read that follows reports it.
   return zmq_getsockopt(native_, ZMQ_EVENTS, &events, &size) != 0 || (events & ZMQ_POLLIN) != 0;
 }
 

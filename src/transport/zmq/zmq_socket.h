@@ -1,4 +1,5 @@
-// A ZeroMQ socket that closes itself, with errors as sluice::Error. Internal to zmq/. One thread at a time.
+// A ZeroMQ socket that closes itself and reports errors as sluice::Error. Internal to zmq/. One thread at a
+// time.
 #pragma once
 
 #include <initializer_list>
@@ -11,9 +12,9 @@ namespace sluice::transport {
 
 class ZmqSocket {
  public:
-  static constexpr int kMostOfAContext = 16384;
+  static constexpr int kMostOfAContext = 16384;  // sockets
 
-  // Throws Error(kResourceExhausted), and so do Bind and Connect where a limit of the system is reached.
+  // Throws Error(kResourceExhausted); Bind and Connect do, too, when a limit of the system is reached.
   ZmqSocket(void* context, int type);
   ~ZmqSocket() { Close(); }
   ZmqSocket(const ZmqSocket&) = delete;
@@ -23,7 +24,8 @@ class ZmqSocket {
   void Set(int option, int value);
   void Set(int option, int64_t value);
   void Set(int option, std::string_view value);
-  // `advice` ends the message when the address is in use.
+  // Throws Error: kUnavailable when the address is in use, otherwise kInvalidArgument. The message ends with
+  // `advice`.
   void Bind(const std::string& address, const std::string& advice = "");
   void Connect(const std::string& address);
   std::string LastEndpoint() const;
@@ -35,12 +37,12 @@ class ZmqSocket {
   void* native_;
 };
 
-// All frames of the next message, blocking; the number of frames, of which the first `count` are kept.
-// nullopt: the context is ending.
+// Receives the next message, blocking, and stores its first `count` frames in `texts`. Returns the number of
+// all its frames; nullopt when the context is ending.
 std::optional<size_t> ReceiveTexts(void* socket, std::string* texts, size_t count);
 void SendTexts(void* socket, std::initializer_list<std::string_view> texts);
 
-// Signals are for the threads of the application.
+// Blocks all signals in the calling thread: signals are for the threads of the application.
 void BlockSignals();
 
 }  // namespace sluice::transport
