@@ -1,4 +1,4 @@
-// Parses and checks addresses, and chooses the address that a node tells the others: by DMLC_NODE_HOST, by
+// Parses and checks addresses, and chooses the address that a node announces: by DMLC_NODE_HOST, by
 // DMLC_INTERFACE, or by the route to the scheduler. Names are resolved by getaddrinfo(3), which may block.
 // No state is kept between calls, so all functions are thread-safe. Nodes choose their address at their
 // start, on the main thread; loops check the addresses that they bind and connect to.

@@ -42,7 +42,7 @@ struct HostChoice {
   std::string warning;  // says that other hosts may not reach it (a link-local address); or empty
   bool operator==(const HostChoice&) const = default;
 };
-// Chooses the address that this node tells the others. The failure for a wrong interface lists those that
+// Chooses the address that this node announces. The failure for a wrong interface lists those that
 // exist; the failure for a scheduler's host that cannot be resolved or reached names it.
 Result<HostChoice> ChooseHost(const HostPreferences& wishes);
 

@@ -1,3 +1,9 @@
+// One array over leased pieces: Find keeps the last few views, found again by the addresses of their pieces,
+// so that a training step makes no system call once its views exist. A view takes the kernel longer than a
+// copy takes, so views that are never used again are not worth it: trials_ counts them, and at 0 Join gives
+// up. Invariant: a view holds the mappings of its pieces, so their addresses are not reused while it exists;
+// a frame holds the view and the pieces. A worker's client has one ContiguousView for each key, and calls it
+// on the thread that drives its loop.
 #include "transport/shm/contiguous_view.h"
 
 #include <sys/mman.h>
@@ -13,7 +19,7 @@ bool IsPages(size_t n) {
   return n % kPage == 0;
 }
 
-// All but the last end with a page.
+// Whether every piece is leased, begins on a page and, except for the last one, ends with a page.
 bool ArePages(std::span<const Frame> pieces) {
   return std::ranges::all_of(pieces, [&](const Frame& piece) {
     const bool last = &piece == &pieces.back();
@@ -22,7 +28,7 @@ bool ArePages(std::span<const Frame> pieces) {
   });
 }
 
-// What a frame of a view holds, and gives back.
+// What a frame of a view holds until it is released.
 struct Joined {
   std::shared_ptr<const void> view;
   std::vector<Frame, MemoryOf<Frame>> pieces;
@@ -40,7 +46,7 @@ class JoinedLease final : public Lease {
 
 class ContiguousView::View {
  public:
-  // nullptr: the kernel has no room for it.
+  // Returns nullptr when the kernel refuses the mapping.
   static std::shared_ptr<const View> Of(std::span<const Frame> pieces) {
     size_t bytes = 0;
     for (const Frame& piece : pieces) bytes += piece.size();
@@ -56,7 +62,7 @@ class ContiguousView::View {
       view->places_.push_back({piece.data(), piece.size(), piece.lease()->mapping()});
       to += length;
     }
-    // The pages are there already: now their addresses are, too, where the kernel knows how (Linux 5.14).
+    // The pages exist already; this fills the page table for them, where the kernel can (since Linux 5.14).
     madvise(range, mapped, MADV_POPULATE_READ);
     return view;
   }
@@ -73,7 +79,7 @@ class ContiguousView::View {
   }
 
  private:
-  // `mapping` keeps the address from becoming another's.
+  // `mapping` keeps the address from being reused.
   struct Place {
     const std::byte* data;
     size_t size;

@@ -1,5 +1,4 @@
-// Whether this process is still the one that asked first, or a child that fork(2) made of it. Internal to
-// shm/.
+// Distinguishes the process that made a guard from the children that fork(2) made of it. Internal to shm/.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
-// Where a borrower writes what it has given back, for the lender to read: memory of the borrower's, since
-// nobody writes into the memory of another process. Giving back takes two stores, from any thread, and no
-// system call. Internal to shm/.
+// The list in which a lease holder writes the leases that it has returned, for their owner to read. It lies
+// in the holder's memory, since no process writes to another's. A return takes an atomic increment and two
+// stores, on any thread, and no system call. Internal to shm/.
 #pragma once
 
 #include <atomic>
@@ -13,20 +13,22 @@
 
 namespace sluice::transport {
 
-// So many leases may be out at once, and returns not be read yet: return i stands at i modulo this.
+// The most leases that may be out at once, and the most returns that may be unread: return i is stored at
+// index i modulo this.
 inline constexpr uint64_t kMaxLeases = 8192;
 
 struct LeaseReturnsLayout {
-  std::atomic<uint64_t> count;  // of returns begun
+  std::atomic<uint64_t> count;  // returns begun
   struct Return {
     std::atomic<uint64_t> lease;
-    std::atomic<uint64_t> sequence;  // i + 1, once the lease of return i stands there
+    std::atomic<uint64_t> sequence;  // i + 1 once the lease of return i is stored
   };
   Return returns[kMaxLeases];
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// The borrower's. Thread-safe. What a child of the process lets go of (fork(2)) the process may still read.
+// The lease holder's side. Thread-safe. In a child of the process (fork(2)) Return does nothing, since the
+// process itself may still read what the child releases.
 class LeaseReturns {
  public:
   static Result<std::shared_ptr<LeaseReturns>> Make() {
@@ -48,11 +50,12 @@ class LeaseReturns {
 
  private:
   LeaseReturnsLayout& layout() const { return *reinterpret_cast<LeaseReturnsLayout*>(segment_->data()); }
-  const std::shared_ptr<ShmSegment> segment_;  // of zeros: no sequence is 0
+  const std::shared_ptr<ShmSegment> segment_;  // begins as zeros; no stored sequence is 0
   const ForkGuard fork_guard_;
 };
 
-// The lender's look at it. What stands there is the borrower's word: who lies reads what has changed.
+// The owner's side, which only reads. The owner trusts what the holder has written: a holder that returns a
+// lease too early only harms itself, as the memory that it reads may then change.
 class LeaseReturnsView {
  public:
   static Result<std::shared_ptr<const LeaseReturnsView>> Of(const FileDescriptor& fd) {
@@ -65,7 +68,7 @@ class LeaseReturnsView {
   }
   explicit LeaseReturnsView(std::shared_ptr<const ShmMapping> mapping) : mapping_(std::move(mapping)) {}
 
-  // The lease of the i-th return; nullopt: it is not there yet.
+  // Returns the lease of the i-th return; nullopt when it has not been written yet.
   std::optional<uint64_t> Returned(uint64_t i) const {
     const LeaseReturnsLayout::Return& place = layout().returns[i % kMaxLeases];
     if (place.sequence.load(std::memory_order_acquire) != i + 1) return std::nullopt;

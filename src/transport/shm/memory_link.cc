@@ -1,3 +1,9 @@
+// One link: leases frames of the SharedHeap to a peer and opens the peer's leases. Records on the socket pair
+// announce segments with their descriptors, before the first message that names them, and segments that are
+// gone; returned leases are read from the peer's LeaseReturns, without a system call.
+// Invariant: a frame that was leased is held until its lease is returned or the pair is closed.
+// A record that no correct peer sends closes the link. SharedMemory owns the links and calls them under the
+// loop's lock; only a LinkLease is destroyed on any thread.
 #include "transport/shm/memory_link.h"
 
 #include <algorithm>
@@ -12,7 +18,7 @@
 namespace sluice::transport {
 namespace {
 
-// Read at once before others have their turn.
+// Records that are read from one link before the other links are served.
 constexpr int kBurst = 256;
 
 class LinkLease final : public Lease {
@@ -57,8 +63,8 @@ bool MemoryLink::AnnounceSegment(const SharedHeap::Location& place) {
   return true;
 }
 
-// The peer has it mapped, which keeps its memory, until it hears that it is gone: where its socket is full,
-// at the next loan.
+// Notifies the peer of the segments that are gone, whose memory its mappings keep until then. What finds the
+// socket full is sent at the next call.
 void MemoryLink::AnnounceGoneSegments() {
   const uint64_t gone = heap_->gone();
   if (gone == gone_) return;
@@ -96,7 +102,7 @@ std::optional<wire::LeasedFrame> MemoryLink::LeaseOut(uint32_t index, const Fram
 void MemoryLink::Collect() {
   if (peer_returns_ == nullptr) return;
   if (open_) AnnounceGoneSegments();
-  for (uint64_t i = 0; i < kMaxLeases; ++i) {  // who writes without end is not read without end
+  for (uint64_t i = 0; i < kMaxLeases; ++i) {  // bounded, since a peer may write without end
     const std::optional<uint64_t> lease = peer_returns_->Returned(collected_);
     if (!lease) break;
     ++collected_;
@@ -113,13 +119,13 @@ Result<Frame> MemoryLink::OpenLease(const wire::LeasedFrame& lent) {
     return Fail(ErrorCode::kInvalidArgument, "a payload frame in memory that was lent: ", why...);
   };
   if (lent.lease < expected_) return refuse("it was given back already");
-  // Those in between were lost; of a number from nowhere only the last places matter.
+  // The leases in between were lost. At most kMaxLeases are returned, since a bad peer may name any number.
   const uint64_t lost = std::min(lent.lease - expected_, kMaxLeases);
   for (uint64_t lease = lent.lease - lost; lease != lent.lease; ++lease) returns_->Return(lease);
   expected_ = lent.lease + 1;
   auto found = mapped_.find(lent.segment);
   if (found == mapped_.end()) {
-    Read();  // it was sent before
+    Read();  // the segment's record was sent before the message
     found = mapped_.find(lent.segment);
   }
   std::string why;
@@ -142,7 +148,7 @@ Result<Frame> MemoryLink::OpenLease(const wire::LeasedFrame& lent) {
 void MemoryLink::WakeIfReturned() {
   const uint64_t count = returns_->count();
   if (!open_ || count == notified_) return;
-  SendControl(Kind::kWake);  // where there is no room it has been woken already
+  SendControl(Kind::kWake);  // when the socket is full, the peer has been woken already
   notified_ = count;
 }
 
@@ -159,7 +165,7 @@ void MemoryLink::Read() {
   }
 }
 
-// False: no peer of ours says so.
+// Returns false for a record that no correct peer sends.
 bool MemoryLink::HandleControl(const Record& record, FileDescriptor descriptor) {
   switch (record.kind) {
     case Kind::kReturns: {
@@ -170,7 +176,7 @@ bool MemoryLink::HandleControl(const Record& record, FileDescriptor descriptor) 
     }
     case Kind::kSegment: {
       if (mapped_.size() >= kMostSegments || mapped_.contains(record.segment)) return false;
-      // The kernel keeps back what a full table of descriptors has no room for.
+      // When this process's descriptor table is full, the kernel delivers a record without its descriptor.
       if (!descriptor.valid()) return StopMapping("no descriptor came with it, or there was no room for it");
       auto mapping = ShmMapping::Of(descriptor, kMostBytes - mapped_bytes_);
       if (!mapping && mapping.failure().code == ErrorCode::kResourceExhausted)
@@ -197,7 +203,8 @@ bool MemoryLink::HandleControl(const Record& record, FileDescriptor descriptor) 
   return false;
 }
 
-// Not hung up: what was borrowed before is still being read, and the end of the socket would free it.
+// Reports to the peer that this process can map no more. The link stays open, because leases opened before
+// are still being read, and a closed socket would make the peer release that memory.
 bool MemoryLink::StopMapping(const std::string& why) {
   if (std::exchange(full_, true)) return true;
   LOG(WARNING) << WrapLogged(
@@ -205,8 +212,8 @@ bool MemoryLink::StopMapping(const std::string& why) {
   return SendControl(Kind::kCannotMap);
 }
 
-// Who has hung up reads nothing any more. The socket stays until its number is watched no longer, and what
-// was borrowed has gone.
+// Releases all leases to the peer: a peer that has closed its end reads nothing any more. The socket itself
+// stays open until it is no longer watched and the frames leased from the peer are gone.
 void MemoryLink::Close() {
   open_ = false;
   leased_out_.assign(leased_out_.size(), {});

@@ -1,10 +1,10 @@
-// The memory that this loop and one peer lend each other. Internal to shm/.
+// The leases between this loop and one peer, in both directions. Internal to shm/.
 //
-// A message travels over ZeroMQ and says where its payload lies; the link has handed over the memory itself.
-// Leases are numbered, and messages of a connection arrive in the order sent: a number that was skipped was
-// lost on the way, and is given back as if it had been read.
+// A message travels over ZeroMQ and says where its payload lies; the link has passed on the descriptor of the
+// memory. Leases are numbered from 1, and the messages of a connection arrive in the order sent: a number
+// that was skipped was lost on the way, and its lease is returned as if it had been read.
 //
-// Thread safety: one thread at a time; what was borrowed may be let go of on any, also after the link's end.
+// Thread safety: one thread at a time; leased frames may be released on any thread, even after the link ends.
 #pragma once
 
 #include <optional>
@@ -19,41 +19,44 @@ namespace sluice::transport {
 
 class MemoryLink {
  public:
-  // What a peer may have mapped here: its arrays, a hundred times over.
+  // The most that this process maps for one peer; enough for the peer's arrays a hundred times over.
   static constexpr size_t kMostSegments = 4096;
   static constexpr uint64_t kMostBytes = uint64_t{1} << 40;
-  // What it may have borrowed: beyond that frames are copied, and count as queued for it.
+  // The most that is leased to a peer at once; frames beyond it travel in messages, and count as queued.
   static constexpr uint64_t kMaxLeasedBytes = uint64_t{1} << 30;
 
-  // `socket`: one end of a pair whose other end the peer has. `theirs`: where it says what it has given back;
-  // null until it comes by the socket. `records`: for what a loan takes.
+  // `socket`: one end of a pair; the peer has the other end. `board`: where this end writes its returns.
+  // `theirs`: the peer's returns; null when they are to come by the socket. `records`: the leases' allocator.
   MemoryLink(FileDescriptor socket, std::shared_ptr<LeaseReturns> board,
              std::shared_ptr<const LeaseReturnsView> theirs, std::shared_ptr<SharedHeap> heap,
              std::shared_ptr<Allocator> records);
 
-  // Tells the peer where this end writes what it has given back; false when it cannot be told.
+  // Sends the peer the descriptor of this end's returns; false when that fails.
   bool SendReturns();
   bool open() const { return open_; }
-  bool ready() const { return open_ && peer_can_map_ && peer_returns_ != nullptr; }  // to lend
-  bool met() const { return peer_returns_ != nullptr; }
+  bool ready() const { return open_ && peer_can_map_ && peer_returns_ != nullptr; }  // frames can be leased
+  bool met() const { return peer_returns_ != nullptr; }                              // the peer has answered
   int fd() const { return socket_->get(); }
 
-  // Until it comes back, `frame` is held here. nullopt: it does not lie in shared memory, or too much is out.
+  // Leases `frame`, the message's payload frame number `index`, and holds it until the lease is returned.
+  // Returns nullopt when the frame does not lie in shared memory, when too much is leased already, or when
+  // the peer cannot get the memory.
   std::optional<wire::LeasedFrame> LeaseOut(uint32_t index, const Frame& frame);
-  // Lets go of what has come back. Cheap when nothing has.
+  // Releases the frames whose leases have been returned. Cheap when there are none.
   void Collect();
   uint64_t leased_bytes() const { return leased_bytes_; }
 
-  // Failures: what the peer names is not its memory, or was given back already; kResourceExhausted: this
-  // process could not map it, and the peer, which was told, is to send it again by message.
+  // Returns a frame on the peer's memory that `lent` names. Fails with kInvalidArgument when that is not the
+  // peer's memory or the lease was returned already; with kResourceExhausted when this process could not map
+  // the memory: the peer has been notified and is to send the payload again in a message.
   Result<Frame> OpenLease(const wire::LeasedFrame& lent);
 
-  // The peer, which may wait for its memory, is woken unless it has been sent something since the last
-  // return.
+  // Wakes the peer, which may wait for its memory, unless a message was sent to it since the last return.
   void WakeIfReturned();
+  // A message is sent to the peer, which then reads all returns so far.
   void MarkNotified() { notified_ = returns_->count(); }
 
-  // What the socket brought; the link may be closed afterwards.
+  // Reads the records that the socket has received; the link may be closed afterwards.
   void Read();
 
  private:
@@ -61,6 +64,7 @@ class MemoryLink {
     Frame frame;
     bool out = false;
   };
+  // A segment of the peer.
   struct Borrowed {
     std::shared_ptr<const ShmMapping> mapping;
     uint64_t bytes = 0;
@@ -83,26 +87,27 @@ class MemoryLink {
   const std::shared_ptr<LeaseReturns> returns_;
   const std::shared_ptr<SharedHeap> heap_;
   const std::shared_ptr<Allocator> records_;
-  // Open while this link lasts or anything is borrowed: its end tells the peer that nobody reads any more.
+  // Open while this link exists or a frame leased from the peer does: when it closes, the peer knows that its
+  // memory is no longer read.
   const std::shared_ptr<const FileDescriptor> socket_;
   bool open_ = true;
-  bool peer_can_map_ = true;  // until the peer says that it can map no more
+  bool peer_can_map_ = true;  // false once the peer reports that it can map no more
 
-  // Lending: leases first_ to next_ - 1, some of which have come back.
+  // Leases to the peer: numbers first_ to next_ - 1, some of which have been returned.
   std::shared_ptr<const LeaseReturnsView> peer_returns_;
   std::vector<LeasedOut> leased_out_;  // a ring; its size is a power of two
   uint64_t first_ = 1, next_ = 1;
-  uint64_t collected_ = 0;  // returns looked at
+  uint64_t collected_ = 0;  // returns read
   uint64_t leased_bytes_ = 0;
-  std::unordered_map<uint64_t, bool> announced_;  // segments by number
-  uint64_t gone_ = 0;                             // of the heap's, told to the peer
+  std::unordered_map<uint64_t, bool> announced_;  // numbers of the segments that the peer has
+  uint64_t gone_ = 0;                             // the heap's gone() of which the peer has been notified
 
-  // Borrowing.
-  std::unordered_map<uint64_t, Borrowed> mapped_;
+  // Leases from the peer.
+  std::unordered_map<uint64_t, Borrowed> mapped_;  // by the segment's number
   uint64_t mapped_bytes_ = 0;
-  uint64_t expected_ = 1;  // the next lease
+  uint64_t expected_ = 1;  // the next lease's number
   bool full_ = false;      // this process can map no more
-  uint64_t notified_ = 0;  // returns that the peer has heard of, or will read when something comes
+  uint64_t notified_ = 0;  // returns for which the peer was woken or sent a message
 };
 
 }  // namespace sluice::transport

@@ -20,13 +20,14 @@ Failure NoMemory(const char* what, size_t bytes) {
               std::strerror(errno));
 }
 
-// The file system of memfd_create; that of MFD_HUGETLB may fault for want of pages.
+// Whether the file lies in memfd_create's usual file system. A file of MFD_HUGETLB lies in another one, and
+// reading it may fault for want of pages.
 bool IsOfMemory(int fd) {
   struct statfs file_system;
   return fstatfs(fd, &file_system) == 0 && file_system.f_type == TMPFS_MAGIC;
 }
 
-// A file that grows beyond its limit ends the process (setrlimit(2), SIGXFSZ).
+// The kernel ends a process that grows a file beyond this limit (setrlimit(2), SIGXFSZ).
 bool FitsLimit(size_t bytes) {
   rlimit limit;
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;

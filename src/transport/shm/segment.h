@@ -1,8 +1,8 @@
-// Memory that processes of a host share: a file without a name (memfd_create(2)), handed over by its
-// descriptor and gone with the last process that has it, however that ends. Internal to shm/.
+// Memory that processes of one host share: a file without a name (memfd_create(2)), passed on by its
+// descriptor and freed with the last process that has it, however that process ends. Internal to shm/.
 //
-// It is sealed when it is made: it never shrinks, so that reading it cannot fault, and nobody but its maker
-// can write to it, whoever has the descriptor (fcntl(2), F_SEAL_SHRINK and, since Linux 5.1,
+// A segment is sealed when it is made: it never shrinks, so reading it cannot fault, and only its maker can
+// write to it, even if another process has the descriptor (fcntl(2), F_SEAL_SHRINK and, since Linux 5.1,
 // F_SEAL_FUTURE_WRITE).
 #pragma once
 
@@ -15,10 +15,11 @@
 
 namespace sluice::transport {
 
-// One that this process made, and alone writes to.
+// A segment that this process made, and that no other process writes to.
 class ShmSegment {
  public:
-  // Zeros; takes memory page by page when it is first touched. Failure: kResourceExhausted.
+  // Makes a segment of zeros, which takes memory page by page when it is first touched. Fails with
+  // kResourceExhausted.
   static Result<std::shared_ptr<ShmSegment>> Make(size_t bytes);
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;
@@ -36,10 +37,11 @@ class ShmSegment {
   const size_t size_;
 };
 
-// Another process's, to be read.
+// A segment of another process, mapped for reading.
 class ShmMapping {
  public:
-  // Failures: kInvalidArgument for what is no sealed memory or longer than `max_bytes`, kResourceExhausted.
+  // Fails with kInvalidArgument when `fd` is no sealed memory or longer than `max_bytes`, and with
+  // kResourceExhausted when it cannot be mapped.
   static Result<std::shared_ptr<const ShmMapping>> Of(const FileDescriptor& fd, uint64_t max_bytes);
   ~ShmMapping();
   ShmMapping(const ShmMapping&) = delete;

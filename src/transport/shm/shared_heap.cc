@@ -1,3 +1,7 @@
+// Blocks of whole pages in shared segments, by first fit: each Arena is one segment with the list of its free
+// ranges. Segments of the usual size are kept for ever; a segment that was made for one larger block is freed
+// with it. Invariants: no two free ranges of an arena touch, and `used` and the free ranges add up to the
+// segment. The device's allocator pool and a server's shards allocate here, on any thread; mutex_ guards all.
 #include "transport/shm/shared_heap.h"
 
 #include <algorithm>
@@ -31,7 +35,8 @@ void* SharedHeap::Allocate(size_t size) {
   return heap_->Allocate(size);
 }
 
-// The first that is large enough: what comes and goes often goes through a pool above.
+// Takes the first range that is large enough. A linear search is enough, since blocks that are allocated and
+// freed often go through a pool above this heap.
 std::byte* SharedHeap::Take(Arena* arena, size_t bytes) {
   const auto hole = std::find_if(arena->free.begin(), arena->free.end(),
                                  [&](const auto& range) { return range.second >= bytes; });
@@ -59,7 +64,7 @@ SharedHeap::Arena* SharedHeap::Grow(size_t bytes) {
 }
 
 void SharedHeap::Deallocate(void* data, size_t size) noexcept {
-  std::shared_ptr<ShmSegment> unused;  // unmapped without the lock
+  std::shared_ptr<ShmSegment> unused;  // unmapped after mutex_ is released
   {
     const std::lock_guard lock(mutex_);
     const auto it = ArenaOf(data);

@@ -1,8 +1,8 @@
-// A heap whose blocks other processes may read in place. Behind the Allocator seam: what is to travel between
-// processes of a host without a copy lies here.
+// An Allocator whose blocks other processes may read in place: data that is to reach other processes of the
+// host without a copy is allocated here.
 //
-// Small blocks, which are cheaper copied than lent, and what cannot be had as shared memory come from the
-// process's own heap. Thread-safe.
+// Small blocks, for which a copy is cheaper than a lease, and blocks for which there is no shared memory come
+// from the process's own heap. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,9 @@ namespace sluice::transport {
 class SharedHeap final : public Allocator {
  public:
   struct Options {
-    // Memory comes in segments of this size; a larger block has one of its own, given back with the block.
+    // Memory is taken in segments of this size; a larger block has a segment of its own, freed with it.
     size_t segment_bytes = size_t{64} << 20;
-    size_t min_leased_bytes = 4096;  // bytes of a payload frame; what is smaller travels in messages
+    size_t min_leased_bytes = 4096;  // smaller payload frames travel in messages
   };
   SharedHeap() : SharedHeap(Options{}) {}
   explicit SharedHeap(const Options& options) : options_(options) {}
@@ -34,14 +34,15 @@ class SharedHeap final : public Allocator {
   void Deallocate(void* data, size_t size) noexcept override;
 
   size_t min_leased_bytes() const { return options_.min_leased_bytes; }
-  // Where a block's bytes lie. The segment's number is never another's.
+  // Where a block's bytes lie. The number is the segment's, and is never reused.
   struct Location {
     uint64_t number = 0;
     std::shared_ptr<const ShmSegment> segment;
     size_t offset = 0;
   };
   std::optional<Location> Find(Bytes bytes) const;
-  // Whether a segment still exists; and how many have gone, to know when to ask.
+  // Returns whether a segment still exists. gone() is the number of segments that do not: while it is the
+  // same, there is no need to ask again.
   bool Has(uint64_t number) const;
   uint64_t gone() const { return gone_.load(std::memory_order_relaxed); }
 
@@ -53,7 +54,7 @@ class SharedHeap final : public Allocator {
     size_t used = 0;
   };
   using Arenas = std::map<const std::byte*, Arena>;  // by address
-  // With the lock.
+  // The caller holds mutex_.
   Arenas::const_iterator ArenaOf(const void* data) const;
   std::byte* Take(Arena* arena, size_t bytes);
   Arena* Grow(size_t bytes);
@@ -66,7 +67,7 @@ class SharedHeap final : public Allocator {
   Arenas arenas_;
   std::set<uint64_t> numbers_;
   uint64_t last_number_ = 0;
-  bool failed_ = false;  // there was no shared memory to be had, and it was said
+  bool failed_ = false;  // the lack of shared memory has been logged
 };
 
 }  // namespace sluice::transport

@@ -1,3 +1,9 @@
+// All links of one loop. A bound loop has a rendezvous socket with a name in Linux's abstract namespace; a
+// request to it is one record with a token, one end of a socket pair and the descriptor of the sender's
+// LeaseReturns. A token is valid once, for one peer.
+// Invariants: at most one link per peer; a bound loop keeps the link of a forgotten peer in draining_ while
+// that peer still reads leases; no watched descriptor is closed except by CloseUnused. ZmqDriver calls
+// everything under its lock.
 #include "transport/shm/shared_memory.h"
 
 #include <poll.h>
@@ -15,11 +21,11 @@
 namespace sluice::transport {
 namespace {
 
-// Knocks read at once: whoever is of this host may request.
+// Requests read in one call: every process of this host may send some.
 constexpr int kBurst = 64;
-// Who comes and goes without end does not take memory without end.
+// A bound, so that peers that connect and leave without end do not take memory without end.
 constexpr size_t kMaxDraining = 64;
-// Of copies that wait for their next use.
+// Bytes of freed copies that are kept for the next ones.
 constexpr size_t kKeptCopies = size_t{64} << 20;
 
 std::array<char, 16> RandomToken() {
@@ -64,7 +70,7 @@ wire::MemoryOffer SharedMemory::OfferTo(PeerId peer) {
 
 Status SharedMemory::Accept(PeerId peer, const wire::MemoryOffer& offer) {
   if (offer.rendezvous.empty()) return Fail(ErrorCode::kUnavailable, offer.why);
-  // What this process has no room for is no better at the next request.
+  // kUnavailable, not kResourceExhausted: another request would not help while this process lacks resources.
   auto board = LeaseReturns::Make();
   if (!board) return Fail(ErrorCode::kUnavailable, board.failure().message);
   auto pair = MakeSocketPair();
@@ -79,7 +85,7 @@ Status SharedMemory::Accept(PeerId peer, const wire::MemoryOffer& offer) {
   return Status::Ok();
 }
 
-// Strangers may request: nothing is said of them.
+// Any process of this host may send a request: a bad one gets no answer, and is logged at verbosity 1 only.
 void SharedMemory::ReadRendezvous() {
   std::array<std::byte, sizeof(Token) + 1> request;
   for (int i = 0; i < kBurst; ++i) {
@@ -159,7 +165,7 @@ Status SharedMemory::OpenLeases(PeerId peer, wire::Message* message) {
   Status status;
   for (const wire::LeasedFrame& lent : message->leased) {
     while (all.size() < lent.index && rest != message->payload.end()) all.push_back(std::move(*rest++));
-    auto frame = found->second->OpenLease(lent);  // also after a failure, to have it given back
+    auto frame = found->second->OpenLease(lent);  // also after a failure, so that each lease is returned
     if (!frame) {
       status = frame.failure();
     } else if (all.size() != lent.index) {

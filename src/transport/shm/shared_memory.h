@@ -1,11 +1,11 @@
-// What a loop shares with its peers: links, how they come to be, and payloads that stay where they are.
+// The shared memory of one loop: its links to peers, how links are made, and the leasing of payloads.
 //
-// Whoever connected to a bound loop asks it by message for its offer: the name of its door and a token, which
-// so come only to members of the job. The token is shown at the door together with one end of a pair of
-// sockets, and from then on both lend each other their payloads. Where that fails, payloads travel in
-// messages, as without.
+// A loop that has connected to a bound loop asks for its offer by a message (GetMemory). The offer contains
+// the name of a rendezvous socket and a token, and thus reaches only members of the job. The connecting loop
+// sends the token to that socket, together with one end of a socket pair; from then on both loops lease their
+// payloads to each other over the pair. Where that fails, payloads travel in messages.
 //
-// Thread safety: one thread at a time; payloads that were borrowed may be let go of on any.
+// Thread safety: one thread at a time; leased payloads may be released on any thread.
 #pragma once
 
 #include <array>
@@ -25,42 +25,46 @@ namespace sluice::transport {
 
 class SharedMemory {
  public:
-  // `bound`: peers come to this loop's door, and are woken when their memory is free again. Throws
-  // Error(kUnavailable) when it can have no door.
+  // `bound`: this loop has a rendezvous socket for peers, and wakes them when it has returned their leases.
+  // `records`: allocates the record of each lease. Throws Error(kUnavailable) when the socket cannot be made.
   SharedMemory(std::shared_ptr<SharedHeap> heap, bool bound, std::shared_ptr<Allocator> records);
 
-  // To a peer that asked.
+  // Returns the offer for `peer`, which has asked for it. An earlier offer to it becomes invalid.
   wire::MemoryOffer OfferTo(PeerId peer);
-  // Of the peer asked. Failures: why its memory cannot be shared; kResourceExhausted: it may be asked again.
+  // Accepts the offer of `peer`. A failure says why no memory can be shared with it; after kResourceExhausted
+  // another offer may be asked for.
   Status Accept(PeerId peer, const wire::MemoryOffer& offer);
 
-  // From `payload` to `lent`: all frames that are large enough. Those that do not lie in shared memory are
-  // copied there; how many bytes is returned. Nothing happens without a link. Then `peer` is sent something,
-  // and need not be woken.
+  // Moves the frames that are large enough from `message->payload` to `message->leased`. Frames that do not
+  // lie in shared memory are copied there first; returns the bytes copied. Does nothing when there is no link
+  // to `peer`. The caller then sends the message, so that the peer need not be woken for returns so far.
   uint64_t LeaseOut(PeerId peer, wire::Message* message);
-  // The other way round.
+  // The opposite: puts a frame on the peer's memory into `message->payload` for each of `message->leased`.
   Status OpenLeases(PeerId peer, wire::Message* message);
-  // What `peer` gave back is no longer held. Whenever something came from it.
+  // Releases the frames that `peer` has returned. To be called whenever a message came from it.
   void Collect(PeerId peer);
+  // Wakes the peers of a bound loop whose leases have been returned since they were last sent a message.
   void WakePeersOfReturns();
 
-  // Sockets to be watched for something to read; they are closed in CloseUnused alone, when they no longer
-  // are.
+  // Returns the sockets to watch for reading. They are closed in CloseUnused only, which the caller calls
+  // when it has stopped watching them.
   std::vector<int> descriptors() const;
-  bool changed() const { return changed_; }  // since CloseUnused
+  bool changed() const { return changed_; }  // descriptors() may differ from those at the last CloseUnused
   void CloseUnused();
+  // Reads what the sockets have received; a bounded number of records per call.
   void Read();
-  // Peers whose doors were shut after all, since the last call.
+  // Returns the peers that have closed their link before they answered, since the last call.
   std::vector<PeerId> TakeRefused() { return std::exchange(refused_, {}); }
-  // Nothing is lent any more. What a bound loop has lent stays as it is until it comes back or the peer ends.
+  // Ends the link with `peer`. Memory that a bound loop has leased to it stays unchanged until the leases are
+  // returned or the peer ends.
   void Forget(PeerId peer);
-  // Until all that was lent has come back, or `patience` is over. Whether it has.
+  // Waits until the peers have returned all leases, at most for `patience`; returns whether they have.
   bool AwaitReturns(Duration patience);
 
-  // Of frames. Thread-safe.
+  // Counts of frames. Thread-safe.
   struct Counters {
     std::atomic<uint64_t> leased = 0;
-    std::atomic<uint64_t> copied = 0;  // of those lent: they lay elsewhere
+    std::atomic<uint64_t> copied = 0;  // of those leased, frames that were copied to shared memory first
     std::atomic<uint64_t> leases_opened = 0;
   };
   const Counters& counters() const { return counters_; }
@@ -73,14 +77,14 @@ class SharedMemory {
 
   const std::shared_ptr<SharedHeap> heap_;
   const std::shared_ptr<Allocator> records_;
-  const std::shared_ptr<Allocator> copies_;  // for payloads that lie elsewhere
+  const std::shared_ptr<Allocator> copies_;  // for copies of payloads that do not lie in heap_
   FileDescriptor rendezvous_;
   std::string rendezvous_name_;
-  std::array<char, 8> secret_{};    // every token begins with it
-  std::map<Token, PeerId> offers_;  // not taken yet
+  std::array<char, 8> secret_{};    // the first bytes of every token
+  std::map<Token, PeerId> offers_;  // tokens that have not been used
   std::map<PeerId, std::unique_ptr<MemoryLink>> links_;
-  std::vector<std::unique_ptr<MemoryLink>> draining_;  // forgotten, with loans that are still read
-  std::vector<std::unique_ptr<MemoryLink>> unused_;
+  std::vector<std::unique_ptr<MemoryLink>> draining_;  // of forgotten peers that still read leases
+  std::vector<std::unique_ptr<MemoryLink>> unused_;    // closed by CloseUnused
   std::vector<PeerId> refused_;
   bool changed_ = true;
   Counters counters_;

@@ -1,3 +1,7 @@
+// AF_UNIX sockets that pass records and descriptors: a SEQPACKET pair for each link, and a DGRAM socket with
+// an abstract name as the rendezvous. Invariants: a record is sent whole or not at all; a received descriptor
+// is owned at once, so one that is not wanted is closed; every call is non-blocking. MemoryLink and
+// SharedMemory call these functions under the loop's lock; no state is kept.
 #include "transport/shm/unix_socket.h"
 
 #include <arpa/inet.h>
@@ -12,7 +16,7 @@
 namespace sluice::transport {
 namespace {
 
-// With room for the largest number of descriptors; aligned as the kernel writes it.
+// Room for kMaxDescriptors, aligned as the kernel writes them.
 union Control {
   cmsghdr header;
   char room[CMSG_SPACE(kMaxDescriptors * sizeof(int))];

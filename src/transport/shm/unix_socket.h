@@ -1,4 +1,4 @@
-// Short records with descriptors over sockets of one host (unix(7), SCM_RIGHTS). Nothing here blocks.
+// Short records with descriptors over the sockets of one host (unix(7), SCM_RIGHTS). No function blocks.
 // Internal to shm/.
 #pragma once
 
@@ -20,27 +20,27 @@ namespace sluice::transport {
 inline constexpr size_t kMaxDescriptors = 2;
 
 struct Received {
-  size_t bytes = 0;  // of the record, cut to what there was room for
+  size_t bytes = 0;  // of the record, which is cut to the size of the receiver's buffer
   std::array<FileDescriptor, kMaxDescriptors> descriptors;
 };
 enum class Arrival : uint8_t { kRecord, kNothing, kClosed };
 
-// False: it cannot be sent, now or ever.
+// Returns false when the record cannot be sent, now or ever.
 bool SendRecord(int socket, Bytes record, std::span<const int> descriptors = {});
 Arrival ReceiveRecord(int socket, MutableBytes room, Received* out);
 
-// Two ends that keep records apart and in order.
+// Makes two connected ends that keep records separate and in order.
 Result<std::pair<FileDescriptor, FileDescriptor>> MakeSocketPair();
-// A socket that takes records by a name in Linux's abstract namespace, which is gone with it.
+// Makes a socket that receives records under a name in Linux's abstract namespace; the name ends with it.
 Result<FileDescriptor> ListenAt(const std::string& name);
-// Whoever's records do not have `size` bytes, the first of them `secret`, sends nothing: the kernel drops
-// them and their descriptors at the sender. To fill the queue, or to send a descriptor whose closing waits (a
-// socket that lingers), takes the secret. False: this kernel filters nothing.
+// Makes the kernel drop records that do not have `size` bytes or do not begin with `secret`, and their
+// descriptors, at the sender. So only a process with the secret can fill the queue, or send a descriptor
+// whose closing blocks (a socket that lingers). Returns false when the kernel cannot filter.
 bool DropWithoutSecret(int listener, size_t size, const std::array<char, 8>& secret);
-// One record to whoever listens there. Failure: kUnavailable, where nobody of this host, or of this network
-// namespace, does; kResourceExhausted: more wait there than net.unix.max_dgram_qlen allows.
+// Sends one record to the socket that listens at `name`. Fails with kUnavailable when there is none in this
+// host's network namespace, and with kResourceExhausted when net.unix.max_dgram_qlen records wait there.
 Status SendTo(const std::string& name, Bytes record, std::span<const int> descriptors);
-// The user of whoever made the other end of a pair.
+// Returns the user of the process that made the socket pair of `socket`.
 std::optional<uid_t> UserOf(int socket);
 
 }  // namespace sluice::transport

@@ -1,4 +1,4 @@
-// What counts as lent, of the same process: for simulations and tests.
+// Frames that count as leased although their memory is this process's own; for simulations and tests.
 #pragma once
 
 #include <utility>

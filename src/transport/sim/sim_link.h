@@ -1,4 +1,4 @@
-// What a host's link does to messages: each direction passes one after the other, at its rate.
+// The model of a host's link: in each direction messages pass one after the other, at that direction's rate.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace sluice::transport {
 
-// Rates are in bytes a second, of envelopes and payloads together; 0: without a limit.
+// Rates are in bytes per second, for envelopes and payloads together; 0 means unlimited.
 struct SimLink {
   double transmit_rate = 0;
   double receive_rate = 0;
@@ -23,7 +23,8 @@ class SimPipe {
   Duration TimeOf(uint64_t bytes) const {
     return limited() ? Duration(std::llround(static_cast<double>(bytes) / rate_ * 1e9)) : Duration::zero();
   }
-  // When the last of `bytes` that come at `now` has passed, behind all that came before.
+  // Sends `bytes` that come at `now` through the link, behind all that came before. Returns the time at which
+  // the last one has passed.
   Time Pass(Time now, uint64_t bytes) {
     free_ = std::max(free_, now) + TimeOf(bytes);
     return free_;

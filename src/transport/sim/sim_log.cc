@@ -1,4 +1,4 @@
-// What a simulation tells of itself: its history's hash, and its newest events in words.
+// The log of a simulation: the hash of its history, and its newest events as text.
 #include "base/strings.h"
 #include "transport/sim/sim_network.h"
 

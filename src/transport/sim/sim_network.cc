@@ -1,3 +1,9 @@
+// The event queue of a simulation. Step takes the earliest event and acts on it: it starts a machine, fires a
+// timer, runs a task, or moves a message, which is sent (Send, Dispatch), passes the links (Transmit, Launch,
+// Reach) and is delivered (Arrive).
+// Invariants: time never goes back; events of the same time run in the order made; every random draw comes
+// from rng_, in an order that depends on nothing but earlier events. A machine's OnBurstEnd is called before
+// any other call of it but OnMessage (EndBurst). Tests call all of it from one thread.
 #include "transport/sim/sim_network.h"
 
 #include <algorithm>
@@ -12,7 +18,7 @@ namespace sluice::transport {
 namespace {
 
 constexpr std::string_view kScheme = "sim://";
-// A machine whose timer fires this often without time passing would hang a real loop's core.
+// A machine whose timer fires this often at one time would keep a core busy in a real loop.
 constexpr int kMaxTimersAtOnce = 10000;
 
 void FailUnlessRate(double rate) {
@@ -143,7 +149,7 @@ void SimNetwork::RunFor(Duration duration) {
   }
 }
 
-// One event; false, with the time at `deadline`, when none is due before it.
+// Runs one event. When none is due by `deadline`, sets the time to `deadline` and returns false.
 bool SimNetwork::Step(Time deadline) {
   if (events_.empty() || events_.top().time > deadline) {
     now_ = std::max(now_, deadline);
@@ -210,7 +216,8 @@ void SimNetwork::CallMachine(SimLoop& loop, Call&& call) {
   Push(std::max(timer, now_), EventKind::kTimer, loop.index_, loop.timer_generation_);
 }
 
-// It hangs up, behind what it has sent: those it connected to hear it.
+// Ends a loop whose machine is Done. The loops that it had connected to get OnClosed, after the messages that
+// it has sent.
 void SimNetwork::End(SimLoop& loop) {
   Log(Fate::kEnded, loop.index_, loop.index_, nullptr);
   loop.machine_.reset();
@@ -227,7 +234,7 @@ void SimNetwork::Close(uint32_t connection) {
   const Connection& c = connections_[connection];
   const uint32_t to = c.loop[1];
   if (to >= loops_.size() || loops_[to]->ended()) return;
-  // What was sent before may still be in the receiver's link.
+  // Messages that were sent before may still be in the receiver's link.
   if (const Time free = hosts_[loops_[to]->host_].receive.free(); free > now_)
     return Push(free, EventKind::kClosed, connection);
   if (c.peer[1].value == 0 || IsCut(c.loop[0], to)) return;
@@ -311,7 +318,7 @@ void SimNetwork::Dispatch(uint32_t connection, uint8_t side, wire::Message messa
   const SimFaults& faults = options_.faults;
   Connection& c = connections_[connection];
   const Departure departure = Transmit(c.loop[side], c.loop[1 - side], message);
-  // Every chance is drawn for every message, so that one fault's setting does not shift the others.
+  // Both are drawn for every message, so that the setting of one does not shift the draws of the other.
   const bool drop = rng_.Chance(faults.drop), duplicate = rng_.Chance(faults.duplicate);
   if (drop) {
     ++counters_.dropped;
@@ -412,7 +419,7 @@ void SimNetwork::EndBurst(SimLoop& loop) {
     CallMachine(loop, [&](Machine& m, Network& network) { m.OnBurstEnd(now_, network); });
 }
 
-// What a real receiver would get: checked, and in memory of its own or that of its sender.
+// Makes `message` what a real receiver would get: checked, with its payload copied or leased from the sender.
 Status SimNetwork::Check(wire::Message* message) {
   if (rng_.Chance(options_.codec)) {
     auto decoded = wire::DecodeEnvelope(wire::EncodeEnvelope(*message).bytes(), options_.limits);

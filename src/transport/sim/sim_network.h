@@ -1,12 +1,12 @@
-// A whole cluster in one thread, on virtual time, from one seed: every delay, loss and repetition is drawn
-// from it, so that a run is a function of (seed, machines, calls made). After FoundationDB's sim2.
+// Simulates a whole cluster in one thread, on virtual time. Every delay, loss and duplication is drawn from
+// one seed, so a run is a function of (seed, machines, calls made). After FoundationDB's sim2.
 //
 //   SimNetwork sim({.seed = 7, .faults = {.drop = 0.05}});
 //   SimLoop& server = sim.Start("server", std::make_shared<Echo>());
 //   SimLoop& client = sim.Start("client", std::make_shared<Client>(server.addresses()[0]));
 //   ASSERT_TRUE(sim.RunUntil([&] { return done; }, sim.now() + 60s)) << sim.LogText();
 //
-// One thread owns all of it: machines, tests and tasks.
+// Machines, tasks and the test itself run in one thread.
 #pragma once
 
 #include <deque>
@@ -22,7 +22,7 @@
 
 namespace sluice::transport {
 
-// What may happen to a message. Chances are per message, in [0, 1].
+// What may happen to a message. Probabilities are per message, in [0, 1].
 struct SimFaults {
   double drop = 0;
   double duplicate = 0;  // arrives a second time, with a delay of its own
@@ -34,20 +34,22 @@ struct SimFaults {
 struct SimOptions {
   uint64_t seed = 1;
   SimFaults faults;
-  // Of every host. A message takes the sender's link for its bytes / transmit_rate, behind all that the host
-  // sent before; its first byte is at the receiver's link a delay (of SimFaults) after it left, and takes
-  // that for its bytes / receive_rate, behind all whose first byte came before. It arrives when both links
-  // have passed its last byte: alone, after the delay + its bytes / the lower rate. A lost message has taken
-  // its sender's link, one sent twice its sender's once. Messages within a host take no link.
+  // The link of every host. A message occupies the sender's link for its bytes / transmit_rate, behind all
+  // that the host sent before. Its first byte reaches the receiver's link one delay (of SimFaults) after it
+  // left, and the message occupies that link for its bytes / receive_rate, behind all messages whose first
+  // byte came before. It arrives when both links have passed its last byte: without other traffic after the
+  // delay + its bytes / the lower rate. A lost message has occupied its sender's link; a duplicated one has
+  // occupied it once. Messages within a host use no link.
   SimLink link;
-  // How often a message goes through EncodeEnvelope and DecodeEnvelope. Its checks always run.
+  // Probability that a message passes through EncodeEnvelope and DecodeEnvelope. ValidatePayload always runs.
   double codec = 1;
-  // Payloads are read in their sender's memory, as between processes of one host (shm/), not in copies.
+  // Payloads are read in their sender's memory, as between processes of one host (shm/), instead of copied.
   bool shares_memory = false;
-  // How often a loop that has a message goes on reading, for a delay (of SimFaults) at most, before it rests.
+  // Probability that a loop goes on reading after a message, for at most SimFaults::max_delay, before it
+  // calls OnBurstEnd.
   double busy = 0;
   wire::Limits limits;
-  uint64_t room_bytes = uint64_t{32} << 20;       // with more in flight a peer has no room (Network::HasRoom)
+  uint64_t room_bytes = uint64_t{32} << 20;       // while more is in flight to a peer, HasRoom is false
   uint64_t max_queued_bytes = uint64_t{1} << 30;  // payload in flight per peer; more is dropped
   size_t log_entries = 2000;                      // the newest are kept
 };
@@ -56,15 +58,16 @@ struct SimCounters {
   uint64_t steps = 0;  // calls of machines
   uint64_t sent = 0;
   uint64_t delivered = 0;
-  uint64_t dropped = 0;     // by chance, partition, bound, or because nobody lives there
-  uint64_t overflowed = 0;  // of these at the bound of queued bytes
+  uint64_t dropped = 0;     // by chance, by a partition, at the bound, or because the receiver has ended
+  uint64_t overflowed = 0;  // of these, at the bound of queued bytes
   uint64_t duplicated = 0;
   uint64_t refused = 0;  // by the codec or ValidatePayload: a bug of the sending machine
 };
 
 class SimNetwork;
 
-// One machine's place in the simulation. Lives as long as its SimNetwork; a crashed one stays behind, silent.
+// The loop of one machine. Lives as long as its SimNetwork; a crashed one remains, but never acts again.
+// Unlike a ZmqLoop it drops the queued tasks when it ends, and does not call Machine::OnEnd.
 class SimLoop final : public Loop {
  public:
   bool Post(Task task) override;
@@ -86,12 +89,12 @@ class SimLoop final : public Loop {
   const std::string name_;
   std::shared_ptr<Machine> machine_;
   std::vector<std::string> addresses_;
-  std::vector<Peer> peers_;  // PeerId - 1
+  std::vector<Peer> peers_;  // by PeerId - 1
   std::deque<Task> tasks_;
   Time timer_ = Time::max();
   uint64_t timer_generation_ = 0;
   int timers_at_once_ = 0;
-  bool busy_ = false;  // what its machine put off waits
+  bool busy_ = false;  // a message has been delivered, and OnBurstEnd not been called since
 };
 
 class SimNetwork {
@@ -101,27 +104,27 @@ class SimNetwork {
   SimNetwork(const SimNetwork&) = delete;
   SimNetwork& operator=(const SimNetwork&) = delete;
 
-  // A new loop at the next free address: "sim://0", "sim://1", ... The machine starts with the next step. It
-  // has a host, and so a link, of its own, or that of the loop it stands `beside`.
+  // Makes a loop at the next free address: "sim://0", "sim://1", ... Its machine starts by an event at the
+  // present time. The loop has a host of its own, and so a link, or shares those of the loop `beside`.
   SimLoop& Start(std::string name, std::shared_ptr<Machine> machine, const SimLoop* beside = nullptr);
-  // The loop never acts again, as if its host were gone; what it sent stays on its way, what was sent to it
-  // is lost. Its machine is released. Nobody hears it hang up, as one does when a machine is Done.
+  // Makes `loop` never act again, as if its host were gone, and releases its machine. Messages that it has
+  // sent still arrive; messages to it are lost. No peer gets OnClosed, as it would when a machine is Done.
   void Crash(SimLoop& loop);
-  // From now until `until`, what would arrive between a loop of `a` and one of `b` is lost, in both
-  // directions.
+  // From now until `until`, messages that would arrive between a loop of `a` and one of `b`, in either
+  // direction, are lost.
   void Partition(const std::vector<const SimLoop*>& a, const std::vector<const SimLoop*>& b, Time until);
   void SetFaults(const SimFaults& faults);
 
-  // Runs until `done` holds; it is asked before the first step and after each one. False when virtual time
-  // reaches `deadline` first.
+  // Runs until `done` returns true; it is called before the first step and after each one. Returns false when
+  // virtual time reaches `deadline` first.
   bool RunUntil(const std::function<bool()>& done, Time deadline);
   void RunFor(Duration duration);
 
   Time now() const { return now_; }
   const SimCounters& counters() const { return counters_; }
-  // Two runs that agree here made the same calls in the same order at the same times.
+  // Two runs with the same hash made the same calls in the same order at the same times.
   uint64_t history_hash() const { return hash_; }
-  // The newest events, one line each, then every living machine's DumpState.
+  // Returns the newest events, one line each, then the DumpState of every living machine.
   std::string LogText() const;
 
  private:
@@ -145,32 +148,33 @@ class SimNetwork {
   };
   struct Event {
     Time time;
-    uint64_t sequence;  // ties run in the order made
+    uint64_t sequence;  // events of the same time run in this order, in which they were made
     EventKind kind;
-    // A loop; for kReach and kArrival a slot of flights_, for kClosed and kRoom a connection.
+    // The index of a loop; for kReach and kArrival of a flight, for kClosed and kRoom of a connection.
     uint32_t subject;
-    uint64_t generation;  // of the timer; for kRoom the side
+    uint64_t generation;  // for kTimer the timer's; for kRoom the side
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : sequence > other.sequence;
     }
   };
   struct Connection {
-    uint32_t loop[2];            // 0 connects to 1; the second may not exist yet
-    PeerId peer[2];              // this connection's name in each loop; 0: not known there yet
-    Time last_arrival[2] = {};   // but for what the receiver's link still holds
-    uint64_t in_flight[2] = {};  // bytes sent by each side
-    bool without_room[2] = {};   // the side's machine is to hear when there is room again
+    uint32_t loop[2];            // side 0 connected to side 1, whose loop may not exist yet
+    PeerId peer[2];              // the connection's PeerId in each loop; value 0: not known there yet
+    Time last_arrival[2] = {};   // of each side's messages, without the time in the receiver's link
+    uint64_t in_flight[2] = {};  // payload bytes sent by each side
+    bool without_room[2] = {};   // the side's machine waits for OnRoom
     bool open = true;
-    std::vector<wire::Message> waiting;  // from 0, until 1 exists
+    std::vector<wire::Message> waiting;  // messages of side 0 until the loop of side 1 exists
   };
+  // A message on its way.
   struct Flight {
     uint32_t connection;
-    uint8_t side;    // who sent it
-    Time last;       // its last byte is at the receiver's link
-    uint64_t bytes;  // 0: it takes no link
+    uint8_t side;    // the sender
+    Time last;       // when its last byte reaches the receiver's link
+    uint64_t bytes;  // 0: it uses no link
     wire::Message message;
   };
-  // When a message leaves its host.
+  // The times at which a message's first and last byte leave its host.
   struct Departure {
     uint64_t bytes;
     Time first, last;
@@ -187,7 +191,7 @@ class SimNetwork {
     uint64_t id;
   };
 
-  // Not the clock's zero, which machines may take for "never".
+  // The virtual time at the start: not 0, which machines may take for "never".
   static constexpr Time kBegin = Time() + 1000s;
 
   bool Step(Time deadline);
@@ -198,7 +202,7 @@ class SimNetwork {
   void End(SimLoop& loop);
   void Close(uint32_t connection);
   bool HasRoom(const SimLoop::Peer& peer);
-  void TakeOff(uint32_t connection, uint8_t side, uint64_t bytes);  // from those in flight
+  void TakeOff(uint32_t connection, uint8_t side, uint64_t bytes);  // subtracts from in_flight
   void TellOfRoom(uint32_t connection, uint8_t side);
   template <typename Call>
   void CallMachine(SimLoop& loop, Call&& call);

@@ -76,7 +76,7 @@ ZmqContext::ZmqContext(ZmqContextOptions options)
 }
 
 ZmqContext::~ZmqContext() {
-  zmq_ctx_shutdown(native_);  // wakes the gatekeeper with ETERM
+  zmq_ctx_shutdown(native_);  // its receive ends with ETERM
   gatekeeper_.join();
   while (zmq_ctx_term(native_) != 0 && zmq_errno() == EINTR) {
   }

@@ -48,7 +48,7 @@ class QueuedByteCounter {
   explicit QueuedByteCounter(std::shared_ptr<Wakeup> wakeup = nullptr) : wakeup_(std::move(wakeup)) {}
 
   // ZeroMQ does not report when copied frames have been written. So their bytes are deferred: they are
-  // counted with the next frame that is passed without a copy; until then at most kMaxDeferred stay uncounted.
+  // counted with the next frame that is passed without a copy; at most kMaxDeferred stay uncounted till then.
   static constexpr uint64_t kMaxDeferred = 16 << 10;
   void DeferBytes(uint64_t n) { deferred_ += n; }
   uint64_t deferred() const { return deferred_; }

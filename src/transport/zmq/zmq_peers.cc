@@ -96,7 +96,7 @@ void ZmqDriver::Bind() {
 // descriptors are reserved here: whenever the number of connections has doubled, one connection's must be
 // available, and as many more as there are connections are reserved if the limits allow it.
 void ZmqDriver::ReserveDescriptorsForConnections() {
-  // Of each connection: mailbox, two of the monitor while it connects, TCP, shared memory, its lease returns.
+  // A connection has a mailbox, two for its monitor until the handshake, TCP, shared memory, lease returns.
   constexpr uint64_t kOfEach = 6;
   const uint64_t connections = ++connected_;
   if (!std::has_single_bit(connections)) return;
