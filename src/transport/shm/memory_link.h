@@ -46,9 +46,9 @@ class MemoryLink {
   void Collect();
   uint64_t leased_bytes() const { return leased_bytes_; }
 
-  // Returns a frame on the peer's memory that `lent` names. Fails with kInvalidArgument when that is not the
-  // peer's memory or the lease was returned already; with kResourceExhausted when this process could not map
-  // the memory: the peer has been notified and is to send the payload again in a message.
+  // Returns a frame on the memory of the peer that `lent` names. Fails with kInvalidArgument when that is not
+  // the peer's memory or the lease was returned already; with kResourceExhausted when this process could not
+  // map the memory: the peer has been notified and is to send the payload again in a message.
   Result<Frame> OpenLease(const wire::LeasedFrame& lent);
 
   // Wakes the peer, which may wait for its memory, unless a message was sent to it since the last return.

@@ -50,7 +50,7 @@ class SharedHeap final : public Allocator {
   struct Arena {
     uint64_t number = 0;
     std::shared_ptr<ShmSegment> segment;
-    std::map<size_t, size_t> free;  // offset -> bytes; no two touch
+    std::map<size_t, size_t> free;  // offset -> bytes; no two ranges touch
     size_t used = 0;
   };
   using Arenas = std::map<const std::byte*, Arena>;  // by address

@@ -1,9 +1,8 @@
 // The loop's thread and the calls that may replace it. RunOnce is one pass: posted tasks, OnRoom, the timer,
 // the sockets, shared memory, connections. Run repeats it on the loop's thread; DriveUntil does so on a
-// caller's thread, and PostOrRun runs only the tasks there.
-// Invariants: the machine and the sockets are used only by the thread that holds lock_, which a thread
-// releases only to sleep. An exception from a caller's thread is kept in thrown_ and ends the loop on its own
-// thread. ZmqLoop is the only user.
+// caller's thread, and PostOrRun runs only the tasks there. Invariants: the machine and the sockets are used
+// only by the thread that holds lock_, which the loop's thread releases only to sleep. An exception in a
+// caller's thread is kept in thrown_ and ends the loop on the loop's own thread. ZmqLoop is the only user.
 #include "transport/zmq/zmq_driver.h"
 
 #include <algorithm>

@@ -144,7 +144,7 @@ class ZmqDriver final : private Network {
   const std::shared_ptr<Machine> machine_;
   const ZmqLoopOptions options_;
   std::vector<std::string> addresses_;
-  // Allocates the bookkeeping of each message while ZeroMQ or the machine holds it.
+  // Allocates what each message needs while ZeroMQ or the machine holds it: envelope, packed frames, records.
   const std::shared_ptr<Allocator> memory_ = std::make_shared<PoolAllocator>(size_t{16} << 20);
 
   // Guarded by lock_.

@@ -29,7 +29,7 @@ class ZmqSocket {
   void Bind(const std::string& address, const std::string& advice = "");
   void Connect(const std::string& address);
   std::string LastEndpoint() const;
-  int fd() const;  // edge-triggered: see zmq_getsockopt, ZMQ_FD
+  int fd() const;  // edge-triggered: see ZMQ_FD in zmq_getsockopt(3)
   bool Readable() const;
   void Close();
 
