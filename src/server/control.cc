@@ -1,3 +1,10 @@
+// Control: a server's membership, its barriers, and the scheduler's requests that concern all
+// shards (new keys, optimisers, changes of membership).
+//
+// Everything here runs on the control machine's loop. A shard is reached only by tasks posted
+// to its loop, and its results come back as tasks posted to this loop (self_), so no state is
+// shared. After BeginLeaving the machine sends nothing but leave messages, until the
+// scheduler acknowledges one or kLeaveTimeout has passed.
 #include "server/control.h"
 
 #include <atomic>
@@ -10,7 +17,7 @@ namespace sluice::server {
 namespace {
 
 constexpr Duration kLeaveRepeat = 200ms;
-constexpr Duration kLeaveTimeout = 2s;  // for the scheduler to hear the goodbye; it may be gone already
+constexpr Duration kLeaveTimeout = 2s;  // for the leave message; the scheduler may have ended already
 constexpr uint64_t kLeaveId = 1;
 
 }  // namespace
@@ -35,8 +42,8 @@ void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
     done_ = true;
     return;
   }
-  // Not a member yet: the Welcome is late or lost. The scheduler repeats; shards must know the workers before
-  // any worker uses a key.
+  // While this server is joining, its Welcome is late or lost. Requests are dropped, and the scheduler
+  // repeats them: the shards must know the workers before any worker uses a key.
   if (from != membership_.scheduler() || membership_.state() == membership::State::kJoining) return;
   if (std::holds_alternative<wire::AnnounceKeys>(message.body)) return OnAnnounce(message);
   if (std::holds_alternative<wire::SetOptimizer>(message.body)) return OnSetOptimizer(message);
@@ -101,8 +108,8 @@ void Control::OnAllShards(uint64_t request, std::function<Status(Shard&)> apply)
     size_t left;
     Status status;
   };
-  const auto pending = std::make_shared<Pending>(
-      Pending{shards_.size(), Status::Ok()});  // touched on this machine's loop only
+  // Used on this machine's loop only.
+  const auto pending = std::make_shared<Pending>(Pending{shards_.size(), Status::Ok()});
   for (const ShardHandle& handle : shards_) {
     handle.loop->Post([this, apply, pending, request, shard = handle.shard](Time, transport::Network&) {
       self_([this, pending, request, status = apply(*shard)](Time, transport::Network& network) {
@@ -131,7 +138,8 @@ void Control::OnAnnounce(const wire::Message& message) {
 
 void Control::OnSetOptimizer(const wire::Message& message) {
   const auto& set = std::get<wire::SetOptimizer>(message.body);
-  // Requests of the scheduler count up. A belated repeat of an earlier one must not undo a later one.
+  // The scheduler numbers its requests upwards. A late repeat
+  // of an earlier request must not undo a later one.
   uint64_t& last = last_optimizer_[set.store];
   if (message.id < last) return OnAllShards(message.id, [](Shard&) { return Status::Ok(); });
   last = message.id;
@@ -158,7 +166,7 @@ void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& net
   requests_.FailAll(EndedBecause(), &completions_);
   RunCompletions(now, network);
   for (const Then& done : std::exchange(when_joined_, {})) done(EndedBecause());
-  // Nobody is waiting for the answers of a job that has failed.
+  // No worker waits for answers once the job has failed.
   const Duration linger = outcome_.reason == wire::Stop::Reason::kFailed ? Duration::zero() : Duration::max();
   for (const ShardHandle& handle : shards_) {
     handle.loop->Post([shard = handle.shard, linger](Time, transport::Network&) { shard->End(linger); });

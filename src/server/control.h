@@ -1,4 +1,5 @@
-// A server's control machine: joins the job, and hands what the scheduler tells on to the shards.
+// A server's control machine: it joins the job and passes the scheduler's
+// messages on to the shards. All methods run on its loop.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,8 @@
 
 namespace sluice::server {
 
-// A shard as its control machine sees it: work posted to the shard's loop, in order.
+// A shard as the control machine uses it: tasks that are
+// posted to the shard's loop, which runs them in order.
 struct ShardHandle {
   transport::Loop* loop = nullptr;
   Shard* shard = nullptr;
@@ -19,15 +21,16 @@ struct ShardHandle {
 
 class Control final : public transport::Machine {
  public:
-  // `self` posts to this machine's own loop: how a shard's answer comes back.
+  // `self` posts a task to this machine's own loop; the results of the shards come back through it.
   using PostToSelf = std::function<void(std::function<void(Time, transport::Network&)>)>;
+  // For a server whose shards run already.
   Control(membership::Options options, std::vector<ShardHandle> shards, PostToSelf self);
-  // A server that runs as many shards as its job's servers do, which the scheduler says.
+  // For a server that starts its shards when the scheduler has decided on their number.
   struct Shards {
     std::vector<ShardHandle> handles;
-    std::vector<std::string> addresses;  // for workers, one of each
+    std::vector<std::string> addresses;  // one per shard, for the workers
   };
-  // On this machine's loop, once. A failure ends the job.
+  // Called once, on this machine's loop. A failure ends the job.
   using StartShards = std::function<Result<Shards>(uint32_t count)>;
   Control(membership::Options options, StartShards start, PostToSelf self);
 
@@ -42,25 +45,28 @@ class Control final : public transport::Machine {
   std::string DumpState(Time now) const override;
 
   using Then = std::function<void(const Status&)>;  // called once, on this machine's loop
-  // Once the job is complete, or with the reason why it never will be.
+  // Calls `done` when the job is complete, or with an error (EndedBecause) when it ends before.
   void WhenJoined(Then done);
-  // Waits for the other servers (kServers) or for all workers and servers (kAll).
+  // Calls `done` when the other servers (kServers) or all workers and servers (kAll) have called it too, or
+  // with an error: the job has ended, or `deadline` has passed.
   void Barrier(Time now, wire::Barrier::Group group, Time deadline, Then done, transport::Network& network);
   uint32_t rank() const { return membership_.rank(); }
-  // Of what fails because the job has ended: kUnavailable with the cause of its failure, or kCancelled.
+  // The error of calls that fail because the job has ended: kUnavailable
+  // with the cause when it has failed, else kCancelled.
   Failure EndedBecause() const;
 
-  // Ends the whole job from outside, for example on SIGTERM.
+  // Ends the whole job with an error, for example on SIGTERM.
   void Fail(Time now, const std::string& message, transport::Network& network);
   const wire::Stop& outcome() const { return outcome_; }
   size_t NumDead() const { return membership_.NumDead(); }
 
  private:
-  void Act(Time now, transport::Network& network);  // after membership may have changed
+  void Act(Time now, transport::Network& network);  // is called whenever membership_ may have changed
   void Start(Time now, transport::Network& network);
   void OnAnnounce(const wire::Message& message);
   void OnSetOptimizer(const wire::Message& message);
-  // Runs `apply` on every shard; when all are done, answers `request` with Ack or the first failure.
+  // Runs `apply` on every shard. When all are done, answers the
+  // scheduler's request with Ack or with the first failure.
   void OnAllShards(uint64_t request, std::function<Status(Shard&)> apply);
   void BeginLeaving(Time now, wire::Stop outcome, transport::Network& network);
   void RunCompletions(Time now, transport::Network& network);
@@ -68,15 +74,15 @@ class Control final : public transport::Machine {
   membership::Client membership_;
   membership::ControlRequests requests_;
   membership::WaitReports reports_;
-  uint64_t next_request_ = 2;  // 1 is the goodbye
+  uint64_t next_request_ = 2;  // 1 is the id of the leave message
   std::map<wire::Barrier::Group, uint64_t> barriers_;
   std::vector<Then> when_joined_;
   std::vector<membership::ControlRequests::Completion> completions_;
   std::vector<ShardHandle> shards_;
-  StartShards start_;  // null: they run
+  StartShards start_;  // null once the shards run
   const PostToSelf self_;
-  uint64_t told_epoch_ = 0;
-  std::map<uint32_t, uint64_t> last_optimizer_;  // request that set the newest optimiser of each store
+  uint64_t told_epoch_ = 0;                      // the last epoch that the shards have received
+  std::map<uint32_t, uint64_t> last_optimizer_;  // by store: id of the request that set the newest optimiser
   bool leaving_ = false;
   bool done_ = false;
   wire::Stop outcome_;

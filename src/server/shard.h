@@ -1,11 +1,11 @@
-// A server's shard: one thread, one socket, the keys' parts that live here. The gradient's journey through
-// it:
-//   receive/    what came is checked against the key table; repeats are acknowledged and dropped
-//   aggregate/  frames are kept as they came, by round and worker
-//   update/     a round that all live workers have pushed closes in one pass
-//   reply/      who waited for the version gets it, without a copy
-// A deterministic machine; docs/design/protocol.md says what it answers. What comes from the control machine
-// is handed in between calls (Loop::Post) through the methods under "from the control machine".
+// A server's shard: one thread with one socket, and the parts of keys that it owns. A gradient
+// passes through four steps, each of which has a folder:
+//   receive/    checks a message against the key table; acknowledges and drops repeated pushes
+//   aggregate/  keeps the frames as they came, by round and worker
+//   update/     closes a round in one pass, once all live workers have pushed it
+//   reply/      answers the requests that wait for the new version, without copying the weight
+// Shard is a deterministic machine; docs/design/protocol.md describes what it answers. The control machine
+// calls the methods under "From the control machine" between two messages (Loop::Post).
 #pragma once
 
 #include <memory>
@@ -27,14 +27,15 @@ namespace sluice::server {
 struct ShardOptions {
   uint64_t job = 0;
   uint64_t incarnation = 0;
-  uint32_t thread = 0;  // which of its server's shards this is
+  uint32_t thread = 0;  // this shard's number among the shards of its server
   uint32_t shards_per_server = 1;
   ServerUpdater updater;
-  std::shared_ptr<Allocator> memory = HeapAllocator();  // of weights, and of all that answers carry
-  size_t cache_bytes = kCacheBytes;                  // more than this of weights is written around the caches
-  UpdateQueue::Helpers helpers;                      // of large updates; none: this shard's thread alone
-  std::function<wire::Counters()> process_counters;  // go with this shard's own in Stats; null: none
-  bool deduplicate = true;                           // off only in tests that must find the bug this makes
+  std::shared_ptr<Allocator> memory = HeapAllocator();  // for weights and for the payload of answers
+  size_t cache_bytes =
+      kCacheBytes;               // a shard with more bytes of weights writes them with non-temporal stores
+  UpdateQueue::Helpers helpers;  // share large updates; empty: this shard's thread does all
+  std::function<wire::Counters()> process_counters;  // added to the shard's own counters in Stats; null: none
+  bool deduplicate = true;  // false only in tests, which must detect the double count that follows
 };
 
 class Shard final : public transport::Machine {
@@ -57,16 +58,20 @@ class Shard final : public transport::Machine {
   std::string DumpState(Time now) const override;
 
   // --- From the control machine ---
-  // New keys, and repeats of known ones. Sound entries only (plan::InvalidReason).
+  // Adds new keys and ignores known ones. The entries must be valid (plan::InvalidReason). Fails at the first
+  // key that does not fit its store's update rule (ValidateRule); the keys before it have been added.
   Status AddKeys(const std::vector<wire::KeyEntry>& entries);
-  // From the first round on of each key of `store` (1 where none is named) its updates are this optimiser's;
-  // async: from now on.
+  // This optimiser updates each key of `store` from the key's round in `first_rounds` on (from round 1 when
+  // the map does not name the key), in async modes from now on. A repeat changes nothing. Fails with
+  // kFailedPrecondition when the server has an updater of its own, with kInvalidArgument when the config is
+  // invalid, and when a key does not fit the optimiser (ValidateRule).
   Status SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds,
                       uint32_t store = 0);
-  // Who is alive: may close rounds that waited for the dead.
+  // Sets this server's rank and the workers that are alive. Closes rounds that waited only for workers that
+  // no longer live, and refuses waiting requests that can no longer be answered.
   void SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire::NodeInfo>& roster,
                      transport::Network& network);
-  // `linger`: how long what was sent may take to leave.
+  // Ends the loop, which waits up to `linger` for queued messages to leave.
   void End(Duration linger) {
     done_ = true;
     linger_ = linger;
@@ -116,10 +121,12 @@ class Shard final : public transport::Machine {
 
   // aggregate/
   enum class Admission : uint8_t { kNew, kRepeat };
-  // Pushes that have waited for long in the memory of those who sent them are kept in copies.
+  // Copies the gradients that have stayed for kMaxLeaseTime in the memory of the workers
+  // that sent them, and thereby returns the leases.
   void ReturnLeases(Time now);
   void NoteLease(const Contribution& contribution);
-  // Pushes are added up as they come, so that memory does not grow with the number of workers.
+  // Whether pushes of the key are added up before their round closes, so that
+  // memory does not grow with the number of workers.
   bool SumsEarly(const Key& key) const { return num_workers_ > kMostKept && !key.places; }
   Result<Admission> AdmitSync(const Sender& sender, Key& key, Part& part, uint64_t round,
                               Contribution contribution);
@@ -129,22 +136,22 @@ class Shard final : public transport::Machine {
   // update/
   const UpdateRule& RuleFor(const Key& key, uint64_t round) const;
   const UpdateRule& NewestRule(uint32_t store) const;
-  // The parts of this shard whose next round closes together with this one's: itself, or where the update
-  // needs norms the whole key.
+  // The parts of this shard whose next round closes together with that of `part`: the part alone, or all
+  // parts of the key when the update needs norms (sync modes only).
   std::span<Part> ClosingWith(Key& key, Part& part) const;
   std::span<const Part> ClosingWith(const Key& key, const Part& part) const;
   void CloseRounds(Key& key, Part& part);
   enum class Closed : uint8_t { kNothing, kPart, kKey };
   Closed CloseNext(Key& key, Part& part);
   void ApplyStaged(Key& key, Key::WorkerPushes& pushes);
-  // What closes on a part: frames in rank order, or in their place what they add up to.
+  // One round of one part that closes.
   struct Closing {
     Part* part;
-    Gradients gradients;
+    Gradients gradients;  // in rank order; unused where `summed` is set
     double divisor;
     uint64_t samples;
-    const std::byte* summed = nullptr;
-    bool leased = false;  // gradients are read where the workers have them
+    const std::byte* summed = nullptr;  // the sum of the gradients; null: they are not added up yet
+    bool leased = false;                // some gradients lie in the memory of the workers that sent them
   };
   void Update(Key& key, std::span<const Closing> closings);
   void UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings);
@@ -154,26 +161,29 @@ class Shard final : public transport::Machine {
   void Prune(std::vector<ConfiguredRule>* set, uint32_t store) const;
 
   // reply/
-  // The version that pulls of a worker of this rank go by.
+  // The version with which a pull's min_version is compared: sync: the part's; async: the number of rounds of
+  // worker `rank` that have been applied to the key.
   static uint64_t VersionFor(const Key& key, const Part& part, uint32_t rank);
   bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
   static bool WaitsForPinned(const Key& key, const Part& part, const Waiter& waiter);
-  // At once, where it is ready and its peer has room. False: it waits.
+  // Answers at once when the waiter is ready and its peer has room, and returns
+  // true. Otherwise keeps the waiter and returns false.
   bool AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter);
   bool HasRoom(const Waiter& waiter) const;
   void DeferAnswer(Key& key, Part& part, Waiter& waiter);
-  // Some of the answers that were put off, to who has room now. False: there are none.
+  // Makes some of the deferred answers whose peers have room now. False: there are none.
   bool AnswerSomeDeferred();
   void AnswerDeferred(transport::PeerId peer, const wire::PartRef& ref);
   void Answer(const Key& key, Part& part, const Waiter& waiter);
   Frame ReadRows(const Part& part, const Waiter& waiter) const;
   void AnswerWaiters(Key& key, Part& part);
   void KeepWaiting(Time now, Part& part, Waiter waiter);
-  // Whoever has waited long enough hears for whom; makes next_status_at_ later.
+  // Sends StillWaiting for the waiters whose next status message is due, and lowers next_status_at_
+  // to the earliest time at which another one is due.
   void SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network);
-  // Whom the waiter waits for: "worker 1, worker 2".
+  // Names what the waiter waits for: "worker 1, worker 2".
   std::string MissingText(const Key& key, const Part& part, const Waiter& waiter) const;
-  std::string MissingText(const Key& key, const Part& part) const;  // for the part's next version
+  std::string MissingText(const Key& key, const Part& part) const;  // the same for the part's next version
   std::string UnsatisfiableReason(const Key& key, const Part& part, const Waiter& waiter) const;
   void FailUnsatisfiable(Key& key, transport::Network& network);
   void Flush(transport::Network& network);
@@ -182,23 +192,24 @@ class Shard final : public transport::Machine {
   void SendError(const Sender& to, const Failure& failure, transport::Network& network);
 
   const ShardOptions options_;
-  const UpdateRule own_rule_;  // where no optimiser was set: the program's function, or to assign
-  uint32_t index() const {
-    return rank_ * options_.shards_per_server + options_.thread;
-  }  // among the job's shards
+  const UpdateRule own_rule_;  // for stores without an optimiser: the program's updater, else assignment
+  // This shard's number among all shards of the job.
+  uint32_t index() const { return rank_ * options_.shards_per_server + options_.thread; }
 
-  uint32_t rank_ = 0;  // of the server
+  uint32_t rank_ = 0;  // the server's rank
   uint64_t epoch_ = 0;
-  std::map<uint32_t, uint64_t> incarnations_;                   // of the members, by worker rank
-  std::set<uint32_t> live_;                                     // worker ranks
-  uint32_t num_workers_ = 1;                                    // of the job, whether they live or not
-  bool worker_0_left_ = false;                                  // in good order
-  std::vector<std::unique_ptr<Key>> keys_;                      // by id; null where this shard has no part
-  std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // of each store, in the order set
-  UpdateQueue update_queue_;                                    // none waits when the loop rests
+  std::map<uint32_t, uint64_t> incarnations_;  // by rank; workers that are not dead
+  std::set<uint32_t> live_;                    // ranks of live workers
+  uint32_t num_workers_ = 1;                   // all workers of the job, dead ones too
+  bool worker_0_left_ = false;                 // worker 0 has finished without an error
+  std::vector<std::unique_ptr<Key>> keys_;     // by id; null where this shard has no part
+  std::map<uint32_t, std::vector<ConfiguredRule>>
+      optimizers_;            // by store; in the order in which they were set
+  UpdateQueue update_queue_;  // empty when the loop is idle
   ReplyBatcher replies_;
-  // Lists for each peer the parts whose values it gets once it has room; every waiter that is put off waits
-  // on one of them. The answer is made then, and takes no memory before but a reference.
+  // deferred_ lists for each peer the parts whose values the peer gets once it has room; every deferred
+  // waiter belongs to one of these parts. The answer is made only then, so a deferred one takes no memory
+  // for its value (in async modes it may hold a pinned version).
   struct BeforePart {
     bool operator()(const wire::PartRef& a, const wire::PartRef& b) const {
       return std::pair(a.key, a.part) < std::pair(b.key, b.part);
@@ -206,10 +217,10 @@ class Shard final : public transport::Machine {
   };
   std::map<transport::PeerId, std::set<wire::PartRef, BeforePart>> deferred_;
   std::set<transport::PeerId> without_room_;
-  Time next_status_at_ = Time::max();  // not later than that of any waiter
-  Time next_return_ = Time::max();     // not later than that of any push kept in another's memory
+  Time next_status_at_ = Time::max();  // at or before the earliest Waiter::next_status_at
+  Time next_return_ = Time::max();     // at or before the earliest Contribution::return_at
   size_t weight_bytes_ = 0;            // of all dense parts here
-  // Of many workers' sums: what a round gives back the next one has.
+  // Memory for the sums of rounds (SumsEarly); the next round reuses what a round has freed.
   const std::shared_ptr<Allocator> sums_memory_ = std::make_shared<PoolAllocator>(kKeptSums);
   ShardCounters counters_;
   LogLimiter limiter_{5, 10s};

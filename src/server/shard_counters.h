@@ -1,4 +1,5 @@
-// What a shard counts, to be told by name (wire::Stats): an increment costs no search for the name.
+// The counters of a shard. They are indexed by enumerator, so that an increment needs
+// no look-up by name; the names are for wire::Stats.
 #pragma once
 
 #include <array>
@@ -24,7 +25,7 @@ enum class Counter : uint8_t {
 class ShardCounters {
  public:
   uint64_t& operator[](Counter count) { return counts_[static_cast<size_t>(count)]; }
-  // Those that are not 0.
+  // The counters that are not 0, by name.
   wire::Counters ByName() const {
     wire::Counters counters;
     for (size_t i = 0; i < kNames.size(); ++i)

@@ -1,12 +1,13 @@
-// Keeping pushes until their round closes.
+// Shard's aggregate step: keeps pushes until their round closes, and
+// returns the leases of those that are kept for long.
 #include "base/strings.h"
 #include "server/shard.h"
 
 namespace sluice::server {
 namespace {
 
-// nullopt: a repeat of something closed; a failure: too far ahead; else the index in a window that begins
-// after `closed`.
+// The index of `round` in a window that begins with the round after `closed`. Nullopt: the round has closed,
+// so the push is a repeat. Fails with kResourceExhausted when the round is more than kMaxRoundsAhead ahead.
 Result<std::optional<size_t>> RoundHorizonIndex(uint64_t round, uint64_t closed, const wire::KeySpec& spec) {
   if (round <= closed) return std::optional<size_t>();
   if (round - closed > plan::kMaxRoundsAhead) {
@@ -43,9 +44,10 @@ Result<Shard::Admission> Shard::AdmitSync(const Sender& sender, Key& key, Part& 
   const auto index = RoundHorizonIndex(round, part.version, key.entry.spec);
   if (!index) return index.failure();
   if (!index.value()) return Admission::kRepeat;
-  if (part.update_waits) update_queue_.Run();  // of this part's last round, by this message
+  // The update of this part's last round has not run yet, and uses part.closed.
+  if (part.update_waits) update_queue_.Run();
   while (part.rounds.size() <= *index.value()) {
-    part.closed.Clear();  // an update that failed has left what it was made of
+    part.closed.Clear();  // an update that threw leaves its gradients here
     part.rounds.push_back(std::exchange(part.closed, {}));
   }
   Round& open = part.rounds[*index.value()];

@@ -1,4 +1,4 @@
-// One key's parts on this shard, and for async keys the pushes whose parts have not all come.
+// The parts of one key on this shard, and for async keys the pushes of which some parts have not arrived yet.
 #pragma once
 
 #include <deque>
@@ -13,26 +13,28 @@ namespace sluice::server {
 
 struct Key {
   wire::KeyEntry entry;
-  std::optional<plan::RowPlaces> places;  // of a row-sparse key
-  std::vector<plan::Part> all_parts;      // of the whole key: index = part number
-  std::vector<Part> parts;                // those of this shard, in order
+  std::optional<plan::RowPlaces> places;  // row-sparse keys only
+  std::vector<plan::Part> all_parts;      // all parts of the key, by part number
+  std::vector<Part> parts;                // the parts on this shard, in ascending order
   std::map<uint32_t, size_t> local;       // part number -> index in `parts`
-  size_t initialised_parts = 0;
-  bool awaits_set = false;      // some worker may wait for worker 0 to set a part
-  uint64_t reported_round = 0;  // for the log: the last round that all parts here have closed
+  size_t initialised_parts = 0;           // number of initialised entries of `parts`
+  bool awaits_set = false;                // some waiter may wait for worker 0 to set a part (Waiter::of_set)
+  uint64_t reported_round = 0;            // the last round in the log, which all parts here have closed
 
-  // Async: a worker's push applies as a whole, in the order of its rounds.
+  // In async modes a push is applied when all its parts on this shard
+  // have arrived, in the order of the worker's rounds.
   struct Staged {
     std::vector<std::optional<Contribution>> parts;  // by local index
-    size_t arrived = 0;
+    size_t arrived = 0;                              // number of parts that have arrived
   };
   struct WorkerPushes {
-    uint64_t applied = 0;       // rounds applied
+    uint64_t applied = 0;       // number of rounds applied
     std::deque<Staged> staged;  // staged[i] is round applied + 1 + i
   };
-  std::map<uint32_t, WorkerPushes> pushes;  // by rank
-  // Async: of each rank that has answers pinned (Waiter::pinned), the one state that they are of: what it
-  // asks for in a later one waits until they have been sent. Theirs to keep.
+  std::map<uint32_t, WorkerPushes> pushes;  // by worker rank
+  // Async modes: for each worker with pinned answers (Waiter::pinned), the one state
+  // that they all show. Requests of this worker for a later state wait until these
+  // answers have been sent. The waiters own the states.
   std::map<uint32_t, std::weak_ptr<const uint64_t>> pinned;
 
   Part* Find(uint32_t part) {

@@ -1,5 +1,5 @@
-// One part on its shard: its weight, the pushes that came for rounds not yet closed, and who waits for which
-// version.
+// One part on its shard: its weight, the pushes for rounds that have not
+// closed yet, and the requests that wait for a version.
 #pragma once
 
 #include <array>
@@ -28,62 +28,65 @@ using kvstore::UpdatePart;
 using kvstore::UpdateRule;
 using kvstore::ValidateRule;
 
-// How long a push may be kept in the memory of the worker that sent it, which cannot write there meanwhile
-// and perhaps waits to: some training steps, after which a copy costs nothing that matters.
+// How long a push may stay in leased memory of the worker that sent it. The worker
+// cannot write there meanwhile and may be waiting to. The time is a few training
+// steps; after it the cost of a copy is negligible.
 inline constexpr Duration kMaxLeaseTime = 50ms;
 
-// Of more workers than this the pushes of a round are not all kept until it closes: so many at once are added
-// up as they come.
+// In a job with more workers than this, a round does not keep all its pushes until it closes:
+// whenever it has kept this many they are added up.
 inline constexpr uint32_t kMostKept = 32;
-inline constexpr size_t kKeptSums = size_t{256}
-                                    << 20;  // bytes of a shard's sums that wait for the next round
+// Bytes of freed sums that a shard keeps for the next rounds.
+inline constexpr size_t kKeptSums = size_t{256} << 20;
 
-// One worker's push of one part for one round, as it came.
+// One worker's push of one part for one round, as it arrived.
 struct Contribution {
   compression::Encoded encoded() const { return {gradient.data(), gradient.size(), compression, scale}; }
-  // When the sender is to have its memory back; never where it is not the sender's.
+  // The time at which the lease is to be returned; Time::max() when the memory is not leased.
   Time return_at() const { return gradient.leased() ? came + kMaxLeaseTime : Time::max(); }
-  // Copies the gradient when that time has come. When it will.
+  // Replaces a leased gradient by a copy when return_at() has passed. Returns the new return_at().
   Time ReturnLease(Time now) {
     if (now >= return_at()) gradient = gradient.ToOwned();
     return return_at();
   }
 
-  Frame gradient;  // none any more once it was added up
+  Frame gradient;  // empty once it has been added up
   uint64_t samples = 0;
   double divisor = 1;
   Compression compression = Compression::kNone;
-  Time came{};
+  Time came{};      // time of arrival
   float scale = 1;  // 2^exponent of the push
 };
 
-// What a round adds up.
+// The addends of a round.
 using Gradients = InlineVector<compression::Encoded, 4>;
 
-// The pushes of one round, by worker rank. In sync modes a round of a part; it closes on the set of live
-// workers, never on a count.
+// The pushes of one round of a part (sync modes), by worker rank. A round is complete when every live worker
+// has pushed; the number of pushes does not matter.
 class Round {
  public:
   bool Has(uint32_t rank) const { return rank < by_rank_.size() && by_rank_[rank].has_value(); }
-  // A second contribution of one worker counts twice: whoever must not let that happen asks Has() first.
+  // A second contribution of the same worker counts twice; a
+  // caller that must prevent this checks Has() first.
   void Add(uint32_t rank, Contribution contribution);
   bool Complete(const std::set<uint32_t>& live) const;
-  // The frames kept, in rank order, and what they are to be scaled by.
+  // The gradients that are kept, in rank order.
   Gradients gradients() const;
-  size_t kept() const { return kept_; }
-  // Adds up what is kept, of `elements` each, and keeps it no longer; the sum lies in `memory`. Its bits do
-  // not depend on when that happens.
+  size_t kept() const { return kept_; }  // number of gradients that are kept
+  // Adds the kept gradients, of `elements` elements each, to the round's sum in `memory` and drops them. The
+  // bits of the sum do not depend on when this is called.
   void SumKept(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
-  // The same for what is left of the round: the sum of all of it; once.
+  // Adds the rest as SumKept does and returns the sum of the whole round, valid until Clear. Call it once.
   const std::byte* TakeSum(DType dtype, size_t elements, const std::shared_ptr<Allocator>& memory);
   uint64_t samples() const;
-  // The divisor that the first push of the round named; others must agree.
+  // The divisor of the contribution with the lowest rank; all others must have the same one. Nullopt: none.
   std::optional<double> divisor() const;
-  bool HasLeased() const;  // some of its frames are memory of those who sent them
-  // Copies what is due to be returned. When the next one is.
+  bool HasLeased() const;  // some gradients lie in the memory of the workers that sent them
+  // Calls ReturnLease of all contributions. Returns the
+  // earliest time at which another lease is to be returned.
   Time ReturnLeases(Time now);
   std::vector<uint32_t> Missing(const std::set<uint32_t>& live) const;
-  // As a new one, which keeps its room.
+  // Makes the round as new, but keeps the memory of its lists.
   void Clear();
 
  private:
@@ -91,15 +94,15 @@ class Round {
   void DropKept();
 
   std::vector<std::optional<Contribution>> by_rank_;
-  std::vector<Contribution> doubled_;
+  std::vector<Contribution> doubled_;  // earlier contributions of ranks that have pushed more than once
   size_t kept_ = 0;
-  std::unique_ptr<kvstore::ExactSum> sum_;
+  std::unique_ptr<kvstore::ExactSum> sum_;  // null: nothing has been added up yet
 };
 
-// A pull, or a push that wants the value: one per worker, slot and form, of rows one per request; a repeat
-// takes the place of the one before.
+// A request that is answered later: a pull, or a push that wants the value. A part keeps one per worker,
+// slot and form of the value (for rows one per request), and a repeat replaces the one before.
 struct Waiter {
-  // Other forms of a value answer nobody who asked for this one.
+  // Whether both wait for the same value in the same form, on behalf of the same worker.
   bool AsksFor(const Waiter& other) const {
     return rank == other.rank && slot == other.slot && want_data == other.want_data &&
            of_set == other.of_set && as == other.as;
@@ -109,24 +112,26 @@ struct Waiter {
   uint32_t slot = 0;
   uint64_t min_version = 0;
   bool want_data = true;
-  bool of_set = false;  // waits for worker 0 to set the weight: in min_version, async: so often
+  // The request waits for worker 0 to set the weight: in sync modes the weight of version min_version, in
+  // async modes until worker 0 has set it min_version times.
+  bool of_set = false;
   transport::PeerId peer;
   uint64_t request_id = 0;
-  Compression as = Compression::kNone;  // how the weight is to come
-  size_t share = ReplyBatcher::kShare;  // bytes that values for its request may have in one message
-  Frame ids = {};                       // of the rows wanted, where the key is row-sparse
-  // What it waits for is there, but its answer is put off until its peer has room.
+  Compression as = Compression::kNone;  // encoding in which the weight is wanted
+  size_t share = ReplyBatcher::kShare;  // most bytes of values in one message of the answer
+  Frame ids = {};                       // row-sparse keys: ids of the rows that are wanted
+  // The value is available, but the answer is deferred until the peer has room.
   bool deferred = false;
-  // Holds what the answer will be, for an async key of several parts: all parts of a pull show one state.
+  // The value of a deferred answer for an async key of several
+  // parts: all parts of a pull must show one state.
   struct Pinned {
     Frame value;
-    uint64_t version = 0;                   // told to the worker
-    std::shared_ptr<const uint64_t> state;  // which one: the part's version (Key::pinned)
+    uint64_t version = 0;                   // the version that the answer names
+    std::shared_ptr<const uint64_t> state;  // the part's version; one object per state (Key::pinned)
   };
   std::optional<Pinned> pinned = std::nullopt;
-  // When it hears next for whom it waits, and how long after that again.
-  Time next_status_at = Time::max();
-  Duration pause{};
+  Time next_status_at = Time::max();  // time of the next status message (StillWaiting)
+  Duration pause{};                   // the time between the last status message and the next one
 };
 
 struct Part {
@@ -135,33 +140,34 @@ struct Part {
   size_t length = 0;
 
   bool initialised = false;
-  uint64_t version = 0;  // rounds (async: pushes) applied
-  // By slot, the request that stored it last: a repeat that comes late must not undo what was learned since.
+  uint64_t version = 0;  // number of rounds (async: pushes) applied
+  // By slot: the request that stored it last. A late repeat of a store must not undo the updates since then.
   struct Request {
     uint64_t incarnation = 0;
     uint64_t id = 0;
   };
   std::map<uint32_t, Request> stored_by;
-  static constexpr uint32_t kWeight = UINT32_MAX;  // in place of a slot
-  bool IsNewer(uint32_t slot, Request by);         // then it is the last
-  // Weights that worker 0 has set in no round: how many, and the version that the last one is of.
-  uint64_t sets = 0;
-  std::optional<uint64_t> set_version;
-  int64_t num_updates = 0;  // updates of the optimiser, which outlive a restart together with its states
+  static constexpr uint32_t kWeight = UINT32_MAX;  // key of stored_by for the weight
+  // Whether `by` is newer than the last request that stored the slot; if so it becomes the last one.
+  bool IsNewer(uint32_t slot, Request by);
+  uint64_t sets = 0;                    // how often worker 0 has set the weight outside a round
+  std::optional<uint64_t> set_version;  // the version for which it was set last
+  int64_t num_updates = 0;              // the optimiser's updates; saved and loaded together with its states
   std::optional<VersionedWeight> weight;
   kvstore::States states;
-  std::unique_ptr<kvstore::RowTable> rows;  // of a row-sparse key, in place of both
+  std::unique_ptr<kvstore::RowTable> rows;  // row-sparse keys: in place of `weight` and `states`
 
-  std::deque<Round> rounds;   // rounds[i] is round version + 1 + i; sync only
-  Round closed;               // whose room the next one gets
-  bool update_waits = false;  // by `closed`: see UpdateQueue
+  std::deque<Round> rounds;   // rounds[i] is round version + 1 + i; sync modes only
+  Round closed;               // the last round closed; a new round reuses its memory
+  bool update_waits = false;  // the update of `closed` waits in the UpdateQueue
   std::vector<Waiter> waiters;
 
   size_t num_states() const { return rows != nullptr ? rows->num_states() : states.arrays.size(); }
-  // Who waits for the same, whose place `waiter` would take: what this worker waited for before. Pulls of
-  // rows wait beside each other, and what is pinned beside what is not. Null: nobody.
+  // The waiter that `waiter` would replace: one that asks for the same (AsksFor), and is pinned if and only
+  // if `waiter` is. A pull of rows replaces only a waiter of the same request. Null: none.
   Waiter* FindEquivalent(const Waiter& waiter);
-  // In its place, or beside all others. A repeat of the same request keeps its time of the next word.
+  // Replaces the equivalent waiter, or appends. A repeat of the same
+  // request keeps the time of the next status message.
   void AddWaiter(Waiter waiter);
 };
 

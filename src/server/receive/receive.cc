@@ -1,4 +1,9 @@
-// What comes in: checked against the key table before anything changes.
+// Shard's receive step: messages from workers. Runs on the shard's loop.
+//
+// A message is checked as a whole against the key table before it changes anything; one that fails is
+// answered with ErrorReply and counted as rejected. Only messages of workers that are members get this far,
+// and members are not trusted: every field is checked. OnMessage leaves pushes' updates in the queue and
+// their answers in the batcher while more messages may join them; every other message flushes both.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +24,7 @@ std::string InvalidRowPushReason(const wire::Push& push, size_t i, Bytes bytes, 
 }  // namespace
 
 void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
-  if (std::holds_alternative<wire::Heartbeat>(message.body)) return;  // says that no stranger connected
+  if (std::holds_alternative<wire::Heartbeat>(message.body)) return;  // only authenticates a new connection
   if (!IsMember(message.sender)) {
     ++counters_[Counter::kUnknownSenders];
     if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
@@ -34,7 +39,9 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
   update_queue_.MayWait() ? update_queue_.StartHelpers() : Flush(network);
 }
 
-// Who lent a payload may change it after it was checked: in place stays what is only ever added up.
+// A worker may change leased memory after the shard has checked it, so leased frames are copied first. Two
+// kinds stay in place, since no value in them is checked: uncompressed gradients of dense keys, which are
+// only added up, and values for dense keys, which are copied when they are stored.
 void Shard::CopyCheckedFrames(wire::Message& message) {
   const auto* push = std::get_if<wire::Push>(&message.body);
   const auto adds_up = [&](size_t i) {
@@ -42,7 +49,6 @@ void Shard::CopyCheckedFrames(wire::Message& message) {
     return push->compression == Compression::kNone && key < keys_.size() && keys_[key] != nullptr &&
            !keys_[key]->places;
   };
-  // Values of a dense key are numbers, whatever they are: they are copied as they are stored.
   const auto* store = std::get_if<wire::Store>(&message.body);
   const auto is_stored = [&](size_t i) {
     const uint32_t key = store->parts[i].ref.key;
@@ -140,7 +146,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
   }
   const size_t share = ReplyBatcher::ShareOf(wire::PayloadBytes(message));
   const float scale = std::ldexp(1.0f, static_cast<int>(push.exponent));
-  bool all_answered = true;  // every part was answered with its value at once, which says Ack as well
+  bool all_answered = true;  // every part was answered with its value at once, which implies the Ack
   for (size_t i = 0; i < push.parts.size(); ++i) {
     const wire::PushPart& pushed = push.parts[i];
     Key* key = keys_[pushed.ref.key].get();
@@ -189,10 +195,11 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
                             " is row-sparse: its rows are pulled, never all of it"),
                        network);
     }
-    // States that no update has touched yet are zeros.
+    // States exist from the first update on; before it they are created here, as zeros.
     if (wanted.slot > 0)
       PrepareStates(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
-    // A part has the version of a first state even without states. Waiters are kept by slot.
+    // kVersion for slot 1 asks for the number of updates, which a part has even without states. It is asked
+    // for with a slot of its own because waiters are kept by slot.
     const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
     const bool of_set = pull.want == wire::Pull::Want::kSet;
     if (wanted.slot > std::max(part.value()->num_states(), least)) {
@@ -259,7 +266,7 @@ Status Shard::ValidateStore(const Sender& sender, const wire::Store& store, size
   return init ? Status::Ok() : ValidateState(**key, **part, stored);
 }
 
-// A worker sets the weight of the last version that it has pushed for, when that is there.
+// Worker 0 sets the weight of the version that its last push has made, so that version must be available.
 Status Shard::ValidateSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const {
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kFailedPrecondition, "set of key ", wire::ToString(key.entry.spec), ": ", why...);
@@ -296,11 +303,13 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
   part.weight->Publish();
   part.initialised = true;
   ++key.initialised_parts;
-  // An async key is there as a whole or not at all: the last part may be what others' waiters wait for.
+  // An async key can be pulled once all its parts here are initialised, so this part may have
+  // been what waiters of the other parts waited for.
   for (Part& each : key.parts) AnswerWaiters(key, each);
 }
 
-// Of a later version there is a round that counts on the weight as it was set then.
+// A set for a version that is no longer the current one comes too late: a
+// later round has started from the weight as it was.
 void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by) {
   if (version < VersionFor(key, part, 0) || !part.IsNewer(Part::kWeight, by)) return;
   std::memcpy(part.weight->Next(), value.data(), value.size());

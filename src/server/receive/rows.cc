@@ -1,4 +1,8 @@
-// Rows of row-sparse keys: pulled, listed, stored.
+// Shard's receive step for row-sparse keys: pulls of rows, lists of row
+// ids, and stores of rows. Runs on the shard's loop.
+//
+// As in receive.cc, a message is checked as a whole before it changes anything. Pulls of rows keep their ids
+// while they wait, so their number and their bytes are bounded per part (kMostWaiting, kMostWaitingBytes).
 #include <algorithm>
 
 #include "base/strings.h"
@@ -9,16 +13,15 @@
 namespace sluice::server {
 namespace {
 
-// On one part: far more than workers have under way.
-constexpr size_t kMostWaiting = 4096;
-constexpr size_t kMostWaitingBytes = 8 * wire::kMostFrameBytes;  // of ids
-// In one answer.
-constexpr size_t kMostIds = 32768;
+// Bounds for the pulls that wait on one part; far more than workers have under way.
+constexpr size_t kMostWaiting = 4096;                            // pulls
+constexpr size_t kMostWaitingBytes = 8 * wire::kMostFrameBytes;  // bytes of their ids
+constexpr size_t kMostIds = 32768;                               // ids in one answer to GetRowIds
 
 struct Waiting {
-  size_t pulls = 0, bytes = 0;  // bytes of the ids kept
+  size_t pulls = 0, bytes = 0;  // `bytes`: of the ids that are kept
 };
-// On the part, beside this request, whose repeat takes its place.
+// Counts the pulls that wait on the part, without those of the given request, which its repeat replaces.
 Waiting WaitingBeside(const Part& part, uint32_t rank, uint64_t request_id) {
   Waiting waiting;
   for (const Waiter& waiter : part.waiters) {

@@ -1,4 +1,10 @@
-// Answering who waits.
+// Shard's reply step: answers requests, now or when their version is available, and tells the peers of those
+// that wait what they wait for. Runs on the shard's loop.
+//
+// A waiter is in exactly one part's list. It is ready or not (Ready); one that is ready while its
+// peer has no room becomes deferred, and is answered from Flush once the peer has room (OnRoom).
+// Replies collect in replies_, and Flush sends them after the waiting updates have run, so that
+// no reply carries a weight that is not written yet.
 #include <algorithm>
 
 #include "base/strings.h"
@@ -8,10 +14,12 @@
 namespace sluice::server {
 namespace {
 
-// What a training round takes is no news: only who waits longer hears for whom, and then ever more rarely.
+// A waiter gets its first status message after kFirstStatus, which is longer than a training round usually
+// takes; the pauses after that double, up to kLongestPause.
 constexpr Duration kFirstStatus = 100ms;
 constexpr Duration kLongestPause = 2s;
-// Bytes of values that are handed to the network before it is asked who has room for more.
+// Bytes of values that are collected before they are sent and
+// the network is asked which peers still have room.
 constexpr size_t kAtOnce = size_t{4} << 20;
 
 }  // namespace
@@ -31,7 +39,7 @@ bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const 
          VersionFor(key, part, waiter.rank) >= waiter.min_version;
 }
 
-// Parts of an earlier state are still to be sent to this worker.
+// Whether answers that show an earlier state of the key are still to be sent to the waiter's worker.
 bool Shard::WaitsForPinned(const Key& key, const Part& part, const Waiter& waiter) {
   if (key.pinned.empty() || waiter.slot > 0 || !waiter.want_data) return false;
   const auto it = key.pinned.find(waiter.rank);
@@ -44,12 +52,12 @@ bool Shard::HasRoom(const Waiter& waiter) const {
 }
 
 bool Shard::AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter) {
-  bool deferred = false;  // what it would take the place of
+  bool deferred = false;  // a waiter for the same value is deferred
   for (Waiter& known : part.waiters) {
     if (!known.deferred || !known.AsksFor(waiter)) continue;
     deferred = true;
     if (known.request_id != waiter.request_id) continue;
-    known.peer = waiter.peer;  // a repeat: its answer is on its way
+    known.peer = waiter.peer;  // a repeat of a request whose answer is deferred
     deferred_[waiter.peer].insert(part.ref);
     return false;
   }
@@ -60,8 +68,8 @@ bool Shard::AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter) {
     }
     DeferAnswer(key, part, waiter);
   }
-  if (waiter.ids.data() != nullptr)
-    waiter.ids = Frame::Copy(waiter.ids.bytes());  // it may be a small piece of what came
+  // The ids may be a small slice of a large message, which they would keep in memory.
+  if (waiter.ids.data() != nullptr) waiter.ids = Frame::Copy(waiter.ids.bytes());
   KeepWaiting(now, part, std::move(waiter));
   return false;
 }
@@ -108,12 +116,13 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   wire::ValuePart value{part.ref, waiter.slot, part.version};
   if (waiter.slot == 0) value.version = VersionFor(key, part, waiter.rank);
   if (waiter.pinned) value.version = waiter.pinned->version;
-  // A lease shows the weight when it is sent; what is made of it here needs it now.
+  // A frame of the weight itself is read when it is sent, and Flush runs the queue before. States and
+  // rounded weights are read here, so the waiting updates must run first.
   if (waiter.slot > 0 || waiter.as != Compression::kNone) update_queue_.Run();
   Frame frame;
   if (waiter.slot > 0) {
     value.version = static_cast<uint64_t>(part.num_updates);
-    // States change in place: a copy, on the rare way of saving them.
+    // States change in place, so an answer carries a copy. They are pulled only when they are saved.
     if (waiter.want_data && part.rows == nullptr) {
       frame = Frame::Copy(part.states.arrays[waiter.slot - 1]->bytes());
       counters_[Counter::kBytesCopied] += frame.size();
@@ -172,19 +181,21 @@ void Shard::OnTimer(Time now, transport::Network& network) {
   for (const auto& key : keys_) {
     if (key != nullptr) SendStatusUpdates(now, *key, key->parts, network);
   }
-  // One look at all keys serves many waiters.
+  // A pass over all keys is made at most every kFirstStatus, and serves many waiters.
   if (next_status_at_ < Time::max()) next_status_at_ = std::max(next_status_at_, now + kFirstStatus);
 }
 
 void Shard::SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts,
                               transport::Network& network) {
-  std::set<std::pair<transport::PeerId, uint64_t>> told;  // one word for a request's whole key
+  // The requests that have had their status message: one message is for all parts of the key.
+  std::set<std::pair<transport::PeerId, uint64_t>> told;
   for (Part& part : parts) {
     for (Waiter& waiter : part.waiters) {
       if (now >= waiter.next_status_at) {
         waiter.pause = std::min(2 * waiter.pause, kLongestPause);
         waiter.next_status_at = now + waiter.pause;
-        const bool for_itself = waiter.rank == 0 && !part.initialised;  // its first values are on their way
+        const bool for_itself =
+            waiter.rank == 0 && !part.initialised;  // worker 0's own first values are in flight
         const bool for_others = !waiter.deferred && !for_itself && !WaitsForPinned(key, part, waiter);
         if (for_others && told.emplace(waiter.peer, waiter.request_id).second) {
           ++counters_[Counter::kStatusUpdates];
@@ -198,8 +209,9 @@ void Shard::SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts
   }
 }
 
-// Why nobody will ever answer; empty while somebody may. Sync: whoever has set the weight before a round that
-// worker 0 pushes without having set it would lose it. That round may close: it is right without.
+// Why the waiter can never be answered; empty while it can. A worker that has set the weight before a round
+// (sync modes) waits in vain once worker 0 has pushed that round without setting it: its own value would be
+// lost silently. The round itself may still close, since its result does not depend on the set.
 std::string Shard::UnsatisfiableReason(const Key& key, const Part& part, const Waiter& waiter) const {
   const auto name = [&] { return wire::ToString(key.entry.spec); };
   if (worker_0_left_ && !part.initialised)

@@ -43,7 +43,7 @@ size_t ReplyBatcher::PlaceOf(transport::PeerId peer, uint64_t request_id, bool h
   return place;
 }
 
-// Each open message takes one place at most.
+// Keeps at least half of the places free; each open message takes at most one.
 void ReplyBatcher::MakeRoom() {
   if (2 * (open_.size() + 1) <= newest_.size()) return;
   newest_.assign(2 * newest_.size(), kNone);

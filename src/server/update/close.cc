@@ -1,4 +1,10 @@
-// Closing rounds: when all live workers have pushed (sync), or when a push is whole (async).
+// Shard's update step: a round closes when all live workers have pushed it (sync modes), or a push is
+// applied when all its parts on this shard have arrived (async modes). Also the optimisers of the stores.
+//
+// Runs on the shard's loop, called by the aggregate step and, when the membership changes, by
+// SetMembership. Rounds of a part close in order. After Update the part's version names the new
+// weight, although the update may still wait in the UpdateQueue, whose helpers then write the
+// weight; the queue runs before any reply is sent.
 #include "kvstore/rows/close.h"
 
 #include <algorithm>
@@ -33,7 +39,7 @@ void Shard::Update(Key& key, std::span<const Closing> closings) {
   const UpdateRule& rule = RuleFor(key, closings.front().part->version + 1);
   const bool by_samples = rule.normalizes_by_samples();
   for (const Closing& closing : closings) ++closing.part->version;
-  // Nobody had a sample: the round closes and nothing changes.
+  // No worker had a sample: the round closes and the weight stays as it is.
   if (by_samples && closings.front().samples == 0) return;
   if (rule.optimizer)
     for (const Closing& closing : closings) ++closing.part->num_updates;
@@ -71,7 +77,8 @@ void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closi
     const std::byte* old = weight.data();
     std::byte* const fresh = weight.Next();
     input.non_temporal = fresh != old && weight_bytes_ > options_.cache_bytes;
-    // What came by a socket has kept other cores busy, which have more of it to bring.
+    // Gradients that arrive by a socket keep other cores busy with receiving, so that helpers would compete
+    // with them. Only updates with leased gradients are shared with the helpers.
     const bool shared_out =
         closing.leased && update_queue_.worthwhile() && !rule.updater && !rule.needs_norms();
     if (shared_out) {
@@ -110,7 +117,7 @@ Shard::Closed Shard::CloseNext(Key& key, Part& part) {
   if (!ready) return Closed::kNothing;
   InlineVector<Closing, 1> closings;
   for (Part& one : parts) {
-    if (one.update_waits) update_queue_.Run();  // that of the round before
+    if (one.update_waits) update_queue_.Run();  // the update of the round before uses one.closed
     one.closed = std::move(one.rounds.front());
     one.rounds.pop_front();
     const std::byte* const sum =
@@ -132,7 +139,7 @@ void Shard::CloseRounds(Key& key, Part& part) {
     closed = true;
     others |= now == Closed::kKey;
   }
-  // Rounds of other parts may have waited for nothing but this one.
+  // Where all parts of a key close together, this part may have been the last one that the others waited for.
   while (std::exchange(others, false)) {
     for (Part& other : key.parts)
       while (CloseNext(key, other) != Closed::kNothing) others = true;
@@ -178,7 +185,7 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_
   if (const auto set = optimizers_.find(store); set != optimizers_.end()) {
     const ConfiguredRule& newest = set->second.back();
     if (newest.first_rounds == first_rounds && newest.rule.optimizer->config() == Resolved(config))
-      return Status::Ok();  // told again
+      return Status::Ok();  // a repeated request
   }
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& key : keys_) {
@@ -191,7 +198,8 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_
   return Status::Ok();
 }
 
-// A setting that the next one has replaced for every part's open round is never needed again.
+// Drops the optimisers that are never needed again: those whose successor governs the open round of
+// every part. Async keys always use the newest one.
 void Shard::Prune(std::vector<ConfiguredRule>* set, uint32_t store) const {
   const auto replaced_by = [&](const ConfiguredRule& next) {
     return std::all_of(keys_.begin(), keys_.end(), [&](const auto& key) {

@@ -1,3 +1,9 @@
+// UpdateQueue: the updates of a shard that have not run yet, and the work that it shares with helper threads.
+//
+// An update belongs to `waiting_`; StartHelpers cuts it into pieces, which the helpers and the shard's
+// thread take from SharedWork one by one. A piece points into `waiting_`, so Run returns only after every
+// piece that was taken is done. All other state belongs to the shard's thread. SharedWork outlives the queue
+// for a helper whose task runs late: it finds no pieces and returns.
 #include "server/update/update_queue.h"
 
 #include <algorithm>
@@ -13,14 +19,14 @@
 namespace sluice::server {
 namespace {
 
-// What one thread sums while another one wakes: less is not worth the waking.
+// Bytes that one thread sums in the time that another one takes to wake. For less no helper is woken.
 constexpr size_t kBytesOfAHelper = 256 << 10;
-constexpr size_t kPieceElements = 32 << 10, kPieceBytes = 4 * kPieceElements;  // about, of any type
+constexpr size_t kPieceElements = 32 << 10, kPieceBytes = 4 * kPieceElements;  // bytes: about, for any type
 static_assert(kPieceElements % compression::kAligned == 0);
-// So often a thread looks for what others are about to say, and lets those run that have more to do, before
-// it sleeps: about as long as a piece takes, or a message.
+// How often a thread polls a condition before it sleeps. It yields after each try, so that threads with work
+// can run. All tries together take about as long as one piece or one message.
 constexpr int kLooks = 50;
-// Pieces take parts of a millisecond.
+// A warning is logged each time that the wait for a piece has taken this long; pieces take less than 1 ms.
 constexpr Duration kPatience = 1min;
 
 template <typename Ready>
@@ -44,7 +50,7 @@ void Do(const UpdateQueue::Update& update, size_t begin, size_t end) {
 
 }  // namespace
 
-// Pieces for whoever has time. Thread-safe.
+// The pieces that the shard's thread and the helpers share. Thread-safe.
 class UpdateQueue::SharedWork {
  public:
   void Put(const Update& update) {
@@ -54,7 +60,7 @@ class UpdateQueue::SharedWork {
       left_ = state.pieces.size();
     });
   }
-  // Until nothing is left.
+  // Takes and runs pieces until none is left.
   void Work() {
     struct Closes {
       SharedWork& board;
@@ -64,7 +70,7 @@ class UpdateQueue::SharedWork {
       const Closes closes{*this};
       try {
         Do(*piece->update, piece->begin, piece->end);
-      } catch (...) {  // no memory: for the shard's thread to throw, whoever came upon it
+      } catch (...) {  // out of memory, on any thread: Run rethrows it on the shard's thread
         state_.With([](State& state) {
           if (state.failure == nullptr) state.failure = std::current_exception();
         });
@@ -74,25 +80,25 @@ class UpdateQueue::SharedWork {
   std::exception_ptr TakeFailure() {
     return state_.With([](State& state) { return std::exchange(state.failure, nullptr); });
   }
-  // Whether this helper is called for: it is not at work.
+  // Marks the helper as at work. False: it is at work already and needs no new task.
   bool Call(size_t helper) {
     return state_.With([&](State& state) {
       state.at_work.resize(std::max(state.at_work.size(), helper + 1));
       return std::exchange(state.at_work[helper], 1) == 0;
     });
   }
-  // The whole task of a helper that was called, until nothing more comes.
+  // The task of a helper: runs pieces until no more come for a while (kLooks).
   void Help(size_t helper) {
     do {
       Work();
     } while (LookFor([this] { return left_ > 0; }) || !Leave(helper));
   }
-  // What others have taken.
+  // Waits until every piece that a thread has taken is done.
   void AwaitDone() {
     const auto done = [](const State& state) { return state.open == 0; };
     if (LookFor([this] { return open_ == 0; })) return;
     while (!state_.Await(kPatience, done, [](State&, bool in_time) { return in_time; }))
-      LOG(WARNING) << "a helper has had a piece of an update for long";  // a stopped process wakes late, too
+      LOG(WARNING) << "a helper has had a piece of an update for long";  // also after a pause of the process
   }
   size_t left() const { return left_; }
   void Clear() {
@@ -105,9 +111,9 @@ class UpdateQueue::SharedWork {
  private:
   struct State {
     std::deque<Piece> pieces;
-    size_t open = 0;             // taken and not yet done
+    size_t open = 0;             // number of pieces that are taken and not done yet
     std::vector<char> at_work;   // by helper
-    std::exception_ptr failure;  // the first
+    std::exception_ptr failure;  // the first exception since TakeFailure
   };
   std::optional<Piece> Take() {
     return state_.With([&](State& state) -> std::optional<Piece> {
@@ -130,7 +136,7 @@ class UpdateQueue::SharedWork {
   }
 
   Guarded<State> state_;
-  std::atomic<size_t> left_ = 0, open_ = 0;  // of it, to look at
+  std::atomic<size_t> left_ = 0, open_ = 0;  // copies of pieces.size() and open, polled without the lock
 };
 
 UpdateQueue::UpdateQueue(Helpers helpers)

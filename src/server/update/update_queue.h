@@ -1,8 +1,9 @@
-// UpdateQueue of parts whose rounds have closed: they wait for those of the messages that have come with
-// theirs, and are done together, large ones by several threads, which begin as soon as there is enough to do.
-// Nobody outside the shard sees a new weight before Run.
+// The updates of parts whose rounds have closed. An update waits for those of the messages that arrive with
+// its own, and all are carried out together. Several threads share large ones, and begin as soon as there is
+// enough to do. No new weight is visible outside the shard before Run.
 //
-// Thread safety: the shard's thread; Run shares what is left with the helpers and returns when all is done.
+// Thread safety: all methods are for the shard's thread. Run shares the remaining work with
+// the helpers and returns when all updates are done.
 #pragma once
 
 #include <deque>
@@ -17,18 +18,18 @@ namespace sluice::server {
 
 class UpdateQueue {
  public:
-  // A thread each; they may belong to several shards.
+  // One thread each. Several shards may use the same helpers.
   using Helpers = std::vector<std::shared_ptr<Executor>>;
   explicit UpdateQueue(Helpers helpers);
-  ~UpdateQueue();  // what has not begun is not done
+  ~UpdateQueue();  // drops the pieces that no thread has taken, and waits for the others
   UpdateQueue(const UpdateQueue&) = delete;
   UpdateQueue& operator=(const UpdateQueue&) = delete;
 
-  // One that needs neither the norms of a key nor a program's own function.
+  // An update of one part. Its rule needs neither norms nor the program's own updater.
   struct Update {
-    // One of a part waits at most: its `closed` keeps the gradients, and is cleared when it is done.
+    // At most one update of a part waits: Part::closed keeps its gradients, and is cleared when it is done.
     Part* part;
-    const UpdateRule* rule;  // until Run
+    const UpdateRule* rule;  // must stay valid until Run
     UpdateInput input;
     Gradients gradients;
     const std::byte* old;
@@ -36,9 +37,11 @@ class UpdateQueue {
   };
   bool worthwhile() const { return !helpers_.empty(); }
   void Add(Update update);
-  void StartHelpers();  // lets the helpers begin, if there is enough to do
-  void Run();           // throws what an update has thrown, once all have ended
-  // Whether some wait and more may: waking the helpers once for several messages costs less.
+  void StartHelpers();  // wakes helpers if there is enough to do
+  // Carries out all updates. When all have ended, throws the first exception that one of them has thrown.
+  void Run();
+  // Whether updates wait and may go on waiting for more messages: waking
+  // the helpers once for several messages costs less.
   bool MayWait() const { return bytes_ > 0 && bytes_ < kMostBytes; }
 
   static constexpr size_t kMostBytes = size_t{4} << 20;
@@ -51,11 +54,11 @@ class UpdateQueue {
   class SharedWork;
 
   const Helpers helpers_;
-  const std::shared_ptr<SharedWork>
-      shared_work_;             // outlives this for a helper that comes late and finds nothing
-  std::deque<Update> waiting_;  // which stay where they are
-  size_t shared_ = 0;           // so many of them, the first ones, are on the board
-  size_t bytes_ = 0;            // of all
+  // Outlives the queue for a helper whose task runs late.
+  const std::shared_ptr<SharedWork> shared_work_;
+  std::deque<Update> waiting_;  // a deque, since pieces point to its elements
+  size_t shared_ = 0;           // the first `shared_` updates have been put into shared_work_
+  size_t bytes_ = 0;            // bytes of weights of all waiting updates
 };
 
 }  // namespace sluice::server

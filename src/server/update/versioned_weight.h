@@ -1,4 +1,7 @@
-// One part's weight as replies share it: never changed while a reply that carries it is on its way.
+// The weight of one part. Replies share its memory, which does
+// not change while a reply that carries it is in use.
+//
+// Thread safety: one thread at a time; the frames of Share may be released on any thread.
 #pragma once
 
 #include <array>
@@ -17,11 +20,11 @@ class VersionedWeight {
 
   const std::byte* data() const { return current_->buffer.data(); }
   size_t size() const { return current_->buffer.size(); }
-  // The weight as it is now, for a reply; no copy. Rounded (kFloat16, kBFloat16: of float32), once for all
-  // who ask for a version so. The frame may be released on any thread.
+  // Returns the current weight for a reply, without a copy. With kFloat16 or kBFloat16 (float32 weights
+  // only) it returns a rounded copy, which is made once per version.
   Frame Share(Compression as = Compression::kNone);
-  // Where the next version is to be written: the current memory when nobody reads it, else other memory.
-  // Publish() makes it current.
+  // Returns the memory into which the next version is to be written: the current memory when no frame of
+  // Share refers to it, else other memory. Publish() then makes it the current version.
   std::byte* Next();
   void Publish();
 
@@ -32,16 +35,16 @@ class VersionedWeight {
     std::atomic<int> readers = 0;
     bool Unread() const { return readers.load(std::memory_order_acquire) == 0; }
   };
-  // The current version in 16 bits an element.
+  // The weight in 16 bits per element.
   struct Rounded {
     std::shared_ptr<Version> version;
-    bool fresh = false;
+    bool fresh = false;  // `version` is that of the current weight
   };
   static Frame Lease(const std::shared_ptr<Version>& version);
 
   std::shared_ptr<Allocator> memory_;
   std::shared_ptr<Version> current_;
-  std::shared_ptr<Version> spare_;  // the one before, for reuse once its readers are gone
+  std::shared_ptr<Version> spare_;  // the former version; reused once its readers are gone
   bool in_place_ = false;
   std::array<Rounded, 2> rounded_;  // fp16, bf16
 };
