@@ -1,10 +1,10 @@
-// Control: a server's membership, its barriers, and the scheduler's requests that concern all
-// shards (new keys, optimisers, changes of membership).
+// Control: a server's membership, its barriers, and the scheduler's requests that concern all shards (new
+// keys, optimisers, changes of membership).
 //
-// Everything here runs on the control machine's loop. A shard is reached only by tasks posted
-// to its loop, and its results come back as tasks posted to this loop (self_), so no state is
-// shared. After BeginLeaving the machine sends nothing but leave messages, until the
-// scheduler acknowledges one or kLeaveTimeout has passed.
+// Everything here runs on the control machine's loop. A shard is reached only by tasks posted to
+// its loop, and its results come back as tasks posted to this loop (self_), so no state is shared.
+// After BeginLeaving the machine sends nothing but leave messages, until the scheduler acknowledges
+// one or kLeaveTimeout has passed.
 #include "server/control.h"
 
 #include <atomic>
@@ -138,8 +138,8 @@ void Control::OnAnnounce(const wire::Message& message) {
 
 void Control::OnSetOptimizer(const wire::Message& message) {
   const auto& set = std::get<wire::SetOptimizer>(message.body);
-  // The scheduler numbers its requests upwards. A late repeat
-  // of an earlier request must not undo a later one.
+  // The scheduler numbers its requests upwards. A late repeat of an earlier
+  // request must not undo a later one.
   uint64_t& last = last_optimizer_[set.store];
   if (message.id < last) return OnAllShards(message.id, [](Shard&) { return Status::Ok(); });
   last = message.id;

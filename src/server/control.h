@@ -1,5 +1,5 @@
-// A server's control machine: it joins the job and passes the scheduler's
-// messages on to the shards. All methods run on its loop.
+// A server's control machine: it joins the job and passes the scheduler's messages on to the
+// shards. All methods run on its loop.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace sluice::server {
 
-// A shard as the control machine uses it: tasks that are
-// posted to the shard's loop, which runs them in order.
+// A shard as the control machine uses it: tasks that are posted to the
+// shard's loop, which runs them in order.
 struct ShardHandle {
   transport::Loop* loop = nullptr;
   Shard* shard = nullptr;
@@ -51,8 +51,8 @@ class Control final : public transport::Machine {
   // with an error: the job has ended, or `deadline` has passed.
   void Barrier(Time now, wire::Barrier::Group group, Time deadline, Then done, transport::Network& network);
   uint32_t rank() const { return membership_.rank(); }
-  // The error of calls that fail because the job has ended: kUnavailable
-  // with the cause when it has failed, else kCancelled.
+  // The error of calls that fail because the job has ended: kUnavailable with the cause
+  // when it has failed, else kCancelled.
   Failure EndedBecause() const;
 
   // Ends the whole job with an error, for example on SIGTERM.
@@ -65,8 +65,8 @@ class Control final : public transport::Machine {
   void Start(Time now, transport::Network& network);
   void OnAnnounce(const wire::Message& message);
   void OnSetOptimizer(const wire::Message& message);
-  // Runs `apply` on every shard. When all are done, answers the
-  // scheduler's request with Ack or with the first failure.
+  // Runs `apply` on every shard. When all are done, answers the scheduler's request
+  // with Ack or with the first failure.
   void OnAllShards(uint64_t request, std::function<Status(Shard&)> apply);
   void BeginLeaving(Time now, wire::Stop outcome, transport::Network& network);
   void RunCompletions(Time now, transport::Network& network);

@@ -1,5 +1,5 @@
-// A server's shard: one thread with one socket, and the parts of keys that it owns. A gradient
-// passes through four steps, each of which has a folder:
+// A server's shard: one thread with one socket, and the parts of keys that it owns. A gradient passes
+// through four steps, each of which has a folder:
 //   receive/    checks a message against the key table; acknowledges and drops repeated pushes
 //   aggregate/  keeps the frames as they came, by round and worker
 //   update/     closes a round in one pass, once all live workers have pushed it
@@ -31,9 +31,8 @@ struct ShardOptions {
   uint32_t shards_per_server = 1;
   ServerUpdater updater;
   std::shared_ptr<Allocator> memory = HeapAllocator();  // for weights and for the payload of answers
-  size_t cache_bytes =
-      kCacheBytes;               // a shard with more bytes of weights writes them with non-temporal stores
-  UpdateQueue::Helpers helpers;  // share large updates; empty: this shard's thread does all
+  size_t cache_bytes = kCacheBytes;  // with more bytes of weights than this, updates use non-temporal stores
+  UpdateQueue::Helpers helpers;      // share large updates; empty: this shard's thread does all
   std::function<wire::Counters()> process_counters;  // added to the shard's own counters in Stats; null: none
   bool deduplicate = true;  // false only in tests, which must detect the double count that follows
 };
@@ -121,12 +120,12 @@ class Shard final : public transport::Machine {
 
   // aggregate/
   enum class Admission : uint8_t { kNew, kRepeat };
-  // Copies the gradients that have stayed for kMaxLeaseTime in the memory of the workers
-  // that sent them, and thereby returns the leases.
+  // Copies the gradients that have stayed for kMaxLeaseTime in the memory of the workers that sent
+  // them, and thereby returns the leases.
   void ReturnLeases(Time now);
   void NoteLease(const Contribution& contribution);
-  // Whether pushes of the key are added up before their round closes, so that
-  // memory does not grow with the number of workers.
+  // Whether pushes of the key are added up before their round closes, so that memory does not
+  // grow with the number of workers.
   bool SumsEarly(const Key& key) const { return num_workers_ > kMostKept && !key.places; }
   Result<Admission> AdmitSync(const Sender& sender, Key& key, Part& part, uint64_t round,
                               Contribution contribution);
@@ -166,8 +165,8 @@ class Shard final : public transport::Machine {
   static uint64_t VersionFor(const Key& key, const Part& part, uint32_t rank);
   bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
   static bool WaitsForPinned(const Key& key, const Part& part, const Waiter& waiter);
-  // Answers at once when the waiter is ready and its peer has room, and returns
-  // true. Otherwise keeps the waiter and returns false.
+  // Answers at once when the waiter is ready and its peer has room, and returns true. Otherwise
+  // keeps the waiter and returns false.
   bool AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter);
   bool HasRoom(const Waiter& waiter) const;
   void DeferAnswer(Key& key, Part& part, Waiter& waiter);
@@ -178,8 +177,8 @@ class Shard final : public transport::Machine {
   Frame ReadRows(const Part& part, const Waiter& waiter) const;
   void AnswerWaiters(Key& key, Part& part);
   void KeepWaiting(Time now, Part& part, Waiter waiter);
-  // Sends StillWaiting for the waiters whose next status message is due, and lowers next_status_at_
-  // to the earliest time at which another one is due.
+  // Sends StillWaiting for the waiters whose next status message is due, and lowers next_status_at_ to the
+  // earliest time at which another one is due.
   void SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network);
   // Names what the waiter waits for: "worker 1, worker 2".
   std::string MissingText(const Key& key, const Part& part, const Waiter& waiter) const;
@@ -198,14 +197,13 @@ class Shard final : public transport::Machine {
 
   uint32_t rank_ = 0;  // the server's rank
   uint64_t epoch_ = 0;
-  std::map<uint32_t, uint64_t> incarnations_;  // by rank; workers that are not dead
-  std::set<uint32_t> live_;                    // ranks of live workers
-  uint32_t num_workers_ = 1;                   // all workers of the job, dead ones too
-  bool worker_0_left_ = false;                 // worker 0 has finished without an error
-  std::vector<std::unique_ptr<Key>> keys_;     // by id; null where this shard has no part
-  std::map<uint32_t, std::vector<ConfiguredRule>>
-      optimizers_;            // by store; in the order in which they were set
-  UpdateQueue update_queue_;  // empty when the loop is idle
+  std::map<uint32_t, uint64_t> incarnations_;                   // by rank; workers that are not dead
+  std::set<uint32_t> live_;                                     // ranks of live workers
+  uint32_t num_workers_ = 1;                                    // all workers of the job, dead ones too
+  bool worker_0_left_ = false;                                  // worker 0 has finished without an error
+  std::vector<std::unique_ptr<Key>> keys_;                      // by id; null where this shard has no part
+  std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // by store; in the order of SetOptimizer
+  UpdateQueue update_queue_;                                    // empty when the loop is idle
   ReplyBatcher replies_;
   // deferred_ lists for each peer the parts whose values the peer gets once it has room; every deferred
   // waiter belongs to one of these parts. The answer is made only then, so a deferred one takes no memory

@@ -1,5 +1,5 @@
-// The counters of a shard. They are indexed by enumerator, so that an increment needs
-// no look-up by name; the names are for wire::Stats.
+// The counters of a shard. They are indexed by enumerator, so that an increment needs no look-up by
+// name; the names are for wire::Stats.
 #pragma once
 
 #include <array>

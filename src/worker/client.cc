@@ -1,3 +1,9 @@
+// Client: membership, connections to the shards, dispatch of messages, timers, and what ends operations as a
+// whole (deadlines, failure of the job).
+//
+// The client's loop calls everything here. A method that is called from outside runs the completions that it
+// has queued before it returns (RunCompletions), after the client's state is consistent again: a completion
+// may call the client. After FailAll no operation is open, and every later call fails with the same error.
 #include "worker/client.h"
 
 #include <algorithm>
@@ -8,10 +14,10 @@
 namespace sluice::worker {
 namespace {
 
-// Whom an operation waits for that has not been sent.
+// What an operation waits for of which no part has been sent.
 constexpr const char* kEarlier = "earlier operations";
 
-// Whether its round says more than the operation's name.
+// Whether messages about the operation name its round.
 bool HasRound(const Operation& op) {
   return op.name == nullptr || op.keys[0].round > 0;
 }
@@ -24,7 +30,7 @@ Client::Client(ClientOptions options)
       membership_(options_.membership),
       operations_(MemoryOf<Operation>(records_)) {}
 
-// Operations that never finished hold themselves through their completions.
+// A callback may own its operation (PullUpdates), a cycle that would keep open operations alive.
 Client::~Client() {
   for (auto& [number, op] : operations_) op->done = nullptr;
 }
@@ -55,7 +61,8 @@ void Client::ConnectShards(NetworkRef network) {
                 Lane{SendQueue(records_), CongestionWindow(most, most)}});
       shard_of_[shard->peer] = static_cast<uint32_t>(shards_.size());
       VLOG(1) << "server " << node.rank << " has shard " << shards_.size() << " at " << address;
-      // Whose first message is large counts as a stranger until it is whole: see transport.md.
+      // A connection counts as unauthenticated until its first message has arrived completely, so the first
+      // one is small: see transport.md.
       network.Send(shard->peer, Envelope(wire::Heartbeat{}, 0));
       shards_.push_back(std::move(shard));
     }
@@ -77,7 +84,7 @@ void Client::AfterMembership(Time, NetworkRef network) {
     const bool failed = stop.reason == wire::Stop::Reason::kFailed;
     if (failed && membership_.told_to_stop() && options_.on_told) options_.on_told(stop.message);
     FailAll(Failure{failed ? ErrorCode::kUnavailable : ErrorCode::kCancelled, stop.message});
-    // One of them may be dead, and what it was still to get would hold this process's end up.
+    // A shard may be dead, and messages that are queued for it would delay the end of this process.
     if (failed) DisconnectShards(network);
   }
 }
@@ -174,7 +181,8 @@ void Client::Expire(Time now) {
         earliest_deadline_ = std::min(earliest_deadline_, op->deadline);
     }
   }
-  // Whom those wait for that it waits behind; what is before a part in its flow was issued before.
+  // Names what the earlier operations wait for: those that precede the
+  // operation in the sequencers of its parts.
   const auto behind = [&](const Operation& op) {
     for (const KeyOp& key_op : op.keys) {
       const KeyState* key = Find(key_op.key);
@@ -189,7 +197,7 @@ void Client::Expire(Time now) {
     }
     return std::string(kEarlier);
   };
-  std::vector<std::string> whom;  // before any of them ends
+  std::vector<std::string> whom;  // collected before any of the operations ends
   for (const auto& op : expired) {
     whom.push_back(WaitingFor(*op));
     if (whom.back() == kEarlier) whom.back() = behind(*op);
@@ -211,7 +219,7 @@ void Client::ReportWaits(Time now) {
   next_report_ = Time::max();
   for (const auto& [number, op] : operations_) {
     const std::string whom = now < op->opened + membership::WaitReports::kFirst ? "" : WaitingFor(*op);
-    if (whom == kEarlier) {  // those are named; once they are done it waits for somebody itself
+    if (whom == kEarlier) {  // the earlier operations are reported; look again when they may be done
       next_report_ = now + membership::WaitReports::kFirst;
       continue;
     }

@@ -1,6 +1,7 @@
-// The worker's client: plain arrays to and from the servers. A deterministic machine: its methods are called
-// on its loop (Loop::Post), its completions come on its loop. docs/design/protocol.md says what it sends;
-// gradient_stages.h is the way of a gradient.
+// The worker's client: moves plain arrays to and from the servers. It is a deterministic machine.
+// docs/design/protocol.md describes what it sends, gradient_stages.h the stages of a gradient.
+//
+// Thread safety: all methods are called on the client's loop (Loop::Post), and all callbacks run there.
 #pragma once
 
 #include <map>
@@ -26,28 +27,29 @@ namespace sluice::worker {
 struct ClientOptions {
   membership::Options membership;
   Duration resend_timeout = 5s;
-  // Per shard: of pushes the shard does not yet have, and as much again of pulls it has not answered. Values
-  // that wait for other workers' pushes never keep a push from leaving: two workers would wait for each
-  // other.
+  // The most bytes per shard of pushes that the shard has not acknowledged, and as many of pulls that it has
+  // not answered. The two are counted apart, so that a value that waits for other workers' pushes never
+  // keeps a push from leaving: two workers would wait for each other.
   uint64_t max_inflight_bytes = 64u << 20;
-  size_t cache_bytes = kCacheBytes;  // more than this of weights lands around the caches
-  Tracer* tracer = nullptr;          // outlives the client; null: none
-  // Called on the loop, once, when the scheduler says that the job has failed, and why; null: nobody asks.
+  size_t cache_bytes = kCacheBytes;  // with more bytes of weights, non-temporal copies deliver values
+  Tracer* tracer = nullptr;          // must outlive the client; null: none
+  // Called once, on the loop, when the scheduler reports that the job has failed; may be null.
   std::function<void(const std::string& why)> on_told = nullptr;
-  // Takes the lines that say whom this worker has waited for, for how long, with what; null: the log.
+  // Takes the lines that report for what this worker has waited, for how long and in which
+  // operations; null: they go to the log.
   std::function<void(const std::string& line)> on_waiting = nullptr;
 };
 
 struct InitArgs {
   wire::KeySpec spec;
-  Frame value;  // rank 0's counts; row-sparse keys have none
+  Frame value;  // only rank 0's is used; empty for row-sparse keys
 };
 struct PushArgs {
   uint32_t key = 0;
   GradientCompression compression;
-  Frame source;  // the gradient, or its parts one behind the other as compression::Encode leaves them
+  Frame source;  // the gradient, or its parts one behind the other as compression::Encode writes them
   int priority = 0;
-  uint32_t exponent = 0;  // of a source that is not compressed (wire::Push)
+  uint32_t exponent = 0;  // multiplies an uncompressed source by 2^exponent (wire::Push)
   uint64_t samples = 0;
   double divisor = 1;
 };
@@ -55,23 +57,24 @@ struct PullArgs {
   uint32_t key = 0;
   Destination destination;
   int priority = 0;
-  uint32_t slot = 0;                         // 0: the weight; i: the optimiser's i-th state
-  bool latest = false;                       // whatever is there, in place of this worker's last push
-  Compression weights = Compression::kNone;  // how float32 ones come once this worker has pushed the key
+  uint32_t slot = 0;    // 0: the weight; i: the optimiser's i-th state
+  bool latest = false;  // pull any version; false: wait for this worker's last push
+  Compression weights =
+      Compression::kNone;  // encoding of float32 weights, once this worker has pushed the key
 };
-// Of several small keys at once: one operation, sent as few messages, which ends when it has for all of them.
-// What fails for one of them fails it, and the others go on: KeyOp::landed tells of each.
+// One operation on several small keys, sent in few messages. It ends when it has ended for all keys, and
+// fails when it fails for one of them; the others go on. KeyOp::callback reports the end of each key.
 struct SmallKeyBatchArgs {
   OpKind kind = OpKind::kPush;  // or kPushPull, kPull
-  // Of one part each, each once; rounds are filled in.
+  // Keys of one part each, no key twice. The client fills in the rounds.
   KeyOps keys{MemoryOf<KeyOp>(HeapAllocator())};
-  Frame source;  // of pushes: the gradients as they are, one behind the other
+  Frame source;  // pushes: the uncompressed gradients, one behind the other
   int priority = 0;
   uint64_t samples = 0;
   double divisor = 1;
-  bool latest = false;  // of pulls
+  bool latest = false;  // pulls: as in PullArgs
 };
-// Of a row-sparse key.
+// Arguments for row-sparse keys.
 struct PushRowsArgs {
   uint32_t key = 0;
   Frame source;
@@ -87,14 +90,15 @@ struct PullRowsArgs {
   Destination destination;
   std::shared_ptr<const RowExtents> extents;
   int priority = 0;
-  uint32_t slot = 0;  // 0: the weight after this worker's last push; i: the optimiser's i-th state as it is
+  uint32_t slot =
+      0;  // 0: the weight after this worker's last push; i: the optimiser's i-th state, any version
 };
-// The weight of a dense key, in no round.
+// Sets the weight of a dense key, outside any round.
 struct SetArgs {
   uint32_t key = 0;
-  Frame source;  // worker 0's counts; others have none
+  Frame source;  // the value on worker 0; empty on other workers
 };
-// Weights of a row-sparse key (slot 0) or one of its states, beside the number of updates they belong to.
+// Stores weights of a row-sparse key (slot 0), or one of its states and its number of updates.
 struct StoreRowsArgs {
   uint32_t key = 0;
   uint32_t slot = 0;
@@ -106,7 +110,7 @@ struct StoreRowsArgs {
 class Client final : public transport::Machine {
  public:
   using NetworkRef = transport::Network&;
-  // The ids of the keys, in the order given.
+  // Gets the ids of the keys, in the order of the call.
   using InitDone = std::function<void(const Result<std::vector<uint32_t>>&)>;
   using TextDone = std::function<void(const Result<std::string>& text)>;
   using AnswerDone = membership::ControlRequests::Done;
@@ -125,71 +129,82 @@ class Client final : public transport::Machine {
   std::string DumpState(Time now) const override;
 
   // --- Membership ---
-  // Once, when the job is complete, or with the reason why it never will be.
+  // Calls `done` when the job is complete, or with an error when it ends before.
   void WhenJoined(worker::Done done);
   uint32_t rank() const { return membership_.rank(); }
   size_t NumDead() const { return membership_.NumDead(); }
-  // This worker was asked to end: the others hear it (membership::Options::on_asked_to_end).
+  // Reports to the other workers that this one was asked to end (membership::Options::on_asked_to_end).
   void AskToEnd(NetworkRef network) { membership_.AskToEnd(network); }
-  // Why nothing works any more; empty while it does.
+  // Why all calls fail from now on; empty while they do not.
   const std::optional<Failure>& failure() const { return failure_; }
 
-  // --- Keys and values (client_calls.cc). Every `done` is called exactly once. `deadline`: when to give up,
-  // with a message that says who is waited for. ---
-  // What `calls` starts leaves at its end, in as few messages as it fits.
+  // --- Keys and values (client_calls.cc) ---
+  // Every `done` is called exactly once. A call that is not done by `deadline` fails with kDeadlineExceeded
+  // and a message that names what it waits for.
+
+  // Runs `calls`, and sends what they have started at their end, in as few messages as possible.
   void RunAsBatch(Time now, NetworkRef network, FunctionRef<void()> calls);
+  // Declares the keys; worker 0 also stores their first values. Done when the servers have these.
   void Init(Time now, wire::SyncMode mode, std::vector<InitArgs> keys, Time deadline, InitDone done,
             NetworkRef network);
+  // Is done when the servers have acknowledged the push; it has no deadline.
   void Push(Time now, PushArgs args, Callback done, NetworkRef network);
-  // The value after this round lands in `destination`.
+  // Pushes, and delivers the weight after this round to `destination`. A push whose deadline has
+  // passed still goes on, as a plain push.
   void PushPull(Time now, PushArgs args, Destination destination, Time deadline, Callback done,
                 NetworkRef network);
   void Pull(Time now, PullArgs args, Time deadline, Callback done, NetworkRef network);
   void Batch(Time now, SmallKeyBatchArgs args, Time deadline, Callback done, NetworkRef network);
-  // The same with rows of row-sparse keys.
+  // The same for rows of row-sparse keys.
   void PushRows(Time now, PushRowsArgs args, Callback done, NetworkRef network);
   void PullRows(Time now, PullRowsArgs args, Time deadline, Callback done, NetworkRef network);
   void StoreRows(Time now, StoreRowsArgs args, Time deadline, Callback done, NetworkRef network);
-  // Which rows a part has, from its `first` on: answered by wire::RowIds.
+  // Lists the rows of a part, in the order in which they were made, from the `first`-th on. The answer is
+  // wire::RowIds, which may not hold all of them.
   void GetRowIds(Time now, wire::PartRef part, uint64_t first, Time deadline, AnswerDone done,
                  NetworkRef network);
-  // Done when the weight is the servers' to keep: what this worker pushed before is in it, and what anybody
-  // pushes in the next round is not. Worker 0 sets it. Who else calls waits, until `deadline`, for worker 0
-  // to set it before the same round (async: as often), and fails once that cannot be any more; what it issued
-  // later on the key waits, too.
+  // Sets the weight between two rounds: after all rounds that this worker has pushed, before the next
+  // round of any worker. Worker 0's value is set; its call has no deadline and is done when the servers
+  // have acknowledged it. On other workers the call waits until worker 0 has set the weight before the
+  // same round (async modes: as often as this worker), and fails once that can no longer happen. What was
+  // issued later on the key waits as well.
   void Set(Time now, SetArgs args, Time deadline, Callback done, NetworkRef network);
-  // Until all rounds that this worker has pushed of the key are closed.
+  // Is done when all rounds of the key that this worker has pushed are closed.
   void AwaitRounds(Time now, uint32_t key, Time deadline, Callback done, NetworkRef network);
-  // How many updates the key's optimiser has made.
+  // Reads the number of updates that the key's optimiser has made.
   void PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network);
-  // Sets that number, and one of its states: float32 (float64 for float64 keys). Slot 0 is no state: `source`
-  // is empty.
+  // Sets that number and one state, in float32 (float64 for float64 keys). With slot 0 it sets the
+  // number alone, and `source` is empty.
   void StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source, Time deadline,
                   Callback done, NetworkRef network);
 
   // --- Control ---
-  // Of the keys of `store` (wire::KeySpec).
+  // Sets the optimiser of the keys of `store` (wire::KeySpec), from each key's next round on. Done when all
+  // servers have it. Fails with kPermissionDenied on other workers than worker 0.
   void SetOptimizer(Time now, const OptimizerConfig& config, uint32_t store, Time deadline, worker::Done done,
                     NetworkRef network);
-  // Until worker 0 has set one.
+  // Is done when the optimiser that worker 0 has set for `store` is on every server.
   void AwaitOptimizer(Time now, uint32_t store, Time deadline, worker::Done done, NetworkRef network);
-  // Among all nodes (Group::kAll) an empty id is filled in: servers count these barriers, too.
+  // Is done when all members of the barrier have called it. For a barrier of all nodes (Group::kAll) an
+  // empty id is filled in with a count that servers keep as well.
   void Barrier(Time now, wire::Barrier barrier, Time deadline, worker::Done done, NetworkRef network);
-  // The same; tells the text of the members' first worker.
+  // As Barrier; also returns the text of the member with the lowest rank.
   void Agree(Time now, wire::Barrier barrier, Time deadline, TextDone done, NetworkRef network);
-  // Before leaving in good order: done when the servers have all that was handed over, or with what they do
-  // not have by the deadline. Reads under way end with kCancelled: the rounds of others may take for ever.
+  // Prepares for leaving without an error. Done when the servers have everything that this worker pushed or
+  // stored, or with kDeadlineExceeded and the name of what they do not have. Reads in flight end with
+  // kCancelled, since the rounds that they wait for may never close.
   void Flush(Time now, Time deadline, worker::Done done, NetworkRef network);
-  // Who has finished sees first that every server lives: a death since the last push would go unnoticed.
-  // Fails when the job does meanwhile, and when the scheduler dies before it has heard of it; then nobody has
-  // left yet, and leaves by saying that it failed.
+  // Leaves the job. With Outcome::kFinished it first asks every server for its counters, since the death of
+  // a server after the last push would go unnoticed. That fails when the job fails meanwhile, or when the
+  // scheduler dies before it has acknowledged the leave message. The worker has then not left: call Leave
+  // with Outcome::kFailed, which leaves in any case.
   void Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
-  // The counters (wire::Stats) of the scheduler or of a shard.
+  // Asks for the counters (wire::Stats) of the scheduler or of a shard.
   void GetSchedulerStats(Time now, Time deadline, AnswerDone done, NetworkRef network);
   void GetShardStats(Time now, uint32_t shard, Time deadline, AnswerDone done, NetworkRef network);
 
   uint32_t num_shards() const { return static_cast<uint32_t>(shards_.size()); }
-  uint64_t bytes_copied() const { return bytes_copied_; }  // to where pulls wanted them, and into bundles
+  uint64_t bytes_copied() const { return bytes_copied_; }  // to destinations, and into small-key batches
   const wire::KeyEntry& entry(uint32_t key) const { return keys_.at(key)->entry; }
   bool Knows(uint32_t key) const { return Find(key) != nullptr; }
 
@@ -199,10 +214,10 @@ class Client final : public transport::Machine {
     Label name;
     std::vector<plan::Part> parts;
     std::vector<PartSequencer> sequencers;           // by part
-    uint64_t pushed = 0;                             // this worker's last round
-    uint64_t sets = 0;                               // so often it has set the weight, or waited for that
-    std::optional<transport::ContiguousView> views;  // of values that were adopted
-    // A shard has refused this worker's push of a round: no value of that round or a later one will come.
+    uint64_t pushed = 0;                             // the last round that this worker has pushed
+    uint64_t sets = 0;                               // number of calls of Set
+    std::optional<transport::ContiguousView> views;  // joins the adopted values of the key's parts
+    // The first round of which a shard has refused this worker's push: it and later rounds never close.
     uint64_t refused_round = UINT64_MAX;
     std::optional<Failure> refusal;
   };
@@ -211,7 +226,8 @@ class Client final : public transport::Machine {
       queue.Clear();
       in_flight = 0;
     }
-    // What is more urgent than the last that left does not wait until some of that has arrived.
+    // Whether the window has room. For a part with a higher priority than the last one sent the window
+    // counts twice, so that it need not wait for acknowledgements of less urgent parts.
     bool CanSend() const {
       if (queue.empty()) return false;
       return in_flight < (queue.priority() > last_priority ? 2 : 1) * window.bytes();
@@ -223,7 +239,7 @@ class Client final : public transport::Machine {
   };
   struct Shard {
     transport::PeerId peer;
-    uint32_t server = 0;  // rank
+    uint32_t server = 0;  // the server's rank
     OutstandingRequests requests;
     Lane pushes, pulls;
     Lane& LaneOf(const PartOp& part) { return part.Carries() ? pushes : pulls; }
@@ -231,7 +247,7 @@ class Client final : public transport::Machine {
 
   const KeyState* Find(uint32_t key) const { return key < keys_.size() ? keys_[key].get() : nullptr; }
   KeyState* Find(uint32_t key) { return key < keys_.size() ? keys_[key].get() : nullptr; }
-  // Calls use(PartOp&) with those that have not ended.
+  // Calls use(PartOp&) for each part of the operation that has not finished.
   template <typename Use>
   void ForPartsOf(const Operation& op, Use&& use) const {
     for (const KeyOp& key_op : op.keys) {
@@ -252,7 +268,8 @@ class Client final : public transport::Machine {
   void Expire(Time now);
   void ReportWaits(Time now);
   void CheckFlushed(Time now);
-  // Whom an operation waits for: what a shard said last, else which servers owe it an answer.
+  // Names what an operation waits for: the last status message of a shard, else
+  // the servers that have not answered.
   std::string WaitingFor(const Operation& op) const;
   std::string Describe(const Operation& op) const;  // "push of key w, round 3"
   wire::Message Envelope(wire::Body body, uint64_t id) const { return membership_.Make(std::move(body), id); }
@@ -265,24 +282,24 @@ class Client final : public transport::Machine {
     return state == nullptr ? 0 : state->pushed;
   }
 
-  // client_flow.cc: operations to messages
+  // client_flow.cc: turns operations into messages
   void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
-  // Why an operation cannot be done.
+  // Why an operation cannot be carried out; nullopt: it can.
   std::optional<Failure> ImpossibleReason(const Operation& op) const;
   std::optional<Failure> ImpossibleReason(const Operation& op, const KeyOp& key_op) const;
-  // Why the operation does not fit its key, for which `source` bytes are to be sent; empty: it does.
+  // Why the operation does not fit the key, for which it has `source` bytes to send; empty: it fits.
   static std::string MismatchReason(const Operation& op, const KeyOp& key_op, const KeyState& key,
                                     size_t source);
-  // Of a frame that carries one of the key's parts, the first of which is a longest one.
+  // Bytes of the largest frame of the operation. No part of a key is longer than its first one.
   static size_t LargestFrame(const Operation& op, const KeyState& key);
-  // Of an operation on several keys: one on each, with its share of the source. Their ends are its end, with
-  // the first failure among them.
+  // Splits an operation on several keys into one for each key, with its share of the source. `op.done` is
+  // called when all have ended, with the first failure among them.
   std::vector<std::shared_ptr<Operation>> SplitPerKey(Operation& op) const;
-  // Appends what it has to do with each part, in memory of `part_ops`.
+  // Appends the parts of the operation to the sequencers. The PartOps lie in `part_ops`.
   using PartOpArray = std::shared_ptr<PartOp[]>;
   void AppendParts(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops);
   void AppendRows(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops);
-  // What a push of the key, or of one of its parts, has to send.
+  // Bytes that a push of the key, or of one of its parts, sends.
   static size_t PushedBytes(const Operation& op, const KeyState& key);
   static size_t PushedBytes(const Operation& op, const KeyState& key, const plan::Part& part);
   void Open(const std::shared_ptr<Operation>& op);
@@ -293,10 +310,10 @@ class Client final : public transport::Machine {
   static Lane* PickLane(Shard& shard);
   void FlushShards(Time now, NetworkRef network);
   void FlushShard(Time now, uint32_t index, NetworkRef network);
-  void ReleaseInFlight(PartOp& part);  // it no longer counts as in flight
+  void ReleaseInFlight(PartOp& part);  // takes the part's bytes out of its lane's in_flight
   void SendBatch(uint32_t shard, uint64_t id, const PartOps& batch, NetworkRef network);
 
-  // client_answers.cc: answers to completions
+  // client_answers.cc: turns answers into completions
   void Acknowledge(Time now, PartOp& part);
   void NoteArrival(Time now, uint32_t shard, OutstandingRequests::Request& request);
   void OnAck(Time now, uint32_t shard, uint64_t id);
@@ -309,11 +326,11 @@ class Client final : public transport::Machine {
   void OnShardWaiting(uint32_t shard, uint64_t id, const wire::StillWaiting& waiting);
   void Repeat(Time now, uint32_t index, NetworkRef network);
   void Finish(const PartOpPtr& part);
-  void DeliverAll(Operation& op);  // what it kept
-  // Weights of which a step lands more than caches hold have left them before anybody reads them.
+  void DeliverAll(Operation& op);  // delivers op.kept
+  // Weights of more bytes than the caches hold, delivered in one step, leave the caches before they are read.
   bool UsesNonTemporalCopies() const { return weight_bytes_ > options_.cache_bytes; }
   void DetachPush(const std::shared_ptr<Operation>& op);
-  // Once, when all that is under way has been looked at.
+  // Moves `end` to completions_, so that it is called once, when the state of the client is consistent.
   void QueueCallback(Callback& end, const Status& status);
   void FinishOperation(Operation& op, const Status& status);
 
@@ -324,7 +341,7 @@ class Client final : public transport::Machine {
   void PingServers(Time now, Time deadline, std::function<void(Time, NetworkRef, const Status&)> done,
                    NetworkRef network);
   void SendLeave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network);
-  void AddKey(const wire::KeyEntry& entry);  // unless it is known
+  void AddKey(const wire::KeyEntry& entry);  // does nothing when the key is known
   struct Declaration;
   void DeclareNextPart(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network);
   void Declare(Time now, std::shared_ptr<Declaration> declaration, NetworkRef network);
@@ -341,26 +358,27 @@ class Client final : public transport::Machine {
     Time deadline;
     worker::Done done;
   };
-  std::vector<FlushCall> flushes_;  // each waits for the same
+  std::vector<FlushCall> flushes_;  // calls of Flush that are not done
   std::vector<worker::Done> when_joined_;
 
   const std::shared_ptr<Allocator> records_ = std::make_shared<PoolAllocator>(kKeptRecords);
-  std::vector<std::unique_ptr<KeyState>> keys_;  // by id; null: not declared here
+  std::vector<std::unique_ptr<KeyState>> keys_;  // by id; null: this worker has not declared the key
   std::vector<std::unique_ptr<Shard>> shards_;
   std::map<transport::PeerId, uint32_t> shard_of_;
   RecordMap<uint64_t, std::shared_ptr<Operation>> operations_;  // all open ones, by number
-  Time earliest_deadline_ = Time::max();                        // of operations; a lower bound
+  Time earliest_deadline_ = Time::max();                        // a lower bound of the operations' deadlines
   membership::ControlRequests controls_;
   membership::WaitReports reports_;
-  Time next_report_ = Time::max();  // not later than the first line that is due
+  Time next_report_ = Time::max();  // a lower bound of the time at which the next line of reports_ is due
   uint64_t next_id_ = 1;
   uint64_t next_order_ = 1;
   uint64_t barriers_of_all_ = 0;
   uint64_t bytes_copied_ = 0;
-  uint64_t weight_bytes_ = 0;  // of all dense keys
-  bool batching_ = false;      // what has been started waits for more
+  uint64_t weight_bytes_ = 0;  // bytes of the weights of all dense keys
+  bool batching_ = false;      // RunAsBatch is running: Start sends nothing
   LogLimiter limiter_{5, 10s};
-  // Run when a call has left the machine in order. The spare one is empty, and has room.
+  // Completions run at the end of a call, when the client's state is consistent. The spare
+  // vector is empty; its memory is reused.
   std::vector<membership::ControlRequests::Completion> completions_, spare_completions_;
   void RunCompletions(Time now, NetworkRef network);
 };

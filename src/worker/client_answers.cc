@@ -1,4 +1,10 @@
-// Answers become completions.
+// Client: what the shards answer (acknowledgements, values, errors, status messages), repeats of requests
+// without an answer, and the end of operations.
+//
+// The client's loop calls everything here. An answer may come late or twice, and values may answer
+// other requests than the one they came for (PartSequencer::AnsweredBy), so each step first looks
+// whether the part has finished. An operation ends once: FinishOperation queues its callbacks and takes
+// its parts out of their sequencers.
 #include <algorithm>
 
 #include "base/strings.h"
@@ -7,14 +13,14 @@
 
 namespace sluice::worker {
 
-// Of a repeated message nobody knows which one has.
+// Measures how long the message took to arrive. After a resend it is unknown which copy has arrived, so only
+// messages that were sent once are measured.
 void Client::NoteArrival(Time now, uint32_t shard, OutstandingRequests::Request& request) {
   const uint64_t in_flight = std::exchange(request.in_flight, 0);
   if (in_flight > 0 && request.repeats == 0)
     shards_[shard]->pushes.window.OnArrival(in_flight, now - request.sent);
 }
 
-// The shard has it.
 void Client::Acknowledge(Time now, PartOp& part) {
   if (!std::exchange(part.acked, true) && part.op->IsPush())
     tracer_.OnStage(now, Stage::kWait, part.ref.key, part.round(), part.bytes());
@@ -23,7 +29,7 @@ void Client::Acknowledge(Time now, PartOp& part) {
 
 void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
   OutstandingRequests::Request* request = shards_[shard]->requests.Find(id);
-  if (request == nullptr) return;  // late: answered before
+  if (request == nullptr) return;  // a late answer: the request has ended
   NoteArrival(now, shard, *request);
   for (const PartOpPtr& part : request->parts) {
     if (part->finished || !part->Carries()) continue;
@@ -94,7 +100,7 @@ void Client::FailFromRound(KeyState& key, uint64_t round, const Failure& failure
   }
 }
 
-// What fails for one key does not end the others.
+// Splits an operation on several keys, so that a failure of one key does not end the others.
 void Client::SplitUnfinished(std::shared_ptr<Operation> op) {
   if (op->finished || op->keys.size() == 1) return;
   op->finished = true;
@@ -119,8 +125,8 @@ void Client::SplitUnfinished(std::shared_ptr<Operation> op) {
   }
 }
 
-// A shard refuses a message as a whole and tells one reason: sent by themselves, the operations that it has
-// nothing against go on, and the others learn their own reasons.
+// A shard refuses a message as a whole and names one reason. Sent in separate messages, the valid operations
+// succeed, and the others fail each with a reason of its own.
 void Client::ResendSeparately(Time now, uint32_t shard, const PartOps& parts, NetworkRef network) {
   for (auto first = parts.begin(); first != parts.end();) {
     const auto last =
@@ -168,7 +174,8 @@ void Client::Repeat(Time now, uint32_t index, NetworkRef network) {
     PartOps again, value_only;
     for (const PartOpPtr& part : shard.requests.Find(id)->parts) {
       if (part->finished) continue;
-      // The shard has the push: what is missing is the value, and asking for it needs no bytes.
+      // The shard has the push of an acknowledged part. Only its value is missing, and a Pull
+      // without payload asks for that.
       (part->acked ? value_only : again).push_back(part);
     }
     if (!again.empty()) SendBatch(index, id, again, network);
@@ -187,7 +194,7 @@ void Client::Finish(const PartOpPtr& part) {
   Release(sequencer);
   Operation& op = *part->op;
   if (op.finished) return;
-  QueueCallback(op.keys[part->key_index].callback, Status::Ok());  // of keys of one part
+  QueueCallback(op.keys[part->key_index].callback, Status::Ok());  // only keys of one part have a callback
   if (--op.parts_left > 0) return;
   if (!op.kept.empty()) DeliverAll(op);
   FinishOperation(op, Status::Ok());
@@ -200,8 +207,9 @@ void Client::DeliverAll(Operation& op) {
   bytes_copied_ += DeliverKept(op, key.parts, key.entry.spec.dtype, *key.views);
 }
 
-// A round that others wait for needs its push, whoever has given up on the answer. From here on the caller
-// may write to the source: what has not arrived is copied.
+// Makes the parts of a push_pull that are not acknowledged a plain push, since the round of the other
+// workers needs it although this caller no longer waits for the value. From now on the caller may write to
+// the source, so the new operation gets a copy.
 void Client::DetachPush(const std::shared_ptr<Operation>& op) {
   std::shared_ptr<Operation> push;
   ForPartsOf(*op, [&](PartOp& part) {
@@ -238,7 +246,7 @@ void Client::FinishOperation(Operation& op, const Status& status) {
   for (KeyOp& key_op : op.keys) QueueCallback(key_op.callback, status);
   QueueCallback(op.done, status);
   if (status.ok()) return;
-  // What is left of a failed operation must not hold up its parts.
+  // The rest of a failed operation must not block later operations on the same parts.
   ForPartsOf(op, [&](PartOp& part) {
     part.finished = true;
     ReleaseInFlight(part);

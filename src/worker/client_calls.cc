@@ -1,4 +1,9 @@
-// What callers ask for, as operations.
+// Client: the calls on keys and values. Each makes an Operation, starts it
+// (client_flow.cc) and runs completions.
+//
+// The client's loop calls everything here. Operations are allocated from the client's pool of
+// records. A call that waits for versions (AwaitRounds, PullUpdates, Set on other workers than
+// 0) is an operation without data.
 #include "worker/client.h"
 
 namespace sluice::worker {
@@ -140,10 +145,10 @@ void Client::AwaitRounds(Time now, uint32_t key, Time deadline, Callback done, N
 void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network) {
   auto op = NewOperation(OpKind::kVersion, key);
   op->name = "number of updates";
-  op->slot = 1;  // the version of a state, which a part has even without states
+  op->slot = 1;  // asks for the version of a state, which every part has, even without states
   op->deadline = deadline;
   op->done = [done = std::move(done), op](const Status& status) {
-    const bool none = op->lowest_version == UINT64_MAX;  // of a key without elements
+    const bool none = op->lowest_version == UINT64_MAX;  // the key has no elements and hence no parts
     done(status.ok() ? Result<uint64_t>(none ? 0 : op->lowest_version) : Result<uint64_t>(status.failure()));
   };
   Start(now, std::move(op), network);

@@ -1,4 +1,8 @@
-// What goes through the scheduler: keys, optimiser, barriers, leaving.
+// Client: requests that are not operations on keys. Most go to the scheduler (declaring keys, the optimiser,
+// barriers, leaving), some to shards (counters, lists of rows).
+//
+// The client's loop calls everything here. ControlRequests repeats each request until it is answered or its
+// deadline has passed. Leaving without an error has three steps: Flush, PingServers, SendLeave.
 #include <algorithm>
 
 #include "base/strings.h"
@@ -9,8 +13,9 @@ namespace {
 
 constexpr Duration kLeaveRepeat = 200ms;
 
-// Where to cut the keys of a call, so that each message, and its answer with the slices, stays far below what
-// a peer accepts. At least one message, also of no keys.
+// Divides the keys of a call among messages: returns for each message the index after its last key.
+// A message and its answer, which has the slices, stay far below what a peer accepts. There is at
+// least one message, even without keys.
 std::vector<size_t> EndsOfDeclarations(const std::vector<InitArgs>& keys, size_t shards) {
   constexpr size_t kMostKeys = 16384, kMostBytes = size_t{4} << 20;
   constexpr size_t kBytesOfEntry = 48, kBytesOfSlice = 16, kLeastSlice = 1024;  // elements
@@ -56,16 +61,16 @@ void Client::Ask(Time now, transport::PeerId whom, wire::Body body, std::string 
   Ask(now, {whom, std::move(body), std::move(what), deadline, std::move(done)}, network);
 }
 
-// The keys of a call on their way into the table. More than one message holds are first given to the
-// scheduler part by part, which takes all or none; then the entries are asked for, part by part.
+// A call of Init whose keys are being declared. Keys that do not fit one message are sent to the scheduler
+// in several first, and it takes all of them or none; then their entries are requested, as many at a time.
 struct Client::Declaration {
   wire::SyncMode mode;
   std::vector<InitArgs> keys;
   Time deadline;
   InitDone done;
-  std::vector<size_t> ends;  // of each message's keys
-  uint64_t call = 0;
-  size_t message = 0;  // the next one
+  std::vector<size_t> ends;  // by message: the index after its last key
+  uint64_t call = 0;         // the same for all messages of the call (wire::DeclareKeys::part)
+  size_t message = 0;        // number of the next message
   std::vector<wire::KeyEntry> entries;
 
   size_t first() const { return message == 0 ? 0 : ends[message - 1]; }
@@ -156,7 +161,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
     if (membership_.rank() != 0 && !entry.spec.rows) version->waiting_for = "worker 0 to initialise the key";
     version->done = [this, pending, id = entry.id, op = version](const Status& status) {
       if (!status.ok()) pending->status = status;
-      // A restarted worker goes on where the servers are.
+      // A restarted worker continues with the round that the servers expect.
       if (status.ok() && op->lowest_version != UINT64_MAX)
         keys_[id]->pushed = std::max(keys_[id]->pushed, op->lowest_version);
       if (--pending->left > 0) return;
@@ -255,7 +260,8 @@ void Client::CheckFlushed(Time now) {
 
 void Client::Leave(Time now, wire::Leave leave, Time deadline, worker::Done done, NetworkRef network) {
   if (failure_ || !membership_.IsRegistered()) {
-    // The others know already: a goodbye all the same, once. Or they have never heard of this worker.
+    // After a failure the other nodes have been notified already, so one leave message is sent, without
+    // waiting for the answer. A worker that is not registered just ends.
     if (failure_) network.Send(membership_.scheduler(), Envelope(std::move(leave), next_id_++));
     done_ = true;
     return done(failure_ ? Status(*failure_) : Status::Ok());
@@ -294,14 +300,14 @@ void Client::SendLeave(Time now, wire::Leave leave, Time deadline, worker::Done 
   const bool tries_once = leave.outcome != wire::Leave::Outcome::kFinished;
   auto on_answer = [this, tries_once, done = std::move(done)](Time, NetworkRef,
                                                               const Result<wire::Body>& answer) {
-    // The end of all who finished says as much as the answer, which was lost.
+    // A stop because all workers have finished implies the acknowledgement, which was lost.
     const bool ended = !answer && membership_.state() == membership::State::kStopped &&
                        membership_.stop()->reason == wire::Stop::Reason::kFinished;
     const bool left = answer || ended;
     if (!left && !tries_once) return done(answer.failure());
     membership_.Leave();
     done_ = true;
-    // A stream that waits for one of these would hold the process's end up.
+    // A stream that waits for an open operation would delay the end of the process.
     if (!failure_) FailAll(Fail(ErrorCode::kCancelled, "this worker has left the job"));
     done(left ? Status::Ok() : Status(answer.failure()));
   };

@@ -1,4 +1,9 @@
-// Operations become messages.
+// Client: turns operations into messages. An operation is checked, cut into parts, and appended to the
+// sequencers of its parts (Start); parts that may be sent move to the queue of their shard's lane (Release),
+// and leave in batches while the lane's window has room (FlushShard).
+//
+// The client's loop calls everything here. A push gets its round in Start, so rounds follow the order of the
+// calls. PartOps refer to the operation's source; no payload is copied.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -57,7 +62,7 @@ std::optional<Failure> Client::ImpossibleReason(const Operation& op, const KeyOp
   const KeyState* key = Find(key_op.key);
   if (key == nullptr)
     return Fail(ErrorCode::kNotFound, "key number ", key_op.key, " has not been initialised");
-  // A push would be of a later round, which closes after the refused one.
+  // A push belongs to a later round than the refused one, and cannot close before it.
   if (key->refusal && (op.IsPush() || NeedsRound(op, key_op, key->refused_round))) return key->refusal;
   const size_t source = op.keys.size() == 1 ? op.source.size() : PushedBytes(op, *key);
   const std::string why = MismatchReason(op, key_op, *key, source);
@@ -124,7 +129,7 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   if (!batching_) FlushShards(now, network);
 }
 
-// Each worker begins with another shard: they would all queue at one.
+// Each worker begins with a different shard, so that not all send to the same one first.
 void Client::FlushShards(Time now, NetworkRef network) {
   for (uint32_t i = 0; i < num_shards(); ++i) FlushShard(now, (rank() + i) % num_shards(), network);
 }
@@ -211,15 +216,17 @@ void Client::Open(const std::shared_ptr<Operation>& op) {
   next_report_ = std::min(next_report_, op->opened + membership::WaitReports::kFirst);
 }
 
-// A push may be at most kMaxRoundsAhead beyond what the shard has closed: when that is not known, the shard
-// is asked first, and the push waits for the answer as it waits for any pull.
+// A push may be at most kMaxRoundsAhead rounds ahead of the last round that the shard has closed.
+// When it is not known that this holds, a pull of the version goes first, and the push waits for
+// its answer as for that of any pull.
 void Client::AddHorizonProbe(Time now, KeyState& key, uint32_t part, uint64_t round) {
   const PartSequencer& sequencer = key.sequencers[part];
   if (round <= std::max(sequencer.known_version, sequencer.requested_version) + plan::kMaxRoundsAhead) return;
   AddVersionProbe(now, key, part, round - plan::kMaxRoundsAhead / 2);
 }
 
-// What is issued next waits until the part has that version.
+// Appends a pull of the version, so that the push or set issued next waits until
+// the part has the version `round`.
 void Client::AddVersionProbe(Time now, KeyState& key, uint32_t part, uint64_t round) {
   PartSequencer& sequencer = key.sequencers[part];
   if (round <= sequencer.known_version) return;
@@ -250,7 +257,8 @@ void Client::Release(PartSequencer& sequencer) {
   }
 }
 
-// Of the lanes that have something to send and may, the one whose turn it is.
+// Among the lanes that may send, returns the one whose next part has the higher priority, or was
+// issued first. Null: neither may send.
 Client::Lane* Client::PickLane(Shard& shard) {
   if (!shard.pushes.CanSend()) return shard.pulls.CanSend() ? &shard.pulls : nullptr;
   return shard.pulls.CanSend() && shard.pulls.queue.Before(shard.pushes.queue) ? &shard.pulls : &shard.pushes;

@@ -1,4 +1,4 @@
-// What callers ask for, and the pieces it is carried out in.
+// Operations of the client: what one call asks for (Operation), per key (KeyOp) and per part (PartOp).
 #pragma once
 
 #include <cstdint>
@@ -23,25 +23,27 @@ namespace sluice::worker {
 
 // Called once, on the client's loop.
 using Done = std::function<void(const Status&)>;
-// The same of what every step does: one that holds an event takes no memory.
+// The same for operations of every training step: a callable that holds an event is
+// stored inline, without allocation.
 using Callback = InlineFunction<void(const Status&), 32>;
 
-// Bytes that a pool of records keeps of what has ended.
+// Bytes of freed records that a pool keeps for new ones.
 inline constexpr size_t kKeptRecords = size_t{16} << 20;
 
-// The client's records of what is under way come and go with the same sizes: from one pool.
+// A map whose nodes come from a pool. The client's records of open operations are allocated and freed in
+// every step, always with the same sizes.
 template <typename K, typename V>
 using RecordMap = std::map<K, V, std::less<K>, MemoryOf<std::pair<const K, V>>>;
 
-// Memory that values land in, kept alive by its owner until the operation is done.
+// Memory to which values are delivered. `owner` keeps it alive until the operation is done.
 struct Destination {
   size_t size() const { return adopter == nullptr ? bytes.size() : adopter->size(); }
 
   MutableBytes bytes;
   std::shared_ptr<void> owner;
-  Adopter* adopter = nullptr;  // in place of `bytes`: values that a server lends are not copied
+  Adopter* adopter = nullptr;  // in place of `bytes`: adopts leased values without a copy
 };
-// By part; those not kept are empty.
+// By part; empty for parts that are not kept.
 using KeptFrames = std::vector<Frame, MemoryOf<Frame>>;
 
 enum class OpKind : uint8_t {
@@ -62,18 +64,18 @@ struct Extent {
   size_t offset = 0, bytes = 0;
 };
 
-// Where the parts of a call on a row-sparse key lie.
+// Where the data of each part of a call on a row-sparse key lies.
 struct RowExtents {
-  std::vector<Extent> sources;       // by part: of a push ids and rows (kvstore/rows/frame.h), of a pull ids
-  std::vector<Extent> destinations;  // of a pull: rows; empty: nothing is wanted of that part
+  std::vector<Extent> sources;       // by part: a push's ids and rows (kvstore/rows/frame.h), a pull's ids
+  std::vector<Extent> destinations;  // by part: a pull's rows; 0 bytes: nothing is wanted of that part
 };
 
-// What an operation does with a key.
+// One key of an operation.
 struct KeyOp {
   uint32_t key = 0;
-  uint64_t round = 0;  // of the push, or the smallest version to be pulled
+  uint64_t round = 0;  // the push's round, or the smallest version to be pulled
   Destination destination;
-  Callback callback = nullptr;  // its own end, of one of several in a bundle
+  Callback callback = nullptr;  // called at the end of this key in a small-key batch; else null
 };
 using KeyOps = std::vector<KeyOp, MemoryOf<KeyOp>>;
 
@@ -83,59 +85,60 @@ struct Operation {
       : keys(MemoryOf<KeyOp>(records)), kept(MemoryOf<Frame>(records)) {}
 
   OpKind kind = OpKind::kPush;
-  const char* name = nullptr;  // in messages; null: that of its kind
+  const char* name = nullptr;  // in messages; null: the name of `kind`
   KeyOps keys;
   int priority = 0;
   uint32_t slot = 0;
   uint64_t samples = 0;
   double divisor = 1;
   uint32_t exponent = 0;
-  GradientCompression compression;         // of the source of a push, and of the weights wanted
-  Frame source;                            // of all that carry; of several keys one by one
-  std::shared_ptr<const RowExtents> rows;  // of a row-sparse key
-  KeptFrames kept;                         // that came to be adopted
+  GradientCompression compression;         // encoding of a push's source, and of the weights that are wanted
+  Frame source;                            // what is sent (Carries); for several keys one behind the other
+  std::shared_ptr<const RowExtents> rows;  // row-sparse keys only
+  KeptFrames kept;                         // leased values that wait to be adopted together
   Time opened{}, deadline = Time::max();
   Callback done;
 
   bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
   bool Carries() const { return kind != OpKind::kPull && kind != OpKind::kPullRows && !WantsVersion(); }
   bool WantsVersion() const { return kind == OpKind::kVersion || kind == OpKind::kAwaitSet; }
-  // Nothing that was issued later on the key goes before its end.
+  // Whether nothing that was issued later on the key is sent before this operation has ended.
   bool GoesAlone() const { return kind == OpKind::kSet || kind == OpKind::kAwaitSet; }
   bool WantsValue() const {
     return kind == OpKind::kPushPull || kind == OpKind::kPull || kind == OpKind::kPullRows;
   }
 
-  // Of operations on one key.
+  // The key of an operation on one key.
   KeyOp& only() { return keys[0]; }
 
-  uint64_t number = 0;  // among the client's open operations
+  uint64_t number = 0;  // key of Client::operations_
   size_t parts_left = 0;
-  bool finished = false;                 // `done` was called; what still comes is late
-  bool one_state = false;                // of an async key's weights: each shard answers from one state
-  std::string waiting_for;               // what a shard last said
-  uint64_t lowest_version = UINT64_MAX;  // of the values that came
+  bool finished = false;                 // `done` has been queued; later answers are ignored
+  bool one_state = false;                // a pull of async weights: each shard answers from one state
+  std::string waiting_for;               // the last status message of a shard
+  uint64_t lowest_version = UINT64_MAX;  // the lowest version of the values that have arrived
 };
 
-// One part of an operation: what is queued, sent, acknowledged and answered.
+// One part of an operation: the unit that is queued, sent, acknowledged and answered.
 struct PartOp {
   std::shared_ptr<Operation> op;
-  uint32_t key_index = 0;  // of its key in the operation
+  uint32_t key_index = 0;  // index in op->keys
   wire::PartRef ref;
   uint32_t shard = 0;
   Extent source, destination;
-  uint64_t order = 0;     // of issue
-  uint64_t request = 0;   // the message it was sent with
-  bool released = false;  // in its shard's queue, or beyond
+  uint64_t order = 0;     // order of issue
+  uint64_t request = 0;   // id of the message with which it was sent
+  bool released = false;  // has been moved to its shard's queue, and perhaps sent
   bool sent = false;
   size_t in_flight = 0;  // bytes that count against its lane's window
-  bool acked = false;    // the shard has the push
+  bool acked = false;    // the shard has received the push
   bool finished = false;
 
   const KeyOp& key_op() const { return op->keys[key_index]; }
   uint64_t round() const { return key_op().round; }
   bool Carries() const { return op->Carries(); }
-  size_t bytes() const { return Carries() ? source.bytes : destination.bytes; }  // of its message
+  // Bytes that it adds to its message, or else to the answer.
+  size_t bytes() const { return Carries() ? source.bytes : destination.bytes; }
   bool WantsValue() const { return op->WantsValue(); }
   bool WantsAnswer() const { return WantsValue() || op->WantsVersion(); }
 };

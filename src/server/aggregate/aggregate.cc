@@ -1,5 +1,5 @@
-// Shard's aggregate step: keeps pushes until their round closes, and
-// returns the leases of those that are kept for long.
+// Shard's aggregate step: keeps pushes until their round closes, and returns the leases
+// of those that are kept for long.
 #include "base/strings.h"
 #include "server/shard.h"
 

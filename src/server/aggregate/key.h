@@ -21,8 +21,8 @@ struct Key {
   bool awaits_set = false;                // some waiter may wait for worker 0 to set a part (Waiter::of_set)
   uint64_t reported_round = 0;            // the last round in the log, which all parts here have closed
 
-  // In async modes a push is applied when all its parts on this shard
-  // have arrived, in the order of the worker's rounds.
+  // In async modes a push is applied when all its parts on this shard have arrived, in
+  // the order of the worker's rounds.
   struct Staged {
     std::vector<std::optional<Contribution>> parts;  // by local index
     size_t arrived = 0;                              // number of parts that have arrived
@@ -32,9 +32,9 @@ struct Key {
     std::deque<Staged> staged;  // staged[i] is round applied + 1 + i
   };
   std::map<uint32_t, WorkerPushes> pushes;  // by worker rank
-  // Async modes: for each worker with pinned answers (Waiter::pinned), the one state
-  // that they all show. Requests of this worker for a later state wait until these
-  // answers have been sent. The waiters own the states.
+  // Async modes: for each worker with pinned answers (Waiter::pinned), the one state that they
+  // all show. Requests of this worker for a later state wait until these answers have been
+  // sent. The waiters own the states.
   std::map<uint32_t, std::weak_ptr<const uint64_t>> pinned;
 
   Part* Find(uint32_t part) {

@@ -1,8 +1,8 @@
 // Round and Part: the contributions of a round by worker rank, and the requests that wait on a part.
 //
-// Plain containers without a thread or a clock of their own: the shard that owns them calls
-// them on its loop. A round keeps either the gradients themselves or, once SumKept was
-// called, their sum and the gradients that came later.
+// Plain containers without a thread or a clock of their own: the shard that owns them calls them on
+// its loop. A round keeps either the gradients themselves or, once SumKept was called, their sum
+// and the gradients that came later.
 #include "server/aggregate/part.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// One part on its shard: its weight, the pushes for rounds that have not
-// closed yet, and the requests that wait for a version.
+// One part on its shard: its weight, the pushes for rounds that have not closed yet, and the
+// requests that wait for a version.
 #pragma once
 
 #include <array>
@@ -28,13 +28,13 @@ using kvstore::UpdatePart;
 using kvstore::UpdateRule;
 using kvstore::ValidateRule;
 
-// How long a push may stay in leased memory of the worker that sent it. The worker
-// cannot write there meanwhile and may be waiting to. The time is a few training
-// steps; after it the cost of a copy is negligible.
+// How long a push may stay in leased memory of the worker that sent it. The worker cannot
+// write there meanwhile and may be waiting to. The time is a few training steps; after it
+// the cost of a copy is negligible.
 inline constexpr Duration kMaxLeaseTime = 50ms;
 
-// In a job with more workers than this, a round does not keep all its pushes until it closes:
-// whenever it has kept this many they are added up.
+// In a job with more workers than this, a round does not keep all its pushes until it closes: whenever it
+// has kept this many they are added up.
 inline constexpr uint32_t kMostKept = 32;
 // Bytes of freed sums that a shard keeps for the next rounds.
 inline constexpr size_t kKeptSums = size_t{256} << 20;
@@ -66,8 +66,8 @@ using Gradients = InlineVector<compression::Encoded, 4>;
 class Round {
  public:
   bool Has(uint32_t rank) const { return rank < by_rank_.size() && by_rank_[rank].has_value(); }
-  // A second contribution of the same worker counts twice; a
-  // caller that must prevent this checks Has() first.
+  // A second contribution of the same worker counts twice; a caller that must
+  // prevent this checks Has() first.
   void Add(uint32_t rank, Contribution contribution);
   bool Complete(const std::set<uint32_t>& live) const;
   // The gradients that are kept, in rank order.
@@ -82,8 +82,8 @@ class Round {
   // The divisor of the contribution with the lowest rank; all others must have the same one. Nullopt: none.
   std::optional<double> divisor() const;
   bool HasLeased() const;  // some gradients lie in the memory of the workers that sent them
-  // Calls ReturnLease of all contributions. Returns the
-  // earliest time at which another lease is to be returned.
+  // Calls ReturnLease of all contributions. Returns the earliest time at which
+  // another lease is to be returned.
   Time ReturnLeases(Time now);
   std::vector<uint32_t> Missing(const std::set<uint32_t>& live) const;
   // Makes the round as new, but keeps the memory of its lists.
@@ -122,8 +122,8 @@ struct Waiter {
   Frame ids = {};                       // row-sparse keys: ids of the rows that are wanted
   // The value is available, but the answer is deferred until the peer has room.
   bool deferred = false;
-  // The value of a deferred answer for an async key of several
-  // parts: all parts of a pull must show one state.
+  // The value of a deferred answer for an async key of several parts: all
+  // parts of a pull must show one state.
   struct Pinned {
     Frame value;
     uint64_t version = 0;                   // the version that the answer names
@@ -166,8 +166,8 @@ struct Part {
   // The waiter that `waiter` would replace: one that asks for the same (AsksFor), and is pinned if and only
   // if `waiter` is. A pull of rows replaces only a waiter of the same request. Null: none.
   Waiter* FindEquivalent(const Waiter& waiter);
-  // Replaces the equivalent waiter, or appends. A repeat of the same
-  // request keeps the time of the next status message.
+  // Replaces the equivalent waiter, or appends. A repeat of the same request keeps the
+  // time of the next status message.
   void AddWaiter(Waiter waiter);
 };
 

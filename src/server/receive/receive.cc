@@ -1,9 +1,9 @@
 // Shard's receive step: messages from workers. Runs on the shard's loop.
 //
 // A message is checked as a whole against the key table before it changes anything; one that fails is
-// answered with ErrorReply and counted as rejected. Only messages of workers that are members get this far,
-// and members are not trusted: every field is checked. OnMessage leaves pushes' updates in the queue and
-// their answers in the batcher while more messages may join them; every other message flushes both.
+// answered with ErrorReply and counted as rejected. Messages of other senders than member workers are
+// dropped. OnMessage leaves the updates of pushes in the queue and their answers in the batcher while more
+// messages may join them; every other message flushes both.
 #include <algorithm>
 #include <cmath>
 
@@ -303,13 +303,13 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
   part.weight->Publish();
   part.initialised = true;
   ++key.initialised_parts;
-  // An async key can be pulled once all its parts here are initialised, so this part may have
-  // been what waiters of the other parts waited for.
+  // An async key can be pulled once all its parts here are initialised, so this part may have been what
+  // waiters of the other parts waited for.
   for (Part& each : key.parts) AnswerWaiters(key, each);
 }
 
-// A set for a version that is no longer the current one comes too late: a
-// later round has started from the weight as it was.
+// A set for a version that is no longer the current one comes too late: a later round has
+// started from the weight as it was.
 void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by) {
   if (version < VersionFor(key, part, 0) || !part.IsNewer(Part::kWeight, by)) return;
   std::memcpy(part.weight->Next(), value.data(), value.size());

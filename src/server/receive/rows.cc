@@ -1,5 +1,5 @@
-// Shard's receive step for row-sparse keys: pulls of rows, lists of row
-// ids, and stores of rows. Runs on the shard's loop.
+// Shard's receive step for row-sparse keys: pulls of rows, lists of row ids, and stores
+// of rows. Runs on the shard's loop.
 //
 // As in receive.cc, a message is checked as a whole before it changes anything. Pulls of rows keep their ids
 // while they wait, so their number and their bytes are bounded per part (kMostWaiting, kMostWaitingBytes).

@@ -1,10 +1,10 @@
-// Shard's reply step: answers requests, now or when their version is available, and tells the peers of those
-// that wait what they wait for. Runs on the shard's loop.
+// Shard's reply step: answers requests, now or when their version is available, and sends status messages
+// (StillWaiting) for those that wait. Runs on the shard's loop.
 //
-// A waiter is in exactly one part's list. It is ready or not (Ready); one that is ready while its
-// peer has no room becomes deferred, and is answered from Flush once the peer has room (OnRoom).
-// Replies collect in replies_, and Flush sends them after the waiting updates have run, so that
-// no reply carries a weight that is not written yet.
+// A waiter is in exactly one part's list. It is ready or not (Ready); one that is ready while its peer
+// has no room becomes deferred, and is answered from Flush once the peer has room (OnRoom). Replies
+// collect in replies_, and Flush sends them after the waiting updates have run, so that no reply carries
+// a weight that is not written yet.
 #include <algorithm>
 
 #include "base/strings.h"
@@ -18,8 +18,8 @@ namespace {
 // takes; the pauses after that double, up to kLongestPause.
 constexpr Duration kFirstStatus = 100ms;
 constexpr Duration kLongestPause = 2s;
-// Bytes of values that are collected before they are sent and
-// the network is asked which peers still have room.
+// Bytes of values that are collected before they are sent and the network is
+// asked which peers still have room.
 constexpr size_t kAtOnce = size_t{4} << 20;
 
 }  // namespace
@@ -194,8 +194,7 @@ void Shard::SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts
       if (now >= waiter.next_status_at) {
         waiter.pause = std::min(2 * waiter.pause, kLongestPause);
         waiter.next_status_at = now + waiter.pause;
-        const bool for_itself =
-            waiter.rank == 0 && !part.initialised;  // worker 0's own first values are in flight
+        const bool for_itself = waiter.rank == 0 && !part.initialised;  // its own first values are in flight
         const bool for_others = !waiter.deferred && !for_itself && !WaitsForPinned(key, part, waiter);
         if (for_others && told.emplace(waiter.peer, waiter.request_id).second) {
           ++counters_[Counter::kStatusUpdates];

@@ -1,5 +1,5 @@
-// Collects the answers that a shard makes until its next Flush, so
-// that small values for one request share a message.
+// Collects the answers that a shard makes until its next Flush, so that small values
+// for one request share a message.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@ namespace sluice::server {
 
 class ReplyBatcher {
  public:
-  // Adds a value that answers `request_id` of `peer`, encoded as `as`. With has_data false the answer
-  // is the version alone, and `frame` is empty. Values of one message have at most `share` bytes
-  // together; a larger value has a message of its own.
+  // Adds a value that answers `request_id` of `peer`, encoded as `as`. With has_data false the answer is
+  // the version alone, and `frame` is empty. Values of one message have at most `share` bytes together; a
+  // larger value has a message of its own.
   void Add(transport::PeerId peer, uint64_t request_id, const wire::ValuePart& part, bool has_data,
            Frame frame, Compression as = Compression::kNone, size_t share = kShare);
   // Sends all messages through `send(peer, in_reply_to, Values, frames)` and forgets them.

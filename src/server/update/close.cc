@@ -3,8 +3,8 @@
 //
 // Runs on the shard's loop, called by the aggregate step and, when the membership changes, by
 // SetMembership. Rounds of a part close in order. After Update the part's version names the new
-// weight, although the update may still wait in the UpdateQueue, whose helpers then write the
-// weight; the queue runs before any reply is sent.
+// weight, although the update may still wait in the UpdateQueue, whose helpers then write the weight;
+// the queue runs before any reply is sent.
 #include "kvstore/rows/close.h"
 
 #include <algorithm>
@@ -198,8 +198,8 @@ Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_
   return Status::Ok();
 }
 
-// Drops the optimisers that are never needed again: those whose successor governs the open round of
-// every part. Async keys always use the newest one.
+// Drops the optimisers that are never needed again: those whose successor governs the open round of every
+// part. Async keys always use the newest one.
 void Shard::Prune(std::vector<ConfiguredRule>* set, uint32_t store) const {
   const auto replaced_by = [&](const ConfiguredRule& next) {
     return std::all_of(keys_.begin(), keys_.end(), [&](const auto& key) {

@@ -2,8 +2,8 @@
 // its own, and all are carried out together. Several threads share large ones, and begin as soon as there is
 // enough to do. No new weight is visible outside the shard before Run.
 //
-// Thread safety: all methods are for the shard's thread. Run shares the remaining work with
-// the helpers and returns when all updates are done.
+// Thread safety: all methods are for the shard's thread. Run shares the remaining work with the helpers and
+// returns when all updates are done.
 #pragma once
 
 #include <deque>
@@ -40,8 +40,8 @@ class UpdateQueue {
   void StartHelpers();  // wakes helpers if there is enough to do
   // Carries out all updates. When all have ended, throws the first exception that one of them has thrown.
   void Run();
-  // Whether updates wait and may go on waiting for more messages: waking
-  // the helpers once for several messages costs less.
+  // Whether updates wait and may go on waiting for more messages: waking the helpers once
+  // for several messages costs less.
   bool MayWait() const { return bytes_ > 0 && bytes_ < kMostBytes; }
 
   static constexpr size_t kMostBytes = size_t{4} << 20;

@@ -1,5 +1,5 @@
-// The weight of one part. Replies share its memory, which does
-// not change while a reply that carries it is in use.
+// The weight of one part. Replies share its memory, which does not change while a
+// reply that carries it is in use.
 //
 // Thread safety: one thread at a time; the frames of Share may be released on any thread.
 #pragma once

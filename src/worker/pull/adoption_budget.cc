@@ -3,7 +3,7 @@
 namespace sluice::worker {
 
 bool AdoptionBudget::Reserve(const std::shared_ptr<internal::Storage>& storage, const Amount& value) {
-  // As fast as others come, storages that are gone are found.
+  // Two checks for each new reservation find destroyed storages faster than new ones are added.
   ReleaseNextExpired();
   ReleaseNextExpired();
   const auto position = by_storage_.find(storage.get());

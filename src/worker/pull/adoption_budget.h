@@ -1,5 +1,6 @@
-// Arrays whose values lie in servers' memory. Each pull into one brings newer values and gives the older
-// back. They stay until the array is gone or written to: who reads it does not say so.
+// Limits the values in servers' memory that a store's arrays have adopted. A pull into such an array brings
+// newer values and returns the lease of the older ones. An adopted value is held until the array is
+// destroyed or written, since reads of an array are not reported.
 #pragma once
 
 #include <list>
@@ -10,10 +11,11 @@
 
 namespace sluice::worker {
 
-// What a store lets its arrays adopt, for each shard: with two versions of each value out less than a link
-// may lend (transport/shm/memory_link.h).
+// The most that a store's arrays may adopt, per shard. Even with two versions of each value this is less
+// than a link may lease out (transport/shm/memory_link.h).
 inline constexpr uint64_t kMostAdoptedParts = 3072, kMostAdoptedBytes = uint64_t{384} << 20;
-// And of all shards: a process has 65,530 mappings (vm.max_map_count), a part up to four.
+// The most parts of all shards together: a process may have 65,530 mappings
+// (vm.max_map_count), and a part takes up to four.
 inline constexpr uint64_t kMostMappedParts = 8192;
 
 // Thread safety: one thread at a time.
@@ -27,12 +29,13 @@ class AdoptionBudget {
   };
 
   explicit AdoptionBudget(const Amount& room) : limit_(room) {}
-  // A value is on its way to `storage`, which may adopt it: there is room, or it adopted the one before.
+  // Whether `storage` may adopt a value of this size. True if there is room, or if it holds a reservation
+  // already, which `value` then replaces.
   bool Reserve(const std::shared_ptr<internal::Storage>& storage, const Amount& value);
 
  private:
   struct Adoption {
-    const void* address = nullptr;  // another's, perhaps, once the storage is gone
+    const void* address = nullptr;  // of the storage; another one may have it once this one is destroyed
     std::weak_ptr<internal::Storage> storage;
     Amount value;
   };
@@ -41,7 +44,7 @@ class AdoptionBudget {
   void ReleaseNextExpired();
 
   const Amount limit_;
-  std::list<Adoption> adoptions_;  // those looked at last at the end
+  std::list<Adoption> adoptions_;  // the one that ReleaseNextExpired has looked at last is at the end
   std::unordered_map<const void*, Position> by_storage_;
   Amount used_;
 };

@@ -56,7 +56,7 @@ size_t DeliverKept(Operation& op, const std::vector<plan::Part>& parts, DType dt
   size_t copied = 0;
   std::byte* to = OwnMemory(destination);
   for (size_t i = 0; i < kept.size(); ++i) {
-    if (!kept[i].leased()) continue;  // landed as it came
+    if (!kept[i].leased()) continue;  // Deliver has copied this part
     std::memcpy(to + static_cast<size_t>(parts[i].offset) * SizeOf(dtype), kept[i].data(), kept[i].size());
     copied += kept[i].size();
   }

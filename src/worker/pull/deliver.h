@@ -1,5 +1,6 @@
-// The end of a value's way. It is copied from the network's frame into the destination's own memory; or,
-// where a server has lent it and the destination adopts, it stays where it is and is read there.
+// Delivers a value to its destination: copies it from the network's frame into the destination's
+// own memory, or, when the frame is leased and the destination can adopt it, leaves it in the
+// server's memory, where it is read.
 #pragma once
 
 #include "kvstore/plan/placement.h"
@@ -8,13 +9,14 @@
 
 namespace sluice::worker {
 
-// Whether `frame`, compressed so, has the size that `op` waits for.
+// Whether `frame`, encoded as `as`, has the size that `op` waits for.
 bool Fits(const PartOp& op, const Frame& frame, Compression as);
-// Of a key of so many parts. A frame to be adopted is kept until all have come. `around`: what is copied goes
-// around the caches. Returns the bytes copied.
+// Delivers one part of a key that has `parts` parts. A frame to be adopted is kept in Operation::kept until
+// all parts have arrived (DeliverKept), unless it is the only part. `non_temporal`: copy with non-temporal
+// stores. Returns the bytes copied.
 size_t Deliver(const PartOp& op, const Frame& frame, Compression as, size_t parts, bool non_temporal);
-// All have: what was kept is adopted, side by side. Copied, where some were not lent or do not fit together.
-// Returns the bytes copied.
+// Called when all parts have arrived: the destination adopts the kept frames, side by side. They are copied
+// instead when some parts were not leased or the pieces cannot be joined. Returns the bytes copied.
 size_t DeliverKept(Operation& op, const std::vector<plan::Part>& parts, DType dtype,
                    transport::ContiguousView& views);
 

@@ -22,19 +22,20 @@ Compressor::Compressor(Label what, std::vector<size_t> parts)
 
 struct Compressor::Kept {
   Kept(size_t elements, double scale) : values(elements, 0.0f), scale(scale) {}
-  // For a push of another scale.
+  // Converts the residual for a push with another scale.
   void ScaleTo(double next) {
     const auto by = static_cast<float>(next / std::exchange(scale, next));
     if (by == 1) return;
     for (float& value : values) value *= by;
   }
   std::vector<float> values;
-  double scale;  // of the last push that was encoded
+  double scale;  // scale of the last push that was encoded
 };
 
-// Once it has been sent without compression: of a 16-bit float's range nothing is left but rounding.
+// Whether there is no residual worth sending: none at all, or one that a push without compression has sent
+// and that consists of nothing but rounding errors of a 16-bit float.
 bool Compressor::KeepsNothing() const {
-  constexpr float kRounding = 16;  // half of the distance between the largest numbers of fp16
+  constexpr float kRounding = 16;  // half of the distance between the largest fp16 numbers
   if (kept_ == nullptr) return true;
   return switched_off_ && last_.Succeeded() &&
          std::ranges::all_of(kept_->values, [](float value) { return std::abs(value) <= kRounding; });
@@ -52,7 +53,7 @@ Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const 
   }
   const GradientCompression now = applies ? how : GradientCompression{};
   const auto bytes = static_cast<int64_t>(BytesOf(now, dtype, *parts_));
-  // What a push that failed was to send may still be on its way.
+  // After a push has failed, its bytes may still be queued in the network, so their memory is not reused.
   const bool may_travel = sent_.Done() && !sent_.Succeeded();
   if (!encoded_.valid() || encoded_.size() != bytes || may_travel)
     encoded_ = NDArray::Empty({bytes}, cpu_pinned(0), DType::kUInt8);
@@ -63,7 +64,7 @@ Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const 
   switched_off_ = !applies;
 
   Events after = PendingUses(encoded_);
-  after.push_back(last_.Quietly());  // what it keeps is there
+  after.push_back(last_.Quietly());  // the last encoding has written the residual
   after.push_back(ReadyToRead(gradient));
   last_ = host_work(gradient.context(), what_, after,
                     [now, dtype, parts = parts_, from = HostFrame(gradient), target = HostFrame(encoded_),

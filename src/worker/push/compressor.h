@@ -1,4 +1,4 @@
-// What a worker pushes of one key in place of its gradient, and what it keeps for the next push.
+// Encodes the gradients of one key, and keeps the residual (what an encoding leaves out) for the next push.
 //
 // Thread safety: one caller.
 #pragma once
@@ -18,39 +18,42 @@ namespace sluice::worker {
 class Compressor {
  public:
   Compressor() = default;
-  // Parts of so many elements each, in order.
+  // `what` names the work in errors; `parts` are the numbers of elements of the key's parts, in order.
   Compressor(Label what, std::vector<size_t> parts);
 
-  // What a push is to send: `bytes` of a key whose gradient has been encoded by `how`.
+  // What a push sends.
   struct Outgoing {
     NDArray bytes;
-    GradientCompression how;
-    uint32_t exponent = 0;  // of what is not encoded
+    GradientCompression how;  // the encoding of `bytes`; kNone: elements
+    uint32_t exponent = 0;    // multiplies elements that are not encoded by 2^exponent
   };
-  // The gradient itself where `how` does not apply to it; else its parts, encoded by `host_work` as soon as
-  // `gradient`, an array in host memory, is there. Once a key that was compressed no longer is, what was kept
-  // goes with its next gradients. `scale`: what the round divides by, samples or the divisor, above 0. The
-  // first push's is what 2bit's threshold and 1bit's 1 are meant for: where another's is smaller, an uneven
-  // last batch, these and what was kept are smaller, too. The gradient is what the array holds * 2^exponent.
+  // Returns the gradient itself when `how` does not apply to its type and there is no residual; else
+  // its parts, which `host_work` encodes as soon as `gradient`, an array in host memory, is ready to
+  // read. The gradient is the array's contents * 2^exponent. After compression has been switched off,
+  // the next gradients carry the residual.
+  //
+  // `scale` is what the round divides by: the number of samples or the divisor, above 0. The threshold of
+  // 2bit and the magnitude 1 of 1bit are meant for the scale of the first push. When the scale of a push
+  // differs, for example in a smaller last batch, they and the residual are multiplied by the ratio.
   Outgoing Compress(const GradientCompression& how, const NDArray& gradient, uint32_t exponent, double scale,
                     const collective::HostWork& host_work);
-  // Nothing is kept of earlier pushes, nor was the last one compressed.
+  // Whether there is no residual, and the last push was not compressed.
   bool Idle() const { return kept_ == nullptr; }
-  // When what Compress gave has been sent, or has not.
+  // `done` ends the push of what Compress has returned last.
   void Sent(const Event& done) { sent_ = done; }
 
  private:
   struct Kept;
   bool KeepsNothing() const;
 
-  Label what_;  // names the work in errors
+  Label what_;
   std::shared_ptr<const std::vector<size_t>> parts_;
-  NDArray encoded_;             // of the push before, whose memory serves the next
-  std::shared_ptr<Kept> kept_;  // the residual; null: nothing is kept
-  bool switched_off_ = false;   // at the last encoding
-  double first_scale_ = 1;      // of those since there is a residual
+  NDArray encoded_;             // the last encoding; its memory is reused
+  std::shared_ptr<Kept> kept_;  // the residual; null: none
+  bool switched_off_ = false;   // compression did not apply at the last encoding
+  double first_scale_ = 1;      // scale of the first push since kept_ exists
   Event last_;                  // the end of the last encoding
-  Event sent_;                  // and of the push that it was for
+  Event sent_;                  // the end of the last push
 };
 
 }  // namespace sluice::worker

@@ -1,6 +1,6 @@
-// How many bytes of pushes may be on their way to one shard: what has left, nothing can overtake. The least
-// that keeps the link busy: it grows while messages arrive about as soon as on an idle link, and shrinks
-// where they queue.
+// The bytes of pushes that may be in flight to one shard. It should be the least that keeps the link busy,
+// since nothing can overtake what has been sent. The window grows while messages arrive about as fast as on
+// an idle link, and shrinks when they queue.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,12 @@ class CongestionWindow {
       : least_(std::min(least, most)), most_(most), bytes_(least_) {}
 
   uint64_t bytes() const { return bytes_; }
-  // A message has arrived, `after` so long. `in_flight`: with it, so many bytes were on their way when it
-  // left.
+  // A message was acknowledged `after` it was sent. `in_flight` bytes were in flight
+  // when it was sent, its own included.
   void OnArrival(uint64_t in_flight, Duration after) {
     idle_ = std::min(idle_, after);
-    if (in_flight < bytes_ / 2) return;  // nothing was held back: says nothing of more
+    if (in_flight < bytes_ / 2)
+      return;  // the window was not used up, so this says nothing about a larger one
     if (after - idle_ < kQueued) {
       bytes_ = std::min(most_, bytes_ + in_flight);
     } else if (after - idle_ > 2 * kQueued) {
@@ -34,7 +35,7 @@ class CongestionWindow {
  private:
   uint64_t least_, most_;
   uint64_t bytes_;
-  Duration idle_ = Duration::max();  // the soonest that a message arrived
+  Duration idle_ = Duration::max();  // the shortest time that a message has taken
 };
 
 }  // namespace sluice::worker

@@ -1,4 +1,5 @@
-// What has been sent to one shard and not been answered: repeated, with growing pauses, until it is.
+// The requests to one shard that have not been answered. They are repeated,
+// with growing pauses, until they are.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ class OutstandingRequests {
   struct Request {
     PartOps parts;
     Time sent{};
-    uint64_t in_flight = 0;  // bytes on their way to the shard when it was sent, with its own
+    uint64_t in_flight = 0;  // bytes in flight to the shard when it was sent, its own included; 0: a pull
     Time next_repeat{};
     int repeats = 0;
   };
@@ -23,12 +24,13 @@ class OutstandingRequests {
 
   void Add(Time now, uint64_t id, uint64_t in_flight, PartOps parts);
   Request* Find(uint64_t id);
-  // Some of what was asked for has come, and the rest is behind it: it is not repeated for a while.
+  // Part of the answer has arrived and the rest follows it, so the request is not repeated for `timeout`.
   void OnProgress(Time now, Request& request) const {
     request.next_repeat = std::max(request.next_repeat, now + timeout_);
   }
   void Erase(uint64_t id) { open_.erase(id); }
-  // OutstandingRequests whose time has come; their next repeat is set. Finished ones are forgotten.
+  // Returns the ids of the requests that are due for a repeat, and sets the time of their next one: after 2,
+  // 4, then always 8 times `timeout`. Drops finished requests.
   std::vector<uint64_t> Due(Time now);
   Time NextTimer() const { return next_; }
   size_t size() const { return open_.size(); }
@@ -43,7 +45,7 @@ class OutstandingRequests {
  private:
   const Duration timeout_;
   RecordMap<uint64_t, Request> open_;
-  Time next_ = Time::max();  // a lower bound of the next repeat
+  Time next_ = Time::max();  // a lower bound of the time of the next repeat
 };
 
 }  // namespace sluice::worker

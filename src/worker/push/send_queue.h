@@ -1,5 +1,5 @@
-// What waits to be sent to one shard: highest priority first, within a priority in order of issue; small
-// parts of one kind go together.
+// The parts that wait to be sent to one shard in one lane: highest priority first, within a priority in
+// order of issue. Small parts of one kind share a message.
 #pragma once
 
 #include "worker/operation.h"
@@ -17,42 +17,44 @@ class SendQueue {
   }
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
-  // The next message's parts: one kind, one slot, for pushes one sample count, divisor and exponent, for
-  // pulls of rows one operation. At most `most_bytes`, and of one pull of one key, whose values come one
-  // after the other anyway, `most_of_one_pull`; all of it where its values are to be of one state. Not empty
-  // unless the queue is.
+  // Takes the parts of the next message. They have the same kind, number of samples, divisor, exponent and
+  // compression, and belong to one operation if they pull rows. They have at most `most_bytes` together, or
+  // one part has more. The parts of one pull of one key may have `most_of_one_pull`, since its values arrive
+  // one after the other anyway, and stay together whatever their size when all must show one state. Finished
+  // parts are dropped. The result is empty only if the queue is empty afterwards.
   PartOps NextBatch(size_t most_bytes, size_t most_of_one_pull);
 
-  // Of the next part; the queue is not empty.
+  // The priority of the next part; the queue must not be empty.
   int priority() const { return -lines_.begin()->first; }
-  // Whether this queue's next part goes before the other's. Neither is empty.
+  // Whether this queue's next part goes before the other's. Neither queue may be empty.
   bool Before(const SendQueue& other) const {
     return std::pair(-priority(), next().order) < std::pair(-other.priority(), other.next().order);
   }
 
-  // Of pushes, where the link is fast: a window bounds them more tightly elsewhere. Answers to pulls come in
-  // messages as large, which nothing overtakes, and a worker does not know how fast they come.
+  // Bytes and parts of one message. Pushes reach kPushedBytes only on a fast link; elsewhere the window
+  // bounds them more tightly. The answer to a pull is as large as what was asked for, nothing overtakes it,
+  // and a worker does not know how fast answers arrive, so pulls have a lower bound.
   static constexpr size_t kPushedBytes = 1 << 20;
   static constexpr size_t kPulledBytes = 256 << 10;
   static constexpr size_t kBatchParts = 256;
 
  private:
-  // Of one priority, in order of issue. Mostly those that come later are behind those that came before.
+  // The parts of one priority, in order of issue. Add inserts at the end in most cases.
   struct Line {
     explicit Line(const std::shared_ptr<Allocator>& records) : parts(MemoryOf<PartOpPtr>(records)) {
       parts.reserve(8);
     }
     std::vector<PartOpPtr, MemoryOf<PartOpPtr>> parts;
-    size_t gone = 0;  // from the front
+    size_t gone = 0;  // number of parts at the front that Take has moved out
   };
   static bool CanShareMessage(const PartOp& a, const PartOp& b);
   const PartOp& next() const { return *Front(lines_.begin()->second); }
   static const PartOpPtr& Front(const Line& line) { return line.parts[line.gone]; }
-  // The next part, which is no longer queued.
+  // Removes and returns the next part.
   PartOpPtr Take();
 
   std::shared_ptr<Allocator> records_;
-  RecordMap<int, Line> lines_;  // by -priority; none is empty
+  RecordMap<int, Line> lines_;  // by -priority; no line is empty
   size_t size_ = 0;
 };
 
