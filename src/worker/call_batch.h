@@ -1,4 +1,4 @@
-// From a caller's thread to the client's loop.
+// How calls of a store get from the caller's thread to the client's loop.
 #pragma once
 
 #include <vector>
@@ -13,35 +13,40 @@
 
 namespace sluice::worker {
 
-// What is asked of the client. With room for a push and where its answer lands.
+// A call of the client. It is stored inline, with room for a push and its destination.
 using Call = InlineFunction<void(Client&, Time, transport::Network&, const EventCompleter& done), 128>;
 
 // The loop that a client runs on.
 struct ClientLoop {
-  // `done` is the end of `call`. `alone`: there is nothing else that this thread could do meanwhile. A loop
-  // that has ended is an error of `done`.
+  // Runs `call` on the loop; `done` completes when it ends, with kCancelled if the loop has ended. With
+  // `may_run_inline` the loop may run the call in the caller's thread, before this returns
+  // (Loop::PostOrRun): for a caller that has nothing else to do meanwhile.
   void Submit(Call&& call, const Event& done, bool may_run_inline) const;
 
   std::shared_ptr<Client> client;
   std::shared_ptr<transport::Loop> loop;
 };
 
-// What one call of a store asks of the client, key by key; handed over together at its end, whatever has been
-// thrown meanwhile. What goes to one server then fits few messages.
+// Collects the calls that one call of a store makes, key by key, and submits them together at its end, also
+// when it throws. Operations for one server then share messages.
+//
+// Thread safety: one thread.
 class CallBatch {
  public:
-  // `keys`: how many at most; `alone`: see ClientLoop. `records`: for what waits.
+  // `keys` is the most calls that are added; a single one is submitted at once. `may_run_inline` is that of
+  // ClientLoop::Submit. `records` is the memory for collected calls.
   CallBatch(ClientLoop to, size_t keys, bool may_run_inline, const std::shared_ptr<Allocator>& records);
   CallBatch(const CallBatch&) = delete;
   CallBatch& operator=(const CallBatch&) = delete;
   ~CallBatch() { Submit(); }
 
   void Add(Call&& call, const Event& done);
-  // The open one with keys of `shard`, where it has room for so many bytes more; else null.
+  // Returns the shard's open small-key batch if it has room for `bytes` more. Otherwise adds the batch to
+  // the collected calls and returns null.
   SmallKeyBatch* BatchOf(uint32_t shard, size_t bytes);
-  // A new one, to be added when it is full, or with all else.
+  // Opens a small-key batch for the shard. It is added when it is full, or by Submit.
   SmallKeyBatch& Open(uint32_t shard, SmallKeyBatch batch, Duration timeout);
-  // What was added so far, now: for who is to wait for an end of it.
+  // Submits what has been added so far. Call it before waiting for the end of any of these calls.
   void Submit();
   bool may_run_inline() const { return may_run_inline_; }
 
@@ -62,8 +67,8 @@ class CallBatch {
   const bool may_run_inline_;
   const std::shared_ptr<Allocator> records_;
   const size_t keys_;
-  std::shared_ptr<List> asked_;                          // null for one key, which needs no list
-  std::vector<OpenBatch, MemoryOf<OpenBatch>> batches_;  // one a shard
+  std::shared_ptr<List> asked_;                          // the collected calls; null: none
+  std::vector<OpenBatch, MemoryOf<OpenBatch>> batches_;  // at most one per shard
 };
 
 }  // namespace sluice::worker

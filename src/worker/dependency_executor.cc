@@ -13,7 +13,7 @@ DependencyExecutor::DependencyExecutor()
       records_(std::make_shared<PoolAllocator>(kKeptRecords)) {}
 
 DependencyExecutor::~DependencyExecutor() {
-  // Ends outside the lock: what it still does may make more work ready.
+  // The thread is joined outside the lock, since the work that it still runs may make more work ready.
   const std::unique_ptr<ThreadExecutor> ends =
       slot_->With([](auto& executor) { return std::exchange(executor, nullptr); });
 }
@@ -32,7 +32,7 @@ Event DependencyExecutor::Enqueue(Label what, std::span<const Event> after, Stre
       } catch (...) {
         failure = std::current_exception();
       }
-      *held = nullptr;  // lets go of its arrays before whoever waits goes on
+      *held = nullptr;  // releases the arrays before threads that wait for `done` go on
       done.Complete(failure);
     });
   };

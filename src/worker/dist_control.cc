@@ -1,4 +1,8 @@
-// What a distributed store asks of the whole job: settings, barriers, leaving.
+// DistStore: calls that concern the whole job: the optimiser, compression, barriers, leaving.
+//
+// Called by the program's threads. The calls that wait run a call of the client on its loop
+// (Await), and hold mutex_ only to read or write the store's fields. They first wait until
+// everything issued so far has been submitted.
 #include <algorithm>
 
 #include "base/strings.h"
@@ -25,14 +29,14 @@ void DistStore::SetOptimizer(const OptimizerConfig& config) {
   outstanding_.Check();
   std::shared_ptr<const Optimizer> optimizer = Optimizer::Create(config);
   const Duration timeout = Timeout();
-  WaitIssued(timeout);  // the round from which it counts comes after everything pushed so far
+  WaitIssued(timeout);  // the optimiser governs the rounds after everything pushed so far
   if (rank_ == 0) {
     Await("SetOptimizer", timeout,
           [config = optimizer->config(), timeout, store = options_.number](
               Client& client, Time now, transport::Network& network, worker::Done done) {
             client.SetOptimizer(now, config, store, DeadlineOf(now, timeout), std::move(done), network);
           });
-  } else if (options_.mode == wire::SyncMode::kAsync) {  // no round keeps a push back until it stands
+  } else if (options_.mode == wire::SyncMode::kAsync) {  // async servers refuse pushes before it is set
     Await("SetOptimizer", timeout,
           [timeout, store = options_.number](Client& client, Time now, transport::Network& network,
                                              worker::Done done) {
@@ -69,7 +73,7 @@ void DistStore::Barrier(const std::vector<int>& ranks, std::chrono::milliseconds
   std::vector<std::string> names;
   for (const uint32_t rank : barrier.ranks) names.push_back(std::to_string(rank));
   std::string members = " of workers " + StrJoin(names);
-  // Whom a long list names, the barrier itself says.
+  // A long list is replaced by its length and a hash. Errors still name the members that are missing.
   if (constexpr size_t kShown = 100; members.size() > kShown)
     members = StrCat(" of ", names.size(), " workers (", wire::HashJobId(members), ")");
   WaitIn(std::move(barrier), members, timeout);
@@ -84,14 +88,15 @@ std::string DistStore::Agree(const std::string& word, std::chrono::milliseconds 
 
 std::string DistStore::WaitIn(wire::Barrier barrier, const std::string& members,
                               std::chrono::milliseconds given) {
-  const Duration timeout = std::max<Duration>(Timeout(given), 100ms);  // to hear who is missing
+  // The minimum leaves time for the status message that names the missing members.
+  const Duration timeout = std::max<Duration>(Timeout(given), 100ms);
   outstanding_.Check();
   WaitIssued(timeout);
-  if (barrier.group != wire::Barrier::Group::kAll) {  // those of all nodes are numbered by the client
+  if (barrier.group != wire::Barrier::Group::kAll) {  // the client counts the barriers of all nodes
     const std::lock_guard lock(mutex_);
     barrier.id = StrCat("kvstore ", options_.number, members, ", barrier ", ++barriers_[members]);
   }
-  const auto text = std::make_shared<std::string>();  // outlives this wait, as the call does
+  const auto text = std::make_shared<std::string>();  // shared, since the call may outlive this wait
   Await("barrier", timeout,
         [barrier, text, timeout](Client& client, Time now, transport::Network& network, worker::Done done) {
           client.Agree(

@@ -1,4 +1,8 @@
-// Row-sparse keys of a distributed store.
+// DistStore: InitRowSparse, PushRowSparse and RowSparsePull.
+//
+// Called by the program's threads, which read the ids of the rows here and then return as for
+// dense keys. The rows themselves are gathered or spread by host_work, when the arrays are
+// ready or the values have arrived.
 #include <algorithm>
 
 #include "base/strings.h"
@@ -15,7 +19,8 @@ namespace {
 using kvstore::HostRows;
 using kvstore::RowBatch;
 
-// A push is one round of each part, whose rows travel in one frame.
+// Throws kResourceExhausted when a frame is too large. A push cannot be split: it is one round of each part,
+// and all rows of a part are sent in one frame.
 void RequireFrames(const Key& key, const RowBatch& batch, const std::vector<Extent>& frames) {
   const auto largest = std::ranges::max_element(frames, {}, &Extent::bytes);
   if (largest->bytes <= wire::kMostFrameBytes) return;
@@ -28,7 +33,7 @@ void RequireFrames(const Key& key, const RowBatch& batch, const std::vector<Exte
                      "; push fewer rows at a time, or use more servers"));
 }
 
-// Some of a pull's rows, whose answers fit frames whatever parts they are of.
+// Some of the rows of a pull, few enough for the answer of each part to fit a frame.
 struct PulledRows {
   PulledRows(std::span<const int64_t> ids, uint32_t first, const plan::RowPlaces& places, size_t row_bytes)
       : first(first),
@@ -49,7 +54,7 @@ struct PulledRows {
     }
   }
 
-  uint32_t first;  // position in the call
+  uint32_t first;  // position of the first row in the call
   RowBatch batch;
   std::shared_ptr<RowExtents> extents;
   std::shared_ptr<Buffer> delivered;
@@ -61,7 +66,8 @@ bool Fit(const std::vector<Extent>& extents) {
                              [](const Extent& extent) { return extent.bytes <= wire::kMostFrameBytes; });
 }
 
-// In one piece where its answers fit frames.
+// Divides the rows of a pull: into one piece if its answers fit frames, else into pieces that do, even
+// if all their rows are of one part.
 std::vector<PulledRows> PiecesOf(std::span<const int64_t> ids, const plan::RowPlaces& places,
                                  size_t row_bytes) {
   std::vector<PulledRows> pieces;

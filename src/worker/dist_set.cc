@@ -1,10 +1,10 @@
-// Weights that are set in no round.
+// DistStore: Set, which sets weights outside a round.
 #include "tensor/access.h"
 #include "worker/dist_store.h"
 
 namespace sluice::worker {
 
-// The value is read as a push's is: where it lies, until the servers have it.
+// The value is read in place, as that of a push, until the servers have it. Only worker 0 sends one.
 void DistStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// Small keys of a call that go together (batch.h): those whose arrays are at rest, so that nothing has to
-// be waited for.
+// DistStore: the keys of a call that go in small-key batches (small_key_batch.h). No operation on their
+// arrays is open, so that the batch does not have to wait for anything.
 #include <algorithm>
 
 #include "base/strings.h"

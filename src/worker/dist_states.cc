@@ -1,4 +1,8 @@
-// Optimiser states of a distributed store: rank 0 gathers them from the servers, and hands them back.
+// DistStore: optimiser states. Worker 0 gathers them from the servers and stores them there again.
+//
+// Called by the program's threads. The calls hold mutex_ and wait for the servers, key group by key
+// group. Every call of the client shares the buffers that it writes with this code, since an answer may
+// arrive after a wait was given up.
 #include "base/strings.h"
 #include "kvstore/states_file.h"
 #include "sluice/error.h"
@@ -10,10 +14,10 @@ using kvstore::KeyStates;
 using kvstore::StateLayout;
 namespace {
 
-// The keys of a group are asked for together, so that 100,000 small ones are not as many round trips. All
-// calls of a group have the same deadline: it does not have to do for many large keys.
+// The keys of a group are requested together, so that 100,000 small keys do not take as many round trips.
+// All calls of a group have the same deadline, so a group is small enough to be done in time.
 constexpr size_t kKeysTogether = 256;
-constexpr size_t kBytesTogether = size_t{4} << 20;  // of states
+constexpr size_t kBytesTogether = size_t{4} << 20;  // bytes of states
 
 }  // namespace
 
@@ -93,7 +97,7 @@ std::vector<KeyStates> DistStore::PullStates(const KeyGroup& keys) {
   for (const KeyState* key : keys) asked.push_back(AskForRounds(*key));
   WaitFor(asked, Timeout());
   asked.clear();
-  // An answer may still come when a wait is over: each call shares what it writes to.
+  // An answer may arrive after the wait has failed, so each call shares the memory that it writes.
   std::vector<std::shared_ptr<uint64_t>> updates;
   std::vector<std::vector<std::shared_ptr<Buffer>>> slots(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -149,7 +153,7 @@ void DistStore::StoreStates(const KeyGroup& keys, std::span<KeyStates> states) {
   WaitFor(asked, Timeout());
   if (keys.front()->shape.row_sparse) return StoreTableStates(*keys.front(), states.front());
   asked.clear();
-  // A repeat may still be on its way when the wait is over: the frame keeps the bytes.
+  // A repeated message may still be queued when the wait is over; the frame keeps its bytes alive.
   for (size_t i = 0; i < keys.size(); ++i)
     for (uint32_t slot = 1; slot <= states[i].slots.size(); ++slot)
       asked.push_back(

@@ -1,3 +1,10 @@
+// DistStore: Init, Push, Pull and PushPull of dense keys, and how operations are issued.
+//
+// Called by the program's threads. A call on keys holds mutex_ and returns as soon as its operations are
+// issued: each becomes a read of the pushed array and a write of the pulled one, so later uses of the
+// arrays wait. Operations on one key reach the client in the order of the calls, even when the arrays of a
+// later one are ready first (KeyState::issued). An error is thrown by the next call on the store
+// (outstanding_) and by uses of the array.
 #include "worker/dist_store.h"
 
 #include <algorithm>
@@ -10,7 +17,8 @@
 namespace sluice::worker {
 namespace {
 
-constexpr std::chrono::seconds kGrace{5};  // beyond the client's own deadline, which has the better message
+// How long a wait continues after the client's own deadline, whose error names what was waited for.
+constexpr std::chrono::seconds kGrace{5};
 
 bool OnHost(const NDArray& array) {
   return array.context().kind != DeviceKind::kGpu;
@@ -22,7 +30,8 @@ std::vector<size_t> PartLengths(const wire::KeyEntry& entry) {
   return lengths;
 }
 
-// Whoever waits for values lands them: no other thread has to wake first.
+// Lets a thread that waits for a value drive the client's loop and deliver the value itself, so that
+// no other thread has to wake first.
 class DrivenLoop final : public Event::LoopDriver {
  public:
   explicit DrivenLoop(std::shared_ptr<transport::Loop> loop) : loop_(std::move(loop)) {}
@@ -112,7 +121,8 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
     const NDArray& value = entry.arrays.front();
     const NDArray on_host = OnHost(value) ? value : value.AsInContext(cpu_pinned(0));
     on_host.WaitToRead();
-    // Read where it is: whoever has the frame may do so after Init has returned, and the next writer waits.
+    // The array is read in place, possibly after Init has returned, and its next writer
+    // waits until the frame is released.
     const Event read = Event::Make("Init of key " + ToString(entry.key), nullptr, records_);
     args.push_back(
         {{entry.key, on_host.dtype(), on_host.shape(), options_.number}, HostFrame(on_host, read, records_)});
@@ -138,7 +148,7 @@ void DistStore::Declare(const std::vector<InitArgs>& args) {
   const std::lock_guard lock(mutex_);
   for (const wire::KeyEntry& entry : *made) {
     const auto [known, is_new] = keys_.try_emplace(entry.spec.name);
-    if (!is_new) continue;  // what its compressor keeps is still to be sent
+    if (!is_new) continue;  // the compressor of a known key holds a residual that is still to be sent
     KeyState& state = known->second;
     const std::string key_op = " of key " + ToString(entry.spec.name);
     state.id = entry.id;
@@ -195,7 +205,7 @@ Compressor::Outgoing DistStore::Outgoing(KeyState& state, const std::vector<NDAr
   const uint32_t exponent = collective::ExponentOfSum(state.shape.dtype, values.size());
   const bool by_samples = optimizer_ != nullptr && optimizer_->config().normalize_by_samples;
   const double scale = by_samples ? static_cast<double>(options.samples) : options.divisor;
-  // A push without a sample counts for nothing: what is kept must not go with it.
+  // A push without samples has no effect, so the residual must not be sent with it.
   Compressor::Outgoing outgoing =
       options.uncompressed || scale == 0
           ? Compressor::Outgoing{source, {}, exponent}
@@ -235,7 +245,8 @@ void DistStore::Broadcast(const KeyState& state, const NDArray& target, const Ev
   reducer_->Broadcast(target, outs);
 }
 
-// Nothing else is under way: whoever calls waits for the call's end, or might as well.
+// When no other operation is open, the caller has nothing to overlap with this call, so the loop
+// may run it in the caller's thread.
 CallBatch DistStore::NewCallBatch(size_t keys) {
   return {client_, keys, outstanding_.AllDone(), records_};
 }
@@ -251,13 +262,13 @@ Event DistStore::Issue(const Label& what, KeyState& state, Events after, Call&& 
   state.issued = Event::Make(what, nullptr, records_);
   if (issuing_.size() == issuing_.capacity()) {
     ForgetIssued();
-    issuing_.reserve(2 * issuing_.size() + 1);  // no more than one look at each, however many stay
+    issuing_.reserve(2 * issuing_.size() + 1);  // so that each event is looked at once on average
   }
   issuing_.push_back(state.issued);
   auto submit = [client = client_, call = std::move(call), done,
                  issued = state.issued](const std::exception_ptr& error) mutable {
     error == nullptr ? client.Submit(std::move(call), done, false) : done.Complete(error);
-    issued.Complete();  // last: it may hand over the next operation here
+    issued.Complete();  // last: it may submit the key's next operation, in this thread
   };
   static_assert(kvstore::WhenAllDone::kFits<decltype(submit)>);
   kvstore::WhenAll(after, std::move(submit), records_);
@@ -282,7 +293,8 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
     }
     SubmitIfAdopting(entries[i].arrays, calls);
     const auto [sent, how, exponent] = Outgoing(state, entries[i].arrays, options);
-    // Whoever has the frame reads the array, which may be long after it was acknowledged.
+    // The read ends when the last holder of the frame has released it, possibly
+    // long after the acknowledgement.
     const Event read = Event::Make(state.push.single, nullptr, records_);
     const PushArgs args{.key = state.id,
                         .compression = how,

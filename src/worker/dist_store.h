@@ -1,5 +1,7 @@
-// The distributed stores: a shell of NDArrays around the client's plain arrays. gradient_stages.h tells the
-// way through it.
+// The distributed stores (dist_sync, dist_async, ...): they connect NDArrays and their events with the
+// client's plain arrays and callbacks. gradient_stages.h describes the stages of a gradient.
+//
+// Thread safety: all methods may be called on any thread; mutex_ serialises the calls on keys.
 #pragma once
 
 #include <atomic>
@@ -25,14 +27,15 @@ class DistStore final : public KVStore {
     std::string type;  // "dist_sync"
     wire::SyncMode mode = wire::SyncMode::kSync;
     int num_workers = 1;
-    uint32_t number = 0;  // among the stores of this process: all workers make theirs in one order
-    collective::HostWork host_work = EnqueueOn;           // compresses gradients
-    std::shared_ptr<Allocator> memory = HeapAllocator();  // of what is made to be sent
-    bool adopts = false;  // values that servers lend stay where they are, where arrays can read them there
-    std::chrono::milliseconds timeout = 10min;  // of pulls and calls that wait, until SetTimeout
-    Tracer* tracer = nullptr;                   // outlives the store; null: none
+    uint32_t number =
+        0;  // this store's number in the process; all workers make their stores in the same order
+    collective::HostWork host_work = EnqueueOn;           // runs compression and sums of rows
+    std::shared_ptr<Allocator> memory = HeapAllocator();  // for data that is made to be sent
+    bool adopts = false;                                  // arrays may adopt leased values
+    std::chrono::milliseconds timeout = 10min;            // for pulls and calls that wait, until SetTimeout
+    Tracer* tracer = nullptr;                             // must outlive the store; null: none
   };
-  // `client` runs on `loop` and has joined.
+  // `client` runs on `loop` and has joined the job.
   DistStore(Options options, std::shared_ptr<Client> client, std::shared_ptr<transport::Loop> loop,
             std::unique_ptr<collective::Reducer> reducer);
 
@@ -73,70 +76,77 @@ class DistStore final : public KVStore {
   void Barrier(const std::vector<int>& ranks, std::chrono::milliseconds timeout) override;
   std::string Agree(const std::string& word, std::chrono::milliseconds timeout) override;
   int NumDeadNodes() override;
-  // Before this worker leaves its job: returns when the servers have all that was pushed. Ends reads under
-  // way. Throws the first failure that no call has thrown yet, and kDeadlineExceeded.
+  // Prepares for leaving the job: returns when the servers have everything that was pushed. Reads in
+  // flight end with kCancelled. Throws the first failure that no call has thrown yet, and
+  // kDeadlineExceeded after `timeout`.
   void Flush(Duration timeout);
 
  private:
   struct CallName {
     Label single;   // "push of key w"
-    Label batched;  // in a bundle that begins with it
+    Label batched;  // the name of a small-key batch whose first key this is
   };
   struct KeyState {
     uint32_t id = 0;
     CallName push, push_pull, pull;
     Label set;
     kvstore::KeyShape shape;
-    plan::RowPlaces places;  // of a row-sparse key
+    plan::RowPlaces places;  // row-sparse keys only
     Compressor compressor;
     NDArray merged;                 // the sum over this machine's devices
-    uint64_t bytes = 0, parts = 0;  // of a dense key
-    uint32_t shard = 0;             // of its first part
-    NDArray staging;                // where a pull lands when no output is in host memory
-    Event issued;                   // the last operation has been handed to the client: keeps program order
-    uint64_t round = 0;             // the last one pushed
-    std::shared_ptr<const void> origin = std::make_shared<char>();  // of what is pulled (tensor/origin.h)
+    uint64_t bytes = 0, parts = 0;  // dense keys only
+    uint32_t shard = 0;             // the shard of the first part of a dense key
+    NDArray staging;                // target of a pull of which no output is in host memory
+    Event issued;        // the last operation has been submitted to the client; keeps program order
+    uint64_t round = 0;  // the last round pushed
+    std::shared_ptr<const void> origin = std::make_shared<char>();  // marks pulled values (tensor/origin.h)
   };
-  using Found = InlineVector<KeyState*, 8>;  // of a call's keys
+  using Found = InlineVector<KeyState*, 8>;  // the states of a call's keys
 
   static CallName NameOf(const std::string& call);
   KeyState& Find(const std::string& what, const Key& key);
-  // The states of keys whose arrays fit.
+  // Returns the states of the entries' keys. Throws when a key has not been
+  // initialised or its arrays do not fit.
   Found FindAll(const std::string& what, const kvstore::Entries& entries);
-  // Makes the keys on all servers, and here.
+  // Creates the keys on all servers and in keys_. Waits.
   void Declare(const std::vector<InitArgs>& keys);
-  // The tracer hears when the key's last round has passed `stage`.
+  // Calls the tracer when `passed` completes: the key's last round has passed `stage`.
   void Trace(const Event& passed, Stage stage, const KeyState& state, uint64_t bytes) const;
-  // The array to be pushed: the only host array itself, or the sum of all (collective::ExponentOfSum).
+  // Returns the array to be pushed: the only value if it is in host memory, else the sum of all values,
+  // scaled by collective::ExponentOfSum. Counts the key's round.
   NDArray Source(KeyState& state, const std::vector<NDArray>& values);
-  // What is sent of it.
+  // Returns what is sent of Source(): the array, or its encoding.
   Compressor::Outgoing Outgoing(KeyState& state, const std::vector<NDArray>& values,
                                 const PushOptions& options);
-  // How weights come back: gradients, which is what a key without an optimiser holds, as they are.
+  // The encoding of pulled weights. A key without an optimiser holds gradients, which are not rounded.
   Compression Weights() const { return optimizer_ == nullptr ? Compression::kNone : compression_.weights; }
+  // Returns the array into which the value is pulled: the first output in host memory, else state.staging.
   NDArray Target(KeyState& state, const std::vector<NDArray>& outs);
-  // Where values of the key land in `target`. `kept`: another array reads them from there, or pushes it.
+  // Returns the destination for a value of the key in `target`. `kept`: other arrays are copied from the
+  // target, or it is pushed as well, so it must not adopt.
   Destination DestinationIn(NDArray& target, const KeyState& state, bool kept, CallBatch& calls);
-  // Before bytes of these are asked for, which may wait for what `calls` has yet to hand over.
+  // Called before the bytes of `arrays` are used. That may wait for a pull into an adopting array, and the
+  // pull may not have been submitted yet: it is then in `calls`.
   static void SubmitIfAdopting(const std::vector<NDArray>& arrays, CallBatch& calls);
-  // From the target, once it has `landed`, to the other arrays.
+  // Copies the value from the target to the other arrays of `outs`, once it has been delivered.
   void Broadcast(const KeyState& state, const NDArray& target, const Event& delivered,
                  const std::vector<NDArray>& outs);
-  // Hands `call` to the client once `after` is done and what was issued before on this key has been handed
-  // over. The event is the operation's end.
+  // Submits `call` to the client once the events of `after` have completed and everything issued before on
+  // this key has been submitted: in `calls` if that is so already. Returns the end of the operation.
   Event Issue(const Label& what, KeyState& state, Events after, Call&& call, CallBatch& calls);
-  // For what one call of the store issues, on so many keys.
+  // Returns a batch for the operations that one call of the store issues on `keys` keys.
   CallBatch NewCallBatch(size_t keys);
 
-  // dist_bundles.cc
+  // dist_small_keys.cc
   struct SmallKeys {
     SmallKeyBatchArgs common;
-    size_t keys = 0, bytes = 0;  // of the call that may go in bundles; fewer than two do not
+    size_t keys = 0, bytes = 0;  // the call's small keys; a single one is not batched
     Duration timeout{};
   };
   bool IsSmall(const KeyState& state) const;
   SmallKeys SmallOf(OpKind kind, const Found& states, const PushOptions& options) const;
-  // With `values` to be pushed and `outs` to be pulled into, null where there are none.
+  // Whether the key goes in a small-key batch. `values` are pushed and `outs`
+  // pulled into; null: there are none.
   bool GoesInBatch(const SmallKeys& small, const KeyState& state, const std::vector<NDArray>* values,
                    const std::vector<NDArray>* outs) const;
   void AddToBatch(const SmallKeys& small, const CallName& what, KeyState& state,
@@ -146,58 +156,59 @@ class DistStore final : public KVStore {
                int priority, bool latest);
   void PullInto(KeyState& state, const std::vector<NDArray>& outs, int priority, bool latest,
                 CallBatch& calls);
-  // For all that has been issued to be handed over, whatever the number of keys. Throws kDeadlineExceeded.
+  // Waits until everything that was issued has been submitted to the client. Throws kDeadlineExceeded.
   void WaitIssued(Duration timeout);
-  void ForgetIssued();  // what has been
-  // Runs `call` on the loop and waits for its end. `call` may outlive the wait: it owns what it uses.
+  void ForgetIssued();  // drops the events of issuing_ that have completed
+  // Runs `call` on the loop, waits for its end and throws its error. `call` may outlive the
+  // wait, so it must own what it uses.
   void Await(const std::string& what, Duration timeout, Call call);
-  // The two halves of Await: the call's end, and the wait for each, which throws what went wrong.
+  // The two halves of Await: Ask starts the call and returns its end, WaitFor waits and throws.
   Event Ask(const std::string& what, Call call);
   static void WaitFor(const std::vector<Event>& asked, Duration timeout);
-  // What a call was given, or the store's own.
+  // Returns `given`, or the store's own timeout for kDefaultTimeout.
   Duration Timeout(std::chrono::milliseconds given = kDefaultTimeout) const;
-  // `members`: who they are, in words; each has a count of its own. The id is chosen here.
-  // Returns the text of the first of them.
+  // Waits in the barrier and returns the text of the member with the lowest rank. `members` describes the
+  // members in words; barriers are counted for each such set, which gives the barrier its id.
   std::string WaitIn(wire::Barrier barrier, const std::string& members, std::chrono::milliseconds timeout);
 
   // dist_states.cc
   std::vector<kvstore::StateLayout> StateLayouts(const std::string& what) const;
-  // Each returns the call's end.
-  Event AskForRounds(const KeyState& key);  // all that this worker has pushed are closed
+  // Each of these starts a call and returns its end.
+  Event AskForRounds(const KeyState& key);  // Client::AwaitRounds
   Event AskForUpdates(const KeyState& key, std::shared_ptr<uint64_t> num_updates);
   Event AskForState(const KeyState& key, uint32_t slot, const std::shared_ptr<Buffer>& buffer);
   Event AskToStore(const KeyState& key, uint32_t slot, uint64_t num_updates, const Frame& frame);
   void AwaitRounds(const KeyState& key);
   uint64_t PullUpdates(const KeyState& key);
-  // All keys in their order, in groups that are asked for together; a table is alone.
+  // Returns all keys in the order of keys_, in groups that are requested together. A row-sparse key is alone.
   using KeyGroup = std::vector<const KeyState*>;
   std::vector<KeyGroup> GroupsOfKeys() const;
   std::vector<kvstore::KeyStates> PullStates(const KeyGroup& keys);
   void StoreStates(const KeyGroup& keys, std::span<kvstore::KeyStates> states);
 
-  // dist_tables.cc: calls that wait, on tables at rest.
-  // The rows on all servers, once this worker's last round has closed; ascending.
+  // dist_tables.cc: calls that wait, for row-sparse keys that no worker pushes meanwhile. Returns the ids of
+  // the rows on all servers after this worker's last round, in ascending order.
   std::vector<int64_t> RowIds(const KeyState& key);
   kvstore::KeyStates PullTableStates(const KeyState& key);
   void StoreTableStates(const KeyState& key, const kvstore::KeyStates& states);
-  // Rows' states, in the order of `ids`, which ascend.
+  // Pulls the states of the rows to `to`, in the order of `ids`, which must ascend.
   void PullRowStates(const KeyState& key, uint32_t slot, std::span<const int64_t> ids, std::byte* to);
-  // The same, or with slot 0 weights, the other way.
+  // Stores states of the rows, or with slot 0 their weights, from `from`.
   void StoreRows(const KeyState& key, uint32_t slot, uint64_t num_updates, std::span<const int64_t> ids,
                  const std::byte* from);
 
   const Options options_;
   const ClientLoop client_;
   const std::shared_ptr<Event::LoopDriver> loop_driver_;
-  const std::shared_ptr<Allocator> records_;  // of what is under way
-  const std::shared_ptr<Allocator> sent_;     // of bundles
+  const std::shared_ptr<Allocator> records_;  // for events and open operations
+  const std::shared_ptr<Allocator> sent_;     // for the blocks of small-key batches
   const int rank_;
   std::atomic<Duration> timeout_;
   std::mutex mutex_;
   // Guarded by mutex_.
   const std::unique_ptr<collective::Reducer> reducer_;
   std::map<Key, KeyState> keys_;
-  std::vector<Event> issuing_;  // of operations not handed over yet, and of some that have been
+  std::vector<Event> issuing_;  // KeyState::issued of operations that are not submitted, and some that are
   std::shared_ptr<const Optimizer> optimizer_;
   GradientCompression compression_;
   std::map<std::string, uint64_t> barriers_;  // by members

@@ -1,4 +1,8 @@
-// Whole tables of row-sparse keys, at rest: which rows there are, their states, and rows that are set.
+// DistStore: whole tables of row-sparse keys: the list of rows, their states, and rows that are set.
+//
+// Called by the program's threads, with mutex_ held; all calls wait for the servers. The results
+// are exact when no worker pushes the key meanwhile. What does not fit one frame is pulled or
+// stored in pieces, one after the other.
 #include <algorithm>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Events that complete as operations end.
+// Callbacks that complete an event when an operation ends.
 #pragma once
 
 #include <utility>
@@ -8,16 +8,19 @@
 
 namespace sluice::worker {
 
-// EventCompleter an event as an operation ended.
+// Completes an event, with an error if the operation has failed. The error's
+// text begins with the event's name.
 struct EventCompleter {
   void operator()(const Status& status) const;
   Event event;
 };
 
-// An operation that will never be: this worker has left its job.
+// Completes the event of an operation that never starts, because this worker
+// has left its job, with kCancelled.
 void CompleteAbandoned(const Event& event);
 
-// The same, and where nobody calls it, because the operation was never asked for, at its end.
+// As EventCompleter. If it is destroyed without having been called, because the operation was never started,
+// it completes the event with CompleteAbandoned.
 class ScopedCompleter {
  public:
   explicit ScopedCompleter(Event event) : event_(std::move(event)) {}
@@ -29,7 +32,7 @@ class ScopedCompleter {
   void operator()(const Status& status) { EventCompleter{std::exchange(event_, Event())}(status); }
 
  private:
-  Event event_;  // done once it has been called
+  Event event_;  // replaced by a completed event when called
 };
 
 }  // namespace sluice::worker

@@ -1,18 +1,20 @@
-// The journey of a gradient on the worker's side, as one ordered table. Read this first.
+// The stages of a gradient on the worker, in their order, and where the code of each is. Read this first.
 //
-//   reduce     this machine's devices' gradients, written by backward, become one sum
-//                                                                     collective/, ready_executor.h
-//   compress   what is sent in its place, where a compression is set; the rest is kept for the next push
-//                                                                     push/compressor.h
-//   queue      the sum's parts wait for their shards, by priority     part_flow.h, push/send_queue.h
-//   push       parts leave, uncopied; small ones together, small      push/requests.h
-//              keys of a call copied behind each other                batch.h
-//   wait       the shard has them; the round closes when all pushed   server/
-//   land       the weight is copied to its array, or read where the   pull/landing.h
-//              server lent it                                         transport/shm/contiguous_view.h
-//   broadcast  and from there to the other devices                    collective/, ready_executor.h
+//   reduce     The gradients of this machine's devices are summed.        collective/, dependency_executor.h
+//   compress   The sum is encoded if a compression is set; the residual   push/compressor.h
+//              is kept for the next push.
+//   queue      The parts of the sum wait in the queues of their shards,   part_sequencer.h, push/send_queue.h
+//              by priority.
+//   push       Parts are sent without a copy; small parts share a         push/outstanding_requests.h
+//              message. The small keys of one call are copied into        small_key_batch.h
+//              one block.
+//   wait       The shard has the parts. The round closes when all live    server/
+//              workers have pushed.
+//   deliver    The weight is copied into its array, or stays in leased    pull/deliver.h
+//              memory of the server, where it is read.                    transport/shm/contiguous_view.h
+//   broadcast  The weight is copied to the other devices.                 collective/, dependency_executor.h
 //
-// Every stage reports to a Tracer; a key's parts report one by one where they go their own ways.
+// Each stage reports to a Tracer. The stages from push to deliver report each part of a key separately.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +29,8 @@ inline constexpr Stage kStages[] = {Stage::kReduce, Stage::kCompress, Stage::kQu
                                     Stage::kWait,   Stage::kDeliver,  Stage::kBroadcast};
 std::string_view Name(Stage stage);
 
-// Hears when a key's round enters a stage. Called from the thread that runs the stage: must be thread-safe
-// and quick.
+// OnStage is called when a round of a key enters a stage, on the thread that runs the stage.
+// It must be thread-safe and quick.
 class Tracer {
  public:
   virtual ~Tracer() = default;

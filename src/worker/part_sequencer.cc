@@ -27,7 +27,7 @@ PartOps PartSequencer::AnsweredBy(const wire::ValuePart& value, const wire::Valu
   PartOps answered;
   for (const PartOpPtr& op : ops_) {
     if (op->finished || !op->sent || op->op->slot != value.slot) continue;
-    if (op->op->kind == OpKind::kAwaitSet) {  // a version says nothing of who has set it
+    if (op->op->kind == OpKind::kAwaitSet) {  // a version does not say whether worker 0 has set the weight
       if (op->request == request) answered.push_back(op);
       continue;
     }
@@ -36,11 +36,11 @@ PartOps PartSequencer::AnsweredBy(const wire::ValuePart& value, const wire::Valu
       if (op->op->IsPush() && op->request == request) answered.push_back(op);
       continue;
     }
-    // Rounded is another value than as it is.
+    // A value in another encoding is not the one that was asked for.
     if (op->WantsValue() && (!of.has_data || of.compression != op->op->compression.weights)) continue;
-    // Other rows are another value.
+    // The answer to another pull of rows has other rows.
     if (op->op->kind == OpKind::kPullRows && op->request != request) continue;
-    // Whatever is newest: a late answer to an earlier question may be older than this one.
+    // A pull that names no version wants the newest value; a late answer to an earlier request may be older.
     if ((value.slot > 0 || op->round() == 0) && request < op->request) continue;
     answered.push_back(op);
   }

@@ -1,7 +1,7 @@
-// The order of operations on one part. Pulls may go at once (the shard waits for the version they need); a
-// push waits until every earlier pull of the part has been answered. That is what lets shards forget old
-// versions: docs/design/protocol.md. A weight that is set in no round goes when all that came before has
-// ended, and all that came after waits for its end.
+// The order of the operations on one part. A pull may be sent at once, since the shard waits for the version
+// that it needs. A push, or anything else that carries a value, waits until every earlier pull of the part
+// has been answered; therefore shards need not keep old versions (docs/design/protocol.md). A weight that is
+// set outside a round is sent when all earlier operations have ended, and all later ones wait for its end.
 #pragma once
 
 #include "worker/operation.h"
@@ -11,18 +11,19 @@ namespace sluice::worker {
 class PartSequencer {
  public:
   void Append(PartOpPtr op) { ops_.push_back(std::move(op)); }
-  // What may go now and has not been released yet, in order; marks it released.
+  // Returns the operations that may be sent now and have not been released yet,
+  // in order, and marks them released.
   PartOps Release();
-  // Forgets what is finished.
+  // Drops finished operations.
   void Sweep();
-  // Sent, unanswered operations that a value answers which came in reply to `request`: those that want it,
-  // and the push that it came for, whose caller has given up on the answer.
+  // Returns the sent operations that a value answers which has arrived in reply to `request`: all that want
+  // this value, and the push of that request even if it wants no value any more (Client::DetachPush).
   PartOps AnsweredBy(const wire::ValuePart& value, const wire::Values& of, uint64_t request) const;
   bool empty() const { return ops_.empty(); }
   const PartOps& ops() const { return ops_; }
 
-  uint64_t known_version = 0;      // the highest that a shard has told
-  uint64_t requested_version = 0;  // the highest that a version pull asks for
+  uint64_t known_version = 0;      // the highest version that the shard has reported
+  uint64_t requested_version = 0;  // the highest version that a version probe has asked for
 
  private:
   PartOps ops_;

@@ -1,4 +1,4 @@
-// How the rows of a call lie in memory, part behind part; each begins on a cache line.
+// How the rows of a call lie in memory: one part behind the other, each at the start of a cache line.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@ namespace sluice::worker {
 
 std::vector<Extent> ExtentsOfIds(const kvstore::RowBatch& batch);
 std::vector<Extent> ExtentsOfRows(const kvstore::RowBatch& batch, size_t row_bytes);
-// Ids and rows: kvstore/rows/frame.h.
+// Extents of frames with ids and rows (kvstore/rows/frame.h).
 std::vector<Extent> ExtentsOfFrames(const kvstore::RowBatch& batch, size_t row_bytes);
-// So many rows of one part fit a frame, with their ids; one at least.
+// The number of rows of one part that fit a frame together with their ids; at least 1.
 size_t RowsOfFrame(size_t row_bytes);
-// Of them all, from the first on.
+// Bytes from the beginning of the first extent to the end of the last one.
 size_t BytesOf(const std::vector<Extent>& extents);
 
-// The ids, as ExtentsOfIds says.
+// A frame with the ids of the batch, laid out as in `extents` (ExtentsOfIds).
 Frame IdFrames(const kvstore::RowBatch& batch, const std::vector<Extent>& extents);
 
 }  // namespace sluice::worker

@@ -1,8 +1,8 @@
-// Small keys of one call that lie on one server: one operation of the client's, and of a push one block of
-// memory with their gradients, from which they are sent. For each by itself what surrounds its bytes would
-// cost several times what they do.
+// The small keys of one call that lie on one shard, as one operation of the client. A push copies their
+// gradients into one block, from which they are sent. For each key alone the bookkeeping would cost several
+// times as much as moving its bytes.
 //
-// Thread safety: one caller.
+// Thread safety: one thread.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,22 @@ namespace sluice::worker {
 
 class SmallKeyBatch {
  public:
-  // Gradients of larger keys are sent from where they lie.
+  // The largest small key. Gradients of larger keys are sent without a copy.
   static constexpr size_t kMostKeyBytes = 16 << 10;
-  // Of a bundle: nothing overtakes it.
+  // The most bytes of one batch, since nothing overtakes it.
   static constexpr size_t kMostBytes = 256 << 10;
 
-  // `common`: what goes for all. `keys` and `bytes`: how much is to come, if all of it fits. `done`: the end.
+  // `common` has the arguments that are the same for all keys. `keys` and `bytes` are those that the call
+  // has in all; the batch takes as many of them as fit. `done` completes when the operation has ended.
   SmallKeyBatch(const SmallKeyBatchArgs& common, size_t keys, size_t bytes,
                 const std::shared_ptr<Allocator>& memory, Event done);
   bool HasRoomFor(size_t bytes) const { return bytes_ + bytes <= most_; }
-  // `gradient` is copied; none for a pull. Where its value has landed `landed` completes.
+  // Adds a key. `gradient` is copied; it is null for a pull. `delivered` completes when the key's value has
+  // been delivered to `destination`, or with an error.
   void Add(uint32_t key, size_t bytes, const std::byte* gradient);
   void Add(uint32_t key, size_t bytes, const std::byte* gradient, Destination destination,
            const Event& delivered);
-  // What the client is to do; once.
+  // Moves the arguments for Client::Batch out. Call it once.
   SmallKeyBatchArgs Take();
   const Event& done() const { return done_; }
 
@@ -36,7 +38,7 @@ class SmallKeyBatch {
   SmallKeyBatchArgs args_;
   size_t most_;
   size_t bytes_ = 0;
-  std::shared_ptr<Buffer> block_;  // null: nothing is sent
+  std::shared_ptr<Buffer> block_;  // the gradients; null for a pull
   Event done_;
 };
 

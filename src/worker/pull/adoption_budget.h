@@ -29,8 +29,8 @@ class AdoptionBudget {
   };
 
   explicit AdoptionBudget(const Amount& room) : limit_(room) {}
-  // Whether `storage` may adopt a value of this size. True if there is room, or if it holds a reservation
-  // already, which `value` then replaces.
+  // Reserves room for a value that `storage` may adopt. A reservation that it has already is replaced,
+  // whatever the size of `value`. False: there is no room, and nothing is reserved.
   bool Reserve(const std::shared_ptr<internal::Storage>& storage, const Amount& value);
 
  private:

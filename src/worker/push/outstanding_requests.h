@@ -14,7 +14,7 @@ class OutstandingRequests {
   struct Request {
     PartOps parts;
     Time sent{};
-    uint64_t in_flight = 0;  // bytes in flight to the shard when it was sent, its own included; 0: a pull
+    uint64_t in_flight = 0;  // bytes in flight when it was sent, its own included; 0: nothing to measure
     Time next_repeat{};
     int repeats = 0;
   };
