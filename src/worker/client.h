@@ -59,8 +59,8 @@ struct PullArgs {
   int priority = 0;
   uint32_t slot = 0;    // 0: the weight; i: the optimiser's i-th state
   bool latest = false;  // pull any version; false: wait for this worker's last push
-  Compression weights =
-      Compression::kNone;  // encoding of float32 weights, once this worker has pushed the key
+  // Encoding of float32 weights, once this worker has pushed the key; before that they come unencoded.
+  Compression weights = Compression::kNone;
 };
 // One operation on several small keys, sent in few messages. It ends when it has ended for all keys, and
 // fails when it fails for one of them; the others go on. KeyOp::callback reports the end of each key.
@@ -90,8 +90,7 @@ struct PullRowsArgs {
   Destination destination;
   std::shared_ptr<const RowExtents> extents;
   int priority = 0;
-  uint32_t slot =
-      0;  // 0: the weight after this worker's last push; i: the optimiser's i-th state, any version
+  uint32_t slot = 0;  // 0: the weight after this worker's last push; i: any version of the i-th state
 };
 // Sets the weight of a dense key, outside any round.
 struct SetArgs {

@@ -27,8 +27,7 @@ class DistStore final : public KVStore {
     std::string type;  // "dist_sync"
     wire::SyncMode mode = wire::SyncMode::kSync;
     int num_workers = 1;
-    uint32_t number =
-        0;  // this store's number in the process; all workers make their stores in the same order
+    uint32_t number = 0;  // counts the stores of the process; all workers make theirs in one order
     collective::HostWork host_work = EnqueueOn;           // runs compression and sums of rows
     std::shared_ptr<Allocator> memory = HeapAllocator();  // for data that is made to be sent
     bool adopts = false;                                  // arrays may adopt leased values
@@ -110,7 +109,7 @@ class DistStore final : public KVStore {
   Found FindAll(const std::string& what, const kvstore::Entries& entries);
   // Creates the keys on all servers and in keys_. Waits.
   void Declare(const std::vector<InitArgs>& keys);
-  // Calls the tracer when `passed` completes: the key's last round has passed `stage`.
+  // Reports `stage` of the key's last round to the tracer when `passed` completes without an error.
   void Trace(const Event& passed, Stage stage, const KeyState& state, uint64_t bytes) const;
   // Returns the array to be pushed: the only value if it is in host memory, else the sum of all values,
   // scaled by collective::ExponentOfSum. Counts the key's round.
@@ -186,8 +185,9 @@ class DistStore final : public KVStore {
   std::vector<kvstore::KeyStates> PullStates(const KeyGroup& keys);
   void StoreStates(const KeyGroup& keys, std::span<kvstore::KeyStates> states);
 
-  // dist_tables.cc: calls that wait, for row-sparse keys that no worker pushes meanwhile. Returns the ids of
-  // the rows on all servers after this worker's last round, in ascending order.
+  // dist_tables.cc: calls that wait, for row-sparse keys that no worker pushes meanwhile
+
+  // Returns the ids of the rows on all servers after this worker's last round, in ascending order.
   std::vector<int64_t> RowIds(const KeyState& key);
   kvstore::KeyStates PullTableStates(const KeyState& key);
   void StoreTableStates(const KeyState& key, const kvstore::KeyStates& states);
@@ -211,8 +211,8 @@ class DistStore final : public KVStore {
   std::vector<Event> issuing_;  // KeyState::issued of operations that are not submitted, and some that are
   std::shared_ptr<const Optimizer> optimizer_;
   GradientCompression compression_;
-  std::map<std::string, uint64_t> barriers_;  // by members
-  kvstore::OutstandingOperations outstanding_;
+  std::map<std::string, uint64_t> barriers_;    // by members
+  kvstore::OutstandingOperations outstanding_;  // thread-safe, also used without mutex_
   AdoptionBudget adoption_budget_;
 };
 

@@ -38,7 +38,8 @@ class UpdateQueue {
   bool worthwhile() const { return !helpers_.empty(); }
   void Add(Update update);
   void StartHelpers();  // wakes helpers if there is enough to do
-  // Carries out all updates. When all have ended, throws the first exception that one of them has thrown.
+  // Carries out all updates. Throws the first exception of a shared one when all have ended, and that of an
+  // update that is not shared at once.
   void Run();
   // Whether updates wait and may go on waiting for more messages: waking the helpers once
   // for several messages costs less.

@@ -20,8 +20,7 @@ class CongestionWindow {
   // when it was sent, its own included.
   void OnArrival(uint64_t in_flight, Duration after) {
     idle_ = std::min(idle_, after);
-    if (in_flight < bytes_ / 2)
-      return;  // the window was not used up, so this says nothing about a larger one
+    if (in_flight < bytes_ / 2) return;  // a window that was not used says nothing about a larger one
     if (after - idle_ < kQueued) {
       bytes_ = std::min(most_, bytes_ + in_flight);
     } else if (after - idle_ > 2 * kQueued) {

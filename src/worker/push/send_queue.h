@@ -33,7 +33,7 @@ class SendQueue {
 
   // Bytes and parts of one message. Pushes reach kPushedBytes only on a fast link; elsewhere the window
   // bounds them more tightly. The answer to a pull is as large as what was asked for, nothing overtakes it,
-  // and a worker does not know how fast answers arrive, so pulls have a lower bound.
+  // and a worker does not know how fast answers arrive, so the limit for pulls is smaller.
   static constexpr size_t kPushedBytes = 1 << 20;
   static constexpr size_t kPulledBytes = 256 << 10;
   static constexpr size_t kBatchParts = 256;
