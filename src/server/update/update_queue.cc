@@ -20,7 +20,7 @@ namespace sluice::server {
 namespace {
 
 // Bytes that one thread sums in the time that another one takes to wake. For less no helper is woken.
-constexpr size_t kBytesOfAHelper = 256 << 10;
+constexpr size_t kBytesPerHelper = 256 << 10;
 constexpr size_t kPieceElements = 32 << 10, kPieceBytes = 4 * kPieceElements;  // bytes: about, for any type
 static_assert(kPieceElements % compression::kAligned == 0);
 // How often a thread polls a condition before it sleeps. It yields after each try, so that threads with work
@@ -30,7 +30,7 @@ constexpr int kLooks = 50;
 constexpr Duration kPatience = 1min;
 
 template <typename Ready>
-bool LookFor(Ready&& ready) {
+bool PollFor(Ready&& ready) {
   for (int look = 0; look < kLooks; ++look) {
     if (ready()) return true;
     std::this_thread::yield();
@@ -91,12 +91,12 @@ class UpdateQueue::SharedWork {
   void Help(size_t helper) {
     do {
       Work();
-    } while (LookFor([this] { return left_ > 0; }) || !Leave(helper));
+    } while (PollFor([this] { return left_ > 0; }) || !Leave(helper));
   }
   // Waits until every piece that a thread has taken is done.
   void AwaitDone() {
     const auto done = [](const State& state) { return state.open == 0; };
-    if (LookFor([this] { return open_ == 0; })) return;
+    if (PollFor([this] { return open_ == 0; })) return;
     while (!state_.Await(kPatience, done, [](State&, bool in_time) { return in_time; }))
       LOG(WARNING) << "a helper has had a piece of an update for long";  // also after a pause of the process
   }
@@ -154,9 +154,9 @@ void UpdateQueue::Add(Update update) {
 }
 
 void UpdateQueue::StartHelpers() {
-  if (bytes_ / kBytesOfAHelper <= 1) return;
+  if (bytes_ / kBytesPerHelper <= 1) return;
   for (; shared_ < waiting_.size(); ++shared_) shared_work_->Put(waiting_[shared_]);
-  const size_t wanted = std::min(helpers_.size(), shared_work_->left() * kPieceBytes / kBytesOfAHelper);
+  const size_t wanted = std::min(helpers_.size(), shared_work_->left() * kPieceBytes / kBytesPerHelper);
   for (size_t i = 0; i < wanted; ++i) {
     if (shared_work_->Call(i)) helpers_[i]->Post([board = shared_work_, i] { board->Help(i); });
   }
@@ -165,7 +165,12 @@ void UpdateQueue::StartHelpers() {
 void UpdateQueue::Run() {
   if (waiting_.empty()) return;
   StartHelpers();
-  for (size_t i = shared_; i < waiting_.size(); ++i) Do(waiting_[i], 0, waiting_[i].input.length);
+  std::exception_ptr failure;
+  try {
+    for (size_t i = shared_; i < waiting_.size(); ++i) Do(waiting_[i], 0, waiting_[i].input.length);
+  } catch (...) {
+    failure = std::current_exception();  // no update may be made a second time
+  }
   shared_work_->Work();
   shared_work_->AwaitDone();
   for (const Update& update : waiting_) {
@@ -174,7 +179,9 @@ void UpdateQueue::Run() {
   }
   waiting_.clear();
   bytes_ = shared_ = 0;
-  if (const std::exception_ptr failure = shared_work_->TakeFailure()) std::rethrow_exception(failure);
+  const std::exception_ptr shared_failure = shared_work_->TakeFailure();
+  if (failure == nullptr) failure = shared_failure;
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 }  // namespace sluice::server
