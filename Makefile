@@ -11,7 +11,7 @@ RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 # Targets share build folders, and tests share the cores: `make -j` must not mix them.
 .NOTPARALLEL:
 
-.PHONY: run test ci bench soak format build programs configure deps test-deps test-release test-asan test-tsan test-fuzz clean
+.PHONY: run check test ci bench soak format build programs configure deps test-deps test-release test-asan test-tsan test-fuzz clean
 
 build: configure
 	@cmake --build build -j $(JOBS)
@@ -26,6 +26,10 @@ configure: deps
 # The main job: 1 scheduler, 2 servers, 2 workers train LeNet on synthetic digits.
 run: programs
 	$(LAUNCH) -n 2 -s 2 build/bin/train_mnist $(RUN_FLAGS)
+
+# The quick part of the tests, for every save: under a minute after a build.
+check: build
+	@$(call ctest,build,-j $$(($(JOBS) + 1)) -L 'unit|golden|style')
 
 # The release build and its tests. What this machine cannot have (namespaces, sshd, batch systems) is skipped, and the
 # summary says why.

@@ -1,0 +1,74 @@
+"""tools/check_style.py finds what it is there to find."""
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import check_style  # noqa: E402
+
+HAS_FORMATTER = shutil.which(check_style.FORMATTER) is not None
+
+
+def body(lines):
+    return "\n".join(f"  Call({i});" for i in range(lines))
+
+
+class CheckStyle(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+        (self.root / "src").mkdir()
+        shutil.copy(ROOT / ".clang-format", self.root)
+
+    def found(self, text, name="src/a.cc"):
+        (self.root / name).write_text(text)
+        with mock.patch.object(check_style, "unformatted", lambda root: []):
+            return check_style.findings(self.root)
+
+    def test_the_project_is_clean(self):
+        if not HAS_FORMATTER and os.environ.get("SLUICE_LABS") != "required":
+            with mock.patch.object(check_style, "unformatted", lambda root: []):
+                self.assertEqual(check_style.findings(ROOT), [])
+            self.skipTest(f"there is no {check_style.FORMATTER}: formatting is not looked at")
+        self.assertEqual(check_style.findings(ROOT), [])
+
+    def test_long_functions_are_found(self):
+        for head, tail in (("void F() {", "}"), ("A::A(int a)\n    : a_(a) {", "}"), ("class C {\n  void F() {", "  }\n};")):
+            with self.subTest(head=head):
+                self.assertEqual(self.found(f"{head}\n{body(60)}\n{tail}\n"), [])
+                self.assertIn("a function of 61 lines; at most 60", self.found(f"{head}\n{body(61)}\n{tail}\n")[0])
+
+    def test_classes_namespaces_and_tables_may_be_long(self):
+        for head, tail in (("namespace {", "}  // namespace"), ("class C {", "};"), ("enum class E {", "};"), ("const int kTable[] = {", "};")):
+            with self.subTest(head=head):
+                self.assertEqual(self.found(f"{head}\n{body(100)}\n{tail}\n"), [])
+
+    def test_comments_are_looked_at(self):
+        self.assertIn("src/a.cc:2: a comment begins with 'Of'", self.found("int a;\nint b;  // Of the other.\n")[0])
+        self.assertIn("a comment of 111 columns", self.found("// " + "x" * 108 + "\n")[0])
+        self.assertEqual(self.found("// Often, and " + "x" * 90 + "\n"), [])
+
+    @unittest.skipUnless(HAS_FORMATTER, f"there is no {check_style.FORMATTER}")
+    def test_what_is_not_formatted_is_found(self):
+        (self.root / "src/a.cc").write_text("int  a;\n")
+        self.assertEqual(check_style.unformatted(self.root), ["src/a.cc:1: is not formatted; `make format` does it"])
+        (self.root / "src/a.cc").write_text("int a;\n")
+        self.assertEqual(check_style.unformatted(self.root), [])
+
+    def test_without_the_formatter_it_says_so_and_make_ci_fails(self):
+        with mock.patch.object(check_style.shutil, "which", lambda name: None), mock.patch("builtins.print") as said:
+            with mock.patch.dict(os.environ, {"SLUICE_LABS": ""}):
+                self.assertEqual(check_style.unformatted(self.root), [])
+            with mock.patch.dict(os.environ, {"SLUICE_LABS": "required"}):
+                self.assertIn("formatting is not looked at", check_style.unformatted(self.root)[0])
+        self.assertIn("formatting is not looked at", said.call_args[0][0])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Holds what a reader of the code may rely on: formatting, short functions, comments that are sentences.
+
+Usage: tools/check_style.py [ROOT]      exit code 1 and a line for each finding
+
+Formatting needs Debian's clang-format 14 (tools/install_deps.sh --tests): another version breaks lines elsewhere. Without it that part is
+left out with a line that says so; with SLUICE_LABS=required (`make ci`) that is a finding.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+LONGEST_FUNCTION = 60  # lines
+WIDEST_COMMENT = 110   # columns: the formatter leaves comments as they are
+TABLES = {"src/wire/convert_body.cc"}  # a case for every message
+CODE = ("src", "include", "examples", "bench", "tests")
+FORMATTER = "clang-format-14"
+OPENS_NO_FUNCTION = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|template|public|private)\b|= \{$|^\s*\{$")
+
+
+def sources(root, folders=CODE):
+    return sorted(path for folder in folders for suffix in ("*.h", "*.cc") for path in (root / folder).rglob(suffix))
+
+
+def long_functions(name, lines):
+    """Blocks of formatted code: one ends with the first brace that is indented as the line that opens it, or less (constructors)."""
+    for first, line in enumerate(lines):
+        if not line.endswith("{") or "//" in line or OPENS_NO_FUNCTION.search(line):
+            continue
+        indent = len(line) - len(line.lstrip())
+        ends = (i for i in range(first + 1, len(lines)) if lines[i].lstrip().startswith("}") and len(lines[i]) - len(lines[i].lstrip()) <= indent)
+        end = next(ends, first)
+        if end - first - 1 > LONGEST_FUNCTION:
+            yield f"{name}:{first + 1}: a function of {end - first - 1} lines; at most {LONGEST_FUNCTION}, a screen"
+
+
+def comments(name, lines):
+    for number, line in enumerate(lines, 1):
+        if re.search(r"//\s*Of\b", line):
+            yield f"{name}:{number}: a comment begins with 'Of'; begin with what it speaks of"
+        if line.lstrip().startswith("//") and len(line) > WIDEST_COMMENT:
+            yield f"{name}:{number}: a comment of {len(line)} columns; at most {WIDEST_COMMENT}"
+
+
+def unformatted(root):
+    if shutil.which(FORMATTER) is None:
+        why = f"formatting is not looked at: there is no {FORMATTER} (tools/install_deps.sh --tests)"
+        print(why)
+        return [why] if os.environ.get("SLUICE_LABS") == "required" else []
+    files = [str(path) for path in sources(root)]
+    ran = subprocess.run([FORMATTER, "--dry-run", *files], cwd=root, capture_output=True, text=True, check=True)
+    places = {match[1]: match[2] for match in re.finditer(r"^(.*?):(\d+):\d+: warning: code should be clang-formatted", ran.stderr, re.MULTILINE)}
+    return [f"{pathlib.Path(path).relative_to(root)}:{number}: is not formatted; `make format` does it" for path, number in sorted(places.items())]
+
+
+def findings(root):
+    found = []
+    for path in sources(root):
+        name, lines = path.relative_to(root), path.read_text(encoding="utf-8").split("\n")
+        found += comments(name, lines)
+        if name.parts[0] != "tests" and str(name) not in TABLES:
+            found += long_functions(name, lines)
+    return found + unformatted(root)
+
+
+def main(arguments):
+    found = findings((pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parents[1]).resolve())
+    for line in found:
+        print(line)
+    print(f"check_style: {len(found)} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
