@@ -6,11 +6,11 @@
 //   }
 //   autograd::Backward({loss});
 //
-// What the gradients of recorded operations are made from must be the same when Backward runs: operators that
-// write in place refuse what the tape can see (ndarray.h), and Backward refuses to run when it was written in
-// any other way (Error(kFailedPrecondition), which names the operation).
+// The arrays from which gradients of recorded operations are computed must not change until Backward runs.
+// Operators that work in place refuse arrays of which the tape knows (ndarray.h). If such an array was
+// written in any other way, Backward throws Error(kFailedPrecondition), which names the operation.
 //
-// Thread safety: the tape is thread-local; a graph is used by the thread that recorded it.
+// Thread safety: the tape is thread-local; a graph may only be used by the thread that recorded it.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ enum class GradReq { kNull, kWrite, kAdd };
 bool IsRecording();
 bool IsTraining();
 
-// Where layers such as dropout draw from: their masks are a pure function of this, the sample's row, the
-// layer and the element.
+// The source of random numbers of layers such as dropout: a mask is a pure function of this, the sample's
+// row, the layer and the element.
 struct DrawPosition {
   uint64_t seed = 0;
   uint64_t step = 0;
-  uint64_t first_sample = 0;  // row 0, counted over the step's batch of all devices and workers
+  uint64_t first_sample = 0;  // the sample in row 0, counted in the batch of all devices and workers
 };
 DrawPosition CurrentDraw();
 
-// What the scopes of a thread have set.
+// The state that the scopes of a thread set.
 struct ScopeState {
   bool recording = false;
   bool training = false;
@@ -47,11 +47,11 @@ struct ScopeState {
 struct RecordOptions {
   bool training = true;
   uint64_t seed = 0;
-  std::optional<uint64_t> step;  // none: another one for every such scope of this thread
+  std::optional<uint64_t> step;  // nullopt: every such scope of this thread has another step
 };
 
-// Records operations until its end. `training` is what layers such as dropout see. A scope without options
-// inside one that names its step draws from that step.
+// Records operations while it exists. Layers such as dropout use `training`. A scope without options inside a
+// scope that has a given step draws from that step.
 class RecordScope {
  public:
   explicit RecordScope(bool training = true);
@@ -64,9 +64,9 @@ class RecordScope {
   const ScopeState before_;
 };
 
-// Until its end row i of what is computed is sample `first_sample` + i of the step's batch. A step whose
-// batch is cut over devices or workers names here what each of them got, and drops what one device would
-// have:
+// While it exists, row i of the arrays that are computed is sample `first_sample` + i of the step's batch. If
+// the batch of a step is divided over devices or workers, one scope for each part makes dropout choose the
+// same elements as on a single device:
 //
 //   const autograd::RecordScope record({.seed = seed, .step = step});
 //   for (size_t i = 0; i < parts.size(); ++i) {
@@ -84,7 +84,7 @@ class SampleScope {
   const uint64_t before_;
 };
 
-// Stops recording until its end.
+// Stops recording while it exists.
 class PauseScope {
  public:
   explicit PauseScope(bool training = false);
@@ -96,21 +96,24 @@ class PauseScope {
   const ScopeState before_;
 };
 
-// Makes `array` a variable: Backward leaves its gradient in Grad(array). For kWrite each Backward replaces
-// it, for kAdd it adds up.
+// Makes `array` a variable, whose gradient Backward writes to Grad(array). With kWrite each Backward replaces
+// the gradient, with kAdd it adds to it. With kNull the array is not a variable.
 void AttachGrad(NDArray& array, GradReq req = GradReq::kWrite);
-// The gradient's memory; Error(kFailedPrecondition) when none is attached.
+// Returns the array that holds the gradient. Throws Error(kFailedPrecondition) when none is attached.
 NDArray Grad(const NDArray& variable);
-// How many Backward calls have written this variable's gradient: what a Trainer compares to find stale ones.
+// Returns how many Backward calls have written this variable's gradient. A Trainer compares the number to
+// find stale gradients.
 uint64_t GradVersion(const NDArray& variable);
-// Called during Backward as soon as the variable's gradient has been issued in full, before the rest of
-// backward is: its event exists, so a push can be queued behind it. One hook per variable; empty removes it.
+// Sets a function that Backward calls as soon as it has issued all of the variable's gradient, before it
+// issues the rest of the pass. A push that the hook issues then waits only for this gradient. A variable has
+// one hook; an empty function removes it.
 void SetGradHook(NDArray& variable, std::function<void()> hook);
 
-// Gradients of the sum of `heads` (each weighted by its head gradient, or by ones). Heads may live on several
-// contexts: their graphs are issued in turn, so that the contexts work at the same time. Frees the recorded
-// graphs: a second Backward through any part of them is Error(kFailedPrecondition).
+// Computes the gradients of the sum of `heads`, each weighted by its head gradient, or by ones. Heads may lie
+// on several contexts, whose graphs are issued alternately, so that the contexts work at the same time.
+// Backward frees the recorded graphs; a second Backward through any part of them throws
+// Error(kFailedPrecondition).
 void Backward(const std::vector<NDArray>& heads, const std::vector<NDArray>& head_grads = {});
-void Backward(const NDArray& head);  // of one head, without making a list
+void Backward(const NDArray& head);  // the same for one head, without a list
 
 }  // namespace sluice::autograd

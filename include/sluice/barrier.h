@@ -1,4 +1,4 @@
-// Who waits for whom in a barrier.
+// The groups of nodes that may wait for each other in a barrier.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@ namespace sluice {
 
 enum class BarrierGroup : uint8_t {
   kWorkers,  // all workers
-  kServers,  // all servers: called by server programs (sluice/server.h)
-  kAll,      // all workers and all servers
+  kServers,  // the programs of all servers (sluice/server.h)
+  kAll,      // all workers and the programs of all servers
 };
 
 }  // namespace sluice

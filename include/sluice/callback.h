@@ -1,9 +1,10 @@
-// Who listens to a training run: saves, stops, draws.
+// Callbacks of a training run, for example to save checkpoints, to stop the run or to draw its curves.
 //
 //   options.callbacks = {SaveEvery("run/lenet", {.steps = 500, .keep = 2}), KeepBest("run/lenet-best"),
 //                        StopEarly({.patience = 3}), WriteReport("run/lenet.html")};
 //
-// All workers of a job list the same callbacks; those of rank 0 are called. Whether to stop is told to all.
+// All workers of a job list the same callbacks, and only those of rank 0 are called. Fit passes rank 0's
+// decision to stop on to all workers.
 #pragma once
 
 #include <cstdint>
@@ -20,44 +21,45 @@
 
 namespace sluice {
 
-// What a run is judged by.
+// The metric whose score says how good a run is.
 struct Judge {
-  std::string metric = "accuracy";  // its name
+  std::string metric = "accuracy";  // the name of the metric
   bool higher_is_better = true;
-  bool is_loss = false;  // there is no metric, and the loss is the score
+  bool is_loss = false;  // true: there is no metric, and the loss is the score
 };
 
 struct EvalReport {
-  double score = 0;  // of the metric: the accuracy, unless there is another; the loss where there is none
-  double loss = 0;   // the mean
+  double score = 0;  // the metric's (by default the accuracy); the loss where there is no metric
+  double loss = 0;   // the mean loss
   double top_k = 0;
 };
 
 class Callback;
 using CallbackPtr = std::shared_ptr<Callback>;
 
-// A moment between two steps.
+// The state of a run between two steps.
 struct FitStatus {
-  Position next;     // the batch that comes next: {epoch, 0} at the end of the epoch before
-  int64_t step = 0;  // steps done since the start of the run, those before a resume included
+  Position next;     // the next batch; {epoch, 0} at the end of the epoch before
+  int64_t step = 0;  // number of steps done since the start of the run, also those before it was resumed
   uint64_t seed = 0;
   bool shuffle = true;
   const Batching& batching;
-  // Of this worker, over the epoch so far. While steps are under way the newest one may be missing.
+  // The mean loss and the score of this worker over the epoch so far. The newest step may be missing while it
+  // is under way.
   double loss = 0;
   double score = 0;
   const Judge& judge;
-  double images_per_sec = 0;   // samples, of all workers together
-  const std::string& samples;  // what they are called: FitOptions::samples
+  double images_per_sec = 0;   // samples per second of all workers together
+  const std::string& samples;  // the name of samples: FitOptions::samples
   double learning_rate = 0;
-  // For a checkpoint, under kMemory: what Fit itself remembers, the sums of the epoch so far. Waits for the
-  // newest step.
+  // Returns what Fit itself remembers, the sums of the epoch so far; a checkpoint saves it under the name
+  // kMemory. The function waits for the newest step.
   static constexpr const char* kMemory = "Fit";
   const std::function<std::string()>& memory;
-  std::optional<EvalReport> test;  // where it was made just now
+  std::optional<EvalReport> test;  // the evaluation after this step, if there was one
   nn::Layer& net;
   Trainer& trainer;
-  const std::vector<CallbackPtr>& callbacks;  // of the run
+  const std::vector<CallbackPtr>& callbacks;  // all callbacks of the run
 };
 
 class Callback {
@@ -65,60 +67,66 @@ class Callback {
   virtual ~Callback() = default;
   virtual void OnStep(const FitStatus&) {}   // after each step but the last of an epoch
   virtual void OnEpoch(const FitStatus&) {}  // after the evaluation, if there is one
-  virtual void OnEnd(const FitStatus&) {}    // a run of num_steps may end within an epoch: status.next
+  virtual void OnEnd(const FitStatus&) {}    // after the run, which num_steps may end within an epoch
 
-  // Whether it ever ends a run. Then all workers meet before the first epoch and after each, and rank 0's
-  // WantsStop counts for all.
+  // Returns whether the callback may end a run early. If one may, all workers wait for each other before the
+  // first epoch and after each, and the run ends for all of them if rank 0's WantsStop returns true.
   virtual bool MayStop() const { return false; }
   virtual bool WantsStop() const { return false; }
 
-  // Whether it is nothing without a test set: then Fit refuses a run that has none.
+  // Returns whether the callback needs a test set. Fit then refuses a run without one.
   virtual bool NeedsTestSet() const { return false; }
 
-  // Whether it saves what the others remember: then it is called after them, wherever it is listed.
+  // Returns whether the callback saves what others remember. It is then called after these, wherever it is
+  // listed.
   virtual bool Saves() const { return false; }
-  // What it knows of the run so far, for a checkpoint: under this name, unless it is empty. Callbacks of one
-  // name are told apart by their order.
+  // Memory returns what the callback has to remember when a run is resumed. A checkpoint stores it under
+  // name(), or not at all if the name is empty. Callbacks of the same name are distinguished by their order.
   virtual std::string name() const { return {}; }
   virtual std::string Memory() const { return {}; }
-  // What Memory said, before the first step of a run that goes on. Throws Error(kDataLoss) when it cannot be.
+  // Gets what Memory returned, before the first step of a resumed run. Throws Error(kDataLoss) for a text
+  // that Memory cannot have returned.
   virtual void Recall(const std::string&) {}
 };
 
-// Both throw Error(kInvalidArgument) for an empty function.
+// Return callbacks that call a function after each step but the last of an epoch, or after each epoch. They
+// throw Error(kInvalidArgument) for an empty function.
 CallbackPtr AfterStep(std::function<void(const FitStatus&)> call);
 CallbackPtr AfterEpoch(std::function<void(const FitStatus&)> call);
 
 struct SaveOptions {
-  int64_t epochs = 0;  // after every so many; 0: not for epochs
-  int64_t steps = 0;   // after every so many of the run, and where it ends; 0: only at the end of epochs
-  int64_t keep = 2;    // how many of those made for `steps` stay: the newest
-  // Whether the run is to end before its time, such as TerminationFlag() of sluice/runtime.h. Asked after
-  // each step and epoch: once it is true, a checkpoint is saved there, and Fit throws Error(kCancelled),
-  // which names it. Null: never.
+  int64_t epochs = 0;  // saves after every so many epochs; 0: not by epochs
+  int64_t steps = 0;   // saves after every so many steps of the run; 0: not by steps
+  int64_t keep = 2;    // how many checkpoints remain of those not made by `epochs`: the newest
+  // Returns whether the run should end early; for example TerminationFlag() of sluice/runtime.h. It is called
+  // after each step and epoch. Once it returns true, a checkpoint is saved, and Fit throws Error(kCancelled),
+  // which names it. Null means that the run does not end early.
   std::function<bool()> end_asked = nullptr;
-  FileMetadata metadata = {};  // Checkpoint::metadata
+  FileMetadata metadata = {};  // for Checkpoint::metadata
 };
-// Checkpoints (sluice/checkpoint.h) under `prefix`, with what the run's callbacks remember. Of those made for
-// steps only the run's own are removed. After the first step Error(kAlreadyExists) where a checkpoint lies
-// ahead of the run, from another one: the newest would not be this run's.
+// Saves checkpoints (sluice/checkpoint.h) under `prefix`, with what the callbacks of the run remember. A run
+// that ends within an epoch is saved there as well. Only checkpoints that this run has made, also before it
+// was resumed, are removed (SaveOptions::keep). After the first step Fit throws Error(kAlreadyExists) if
+// `prefix` has a checkpoint at or beyond the position of the run: it comes from another run, and the newest
+// checkpoint would not be one of this run.
 CallbackPtr SaveEvery(std::string prefix, const SaveOptions& options);
 
-// The parameters with the best test score of all evaluations so far, as FILE: safetensors with "epoch"
-// (begun: the one that they are of), "step" and "test_accuracy" in its metadata, or "test_metric" and
-// "test_score" where another metric judges. A loss that is no number is never the best. `metadata` goes into
-// the file, too, as into a checkpoint.
+// Saves the parameters with the best test score of all evaluations so far as `file`, in safetensors format.
+// The metadata have the number of epochs begun as "epoch", the number of steps as "step", and the score as
+// "test_accuracy"; if the metric is not the accuracy, its name as "test_metric" and the score as
+// "test_score". Parameters with a loss or a score that is not finite are never the best. `metadata` is added,
+// as to a checkpoint.
 CallbackPtr KeepBest(std::string file, FileMetadata metadata = {});
 
 struct StopOptions {
-  int64_t patience = 3;  // epochs without a better test score before the run ends
-  double min_delta = 0;  // better: by more than this
+  int64_t patience = 3;  // the run ends after so many epochs without a better test score
+  double min_delta = 0;  // a score is better if it is better by more than this
 };
 CallbackPtr StopEarly(const StopOptions& options);
 
-// Learning curves as one HTML file that any browser opens: losses and accuracies by epoch, the learning rate
-// and samples per second; rewritten after every epoch, and at an end within one. A run that goes on continues
-// the curves.
+// Writes learning curves to one HTML file that any browser opens: losses and accuracies by epoch, the
+// learning rate and samples per second. The file is rewritten after every epoch, and at the end of a run
+// within an epoch. A resumed run continues the curves.
 CallbackPtr WriteReport(std::string file, std::string title);
 
 }  // namespace sluice

@@ -1,9 +1,9 @@
-// A training run on disk, to go on from to the last bit.
+// Checkpoints: a training run on disk, from which it can be resumed bit-identically.
 //
-// PREFIX-0003.safetensors holds the parameters after three epochs, PREFIX-0003-000200.safetensors after 200
-// steps more, for any tool to read, and in the metadata where the run stood;
-// PREFIX-0003[-000200].states.safetensors the optimiser's states, PREFIX-0003[-000200].statistics.safetensors
-// each context's own statistics, where contexts differ.
+// PREFIX-0003.safetensors has the parameters after three epochs, PREFIX-0003-000200.safetensors those after
+// 200 steps more; the metadata of the file say where the run stood, and other tools can read the file.
+// PREFIX-0003[-000200].states.safetensors has the optimiser's states. If contexts have different statistics,
+// PREFIX-0003[-000200].statistics.safetensors has those of each context.
 #pragma once
 
 #include <cstdint>
@@ -20,50 +20,54 @@
 namespace sluice {
 
 struct Checkpoint {
-  Position next;     // the batch that the data go on with
-  int64_t step = 0;  // steps done, counted from the first epoch
-  // With `next`, all that the order of samples and every random number depend on.
+  Position next;     // the batch with which the run goes on
+  int64_t step = 0;  // number of steps done since the beginning of the first epoch
+  // With `next`, the three fields below determine the order of samples and every random number.
   uint64_t seed = 0;
   bool shuffle = true;
-  Batching batching = {};                          // without samples: not known
-  std::map<std::string, std::string> memory = {};  // of callbacks, by name
-  // The program's own, such as the words that its samples' ids stand for.
+  Batching batching = {};                          // num_samples is 0 where the batching is not known
+  std::map<std::string, std::string> memory = {};  // what callbacks remember, by name
+  // Metadata of the program's own, such as the words that its samples' ids stand for.
   FileMetadata metadata = {};
 };
 
 std::string CheckpointFile(const std::string& prefix, const Position& next);
 std::string CheckpointStatesFile(const std::string& prefix, const Position& next);
 std::string CheckpointStatisticsFile(const std::string& prefix, const Position& next);
-// Those that are there, whole, the oldest first. Throws Error(kUnavailable) for a folder that cannot be read.
+// Returns the positions of the complete checkpoints under `prefix`, in ascending order. Throws
+// Error(kUnavailable) for a folder that cannot be read.
 std::vector<Position> ListCheckpoints(const std::string& prefix);
 
-// For one process of a job: the one of rank 0. Throws Error(kInvalidArgument) for metadata under a name that
-// Sluice uses itself, such as "epoch". Takes the place of a checkpoint that is there. The parameters
-// come last, under a temporary name that is then replaced: where they are, the rest is too, and what a
-// save has left that was killed before is removed by the next save under the prefix.
+// Writes a checkpoint, and replaces one of the same position. In a job only the process of rank 0 calls it.
+// The parameters are written last, to a temporary file that is then renamed, so that a checkpoint with a file
+// of parameters is complete. If a save is killed before that, the next save under `prefix` removes its files.
+// Throws Error(kInvalidArgument) for metadata under a name that Sluice uses itself, such as "epoch".
 void SaveCheckpoint(const std::string& prefix, const Checkpoint& checkpoint,
                     const nn::ParameterDict& parameters, Trainer& trainer);
-// All its files; the parameters first.
+// Removes all files of a checkpoint, the parameters first.
 void RemoveCheckpoint(const std::string& prefix, const Position& next);
 
 struct LoadedCheckpoint : Checkpoint {
-  bool has_position = false;  // else the file holds parameters only, and of Checkpoint `next` alone is known
-  std::string states;         // file of the optimiser's states, for FitOptions; empty: there is none
-  std::string statistics;  // file of each context's own statistics, for FitOptions; empty: they are the same
-  int64_t updates = 0;     // that they have seen: of the key that has seen most
+  // False if the file has parameters only; then `next` and `metadata` are the only fields of Checkpoint that
+  // are known.
+  bool has_position = false;
+  std::string states;      // for FitOptions: the file of the optimiser's states; empty: there is none
+  std::string statistics;  // for FitOptions: the file of each context's statistics; empty: they are equal
+  int64_t updates = 0;     // the largest number of updates of any key in `states`
 };
-// All but the parameters themselves: what a program looks at before it has a network. Throws Error(kDataLoss)
-// when the metadata are not what SaveCheckpoint writes, naming file and entry; Error(kNotFound) when there is
-// no such checkpoint, naming those that there are.
+// Reads everything but the parameters, for programs that have no network yet. Throws Error(kNotFound), which
+// lists the checkpoints that exist, when there is none at this position, and Error(kDataLoss), which names
+// file and entry, when the metadata are not what SaveCheckpoint writes.
 LoadedCheckpoint ReadCheckpoint(const std::string& prefix, const Position& next);
-// Fills `parameters` as LoadParameters does, but converts no type: a run that goes on has the one that it
-// had. The states wait for their optimiser. Throws as ReadCheckpoint does.
+// Also fills `parameters`, as LoadParameters does, but converts no types, since a resumed run has the types
+// that it had. Loading the optimiser's states is left to the caller (FitOptions, Trainer::LoadStates). Throws
+// as ReadCheckpoint and LoadParameters do.
 LoadedCheckpoint LoadCheckpoint(const std::string& prefix, const Position& next,
                                 const nn::ParameterDict& parameters);
 
-// "the batch of all workers was 64 and is 32"; empty where they are the same. Within an epoch a run goes on
-// with the same alone: else a step is another place among the samples. From the end of an epoch it may go on
-// with any.
+// Describes the difference of two batchings, as "the batch of all workers was 64 and is 32"; empty if they
+// are equal. A run that is resumed within an epoch needs the same batching, because a step of another one is
+// another position among the samples. A run that is resumed at the end of an epoch may have any.
 std::string DifferenceOf(const Batching& then, const Batching& now);
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Clipping by the norm of all gradients together, as Gluon's clip_global_norm and PyTorch's clip_grad_norm_.
+// Clipping by the norm of all gradients together, like Gluon's clip_global_norm and PyTorch's
+// clip_grad_norm_.
 //
 //   sluice::Trainer trainer(net.CollectParams(), config, store, {.update_on_kvstore = false});
 //   autograd::Backward({loss});
@@ -7,7 +8,7 @@
 //   sluice::ClipGlobalNorm(gradients, 1.0 * batch_size);
 //   trainer.Update(batch_size);
 //
-// After AllreduceGrads every context has the same sums: clip those of each context on their own.
+// After AllreduceGrads all contexts have the same sums: call ClipGlobalNorm once for each context.
 #pragma once
 
 #include <vector>
@@ -16,11 +17,12 @@
 
 namespace sluice {
 
-// Returns the 2-norm of all arrays as one vector, summed in float64. Where it is larger than max_norm, every
-// array is multiplied by max_norm / norm in place; infinity as max_norm only measures. A norm that is not
-// finite is logged, with the first array that has it, and changes nothing: the caller sees it and may leave
-// the step out. Waits for the arrays. They may lie on different contexts and be of any floating type; throws
-// Error(kInvalidArgument) for others and for a max_norm that is negative or no number.
+// Waits for the arrays and returns the 2-norm of all of them as one vector, summed in float64. If it is
+// larger than `max_norm`, every array is multiplied by max_norm / norm in place; with infinity as `max_norm`
+// the call only measures. A norm that is not finite is logged, with the first array that causes it, and
+// changes nothing: the caller may check the result and skip the step. The arrays may lie on different
+// contexts and have any floating type. Throws Error(kInvalidArgument) for other types and for a `max_norm`
+// that is negative or NaN.
 double ClipGlobalNorm(const std::vector<NDArray>& arrays, double max_norm);
 
 }  // namespace sluice

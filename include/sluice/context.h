@@ -1,4 +1,4 @@
-// Where an array lives and where work on it runs.
+// A context is the device on which an array lies and on which operations on it run.
 #pragma once
 
 #include <compare>
@@ -12,8 +12,8 @@ namespace sluice {
 
 enum class DeviceKind : uint8_t { kCpu, kGpu, kCpuPinned };
 
-// A device of this machine. cpu(0), cpu(1), ... are separate streams over shares of the cores: they run in
-// parallel.
+// A device of this machine. cpu(0), cpu(1), ... have separate streams and separate shares of the cores, so
+// that they run in parallel.
 struct Context {
   DeviceKind kind = DeviceKind::kCpu;
   int id = 0;
@@ -31,8 +31,9 @@ inline Context cpu_pinned(int id = 0) {
   return {DeviceKind::kCpuPinned, id};
 }
 
-// How many threads each cpu(i) computes with, in place of its share of the cores. Call it before the first
-// array: a context that has one keeps its threads. Throws Error(kInvalidArgument) below 1.
+// Sets how many threads each cpu(i) computes with, in place of one for each core of its share. Call it before
+// the first array is made: a context that has an array keeps its threads. Throws Error(kInvalidArgument) if
+// `threads` is below 1.
 void SetThreadsPerCpuContext(int threads);
 
 inline std::ostream& operator<<(std::ostream& out, const Context& context) {

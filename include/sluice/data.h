@@ -1,4 +1,4 @@
-// Training data: where samples come from (Dataset), what is done to them on the way (Transform), and the
+// Training data: the source of samples (Dataset), operations on them (Transform), and batches of them in the
 // order in which a job takes them (DataLoader).
 #pragma once
 

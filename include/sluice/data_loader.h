@@ -1,4 +1,4 @@
-// Batches made ahead by threads.
+// The DataLoader makes batches ahead, on threads of its own.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,12 @@ struct Batch {
   Position position;
   Shape shape;  // [size, ...sample]; size may be 0
   std::vector<float> samples;
-  std::vector<int32_t> labels;      // size classes; none where labels are arrays
-  Shape label_shape;                // of labels that are arrays: [size, ...label]
-  std::vector<float> label_values;  // theirs, one after another
-  std::vector<uint64_t> indices;    // of the samples in the dataset
-  int64_t global_size = 0;          // over all workers
-  int64_t first = 0;                // place of this part\'s first sample in the batch of all workers
+  std::vector<int32_t> labels;      // size() classes; empty where labels are arrays
+  Shape label_shape;                // where labels are arrays: [size, ...label]
+  std::vector<float> label_values;  // the values of these arrays, one after another
+  std::vector<uint64_t> indices;    // positions of the samples in the dataset
+  int64_t global_size = 0;          // size of the batch of all workers
+  int64_t first = 0;                // position of this part's first sample in the batch of all workers
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
 };
 
@@ -31,51 +31,52 @@ struct DataLoaderOptions {
   bool shuffle = true;
   uint64_t seed = 0;
   LastBatch last_batch = LastBatch::kKeep;
-  // By class; not empty: an epoch is drawn with these weights, with replacement (WeightedEpochOrder). The
-  // constructor then asks the dataset for every label. Needs shuffle.
+  // Weights by class. If there are any, the samples of an epoch are drawn with these weights, with
+  // replacement (WeightedEpochOrder), and the constructor reads every label of the dataset. They need
+  // `shuffle`.
   std::vector<double> class_weights;
   Share share;
-  int64_t num_epochs = -1;  // Next gives nothing after these many; < 0: never ends
-  int num_threads = 1;      // make batches ahead
-  // At most so many batches are made, or being made, and not yet taken; 0: two for each thread, at least 4.
+  int64_t num_epochs = -1;  // Next returns nothing after so many epochs; < 0: epochs never end
+  int num_threads = 1;      // threads that make batches
+  // How many batches may be made or in the making before Next takes them; 0: two for each thread, at least 4.
   int prefetch = 0;
-  std::chrono::milliseconds timeout = std::chrono::minutes(2);  // of Next
+  std::chrono::milliseconds timeout = std::chrono::minutes(2);  // how long Next waits
 };
 
-// Weights that make every class equally likely: 1 / (number of its samples), 0 for a class without any.
-// Throws Error(kInvalidArgument) for a label that is no class.
+// Returns weights that make all classes equally likely: 1 / (number of samples of the class), 0 for a class
+// without samples. Throws Error(kInvalidArgument) for a label that is not a class.
 std::vector<double> BalancedClassWeights(const Dataset& dataset);
 
-// Gives the batches of a worker in order, made ahead by its own threads.
+// Returns the batches of a worker in order; its own threads make them ahead.
 //
-// A sample is made as it is in the epoch whose order it comes from: with kRollover, those at the head of an
-// epoch's first batch are as in the epoch before.
+// A sample is read as it is in the epoch from whose order it comes (Dataset::GetInEpoch). With kRollover the
+// samples at the beginning of an epoch's first batch come from the epoch before.
 //
-// Thread safety: one caller. The destructor stops the threads after the samples they are at.
+// Thread safety: one thread at a time. The destructor waits until each thread has finished its sample.
 class DataLoader {
  public:
-  // Throws Error(kInvalidArgument) for options out of range (num_threads: at least 1, prefetch: 0) or no
-  // samples. Rethrows what Dataset::Label throws.
+  // Throws Error(kInvalidArgument) for options out of range (num_threads must be at least 1, prefetch at
+  // least 0) and for a dataset without samples. Rethrows what Dataset::Label throws.
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // The next batch; nothing after the last epoch. Rethrows what the dataset threw for this batch, in its
-  // turn, and again at every later call until Seek. Error(kDeadlineExceeded) when the batch is not ready in
-  // time.
+  // Waits for the next batch and returns it, or nothing after the last epoch. If the dataset threw while this
+  // batch was made, Next rethrows that, and does so at every later call until Seek. Throws
+  // Error(kDeadlineExceeded) when the batch is not ready within `timeout`.
   std::optional<Batch> Next();
-  // Hands back a batch that is done with: later ones take its memory, and none anew.
+  // Gives back a batch that the caller no longer needs, so that later batches use its memory.
   void Reuse(Batch batch);
-  // The next batch will be this one, cut for `share` when given. What was made ahead is dropped.
-  // The first batch of an epoch means the same whatever was taken before; a later one counts batches, of
-  // today's global batch. With kRollover and another number of workers, what the epochs before have left over
-  // is what it would be had these workers taken them. Throws Error(kInvalidArgument) for a step outside the
-  // epoch or a share out of range.
+  // Makes the batch at `position` the next one, divided for `share` if that is given, and drops the batches
+  // that were made ahead. The first batch of an epoch is the same whatever batches were taken before. The
+  // step of a later batch counts batches of the present global size. With kRollover and another number of
+  // workers, the samples left over by the epochs before are those that these workers would have left over.
+  // Throws Error(kInvalidArgument) for a step outside the epoch or a share out of range.
   void Seek(const Position& position, std::optional<Share> share = std::nullopt);
 
-  Position position() const;        // of the batch that Next gives
-  int64_t steps_per_epoch() const;  // of the epoch of position()
+  Position position() const;        // of the batch that Next returns next
+  int64_t steps_per_epoch() const;  // in the epoch of position()
   const Dataset& dataset() const;
 
  private:

@@ -1,4 +1,4 @@
-// Datasets: samples by index, in memory or made of other datasets.
+// Datasets: the interface, datasets in memory, and datasets made of other datasets.
 #pragma once
 
 #include <cstdint>
@@ -11,45 +11,47 @@
 
 namespace sluice {
 
-// Samples by index. Thread safety: every method is called by several threads at once.
+// A sequence of samples that are read by index. Several threads call the methods at the same time.
 //
-// A sample is one array of floats with a label: a class, or an array of floats itself (a number to learn,
-// several, a mask). Token ids and other whole numbers are exact up to 2^24.
+// A sample is an array of floats with a label. The label is a class, or itself an array of floats: a number
+// to learn, several numbers, a mask. Token ids and other integers are exact up to 2^24.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;  // number of samples
   virtual const Shape& sample_shape() const = 0;
   virtual int64_t num_classes() const = 0;  // 0 where labels are arrays
-  // Of labels that are arrays: [] for one number. None: labels are classes.
+  // Returns the shape of labels that are arrays, [] for one number; nullopt where labels are classes.
   virtual std::optional<Shape> label_shape() const { return std::nullopt; }
-  // Writes sample `index` (0 <= index < size()) to `sample` (sample_shape().size() values); returns its
-  // class, 0 <= class < num_classes(), or 0 where labels are arrays. What it throws surfaces at
-  // DataLoader::Next.
+  // Writes sample `index` (0 <= index < size()) to `sample`, which has sample_shape().size() values. Returns
+  // its class, 0 <= class < num_classes(), or 0 where labels are arrays. If Get throws, DataLoader::Next
+  // throws the same.
   virtual int32_t Get(int64_t index, std::span<float> sample) const = 0;
-  // As Get, the way the sample is in `epoch` (>= 0): random transforms (sluice/transforms.h) draw anew in
-  // each. Where nothing is random, every epoch is the same.
+  // As Get, for the sample as it is in `epoch` (>= 0): random transforms (sluice/transforms.h) draw new
+  // numbers in each epoch. Where nothing is random, all epochs are equal.
   virtual int32_t GetInEpoch(int64_t /*epoch*/, int64_t index, std::span<float> sample) const {
     return Get(index, sample);
   }
-  // The class of a sample. This one makes the whole sample for it.
+  // Returns the class of a sample. This implementation calls Get, which makes the whole sample.
   virtual int32_t Label(int64_t index) const;
-  // Writes the label of a sample, label_shape()->size() values. For data sets whose labels are arrays; here
-  // Error(kFailedPrecondition).
+  // Writes the label of a sample, label_shape()->size() values. Datasets whose labels are arrays override
+  // it; this implementation throws Error(kFailedPrecondition).
   virtual void GetLabel(int64_t index, std::span<float> label) const;
 };
 
 // The part of a published data set.
 enum class Subset : uint8_t { kTrain, kTest };
 
-// Floats in memory, of any sample shape.
+// Samples in memory as floats, of any shape.
 class ArrayDataset final : public Dataset {
  public:
-  // samples: one after another. num_classes 0: the largest label and one. Throws Error(kInvalidArgument) when
-  // samples, labels and shape do not fit each other or a label is outside 0..num_classes-1.
+  // `samples` has the values of one sample after another. num_classes = 0 means the largest label plus one.
+  // Throws Error(kInvalidArgument) when samples, labels and shape do not fit each other, or a label is
+  // outside 0..num_classes-1.
   ArrayDataset(Shape sample_shape, std::vector<float> samples, std::vector<int32_t> labels,
                int64_t num_classes = 0);
-  // Labels that are arrays, one after another; [] for one number a sample. Neither shape may be of extent 0.
+  // The same for labels that are arrays; `labels` has one after another, and label_shape is [] for one number
+  // per sample. Neither shape may have an extent of 0.
   ArrayDataset(Shape sample_shape, std::vector<float> samples, Shape label_shape, std::vector<float> labels);
 
   int64_t size() const override { return size_; }
@@ -61,8 +63,8 @@ class ArrayDataset final : public Dataset {
   void GetLabel(int64_t index, std::span<float> label) const override;
 
   std::span<const float> sample(int64_t index) const;
-  const std::vector<int32_t>& labels() const { return labels_; }  // classes
-  std::span<const float> label(int64_t index) const;              // an array
+  const std::vector<int32_t>& labels() const { return labels_; }  // for labels that are classes
+  std::span<const float> label(int64_t index) const;              // for labels that are arrays
 
  private:
   Shape sample_shape_;
@@ -74,11 +76,11 @@ class ArrayDataset final : public Dataset {
   int64_t num_classes_ = 0;
 };
 
-// Images in memory as bytes; Get scales them to 0..1 (value / 255).
+// Images in memory as bytes. Get scales them to 0..1 (value / 255).
 class ImageDataset final : public Dataset {
  public:
-  // pixels: one image after another. Throws Error(kInvalidArgument) when pixels, labels and shape do not fit
-  // each other or a label is outside 0..num_classes-1.
+  // `pixels` has one image after another. Throws Error(kInvalidArgument) when pixels, labels and shape do not
+  // fit each other, or a label is outside 0..num_classes-1.
   ImageDataset(Shape image_shape, std::vector<uint8_t> pixels, std::vector<uint8_t> labels,
                int64_t num_classes = 10);
 
@@ -98,19 +100,20 @@ class ImageDataset final : public Dataset {
   int64_t num_classes_;
 };
 
-// Views: datasets that keep others alive and copy nothing. All throw Error(kInvalidArgument) for a null
-// dataset.
+// Select, Take and Concat return views, which keep the datasets alive and copy nothing. They throw
+// Error(kInvalidArgument) for a null dataset.
 
-// The samples at `indices`, in that order; one may come twice. Throws Error(kInvalidArgument) for an index
-// outside the dataset, naming it.
+// Returns the samples at `indices`, in that order; an index may occur several times. Throws
+// Error(kInvalidArgument), which names the index, for an index outside the dataset.
 std::shared_ptr<const Dataset> Select(std::shared_ptr<const Dataset> dataset, std::vector<int64_t> indices);
-// The first `count` samples, or all where there are fewer, as Gluon's take. Throws Error(kInvalidArgument)
-// unless count >= 1.
+// Returns the first `count` samples, or all if there are fewer, like Gluon's take. Throws
+// Error(kInvalidArgument) unless count >= 1.
 std::shared_ptr<const Dataset> Take(std::shared_ptr<const Dataset> dataset, int64_t count);
-// One dataset after another. Throws Error(kInvalidArgument) for none, or when their sample shapes, label
-// shapes or numbers of classes differ.
+// Returns the samples of one dataset after another. Throws Error(kInvalidArgument) if there is no dataset, or
+// if their sample shapes, label shapes or numbers of classes differ.
 std::shared_ptr<const Dataset> Concat(std::vector<std::shared_ptr<const Dataset>> datasets);
-// Every sample, as in epoch 0, read once and kept as floats: for files that are decoded at every Get.
+// Reads every sample once, as in epoch 0, and keeps it as floats. It is for files that would otherwise be
+// decoded at every Get.
 std::shared_ptr<const ArrayDataset> InMemory(const Dataset& dataset);
 
 }  // namespace sluice

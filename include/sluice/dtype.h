@@ -38,14 +38,14 @@ constexpr bool IsFloating(DType dtype) {
 std::string_view Name(DType dtype);  // "float32"
 std::optional<DType> DTypeFromName(std::string_view name);
 
-// DLPack's DLDataTypeCode and bits: (kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4).
+// DLPack's DLDataTypeCode (kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4) and number of bits.
 struct DLPackType {
   uint8_t code;
   uint8_t bits;
 };
 DLPackType ToDLPack(DType dtype);
 
-// 16-bit floats as stored (arithmetic on them goes through float).
+// 16-bit floats as they are stored. Arithmetic on them converts them to float.
 struct Half {
   uint16_t bits = 0;
 };

@@ -1,10 +1,10 @@
-// What a caller of Sluice can catch.
+// The exception that Sluice throws.
 //
-// Two classes of error exist (see docs/design/errors.md):
-//  - sluice::Error: something a caller can handle or report: bad input, a wrong shape, a lost peer, a
-//  deadline.
-//    The message says what was wrong, with which value, where, and what to do about it.
-//  - a broken invariant, which is a bug of ours: it aborts the process with a message (base/check.h).
+// There are two classes of errors (docs/design/errors.md):
+//  - Errors that a caller can handle or report, such as bad input, a wrong shape, a lost peer or a missed
+//    deadline, are thrown as sluice::Error. The message says what was wrong, with which value, where, and
+//    what to do about it.
+//  - A broken invariant is a bug of Sluice: it aborts the process with a message (base/check.h).
 #pragma once
 
 #include <stdexcept>
@@ -16,15 +16,15 @@ namespace sluice {
 enum class ErrorCode {
   kInvalidArgument,     // a value is outside what the call accepts
   kNotFound,            // a key, file or name does not exist
-  kAlreadyExists,       // declared before with another shape, dtype or owner
-  kFailedPrecondition,  // right call, wrong moment: pull before init, async with update_on_kvstore=false
+  kAlreadyExists,       // it exists already, perhaps with another shape, dtype or owner
+  kFailedPrecondition,  // the call is right but comes at the wrong moment, such as a pull before Init
   kDataLoss,            // a file or message is truncated or corrupt
-  kDeadlineExceeded,    // waited as long as was allowed; the message names what for
+  kDeadlineExceeded,    // a wait took longer than allowed; the message names what it waited for
   kUnavailable,         // a peer is dead or unreachable; the message names it
-  kPermissionDenied,    // wrong job secret
-  kResourceExhausted,   // a limit was reached
+  kPermissionDenied,    // not allowed: a file that may not be read, a node of another job or user
+  kResourceExhausted,   // a limit was reached, such as memory or descriptors
   kUnimplemented,       // this build or backend lacks it (for example: no CUDA)
-  kCancelled,           // the job is stopping
+  kCancelled,           // the job or the run is stopping
 };
 
 std::string_view ErrorCodeName(ErrorCode code);

@@ -1,6 +1,6 @@
-// Command lines on top of gflags, with what gflags gets wrong mended: dashes and underscores are alike, stray
-// arguments, the value in `--shuffle false` and non-finite numbers are errors, and so is an unknown flag
-// (with the nearest known one).
+// Command-line flags on top of gflags, with a stricter parser: dashes and underscores in names are equal;
+// stray arguments, the value in `--shuffle false`, numbers that are not finite and unknown flags are errors.
+// The error for an unknown flag suggests the nearest known one.
 //
 //   DEFINE_double(lr, 0.05, "Learning rate.");   // gflags/gflags.h
 //
@@ -16,13 +16,12 @@
 
 namespace sluice {
 
-// Sets the gflags defined by the program (in any file that is not a library's). Throws
-// Error(kInvalidArgument) that names the argument.
-// `--help` (or -h): prints `usage` and every flag of the program with its default, 80 columns wide, and exits
-// 0.
+// Sets the gflags that the program defines, which are those of all files but gflags' and glog's own. Throws
+// Error(kInvalidArgument), which names the wrong argument. With `--help` or `-h` it prints `usage` and every
+// flag of the program with its default, 80 columns wide, and exits with code 0.
 void ParseFlags(int argc, char** argv, const std::string& usage);
 
-// What `--help` prints.
+// Returns what `--help` prints.
 std::string FlagsHelp(const std::string& program, const std::string& usage);
 
 }  // namespace sluice

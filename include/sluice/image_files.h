@@ -1,14 +1,15 @@
-// Data sets of PNG and JPEG images, read and decoded at every Get: by the DataLoader's threads. InMemory
-// keeps what fits.
+// Data sets of PNG and JPEG images. Every Get reads and decodes an image, in training on the threads of the
+// DataLoader. InMemory (sluice/dataset.h) keeps a data set that fits in memory.
 //
-// A sample is an image as floats in 0..1 (value / 255), channels first: red, green, blue, or grey. An image
-// is known by its first bytes, not by its name. Of PNG: every colour type; transparency is dropped, 16 bits
-// are rounded to 8. Of JPEG: grey and colour, not CMYK. Orientation and colour profiles are ignored.
+// A sample is an image as floats in 0..1 (value / 255), channels first: red, green, blue, or grey. The first
+// bytes of an image, not its name, determine its format. PNG images may have every colour type; transparency
+// is dropped, and 16 bits are rounded to 8. JPEG images may be grey or in colour, but not CMYK. Orientation
+// and colour profiles are ignored.
 //
-// Errors: kNotFound; kPermissionDenied; kDataLoss naming the file, the record and the byte where there are
+// Errors: kNotFound; kPermissionDenied; kDataLoss, which names the file, the record and the byte if there are
 // any, and what was found; kInvalidArgument for options out of range; kResourceExhausted for an image of more
-// than 2^28 bytes, or when memory is refused. Decoding takes the image's bytes, and beside them a few rows'
-// floats, whatever it is converted to.
+// than 2^28 bytes, or when memory is refused. Decoding needs memory for the bytes of the image and for the
+// floats of a few rows, whatever the image is converted to.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +23,22 @@ namespace sluice {
 
 struct ImageOptions {
   Shape shape;  // [channels, height, width] of every sample; channels: 1 (grey) or 3 (red, green, blue)
-  // What becomes of an image of another height or width: an error, or bilinear resizing, as
-  // transforms::Resize.
+  // Whether an image of another height or width is resized, bilinearly as by transforms::Resize; if not, it
+  // is an error.
   bool resize = false;
-  // What becomes of an image of the other number of channels: an error, or conversion. Colour to grey is
-  // ITU-R BT.601's luma, 0.299 R + 0.587 G + 0.114 B; grey to colour repeats the channel.
+  // Whether an image of the other number of channels is converted; if not, it is an error. Colour becomes
+  // grey by ITU-R BT.601's luma, 0.299 R + 0.587 G + 0.114 B; grey becomes colour by repeating the channel.
   bool convert_colors = false;
 };
 
-// A folder with one sub-folder for each class. Class c is the c-th of the sub-folders' names sorted by their
-// bytes; within a class, images are sorted in the same way. Files that do not end in .png, .jpg or .jpeg (in
-// capitals or not), names that begin with a dot, and folders within a class's are left out.
+// The images in a folder that has one sub-folder for each class. Class c is the c-th of the sub-folders,
+// whose names are sorted by their bytes; the images of a class are sorted in the same way. Files that do not
+// end in .png, .jpg or .jpeg (in capitals or not), names that begin with a dot, and folders within the folder
+// of a class are left out.
 class ImageFolderDataset final : public Dataset {
  public:
-  // Lists the folder; reads no image. Throws Error: kNotFound for no folder, no class or a class without
-  // images.
+  // Lists the folder, but reads no image. Throws Error(kNotFound) if there is no folder or no class, or if a
+  // class has no images.
   ImageFolderDataset(const std::string& folder, ImageOptions options);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -58,16 +60,17 @@ class ImageFolderDataset final : public Dataset {
   std::vector<File> files_;
 };
 
-// Images in MXNet's RecordIO (https://mxnet.apache.org/versions/1.9.1/architecture/note_data_loading.html):
-// the .rec file that im2rec makes, whose records are IRHeader and an encoded image. The label is IRHeader's,
-// or its array of one: a whole number.
+// The images in a file of MXNet's RecordIO format
+// (https://mxnet.apache.org/versions/1.9.1/architecture/note_data_loading.html), as im2rec writes it. Each
+// record of the .rec file is an IRHeader and an encoded image. The label is that of the IRHeader, or its
+// array of one label; it must be an integer.
 //
-// The .idx file beside it (tab-separated key and position) says which records there are and in which order;
-// without one the .rec file is gone through once, from record to record.
+// The .idx file beside it (tab-separated key and position) lists the records and their order. Without one,
+// the .rec file is scanned once from record to record.
 struct ImageRecordOptions {
   ImageOptions image;
-  int64_t num_classes = 0;  // 0: the largest label and one, for which every record's header is read at first
-  std::string index_path;   // "": PATH.idx for PATH.rec, if it is there
+  int64_t num_classes = 0;  // 0: the largest label plus one; the constructor then reads all records' headers
+  std::string index_path;   // "": PATH.idx for PATH.rec, if that file exists
 };
 class ImageRecordDataset final : public Dataset {
  public:
@@ -78,7 +81,7 @@ class ImageRecordDataset final : public Dataset {
   const Shape& sample_shape() const override;
   int64_t num_classes() const override;
   int32_t Get(int64_t index, std::span<float> sample) const override;
-  int32_t Label(int64_t index) const override;  // reads the record's header alone
+  int32_t Label(int64_t index) const override;  // reads only the record's header
 
  private:
   class Impl;

@@ -1,4 +1,4 @@
-// The job that this process belongs to.
+// Information about the job that this process belongs to.
 #pragma once
 
 #include <chrono>
@@ -11,19 +11,20 @@
 namespace sluice {
 
 struct JobInfo {
-  bool in_job = false;  // launch.py, or another launcher, has started this process as a part of one
+  bool in_job = false;  // launch.py, or another launcher, has started this process as a part of a job
   int num_workers = 1;
   int num_servers = 0;
-  int cpu_threads = 1;  // that this process should compute with: its share of the host's cores
+  int cpu_threads = 1;  // threads that this process should compute with: its share of the host's cores
 };
-// What the environment says, before any store has joined the job. Throws Error(kInvalidArgument) that names a
-// bad variable.
+// Returns what the environment says about the job; works before any store has joined it. Throws
+// Error(kInvalidArgument), which names the variable, for an invalid environment.
 JobInfo Job();
 
-// Counters of the job's processes but the other workers, by process ("scheduler", "server 0", ...) and name:
-// "bytes_in", "bytes_out", "max_rss_kb", "cpu_us" and others. Joins the job, where no store has: as long as
-// SLUICE_RENDEZVOUS_TIMEOUT says, after which `timeout` begins. Throws Error(kFailedPrecondition) outside of
-// one, and after Finish, and Error(kDeadlineExceeded).
+// Returns counters of the scheduler and of each server, by process ("scheduler", "server 0", ...) and name:
+// "bytes_in", "bytes_out", "max_rss_kb", "cpu_us" and others. If no store has joined the job yet, this call
+// joins it, which may take SLUICE_RENDEZVOUS_TIMEOUT; `timeout` counts from then on. JobCounters throws
+// Error(kFailedPrecondition) outside of a job and after Finish, and Error(kDeadlineExceeded) when it takes
+// too long.
 std::map<std::string, std::map<std::string, uint64_t>> JobCounters(
     std::chrono::milliseconds timeout = std::chrono::seconds(30));
 

@@ -1,4 +1,4 @@
-// What an array in a KVStore is called.
+// The names of arrays in a KVStore.
 #pragma once
 
 #include <concepts>
@@ -30,9 +30,9 @@ template <typename T>
 concept KeyNumber = (std::integral<T> && !NoKey<T>) || PlainEnum<T>;
 }  // namespace internal
 
-// An integer or a name. One store uses one of the two. Integers of every type, and values of an enum that is
-// no enum class, are numbers of keys; texts are names. bool, characters and nullptr are no keys: they do not
-// compile.
+// A key is a number or a name; the keys of one store are all numbers or all names. Integers of every type,
+// and the values of an enum that is not an enum class, become numbers; strings become names. bool, characters
+// and nullptr are not keys: they do not compile.
 class Key : public std::variant<int64_t, std::string> {
  public:
   using Variant = std::variant<int64_t, std::string>;
@@ -43,7 +43,7 @@ class Key : public std::variant<int64_t, std::string> {
   Key(Number number) : Variant(std::in_place_index<0>, InRange(number)) {}  // NOLINT: implicit on purpose
   Key(std::string name) : Variant(std::move(name)) {}                       // NOLINT: implicit on purpose
   Key(std::string_view name) : Variant(std::string(name)) {}                // NOLINT: implicit on purpose
-  // Throws Error(kInvalidArgument) for null.
+  // Throws Error(kInvalidArgument) for a null pointer.
   Key(const char* name) : Variant(std::string(NotNull(name))) {}  // NOLINT: implicit on purpose
   Key(Variant key) : Variant(std::move(key)) {}                   // NOLINT: implicit on purpose
   Key(std::nullptr_t) = delete;
@@ -54,7 +54,7 @@ class Key : public std::variant<int64_t, std::string> {
   template <typename Number>
   static int64_t InRange(Number number) {
     if constexpr (std::is_enum_v<Number>) {
-      return InRange(+static_cast<std::underlying_type_t<Number>>(number));  // of bool and char: int
+      return InRange(+static_cast<std::underlying_type_t<Number>>(number));  // +: int for bool and char
     } else {
       if (std::in_range<int64_t>(number)) return static_cast<int64_t>(number);
       throw Error(ErrorCode::kInvalidArgument,
@@ -74,7 +74,8 @@ concept KeyRange = std::ranges::input_range<const Range> &&
     std::convertible_to<std::ranges::range_reference_t<const Range>, Key>;
 }  // namespace internal
 
-// Keys of a call as they are written: {"a", "b"}, {0, 1}, or any range of texts or integers.
+// The keys of a call, in any notation that callers use: {"a", "b"}, {0, 1}, or any range of strings or
+// integers.
 class KeyList {
  public:
   KeyList(std::initializer_list<Key> keys) : keys_(keys) {}
@@ -91,7 +92,8 @@ namespace internal {
 template <typename T>
 concept Keys = std::convertible_to<const T&, KeyList>;
 using Braces = std::initializer_list<Key>;
-// One key in braces and one pointer are the call of one key.
+// Tells several keys with several pointers from one key in braces with one pointer, which is meant for the
+// overload for one key.
 template <typename T, size_t n>
 concept Several = !std::same_as<T, Braces> || (n > 1);
 }  // namespace internal

@@ -6,20 +6,21 @@
 //   kv->Push("w", gradient);               // returns at once
 //   kv->Pull("w", &weight);                // returns at once; using `weight` waits for it
 //
-// Types: local, device (one process, sums on the host or on the devices); dist_sync, dist_device_sync (a
-// round of a key closes when every live worker has pushed it); dist_async, dist_device_async (every push is
-// applied when it arrives). docs/kvstore.md tells each apart.
+// There are six types of store. local and device serve one process and sum gradients on the host or on the
+// devices. In dist_sync and dist_device_sync a round of a key closes when every live worker has pushed the
+// key. In dist_async and dist_device_async every push is applied when it arrives. docs/kvstore.md compares
+// the types. Below, "dist" means the last four of them, "sync" and "async" two each.
 //
 // Each store has keys and an optimiser of its own. All workers of a job make the same dist stores in the same
-// order: the n-th of one worker is the n-th of all others. Keys live as long as the job.
+// order: the n-th store of one worker is the n-th store of all others. Keys live as long as the job.
 //
-// Asynchrony: Push, Pull and PushPull return before they are done; arrays carry the order (a pushed array
-// must not be waited for, a pulled one is waited for where it is used). Operations of one worker on one key
-// keep their order. A failed operation is thrown, as sluice::Error with key, operation and cause, by the next
-// wait on its array or by the next call on the store.
+// Asynchrony: Push, Pull and PushPull return before they are done, and arrays carry the dependencies: the
+// caller need not wait for an array that it has pushed, and the use of a pulled array waits for the pull.
+// Operations of one worker on one key keep their order. If an operation fails, the next wait on its array or
+// the next call on the store throws sluice::Error, which names the key, the operation and the cause.
 //
-// Thread safety: all methods may be called from several threads; the order of calls from different threads is
-// theirs to define.
+// Thread safety: all methods may be called from several threads. If the order of calls from different threads
+// matters, the caller has to establish it.
 #pragma once
 
 #include <chrono>
@@ -43,20 +44,21 @@ namespace sluice {
 
 struct PushOptions {
   int priority = 0;  // higher goes first
-  uint64_t samples =
-      0;  // how many samples the gradient sums over (used with OptimizerConfig::normalize_by_samples)
-  double divisor =
-      1;  // what the summed gradient of all workers is divided by; the same on all workers in a round
-  // Sends the numbers as they are, whatever compression is set: of what is no gradient.
+  // The number of samples that the gradient sums over; used with OptimizerConfig::normalize_by_samples.
+  uint64_t samples = 0;
+  // The gradient, summed over all workers, is divided by this. It is the same on all workers in a round.
+  double divisor = 1;
+  // Sends the values as they are, whatever compression is set; for pushes of values that are not gradients.
   bool uncompressed = false;
 };
 
 // Some rows of a table of shape {rows, ...}.
 struct RowSparse {
-  // Row numbers, int64 or int32, of any shape (of [batch, steps] words, say) and in any order; one may come
-  // several times, and there may be none.
+  // Row numbers, int64 or int32. They have any shape (for example [batch, steps], one id for each word) and
+  // any order; an id may occur several times, and there may be none.
   NDArray ids;
-  // The ids' shape and then a row's: rows[i] is of row ids[i], and of ids {n} that is {n, ...}.
+  // rows[i] belongs to row ids[i] of the table. The shape is that of `ids` followed by that of a row: for ids
+  // of shape {n} it is {n, ...}.
   NDArray rows;
 };
 
@@ -66,8 +68,9 @@ concept RangeOf = std::ranges::input_range<const Range> &&
     std::convertible_to<std::ranges::range_reference_t<const Range>, T>;
 }  // namespace internal
 
-// The arrays of a call's keys as they are written: {x, y} has one for each key, {{x0, x1}, {y0, y1}} one for
-// each key and device; or a range of arrays, or of lists of arrays.
+// The arrays for the keys of a call, in any notation that callers use: {x, y} has one array for each key,
+// {{x0, x1}, {y0, y1}} has one for each key and device. A range of arrays, of pointers to arrays or of lists
+// of arrays is accepted as well.
 class ArrayLists {
  public:
   using Values = std::vector<NDArray>;
@@ -77,7 +80,7 @@ class ArrayLists {
     for (const NDArray& array : arrays) lists_.push_back({array});
   }
   ArrayLists(std::initializer_list<Values> lists) : lists_(lists) {}
-  // Null is an array that was never made, which every call refuses.
+  // A null pointer becomes an array that is not valid(), which every call refuses.
   template <internal::RangeOf<const NDArray*> Range>
   ArrayLists(const Range& arrays) {  // NOLINT: implicit on purpose
     for (const NDArray* array : arrays) lists_.push_back({array == nullptr ? NDArray() : *array});
@@ -99,35 +102,38 @@ class ArrayLists {
 class KVStore {
  public:
   using Values = std::vector<NDArray>;  // one key's arrays, one per device
-  // new weight = f(key, summed gradient, weight), on the store's own copy: writes `weight` in place.
+  // Computes the new weight of `key` from the summed gradient and writes it to `weight`, which is the store's
+  // own copy, in place.
   using Updater = std::function<void(const Key& key, const NDArray& gradient, NDArray& weight)>;
 
-  // The store of `type`, of the default Runtime: one of the names above or another one of the same type
-  // (sluice/store_type.h), in upper or lower case. Throws Error(kInvalidArgument) that lists the types.
-  // Defined in runtime/.
+  // Makes a store of the default Runtime. `type` is one of the six names above or an alias of one
+  // (sluice/store_type.h), in upper or lower case; for any other name Create throws Error(kInvalidArgument),
+  // which lists the types. Create is defined in src/runtime/.
   static std::shared_ptr<KVStore> Create(const std::string& type);
 
   virtual ~KVStore() = default;
 
-  virtual std::string type() const = 0;  // the name above, whichever was given to Create
+  virtual std::string type() const = 0;  // one of the six names, also where Create was given an alias
   virtual int rank() const = 0;
   virtual int num_workers() const = 0;
 
-  // Makes the key; all keys of a call or none. A name is UTF-8 of at most 64 KiB. Dist: returns once the key
-  // exists on every server; rank 0's value wins and is what a pull before the first push returns. Not a
-  // barrier. Throws kAlreadyExists (naming both) when another worker made it with another shape or dtype; on
-  // local stores also for a repeated key.
+  // Creates the keys of the call, all of them or none. A key's name is UTF-8 of at most 64 KiB. On dist
+  // stores Init returns once the key exists on every server; rank 0's value becomes the key's value, and a
+  // pull before the first push returns it. Init is not a barrier. It throws Error(kAlreadyExists) when
+  // another worker has created the key with another shape or dtype, and names both; stores of one process
+  // also throw it for a key that exists already.
   void Init(const Key& key, const NDArray& value) { Init(std::vector<Key>{key}, std::vector{value}); }
   virtual void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
-  // As all templates of this class: what is not the call above as it stands. Where both would do, the
-  // compiler takes the one that is no template.
+  // The templates of this class accept other notations of keys and arrays, and convert them to those of the
+  // call above. Where both would accept the arguments, overload resolution prefers the one that is not a
+  // template.
   template <internal::Keys Keys = KeyList>
   void Init(const Keys& keys, const std::vector<NDArray>& values) {
     Init(KeyList(keys).keys(), values);
   }
 
-  // values[i] are the arrays of keys[i]: they are summed, over devices and over repeats of a key in this
-  // call.
+  // Pushes the gradients values[i] of keys[i] and returns at once. The arrays of one key are summed over
+  // devices, and over repetitions of the key in this call.
   void Push(const Key& key, const NDArray& value, const PushOptions& options = {}) {
     Push(std::vector<Key>{key}, std::vector<Values>{{value}}, options);
   }
@@ -145,7 +151,8 @@ class KVStore {
     Push(KeyList(keys).keys(), values.lists(), options);
   }
 
-  // Writes the key's value into every output (arrays are handles: they are taken by value and share storage).
+  // Writes the key's value into every output and returns at once; the first use of an output waits for the
+  // value. NDArrays are handles, so outputs that are taken by value share their storage with the caller's.
   void Pull(const Key& key, NDArray* out, int priority = 0) {
     Pull(std::vector<Key>{key}, std::vector<Values>{{Of(out, "Pull", key)}}, priority);
   }
@@ -169,7 +176,8 @@ class KVStore {
   void Pull(const Keys& keys, NDArray* const (&outs)[n], int priority = 0) {
     Pull(KeyList(keys).keys(), ArrayLists(outs).lists(), priority);
   }
-  // The newest closed version, whatever this worker has pushed. For clients that never push.
+  // Pulls the newest version whose round has closed, without waiting for the rounds that this worker has
+  // pushed. It is for clients that never push.
   void PullLatest(const Key& key, NDArray* out, int priority = 0) {
     PullLatest(std::vector<Key>{key}, std::vector<Values>{{Of(out, "PullLatest", key)}}, priority);
   }
@@ -192,7 +200,8 @@ class KVStore {
     PullLatest(KeyList(keys).keys(), ArrayLists(outs).lists(), priority);
   }
 
-  // Push, then pull of the round's result; into `values` themselves when `outs` is empty.
+  // Pushes `values`, then pulls the result of the round into `outs`, or into `values` themselves when `outs`
+  // is empty.
   void PushPull(const Key& key, const NDArray& value, NDArray* out = nullptr,
                 const PushOptions& options = {}) {
     PushPull(std::vector<Key>{key}, std::vector<Values>{{value}},
@@ -238,21 +247,26 @@ class KVStore {
                 const PushOptions& options = {}) {
     PushPull(KeyList(keys).keys(), values.lists(), ArrayLists(outs).lists(), options);
   }
-  // Writes the key's value, in no round: what this worker pushed before is done with, and what it pushes
-  // next, and in sync stores what anybody does, goes on from this value. Optimiser states stay. Returns at
-  // once, like Push. Dist: rank 0's value counts. The others may call it as well, with any value of that
-  // shape: theirs is done, and what they issue later on the key goes on, when rank 0's value is there. In
-  // sync stores rank 0 has to set it before the same round, else theirs fails with kFailedPrecondition; in
-  // async stores as often, and theirs fails with kDeadlineExceeded. Who does not call it may pull either
-  // value until the next round (a Barrier tells); an async store takes the parts of a large one one by one. A
-  // key may come once.
+  // Overwrites the key's value outside of any round, and returns at once, like Push. The pushes that this
+  // worker made before Set are applied before it, and its next push is applied to the new value. The states
+  // of the optimiser stay as they are. A key may occur once in a call.
+  //
+  // On dist stores rank 0's value counts. A sync store applies the whole next round, with the pushes of all
+  // workers, to the new value; an async store applies the pushes of other workers to it once it has arrived.
+  // Other workers may call Set as well, with any value of that shape: their call completes when rank 0's
+  // value has arrived at the servers, and their later operations on the key wait for it. In a sync store rank
+  // 0 must call Set before the same round, else the other worker's Set fails with kFailedPrecondition. In an
+  // async store the other worker's n-th Set waits for rank 0's n-th, and fails with kDeadlineExceeded if
+  // there is none. A worker that does not call Set may pull the old or the new value until the next round; to
+  // be certain of the new one, rank 0 calls WaitAll, and then all workers call Barrier. An async store sets a
+  // large value part by part, so that a pull may find a mixture.
   void Set(const Key& key, const NDArray& value) { Set(std::vector<Key>{key}, std::vector{value}); }
   virtual void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) = 0;
   template <internal::Keys Keys = KeyList>
   void Set(const Keys& keys, const std::vector<NDArray>& values) {
     Set(KeyList(keys).keys(), values);
   }
-  // Init, then Pull into the outputs. Arguments that Pull would refuse are refused before Init.
+  // Calls Init, then Pull into the outputs. Arguments that Pull would refuse are refused before Init.
   void Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
                  const std::vector<Values>& outs);
   void Broadcast(const Key& key, const NDArray& value, NDArray* out) {
@@ -275,27 +289,31 @@ class KVStore {
     Broadcast(KeyList(keys).keys(), values, ArrayLists(outs).lists());
   }
 
-  // --- Row-sparse keys: tables of which a step touches few rows, such as the embeddings of a vocabulary. No
-  // pass over the whole table is ever made, and a row takes memory once it has been pushed
-  // (docs/design/sparse.md). Push, Pull and their like are not for these keys, nor these for others. Ids are
-  // read when the call is made; one outside the table is kInvalidArgument that names it, and nothing has
-  // happened. ---
+  // --- Row-sparse keys ---
+  //
+  // A row-sparse key is a table of which a step touches few rows, such as the embeddings of a vocabulary. No
+  // operation passes over the whole table, and a row takes memory only once it has been pushed
+  // (docs/design/sparse.md). Push, Pull, PushPull, Set and Broadcast refuse these keys, and the methods of
+  // this section refuse all others. A call reads the ids before it returns; for an id outside the table it
+  // throws Error(kInvalidArgument), which names the id, and has no effect.
 
-  // Makes a table of this shape, {rows, ...}. All workers call it with the same arguments: who differs gets
-  // kAlreadyExists naming both. Returns once every server knows the key; no bytes of the table travel.
+  // Creates a table of shape {rows, ...}. All workers call it with the same arguments; a worker whose
+  // arguments differ gets Error(kAlreadyExists), which names both. The call returns once every server knows
+  // the key; the table itself is not sent.
   virtual void InitRowSparse(const Key& key, const Shape& shape, DType dtype = DType::kFloat32,
                              const RowInit& init = {}) = 0;
-  // The rows' sum over devices, over repeats of an id and over workers updates those rows; all others, and
-  // their optimiser states, stay as they are (MXNet's lazy_update). Otherwise as Push: one round of the key,
-  // which every worker has to push, if with no ids. Without an optimiser the sum is assigned to its rows.
-  // Rows travel uncompressed. Dist: kResourceExhausted for more of them than servers take in one round.
+  // Updates the rows that are pushed with their gradients, summed over devices, repetitions of an id and
+  // workers. All other rows, and their optimiser states, stay as they are (MXNet's lazy_update). Otherwise
+  // this is a Push: the call is one round of the key, to which every worker has to push, if need be without
+  // ids. Without an optimiser the sum is assigned to the rows. Rows are sent uncompressed. Dist stores throw
+  // Error(kResourceExhausted) for more rows than the servers accept in one round.
   void PushRowSparse(const Key& key, const RowSparse& gradient, const PushOptions& options = {}) {
     PushRowSparse(key, std::vector<RowSparse>{gradient}, options);
   }
   virtual void PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
                              const PushOptions& options = {}) = 0;
-  // Writes row ids[i] of the table into row i of `rows`, for each of the outputs, each time that an id comes;
-  // order and versions as Pull.
+  // Writes row ids[i] of the table into row i of `rows`, in each of the outputs; an id that occurs several
+  // times is answered each time. The order of operations and the version are those of Pull.
   void RowSparsePull(const Key& key, const NDArray& ids, NDArray* rows, int priority = 0) {
     RowSparsePull(key, std::vector<RowSparse>{{ids, Of(rows, "RowSparsePull", key)}}, priority);
   }
@@ -304,80 +322,92 @@ class KVStore {
     RowSparsePull(key, ids, &rows, priority);
   }
   virtual void RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority = 0) = 0;
-  // Which rows have been pushed or set, ascending: int64 {n}, once this worker's last push has closed. What
-  // to pull in order to save a table; waits.
+  // Waits until the round of this worker's last push has closed, and returns the ids of all rows that have
+  // been pushed or set: int64 {n}, ascending. These are the rows to pull in order to save a table.
   virtual NDArray RowSparseIds(const Key& key) = 0;
-  // Rows of a table that was saved, in no round; their states stay. An id may come once. Dist: rank 0's call
-  // counts, the others' return at once; nobody may push until it has returned (a Barrier tells). Waits.
+  // Overwrites rows, for example with those of a table that was saved, outside of any round, and waits until
+  // that is done. Optimiser states stay as they are. An id may occur once. On dist stores rank 0's call
+  // counts, and the other workers' calls return at once; no worker may push until rank 0's call has returned,
+  // which a Barrier after it makes certain.
   virtual void SetRowSparse(const Key& key, const RowSparse& rows) = 0;
 
-  // Updates happen in the store from here on (update_on_kvstore). Dist: rank 0's call counts; the others'
-  // return at once, in async stores as soon as rank 0 has set one, so that a push after it is never too
-  // early. Takes effect on every key and server at one round. May be called again to change anything, for
-  // example the learning rate. Throws kInvalidArgument naming the field.
+  // From this call on the store updates the weights (update_on_kvstore). On dist stores rank 0's call counts.
+  // The other workers' calls return at once in sync stores; in async stores they wait until rank 0 has set an
+  // optimiser, so that no push arrives before it. The configuration takes effect at the same round on every
+  // key and server. SetOptimizer may be called again to change anything, for example the learning rate. It
+  // throws Error(kInvalidArgument), which names the invalid field.
   virtual void SetOptimizer(const OptimizerConfig& config) = 0;
-  // Own update function, called by Push; it may not call the store, and what it throws, Push throws as Error.
-  // It writes `weight` in place, or assigns to it: what it assigns is copied.
-  // PushRowSparse calls it with the rows that were pushed, gradients summed: both arrays are {n, ...}, each
-  // row once, by ascending row number, and it changes no other row. PushRowSparse then waits for the
-  // gradients. Local stores only; for dist write a server program (sluice/server.h).
+  // Sets a function of the program's own that updates the weights; Push calls it. An empty function removes
+  // it. The function must not call the store; if it throws, Push throws an Error. It writes `weight` in place
+  // or assigns to it; an array that is assigned is copied. PushRowSparse calls the function with the rows
+  // that were pushed and their summed gradients: both arrays are {n, ...} and have each row once, by
+  // ascending row number. No other row changes, and PushRowSparse then waits for the gradients. Only the
+  // stores of one process support an updater; for dist stores write a server program (sluice/server.h).
   virtual void SetUpdater(Updater updater) = 0;
 
-  // What pushes send from here on in place of float32, float16 and bfloat16 gradients, summed over this
-  // worker's devices (sluice/compression.h), and how weights come back. Init is not compressed. Each worker
-  // may choose its own. What the residuals hold when it is switched off goes with each key's next push; what
-  // they hold when the process ends is lost. Throws kInvalidArgument naming the field, and
-  // kFailedPrecondition on stores of one process, where nothing travels.
+  // Sets how, from this call on, pushes encode gradients of float32, float16 and bfloat16 (after their sum
+  // over this worker's devices), and how weights come back (sluice/compression.h). Init is not compressed.
+  // Each worker may choose its own compression. When compression is switched off, each key's next push sends
+  // what the key's residual holds; what residuals hold when the process ends is lost. The call throws
+  // Error(kInvalidArgument), which names the invalid field, and Error(kFailedPrecondition) for any
+  // compression on stores of one process, which send nothing.
   virtual void SetGradientCompression(const GradientCompression& compression) = 0;
 
-  // Optimiser states of all keys as safetensors, named "<key>/<slot>", with the number of updates of each
-  // key, which schedules go by; of row-sparse keys those of the rows that "<key>/rows" lists. Stores of any
-  // type read what one has written. Dist: rank 0 writes or reads; states are gathered from the servers;
-  // nobody may push until rank 0 has loaded (a Barrier tells).
+  // Write and read the optimiser states of all keys as a safetensors file. Its entries are named
+  // "<key>/<slot>"; a row-sparse key has states for the rows that its entry "<key>/rows" lists. The file also
+  // has the number of updates of each key, from which schedules compute the learning rate. A store of any
+  // type can read what a store of any type has written. On dist stores rank 0 gathers the states from the
+  // servers and writes the file, or reads it. No worker may push until rank 0 has loaded the file, which a
+  // Barrier after the call makes certain.
   virtual void SaveOptimizerStates(const std::string& path) = 0;
   virtual void LoadOptimizerStates(const std::string& path) = 0;
 
-  // How many updates the key's optimiser has made, once this worker's last push has closed: what
-  // learning-rate schedules go by, in async stores after division by the number of workers. Waits.
+  // Waits until the round of this worker's last push has closed, and returns how many updates the key's
+  // optimiser has made. Learning-rate schedules count these updates; in async stores they divide the number
+  // by the number of workers.
   virtual uint64_t NumUpdates(const Key& key) = 0;
 
-  // How long the calls from here on wait for other processes: Pull, PushPull and their like, each key's time
-  // from when its arrays are ready, also while it waits for operations before it; and the calls that return
-  // once others have acted (Init, SetOptimizer, Barrier, ...). Before the first call it is what
-  // SLUICE_OPERATION_TIMEOUT says, else ten minutes. What is not done then fails with kDeadlineExceeded that
-  // names whom it waited for. kNoTimeout: for as long as those it waits for are alive (PS_HEARTBEAT_TIMEOUT).
-  // Stores of one process wait for nobody: without a call they have no limit. Throws kInvalidArgument unless
-  // it is positive.
+  // Sets how long later calls wait for other processes. This holds for the operations that pull (Pull,
+  // PushPull, ...), where each key's time starts when its arrays are ready and includes the wait for earlier
+  // operations on the key, and for the calls that return once other processes have acted (Init, SetOptimizer,
+  // Barrier, ...). An operation that is not done in time fails with kDeadlineExceeded, which names the
+  // processes that it waited for. The default is SLUICE_OPERATION_TIMEOUT, or ten minutes where that is not
+  // set. With kNoTimeout an operation waits as long as the other processes are alive (PS_HEARTBEAT_TIMEOUT).
+  // Stores of one process wait for no other process; they have no limit by default. The call throws
+  // Error(kInvalidArgument) unless `timeout` is positive.
   virtual void SetTimeout(std::chrono::milliseconds timeout) = 0;
 
-  // Waits until everything issued so far is done; throws the first failure not yet thrown. After
-  // kDeadlineExceeded the rest is still waited for by the next call.
+  // Waits until all operations issued so far are done, and throws the first failure that no call has thrown
+  // yet. It throws Error(kDeadlineExceeded) when `timeout` has passed; the next WaitAll then waits for the
+  // operations that are left.
   virtual void WaitAll(std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
-  // Waits until all members have called it as often as this one; throws kDeadlineExceeded that names who is
-  // missing, and kInvalidArgument for kServers on dist stores, since a worker is none. Servers take part in
-  // kAll when their program calls ServerNode::Barrier (sluice/server.h); stock servers do not. Stores of one
-  // process are their only member. A call that throws an earlier operation's failure is none; one that ends
-  // at its deadline counts.
+  // Waits until every member of `group` has called Barrier as often as this worker. It throws
+  // Error(kDeadlineExceeded), which names the missing members, and Error(kInvalidArgument) for kServers on
+  // dist stores, since a worker is no member of that group. A server takes part in kAll when its program
+  // calls ServerNode::Barrier (sluice/server.h); stock servers do not. A store of one process is the only
+  // member of its barriers. A call that throws the failure of an earlier operation does not count as a
+  // barrier; a call that ends at its deadline does.
   virtual void Barrier(BarrierGroup group = BarrierGroup::kWorkers,
                        std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
-  // The same among the workers of these ranks, in any order; each set of ranks counts its own barriers.
-  // Throws kInvalidArgument when this worker is not among them or a rank does not exist.
+  // The same among the workers with these ranks, which may be listed in any order. Barriers are counted for
+  // each set of ranks separately. Throws Error(kInvalidArgument) when this worker is not listed or a rank
+  // does not exist.
   virtual void Barrier(const std::vector<int>& ranks,
                        std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
-  // A barrier of all workers that brings rank 0's word to each: for what all must decide alike, such as where
-  // to go on or when to stop. Throws as Barrier does, and kInvalidArgument for a word of more than 64 KiB. A
-  // store of one process returns its own.
+  // A barrier of all workers that returns rank 0's `word` to each of them. It is for decisions that all
+  // workers must take alike, such as where to resume or when to stop. It throws as Barrier does, and throws
+  // Error(kInvalidArgument) for a text of more than 64 KiB. A store of one process returns its own `word`.
   virtual std::string Agree(const std::string& word, std::chrono::milliseconds timeout = kDefaultTimeout) = 0;
-  // How many nodes of the job have been found dead so far: workers, servers and the scheduler. Still answers
-  // after a death has ended the job and everything else throws.
+  // Returns how many nodes of the job, workers, servers and the scheduler together, have been found dead so
+  // far. It still answers after a death has ended the job, when all other calls throw.
   virtual int NumDeadNodes() = 0;
 
-  // The store's own timeout (SetTimeout).
+  // As a timeout argument: the timeout that SetTimeout has set.
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::milliseconds::min();
   static constexpr std::chrono::milliseconds kNoTimeout = std::chrono::milliseconds::max();
 
  private:
-  // *out. Throws Error(kInvalidArgument) for null.
+  // Returns *out. Throws Error(kInvalidArgument) for a null pointer, which names the call and the key.
   static const NDArray& Of(const NDArray* out, const char* call, const Key& key);
 };
 

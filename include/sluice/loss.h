@@ -1,9 +1,10 @@
-// Losses. By default the value of each sample, [batch] (as Gluon's): Backward on it gives gradients summed
-// over the batch, which Trainer::Step(batch_size) divides. With Reduction::kMean the mean of those, [1].
+// Losses. By default a loss returns the value of each sample, [batch], as Gluon's losses do: Backward on it
+// gives gradients summed over the batch, which Trainer::Step(batch_size) divides. With Reduction::kMean it
+// returns the mean of these values, [1].
 //
-// Where prediction and label are compared element by element they have the same shape [batch, ...], but for
-// axes of extent 1: labels [batch] fit predictions [batch, 1]. Shapes and labels that do not fit are
-// Error(kInvalidArgument) naming the loss and both shapes.
+// Losses that compare prediction and label element by element need the same shape [batch, ...] of both,
+// except for axes of extent 1: labels [batch] fit predictions [batch, 1]. For shapes and labels that do not
+// fit, a loss throws Error(kInvalidArgument), which names the loss and both shapes.
 //
 // Thread safety: immutable.
 #pragma once
@@ -20,7 +21,8 @@ enum class Reduction : uint8_t { kPerSample, kMean };
 class Loss {
  public:
   virtual ~Loss() = default;
-  // sample_weight [batch] multiplies the samples' losses, before their mean is taken; no array: 1 each.
+  // `sample_weight` [batch] multiplies the losses of the samples, before a mean is taken. If it is not an
+  // array, the weights are 1.
   NDArray operator()(const NDArray& prediction, const NDArray& label,
                      const NDArray& sample_weight = NDArray()) const;
 
@@ -33,12 +35,12 @@ class Loss {
   Reduction reduction_;
 };
 
-// -log softmax(prediction)[label]: prediction [batch, classes] before the softmax, label [batch] class
-// numbers. Or label [batch, classes], of more than one class: the probabilities q of each, and -sum_j q_j log
-// softmax(prediction)_j. Predictions may have axes between, [batch, steps, classes] with labels [batch,
-// steps] or probabilities of the prediction's shape: classes are the last axis, and a sample's loss is the
-// mean over its steps, as Gluon's. With label smoothing e the q become (1 - e) q + e / classes (Szegedy et
-// al. 2016; PyTorch's).
+// -log softmax(prediction)[label], for predictions [batch, classes] before the softmax and labels [batch] of
+// class numbers. Labels may also be [batch, classes], for more than one class: the probabilities q of the
+// classes, for which the loss is -sum_j q_j log softmax(prediction)_j. Predictions may have axes in between:
+// [batch, steps, classes], with labels [batch, steps] or probabilities of the prediction's shape. Then
+// classes are the last axis, and the loss of a sample is the mean over its steps, as in Gluon. With label
+// smoothing e the q become (1 - e) q + e / classes (Szegedy et al. 2016; as in PyTorch).
 class SoftmaxCrossEntropyLoss final : public Loss {
  public:
   struct Options {
@@ -55,7 +57,7 @@ class SoftmaxCrossEntropyLoss final : public Loss {
   float label_smoothing_;
 };
 
-// Gluon's: half the squared difference, averaged over all axes but the batch.
+// Half the squared difference, averaged over all axes but the batch, as in Gluon.
 class L2Loss final : public Loss {
  public:
   explicit L2Loss(Reduction reduction = Reduction::kPerSample) : Loss(reduction) {}
@@ -75,8 +77,8 @@ class L1Loss final : public Loss {
   NDArray PerSample(const NDArray& prediction, const NDArray& label) const override;
 };
 
-// Gluon's: d^2 / (2 rho) where the absolute difference d is at most rho, else d - rho / 2 (PyTorch's is rho
-// times that); averaged over all axes but the batch.
+// d^2 / (2 rho) where the absolute difference d is at most rho, else d - rho / 2, averaged over all axes but
+// the batch. This is Gluon's definition; PyTorch's is rho times that.
 class HuberLoss final : public Loss {
  public:
   explicit HuberLoss(float rho = 1, Reduction reduction = Reduction::kPerSample);  // rho > 0
@@ -87,8 +89,9 @@ class HuberLoss final : public Loss {
   float rho_;
 };
 
-// Of predictions before the sigmoid and labels in [0, 1]: max(p, 0) - p l + log(1 + exp(-|p|)), which no
-// score overflows; averaged over all axes but the batch. Labels get no gradient.
+// The binary cross-entropy of predictions p before the sigmoid and labels l in [0, 1], averaged over all axes
+// but the batch. It is computed as max(p, 0) - p l + log(1 + exp(-|p|)), which does not overflow for any p.
+// Labels get no gradient.
 class SigmoidBinaryCrossEntropyLoss final : public Loss {
  public:
   explicit SigmoidBinaryCrossEntropyLoss(Reduction reduction = Reduction::kPerSample) : Loss(reduction) {}
@@ -98,10 +101,10 @@ class SigmoidBinaryCrossEntropyLoss final : public Loss {
   NDArray PerSample(const NDArray& prediction, const NDArray& label) const override;
 };
 
-// Gluon's Kullback-Leibler divergence from predicted to given probabilities: l (log(l + 1e-12) - p), which
-// is 0 where l is 0 and p -infinity, averaged over all axes but the batch. With from_logits the predictions
-// are logarithms of probabilities; without it log_softmax over the last axis is taken first. Labels get no
-// gradient.
+// Gluon's Kullback-Leibler divergence from predicted to given probabilities: l (log(l + 1e-12) - p), averaged
+// over all axes but the batch; it is 0 where l is 0 and p is -infinity. With from_logits the predictions p
+// are logarithms of probabilities; without it the loss applies log_softmax over the last axis first. Labels
+// get no gradient.
 class KLDivLoss final : public Loss {
  public:
   explicit KLDivLoss(bool from_logits = true, Reduction reduction = Reduction::kPerSample)

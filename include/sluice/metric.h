@@ -1,17 +1,21 @@
-// How well a model does, added up over batches and devices.
+// Metrics measure how well a model predicts; they add up over batches and devices.
 //
 //   metric::Accuracy accuracy;
 //   accuracy.Update(labels, predictions);   // one array per device
 //   accuracy.value();                       // 0.9891
 //
-// Update waits for its arrays. What does not fit is Error(kInvalidArgument) naming the metric and both
-// shapes. Of classes: labels are class numbers (int32, int64, uint8 or whole float32 numbers), predictions
-// scores of float32 whose last axis is the classes: n labels in any shape with [n, classes] (labels [2, 3]
-// with [6, classes], row by row), or [n, steps] with [n, steps, classes]. Each label counts as a sample.
-// Of numbers: labels and predictions of float32 with n first and the same shape, but for axes of extent 1, as
-// the losses' (sluice/loss.h).
+// Update waits for its arrays. It throws Error(kInvalidArgument), which names the metric and both shapes, for
+// labels and predictions that do not fit each other.
 //
-// Thread safety: one metric from one thread at a time.
+// Where labels are classes, they are class numbers (int32, int64, uint8, or float32 with integer values).
+// Predictions are float32 scores whose last axis is the classes. n labels of any shape fit predictions
+// [n, classes], in row-major order: labels [2, 3] fit [6, classes]. Labels [n, steps] fit predictions
+// [n, steps, classes]. Each label counts as a sample.
+//
+// Where labels are numbers, labels and predictions are float32, and n is the first axis. Their shapes are the
+// same except for axes of extent 1, as for the losses (sluice/loss.h).
+//
+// Thread safety: one metric may be used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +45,9 @@ class Metric {
   virtual void Reset() = 0;
 };
 
-// A mean over samples. One that Fit uses is made for training and for each evaluation, hears of every batch
-// that has samples, and goes on within an epoch from sum and count alone: GoOnFrom.
+// A mean over samples. Fit makes one for training and one for each evaluation, and calls Update for every
+// batch that has samples. When a run is resumed within an epoch, Fit restores the metric from sum and count
+// alone (GoOnFrom).
 class MeanMetric : public Metric {
  public:
   std::vector<Score> Get() const override { return {{name_, value()}}; }
@@ -51,7 +56,7 @@ class MeanMetric : public Metric {
   const std::string& name() const { return name_; }
   virtual double value() const;
   virtual bool higher_is_better() const { return true; }
-  double sum() const { return sum_; }       // with count, what workers add up to a figure of the whole job
+  double sum() const { return sum_; }       // workers may add up sum and count to the mean of the whole job
   int64_t count() const { return count_; }  // samples
   void GoOnFrom(double sum, int64_t count) { sum_ = sum, count_ = count; }
 
@@ -65,7 +70,7 @@ class MeanMetric : public Metric {
   int64_t count_ = 0;
 };
 
-// The share of samples whose label is among the k highest scores; of equal scores the lower class comes
+// The share of samples whose label is among the k highest scores. Among equal scores the lower class ranks
 // first.
 class TopKAccuracy : public MeanMetric {
  public:
@@ -86,8 +91,8 @@ class Accuracy final : public TopKAccuracy {
   Accuracy() : TopKAccuracy("accuracy", 1) {}
 };
 
-// The share of numbers on the label's side: predictions before the sigmoid, of which those above 0 are taken
-// for 1 and all others, NaN too, for 0; labels 0 or 1. Of several numbers a sample the share among those.
+// The share of correct predictions for labels of 0 or 1. Predictions are those before the sigmoid: a value
+// above 0 counts as 1, all others, also NaN, as 0. A sample of several numbers counts with its correct share.
 class BinaryAccuracy final : public MeanMetric {
  public:
   BinaryAccuracy() : MeanMetric("binary_accuracy") {}
@@ -95,7 +100,7 @@ class BinaryAccuracy final : public MeanMetric {
   void Update(const std::vector<NDArray>& labels, const std::vector<NDArray>& predictions) override;
 };
 
-// The mean over samples of an error, itself a mean over the numbers of each: less is better.
+// The mean over samples of an error, which for a sample is the mean over its numbers. Lower is better.
 class ErrorMetric : public MeanMetric {
  public:
   using Metric::Update;
@@ -123,7 +128,7 @@ class MeanSquaredError final : public ErrorMetric {
   double ErrorOf(double difference) const override { return difference * difference; }
 };
 
-// The root of the mean over all samples.
+// The square root of the mean squared error over all samples.
 class RootMeanSquaredError final : public ErrorMetric {
  public:
   RootMeanSquaredError() : ErrorMetric("rmse") {}
@@ -133,8 +138,8 @@ class RootMeanSquaredError final : public ErrorMetric {
   double ErrorOf(double difference) const override { return difference * difference; }
 };
 
-// The mean of the loss values handed in as predictions (per sample, or one mean per device). Labels are not
-// looked at and may be empty.
+// The mean of loss values, which Update gets as predictions (one per sample, or one mean per device). Labels
+// are not used and may be empty.
 class Loss final : public MeanMetric {
  public:
   Loss() : MeanMetric("loss") {}
@@ -143,14 +148,14 @@ class Loss final : public MeanMetric {
   bool higher_is_better() const override { return false; }
 };
 
-// Makes a metric: training and each evaluation have their own.
+// Makes a metric. Training and each evaluation use metrics of their own.
 using Factory = std::function<std::unique_ptr<MeanMetric>()>;
 template <typename M>
 std::unique_ptr<MeanMetric> New() {
   return std::make_unique<M>();
 }
 
-// Several metrics fed with the same arrays.
+// Several metrics that are updated with the same arrays.
 class Composite final : public Metric {
  public:
   using Metric::Update;

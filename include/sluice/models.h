@@ -1,4 +1,4 @@
-// The stock networks of the examples, which end in scores for SoftmaxCrossEntropyLoss.
+// The stock networks of the examples. Their outputs are scores for SoftmaxCrossEntropyLoss.
 #pragma once
 
 #include <cstdint>
@@ -9,41 +9,48 @@
 
 namespace sluice::nn {
 
-// Of images [batch, 1, 28, 28] (other sizes and channels are inferred) and ten classes.
+// The first four networks take images [batch, 1, 28, 28] (other sizes and channels are inferred) and have ten
+// classes.
 //
 // Flatten, dense 128 relu, dense 64 relu, dense 10.
 Sequential Mlp();
 // Convolution 5x5x20, tanh, max-pool 2x2/2, convolution 5x5x50, tanh, max-pool 2x2/2, dense 500, tanh,
 // dense 10.
 Sequential Lenet();
-// Lenet with average pooling: no ties, so equal jobs stay equal (docs: equivalence).
+// Lenet with average pooling. Unlike max-pooling this has no ties between equal values, so that jobs that
+// should give equal results stay equal.
 Sequential LenetAvg();
 // Convolution 5x5x6 relu, max-pool 2x2/2, convolution 3x3x16 relu, max-pool 2x2/2, dense 120 relu, dense 84
 // relu, dense 10.
 Sequential GluonLenet();
 
 // The residual network of 20 layers for images [batch, 3, 32, 32] (He, Zhang, Ren, Sun 2016, section 4.2):
-// convolution 3x3x16, then three stages of three blocks with 16, 32 and 64 channels, the later ones halving
-// the image, the mean over it, dense. Each convolution is followed by BatchNorm and has no bias. Where a
-// block changes the shape its shortcut is a convolution 1x1 with BatchNorm: the paper's option B. 272,474
-// parameters for ten classes. Xavier(RandomType::kGaussian, FactorType::kIn, 2) is the paper's initialiser.
+// convolution 3x3x16; three stages of three blocks with 16, 32 and 64 channels, where the second and the
+// third stage halve the image; the mean over the image; dense. Each convolution is followed by BatchNorm and
+// has no bias. Where a block changes the shape, its shortcut is a 1x1 convolution with BatchNorm, the paper's
+// option B. The network has 272,474 parameters for ten classes. The paper's initialiser is
+// Xavier(RandomType::kGaussian, FactorType::kIn, 2).
 Sequential Resnet20(int64_t classes = 10);
 
-// Sequences of ids [batch, length] below `vocabulary`, of which 0 is padding: the mean of the embeddings of
-// their words, dense (fastText's: Joulin, Grave, Bojanowski, Mikolov 2017).
+// The networks for text take sequences of ids [batch, length]; ids are below `vocabulary`, and 0 is padding.
+//
+// The mean of the embeddings of a sequence's words; dense. This is fastText (Joulin, Grave, Bojanowski,
+// Mikolov 2017).
 Sequential TextMean(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64);
-// Sequences likewise: convolutions over windows of 3, 4 and 5 words, with zeros for padding, relu, the
-// largest value of each filter over the sequence, dropout 0.5, dense (Kim 2014).
+// Convolutions over windows of 3, 4 and 5 words, with zeros for padding; relu; the largest value of each
+// filter over the sequence; dropout 0.5; dense (Kim 2014).
 Sequential TextCnn(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64,
                    int64_t filters = 100);
-// Sequences likewise: a recurrent layer over the embeddings of their words, dense of its state after the last
-// word. What follows it changes nothing.
+// A recurrent layer over the embeddings of a sequence's words; dense, on the state after the last word.
+// Padding after the last word changes nothing.
 Sequential TextLstm(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
 Sequential TextGru(int64_t vocabulary = 10'000, int64_t classes = 10, int64_t dim = 64, int64_t hidden = 64);
 
-// "mlp", "lenet", "lenet_avg", "gluon_lenet", "resnet20", "text_mean", "text_cnn", "text_lstm", "text_gru"
+// Returns "mlp", "lenet", "lenet_avg", "gluon_lenet", "resnet20", "text_mean", "text_cnn", "text_lstm" and
+// "text_gru".
 std::vector<std::string_view> ModelNames();
-// With the sizes above. Error(kNotFound) with the names there are.
+// Makes the network of this name with the default sizes above. Throws Error(kNotFound), which lists the
+// names, for any other name.
 Sequential CreateModel(std::string_view name);
 
 }  // namespace sluice::nn

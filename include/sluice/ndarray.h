@@ -1,14 +1,16 @@
 // Arrays on devices.
 //
 // An NDArray is a handle: copies share the storage. Operations return at once; each runs on its context's
-// stream when its inputs are ready. Order inside a context is program order, between contexts it follows the
-// data. Reading a value on the host waits. An error inside an operation surfaces at the next wait on its
-// result, as sluice::Error naming the operation.
+// stream when its inputs are ready. Operations on one context run in program order; operations on different
+// contexts are ordered by the arrays that they share. Reading a value on the host waits for it. If an
+// operation fails, the next wait on its result throws sluice::Error, which names the operation.
 //
-// Operations on arrays of different contexts are Error(kInvalidArgument) naming both; CopyTo and AsInContext
-// move data. Arithmetic is float32; other types are for storage, copies and the wire.
+// An operation on arrays of different contexts throws Error(kInvalidArgument), which names both contexts;
+// CopyTo and AsInContext move data between contexts. Arithmetic is float32; the other types are for storage,
+// copies and messages.
 //
-// Thread safety: different arrays may be used from different threads; one array from one thread at a time.
+// Thread safety: different arrays may be used from different threads at the same time; one array may be used
+// by one thread at a time.
 #pragma once
 
 #include <concepts>
@@ -36,7 +38,7 @@ struct AutogradNode;
 NDArray ViewOf(const NDArray& array, const Shape& shape, int64_t begin);
 template <typename Range>
 using ElementOf = std::remove_cv_t<std::ranges::range_value_t<Range>>;
-// What lies in memory as an array's elements do: std::vector, std::span, std::array and C arrays.
+// Ranges whose elements lie in memory as those of an array do: std::vector, std::span, std::array, C arrays.
 template <typename Range>
 concept Elements = std::ranges::contiguous_range<const Range> && std::ranges::sized_range<const Range> &&
     std::same_as<decltype(DTypeOf<ElementOf<Range>>::value), const DType>;
@@ -47,12 +49,13 @@ concept Arithmetic = std::is_arithmetic_v<T>;
 class NDArray {
  public:
   NDArray() = default;  // no array; valid() is false
-  // Zeros.
+  // Makes an array of zeros.
   explicit NDArray(const Shape& shape, Context context = cpu(0), DType dtype = DType::kFloat32);
-  // Contents undefined.
+  // Makes an array whose contents are undefined.
   static NDArray Empty(const Shape& shape, Context context = cpu(0), DType dtype = DType::kFloat32);
-  // Copies values; their number must be shape.size(). Without a shape: one axis. The array's type is that of
-  // the values: std::vector<double> makes an array of float64, AsType(DType::kFloat32) one to compute with.
+  // Makes an array with copies of `values`, whose number must be shape.size(). Without a shape the array has
+  // one axis. The array has the type of the values: std::vector<double> makes an array of float64, from which
+  // AsType(DType::kFloat32) makes one to compute with.
   template <typename T>
   static NDArray From(std::span<const T> values, const Shape& shape, Context context = cpu(0)) {
     return FromBytes(std::as_bytes(values), values.size(), DTypeOf<T>::value, shape, context);
@@ -65,7 +68,7 @@ class NDArray {
   static NDArray From(const Values& values) {
     return From(values, {std::ranges::size(values)});
   }
-  // Numbers in braces are float32.
+  // Numbers in braces make an array of float32.
   template <internal::Arithmetic T>
   static NDArray From(std::initializer_list<T> values, const Shape& shape, Context context = cpu(0)) {
     const std::vector<float> floats(values.begin(), values.end());
@@ -75,7 +78,7 @@ class NDArray {
   static NDArray From(std::initializer_list<T> values) {
     return From(values, {values.size()});
   }
-  // Numbers of several types: {1, 2.5}.
+  // The same for numbers of several types, such as {1, 2.5}.
   static NDArray From(std::initializer_list<double> values, const Shape& shape, Context context = cpu(0)) {
     return From<double>(values, shape, context);
   }
@@ -88,31 +91,33 @@ class NDArray {
   int64_t size() const { return shape_.size(); }
   bool SharesStorage(const NDArray& other) const { return storage_ == other.storage_; }
 
-  // Waits, then copies out. T must be the array's dtype.
+  // Waits for the array's value and returns a copy. T must be the type that belongs to dtype().
   template <typename T = float>
   std::vector<T> ToVector() const {
     std::vector<T> values(static_cast<size_t>(size()));
     CopyToHost(std::as_writable_bytes(std::span(values)), DTypeOf<T>::value);
     return values;
   }
-  float ToScalar() const;  // float32 with one element
-  // Waits until every write issued so far is done; throws what went wrong.
+  float ToScalar() const;  // for float32 arrays with one element; waits as well
+  // Waits until every write to the array that was issued so far is done, and throws the failure of the write
+  // if there is one.
   void WaitToRead() const;
 
-  // Views on the same storage; differentiable.
+  // Return views on the same storage. Both are differentiable.
   NDArray Reshape(const Shape& shape) const;            // same number of elements
   NDArray SliceRows(int64_t begin, int64_t end) const;  // [begin, end) of the first axis
 
-  void CopyTo(NDArray* destination) const;     // same shape; converts the dtype between float types
-  NDArray AsInContext(Context context) const;  // itself when it is there already; differentiable
-  NDArray AsType(DType dtype) const;           // a copy; between float types; differentiable
+  void CopyTo(NDArray* destination) const;     // to an array of the same shape; converts between float types
+  NDArray AsInContext(Context context) const;  // *this if it is on `context` already; differentiable
+  NDArray AsType(DType dtype) const;           // a copy; converts between float types; differentiable
   NDArray Copy() const;                        // differentiable
-  NDArray Detach() const;                      // the same memory, through which no gradient goes back
-  void Fill(double value);                     // Error(kInvalidArgument) where a whole type cannot hold it
-  void SetBytes(std::span<const std::byte> bytes);  // whole contents, copied before it returns
+  NDArray Detach() const;                      // the same memory, through which no gradient is propagated
+  void Fill(double value);  // throws Error(kInvalidArgument) when an integer type cannot hold the value
+  void SetBytes(std::span<const std::byte> bytes);  // the whole contents; copied before it returns
 
-  // float32, same shape and context. Error(kFailedPrecondition) while the tape records, and for an array that
-  // it has recorded: Backward needs what was there.
+  // Arithmetic in place, on float32 arrays of the same shape and context. The operators throw
+  // Error(kFailedPrecondition) while the tape records, and for an array that the tape has recorded, since
+  // Backward needs the old value.
   NDArray& operator+=(const NDArray& other);
   NDArray& operator-=(const NDArray& other);
   NDArray& operator*=(const NDArray& other);
@@ -122,7 +127,7 @@ class NDArray {
   NDArray& operator*=(float scalar);
   NDArray& operator/=(float scalar);
 
-  // Autograd: include/sluice/autograd.h.
+  // For autograd (include/sluice/autograd.h) and the library itself.
   const std::shared_ptr<internal::AutogradNode>& node() const { return node_; }
   void set_node(std::shared_ptr<internal::AutogradNode> node) { node_ = std::move(node); }
   const std::shared_ptr<internal::Storage>& storage() const { return storage_; }
@@ -140,8 +145,8 @@ class NDArray {
   std::shared_ptr<internal::AutogradNode> node_;
 };
 
-// Differentiable when recording. float32, same shape and context. Division is IEEE 754's: by 0 it gives
-// infinity or NaN.
+// Arithmetic on float32 arrays of the same shape and context. The operators are differentiable while the tape
+// records. Division is that of IEEE 754: division by 0 gives infinity or NaN.
 NDArray operator+(const NDArray& a, const NDArray& b);
 NDArray operator-(const NDArray& a, const NDArray& b);
 NDArray operator*(const NDArray& a, const NDArray& b);
@@ -160,12 +165,12 @@ inline NDArray operator*(float scalar, const NDArray& a) {
 }
 NDArray operator-(const NDArray& a);
 
-// Waits, then writes the values in brackets, type, shape and context: "[[1, 2], [3, 4]] float32 [2, 2] on
-// cpu(0)". Of an axis with more than 6 extents, where the array has more than 1000 elements, the first and
-// the last 3. An array that was never made is "no array".
+// Waits for the array, then writes its values in brackets, its type, shape and context: "[[1, 2], [3, 4]]
+// float32 [2, 2] on cpu(0)". If the array has more than 1000 elements, an axis of more than 6 entries is
+// shortened to the first and the last 3. An array that is not valid() is written as "no array".
 std::ostream& operator<<(std::ostream& out, const NDArray& array);
 
-// Waits for everything issued on every context of the default devices.
+// Waits for all operations issued on every context of the default devices.
 void WaitAll();
 
 }  // namespace sluice

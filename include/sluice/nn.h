@@ -5,12 +5,12 @@
 //   net.CollectParams().Initialize({cpu(0), cpu(1)});
 //   NDArray y = net(x);   // on x's context, with the parameters there
 //
-// Arrays are float32 (ids of Embedding also whole types), images [batch, channels, height, width]. Input
-// sizes may be left open: the first forward fills them in. A wrong input is Error(kInvalidArgument) naming
-// the layer, the shape it expects and the shape it got.
+// Arrays are float32 (the ids of Embedding may also have an integer type); images are [batch, channels,
+// height, width]. Input sizes may be left open: the first forward fills them in. For a wrong input a layer
+// throws Error(kInvalidArgument), which names the layer, the shape it expects and the shape it got.
 //
-// Thread safety: one network from one thread at a time; work on different contexts runs in parallel all the
-// same.
+// Thread safety: one network may be used by one thread at a time. Operations on different contexts run in
+// parallel nevertheless.
 #pragma once
 
 #include "sluice/nn/activation.h"

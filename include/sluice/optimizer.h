@@ -1,4 +1,5 @@
-// Optimisers: plain configurations that travel to where the weights are, and the arithmetic that runs there.
+// Optimisers: plain configurations, which are sent to where the weights are, and the arithmetic that is done
+// there.
 //
 // With G = clip(gradient * grad_scale * rescale_grad), g = G + D * w, D = wd * wd_mult, u = num_update,
 // lr = schedule(t) * lr_mult and t = u / updates_per_step, rounded up:
@@ -25,7 +26,7 @@
 //                norm is 0   (You et al. 2020, algorithm 2)
 //   signum       s = momentum * s + (1 - momentum) g;  w -= lr * (sign(s) + wd_lh * wd_mult * w)
 //                (Bernstein et al. 2018; without momentum signSGD)
-// clip bounds each element to [-clip_gradient, clip_gradient] when clip_gradient > 0.
+// clip limits each element to [-clip_gradient, clip_gradient] when clip_gradient > 0. See also
 // docs/design/optimizers.md.
 #pragma once
 
@@ -58,18 +59,19 @@ enum class OptimizerKind : uint8_t {
 enum class LrScheduleKind : uint8_t { kConstant, kFactor, kMultiFactor, kPoly, kCosine };
 enum class WarmupMode : uint8_t { kLinear, kConstant };
 
-// The learning rate as a function of t, the steps of all workers together, counted from 1: in async stores,
-// where a step of n workers is n updates, t grows with every n-th. MXNet's lr_scheduler formulas.
+// The learning rate as a function of t, the number of steps of all workers together, from 1. In async stores,
+// where a step of n workers is n updates, t grows with every n-th update. The formulas are those of MXNet's
+// lr_scheduler.
 struct LrSchedule {
   LrScheduleKind kind = LrScheduleKind::kConstant;
-  double factor = 1;             // factor, multi_factor: what the rate is multiplied by
-  int64_t step = 1;              // factor: after every `step` updates
-  double stop_factor_lr = 1e-8;  // factor: never below
-  std::vector<int64_t> steps;    // multi_factor: after each of these, ascending; 0: from the start
-  int64_t max_update = 1;        // poly, cosine: when final_lr is reached
+  double factor = 1;             // factor, multi_factor: by which the rate is multiplied
+  int64_t step = 1;              // factor: the rate changes after every `step` steps
+  double stop_factor_lr = 1e-8;  // factor: the lowest rate
+  std::vector<int64_t> steps;    // multi_factor: the rate changes after each of these, ascending; 0: at once
+  int64_t max_update = 1;        // poly, cosine: the step at which final_lr is reached
   double final_lr = 0;
   double power = 2;          // poly
-  int64_t warmup_steps = 0;  // all: the first updates rise from warmup_begin_lr to the base rate
+  int64_t warmup_steps = 0;  // all kinds: steps in which the rate rises from warmup_begin_lr to the base rate
   double warmup_begin_lr = 0;
   WarmupMode warmup_mode = WarmupMode::kLinear;
   bool operator==(const LrSchedule&) const = default;
@@ -81,11 +83,12 @@ struct LrWdMultiplier {
   bool operator==(const LrWdMultiplier&) const = default;
 };
 
-// A learning rate, momentum or epsilon that is not set: the kind's own counts (Resolved). It is below 0, and
-// so is what a program makes of it, such as kUnset * 8, which is refused.
+// The value of a learning rate, momentum or epsilon that is not set; Resolved replaces it by the default of
+// the kind. It is below 0, so that a value computed from it, such as kUnset * 8, is below 0 as well and is
+// refused.
 inline constexpr double kUnset = -0x1p-1000;
 
-// Fields that are not set take the value of the kind, as MXNet 2.0 has them:
+// Fields that are not set take the defaults of the kind, which are those of MXNet 2.0:
 //                       learning_rate  momentum  epsilon
 //   sgd                      0.1          0         -
 //   nag                      0.1          0.9       -
@@ -105,34 +108,35 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = kUnset;
-  double rho = 0.9;        // rmsprop: how much of the averages stays
-  bool centered = false;   // rmsprop: by the variance in place of the mean square
+  double rho = 0.9;        // rmsprop: decay of the averages
+  bool centered = false;   // rmsprop: divides by the variance in place of the mean square
   double lambda1 = 0.01;   // ftrl: L1 regularisation
   double beta = 1;         // ftrl: the larger, the slower the first updates
-  double lower_bound = 0;  // lamb: of the weight's norm
-  double upper_bound = 0;  // lamb: likewise; 0: none
+  double lower_bound = 0;  // lamb: lower bound of the weight's norm
+  double upper_bound = 0;  // lamb: upper bound of the weight's norm; 0: none
   double wd_lh = 0;        // signum: decoupled weight decay
-  // float16 and bfloat16 weights are rounded from a float32 master that the states keep: steps too small for
-  // 16 bits add up. No effect on weights of other types.
+  // Keeps a float32 master of each float16 or bfloat16 weight in the states and rounds the weight from it, so
+  // that updates too small for 16 bits add up. It has no effect on weights of other types.
   bool multi_precision = false;
   LrSchedule schedule;
-  bool normalize_by_samples = false;  // divide by the round's samples in place of the push's divisor
+  bool normalize_by_samples = false;  // divides by the round's samples in place of the push's divisor
   std::map<std::string, LrWdMultiplier> multipliers;  // by key; integer keys in decimal
   bool operator==(const OptimizerConfig&) const = default;
 };
 
 std::string_view Name(OptimizerKind kind);  // "sgd"
-// The other way round; nullopt: there is none of this name.
+// Returns the kind of this name, or nullopt if there is none.
 std::optional<OptimizerKind> OptimizerKindOf(std::string_view name);
 std::vector<std::string_view> OptimizerNames();
-// The configuration with every field set: what is not set gets its kind's value from the table above.
+// Returns `config` with every unset field set to its kind's default from the table above.
 OptimizerConfig Resolved(OptimizerConfig config);
 bool ReadsMomentum(OptimizerKind kind);
-// Empty when sound; else which field has which value, and what it accepts.
+// Returns which field has which invalid value, and what it accepts; empty if the configuration is valid.
 std::string InvalidReason(const OptimizerConfig& config);
 
-// The arithmetic. Immutable and thread-safe. The result for an element does not depend on how elements are
-// cut into calls; where it depends on the whole array (needs_norms), Measure has seen all of it before.
+// The arithmetic of an optimiser. Immutable and thread-safe. The result for an element does not depend on how
+// elements are divided into calls. If it depends on the whole array (needs_norms), Measure is called for all
+// elements first.
 class Optimizer {
  public:
   // Throws Error(kInvalidArgument) with InvalidReason's text.
@@ -145,31 +149,33 @@ class Optimizer {
     double direction = 0;
   };
   struct Step {
-    int64_t num_update = 1;  // of this key, from 1
-    // Schedules count steps of all workers together. Async: each worker's push of a step is an update.
+    int64_t num_update = 1;  // the number of this update of the key, from 1
+    // Schedules count steps of all workers together; in async stores each worker's push of a step is an
+    // update.
     int64_t updates_per_step = 1;
     double lr_mult = 1;
     double wd_mult = 1;
     double grad_scale = 1;  // 1 / divisor or 1 / samples
-    Norms norms;            // of the whole array, where needs_norms
+    Norms norms;            // of the whole array, if needs_norms()
   };
 
-  const OptimizerConfig& config() const { return config_; }  // Resolved
-  // State arrays beside the weight, each of its size, zero at first.
+  const OptimizerConfig& config() const { return config_; }  // as Resolved() returns it
+  // The names of the state arrays beside the weight. Each has the weight's size and begins with zeros.
   virtual std::span<const std::string_view> slot_names() const = 0;
   size_t num_slots() const { return slot_names().size(); }
   double LearningRate(int64_t t) const;  // without lr_mult
 
-  // new_weight may be weight; slots[i] is updated in place. 16-bit weights come through float. Where
-  // needs_norms the states are Measure's, and the gradient is not read.
+  // Writes the updated weight to `new_weight`, which may be `weight`, and updates slots[i] in place. 16-bit
+  // weights are passed as float. If needs_norms(), Measure has updated the states, and Update does not read
+  // the gradient.
   virtual void Update(const Step& step, const float* weight, float* new_weight, const float* gradient,
                       float* const* slots, size_t n) const = 0;
   virtual void Update(const Step& step, const double* weight, double* new_weight, const double* gradient,
                       double* const* slots, size_t n) const = 0;
 
-  // Whether an update scales by norms over the whole array. Then each update of it is two passes: Measure
-  // over all elements in order, which updates the states and adds to `norms`, and Update with these. The sums
-  // are the same to the last bit however the array is cut at multiples of kMeasured elements.
+  // Returns whether an update scales by norms over the whole array. Such an update takes two passes: Measure,
+  // over all elements in order, updates the states and adds to `norms`; then Update uses these norms. The
+  // sums are bit-identical for every division of the array at multiples of kMeasured elements.
   virtual bool needs_norms() const { return false; }
   virtual void Measure(const Step&, const float* /*weight*/, const float* /*gradient*/,
                        float* const* /*slots*/, size_t /*n*/, Norms* /*norms*/) const {}

@@ -1,9 +1,9 @@
-// The weights of a model: named arrays with gradients, the same values on every context.
+// The weights of a model: named arrays with gradients, whose values are the same on every context.
 //
-// An axis of extent 0 is unknown until the first forward (a deferred shape); Initialize may come before it is
-// known.
+// An axis of extent 0 is unknown until the first forward (a deferred shape). Initialize may be called before
+// the shape is known.
 //
-// Thread safety: one parameter from one thread at a time.
+// Thread safety: one parameter may be used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct ParameterOptions {
   double wd_mult = 1;  // layers give 0 to their biases
   autograd::GradReq grad_req = autograd::GradReq::kWrite;
   bool castable = true;                     // whether ParameterDict::Cast changes its type
-  bool differentiable = true;               // false: statistics and the like, whose grad_req stays kNull
-  std::shared_ptr<const Initializer> init;  // null: the one handed to Initialize
+  bool differentiable = true;               // false for statistics and the like, whose grad_req stays kNull
+  std::shared_ptr<const Initializer> init;  // null: the initialiser that is passed to Initialize
 };
 
 class Parameter {
@@ -38,7 +38,7 @@ class Parameter {
   Parameter& operator=(const Parameter&) = delete;
 
   const std::string& name() const { return name_; }  // "conv1.weight"
-  const Shape& shape() const { return shape_; }      // 0: not yet known
+  const Shape& shape() const { return shape_; }      // an extent of 0 is not yet known
   DType dtype() const { return options_.dtype; }
   double lr_mult() const { return options_.lr_mult; }
   double wd_mult() const { return options_.wd_mult; }
@@ -47,41 +47,46 @@ class Parameter {
   void set_wd_mult(double wd_mult) { options_.wd_mult = wd_mult; }
   bool differentiable() const { return options_.differentiable; }
   bool castable() const { return options_.castable; }
-  // Gradients so far are dropped. Error(kInvalidArgument) for what is not differentiable.
+  // Changes what Backward does with the gradient, and drops the present gradient. Throws
+  // Error(kInvalidArgument) for anything but kNull if the parameter is not differentiable.
   void SetGradReq(autograd::GradReq grad_req);
-  // To another floating type; values are rounded, gradients so far are dropped.
+  // Changes the type to another floating type. Values are rounded, and the present gradient is dropped.
   void Cast(DType dtype);
-  void SetName(std::string name);  // before Initialize: the values depend on it
-  // Fills in unknown axes, and the values where Initialize waits for them. Error(kInvalidArgument) where a
-  // known axis differs.
+  // Throws Error(kFailedPrecondition) after Initialize, because the initial values depend on the name.
+  void SetName(std::string name);
+  // Fills in unknown axes. If Initialize was called before, this makes the arrays. Throws
+  // Error(kInvalidArgument) if a known axis differs.
   void SetShape(const Shape& shape);
 
-  // Makes the arrays, one per context; a context listed twice holds one. Error(kFailedPrecondition) when that
-  // was done before.
+  // Makes the arrays, one per context, once the shape is known; a context that is listed twice has one array.
+  // The values come from the initialiser in ParameterOptions, else from `init`, else from Xavier(). Throws
+  // Error(kFailedPrecondition) if Initialize was called before.
   void Initialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
                   uint64_t seed = 0);
-  void RequireUninitialized() const;  // throws what Initialize would
-  // As Initialize, whatever went before.
+  void RequireUninitialized() const;  // throws if Initialize would
+  // As Initialize, but may be called again.
   void Reinitialize(const std::vector<Context>& contexts, std::shared_ptr<const Initializer> init = nullptr,
                     uint64_t seed = 0);
 
-  // Calls `callback` once: as soon as the arrays exist and have their first values, before anyone else sees
-  // them; at once where they exist already. The parameter does not keep it: a callback whose owner has let go
-  // of it is not called. What it throws comes out of the call that made the arrays, after all callbacks have
-  // run. Error(kInvalidArgument) for null.
+  // Calls `callback` once, as soon as the arrays exist with their first values and before they are used; at
+  // once if they exist already. The parameter keeps a weak pointer only: if the owner of the callback has
+  // released it, it is not called. If a callback throws, the call that made the arrays throws the same, after
+  // all callbacks have run. Throws Error(kInvalidArgument) for null.
   void WhenInitialized(const std::shared_ptr<const std::function<void()>>& callback);
   bool initialized() const { return !data_.empty(); }           // the arrays exist
   bool deferred() const { return !initialized() && pending_; }  // Initialize was called, a shape is missing
 
-  // The array on a context. Error(kFailedPrecondition) before the arrays exist, Error(kInvalidArgument) on
-  // another context.
+  // Return the array, or its gradient, on a context. They throw Error(kFailedPrecondition) before the arrays
+  // exist, and Error(kInvalidArgument) for a context without an array; grad also throws
+  // Error(kFailedPrecondition) if grad_req is kNull.
   NDArray& data(Context context);
-  NDArray grad(Context context);  // Error(kFailedPrecondition) with grad_req kNull
-  // In the order of list_ctx().
+  NDArray grad(Context context);
+  // Return the arrays, or their gradients, of all contexts, in the order of list_ctx().
   std::vector<NDArray>& list_data();
   std::vector<NDArray> list_grad();
   const std::vector<Context>& list_ctx() const { return contexts_; }
-  // Copies `value` to every context; also fills in a deferred shape, and nothing is drawn then.
+  // Copies `value` to every context. It also fills in a deferred shape, in which case the initialiser is not
+  // used.
   void SetData(const NDArray& value);
   void ZeroGrad();
 
@@ -93,7 +98,7 @@ class Parameter {
   void RequireData() const;
   void FillIn(const Shape& shape);
   void AllocateData(const Initializer& init, uint64_t seed);
-  void BeginWith(std::vector<NDArray> arrays);
+  void SetArrays(std::vector<NDArray> arrays);
 
   std::string name_;
   Shape shape_;
@@ -101,35 +106,38 @@ class Parameter {
   std::vector<Context> contexts_;
   std::optional<Pending> pending_;
   std::vector<std::weak_ptr<const std::function<void()>>> when_initialized_;
-  std::vector<NDArray> data_;  // beside contexts_; empty until the shape is known
+  std::vector<NDArray> data_;  // one for each of contexts_; empty until the shape is known
 };
 
 // The parameters of a model in the order of its layers.
 class ParameterDict {
  public:
-  // One that is there already, shared by two layers, is added once. Error(kAlreadyExists) for another
-  // parameter of the same name, Error(kInvalidArgument) for null.
+  // Adds a parameter. One that was added before, because two layers share it, is not added again. Throws
+  // Error(kAlreadyExists) for another parameter of the same name, Error(kInvalidArgument) for null.
   void Add(std::shared_ptr<Parameter> parameter);
-  void Update(const ParameterDict& other);  // adds all
+  void Update(const ParameterDict& other);  // adds all parameters of `other`
 
   size_t size() const { return parameters_.size(); }
   bool empty() const { return parameters_.empty(); }
-  auto begin() const { return parameters_.begin(); }  // std::shared_ptr<Parameter>
+  auto begin() const { return parameters_.begin(); }  // iterates over std::shared_ptr<Parameter>
   auto end() const { return parameters_.end(); }
-  const std::shared_ptr<Parameter>& at(size_t i) const;  // Error(kInvalidArgument) where there is none
-  std::shared_ptr<Parameter> Find(std::string_view name) const;  // null when there is none
-  Parameter& operator[](std::string_view name) const;            // Error(kNotFound) with the names there are
+  const std::shared_ptr<Parameter>& at(size_t i) const;  // throws Error(kInvalidArgument) if i >= size()
+  std::shared_ptr<Parameter> Find(std::string_view name) const;  // null if there is none of this name
+  Parameter& operator[](std::string_view name) const;  // throws Error(kNotFound), which lists the names
   std::vector<std::string> names() const;
 
-  // Parameter::Initialize on each, or on none where one has been before; the default is Xavier().
+  // Calls Parameter::Initialize on each; if one of them would throw Error(kFailedPrecondition), none is
+  // initialised. The default initialiser is Xavier().
   void Initialize(const std::vector<Context>& contexts = {cpu(0)},
                   std::shared_ptr<const Initializer> init = nullptr, uint64_t seed = 0) const;
   void ZeroGrad() const;
-  // Of all but normalisations' factors and statistics, which stay float32 (as MXNet's BatchNorm does):
-  // weights and gradients are of this type, in memory and on the wire, and layers compute in float32. 16-bit
-  // weights want OptimizerConfig::multi_precision. Error(kInvalidArgument) for a type that is not floating.
+  // Changes the type of all parameters but the factors and statistics of normalisations, which stay float32
+  // (as in MXNet's BatchNorm). Weights and gradients then have this type in memory and in messages. Layers
+  // still compute in float32, but may round the factors of products with bfloat16 weights to bfloat16
+  // (SLUICE_BFLOAT16_ARITHMETIC). 16-bit weights should use OptimizerConfig::multi_precision. Throws
+  // Error(kInvalidArgument) for a type that is not floating.
   void Cast(DType dtype) const;
-  void SetGradReq(autograd::GradReq grad_req) const;  // of all that are differentiable
+  void SetGradReq(autograd::GradReq grad_req) const;  // for all parameters that are differentiable
 
  private:
   std::vector<std::shared_ptr<Parameter>> parameters_;

@@ -1,4 +1,4 @@
-// A model's parameters on disk, as safetensors: other tools read them.
+// The parameters of a model on disk, as safetensors files, which other tools can read.
 #pragma once
 
 #include <map>
@@ -10,20 +10,22 @@ namespace sluice {
 
 using FileMetadata = std::map<std::string, std::string>;
 
-// Written under a temporary name, then renamed. The parameters must be initialised. Statistics, which differ
-// by context, are written as their mean over the contexts. `metadata` goes into the file beside its format.
+// Writes the parameters, which must be initialised, to a temporary file and then renames it to `path`.
+// Statistics, which differ between contexts, are written as their mean over the contexts. The file's metadata
+// are `metadata` and an entry for the format.
 void SaveParameters(const std::string& path, const nn::ParameterDict& parameters, FileMetadata metadata = {});
 
 struct LoadParametersOptions {
-  bool cast_dtype = true;  // false: another type in the file is an error
+  bool cast_dtype = true;  // false: a different type in the file is an error
 };
-// Every parameter must be in the file with its shape, and nothing else: Error names the file, the parameter,
-// and both. Floating types are converted to the parameter's, to the nearest value and of two to the even one;
-// what is beyond the type's range becomes infinite. Fills in deferred shapes; the parameters must have been
-// initialised on their contexts (Initialize may be deferred). Returns the file's metadata.
+// Reads the values of `parameters` and returns the file's metadata. The file must have every parameter, with
+// its shape, and nothing else; else LoadParameters throws Error, which names the file, the parameter and both
+// shapes. Floating types are converted to the type of the parameter, rounding to nearest, ties to even;
+// values beyond its range become infinite. Initialize must have been called on the parameters. Their shapes
+// may still be deferred; LoadParameters fills them in.
 FileMetadata LoadParameters(const std::string& path, const nn::ParameterDict& parameters,
                             const LoadParametersOptions& options = {});
-// Of a file of parameters, before there is a model to load them into.
+// Returns the metadata of a file of parameters. It needs no model.
 FileMetadata ReadFileMetadata(const std::string& path);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// How the rows of a row-sparse key's table begin (sluice/kvstore.h): each as a function of the seed and its
-// own id, so the same wherever and whenever it is touched first.
+// The initial values of the rows of a row-sparse key's table (sluice/kvstore.h). Each row is a function of
+// the seed and of its id, so that its values do not depend on where and when it is first used.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class RowFill : uint8_t { kConstant, kUniform, kNormal };
 
 struct RowInit {
   RowFill fill = RowFill::kConstant;
-  double center = 0;  // the constant, the middle, the mean
+  double center = 0;  // kConstant: the value; kUniform: the middle; kNormal: the mean
   double width = 0;   // kUniform: [center - width, center + width); kNormal: the standard deviation
   uint64_t seed = 0;
   bool operator==(const RowInit&) const = default;
@@ -28,8 +28,8 @@ struct RowInit {
   }
 };
 
-// Empty: a table of this shape can begin so; else why not. A table has rows, rows have elements and at most
-// 1 MiB; whole numbers begin as a whole constant.
+// Returns why a table of this shape and type cannot begin with `init`; empty if it can. A table must have
+// rows, and a row must have elements and at most 1 MiB. Tables of integers begin with an integer constant.
 std::string InvalidReason(const RowInit& init, const Shape& shape, DType dtype);
 
 }  // namespace sluice

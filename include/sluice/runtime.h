@@ -1,22 +1,23 @@
-// Starting and ending a Sluice program.
+// Functions that start and end a Sluice program.
 //
 //   int main(int argc, char** argv) {
 //     sluice::Init(argc, argv);         // a scheduler or server plays its role here and exits
 //     auto kv = sluice::KVStore::Create("dist_sync");
 //     ...
-//     return sluice::Finish();          // says goodbye to the job; 0
+//     return sluice::Finish();          // leaves the job; returns 0
 //   }
 //
-// A worker that ends without Finish counts as failed: the whole job stops, with a message that names it.
-// A child that it forks calls exec: arrays may lie in memory that both share (SLUICE_TRANSPORT).
-// Environment variables: docs/environment.md.
+// A worker that ends without Finish counts as failed: the whole job stops, with a message that names the
+// worker. A child process that a worker forks must call exec, because arrays may lie in memory that parent
+// and child would share (SLUICE_TRANSPORT). docs/environment.md lists the environment variables.
 //
-// Signals: Init installs handlers for SIGINT (Ctrl-C) and SIGTERM, which end the process and tell its job,
-// and for SIGUSR1, which logs its state; each only where the program has none of its own and does not ignore
-// the signal. A handler that the program installs later takes the place of Init's. No signal is blocked, and
-// what the program starts (posix_spawn, fork and exec) gets the signals and the environment that the program
-// has without Sluice. A job with many connections raises the soft limit of descriptors (RLIMIT_NOFILE); a
-// child that is forked gets back the one before, one of posix_spawn, system or popen does not.
+// Signals: Init installs handlers for SIGINT (Ctrl-C) and SIGTERM, which end the process and report it to the
+// job, and for SIGUSR1, which logs the state of the process. It installs each of them only if the program has
+// no handler of its own and does not ignore the signal. A handler that the program installs later replaces
+// Init's. No signal is blocked, and processes that the program starts (posix_spawn, fork and exec) inherit
+// the signals and the environment that the program would have without Sluice. In a job with many connections
+// the soft limit of descriptors (RLIMIT_NOFILE) is raised; a child of fork gets the old limit back, a child
+// of posix_spawn, system or popen does not.
 #pragma once
 
 #include <functional>
@@ -25,47 +26,51 @@
 
 namespace sluice {
 
-// Reads the environment once, sets up logging and signals. With DMLC_ROLE=scheduler or server, runs that role
-// and exits the process with its exit code, as users of the earlier system expect. Throws Error for a bad
-// environment. The arguments name the program in its log, and may be none (0, nullptr).
+// Reads the environment once, and sets up logging and signals. With DMLC_ROLE=scheduler or server, Init runs
+// that role and then exits the process with the role's exit code, as users of MXNet expect. It throws Error
+// for an invalid environment. The arguments give the program's name in its log; they may be (0, nullptr).
 void Init(int argc, char** argv);
 
-// Leaves the job in good order: waits until the servers have all that this worker pushed (as long as
-// SLUICE_OPERATION_TIMEOUT says) and says goodbye. Pulls that nobody waited for end with kCancelled. Returns
-// 0; throws the first failure that no store has thrown yet, for example a refused push, and Error when the
-// job has failed meanwhile.
+// Leaves the job in good order: waits until the servers have received all that this worker pushed, at most
+// for SLUICE_OPERATION_TIMEOUT, and sends the leave message. Pulls that are still open end with kCancelled.
+// Finish returns 0. It throws the first failure that no store has thrown yet, for example a refused push, and
+// throws Error when the job has failed meanwhile.
 int Finish();
 
-// A whole main(): Init, `body`, Finish. A thrown Error is printed as one line and told to the job; the exit
-// code is 1, or 2 for bad flags and environment (Error(kInvalidArgument) before the job was joined), or
-// 130/143 after Ctrl-C/SIGTERM.
+// A whole main(): calls Init, `body` and Finish, and returns the exit code. If one of them throws, the error
+// is printed as one line and reported to the job. The exit code is then 1, or 2 for bad flags and a bad
+// environment (Error(kInvalidArgument) before the job was joined), or 130 and 143 after Ctrl-C and SIGTERM.
 int RunProgram(int argc, char** argv, const std::function<void()>& body);
 
-// Lets the program end in its own time, for example after it has saved a checkpoint. After Init: the first
-// SIGTERM or SIGINT runs `call(number)`, on a thread of the library, and the process goes on; a second one
-// ends it at once (of the same kind only after 2 s: a batch system may send it to all processes, and
-// launch.py passes it on). In a job the signal of one worker is told to all: `call(0)` runs in those that had
-// none, so that worker 0 can save what the job has. `call` runs once. It may call std::exit, which ends the
-// process without the destructors of static objects, since other threads may use them. Where it throws, that
-// is said, and the process ends: by the signal, or with 1. Where the end is asked for already, `call` runs at
-// once, on the caller's thread, and what it throws comes out of OnTermination. Null: the first signal ends
-// the process again. Replaces the call before it. Thread-safe.
+// Lets the program itself decide when to end after a signal, for example after it has saved a checkpoint.
+// After Init, the first SIGTERM or SIGINT makes a thread of the library call `call(number)`, and the process
+// goes on. A second signal ends the process at once; a signal of the same kind does so only after 2 s,
+// because a batch system may send one to all processes, which launch.py then passes on once more. In a job
+// all workers are notified of the signal of one worker: `call(0)` runs in the workers that received no signal
+// themselves, so that worker 0 can save the state of the job. `call` runs once.
 //
-// Workers of a sync store wait for each other, so all of them stop after the same step, or worker 0 throws
-// and the others end with the job; SaveOptions::end_asked (sluice/callback.h) does that within Fit.
+// `call` may call std::exit, which then ends the process without running the destructors of static objects,
+// since other threads may use these. If `call` throws, the error is printed and the process ends as the
+// signal would have ended it, or with exit code 1 after call(0). If the end was requested before
+// OnTermination is called, `call` runs at once, on the caller's thread, and OnTermination throws what it
+// throws. A later OnTermination replaces `call`; with null, the first signal ends the process again.
+// Thread-safe.
+//
+// Workers of a sync store wait for each other. So either all of them stop after the same step, or worker 0
+// throws and the others end with the job; SaveOptions::end_asked (sluice/callback.h) does the latter in Fit.
 void OnTermination(std::function<void(int number)> call);
 
-// OnTermination with a flag: whether the end has been asked for. The function may be called from any thread,
-// also after the program's other objects have gone.
+// Calls OnTermination with a function that sets a flag. The function that is returned says whether the end
+// has been requested; it may be called from any thread, also after the program's other objects are destroyed.
 std::function<bool()> TerminationFlag();
 
-// Starts the program once more, with GOMP_SPINCOUNT=3000 in its environment: OpenMP's threads then look for
-// more work for ten microseconds, not a millisecond, before they sleep, which is many times as fast where
-// others use the same cores (docs/design/tensors.md). OpenMP's library reads the number before main() begins,
-// hence the restart. The first line of main(), before anything reads the arguments or starts a thread; no
-// other function of Sluice restarts a program. Does nothing where GOMP_SPINCOUNT or OMP_WAIT_POLICY is set,
-// as under tools/launch.py, or where the program was started through the loader (ld.so PROGRAM). When it
-// returns, the environment is as it was.
+// Restarts the program with GOMP_SPINCOUNT=3000 in its environment. The threads of OpenMP then spin for ten
+// microseconds instead of a millisecond before they sleep, which is many times as fast where other processes
+// use the same cores (docs/design/tensors.md). The restart is needed because the OpenMP library reads the
+// variable before main() begins. Call it in the first line of main(), before anything reads the arguments or
+// starts a thread; no other function of Sluice restarts a program. It does nothing where GOMP_SPINCOUNT or
+// OMP_WAIT_POLICY is set, as under tools/launch.py, or where the program was started through the dynamic
+// loader (ld.so PROGRAM). When it returns, the environment is as it was.
 void RestartWithBriefSpins(int argc, char** argv);
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
 // The order in which a job takes samples.
 //
-// The promise of data parallelism rests here: which samples a worker takes at a step is a pure function of
-// (seed, epoch, step, membership), and the union of the workers' batches at step k is the batch that one
-// process with the same global batch would take at step k.
+// Data parallelism depends on it: which samples a worker takes at a step is a pure function of (seed, epoch,
+// step, membership), and the union of the workers' batches at step k is the batch that one process with the
+// same global batch would take at step k.
 #pragma once
 
 #include <compare>
@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// Who this process is among the workers.
+// The place of this process among the workers.
 struct Share {
   int64_t rank = 0;
   int64_t num_workers = 1;
@@ -30,12 +30,13 @@ struct Position {
   auto operator<=>(const Position&) const = default;
 };
 
-// What becomes of the samples at the end of an epoch that do not fill a global batch.
+// What happens to the samples at the end of an epoch that do not fill a global batch.
 enum class LastBatch : uint8_t {
-  kKeep,      // they are a smaller batch
-  kDiscard,   // they are left out of this epoch; the next one's order chooses others
-  kRollover,  // they begin the next epoch's first batch, so that every batch is full; the last epoch's are
-              // left
+  kKeep,     // they form a smaller batch
+  kDiscard,  // they are left out of this epoch; the order of the next epoch leaves out others
+  // They begin the first batch of the next epoch, so that every batch is full. Those of the last epoch are
+  // left out.
+  kRollover,
 };
 
 std::string_view Name(LastBatch policy);  // "keep"
@@ -52,8 +53,8 @@ struct SamplerConfig {
 
 int64_t GlobalBatch(const SamplerConfig& config, int64_t num_workers);
 
-// How the samples of an epoch become batches: beside seed and shuffle, all that a step within an epoch
-// depends on.
+// How the samples of an epoch are divided into batches. Together with seed and shuffle, this determines which
+// samples a step within an epoch has.
 struct Batching {
   int64_t num_samples = 0;
   int64_t global_batch = 0;
@@ -62,38 +63,40 @@ struct Batching {
   bool operator==(const Batching&) const = default;
 };
 
-// kKeep: ceil(N / B). kDiscard: floor(N / B). kRollover: floor((epoch + 1) N / B) - floor(epoch N / B), which
-// differs from epoch to epoch by at most one. Never 0.
+// Returns the number of steps of an epoch, which is never 0. kKeep: ceil(N / B). kDiscard: floor(N / B).
+// kRollover: floor((epoch + 1) N / B) - floor(epoch N / B), which varies between epochs by at most one.
 int64_t StepsPerEpoch(const SamplerConfig& config, int64_t num_workers, int64_t epoch = 0);
-// `count` steps after `start`, over the ends of epochs. `start` must be a step of its epoch.
+// Returns the position `count` steps after `start`, also across ends of epochs. `start` must be a step of its
+// epoch.
 Position PositionAfter(const SamplerConfig& config, const Position& start, uint64_t count,
                        int64_t num_workers);
 
-// The order of an epoch: a permutation of 0..N-1 that depends on (seed, epoch), or the identity.
+// Returns the order of an epoch: a permutation of 0..N-1 that depends on (seed, epoch), or, without shuffle,
+// the identity.
 std::vector<uint64_t> EpochOrder(const SamplerConfig& config, int64_t epoch);
-// The order of an epoch with classes weighted: N independent draws that depend on (seed, epoch), each giving
-// sample i with probability class_weights[labels[i]] / sum over all samples. A sample may come several times
-// in an epoch, or not at all. Throws Error(kInvalidArgument) for weights that are negative or not finite, a
-// label without a weight, or no sample with a weight above 0.
+// Returns the order of an epoch with weighted classes: N independent draws that depend on (seed, epoch), each
+// of sample i with probability class_weights[labels[i]] / sum over all samples. A sample may occur several
+// times in an epoch, or not at all. Throws Error(kInvalidArgument) for weights that are negative or not
+// finite, a label without a weight, and samples none of which has a weight above 0.
 std::vector<uint64_t> WeightedEpochOrder(const SamplerConfig& config, int64_t epoch,
                                          std::span<const int32_t> labels,
                                          std::span<const double> class_weights);
 
-// Positions in the order of an epoch. Below 0 (kRollover alone) they count from the end of the epoch before:
-// -1 is its last sample.
+// An interval of positions in the order of an epoch. Negative positions, which only kRollover has, count from
+// the end of the previous epoch: -1 is its last sample.
 struct Interval {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t size() const { return end - begin; }
   bool operator==(const Interval&) const = default;
 };
-// The interval of all workers together: [step B, (step + 1) B), cut off at N; with kRollover moved back by
-// (epoch N) mod B, what the epochs before left over. So with kRollover all the orders, laid end to end, are
-// cut every B samples.
+// Returns the interval of all workers together: [step B, (step + 1) B), which ends at N at the latest. With
+// kRollover the interval is moved back by (epoch N) mod B, the number of samples that the epochs before left
+// over: the orders of all epochs, one after another, are divided every B samples.
 Interval GlobalStep(const SamplerConfig& config, const Position& position, int64_t num_workers);
-// A worker's part of it. The intervals of ranks 0..n-1 lie end to end. A smaller last batch of b samples is
-// shared out as SplitByWorkLoad does with equal loads: round(b / n), half to even, what is missing to the
-// last rank, overshoot clipped; a share may be empty.
+// Returns a worker's part of that interval. The parts of ranks 0..n-1 follow each other. A smaller last batch
+// of b samples is divided as SplitByWorkLoad does with equal loads: each rank gets round(b / n) samples (half
+// to even), the last rank gets what is then missing, and what is too much is clipped. A part may be empty.
 Interval ShareOfStep(const SamplerConfig& config, const Position& position, const Share& share);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The extent of an array: row-major, 64-bit, up to 8 axes. A scalar has no axes and one element.
+// The shape of an array: up to 8 axes with 64-bit extents, row-major. A scalar has no axes and one element.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Shape {
  public:
   static constexpr size_t kMaxAxes = 8;
 
-  // One axis takes an integer of any type but bool: {values.size(), 3} is a shape.
+  // The extent of one axis, made from an integer of any type but bool, so that {values.size(), 3} is a shape.
   struct Extent {
     template <std::integral Number>
     constexpr Extent(Number number)  // NOLINT: implicit on purpose
@@ -32,13 +32,15 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<Extent> dims) : Shape(Copied(dims)) {}
-  // Throws Error(kInvalidArgument) for a negative extent, too many axes, or a size beyond 2^63-1 elements.
+  // Throws Error(kInvalidArgument) for a negative extent, too many axes, or more than 2^63-1 elements.
   explicit Shape(std::span<const int64_t> dims);
-  // Why `dims` is no shape, or empty. For dims that come from outside.
+  // Returns why `dims` is not a shape, or an empty string if it is one. It is for dims that come from
+  // outside.
   static std::string InvalidReason(std::span<const int64_t> dims);
 
   size_t ndim() const { return ndim_; }
-  // 0 behind the last axis. Throws Error(kInvalidArgument) for an axis that no shape has.
+  // Returns the extent of `axis`, 0 for an axis beyond the last. Throws Error(kInvalidArgument) if `axis` is
+  // not below kMaxAxes.
   int64_t operator[](size_t axis) const {
     if (axis >= kMaxAxes) [[unlikely]]
       ThrowNoAxis(axis);
@@ -46,9 +48,9 @@ class Shape {
   }
   int64_t size() const { return size_; }  // number of elements
   std::span<const int64_t> dims() const { return {dims_.data(), ndim_}; }
-  // With another extent at `axis` < ndim(). Throws Error(kInvalidArgument) for another axis, as the next two.
+  // Return a shape with another extent at `axis` < ndim(); with one more axis, before `axis` <= ndim(); or
+  // without `axis`. They throw Error(kInvalidArgument) for any other axis.
   Shape WithExtent(size_t axis, int64_t extent) const;
-  // With one axis more, before `axis` <= ndim(), or one less.
   Shape WithAxis(size_t axis, int64_t extent) const;
   Shape WithoutAxis(size_t axis) const;
   std::string ToString() const;  // "[64, 1, 28, 28]"
@@ -56,9 +58,9 @@ class Shape {
 
  private:
   [[noreturn]] void ThrowNoAxis(size_t axis) const;
-  static constexpr int64_t kTooLarge = std::numeric_limits<int64_t>::min();  // is refused
+  static constexpr int64_t kTooLarge = std::numeric_limits<int64_t>::min();  // negative, so it is refused
   struct Listed {
-    std::array<int64_t, kMaxAxes + 1> dims;  // one more is enough to be refused
+    std::array<int64_t, kMaxAxes + 1> dims;  // one more than a shape may have, so that too many are refused
     size_t ndim;
   };
   static Listed Copied(std::initializer_list<Extent> dims) {
@@ -68,7 +70,7 @@ class Shape {
   }
   explicit Shape(const Listed& listed) : Shape(std::span(listed.dims.data(), listed.ndim)) {}
 
-  std::array<int64_t, kMaxAxes> dims_{};  // 0 behind the last axis
+  std::array<int64_t, kMaxAxes> dims_{};  // 0 beyond the last axis
   size_t ndim_ = 0;
   int64_t size_ = 1;
 };

@@ -1,4 +1,4 @@
-// Every public header: for programs that would rather not choose. Programs that choose compile faster.
+// Includes every public header, for convenience. Programs that include only what they need compile faster.
 #pragma once
 
 #include "sluice/autograd.h"         // IWYU pragma: export

@@ -1,4 +1,4 @@
-// Cutting a batch over devices.
+// Functions that divide a batch among devices.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,19 @@ struct BatchSlice {
   bool operator==(const BatchSlice&) const = default;
 };
 
-// Slice i gets round(w_i * batch / sum w) samples (half to even), the shortfall goes to the last slice,
-// overshoot is clipped: MXNet's work_load_list. Error(kInvalidArgument) when a slice would be empty ("Too
-// many slices. Some splits are empty.") or a load is not a positive number.
+// Divides `batch` samples as MXNet's work_load_list does: slice i gets round(w_i * batch / sum w) samples
+// (half to even), the last slice gets what is then missing, and what is too much is clipped. Throws
+// Error(kInvalidArgument) when a slice would be empty ("Too many slices. Some splits are empty.") or a load
+// is not a positive number.
 std::vector<BatchSlice> SplitByWorkLoad(int64_t batch, std::span<const double> work_load_list);
 
-// Views of `num_slices` parts along the first axis. With even_split a remainder is Error(kInvalidArgument);
-// without it the first batch % num_slices parts hold one sample more. No part is ever empty.
+// Returns views of `num_slices` parts of `data` along the first axis, none of them empty. If the parts cannot
+// be equal, SplitData throws Error(kInvalidArgument); with even_split = false the first batch % num_slices
+// parts have one sample more instead.
 std::vector<NDArray> SplitData(const NDArray& data, int64_t num_slices, bool even_split = true);
 
-// SplitData with part i on contexts[i]: a view where it is there already, a copy otherwise. With a
-// work_load_list, SplitByWorkLoad's cuts.
+// Split `data` as SplitData or, with a work_load_list, SplitByWorkLoad does, and return part i on
+// contexts[i]. The part is a view if `data` is on that context already, else a copy.
 std::vector<NDArray> SplitAndLoad(const NDArray& data, const std::vector<Context>& contexts,
                                   bool even_split = true);
 std::vector<NDArray> SplitAndLoad(const NDArray& data, const std::vector<Context>& contexts,

@@ -1,11 +1,11 @@
-// The Trainer: takes the gradients of a model's parameters to a KVStore and brings fresh weights back.
+// The Trainer pushes the gradients of a model's parameters to a KVStore and pulls the updated weights.
 //
 //   sluice::Trainer trainer(net.CollectParams(), {.learning_rate = 0.1}, sluice::KVStore::Create("device"));
 //   { autograd::RecordScope record; loss = ...; }
 //   autograd::Backward({loss});
 //   trainer.Step(batch_size);
 //
-// Thread safety: one caller.
+// Thread safety: one thread at a time.
 #pragma once
 
 #include <functional>
@@ -22,90 +22,99 @@
 namespace sluice {
 
 struct TrainerOptions {
-  // Whether the store updates the weights (true), or holds summed gradients and each worker updates its own.
-  // Async stores need true.
+  // If true, the store updates the weights. If false, the store sums the gradients and each worker updates
+  // its own weights. Async stores need true.
   bool update_on_kvstore = true;
-  // Above 0: where the 2-norm of all gradients together, summed over devices and workers and divided by the
-  // batch size, is larger than this, Step and Update shrink them to it, as ClipGlobalNorm (sluice/clip.h). It
-  // needs update_on_kvstore = false, since no server holds all keys; Update then waits for the gradients. The
-  // first norm that is not finite is logged with the parameter's name.
+  // If above 0, the bound of the 2-norm of all gradients together, summed over devices and workers and
+  // divided by the batch size. Where the norm is larger, Step and Update scale the gradients down to it, as
+  // ClipGlobalNorm does (sluice/clip.h). The bound needs update_on_kvstore = false, since no server holds all
+  // keys; Update then waits for the gradients. The first norm that is not finite is logged with the name of
+  // the parameter that caused it.
   double clip_global_norm = 0;
 };
 
 class Trainer {
  public:
-  // Without a store, as Gluon's kvstore=None: this process trains alone, and the sums over its devices are
-  // taken and the weights updated as with KVStore::Create("device").
+  // Creates a key of `store` for each parameter and copies rank 0's values to every context of every worker,
+  // also those of parameters without a gradient. The constructor waits for all workers. If `store` is null
+  // (Gluon's kvstore=None), this process trains alone: gradients are summed over its devices and weights are
+  // updated as with KVStore::Create("device").
+  //
+  // The parameters must be initialised, but their shapes may be deferred. The forward that fills in a shape,
+  // or Parameter::SetData, then creates the key and brings rank 0's values before a layer uses them. All
+  // workers must run that forward, in which they wait for rank 0's values; with update_on_kvstore = false
+  // these values come as a sum over all workers, so the workers wait for each other. Before that forward, a
+  // step (unless it has ignore_stale) and saving or loading states throw Error(kFailedPrecondition). The
+  // forward itself throws it on rank 0 when a sync store has other values of the key.
   //
   // Weights may be written between steps: by Parameter::SetData, LoadParameters, or in place. The next step
-  // goes on from them, with the optimiser's states as they are. Of several contexts the first one that was
-  // written counts. With update_on_kvstore the store has a copy of its own, which the step then sets
-  // (KVStore::Set): in dist stores worker 0's weights count. Write them on worker 0 or on all workers,
-  // between the same two steps; weights written on another worker alone are Error(kFailedPrecondition), of
-  // async stores kDeadlineExceeded, in one of that worker's next calls. With update_on_kvstore = false each
-  // worker has its own: write them on all. So it is with parameters that no step touches, frozen ones and
-  // statistics.
+  // goes on from them, with the states of the optimiser as they are. If a parameter has several contexts, the
+  // first one that was written counts. With update_on_kvstore the store has a copy of its own, which the step
+  // then sets (KVStore::Set), so that in dist stores worker 0's weights count: write them on worker 0 or on
+  // all workers, between the same two steps. Weights that are written on another worker alone make one of
+  // that worker's next calls throw Error(kFailedPrecondition), in async stores Error(kDeadlineExceeded). With
+  // update_on_kvstore = false each worker has weights of its own: write them on all workers. The latter holds
+  // in any case for parameters that no step updates, which are frozen ones and statistics.
   //
-  // The parameters must be initialised; rank 0's values win, also of those without gradient. A shape may be
-  // deferred: the forward that fills it in, or SetData, makes the key and brings rank 0's values before a
-  // layer uses them. All workers must run that forward, in which they wait for rank 0's values; with
-  // update_on_kvstore = false, where those are a sum, they wait for each other. A step before it (but for
-  // ignore_stale), and states saved or loaded before it, are Error(kFailedPrecondition); so is, on rank 0, a
-  // key of which a sync store has other values.
+  // The lr_mult and wd_mult of the parameters become multipliers of the optimiser. A change of them, which
+  // has to be the same on all workers, takes effect at the next step. So does a change of grad_req; no step
+  // updates a frozen parameter (kNull).
   //
-  // Per-parameter lr_mult and wd_mult go into the optimiser's multipliers; a change, the same on all workers,
-  // holds from the next step on. So does one of grad_req: what is frozen (kNull) no step touches. Throws
-  // Error(kInvalidArgument) for async with update_on_kvstore false and for options that cannot be,
-  // Error(kFailedPrecondition) on all workers where the store has other values of these keys than rank 0 (it
-  // serves another Trainer: two networks take two stores), and for update_on_kvstore false with a store that
-  // updates by itself.
+  // The constructor throws Error(kInvalidArgument) for invalid options and for update_on_kvstore = false with
+  // an async store. It throws Error(kFailedPrecondition) for update_on_kvstore = false with a store that
+  // updates by itself, and, on all workers, when the store has other values of these keys than rank 0: then
+  // the store serves another Trainer already, and each network needs a store of its own.
   Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store = nullptr,
           TrainerOptions options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Sums gradients over devices and workers, divides by exactly batch_size, updates. A parameter whose
-  // gradient no Backward has written since the last step is Error(kFailedPrecondition) naming it, unless
-  // ignore_stale: then it is left alone. With update_on_kvstore = false gradients hold the sum afterwards; in
-  // a model with float16 parameters the sum / 2^k, which is a finite float16 number where the mean is one:
-  // 2^k is the least power of two that is not below the number of devices of all workers, or not below
-  // batch_size.
+  // Sums the gradients over devices and workers, divides the sums by exactly batch_size and updates the
+  // weights. If no Backward has written the gradient of a parameter since the last step, Step throws
+  // Error(kFailedPrecondition), which names the parameter; with ignore_stale it skips the parameter instead.
+  // With update_on_kvstore = false the gradients hold the sum afterwards. In a model with float16 parameters
+  // they hold the sum / 2^k, which is finite in float16 wherever the mean is; 2^k is the least power of two
+  // that is not below the smaller of batch_size and the number of devices of all workers.
   void Step(int64_t batch_size, bool ignore_stale = false);
-  // As Step, for an optimiser with normalize_by_samples: the gradients sum over `samples` samples of this
-  // worker, 0 included. A context on which no Backward ran (its share of the batch was empty) contributes
-  // nothing.
+  // As Step, for an optimiser with normalize_by_samples. The gradients of this worker sum over `samples`
+  // samples, which may be 0. A context on which no Backward ran, because its share of the batch was empty,
+  // contributes nothing.
   void StepSamples(uint64_t samples);
-  // Before a Step: what no Backward has written since the last one, on any context, becomes 0 and is fresh:
-  // what a worker contributes whose share of a batch was empty. StepSamples does it by itself.
+  // Sets every gradient that no Backward has written since the last step, on any context, to 0, and counts it
+  // as fresh. Call it before Step when this worker's share of a batch may be empty; StepSamples calls it.
   void ZeroStaleGrads();
-  // Before Backward: pushes each parameter as soon as its gradient is issued, while backward goes on. The
-  // Step or StepSamples that follows must say the same number; it pushes what is left, and gradients that add
-  // up (kAdd), of which only it knows that they are complete. With update_on_kvstore a weight that is written
-  // after its gradient was pushed makes the Step Error(kFailedPrecondition).
+  // Called before Backward, these make it push each parameter as soon as its gradient has been issued, while
+  // the rest of the backward pass is under way. The Step or StepSamples that follows must be given the same
+  // number. It pushes the remaining gradients, and those that accumulate (kAdd), which are not known to be
+  // complete before. With update_on_kvstore, Step throws Error(kFailedPrecondition) when a weight was written
+  // after its gradient had been pushed.
   void PushDuringBackward(int64_t batch_size);
   void PushSamplesDuringBackward(uint64_t samples);
 
-  // The two halves of Step; update_on_kvstore must be false. Gradients hold the sum in between, whose float16
-  // numbers are infinite beyond 65504.
+  // The two halves of Step; update_on_kvstore must be false. Between them the gradients hold the sum, which
+  // in float16 is infinite beyond 65504.
   void AllreduceGrads();
   void Update(int64_t batch_size, bool ignore_stale = false);
 
-  // The rate that the next step uses, before lr_mult: the schedule's after as many updates as the first
-  // parameter with a gradient has had, those of loaded states included. Async stores, where each worker's
-  // push is an update: as if all workers had made as many steps as this one.
+  // Returns the learning rate of the next step, before lr_mult. The schedule takes it from the number of
+  // updates that the first parameter with a gradient has had, including those of loaded states. In async
+  // stores, where each worker's push is an update, the rate is that after as many steps of all workers as
+  // this worker has made.
   double learning_rate() const;
-  // What the schedule starts from.
+  // Returns the rate from which the schedule starts.
   double base_learning_rate() const { return config_.learning_rate; }
-  // Sets the base rate. On every key and server at one round; rank 0's call counts. With update_on_kvstore =
-  // false all workers call it alike, or rank 0 alone where clip_global_norm is set.
+  // Sets the base rate, at the same round on every key and server; rank 0's call counts. With
+  // update_on_kvstore = false all workers must make the same call, or, where clip_global_norm is set, rank 0
+  // alone.
   void SetLearningRate(double learning_rate);
-  // Optimiser states, as KVStore::SaveOptimizerStates; with update_on_kvstore = false the worker that calls
-  // writes its own, which are those of all.
+  // Writes the optimiser states, as KVStore::SaveOptimizerStates does. With update_on_kvstore = false the
+  // calling worker writes its own states, which are equal on all workers.
   void SaveStates(const std::string& path);
-  // Called by all workers, which wait for each other; rank 0 reads the file, and its error is everybody's.
+  // Reads the optimiser states. All workers call it and wait for each other; rank 0 reads the file, and if it
+  // fails, all workers throw.
   void LoadStates(const std::string& path);
-  KVStore& store() { return *store_; }  // its own, where it was made without one
+  KVStore& store() { return *store_; }  // the Trainer's own where it was given none
 
  private:
   class LocalUpdate;
@@ -114,21 +123,22 @@ class Trainer {
     bool frozen() const { return parameter->grad_req() == autograd::GradReq::kNull; }
     bool rests() const { return frozen() || !has_key; }
     std::shared_ptr<nn::Parameter> parameter;
-    bool has_key = false;   // false: its shape is not known yet
-    bool updating = false;  // in this Update
-    // By context: the arrays whose hooks lead here, and the versions of their gradients at the last step.
+    bool has_key = false;   // false: the parameter's shape is not known yet
+    bool updating = false;  // whether the current Update updates it
+    // By context: the arrays whose gradient hooks call OnGradient, and the versions of the gradients at the
+    // last step.
     std::vector<NDArray> variables;
     std::vector<uint64_t> seen;
-    size_t fired = 0;     // contexts whose gradient is issued
-    bool pushed = false;  // in this step, during backward
-    // What is handed to the store.
+    size_t fired = 0;     // number of contexts whose gradient has been issued
+    bool pushed = false;  // whether it was pushed during the backward pass of this step
+    // The arguments of calls on the store.
     std::vector<Key> keys;
     std::vector<KVStore::Values> gradients, weights;
   };
 
   struct Awaited {  // a parameter whose shape is not known yet
     std::shared_ptr<nn::Parameter> parameter;
-    std::shared_ptr<const std::function<void()>> callback;  // once it is
+    std::shared_ptr<const std::function<void()>> callback;  // called once it is known
   };
   using Parameters = std::vector<std::shared_ptr<nn::Parameter>>;
   void AwaitShapes();
@@ -155,7 +165,7 @@ class Trainer {
   void RequireFresh() const;
   void RequireUnwritten() const;
   void RequireSums();
-  void BringWeights(nn::Parameter& parameter);
+  void BroadcastWeights(nn::Parameter& parameter);
   void Allreduce(bool stale_too, double divisor);
   double DivisorOfSums(int64_t batch_size) const;
   double ScaleOfUpdate(int64_t batch_size);
@@ -167,20 +177,20 @@ class Trainer {
   void AgreeOnUpdates(const std::optional<Error>& failure);
 
   std::vector<Tracked> tracked_;
-  Parameters constants_;  // statistics: brought to all once, never pushed
+  Parameters constants_;  // statistics: copied to all workers once, never pushed
   std::vector<Awaited> awaited_;
-  OptimizerConfig config_;  // Resolved
+  OptimizerConfig config_;  // as Resolved() returns it
   const std::shared_ptr<KVStore> store_;
   const TrainerOptions options_;
   std::optional<PushOptions> armed_;
-  NDArray rate_;             // rank 0's learning rate, where Update takes it from there
-  int64_t devices_ = 1;      // of all workers
-  double sums_divisor_ = 1;  // by which the gradients are less than their sum
+  NDArray rate_;             // rank 0's learning rate, for Update with clip_global_norm
+  int64_t devices_ = 1;      // number of devices of all workers
+  double sums_divisor_ = 1;  // the gradients hold their sum divided by this
   bool warned_ = false;
   std::unique_ptr<LocalUpdate> local_update_;
   std::unique_ptr<StoredWeights> stored_;
-  std::unique_ptr<const Optimizer> rates_;  // for what it says of the learning rate
-  int64_t updates_ = 0;                     // of the first parameter with a gradient
+  std::unique_ptr<const Optimizer> rates_;  // used for its learning rate only
+  int64_t updates_ = 0;                     // number of updates of the first parameter with a gradient
 };
 
 }  // namespace sluice

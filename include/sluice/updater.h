@@ -1,4 +1,4 @@
-// An update function of one's own, where the weights are plain memory: in a server program (sluice/server.h).
+// The update function of a custom server program (sluice/server.h), which gets weights as plain memory.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,22 @@
 
 namespace sluice {
 
-// Where the elements of one call lie.
+// Describes the elements of one call.
 struct UpdateContext {
-  std::string key;       // as the worker named it
-  int store = 0;         // which of the worker's dist stores named it, in the order they were made
-  int64_t offset = 0;    // of the first element, within the key
+  std::string key;       // the key's name, as workers gave it; a number in decimal
+  int store = 0;         // the number of the key's store among a worker's dist stores, in order of creation
+  int64_t offset = 0;    // position of the first element within the key
   uint64_t round = 0;    // the round that closes (dist_sync) or the number of the push (dist_async), from 1
   uint64_t samples = 0;  // sum of the sample counts of the pushes
-  DType dtype = DType::kFloat32;  // as stored; spans are float32 for 16-bit and 32-bit floats
+  DType dtype = DType::kFloat32;  // the type of the key; the spans are float32 for each type
 };
 
-// Called with a block of a key's elements: the gradient summed in rank order (of more than 32 workers:
-// exactly) and divided by the push's divisor, and the weight to change in place. A key is cut into the same
-// blocks every round, and a block always comes from the same thread (rows of row-sparse keys come one by
-// one); other blocks, also of the same key, may come from other threads at that time. Must not throw, must
-// not keep the spans. Keys that are not float32, float16 or bfloat16 are refused at Init.
+// Updates a block of a key's elements. `gradient` is the sum over the workers, divided by the divisor of the
+// push; the sum is taken in rank order, and exactly for more than 32 workers. The function changes `weight`
+// in place. A key is cut into the same blocks in every round, and the same thread always passes the same
+// block; the rows of row-sparse keys are passed one by one. Other threads may pass other blocks, also of the
+// same key, at the same time. The function must not throw and must not keep the spans. Init refuses keys that
+// are not float32, float16 or bfloat16.
 using ServerUpdater = std::function<void(const UpdateContext& context, std::span<const float> gradient,
                                          std::span<float> weight)>;
 

@@ -1,4 +1,4 @@
-// Activations, element by element: sluice/nn.h.
+// Activation layers, which work element by element; see sluice/nn.h.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 
 namespace sluice::nn {
 
+// The functions, with their names:
 // relu         max(x, 0), gradient 0 at 0
 // tanh
 // sigmoid      1 / (1 + exp(-x))
@@ -33,9 +34,10 @@ class Activation final : public PlainLayer {
     kLogSigmoid,
     kMish
   };
-  // Error(kInvalidArgument) for an alpha below 0 or with a function that has none.
+  // Throws Error(kInvalidArgument) for an alpha below 0, or for an alpha where the function has none.
   explicit Activation(Function function, std::optional<float> alpha = std::nullopt);
-  explicit Activation(std::string_view name);  // as above; Error(kInvalidArgument) with the names there are
+  // Takes a name of the table above. Throws Error(kInvalidArgument), which lists the names, for any other.
+  explicit Activation(std::string_view name);
   static Activation Relu() { return Activation(Function::kRelu); }
   static Activation Tanh() { return Activation(Function::kTanh); }
   static Activation Sigmoid() { return Activation(Function::kSigmoid); }

@@ -1,4 +1,4 @@
-// Layers made of layers: sluice/nn.h.
+// Layers that are made of other layers; see sluice/nn.h.
 #pragma once
 
 #include <concepts>
@@ -15,25 +15,26 @@ namespace sluice::nn {
 // The named layers of a container.
 class Children {
  public:
-  // Error(kInvalidArgument) without a name or a layer, Error(kAlreadyExists) for a second one of the same
-  // name.
+  // Throws Error(kInvalidArgument) without a name or a layer, and Error(kAlreadyExists) for a second layer of
+  // the same name.
   void Add(const Layer& container, const std::string& name, std::unique_ptr<Layer> layer);
   void AddPrefix(const std::string& prefix) const;
   ParameterDict CollectParams() const;
   size_t size() const { return layers_.size(); }
-  Layer& operator[](size_t i) const;              // Error(kInvalidArgument) where there is none
-  auto begin() const { return layers_.begin(); }  // std::unique_ptr<Layer>
+  Layer& operator[](size_t i) const;              // throws Error(kInvalidArgument) if i >= size()
+  auto begin() const { return layers_.begin(); }  // iterates over std::unique_ptr<Layer>
   auto end() const { return layers_.end(); }
 
  private:
   std::vector<std::unique_ptr<Layer>> layers_;
 };
 
-// A function as a layer: of operators on arrays, so that it is recorded. It has no parameters.
+// A function as a layer. The function consists of operations on arrays, so that it is recorded. The layer has
+// no parameters.
 class Lambda final : public PlainLayer {
  public:
   using Function = std::function<NDArray(const NDArray&)>;
-  explicit Lambda(Function function);  // Error(kInvalidArgument) when there is none
+  explicit Lambda(Function function);  // throws Error(kInvalidArgument) for an empty function
   NDArray Forward(const NDArray& x) override;
   std::string_view kind() const override { return "Lambda"; }
 
@@ -41,7 +42,7 @@ class Lambda final : public PlainLayer {
   Function function_;
 };
 
-// Layers one after the other. Children are called by the names they are added under, else "0", "1", ...
+// Layers one after another. Children have the names under which they are added, or else "0", "1", ...
 class Sequential final : public Layer {
  public:
   template <typename L>
@@ -66,8 +67,9 @@ class Sequential final : public Layer {
   Children children_;
 };
 
-// Layers side by side on the same input; their outputs are joined along `axis` (Gluon's HybridConcurrent,
-// which inception and dense blocks are made of). Shapes that differ elsewhere are Error(kInvalidArgument).
+// Layers side by side on the same input, whose outputs are joined along `axis` (Gluon's HybridConcurrent, of
+// which inception and dense blocks are made). If the shapes of the outputs differ along other axes, Forward
+// throws Error(kInvalidArgument).
 class Concurrent final : public Layer {
  public:
   explicit Concurrent(size_t axis = 1) : axis_(axis) {}
@@ -93,8 +95,9 @@ class Concurrent final : public Layer {
   size_t axis_;
 };
 
-// body(x) + x, or body(x) + shortcut(x) where the shapes differ (He, Zhang, Ren, Sun 2016). The parameters'
-// names begin with "body." and "shortcut.". Outputs of two shapes are Error(kInvalidArgument) naming both.
+// body(x) + x, or body(x) + shortcut(x) where the body changes the shape (He, Zhang, Ren, Sun 2016). The
+// names of the parameters begin with "body." and "shortcut.". If the shapes of the two terms differ, Forward
+// throws Error(kInvalidArgument), which names both.
 class Residual final : public Layer {
  public:
   template <typename Body>

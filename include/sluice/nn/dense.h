@@ -1,4 +1,4 @@
-// Layers of vectors: sluice/nn.h.
+// Layers that work on vectors; see sluice/nn.h.
 #pragma once
 
 #include "sluice/nn/layer.h"
@@ -10,7 +10,7 @@ class Dense final : public WeightedLayer {
  public:
   struct Options {
     bool use_bias = true;
-    int64_t in_units = 0;  // 0: from the first input
+    int64_t in_units = 0;  // 0: taken from the first input
   };
   explicit Dense(int64_t units) : Dense(units, Options()) {}
   Dense(int64_t units, Options options);
@@ -21,7 +21,7 @@ class Dense final : public WeightedLayer {
   int64_t units_;
 };
 
-// [batch, ...] -> [batch, product of the rest], in the order channel, height, width.
+// Reshapes [batch, ...] to [batch, product of the rest], in the order channel, height, width.
 class Flatten final : public PlainLayer {
  public:
   NDArray Forward(const NDArray& x) override;

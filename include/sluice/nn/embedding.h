@@ -1,4 +1,4 @@
-// Sequences of ids: sluice/nn.h.
+// Layers for sequences of ids; see sluice/nn.h.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 namespace sluice::nn {
 
 struct EmbeddingOptions {
-  // The id of what stands where a text has no more words: its row of W counts as zeros, whatever it holds,
-  // and has no gradient. One below vocabulary; none: every id is a word.
+  // The id, below the vocabulary, that fills a sequence after its last word. Its row of W counts as zeros,
+  // whatever it holds, and gets no gradient. With nullopt every id is a word.
   std::optional<int64_t> padding = std::nullopt;
-  std::shared_ptr<const Initializer> weight_init = nullptr;  // null: the one handed to Initialize
+  std::shared_ptr<const Initializer> weight_init = nullptr;  // null: the one that is passed to Initialize
 };
 
-// ids [batch, ...] -> their rows of W [vocabulary, dim], [batch, ..., dim]. Ids are whole numbers in float32,
-// int32, int64 or uint8; one outside [0, vocabulary) is an Error(kInvalidArgument) at the next wait, which
-// names the id and its place. The gradient of W is dense: every row of it is sent.
+// Maps ids [batch, ...] to their rows of W [vocabulary, dim]: [batch, ..., dim]. Ids are integers in float32,
+// int32, int64 or uint8. For an id outside [0, vocabulary) the next wait throws Error(kInvalidArgument),
+// which names the id and its position. The gradient of W is dense: all of its rows are sent.
 class Embedding final : public ParameterLayer {
  public:
   Embedding(int64_t vocabulary, int64_t dim, EmbeddingOptions options = {});
@@ -30,8 +30,8 @@ class Embedding final : public ParameterLayer {
   std::optional<int64_t> padding_;
 };
 
-// ids [batch, length] -> the mean of their rows of W, [batch, dim]: PyTorch's EmbeddingBag of mode "mean".
-// Padding does not count, so how far a text is padded changes nothing; a text of padding alone gives zeros.
+// Maps ids [batch, length] to the mean of their rows of W, [batch, dim], like PyTorch's EmbeddingBag with
+// mode "mean". Padding does not count, so its length has no effect; a sequence of padding only gives zeros.
 class EmbeddingBag final : public ParameterLayer {
  public:
   EmbeddingBag(int64_t vocabulary, int64_t dim, EmbeddingOptions options = {});
@@ -43,8 +43,8 @@ class EmbeddingBag final : public ParameterLayer {
   std::optional<int64_t> padding_;
 };
 
-// The mean over all steps of a sequence: [batch, length, ...] -> [batch, ...]. Of words: EmbeddingBag, which
-// knows padding.
+// The mean over all steps of a sequence: [batch, length, ...] -> [batch, ...]. It also counts padding; for
+// words use EmbeddingBag, which does not.
 class SequenceMean final : public PlainLayer {
  public:
   NDArray Forward(const NDArray& x) override;

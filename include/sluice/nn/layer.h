@@ -1,4 +1,4 @@
-// What a layer is: sluice/nn.h.
+// The base classes of layers; see sluice/nn.h.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ class Layer {
   Layer(Layer&&) = default;
   Layer& operator=(Layer&&) = default;
 
-  // Recorded inside autograd::RecordScope.
+  // Computes the output for `x`. The operations are recorded inside autograd::RecordScope.
   virtual NDArray Forward(const NDArray& x) = 0;
   NDArray operator()(const NDArray& x) { return Forward(x); }
 
-  // Its own parameters and its children's, in the order of the forward, with full names ("conv1.weight"). One
-  // that several layers share is there once.
+  // Returns the layer's own parameters and those of its children, in the order of the forward, with full
+  // names ("conv1.weight"). A parameter that several layers share is included once.
   virtual ParameterDict CollectParams() const = 0;
-  // "conv1"; set by the container it is added to, before Initialize.
+  // The layer's name, such as "conv1". The container to which the layer is added sets it, before Initialize.
   const std::string& name() const { return name_; }
-  virtual std::string_view kind() const = 0;  // "Conv2D"
-  // Puts `prefix` and a dot before its name and those of all inside it.
+  virtual std::string_view kind() const = 0;  // such as "Conv2D"
+  // Puts `prefix` and a dot before the names of the layer and of all layers and parameters inside it.
   virtual void AddPrefix(const std::string& prefix);
 
  protected:
   Layer() = default;
-  // "conv1 (Conv2D)", where it is printed.
+  // The layer as messages name it: "conv1 (Conv2D)".
   struct Description {
     std::string_view name, kind;
     friend std::ostream& operator<<(std::ostream& out, const Description& layer) {
@@ -59,22 +59,22 @@ class ParameterLayer : public Layer {
   ParameterDict CollectParams() const override;
   void AddPrefix(const std::string& prefix) override;
 
-  // Its parameter `name` ("weight") becomes `parameter`, which another layer made and names: one array, whose
-  // gradient is the sum over its uses and which a Trainer steps once.
+  // Replaces the layer's parameter `name` ("weight") by `parameter`, which another layer has made and named.
+  // Both layers then use one array, whose gradient is the sum over its uses and which a Trainer updates once.
   //
   //   decoder.ShareParameter("weight", embedding.CollectParams().Find("embedding.weight"));
   //
-  // Error(kNotFound) when it has none called that, Error(kInvalidArgument) for null or where the shapes
-  // differ, Error(kFailedPrecondition) after Initialize.
+  // Throws Error(kNotFound) if the layer has no such parameter, Error(kInvalidArgument) for null or if shapes
+  // or types differ, Error(kFailedPrecondition) after Initialize.
   void ShareParameter(std::string_view name, std::shared_ptr<Parameter> parameter);
-  // All of them, in order: of another layer of this kind.
+  // Shares all parameters of another layer of the same kind, in order.
   void ShareParameters(const ParameterLayer& other);
 
  protected:
   ParameterLayer() = default;
   void AddParameter(std::string name, const Shape& shape, ParameterOptions options = {});
   size_t num_parameters() const { return slots_.size(); }
-  // In the order they were added.
+  // Returns the i-th parameter, in the order of AddParameter.
   Parameter& parameter(size_t i) const {
     if (i >= slots_.size()) [[unlikely]]
       ThrowNoParameter(i);
@@ -85,23 +85,24 @@ class ParameterLayer : public Layer {
   struct Slot {
     std::string name;  // within the layer
     std::shared_ptr<Parameter> parameter;
-    bool shared = false;  // another layer names it
+    bool shared = false;  // whether another layer has named it
   };
-  [[noreturn]] void ThrowNoParameter(size_t i) const;  // Error(kFailedPrecondition)
+  [[noreturn]] void ThrowNoParameter(size_t i) const;  // throws Error(kFailedPrecondition)
   void Share(Slot& slot, std::shared_ptr<Parameter> parameter);
 
   std::vector<Slot> slots_;
 };
 
-// A layer with weight and bias: what dense layers and convolutions share.
+// A layer with a weight and a bias: the base of dense layers and convolutions.
 class WeightedLayer : public ParameterLayer {
  public:
   Parameter& weight() const { return parameter(0); }
-  Parameter* bias() const { return num_parameters() > 1 ? &parameter(1) : nullptr; }  // null without one
+  Parameter* bias() const { return num_parameters() > 1 ? &parameter(1) : nullptr; }  // null if there is none
 
  protected:
   WeightedLayer(const Shape& weight_shape, int64_t bias_size, bool use_bias);
-  // The arrays on x's context, in float32; an empty one for no bias. Fills in the input size.
+  // Return weight and bias on x's context, in float32; BiasFor returns NDArray() if there is no bias.
+  // WeightFor also fills in the input size.
   NDArray WeightFor(const NDArray& x, const Shape& weight_shape);
   NDArray BiasFor(const NDArray& x);
 };

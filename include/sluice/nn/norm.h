@@ -1,37 +1,38 @@
-// Normalisation: sluice/nn.h.
+// Normalisation layers; see sluice/nn.h.
 #pragma once
 
 #include "sluice/nn/layer.h"
 
 namespace sluice::nn {
 
-// Batch normalisation (Ioffe, Szegedy 2015) of x [batch, channels, ...], over all axes but the channels':
-// y = (x - mean) / sqrt(variance + epsilon) gamma + beta.
+// Batch normalisation (Ioffe, Szegedy 2015) of x [batch, channels, ...], over all axes but that of the
+// channels: y = (x - mean) / sqrt(variance + epsilon) gamma + beta.
 //
-// While autograd::IsTraining() mean and variance (the biased one) are those of the batch on this context, and
-// go into the running statistics: running = momentum running + (1 - momentum) batch's, with the unbiased
-// variance, as in the paper, PyTorch (whose momentum is 1 minus this one) and cuDNN. Else the running
-// statistics normalise. A batch of 0 rows changes nothing; one value for each channel has no variance, and
-// leaves the running one alone.
+// While autograd::IsTraining(), mean and (biased) variance are those of the batch on this context. They
+// update the running statistics: running = momentum running + (1 - momentum) batch, where the variance is the
+// unbiased one, as in the paper, in PyTorch (whose momentum is 1 minus this one) and in cuDNN. When not
+// training, the running statistics normalise x. A batch of 0 rows changes nothing. A batch with one value for
+// each channel has no unbiased variance and leaves the running variance unchanged.
 //
-// Parameters "gamma", "beta" (no weight decay), "running_mean", "running_var". The running statistics have no
-// gradient: a store never sums them, and a Trainer brings rank 0's values to all once, when it is made. From
-// then on every context of every rank holds those of the samples that it saw itself, so they are outside the
-// promise that n workers equal one. SaveParameters writes the mean over the contexts of its process.
+// The parameters are "gamma", "beta" (without weight decay), "running_mean" and "running_var". The running
+// statistics have no gradient: a store never sums them, and a Trainer copies rank 0's values to all workers
+// once, when it is made. From then on each context of each rank has the statistics of its own samples, so the
+// statement that n workers train like one does not include them. SaveParameters writes the mean over the
+// contexts of its process.
 class BatchNorm final : public ParameterLayer {
  public:
   struct Options {
     double momentum = 0.9;          // in [0, 1]
     double epsilon = 1e-5;          // > 0
-    bool center = true;             // with beta
-    bool scale = true;              // with gamma
-    bool use_global_stats = false;  // the running statistics in training too, unchanged
-    int64_t in_channels = 0;        // 0: from the first input
+    bool center = true;             // whether there is beta
+    bool scale = true;              // whether there is gamma
+    bool use_global_stats = false;  // also uses the running statistics in training, and leaves them unchanged
+    int64_t in_channels = 0;        // 0: taken from the first input
   };
   BatchNorm() : BatchNorm(Options()) {}
   explicit BatchNorm(Options options);
   NDArray Forward(const NDArray& x) override { return Run(x, false, {}); }
-  // In one pass: max(Forward(x), 0), and max(Forward(x) + addend, 0) with an addend of the same shape.
+  // Returns max(Forward(x), 0), or max(Forward(x) + addend, 0) with an addend of the same shape, in one pass.
   NDArray ForwardRelu(const NDArray& x, const NDArray& addend = {}) { return Run(x, true, addend); }
   std::string_view kind() const override { return "BatchNorm"; }
 
@@ -41,15 +42,15 @@ class BatchNorm final : public ParameterLayer {
 };
 
 // Layer normalisation (Ba, Kiros, Hinton 2016) of x [batch, ..., channels] over the last axis, with the
-// biased variance: y = (x - mean) / sqrt(variance + epsilon) gamma + beta. Parameters "gamma", "beta"
-// [channels], no weight decay.
+// biased variance: y = (x - mean) / sqrt(variance + epsilon) gamma + beta. The parameters are "gamma" and
+// "beta", [channels], without weight decay.
 class LayerNorm final : public ParameterLayer {
  public:
   struct Options {
     double epsilon = 1e-5;    // > 0
-    bool center = true;       // with beta
-    bool scale = true;        // with gamma
-    int64_t in_channels = 0;  // 0: from the first input
+    bool center = true;       // whether there is beta
+    bool scale = true;        // whether there is gamma
+    int64_t in_channels = 0;  // 0: taken from the first input
   };
   LayerNorm() : LayerNorm(Options()) {}
   explicit LayerNorm(Options options);

@@ -1,4 +1,4 @@
-// Pooling of images [batch, channels, height, width]: sluice/nn.h.
+// Pooling layers for images [batch, channels, height, width]; see sluice/nn.h.
 #pragma once
 
 #include "sluice/nn/layer.h"
@@ -6,7 +6,8 @@
 
 namespace sluice::nn {
 
-// Pooling: out = floor((in + 2 padding - window) / stride) + 1; the stride is the window unless given.
+// The base of pooling layers: out = floor((in + 2 padding - window) / stride) + 1. The stride is equal to the
+// window unless it is given.
 class Pool2D : public PlainLayer {
  public:
   NDArray Forward(const NDArray& x) override;
@@ -17,7 +18,7 @@ class Pool2D : public PlainLayer {
   Window window_, stride_, padding_;
 };
 
-// The largest value of each window; its gradient goes to the first largest.
+// The largest value of each window. The gradient goes to the first of several largest values.
 class MaxPool2D final : public Pool2D {
  public:
   explicit MaxPool2D(Window window) : MaxPool2D(window, window) {}
@@ -29,7 +30,7 @@ class MaxPool2D final : public Pool2D {
   NDArray Pool(const NDArray& x) const override;
 };
 
-// The mean of each window; the border's zeros count.
+// The mean of each window, which includes the zeros of the padding.
 class AvgPool2D final : public Pool2D {
  public:
   explicit AvgPool2D(Window window) : AvgPool2D(window, window) {}
@@ -41,7 +42,7 @@ class AvgPool2D final : public Pool2D {
   NDArray Pool(const NDArray& x) const override;
 };
 
-// One value for each channel, whatever the image's size: [batch, channels, 1, 1].
+// The mean, or the largest value, of each channel, for images of any size: [batch, channels, 1, 1].
 class GlobalAvgPool2D final : public PlainLayer {
  public:
   NDArray Forward(const NDArray& x) override;

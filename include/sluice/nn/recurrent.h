@@ -1,4 +1,4 @@
-// Recurrent layers of sequences [batch, steps, in]: sluice/nn.h.
+// Recurrent layers for sequences [batch, steps, in]; see sluice/nn.h.
 #pragma once
 
 #include <memory>
@@ -10,37 +10,38 @@
 namespace sluice::nn {
 
 struct RecurrentOptions {
-  int64_t num_layers = 1;      // on top of each other: each takes the outputs of the one below
-  bool bidirectional = false;  // each layer in both directions; outputs side by side, [..., 2 hidden]
-  double dropout = 0;          // of each layer's outputs but the last one's, as nn::Dropout
-  int64_t input_size = 0;      // 0: from the first input
-  // Null: the one handed to Initialize; of biases Zero.
+  int64_t num_layers = 1;      // number of stacked layers: each takes the outputs of the one below
+  bool bidirectional = false;  // layers run in both directions; outputs are side by side, [..., 2 hidden]
+  double dropout = 0;          // rate, as in nn::Dropout, for the outputs of each layer but the last
+  int64_t input_size = 0;      // 0: taken from the first input
+  // The initialisers. Null means, for weights, the one that is passed to Initialize, and for biases Zero.
   std::shared_ptr<const Initializer> i2h_weight_init, h2h_weight_init, i2h_bias_init, h2h_bias_init;
 };
 
-// What Rnn, Lstm and Gru share. Formulas: sluice/ops.h.
+// The base of Rnn, Lstm and Gru. sluice/ops.h has the formulas.
 //
-// Parameters of layer k, as Gluon's: "l<k>_i2h_weight" [gates hidden, in], "l<k>_h2h_weight" [gates hidden,
-// hidden], "l<k>_i2h_bias" and "l<k>_h2h_bias" [gates hidden] (no weight decay), of the reverse direction
-// "r<k>_...". Gates lie as PyTorch's and Gluon's do, so that weights of those load as they are: i f g o of
-// Lstm, r z n of Gru.
+// The parameters of layer k have the names of Gluon: "l<k>_i2h_weight" [gates hidden, in], "l<k>_h2h_weight"
+// [gates hidden, hidden], "l<k>_i2h_bias" and "l<k>_h2h_bias" [gates hidden] (without weight decay), and
+// "r<k>_..." for the reverse direction. The gates are in the order of PyTorch and Gluon, i f g o in Lstm and
+// r z n in Gru, so that weights of these load unchanged.
 class RecurrentLayer : public ParameterLayer {
  public:
   struct Output {
     NDArray outputs;  // [batch, steps, hidden], twice as wide when bidirectional
-    // After each sequence's last step, [num_layers, batch, hidden] each, `cell` of Lstm only; when
-    // bidirectional [2 num_layers, batch, hidden], a layer's two directions one after the other.
+    // The states after each sequence's last step, [num_layers, batch, hidden] each. Bidirectional layers have
+    // [2 num_layers, batch, hidden], the two directions of a layer one after the other. Only an Lstm has
+    // `cell`.
     NDArray hidden, cell;
-    std::vector<NDArray> states() const;  // those of the two that there are, as Forward takes them
+    std::vector<NDArray> states() const;  // {hidden} or {hidden, cell}, as Forward takes them
   };
-  // The outputs of all steps, beginning with states of zeros.
+  // Returns the outputs of all steps; the initial states are zeros.
   NDArray Forward(const NDArray& x) override;
-  // `states`: what to begin with, as Output::states gives them, on x's context; empty: zeros. `lengths`
-  // [batch]: how many steps each sequence has, the rest being padding (sluice/ops.h: RecurrentOptions); none:
-  // all. Language models hand on `states()[i].Detach()` from piece to piece of a text (truncated
-  // backpropagation).
+  // Begins with `states`, on x's context, as Output::states returns them; empty means zeros. `lengths`
+  // [batch] is the number of steps of each sequence, after which x holds padding (ops::RecurrentOptions); if
+  // it is omitted, sequences have all steps. Language models pass `states()[i].Detach()` from one piece of a
+  // text to the next (truncated backpropagation).
   Output Forward(const NDArray& x, const std::vector<NDArray>& states, const NDArray& lengths = {});
-  // Zeros for `batch` sequences.
+  // Returns states of zeros for `batch` sequences.
   std::vector<NDArray> BeginState(int64_t batch, Context context = cpu(0)) const;
 
  protected:
@@ -62,8 +63,8 @@ class RecurrentLayer : public ParameterLayer {
   RecurrentOptions options_;
 };
 
-// The simple recurrent network (Elman 1990). Gluon's default activation is relu, PyTorch's tanh: here it is
-// named.
+// The simple recurrent network (Elman 1990). Gluon's default activation is relu, PyTorch's is tanh; here it
+// must be given.
 class Rnn final : public RecurrentLayer {
  public:
   Rnn(int64_t hidden, ops::RnnActivation activation, RecurrentOptions options = {});
@@ -77,15 +78,15 @@ class Lstm final : public RecurrentLayer {
   std::string_view kind() const override { return "Lstm"; }
 };
 
-// The gated recurrent unit (Cho et al. 2014, with the reset gate behind the product, as in cuDNN).
+// The gated recurrent unit (Cho et al. 2014, with the reset gate after the product, as in cuDNN).
 class Gru final : public RecurrentLayer {
  public:
   explicit Gru(int64_t hidden, RecurrentOptions options = {});
   std::string_view kind() const override { return "Gru"; }
 };
 
-// The last step of a sequence: [batch, steps, ...] -> [batch, ...]. Of padded sequences, and of a reverse
-// direction, whose last outputs have seen one step only, take RecurrentLayer::Output::hidden.
+// The last step of a sequence: [batch, steps, ...] -> [batch, ...]. For padded sequences, and for a reverse
+// direction, whose last output depends on one step only, use RecurrentLayer::Output::hidden instead.
 class SequenceLast final : public PlainLayer {
  public:
   NDArray Forward(const NDArray& x) override;

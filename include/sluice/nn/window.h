@@ -1,11 +1,11 @@
-// Height and width: sluice/nn.h.
+// Heights and widths of windows; see sluice/nn.h.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::nn {
 
-// Height and width of a window, a step or a border. One number means both.
+// The height and the width of a window, a stride or a padding. One number sets both.
 struct Window {
   Window(int64_t side) : height(side), width(side) {}  // NOLINT: implicit on purpose
   Window(int64_t height, int64_t width) : height(height), width(width) {}
