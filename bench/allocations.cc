@@ -1,3 +1,10 @@
+// Replaces malloc, calloc, realloc and the aligned variants for the whole process, and counts their calls.
+//
+// The replacements forward to glibc's __libc_* functions, so the memory is glibc's and free()
+// needs no replacement. The counting code itself must not allocate: it uses fixed tables, and a
+// thread-local flag keeps calls of the stack walk from being counted. The caller of an allocation
+// is the first stack frame outside the C and C++ libraries. Any thread may allocate; one mutex
+// guards the tables. train_bench switches it on.
 #include "allocations.h"
 
 #include <dlfcn.h>
@@ -22,8 +29,8 @@ void* __libc_memalign(size_t alignment, size_t size);
 namespace sluice::bench {
 namespace {
 
-constexpr int kFrames = 24;  // walked
-constexpr int kKept = 8;     // of a site
+constexpr int kFrames = 24;  // frames that a walk visits
+constexpr int kKept = 8;     // frames that a site keeps
 constexpr size_t kSites = 4096;
 
 struct Site {
@@ -33,9 +40,9 @@ struct Site {
 };
 
 std::atomic<bool> counting = false;
-thread_local bool walking = false;  // what the walk itself allocates does not count
+thread_local bool walking = false;  // true during a walk, whose own allocations are not counted
 std::mutex mutex;
-// Guarded by mutex. A fixed table: counting must not allocate.
+// Guarded by mutex. The tables have a fixed size because counting must not allocate.
 std::array<AllocationCount, std::size(kAllocators)> totals;
 std::array<Site, kSites> sites;
 
@@ -45,8 +52,8 @@ std::string_view FileName(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// The code of templates of std that several modules hold runs as the copy that the loader met first: it says
-// nothing about who called it.
+// Returns whether the frame is in an instantiation of a std template. If several modules contain the same
+// one, the loader binds all calls to the first copy, so the frame's module does not tell which module called.
 bool IsOfStd(const Dl_info& info) {
   if (info.dli_sname == nullptr) return false;
   const std::string_view name = info.dli_sname;
@@ -69,12 +76,13 @@ Module ModuleOf(void* frame) {
 }
 
 AllocatedBy WhoOf(Module module, bool aligned) {
-  // Of the program, only the heap behind the Allocator seam (base/buffer.cc) asks for aligned memory.
+  // In this program only HeapAllocator (base/buffer.cc) asks for aligned memory.
   if (module == Module::kProgram) return aligned ? AllocatedBy::kArrays : AllocatedBy::kSluice;
   return module == Module::kOneDnn ? AllocatedBy::kOneDnn : AllocatedBy::kOthers;
 }
 
-// Where the first module that is not a C or C++ library stands in the walk; `count` when there is none.
+// Returns the index of the first frame outside the C and C++ libraries, and sets `module` to its module.
+// Returns `count`, with Module::kOther, if there is none.
 int FirstCaller(void* const* frames, int count, Module* module) {
   for (int i = 0; i < count; ++i) {
     *module = ModuleOf(frames[i]);
@@ -103,7 +111,7 @@ Site* SiteOf(const std::array<void*, kKept>& frames) {
   if (walking) return;
   walking = true;
   void* walk[kFrames];
-  constexpr int kOwn = 2;  // Count and who called it here
+  constexpr int kOwn = 2;  // the frames of Count and of the replacement that called it
   const int depth = backtrace(walk, kFrames);
   Module module = Module::kOther;
   const int count = std::max(0, depth - kOwn);
@@ -124,7 +132,7 @@ Site* SiteOf(const std::array<void*, kKept>& frames) {
   walking = false;
 }
 
-// Never a frame of its own: Count skips those it knows.
+// Always inlined: Count skips exactly two frames, so this function must not add a third.
 [[gnu::always_inline]] inline void CountIfAsked(size_t size, bool aligned = false) {
   if (counting.load(std::memory_order_relaxed)) [[unlikely]]
     Count(size, aligned);
@@ -148,7 +156,7 @@ bool CanCountAllocations() {
 
 void StartCountingAllocations() {
   void* frame = nullptr;
-  backtrace(&frame, 1);  // loads the unwinder, which allocates
+  backtrace(&frame, 1);  // the first call loads the unwinder, which allocates
   const std::lock_guard lock(mutex);
   totals.fill({});
   sites.fill({});
@@ -181,7 +189,7 @@ std::vector<AllocationSite> AllocationSites() {
 
 }  // namespace sluice::bench
 
-// The heap stays glibc's: free() needs no twin.
+// All memory still comes from glibc's heap, so free() needs no replacement.
 extern "C" {
 
 void* malloc(size_t size) {

@@ -1,7 +1,8 @@
-// Counts what this program takes from the heap, by who asked for it: the program's own malloc, calloc and
-// their like hear every call of every library, and walk the stack while they count.
+// Counts the heap allocations of this program, by the module that makes them. The program defines malloc,
+// calloc and their like itself, so that the calls of all libraries pass through them; while counting is on,
+// each call walks the stack to find its caller.
 //
-// Thread safety: all functions. Nothing is counted in builds with sanitizers, which have their own malloc.
+// All functions are thread-safe. Nothing is counted in builds with sanitizers, which have their own malloc.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +13,10 @@
 namespace sluice::bench {
 
 enum class AllocatedBy : uint8_t {
-  kArrays,  // the heap behind the Allocator seam: arrays, and pools of records that grow
-  kSluice,  // anything else of Sluice and of this program
+  kArrays,  // HeapAllocator (base/buffer.h): arrays, and pools of records that grow
+  kSluice,  // all other code of Sluice and of this program
   kOneDnn,  // libdnnl's own bookkeeping
-  kOthers,  // other libraries, on their own account
+  kOthers,  // other libraries
 };
 inline constexpr AllocatedBy kAllocators[] = {AllocatedBy::kArrays, AllocatedBy::kSluice,
                                               AllocatedBy::kOneDnn, AllocatedBy::kOthers};
@@ -28,19 +29,20 @@ struct AllocationCount {
   uint64_t calls = 0, bytes = 0;
 };
 
-// A place in the code: the frames, innermost first, without those of the C and C++ libraries.
+// A place in the code that allocates: its stack frames, innermost first, from the first one that is not in
+// the C or C++ library.
 struct AllocationSite {
   AllocatedBy who = AllocatedBy::kSluice;
   AllocationCount count;
-  std::vector<std::string> frames;  // "train_bench+0x1234", what `addr2line -Cfie` takes
+  std::vector<std::string> frames;  // "train_bench+0x1234"; `addr2line -Cfie` takes file and offset
 };
 
 bool CanCountAllocations();
-// From zero. A counted call costs some microseconds.
+// Resets all counts and starts counting. Each counted call then costs some microseconds.
 void StartCountingAllocations();
 void StopCountingAllocations();
 AllocationCount CountOf(AllocatedBy who);
-// The most frequent first. When counting has stopped.
+// Returns the places that allocated, the most frequent first. Call it once counting has stopped.
 std::vector<AllocationSite> AllocationSites();
 
 }  // namespace sluice::bench

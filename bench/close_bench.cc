@@ -1,5 +1,9 @@
-// Rounds that close on a server's shard, beside one plain loop over the same arrays: how much of what the
-// memory gives the server leaves. No network: pushes are handed to the shard as frames that lie in memory.
+// Measures how fast a server's shard closes rounds, compared with a plain loop over the same arrays that runs
+// at the speed of the memory. Their ratio shows how much time the shard spends on anything else. There is no
+// network: the benchmark passes pushes to the shard as frames in memory, on the main thread. It measures each
+// number of workers with two updates: the sum is added to the weight (accumulate), or SGD with momentum.
+//
+//   build/bin/close_bench --workers 2,8
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -21,14 +25,16 @@ DEFINE_int32(repeats, 15, "Pairs of passes over all parts, the shard's and the p
 namespace sluice {
 namespace {
 
-constexpr int64_t kElements = 1 << 18;  // of a part
+constexpr int64_t kElements = 1 << 18;  // elements of a part
 constexpr size_t kPartBytes = kElements * sizeof(float);
 constexpr float kRate = 0.01f, kMomentum = 0.9f;
 
-// A part each.
+// One array per part of the key.
 using Arrays = std::vector<Frame>;
 
-// So many bytes from the beginning of a page: arrays at one offset in their pages slow a loop over both.
+// Returns `count` arrays filled with `value`. Each begins `offset` bytes after the start of a
+// page. The callers use different offsets, because a loop over two arrays with the same offset in
+// their pages is slower.
 Arrays Filled(size_t count, float value, size_t offset) {
   Arrays arrays;
   for (size_t i = 0; i < count; ++i) {
@@ -52,7 +58,7 @@ std::vector<float> Normals() {
   for (float& x : normals) x = static_cast<float>(0.01 * rng.Normal());
   return normals;
 }
-// A worker's: the same numbers, turned by another count in each part.
+// Returns one worker's gradients: in each part the same numbers, rotated by a different count.
 Arrays GradientsOf(uint32_t worker, size_t count, const std::vector<float>& normals) {
   Arrays arrays = Filled(count, 0, 64 * worker);
   for (size_t i = 0; i < count; ++i) {
@@ -62,10 +68,11 @@ Arrays GradientsOf(uint32_t worker, size_t count, const std::vector<float>& norm
   return arrays;
 }
 
+// One measurement.
 struct Case {
   uint32_t workers;
-  bool sgd;  // with momentum; else the sum is added to the weight
-  // Gradients, weight and state are read, weight and state written.
+  bool sgd;  // true: SGD with momentum; false: the sum of the gradients is added to the weight
+  // Bytes read and written: gradients, weight and state are read, weight and state are written.
   double BytesPerElement() const { return sizeof(float) * (workers + 2.0 + (sgd ? 2.0 : 0.0)); }
 };
 
@@ -86,7 +93,8 @@ SLUICE_SIMD void Descend(const float* sum, float* weight, float* state, int64_t 
   }
 }
 
-// Gradients are summed block by block in the first-level cache, several at once.
+// The plain loop. It works block by block, so that partial sums stay in the first-level cache, and sums up to
+// four arrays in one pass.
 class Plain {
  public:
   Plain(const Case& c, const std::vector<Arrays>& gradients)
@@ -124,6 +132,7 @@ class Plain {
   const Arrays weights_, states_;
 };
 
+// A network that drops every message, but throws the error of an ErrorReply.
 class Silence final : public transport::Network {
  public:
   transport::PeerId Connect(const std::string&) override { return {}; }
@@ -136,6 +145,7 @@ class Silence final : public transport::Network {
   bool HasRoom(transport::PeerId) override { return true; }
 };
 
+// A shard with one key, which receives the pushes of all workers.
 class Server {
  public:
   Server(const Case& c, const std::vector<Arrays>& gradients) : gradients_(gradients) {
@@ -203,7 +213,7 @@ nlohmann::json Measure(const Case& c) {
   std::vector<double> of_plain, of_server, ratios;
   for (int repeat = -2; repeat < FLAGS_repeats; ++repeat) {
     const double plain_seconds = Seconds(plain), server_seconds = Seconds(server);
-    if (repeat < 0) continue;  // warms up
+    if (repeat < 0) continue;  // warm-up
     of_plain.push_back(gigabytes / plain_seconds);
     of_server.push_back(gigabytes / server_seconds);
     ratios.push_back(plain_seconds / server_seconds);

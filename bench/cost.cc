@@ -1,3 +1,9 @@
+// Kernels that count their cost before they call the real ones.
+//
+// Each override of CountedKernels computes floating-point operations and bytes from the shapes alone. The
+// cost is kept per thread: a device's stream runs one operation at a time on its thread, and WatchedStream
+// (stream_watch.cc) takes the sum after each operation. tools/profile_step.py compares it with the machine's
+// limits.
 #include "cost.h"
 
 #include <utility>
@@ -46,11 +52,12 @@ std::string TextOf(const RecurrentShape& s) {
 int64_t Weights(const RecurrentShape& s) {
   return s.width() * (s.in + s.hidden);
 }
-// What goes in, the gates that are kept, and what comes out.
+// Returns the floats of the inputs, of the gates that are kept for backward, and of the outputs,
+// for all steps.
 int64_t Sequences(const RecurrentShape& s) {
   return s.batch * s.steps * (s.in + s.width() + s.hidden);
 }
-// Of all steps with a matrix of so many columns.
+// Returns the operations of multiplying a matrix of `columns` columns and s.width() rows with every step.
 int64_t Products(const RecurrentShape& s, int64_t columns) {
   return 2 * s.batch * s.steps * s.width() * columns;
 }
@@ -257,9 +264,10 @@ class CountedKernels final : public Kernels {
     AddFloats(Products(s, s.in) + Products(s, s.hidden), Sequences(s) + Weights(s), TextOf(s));
     k_.Recurrent(s, inputs, outputs, kept, work);
   }
-  // The states' gradients, and those of each weight that is wanted.
-  void RecurrentBackward(const RecurrentShape& s, const RecurrentInputs& inputs, const RecurrentHeads& heads,
-                         float* kept, float* work, const RecurrentGradients& to) override {
+  // Counts the gradients of the states, and of each weight whose gradient is asked for.
+  void RecurrentBackward(const RecurrentShape& s, const RecurrentInputs& inputs,
+                         const RecurrentOutputGradients& heads, float* kept, float* work,
+                         const RecurrentGradients& to) override {
     AddFloats(Products(s, s.hidden), Sequences(s) + s.width() * s.hidden, TextOf(s));
     if (to.i2h_weight != nullptr) AddFloats(Products(s, s.in), s.width() * s.in, TextOf(s));
     if (to.h2h_weight != nullptr) AddFloats(Products(s, s.hidden), s.width() * s.hidden, TextOf(s));

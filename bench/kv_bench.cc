@@ -1,5 +1,9 @@
-// Goodput, latency and processor time of pushing and pulling, beside what the machine gives without a
-// parameter server in between.
+// Measures goodput, latency and processor time of pushing and pulling, next to what the same machine achieves
+// without a parameter server: raw TCP or Unix streams, raw ZeroMQ, memory copies (raw.h).
+//
+// The program is the worker; worker 0 prints the results. Every worker must issue the same calls in the same
+// order, since rounds and barriers need all of them. The raw measurements run in a process of their own
+// (Yardstick) that is forked before the first thread starts, while all workers wait at a barrier.
 //
 //   tools/launch.py -n 1 -s 1 build/bin/kv_bench --modes push_then_pull --bytes 65536,1048576
 #include <gflags/gflags.h>
@@ -59,7 +63,7 @@ using CountersByProcess = std::map<std::string, wire::Counters>;
   throw Error(ErrorCode::kInvalidArgument, StrCat("flag --", flag, " ", why, "; --help lists every flag"));
 }
 
-// The keys of each measurement.
+// Returns for each measurement the sizes of its keys.
 std::vector<std::vector<int64_t>> SizesFlag() {
   std::vector<std::vector<int64_t>> sizes;
   for (const std::string& entry : StrSplit(FLAGS_bytes, ',')) {
@@ -146,14 +150,14 @@ class Bench {
     options.repeats = FLAGS_repeats;
     options.local = IsDist() && Transport() != "tcp";
     options.only_loops = FLAGS_raw_loops;
-    options.round_trips = raw_.zmq_rtt_us == 0;  // of 4 bytes, once
+    options.round_trips = raw_.zmq_rtt_us == 0;  // measured once: it does not depend on the keys' sizes
     const double rtt = raw_.zmq_rtt_us;
     raw_ = yardstick_->Measure(options);
     if (!options.round_trips) raw_.zmq_rtt_us = rtt;
     PrintRaw(raw_, options.message_bytes);
   }
 
-  // What the processes of the job count, so far; of the workers only this one.
+  // Returns the counters of this worker and, on worker 0, those of the scheduler and of the servers.
   CountersByProcess Snapshot() {
     constexpr std::chrono::seconds kTimeout{30};
     CountersByProcess counters;
@@ -192,8 +196,9 @@ class Bench {
     }
   }
 
-  // By every process, between the two snapshots: processor time, and bytes that were copied, by itself or by
-  // the kernel at its sockets. All workers together.
+  // Returns what each process has spent between the two snapshots: processor time, and the bytes copied by
+  // the process itself and by the kernel at its sockets. All workers must call it together, since they
+  // exchange their numbers.
   CountersByProcess Spent(const std::vector<CountersByProcess>& snapshots) {
     CountersByProcess spent;
     const auto difference = [&](const std::string& process, const char* counter) -> uint64_t {
@@ -247,7 +252,7 @@ class Bench {
     return line;
   }
 
-  Yardstick* const yardstick_;  // worker 0's
+  Yardstick* const yardstick_;  // null unless this worker measures the machine
   const std::shared_ptr<KVStore> store_;
   Exchange exchange_;
   RawFigures raw_;
@@ -260,7 +265,8 @@ int main(int argc, char** argv) {
   RestartWithBriefSpins(argc, argv);
   std::optional<Yardstick> yardstick;
   const char* rank = getenv("DMLC_RANK");
-  // Before any thread: whoever will be worker 0 measures the machine.
+  // The yardstick forks, so it must start before any thread does. Worker 0 measures the machine; without
+  // DMLC_RANK the rank is not known yet, and every process starts a yardstick.
   if (rank == nullptr || std::string(rank) == "0") yardstick.emplace();
   return RunProgram(argc, argv, [&] {
     ParseFlags(argc, argv, "Goodput, latency and processor time of pushing and pulling.");

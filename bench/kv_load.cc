@@ -1,3 +1,8 @@
+// Runs one measurement of kv_bench: throughput in pipelined passes over all keys, then the latency of single
+// calls.
+//
+// All workers execute the same sequence of calls: the number of passes is measured on worker 0 and
+// distributed with Exchange, and barriers separate the repeats. Everything runs on kv_bench's main thread.
 #include "kv_load.h"
 
 #include <algorithm>
@@ -18,7 +23,7 @@ constexpr std::pair<Mode, const char*> kModes[] = {{Mode::kPush, "push"},
                                                    {Mode::kPushThenPull, "push_then_pull"}};
 
 constexpr double kLearningRate = 0.01, kMomentum = 0.9;
-constexpr int64_t kLongPass = 32 << 20;  // bytes; a barrier after it takes a hundredth of its time at most
+constexpr int64_t kLongPass = 32 << 20;  // bytes; a barrier adds at most a hundredth to a pass of this size
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -81,9 +86,9 @@ std::vector<double> Exchange::Gather(double mine) {
   store_->Barrier();
   store_->PullLatest({std::string("exchange")}, {{array}});
   const std::vector<double> after = array.ToVector<double>();
-  store_->Barrier();  // nobody pushes the next numbers before all have read these
+  store_->Barrier();  // all workers have read these numbers before one of them pushes the next
   for (size_t i = 0; i < after.size(); ++i) {
-    // What was pushed, from what the update made of it. sgd: v' = momentum v - lr g, w' = w + v'.
+    // Recovers the pushed number from the key's values. For sgd, v' = momentum v - lr g and w' = w + v'.
     numbers[i] = update_ == Update::kNone ? after[i]
                  : update_ == Update::kAccumulate
                      ? after[i] - now_[i]
@@ -107,7 +112,7 @@ Load::Load(std::shared_ptr<KVStore> store, const LoadOptions& options, Exchange&
     names.push_back(StrCat(Name(options.mode), "/", options.bytes.size(), "/", i, "/", options.bytes[i]));
     values.push_back(Filled(shape, 0));
     call.keys.push_back(names.back());
-    // What is added up in place stays finite.
+    // In place, the results become the next gradients; they start at 0, so that sums of them stay finite.
     call.gradients.push_back({options.in_place ? values.back() : Filled(shape, 1)});
     call.outs.push_back({values.back()});
   }
@@ -133,7 +138,7 @@ void Load::Finish(const Call& call) {
   for (const KVStore::Values& outs : call.outs) outs.front().WaitToRead();
 }
 
-// A pass ahead of the results: the pipeline holds every key once.
+// Issues each call as soon as its previous results have arrived, so that every key is in flight once.
 double Load::Pass() {
   const double start = Now();
   for (const Call& call : calls_) {

@@ -1,4 +1,4 @@
-// What kv_bench prints of its measurements.
+// Prints the measurements of kv_bench.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,9 +11,10 @@ namespace sluice::bench {
 nlohmann::json ToJson(const RawFigures& raw);
 void PrintRaw(const RawFigures& raw, size_t message_bytes);
 
-// What stands above the lines. `about`: "dist_sync, accumulate, tcp, 2 workers".
+// Prints the explanation and the table head. `about` is a text such as "dist_sync, accumulate,
+// tcp, 2 workers".
 void PrintHead(const std::string& about);
-// A measurement, as --json has it.
+// Prints one measurement as a line of the table. `line` is the object that --json writes.
 void PrintLine(const nlohmann::json& line);
 
 }  // namespace sluice::bench

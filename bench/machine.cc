@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRepeats = 15;
 
-// Seconds of the quickest repeat, on the context's own thread.
+// Runs `work` kRepeats times on cpu(0)'s stream and returns the seconds of the fastest run.
 double Best(const std::function<void(Kernels&)>& work) {
   double best = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
@@ -33,7 +33,8 @@ double Best(const std::function<void(Kernels&)>& work) {
   return best;
 }
 
-// The best of several: which product and which size runs at the core's peak depends on its caches.
+// Returns the GFLOP/s of the fastest of several products: which kind and size of product reaches the peak of
+// a core depends on its caches.
 double ProductRate() {
   double best = 0;
   for (const int64_t size : {384, 512, 1024}) {
@@ -82,7 +83,7 @@ std::map<std::string, uint64_t> VoluntarySwitches() {
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
     const std::string name = LineOf(thread.path() / "comm", "");
     const auto count = ParseInt(LineOf(thread.path() / "status", "voluntary_ctxt_switches:"));
-    if (count) switches[name] += static_cast<uint64_t>(*count);  // else the thread has just ended
+    if (count) switches[name] += static_cast<uint64_t>(*count);  // no count: the thread has just ended
   }
   return switches;
 }

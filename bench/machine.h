@@ -1,4 +1,4 @@
-// What a machine can do at most, and how often its threads sleep: what the figures of a step stand beside.
+// Measures the limits of the machine and how often threads sleep, to compare the costs of a step with.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,16 @@
 
 namespace sluice::bench {
 
-// Of cpu(0)'s share of the cores; each the best of some repeats.
+// The limits of cpu(0) with its share of the cores; each is the best of several repeats.
 struct Limits {
-  double gflops = 0;         // products of square matrices, the best of some sizes
-  double memory_gbytes = 0;  // per second: copying between arrays of 128 MiB, read and written
-  double cache_gbytes = 0;   // per second: the same between arrays of 256 KiB
+  double gflops = 0;         // products of square matrices, the best of several sizes
+  double memory_gbytes = 0;  // GB/s read and written by copies between arrays of 128 MiB
+  double cache_gbytes = 0;   // the same between arrays of 256 KiB
 };
 Limits MeasureLimits();
 
-// Voluntary context switches of this process's threads so far, by thread name; those of one name together.
+// Returns the voluntary context switches of this process's threads so far, summed by thread name.
+// Threads that have ended are not included.
 std::map<std::string, uint64_t> VoluntarySwitches();
 
 }  // namespace sluice::bench

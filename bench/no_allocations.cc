@@ -1,4 +1,4 @@
-// Beside a sanitizer, whose malloc it must be.
+// The implementation of allocations.h for builds with a sanitizer, which must provide malloc itself.
 #include "allocations.h"
 
 namespace sluice::bench {

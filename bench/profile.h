@@ -1,4 +1,4 @@
-// Where the time of a device goes, by operation.
+// Sums up the time of a device by operation.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace sluice::bench {
 
-// Thread safety: all methods.
+// All methods are thread-safe.
 class Profile final : public StreamWatcher {
  public:
   struct Row {
@@ -22,9 +22,10 @@ class Profile final : public StreamWatcher {
   };
   void OnOperation(const Operation& operation) override;
   void Clear();
-  // By operation, or by operation and shape of its first kernel; the longest first.
+  // Returns the sums by operation, or by operation and shape of its first kernel; the longest first.
   std::vector<Row> rows(bool by_shape = false) const;
-  // A markdown table: microseconds of each operation per step, and what is left of `elapsed`.
+  // Returns a markdown table: the microseconds of each operation per step, and the rest of `elapsed`, which
+  // passed between operations.
   std::string Table(int steps, Duration elapsed) const;
 
  private:

@@ -71,8 +71,8 @@ LoopFigures ZmqLoop(RawOptions options, Echo echo) {
 
 }  // namespace
 
-// A stream and memory have no messages: small ones are not moved one by one. ZeroMQ is slower with messages
-// of more than 4 MiB.
+// Streams and memory have no messages, so they are measured in pieces of at least 64 KiB even if the messages
+// are smaller. ZeroMQ is slower with messages of more than 4 MiB, so its messages are at most that large.
 RawFigures MeasureRaw(const RawOptions& options) {
   RawOptions stream = options, zmq = options;
   stream.message_bytes = std::max<size_t>(options.message_bytes, 64 << 10);

@@ -8,7 +8,7 @@
 namespace sluice::bench {
 namespace {
 
-// GB/s of so many threads together, each over rings of its own.
+// Returns the GB/s of `threads` threads together; each works on two rings of its own.
 double Rate(const RawOptions& options, int threads,
             void (*work)(std::byte* a, const std::byte* b, size_t bytes)) {
   std::vector<std::vector<double>> rates(static_cast<size_t>(threads));

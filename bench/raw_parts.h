@@ -1,4 +1,4 @@
-// The parts of MeasureRaw, and what they share. Internal to raw*.cc.
+// The single measurements behind MeasureRaw, and the helpers that they share. Internal to raw*.cc.
 #pragma once
 
 #include <sys/types.h>
@@ -16,24 +16,25 @@ namespace sluice::bench {
 // raw_streams.cc
 double TwoStreams(const RawOptions& options);
 // raw_zmq.cc
-enum class Receiver : uint8_t { kDrops, kAddsUp };  // each message, to memory of its own
+enum class Receiver : uint8_t { kDrops, kAddsUp };  // what it does with a message; kAddsUp: to its own memory
 double ZmqOneWay(const RawOptions& options, Receiver receiver);
-enum class Echo : uint8_t { kSame, kSums };  // kSums: the least work of RawFigures
-// Each sender has so many messages under way.
+enum class Echo : uint8_t { kSame, kSums };  // kSums: with the work of RawFigures::zmq_least
+// Each sender keeps `under_way` messages in flight.
 LoopFigures ZmqBothWays(const RawOptions& options, size_t under_way, Echo echo);
-// So many keep a stream busy, and never reach ZeroMQ's own bound of messages.
+// Returns a number of messages in flight that keeps a stream busy and stays below ZeroMQ's high-water marks.
 size_t Window(const RawOptions& options);
 double ZmqRoundTrip(const RawOptions& options);
 // raw_memory.cc
-void AddTo(std::byte* a, const std::byte* b, size_t bytes);  // of floats
+void AddTo(std::byte* a, const std::byte* b, size_t bytes);  // a += b, as floats
 MemoryRates CopyRates(const RawOptions& options);
 MemoryRates AddRates(const RawOptions& options);
 
-[[noreturn]] void Broken(const char* what);  // throws Error: errno says why
-double Now();                                // seconds
+[[noreturn]] void Broken(const char* what);  // throws Error(kUnavailable) with the reason from errno
+double Now();                                // seconds of the steady clock
 double Median(std::vector<double> values);
 
-// Memory walked through in steps of one message, so that no message finds its bytes in a cache.
+// A buffer that is used in steps of one message, round and round, so that the bytes of the next
+// message are in no cache.
 class Ring {
  public:
   Ring(size_t message, size_t total)
@@ -48,7 +49,8 @@ class Ring {
   Buffer buffer_;
 };
 
-// A child process that ends with this one; killed and reaped at the end of the scope.
+// A child process that runs `body`. The destructor kills and reaps it; the kernel kills it if this process
+// ends first.
 class Child {
  public:
   explicit Child(const std::function<void()>& body);

@@ -1,3 +1,7 @@
+// Measures one stream socket each way between two processes, TCP over loopback or Unix sockets.
+//
+// Both processes run the same code (Exchange): one thread sends and one receives, each over a ring larger
+// than the caches. MeasureRaw calls TwoStreams while no other thread exists, because it forks.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,7 +17,8 @@
 namespace sluice::bench {
 namespace {
 
-// A TCP port of this host that is free, or a name without a file.
+// The address that the parent listens on: a free TCP port of the loopback interface, or an abstract Unix
+// socket, which has no file.
 class Place {
  public:
   explicit Place(bool local) {
@@ -76,7 +81,7 @@ void Receive(int fd, Ring& ring, std::atomic<uint64_t>& bytes) {
   }
 }
 
-// One end: sends on `out` and receives on `in` until `wait` returns, then hangs up.
+// Runs one end: sends on `out` and receives on `in` until `wait` returns, then shuts both connections down.
 void Exchange(const RawOptions& options, int in, int out, std::atomic<uint64_t>& bytes,
               const std::function<void()>& wait) {
   Ring to_send(options.message_bytes, options.working_set / 2),
@@ -94,8 +99,8 @@ void Exchange(const RawOptions& options, int in, int out, std::atomic<uint64_t>&
 
 }  // namespace
 
-// The parent counts what it receives and what it has sent: the latter are the bytes that the child has taken
-// from its socket's buffers, but for what these hold.
+// The parent counts the bytes that it receives and those that it sends. The bytes sent exceed those that the
+// child has received by at most the size of the sockets' buffers.
 double TwoStreams(const RawOptions& options) {
   Place place(options.local);
   const int listener = place.Listen();
@@ -114,7 +119,7 @@ double TwoStreams(const RawOptions& options) {
       const double start = Now();
       std::this_thread::sleep_for(std::chrono::duration<double>(options.seconds));
       const double rate = static_cast<double>(bytes - before) * 8e-9 / (Now() - start);
-      if (i > 0) rates.push_back(rate);  // the first warms up
+      if (i > 0) rates.push_back(rate);  // the first one is warm-up
     }
   });
   for (const int fd : {in, out, listener}) close(fd);

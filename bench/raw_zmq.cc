@@ -1,3 +1,9 @@
+// Measures ZeroMQ without Sluice: DEALER sockets that send to ROUTER sockets in other processes.
+//
+// Each receiver is a child process with one ROUTER (Receiving). One sender runs in this process, the others
+// in children; they add up the bytes that they have moved in shared memory (Streams). All children are forked
+// before this process creates its own ZeroMQ context, whose threads a fork would not copy. MeasureRaw calls
+// these functions while no other thread exists. An error in a child ends that child only.
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,7 +52,7 @@ std::byte* Data(Message* message) {
   return static_cast<std::byte*>(zmq_msg_data(&message->native));
 }
 
-// Of `bytes`, which the caller fills.
+// Makes a message of `bytes` bytes and returns its memory, which the caller fills.
 std::byte* Make(Message* message, size_t bytes) {
   if (zmq_msg_init_size(&message->native, bytes) < 0) Broken("zmq message");
   return Data(message);
@@ -86,7 +92,8 @@ void EchoSums(void* router, Ring* sums) {
   }
 }
 
-// Tells each sender whenever `batch` of its messages have come.
+// Receives forever, and sends each sender an empty message after every `batch` messages that it has sent. If
+// `sums` is not null, adds each message to the next part of it.
 void Acknowledge(void* router, size_t batch, Ring* sums) {
   std::map<std::string, size_t> came;
   while (true) {
@@ -101,7 +108,8 @@ void Acknowledge(void* router, size_t batch, Ring* sums) {
   }
 }
 
-// A process that binds to any port, or a name without a file.
+// A child process with a ROUTER that is bound to a free TCP port or an abstract Unix socket, and runs `body`.
+// It passes its endpoint to the parent through a pipe.
 class Receiving {
  public:
   Receiving(bool local, const std::function<void(void* router)>& body) {
@@ -131,9 +139,9 @@ class Receiving {
   std::unique_ptr<Child> child_;
 };
 
-// What one sender does again and again, until its process ends; the bytes that it moves.
+// One iteration of a sender, repeated until its process ends. Returns the number of bytes that it has moved.
 using Step = std::function<size_t()>;
-// Starts a sender, and makes its step.
+// Sends the first messages of a sender and returns its Step.
 using Sender = std::function<Step(void* dealer)>;
 
 double CpuSecondsHere() {
@@ -142,7 +150,7 @@ double CpuSecondsHere() {
   return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
 }
 
-// Senders and receivers, one sender in this process.
+// The senders and receivers of one measurement. One of the senders runs in this process.
 class Streams {
  public:
   Streams(const RawOptions& options, const std::function<void(void* router)>& receive, const Sender& send)
@@ -160,7 +168,7 @@ class Streams {
         while (true) *moved_ += step();
       }));
     }
-    dealer_ = std::make_unique<Socket>(ZMQ_DEALER);  // its threads begin after the last fork
+    dealer_ = std::make_unique<Socket>(ZMQ_DEALER);  // its context starts threads, so no fork may follow
     Connect(dealer_->native);
     step_ = send(dealer_->native);
   }
@@ -176,7 +184,7 @@ class Streams {
       size_t mine = 0;
       while (Now() - start < options_.seconds) mine += step_();
       const double gbyte = 1e-9 * static_cast<double>(mine + *moved_ - others);
-      if (i == 0) continue;  // it warms up
+      if (i == 0) continue;  // warm-up
       rates.push_back(gbyte * 8 / (Now() - start));
       costs.push_back((CpuSeconds() - used) / gbyte);
     }
@@ -199,10 +207,10 @@ class Streams {
   }
 
   const RawOptions options_;
-  std::atomic<size_t>* const moved_;  // by the other senders
+  std::atomic<size_t>* const moved_;  // bytes moved by the other senders; in memory shared with them
   std::vector<std::unique_ptr<Receiving>> receivers_;
   std::vector<std::unique_ptr<Child>> others_;
-  Step step_;  // outlives the socket, which reads its memory to the end
+  Step step_;  // owns the ring that zero-copy messages point into, so it must outlive the socket
   std::unique_ptr<Socket> dealer_;
 };
 
@@ -224,7 +232,7 @@ double ZmqOneWay(const RawOptions& options, Receiver receiver) {
     const auto send_batch = [=] {
       for (size_t i = 0; i < batch; ++i) SendNext(dealer, ring.get());
     };
-    send_batch();  // one ahead, so that the stream never runs dry
+    send_batch();  // one batch more than is acknowledged is always in flight, so the stream never pauses
     return [=, receivers = options.receivers] {
       send_batch();
       for (size_t i = 0; i < receivers; ++i) Message().Receive(dealer);

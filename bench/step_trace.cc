@@ -1,3 +1,9 @@
+// Collects the operations of a device's stream and the stages of the worker's gradients, and correlates them.
+//
+// Operations arrive on the stream's thread, stages on the worker's threads; both go into one guarded record.
+// Report splits the operations into steps at the marks of MarkStep, and matches the n-th round of a key with
+// the n-th step: every key must be pushed once per step. A wait of an operation names its key in its text
+// ("push_pull of key conv1.weight"). train_bench --trace uses it.
 #include "step_trace.h"
 
 #include <algorithm>
@@ -20,7 +26,8 @@ struct Step {
   std::vector<Operation> operations;
   Time begin() const { return operations.front().began; }
   Time end() const { return operations.back().ended; }
-  // When it first turned to a key, and when the key was there.
+  // The time from which the step's first operation that uses a key could run, and the time at which the key's
+  // value had arrived.
   struct Need {
     Time turn, done;
   };
@@ -32,7 +39,7 @@ struct Step {
     }
     return std::nullopt;
   }
-  // Microseconds, for all keys together.
+  // Returns the microseconds that the step's operations waited for keys.
   double Waited() const {
     double waited = 0;
     for (const Operation& operation : operations) {
@@ -120,7 +127,7 @@ std::string StepTrace::Report(const std::vector<std::string>& keys) const {
       const Time begin = steps[step].begin();
       gradient.Add(Microseconds(round.last.at(Stage::kReduce) - begin));
       push.Add(Microseconds(round.last.at(Stage::kPush) - begin));
-      const auto ack = round.last.find(Stage::kWait);  // where the value came at once there is none
+      const auto ack = round.last.find(Stage::kWait);  // missing if the value itself was the answer
       acknowledged.Add(
           Microseconds((ack == round.last.end() ? round.last.at(Stage::kDeliver) : ack->second) - begin));
       landed.Add(Microseconds(round.last.at(Stage::kDeliver) - begin));

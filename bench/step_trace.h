@@ -1,6 +1,6 @@
-// How the steps of a distributed job overlap with what they exchange: for each key when backward has written
-// its gradient, when the push has left, when the value has come, when the next forward turns to it and how
-// long it waits.
+// Records how computation and communication of a distributed job overlap. For each key it reports when
+// backward has written the gradient, when the push has been sent, when the new value has been received, when
+// the next forward needs the value, and how long it waits for it.
 #pragma once
 
 #include <map>
@@ -13,23 +13,25 @@
 
 namespace sluice::bench {
 
-// Thread safety: all methods.
+// All methods are thread-safe.
 class StepTrace final : public StreamWatcher, public worker::Tracer {
  public:
   void OnOperation(const Operation& operation) override;
   void OnStage(Time now, worker::Stage stage, uint32_t key, uint64_t round, uint64_t bytes) override;
 
-  // What is heard from here on counts.
+  // Drops everything recorded so far.
   void Start();
-  // Before each step, on the caller's thread: its operations come behind the mark.
+  // Puts a mark on cpu(0)'s stream. Call it before each step, on the thread that issues the step's
+  // operations.
   static void MarkStep();
-  // Medians over all steps but the first and the last, as a markdown table and a summary. `keys`: the names
-  // in the order in which the store knows them, those that are pushed.
+  // Returns medians over all steps but the first and the last, as a markdown table and a summary. `keys` are
+  // the names of the pushed keys, in the order in which the store has numbered them. Throws
+  // Error(kFailedPrecondition) if there were fewer than three steps or the number of keys differs.
   std::string Report(const std::vector<std::string>& keys) const;
 
  private:
   struct Round {
-    std::map<worker::Stage, Time> last;  // report of the stage, of the key's last part
+    std::map<worker::Stage, Time> last;  // by stage: when the key's last part reported it
     bool HasAll() const {
       using worker::Stage;
       return last.contains(Stage::kReduce) && last.contains(Stage::kPush) && last.contains(Stage::kDeliver);

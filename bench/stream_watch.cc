@@ -6,7 +6,8 @@
 namespace sluice::bench {
 namespace {
 
-// When an event was done, or that it was when the operation was issued.
+// The time at which an event was done; for an event that was done before the operation was issued, the time
+// of issue.
 struct Stamp {
   std::string what;
   std::atomic<int64_t> done = 0;  // nanoseconds of Time; 0: not yet
@@ -42,7 +43,7 @@ class WatchedStream final : public Stream {
           operation.ended = *last_end = clock.Now();
           operation.cost = TakeCost();
           for (const auto& stamp : stamps) {
-            // What woke this thread may not have come to its stamp.
+            // The event is done, since work() has run, but its callback may not have stored the time yet.
             const Time done = stamp->done == 0 ? operation.began : Time(Duration(stamp->done));
             operation.waits.push_back({stamp->what, done});
           }
@@ -54,7 +55,7 @@ class WatchedStream final : public Stream {
  private:
   Stream& stream_;
   const std::shared_ptr<StreamWatcher> watcher_;
-  const std::shared_ptr<Time> last_end_;  // touched by the stream's thread only
+  const std::shared_ptr<Time> last_end_;  // used on the stream's thread only
 };
 
 class WatchedDevice final : public Device {
@@ -80,7 +81,7 @@ class WatchedDevice final : public Device {
 void UseDevices(int threads_per_cpu_context, std::shared_ptr<StreamWatcher> watcher) {
   DevicesOptions options{.threads_per_cpu_context = threads_per_cpu_context};
   if (watcher != nullptr) {
-    options.stand_in = [watcher](std::shared_ptr<Device> device) {
+    options.wrap_device = [watcher](std::shared_ptr<Device> device) {
       return std::make_shared<WatchedDevice>(std::move(device), watcher);
     };
   }

@@ -1,4 +1,4 @@
-// Hears of every operation that the default devices' streams run.
+// Reports every operation that the streams of the default devices run to a watcher.
 #pragma once
 
 #include <memory>
@@ -12,26 +12,27 @@
 namespace sluice::bench {
 
 struct Operation {
-  // A store's operation on a key, which this one comes after.
+  // A store's operation on a key that had to be done before this operation could run.
   struct Wait {
     std::string what;  // "push_pull of key conv1.weight"
-    Time done;         // not after `turn` where it kept nobody waiting
+    Time done;         // at or before `turn` if this operation did not wait for it
   };
   std::string what;
-  Time turn;  // it was issued, and those before it on the stream were done
+  Time turn;  // from when on it was issued and the operations before it on the stream were done
   Time began, ended;
   std::vector<Wait> waits;
-  Cost cost = {};  // of its kernels
+  Cost cost = {};  // sum over its kernels
 };
 
 class StreamWatcher {
  public:
   virtual ~StreamWatcher() = default;
-  // On the stream's thread: quick.
+  // Called after each operation, on the stream's thread; must be quick.
   virtual void OnOperation(const Operation& operation) = 0;
 };
 
-// Of every device that the default devices make from here on; before the first array. `watcher` may be null.
+// Replaces the default devices. Their streams report to `watcher`, unless it is null. Call it before the
+// first array is made.
 void UseDevices(int threads_per_cpu_context, std::shared_ptr<StreamWatcher> watcher);
 
 }  // namespace sluice::bench

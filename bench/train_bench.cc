@@ -1,5 +1,7 @@
-// Images per second of training steps: forward, backward and SGD update on random data; no loader, and no
-// store unless --kv-store names one. tools/bench_pytorch.py measures the same in PyTorch.
+// Measures the images per second of training steps: forward, backward and SGD update. The data are random
+// numbers unless --loader is given, and the weights are updated without a store unless --kv-store names one.
+// tools/bench_pytorch.py measures the same in PyTorch. Instead of the rate, --profile prints the time by
+// operation, and --trace how computation and communication overlap.
 //
 //   build/bin/train_bench --network lenet --threads 2
 //   tools/launch.py -n 2 -s 1 build/bin/train_bench --kv-store dist_sync
@@ -115,7 +117,7 @@ void CheckFlags() {
   }
 }
 
-// Gradients and weights that servers have taken and given so far; none without a job.
+// Bytes of gradients and weights that the servers have received and sent so far; 0 without servers.
 struct Exchanged {
   uint64_t in = 0, out = 0;
 };
@@ -132,7 +134,7 @@ Exchanged ExchangedSoFar(const TrainLoad& load) {
       sum.out += of("bytes_out");
     }
   }
-  load.store()->Barrier();  // nobody pushes meanwhile
+  load.store()->Barrier();  // no worker pushes while worker 0 reads the counters
   return sum;
 }
 
@@ -194,7 +196,8 @@ nlohmann::json LoaderWaits(const TrainLoad& load) {
           {"loader_wait_max_us", ToSeconds(waits.back()) * 1e6}};
 }
 
-// With what the environment says about arithmetic, which the devices before these have heard.
+// Replaces the default devices, and configures the new ones as the runtime has configured the previous ones
+// from the environment.
 void UseDevicesOfThisRun(std::shared_ptr<StreamWatcher> watcher) {
   UseDevices(FLAGS_threads, std::move(watcher));
   Devices::Default()->SetMemory(runtime::Runtime::Default()->memory());
@@ -287,7 +290,7 @@ void PrintTrace(const std::shared_ptr<StepTrace>& trace) {
     StepTrace::MarkStep();
     load.Step();
   }
-  load.WarmUp();
+  load.Drain();
   std::string report = trace->Report(load.PushedKeys());
   if (FLAGS_loader) report += LoaderWaits(load).dump() + "\n";
   Print(load, report);
@@ -297,7 +300,7 @@ void PrintTrace(const std::shared_ptr<StepTrace>& trace) {
 
 int main(int argc, char** argv) {
   RestartWithBriefSpins(argc, argv);
-  const auto trace = std::make_shared<StepTrace>();  // the worker reports to it until it has left its job
+  const auto trace = std::make_shared<StepTrace>();  // outlives RunProgram, in which the worker reports to it
   return RunProgram(argc, argv, [&] {
     ParseFlags(argc, argv, "train_bench: images per second of training steps on one CPU device");
     CheckFlags();

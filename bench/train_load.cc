@@ -1,3 +1,9 @@
+// Builds a network and its data, and issues training steps on them.
+//
+// Three ways to update exist: without a store, Sgd enqueues the optimiser on the parameters' own stream; with
+// a store and overlap, the Trainer pushes during backward; with a store and without overlap, ExchangeAtOnce
+// pushes and pulls all keys after backward. Everything runs on the main thread of train_bench, and at most
+// one step is issued ahead of the device.
 #include "train_load.h"
 
 #include <utility>
@@ -17,7 +23,7 @@ namespace {
 
 const OptimizerConfig kSgd{.learning_rate = 0.05, .momentum = 0.9, .wd = 1e-4};
 constexpr int64_t kClasses = 10, kVocabulary = 10'000, kWords = 64;
-constexpr int64_t kUnits = 200, kSteps = 35;  // of the networks that are one recurrent layer
+constexpr int64_t kUnits = 200, kSteps = 35;  // for the networks that are one recurrent layer
 
 NDArray RandomIds(const Shape& shape, uint64_t below, Rng& rng) {
   std::vector<int32_t> ids(static_cast<size_t>(shape.size()));
@@ -56,7 +62,7 @@ nn::Sequential MakeNetwork(const std::string& name) {
   return nn::CreateModel(name);
 }
 
-// What a program gets that calls each layer itself: no neighbours run in one pass.
+// Calls each layer by itself, as a program may do. Sequential would run some neighbouring layers in one pass.
 NDArray OneByOne(const nn::Sequential& net, NDArray x) {
   for (const auto& layer : net.children()) {
     const auto* inner = dynamic_cast<const nn::Sequential*>(layer.get());
@@ -65,14 +71,14 @@ NDArray OneByOne(const nn::Sequential& net, NDArray x) {
   return x;
 }
 
-// v = m v - lr (scale g + wd w); w += v.
+// Adds the cost of v = m v - lr (scale g + wd w); w += v.
 void AddSgdCost(int64_t n) {
   AddCost(7.0 * static_cast<double>(n), 5.0 * sizeof(float) * static_cast<double>(n), StrCat(n));
 }
 
 }  // namespace
 
-// On the parameters' own stream.
+// SGD with momentum, on the parameters' own stream.
 class TrainLoad::Sgd {
  public:
   explicit Sgd(const nn::ParameterDict& parameters) : optimizer_(Optimizer::Create(kSgd)) {
@@ -101,7 +107,7 @@ class TrainLoad::Sgd {
     after.push_back(ReadyToRead(weight));
     after.push_back(ReadyToRead(gradient));
     after.push_back(ReadyToRead(momentum));
-    // The optimiser is shared: what is enqueued may outlive this object.
+    // The work holds a reference to the optimiser, since it may run after this object is destroyed.
     const Event done = EnqueueOn(weight.context(), "sgd", after,
                                  [optimizer = optimizer_, step, weight, gradient, momentum]() mutable {
                                    auto* w = reinterpret_cast<float*>(MutableHostBytes(weight).data());
@@ -129,7 +135,7 @@ TrainLoad::TrainLoad(const TrainLoadOptions& options)
   parameters_ = net_.CollectParams();
   parameters_.Cast(options_.dtype);
   parameters_.Initialize();
-  net_(inputs_);  // deferred shapes
+  net_(inputs_);  // determines deferred shapes
   if (options_.kv_store.empty()) {
     sgd_ = std::make_unique<Sgd>(parameters_);
   } else {
@@ -192,8 +198,8 @@ void TrainLoad::Step() {
     losses_ = loss_(options_.layer_by_layer ? OneByOne(net_, inputs_) : net_(inputs_), labels_);
   }
   Backward();
-  if (losses_before.valid())
-    losses_before.WaitToRead();  // as a progress bar does: one step is issued ahead, not all
+  // Waits for the previous step, as a program with a progress bar does: only one step is issued ahead.
+  if (losses_before.valid()) losses_before.WaitToRead();
 }
 
 void TrainLoad::Backward() {
@@ -210,7 +216,7 @@ void TrainLoad::Backward() {
   }
 }
 
-// Of the keys that the Trainer has made, without its order.
+// Pushes and pulls the keys that the Trainer has initialised, without the Trainer's priorities.
 void TrainLoad::ExchangeAtOnce() {
   std::vector<Key> keys;
   std::vector<KVStore::Values> gradients, weights;
@@ -225,7 +231,7 @@ void TrainLoad::ExchangeAtOnce() {
   store_->WaitAll();
 }
 
-void TrainLoad::WarmUp() {
+void TrainLoad::Drain() {
   losses_ = NDArray();
   if (store_ != nullptr) store_->WaitAll();
   sluice::WaitAll();
@@ -234,7 +240,7 @@ void TrainLoad::WarmUp() {
 
 void TrainLoad::Run(int steps) {
   for (int i = 0; i < steps; ++i) Step();
-  WarmUp();
+  Drain();
 }
 
 }  // namespace sluice::bench

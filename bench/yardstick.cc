@@ -19,7 +19,7 @@ namespace {
 
 [[noreturn]] void Serve(int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  runtime::KeepMessageMemory();  // as our own processes do
+  runtime::KeepMessageMemory();  // as every process of a job does
   try {
     RawOptions options;
     while (recv(socket, &options, sizeof options, 0) == sizeof options) {

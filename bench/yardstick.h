@@ -1,5 +1,5 @@
-// Measures the machine on demand, beside a program that has threads: raw.h forks, so a process of its own
-// does it, started before the first thread.
+// Measures the machine on demand for a program that has threads. MeasureRaw (raw.h) forks and needs a process
+// without threads, so a process of its own, started before the first thread, runs it.
 #pragma once
 
 #include <sys/types.h>
@@ -10,9 +10,11 @@ namespace sluice::bench {
 
 class Yardstick {
  public:
-  Yardstick();  // forks
+  // Forks the measuring process. Call it before any thread exists. Throws Error(kUnavailable).
+  Yardstick();
   ~Yardstick();
-  // The program should idle meanwhile. Throws Error.
+  // Returns the figures. The program should be idle meanwhile. Throws Error(kUnavailable) if the measuring
+  // process has ended.
   RawFigures Measure(const RawOptions& options);
 
  private:

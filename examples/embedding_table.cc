@@ -1,10 +1,11 @@
-// A table far larger than what a step touches: a row-sparse key, trained towards targets.
+// Trains an embedding table of which each step touches few rows: a row-sparse key. The rows move towards
+// known targets, so that --check can tell whether every value is right.
 //
 //   build/bin/embedding_table                                    in one process
 //   tools/launch.py -n 2 -s 2 build/bin/embedding_table --kv-store dist_sync --rows 10000000 --ids 100000
 //
-// A step names ids as words of a text come, few of them often and most of them seldom (Zipf's law), or
-// uniformly, pulls their rows, and pushes the mean gradient of each row.
+// In a step each worker draws ids, pulls the rows of these ids, and pushes a gradient for them. The ids
+// follow Zipf's law, as words of a text do (a few ids are frequent and most are rare), or are uniform.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -49,7 +50,7 @@ using sluice::NDArray;
 using sluice::examples::StrCat;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-// Gradients are rounded to float32 a few times on their way.
+// The tolerance of --check: gradients are rounded to float32 a few times between worker and table.
 constexpr double kRounding = 1e-5;
 
 [[noreturn]] void Refuse(const std::string& why) {
@@ -66,7 +67,9 @@ void CheckFlags() {
     Refuse("--check needs a store in which no gradient is of older rows; it is " + FLAGS_kv_store);
 }
 
-// Zipf: id i with a probability near 1 / (i + 1).
+// Returns the ids of one worker's step. They depend on --seed, step and rank alone, so that
+// --check can draw the ids of all workers again. Under Zipf's law the probability of id i is about
+// proportional to 1 / (i + 1).
 std::vector<int64_t> IdsOfStep(int64_t step, int rank) {
   std::seed_seq seed{FLAGS_seed, static_cast<uint64_t>(step), static_cast<uint64_t>(rank)};
   std::mt19937_64 bits(seed);
@@ -88,8 +91,9 @@ float TargetOf(int64_t id, int64_t column) {
   return static_cast<float>((id * 31 + column) % 17) / 17 - 0.5f;
 }
 
-// The mean over a worker's ids of half the squared distance to the targets; `rows` become its gradient, of
-// which the ids of one row have a share each.
+// Returns the loss: the mean over all elements of half the squared distance to the target. Replaces `rows` by
+// the gradient. The store adds the gradients of an id that occurs several times, so each occurrence gets an
+// equal share of the row's gradient.
 double LossAndGradient(const std::vector<int64_t>& ids, std::vector<float>& rows) {
   std::unordered_map<int64_t, int> times;
   for (const int64_t id : ids) ++times[id];
@@ -106,12 +110,13 @@ double LossAndGradient(const std::vector<int64_t>& ids, std::vector<float>& rows
   return loss / static_cast<double>(rows.size());
 }
 
-// What this process has seen of its steps.
+// The measurements of this worker.
 struct Log {
-  std::vector<double> loss, pull_ms, push_ms;
-  std::vector<float> first_rows;  // as step 1 found them
+  std::vector<double> loss, pull_ms, push_ms;  // by step
+  std::vector<float> first_rows;               // the rows that step 1 pulled; with --check only
 };
 
+// The row-sparse key. A pull or push transfers only the rows of the ids that it names.
 class Table {
  public:
   explicit Table(std::shared_ptr<KVStore> kv) : kv_(std::move(kv)), rows_({FLAGS_ids, FLAGS_columns}) {
@@ -150,14 +155,14 @@ void Step(int64_t step, int rank, Table& table, Log& log) {
   log.pull_ms.push_back(Milliseconds(pulled - start).count());
   log.push_ms.push_back(Milliseconds(std::chrono::steady_clock::now() - computed).count());
   if (rank != 0) return;
-  const double loss = std::isnan(log.loss.back()) ? NAN : log.loss.back();  // of whatever sign
+  const double loss = std::isnan(log.loss.back()) ? NAN : log.loss.back();  // prints "nan", never "-nan"
   std::cout << "step " << std::setw(3) << step << "  loss " << std::fixed << std::setprecision(5) << loss
             << std::setprecision(1) << "  pull " << log.pull_ms.back() << " ms  push " << log.push_ms.back()
             << " ms" << std::endl;
 }
 
-// By which the steps have shrunk each row's distance to its target: in each, lr / workers for each worker
-// that named it.
+// Returns by id the factor by which all steps have shrunk the row's distance to its target. A step in which
+// `count` workers name the id multiplies the distance by 1 - lr * count / workers.
 std::unordered_map<int64_t, double> DistancesLeft(const std::vector<int64_t>& ids, int workers) {
   std::unordered_map<int64_t, double> left;
   for (const int64_t id : ids) left[id] = 1;
@@ -175,6 +180,7 @@ std::unordered_map<int64_t, double> DistancesLeft(const std::vector<int64_t>& id
   return left;
 }
 
+// Pulls the rows of worker 0's first step again and compares them with the values that the steps must give.
 void CheckRows(int workers, Table& table, const Log& log) {
   const std::vector<int64_t> ids = IdsOfStep(1, 0);
   const std::vector<float> rows = table.Pull(ArrayOf(ids));

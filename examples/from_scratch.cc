@@ -1,6 +1,7 @@
-// Data parallelism without a KVStore, written with NDArrays only: a copy of the parameters on each device,
-// the batch cut over them, the gradients summed by an all-reduce of its own, the same SGD step everywhere.
-// After "Training on Multiple GPUs" in Zhang, Lipton, Li, Smola: Dive into Deep Learning (https://d2l.ai).
+// Data parallelism without a KVStore, written with NDArrays only. Each device holds a copy of the parameters
+// and computes gradients for its part of the batch; AllReduce sums the gradients over the devices; then every
+// device takes the same SGD step, so that all copies stay equal. The example follows "Training on Multiple
+// GPUs" in Zhang, Lipton, Li, Smola: Dive into Deep Learning (https://d2l.ai).
 //
 //   tools/get_mnist.py --dataset fashion-mnist --out data/fashion-mnist
 //   build/bin/from_scratch --data-dir data/fashion-mnist --num-devices 1,2
@@ -42,11 +43,13 @@ using examples::StrTrim;
 constexpr int kMaxDevices = 64;
 constexpr int64_t kTestBatch = 250;
 
-using Params = std::vector<NDArray>;  // one device's: weight, bias, weight, bias, ...
+using Params = std::vector<NDArray>;  // the parameters on one device: weight, bias, weight, bias, ...
 
 const std::vector<Shape> kParamShapes = {{20, 1, 3, 3}, {20},  {50, 20, 5, 5}, {50},
                                          {128, 800},    {128}, {10, 128},      {10}};
 
+// Returns the initial parameters on `device`, with arrays attached for their gradients. The values depend on
+// --seed alone, so all devices start alike.
 Params GetParams(Context device) {
   Params params;
   for (size_t i = 0; i < kParamShapes.size(); ++i) {
@@ -69,12 +72,14 @@ NDArray Lenet(const NDArray& images, const Params& w) {
   return ops::Dense(h, w[6], w[7]);
 }
 
-// Every array becomes the sum of all; they lie on different devices.
+// Replaces each array by the sum of all of them. The arrays have the same shape and are on different devices:
+// the first device adds them up, and the result is copied to the others.
 void AllReduce(std::vector<NDArray> arrays) {
   for (size_t i = 1; i < arrays.size(); ++i) arrays[0] += arrays[i].AsInContext(arrays[0].context());
   for (size_t i = 1; i < arrays.size(); ++i) arrays[0].CopyTo(&arrays[i]);
 }
 
+// Cuts the rows of `batch` into parts of about the same size, one on each device.
 std::vector<NDArray> SplitBatch(const NDArray& batch, const std::vector<Context>& devices) {
   const int64_t rows = batch.shape()[0], parts = static_cast<int64_t>(devices.size());
   std::vector<NDArray> shards;
@@ -85,13 +90,14 @@ std::vector<NDArray> SplitBatch(const NDArray& batch, const std::vector<Context>
   return shards;
 }
 
-// w -= lr / batch_size * gradient
+// w -= lr / batch_size * gradient. The gradient is a sum over the samples of the whole batch.
 void Sgd(Params& params, double lr, int64_t batch_size) {
   const auto rate = static_cast<float>(lr / static_cast<double>(batch_size));
   for (NDArray& param : params) param -= autograd::Grad(param) * rate;
 }
 
-// The losses, one array per device.
+// Takes one step on a batch. Returns the losses of the samples, one array per device. Operators and Backward
+// only queue work, so the loops below do not wait for one device before they start the next.
 std::vector<NDArray> TrainBatch(const NDArray& images, const NDArray& labels,
                                 std::vector<Params>& device_params, const std::vector<Context>& devices) {
   const std::vector<NDArray> image_shards = SplitBatch(images, devices);
@@ -141,7 +147,8 @@ void Train(const std::shared_ptr<const Dataset>& train, const std::shared_ptr<co
     const auto started = std::chrono::steady_clock::now();
     for (int64_t step = 0; step < loader.steps_per_epoch(); ++step) {
       const Batch batch = *loader.Next();
-      if (batch.size() < static_cast<int64_t>(devices.size())) continue;  // an epoch's end, too small to cut
+      // The last batch of an epoch may have fewer samples than there are devices.
+      if (batch.size() < static_cast<int64_t>(devices.size())) continue;
       const auto losses = TrainBatch(Images(batch), Labels(batch), device_params, devices);
       loss.Update({}, losses);
     }
@@ -187,7 +194,8 @@ void Run() {
     Refuse(StrCat("batch-size is ", FLAGS_batch_size, "; it must be at least the ", most, " devices"));
   }
   if (FLAGS_lr <= 0) Refuse(StrCat("lr is ", FLAGS_lr, "; it must be above 0"));
-  // A device is as strong in every run, however many there are: seconds tell what more devices bring.
+  // Each device gets the same number of threads in every run, so that the printed seconds show what
+  // additional devices gain.
   SetThreadsPerCpuContext(std::max(1, Job().cpu_threads / most));
 
   const auto train = TrainingImages();

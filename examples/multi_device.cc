@@ -1,5 +1,5 @@
-// Training on several devices of one machine in four steps: list the devices, cut each batch over them,
-// record and go backward, let a Trainer sum the gradients and update.
+// Trains on several devices of one machine in four steps: list the devices, split each batch over them, run
+// forward and backward on each device, and let a Trainer sum the gradients and update the parameters.
 //
 //   build/bin/multi_device
 #include <gflags/gflags.h>
@@ -32,7 +32,7 @@ nn::Sequential Network() {
 }
 
 void Train() {
-  // 1. The devices, and a network with its parameters on each of them.
+  // 1. List the devices, and initialise the network's parameters on each of them.
   const std::vector<Context> contexts = {cpu(0), cpu(1)};
   nn::Sequential net = Network();
   net.CollectParams().Initialize(contexts);
@@ -44,13 +44,14 @@ void Train() {
   for (int64_t epoch = 1; epoch <= FLAGS_num_epochs; ++epoch) {
     metric::Loss loss;
     for (int64_t step = 0; step < loader.steps_per_epoch(); ++step) {
-      // 2. A part of the batch for each device.
+      // 2. Split the batch: SplitAndLoad copies one part to each device.
       const Batch batch = *loader.Next();
       const std::vector<float> classes(batch.labels.begin(), batch.labels.end());
       const auto images = SplitAndLoad(NDArray::From(batch.samples, batch.shape), contexts);
       const auto labels = SplitAndLoad(NDArray::From(classes, {batch.size()}), contexts);
 
-      // 3. Forward and backward; both return at once, so that the devices work at the same time.
+      // 3. Run forward and backward. Both only queue work and return at once, so that the devices compute at
+      // the same time.
       std::vector<NDArray> losses;
       {
         const autograd::RecordScope record;
@@ -60,7 +61,8 @@ void Train() {
       }
       autograd::Backward(losses);
 
-      // 4. The gradients' sum over the devices, divided by the batch size, updates the parameters everywhere.
+      // 4. Update: Step sums the gradients over the devices, divides the sum by the batch size, and updates
+      // the parameters on every device.
       trainer.Step(batch.size());
       loss.Update(labels, losses);
     }

@@ -1,5 +1,5 @@
-// A server program with an update rule of its own, AdaGrad, and a worker that checks what it does. The same
-// program plays both sides:
+// A server program with its own update rule, AdaGrad, and a worker that checks its results. The launcher
+// starts the same program in both roles; main() chooses by DMLC_ROLE:
 //
 //   tools/launch.py -n 2 -s 2 --server-command build/bin/own_server build/bin/own_server
 #include <gflags/gflags.h>
@@ -25,7 +25,8 @@ using namespace sluice;
 using examples::Counted;
 using examples::StrCat;
 
-// h += g^2; w -= rate * g / sqrt(h)   (Duchi, Hazan, Singer 2011)
+// The update function of the servers: h += g^2; w -= rate * g / sqrt(h)   (Duchi, Hazan, Singer 2011).
+// A server calls it once per block and round, from several threads (sluice/updater.h).
 class AdaGrad {
  public:
   void operator()(const UpdateContext& where, std::span<const float> gradient, std::span<float> weight) {
@@ -39,18 +40,21 @@ class AdaGrad {
   }
 
  private:
-  // A block comes back in every round, always from the same thread: only the map needs the lock.
+  // Returns the sums h of one block. A block is updated once per round and always on the same thread, so the
+  // lock protects only the map, not the vectors in it; references into a std::map stay valid.
   std::vector<float>& SquaresOf(const UpdateContext& where, size_t size) {
     const std::lock_guard lock(mutex_);
     return squares_.try_emplace({where.store, where.key, where.offset}, size).first->second;
   }
 
   std::mutex mutex_;
-  std::map<std::tuple<int, std::string, int64_t>, std::vector<float>> squares_;  // guarded by mutex_
+  // By store, key and offset of the block; guarded by mutex_.
+  std::map<std::tuple<int, std::string, int64_t>, std::vector<float>> squares_;
 };
 
-// AdaGrad does not see a gradient's scale: element i gets gradients of 3, 4 and 12 times (i % 5 - 2), and all
-// but those of 0 move alike, by rate * 3 / 3, rate * 4 / 5 and rate * 12 / 13.
+// The gradients of the three steps, and the roots of the sums of their squares. Element i gets gradients of
+// 3, 4 and 12 times Slope(i). AdaGrad does not depend on a gradient's scale, so all elements whose slope is
+// not 0 move by the same distances: rate * 3 / 3, rate * 4 / 5 and rate * 12 / 13.
 constexpr double kGradients[] = {3, 4, 12}, kRoots[] = {3, 5, 13};
 
 double Slope(size_t i) {
@@ -69,7 +73,7 @@ void Check(const Key& key, const NDArray& weight, double moved) {
   }
 }
 
-// The workers' gradients differ; their mean is kGradients.
+// Returns this worker's gradient. The gradients differ by worker; their mean is kGradients[step] * Slope(i).
 NDArray Gradient(const KVStore& kv, const Shape& shape, size_t step) {
   const double share = 2.0 * (kv.rank() + 1) / (kv.num_workers() + 1);
   std::vector<float> values(static_cast<size_t>(shape.size()));
@@ -82,7 +86,7 @@ NDArray Gradient(const KVStore& kv, const Shape& shape, size_t step) {
 void Work() {
   const auto kv = KVStore::Create("dist_sync");
   const PushOptions mean = {.divisor = static_cast<double>(kv->num_workers())};
-  // The second is cut over all servers.
+  // "small" is on one server; "big" is large enough to be split over all servers.
   std::vector<std::pair<Key, NDArray>> weights = {{"small", NDArray({2, 3})}, {"big", NDArray({500, 600})}};
   for (auto& [key, weight] : weights) {
     weight.Fill(1);

@@ -1,3 +1,9 @@
+// Reads train.tsv and test.tsv, builds the vocabulary, and encodes each text as a row of word ids.
+//
+// Lines and words are views into the file's contents, which the caller keeps for as long as it uses them.
+// Numbers of lines in errors count from 1 and include empty lines. The same rules (IsOfWord, Lower) split
+// training texts and test texts into words, so a saved vocabulary gives the same ids in a later run. Called
+// by train_text on the main thread; tests/fuzz feeds ParseTexts arbitrary bytes.
 #include "text_files.h"
 
 #include <algorithm>
@@ -57,7 +63,7 @@ char Lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-// Until `take` has had enough and returns false.
+// Calls `take` with each word of `text`, in lower case, until it returns false or the text ends.
 void ForWords(std::string_view text, const std::function<bool(const std::string& word)>& take) {
   std::string word;
   for (size_t at = 0; at <= text.size(); ++at) {
@@ -91,7 +97,7 @@ std::vector<std::string> LabelsOf(const std::vector<Line>& lines) {
 
 class Encoder {
  public:
-  // `why_unknown` ends the error of a label that is not there.
+  // `why_unknown` is the end of the error message for a label that `vectorizer` does not have.
   Encoder(const TextVectorizer& vectorizer, std::string why_unknown)
       : length_(vectorizer.length), why_unknown_(std::move(why_unknown)) {
     for (const std::string& word : vectorizer.words)

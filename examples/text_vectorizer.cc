@@ -1,3 +1,9 @@
+// Writes a TextVectorizer into the metadata of a parameter file, and reads it back.
+//
+// Three entries hold it: "vocabulary" and "labels", with one escaped text per line, and "text_length". The
+// reader accepts exactly what the writer produces: Unescaped escapes its result again and compares, so each
+// vectorizer has one encoding. The file may come from elsewhere, so everything is validated, and errors name
+// the file, the entry and the line. Called by train_text on the main thread, and by a fuzz test.
 #include "text_vectorizer.h"
 
 #include <algorithm>
@@ -30,7 +36,7 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
-// nullopt for what Escaped does not write.
+// Inverts Escaped. Returns nullopt for a text that Escaped never returns.
 std::optional<std::string> Unescaped(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -59,6 +65,7 @@ bool IsLabel(const std::string& text) {
   return !text.empty() && StrTrim(text) == text && text.find_first_of("\t\n") == std::string::npos;
 }
 
+// Reads and validates the entries of one file's metadata.
 class Reader {
  public:
   Reader(const std::map<std::string, std::string>& metadata, std::string file)
@@ -73,7 +80,7 @@ class Reader {
                        "not saved by a run with texts of files; train on them and save anew"));
   }
 
-  // Those after `reserved`, each another one.
+  // Returns the lines of entry `name` that follow the `reserved` ones. They must all be valid and different.
   std::vector<std::string> Lines(const char* name, const std::vector<std::string_view>& reserved,
                                  bool (*is_valid)(const std::string&)) const {
     std::vector<std::string> lines = StrSplit(Entry(name), '\n');

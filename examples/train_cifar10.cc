@@ -1,5 +1,5 @@
-// Trains ResNet-20 (He, Zhang, Ren, Sun 2016) or a smaller network on CIFAR-10, or on synthetic pictures when
-// there is no --data-dir; on one device or many, in one process or a job.
+// Trains ResNet-20 (He, Zhang, Ren, Sun 2016) or a smaller network on CIFAR-10, or on synthetic pictures if
+// --data-dir is empty. The same program runs on one device or several, in one process or in a job.
 //
 //   tools/get_cifar10.py --out data/cifar10
 //   build/bin/train_cifar10 --data-dir data/cifar10 --num-epochs 164 --lr-step-epochs 82,123
@@ -24,7 +24,7 @@ using namespace sluice::transforms;
 const examples::Program kProgram = {.usage = "Trains a network on CIFAR-10 or on synthetic pictures.",
                                     .networks = {"resnet20", "mlp", "lenet", "lenet_avg", "gluon_lenet"},
                                     .defaults = {{"batch_size", "128"}},
-                                    .rates = {{"sgd", 0.1},  // the paper's, of resnet20
+                                    .rates = {{"sgd", 0.1},  // the paper's rate for ResNet-20
                                               {"signum", 0.001},
                                               {"mlp sgd", 0.01},
                                               {"mlp nag", 0.01},
@@ -49,7 +49,8 @@ examples::Data Prepared(examples::Data data) {
   return data;
 }
 
-// The paper's: He, Zhang, Ren, Sun 2015, "Delving Deep into Rectifiers".
+// Returns the initialiser of the ResNet paper for resnet20 (He, Zhang, Ren, Sun 2015, "Delving Deep into
+// Rectifiers"), and null, which stands for Xavier(), for the other networks.
 std::shared_ptr<const nn::Initializer> Initializer() {
   if (FLAGS_network != "resnet20") return nullptr;
   return std::make_shared<nn::Xavier>(nn::RandomType::kGaussian, nn::FactorType::kIn, 2);

@@ -1,5 +1,5 @@
-// Trains a network on MNIST, or on synthetic digits when there is no --data-dir; on one device or many, in
-// one process or a job.
+// Trains a network on MNIST, or on synthetic digits if --data-dir is empty. The same program runs on one
+// device or several, in one process or in a job.
 //
 //   build/bin/train_mnist --network lenet
 //   tools/launch.py -n 2 -s 2 build/bin/train_mnist --network lenet --kv-store dist_sync

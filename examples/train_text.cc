@@ -1,5 +1,6 @@
-// Trains a classifier of texts: an embedding of their words and a small network behind it. On synthetic
-// texts, or on those of --data-dir; on one device or many, in one process or a job.
+// Trains a text classifier: an embedding of the words, followed by a small network. It reads the texts of
+// --data-dir, or makes synthetic ones. The same program runs on one device or several, in one process or in a
+// job.
 //
 //   build/bin/train_text
 //   build/bin/train_text --data-dir data/news --network text_cnn
@@ -46,11 +47,13 @@ const examples::Program kProgram = {
 
 struct Task {
   examples::Data data;
-  int64_t vocabulary;
+  int64_t vocabulary;  // number of ids
 };
 
-// The file whose parameters training begins with: what they were trained on says what ids and classes mean.
-// That of --load-epoch only rank 0 needs; the newest checkpoint of --resume must fit the data as they are.
+// Returns the file whose parameters the run starts from, or "". Its metadata say what ids and classes mean,
+// so the texts are encoded with them. With --load-epoch only rank 0 needs the file, so it may be missing
+// here. With --resume the result is "": the data are encoded anew, and common/training.cc then requires that
+// the checkpoint's metadata are the same.
 std::string ParametersFile() {
   if (!FLAGS_load_params.empty()) return FLAGS_load_params;
   if (FLAGS_load_epoch == 0) return "";
@@ -62,7 +65,7 @@ bool IsGiven(const char* flag) {
   return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
 }
 
-// Flags that were given must not say otherwise.
+// Throws if --text-length or --vocabulary were given with a value that contradicts the saved parameters.
 void RequireFits(const examples::SavedVectorizer& saved) {
   const int64_t length = saved.vectorizer.length, vocabulary = saved.vectorizer.vocabulary();
   if (IsGiven("text_length") && FLAGS_text_length != length) {
@@ -85,9 +88,10 @@ examples::Texts TextsOfFiles() {
   return examples::LoadTexts(FLAGS_data_dir, saved, !only_evaluates);
 }
 
-// Before hours of training, not after.
+// Refuses a vocabulary that does not fit into the header of a parameter file, before hours of training.
 void RequireSavable(const FileMetadata& metadata) {
-  constexpr size_t kMost = 50'000'000;  // half of a safetensors header: JSON may escape
+  // Half of the 100 MB that a safetensors header may have, because JSON may escape characters.
+  constexpr size_t kMost = 50'000'000;
   const size_t bytes = metadata.at("vocabulary").size() + metadata.at("labels").size();
   if (bytes <= kMost || !examples::SavesParameters()) return;
   examples::Refuse("vocabulary", StrCat("is ", FLAGS_vocabulary, ", whose words and the labels have ", bytes,
@@ -137,7 +141,7 @@ int main(int argc, char** argv) {
   return RunProgram(argc, argv, [&] {
     examples::ParseFlags(argc, argv, kProgram);
     examples::RequireBetween("embedding", FLAGS_embedding, 1, 65'536);
-    // Padding, unknown and a word at least.
+    // The smallest vocabulary has three ids: padding, the unknown word, and one word.
     examples::RequireBetween("vocabulary", FLAGS_vocabulary, 3, examples::kMaxVocabulary);
     examples::RequireBetween("text-length", FLAGS_text_length, 1, examples::kMaxTextLength);
     const Task task = Texts();

@@ -1,3 +1,9 @@
+// Defines the command-line flags that train_mnist, train_cifar10 and train_text share, and checks them.
+//
+// ParseFlags is the entry point: it parses the command line and refuses every wrong value and combination
+// that can be recognised without the data. The functions behind it (Contexts, LearningRate, ...) turn one
+// flag each into the type that the training code takes; they validate on every call, so ParseFlags checks a
+// flag by calling its function and dropping the result. Everything here runs on the main thread.
 #include "common/flags.h"
 
 #include <algorithm>
@@ -177,7 +183,7 @@ void CheckNumbers() {
   RequireAtLeast("seed", FLAGS_seed, 0);
 }
 
-// Flags that need each other, or exclude each other.
+// Refuses combinations of flags: those where one needs another, and those that exclude each other.
 void CheckTogether() {
   if (FLAGS_clip_global_norm > 0 && IsAsync())
     Refuse("clip-global-norm", StrCat("needs steps that all workers share; ", FLAGS_kv_store, " has none"));

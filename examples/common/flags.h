@@ -1,4 +1,4 @@
-// The flags that every training program takes.
+// The command-line flags that every training program takes, and their values as typed C++ objects.
 #pragma once
 
 #include <gflags/gflags.h>
@@ -15,8 +15,8 @@
 #include "sluice/data.h"
 #include "sluice/dtype.h"
 
-DECLARE_string(network);   // defined by each program, with its networks
-DECLARE_string(data_dir);  // defined by each program, with what lies there
+DECLARE_string(network);   // defined by each program, whose help text lists its networks
+DECLARE_string(data_dir);  // defined by each program, whose help text names the files of the folder
 
 DECLARE_string(kv_store);
 DECLARE_string(dtype);
@@ -57,37 +57,42 @@ DECLARE_string(json);
 
 namespace sluice::examples {
 
-// Throws Error(kInvalidArgument): "flag --<flag> <why>; ...".
+// Throws Error(kInvalidArgument) with the message "flag --<flag> <why>; ...".
 [[noreturn]] void Refuse(const std::string& flag, const std::string& why);
+// These three call Refuse unless `value` is in range (bounds included), or one of `choices`.
 void RequireAtLeast(const std::string& flag, int64_t value, int64_t least);
 void RequireBetween(const std::string& flag, int64_t value, int64_t least, int64_t most);
-// Unless the value is one of `choices`.
 void RequireOneOf(const std::string& flag, const std::string& value, const std::vector<std::string>& choices);
 
+// What distinguishes one training program from the others.
 struct Program {
-  std::string usage;                                          // what --help begins with
-  std::vector<std::string> networks;                          // that --network takes
-  std::vector<std::pair<std::string, std::string>> defaults;  // of shared flags, where they are its own
-  // Learning rates of its own, where --lr is empty: of an optimiser, or of "NETWORK OPTIMISER".
+  std::string usage;                  // the first line of --help
+  std::vector<std::string> networks;  // the values that --network takes
+  // Flags of this file whose default is another one in this program: pairs of flag and default.
+  std::vector<std::pair<std::string, std::string>> defaults;
+  // Learning rates that this program uses when --lr is empty. A key is "OPTIMISER" or "NETWORK OPTIMISER";
+  // the longer one has precedence, and an optimiser without an entry uses its own default.
   std::map<std::string, double> rates = {};
-  std::set<std::string> unfit = {};  // optimisers that have been seen to learn nothing, whatever the rate
+  std::set<std::string> unfit = {};  // optimisers that were seen to learn nothing here at any learning rate
 };
-// What --dtype names.
+// Returns the type of weights and gradients: the value of --dtype.
 DType WeightType();
-// Parses the command line and refuses what can be refused before the data is read.
+// Parses the command line. Throws Error(kInvalidArgument) for every error that can be recognised before the
+// data is read.
 void ParseFlags(int argc, char** argv, const Program& program);
 
-// What the flags say.
-std::vector<Context> Contexts();       // the cores are shared out among them
-std::vector<double> WorkLoads();       // by context; empty: equal
-std::optional<double> LearningRate();  // nullopt: what suits the optimiser
-std::optional<double> Momentum();      // likewise
-std::vector<double> LrStepEpochs();
+// These functions return the flags' values. They throw Error(kInvalidArgument) if a value is not valid.
+std::vector<Context> Contexts();       // the devices to train on; CPU contexts share the process's cores
+std::vector<double> WorkLoads();       // share of a batch by context; empty: equal shares
+std::optional<double> LearningRate();  // nullopt: use the default of the program or the optimiser
+std::optional<double> Momentum();      // nullopt: likewise
+std::vector<double> LrStepEpochs();    // ascending
 LastBatch LastBatchPolicy();
-std::vector<double> ClassWeights(const Dataset& train);  // by class; empty: none
-bool TrainsAfter(int64_t epoch, int64_t step = 0);       // whether anything is left to train then
+std::vector<double> ClassWeights(const Dataset& train);  // by class; empty: every sample once per epoch
+// Returns whether anything is left to train after `epoch` epochs, or, with --num-steps, after `step` steps.
+bool TrainsAfter(int64_t epoch, int64_t step = 0);
 GradientCompression CompressionOfPushes();
-bool IsAsync();  // the store
-bool IsDistributed();
+bool IsAsync();        // whether --kv-store is asynchronous
+bool IsDistributed();  // whether --kv-store is one of the dist_* stores
 
 }  // namespace sluice::examples

@@ -1,3 +1,9 @@
+// Builds the OptimizerConfig that --optimizer, --lr, --mom, --wd and the --lr-* flags describe.
+//
+// A flag that is empty gets a default that converges for the network, the optimiser and the number of workers
+// (SetRate). The learning-rate schedule counts updates, while --lr-step-epochs counts epochs of the data:
+// LastStepOf converts them. common/training.cc calls MakeOptimizer before it creates the store, to check the
+// flags, and again after it has loaded a checkpoint.
 #include "common/optimizer.h"
 
 #include <algorithm>
@@ -9,7 +15,9 @@
 namespace sluice::examples {
 namespace {
 
-// How many steps the given epochs of the data have. Rolled over, they need not begin with a batch.
+// Returns the number of steps in `epochs` epochs of the data, which need not be a whole number. With
+// --last-batch rollover the end of an epoch need not be the end of a batch, so the samples of all epochs are
+// divided by the batch; otherwise each epoch has the same number of steps.
 int64_t StepsOf(double epochs, const SamplerConfig& sampler, int workers) {
   const int64_t batch = GlobalBatch(sampler, workers);
   return static_cast<int64_t>(sampler.last_batch == LastBatch::kRollover
@@ -18,9 +26,11 @@ int64_t StepsOf(double epochs, const SamplerConfig& sampler, int workers) {
                                   : epochs * static_cast<double>(StepsPerEpoch(sampler, workers)));
 }
 
-// The step of the schedule that ends the given epoch of the data. It counts on from the updates that the
-// loaded states have seen, with today's steps per epoch: batch size and workers may have been others before.
-// What has passed ends at 0 at the earliest, without states: then it holds from the first step on.
+// Returns the schedule's step at which `epoch` of the data ends. The optimiser counts updates from those that
+// the loaded states have seen, so the result is that count plus the steps from the loaded position to the end
+// of `epoch`, with the steps per epoch of this run: batch size and workers may have changed since the
+// checkpoint. It is at least 0: without loaded states the count is 0, and an epoch that ended before the
+// loaded position would give a negative step; with 0 its lower rate applies from the first step on.
 int64_t LastStepOf(double epoch, const LoadedCheckpoint& start, const SamplerConfig& sampler, int workers) {
   const int64_t updates_per_step = IsAsync() ? workers : 1;
   const int64_t done = (start.updates + updates_per_step - 1) / updates_per_step;
@@ -32,11 +42,14 @@ bool IsDescent(OptimizerKind kind) {
   return kind == OptimizerKind::kSgd || kind == OptimizerKind::kNag;
 }
 
-// Where --lr and --mom say nothing. In async stores each worker's push moves the weights by a whole step,
-// from a gradient of weights that are as many pushes old as there are other workers. That delay, which one
-// worker alone has not, acts like momentum (Mitliagkas et al. 2016): with one of its own on top sgd diverges
-// at any rate that is worth having. Without, sgd takes twice its rate, and all rates go down as the delay
-// goes up. docs/design/optimizers.md has what was measured.
+// Sets learning rate and momentum: --lr and --mom if they are given, else defaults.
+//
+// The defaults depend on the store. In an async store each worker's push moves the weights by a whole step,
+// and its gradient was computed from weights that are as many pushes old as there are other workers. That
+// delay, which a single worker does not have, acts like momentum (Mitliagkas et al. 2016). With explicit
+// momentum added to it, sgd diverges at every learning rate that is large enough to be useful, so the default
+// momentum is 0. Without momentum, sgd and nag take up to twice their rate; all rates fall as the number of
+// workers, and with it the delay, grows. The measurements are in docs/design/optimizers.md.
 void SetRate(const std::map<std::string, double>& rates, int workers, OptimizerConfig* config) {
   const bool delayed = IsAsync() && workers > 1;
   auto own = rates.find(StrCat(FLAGS_network, " ", FLAGS_optimizer));
@@ -56,7 +69,7 @@ void SetRate(const std::map<std::string, double>& rates, int workers, OptimizerC
 OptimizerConfig MakeOptimizer(const std::map<std::string, double>& rates, const LoadedCheckpoint& start,
                               const SamplerConfig& sampler, int workers) {
   const auto kind = OptimizerKindOf(FLAGS_optimizer);
-  if (!kind || *kind == OptimizerKind::kAccumulate) {  // which knows no learning rate
+  if (!kind || *kind == OptimizerKind::kAccumulate) {  // kAccumulate has no learning rate
     Refuse("optimizer", StrCat("is '", FLAGS_optimizer,
                                "'; it takes sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb or signum"));
   }

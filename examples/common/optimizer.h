@@ -1,4 +1,4 @@
-// The optimiser that the flags describe.
+// The optimiser that the command-line flags describe.
 #pragma once
 
 #include <map>
@@ -11,16 +11,18 @@
 
 namespace sluice::examples {
 
-// Where --lr says nothing, the rate is that of `rates` (Program), else the optimiser's own; async stores take
-// one that converges for so many workers. The schedule counts on from where the run begins. Throws
-// Error(kInvalidArgument) for flags that it does not take.
+// Returns the configuration for the flags. If --lr is empty, the learning rate is that of `rates`
+// (Program::rates), else the optimiser's default; with an async store it is scaled so that `workers` workers
+// converge. The steps of the learning-rate schedule count from the position and the optimiser states of
+// `start`. Throws Error(kInvalidArgument) if a flag has a value that the optimiser does not take.
 OptimizerConfig MakeOptimizer(const std::map<std::string, double>& rates, const LoadedCheckpoint& start,
                               const SamplerConfig& sampler, int workers);
 
-// To standard error: settings that are known to learn nothing. `unfit`: of Program.
+// Prints a warning to standard error for settings that are known to learn nothing or to diverge. `unfit` is
+// Program::unfit.
 void WarnOfOptimizer(const OptimizerConfig& optimizer, const std::set<std::string>& unfit, int workers);
 
-// "sgd, learning rate 0.05, momentum 0.9"
+// Returns a text such as "sgd, learning rate 0.05, momentum 0.9".
 std::string Describe(const OptimizerConfig& optimizer);
 
 }  // namespace sluice::examples

@@ -1,3 +1,8 @@
+// Everything that a training run writes: checkpoints, parameters, the HTML report and the JSON summary.
+//
+// CheckOutputs refuses paths that cannot be written before training begins, so that no result is lost after
+// hours. Only the worker of rank 0 writes, and only rank 0 calls CheckOutputs and WriteJson; Callbacks is
+// called on every worker, because Fit expects the same list everywhere and runs rank 0's.
 #include "common/outputs.h"
 
 #include <unistd.h>
@@ -25,7 +30,8 @@ void RequirePlaceFor(const std::string& flag, const std::string& file) {
   if (access(folder.c_str(), W_OK) != 0) refuse(StrCat("no file can be made in '", folder.string(), "'"));
 }
 
-// The newest checkpoint of a prefix must be this run's, or --resume would take another's.
+// Refuses a --model-prefix with checkpoints that are newer than the start of this run. They would be another
+// run's, and a later --resume, which takes the newest one, would continue that run instead of this one.
 void RequireNoOtherRun() {
   const std::vector<Position> found = ListCheckpoints(FLAGS_model_prefix);
   if (FLAGS_resume || found.empty() || !TrainsAfter(FLAGS_load_epoch)) return;
@@ -45,7 +51,7 @@ void RequireNoOtherRun() {
 
 }  // namespace
 
-// One would take another's place.
+// Refuses two flags that name the same file: the one written later would replace the other.
 void RequireDifferentFiles() {
   std::map<std::filesystem::path, std::string> taken;
   for (const auto& [flag, file] : {std::pair("save-params", FLAGS_save_params),
@@ -76,7 +82,8 @@ bool SavesParameters() {
 
 std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata) {
   std::vector<CallbackPtr> callbacks;
-  // What they remember goes into a checkpoint: they come before it.
+  // SaveEvery comes last: a checkpoint also holds the state of the other callbacks, so they must have run
+  // before it is written.
   if (!FLAGS_best_params.empty()) callbacks.push_back(KeepBest(FLAGS_best_params, metadata));
   if (FLAGS_early_stopping > 0) callbacks.push_back(StopEarly({.patience = FLAGS_early_stopping}));
   if (!FLAGS_report.empty())

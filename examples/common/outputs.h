@@ -1,4 +1,4 @@
-// What a training program writes.
+// The files that a training program writes.
 #pragma once
 
 #include <string>
@@ -10,16 +10,19 @@
 
 namespace sluice::examples {
 
-// Throws Error(kInvalidArgument) for files that cannot be written: before hours of training, not after.
+// Throws Error(kInvalidArgument) if a file that the flags ask for cannot be written, if two flags name the
+// same file, or if --model-prefix has newer checkpoints of another run. Called before training begins.
 void CheckOutputs();
 
-// Whether the flags ask for parameters in a file.
+// Returns whether the flags ask for a file of parameters.
 bool SavesParameters();
 
-// Checkpoints, best parameters, early stopping, learning curves. `metadata` goes into files of parameters.
+// Returns the callbacks that the flags ask for: checkpoints, best parameters, early stopping, learning
+// curves. `metadata` is stored in each file of parameters.
 std::vector<CallbackPtr> Callbacks(const FileMetadata& metadata);
 
-// --json. `samples`: what they are called.
+// Writes the summary of the run to the file of --json. `samples` is the plural noun for the samples, such as
+// "images"; it becomes part of the key "images_per_sec".
 void WriteJson(const FitReport& report, const KVStore& store, int num_servers, const std::string& samples);
 
 }  // namespace sluice::examples

@@ -1,3 +1,7 @@
+// Helpers for short texts: joining and splitting, parsing numbers, checking UTF-8, wrapping messages.
+//
+// The functions are pure and locale-independent (std::from_chars, explicit ASCII ranges). Texts that come
+// from files may hold any bytes: IsUtf8 and StrPrintable decide what of them may appear in a message.
 #include "common/text.h"
 
 #include <algorithm>

@@ -1,3 +1,10 @@
+// The training run that train_mnist, train_cifar10 and train_text share.
+//
+// Train does what every data-parallel program does: it initialises the parameters, creates the store, checks
+// that all workers were started alike, loads a checkpoint if asked to, and calls Fit. The same code runs with
+// one device, several devices, and in each worker process of a job. Rank 0 alone reads checkpoints and writes
+// files; it passes the position at which the run continues to the others with KVStore::Agree. The store
+// brings the weights to them. All of this runs on the main thread.
 #include "common/training.h"
 
 #include <iomanip>
@@ -26,7 +33,8 @@ std::string OrderOf(const LoadedCheckpoint& loaded) {
   return loaded.has_position ? Order(loaded.seed, loaded.shuffle) : OrderOfFlags();
 }
 
-// Within an epoch a position counts batches: of others it would be another place.
+// Within an epoch the position is a number of batches. With another batch size, order or data set, the same
+// number would stand for other samples, so the run must continue with the settings of the checkpoint.
 void RequireSameBatches(const LoadedCheckpoint& loaded, const Batching& now) {
   if (loaded.next.step == 0 || loaded.batching == Batching()) return;
   std::string difference = DifferenceOf(loaded.batching, now);
@@ -43,7 +51,7 @@ void RequireSameBatches(const LoadedCheckpoint& loaded, const Batching& now) {
                      "there"));
 }
 
-// Where two texts differ: the line's number and both lines, shortened.
+// Describes the first line in which two texts differ: its number, and both lines, each cut to 60 bytes.
 std::string FirstDifference(const std::string& then, const std::string& now) {
   const std::vector<std::string> before = StrSplit(then, '\n'), after = StrSplit(now, '\n');
   const auto line = [](const std::vector<std::string>& lines, size_t i) {
@@ -55,7 +63,8 @@ std::string FirstDifference(const std::string& then, const std::string& now) {
   return StrCat("line ", i + 1, " was ", line(before, i), " and is ", line(after, i));
 }
 
-// To a network that was trained with others the same numbers mean something else.
+// The metadata say what the numbers of the samples mean, such as which word an id stands for. With other
+// metadata than those of the checkpoint, the network would read the same numbers as other words or classes.
 void RequireSameMetadata(const LoadedCheckpoint& saved, const Data& data) {
   FileMetadata all = saved.metadata;
   all.insert(data.metadata.begin(), data.metadata.end());
@@ -81,7 +90,8 @@ LoadedCheckpoint LoadAt(const Position& next, const Data& data, const nn::Parame
   return LoadCheckpoint(FLAGS_model_prefix, next, parameters);
 }
 
-// The newest checkpoint; a fresh start where there is none.
+// Loads the newest checkpoint of --model-prefix; without one, returns the start of a new run. If the newest
+// is damaged, the error names the one before it, from which the run can continue.
 LoadedCheckpoint LoadNewest(const Data& data, const nn::ParameterDict& parameters) {
   const auto found = ListCheckpoints(FLAGS_model_prefix);
   if (found.empty()) return {};
@@ -95,8 +105,8 @@ LoadedCheckpoint LoadNewest(const Data& data, const nn::ParameterDict& parameter
   }
 }
 
-// Where --load-epoch or --resume says. Only rank 0 looks: the others learn from it where to go on, and their
-// first weights from the store.
+// Loads the checkpoint that --load-epoch or --resume names. Only rank 0 reads files: the other workers
+// receive position and counts with Agree, and the weights from the store. Every worker must call this.
 LoadedCheckpoint Start(const Data& data, const Batching& batching, const nn::ParameterDict& parameters,
                        KVStore& store) {
   LoadedCheckpoint loaded;
@@ -112,18 +122,20 @@ LoadedCheckpoint Start(const Data& data, const Batching& batching, const nn::Par
   word[1].get_to(loaded.next.step);
   word[2].get_to(loaded.step);
   word[3].get_to(loaded.updates);
-  if (store.rank() != 0) word[4].get_to(loaded.states);  // rank 0 opens it, whatever bytes its name has
+  // Rank 0 opens this file and keeps its name: in the JSON, bytes that are not UTF-8 have been replaced.
+  if (store.rank() != 0) word[4].get_to(loaded.states);
   return loaded;
 }
 
-// FNV-1a (Fowler, Noll, Vo) of 64 bits: the same on every machine, which std::hash does not promise.
+// The 64-bit FNV-1a hash (Fowler, Noll, Vo): unlike std::hash, it is the same on every machine.
 uint64_t DigestOf(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }
 
-// What Fit does not see. Each worker reads its own files, which `metadata` tell of.
+// Throws on each worker whose flags or data differ from those of rank 0. It covers what Fit does not compare:
+// some flags, and digests of the metadata, since each worker reads its own copy of the data.
 void RequireSameOnAllWorkers(const FileMetadata& metadata, KVStore& store) {
   std::string own =
       StrCat("--resume: ", FLAGS_resume ? "true" : "false", "\n--load-epoch: ", FLAGS_load_epoch,
@@ -228,7 +240,8 @@ Data Part(Data all) {
 
 void Train(const Program& program, nn::Layer& net, const Data& data,
            std::shared_ptr<const nn::Initializer> init) {
-  // Flags are checked in full before the job is joined.
+  // Every flag is checked before KVStore::Create joins the job: until then RunProgram answers a bad flag with
+  // exit code 2 (sluice/runtime.h).
   const int64_t classes = data.train->num_classes();
   if (FLAGS_top_k > classes) Refuse("top-k", StrCat("is ", FLAGS_top_k, "; there are ", classes, " classes"));
   const std::vector<double> class_weights = ClassWeights(*data.train);
@@ -248,7 +261,7 @@ void Train(const Program& program, nn::Layer& net, const Data& data,
   const bool leader = store->rank() == 0;
   RequireSameOnAllWorkers(data.metadata, *store);
   store->SetGradientCompression(CompressionOfPushes());
-  if (leader) CheckOutputs();  // before anything is read from their folders
+  if (leader) CheckOutputs();  // before a checkpoint is read from one of the folders
   if (FLAGS_resume || FLAGS_load_epoch > 0) {
     const Batching batching{data.train->size(), GlobalBatch(sampler, store->num_workers()), LastBatchPolicy(),
                             class_weights};

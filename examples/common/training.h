@@ -1,4 +1,5 @@
-// A training run as the flags describe it: the same on one device, k devices and n workers.
+// The training run that the command-line flags describe. The same call trains on one device, on several
+// devices of one process, and in a job of several workers.
 #pragma once
 
 #include <memory>
@@ -14,17 +15,20 @@ namespace sluice::examples {
 
 struct Data {
   std::shared_ptr<const Dataset> train, test;
-  std::string name;                // "synthetic digits"
-  std::string samples = "images";  // what they are called
-  // What their numbers mean, such as words by id: saved with the parameters. A run goes on with the same.
+  std::string name;                // for messages, such as "synthetic digits"
+  std::string samples = "images";  // the plural noun for the samples
+  // Says what the samples' numbers mean, such as the word of each id. It is saved with the parameters, and a
+  // run continues from a checkpoint only with the same metadata.
   FileMetadata metadata = {};
 };
 
-// The samples of --data-dir that --num-examples and --num-test-examples ask for.
+// Returns `all` cut to the first samples that --num-examples and --num-test-examples ask for. Throws
+// Error(kInvalidArgument) if there are fewer, or if training and test samples differ in shape.
 Data Part(Data all);
 
-// Trains `net`, whose parameters have no values yet, prints what happens and writes what the flags ask for.
-// `init` is for parameters that bring no initialiser of their own; null: Xavier().
+// Trains `net`, whose parameters must not be initialised yet, prints the progress and writes the files that
+// the flags ask for. Returns once all workers have finished. `init` initialises the parameters that have no
+// initialiser of their own; null means Xavier(). Throws Error for bad flags and for every failure of the job.
 void Train(const Program& program, nn::Layer& net, const Data& data,
            std::shared_ptr<const nn::Initializer> init = nullptr);
 

@@ -1,6 +1,8 @@
-// A worker and a server program of one's own that say what they see of their job:
-//   membership_probe STEPS     trains so many steps (0: until something ends it), between two barriers of all
-//   nodes
+// A worker program and a server program that print what they see of their job:
+//
+//   membership_probe STEPS
+//
+// The workers train STEPS steps (0: until something ends them) between two barriers of all nodes.
 #include <cstdlib>
 #include <iostream>
 
@@ -19,7 +21,7 @@ void Say(const std::string& line) {
   std::cout << line + "\n" << std::flush;
 }
 
-// Runs `body`; what ends it early is told with the dead counted at that moment.
+// Runs `body`. If an error ends it, prints the error and the number of dead nodes at that moment.
 template <typename Node, typename Body>
 void TellTheDead(Node& node, const Body& body) {
   try {

@@ -1,5 +1,7 @@
-// A program as a user of the library writes it, which shows what sluice::Init does to its process. Its own
-// parser takes the flags out of argv before Init, as gflags does. Prints a line for each thing that it shows.
+// A program as a user of the library might write it, which shows what sluice::Init does to its process:
+// arguments, signal handlers, environment and limits of children, ways to end. It parses its flags with
+// gflags, which removes them from argv, before it calls Init. It prints a line for each observation;
+// process_test.py and limits_test.py read them.
 //
 //   process_probe --what=WHAT [--show=FLAG] [--init=arguments|none]
 #include <fcntl.h>
@@ -72,7 +74,8 @@ void RunChild(const std::string& script) {
       std::to_string(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status)));
 }
 
-// What a child sees of signals, limits, descriptors and its place; its environment without what a shell adds.
+// Prints what a child inherits: signal masks, umask, folder, limits, descriptors, and the environment without
+// the variables that a shell adds.
 constexpr const char* kLook =
     "grep -E '^(SigBlk|SigIgn):' /proc/self/status; umask; pwd; ulimit -a; ls /proc/self/fd | sort -n | tr "
     "'\\n' ' ';"
@@ -86,7 +89,8 @@ void Use() {
   store->WaitAll();
 }
 
-// Until a signal comes: of its own handler, or of OnTermination.
+// Waits until the program's own signal handler has run or `asked` returns true, and prints which
+// of them it was.
 int AwaitEnd(const std::function<bool()>& asked) {
   Say("ready");
   while (heard == 0 && !asked()) poll(nullptr, 0, 20);
@@ -94,14 +98,14 @@ int AwaitEnd(const std::function<bool()>& asked) {
   return 0;
 }
 
-// Takes its end into its own hands, and goes on.
+// Asks for the termination flag, but ignores it and goes on.
 [[noreturn]] void BeStubborn() {
   const auto asked = TerminationFlag();
   Say("ready");
   while (true) poll(nullptr, 0, 1000);
 }
 
-// What runs at the end takes for ever.
+// Installs an OnTermination function that never returns.
 [[noreturn]] void EndSlowly() {
   OnTermination([](int) {
     Say("it ends");
@@ -111,7 +115,7 @@ int AwaitEnd(const std::function<bool()>& asked) {
   while (true) poll(nullptr, 0, 1000);
 }
 
-// In the function that runs at the end.
+// Installs an OnTermination function that throws, or calls std::exit(3).
 int FailAtEnd(bool throws) {
   OnTermination([throws](int) {
     if (throws) throw Error(ErrorCode::kUnavailable, "the disk is full");
@@ -120,7 +124,7 @@ int FailAtEnd(bool throws) {
   return AwaitEnd([] { return false; });
 }
 
-// In the function that runs at the end, while this thread computes.
+// Installs an OnTermination function that calls std::exit(3) while this thread computes.
 [[noreturn]] void ExitWhileBusy() {
   OnTermination([](int) { std::exit(3); });
   nn::Sequential net;
@@ -135,7 +139,7 @@ int FailAtEnd(bool throws) {
   }
 }
 
-// Worker 1 of a job is asked to end, and what runs then at worker 0 fails.
+// Worker 1 of a job gets SIGTERM, and the OnTermination function that then runs on worker 0 throws.
 int ThrowWhenTold() {
   const auto store = KVStore::Create("dist_sync");
   OnTermination([](int number) {
@@ -151,7 +155,7 @@ int ThrowWhenTold() {
   }
 }
 
-// Worker 1 of a job is asked to end before it has joined.
+// Worker 1 of a job gets SIGTERM before it has joined.
 int BeAskedEarly() {
   const auto asked = TerminationFlag();
   if (std::string(std::getenv("DMLC_RANK")) == "1") {
@@ -164,7 +168,7 @@ int BeAskedEarly() {
   return Finish();
 }
 
-// Of a job that another worker still runs.
+// Creates a store after Finish, in a job in which worker 1 is still running.
 int AskAfterFinish() {
   KVStore::Create("dist_sync")->Barrier();
   if (std::string(std::getenv("DMLC_RANK")) == "1") return AwaitEnd(TerminationFlag());

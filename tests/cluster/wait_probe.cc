@@ -1,6 +1,9 @@
-// A worker that keeps the others waiting:
-//   wait_probe WHAT SECONDS    WHAT: init, rows, round, barrier, agree, optimizer; whoever the others wait
-//   for sleeps so long before it does what they wait for
+// A worker program in which one worker keeps the others waiting:
+//
+//   wait_probe WHAT SECONDS
+//
+// WHAT is init, rows, round, barrier, agree or optimizer. One worker sleeps for SECONDS before this
+// operation; the others wait for it.
 #include <cstdlib>
 #include <iostream>
 #include <thread>

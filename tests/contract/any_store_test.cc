@@ -1,4 +1,5 @@
-// What every store promises, with one worker or several: include/sluice/kvstore.h.
+// Tests the promises of include/sluice/kvstore.h that hold for every type of store. Each test runs once per
+// type; distributed stores have two workers, which run in this process (contract/job.h).
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,13 +24,14 @@ class AnyStore : public ::testing::TestWithParam<std::string> {
   bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
   int workers() const { return IsDist() ? 2 : 1; }
   Job MakeJob() const { return Job({.type = GetParam(), .workers = workers()}); }
-  // Makes the key, zeros, and an optimiser that adds pushes up: async stores take none without one.
+  // Initialises the key with zeros and sets an optimiser that adds pushes up: async stores take no push
+  // without an optimiser.
   static void InitAccumulating(KVStore& kv, const Key& key = kKey, const Shape& shape = kShape) {
     kv.Init(key, Filled(kv, shape, 0));
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.Barrier();
   }
-  // After everybody's pushes: what they add up to.
+  // Returns the key's value after all workers' pushes.
   static std::vector<float> Settled(KVStore& kv, const Key& key = kKey, const Shape& shape = kShape) {
     kv.WaitAll();
     kv.Barrier();
@@ -77,7 +79,7 @@ TEST_P(AnyStore, RanksThatAreNoneOrNotItsOwnAreRefused) {
               std::string::npos);
     EXPECT_NE(refused({-1}).find("there is no worker -1"), std::string::npos);
     EXPECT_NE(refused(std::vector<int>()).find("not among the ranks"), std::string::npos);
-    kv.Barrier({kv.rank()}, 20s);  // alone
+    kv.Barrier({kv.rank()}, 20s);  // a barrier of this worker alone
   });
 }
 
@@ -192,7 +194,7 @@ TEST_P(AnyStore, APullAfterAPushSeesIt) {
       kv.Pull(kKey, &out);
       const auto values = out.ToVector();
       const auto all = static_cast<float>(round * kv.num_workers());
-      if (IsAsync()) {  // its own pushes at least, the others' as they come
+      if (IsAsync()) {  // at least its own pushes are in, and those of the others that have arrived
         EXPECT_GE(values.front(), static_cast<float>(round));
         EXPECT_LE(values.front(), 20.0f * static_cast<float>(kv.num_workers()));
       } else {
@@ -274,7 +276,8 @@ TEST_P(AnyStore, StatesSurviveSavingAndLoading) {
     });
   }
   std::filesystem::remove(path);
-  // v: -.25 -.375 -.4375 -.46875; the disturbing push moved the weight by half of -.375 once more.
+  // The velocity is -.25, -.375, -.4375, -.46875. The disturbing push moved the weight by another
+  // half of -.375.
   EXPECT_EQ(undisturbed, Repeat(1 - 1.53125f, kShape));
   EXPECT_EQ(resumed, Repeat(1 - 1.53125f - 0.1875f, kShape));
 }
@@ -290,7 +293,7 @@ TEST_P(AnyStore, APushDoesNotWaitForItsGradient) {
       std::fill_n(values, gradient.size(), 5.0f);
     });
     SetWriter(gradient, written);
-    kv.Push(kKey, gradient);  // would never return
+    kv.Push(kKey, gradient);  // must not wait for the gradient, whose event completes only below
     gate.Complete();
     EXPECT_EQ(Settled(kv), Repeat(5.0f * static_cast<float>(kv.num_workers()), kShape));
   });
@@ -334,7 +337,7 @@ TEST_P(AnyStore, BadCallsAreRefusedAndLoseNothing) {
                 [&] { kv.Push(kKey, KVStore::Values{}); });
     ExpectError(ErrorCode::kInvalidArgument, {"learning_rate"},
                 [&] { kv.SetOptimizer({.kind = OptimizerKind::kSgd, .learning_rate = -1}); });
-    // Of two keys one is bad: neither is pushed.
+    // If one of two keys is unknown, neither is pushed.
     ExpectError(ErrorCode::kFailedPrecondition, {"nobody"}, [&] {
       kv.Push({kKey, std::string("nobody")}, {{Filled(kv, kShape, 100)}, {Filled(kv, kShape, 100)}});
     });
@@ -364,10 +367,10 @@ TEST_P(AnyStore, AnUpdaterOfOnesOwnWorksInOneProcess) {
 
 TEST_P(AnyStore, BadNamesAndDivisorsAreRefusedBeforeAnythingTravels) {
   MakeJob().Run([&](KVStore& kv) {
-    for (int i = 0; i < 50; ++i)  // more than a server takes from a peer that sends nonsense
+    for (int i = 0; i < 50; ++i)  // more invalid messages than a server accepts from one peer
       ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Init(std::string(70'000, 'k'), Filled(kv, kShape, 0)); });
     ErrorOf(ErrorCode::kInvalidArgument, [&] { kv.Init("\xE4\xFF", Filled(kv, kShape, 0)); });
-    // Of two keys one cannot be made: neither is.
+    // If one of two keys is invalid, neither is initialised.
     ErrorOf(ErrorCode::kInvalidArgument, [&] {
       kv.Init({kKey, std::string("\xFF")}, {Filled(kv, kShape, 0), Filled(kv, kShape, 0)});
     });

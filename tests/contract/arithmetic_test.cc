@@ -1,5 +1,6 @@
-// The arithmetic of the earlier system's own cluster tests (MXNet, tests/nightly/dist_sync_kvstore.py,
-// tests/python/unittest/test_gluon_trainer.py): closed forms, exact.
+// Repeats the arithmetic of MXNet's own tests (tests/nightly/dist_sync_kvstore.py,
+// tests/python/unittest/test_gluon_trainer.py). The expected values are closed forms, and results must match
+// them exactly.
 #include <gtest/gtest.h>
 
 #include "base/strings.h"
@@ -11,7 +12,7 @@
 namespace sluice::testing {
 namespace {
 
-// How many elements differ from `expected`.
+// Returns how many elements differ from `expected`.
 int64_t Others(const NDArray& array, double expected) {
   const NDArray wide = array.dtype() == DType::kFloat32 ? array : array.AsType(DType::kFloat32);
   int64_t others = 0;
@@ -96,12 +97,12 @@ TEST_P(OnWorkers, AWorkerAheadOfTheOthersCountsOncePerRound) {
       kv.Push(key, Filled(kv, shape, 1));
       kv.Push(key, Filled(kv, shape, 1));
     }
-    kv.Barrier();  // both are on their way before anybody else pushes
+    kv.Barrier();  // rank 0 has issued both pushes before another worker pushes
     if (kv.rank() != 0) {
       kv.Push(key, Filled(kv, shape, kv.rank() + 1));
       NDArray out = Filled(kv, shape, 0);
       kv.Pull(key, &out);
-      EXPECT_EQ(Others(out, all), 0);  // not all + 1
+      EXPECT_EQ(Others(out, all), 0);  // rank 0's second push belongs to the next round
     }
     kv.Barrier();
     if (kv.rank() != 0) kv.Push(key, Filled(kv, shape, kv.rank() + 1));
@@ -150,7 +151,7 @@ TEST_P(OnWorkers, AsyncUpdatesAreNeitherLostNorRepeated) {
 INSTANTIATE_TEST_SUITE_P(Workers, OnWorkers, ::testing::Values(3, 7),
                          [](const auto& info) { return StrCat("dist_on_", info.param); });
 
-// As test_trainer of the earlier system: y = x + 1 on two devices, so that each gradient is one.
+// The same as test_trainer of MXNet: y = x + 1 on two devices, so that each gradient is 1.
 class TrainerOn : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TrainerOn, TwoDevicesMoveByTwoAndHalfTheRateByMomentum) {

@@ -1,4 +1,6 @@
-// Compressed pushes through whole jobs, compared with the schemes done once more here, element by element.
+// Pushes compressed gradients through whole jobs, and compares the results with a second
+// implementation of the compressions in this file, which works element by element. Also the
+// compression of weights on their way back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +38,7 @@ class CompressedJob : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Workers, CompressedJob, ::testing::Values(3, 7),
                          [](const auto& info) { return StrCat("dist_sync_on_", info.param); });
 
-// What users of MXNet know of its 2bit (tests/nightly/dist_sync_kvstore.py).
+// The behaviour of MXNet's 2bit compression (tests/nightly/dist_sync_kvstore.py).
 TEST_P(CompressedJob, TwoBitPushesArriveWhenTheyReachTheThreshold) {
   const int workers = GetParam();
   Job({.type = "dist_sync", .workers = workers}).Run([&](KVStore& kv) {
@@ -62,7 +64,7 @@ TEST_P(CompressedJob, TwoBitPushesArriveWhenTheyReachTheThreshold) {
 
 struct Scheme {
   Compression type;
-  float (*sent)(float r);  // of residual plus gradient
+  float (*sent)(float r);  // what is sent of r, the sum of residual and gradient
 };
 const Scheme kSchemes[] = {{Compression::k2Bit,
                             [](float r) {
@@ -77,7 +79,7 @@ std::vector<float> Gradient(int worker, int round, size_t n) {
   return values;
 }
 
-// What a key holds when every worker has pushed so many rounds.
+// Returns the value of a key after every worker has pushed `rounds` rounds.
 std::vector<double> Simulated(const Scheme& scheme, int workers, int rounds, size_t n) {
   std::vector<double> weight(n);
   for (int worker = 0; worker < workers; ++worker) {
@@ -115,7 +117,7 @@ TEST_P(CompressedJob, RandomGradientsArriveAsTheSchemesSay) {
         NDArray out = Filled(kv, kShapes[i], 77);
         kv.Pull(keys[i], &out);
         const std::vector<float> pulled = out.ToVector();
-        // Multiples of 1 and small: no sum rounds.
+        // All values are small integers, so no sum is rounded.
         for (size_t e = 0; e < pulled.size(); ++e)
           ASSERT_EQ(pulled[e], expected[i][e])
               << Name(scheme.type) << ", element " << e << " of " << kShapes[i];
@@ -143,7 +145,8 @@ INSTANTIATE_TEST_SUITE_P(Stores, CompressedStore, ::testing::ValuesIn(StoresAndT
                            return info.param.store + "_" + std::string(Name(info.param.type));
                          });
 
-// Switching it off sends what was kept: whatever the type, the sum of all gradients has arrived then.
+// After compression is switched off, the residuals go with the next push: then the sum of all gradients has
+// arrived, with any compression.
 TEST_P(CompressedStore, NothingIsLostOnceItIsSwitchedOff) {
   constexpr int kPushes = 5, kWorkers = 2;
   const Shape shape{300, 400};  // beyond the bound: several parts on two servers
@@ -172,7 +175,7 @@ TEST_P(CompressedStore, PushPullInPlace) {
     kv.Init(key, Filled(kv, {1000}, 1));
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.SetGradientCompression({.type = GetParam().type, .ratio = 0.4f});
-    // Of which every type sends at least a half; topk, of as many elements as are not 0.
+    // Every type sends at least half of such a gradient. topk sends as many elements as are not 0.
     const size_t sends = GetParam().type == Compression::kTopK ? 400 : 1000;
     std::vector<float> gradient(1000);
     std::fill_n(gradient.begin(), sends, 1.0f);
@@ -232,7 +235,8 @@ TEST(CompressionOfLocalStores, IsRefusedAsTheySendNothing) {
   }
 }
 
-// What is chosen would take up to four times the bytes of all, and more than a server's frames hold.
+// With these ratios, topk's elements with their indices would take up to four times the bytes of the whole
+// gradient, which is more than a server accepts in a frame.
 TEST(GradientCompressionOfAStore, TopKOfMostElementsTravelsAsItIs) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
     Job({.type = "dist_sync", .workers = 2, .bigarray_bound = 1 << 30}).Run([&](KVStore& kv) {
@@ -275,7 +279,7 @@ TEST_P(RoundedWeights, ComeRoundedAndStayWhatTheyAreOnTheServers) {
     kv.WaitAll();
     kv.Barrier();
     kv.Pull({key, wide}, {{out}, {doubles}});
-    EXPECT_THAT(out.ToVector(), ::testing::Each(1.001953125f));  // the half that is nearest to 1.0021
+    EXPECT_THAT(out.ToVector(), ::testing::Each(1.001953125f));  // the float16 nearest to 1.0021
     EXPECT_THAT(doubles.ToVector<double>(), ::testing::Each(::testing::DoubleNear(1.0003, 1e-12)));
     kv.Barrier();
     kv.SetGradientCompression({});
@@ -291,7 +295,7 @@ TEST(GradientCompressionOfAStore, WhatIsNoGradientTravelsAsItIs) {
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.SetGradientCompression({.type = Compression::k2Bit});
     NDArray values = Filled(kv, kShape, 0.375);
-    kv.Push(kKey, values);  // all of it is kept
+    kv.Push(kKey, values);  // below the threshold: all of it stays in the residual
     kv.PushPull(kKey, values, nullptr, {.uncompressed = true});
     EXPECT_THAT(values.ToVector(), ::testing::Each(0.375f));
     kv.Push(kKey, Filled(kv, kShape, 0.125));

@@ -1,4 +1,6 @@
-// Trainers that are made before the first forward has filled in the shapes, on every store.
+// Trainers that are created before the first forward has determined the shapes of the parameters, on every
+// type of store. Their results must equal those of Trainers that are created afterwards, whether the store or
+// the workers update.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -31,7 +33,7 @@ struct Case {
   }
 };
 
-// Weights, and the statistics that nobody trains.
+// A network with weights, and with statistics that are not trained.
 nn::Sequential Net() {
   nn::Sequential net;
   net.Add("hidden", nn::Dense(8)).Add("norm", nn::BatchNorm()).Add("out", nn::Dense(3));
@@ -47,7 +49,7 @@ NDArray Input(const KVStore& store, int step) {
 
 class DeferredOn : public ::testing::TestWithParam<Case> {
  protected:
-  using Weights = std::vector<std::vector<float>>;  // of each parameter
+  using Weights = std::vector<std::vector<float>>;  // by parameter
 
   static bool IsDist() { return StoreType::Parse(GetParam().store).distributed; }
   static int Workers() { return IsDist() ? 2 : 1; }
@@ -82,7 +84,8 @@ class DeferredOn : public ::testing::TestWithParam<Case> {
   static void Run(const std::function<void(const std::shared_ptr<KVStore>&)>& body) {
     Job({.type = GetParam().store, .workers = Workers(), .bigarray_bound = 10}).RunShared(body);
   }
-  // What each rank has after three steps. Async: worker by worker, so that the result is one.
+  // Returns by rank the weights after three steps. In async stores the workers step one after the other, so
+  // that the result is determined.
   static std::vector<Weights> Train(bool deferred) {
     std::vector<Weights> ends(static_cast<size_t>(Workers()));
     Run([&](const std::shared_ptr<KVStore>& store) {
@@ -94,7 +97,7 @@ class DeferredOn : public ::testing::TestWithParam<Case> {
       if (deferred) trainer = MakeTrainer(parameters, store);
       net(Input(*store, 9));
       if (!deferred) trainer = MakeTrainer(parameters, store);
-      store->Barrier();  // async: nobody pushes before all have rank 0's values
+      store->Barrier();  // async: no worker pushes before all have rank 0's values
       for (int step = 0; step < 3; ++step) {
         for (int turn = 0; turn < Workers(); ++turn) {
           const bool takes_turns = GetParam().store == "dist_async";
@@ -120,7 +123,7 @@ TEST_P(DeferredOn, ATrainerMadeBeforeTheFirstForwardTrainsAsOneMadeAfterIt) {
   EXPECT_EQ(Train(/*deferred=*/true), Train(/*deferred=*/false));
 }
 
-// Each worker draws values of its own, and the layers of the first forward take rank 0's.
+// Each worker draws different initial values; the first forward must already use rank 0's.
 TEST_P(DeferredOn, TheFirstForwardUsesRankZerosWeights) {
   std::vector<std::vector<float>> outputs(static_cast<size_t>(Workers()));
   std::vector<Weights> weights(outputs.size());
@@ -158,7 +161,7 @@ TEST_P(DeferredOn, BeforeTheFirstForwardAStepSaysWhatToDo) {
       trainer->PushDuringBackward(1);
     else
       EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { trainer->Update(1); }), says);
-    trainer->Step(1, /*ignore_stale=*/true);  // of those whose shapes are known, none has a gradient
+    trainer->Step(1, /*ignore_stale=*/true);  // no parameter with a known shape has a gradient yet
     StepOn(1, net, *trainer, 0);
   });
 }
@@ -179,7 +182,7 @@ TEST_P(DeferredOn, WhatIsLoadedBeforeTheFirstForwardIsTrainedOn) {
       if (deferred) trainer = MakeTrainer(parameters, store);
       LoadParameters(path, parameters);
       EXPECT_EQ(Of(parameters), Of(saved.CollectParams()));
-      store->Barrier();  // async: nobody pushes before all have loaded
+      store->Barrier();  // async: no worker pushes before all have loaded
       if (!deferred) trainer = MakeTrainer(parameters, store);
       StepOn(1, net, *trainer, 0);
       store->WaitAll();
@@ -188,15 +191,16 @@ TEST_P(DeferredOn, WhatIsLoadedBeforeTheFirstForwardIsTrainedOn) {
     return ends;
   };
   if (GetParam().store == "dist_async") {
-    train(true);  // the order of two workers' updates is anyone's
+    train(true);  // the order of the two workers' updates is not determined, so nothing is compared
   } else {
     EXPECT_EQ(train(true), train(false));
   }
   std::filesystem::remove(path);
 }
 
-// As `if (rank == 0) LoadParameters(...)` before a barrier: worker 0 makes the keys, in the dict's order,
-// long before the others come to them in their forward. Frozen weights and statistics are among them.
+// The program does `if (rank == 0) LoadParameters(...)` before a barrier. So worker 0 initialises the keys in
+// the order of the ParameterDict, long before the other workers do in their first forward. Some keys are
+// frozen weights and statistics.
 TEST_P(DeferredOn, WorkerZeroAloneMayLoadBeforeABarrier) {
   const std::string path = ::testing::TempDir() + "rank-zero-" + std::to_string(getpid()) + ".safetensors";
   nn::Sequential saved = Net();
@@ -233,7 +237,8 @@ TEST_P(DeferredOn, WorkerZeroAloneMayLoadBeforeABarrier) {
   std::filesystem::remove(path);
 }
 
-// The next Trainer of the same keys: its network is filled in by the file of what the first one has trained.
+// A second Trainer has the same keys. Its network gets shapes and values from a file that the first one's
+// network was saved to.
 TEST_P(DeferredOn, ASecondTrainerGoesOnFromWhatTheFirstHasTrained) {
   if (!IsDist() || !GetParam().update_on_kvstore || GetParam().store == "dist_async") return;
   const std::string path = ::testing::TempDir() + "second-" + std::to_string(getpid()) + ".safetensors";
@@ -241,7 +246,7 @@ TEST_P(DeferredOn, ASecondTrainerGoesOnFromWhatTheFirstHasTrained) {
     nn::Sequential first = Net(), second = Net();
     first.CollectParams().Initialize({DeviceOf(*store)});
     second.CollectParams().Initialize({DeviceOf(*store)}, nullptr, 9);
-    // Without the statistics, which the first network's forward changes on each worker by itself.
+    // The statistics are left out: the first network's forward changes them on each worker separately.
     nn::ParameterDict trained, loaded;
     for (const char* name : {"hidden.weight", "out.weight"}) {
       trained.Add(first.CollectParams().Find(name));
@@ -270,7 +275,7 @@ TEST_P(DeferredOn, ASecondTrainerGoesOnFromWhatTheFirstHasTrained) {
   std::filesystem::remove(path);
 }
 
-// Whoever waits for a shape may go before it is known.
+// A Trainer that still waits for shapes may be destroyed.
 TEST_P(DeferredOn, ATrainerMayEndBeforeTheFirstForward) {
   Run([&](const std::shared_ptr<KVStore>& store) {
     nn::Sequential net = Net();

@@ -1,4 +1,4 @@
-// Workers of several devices each: whatever order their gradients come in, nobody waits for ever.
+// Workers with several devices each: in whatever order their gradients are pushed, no worker waits forever.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,8 +26,8 @@ class WorkersOfTwoDevices : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Stores, WorkersOfTwoDevices, ::testing::Values("dist_sync", "dist_device_sync"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Two keys, whose sums dist_device_sync would keep on different devices, and a third; the other worker begins
-// with the last one. A weight that is waited for must not hold up the gradients behind it.
+// There are two keys, whose sums dist_device_sync keeps on different devices, and a third one. The workers
+// push them in opposite orders. A pull that waits for a weight must not block the gradients queued behind it.
 TEST_P(WorkersOfTwoDevices, PushInAnyOrder) {
   Job({.type = GetParam(), .workers = 2}).Run([](KVStore& store) {
     const std::vector<Key> names = {"a", "b", "c"};
@@ -36,7 +36,7 @@ TEST_P(WorkersOfTwoDevices, PushInAnyOrder) {
     if (store.rank() == 1) std::reverse(order.begin(), order.end());
     std::map<Key, std::vector<NDArray>> values;
     for (const Key& name : order) values[name] = Ones(store);
-    // Twice each: the second sum goes where the first one is still being sent from.
+    // Each key is pushed twice: the second sum is written to the array that the first one is still sent from.
     for (const Key& name : order) {
       for (int round = 0; round < 2; ++round) store.PushPull({name}, {Ones(store)}, {values[name]});
     }
@@ -48,8 +48,8 @@ TEST_P(WorkersOfTwoDevices, PushInAnyOrder) {
   });
 }
 
-// Of the last 3 samples rank 0 gets two, one for each device, which push as backward goes; rank 1 gets one,
-// and pushes from the first layer on when its step is over.
+// Rank 0 gets two of the last three samples, one for each device, and pushes during backward. Rank 1 gets one
+// sample, so one device has no gradients, and it pushes after its step, from the first layer on.
 TEST_P(WorkersOfTwoDevices, TrainOnAnUnevenLastBatch) {
   const auto images = SyntheticDigits(Subset::kTrain, 3, 19);
   std::vector<std::vector<float>> weights(2);

@@ -1,4 +1,5 @@
-// What only stores with servers promise: barriers of sets of workers, refused pushes, leaving.
+// Tests the promises that only distributed stores make: barriers of some workers, pushes that a server
+// refuses, workers that leave the job while others continue, and setting the optimiser of an async store.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 TEST(DistBarrier, ASetOfRanksWaitsForItsMembersAlone) {
   std::atomic<int> arrived = 0;
   Job({.type = "dist_sync", .workers = 3}).Run([&](KVStore& kv) {
-    for (int i = 1; i <= 3 && kv.rank() != 1; ++i) {  // worker 1 never comes, and is not waited for
+    for (int i = 1; i <= 3 && kv.rank() != 1; ++i) {  // worker 1 is not a member of these barriers
       ++arrived;
       kv.Barrier({2, 0}, 20s);
       EXPECT_GE(arrived, 2 * i);
@@ -46,14 +47,14 @@ TEST(DistBarrier, AWorkerIsNoServer) {
   });
 }
 
-// Without an optimiser an async store does not know what to do with a push.
+// An async store without an optimiser refuses pushes.
 class AsyncStore : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AsyncStore, ARefusedPushEndsWhatWaitsForItsRound) {
   Job({.type = GetParam(), .workers = 2}).Run([](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 1));
     NDArray out = Filled(kv, kShape, 0);
-    // Whichever hears of it first: the call or the wait.
+    // The error may reach the next call or the wait, whichever comes first.
     ExpectError(ErrorCode::kFailedPrecondition, {"weight", "SetOptimizer"}, [&] {
       kv.Push(kKey, Filled(kv, kShape, 1));
       kv.Pull(kKey, &out);
@@ -67,11 +68,11 @@ TEST_P(AsyncStore, ARefusedPushEndsWhatWaitsForItsRound) {
         return false;
       }
     };
-    while (!heard_all()) continue;  // what nobody hears, Finish throws
+    while (!heard_all()) continue;  // Finish would throw an error that no call has thrown
   });
 }
 
-// Worker 0 has left long before worker 1 pushes: what it pushed counts all the same.
+// Worker 0 has left long before worker 1 pushes. Worker 0's pushes must count.
 class LeavingAtOnce : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LeavingAtOnce, WhatAWorkerPushedLastIsNotLost) {
@@ -96,7 +97,7 @@ TEST_P(LeavingAtOnce, WhatAWorkerPushedLastIsNotLost) {
     EXPECT_THAT(out.ToVector(), Each(2 * kRounds));
   });
 }
-// Whether they wait already or come later.
+// The waits begin before or after worker 0 leaves; both must end with an error.
 TEST_P(LeavingAtOnce, WhoWaitsForWorkerZeroHearsThatItHasLeft) {
   Job job({.type = GetParam(), .workers = 2});
   job.RunShared([&job](const std::shared_ptr<KVStore>& kv) {
@@ -109,7 +110,7 @@ TEST_P(LeavingAtOnce, WhoWaitsForWorkerZeroHearsThatItHasLeft) {
     EXPECT_THAT(
         ErrorOf(ErrorCode::kFailedPrecondition, [&] { kv->Init(Key("other"), Filled(*kv, kShape, 0)); }),
         has_left);
-    if (GetParam() == "dist_sync") return;  // whose workers do not wait for it
+    if (GetParam() == "dist_sync") return;  // SetOptimizer of a sync store does not wait for worker 0
     EXPECT_THAT(ErrorOf(ErrorCode::kFailedPrecondition, [&] { kv->SetOptimizer({.learning_rate = 1}); }),
                 has_left);
   });
@@ -117,8 +118,8 @@ TEST_P(LeavingAtOnce, WhoWaitsForWorkerZeroHearsThatItHasLeft) {
 INSTANTIATE_TEST_SUITE_P(Stores, LeavingAtOnce, ::testing::Values("dist_sync", "dist_async"),
                          [](const auto& info) { return info.param; });
 
-// Gradients are written only once worker 1 is leaving (or, at the latest, a moment before), the first key's
-// last.
+// The gradients are written only while worker 1 is leaving (or, at the earliest, a moment before), in reverse
+// order of the keys.
 TEST(LeavingTest, WhatIsStillBeingWrittenIsNotLost) {
   constexpr int kRounds = 3;
   const std::vector<Key> keys = {"a", "b", "c"};
@@ -132,7 +133,7 @@ TEST(LeavingTest, WhatIsStillBeingWrittenIsNotLost) {
       written.push_back(Event::Make("a slow gradient"));
       for (int i = 0; i < kRounds; ++i) {
         NDArray gradient = Filled(*kv, kShape, 1);
-        ReadyToRead(gradient).Wait(20s);  // the filling's end, which the writer replaces
+        ReadyToRead(gradient).Wait(20s);  // Fill must be done before SetWriter replaces its event
         SetWriter(gradient, written.back());
         kv->Push(key, gradient);
       }
@@ -182,7 +183,7 @@ TEST(LeavingTest, NobodyWaitsInABarrierForWhoHasLeft) {
   job.RunShared([&](const std::shared_ptr<KVStore>& kv) {
     if (kv->rank() == 0) return job.Leave(0);
     for (int again = 0; again < 2;
-         ++again) {  // where others wait already, and where nobody can come any more
+         ++again) {  // worker 2 may be waiting the first time; the second barrier can never be complete
       EXPECT_THAT(ErrorOf(ErrorCode::kUnavailable, [&] { kv->Barrier(BarrierGroup::kWorkers, 60s); }),
                   HasSubstr("worker 0 has left the job"));
     }
@@ -190,7 +191,7 @@ TEST(LeavingTest, NobodyWaitsInABarrierForWhoHasLeft) {
   });
 }
 
-// Worker 1's push follows its SetOptimizer at once, while worker 0's is still on its way.
+// Worker 1 pushes right after its SetOptimizer, while worker 0's SetOptimizer may still be in flight.
 TEST(AsyncOptimizer, StandsWhenSetOptimizerReturnsOnAnyWorker) {
   for (int attempt = 0; attempt < 20; ++attempt) {
     Job({.type = "dist_async", .workers = 3}).Run([](KVStore& kv) {
@@ -206,7 +207,7 @@ TEST(AsyncOptimizer, StandsWhenSetOptimizerReturnsOnAnyWorker) {
   }
 }
 
-// Worker 1 never pushes: no value of worker 0's round will come.
+// Worker 1 never pushes, so worker 0's round never closes.
 TEST(LeavingTest, WhatIsStillOpenEndsWithAnErrorAndSoDoesWhatComesAfter) {
   std::shared_ptr<KVStore> kept;
   NDArray out;
@@ -219,7 +220,7 @@ TEST(LeavingTest, WhatIsStillOpenEndsWithAnErrorAndSoDoesWhatComesAfter) {
       out = Filled(*kv, kShape, 1);
       kv->PushPull(kKey, out, &out);
     });
-    job.Leave(0);  // the other first would close the round
+    job.Leave(0);  // must be first: if worker 1 left first, the round would close without it
   }
   EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { out.WaitToRead(); }), HasSubstr("has left"));
   EXPECT_THAT(ErrorOf(ErrorCode::kCancelled, [&] { kept->Barrier(); }), HasSubstr("has left"));

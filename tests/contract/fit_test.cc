@@ -1,4 +1,5 @@
-// Fit in a job: the workers wait for each other, and for rank 0 where it does more than they.
+// Fit in a job. The workers wait for each other, and for rank 0, which alone evaluates and calls callbacks.
+// Fit refuses options and optimisers that differ between workers.
 #include "sluice/fit.h"
 
 #include <gmock/gmock.h>
@@ -23,10 +24,10 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::Pointwise;
 
-constexpr auto kOperations = std::chrono::seconds(4);  // that a value may be late
-constexpr auto kEvaluation = std::chrono::seconds(5);  // that rank 0 takes
+constexpr auto kOperations = std::chrono::seconds(4);  // the operations' timeout
+constexpr auto kEvaluation = std::chrono::seconds(5);  // how long rank 0 evaluates
 
-// As an evaluation that uses the processor elsewhere.
+// Sleeps for kEvaluation, like an evaluation that takes long.
 void TakeTime() {
   std::mutex mutex;
   std::condition_variable never;
@@ -67,7 +68,8 @@ TEST(FitInAJob, NotForEver) {
   });
 }
 
-// Numbers as labels: two workers' halves of each batch are one step on all of it, on every worker.
+// The labels are numbers. Two workers with half of each batch take the same steps as one with the
+// whole batch.
 TEST(FitInAJob, RegressionIsGradientDescentOnTheBatchesOfAllWorkers) {
   for (const char* type : {"dist_sync", "dist_device_sync"}) {
     Job({.type = type, .workers = 2}).RunShared([](const auto& store) {
@@ -97,7 +99,8 @@ TEST(FitInAJob, RegressionIsGradientDescentOnTheBatchesOfAllWorkers) {
   }
 }
 
-// What the other worker is told otherwise; it alone refuses, the first one waits for it in vain.
+// Worker 1 calls Fit with another option than worker 0. Only worker 1 throws; worker 0 waits for it until its
+// timeout.
 void ExpectRefusal(const std::string& type, const std::function<FitReport(std::shared_ptr<KVStore>)>& fit,
                    const std::string& why) {
   Job job({.type = type, .workers = 2});
@@ -140,7 +143,7 @@ TEST(FitInAJob, WorkersThatWereToldDifferentRunsRefuse) {
       "the number of samples: 6, worker 0 the number of samples: 4");
 }
 
-// With clipping each worker updates its own weights, and they would part.
+// With clipping each worker updates its own weights, which would diverge.
 TEST(FitInAJob, WorkersWithDifferentOptimizersRefuse) {
   const auto with = [](auto change) {
     return [change](const std::shared_ptr<KVStore>& store) {
@@ -158,7 +161,7 @@ TEST(FitInAJob, WorkersWithDifferentOptimizersRefuse) {
                 "multipliers: 1 of digest ");
 }
 
-// Without a meeting each may take its own steps.
+// If no callback may stop the run, workers of an async store need not take the same number of steps.
 TEST(FitInAJob, WorkersOfAnAsyncStoreMayTakeDifferentNumbersOfSteps) {
   Job({.type = "dist_async", .workers = 2}).RunShared([](const auto& store) {
     EXPECT_EQ(FitFor(1 + store->rank(), store, {}).epochs, 1 + store->rank());

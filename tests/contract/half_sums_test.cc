@@ -1,4 +1,6 @@
-// Sums of float16 gradients over devices and workers that are no float16 numbers before they are divided.
+// Sums of float16 gradients over devices and workers that are not float16 numbers before they are divided,
+// mostly because they overflow. Every type of store must give the exact mean: for assignment, for updates,
+// with compression, for row-sparse keys and in a Trainer.
 #include <gmock/gmock.h>
 
 #include "base/strings.h"
@@ -13,7 +15,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-constexpr float kBig = 32768;  // two of them are infinite
+constexpr float kBig = 32768;  // the sum of two of these overflows float16
 const Shape kLong = {300};
 
 class HalfSumsOn : public ::testing::TestWithParam<std::string> {
@@ -22,7 +24,7 @@ class HalfSumsOn : public ::testing::TestWithParam<std::string> {
   bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
   int Workers() const { return IsDist() ? 2 : 1; }
   Job MakeJob() const { return Job({.type = GetParam(), .workers = Workers(), .bigarray_bound = 100}); }
-  // One gradient for each of `devices`.
+  // Returns one gradient for each of `devices` devices.
   static KVStore::Values Gradients(const KVStore& kv, int devices, double value) {
     KVStore::Values values;
     for (int i = 0; i < devices; ++i) values.push_back(Filled(kv, kLong, value, i, DType::kFloat16));
@@ -43,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, HalfSumsOn,
 
 // Workers may have different numbers of devices.
 TEST_P(HalfSumsOn, AMeanThatIsAFloat16NumberIsAssigned) {
-  if (IsAsync()) return;  // which assign nothing
+  if (IsAsync()) return;  // async stores do not assign
   MakeJob().Run([&](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kLong, 0, 0, DType::kFloat16));
     for (const double value : {30000.0, -30000.0, 0x1p-24}) {
@@ -110,9 +112,9 @@ TEST_P(HalfSumsOn, RowsThatAreNamedOftenAddUp) {
       kv.RowSparsePull(kKey, NDArray::From(std::span<const int64_t>(ids), {n}, DeviceOf(kv)), &out);
       return out.AsType(DType::kFloat32).ToVector();
     };
-    push({7, 7, 9, 7}, 24000, 3.0 * Workers());  // 72,000 before it is divided
+    push({7, 7, 9, 7}, 24000, 3.0 * Workers());  // 72,000 per worker before the division
     EXPECT_THAT(rows({7, 9}), ElementsAre(24000, 8000));
-    push({1, 1, 1, 2}, 0x1p-24, 1);  // the least number there is
+    push({1, 1, 1, 2}, 0x1p-24, 1);  // the smallest positive float16
     const auto n = static_cast<float>(Workers());
     EXPECT_THAT(rows({1, 2}), ElementsAre(3 * n * 0x1p-24f, n * 0x1p-24f));
   });

@@ -1,3 +1,9 @@
+// Starts scheduler, servers and workers of a job in the test's process, with the classes of the programs.
+//
+// SLUICE_TRANSPORT chooses the transport, so the same tests run over tcp, ipc and shared memory. Each
+// scheduler, control machine and shard has its own loop thread; each worker has a WorkerNode. The timeout for
+// resends is so long that a test which needs a resend fails. Tests call Job from the main thread; bodies run
+// on one thread per worker.
 #include "contract/job.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +31,8 @@ runtime::TransportChoice TransportOfTests() {
                          : runtime::TransportChoice::kTcp;
 }
 
-// Tests with such names run over one transport alone: CMakeLists.txt.
+// CMakeLists.txt runs tests with such names over one transport only, so they must not start a
+// distributed job.
 bool IsNamedAsLocal(const ::testing::TestInfo& test) {
   const std::string_view suite = test.test_suite_name(), name = test.name();
   return suite.ends_with("OfLocalStores") || name.ends_with("/local") || name.ends_with("/device");
@@ -78,8 +85,8 @@ runtime::JobConfig Job::Config(wire::Role role, int rank) const {
   config.job_id = kJobId;
   config.secret = kSecret;
   config.requested_rank = rank;
-  config.heartbeat_timeout = 60s;  // sanitizers are slow
-  config.resend_timeout = 60min;   // nothing is lost here: whatever waits for a repeat is a mistake
+  config.heartbeat_timeout = 60s;  // long, because sanitizers are slow
+  config.resend_timeout = 60min;   // no message is lost here, so an operation that needs a resend is a bug
   config.rendezvous_timeout = 60s;
   config.operation_timeout = options_.operation_timeout;
   return config;
@@ -131,7 +138,8 @@ void Job::StartServer(int rank) {
     membership.shard_addresses.push_back(server->shard_loops.back()->addresses().front());
     handles.push_back({server->shard_loops.back().get(), server->shards.back().get()});
   }
-  // Shards answer through the control machine's loop, which may not stand yet.
+  // The control machine gets its tasks through its own loop, which is created after it: the promise makes a
+  // shard's first answer wait for the loop.
   std::promise<transport::ZmqLoop*> started;
   server->control = std::make_shared<server::Control>(
       membership, handles,

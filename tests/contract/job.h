@@ -1,4 +1,5 @@
-// A whole job in one process: scheduler and servers over real sockets, one thread for each worker.
+// A whole job in one process: scheduler and servers run on loops with real sockets, and each worker has a
+// thread and a store of its own.
 #pragma once
 
 #include <functional>
@@ -16,13 +17,13 @@
 
 namespace sluice::testing {
 
-// The i-th device of a worker. The workers here share a process, but no device: the streams of one worker
-// wait for the others' gradients.
+// Returns the i-th device of a worker. The workers share this process but must not share a device: a worker's
+// stream waits for the gradients of the others, which would be queued behind it.
 inline Context DeviceOf(const KVStore& store, int i = 0) {
   return cpu(10 * store.rank() + i);
 }
 
-// On that device.
+// Returns an array on that device with `value` in every element.
 inline NDArray Filled(const KVStore& store, const Shape& shape, double value, int device = 0,
                       DType dtype = DType::kFloat32) {
   NDArray array = NDArray::Empty(shape, DeviceOf(store, device), dtype);
@@ -31,37 +32,40 @@ inline NDArray Filled(const KVStore& store, const Shape& shape, double value, in
 }
 
 struct JobOptions {
-  std::string type = "local";  // of the store
-  int workers = 1;             // 1 for stores of one process
+  std::string type = "local";  // type of the store
+  int workers = 1;             // must be 1 for stores of one process
   int servers = 2;
   int server_threads = 1;
   std::optional<int64_t> bigarray_bound;
   int64_t part_bytes = 1 << 20;
-  size_t min_leased_bytes = 16;                          // over shared memory: nearly all
-  std::optional<uint64_t> room_bytes, max_queued_bytes;  // of transport::ZmqLoopOptions, at the servers
-  worker::Tracer* tracer = nullptr;                      // of every worker
+  size_t min_leased_bytes = 16;                          // SharedHeap::Options; so small that most is leased
+  std::optional<uint64_t> room_bytes, max_queued_bytes;  // transport::ZmqLoopOptions of the shards' loops
+  worker::Tracer* tracer = nullptr;                      // given to every worker
   std::chrono::milliseconds operation_timeout = std::chrono::minutes(10);
 };
 
+// The constructor returns once all workers have joined; the destructor once all have left and all loops have
+// ended.
 class Job {
  public:
   explicit Job(const JobOptions& options);
   ~Job();
 
-  // Runs `body` once for each worker, each on a thread of its own with a store of its own. What a body throws
-  // is a failure of the test.
+  // Runs `body` once for each worker, each on a thread of its own with a store of its own, and returns when
+  // all have ended. An exception from a body fails the test.
   using Body = std::function<void(KVStore& store)>;
   void Run(const Body& body);
-  // As Run, for what takes the store over.
+  // As Run, for bodies that keep the store or release it.
   void RunShared(const std::function<void(std::shared_ptr<KVStore>)>& body);
-  // Another store of this worker: the job's type, unless one is named.
+  // Makes another store of this worker; an empty `type` stands for the job's type.
   std::shared_ptr<KVStore> MakeStore(int rank, const std::string& type = {});
-  // dist only: this worker leaves now, and not with all others at the end.
+  // dist only: this worker leaves the job now, and not in the destructor.
   void Leave(int rank);
-  // The same, and its process ends as far as that can be: its body lets go of its store.
+  // dist only: does the same and destroys the worker's node, as if its process ended. The caller passes its
+  // last reference to the store.
   void End(int rank, std::shared_ptr<KVStore> store);
-  void Flush(int rank);  // what comes before; throws Error
-  // dist only: of every process that is no worker, by name.
+  void Flush(int rank);  // dist only: the first half of Leave; throws Error
+  // dist only: returns the counters of scheduler and servers, by process name.
   std::map<std::string, wire::Counters> Stats();
 
  private:
@@ -86,8 +90,8 @@ class Job {
   static void OnThreads(size_t count, const std::function<void(size_t)>& body);
 
   const JobOptions options_;
-  const runtime::TransportChoice transport_;     // what SLUICE_TRANSPORT says; tcp
-  std::shared_ptr<transport::SharedHeap> heap_;  // of all processes that this one plays
+  const runtime::TransportChoice transport_;     // the value of SLUICE_TRANSPORT; default tcp
+  std::shared_ptr<transport::SharedHeap> heap_;  // shared by all nodes; null unless transport_ is kShm
   std::shared_ptr<transport::ZmqContext> context_;
   std::shared_ptr<scheduler::Scheduler> scheduler_;
   std::unique_ptr<transport::ZmqLoop> scheduler_loop_;

@@ -1,4 +1,4 @@
-// Layers whose training depends on who is who: dropout, and what batch normalisation holds.
+// Layers whose training depends on rank and device: dropout, and the statistics of batch normalisation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ std::shared_ptr<const Dataset> Images() {
   return images;
 }
 
-// Six steps of 8 images over all workers; what each rank holds at the end.
+// Trains six steps with 8 images over all workers. Returns by rank the final values of the parameter `name`.
 std::vector<std::vector<float>> Train(const JobOptions& job, int devices, nn::Sequential (*make)(),
                                       const std::string& name) {
   std::vector<std::vector<float>> values(static_cast<size_t>(job.workers));
@@ -35,7 +35,7 @@ std::vector<std::vector<float>> Train(const JobOptions& job, int devices, nn::Se
     options.seed = 2;
     options.disp_batches = 0;
     nn::Sequential net = make();
-    // Rank 0's values win.
+    // Each rank starts with other values, but rank 0's are used.
     net.CollectParams().Initialize(options.contexts, nullptr, 1 + static_cast<uint64_t>(store->rank()));
     const auto rank = static_cast<size_t>(store->rank());
     Fit(net, Images(), nullptr, {.learning_rate = 0.1}, std::move(store), options);
@@ -65,8 +65,8 @@ nn::Sequential WithBatchNorm() {
   return net;
 }
 
-// The weights are the job's; the statistics are those of the samples that a device of a rank saw. Without
-// momentum: of its last batch.
+// All workers have the same weights. The statistics are those of the samples that one device of one rank has
+// seen: without momentum, of its last batch.
 TEST(LayersTest, EachDeviceHoldsTheStatisticsOfItsSamples) {
   const JobOptions job{.type = "dist_sync", .workers = 2};
   const auto gammas = Train(job, 1, WithBatchNorm, "bn.gamma");

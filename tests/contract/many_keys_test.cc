@@ -1,4 +1,5 @@
-// More keys in one call than one message to the scheduler holds.
+// Calls with more keys than one message to the scheduler can hold. All keys of a call are initialised, or
+// none. The tests run on stores of one process and, with two workers, on distributed ones.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -27,7 +28,8 @@ class ManyKeys : public ::testing::TestWithParam<std::string> {
     return arrays;
   }
   static size_t ElementsOf(int i) { return i % 100 == 7 ? 300'000 : 2; }
-  // In async stores each push is an update: one worker's alone can be told beforehand.
+  // In async stores each push is an update of its own, so only rank 0 pushes there: otherwise the
+  // result would depend on the order.
   static bool Pushes(const KVStore& kv) { return kv.rank() == 0 || kv.type() == "dist_sync"; }
   static std::vector<KVStore::Values> Lists(const std::vector<NDArray>& arrays) {
     std::vector<KVStore::Values> lists;
@@ -78,11 +80,12 @@ TEST_P(ManyKeys, AreAllTakenOrNone) {
       EXPECT_NE(why.find("taken"), std::string::npos) << why;
     }
     kv.Barrier();
-    if (kv.rank() == 0) kv.Init(Names("layer").front(), Filled(kv, {9}, 0));  // else it would be of shape [1]
+    // This throws if the refused call above had initialised the key, with shape [1].
+    if (kv.rank() == 0) kv.Init(Names("layer").front(), Filled(kv, {9}, 0));
   });
 }
 
-// More than are asked for together, some of them large, and a table among them.
+// There are more keys than the states of which are requested together; some are large, and one is a table.
 TEST_P(ManyKeys, StatesOfAllAreSavedAndLoaded) {
   constexpr int kSome = 700;
   const std::string path =
@@ -107,7 +110,7 @@ TEST_P(ManyKeys, StatesOfAllAreSavedAndLoaded) {
     if (kv.rank() == 0) {
       for (int i = 0; i < kSome; ++i) values[static_cast<size_t>(i)].Fill(i);
     }
-    if (Pushes(kv)) {  // rank 0's gradients are the keys' numbers, the others' are 0
+    if (Pushes(kv)) {  // rank 0's gradients are the numbers of the keys, those of other ranks are 0
       kv.Push(keys, values);
       kv.PushRowSparse("layer.350.table", rows(kv, kv.rank() == 0 ? 1000 : 0));
     }
@@ -115,7 +118,7 @@ TEST_P(ManyKeys, StatesOfAllAreSavedAndLoaded) {
     kv.Barrier();
     kv.SaveOptimizerStates(path);
   });
-  // v = -0.5 g; a gradient of 0 makes it 0.5 v, which the weight of 0 becomes.
+  // The saved velocity is v = -0.5 g. A gradient of 0 makes it 0.5 v, which is added to a weight of 0.
   Job({.type = GetParam(), .workers = workers()}).Run([&](KVStore& kv) {
     std::vector<Key> keys;
     std::vector<NDArray> values;

@@ -1,5 +1,6 @@
-// An update that scales by norms over the whole array is the same on every store, however the array is cut
-// into parts; where servers would share it, it is refused.
+// Updates that scale by norms over the whole array (lamb) give the same result on every type of store,
+// however the array is split into parts. A key that several servers would share is refused, since no server
+// knows the whole array.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +26,7 @@ OptimizerConfig Lamb() {
   return config;
 }
 
-// A gradient of whole numbers: the sum over workers is exact in any order.
+// Returns a gradient of whole numbers, whose sum over workers is exact in any order.
 std::vector<float> Gradient(size_t key, int update, int worker) {
   Rng rng(1000 * key + 10 * static_cast<size_t>(update) + static_cast<size_t>(worker));
   std::vector<float> values(static_cast<size_t>(kShapes[key].size()));
@@ -40,7 +41,7 @@ class Norms : public ::testing::TestWithParam<std::string> {
  protected:
   bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
   bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
-  // One worker where the order of pushes would count.
+  // Async stores have one worker, because the order of pushes from several would affect the result.
   int workers() const { return IsDist() && !IsAsync() ? 2 : 1; }
 };
 
@@ -65,7 +66,7 @@ std::vector<double> Reference(size_t key, int workers) {
 }
 
 TEST_P(Norms, AreOfTheWholeArrayHoweverItIsCut) {
-  // Parts of 64 float32 in one run, of the whole key in the other.
+  // The first run has parts of 64 float32 elements, the second one has the key in one part.
   std::vector<std::vector<float>> ends[2];
   for (const int64_t part_bytes : {256, 1 << 20}) {
     Job({.type = GetParam(), .workers = workers(), .server_threads = 2, .part_bytes = part_bytes})
@@ -93,7 +94,7 @@ TEST_P(Norms, AreOfTheWholeArrayHoweverItIsCut) {
           }
         });
   }
-  EXPECT_EQ(ends[0], ends[1]);  // to the last bit
+  EXPECT_EQ(ends[0], ends[1]);  // exactly
 }
 
 TEST_P(Norms, AKeyThatServersShareIsRefusedByNameAndNothingChanges) {
@@ -121,7 +122,7 @@ TEST_P(Norms, AKeyThatServersWouldShareIsRefusedAtInit) {
   Job({.type = GetParam(), .workers = 1, .bigarray_bound = 200}).Run([&](KVStore& kv) {
     kv.SetOptimizer(Lamb());
     kv.Init(Key("small"), Filled(kv, {100}, 1));
-    if (!IsDist()) return kv.Init(Key("large"), Filled(kv, {300}, 1));  // there is nobody to share it
+    if (!IsDist()) return kv.Init(Key("large"), Filled(kv, {300}, 1));  // no servers share it
     ExpectError(ErrorCode::kInvalidArgument, {"key large of 300 elements", "MXNET_KVSTORE_BIGARRAY_BOUND"},
                 [&] { kv.Init(Key("large"), Filled(kv, {300}, 1)); });
   });

@@ -1,5 +1,5 @@
-// Arguments that cannot be, in every call of every store: an Error that names the call and the key, after
-// which nothing has happened: no round is pushed, and no key is made.
+// Invalid arguments in every call of every store. Each throws an Error that names the call and the key, and
+// has no effect: no round is pushed, and no key is initialised.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,11 +69,11 @@ TEST_P(NullArguments, AreRefusedAndNothingHasHappened) {
         {"Barrier of none", "Barrier", [&] { kv.Barrier(std::vector<int>()); }},
     });
     EXPECT_EQ(out.ToVector().front(), 7);
-    kv.Push({}, Lists{});  // no keys are nothing to do
+    kv.Push({}, Lists{});  // without keys, a call does nothing
     kv.Pull({}, Lists{});
     kv.Barrier();
-    kv.Init("v", x);  // no key was made
-    kv.Push("w", x);  // no round was pushed
+    kv.Init("v", x);  // succeeds, because the failed calls did not initialise the key
+    kv.Push("w", x);  // is the first round, because the failed calls did not push
     kv.WaitAll();
     kv.Barrier();
     kv.PullLatest("w", &out);

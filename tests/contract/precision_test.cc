@@ -1,4 +1,5 @@
-// 16-bit weights with float32 masters (multi_precision), on every store.
+// 16-bit weights with float32 masters (multi_precision) on every type of store. The master accumulates steps
+// that are too small for 16 bits, is saved with the optimiser's states, and follows weights that are set.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ constexpr int kUpdates = 12;
 const std::string kTypes[] = {"local",      "device",           "dist_sync", "dist_device_sync",
                               "dist_async", "dist_device_async"};
 
-// Of whole quarters: the same in 16 bits and in 32, and so are sums of a few.
+// Returns random multiples of 1/4: these, and sums of a few of them, are exact in 16 bits and in 32.
 NDArray Random(uint64_t seed, Context context, DType dtype) {
   Rng rng(seed);
   std::vector<float> values(static_cast<size_t>(kLong.size()));
@@ -31,9 +32,9 @@ class Precision : public ::testing::TestWithParam<std::string> {
   void TearDown() override { std::filesystem::remove(path_); }
 
   bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
-  // The key is spread over the servers, unless the optimiser needs its norm.
+  // Returns a bound with which the key is split over the servers, unless the optimiser needs its norm.
   static int64_t BoundFor(OptimizerKind kind) { return kind == OptimizerKind::kLamb ? 1000 : 100; }
-  // One worker where the order of pushes would count.
+  // Async stores have one worker, because the order of pushes from several would affect the result.
   Job MakeJob(OptimizerKind kind = OptimizerKind::kSgd) const {
     const bool several = StoreType::Parse(GetParam()).distributed && !IsAsync();
     return Job({.type = GetParam(), .workers = several ? 2 : 1, .bigarray_bound = BoundFor(kind)});
@@ -77,7 +78,7 @@ TEST_P(Precision, StepsThatSixteenBitsLoseAddUpInTheMaster) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
     MakeJob().Run([&](KVStore& kv) {
       const Key with("with"), without("without");
-      // The step of all workers together is an eighth of a unit in the last place.
+      // One step of all workers together is an eighth of a unit in the last place.
       const double step = dtype == DType::kFloat16 ? 0x1p-14 : 0x1p-11;
       for (const bool master : {true, false}) {
         const Key& key = master ? with : without;
@@ -115,7 +116,7 @@ TEST_P(Precision, TheWeightIsTheFloat32TrajectoryRounded) {
   }
 }
 
-// The file has the master, in float32, and whoever reads it goes on from there.
+// The file of states contains the float32 master, and a store that loads it continues from there.
 TEST_P(Precision, MastersAreSavedAndLoaded) {
   const DType dtype = DType::kFloat16;
   for (const OptimizerConfig& config : Optimizers()) {
@@ -123,7 +124,7 @@ TEST_P(Precision, MastersAreSavedAndLoaded) {
                            bool load, bool save) {
       std::vector<float> end;
       Job({.type = type, .workers = 1, .bigarray_bound = BoundFor(config.kind)}).Run([&](KVStore& kv) {
-        kv.SetOptimizer(config);  // before the key, for once
+        kv.SetOptimizer(config);  // here before Init; elsewhere after it
         kv.Init(kKey, NDArray::From(std::span(start), kLong, DeviceOf(kv)).AsType(dtype));
         if (load) kv.LoadOptimizerStates(path_);
         for (int t = first + 1; t <= last; ++t) PushRandom(kv, kKey, t, dtype);
@@ -153,7 +154,7 @@ TEST_P(Precision, AMasterStartsFromWhatWasAssigned) {
   MakeJob().Run([&](KVStore& kv) {
     const DType dtype = DType::kFloat16;
     kv.Init(kKey, Filled(kv, kLong, IsAsync() ? 8 : 1, 0, dtype));
-    // Assigns 8; async stores take no push without an optimiser.
+    // The push assigns 8. Async stores take no push without an optimiser, so they start with 8.
     if (!IsAsync()) kv.Push(kKey, Filled(kv, kLong, 8.0 / kv.num_workers(), 0, dtype));
     kv.SetOptimizer({.learning_rate = 1, .multi_precision = true});
     kv.Barrier();
@@ -162,7 +163,7 @@ TEST_P(Precision, AMasterStartsFromWhatWasAssigned) {
   });
 }
 
-// A change of the optimiser keeps what steps too small for 16 bits have added up to.
+// When the optimiser changes, the master stays, and with it the sum of steps too small for 16 bits.
 TEST_P(Precision, AMasterOutlivesItsOptimizer) {
   MakeJob().Run([&](KVStore& kv) {
     const DType dtype = DType::kFloat16;
@@ -183,7 +184,8 @@ TEST_P(Precision, AMasterOutlivesItsOptimizer) {
 INSTANTIATE_TEST_SUITE_P(Stores, Precision, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return "with_" + info.param; });
 
-// What an updater of one's own wrote counts, and not a master from before.
+// After an updater has written a weight, the next optimiser starts from this weight, not from an
+// older master.
 TEST(PrecisionOfLocalStores, AMasterFollowsAWeightThatWasSet) {
   Job({.type = "local"}).Run([](KVStore& kv) {
     const OptimizerConfig config{.learning_rate = 1, .multi_precision = true};

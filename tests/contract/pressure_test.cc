@@ -1,5 +1,5 @@
-// Values of several times what a server queues for a worker: they all come, and none is asked for twice (Job
-// repeats nothing within a test's time).
+// Values several times as large as what a server queues for a worker. They must all arrive without a resend:
+// Job's resend timeout is longer than any test.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@
 namespace sluice::testing {
 namespace {
 
-const Shape kLarge = {6 << 20};  // 24 MiB of float32, on one key-owning thread
+const Shape kLarge = {6 << 20};  // 24 MiB of float32, on one shard
 
 class Pressure : public ::testing::TestWithParam<const char*> {
  protected:
@@ -57,13 +57,13 @@ TEST_P(Pressure, RoundsAndStatesOfALargeKey) {
     out.WaitToRead();
     kv.Barrier();
     kv.PullLatest({kKey}, {{out}});
-    // Two steps of 2, and half of the first once more; async: four of 1.
+    // Sync: two steps of 2, plus half of the first one again. Async: four steps of 1.
     ExpectAll(out, sync ? 1 + 2 + 3 : 1 + 1 + 1.5f + 1.75f + 1.875f);
     kv.SaveOptimizerStates(file);
     kv.LoadOptimizerStates(file);
     kv.Barrier();
     NDArray none = Filled(kv, kLarge, 0);
-    kv.PushPull(kKey, none, &out);  // momentum alone
+    kv.PushPull(kKey, none, &out);  // only the momentum moves the weight
     out.WaitToRead();
     kv.Barrier();
     kv.PullLatest({kKey}, {{out}});

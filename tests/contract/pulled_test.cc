@@ -1,4 +1,6 @@
-// Arrays that were pulled into are the worker's own, wherever their values lie: a server may have lent them.
+// Arrays that a worker has pulled into must behave like its own, even if they have adopted memory that a
+// server leases to the worker: their values must not change with later rounds, and the worker may push them,
+// write to them, and keep them after it has left the job.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -11,7 +13,8 @@
 namespace sluice::testing {
 namespace {
 
-// A key in one message, one in one frame, one in many frames of several servers.
+// The first key fits into a message, the second one is one frame, the third one is many frames from several
+// servers.
 constexpr int64_t kSizes[] = {6, 5'000, 300'000};
 
 class PulledArrays : public ::testing::TestWithParam<std::string> {
@@ -21,19 +24,19 @@ class PulledArrays : public ::testing::TestWithParam<std::string> {
   Job MakeJob() const { return Job({.type = GetParam(), .workers = workers()}); }
 
   static Key KeyOf(int64_t size) { return StrCat("of ", size); }
-  // Zeros, to which pushes are added.
+  // Initialises the keys with zeros, to which pushes are added.
   static void Init(KVStore& kv) {
     for (const int64_t size : kSizes) kv.Init(KeyOf(size), Filled(kv, {size}, 0));
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.Barrier();
   }
-  // Everybody pushes ones: each round adds workers().
+  // All workers push ones, so each round adds workers().
   static void PushOnes(KVStore& kv) {
     for (const int64_t size : kSizes) kv.Push(KeyOf(size), Filled(kv, {size}, 1));
     kv.WaitAll();
     kv.Barrier();
   }
-  // gmock's Each takes its time over so many.
+  // Expects that all elements are `value`; gmock's Each is slow for so many elements.
   static void ExpectAll(const NDArray& array, float value) {
     const std::vector<float> values = array.ToVector();
     const auto other = std::ranges::find_if(values, [&](float is) { return is != value; });
@@ -92,7 +95,7 @@ TEST_P(PulledArrays, KeepTheValuesOfTheirTime) {
       kv.Barrier();
     }
   });
-  // Beyond the servers' end.
+  // The arrays outlive the job and its servers.
   for (const auto& [size, by_worker] : pulled) {
     for (const std::vector<NDArray>& arrays : by_worker) {
       for (int round = 1; round <= kRounds; ++round)
@@ -114,7 +117,7 @@ TEST_P(PulledArrays, ArePushed) {
       kv.Barrier();
       for (const NDArray& array : arrays) {
         kv.Push(KeyOf(array.size()), array);
-        PullInto(kv, array, array.size());  // lands when the push has been read
+        PullInto(kv, array, array.size());  // is written only after the push has read the array
       }
       kv.WaitAll();
       kv.Barrier();
@@ -129,7 +132,7 @@ TEST_P(PulledArrays, ArePushed) {
   });
 }
 
-// Within one call a key's value is what the next one pushes.
+// One call pulls a key into an array that it pushes under the next key.
 TEST_P(PulledArrays, AreReadByTheCallThatPullsThem) {
   MakeJob().Run([&](KVStore& kv) {
     for (const int64_t size : kSizes) {
@@ -157,7 +160,7 @@ TEST_P(PulledArrays, AreReadByTheCallThatPullsThem) {
   });
 }
 
-// Others go on, and servers write to their weights.
+// A worker leaves, and keeps its arrays while the other one continues and the servers update their weights.
 TEST_P(PulledArrays, StayWhenTheirWorkerHasLeft) {
   Job job = MakeJob();
   std::promise<void> left, pushed;
@@ -166,7 +169,7 @@ TEST_P(PulledArrays, StayWhenTheirWorkerHasLeft) {
     std::map<int64_t, NDArray> mine;
     PushOnes(*kv);
     for (const int64_t size : kSizes) mine[size] = Filled(*kv, {size}, 0);
-    for (int i = 0; i < 2; ++i)  // the second of them on the heels of the first: nobody helps with it
+    for (int i = 0; i < 2; ++i)  // the second pull is issued right behind the first
       for (const int64_t size : kSizes) PullInto(*kv, mine[size], size);
     kv->WaitAll();
     kv->Barrier();
@@ -175,7 +178,7 @@ TEST_P(PulledArrays, StayWhenTheirWorkerHasLeft) {
       left.set_value();
       pushed.get_future().wait_for(20s);
     } else if (workers() > 1) {
-      mine.clear();  // nobody else reads them
+      mine.clear();  // only worker 0's arrays still hold leases
       left.get_future().wait_for(20s);
       for (int i = 0; i < 20; ++i) {
         if (kv->type() == "dist_async")

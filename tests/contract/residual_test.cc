@@ -1,5 +1,5 @@
-// What compression keeps at the workers, and what comes back rounded: uneven batches, failures, several
-// forms.
+// The residuals that compression keeps at the workers, and rounded weights on their way back: with uneven
+// batches, with empty batches, after failed pushes, and with pulls in different types.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,14 +11,14 @@
 namespace sluice::testing {
 namespace {
 
-// A pull in one form does not take the place of another's waiter; both end.
+// Two pulls of one key wait for weights in different types. Neither replaces the other's waiter; both end.
 TEST(WhatCompressionKeeps, PullsInTwoFormsDoNotWaitForEachOther) {
   Job({.type = "dist_sync", .workers = 2}).Run([](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 0));
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.SetGradientCompression({.weights = Compression::kFloat16});
     kv.Push(kKey, Filled(kv, kShape, 1));
-    if (kv.rank() == 1) kv.Barrier({0, 1});  // its push is late
+    if (kv.rank() == 1) kv.Barrier({0, 1});  // rank 1's push comes late
     NDArray values = Filled(kv, kShape, 0.0001), out = Filled(kv, kShape, 77);
     kv.PushPull(kKey, values, nullptr, {.uncompressed = true});
     kv.Pull(kKey, &out);
@@ -28,7 +28,7 @@ TEST(WhatCompressionKeeps, PullsInTwoFormsDoNotWaitForEachOther) {
   });
 }
 
-// What a key without an optimiser holds are gradients: they come back as they are, whatever their size.
+// A key without an optimiser holds sums of gradients, which must not be rounded on their way back.
 TEST(WhatCompressionKeeps, SumsThatWorkersUpdateByAreNotRounded) {
   Job({.type = "dist_sync", .workers = 2}).Run([](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 0));
@@ -54,7 +54,8 @@ OptimizerConfig MeanOfSamples() {
   return {.kind = OptimizerKind::kSgd, .learning_rate = 1, .normalize_by_samples = true};
 }
 
-// An epoch's last batch is smaller. What is sent of it, and what was kept before, is smaller likewise.
+// The last batch of an epoch is smaller. Then the gradient that is sent is scaled down with it, and so is the
+// residual of earlier batches.
 TEST(WhatCompressionKeeps, ASmallBatchIsNoLargerStep) {
   constexpr int kWorkers = 2;
   for (const Compression type :
@@ -64,10 +65,10 @@ TEST(WhatCompressionKeeps, ASmallBatchIsNoLargerStep) {
       kv.SetOptimizer(MeanOfSamples());
       kv.SetGradientCompression(
           {.type = type, .threshold = type == Compression::k1Bit ? 0 : 32.0f, .ratio = 0.01f});
-      double sum = 0;  // of the mean gradients
+      double sum = 0;  // sum of the mean gradients
       float before = 0;
       for (const uint64_t samples : {64, 64, 64, 1, 64, 2, 64}) {
-        const double mean = 0.4;  // 25.6 of 64 samples
+        const double mean = 0.4;  // 64 samples sum up to 25.6
         sum += mean;
         kv.Push(kKey, Filled(kv, kShape, mean * static_cast<double>(samples)), {.samples = samples});
         NDArray out = Filled(kv, kShape, 77);
@@ -75,7 +76,8 @@ TEST(WhatCompressionKeeps, ASmallBatchIsNoLargerStep) {
         const std::vector<float> weights = out.ToVector();
         const float moved = std::abs(weights.back() - before);
         before = weights.back();
-        // No step is larger than what 2bit's threshold is of 64 samples, or than all that was kept.
+        // No step is larger than 2bit's threshold divided by 64 samples, or, for topk, than the whole
+        // residual.
         EXPECT_LE(moved, type == Compression::kTopK ? sum + 1e-5 : 0.5 + 1e-5)
             << Name(type) << " " << samples;
         EXPECT_LE(-before, sum + 0.5 + 1e-5);
@@ -86,7 +88,8 @@ TEST(WhatCompressionKeeps, ASmallBatchIsNoLargerStep) {
   }
 }
 
-// An empty share pushes zeros that count for nothing, and nothing that was kept goes with them.
+// A worker with an empty share pushes zeros with 0 samples, which have no weight. The residual
+// must not be sent with them.
 TEST(WhatCompressionKeeps, APushWithoutSamplesKeepsWhatWasKept) {
   for (const char* type : {"dist_sync", "dist_async"}) {
     Job({.type = type}).Run([](KVStore& kv) {
@@ -112,7 +115,7 @@ TEST(WhatCompressionKeeps, ASecondInitAndAFailedGradientKeepWhatWasKept) {
     kv.Init(kKey, Filled(kv, kShape, 0));
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.SetGradientCompression({.type = Compression::k2Bit});
-    kv.Push(kKey, Filled(kv, kShape, 0.375));  // all of it is kept
+    kv.Push(kKey, Filled(kv, kShape, 0.375));  // below the threshold: all of it stays in the residual
     kv.Init(kKey, Filled(kv, kShape, 5));
     kv.SetGradientCompression({});
     NDArray failed = Filled(kv, kShape, 1);
@@ -129,7 +132,7 @@ TEST(WhatCompressionKeeps, ASecondInitAndAFailedGradientKeepWhatWasKept) {
   });
 }
 
-// Too large for a float16: what does not fit arrives with the pushes that follow.
+// Gradients plus residual are too large for a float16. The rest arrives with the following pushes.
 TEST(WhatCompressionKeeps, OfAFloat16KeyNothingIsLostEither) {
   Job({.type = "dist_sync"}).Run([](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 0, 0, DType::kFloat16));

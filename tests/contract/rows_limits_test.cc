@@ -1,4 +1,5 @@
-// Rows that fill a frame, and more than one holds: docs/design/sparse.md.
+// Row-sparse pushes and pulls that fill a frame, or need more than one (docs/design/sparse.md). A row here
+// takes 1 MiB, so eight rows of one part fill a frame.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -15,10 +16,10 @@ namespace {
 
 using Ids = std::vector<int64_t>;
 
-constexpr int64_t kParts = 32;  // of a table on one shard
-// With its id a row takes 1 MiB.
+constexpr int64_t kParts = 32;  // parts of a table on one shard
+// A row with its id takes 1 MiB.
 constexpr int64_t kColumns = ((1 << 20) - 8) / 4;
-constexpr int64_t kFull = 8;  // rows of one part
+constexpr int64_t kFull = 8;  // rows of one part that fill a frame
 static_assert(kFull << 20 == wire::kMostFrameBytes);
 
 Ids OfOnePart(int64_t count, int64_t first = 0) {
@@ -33,7 +34,7 @@ NDArray IdsOf(const KVStore& kv, const Ids& ids) {
 RowSparse RowsOf(const KVStore& kv, const Ids& ids, float value) {
   return {IdsOf(kv, ids), Filled(kv, {static_cast<int64_t>(ids.size()), kColumns}, value)};
 }
-// One number of each row, all of whose elements must be that.
+// Pulls rows and returns one number for each; expects that all elements of a row are equal.
 std::vector<float> PullRows(KVStore& kv, const Ids& ids) {
   NDArray rows = Filled(kv, {static_cast<int64_t>(ids.size()), kColumns}, 77);
   kv.RowSparsePull(kKey, IdsOf(kv, ids), &rows);
@@ -87,14 +88,14 @@ TEST_P(LargeRows, MoreThanAFrameHoldsArePulledAndSet) {
     kv.SetRowSparse(kKey, RowsOf(kv, OfOnePart(kMany), 5));
     Ids wanted = OfOnePart(kMany + 1);
     std::reverse(wanted.begin(), wanted.end());
-    wanted.push_back(1);  // of another part
+    wanted.push_back(1);  // a row of another part
     std::vector<float> expected(kMany + 2, 5);
     expected.front() = expected.back() = 1;
     EXPECT_EQ(PullRows(kv, wanted), expected);
   });
 }
 
-// Of two pushes, which fit a frame each.
+// The states are those of two pushes, each of which fits a frame; together they do not.
 TEST_P(LargeRows, TheirStatesAreSavedAndLoaded) {
   MakeJob().Run([&](KVStore& kv) {
     const OptimizerConfig sgd{.kind = OptimizerKind::kSgd, .learning_rate = 1, .momentum = 0.5};
@@ -103,9 +104,9 @@ TEST_P(LargeRows, TheirStatesAreSavedAndLoaded) {
       for (const int64_t first : {int64_t{0}, kFull})
         kv.PushRowSparse(kKey, RowsOf(kv, OfOnePart(kFull, first), 1));
     };
-    push();  // a momentum of -1
+    push();  // the velocity is -1
     kv.SaveOptimizerStates(path_);
-    push();  // -1.5
+    push();  // the velocity is -1.5
     kv.LoadOptimizerStates(path_);
     push();
     EXPECT_EQ(PullRows(kv, OfOnePart(2 * kFull)), std::vector<float>(2 * kFull, 1 - 1 - 1.5f - 1.5f));

@@ -1,5 +1,6 @@
-// Row-sparse keys on every store: include/sluice/kvstore.h, docs/design/sparse.md. The expected tables are
-// kept densely here, row by row.
+// Row-sparse keys on every type of store (include/sluice/kvstore.h, docs/design/sparse.md). The tests compute
+// the expected tables densely, row by row. Distributed stores have two workers, and servers with two shards
+// each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +32,7 @@ RowSparse RowsOf(const KVStore& kv, const Ids& ids, const std::vector<float>& va
           NDArray::From(std::span<const float>(values), {static_cast<int64_t>(ids.size()), columns},
                         DeviceOf(kv, device))};
 }
-// Every element of a row is the same.
+// Returns rows in which every element is `value`.
 RowSparse RowsOf(const KVStore& kv, const Ids& ids, float value, int64_t columns, int device = 0) {
   return RowsOf(kv, ids, std::vector<float>(ids.size() * static_cast<size_t>(columns), value), columns,
                 device);
@@ -64,13 +65,13 @@ class RowSparseKeys : public ::testing::TestWithParam<RowSparseOn> {
   int workers() const { return GetParam().workers; }
   bool IsAsync() const { return StoreType::Parse(type()).async; }
   Job MakeJob() const { return Job({.type = type(), .workers = workers(), .server_threads = 2}); }
-  // What is pushed adds up, kRescale times, in every store.
+  // Initialises a table to which pushes are added, multiplied by kRescale.
   static void InitAccumulating(KVStore& kv, const Key& key, const Shape& shape, const RowInit& init = {}) {
     kv.InitRowSparse(key, shape, DType::kFloat32, init);
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate, .rescale_grad = kRescale});
     kv.Barrier();
   }
-  // After everybody's pushes.
+  // Returns the rows after all workers' pushes.
   static std::vector<float> Settled(KVStore& kv, const Key& key, const Ids& ids, int64_t columns) {
     kv.WaitAll();
     kv.Barrier();
@@ -101,7 +102,7 @@ TEST_P(RowSparseKeys, ARowOfEveryRankArrivesAndNoOther) {
   });
 }
 
-// A gradient of whole numbers, which every order of summing adds up exactly.
+// A gradient of whole numbers, whose sums are exact in any order.
 struct Pushed {
   Ids ids;
   std::vector<float> values;
@@ -122,13 +123,13 @@ TEST_P(RowSparseKeys, IdsMayHaveAnyShapeAndRowsHaveItFirst) {
   MakeJob().Run([](KVStore& kv) {
     InitAccumulating(kv, kKey, {50, 3});
     const Context device = DeviceOf(kv, 0);
-    // Row r of the table is r, r + 0.25, r + 0.5, pushed by worker 0 alone: [2, 2] ids.
+    // Worker 0 alone pushes r, r + 0.25, r + 0.5 as row r; the ids have the shape [2, 2].
     const std::vector<int64_t> pushed = {7, 3, 40, 7};
     std::vector<float> gradient;
     for (const int64_t id : {7, 3, 40})
       for (int c = 0; c < 3; ++c)
         gradient.push_back((static_cast<float>(id) + 0.25f * static_cast<float>(c)) / kRescale);
-    gradient.insert(gradient.end(), 3, 0);  // 7 again
+    gradient.insert(gradient.end(), 3, 0);  // the second occurrence of row 7
     if (kv.rank() != 0) std::ranges::fill(gradient, 0.0f);
     kv.PushRowSparse(kKey, RowSparse{NDArray::From(std::span<const int64_t>(pushed), {2, 2}, device),
                                      NDArray::From(std::span<const float>(gradient), {2, 2, 3}, device)});
@@ -146,7 +147,7 @@ TEST_P(RowSparseKeys, IdsMayHaveAnyShapeAndRowsHaveItFirst) {
         EXPECT_EQ(got[i], id == 0 ? 0 : id + 0.25f * static_cast<float>(i % 3)) << shape << ", " << i;
       }
     }
-    // One row: ids of no axes.
+    // Ids without axes name one row.
     NDArray row = Filled(kv, {3}, 77);
     const std::vector<int64_t> one = {40};
     kv.RowSparsePull(kKey, NDArray::From(std::span<const int64_t>(one), {}, device), &row);
@@ -159,7 +160,7 @@ TEST_P(RowSparseKeys, IdsMayHaveAnyShapeAndRowsHaveItFirst) {
   });
 }
 
-// MXNet's updaters see a row-sparse gradient; here they see its rows.
+// Updaters get the pushed rows as dense arrays; in MXNet they get a row-sparse gradient.
 TEST_P(RowSparseKeys, AnUpdaterOfOnesOwnUpdatesTheRowsThatWerePushed) {
   if (workers() > 1) GTEST_SKIP() << "dist stores have server programs";
   MakeJob().Run([](KVStore& kv) {
@@ -174,7 +175,7 @@ TEST_P(RowSparseKeys, AnUpdaterOfOnesOwnUpdatesTheRowsThatWerePushed) {
     });
     kv.PushRowSparse(kKey,
                      std::vector<RowSparse>{RowsOf(kv, {9, 4}, {1, 2, 3, 4}, 2), RowsOf(kv, {4}, 8, 2)});
-    kv.PushRowSparse(kKey, RowsOf(kv, {}, std::vector<float>(), 2));          // no row: nothing to update
+    kv.PushRowSparse(kKey, RowsOf(kv, {}, std::vector<float>(), 2));          // does not call the updater
     EXPECT_EQ(gradients, (std::vector<std::vector<float>>{{11, 12, 1, 2}}));  // row 4, then row 9
     EXPECT_EQ(PullRows(kv, kKey, {3, 4, 5, 9, 0}, 2),
               (std::vector<float>{10, 10, 4.5f, 4, 10, 10, -0.5f, -1, 0, 0}));
@@ -213,7 +214,7 @@ TEST_P(RowSparseKeys, EmptyAndZeroPushesChangeNothingAndStillCount) {
     InitAccumulating(kv, kKey, {40, 3}, RowInit::Constant(2));
     kv.PushRowSparse(kKey, RowsOf(kv, {}, 0, 3));
     kv.PushRowSparse(kKey, RowsOf(kv, AllOf(40), 0, 3));
-    // A round that one worker alone has rows for.
+    // In this round only worker 0 has rows.
     kv.PushRowSparse(kKey, kv.rank() == 0 ? RowsOf(kv, {7}, 1, 3) : RowsOf(kv, {}, 0, 3));
     const std::vector<float> rows = Settled(kv, kKey, AllOf(40), 3);
     for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], i / 3 == 7 ? 2 + kRescale : 2) << i;
@@ -229,7 +230,7 @@ TEST_P(RowSparseKeys, RepeatsAndDevicesAddUpAndPullsMayRepeatToo) {
         kKey, {RowsOf(kv, {4, 9, 4}, {1, 2, 3, 4, 5, 6}, 2), RowsOf(kv, {9, 0}, {10, 20, 30, 40}, 2, 1)});
     EXPECT_EQ(Settled(kv, kKey, {9, 4, 9, 0, 1}, 2),
               (std::vector<float>{13 * n, 24 * n, 6 * n, 8 * n, 13 * n, 24 * n, 30 * n, 40 * n, 0, 0}));
-    // Into the arrays of two devices at once, by 32-bit ids.
+    // One pull into the arrays of two devices; one of them has 32-bit ids.
     const std::vector<int32_t> ids = {0, 4};
     const NDArray some = NDArray::From(std::span<const int32_t>(ids), {2}, DeviceOf(kv, 1));
     const NDArray here = Filled(kv, {1, 2}, 77), there = Filled(kv, {2, 2}, 77, 1);
@@ -261,7 +262,7 @@ TEST_P(RowSparseKeys, RowsBeginAsTheirInitSaysWhereverTheyAreTouched) {
   EXPECT_NEAR(squares / 16000, 0.25, 0.01);
 }
 
-// Rows that a step does not name keep weight and momentum; the count of updates is the key's.
+// Rows that a step does not name keep weight and momentum. The number of updates is counted per key.
 TEST_P(RowSparseKeys, OptimisersAreLazy) {
   if (IsAsync()) GTEST_SKIP() << "every worker's push is an update of its own";
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdaGrad}) {
@@ -313,7 +314,7 @@ TEST_P(RowSparseKeys, SixteenBitRowsAreSummedInFloat) {
     kv.InitRowSparse(kKey, {4, 3}, DType::kBFloat16, RowInit::Constant(256));
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.Barrier();
-    // 1 is half of what a step at 256 can hold: only their sum shows.
+    // At 256 a bfloat16 has steps of 2: adding 1 twice changes nothing, adding the sum does.
     const NDArray ones = Filled(kv, {2, 3}, 1, 0, DType::kBFloat16);
     kv.PushRowSparse(kKey, {{IdsOf(kv, {2, 2}), ones}});
     kv.WaitAll();
@@ -368,7 +369,7 @@ TEST_P(RowSparseKeys, AnswersToMistakesSayWhatIsWrong) {
     });
     ExpectError(ErrorCode::kFailedPrecondition, {"no-such"},
                 [&] { kv.PushRowSparse(Key("no-such"), RowsOf(kv, {1}, 1, 2)); });
-    // Nothing of all that has happened.
+    // None of the failed calls had an effect.
     kv.PushRowSparse(kKey, RowsOf(kv, {9}, 1, 2));
     const float n = kRescale * static_cast<float>(kv.num_workers());
     EXPECT_EQ(Settled(kv, kKey, {9, 3}, 2), (std::vector<float>{n, n, 0, 0}));
@@ -379,7 +380,7 @@ class DistRows : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Workers, DistRows, ::testing::Values(3, 7),
                          [](const auto& info) { return StrCat("dist_sync_on_", info.param); });
 
-// Without an optimiser the sum is assigned, to its rows alone.
+// Without an optimiser the sum is assigned to the pushed rows; other rows stay as they are.
 TEST_P(DistRows, ASumIsAssignedToItsRows) {
   const int workers = GetParam();
   Job({.type = "dist_sync", .workers = workers}).Run([&](KVStore& kv) {
@@ -391,7 +392,7 @@ TEST_P(DistRows, ASumIsAssignedToItsRows) {
   });
 }
 
-// A pull after a push sees this round of everybody, and not yet the next.
+// A pull after a push returns all workers' pushes of this round, and none of the next round.
 TEST_P(DistRows, PullsSeeTheirRoundAndNoLaterOne) {
   const int workers = GetParam();
   Job({.type = "dist_sync", .workers = workers}).Run([&](KVStore& kv) {
@@ -401,7 +402,7 @@ TEST_P(DistRows, PullsSeeTheirRoundAndNoLaterOne) {
     std::vector<NDArray> pulled;
     for (int round = 0; round < 20; ++round) {
       kv.PushRowSparse(kKey, RowsOf(kv, {round, 50}, 1, 2));
-      // Several at once, of other rows each.
+      // Several pulls of different rows are in flight together.
       for (const Ids& ids : {Ids{50, round}, Ids{99, 50}}) {
         pulled.push_back(Filled(kv, {2, 2}, 77));
         kv.RowSparsePull(kKey, IdsOf(kv, ids), &pulled.back());

@@ -1,5 +1,5 @@
-// A schedule counts steps of all workers together, in every mode: n workers of an async store make n updates
-// of a step, and the learning rate falls after the same share of the data as in a sync store.
+// A learning-rate schedule counts steps of all workers together. In an async store with n workers a step is n
+// updates, so the learning rate falls after the same share of the data as in a sync store.
 #include <gtest/gtest.h>
 
 #include "contract/job.h"
@@ -28,7 +28,7 @@ TEST_P(Schedule, CountsStepsOfAllWorkersTogether) {
     kv.Barrier();
     double expected = 0;
     for (const double rate : {1.0, 1.0, 0.5, 0.25, 0.25}) {
-      // A step's pushes add up to 6, whoever's they are: 1 + 2 + 3 at one rate are what 6 at once are.
+      // The pushes of a step add up to 6 with one worker or three: 1, 2 and 3 at one rate move as far as 6.
       kv.Push(kKey, Filled(kv, kShape, workers() == 1 ? 6 : 1 + kv.rank()));
       kv.WaitAll();
       kv.Barrier();
@@ -41,7 +41,7 @@ TEST_P(Schedule, CountsStepsOfAllWorkersTogether) {
   });
 }
 
-// What a state has seen is updates, not steps: Adam's corrections are of the moments' own age.
+// Adam's bias corrections count updates, not steps, since each update changes the moments.
 TEST_P(Schedule, LeavesAdamsCorrectionsToTheUpdates) {
   Job({.type = GetParam(), .workers = workers()}).Run([&](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 0));
@@ -52,7 +52,8 @@ TEST_P(Schedule, LeavesAdamsCorrectionsToTheUpdates) {
     kv.Barrier();
     NDArray weight = Filled(kv, kShape, 0);
     kv.PullLatest({kKey}, {{weight}});
-    // Corrected moments of equal gradients are the gradient and its square: every update is a whole step.
+    // With equal gradients the corrected moments are the gradient and its square, so each update moves by the
+    // full learning rate.
     const int updates = IsAsync() ? workers() : 1;
     for (const float w : weight.ToVector()) ASSERT_NEAR(w, -0.25 * updates, 1e-5);
   });

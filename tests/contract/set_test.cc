@@ -1,5 +1,6 @@
-// Weights that are set in no round, on every store: by workers through the store, and by a Trainer whose
-// weights somebody else has written.
+// Weights that are set outside of rounds, on every type of store: by KVStore::Set, and by a Trainer that
+// finds that the program has written its parameters. Rank 0's values are used. Also learning rates that
+// change between steps. Distributed stores have three workers.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ using ::testing::HasSubstr;
 
 const std::string kTypes[] = {"local",      "device",           "dist_sync", "dist_device_sync",
                               "dist_async", "dist_device_async"};
-const Key kLarge = std::string("large");  // in parts on every server
+const Key kLarge = std::string("large");  // split into parts on every server
 const Shape kLong = {300};
 
 class OfEveryStore : public ::testing::TestWithParam<std::string> {
@@ -32,7 +33,7 @@ class OfEveryStore : public ::testing::TestWithParam<std::string> {
     return Job(
         {.type = GetParam(), .workers = Workers(), .bigarray_bound = 100, .operation_timeout = timeout});
   }
-  // When all have pushed, and nobody sets anything.
+  // Returns the key's value after all workers' pushes. No worker may set it meanwhile.
   static std::vector<float> Settled(KVStore& kv, const Key& key, const Shape& shape) {
     kv.WaitAll();
     kv.Barrier();
@@ -59,7 +60,7 @@ class SetOn : public OfEveryStore {
 INSTANTIATE_TEST_SUITE_P(Stores, SetOn, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return info.param; });
 
-// SGD with momentum 0.5, rate 1 and gradients of 1.
+// Computes SGD with momentum 0.5, rate 1 and gradients of 1.
 struct Reference {
   void Round(int workers, bool async) {
     for (int push = 0; push < (async ? workers : 1); ++push) {
@@ -110,7 +111,7 @@ TEST_P(SetOn, RankZeroAloneMaySetIt) {
   });
 }
 
-// The arrays may be written as soon as the call has returned.
+// The caller may write to the arrays as soon as Set has returned.
 TEST_P(SetOn, WhatTheArrayHeldThenCounts) {
   MakeJob().Run([&](KVStore& kv) {
     InitBoth(kv, 1);
@@ -171,7 +172,7 @@ TEST_P(SetOn, AnotherRanksAloneIsAnErrorThatSaysWhatToDo) {
       if (IsAsync()) kv.SetTimeout(std::chrono::seconds(3));
       kv.Set(kLarge, Filled(kv, kLong, 7));
       kv.SetTimeout(std::chrono::minutes(1));
-      PushOnes(kv);  // before rank 0 does, after which this would throw
+      PushOnes(kv);  // must come before rank 0's push: after it, this push would throw
     }
     kv.Barrier();
     if (kv.rank() != 1) PushOnes(kv);
@@ -194,7 +195,7 @@ class WrittenWeightsOn : public OfEveryStore {
   static constexpr double kRate = 0.5;
   void TearDown() override { std::filesystem::remove(path_); }
 
-  // A worker with one parameter in parts on every server, on two devices, and its Trainer.
+  // A worker with a Trainer and one parameter, which is on two devices and split into parts on every server.
   struct Worker {
     Worker(const std::shared_ptr<KVStore>& kv, const TrainerOptions& options = {}, double momentum = 0)
         : store(kv), parameter(std::make_shared<nn::Parameter>("p", kLong)) {
@@ -203,7 +204,7 @@ class WrittenWeightsOn : public OfEveryStore {
       trainer.emplace(parameters, OptimizerConfig{.learning_rate = kRate, .momentum = momentum}, kv, options);
     }
     NDArray Value(double value) const { return Filled(*store, kLong, value); }
-    // With gradients of 1 on every device.
+    // Takes a step with gradients of 1 on every device.
     void Step(bool overlap = false) {
       if (overlap) trainer->PushDuringBackward(1);
       std::vector<NDArray> losses;
@@ -232,7 +233,7 @@ class WrittenWeightsOn : public OfEveryStore {
     nn::ParameterDict parameters;
     std::optional<Trainer> trainer;
   };
-  // What a step of all takes off.
+  // Returns by how much one step of all workers reduces the weights.
   double OfStep() const { return kRate * 2 * Workers(); }
 
   const std::string path_ =
@@ -265,11 +266,11 @@ TEST_P(WrittenWeightsOn, WhatRankZeroSetBetweenStepsCountsHoweverItWasWritten) {
           [&] {
             for (NDArray& weight : worker.parameter->list_data()) weight.Fill(20 + kv->rank());
           },
-          [&] {  // clipped
+          [&] {  // in place, as when weights are clipped
             for (NDArray& weight : worker.parameter->list_data())
               weight *= 0.0f, weight += Filled(*kv, kLong, 20, weight.context().id % 10);
           },
-          [&] {  // other arrays
+          [&] {  // with new arrays
             worker.parameter->Reinitialize(worker.parameter->list_ctx(), std::make_shared<nn::Constant>(20));
           }};
       for (const auto& write : writes) {
@@ -285,7 +286,7 @@ TEST_P(WrittenWeightsOn, WhatRankZeroSetBetweenStepsCountsHoweverItWasWritten) {
   }
 }
 
-// To look at the newest weights is no write of one's own: the next step takes nothing back.
+// PullLatest into the parameters is not a write by the program: the next step must not set the pulled values.
 TEST_P(WrittenWeightsOn, APullFromTheSameStoreSetsNothing) {
   MakeJob().RunShared([&](const std::shared_ptr<KVStore>& kv) {
     Worker worker(kv);
@@ -296,7 +297,7 @@ TEST_P(WrittenWeightsOn, APullFromTheSameStoreSetsNothing) {
     pull();
     kv->WaitAll();
     kv->Barrier();
-    if (IsAsync()) {  // the others train on, and worker 0's arrays are behind
+    if (IsAsync()) {  // the other workers step once more, so worker 0's arrays are older than the store's
       if (kv->rank() != 0) worker.Step();
       expected -= OfStep() * (Workers() - 1) / Workers();
       kv->WaitAll();
@@ -307,7 +308,7 @@ TEST_P(WrittenWeightsOn, APullFromTheSameStoreSetsNothing) {
     if (kv->rank() == Workers() - 1) pull();
     worker.Step();
     EXPECT_THAT(worker.Weights(), Each(expected -= OfStep()));
-    // What is written behind the pull is.
+    // A write after the pull does count.
     pull();
     worker.parameter->SetData(worker.Value(9));
     worker.Step();
@@ -316,7 +317,7 @@ TEST_P(WrittenWeightsOn, APullFromTheSameStoreSetsNothing) {
 }
 
 TEST_P(WrittenWeightsOn, RankZeroAloneMayWriteThemAndMomentumStays) {
-  if (IsAsync()) return;  // the momentum depends on the order
+  if (IsAsync()) return;  // the momentum would depend on the order of pushes
   MakeJob().RunShared([&](const std::shared_ptr<KVStore>& kv) {
     Worker worker(kv, {}, 0.5);
     worker.Step();
@@ -356,7 +357,7 @@ TEST_P(WrittenWeightsOn, AnotherRanksAloneIsAnErrorThatSaysWhatToDo) {
     if (kv->rank() == 2) {
       worker.parameter->SetData(worker.Value(9));
       if (IsAsync()) kv->SetTimeout(std::chrono::seconds(3));
-      worker.Step();  // before rank 0 does, after which this would throw
+      worker.Step();  // must come before rank 0's step: after it, this step would throw
       kv->SetTimeout(std::chrono::minutes(1));
     }
     kv->Barrier();
@@ -366,7 +367,7 @@ TEST_P(WrittenWeightsOn, AnotherRanksAloneIsAnErrorThatSaysWhatToDo) {
                   {"set of key p", "worker 0"}, [&] { kv->WaitAll(); });
       if (IsAsync()) {
         try {
-          kv->WaitAll();  // the pull behind it has hardly more time; the push goes on in any case
+          kv->WaitAll();  // the pull of this step may time out, too; its push goes on in any case
         } catch (const Error& error) {
           EXPECT_EQ(error.code(), ErrorCode::kDeadlineExceeded);
         }
@@ -395,7 +396,7 @@ class LearningRateOn : public OfEveryStore {
 INSTANTIATE_TEST_SUITE_P(Stores, LearningRateOn, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return info.param; });
 
-// Halves after every second step.
+// The learning rate halves after every second step.
 TEST_P(LearningRateOn, ItIsTheRateThatTheNextStepUsesAfterLoadedStatesToo) {
   for (const bool update_on_kvstore : {true, false}) {
     if (IsAsync() && !update_on_kvstore) continue;

@@ -1,4 +1,6 @@
-// Small keys that one call names go together; what they hold and what fails is as of each by itself.
+// Small keys of one call are sent together, as a batch. Their values and errors must be the same
+// as if each key were sent by itself. Each test runs on stores of one process and, with two
+// workers, on distributed ones.
 #include <algorithm>
 
 #include "base/strings.h"
@@ -10,13 +12,13 @@ namespace {
 
 class SmallKeys : public ::testing::TestWithParam<std::string> {
  protected:
-  static constexpr int kKeys = 80;  // 400 KiB: more than one bundle
+  static constexpr int kKeys = 80;  // 400 KiB: more than one batch
 
   bool IsAsync() const { return StoreType::Parse(GetParam()).async; }
   int workers() const { return StoreType::Parse(GetParam()).distributed ? 2 : 1; }
-  // Over shared memory some frames are lent and others travel, in one message.
+  // Over shared memory, with this bound some frames of a message are leased and others are copied.
   Job MakeJob() const { return Job({.type = GetParam(), .workers = workers(), .min_leased_bytes = 4096}); }
-  // From a number to 16 KiB and beyond, up to a key that is cut into parts.
+  // Returns shapes from one number to more than 16 KiB, and one of a key that is split into parts.
   static Shape ShapeOf(int k) { return {k == 40 ? 200'000 : k % 10 == 3 ? 5000 : 1 + k * 31}; }
 
   struct Model {
@@ -64,7 +66,7 @@ TEST_P(SmallKeys, ComeBackWithTheirRounds) {
   });
 }
 
-// What was pushed is the store's from then on, whatever becomes of the arrays.
+// Once Push has returned, the caller may overwrite or destroy the gradients; the pushed values count.
 TEST_P(SmallKeys, GradientsAreTheCallersAgain) {
   MakeJob().Run([&](KVStore& kv) {
     Model model = MakeModel(kv);
@@ -83,7 +85,7 @@ TEST_P(SmallKeys, WhatIsStillBeingWrittenIsWaitedFor) {
   MakeJob().Run([&](KVStore& kv) {
     Model model = MakeModel(kv);
     for (int round = 1; round <= 3; ++round) {
-      // Every other gradient is still under way when it is pushed, as those of a backward pass are.
+      // Every other gradient is still being written when it is pushed, as during a backward pass.
       for (size_t k = 0; k < kKeys; k += 2) {
         model.gradients[k].Fill(0);
         model.gradients[k].Fill(static_cast<double>(k + 1));
@@ -97,7 +99,7 @@ TEST_P(SmallKeys, WhatIsStillBeingWrittenIsWaitedFor) {
   });
 }
 
-// As a backward pass hands them over: large and small ones come to share messages.
+// Keys are pushed one by one, as in a backward pass: large and small ones then share messages.
 TEST_P(SmallKeys, GoOneByOneBesideALargeOne) {
   MakeJob().Run([&](KVStore& kv) {
     const Model model = MakeModel(kv);
@@ -112,7 +114,7 @@ TEST_P(SmallKeys, GoOneByOneBesideALargeOne) {
   });
 }
 
-// Who waits for one key waits for no other of the call.
+// A wait for one key does not wait for the other keys of the call.
 TEST_P(SmallKeys, AreReadyEachByItself) {
   MakeJob().Run([&](KVStore& kv) {
     if (workers() == 1) return;

@@ -1,5 +1,6 @@
-// Optimiser states and the place in the schedule outlive a store: training on from a file is training on,
-// whatever the types of the store that wrote and of the one that reads.
+// Optimiser states and the position in the schedule are saved and loaded. Training that continues from a file
+// must give the same weights as training without an interruption, for any types of the store that wrote the
+// file and of the one that reads it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ namespace {
 
 const Key kKey = std::string("weight");
 const Shape kShape = {300};
-constexpr int kHalf = 3;  // updates before the states are saved, and as many after
+constexpr int kHalf = 3;  // number of updates before the states are saved, and of those after
 constexpr double kRate = 0.5, kMomentum = 0.75;
 const std::string kTypes[] = {"local",      "device",           "dist_sync", "dist_device_sync",
                               "dist_async", "dist_device_async"};
@@ -73,13 +74,14 @@ class States : public ::testing::TestWithParam<std::string> {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
 
-  // Updates first + 1 to last on a new store, from `start` and, where a file is named, its states.
+  // Runs updates first + 1 to last on a new store, from the weights `start` and, unless `load` is empty, the
+  // states of that file. Returns the weights; saves the states unless `save` is empty.
   static std::vector<float> Train(const std::string& type, const OptimizerConfig& config, int first, int last,
                                   const std::vector<float>& start, const std::string& load,
                                   const std::string& save) {
     std::vector<float> end;
-    // One worker, whose key is spread over the servers where it may be, or cut into parts: every type makes
-    // the same updates.
+    // With one worker every type of store makes the same updates. The key is split over the servers, or only
+    // into parts if the optimiser needs norms.
     const int64_t bound = Optimizer::Create(config)->needs_norms() ? 1000 : 100;
     Job({.type = type, .workers = 1, .servers = 2, .bigarray_bound = bound, .part_bytes = 512})
         .Run([&](KVStore& kv) {

@@ -1,4 +1,5 @@
-// Several stores of one process or job: each has keys and an optimiser of its own.
+// Several stores in one process or job: each has its own keys and optimiser, even if keys have the same
+// names. The tests run with two stores of each type, and with a sync and an async store in one job.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -21,14 +22,15 @@ class TwoStores : public ::testing::TestWithParam<std::string> {
  protected:
   bool IsDist() const { return StoreType::Parse(GetParam()).distributed; }
   int Workers() const { return IsDist() ? 2 : 1; }
-  // Runs `body` on every worker with both of its stores.
+  // Runs `body` on every worker with the worker's two stores; `second` is the type of the second one, empty
+  // for the same type.
   void Run(const std::function<void(const std::shared_ptr<KVStore>&, const std::shared_ptr<KVStore>&)>& body,
            const std::string& second = {}) const {
     Job job({.type = GetParam(), .workers = Workers(), .bigarray_bound = 100});
     job.RunShared(
         [&](const std::shared_ptr<KVStore>& store) { body(store, job.MakeStore(store->rank(), second)); });
   }
-  // When all have pushed.
+  // Returns the key's value after all workers' pushes.
   static std::vector<float> Settled(KVStore& kv, const Key& key, const Shape& shape) {
     kv.WaitAll();
     kv.Barrier();
@@ -78,7 +80,7 @@ TEST_P(TwoStores, EachUpdatesByItsOwnOptimiserAndLearningRate) {
     };
     const auto n = static_cast<float>(Workers());
     EXPECT_EQ(push(), std::pair(-n, n));
-    sgd.learning_rate = 10;  // set last, of the first store alone
+    sgd.learning_rate = 10;  // set last, but only on the first store
     first->SetOptimizer(sgd);
     first->Barrier();
     EXPECT_EQ(push(), std::pair(-11 * n, 2 * n));
@@ -105,14 +107,15 @@ TEST_P(TwoStores, EachSavesTheStatesOfItsKeys) {
       ExpectError(ErrorCode::kInvalidArgument, {path, "adam"}, [&] { first->LoadOptimizerStates(path); });
       std::filesystem::remove(path);
     }
-    // No gradient: the loaded momentum alone moves it on. Async: once for each worker's push.
+    // The gradient is 0, so only the loaded momentum moves the weight; in an async store once per worker.
     second->Push(Key("b"), Filled(*second, kShape, 0));
     EXPECT_LT(Settled(*second, Key("b"), kShape).front(), moved);
     EXPECT_THAT(Settled(*first, Key("a"), kShape), Each(0));
   });
 }
 
-// Two networks with names in common, as in adversarial training: each ends as it does alone.
+// Two networks with equal parameter names, as in adversarial training. Each must end as if it were trained
+// alone.
 class TwoTrainers : public TwoStores {
  protected:
   using Weights = std::map<int, std::vector<float>>;  // by rank
@@ -150,7 +153,7 @@ class TwoTrainers : public TwoStores {
   static std::unique_ptr<Net> Discriminator(const std::shared_ptr<KVStore>& store) {
     return std::make_unique<Net>(store, Shape{3, 7}, OptimizerConfig{.learning_rate = 0.5, .momentum = 0.9});
   }
-  // Of every worker, when each net that `make` gives has taken its steps in turn.
+  // Trains the nets that `make` returns by turns. Returns by net and rank the final weights.
   std::vector<Weights> Train(
       const std::function<std::vector<std::unique_ptr<Net>>(const std::shared_ptr<KVStore>&,
                                                             const std::shared_ptr<KVStore>&)>& make) const {
@@ -192,7 +195,7 @@ TEST_P(TwoTrainers, EndAsEachDoesAlone) {
   EXPECT_THAT(together.at(1), Eq(alone(Discriminator)));
 }
 
-// dist_sync for one network, dist_async for another.
+// A job with a sync store for one network and an async store for another.
 using StoresOfAJob = TwoStores;
 INSTANTIATE_TEST_SUITE_P(Types, StoresOfAJob, ::testing::Values("dist_sync", "dist_device_sync"),
                          [](const auto& info) { return info.param; });

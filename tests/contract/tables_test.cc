@@ -1,4 +1,5 @@
-// Row-sparse tables that outlive their job: which rows there are, their states in files, rows that are set.
+// Row-sparse tables that are saved and continued in another job: the ids of their rows (RowSparseIds), the
+// optimiser states of their rows in files, and rows that are set (SetRowSparse).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -51,7 +52,7 @@ TEST_P(Tables, TheRowsThatWerePushedOrSetAreListed) {
     kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
     kv.Barrier();
     EXPECT_THAT(kv.RowSparseIds(kKey).ToVector<int64_t>(), IsEmpty());
-    kv.Barrier();  // SetRowSparse waits for nobody's pushes
+    kv.Barrier();  // SetRowSparse does not wait for the other workers' pushes
     kv.PushRowSparse(kKey, RowsOf(kv, {900 + kv.rank(), 3}, {1, 1, 1, 1}, 2));
     NDArray rows = Filled(kv, {1, 2}, 0);
     kv.RowSparsePull(kKey, NDArray::From(std::span<const int64_t>(Ids{77}), {1}), &rows);
@@ -75,7 +76,7 @@ TEST_P(Tables, TheRowsThatWerePushedOrSetAreListed) {
   });
 }
 
-// More than an answer lists, and more than a message carries.
+// One table has more rows than an answer lists, another one more bytes than a message carries.
 TEST_P(Tables, LargeOnesTravelInPieces) {
   MakeJob(1).Run([](KVStore& kv) {
     const Key wide = std::string("wide");
@@ -108,7 +109,7 @@ OptimizerConfig Config(OptimizerKind kind) {
   if (kind == OptimizerKind::kSgd) config.momentum = 0.9;
   return config;
 }
-// Of a step.
+// Returns the ids of a step's rows.
 Ids Named(int step) {
   Ids ids;
   for (int64_t row = 0; row < kRows; ++row)
@@ -134,7 +135,7 @@ class SavedTables : public Tables {};
 INSTANTIATE_TEST_SUITE_P(Stores, SavedTables, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return "read_by_" + info.param; });
 
-// Written by every type, read by this one.
+// Files that stores of every type have written are read by a store of this type.
 TEST_P(SavedTables, TrainingGoesOnFromAFileAndTheRows) {
   for (const std::string& writer : kTypes) {
     for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
@@ -205,7 +206,7 @@ TEST_P(SavedTables, FilesThatDoNotFitAreNamed) {
     expect(ErrorCode::kDataLoss, {"row 40 after row 3", "up to 39"});
     write({3, 4}, 3);
     expect(ErrorCode::kInvalidArgument, {"weight/momentum", "[3, 1]", "[2, 1]"});
-    for (const char* updates : {"-1", "9007199254740993", "many"}) {  // at most 2^53
+    for (const char* updates : {"-1", "9007199254740993", "many"}) {  // the largest valid number is 2^53
       write({3, 4}, 2, updates);
       expect(ErrorCode::kDataLoss, {"updates of key weight", updates});
     }

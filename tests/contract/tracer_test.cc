@@ -1,4 +1,5 @@
-// The journey of a gradient as a Tracer hears it: src/worker/gradient_stages.h.
+// The stages of a gradient (src/worker/gradient_stages.h) as they are reported to a Tracer: all stages of
+// every round, in order, with the right number of bytes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,7 +15,7 @@ namespace {
 
 using worker::Stage;
 
-// The stages of each round, in the order of their first report, and the bytes that each told of.
+// Records for each round the stages, in the order of their first reports, and the bytes that were reported.
 class Recorder final : public worker::Tracer {
  public:
   struct Round {
@@ -50,7 +51,7 @@ TEST_P(TracedRounds, EnterEveryStageInTheOrderOfTheTable) {
   const bool compressed = GetParam() != Compression::kNone;
   std::vector<Stage> stages(std::begin(worker::kStages), std::end(worker::kStages));
   if (!compressed) std::erase(stages, Stage::kCompress);
-  constexpr uint64_t kBytes = 300 * 400 * sizeof(float);  // beyond the bound: sliced over both servers
+  constexpr uint64_t kBytes = 300 * 400 * sizeof(float);  // above the bound, so sliced over both servers
   Recorder recorder;
   {
     Job job({.type = "dist_device_sync", .tracer = &recorder});
@@ -61,7 +62,7 @@ TEST_P(TracedRounds, EnterEveryStageInTheOrderOfTheTable) {
       kv.SetGradientCompression({.type = GetParam()});
       for (int round = 0; round < kRounds; ++round) {
         std::vector<NDArray> values = {Filled(kv, {300, 400}, 1, 0), Filled(kv, {300, 400}, 1, 1)};
-        // The push on its own, so that the acknowledgement is not overtaken by the value.
+        // Push and pull are separate, so that the ack comes before the value.
         kv.Push(key, values);
         kv.WaitAll();
         kv.Pull(key, values);
@@ -107,6 +108,26 @@ TEST(TracerTest, AGradientEntersTheReductionWhenBackwardHasWrittenIt) {
   ASSERT_TRUE(rounds.contains(1));
   EXPECT_EQ(rounds.at(1).stages.front(), Stage::kReduce);
   EXPECT_TRUE(rounds.at(1).in_order);
+}
+
+// Small keys of one call leave in one batch: each key's stages report its own bytes.
+TEST(TracerTest, EachKeyOfABatchReportsItsOwnBytes) {
+  Recorder recorder;
+  {
+    Job job({.type = "dist_sync", .tracer = &recorder});
+    job.Run([&](KVStore& kv) {
+      const NDArray small = Filled(kv, {4}, 1), larger = Filled(kv, {100}, 1);
+      kv.Init({"a", "b"}, {small, larger});
+      kv.SetOptimizer({.kind = OptimizerKind::kAccumulate});
+      kv.WaitAll();
+      kv.Push({"a", "b"}, {small, larger});
+      kv.WaitAll();
+    });
+  }
+  const auto rounds = recorder.rounds();
+  ASSERT_TRUE(rounds.contains(1));
+  for (const Stage stage : {Stage::kQueue, Stage::kPush, Stage::kWait})
+    EXPECT_EQ(rounds.at(1).bytes.at(stage), (4 + 100) * sizeof(float)) << worker::Name(stage);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-// Trainers on every store: whose weights, states and learning rate count.
+// Trainers on every type of store, when the workers update (OwnUpdate) and when the store does (StoreUpdate).
+// Rank 0's weights, states and learning rate must be used on all workers. Distributed stores mostly have
+// three workers here.
 #include "sluice/trainer.h"
 
 #include <gmock/gmock.h>
@@ -22,17 +24,17 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr double kNorm = 0.5;
-constexpr int kHalf = 3;  // steps before the states are saved, and as many after
+constexpr int kHalf = 3;  // number of steps before the states are saved, and of those after
 const Shape kShapes[] = {{300}, {3, 7}};
 
 class OwnUpdateOn : public ::testing::TestWithParam<std::string> {
  protected:
-  using Weights = std::vector<std::vector<float>>;  // of each parameter
+  using Weights = std::vector<std::vector<float>>;  // by parameter
 
   void TearDown() override { std::filesystem::remove(path_); }
   Job MakeJob() const { return Job({.type = GetParam(), .workers = Workers(), .bigarray_bound = 100}); }
   int Workers() const { return StoreType::Parse(GetParam()).distributed ? 3 : 1; }
-  // Only rank 0 can read the states.
+  // Returns a path that exists on rank 0 only, because only rank 0 may read the states.
   std::string PathOf(const KVStore& store) const { return store.rank() == 0 ? path_ : "nowhere/at/all"; }
 
   static nn::ParameterDict Parameters(Context context) {
@@ -73,7 +75,7 @@ class OwnUpdateOn : public ::testing::TestWithParam<std::string> {
     for (size_t i = 0; i < weights.size(); ++i)
       parameters.at(i)->SetData(NDArray::From(std::span(weights[i]), kShapes[i]));
   }
-  // What every worker's body returns.
+  // Runs `body` on every worker. Returns the results of all workers, in any order.
   std::vector<Weights> Run(const std::function<Weights(const std::shared_ptr<KVStore>&)>& body) const {
     std::vector<Weights> ends;
     std::mutex mutex;
@@ -107,7 +109,7 @@ TEST_P(OwnUpdateOn, TrainingOnFromRankZerosStatesIsTrainingOn) {
     return Of(parameters);
   });
   ASSERT_EQ(whole.size(), static_cast<size_t>(Workers()));
-  EXPECT_THAT(whole, Each(whole.front()));  // every worker's weights
+  EXPECT_THAT(whole, Each(whole.front()));  // all workers have the same weights
   EXPECT_NE(whole.front(), half);
 
   const auto resumed = Run([&](const std::shared_ptr<KVStore>& store) {
@@ -117,7 +119,7 @@ TEST_P(OwnUpdateOn, TrainingOnFromRankZerosStatesIsTrainingOn) {
     trainer->LoadStates(PathOf(*store));
     Steps(parameters, *trainer, kHalf, 2 * kHalf);
     Weights once = Of(parameters);
-    Set(parameters, half);  // once more on the same store
+    Set(parameters, half);  // continues once more, on the same store
     trainer->LoadStates(PathOf(*store));
     Steps(parameters, *trainer, kHalf, 2 * kHalf);
     EXPECT_EQ(Of(parameters), once);
@@ -126,7 +128,7 @@ TEST_P(OwnUpdateOn, TrainingOnFromRankZerosStatesIsTrainingOn) {
   EXPECT_THAT(resumed, Each(whole.front()));
 }
 
-// SGD, whose steps are as long as what is left of the gradients; all weights are alike.
+// With SGD a step is proportional to the clipped gradient. All weights are equal.
 TEST_P(OwnUpdateOn, TheNormOfAllWorkersGradientsTogetherIsClipped) {
   constexpr double kRate = 0.1, kBatch = 2;
   double elements = 0, weight = 1;
@@ -163,14 +165,15 @@ TEST_P(OwnUpdateOn, AFileThatRankZeroCannotReadIsEverybodysError) {
       const std::lock_guard lock(mutex);
       errors.push_back(error.what());
     }
-    Steps(parameters, *trainer, 0, 1);  // the job goes on
+    Steps(parameters, *trainer, 0, 1);  // the job continues after the error
     return Of(parameters);
   });
   EXPECT_EQ(errors.size(), static_cast<size_t>(Workers()));
   EXPECT_THAT(errors, Each(HasSubstr(path_)));
 }
 
-// The store holds the gradients of the Trainer before; those of one process refuse its names.
+// The store still holds the gradients of the first Trainer. Stores of one process refuse keys with
+// equal names.
 TEST_P(OwnUpdateOn, ASecondTrainerOnAStoreBeginsWithRankZerosWeights) {
   if (Workers() == 1) {
     Run([&](const std::shared_ptr<KVStore>& store) {
@@ -211,7 +214,7 @@ TEST_P(OwnUpdateOn, AStoreThatUpdatesByItselfIsRefused) {
   });
 }
 
-// Callbacks of fit run on rank 0 alone.
+// Callbacks of Fit run on rank 0 only, so a learning rate that rank 0 sets must hold for all workers.
 TEST_P(OwnUpdateOn, RankZerosLearningRateIsEverybodys) {
   const auto train = [&](bool everybody) {
     return Run([&, everybody](const std::shared_ptr<KVStore>& store) {
@@ -227,7 +230,8 @@ TEST_P(OwnUpdateOn, RankZerosLearningRateIsEverybodys) {
   EXPECT_THAT(train(false), Each(told.front()));
 }
 
-// Who updates by itself has a copy on each device, and no store to bring them together again.
+// If the worker updates, each device has its own copy of the weights, and no store makes them equal again. So
+// the Trainer copies the first device's weights that the program has written to the others.
 TEST(OwnUpdate, TheFirstOfTheDevicesThatWasWrittenCounts) {
   for (const char* type : {"device", "dist_sync"}) {
     Job({.type = type, .workers = std::string(type) == "device" ? 1 : 2})
@@ -253,7 +257,8 @@ TEST(OwnUpdate, TheFirstOfTheDevicesThatWasWrittenCounts) {
   }
 }
 
-// Another network of the same names would go on from this one.
+// A second Trainer with the same keys is accepted only if its network has the trained values: another network
+// with equal names would continue from the first one's weights.
 TEST(StoreUpdate, ASecondTrainerGoesOnFromTheTrainedValuesAlone) {
   for (const char* type : {"dist_sync", "dist_async"}) {
     Job({.type = type, .workers = 2}).RunShared([](const std::shared_ptr<KVStore>& store) {
@@ -288,7 +293,8 @@ TEST(StoreUpdate, ASecondTrainerGoesOnFromTheTrainedValuesAlone) {
   }
 }
 
-// Behind 8 MB that nobody pushes, a key of 400 KB would weigh too little to be cut.
+// A frozen key of 8 MB is not pushed. If it counted for the balance of the servers, a key of 400 KB would be
+// too small a share to be split.
 TEST(StoreUpdate, WhatIsTrainedIsBalancedWhateverIsFrozen) {
   Job job({.type = "dist_sync", .workers = 1, .servers = 2});
   job.RunShared([&job](const std::shared_ptr<KVStore>& store) {

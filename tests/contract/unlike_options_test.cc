@@ -1,5 +1,6 @@
-// Keys that are pushed with unlike options while the link is busy, and so wait beside each other to be sent:
-// each is scaled by its own, and comes back in its own form.
+// Small keys that are pushed with different options while the link is busy, so that they wait in one queue
+// and might share messages. Each must be scaled by its own options, and its weight must come back in the type
+// that its own options ask for.
 #include <gtest/gtest.h>
 
 #include <ranges>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int kRounds = 5, kSmall = 8, kWorkers = 2;
 const Key kBusy = std::string("busy");
-const Shape kLarge = {4 << 20};  // 16 MiB: far more than the first pushes' window
+const Shape kLarge = {4 << 20};  // 16 MiB: far more than the congestion window at the start
 
 std::vector<Key> InitKeys(KVStore& kv) {
   std::vector<Key> keys;
@@ -23,13 +24,13 @@ std::vector<Key> InitKeys(KVStore& kv) {
 
 class UnlikeOptions : public ::testing::TestWithParam<const char*> {
  protected:
-  // Each small key with options of its own, behind the large one.
+  // Pushes the large key, and behind it each small key with options of its own.
   void Push(KVStore& kv, const std::vector<Key>& keys, const NDArray& large, const NDArray& small,
             const std::function<PushOptions(int i)>& options) const {
     kv.Push(kBusy, large);
     for (int i = 0; i < kSmall; ++i) kv.Push(keys[static_cast<size_t>(i)], small, options(i));
   }
-  // What each small key's elements are once everybody has pushed.
+  // Returns for each small key the value of its elements after all workers' pushes.
   std::vector<float> Pulled(KVStore& kv, const std::vector<Key>& keys) const {
     kv.WaitAll(1min);
     kv.Barrier();
@@ -70,7 +71,7 @@ TEST_P(UnlikeOptions, EachKeyIsDividedByItsOwnSamples) {
     for (int round = 0; round < kRounds; ++round)
       Push(kv, keys, large, small, [](int i) { return PushOptions{.samples = i % 2 == 0 ? 2u : 16u}; });
     const std::vector<float> pulled = Pulled(kv, keys);
-    // Sync: a round of all workers divides the sum by all their samples.
+    // In a sync store, the sum of a round is divided by the samples of all workers.
     for (int i = 0; i < kSmall; ++i) {
       const float of_one = i % 2 == 0 ? 32 : 4;
       EXPECT_EQ(pulled[static_cast<size_t>(i)], kRounds * of_one * static_cast<float>(sync ? 1 : kWorkers))
@@ -85,7 +86,7 @@ TEST_P(UnlikeOptions, EachWeightComesInTheFormThatWasAskedFor) {
     kv.SetGradientCompression({.weights = Compression::kFloat16});
     const std::vector<Key> keys = InitKeys(kv);
     const float third = 1.0f / 3;
-    constexpr float kRounded = 0.333251953125f;  // the 16-bit float next to it
+    constexpr float kRounded = 0.333251953125f;  // the float16 nearest to 1/3
     NDArray large = Filled(kv, kLarge, 1);
     const NDArray small = Filled(kv, kShape, third);
     std::vector<NDArray> outs;

@@ -1,4 +1,4 @@
-// An updater of the user's own that goes wrong, or assigns where others write.
+// Updaters of the program that throw, or that assign to the weight instead of writing into it.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -41,7 +41,8 @@ TEST(UpdaterErrorsOfLocalStores, NameTheKeyAndLeaveTheStoreInOrder) {
   });
 }
 
-// As `weight = gradient`: what is assigned may be the caller's own array, or where the store sums.
+// The updater does `weight = gradient`. The gradient may be the caller's array or the store's sum, so the
+// store must copy what is assigned.
 TEST(UpdatersOfLocalStores, WhatIsAssignedIsCopied) {
   for (const int devices : {1, 2}) {
     Job({.type = "local"}).Run([&](KVStore& kv) {

@@ -1,4 +1,4 @@
-// The one key of most contract tests.
+// The key that most contract tests use, and a check for errors.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace sluice::testing {
 inline const Key kKey = std::string("weight");
 inline const Shape kShape = {2, 3};
 
-// `call` must throw an error of `code` whose message holds all `texts`.
+// Expects `call` to throw an Error with `code` whose message contains all `texts`.
 inline void ExpectError(ErrorCode code, const std::vector<std::string>& texts,
                         const std::function<void()>& call) {
   const std::string message = ErrorOf(code, call);

@@ -1,5 +1,5 @@
-// Mutations of whole envelopes mostly break the envelope. Here the first byte chooses the body's field, and
-// the rest is its content.
+// Fuzzes the bodies of envelopes. Mutations of a whole envelope mostly break the envelope itself; here the
+// first byte of the input chooses the body's field, and the rest is the field's content.
 #include <string>
 
 #include "fuzz/check_envelope.h"
@@ -7,7 +7,7 @@
 namespace sluice::wire {
 namespace {
 
-// Fields of Envelope's oneof: proto/envelope.proto.
+// The fields of Envelope's oneof in proto/envelope.proto.
 constexpr unsigned kFirstBody = 16, kBodies = 29;
 
 std::string Varint(uint64_t value) {
@@ -20,8 +20,8 @@ void CheckBody(Bytes bytes) {
   if (bytes.empty()) return;
   const unsigned field = kFirstBody + static_cast<unsigned>(bytes[0]) % kBodies;
   const std::string_view content = AsText(bytes.subspan(1));
-  const std::string header("\x0d\x01\x00\x00\x00\x1a\x02\x08\x03",
-                           9);  // version 1, sender { role: ROLE_WORKER }
+  // Version 1, sender { role: ROLE_WORKER }.
+  const std::string header("\x0d\x01\x00\x00\x00\x1a\x02\x08\x03", 9);
   constexpr unsigned kLengthDelimited = 2;
   const std::string envelope =
       header + Varint(field << 3 | kLengthDelimited) + Varint(content.size()) + std::string(content);

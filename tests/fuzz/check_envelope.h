@@ -1,5 +1,5 @@
-// What must hold for any bytes that claim to be a message. Used by the fuzzer and, over its corpus, by a unit
-// test.
+// Checks that hold for any bytes received as a message. A fuzzer runs them, and replay_test.cc does over the
+// corpus.
 #pragma once
 
 #include "base/check.h"
@@ -9,7 +9,8 @@
 
 namespace sluice::wire {
 
-// What the step codec reads and writes, the generated classes read and write as well.
+// Checks that the step codec and the generated classes agree: if the step codec decodes the bytes, the
+// generated classes decode them to the same message, and both encode that message to the same bytes.
 inline void CheckStepCodec(Bytes bytes, const Limits& limits) {
   Message step;
   if (!AsText(bytes).starts_with(std::string_view("\x0d\x01\0\0\0", kVersionBytes)) ||
@@ -25,7 +26,8 @@ inline void CheckStepCodec(Bytes bytes, const Limits& limits) {
     SLUICE_CHECK(AsText(written->bytes()) == AsText(coded(step).bytes()));
 }
 
-// Bytes are refused with a reason, or decode to a message that survives coding unchanged.
+// Checks that the bytes are refused with a reason, or decode to a message that encoding and decoding leave
+// unchanged.
 inline void CheckEnvelope(Bytes bytes) {
   const Limits limits;
   CheckStepCodec(bytes, limits);

@@ -28,7 +28,7 @@ bool Accepts(Read read) {
   }
 }
 
-// What is remembered is remembered again by the next checkpoint.
+// Checks that text which a callback's parser accepts is written and parsed again without a change.
 void CheckMemory(const std::string& text) {
   const auto positions = sluice::train::ParsePositions(text);
   if (positions)
@@ -59,7 +59,8 @@ void CheckCheckpoint(const LoadedCheckpoint& loaded) {
 
 }  // namespace
 
-// A line "EPOCH STEP", what the file's name says, then "name<TAB>text" for each entry of the metadata.
+// The input is a line "EPOCH STEP", as in the file's name, and then a line "name<TAB>text" for each entry of
+// the metadata.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<std::string> lines =
       sluice::StrSplit(std::string_view(reinterpret_cast<const char*>(data), size), '\n');

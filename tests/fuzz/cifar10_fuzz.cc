@@ -5,7 +5,8 @@
 #include "base/check.h"
 #include "data/cifar10.h"
 
-// The input is spread over two records, so that it reaches a label beyond the first without 3 KiB of pixels.
+// Parses the input as it is, and stretched over two records: so a short input reaches the second
+// record's label without 3 KiB of pixels.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const sluice::Bytes bytes = std::as_bytes(std::span(data, size));
   sluice::Cifar10Batch batch;

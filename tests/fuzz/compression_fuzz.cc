@@ -5,7 +5,8 @@
 #include "base/check.h"
 #include "compression/codec.h"
 
-// type, dtype and length, then a frame. What is accepted decodes, in blocks as in one piece.
+// The input is a type, a dtype and a length, then a frame. A frame that is accepted must decode to the same
+// values in blocks as in one piece.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
   using namespace sluice::compression;

@@ -5,7 +5,8 @@
 #include "base/check.h"
 #include "data/csv.h"
 
-// The first two bytes are options. What is accepted is a whole table of finite numbers.
+// The first two bytes are options, the rest is the text. An accepted text must be a whole table of finite
+// numbers.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   sluice::CsvOptions options;

@@ -5,7 +5,8 @@
 #include "data/idx.h"
 #include "data/mnist.h"
 
-// What is accepted must be what its extents say, and joins with itself as labels or is refused.
+// An accepted array must have as many values as its dimensions say. Joining it with labels, and with itself
+// as labels, must succeed or be refused.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const sluice::Bytes bytes = std::as_bytes(std::span(data, size));
   const auto array = sluice::ParseIdx(bytes, "input", 1 << 20);

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "data/images/decode.h"
 
-// An accepted image is whole, and no larger than allowed.
+// An accepted image must be whole and at most as large as allowed.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr uint64_t kMaxBytes = 1 << 20;
   const auto decoded = sluice::DecodeImage(std::as_bytes(std::span(data, size)), "input", kMaxBytes);

@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "data/recordio.h"
 
-// The input is records, an image's header, and an index. Records that are found can be read, lie end to end
-// and need no more memory than the input.
+// Reads the input as records, as an image record's header, and as an index. Records that FindRecords finds
+// must be readable, adjacent, and no larger than the input.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;  // NOLINT(google-build-using-namespace)
   const Bytes bytes = std::as_bytes(std::span(data, size));

@@ -1,4 +1,4 @@
-// Runs one fuzzer's function over its kept corpus. A parser that misbehaves ends the program.
+// Runs one fuzzer's function over its corpus. A failed check ends the program.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -25,7 +25,7 @@ TEST(Fuzz, CorpusIsParsedOrRefused) {
   for (const auto& input : inputs) EXPECT_EQ(LLVMFuzzerTestOneInput(input.data(), input.size()), 0);
 }
 
-// A cut at every place: what a truncated file or message looks like.
+// Cuts each input after every one of its first 512 bytes, as truncated files and messages are cut.
 TEST(Fuzz, EveryPrefixOfTheCorpusIsParsedOrRefused) {
   for (const auto& input : Corpus()) {
     for (size_t size = 0; size < std::min<size_t>(input.size(), 512); ++size) {

@@ -15,7 +15,7 @@ void CheckReport(const std::string& html) {
   const auto points = PointsOf(html);
   if (!points) return;
   const std::string drawn = ReportHtml({"a <b>", "m<", "s>"}, *points);
-  // A mark for each of at most eleven epochs, dots and a row for each point.
+  // The size is bounded: the axis marks at most eleven epochs, and each point adds dots and a row.
   SLUICE_CHECK(drawn.size() < 20'000 + 4'000 * points->size()) << drawn.size();
   const auto again = PointsOf(drawn);
   SLUICE_CHECK(again && again->size() == points->size());
@@ -24,7 +24,7 @@ void CheckReport(const std::string& html) {
 
 }  // namespace
 
-// A whole file, and the same bytes as the points of one.
+// Reads the input as a whole report, and as the points within a report.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   CheckReport(text);

@@ -4,12 +4,13 @@
 #include <vector>
 
 #include "base/check.h"
-#include "kvstore/rows/close.h"
+#include "kvstore/rows/update_rows.h"
 
 namespace sluice::kvstore {
 namespace {
 
-// Rows, columns, parts, a part and a shift, then a push's frame. What is accepted is summed into its rows.
+// The input is five bytes (rows, columns, parts, part, shift) and the frame of a push. An accepted frame,
+// pushed by two workers, must add up in its rows.
 void CheckFrame(Bytes input) {
   constexpr size_t kHeader = 5;
   if (input.size() < kHeader) return;
@@ -23,7 +24,7 @@ void CheckFrame(Bytes input) {
                            .shape = {places.rows, places.row_elements},
                            .rows = RowInit::Constant(7)};
   RowTable table(spec);
-  // At any alignment.
+  // The frame may begin at any alignment.
   const size_t shift = static_cast<size_t>(setting(4)) % 8;
   std::vector<std::byte> moved(shift);
   moved.insert(moved.end(), input.begin() + kHeader, input.end());

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "data/safetensors/safetensors.h"
 
-// The tensors of an accepted file are disjoint, whole, and inside the input.
+// The tensors of an accepted file must be whole, inside the input, and together no larger than it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const sluice::Bytes bytes = std::as_bytes(std::span(data, size));
   const auto index = sluice::ParseSafetensors(bytes, "input");

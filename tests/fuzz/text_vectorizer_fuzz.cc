@@ -5,7 +5,8 @@
 #include "sluice/error.h"
 #include "text_vectorizer.h"
 
-// A line of text_length, the labels up to a zero byte, the vocabulary. What is accepted is written again.
+// The input is a line with text_length, the labels up to a zero byte, and the vocabulary. If it is accepted,
+// MetadataOf must write it again unchanged.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string_view length = text.substr(0, text.find('\n'));
@@ -25,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   SLUICE_CHECK(!vectorizer.labels.empty() && vectorizer.length > 0);
   auto written = sluice::examples::MetadataOf(vectorizer);
   SLUICE_CHECK(sluice::ParseInt(written.at("text_length")) == sluice::ParseInt(length));
-  written["text_length"] = length;  // "007" is 7
+  written["text_length"] = length;  // the only entry with several spellings: "007" is 7
   SLUICE_CHECK(written == metadata);
   return 0;
 }

@@ -28,7 +28,7 @@ bool Same(const sluice::ArrayDataset& left, const sluice::ArrayDataset& right) {
   return left.size() == right.size() && left.num_classes() == right.num_classes();
 }
 
-// What a file of parameters keeps makes the same numbers of the same texts.
+// Checks that a vectorizer that was saved and loaded encodes the same texts as the same numbers.
 void CheckSaved(const sluice::examples::Texts& texts, std::string_view training, std::string_view testing) {
   const auto metadata = sluice::examples::MetadataOf(texts.vectorizer);
   for (const auto& [name, text] : metadata) SLUICE_CHECK(sluice::IsUtf8(text)) << name;
@@ -40,7 +40,8 @@ void CheckSaved(const sluice::examples::Texts& texts, std::string_view training,
 
 }  // namespace
 
-// Two bytes of options, the training texts up to a zero byte, the test texts. What is accepted is whole ids.
+// The input is two bytes of options, the training texts up to a zero byte, and the test texts. If it is
+// accepted, all samples must be valid ids.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const sluice::examples::TextOptions options{.vocabulary = 3 + data[0], .length = 1 + data[1] % 16};

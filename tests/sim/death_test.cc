@@ -1,4 +1,5 @@
-// Whoever dies: the others hear of it within the heartbeat timeout, by name, and what waits fails.
+// Death of a node, in simulated jobs: all other nodes learn its name within the heartbeat timeout, and their
+// waiting operations fail. Also the orderly end of a job and barriers of all nodes, while messages are lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +12,8 @@ using ::testing::Each;
 using ::testing::Eq;
 using ::testing::HasSubstr;
 
-// Every worker pushes a key and waits for a round that never closes because of `kill`; returns what each got
-// to hear.
+// Every worker pushes a key and waits for a round that never closes because of `kill`. Returns by worker the
+// error that ended the wait.
 std::vector<std::string> FailuresAfter(const std::function<void(SimCluster&)>& kill) {
   SimClusterOptions options;
   options.workers = 3;
@@ -52,7 +53,7 @@ TEST(SimDeath, OfAServer) {
   for (const std::string& text : heard) EXPECT_NE(text.find("server "), std::string::npos) << text;
 }
 
-// On every role, whoever it was that died, and while messages are lost.
+// Nodes of every role count the dead node, whether a worker or a server has died, even if messages are lost.
 TEST(SimDeath, IsCountedOnEveryRole) {
   for (const auto& [victim, is_server] : {std::pair{2u, false}, std::pair{1u, true}}) {
     SimClusterOptions options;
@@ -128,7 +129,7 @@ TEST(SimEnd, AJobWhoseWorkersAllLeaveEndsInOrder) {
     EXPECT_EQ(cluster.control(s).outcome().reason, wire::Stop::Reason::kFinished);
 }
 
-// What each worker hears when it leaves in good order.
+// All workers leave in good order. Returns by worker the result of its Leave.
 std::vector<std::string> LeaveAll(SimCluster& cluster, const SimClusterOptions& options) {
   std::vector<std::string> heard(options.workers, "nothing");
   for (uint32_t w = 0; w < options.workers; ++w) {
@@ -204,8 +205,8 @@ TEST(SimBarrier, ADeadlineNamesWhoIsMissing) {
   EXPECT_EQ(heard.find("worker 0"), std::string::npos) << heard;
 }
 
-// Each node waits in ten barriers of all, one after the other, while messages are lost: nobody passes the
-// n-th before everybody has come to it.
+// Each node waits in ten barriers of all nodes, one after the other, while messages are lost. No node passes
+// the n-th barrier before all nodes have reached it.
 TEST(SimBarrier, OfAllWorkersAndServersHoldsUnderFaults) {
   constexpr int kBarriers = 10;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -243,7 +244,7 @@ TEST(SimBarrier, OfAllWorkersAndServersHoldsUnderFaults) {
   }
 }
 
-// Long before anything would be repeated.
+// The deadline comes long before the resend timeout.
 TEST(SimPull, ADeadlineAndTheDumpNameWhoHasNotPushed) {
   SimClusterOptions options;
   options.resend_timeout = 60s;

@@ -1,19 +1,20 @@
-// Values of many times what the network queues for a peer: they come at the links' pace, none is dropped, and
-// none is sent a second time.
+// Values many times as large as what the network queues for a peer. They must arrive at the speed of the
+// links, and none may be dropped or sent twice. The links have 200 MB/s; a peer has room for 3 MiB, and
+// beyond 12 MiB messages are dropped.
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "kvstore/rows/batch.h"
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_batch.h"
+#include "kvstore/rows/row_frame.h"
 #include "sim/sim_cluster.h"
 
 namespace sluice::testing {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr double kRate = 200e6;               // bytes a second of each host's link
-constexpr int64_t kElements = 48 * kMiB / 4;  // of the key, in parts of 1 MiB
+constexpr double kRate = 200e6;               // bytes per second of each host's link
+constexpr int64_t kElements = 48 * kMiB / 4;  // elements of the key, which has parts of 1 MiB
 constexpr size_t kBytes = kElements * 4;
 
 SimClusterOptions Narrow(uint32_t workers, double drop = 0) {
@@ -28,7 +29,7 @@ SimClusterOptions Narrow(uint32_t workers, double drop = 0) {
   return options;
 }
 
-// Every worker has made the key, whose elements are 1, 2, 3, 1, 2, ...
+// A job with one key, which every worker has initialised with 1, 2, 3, 1, 2, ...
 class Pressure {
  public:
   explicit Pressure(const SimClusterOptions& options, wire::SyncMode mode = wire::SyncMode::kSync)
@@ -45,7 +46,7 @@ class Pressure {
       });
     }
     AwaitAll("init");
-    // With momentum, so that there is a state. The first push adds its sum to the weights.
+    // The momentum gives the key an optimiser state. The first push adds its sum to the weights.
     SetOptimizer({.kind = OptimizerKind::kSgd, .learning_rate = 1, .momentum = 0.5, .rescale_grad = -1});
   }
 
@@ -77,7 +78,7 @@ class Pressure {
     });
     AwaitAll("set optimizer");
   }
-  // Returns how long it took.
+  // Runs until all calls have ended. Returns the seconds of virtual time that passed.
   double AwaitAll(const char* what, Duration within = 10min) {
     const Time begin = cluster.network().now();
     EXPECT_TRUE(cluster.network().RunUntil([this] { return open_ == 0; }, begin + within))
@@ -87,7 +88,7 @@ class Pressure {
   }
   uint64_t Count(const std::string& name) { return cluster.shard(0, 0).counters()[name]; }
   uint64_t overflowed() { return cluster.network().counters().overflowed; }
-  // That each worker has 1, 2, 3, 1, ... plus `more`.
+  // Expects that each worker has received 1, 2, 3, 1, ... plus `more`.
   void ExpectValues(float more = 0) {
     for (size_t w = 0; w < outs.size(); ++w) {
       int64_t wrong = 0;
@@ -136,8 +137,9 @@ TEST_P(SimPressure, SeveralWorkersPullTheSameKeyAtOnce) {
   EXPECT_EQ(job.overflowed(), 0u);
 }
 
-// The last to push closes every round: all values are due to all workers as fast as its pushes come; in async
-// stores those of all parts when the last has come.
+// The last worker's pushes close the rounds of all parts, so the server owes all values to all
+// workers as fast as these pushes arrive. In an async store it owes the values of all parts when
+// the last part has arrived.
 TEST_P(SimPressure, ValuesOfRoundsThatCloseWaitForTheirLinks) {
   constexpr uint32_t kWorkers = 3;
   Pressure job(Narrow(kWorkers), GetParam());
@@ -180,7 +182,7 @@ TEST_P(SimPressure, LostMessagesAreMadeUpFor) {
   }
 }
 
-// Beside a worker whose link has died, of which nobody knows yet, the others go on.
+// One worker's link is cut, and its death is not detected yet. The other worker continues.
 TEST_P(SimPressure, AWorkerThatIsCutOffHoldsUpNobodyElse) {
   Pressure job(Narrow(2), GetParam());
   auto& network = job.cluster.network();
@@ -211,7 +213,7 @@ TEST(SimPressureOfRows, RowsComeAtTheLinksPace) {
   const plan::RowPlaces places = plan::PlacesOf(cluster.client(0).entry(0));
   std::vector<std::shared_ptr<Buffer>> landed;
   size_t open = 0;
-  // As a store cuts them: what one frame may hold at a time.
+  // One pull for as many rows as a frame may hold, as a store does it.
   for (int64_t first = 0; first < kRows; first += 2048) {
     std::vector<int64_t> ids(2048);
     std::iota(ids.begin(), ids.end(), first);

@@ -1,5 +1,6 @@
-// A node that comes back with its identity: during the rendezvous it has its place at once, later its return
-// is the news of its death.
+// A worker's process dies and another one registers with its identity. During the rendezvous the new process
+// gets the rank at once. Later, its registration tells the scheduler that the former process is dead, and the
+// job fails.
 #include <gtest/gtest.h>
 
 #include "sim/rounds.h"
@@ -7,7 +8,7 @@
 namespace sluice::testing {
 namespace {
 
-// Registers are lost, doubled, late and out of order.
+// Register messages are lost, duplicated, late and out of order.
 SimClusterOptions Rough(uint64_t seed) {
   SimClusterOptions options;
   options.seed = seed;
@@ -16,13 +17,13 @@ SimClusterOptions Rough(uint64_t seed) {
   return options;
 }
 
-// Lets time go by until the second process of worker 1 has its place.
+// Runs until the second process of worker 1 has the rank.
 bool SuccessorHasThePlace(SimCluster& cluster) {
   return cluster.network().RunUntil(
       [&] {
         return cluster.scheduler().DumpState(cluster.network().now()).find("pid 1001") != std::string::npos;
       },
-      cluster.network().now() + 9s);  // before the former one would count as dead
+      cluster.network().now() + 9s);  // before the heartbeat timeout of the former process
 }
 
 TEST(SimReturn, DuringTheRendezvousTheNewProcessHasTheRankAndTheJobIsExact) {
@@ -30,7 +31,7 @@ TEST(SimReturn, DuringTheRendezvousTheNewProcessHasTheRankAndTheJobIsExact) {
     SimClusterOptions options = Rough(seed);
     options.late_workers = 1;
     SimCluster cluster(options);
-    // Killed anywhere between its first message and long after it joined.
+    // Over the seeds, the process is killed at times from its first message to long after it has joined.
     cluster.network().RunFor(std::chrono::milliseconds(50 * seed));
     cluster.KillWorker(1);
     cluster.StartWorker(1);
@@ -81,14 +82,14 @@ TEST(SimReturn, ToACompleteJobIsADeathHeardOfLongBeforeTheTimeout) {
   }
 }
 
-// What is still on its way of a former process, when another one has its place, must not matter.
+// Messages of the former process that arrive after the new one has the rank must have no effect.
 TEST(SimReturn, BelatedMessagesOfAFormerProcessDisturbNobody) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SimClusterOptions options = Rough(seed);
     options.faults.max_delay = 5s;
     options.late_workers = 1;
     SimCluster cluster(options);
-    cluster.network().RunFor(5ms);  // its Register is on its way
+    cluster.network().RunFor(5ms);  // worker 1's Register has been sent
     cluster.KillWorker(1);
     cluster.StartWorker(1);
     ASSERT_TRUE(SuccessorHasThePlace(cluster)) << "seed " << seed;

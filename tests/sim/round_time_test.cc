@@ -1,5 +1,6 @@
-// How long a round takes on links with a bandwidth: real clients and shards in virtual time, beside the
-// closed form of docs/design/scale.md. Machines themselves take no time here: these are its network terms.
+// Measures how long a round takes on links with limited bandwidth, with real clients and shards in virtual
+// time, and compares it with the closed form of docs/design/scale.md. The machines themselves take no virtual
+// time, so only the network terms of that formula are checked.
 #include <gtest/gtest.h>
 
 #include "sim/rounds.h"
@@ -7,18 +8,18 @@
 namespace sluice::testing {
 namespace {
 
-constexpr double kRate = 1.25e9;  // bytes a second each way: 10 Gbit/s
+constexpr double kRate = 1.25e9;  // bytes per second each way: 10 Gbit/s
 constexpr Duration kDelay = 20us;
-// 4 MiB as a network has them: several keys, each sliced over all servers.
+// A model of 4 MiB with several keys, each of which is sliced over all servers.
 constexpr int kKeys = 8;
 constexpr int64_t kKeyElements = 1 << 17;
 constexpr double kKeyBytes = kKeyElements * sizeof(float), kModelBytes = kKeys * kKeyBytes;
-constexpr double kLeastPart = 128 << 10;  // plan::PlacementOptions
+constexpr double kLeastPart = 128 << 10;  // plan::PlacementOptions::least_part_bytes
 
 struct Job {
   uint32_t workers, servers;
   bool colocated = false;
-  // Every key lies on all servers; empty: on as many as by default.
+  // With 1, every key is sliced over all servers; nullopt stands for the default placement.
   std::optional<int64_t> bigarray_bound = 1;
 };
 
@@ -35,7 +36,8 @@ SimClusterOptions OptionsOf(const Job& job) {
   return options;
 }
 
-// Until all workers have done so many rounds, with all that comes before the first.
+// Returns the virtual seconds until all workers have done `rounds` rounds, joining and
+// initialisation included.
 double SecondsOf(const Job& job, int rounds, const std::vector<int64_t>& keys) {
   SimCluster cluster(OptionsOf(job));
   const Time begin = cluster.network().now();
@@ -49,8 +51,9 @@ double RoundSeconds(const Job& job,
   return (SecondsOf(job, 3, keys) - SecondsOf(job, 1, keys)) / 2;
 }
 
-// The bytes of the busiest link, each way; separate: the last part's values follow its last push; the delay
-// there and back.
+// Returns the predicted seconds of a round: the time of the busiest link in one direction, plus
+// the delay there and back. With separate hosts, plus the time of the last part, whose values are
+// sent after its last push.
 double Predicted(const Job& job) {
   const double workers = job.workers, servers = job.servers, delays = 2 * ToSeconds(kDelay);
   if (job.colocated) return 2 * kModelBytes * (1 - 1 / workers) / kRate + delays;
@@ -58,7 +61,7 @@ double Predicted(const Job& job) {
   return (kModelBytes * std::max(1.0, workers / servers) + workers * part) / kRate + delays;
 }
 
-// Simulated / predicted.
+// Returns the simulated time divided by the predicted time.
 double RatioOf(const Job& job, const std::vector<int64_t>& keys = std::vector<int64_t>(kKeys, kKeyElements)) {
   const double ratio = RoundSeconds(job, keys) / Predicted(job);
   ::testing::Test::RecordProperty(
@@ -76,7 +79,8 @@ TEST(SimRoundTime, ColocatedItIsTheClosedForm) {
   for (const uint32_t n : {2, 4, 8, 16}) EXPECT_NEAR(RatioOf({n, n, true}), 1, 0.02) << n;
 }
 
-// Keys of 512 KiB lie on four of 16 servers once a share is 1 MiB: all workers reach the first ones first.
+// By default, with 16 servers, keys of 512 KiB are sliced over four servers each, because a server's share is
+// 1 MiB. All workers then send to the servers of the first keys first.
 TEST(SimRoundTime, ByDefaultKeysOnFewerServersTakeLittleLonger) {
   const std::vector<int64_t> keys(4 * kKeys, kKeyElements);  // 16 MiB
   for (const Job& job : std::vector<Job>{{2, 2}, {4, 4}, {8, 8}, {16, 16}, {16, 16, true}}) {
@@ -88,14 +92,15 @@ TEST(SimRoundTime, ByDefaultKeysOnFewerServersTakeLittleLonger) {
   }
 }
 
-// Each worker begins with another server, or all would queue at one after the other: 1.25 with 16.
+// Each worker begins with a different server. Otherwise all would queue at the same server, one server after
+// the other, and the ratio would be 1.25 with 16 servers.
 TEST(SimRoundTime, ColocatedWithOneLargeKeyItIsNearTheClosedForm) {
   for (const uint32_t n : {4, 8, 16}) EXPECT_LE(RatioOf({n, n, true}, {kKeys * kKeyElements}), 1.12) << n;
 }
 
-// A worker's window holds its last parts back until some have arrived, and the windows of many workers make a
-// queue before a server in which one worker's first push waits: its part closes late, and meanwhile nothing
-// goes back.
+// A worker's congestion window holds back its last parts until earlier ones have arrived. The windows of many
+// workers together form a queue at a server, in which one worker's first push waits: its part closes late,
+// and until then the server sends nothing back.
 TEST(SimRoundTime, WhereWindowsLimitItIsUpToHalfLonger) {
   for (const Job& job : std::vector<Job>{{2, 2}, {4, 1}, {8, 1}, {8, 2}, {16, 2}}) {
     const double ratio = RatioOf(job);

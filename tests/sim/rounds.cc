@@ -1,10 +1,16 @@
+// The script behind RunRounds: one state machine per worker, driven by the callbacks of its client.
+//
+// Each worker runs StartWorker (Init), Configure (SetOptimizer on worker 0), ReachBarrier, and then NextRound
+// until all rounds are done. A round ends when every key's value has arrived and been checked (Landed); any
+// difference or error ends the run through Mismatch. Everything runs on the one thread of the simulation, and
+// all random choices come from the cluster's seed, so a run can be repeated exactly.
 #include "sim/rounds.h"
 
 #include <cmath>
 
 #include "golden/optimizer/formulas.h"
-#include "kvstore/rows/batch.h"
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_batch.h"
+#include "kvstore/rows/row_frame.h"
 #include "sim/values.h"
 
 namespace sluice::testing {
@@ -14,19 +20,19 @@ float Pushed(uint32_t worker, int round, int64_t element) {
   return static_cast<float>((worker + 1) * static_cast<uint64_t>(round + element % 7));
 }
 
-// After `rounds` rounds of everybody.
+// Returns an element after `rounds` rounds of all workers.
 double Expected(uint32_t workers, int rounds, int64_t element) {
   const double ranks = workers * (workers + 1) / 2.0;
   return ranks *
          (rounds * (rounds + 1) / 2.0 + static_cast<double>(rounds) * static_cast<double>(element % 7));
 }
 
-// What weights are set to before a round.
+// Returns the value to which SetWeights sets an element before a round.
 double SetTo(int round, int64_t element) {
   return 3.0 * round + static_cast<double>(element % 5);
 }
 
-// What a key of n elements is after each round of lamb; 0: at first.
+// Returns the elements of a key of n elements after each round with kLamb; entry 0 is the start.
 std::vector<std::vector<reference::Element>> LambRounds(uint32_t workers, int rounds, int64_t n) {
   const OptimizerConfig config{.kind = OptimizerKind::kLamb};
   std::vector<std::vector<reference::Element>> after(1,
@@ -41,7 +47,7 @@ std::vector<std::vector<reference::Element>> LambRounds(uint32_t workers, int ro
   return after;
 }
 
-// The row-sparse key. Worker w pushes w + 1 as every element of these rows.
+// The shape of the row-sparse key. Worker w pushes w + 1 as every element of the rows RowsPushed(w, round).
 const Shape kTable = {300, 3};
 constexpr size_t kRowBytes = 3 * sizeof(float);
 
@@ -49,9 +55,9 @@ std::vector<int64_t> RowsPushed(uint32_t worker, int round) {
   std::vector<int64_t> rows;
   for (int64_t i = 0; i < (round + worker) % 8; ++i)
     rows.push_back((round * 11 + i * (worker + 1)) % kTable[0]);
-  return rows;  // worker + 1 and 300 are small: no row twice
+  return rows;  // no row comes twice: at most 7 rows, worker + 1 apart, of 300
 }
-// What everybody has pushed of row 0, 1, ... up to each round.
+// Returns after each round, by row, the sum that all workers have pushed so far.
 std::vector<std::vector<float>> RowSums(uint32_t workers, int rounds) {
   std::vector<std::vector<float>> after(1, std::vector<float>(static_cast<size_t>(kTable[0])));
   for (int round = 1; round <= rounds; ++round) {
@@ -63,7 +69,7 @@ std::vector<std::vector<float>> RowSums(uint32_t workers, int rounds) {
   return after;
 }
 
-// One behind the other.
+// Returns extents for the parts of a batch, one behind the other without gaps.
 std::vector<worker::Extent> Lay(const kvstore::RowBatch& batch, uint32_t parts, size_t bytes_each) {
   std::vector<worker::Extent> extents;
   for (uint32_t part = 0; part < parts; ++part) {
@@ -107,7 +113,7 @@ class Script {
     uint32_t row_key = 0;
     int round = 0;
     size_t waiting = 0;
-    std::map<uint32_t, std::shared_ptr<Values>> values;  // by key, as they landed last
+    std::map<uint32_t, std::shared_ptr<Values>> values;  // by key; the destinations of the last pull
   };
   using Client = worker::Client;
 
@@ -124,7 +130,7 @@ class Script {
     return {.key = key, .source = Frame::Of(frames), .extents = extents};
   }
 
-  // Pushes a few rows and pulls others, some of which nobody has touched.
+  // Pushes a few rows and pulls others, some of which no worker has pushed.
   void PushRows(uint32_t w, Client& client, Time now, transport::Network& network) {
     const uint32_t key = workers_[w].row_key;
     const int round = workers_[w].round;
@@ -327,7 +333,7 @@ class Script {
     for (int64_t i = 0; i < n && !async; ++i) {
       const double expected = After(round, i, n),
                    tolerance = options_.optimizer == OptimizerKind::kLamb ? 1e-7 : 0;
-      // A request that is repeated may find what is set before the next round.
+      // A pull that was resent may be answered after another worker has set the weights for the next round.
       if (IsSet(round + 1) && out.data()[i] == SetTo(round + 1, i)) continue;
       if (std::abs(out.data()[i] - expected) > tolerance) {
         return Mismatch(StrCat("worker ", w, ", round ", round, ", element ", i, " of ", n, ": ",
@@ -350,7 +356,7 @@ class Script {
     return rounds[static_cast<size_t>(round)][static_cast<size_t>(element)].weight;
   }
 
-  // Async: at least all of this worker's own pushes are in, and at most everybody's.
+  // In async mode the value must contain all pushes of this worker, and at most all pushes of all workers.
   void CheckOwnPushes(uint32_t w, const Values& out) {
     const int rounds = options_.rounds;
     const double own = (w + 1) * (rounds * (rounds + 1) / 2.0);
@@ -369,7 +375,7 @@ class Script {
   const RoundsOptions options_;
   Rng rng_;
   std::vector<Worker> workers_;
-  std::map<int64_t, std::vector<std::vector<reference::Element>>> lamb_;  // by elements of a key
+  std::map<int64_t, std::vector<std::vector<reference::Element>>> lamb_;  // by number of elements of a key
   std::vector<std::vector<float>> row_sums_;
   size_t finished_ = 0;
   std::string mismatch_;

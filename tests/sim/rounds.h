@@ -1,5 +1,5 @@
-// The scripted training that simulations run: every worker pushes every key each round and checks what comes
-// back against closed form.
+// The scripted training that simulations run. In each round every worker pushes every key, and compares the
+// weights that it receives with a closed formula.
 #pragma once
 
 #include <string>
@@ -15,31 +15,34 @@ struct RoundsOptions {
   wire::SyncMode mode = wire::SyncMode::kSync;
   OptimizerKind optimizer = OptimizerKind::kAccumulate;  // or kLamb, whose keys must be whole on a shard
   bool push_pull = true;                                 // false: push, then pull
-  bool bundled = false;                                  // all keys of a round in one operation
-  bool in_place = false;                                 // of push_pull: weights land where the gradient was
-  // Workers take turns in how they push: as it is, fp16, topk of all. These numbers lose nothing by it.
+  bool bundled = false;                                  // all keys of a round in one batch
+  bool in_place = false;                                 // push_pull writes the weights into the gradient
+  // Worker w compresses its pushes by w % 3: not at all, fp16, or topk with all elements. The numbers pushed
+  // here survive each of these exactly.
   bool compressed = false;
-  bool rows = false;  // a row-sparse key as well, of which each pushes a few rows
-  // Before every so many rounds worker 0 sets the weights, and each other worker every second time; 0: never.
+  bool rows = false;  // a row-sparse key as well; each worker pushes a few of its rows
+  // Worker 0 sets the weights before every round that is a multiple of `sets`, and each other worker
+  // calls Set every second time; 0: never.
   int sets = 0;
-  double cut_chance = 0.01;                      // of a short partition, per round and worker
-  Duration deadline = std::chrono::minutes(30);  // virtual
+  double cut_chance = 0.01;                      // probability of a short partition, per round and worker
+  Duration deadline = std::chrono::minutes(30);  // of virtual time
 };
 
 struct RoundsResult {
   bool completed = false;  // all workers did all rounds before the virtual deadline
-  std::string mismatch;    // the first wrong value, in words; empty: all exact
+  std::string mismatch;    // describes the first wrong value or error; empty: none
   uint64_t history = 0;    // hash of everything that happened
-  std::string log;         // when something went wrong
+  std::string log;         // the network's log; empty if completed
 };
 
-// Weights start at 0 and the optimiser is `accumulate`. In round r worker w pushes (w + 1) * (r + element %
-// 7) as every element, and of the row-sparse key rows that depend on both: after round r an element is the
-// sum over workers and rounds so far, small whole numbers that float32 holds exactly. kLamb updates with the
-// same sums and is compared with the published formula.
+// Runs the script and returns the result. Weights start at 0. In round r worker w pushes (w + 1) * (r + i %
+// 7) as element i, and rows of the row-sparse key that depend on both w and r. With the optimiser kAccumulate
+// an element is after round r the sum over all workers and rounds so far: small whole numbers, which float32
+// represents exactly. kLamb updates with the same sums and is compared with the published formula.
 RoundsResult RunRounds(SimCluster& cluster, const RoundsOptions& options);
 
-// A float32 gradient as a worker's store hands it over: part by part, with residuals of zero.
+// Returns a float32 gradient as a worker's store passes it to the client: encoded part by part, with
+// residuals of zero.
 Frame EncodedAs(const GradientCompression& how, const Frame& gradient, const wire::KeyEntry& entry);
 
 }  // namespace sluice::testing

@@ -1,5 +1,6 @@
-// Many seeds, many faults, exact values. SLUICE_SIM_SEEDS says how many seeds (default 100; `make soak` runs
-// 1,000), SLUICE_SIM_FIRST_SEED where to begin: with both, a failure's printed seed is replayed.
+// Runs the scripted training of rounds.h with many seeds and many faults, and expects exact values.
+// SLUICE_SIM_SEEDS is the number of seeds (default 100; `make soak` runs 1,000), SLUICE_SIM_FIRST_SEED the
+// first one: with both, the seed that a failure prints can be replayed.
 #include "sim/rounds.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ SimClusterOptions Stormy(uint64_t seed) {
   options.servers = 3;
   options.part_bytes = 1024;
   options.bigarray_bound = 1000;
-  options.heartbeat_timeout = 60s;  // partitions are no deaths
+  options.heartbeat_timeout = 60s;  // longer than partitions last, so that they do not count as deaths
   options.faults = {.drop = 0.05, .duplicate = 0.05, .reorder = 0.1, .min_delay = 50us, .max_delay = 2ms};
   return options;
 }
@@ -65,7 +66,7 @@ TEST(SimRounds, WeightsThatAreSetCountFromOneRoundOn) {
   }
 }
 
-// A straggler comes long after the others, whose gradients are kept in copies by then.
+// One worker pushes long after the others. By then the shard has copied their leased gradients.
 TEST(SimRounds, MemoryOfWhoWaitsForOthersIsGivenBack) {
   SimClusterOptions options = Stormy(5);
   options.shares_memory = true;
@@ -98,7 +99,7 @@ TEST(SimRounds, MemoryOfWhoWaitsForOthersIsGivenBack) {
   };
   for (uint32_t w = 0; w < 4; ++w) push(w);
   cluster.network().RunFor(20ms);
-  EXPECT_FALSE(gradients[0].expired());  // summed in place if the last one comes soon
+  EXPECT_FALSE(gradients[0].expired());  // not copied yet, in case the last push comes soon
   ASSERT_TRUE(until([&] {
     return std::ranges::all_of(gradients, [](const auto& gradient) { return gradient.expired(); });
   }));
@@ -134,7 +135,7 @@ TEST(SimRounds, AsyncPushesAreAllAppliedOnce) {
     ASSERT_TRUE(result.completed) << "seed " << seed << ": "
                                   << (result.mismatch.empty() ? "hangs" : result.mismatch) << "\n"
                                   << result.log;
-    // Everybody is done: the weights are the start plus the sum of all updates.
+    // All workers are done, so the weights are the start plus the sum of all updates.
     std::vector<float> weight(2000);
     bool landed = false;
     cluster.OnWorker(0, [&](worker::Client& client, Time now, transport::Network& network) {
@@ -189,7 +190,7 @@ TEST(SimRounds, SeveralShardsPerServerAndManyParts) {
   EXPECT_TRUE(result.completed) << result.mismatch << result.log;
 }
 
-// Their machines have 64, 12 and 32 cores, and nobody has set a number.
+// The servers' hosts have 64, 12 and 32 cores and offer 8, 3 and 4 shards; no number is configured.
 TEST(SimRounds, ServersOfUnlikeMachinesAgreeOnTheirShards) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     SimClusterOptions options = Stormy(seed);
@@ -201,7 +202,7 @@ TEST(SimRounds, ServersOfUnlikeMachinesAgreeOnTheirShards) {
   }
 }
 
-// Rounds that close by whole keys, whose parts overtake one another.
+// With kLamb a round closes for whole keys, while their parts arrive in any order.
 TEST(SimRounds, UpdatesByNormsSurviveFaults) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SimClusterOptions storm = Stormy(seed);

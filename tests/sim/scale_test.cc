@@ -1,4 +1,4 @@
-// Jobs as large as anybody runs: what a round costs each of its processes does not grow with their number.
+// Very large simulated jobs: the cost of a round for each process must not grow with the number of processes.
 #include <gtest/gtest.h>
 
 #include "sim/rounds.h"
@@ -6,11 +6,12 @@
 namespace sluice::testing {
 namespace {
 
-// The first is sliced over all servers, unless it is placed by default; the others lie on one each.
+// With kSlicedOverAll as the bound, the first key is sliced over all servers; the others are on
+// one server each.
 const std::vector<int64_t> kKeys = {100'000, 100, 200};
 constexpr int64_t kSlicedOverAll = 100'000;
 
-// Messages of a whole job that trains so many rounds, all of whose values are checked.
+// Returns the number of messages of a whole job that trains `rounds` rounds and checks all values.
 uint64_t Messages(uint32_t workers, uint32_t servers, int rounds,
                   std::optional<int64_t> bigarray_bound = kSlicedOverAll) {
   SimClusterOptions options;
@@ -26,8 +27,8 @@ uint64_t Messages(uint32_t workers, uint32_t servers, int rounds,
   return cluster.network().counters().sent;
 }
 
-// A push to each server that has a part, its acknowledgement, and the value: 3 messages, 2 for who comes
-// last.
+// A worker exchanges three messages with each server that has a part: push, ack and value; for the last
+// worker to push, the value is also the ack.
 TEST(SimScale, ARoundCostsAWorkerThreeMessagesAServerHoweverManyWorkersThereAre) {
   const auto of_a_round = [](uint32_t workers, uint32_t servers) {
     return static_cast<double>(Messages(workers, servers, 3) - Messages(workers, servers, 1)) / 2 / workers;
@@ -40,7 +41,7 @@ TEST(SimScale, ARoundCostsAWorkerThreeMessagesAServerHoweverManyWorkersThereAre)
   }
 }
 
-// 400 KB: slices of 32 KiB at the least, however many servers there are.
+// A key of 400 KB has slices of at least 32 KiB, however many servers there are.
 TEST(SimScale, ByDefaultAKeyCostsNoMoreThanItsSlices) {
   for (const uint32_t servers : {40, 80}) {
     const auto rounds = [&](int n) { return static_cast<double>(Messages(10, servers, n, std::nullopt)); };
@@ -50,7 +51,8 @@ TEST(SimScale, ByDefaultAKeyCostsNoMoreThanItsSlices) {
   }
 }
 
-// With joining, keys, barrier and optimiser, which take a worker a few messages with each server.
+// The bound includes joining, keys, barrier and optimiser, for which a worker exchanges a few
+// messages with each server.
 TEST(SimScale, AThousandWorkersAndAHundredServers) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   const uint32_t workers = 200, servers = 40;

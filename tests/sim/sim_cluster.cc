@@ -1,3 +1,9 @@
+// Starts the machines of a cluster on a SimNetwork, with the options that tests vary.
+//
+// The incarnation of each process derives from the seed, its role, its rank and its life (how
+// often it has been started), so that a run can be repeated. cache_bytes is 0 everywhere: the
+// simulated keys are small, and the non-temporal copies of large jobs would not be covered
+// otherwise. Everything runs on the test's thread.
 #include "sim/sim_cluster.h"
 
 namespace sluice::testing {
@@ -64,7 +70,7 @@ server::Control::Shards SimCluster::StartShards(uint32_t rank, uint64_t incarnat
   for (uint32_t i = 0; i < count; ++i) {
     server::ShardOptions shard;
     shard.job = kJob;
-    shard.cache_bytes = 0;  // as of workers
+    shard.cache_bytes = 0;  // covers the path that only large jobs take
     shard.incarnation = incarnation;
     shard.thread = i;
     shard.shards_per_server = count;
@@ -85,7 +91,7 @@ void SimCluster::StartServer(uint32_t rank) {
   membership::Options membership = MembershipOptions(wire::Role::kServer, rank);
   const auto self = [this, rank](auto task) { servers_[rank].control_loop->Post(std::move(task)); };
   if (!options_.offered_shards.empty()) {
-    membership.offered_server_threads = options_.offered_shards[rank];
+    membership.default_server_threads = options_.offered_shards[rank];
     const auto start = [this, rank, incarnation = membership.incarnation](uint32_t count) {
       return Result<server::Control::Shards>(StartShards(rank, incarnation, count));
     };
@@ -105,7 +111,7 @@ void SimCluster::StartWorker(uint32_t rank) {
   worker::ClientOptions client;
   client.membership = MembershipOptions(wire::Role::kWorker, rank, workers_[rank].client ? life : 0);
   client.resend_timeout = options_.resend_timeout;
-  client.cache_bytes = 0;  // the way that only large jobs go
+  client.cache_bytes = 0;  // covers the path that only large jobs take
   if (options_.on_waiting)
     client.on_waiting = [this, rank](const std::string& line) { options_.on_waiting(rank, line); };
   workers_[rank].client = std::make_shared<worker::Client>(client);

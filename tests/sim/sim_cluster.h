@@ -1,5 +1,5 @@
-// A whole cluster in one thread on virtual time: the real scheduler, server and worker machines on a
-// simulated network, from one seed.
+// A whole cluster in one thread and in virtual time: the real scheduler, server and worker machines on a
+// simulated network. All random choices follow from one seed.
 #pragma once
 
 #include <functional>
@@ -20,25 +20,25 @@ struct SimClusterOptions {
   uint32_t workers = 3;
   uint32_t servers = 2;
   uint32_t shards_per_server = 1;
-  // What each server offers where nobody has set its number of shards; empty: all were told
-  // shards_per_server.
+  // By server: the number of shards that it offers to the scheduler, which decides. Empty: every server has
+  // shards_per_server shards.
   std::vector<uint32_t> offered_shards;
   int64_t part_bytes = 1 << 20;
   std::optional<int64_t> bigarray_bound;
   Duration heartbeat_timeout = 10s;
   Duration resend_timeout = 500ms;
   transport::SimFaults faults;
-  transport::SimLink link;                               // of each host
-  std::optional<uint64_t> room_bytes, max_queued_bytes;  // of transport::SimOptions
-  bool colocated = false;  // server i is on the host of worker i, if there is one; else each has its own
-  double codec = 0.01;     // how often messages go through real bytes; the codec has tests of its own
-  bool shares_memory = false;
-  double busy = 0;  // how often shards put large updates off until more messages have come
-  bool deduplicate = true;
-  bool identities = false;  // nodes bring "w0", "s1", ... and may be started again
-  // Takes what workers say while they wait; null: their logs.
+  transport::SimLink link;                               // the link of each host
+  std::optional<uint64_t> room_bytes, max_queued_bytes;  // transport::SimOptions; nullopt: its defaults
+  bool colocated = false;      // server i runs on the host of worker i, if there is one; else on its own
+  double codec = 0.01;         // share of messages that are encoded and decoded; the codec has its own tests
+  bool shares_memory = false;  // transport::SimOptions::shares_memory
+  double busy = 0;             // probability that a shard waits for more messages before large updates
+  bool deduplicate = true;     // server::ShardOptions::deduplicate
+  bool identities = false;     // nodes register with "w0", "s1", ..., so that they may be restarted
+  // Receives the lines that workers report while they wait; null: they go to the log.
   std::function<void(uint32_t worker, const std::string& line)> on_waiting;
-  uint32_t late_workers = 0;  // so many, the last ones, are left to StartWorker
+  uint32_t late_workers = 0;  // the last so many workers are not started; the test calls StartWorker
 };
 
 class SimCluster {
@@ -54,20 +54,20 @@ class SimCluster {
   transport::SimLoop& worker_loop(uint32_t worker) { return *workers_[worker].loop; }
   transport::SimLoop& scheduler_loop() { return *scheduler_loop_; }
 
-  // Runs `call` on the worker's loop.
+  // Posts `call` to the loop of a worker or a server; it runs when virtual time goes on.
   void OnWorker(uint32_t worker, std::function<void(worker::Client&, Time, transport::Network&)> call);
   void OnServer(uint32_t server, std::function<void(server::Control&, Time, transport::Network&)> call);
-  // A process dies: its loops never act again.
+  // These simulate the death of a process: its loops never act again.
   void KillWorker(uint32_t worker);
   void KillServer(uint32_t server);
   void KillScheduler();
-  // A worker that was left out, or another process in a worker's place: with a new incarnation, whatever the
-  // former one does. client() and worker_loop() are the new one's from here on.
+  // Starts a late worker, or another process in the place of a worker, with a new incarnation; the former one
+  // keeps running unless it was killed. client() and worker_loop() return the new one's from then on.
   void StartWorker(uint32_t rank);
-  // Cuts a random pair of nodes apart for a short while; called now and then by scripts that want partitions.
+  // Partitions a random worker from a random server's shards, or from the scheduler, for `duration`.
   void CutSomebody(Rng& rng, Duration duration);
 
-  // Until all workers have joined. False: the virtual deadline came first.
+  // Runs until all workers have joined. Returns false if the virtual deadline came first.
   bool Join(Duration deadline = 60s);
   const SimClusterOptions& options() const { return options_; }
 

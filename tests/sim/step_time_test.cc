@@ -1,6 +1,6 @@
-// How long a training step takes on 1 Gbit/s: real clients and shards in virtual time, and workers that
-// compute as LeNet does on one core. Machines themselves take no time here, and links pass whole messages one
-// after the other.
+// Measures how long a training step takes on 1 Gbit/s, with real clients and shards in virtual time. The
+// workers spend the time that LeNet takes on one core. The machines themselves take no time, and a link
+// passes whole messages one after the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 namespace sluice::testing {
 namespace {
 
-// LeNet's keys, first layers first: when forward comes to each, and how long before backward ends its
-// gradient is written, in ms (docs/benchmarks.md, "Overlap of a step").
+// LeNet's keys, in the order of the layers. `forward` is the time in a step at which forward needs the key,
+// `before_end` how long before the end of backward its gradient is written, both in ms (docs/benchmarks.md,
+// "Overlap of a step").
 struct Layer {
   int64_t elements;
   double forward, before_end;
@@ -20,14 +21,14 @@ struct Layer {
 constexpr Layer kLayers[] = {{500, 0, 0.07},       {20, 0, 0},       {25'000, 1.3, 4.85}, {50, 1.3, 4.85},
                              {400'000, 4.2, 10.3}, {500, 4.2, 10.3}, {5'000, 4.8, 11.2},  {10, 4.8, 11.2}};
 constexpr size_t kKeys = std::size(kLayers);
-constexpr double kComputing = 16;  // ms of a step that waits for nothing
+constexpr double kComputing = 16;  // ms of a step without waiting
 
 constexpr int kSteps = 60, kWarmUp = 5;
 
 struct StepOptions {
   bool overlap = true;
   GradientCompression compression = {};
-  double jitter = 0;  // a worker's step computes up to so much longer, each anew
+  double jitter = 0;  // a step computes up to this fraction longer, drawn for each step and worker
 };
 
 Duration Ms(double ms) {
@@ -35,7 +36,7 @@ Duration Ms(double ms) {
 }
 
 SimClusterOptions TwoByTwo() {
-  constexpr double kRate = 125e6 * 1448 / 1538;  // payload bytes a second of 1 Gbit/s
+  constexpr double kRate = 125e6 * 1448 / 1538;  // payload bytes per second of 1 Gbit/s Ethernet
   SimClusterOptions options;
   options.workers = options.servers = 2;
   options.link = {.transmit_rate = kRate, .receive_rate = kRate};
@@ -50,7 +51,7 @@ class Training {
   explicit Training(const StepOptions& options)
       : options_(options), cluster_(TwoByTwo()), workers_(cluster_.options().workers) {}
 
-  // Of a step, in ms.
+  // Returns the time of a step in ms.
   double Run() {
     EXPECT_TRUE(cluster_.Join());
     for (uint32_t w = 0; w < workers_.size(); ++w) Init(w);
@@ -67,14 +68,14 @@ class Training {
     std::array<bool, kKeys> there;
     int step = 0;
     double slow = 1;
-    size_t layer = 0;     // that forward comes to next
-    double computed = 0;  // ms of the step
+    size_t layer = 0;     // the next layer of forward
+    double computed = 0;  // ms of the step that have been computed
     bool waits = false;
   };
 
   transport::SimNetwork& network() { return cluster_.network(); }
 
-  // What workers compute, beside what the network does.
+  // Calls `what` after `duration`, which stands for computing; the network goes on meanwhile.
   void After(Duration duration, std::function<void()> what) {
     computing_.emplace(network().now() + duration, std::move(what));
   }
@@ -187,7 +188,8 @@ double StepMs(const char* name, const StepOptions& options) {
 
 constexpr GradientCompression kTwoBits = {.type = Compression::k2Bit};
 
-// tools/step_model.py has 17.8 and 31.9 ms for workers that compute alike: it knows one worker's link.
+// tools/step_model.py predicts 17.8 ms with overlap and 31.9 ms without, for workers that compute
+// equally long; it models the link of one worker.
 TEST(SimStepTime, OverlapHidesMoreThanAThird) {
   for (const double jitter : {0.0, 0.1, 0.2, 0.4}) {
     const double with = StepMs("with", {.jitter = jitter});
@@ -196,7 +198,8 @@ TEST(SimStepTime, OverlapHidesMoreThanAThird) {
   }
 }
 
-// The slower of two workers computes 1 + 2/3 of the jitter. By tools/step_model.py, with pushes of 1/16.
+// The numbers are from tools/step_model.py with pushes of 1/16 of the bytes. On average the slower of two
+// workers computes 1 + 2/3 of the jitter.
 TEST(SimStepTime, OfTwoBitsItIsWhatTheModelSays) {
   for (const auto& [jitter, model] : std::vector<std::pair<double, double>>{
            {0, 20.35}, {0.05, 20.54}, {0.1, 20.73}, {0.2, 21.11}, {0.4, 21.87}}) {

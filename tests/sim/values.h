@@ -1,4 +1,4 @@
-// A worker's array as values land in it: copied, or adopted where a shard lent them.
+// A worker's array that receives values: they are copied into its own memory, or it adopts leased memory.
 #pragma once
 
 #include "base/adopter.h"

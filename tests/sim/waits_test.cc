@@ -1,5 +1,5 @@
-// Who waits for others: whom, for how long and with what is said; the wait ends when the others have come,
-// however late, unless its deadline comes first.
+// Workers that wait for others. They report for whom and for how long they wait, at growing intervals. A wait
+// ends when the others have arrived, however late, unless its deadline comes first or a node dies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 const wire::KeySpec kSpec = {std::string("w"), DType::kFloat32, Shape{300}};
 
-// A call of a worker's client, whose end goes to `done`.
+// A call on a worker's client, which calls `done` at its end.
 using Call = std::function<void(worker::Client& client, Time now, Time deadline, transport::Network& network,
                                 worker::Done done)>;
 
@@ -40,7 +40,8 @@ class Waits : public ::testing::Test {
     });
   }
   bool Done(uint32_t worker, size_t calls = 1) { return ended_[worker].size() == calls; }
-  // `call` on worker 2, a long time nothing, then on worker `late` and all others.
+  // Issues `call` on all workers but `late`, and three hours later on `late`. Expects that worker 2 has
+  // reported lines with `texts`, that all calls then succeed, and that the reports end.
   void ExpectPatience(const Call& call, uint32_t late, const std::vector<std::string>& texts) {
     for (uint32_t worker = 0; worker < 3; ++worker)
       if (worker != late) Issue(worker, call);
@@ -50,16 +51,16 @@ class Waits : public ::testing::Test {
     ASSERT_FALSE(said_[2].empty());
     EXPECT_THAT(said_[2].front(), HasSubstr(", for 10 s so far: "));
     EXPECT_GE(said_[2].size(), 10u);
-    EXPECT_LE(said_[2].size(), 30u);  // growing intervals
+    EXPECT_LE(said_[2].size(), 30u);  // the intervals grow
     Issue(late, call);
     EXPECT_TRUE(cluster_.network().RunUntil([&] { return Done(0) && Done(1) && Done(2); },
                                             cluster_.network().now() + 60s));
     for (auto& [worker, ends] : ended_) EXPECT_EQ(ends.back(), "ok");
     const size_t lines = said_[2].size();
     cluster_.network().RunFor(hours(1));
-    EXPECT_EQ(said_[2].size(), lines);  // it waits for nobody
+    EXPECT_EQ(said_[2].size(), lines);  // it no longer waits
   }
-  // `call` on worker 2 alone.
+  // Issues `call` on worker 2 alone, with a deadline. Expects an error with `texts`.
   void ExpectGivesUp(const Call& call, const std::vector<std::string>& texts) {
     Issue(2, call, 25s);
     cluster_.network().RunFor(30s);
@@ -70,7 +71,7 @@ class Waits : public ::testing::Test {
     EXPECT_THAT(said_[2], Contains(HasSubstr("gives up after 25 s")));
   }
 
-  // The key exists on all workers.
+  // Initialises the key on all workers.
   void InitAll() {
     for (uint32_t worker = 0; worker < 3; ++worker) Issue(worker, Init());
     ASSERT_TRUE(cluster_.network().RunUntil([&] { return Done(0) && Done(1) && Done(2); },
@@ -100,7 +101,7 @@ class Waits : public ::testing::Test {
                          deadline, done, network);
         };
   }
-  // Worker 0 sets it, the others wait until it has.
+  // Worker 0 sets the optimiser; the other workers wait for that.
   static Call Optimizer() {
     return
         [](worker::Client& client, Time now, Time deadline, transport::Network& network, worker::Done done) {
@@ -146,7 +147,7 @@ TEST_F(Waits, AnOptimiserThatRankZeroNeverSets) {
   ExpectGivesUp(Optimizer(), {"setting the optimiser", "waiting for worker 0 to set the optimiser"});
 }
 
-// Short waits, as of every training step, are no news.
+// Short waits, as in every training step, are not reported.
 TEST_F(Waits, ShortOnesAreNotReported) {
   InitAll();
   for (size_t step = 1; step <= 20; ++step) {
@@ -159,7 +160,7 @@ TEST_F(Waits, ShortOnesAreNotReported) {
   for (const auto& [worker, lines] : said_) EXPECT_THAT(lines, IsEmpty());
 }
 
-// Whoever is waited for dies: no deadline is needed to notice.
+// The worker that the others wait for dies. Waits without a deadline end with an error, too.
 TEST_F(Waits, WithoutLimitEndWhenWhoeverIsWaitedForIsDead) {
   InitAll();
   for (const uint32_t worker : {0, 2}) Issue(worker, PushPull());

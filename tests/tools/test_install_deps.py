@@ -26,7 +26,7 @@ class InstallDeps(unittest.TestCase):
         for name in NEEDED:
             (self.bin / name).symlink_to(shutil.which(name))
 
-    def stand_in(self, name, body):
+    def wrap_device(self, name, body):
         path = self.bin / name
         path.write_text(STAND_IN.format(body=body))
         path.chmod(0o755)
@@ -34,11 +34,11 @@ class InstallDeps(unittest.TestCase):
     def debian(self, *, installed=(), root=True, sudo=True, apt="true"):
         """A machine with these packages: prints what dpkg-query would, notes calls of apt-get."""
         lines = "".join(f"echo 'installed {name}'\n" for name in installed)
-        self.stand_in("dpkg-query", f"{lines}echo 'config-files git'")
-        self.stand_in("id", f"echo {0 if root else 1000}")
-        self.stand_in("apt-get", f'echo "apt-get $*" >>{self.calls}\n{apt}')
+        self.wrap_device("dpkg-query", f"{lines}echo 'config-files git'")
+        self.wrap_device("id", f"echo {0 if root else 1000}")
+        self.wrap_device("apt-get", f'echo "apt-get $*" >>{self.calls}\n{apt}')
         if sudo:
-            self.stand_in("sudo", f'echo sudo >>{self.calls}\nexec "$@"')
+            self.wrap_device("sudo", f'echo sudo >>{self.calls}\nexec "$@"')
 
     def run_tool(self, *arguments, **variables):
         return subprocess.run(["/bin/bash", TOOL, *arguments], stdin=subprocess.DEVNULL, capture_output=True,

@@ -1,4 +1,4 @@
-// An envelope's bytes as text: for tests that compare them or change them.
+// Encodes an envelope as text, for tests that compare or change its bytes.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The error that a call must end with.
+// Checks the error that a call throws.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// The message of the sluice::Error with `code` that `call` throws.
+// Calls `call`, expects it to throw a sluice::Error with `code`, and returns the error's message.
 template <typename F>
 std::string ErrorOf(ErrorCode code, F&& call) {
   try {

@@ -1,4 +1,4 @@
-// A network that goes nowhere: it keeps what a machine sends, for a test to look at.
+// A network that delivers nothing: it records the messages that a machine sends, for a test to inspect.
 #pragma once
 
 #include <functional>
@@ -38,9 +38,9 @@ class RecordingNetwork final : public transport::Network {
   uint64_t QueuedBytes(transport::PeerId) const override { return 0; }
   bool HasRoom(transport::PeerId peer) override { return !without_room.contains(peer); }
 
-  // What was sent since the last call.
+  // Returns the messages sent since the last call.
   std::vector<Sent> Take() { return std::exchange(sent, {}); }
-  // The same, as far as it is a Body to `to`.
+  // As Take(), but returns only the bodies of type Body that were sent to `to`; drops the rest.
   template <typename Body>
   std::vector<Body> Take(transport::PeerId to) {
     std::vector<Body> bodies;
@@ -50,7 +50,7 @@ class RecordingNetwork final : public transport::Network {
     return bodies;
   }
 
-  std::vector<std::string> addresses;  // peer i + 1
+  std::vector<std::string> addresses;  // addresses[i] is that of peer i + 1
   std::vector<transport::PeerId> disconnected;
   std::vector<Sent> sent;
   std::set<transport::PeerId> without_room;

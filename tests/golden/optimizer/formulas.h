@@ -1,4 +1,4 @@
-// The optimisers as published, in float64, element by element: what ours are compared with.
+// The optimisers as published, in float64 and element by element. Tests compare the real ones with them.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@ namespace sluice::reference {
 
 struct Element {
   double weight = 0;
-  double first = 0;   // momentum; a mean; Ftrl's z
-  double second = 0;  // a mean of squares, or their sum
+  double first = 0;   // momentum, mean of the gradients, or Ftrl's z
+  double second = 0;  // mean or sum of the squared gradients
   double third = 0;   // RMSProp's momentum
 };
 
-// What one update of a key goes by.
+// The parameters of one update of a key.
 struct Update {
   double rate = 0;
-  int64_t t = 1;
-  double scale = 1;  // all that multiplies the gradient but rescale_grad
+  int64_t t = 1;     // number of the update, from 1
+  double scale = 1;  // factor of the gradient, besides rescale_grad
   double wd_mult = 1;
 };
 
@@ -29,7 +29,7 @@ inline double Sign(double x) {
   return x > 0 ? 1 : (x < 0 ? -1 : 0);
 }
 
-// Kingma, Ba 2015, algorithm 1: the step that the moments ask for.
+// Kingma, Ba 2015, algorithm 1. Returns the step before it is multiplied by the rate.
 inline double AdamStep(const OptimizerConfig& c, int64_t t, double g, Element* e) {
   e->first = c.beta1 * e->first + (1 - c.beta1) * g;
   e->second = c.beta2 * e->second + (1 - c.beta2) * g * g;
@@ -39,7 +39,8 @@ inline double AdamStep(const OptimizerConfig& c, int64_t t, double g, Element* e
   return mean / (std::sqrt(variance) + c.epsilon);
 }
 
-// Tieleman, Hinton 2012; centred as Graves 2013, (38) to (41). With the variable that MXNet stores.
+// Tieleman, Hinton 2012; centred as in Graves 2013, (38) to (41). The momentum includes the rate,
+// as in MXNet.
 inline double RmsPropStep(const OptimizerConfig& c, double rate, double g, Element* e) {
   e->second = c.rho * e->second + (1 - c.rho) * g * g;
   double divisor = std::sqrt(e->second) + c.epsilon;
@@ -50,7 +51,7 @@ inline double RmsPropStep(const OptimizerConfig& c, double rate, double g, Eleme
   return e->third = c.momentum * e->third - rate * g / divisor;
 }
 
-// McMahan et al. 2013, algorithm 1, with D as its lambda_2.
+// McMahan et al. 2013, algorithm 1, with `decay` as its lambda_2.
 inline void FtrlUpdate(const OptimizerConfig& c, double rate, double decay, double g, Element* e) {
   const double sigma = (std::sqrt(e->second + g * g) - std::sqrt(e->second)) / rate;
   e->first += g - sigma * e->weight;
@@ -77,7 +78,7 @@ inline void LambUpdate(const OptimizerConfig& c, const Update& u, std::span<cons
   for (size_t i = 0; i < array.size(); ++i) array[i].weight -= u.rate * ratio * steps[i];
 }
 
-// One update of one element of any kind but lamb.
+// Updates one element; every kind but kLamb and kAccumulate, which UpdateArray handles.
 inline void UpdateElement(const OptimizerConfig& c, const Update& u, double clipped, Element* e) {
   const double decay = c.wd * u.wd_mult, g = clipped + decay * e->weight;
   switch (c.kind) {
@@ -117,7 +118,7 @@ inline void UpdateElement(const OptimizerConfig& c, const Update& u, double clip
   }
 }
 
-// One update of a whole array.
+// Updates a whole array once.
 inline void UpdateArray(const OptimizerConfig& config, const Update& u, std::span<const double> gradient,
                         std::span<Element> array) {
   const OptimizerConfig c = Resolved(config);

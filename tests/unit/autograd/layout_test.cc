@@ -89,7 +89,7 @@ struct Outcome {
 };
 using Function = std::function<NDArray(const NDArray&)>;
 
-// Of f on x that lies so, and the gradient for a head of the other layout.
+// Runs f on x in this layout, and backward with a head gradient in the other layout.
 Outcome Run(const Function& f, const NDArray& x, ImageLayout layout) {
   NDArray leaf = x.Copy();
   autograd::AttachGrad(leaf);
@@ -201,7 +201,7 @@ class ReorderingsTest : public ::testing::Test {
  protected:
   ReorderingsTest() {
     Devices::SetDefault(std::make_shared<Devices>(DevicesOptions{
-        .stand_in = [count = count_](std::shared_ptr<Device> device) -> std::shared_ptr<Device> {
+        .wrap_device = [count = count_](std::shared_ptr<Device> device) -> std::shared_ptr<Device> {
           return std::make_shared<ReorderCounter>(std::move(device), count);
         }}));
   }

@@ -217,7 +217,7 @@ TEST_F(MisuseTest, SlicesOutsideTheArray) {
   EXPECT_EQ(ops::Slice(x, 1, 2, 2).shape(), Shape({2, 0}));
 }
 
-// Of every operation, in every place where an array is needed.
+// Every operation is tried, with every argument that needs an array.
 TEST_F(MisuseTest, NoArrayWhereOneIsNeeded) {
   const NDArray none, one({1}), row({1, 1}), image({1, 1, 1, 1});
   NDArray mean({1}), variance({1}), no_statistics;

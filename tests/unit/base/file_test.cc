@@ -114,10 +114,10 @@ TEST_F(File, AFailureLeavesTheOldFileAndNoTemporaryOne) {
 }
 
 // A system that has no files without names, or does not let them get one.
-class Refusing final : public NamelessFiles {
+class Refusing final : public UnnamedFiles {
  public:
   explicit Refusing(bool opens) : opens_(opens) {}
-  int Open(const std::string& folder) const override { return opens_ ? NamelessFiles::Open(folder) : -1; }
+  int Open(const std::string& folder) const override { return opens_ ? UnnamedFiles::Open(folder) : -1; }
   bool Link(int, const std::string&) const override { return false; }
 
  private:
@@ -146,7 +146,7 @@ TEST_F(File, WhereNamelessFilesAreRefusedANamedOneIsWritten) {
 TEST_F(File, ANamedFileThatCannotBeRenamedIsRemoved) {
   fs::create_directory(Path("taken"));
   // The folder takes the target's place after the check: what the rename then meets.
-  class Meddling final : public NamelessFiles {
+  class Meddling final : public UnnamedFiles {
    public:
     explicit Meddling(std::string folder) : folder_(std::move(folder)) {}
     int Open(const std::string&) const override {

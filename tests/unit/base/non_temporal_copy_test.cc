@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Of any length, from and to any place in a line; nothing beside is touched.
+// Copies have any length, from and to any place in a cache line; no byte beside is touched.
 TEST(NonTemporalCopy, IsACopy) {
   Rng rng(1);
   std::vector<std::byte> from(3000);

@@ -72,7 +72,7 @@ TEST_P(ReducerTest, SumsFloatsInTheOrderOfTheList) {
   Rng rng(1);
   for (const size_t count : {1, 2, 3, 8}) {
     for (const size_t n : {1, 17, 4096, 50001}) {
-      // Of very different size, so that another order would round differently.
+      // The terms differ so much in size that another order would round differently.
       const auto terms = Terms<float>(count, n, &rng, [](Rng* r) {
         return static_cast<float>(std::ldexp(r->Normal(), static_cast<int>(r->Below(30))));
       });

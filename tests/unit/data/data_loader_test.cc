@@ -309,7 +309,7 @@ class Gated final : public Numbers {
   std::shared_future<void> gate{open.get_future()};
 };
 
-// Of batches of 7, the last of an epoch with 5.
+// Batches have 7 samples; the last one of an epoch has 5.
 TEST(DataLoaderTest, BatchesHandedBackAreMadeAnewInTheirMemory) {
   const auto data = std::make_shared<Numbers>(40);
   const DataLoaderOptions options{.batch_size = 7, .seed = 9, .num_epochs = 20, .num_threads = 2};

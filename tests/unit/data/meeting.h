@@ -1,4 +1,4 @@
-// A data set that shows how many threads read it.
+// A data set that proves that several threads read it at the same time.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace sluice::testing {
 
-// Get waits until as many threads have come as are expected; Error(kDeadlineExceeded) when they do not.
+// Get returns once `expected` different threads have called it. Throws Error(kDeadlineExceeded) after 30 s.
 class Meeting final : public Dataset {
  public:
   Meeting(std::shared_ptr<const Dataset> of, size_t expected) : of_(std::move(of)), expected_(expected) {}

@@ -1,4 +1,4 @@
-// A folder that goes with its owner.
+// A temporary folder; the destructor removes it with all its contents.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   std::string path(std::string_view name = "") const { return (path_ / name).string(); }
-  // Makes the folders on the way; returns the path.
+  // Writes a file and returns its path. Creates missing folders.
   std::string Put(std::string_view name, std::string_view bytes) const {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());

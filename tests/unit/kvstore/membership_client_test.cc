@@ -87,11 +87,11 @@ TEST_F(MembershipClient, RegistersAtOnceWithAllItKnows) {
 }
 
 TEST_F(MembershipClient, AServerTellsItsThreadsAndThenItsAddresses) {
-  Client server({.role = Role::kServer, .server_threads = 3, .offered_server_threads = 5});
+  Client server({.role = Role::kServer, .server_threads = 3, .default_server_threads = 5});
   server.OnStart(now_, network_);
   const auto registered = [&] { return network_.Take().back().As<wire::Register>(); };
   wire::Register heard = registered();
-  EXPECT_EQ(std::pair(heard.server_threads, heard.offered_server_threads), std::pair(3u, 5u));
+  EXPECT_EQ(std::pair(heard.server_threads, heard.default_server_threads), std::pair(3u, 5u));
   EXPECT_TRUE(heard.shard_addresses.empty());
   EXPECT_EQ(server.server_threads(), 0u);
   wire::Message message;

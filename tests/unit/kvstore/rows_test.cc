@@ -7,9 +7,9 @@
 
 #include "base/rng.h"
 #include "base/strings.h"
-#include "kvstore/rows/batch.h"
-#include "kvstore/rows/close.h"
+#include "kvstore/rows/row_batch.h"
 #include "kvstore/rows/row_fill.h"
+#include "kvstore/rows/update_rows.h"
 #include "tensor/types/half.h"
 #include "unit/row_ids.h"
 

@@ -47,7 +47,7 @@ class UpdateArrayTest : public ::testing::Test {
  protected:
   UpdateArrayTest() {
     Devices::SetDefault(std::make_shared<Devices>(
-        DevicesOptions{.threads_per_cpu_context = 3, .stand_in = [this](std::shared_ptr<Device> device) {
+        DevicesOptions{.threads_per_cpu_context = 3, .wrap_device = [this](std::shared_ptr<Device> device) {
                          return std::make_shared<CountingDevice>(std::move(device), &operations_);
                        }}));
   }

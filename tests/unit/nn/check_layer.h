@@ -1,4 +1,4 @@
-// A layer beside a float64 function.
+// Compares a layer with a function in float64.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace sluice::nn {
 using reference::Random;
 using reference::Tensor;
 
-// The layer's forward, and the gradients of its input and parameters for a random head, against the float64
-// function of (x, parameters...).
+// Compares the layer's output, and the gradients of its input and parameters for a random head gradient, with
+// those of `function`, whose arguments are (x, parameters...).
 inline void Check(Layer& layer, const Shape& x_shape, const reference::Function& function, uint64_t seed) {
   SCOPED_TRACE(::testing::Message() << layer.kind() << " of " << x_shape << ", seed " << seed);
   Rng rng(seed);
@@ -22,7 +22,7 @@ inline void Check(Layer& layer, const Shape& x_shape, const reference::Function&
   autograd::AttachGrad(x);
   const ParameterDict parameters = layer.CollectParams();
   parameters.Initialize({cpu(0)});
-  layer(x);  // deferred shapes
+  layer(x);  // determines deferred shapes
   for (const auto& parameter : parameters) {
     inputs.push_back(Random(parameter->shape(), &rng));
     parameter->SetData(reference::ToNDArray(inputs.back()));

@@ -87,7 +87,7 @@ class ConvProperty : public ::testing::TestWithParam<uint64_t> {
             {groups * out, in, g.window.height, g.window.width},
             g};
   }
-  // Of sums near 1, where tanh does not enlarge their rounding.
+  // Sums stay near 1, where tanh does not enlarge their rounding.
   Tensor RandomWeight(const Shape& shape) {
     Tensor weight = Random(shape, &rng_);
     const double scale = std::sqrt(static_cast<double>(shape[0]) / static_cast<double>(shape.size()));

@@ -1,4 +1,4 @@
-// What the tests of recurrent layers share.
+// Helpers that the tests of recurrent layers share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ inline NDArray ToLengths(const std::vector<int64_t>& lengths) {
              : NDArray::From(std::span<const int64_t>(lengths), {static_cast<int64_t>(lengths.size())});
 }
 
-// Of "tanh", "relu", "lstm", "gru".
+// The parameter of these tests is the kind of layer: "tanh", "relu", "lstm" or "gru".
 class RecurrentTest : public ::testing::TestWithParam<const char*> {
  protected:
   int64_t From(int64_t least, int64_t most) {

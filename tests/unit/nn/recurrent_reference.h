@@ -1,4 +1,4 @@
-// Recurrent layers in float64, one number at a time.
+// Recurrent layers in float64, computed one number at a time.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ inline double SigmoidOf(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
-// One sequence's step of one layer in one direction; `w`: i2h weight, h2h weight, i2h bias, h2h bias.
+// Computes one step of one sequence in one layer and direction. `w` holds i2h weight, h2h weight,
+// i2h bias and h2h bias.
 inline void RecurrentStep(const RecurrentNetwork& net, const std::vector<double>& x, const Tensor* const w[4],
                           std::vector<double>* hidden, std::vector<double>* cell) {
   const auto in = static_cast<int64_t>(x.size()), n = net.hidden;
@@ -55,7 +56,8 @@ inline void RecurrentStep(const RecurrentNetwork& net, const std::vector<double>
   }
 }
 
-// inputs: x, four parameters for each layer and direction, then hidden and cell to begin with or nothing.
+// Runs the network. `inputs` are x, then four parameters for each layer and direction, then optionally the
+// initial hidden state, then optionally the initial cell state.
 inline RecurrentOutcome Run(const RecurrentNetwork& net, const std::vector<Tensor>& inputs) {
   const int64_t batch = inputs[0].shape[0], steps = inputs[0].shape[1], n = net.hidden, d = net.directions();
   const auto state = static_cast<size_t>(1 + 4 * net.layers * d);

@@ -1,4 +1,5 @@
-// Plain float64 layers and their gradients by central differences: what the real ones are compared with.
+// Plain layers in float64, and their gradients by central differences. Tests compare the real
+// layers with them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ struct Tensor {
   explicit Tensor(const Shape& shape) : shape(shape), values(static_cast<size_t>(shape.size())) {}
   double& at(int64_t i) { return values[static_cast<size_t>(i)]; }
   double at(int64_t i) const { return values[static_cast<size_t>(i)]; }
-  // Element (n, c, h, w); outside the image `border`.
+  // Returns element (n, c, h, w), or `border` if (h, w) is outside the image.
   double Pixel(int64_t n, int64_t c, int64_t h, int64_t w, double border) const {
     if (h < 0 || w < 0 || h >= shape[2] || w >= shape[3]) return border;
     return at(((n * shape[1] + c) * shape[2] + h) * shape[3] + w);
@@ -31,7 +32,7 @@ struct Tensor {
 
 inline Tensor Random(const Shape& shape, Rng* rng) {
   Tensor tensor(shape);
-  // Whole floats, so that both sides start from the same numbers.
+  // The values are rounded to float, so that both sides start from the same numbers.
   for (double& value : tensor.values) value = static_cast<float>(rng->Uniform(-1, 1));
   return tensor;
 }
@@ -61,7 +62,7 @@ struct Geometry {
   int64_t full_width() const { return dilation.width * (window.width - 1) + 1; }
 };
 
-// y(n, c, oh, ow) = f(n, c, first row, first column) for every position of the window over x.
+// Returns y with y(n, c, oh, ow) = f(n, c, first row, first column) for every position of the window over x.
 inline Tensor Slide(const Tensor& x, int64_t channels, const Geometry& g,
                     const std::function<double(int64_t, int64_t, int64_t, int64_t)>& f) {
   const int64_t rows = (x.shape[2] + 2 * g.padding.height - g.full_height()) / g.stride.height + 1;
@@ -82,7 +83,7 @@ inline Tensor Slide(const Tensor& x, int64_t channels, const Geometry& g,
 
 inline Tensor Conv2D(const Tensor& x, const Tensor& w, const Tensor* b, const Geometry& g) {
   return Slide(x, w.shape[0], g, [&](int64_t n, int64_t c, int64_t top, int64_t left) {
-    const int64_t first = c / (w.shape[0] / g.groups) * w.shape[1];  // channel of its group
+    const int64_t first = c / (w.shape[0] / g.groups) * w.shape[1];  // first input channel of c's group
     double sum = b ? b->at(c) : 0;
     for (int64_t i = 0; i < w.shape[1]; ++i) {
       for (int64_t r = 0; r < g.window.height; ++r) {
@@ -96,10 +97,10 @@ inline Tensor Conv2D(const Tensor& x, const Tensor& w, const Tensor* b, const Ge
   });
 }
 
-// Every input element adds its share of the kernel to the output.
+// Adds for every input element the kernel times this element to the output. `more` is the output padding.
 inline Tensor Conv2DTranspose(const Tensor& x, const Tensor& w, const Tensor* b, const Geometry& g,
                               const nn::Window& more) {
-  const int64_t outs = w.shape[1], ins = x.shape[1] / g.groups;  // of a group
+  const int64_t outs = w.shape[1], ins = x.shape[1] / g.groups;  // channels of a group
   const int64_t height =
       (x.shape[2] - 1) * g.stride.height - 2 * g.padding.height + g.full_height() + more.height;
   const int64_t width = (x.shape[3] - 1) * g.stride.width - 2 * g.padding.width + g.full_width() + more.width;
@@ -160,7 +161,7 @@ inline Tensor Map(const Tensor& x, const std::function<double(double)>& f) {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// The gradient of sum(head * f(inputs)) by inputs[which].
+// Returns the gradient of sum(head * f(inputs)) with respect to inputs[which].
 inline Tensor Gradient(const Function& f, std::vector<Tensor> inputs, size_t which, const Tensor& head) {
   constexpr double kStep = 1e-5;
   const auto weighted = [&] {

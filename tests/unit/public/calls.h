@@ -1,4 +1,4 @@
-// Calls with arguments that cannot be: each throws sluice::Error and says what was wrong.
+// Calls with invalid arguments: each must throw sluice::Error with a message that says what was wrong.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace sluice {
 
 struct Call {
   std::string name;
-  std::string word;  // that the message has: the call, or the argument
+  std::string word;  // part of the expected message: the name of the call or of the argument
   std::function<void()> run;
 };
 

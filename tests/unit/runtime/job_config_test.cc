@@ -115,7 +115,7 @@ TEST(JobConfig, HowManyThreadsOwnKeysIsAnOfferUnlessSomebodySetsIt) {
   for (const auto& [cores, threads] : std::map<int, int>{{1, 1}, {4, 1}, {16, 4}, {64, 8}}) {
     const JobConfig config = JobConfig::FromEnv(Env(values), cores);
     EXPECT_FALSE(config.server_threads.has_value());
-    EXPECT_EQ(config.offered_server_threads, threads) << cores;
+    EXPECT_EQ(config.default_server_threads, threads) << cores;
   }
   values["SLUICE_SERVER_THREADS"] = "3";
   EXPECT_EQ(JobConfig::FromEnv(Env(values), 64).server_threads, 3);

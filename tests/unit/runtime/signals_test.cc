@@ -128,7 +128,7 @@ TEST(SignalWatcher, OfAProcessThatPlaysARoleHandlersAndBlockedSignalsAreTaken) {
   kill(getpid(), SIGUSR1);  // waits, as launch.py's question does
   {
     Heard heard;
-    const HeldSignals held(HeldSignals::Programs::kGiveWay);
+    const HeldSignals held(HeldSignals::Programs::kReplace);
     SignalWatcher watcher([&](int number) { heard.Add(number); });
     EXPECT_TRUE(heard.Await({SIGUSR1}));
     kill(getpid(), SIGTERM);

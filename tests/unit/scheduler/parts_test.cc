@@ -70,7 +70,7 @@ Result<Roster::Registration> RegisterServer(Roster& roster, uint64_t incarnation
                                .num_servers = roster.num_servers(),
                                .shard_addresses = std::move(addresses),
                                .server_threads = set,
-                               .offered_server_threads = offered};
+                               .default_server_threads = offered};
   return roster.Register(Time{}, {incarnation}, {Role::kServer, 0, incarnation}, request);
 }
 

@@ -1,4 +1,4 @@
-// A scheduler of two servers and two workers that a test plays.
+// A scheduler whose two servers and two workers are played by the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct Node {
   transport::PeerId peer() const { return {(role == Role::kServer ? 100u : 200u) + rank}; }
   uint64_t incarnation() const { return peer().value * 10; }
 };
-// The process that a supervisor starts when worker 1's has died.
+// The process that a supervisor starts after worker 1's process has died.
 struct Successor {
   transport::PeerId peer{301};
   uint64_t incarnation = 3010;
@@ -33,7 +33,7 @@ class SchedulerTest : public ::testing::Test {
  protected:
   SchedulerTest() { scheduler_.OnStart(now_, network_); }
 
-  // What the scheduler sends because of it.
+  // Delivers a message from a node. Returns what the scheduler sends in reaction.
   std::vector<Sent> Deliver(const Node& from, wire::Body body, uint64_t id = 0, uint64_t in_reply_to = 0) {
     wire::Message message;
     message.sender = {from.role, from.rank, from.incarnation()};
@@ -53,7 +53,8 @@ class SchedulerTest : public ::testing::Test {
     if (node.role == Role::kServer) request.shard_addresses = {"tcp://h:1"};
     return Deliver(node, request);
   }
-  // Worker 1's identity in another process; `answers` a challenge, or none.
+  // Registers another process with worker 1's identity. `answers` is the id of the challenge that the message
+  // answers, or 0.
   std::vector<Sent> RegisterAgain(const Successor& successor, uint64_t answers = 0) {
     wire::Message message;
     message.sender = {Role::kWorker, 0, successor.incarnation};
@@ -81,7 +82,7 @@ class SchedulerTest : public ::testing::Test {
   static wire::DeclareKeys Declaration(DType dtype = DType::kFloat32) {
     return {.keys = {{std::string("w"), dtype, Shape{8}}}};
   }
-  // Both servers acknowledge what they were sent; what follows from it.
+  // Both servers acknowledge message `id`. Returns what the scheduler sends after the second one.
   std::vector<Sent> AckBoth(uint64_t id) {
     std::vector<Sent> sent = Deliver(kServer0, wire::Ack{}, 0, id);
     EXPECT_TRUE(sent.empty());
@@ -90,7 +91,7 @@ class SchedulerTest : public ::testing::Test {
 
   RecordingNetwork network_;
   Time now_{};
-  std::vector<size_t> completions_;  // how many messages were on their way by then
+  std::vector<size_t> completions_;  // by call of on_complete: number of messages sent and not yet taken
   std::vector<std::string> joined_;
   int waitings_ = 0;
   Scheduler scheduler_{{.job = 3,

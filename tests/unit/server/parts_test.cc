@@ -156,8 +156,8 @@ TEST(ReplyBatcher, ASmallValueGoesWhereAnEarlierMessageHasRoom) {
   const auto add = [&](size_t bytes) {
     replies.Add({1}, 10, {}, true, Frame::Of(std::make_shared<Buffer>(bytes)));
   };
-  for (const size_t bytes :
-       {ReplyBatcher::kShare / 2, ReplyBatcher::kShare, ReplyBatcher::kShare / 4, ReplyBatcher::kShare / 2})
+  for (const size_t bytes : {ReplyBatcher::kMostMessageBytes / 2, ReplyBatcher::kMostMessageBytes,
+                             ReplyBatcher::kMostMessageBytes / 4, ReplyBatcher::kMostMessageBytes / 2})
     add(bytes);
   std::vector<size_t> frames_of;
   replies.Flush([&](transport::PeerId, uint64_t, wire::Values, wire::Frames frames) {

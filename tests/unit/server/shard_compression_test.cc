@@ -21,7 +21,7 @@ std::vector<std::byte> Encoded(const GradientCompression& how, const std::vector
   return frame;
 }
 
-// Of a key's only part.
+// Pushes a frame of the key's only part.
 std::vector<Sent> PushFrame(ShardHarness& harness, uint32_t worker, uint32_t key, uint64_t round,
                             Compression type, const std::vector<std::byte>& frame) {
   return harness.Deliver(worker, wire::Push{.parts = {{{key, 0}, round}}, .compression = type},
@@ -108,9 +108,9 @@ TEST(ShardCompression, WeightsComeAsTheyAreAskedFor) {
   EXPECT_THAT(bad.at(0).As<wire::ErrorReply>().message, HasSubstr("float32 weights do not travel as 2bit"));
 }
 
-// Of more values than a slow link passes soon: the workers take turns.
+// The values are more than a slow link passes soon, so the workers are answered in turn.
 TEST(ShardCompression, AnswersToPushesOfFewBitsAreNoLargerThanOthers) {
-  constexpr size_t kPart = server::ReplyBatcher::kLeastShare / sizeof(float), kParts = 4;
+  constexpr size_t kPart = server::ReplyBatcher::kLeastMessageBytes / sizeof(float), kParts = 4;
   const std::vector<float> gradient(kPart * kParts, 1);
   ShardHarness harness(2);
   const uint32_t key = harness.AddKey(gradient, wire::SyncMode::kSync, kPart);

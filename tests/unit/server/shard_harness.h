@@ -1,4 +1,4 @@
-// A shard and what surrounds it: its keys, its workers' messages, and a network that keeps its answers.
+// A shard with its surroundings: keys, messages of workers, and a network that records the shard's answers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace sluice::testing {
 
-// `values` as a network delivers them: `shift` bytes off any alignment.
+// Returns `values` as a network may deliver them: `shift` bytes behind an aligned address.
 template <typename T>
 Frame FrameOf(std::span<const T> values, size_t shift = 0) {
   const auto buffer = std::make_shared<Buffer>(values.size_bytes() + shift);
@@ -47,7 +47,7 @@ class ShardHarness {
 
   static transport::PeerId PeerOf(uint32_t worker) { return {100 + worker}; }
 
-  // All parts on this shard.
+  // Returns a key of which all parts are on this shard.
   static wire::KeyEntry EntryOf(uint32_t id, DType dtype, int64_t elements, wire::SyncMode mode,
                                 int64_t part_elements) {
     wire::KeyEntry entry;
@@ -58,7 +58,7 @@ class ShardHarness {
     entry.part_elements = part_elements;
     return entry;
   }
-  // A key named by its id, of `part_elements` per part.
+  // Adds and initialises a key with the next free id as its name. Returns the id.
   template <typename T>
   uint32_t AddKey(const std::vector<T>& initial, wire::SyncMode mode = wire::SyncMode::kSync,
                   int64_t part_elements = 1 << 20, uint32_t of_store = 0) {
@@ -74,7 +74,7 @@ class ShardHarness {
     return id;
   }
 
-  // A message of a worker; returns what the shard answers to anybody.
+  // Delivers a message from a worker. Returns the shard's answers to all peers.
   std::vector<Sent> Deliver(uint32_t worker, wire::Body body, wire::Frames payload = {}) {
     wire::Message message;
     message.sender = {wire::Role::kWorker, worker, 1000 + worker};
@@ -88,7 +88,7 @@ class ShardHarness {
     if (!more_wait) shard.OnBurstEnd(now, network);
     return network.Take();
   }
-  // Lets the time go by timer by timer; what the shard says meanwhile.
+  // Advances the time from timer to timer. Returns what the shard has sent meanwhile.
   std::vector<Sent> RunFor(Duration duration) {
     const Time end = now + duration;
     while (shard.NextTimer() <= end) {
@@ -99,7 +99,7 @@ class ShardHarness {
     return network.Take();
   }
 
-  // All parts of the key in one message.
+  // Pushes all parts of the key in one message.
   template <typename T>
   std::vector<Sent> Push(uint32_t worker, uint32_t key, uint64_t round, const std::vector<T>& gradient,
                          const PushOptions& options = {}) {
@@ -109,7 +109,7 @@ class ShardHarness {
       push.parts.push_back({{key, part}, round, options.want_value});
     return Deliver(worker, push, std::move(frames));
   }
-  // One part of the key.
+  // Pushes one part of the key.
   template <typename T>
   std::vector<Sent> PushPart(uint32_t worker, wire::PartRef ref, uint64_t round,
                              const std::vector<T>& gradient, const PushOptions& options = {}) {
@@ -127,12 +127,12 @@ class ShardHarness {
     return Deliver(worker, pull);
   }
 
-  // The key's current weight or optimiser state, parts joined.
+  // Returns the key's current weight (slot 0) or optimiser state, all parts joined.
   template <typename T>
   std::vector<T> Weight(uint32_t key, uint32_t slot = 0) {
     return Join<T>(Pull(0, key, 0, slot));
   }
-  // The version of each part.
+  // Returns the version of each part.
   std::vector<uint64_t> Versions(uint32_t key, uint32_t worker = 0) {
     std::vector<uint64_t> versions;
     for (const Sent& sent : Pull(worker, key, 0, 0, wire::Pull::Want::kVersion)) {
@@ -140,7 +140,7 @@ class ShardHarness {
     }
     return versions;
   }
-  // Values messages in answer to one request, joined in part order.
+  // Joins the payloads of the Values messages that answer one request, in the order of the parts.
   template <typename T>
   static std::vector<T> Join(const std::vector<Sent>& answers) {
     std::map<uint32_t, std::vector<T>> parts;
@@ -162,7 +162,7 @@ class ShardHarness {
   std::vector<wire::NodeInfo> roster;
   RecordingNetwork network;
   server::Shard shard;
-  bool more_wait = false;  // messages: the loop does not rest
+  bool more_wait = false;  // true: more messages are waiting, so OnBurstEnd is not called
   uint64_t last_id = 0;
   Time now{};
 
@@ -186,7 +186,7 @@ inline OptimizerConfig Accumulate(double factor = 1) {
   return config;
 }
 
-// The one error among the answers, or empty.
+// Returns the message of the error if it is the only answer, else an empty text.
 inline std::string ErrorOf(const std::vector<Sent>& answers) {
   if (answers.size() != 1 || !answers[0].Is<wire::ErrorReply>()) return {};
   return answers[0].As<wire::ErrorReply>().message;

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "compression/codec.h"
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "transport/sim/sim_lease.h"
 #include "unit/row_ids.h"
 #include "unit/server/shard_harness.h"

@@ -191,7 +191,7 @@ TEST(ShardReply, SmallValuesOfOneRequestShareAMessageLargeOnesDoNot) {
   ShardHarness harness(1);
   const uint32_t small = harness.AddKey(std::vector<float>(16 * 64), wire::SyncMode::kSync, 64);
   EXPECT_EQ(harness.Pull(0, small, 0).size(), 1u);
-  constexpr size_t kElements = server::ReplyBatcher::kShare / sizeof(float);
+  constexpr size_t kElements = server::ReplyBatcher::kMostMessageBytes / sizeof(float);
   const uint32_t large = harness.AddKey(std::vector<float>(3 * kElements), wire::SyncMode::kSync, kElements);
   EXPECT_EQ(harness.Pull(0, large, 0).size(), 3u);
   const uint32_t halves =

@@ -1,7 +1,7 @@
 // Answers to a peer for which too much is queued: they wait, take no memory, and leave once.
 #include <gmock/gmock.h>
 
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "unit/server/shard_harness.h"
 
 namespace sluice::testing {
@@ -156,7 +156,7 @@ TEST_F(ShardRoom, WhatAPeerHasNoRoomForIsNoWaitForOthers) {
   EXPECT_TRUE(harness.RunFor(10s).empty());
 }
 
-// Of one pull the first few MiB, then the network is asked.
+// The first few MiB of one pull leave at once; then the network is asked for room.
 TEST_F(ShardRoom, AnAnswerOfManyPartsLeavesAsThereIsRoom) {
   constexpr int64_t kPart = 1 << 18;  // 1 MiB
   constexpr size_t kParts = 20;

@@ -1,7 +1,7 @@
 // Row-sparse keys on a shard: what it refuses, who waits for which rows, and what a round changes.
 #include <gmock/gmock.h>
 
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "unit/row_ids.h"
 #include "unit/server/shard_harness.h"
 #include "wire/codec.h"
@@ -219,7 +219,7 @@ TEST_F(ShardRows, AnAnswerThatNoFrameHoldsIsRefused) {
   EXPECT_THAT(Refusal(pull(9)), HasSubstr("the rows have 9437184 bytes; a frame has at most 8388608"));
 }
 
-// Of whoever waits the ids are kept: their bytes are bounded, and not their number alone.
+// The ids of waiting pulls are kept: their bytes are bounded, and not their number alone.
 TEST_F(ShardRows, ThePullsThatWaitKeepSoManyIdsAndNoMore) {
   constexpr int64_t kIds = wire::kMostFrameBytes / sizeof(int64_t);
   plan::Placement placement({.num_shards = 1});

@@ -1,4 +1,4 @@
-// An event that a test holds back, so that the order of things is the test's and not the machine's.
+// An event that a test completes, so that the test and not the machine determines the order of operations.
 #pragma once
 
 #include "sluice/error.h"
@@ -9,7 +9,7 @@ namespace sluice {
 class Gate {
  public:
   Gate() = default;
-  ~Gate() { Open(); }  // a test that ended early must not leave a stream waiting
+  ~Gate() { Open(); }  // releases the stream if the test ends early
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 

@@ -69,7 +69,7 @@ struct Heap {
     const size_t place = ours++;
     if (place < calls.size()) depth[place] = backtrace(calls[place].data(), static_cast<int>(kDepth));
   }
-  // Of the first few: offsets in this program, for addr2line.
+  // The first few frames, as offsets in this program, for addr2line.
   std::string Describe() const {
     std::ostringstream text;
     for (size_t i = 0; i < std::min<size_t>(ours, calls.size()); ++i) {
@@ -206,7 +206,7 @@ class AllocationsTest : public ::testing::Test {
     if (before_backward_) before_backward_();
     autograd::Backward(losses_);
   }
-  void WarmUp() {
+  void Drain() {
     for (const auto& parameter : parameters_) {
       for (const NDArray& weight : parameter->list_data()) weight.WaitToRead();
     }
@@ -235,7 +235,7 @@ class AllocationsTest : public ::testing::Test {
     for (int i = 0; i < 10; ++i) {
       heap_.counting = true;
       step();
-      WarmUp();
+      Drain();
       heap_.counting = false;
       WaitAll();  // a stream that is held up has not let go of what it has done
     }

@@ -1,4 +1,4 @@
-// A data set for linear regression, and the normal equations that its solution fulfils.
+// A data set for linear regression, and a float64 reference of the training.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace sluice::testing {
 
 inline constexpr int64_t kInputs = 3, kOutputs = 2;
 
-// Two numbers of each point, near affine functions of its three.
+// Returns points of kInputs normal numbers; the kOutputs labels are affine functions of them, plus noise.
 inline std::shared_ptr<const ArrayDataset> NoisyLines(int64_t count, uint64_t seed) {
   Rng rng(seed);
   std::vector<float> samples, labels;
@@ -27,7 +27,7 @@ inline std::shared_ptr<const ArrayDataset> NoisyLines(int64_t count, uint64_t se
                                         std::move(labels));
 }
 
-// W [kOutputs, kInputs] and b [kOutputs] in float64.
+// The parameters in float64: W [kOutputs, kInputs] and b [kOutputs].
 struct Lines {
   std::vector<double> weight, bias;
 
@@ -37,7 +37,8 @@ struct Lines {
       value += weight[static_cast<size_t>(output * kInputs + k)] * data.sample(i)[static_cast<size_t>(k)];
     return value - data.label(i)[static_cast<size_t>(output)];
   }
-  // Of the mean over all samples of sum_j error_j^2 / (2 kOutputs), nn::L2Loss: by W, then by b.
+  // Returns the gradient, by W and b, of the mean over all samples of nn::L2Loss, which is
+  // sum_j error_j^2 / (2 kOutputs).
   Lines Gradient(const ArrayDataset& data) const {
     Lines gradient{std::vector<double>(weight.size()), std::vector<double>(bias.size())};
     const auto share = 1 / static_cast<double>(data.size() * kOutputs);
@@ -52,13 +53,13 @@ struct Lines {
     }
     return gradient;
   }
-  // Gradient descent on all samples at once.
+  // Takes a step of gradient descent on all samples at once.
   void Step(const ArrayDataset& data, double learning_rate) {
     const Lines gradient = Gradient(data);
     for (size_t i = 0; i < weight.size(); ++i) weight[i] -= learning_rate * gradient.weight[i];
     for (size_t i = 0; i < bias.size(); ++i) bias[i] -= learning_rate * gradient.bias[i];
   }
-  // The mean over samples of the mean over outputs of f(error).
+  // Returns the mean of f(error) over all samples and outputs.
   template <typename F>
   double Mean(const ArrayDataset& data, F f) const {
     double sum = 0;

@@ -110,8 +110,8 @@ std::shared_ptr<nn::Parameter> Typed(DType dtype, const Shape& shape, const std:
   return parameter;
 }
 
-// Of `value`, the nearest number with so many bits of significand and no exponent below: a search in the
-// neighbours, all exact in double. Of two as near the one with an even last bit.
+// Rounds `value` to the nearest number with so many bits of significand and no exponent below, by a search in
+// the neighbours, all exact in double. Between two as near, the one with an even last bit is taken.
 double Nearest(double value, int significand, int least_exponent) {
   const int exponent = std::max(value == 0 ? least_exponent : std::ilogb(value), least_exponent);
   const double unit = std::ldexp(1.0, exponent - significand + 1), below = std::floor(value / unit) * unit;

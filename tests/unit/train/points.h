@@ -1,4 +1,4 @@
-// A data set for softmax regression: random points whose class shifts one feature.
+// A data set for softmax regression: normal random points; class c shifts feature c by 1.
 #pragma once
 
 #include <algorithm>

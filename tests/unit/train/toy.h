@@ -1,4 +1,4 @@
-// Parameters whose gradients a test names, and the stores of one process.
+// Parameters whose gradients a test chooses, and stores of one process.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ inline std::vector<Context> Cpus(int count) {
   return contexts;
 }
 
-// Of shape [n], with the given values on every context.
+// Returns a parameter of shape [n] with the given values on every context.
 inline std::shared_ptr<nn::Parameter> MakeParameter(const std::string& name, const std::vector<float>& values,
                                                     const std::vector<Context>& contexts,
                                                     nn::ParameterOptions options = {}) {
@@ -34,13 +34,13 @@ inline std::shared_ptr<nn::Parameter> MakeParameter(const std::string& name, con
   return parameter;
 }
 
-// Backward through sum(weight * gradient): leaves exactly `gradient` on that context.
+// Returns a loss, weight * gradient, whose backward leaves exactly `gradient` on that context.
 inline NDArray LossWithGradient(nn::Parameter& parameter, const std::vector<float>& gradient,
                                 Context context) {
   const autograd::RecordScope record;
   return parameter.data(context) * NDArray::From(std::span(gradient), parameter.shape(), context);
 }
-// `gradients[i]` on the parameter's i-th context.
+// Runs backward so that the gradient on the parameter's i-th context is `gradients[i]`.
 inline void BackwardWith(nn::Parameter& parameter, const std::vector<std::vector<float>>& gradients) {
   std::vector<NDArray> losses;
   for (size_t i = 0; i < gradients.size(); ++i)

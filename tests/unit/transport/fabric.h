@@ -1,4 +1,4 @@
-// The same tests over every transport: a place where loops run.
+// Runs the same tests over every transport: each fabric starts loops of one kind.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace sluice::transport::testing {
 
-// For what has no probe: counters.
+// Polls `done` for up to 30 s. For conditions that touch no probe, such as counters.
 inline bool Eventually(const std::function<bool()>& done) {
   const Time deadline = SteadyClock().Now() + 30s;
   while (!done()) {
@@ -34,7 +34,7 @@ class SimFabric {
   Loop& StartBound(const std::string& name, std::shared_ptr<ScriptMachine> machine) {
     return Start(name, std::move(machine));
   }
-  // Runs until `done` or a long time is over.
+  // Runs the simulation until `done`, at most 100 s of virtual time.
   bool Until(const std::function<bool()>& done) { return sim_.RunUntil(done, sim_.now() + 100s); }
   void StopAll() {}
 
@@ -42,7 +42,8 @@ class SimFabric {
   SimNetwork sim_{SimOptions{}};
 };
 
-// `address`: where a loop that others connect to binds. `heap`: of all loops that name none.
+// `address` is what StartBound binds loops to. `heap` is the shared heap of all loops whose
+// options have none.
 class ZmqFabric {
  public:
   explicit ZmqFabric(std::string address, std::shared_ptr<SharedHeap> heap = nullptr)
@@ -71,9 +72,9 @@ class ZmqFabric {
   ZmqLoop& loop(size_t index) { return *loops_[index]; }
   const std::string& address() const { return address_; }
   void StopLast() { loops_.pop_back(); }
-  // The last thing a test does: its machines use its locals.
+  // Every test calls this last, because its machines use its local variables.
   void StopAll() { loops_.clear(); }
-  // After StopAll: waits for ZeroMQ's threads to end.
+  // Waits until ZeroMQ's threads have ended. Call it after StopAll.
   void CloseContext() { context_.reset(); }
 
  private:
@@ -104,7 +105,7 @@ class IpcFabric : public ZmqFabric {
   }
 };
 
-// Payloads stay in memory that the loops share, once they have met.
+// The loops share memory: once a link exists between two of them, payloads are leased instead of copied.
 class ShmFabric : public ZmqFabric {
  public:
   ShmFabric()

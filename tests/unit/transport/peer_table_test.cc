@@ -23,23 +23,23 @@ class PeerTableTest : public ::testing::Test {
 using Ids = std::vector<uint64_t>;
 
 TEST_F(PeerTableTest, WhoIsThereIsNeverForgotten) {
-  for (int i = 0; i < 100; ++i) table.OnHeard(Id(i + 1), i, true);
+  for (int i = 0; i < 100; ++i) table.OnMessage(Id(i + 1), i, true);
   EXPECT_EQ(Forgotten(), Ids());
   EXPECT_EQ(table.size(), 100u);
 }
 
 TEST_F(PeerTableTest, TheLongestGoneIsForgottenFirst) {
-  for (int i = 1; i <= 4; ++i) table.OnHeard(Id(i), i, true);
+  for (int i = 1; i <= 4; ++i) table.OnMessage(Id(i), i, true);
   for (const int connection : {3, 1, 4, 2}) table.OnClosed(connection);
   EXPECT_EQ(Forgotten(), Ids({3, 1}));
   EXPECT_EQ(table.size(), 2u);
 }
 
 TEST_F(PeerTableTest, WhoComesBackInTimeStays) {
-  for (int i = 1; i <= 3; ++i) table.OnHeard(Id(i), i, true);
+  for (int i = 1; i <= 3; ++i) table.OnMessage(Id(i), i, true);
   table.OnClosed(1);
   table.OnClosed(2);
-  table.OnHeard(Id(1), 7, true);
+  table.OnMessage(Id(1), 7, true);
   table.OnClosed(3);
   EXPECT_EQ(Forgotten(), Ids());
   table.OnClosed(7);
@@ -47,11 +47,11 @@ TEST_F(PeerTableTest, WhoComesBackInTimeStays) {
 }
 
 TEST_F(PeerTableTest, WhoHasLeftIsToldOnceUnlessBack) {
-  for (int i = 1; i <= 3; ++i) table.OnHeard(Id(i), i, true);
+  for (int i = 1; i <= 3; ++i) table.OnMessage(Id(i), i, true);
   table.OnClosed(2);
   table.OnClosed(3);
-  table.OnHeard(Id(2), 7, true);
-  table.OnHeard(Id(4), 8, false);
+  table.OnMessage(Id(2), 7, true);
+  table.OnMessage(Id(4), 8, false);
   EXPECT_EQ(table.TakeGone(), (std::vector{Id(3), Id(4)}));
   EXPECT_TRUE(table.TakeGone().empty());
   table.OnClosed(7);
@@ -59,13 +59,13 @@ TEST_F(PeerTableTest, WhoHasLeftIsToldOnceUnlessBack) {
 }
 
 TEST_F(PeerTableTest, WhoComesBackBeforeItsConnectionWasFoundBrokenIsThere) {
-  table.OnHeard(Id(1), 1, true);
-  table.OnHeard(Id(1), 2, true);
+  table.OnMessage(Id(1), 1, true);
+  table.OnMessage(Id(1), 2, true);
   table.OnClosed(1);
-  table.OnHeard(Id(2), 1, true);  // the number, for somebody else
+  table.OnMessage(Id(2), 1, true);  // the number, for somebody else
   table.OnClosed(1);
-  table.OnHeard(Id(3), 3, false);
-  table.OnHeard(Id(4), 3, false);
+  table.OnMessage(Id(3), 3, false);
+  table.OnMessage(Id(4), 3, false);
   EXPECT_EQ(Forgotten(), Ids({2}));
   table.OnClosed(2);
   EXPECT_EQ(Forgotten(), Ids({3}));
@@ -73,15 +73,15 @@ TEST_F(PeerTableTest, WhoComesBackBeforeItsConnectionWasFoundBrokenIsThere) {
 
 // What a connection sent may be read after it has closed, and even after another one has its number.
 TEST_F(PeerTableTest, WhoIsHeardLateIsGone) {
-  for (uint64_t id = 1; id <= 50; ++id) table.OnHeard(Id(id), 5, false);
+  for (uint64_t id = 1; id <= 50; ++id) table.OnMessage(Id(id), 5, false);
   EXPECT_EQ(Forgotten().size(), 48u);
-  for (uint64_t id = 51; id <= 100; ++id) table.OnHeard(Id(id), 5, true);
+  for (uint64_t id = 51; id <= 100; ++id) table.OnMessage(Id(id), 5, true);
   EXPECT_EQ(Forgotten().size(), 49u);
   EXPECT_EQ(table.size(), 3u) << "one is there, two are remembered";
-  table.OnHeard(Id(100), 4, false);  // late as well, but it is there by another
+  table.OnMessage(Id(100), 4, false);  // late as well, but it is there by another
   EXPECT_EQ(Forgotten(), Ids());
   EXPECT_EQ(table.size(), 3u);
-  table.OnHeard(Id(98), 5, false);  // heard again: the other one is gone longer
+  table.OnMessage(Id(98), 5, false);  // heard again: the other one is gone longer
   table.OnClosed(5);
   EXPECT_EQ(Forgotten(), Ids({99}));
 }

@@ -57,7 +57,7 @@ TEST(Poller, WhatIsForgottenMayCloseAndItsNumberBeWatchedAgain) {
     poller.Watch({{gone.ends[0], &old}, {kept.ends[0], &old}});
     gone.Write();
     kept.Write();
-    poller.Forget();
+    poller.UnwatchAll();
   }
   poller.Watch({{kept.ends[0], &fresh}});
   EXPECT_EQ(WaitOnce(poller), std::vector{2});

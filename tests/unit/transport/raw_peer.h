@@ -1,4 +1,4 @@
-// Those who should not be listened to: raw TCP connections and raw ZeroMQ sockets.
+// Peers that do not use the transport: raw TCP connections and raw ZeroMQ sockets, which may send anything.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,7 +15,8 @@
 
 namespace sluice::transport::testing {
 
-// A TCP connection to "tcp://127.0.0.1:port" or "tcp://[::1]:port" that speaks as it likes.
+// A TCP connection to "tcp://127.0.0.1:port" or "tcp://[::1]:port" that sends any bytes. Send and
+// receive time out after 2 s.
 class RawTcp {
  public:
   explicit RawTcp(const std::string& address)
@@ -26,7 +27,7 @@ class RawTcp {
   RawTcp& operator=(const RawTcp&) = delete;
 
   bool connected() const { return connected_; }
-  // False once the other end has hung up or takes nothing more.
+  // Returns false once the other end has closed the connection or has stopped reading.
   bool Send(const std::string& bytes) {
     size_t sent = 0;
     while (sent < bytes.size()) {
@@ -36,12 +37,12 @@ class RawTcp {
     }
     return true;
   }
-  // That many bytes.
+  // Receives `count` bytes. Returns false if they do not arrive.
   bool Hears(size_t count) {
     std::string bytes(count, '\0');
     return recv(fd_, bytes.data(), count, MSG_WAITALL) == static_cast<ssize_t>(count);
   }
-  // Reads until the other end closes; false when it does not.
+  // Reads until the other end closes the connection. Returns false if it does not.
   bool IsClosed() {
     char buffer[4096];
     ssize_t n;
@@ -74,15 +75,16 @@ class RawTcp {
   bool connected_;
 };
 
-// https://rfc.zeromq.org/spec/23/: signature, version 3.0, mechanism, as-server, filler.
+// Returns a ZMTP greeting (https://rfc.zeromq.org/spec/23/): signature, version 3.0, mechanism, as-server,
+// filler.
 inline std::string ZmtpGreeting(std::string mechanism) {
   mechanism.resize(20, '\0');
   std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\x00", 12);
   return greeting + mechanism + std::string(32, '\0');
 }
 
-// Says all that a DEALER with these credentials says before its first message, and hears the greeting and the
-// welcome: https://rfc.zeromq.org/spec/24/. False when it is not welcome.
+// Sends all that a DEALER with these credentials sends before its first message, and receives the greeting
+// and the WELCOME command (https://rfc.zeromq.org/spec/24/). Returns false if the peer does not accept it.
 inline bool JoinByHand(RawTcp* tcp, const ZmqContext& credentials) {
   const auto text = [](const std::string& s) { return std::string(1, static_cast<char>(s.size())) + s; };
   const auto command = [&](const std::string& body) { return "\x04" + text(body); };
@@ -94,7 +96,7 @@ inline bool JoinByHand(RawTcp* tcp, const ZmqContext& credentials) {
   return tcp->Send(command(text("INITIATE") + type + id));
 }
 
-// A DEALER with or without the job's credentials, that sends any frames.
+// A DEALER that sends any frames. It has the job's credentials, or none if `credentials` is null.
 class RawDealer {
  public:
   RawDealer(const std::string& address, const ZmqContext* credentials, const std::string& id = "a-dealer") {
@@ -122,7 +124,7 @@ class RawDealer {
       zmq_send(socket_, frames[i].data(), frames[i].size(), i + 1 < frames.size() ? ZMQ_SNDMORE : 0);
     }
   }
-  // One frame, or "" after ten seconds.
+  // Returns one frame, or "" after ten seconds.
   std::string Receive() {
     std::string frame(1 << 16, '\0');
     const int size = zmq_recv(socket_, frame.data(), frame.size(), 0);
@@ -135,7 +137,7 @@ class RawDealer {
   void* socket_ = zmq_socket(context_, ZMQ_DEALER);
 };
 
-// Resident memory of this process.
+// Returns the resident memory of this process.
 inline int64_t ResidentBytes() {
   long total = 0, resident = 0;
   FILE* file = fopen("/proc/self/statm", "r");

@@ -1,4 +1,5 @@
-// A machine made of functions, and a way to wait for what it does on any kind of loop.
+// A machine whose methods are functions that a test sets, and a way to wait for its calls on any
+// kind of loop.
 #pragma once
 
 #include <atomic>
@@ -11,13 +12,14 @@
 
 namespace sluice::transport::testing {
 
-// Woken whenever a machine has been called: what tests wait on. Thread-safe.
+// Lets a test wait for a condition that a machine's calls change. Thread-safe.
 class Probe {
  public:
   void Touch() {
     calls_.Notify([](uint64_t& n) { ++n; });
   }
-  // `done` must not touch the probe.
+  // Waits until `done` returns true; evaluates it after every Touch. Returns false on timeout. `done` must
+  // not use the probe.
   bool Await(Duration timeout, const std::function<bool()>& done) {
     return calls_.Await(
         timeout, [&](uint64_t) { return done(); }, [](uint64_t, bool ready) { return ready; });
@@ -34,7 +36,7 @@ class ScriptMachine final : public Machine {
   std::function<void(Time, Network&)> on_rest, on_timer;
   std::function<void(PeerId)> on_refused, on_closed, on_room;
   std::function<void(const std::string& why)> on_end;
-  std::function<void()> after_call;  // after each of these
+  std::function<void()> after_call;  // called after each of the above but on_rest and on_end
   Time timer = Time::max();
   Duration linger = Duration::max();
   std::atomic<bool> done = false;
@@ -92,7 +94,7 @@ inline wire::Message MakeMessage(uint64_t id, wire::Body body = wire::Heartbeat{
   return message;
 }
 
-// A push of one part.
+// Returns a push with one part for each frame.
 inline wire::Message MakePush(uint64_t id, wire::Frames frames) {
   wire::Push push;
   for (size_t i = 0; i < frames.size(); ++i) push.parts.push_back({.round = id});
@@ -104,7 +106,7 @@ inline wire::Message MakePush(uint64_t id, Frame frame) {
   return MakePush(id, wire::Frames{std::move(frame)});
 }
 
-// Answers a Push with Values of the same frames, anything else with an Ack.
+// Returns a machine that answers a Push with Values of the same frames, and anything else with an Ack.
 inline std::shared_ptr<ScriptMachine> MakeEcho() {
   auto machine = std::make_shared<ScriptMachine>();
   machine->on_message = [](Time, PeerId from, wire::Message& message, Network& network) {

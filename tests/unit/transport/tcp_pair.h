@@ -1,4 +1,4 @@
-// Both ends of a TCP connection of this process.
+// A TCP connection of which this process has both ends.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace sluice::transport::testing {
 
 class Listener {
  public:
-  // `listens`: if not, the port is taken and whoever comes is refused.
+  // If `listens` is false, the port is bound but connections to it are refused.
   explicit Listener(bool listens = true) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in here{};
     here.sin_family = AF_INET;
@@ -44,12 +44,13 @@ class TcpPair {
 
   int fd() const { return fd_; }  // the end that was accepted
   RawTcp& other() { return other_; }
-  // So many bytes from the other end; false when they do not come.
+  // Transfers so many bytes from the other end. Returns false if they do not arrive.
   bool Take(size_t bytes) {
     std::string taken(bytes, '\0');
     return other_.Send(taken) && recv(fd_, taken.data(), bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
   }
-  // What this process opens next has the number; the connection lives on if it has another one.
+  // Makes `fd`'s file take over the number of this end's descriptor. The connection stays open only if
+  // another descriptor refers to it.
   void GiveNumberTo(int fd) const { EXPECT_EQ(dup2(fd, fd_), fd_); }
 
  private:

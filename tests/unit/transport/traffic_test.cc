@@ -20,8 +20,8 @@ TEST(TrafficCounters, CountsWhatTheKernelCopies) {
   EXPECT_EQ(receiver.received(), sender.sent());
 }
 
-// Of a large frame ZeroMQ's batches alone; a small one, as envelopes mostly are, is copied into ZeroMQ's
-// message as well.
+// ZeroMQ copies the batches of a large frame alone; a small one, as envelopes mostly are, is copied into
+// ZeroMQ's message as well.
 TEST(TrafficCounters, CountsCopiesWithinTheProcess) {
   TrafficCounters large, small;
   large.OnSent(Of(60), {Of(1 << 20)});

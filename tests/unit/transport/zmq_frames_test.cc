@@ -34,7 +34,7 @@ class ZmqFramesTest : public ::testing::TestWithParam<End> {
   ZmqSocket& here() { return GetParam() == End::kDealer ? dealer_ : router_; }
   ZmqSocket& there() { return GetParam() == End::kDealer ? router_ : dealer_; }
 
-  // Of several frames.
+  // Sends a message of several frames.
   SendResult Send(ZmqSocket& from) {
     const Frame envelope = Frame::Copy(AsBytes("envelope"));
     const wire::Frames payload = {Frame::Copy(AsBytes("small")),
@@ -102,7 +102,7 @@ TEST_P(ZmqFramesTest, WhoSendsHearsOfWhatItsDescriptorTellsNoMore) {
   }
 }
 
-// Of small messages a bound is known, and none is counted for ever.
+// The bytes of small messages stay below a bound, and none is counted for ever.
 TEST_P(ZmqFramesTest, SmallMessagesAreCountedNowAndThen) {
   const Frame envelope = Frame::Copy(AsBytes(std::string(100, 'e')));
   const RoutingId* to = GetParam() == End::kRouter ? &kDealer : nullptr;

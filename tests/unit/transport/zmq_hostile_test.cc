@@ -1,4 +1,4 @@
-// What unauthenticated connections, and members gone wrong, can do to a bound port while an echo goes on: nothing.
+// Unauthenticated connections, and members gone wrong, do nothing to a bound port while an echo goes on.
 #include <gtest/gtest.h>
 
 #include <limits>

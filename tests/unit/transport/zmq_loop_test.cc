@@ -417,7 +417,7 @@ TEST_F(ZmqLoopTest, DropsReceivedMessagesAsOftenAsAsked) {
   fabric.StopAll();
 }
 
-// Of this process's established TCP connections that have an end at `port`.
+// The congestion controls of this process's established TCP connections with an end at `port`.
 std::vector<std::string> CongestionControlsAt(uint16_t port) {
   std::vector<std::string> controls;
   for (int fd = 0; fd < 1024; ++fd) {

@@ -33,7 +33,7 @@ TEST_P(EveryBody, ArrivesAsItWasSent) {
     ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
     ExpectSame(message, decoded.value());
     EXPECT_EQ(PayloadOf(decoded.value()),
-              PayloadTravelsInside(message) ? PayloadOf(message) : std::vector<std::string>());
+              IsPayloadInline(message) ? PayloadOf(message) : std::vector<std::string>());
     EXPECT_TRUE(ValidatePayload(message, Limits{}).ok());
   }
 }
@@ -50,7 +50,7 @@ TEST(SmallPayload, TravelsInsideUpToItsBoundAndInTheOrderGiven) {
   for (const std::vector<std::string>& payload :
        std::vector<std::vector<std::string>>{{"four"}, {""}, {"a", "", "bc"}, {half, half}}) {
     const Message message = PushOf(payload);
-    EXPECT_TRUE(PayloadTravelsInside(message));
+    EXPECT_TRUE(IsPayloadInline(message));
     const auto decoded = DecodeEnvelope(AsBytes(Encoded(message)), Limits{});
     ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
     EXPECT_EQ(PayloadOf(decoded.value()), payload);
@@ -58,7 +58,7 @@ TEST(SmallPayload, TravelsInsideUpToItsBoundAndInTheOrderGiven) {
   for (const std::vector<std::string>& payload : std::vector<std::vector<std::string>>{
            {}, {half, half, "x"}, std::vector<std::string>(kSmallPayload + 1)}) {
     const Message message = PushOf(payload);
-    EXPECT_FALSE(PayloadTravelsInside(message));
+    EXPECT_FALSE(IsPayloadInline(message));
     const auto decoded = DecodeEnvelope(AsBytes(Encoded(message)), Limits{});
     ASSERT_TRUE(decoded.ok()) << decoded.failure().message;
     EXPECT_THAT(decoded.value().payload, IsEmpty());

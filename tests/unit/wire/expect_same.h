@@ -9,7 +9,7 @@
 
 namespace sluice::wire::testing {
 
-// All but payloads, of which some travel beside the envelope.
+// Compares all fields but the payloads, some of which are sent in frames of their own.
 inline void ExpectSame(const Message& a, const Message& b) {
   EXPECT_EQ(a.job, b.job);
   EXPECT_EQ(a.sender, b.sender);

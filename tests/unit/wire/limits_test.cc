@@ -278,7 +278,7 @@ TEST(LimitsOfShards, WhatIsLentIsBoundedAndItsMessageNamed) {
   const auto refused = DecodeEnvelope(EncodeEnvelope(message).bytes(), LimitsOfShards());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.failure().message,
-            "Push refused: a lent payload frame has 8388609 bytes; at most 8388608 are accepted");
+            "Push refused: a leased payload frame has 8388609 bytes; at most 8388608 are accepted");
 }
 
 }  // namespace

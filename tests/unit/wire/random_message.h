@@ -1,4 +1,4 @@
-// Valid messages at random: any body, any field, boundary values often.
+// Makes random valid messages: any body, any field, and often boundary values.
 #pragma once
 
 #include <map>
@@ -14,11 +14,11 @@ class RandomMessages {
  public:
   explicit RandomMessages(uint64_t seed) : rng_(seed) {}
 
-  // A message whose body is the `index`-th alternative, with the payload that belongs to it.
+  // Returns a message whose body is the `index`-th alternative, with a matching payload.
   Message Make(size_t index);
 
  private:
-  uint64_t Number();  // 0, the largest, or of random width
+  uint64_t Number();  // 0, the largest value, or a number of random width
   uint32_t Number32() { return static_cast<uint32_t>(Number()); }
   uint32_t StoreNumber() { return static_cast<uint32_t>(rng_.Below(65536)); }
   size_t Size() { return rng_.Below(4) == 0 ? 0 : rng_.Below(20); }

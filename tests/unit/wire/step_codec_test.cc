@@ -75,8 +75,7 @@ TEST_P(StepMessages, AreReadAsProtobufReads) {
     Message read;
     ASSERT_TRUE(Read(Generated(message), &read)) << Describe(message);
     ExpectSame(read, message);
-    EXPECT_EQ(PayloadOf(read),
-              PayloadTravelsInside(message) ? PayloadOf(message) : std::vector<std::string>());
+    EXPECT_EQ(PayloadOf(read), IsPayloadInline(message) ? PayloadOf(message) : std::vector<std::string>());
   }
 }
 
@@ -102,7 +101,7 @@ TEST_P(StepMessages, DamagedOnesAreReadAsProtobufReadsThemOrNotAtAll) {
 constexpr auto kMost = std::numeric_limits<uint64_t>::max();
 constexpr auto kMost32 = std::numeric_limits<uint32_t>::max();
 
-// Of the widest numbers everywhere.
+// Every number is the widest of its type.
 Message Widest(Body body) {
   Message message;
   message.job = message.id = message.in_reply_to = message.trace_id = message.epoch = kMost;

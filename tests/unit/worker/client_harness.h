@@ -1,4 +1,4 @@
-// A worker's client among a scheduler and two shards that a test plays.
+// A worker's client whose scheduler and two shards are played by the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace sluice::testing {
 
 using worker::Client;
 
-// What a completion was called with, and how often.
+// Records how often a completion was called, and its last status.
 struct Outcome {
   int calls = 0;
   Status status;
@@ -47,7 +47,7 @@ class ClientHarness : public ::testing::Test {
     network.Take();
   }
 
-  // The first word by each connection is a short one.
+  // Returns the number of heartbeats sent to a shard: the client sends one first on each new connection.
   int64_t GreetingsTo(transport::PeerId shard) {
     return std::count_if(network.sent.begin(), network.sent.end(),
                          [shard](const Sent& one) { return one.to == shard && one.Is<wire::Heartbeat>(); });
@@ -64,7 +64,7 @@ class ClientHarness : public ::testing::Test {
     Deliver(ShardPeer(shard), wire::Role::kServer, std::move(body), in_reply_to, std::move(payload));
   }
   void Ack(const Sent& request) { FromShard(ShardOf(request), request.message.id, wire::Ack{}); }
-  // The value of one part, all elements alike.
+  // Answers with the value of one part, in which all elements are equal.
   void Answer(const Sent& request, wire::PartRef ref, uint64_t version, float value, size_t elements,
               uint32_t slot = 0) {
     FromShard(ShardOf(request), request.message.id, wire::Values{true, {{ref, slot, version}}},
@@ -74,20 +74,20 @@ class ClientHarness : public ::testing::Test {
     FromShard(ShardOf(request), request.message.id, wire::Values{false, {{ref, slot, version}}});
   }
 
-  // What went to the shards since the last call.
+  // Returns the messages sent to the shards since the last call.
   std::vector<Sent> ToShards() {
     auto sent = network.Take();
     std::erase_if(sent, [](const Sent& one) { return one.to == Scheduler(); });
     return sent;
   }
-  // The one message to the scheduler that is no heartbeat.
+  // Returns the one message to the scheduler that is not a heartbeat; expects that there is exactly one.
   Sent ToScheduler() {
     auto sent = network.Take();
     std::erase_if(sent, [](const Sent& one) { return one.to != Scheduler() || one.Is<wire::Heartbeat>(); });
     EXPECT_EQ(sent.size(), 1u);
     return sent.empty() ? Sent{} : sent.front();
   }
-  // The scheduler goes on answering heartbeats.
+  // Advances the time from timer to timer, while the scheduler answers heartbeats.
   void RunFor(Duration duration) {
     const Time end = now + duration;
     while (client.NextTimer() <= end) {
@@ -98,7 +98,7 @@ class ClientHarness : public ::testing::Test {
     now = end;
   }
 
-  // A float32 key; `shards` holds the shard of each part, all parts of `part` elements.
+  // Returns a float32 key. shards[i] is the shard of part i; each part has `part` elements.
   static wire::KeyEntry EntryOf(uint32_t id, const std::vector<uint32_t>& shards, int64_t part) {
     wire::KeyEntry entry;
     entry.id = id;
@@ -109,7 +109,7 @@ class ClientHarness : public ::testing::Test {
     entry.part_elements = part;
     return entry;
   }
-  // Declares and initialises, with all versions at `version`.
+  // Declares and initialises a key; the shards report `version` for all its parts.
   void AddKey(const wire::KeyEntry& entry, uint64_t version = 0) {
     std::optional<Result<std::vector<uint32_t>>> ids;
     const std::vector<float> zeros(static_cast<size_t>(entry.spec.shape.size()));
@@ -117,7 +117,8 @@ class ClientHarness : public ::testing::Test {
         now, entry.mode, {{entry.spec, FrameOf(zeros)}}, Time::max(),
         [&](const auto& result) { ids = result; }, network);
     FromScheduler(wire::KeyTable{{entry}}, ToScheduler().message.id);
-    // Not before the store is acknowledged may the version be asked for: answers bring more requests.
+    // The client asks for versions only after the shards have acknowledged the store, so answers bring
+    // further requests.
     for (auto requests = ToShards(); !requests.empty(); requests = ToShards()) {
       for (const Sent& request : requests) {
         if (request.Is<wire::Store>()) Ack(request);

@@ -167,7 +167,7 @@ TEST_F(MemoryLinkTest, WhatWasLostComesBackWithTheNext) {
   worker_->Collect();
   EXPECT_TRUE(lost.expired());
   EXPECT_FALSE(next.expired());
-  EXPECT_THAT(TextOf(shard_->OpenLease(*lost_lease)), HasSubstr("given back already"));
+  EXPECT_THAT(TextOf(shard_->OpenLease(*lost_lease)), HasSubstr("returned already"));
   EXPECT_EQ(TextOf(frame), "next");
 }
 
@@ -217,7 +217,7 @@ TEST_F(MemoryLinkTest, WhatIsNotTheirsIsRefused) {
                   3),
               HasSubstr("2 bytes at"));
   EXPECT_THAT(refusal([&](auto& f) { f.length = UINT64_MAX; }, 4), HasSubstr("bytes at"));
-  EXPECT_THAT(refusal([](auto&) {}, 4), HasSubstr("given back already"));
+  EXPECT_THAT(refusal([](auto&) {}, 4), HasSubstr("returned already"));
   EXPECT_EQ(refusal([](auto&) {}, UINT64_MAX - 1), "good");
   EXPECT_TRUE(shard_->open());
 }
