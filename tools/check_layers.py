@@ -138,10 +138,10 @@ def not_in_umbrella(root):
 def unlike_twins(root):
     """A twin that nobody has written yet is no fault."""
     found = []
-    for real, stand_in in TWINS:
-        names = [sorted(path.name for path in (root / folder).glob("*")) for folder in (real, stand_in)]
+    for real, wrap_device in TWINS:
+        names = [sorted(path.name for path in (root / folder).glob("*")) for folder in (real, wrap_device)]
         if names[0] and names[0] != names[1]:
-            found.append(f"{real}/ has {names[0]} and {stand_in}/ has {names[1]}; twins have the same file names")
+            found.append(f"{real}/ has {names[0]} and {wrap_device}/ has {names[1]}; twins have the same file names")
     return found
 
 

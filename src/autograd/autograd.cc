@@ -258,12 +258,12 @@ PauseScope::~PauseScope() {
   tape.state = before_;
 }
 
-bool Follows(std::initializer_list<const NDArray*> inputs) {
+bool ShouldRecord(std::initializer_list<const NDArray*> inputs) {
   return tape.state.recording && std::any_of(inputs.begin(), inputs.end(),
                                              [](const NDArray* input) { return input->node() != nullptr; });
 }
 
-bool Follows(std::span<const NDArray> inputs) {
+bool ShouldRecord(std::span<const NDArray> inputs) {
   return tape.state.recording && std::any_of(inputs.begin(), inputs.end(),
                                              [](const NDArray& input) { return input.node() != nullptr; });
 }

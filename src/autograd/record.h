@@ -20,8 +20,8 @@
 namespace sluice::autograd {
 
 // Whether the tape records and any of the inputs has a node.
-bool Follows(std::initializer_list<const NDArray*> inputs);
-bool Follows(std::span<const NDArray> inputs);
+bool ShouldRecord(std::initializer_list<const NDArray*> inputs);
+bool ShouldRecord(std::span<const NDArray> inputs);
 
 // A node that owns the operation's backward function; Base::Call calls it with Base's arguments.
 template <typename Base, typename BackwardFn>
@@ -43,7 +43,7 @@ class NodeWith final : public Base {
 
 // The node of an operation with one result. Its function is backward(const NDArray& grad,
 // std::vector<NDArray>& out), with the arguments of AutogradNode::Backward.
-class NodeOfOne : public internal::AutogradNode {
+class SingleResultNode : public internal::AutogradNode {
  protected:
   template <typename BackwardFn>
   void Call(BackwardFn& backward, const NDArray& grad, std::vector<NDArray>& out) {
@@ -67,7 +67,7 @@ inline const NDArray& Dereferenced(const NDArray* array) {
 
 // As MakeNode; the nodes of the operation's inputs become its parents.
 template <typename Base, typename Inputs, typename BackwardFn>
-auto MakeNodeBehind(const NDArray& output, const Inputs& inputs, BackwardFn backward) {
+auto MakeNodeWithInputs(const NDArray& output, const Inputs& inputs, BackwardFn backward) {
   auto node = MakeNode<Base>(output, std::move(backward));
   for (const auto& input : inputs) node->parents.push_back(Dereferenced(input).node());
   return node;
@@ -82,12 +82,12 @@ struct Keeps {
 };
 void Keep(internal::AutogradNode& node, const Keeps& keeps);
 
-// Makes `output` the result of an operation on `inputs`, if Follows(inputs); else does nothing.
+// Makes `output` the result of an operation on `inputs`, if ShouldRecord(inputs); else does nothing.
 template <typename BackwardFn>
 void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, const Keeps& keeps,
             BackwardFn backward) {
-  if (!Follows(inputs)) return;
-  auto node = MakeNodeBehind<NodeOfOne>(output, inputs, std::move(backward));
+  if (!ShouldRecord(inputs)) return;
+  auto node = MakeNodeWithInputs<SingleResultNode>(output, inputs, std::move(backward));
   Keep(*node, keeps);
   output.set_node(std::move(node));
 }
@@ -97,7 +97,8 @@ void Record(NDArray& output, std::initializer_list<const NDArray*> inputs, Backw
 }
 template <typename BackwardFn>
 void Record(NDArray& output, std::span<const NDArray> inputs, BackwardFn backward) {
-  if (Follows(inputs)) output.set_node(MakeNodeBehind<NodeOfOne>(output, inputs, std::move(backward)));
+  if (ShouldRecord(inputs))
+    output.set_node(MakeNodeWithInputs<SingleResultNode>(output, inputs, std::move(backward)));
 }
 
 // --- Operations with several results ---
@@ -107,7 +108,7 @@ void Record(NDArray& output, std::span<const NDArray> inputs, BackwardFn backwar
 inline constexpr size_t kMostFurther = 2;
 using FurtherGrads = std::array<NDArray, kMostFurther>;
 
-class NodeOfSeveral : public internal::AutogradNode {
+class MultiResultNode : public internal::AutogradNode {
  public:
   bool HasPending() const override { return pending.valid() || further_[0].valid() || further_[1].valid(); }
   void DropPending() override {
@@ -133,8 +134,8 @@ class NodeOfSeveral : public internal::AutogradNode {
 template <typename BackwardFn>
 void RecordSeveral(NDArray& output, std::initializer_list<NDArray*> further,
                    std::initializer_list<const NDArray*> inputs, const Keeps& keeps, BackwardFn backward) {
-  if (!Follows(inputs)) return;
-  auto node = MakeNodeBehind<NodeOfSeveral>(output, inputs, std::move(backward));
+  if (!ShouldRecord(inputs)) return;
+  auto node = MakeNodeWithInputs<MultiResultNode>(output, inputs, std::move(backward));
   Keep(*node, keeps);
   output.set_node(node);
   for (size_t i = 0; i < further.size(); ++i) {
@@ -143,9 +144,9 @@ void RecordSeveral(NDArray& output, std::initializer_list<NDArray*> further,
     const auto hand_on = [first = node.get(), i](const NDArray& grad, std::vector<NDArray>&) {
       first->Take(i, grad);
     };
-    auto hands_on = MakeNode<NodeOfOne>(result, hand_on);
-    hands_on->parents.push_back(node);  // keeps `first` alive, and makes it run after this node
-    result.set_node(std::move(hands_on));
+    auto forwarder = MakeNode<SingleResultNode>(result, hand_on);
+    forwarder->parents.push_back(node);  // keeps `first` alive, and makes it run after this node
+    result.set_node(std::move(forwarder));
   }
 }
 

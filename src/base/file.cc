@@ -134,14 +134,14 @@ constexpr Duration kNamingPatience = 1min;  // a writer waits so long for anothe
 // given when the file is whole. Not every file system has such files, and some that have them do not let them
 // be named: a container without /proc, or one whose rules forbid linkat, refuses. Then the file is written
 // again with its name from the start, and the caller gets the failure of that one.
-Status WriteNew(const std::string& name, std::span<const Bytes> pieces, const NamelessFiles& nameless_files,
+Status WriteNew(const std::string& name, std::span<const Bytes> pieces, const UnnamedFiles& unnamed_files,
                 const std::string& target, std::optional<HeldFileNames>* naming) {
   {
-    const FileDescriptor nameless(nameless_files.Open(FolderOf(name)));
-    if (nameless.valid()) {
-      if (Status status = WriteAndFlush(nameless.get(), pieces, target); !status) return status;
+    const FileDescriptor unnamed(unnamed_files.Open(FolderOf(name)));
+    if (unnamed.valid()) {
+      if (Status status = WriteAndFlush(unnamed.get(), pieces, target); !status) return status;
       naming->emplace(kNamingPatience);
-      if (nameless_files.Link(nameless.get(), name)) return Status::Ok();
+      if (unnamed_files.Link(unnamed.get(), name)) return Status::Ok();
     }
   }
   if (!*naming) naming->emplace(kNamingPatience);
@@ -228,17 +228,17 @@ Result<Buffer> ReadFile(const std::string& path, uint64_t max_bytes) {
   }
 }
 
-int NamelessFiles::Open(const std::string& folder) const {
+int UnnamedFiles::Open(const std::string& folder) const {
   return ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 }
 
-bool NamelessFiles::Link(int fd, const std::string& name) const {
+bool UnnamedFiles::Link(int fd, const std::string& name) const {
   const std::string self = StrCat("/proc/self/fd/", fd);
   return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
 Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces,
-                           const NamelessFiles& nameless_files) {
+                           const UnnamedFiles& unnamed_files) {
   if (Status status = ValidatePath(path); !status) return status;
   std::error_code ignored;
   std::string target = path;
@@ -252,7 +252,7 @@ Status WriteFileAtomically(const std::string& path, std::span<const Bytes> piece
   const Result<std::string> temporary = TemporaryName(target);
   if (!temporary) return temporary.failure();
   std::optional<HeldFileNames> naming;
-  Status status = WriteNew(temporary.value(), pieces, nameless_files, target, &naming);
+  Status status = WriteNew(temporary.value(), pieces, unnamed_files, target, &naming);
   if (status && ::rename(temporary.value().c_str(), target.c_str()) != 0) {
     status = FailFromErrno("rename a temporary file to", target, errno);
   }

@@ -50,9 +50,9 @@ class RandomAccessFile {
 };
 
 // Makes files without a name (O_TMPFILE). An interface, so that tests can make it fail.
-class NamelessFiles {
+class UnnamedFiles {
  public:
-  virtual ~NamelessFiles() = default;
+  virtual ~UnnamedFiles() = default;
   // Returns a descriptor to write to, or -1 where the file system has no such files.
   virtual int Open(const std::string& folder) const;
   // Gives the file `fd` the name `name`. Returns false where the system does not allow that.
@@ -69,7 +69,7 @@ class NamelessFiles {
 // files without a name, or does not let them be named, the file has its temporary name from the start, and
 // the file that is left may be a part of the new one.
 Status WriteFileAtomically(const std::string& path, std::span<const Bytes> pieces,
-                           const NamelessFiles& nameless_files = NamelessFiles());
+                           const UnnamedFiles& unnamed_files = UnnamedFiles());
 inline Status WriteFileAtomically(const std::string& path, std::initializer_list<Bytes> pieces) {
   return WriteFileAtomically(path, std::span(pieces.begin(), pieces.size()));
 }

@@ -28,7 +28,7 @@ void InitLogging(const std::string& program, int verbosity) {
   google::InitGoogleLogging(name.c_str(), &WritePrefix);
 }
 
-bool LogLimiter::Allow(Time now, uint64_t* swallowed) {
+bool LogLimiter::Allow(Time now, uint64_t* suppressed) {
   if (now - window_start_ >= interval_) {
     window_start_ = now;
     used_ = 0;
@@ -38,13 +38,13 @@ bool LogLimiter::Allow(Time now, uint64_t* swallowed) {
     return false;
   }
   ++used_;
-  *swallowed = swallowed_;
+  *suppressed = swallowed_;
   swallowed_ = 0;
   return true;
 }
 
-std::string KeptBack(uint64_t swallowed) {
-  return swallowed == 0 ? "" : StrCat(" (", swallowed, " more lines kept back)");
+std::string SuppressedText(uint64_t suppressed) {
+  return suppressed == 0 ? "" : StrCat(" (", suppressed, " more lines kept back)");
 }
 
 }  // namespace sluice

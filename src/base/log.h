@@ -21,9 +21,9 @@ void InitLogging(const std::string& program, int verbosity);
 class LogLimiter {
  public:
   LogLimiter(int per_interval, Duration interval) : per_interval_(per_interval), interval_(interval) {}
-  // Returns whether the caller may log now; if so, sets `swallowed` to the number of lines suppressed
+  // Returns whether the caller may log now; if so, sets `suppressed` to the number of lines suppressed
   // since the last line that was allowed.
-  bool Allow(Time now, uint64_t* swallowed);
+  bool Allow(Time now, uint64_t* suppressed);
 
  private:
   int per_interval_;
@@ -34,6 +34,6 @@ class LogLimiter {
 };
 
 // Returns the end of that line: " (3 more lines kept back)", or nothing for 0.
-std::string KeptBack(uint64_t swallowed);
+std::string SuppressedText(uint64_t suppressed);
 
 }  // namespace sluice

@@ -30,9 +30,10 @@ namespace sluice {
 namespace {
 
 constexpr Duration kPatience = 1min;  // after which a thread that was tried out ends by itself
-constexpr Duration kGoing = 1s;       // for the kernel to release ended threads; it needs microseconds
+constexpr Duration kThreadExitPatience =
+    1s;  // for the kernel to release ended threads; it needs microseconds
 constexpr Duration kLockPatience = 1s;
-constexpr int kWaiting = 128;  // processes that may wait for the lock: listen(2)'s backlog
+constexpr int kBacklog = 128;  // processes that may wait for the lock: listen(2)'s backlog
 
 // Set once the lock could not be had in time: somebody keeps it, and this process never waits for it again.
 std::atomic<bool> given_up = false;
@@ -46,7 +47,7 @@ struct Started {
 // Waits until the kernel has released `threads`: a joined thread still counts for
 // the system's limits until then.
 void AwaitGone(const std::vector<pid_t>& threads) {
-  const Time end = SteadyClock().Now() + kGoing;
+  const Time end = SteadyClock().Now() + kThreadExitPatience;
   for (const pid_t thread : threads) {
     while (tgkill(getpid(), thread, 0) == 0 && SteadyClock().Now() < end) sched_yield();
   }
@@ -83,7 +84,7 @@ FileDescriptor Lock() {
   FileDescriptor lock = NewSocket();
   if (!lock.valid()) return lock;
   const Time end = SteadyClock().Now() + kLockPatience;
-  while (bind(lock.get(), address, length) != 0 || listen(lock.get(), kWaiting) != 0) {
+  while (bind(lock.get(), address, length) != 0 || listen(lock.get(), kBacklog) != 0) {
     const Time now = SteadyClock().Now();
     if (now >= end) given_up = true;
     if (given_up) return {};

@@ -59,7 +59,7 @@ SLUICE_SIMD uint32_t Round1Bit(float threshold, float one, float* r, size_t n, u
 }
 
 // Replaces what is not finite in r by 0, if `wrong`. Returns !wrong.
-bool LeaveFinite(bool wrong, float* r, size_t n) {
+bool ZeroNonFinite(bool wrong, float* r, size_t n) {
   if (wrong)
     std::replace_if(
         r, r + n, [](float value) { return !std::isfinite(value); }, 0.0f);
@@ -121,7 +121,7 @@ bool Encode2Bit(float threshold, float* r, size_t n, std::byte* out) {
   for (size_t first = 0; first < n; first += kBlock) {
     const size_t count = std::min(kBlock, n - first), padded = (count + 15) / 16 * 16;
     const bool wrong = Round2Bit(threshold, r + first, count, plus, minus) != 0;
-    finite &= LeaveFinite(wrong, r + first, count);
+    finite &= ZeroNonFinite(wrong, r + first, count);
     std::fill(plus + count, plus + padded, uint8_t{0});
     std::fill(minus + count, minus + padded, uint8_t{0});
     for (size_t i = 0; i < padded; i += 16, out += 4) {
@@ -139,7 +139,7 @@ bool Encode1Bit(float threshold, float one, float* r, size_t n, std::byte* out) 
   for (size_t first = 0; first < n; first += kBlock) {
     const size_t count = std::min(kBlock, n - first), padded = (count + 7) / 8 * 8;
     const bool wrong = Round1Bit(threshold, one, r + first, count, plus) != 0;
-    finite &= LeaveFinite(wrong, r + first, count);
+    finite &= ZeroNonFinite(wrong, r + first, count);
     std::fill(plus + count, plus + padded, uint8_t{0});
     for (size_t i = 0; i < padded; i += 8) *out++ = std::byte{BitsOf(plus + i)};
   }

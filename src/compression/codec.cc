@@ -139,7 +139,7 @@ void DecodeInto(const Encoded& part, DType dtype, size_t first, size_t n, bool a
   std::memcpy(out, from, n * sizeof(float));
 }
 
-std::string WhyInvalidBits(const Encoded& part, size_t elements, bool valid) {
+std::string InvalidBitsReason(const Encoded& part, size_t elements, bool valid) {
   const float one = HeadOf(part.data);
   if (!(std::isnan(one) || (one > 0 && std::isfinite(one))))
     return StrCat("its bits stand for ", one, "; that must be above 0 and finite");
@@ -147,7 +147,7 @@ std::string WhyInvalidBits(const Encoded& part, size_t elements, bool valid) {
 }
 
 // Whether gradients of keys of this dtype may travel as `type`.
-bool IsOfGradients(Compression type, DType dtype) {
+bool CanEncodeGradients(Compression type, DType dtype) {
   if (type == Compression::kNone) return false;
   if (Is16Bit(dtype)) return type != Compression::kFloat16 && type != Compression::kBFloat16;
   return dtype == DType::kFloat32;
@@ -157,7 +157,7 @@ bool IsOfGradients(Compression type, DType dtype) {
 
 bool Applies(const GradientCompression& how, DType dtype) {
   if (how.type == Compression::kTopK && how.ratio * BytesTopK(1) >= SizeOf(dtype)) return false;
-  return IsOfGradients(how.type, dtype);
+  return CanEncodeGradients(how.type, dtype);
 }
 
 size_t EncodedBytes(const GradientCompression& how, DType dtype, size_t elements) {
@@ -204,7 +204,7 @@ void EncodeWeights(Compression as, const float* weights, size_t elements, std::b
 }
 
 std::string InvalidReason(const Encoded& part, DType dtype, size_t elements) {
-  if (part.type != Compression::kNone && !IsOfGradients(part.type, dtype))
+  if (part.type != Compression::kNone && !CanEncodeGradients(part.type, dtype))
     return StrCat("a ", Name(dtype), " key does not travel as ", Name(part.type));
   if (part.type == Compression::kTopK) {
     const size_t k = part.size / BytesTopK(1);
@@ -218,9 +218,9 @@ std::string InvalidReason(const Encoded& part, DType dtype, size_t elements) {
     return StrCat(part.size, " bytes came, the part has ", expected, as);
   }
   if (part.type == Compression::k2Bit)
-    return WhyInvalidBits(part, elements, IsValid2Bit(part.data + kHead, elements));
+    return InvalidBitsReason(part, elements, IsValid2Bit(part.data + kHead, elements));
   if (part.type == Compression::k1Bit)
-    return WhyInvalidBits(part, elements, IsValid1Bit(part.data + kHead, elements));
+    return InvalidBitsReason(part, elements, IsValid1Bit(part.data + kHead, elements));
   return {};
 }
 

@@ -20,7 +20,7 @@ bool Applies(const GradientCompression& how, DType dtype);
 
 // Whether weights of this dtype can travel as `as`: float32 weights as kNone, fp16
 // or bf16, others as kNone alone.
-inline bool IsOfWeights(Compression as, DType dtype) {
+inline bool CanEncodeWeights(Compression as, DType dtype) {
   const bool rounds = as == Compression::kFloat16 || as == Compression::kBFloat16;
   return as == Compression::kNone || (rounds && dtype == DType::kFloat32);
 }

@@ -30,7 +30,7 @@ using Order = std::shared_ptr<const std::vector<uint64_t>>;
 using Made = std::variant<Batch, std::exception_ptr>;
 
 // A batch that a thread has claimed and is to make.
-struct Ticket {
+struct ClaimedBatch {
   uint64_t generation = 0;
   uint64_t number = 0;
   Position position;
@@ -149,9 +149,9 @@ class DataLoader::Impl {
     for (auto& thread : threads_) thread.join();
   }
   void MakeBatches();
-  std::optional<Ticket> Claim();
+  std::optional<ClaimedBatch> Claim();
   Batch SpareBatch();
-  Made Make(const Ticket& ticket);
+  Made Make(const ClaimedBatch& ticket);
   void AddSamples(int64_t epoch, const Interval& places, Batch* batch);
   Order OrderOf(int64_t epoch);
 
@@ -220,7 +220,7 @@ void DataLoader::Impl::Seek(const Position& position, std::optional<Share> share
 }
 
 void DataLoader::Impl::MakeBatches() {
-  while (const std::optional<Ticket> ticket = Claim()) {
+  while (const std::optional<ClaimedBatch> ticket = Claim()) {
     Made made = Make(*ticket);
     state_.Notify([&](State& state) {
       if (ticket->generation == state.generation) PlaceOf(state, ticket->number) = std::move(made);
@@ -229,15 +229,15 @@ void DataLoader::Impl::MakeBatches() {
 }
 
 // Waits for a batch to make and claims it. Returns nothing when the loader stops.
-std::optional<Ticket> DataLoader::Impl::Claim() {
-  std::optional<Ticket> ticket;
+std::optional<ClaimedBatch> DataLoader::Impl::Claim() {
+  std::optional<ClaimedBatch> ticket;
   bool stopping = false;
   while (!ticket && !stopping) {
     const auto ready = [this](State& state) { return state.stopping || CanClaim(state); };
     state_.Await(1min, ready, [&](State& state, bool was_ready) {
       stopping = state.stopping;
       if (stopping || !was_ready) return;
-      ticket = Ticket{state.generation, state.claimed, PositionOf(state, state.claimed), state.share};
+      ticket = ClaimedBatch{state.generation, state.claimed, PositionOf(state, state.claimed), state.share};
       ++state.claimed;
     });
   }
@@ -284,7 +284,7 @@ Batch DataLoader::Impl::SpareBatch() {
   return batch;
 }
 
-Made DataLoader::Impl::Make(const Ticket& ticket) {
+Made DataLoader::Impl::Make(const ClaimedBatch& ticket) {
   try {
     const Interval interval = ShareOfStep(sampler_, ticket.position, ticket.share);
     Batch batch = SpareBatch();

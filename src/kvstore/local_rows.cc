@@ -9,7 +9,7 @@
 #include "base/strings.h"
 #include "kvstore/local_store.h"
 #include "kvstore/row_calls.h"
-#include "kvstore/rows/close.h"
+#include "kvstore/rows/update_rows.h"
 #include "sluice/error.h"
 
 namespace sluice::kvstore {

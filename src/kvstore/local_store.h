@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "collective/reducer.h"
-#include "kvstore/rows/table.h"
+#include "kvstore/rows/row_table.h"
 #include "kvstore/states_file.h"
 #include "kvstore/store_base.h"
 #include "kvstore/update_array.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kvstore/rows/batch.h"
+#include "kvstore/rows/row_batch.h"
 #include "kvstore/store_base.h"
 
 namespace sluice::kvstore {

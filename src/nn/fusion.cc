@@ -53,7 +53,7 @@ bool IsMaxPool(const Layers& layers, size_t i) {
 }
 
 // Whether the function is monotone: a larger input never has a smaller output.
-bool NeverFalls(const Activation& activation) {
+bool IsMonotone(const Activation& activation) {
   using F = Activation::Function;
   const F function = activation.function();
   return function != F::kGelu && function != F::kSilu && function != F::kMish;
@@ -62,7 +62,7 @@ bool NeverFalls(const Activation& activation) {
 // Runs layer i and the activation after it on y if that is one pass. Returns whether it did.
 bool ForwardActivated(const Layers& layers, size_t i, Activation& activation, NDArray* y) {
   if (auto* convolution = As<Conv2D>(layers, i); convolution != nullptr) {
-    const bool pool_first = NeverFalls(activation) && IsMaxPool(layers, i + 2);
+    const bool pool_first = IsMonotone(activation) && IsMaxPool(layers, i + 2);
     if (pool_first || !ToOps(activation).FromOutput()) return false;
     *y = convolution->ForwardActivated(*y, activation);
     return true;
@@ -78,7 +78,7 @@ bool ForwardActivated(const Layers& layers, size_t i, Activation& activation, ND
 // Runs layer i, and the one after it if both are one pass, on y. Returns how many layers it has run.
 size_t ForwardFrom(const Layers& layers, size_t i, NDArray* y) {
   auto* activation = As<Activation>(layers, i);
-  if (activation != nullptr && NeverFalls(*activation) && IsMaxPool(layers, i + 1)) {
+  if (activation != nullptr && IsMonotone(*activation) && IsMaxPool(layers, i + 1)) {
     *y = activation->Forward(layers.all[i + 1].Forward(*y));
     return 2;
   }

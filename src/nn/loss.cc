@@ -44,7 +44,7 @@ NDArray FloatLabels(const NDArray& label) {
 }
 
 // Returns the shape without its axes of extent 1; the first axis, the batch, stays in any case.
-Shape Essence(Shape shape) {
+Shape WithoutUnitAxes(Shape shape) {
   for (size_t axis = shape.ndim(); axis > 1; --axis) {
     if (shape[axis - 1] == 1) shape = shape.WithoutAxis(axis - 1);
   }
@@ -64,7 +64,7 @@ NDArray Alike(std::string_view loss, const NDArray& prediction, const NDArray& l
   RequireFloat32(loss, "labels", label);
   if (prediction.shape() == label.shape() && label.shape().ndim() > 0) return label;
   if (prediction.shape().ndim() == 0 || label.shape().ndim() == 0 ||
-      Essence(prediction.shape()) != Essence(label.shape())) {
+      WithoutUnitAxes(prediction.shape()) != WithoutUnitAxes(label.shape())) {
     ThrowInvalid(StrCat(loss, ": labels ", label.shape(), " and predictions ", prediction.shape(),
                         " must have the same shape [batch, ...]"));
   }
@@ -80,7 +80,7 @@ NDArray Loss::operator()(const NDArray& prediction, const NDArray& label,
   NDArray losses = PerSample(prediction, label);
   if (sample_weight.valid()) {
     RequireFloat32(name(), "weights", sample_weight);
-    if (sample_weight.shape().ndim() == 0 || Essence(sample_weight.shape()) != losses.shape()) {
+    if (sample_weight.shape().ndim() == 0 || WithoutUnitAxes(sample_weight.shape()) != losses.shape()) {
       ThrowInvalid(StrCat(name(), ": the weights ", sample_weight.shape(), " of samples must be of shape ",
                           losses.shape()));
     }
@@ -137,7 +137,7 @@ NDArray SoftmaxCrossEntropyLoss::PerSample(const NDArray& prediction, const NDAr
                           : label * (1 - label_smoothing_) + label_smoothing_ / static_cast<float>(classes);
     return ops::SumOfRows(ops::LogSoftmax(prediction) * q) * (-1.0f / static_cast<float>(each));
   }
-  if (labels.ndim() == 0 || Essence(labels) != Essence(scores.WithoutAxis(last))) {
+  if (labels.ndim() == 0 || WithoutUnitAxes(labels) != WithoutUnitAxes(scores.WithoutAxis(last))) {
     ThrowInvalid(StrCat("SoftmaxCrossEntropyLoss: labels ", labels, " and scores ", scores,
                         " do not fit; expected [batch, ...] class numbers and [batch, ..., classes]"));
   }

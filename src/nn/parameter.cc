@@ -128,12 +128,12 @@ void Parameter::AllocateData(const Initializer& init, uint64_t seed) {
   const NDArray typed = dtype() == DType::kFloat32 ? values : values.AsType(dtype());
   std::vector<NDArray> arrays;
   for (const Context& context : contexts_) arrays.push_back(typed.AsInContext(context));
-  BeginWith(std::move(arrays));
+  SetArrays(std::move(arrays));
 }
 
 // Makes `arrays` the parameter's values and runs the callbacks of WhenInitialized. All callbacks run
 // even if one throws; the first exception is rethrown.
-void Parameter::BeginWith(std::vector<NDArray> arrays) {
+void Parameter::SetArrays(std::vector<NDArray> arrays) {
   for (NDArray& array : arrays) autograd::AttachGrad(array, options_.grad_req);
   data_ = std::move(arrays);
   pending_.reset();
@@ -206,10 +206,10 @@ void Parameter::SetData(const NDArray& value) {
     std::ranges::for_each(data_, copy_to);
     return;
   }
-  std::vector<NDArray> arrays;  // filled before BeginWith: the callbacks of WhenInitialized see `value`
+  std::vector<NDArray> arrays;  // filled before SetArrays: the callbacks of WhenInitialized see `value`
   for (const Context& context : contexts_)
     copy_to(arrays.emplace_back(NDArray::Empty(shape_, context, dtype())));
-  BeginWith(std::move(arrays));
+  SetArrays(std::move(arrays));
 }
 
 void Parameter::ZeroGrad() {

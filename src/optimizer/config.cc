@@ -18,8 +18,8 @@ class Checker {
     if (value < 0 && value > -1e-200)  // computed from kUnset
       why_ += "; it was made of a field that is not set: set that first, or take it from Resolved(config)";
   }
-  void Require(bool sound, const std::string& why) {
-    if (why_.empty() && !sound) why_ = StrCat("optimiser: ", why);
+  void Require(bool valid, const std::string& why) {
+    if (why_.empty() && !valid) why_ = StrCat("optimiser: ", why);
   }
   std::string why() && { return std::move(why_); }
 

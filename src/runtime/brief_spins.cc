@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kTurns = "GOMP_SPINCOUNT";
+constexpr const char* kSpinCount = "GOMP_SPINCOUNT";
 constexpr const char* kRestarted = "SLUICE_RESTARTED";  // set for the program that is started again
 
 }  // namespace
@@ -21,10 +21,10 @@ constexpr const char* kRestarted = "SLUICE_RESTARTED";  // set for the program t
 void RestartWithBriefSpins(int argc, char** argv) {
   if (getenv(kRestarted) != nullptr) {  // libgomp has read it; processes started later must not inherit it
     unsetenv(kRestarted);
-    unsetenv(kTurns);
+    unsetenv(kSpinCount);
     return;
   }
-  for (const char* setting : {kTurns, "OMP_WAIT_POLICY"}) {
+  for (const char* setting : {kSpinCount, "OMP_WAIT_POLICY"}) {
     if (getenv(setting) != nullptr) return;
   }
   // AT_BASE is 0 when the program was started through the loader (ld.so
@@ -32,12 +32,12 @@ void RestartWithBriefSpins(int argc, char** argv) {
   if (argc < 1 || argv == nullptr || getauxval(AT_BASE) == 0) return;
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error || setenv(kRestarted, "1", 1) != 0 || setenv(kTurns, "3000", 1) != 0) return;
+  if (error || setenv(kRestarted, "1", 1) != 0 || setenv(kSpinCount, "3000", 1) != 0) return;
   std::vector<char*> arguments(argv, argv + argc);
   arguments.push_back(nullptr);
   execv(self.c_str(), arguments.data());
   unsetenv(kRestarted);  // the restart failed; the program goes on as it is
-  unsetenv(kTurns);
+  unsetenv(kSpinCount);
 }
 
 }  // namespace sluice

@@ -143,7 +143,7 @@ JobConfig JobConfig::FromEnv(const Env& env, int cores) {
   config.drop_percent = IntOf(env, "PS_DROP_MSG", 0, 0, 99);
   if (env.Get("SLUICE_SERVER_THREADS"))
     config.server_threads = IntOf(env, "SLUICE_SERVER_THREADS", 1, 1, 256);
-  config.offered_server_threads = std::clamp(cores / 4, 1, 8);
+  config.default_server_threads = std::clamp(cores / 4, 1, 8);
   config.launched = env.Get("SLUICE_LOCAL_WORKERS").has_value();
   const int local_workers = IntOf(env, "SLUICE_LOCAL_WORKERS", 1, 1, 65536);
   config.server_cores = std::min(cores, IntOf(env, "SLUICE_CPU_THREADS", cores, 1, 4096));

@@ -54,7 +54,7 @@ struct JobConfig {
   Duration grace{};                   // SLUICE_GRACE: schedulers and servers go on so long after SIGTERM
   int drop_percent = 0;               // PS_DROP_MSG
   std::optional<int> server_threads;  // key-owning threads of a server; empty: the scheduler decides
-  int offered_server_threads = 1;     // key-owning threads that a server offers
+  int default_server_threads = 1;     // key-owning threads that a server offers
   std::optional<int> update_threads;  // helpers of a server's key-owning threads; empty: see UpdateThreads
   int server_cores = 1;               // cores that a server's threads share
   int io_threads = 1;  // ZeroMQ's I/O threads of a worker or server, over which connections are spread

@@ -24,7 +24,7 @@ transport::ZmqLoopOptions LoopOptions(const JobConfig& config, const std::string
   return options;
 }
 
-void AwaitSchedulersName(const JobConfig& config) {
+void AwaitSchedulerHostName(const JobConfig& config) {
   constexpr auto kPause = std::chrono::milliseconds(500);
   const auto start = std::chrono::steady_clock::now(), end = start + config.rendezvous_timeout;
   auto next_report = start;
@@ -45,7 +45,7 @@ void AwaitSchedulersName(const JobConfig& config) {
   }
 }
 
-void TellOfGrace(const JobConfig& config, int number) {
+void LogGrace(const JobConfig& config, int number) {
   LOG(WARNING) << WrapLogged(StrCat(SignalName(number), ": it goes on for at most ", ToSeconds(config.grace),
                                     " s (SLUICE_GRACE), in which the workers may end the job; another signal "
                                     "ends it at once"));

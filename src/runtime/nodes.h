@@ -15,7 +15,7 @@ namespace sluice::runtime {
 // the main thread. They throw Error when the role cannot start or a loop fails.
 int RunSchedulerNode(const JobConfig& config);
 int RunServerNode(const JobConfig& config, const ServerOptions& server,
-                  HeldSignals::Programs handlers = HeldSignals::Programs::kGiveWay);
+                  HeldSignals::Programs handlers = HeldSignals::Programs::kReplace);
 // The main function of a program for one role only. Throws
 // Error(kInvalidArgument) when DMLC_ROLE names another role or none.
 int RunStockNode(const JobConfig& config, wire::Role role);
@@ -27,9 +27,9 @@ transport::ZmqLoopOptions LoopOptions(const JobConfig& config, const std::string
 // Returns once the scheduler's host name can be resolved. Behind a Kubernetes service
 // (behind_service), where the name may appear later than this process, it retries every 0.5 s
 // until the rendezvous timeout. Throws Error(kInvalidArgument) when the name cannot be resolved.
-void AwaitSchedulersName(const JobConfig& config);
+void AwaitSchedulerHostName(const JobConfig& config);
 // Logs that the process goes on for SLUICE_GRACE after signal `number`; for SignalWatcher's `on_wait`.
-void TellOfGrace(const JobConfig& config, int number);
+void LogGrace(const JobConfig& config, int number);
 // Returns when the loop's machine is done. Throws Error(kUnavailable) when the loop ended with a failure.
 void WaitForEnd(transport::ZmqLoop& loop);
 

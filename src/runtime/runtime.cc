@@ -17,9 +17,9 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/reported.h"
 #include "base/strings.h"
 #include "base/threads.h"
-#include "base/told.h"
 #include "base/tool_names.h"
 #include "kvstore/local_store.h"
 #include "runtime/nodes.h"
@@ -128,7 +128,7 @@ std::shared_ptr<WorkerNode> Runtime::NodeIfAny() {
 void Runtime::Forget(const std::shared_ptr<WorkerNode>& node) {
   const std::lock_guard lock(mutex_);
   if (node_ != node) return;
-  told_ = node->told();
+  scheduler_reason_ = node->scheduler_reason();
   node_ = nullptr;
 }
 
@@ -137,9 +137,9 @@ bool Runtime::HasJoined() {
   return node != nullptr && node->joined();
 }
 
-bool Runtime::WasTold(const std::string& failure) {
+bool Runtime::FailedByScheduler(const std::string& failure) {
   const std::lock_guard lock(mutex_);
-  const std::string told = node_ ? node_->told() : told_;
+  const std::string told = node_ ? node_->scheduler_reason() : scheduler_reason_;
   return !told.empty() && failure.find(told) != std::string::npos;
 }
 
@@ -201,7 +201,7 @@ void Runtime::OnTermination(std::function<void(int)> call) {
 
 // Handles the request to end: from signal `number`, or from another worker when it is 0. Returns
 // true when the program itself ends this process (OnTermination), false when the caller has to.
-bool Runtime::EndsInItsTime(int number) {
+bool Runtime::ProgramHandlesEnd(int number) {
   std::function<void(int)> call;
   bool is_first = false;
   {
@@ -278,7 +278,7 @@ void Runtime::EndNow(int status, const std::string& why) {
 
 void Runtime::OnSignal(int number) {
   if (number == SIGUSR1) return Dump();
-  if (!EndsInItsTime(number) && number != 0) EndBy(number);
+  if (!ProgramHandlesEnd(number) && number != 0) EndBy(number);
 }
 
 void Runtime::EndBy(int number) {
@@ -331,7 +331,7 @@ namespace {
 
 // Output that could not be written makes the program fail. Where the
 // reader of a pipe has gone, SIGPIPE has ended the process before.
-void CheckWhatWasSaid() {
+void CheckStandardOutput() {
   if (std::cout.flush()) return;
   throw Error(ErrorCode::kUnavailable,
               "standard output could not be written: what this program printed is not complete");
@@ -346,7 +346,7 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
     try {
       Init(argc, argv);
       body();
-      CheckWhatWasSaid();
+      CheckStandardOutput();
       return Finish();
     } catch (const std::exception& e) {
       // The job must receive this process's failure: a worker
@@ -357,8 +357,8 @@ int RunProgram(int argc, char** argv, const std::function<void()>& body) {
       try {
         const auto runtime = runtime::Runtime::Default();
         signal = runtime->ended_by();
-        told = runtime->WasTold(what);
-        if (told) what = ToldBy("the scheduler", what);
+        told = runtime->FailedByScheduler(what);
+        if (told) what = ReportedBy("the scheduler", what);
         joined = runtime->HasJoined();
         // The message is printed before the other processes are notified.
         const std::string how = signal != 0 ? StrCat("ended by ", runtime::SignalName(signal)) : "error";

@@ -30,7 +30,7 @@ class Runtime {
   bool HasJoined();
   // True when `failure` contains the reason that the scheduler sent when
   // it ended the job: another process then reports the failure itself.
-  bool WasTold(const std::string& failure);
+  bool FailedByScheduler(const std::string& failure);
   // `tracer` receives the stages of every gradient. Call it before
   // the worker joins. It must outlive the runtime and its stores.
   void TraceWith(worker::Tracer* tracer);
@@ -54,7 +54,7 @@ class Runtime {
 
  private:
   void OnSignal(int number);
-  bool EndsInItsTime(int number);
+  bool ProgramHandlesEnd(int number);
   void RunAtEnd(const std::function<void(int)>& call, int number);
   static void EndIfCalled(int status, void* runtime);
   [[noreturn]] void EndBy(int number);
@@ -72,7 +72,7 @@ class Runtime {
   worker::Tracer* tracer_ = nullptr;
   std::shared_ptr<WorkerNode> node_;
   bool finished_ = false;
-  std::string told_;  // the scheduler's reason from the last node that was forgotten
+  std::string scheduler_reason_;  // the scheduler's reason from the last node that was forgotten
 
   std::mutex termination_mutex_;
   // Guarded by termination_mutex_.

@@ -23,7 +23,7 @@ namespace {
 
 // Writes the port as a line to `fd`: the process that started the scheduler
 // with port 0 waits for it. Throws Error(kUnavailable) when that fails.
-void TellPort(int fd, const std::string& address) {
+void WritePort(int fd, const std::string& address) {
   if (fd < 0) return;
   const std::string line = address.substr(address.rfind(':') + 1) + "\n";
   const bool told = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
@@ -40,7 +40,7 @@ bool Tell(int fd, const std::string& text) {
   return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
 }
 
-void TellComplete(int fd) {
+void WriteComplete(int fd) {
   if (fd < 0) return;
   if (!Tell(fd, "complete")) VLOG(1) << "nobody listens at SLUICE_PORT_FD";
   close(fd);
@@ -62,7 +62,7 @@ scheduler::Options OptionsOf(const JobConfig& config) {
     Tell(fd, StrCat("joined ", wire::Name(node.role), " ", node.rank));
   };
   options.on_waiting = [fd = config.port_fd] { return Tell(fd, "waiting"); };
-  options.on_complete = [fd = config.port_fd] { TellComplete(fd); };
+  options.on_complete = [fd = config.port_fd] { WriteComplete(fd); };
   return options;
 }
 
@@ -83,7 +83,7 @@ int RunSchedulerNode(const JobConfig& config) {
   std::signal(SIGPIPE, SIG_IGN);
   std::atomic<int> signal = 0;
   const auto machine = std::make_shared<scheduler::Scheduler>(OptionsOf(config));
-  const HeldSignals held(HeldSignals::Programs::kGiveWay);
+  const HeldSignals held(HeldSignals::Programs::kReplace);
   ReserveConnections(config);
   auto context =
       std::make_shared<transport::ZmqContext>(transport::ZmqContextOptions{config.job_id, config.secret, 1});
@@ -105,8 +105,8 @@ int RunSchedulerNode(const JobConfig& config) {
       machine->FailJob(now, StrCat("the scheduler was ended by ", SignalName(number)), network);
     });
   };
-  const SignalWatcher watcher(on_signal, config.grace, [&](int number) { TellOfGrace(config, number); });
-  TellPort(config.port_fd, loop.addresses().front());
+  const SignalWatcher watcher(on_signal, config.grace, [&](int number) { LogGrace(config, number); });
+  WritePort(config.port_fd, loop.addresses().front());
   VLOG(1) << "waiting for " << Counted(config.num_servers, "server") << " and "
           << Counted(config.num_workers, "worker");
   WaitForEnd(loop);

@@ -74,8 +74,8 @@ std::string AddressForWorkers(const Place& place, const std::string& bound) {
   return transport::TcpAddress(place.advertised, static_cast<uint16_t>(port.value_or(0)));
 }
 
-struct StopsFirst {
-  ~StopsFirst() { loop.Stop(); }
+struct LoopStopper {
+  ~LoopStopper() { loop.Stop(); }
   transport::ZmqLoop& loop;
 };
 
@@ -234,16 +234,16 @@ membership::Options MembershipOptions(const JobConfig& config, uint64_t incarnat
   options.num_workers = static_cast<uint32_t>(config.num_workers);
   options.num_servers = static_cast<uint32_t>(config.num_servers);
   options.server_threads = static_cast<uint32_t>(config.server_threads.value_or(0));
-  options.offered_server_threads = static_cast<uint32_t>(config.offered_server_threads);
+  options.default_server_threads = static_cast<uint32_t>(config.default_server_threads);
   options.heartbeat_interval = config.heartbeat_interval;
   options.heartbeat_timeout = config.heartbeat_timeout;
   options.rendezvous_timeout = config.rendezvous_timeout;
-  options.says_missing = !config.launched;
+  options.logs_missing = !config.launched;
   return options;
 }
 
 int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSignals::Programs handlers) {
-  AwaitSchedulersName(config);  // signals still end the process here
+  AwaitSchedulerHostName(config);  // signals still end the process here
   WarnOfAddress(config);
   const HeldSignals held(handlers);
   KeepMessageMemory();
@@ -252,7 +252,7 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSign
   const std::shared_future<transport::ZmqLoop*> control_loop = started.get_future().share();
   const uint64_t incarnation = RandomBits();
   // A wrong address or port is reported before the server joins a job.
-  const auto expected = static_cast<uint32_t>(config.server_threads.value_or(config.offered_server_threads));
+  const auto expected = static_cast<uint32_t>(config.server_threads.value_or(config.default_server_threads));
   ShardPlace(config, incarnation, 0, ShardPort(config, 0, expected));
   const auto context = std::make_shared<transport::ZmqContext>(
       transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});
@@ -270,7 +270,7 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSign
   loop.emplace(context, control, LoopOptions(config, "control"));
   // The shards are destroyed before the control loop, since they
   // post to it; the loop uses them, so that it is stopped first.
-  const StopsFirst stops_first{*loop};
+  const LoopStopper stops_first{*loop};
   started.set_value(&*loop);
   const auto on_signal = [&](int number) {
     loop->Post([&, number](Time now, transport::Network& network) {
@@ -283,7 +283,7 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSign
       control->Fail(now, StrCat("the server was ended by ", SignalName(number)), network);
     });
   };
-  const SignalWatcher watcher(on_signal, config.grace, [&](int number) { TellOfGrace(config, number); });
+  const SignalWatcher watcher(on_signal, config.grace, [&](int number) { LogGrace(config, number); });
   std::optional<ServerProgram> program;
   if (server.program) program.emplace(config, control, *loop, server.program);
   WaitForEnd(*loop);

@@ -80,7 +80,7 @@ void Install(size_t i, HeldSignals::Programs handlers) {
     if (handling.taken[i]) return;
     action.sa_handler = SIG_DFL;  // in a forked child, this is the parent's handler
   }
-  handling.taken[i] = handlers == HeldSignals::Programs::kGiveWay ? !IsIgnored(action) : IsDefault(action);
+  handling.taken[i] = handlers == HeldSignals::Programs::kReplace ? !IsIgnored(action) : IsDefault(action);
   if (!handling.taken[i]) return;
   handling.before[i] = action;
   action = {};
@@ -133,7 +133,7 @@ HeldSignals::HeldSignals(Programs handlers) {
     Install(i, handlers);
     sigaddset(&signals, kSignals[i]);
   }
-  if (handlers == Programs::kGiveWay) SLUICE_CHECK(pthread_sigmask(SIG_UNBLOCK, &signals, nullptr) == 0);
+  if (handlers == Programs::kReplace) SLUICE_CHECK(pthread_sigmask(SIG_UNBLOCK, &signals, nullptr) == 0);
 }
 
 HeldSignals::~HeldSignals() {

@@ -20,7 +20,7 @@ class HeldSignals {
  public:
   enum class Programs : uint8_t {
     kStay,    // the program's own handlers stay
-    kGiveWay  // their handlers are replaced and blocked signals unblocked: for processes that run a role only
+    kReplace  // their handlers are replaced and blocked signals unblocked: for processes that run a role only
   };
   explicit HeldSignals(Programs handlers = Programs::kStay);
   ~HeldSignals();

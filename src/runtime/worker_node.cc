@@ -19,14 +19,14 @@ namespace sluice::runtime {
 namespace {
 
 worker::ClientOptions ClientOptionsOf(const JobConfig& config, worker::Tracer* tracer,
-                                      std::function<void(const std::string&)> on_told,
+                                      std::function<void(const std::string&)> on_job_failed,
                                       std::function<void()> on_asked_to_end) {
   worker::ClientOptions options;
   options.membership = MembershipOptions(config, RandomBits());
   options.membership.on_asked_to_end = std::move(on_asked_to_end);
   options.resend_timeout = config.resend_timeout;
   options.tracer = tracer;
-  options.on_told = std::move(on_told);
+  options.on_job_failed = std::move(on_job_failed);
   return options;
 }
 
@@ -44,9 +44,9 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
       tracer_(tracer),
       heap_(HeapOf(config, std::move(heap))),
       client_(std::make_shared<worker::Client>(ClientOptionsOf(
-          config, tracer, [told = told_](const std::string& why) { told->Set(why); },
+          config, tracer, [told = scheduler_reason_](const std::string& why) { told->Set(why); },
           std::move(on_asked_to_end)))) {
-  AwaitSchedulersName(config);
+  AwaitSchedulerHostName(config);
   KeepMessageMemory();
   auto context = std::make_shared<transport::ZmqContext>(
       transport::ZmqContextOptions{config.job_id, config.secret, config.io_threads});

@@ -23,7 +23,7 @@ namespace sluice::runtime {
 class WorkerNode {
  public:
   // Starts joining the job and returns once the scheduler's host name can be resolved
-  // (AwaitSchedulersName); throws Error when it cannot. `tracer`, which may be null, receives the
+  // (AwaitSchedulerHostName); throws Error when it cannot. `tracer`, which may be null, receives the
   // stages of every gradient and outlives the node and its stores. `heap` is the memory that servers of
   // this host may read in place, if the configuration shares memory: arrays in it are not copied before
   // they are read. When it is null, the node makes a heap of its own, for copies. `on_asked_to_end`,
@@ -56,7 +56,7 @@ class WorkerNode {
   wire::Counters OwnStats(Duration timeout);
   // The scheduler's reason for the job's failure; empty when the job
   // has not failed, or when this worker detected the failure itself.
-  std::string told() const { return told_->Get(); }
+  std::string scheduler_reason() const { return scheduler_reason_->Get(); }
   // Call it when this worker was asked to end: the other
   // workers are notified. Does nothing when the job is over.
   void AskToEnd();
@@ -67,7 +67,7 @@ class WorkerNode {
 
  private:
   // Thread-safe.
-  class Told {
+  class StopReason {
    public:
     void Set(const std::string& why) {
       const std::lock_guard lock(mutex_);
@@ -90,7 +90,7 @@ class WorkerNode {
   worker::Tracer* const tracer_;
   const std::shared_ptr<transport::SharedHeap> heap_;  // null when memory is not shared
   std::atomic<uint32_t> stores_made_ = 0;
-  const std::shared_ptr<Told> told_ = std::make_shared<Told>();
+  const std::shared_ptr<StopReason> scheduler_reason_ = std::make_shared<StopReason>();
   const std::shared_ptr<worker::Client> client_;
   const std::shared_ptr<transport::TrafficCounters> traffic_ = std::make_shared<transport::TrafficCounters>();
   std::shared_ptr<transport::ZmqLoop> loop_;

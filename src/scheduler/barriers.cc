@@ -93,9 +93,9 @@ Result<Barriers::Arrival> Barriers::Arrive(const wire::Barrier& barrier, const W
   if (who.member == FirstWorker(open.arrived)) open.text = barrier.text;
   Arrival arrival;
   if (open.arrived.size() < open.expected.size()) {
-    if (auto hopeless = UnsatisfiableReason(barrier.id, open, roster)) {
+    if (auto failure = UnsatisfiableReason(barrier.id, open, roster)) {
       open_.erase(barrier.id);
-      return *std::move(hopeless);
+      return *std::move(failure);
     }
     arrival.missing = MissingText(open);
     return arrival;
@@ -128,9 +128,9 @@ std::optional<Failure> Barriers::UnsatisfiableReason(const std::string& id, cons
 std::vector<std::pair<Barriers::Waiter, Failure>> Barriers::TakeUnsatisfiable(const Roster& roster) {
   std::vector<std::pair<Waiter, Failure>> waiters;
   std::erase_if(open_, [&](const auto& entry) {
-    const auto hopeless = UnsatisfiableReason(entry.first, entry.second, roster);
-    if (!hopeless) return false;
-    for (const auto& [member, waiter] : entry.second.arrived) waiters.emplace_back(waiter, *hopeless);
+    const auto failure = UnsatisfiableReason(entry.first, entry.second, roster);
+    if (!failure) return false;
+    for (const auto& [member, waiter] : entry.second.arrived) waiters.emplace_back(waiter, *failure);
     return true;
   });
   return waiters;

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/reported.h"
 #include "base/strings.h"
-#include "base/told.h"
 #include "scheduler/scheduler.h"
 
 namespace sluice::scheduler {
@@ -69,7 +69,7 @@ void Scheduler::OnEnd(Time now, const std::string& why, transport::Network& netw
   if (!done_) FailJob(now, StrCat("the scheduler failed: ", why), network);
 }
 
-void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network, const Member* told_by) {
+void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network, const Member* reported_by) {
   if (stopping_) return;
   stopping_ = true;
   outcome_ = std::move(stop);
@@ -80,8 +80,9 @@ void Scheduler::StopJob(Time now, wire::Stop stop, transport::Network& network, 
   if (failed) {
     const std::string what = "the job stops: " + outcome_.message;
     LOG(ERROR) << WrapLogged(
-        told_by == nullptr ? what
-                           : ToldBy(StrCat(wire::Name(told_by->info.role), " ", told_by->info.rank), what));
+        reported_by == nullptr
+            ? what
+            : ReportedBy(StrCat(wire::Name(reported_by->info.role), " ", reported_by->info.rank), what));
   }
   SendStop(now, network);
 }
@@ -104,11 +105,11 @@ void Scheduler::SendStop(Time now, transport::Network& network) {
 // The scheduler waits for members until they have left, and, when the job failed before
 // it was complete, for the nodes that have yet to join: no other process can notify them.
 void Scheduler::EndUnlessAwaiting(Time now) {
-  if (outcome_.reason == wire::Stop::Reason::kFinished) BuryWhoDidNotLeave(now);
-  if (AllHaveLeft() || now >= stop_deadline_) settled_ = true;
+  if (outcome_.reason == wire::Stop::Reason::kFinished) ExpireMembersThatDidNotLeave(now);
+  if (AllHaveLeft() || now >= stop_deadline_) awaits_no_member_ = true;
   const bool all_came =
-      roster_.members().size() + turned_away_.size() >= options_.num_workers + options_.num_servers;
-  if (settled_ && (all_came || now >= latecomers_until_)) done_ = true;
+      roster_.members().size() + refused_incarnations_.size() >= options_.num_workers + options_.num_servers;
+  if (awaits_no_member_ && (all_came || now >= latecomers_until_)) done_ = true;
 }
 
 // A failed job waits for living members whose connection is open; a member that closed its
@@ -125,7 +126,7 @@ bool Scheduler::IsAwaited(const Member& member) const {
 
 // After all workers have finished, a server that dies, or had died unnoticed, turns the
 // outcome into a failure: it may have had work of its own left. The workers are not affected.
-void Scheduler::BuryWhoDidNotLeave(Time now) {
+void Scheduler::ExpireMembersThatDidNotLeave(Time now) {
   const bool over = now >= stop_deadline_;
   const auto dead = roster_.ExpireSilent(now, over ? Duration::zero() : options_.heartbeat_timeout);
   if (dead.empty()) return;

@@ -17,7 +17,7 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
   if (stopping_ && roster_.Find(message.sender) != nullptr) return Send(from, StopMessage(), network);
   if (stopping_) {
     RefuseToJoin(from, Fail(ErrorCode::kUnavailable, "the job has ended: ", outcome_.message), network);
-    turned_away_.insert(message.sender.incarnation);
+    refused_incarnations_.insert(message.sender.incarnation);
     return EndUnlessAwaiting(now);
   }
   const auto& request = std::get<wire::Register>(message.body);
@@ -39,7 +39,7 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
       if (options_.on_joined) options_.on_joined(member.info);
       VLOG(1) << Roster::NameOf(member.info) << " joined, " << roster_.members().size() << " of "
               << roster_.num_servers() + roster_.num_workers();
-      if (undecided && roster_.shards_per_server()) TellThreads(network);
+      if (undecided && roster_.shards_per_server()) SendThreadCount(network);
       break;
     case Standing::kKnown:
       break;
@@ -48,7 +48,7 @@ void Scheduler::OnRegister(Time now, transport::PeerId from, const wire::Message
   Send(from, WelcomeFor(member), network);
 }
 
-void Scheduler::TellThreads(transport::Network& network) {
+void Scheduler::SendThreadCount(transport::Network& network) {
   VLOG(1) << "every server runs " << Counted(*roster_.shards_per_server(), "key-owning thread");
   for (const Member& member : roster_.members()) {
     if (member.info.role == wire::Role::kServer && member.info.shard_addresses.empty())

@@ -14,7 +14,7 @@ namespace sluice::scheduler {
 namespace {
 
 constexpr uint32_t kMostThreads = 256;
-constexpr const char* kWasTold = " was told ";
+constexpr const char* kConfiguredWith = " was told ";
 
 // The number of key-owning threads that the server was configured with; 0 when it was not configured.
 uint32_t ThreadsOf(const wire::Register& request) {
@@ -83,7 +83,7 @@ Status Roster::ValidateThreads(const wire::Register& request) const {
   }
   if (threads == 0 || !shards_per_server_ || threads == *shards_per_server_) return Status::Ok();
   return Fail(ErrorCode::kInvalidArgument, "the server on host ", request.host, " was told to run ",
-              Counted(threads, "key-owning thread"), ", but ", decided_by_, *shards_per_server_,
+              Counted(threads, "key-owning thread"), ", but ", decision_text_, *shards_per_server_,
               "; SLUICE_SERVER_THREADS, where it is set, must be the same on the scheduler and all servers");
 }
 
@@ -93,14 +93,14 @@ void Roster::DecideThreads(const Member& newcomer, const wire::Register& request
   if (shards_per_server_ || request.role != wire::Role::kServer) return;
   if (const uint32_t threads = ThreadsOf(request); threads != 0) {
     shards_per_server_ = threads;
-    decided_by_ = NameOf(newcomer.info) + kWasTold;
+    decision_text_ = NameOf(newcomer.info) + kConfiguredWith;
   } else if (CountOf(wire::Role::kServer) == num_servers_) {
     uint32_t least = kMostThreads;
     for (const Member& member : members_) {
       if (member.info.role == wire::Role::kServer) least = std::min(least, member.offered_threads);
     }
     shards_per_server_ = least;
-    decided_by_ = "the other servers of this job run ";
+    decision_text_ = "the other servers of this job run ";
   }
 }
 
@@ -117,7 +117,7 @@ Result<Roster::Registration> Roster::Register(Time now, transport::PeerId peer, 
   for (Member& member : members_) {
     if (member.info.role != request.role) continue;
     if (member.info.incarnation == sender.incarnation) {
-      member.HeardBy(now, peer);
+      member.OnMessageFrom(now, peer);
       if (member.info.shard_addresses.empty()) member.info.shard_addresses = request.shard_addresses;
       return Registration{Standing::kKnown, &member};
     }
@@ -160,8 +160,8 @@ void Roster::Occupy(Time now, Member& member, transport::PeerId peer, const wire
   member.info.host = request.host;
   member.info.pid = request.pid;
   member.info.shard_addresses = request.shard_addresses;
-  member.offered_threads = std::clamp(request.offered_server_threads, 1u, kMostThreads);
-  member.HeardBy(now, peer);
+  member.offered_threads = std::clamp(request.default_server_threads, 1u, kMostThreads);
+  member.OnMessageFrom(now, peer);
 }
 
 void Roster::Replace(Time now, Member& member, transport::PeerId peer, const wire::Sender& sender,

@@ -14,7 +14,7 @@
 namespace sluice::scheduler {
 
 struct Member {
-  void HeardBy(Time now, transport::PeerId from) {
+  void OnMessageFrom(Time now, transport::PeerId from) {
     last_heard = now;
     peer = from;
     closed = false;
@@ -48,7 +48,7 @@ class Roster {
         num_servers_(num_servers),
         patience_(patience),
         shards_per_server_(shards_per_server),
-        decided_by_("the scheduler was told ") {}
+        decision_text_("the scheduler was told ") {}
 
   enum class Standing : uint8_t {
     kJoined,    // new: it has the requested rank if that was free, else the smallest free one
@@ -114,7 +114,7 @@ class Roster {
   const uint32_t num_workers_, num_servers_;
   const Duration patience_;
   std::optional<uint32_t> shards_per_server_;
-  std::string decided_by_;  // start of a message about the number: what decided it
+  std::string decision_text_;  // start of a message about the number: what decided it
   std::vector<Member> members_;
   uint64_t epoch_ = 1;
   uint64_t next_challenge_ = 1;

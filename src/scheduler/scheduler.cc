@@ -69,17 +69,17 @@ void Scheduler::OnMessage(Time now, transport::PeerId from, wire::Message messag
   Member* member = roster_.Find(message.sender);
   if (member != nullptr && member->info.state == NodeState::kDead && stopping_)
     return RejectStale(from, message, StopMessage(), network);
-  if (const Member* heir = roster_.FindSuccessor(message.sender))
-    return RejectStale(from, message, ReplacedBy(*heir), network);
+  if (const Member* successor = roster_.FindSuccessor(message.sender))
+    return RejectStale(from, message, ReplacedBy(*successor), network);
   if (member == nullptr || member->info.state == NodeState::kDead) {
     ++counters_["messages_of_unknown_senders"];
-    if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
+    if (uint64_t suppressed = 0; limiter_.Allow(now, &suppressed)) {
       LOG(WARNING) << WrapLogged(StrCat("dropped ", wire::Describe(message),
-                                        ": its sender is not a living member", KeptBack(swallowed)));
+                                        ": its sender is not a living member", SuppressedText(suppressed)));
     }
     return;
   }
-  member->HeardBy(now, from);
+  member->OnMessageFrom(now, from);
   Handle(now, from, *member, message, network);
 }
 
@@ -160,7 +160,7 @@ void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& m
   const auto repeated = std::find_if(relays_.begin(), relays_.end(), [&](const auto& entry) {
     return entry.second.requester == member.peer && entry.second.request_id == message.id;
   });
-  if (repeated != relays_.end()) return TellRequester(repeated->second, network);
+  if (repeated != relays_.end()) return SendStillWaiting(repeated->second, network);
   counters_["keys"] += keys_.entries().size() - known;
   StartRelay(now, std::move(relay), network);
 }
@@ -204,7 +204,7 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
   }
   for (const auto& [id, relay] : relays_) {
     if (relay.requester == member.peer && relay.request_id == message.id)
-      return TellRequester(relay, network);
+      return SendStillWaiting(relay, network);
   }
   VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate "
           << rule.optimizer->config().learning_rate;
@@ -239,7 +239,7 @@ void Scheduler::RefuseOptimizer(transport::PeerId peer, uint64_t request, transp
        network, request);
 }
 
-void Scheduler::OnOptimizerStands(uint32_t store, transport::Network& network) {
+void Scheduler::OnOptimizerSet(uint32_t store, transport::Network& network) {
   with_optimizer_.insert(store);
   std::erase_if(await_optimizer_, [&](const auto& waiting) {
     const auto& [of, peer] = waiting.first;
@@ -256,7 +256,7 @@ uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& networ
 }
 
 // Answers a repeated request with the names of the servers that have not acknowledged the relay yet.
-void Scheduler::TellRequester(const Relay& relay, transport::Network& network) {
+void Scheduler::SendStillWaiting(const Relay& relay, transport::Network& network) {
   Send(relay.requester,
        wire::StillWaiting{std::string(wire::BodyName(relay.body)),
                           MissingAcks(relay.acked) + " to acknowledge"},
@@ -280,7 +280,7 @@ void Scheduler::OnServerAck(const Member& member, uint64_t relay_id, transport::
     return;
   Send(relay.requester, relay.answer, network, relay.request_id);
   if (const auto* set = std::get_if<wire::SetOptimizer>(&relay.body)) {
-    if (std::holds_alternative<wire::Ack>(relay.answer)) OnOptimizerStands(set->store, network);
+    if (std::holds_alternative<wire::Ack>(relay.answer)) OnOptimizerSet(set->store, network);
     for (const Member& worker : roster_.members()) {
       if (worker.peer != relay.requester) continue;
       const std::pair key(worker.info.incarnation, relay.request_id);
@@ -322,7 +322,7 @@ void Scheduler::BroadcastMembership(transport::Network& network) {
 
 void Scheduler::OnTimer(Time now, transport::Network& network) {
   if (stopping_) {
-    if (!settled_ && now >= next_stop_) SendStop(now, network);
+    if (!awaits_no_member_ && now >= next_stop_) SendStop(now, network);
     return EndUnlessAwaiting(now);
   }
   const auto dead = roster_.ExpireSilent(now, options_.heartbeat_timeout);
@@ -362,7 +362,7 @@ Time Scheduler::NextSilence() const {
 Time Scheduler::NextTimer() const {
   if (done_) return Time::max();
   if (stopping_) {
-    if (settled_) return latecomers_until_;
+    if (awaits_no_member_) return latecomers_until_;
     if (AllHaveLeft()) return Time::min();
     const bool buries = outcome_.reason == wire::Stop::Reason::kFinished;
     return std::min({next_stop_, stop_deadline_, buries ? NextSilence() : Time::max()});

@@ -85,7 +85,7 @@ class Scheduler final : public transport::Machine {
   // Called once, when the job is complete: keys are distributed over that many shards.
   void CountShards();
   // Sends a Welcome to the servers that wait for the number of their threads.
-  void TellThreads(transport::Network& network);
+  void SendThreadCount(transport::Network& network);
   void RefuseToJoin(transport::PeerId from, const Failure& failure, transport::Network& network);
   // Answers a message of a process that is no longer a member: a Leave with
   // an Ack, so that the process can end, and any other message with `why`.
@@ -103,13 +103,13 @@ class Scheduler final : public transport::Machine {
                       transport::Network& network);
   void OnBarrier(const Member& member, const wire::Message& message, transport::Network& network);
   void OnAwaitOptimizer(const Member& member, const wire::Message& message, transport::Network& network);
-  void OnOptimizerStands(uint32_t store, transport::Network& network);
+  void OnOptimizerSet(uint32_t store, transport::Network& network);
   bool WorkerZeroHasLeft() const;
   void RefuseOptimizer(transport::PeerId peer, uint64_t request, transport::Network& network);
   void OnServerAck(const Member& member, uint64_t relay_id, transport::Network& network);
 
   uint64_t StartRelay(Time now, Relay relay, transport::Network& network);
-  void TellRequester(const Relay& relay, transport::Network& network);
+  void SendStillWaiting(const Relay& relay, transport::Network& network);
   void SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network);
   Time NextSilence() const;
   void BroadcastMembership(transport::Network& network);
@@ -120,14 +120,14 @@ class Scheduler final : public transport::Machine {
   void OnLeave(Time now, Member& member, const wire::Message& message, transport::Network& network);
   void OnDeath(Time now, const std::vector<const Member*>& dead, const std::string& how,
                transport::Network& network);
-  // `told_by` is the member whose failure ends the job and which
+  // `reported_by` is the member whose failure ends the job and which
   // reports that failure itself; null when no other process reports it.
-  void StopJob(Time now, wire::Stop stop, transport::Network& network, const Member* told_by = nullptr);
+  void StopJob(Time now, wire::Stop stop, transport::Network& network, const Member* reported_by = nullptr);
   void SendStop(Time now, transport::Network& network);
   wire::Stop StopMessage() const;
   bool IsAwaited(const Member& member) const;
   bool AllHaveLeft() const;
-  void BuryWhoDidNotLeave(Time now);
+  void ExpireMembersThatDidNotLeave(Time now);
   void EndUnlessAwaiting(Time now);
 
   const Options options_;
@@ -148,9 +148,9 @@ class Scheduler final : public transport::Machine {
 
   bool complete_ = false;
   bool stopping_ = false;
-  bool asked_to_end_ = false;       // a worker received SIGTERM or SIGINT
-  bool settled_ = false;            // while stopping: the scheduler waits for no member any more
-  std::set<uint64_t> turned_away_;  // incarnations that tried to join while stopping
+  bool asked_to_end_ = false;                // a worker received SIGTERM or SIGINT
+  bool awaits_no_member_ = false;            // while stopping: the scheduler waits for no member any more
+  std::set<uint64_t> refused_incarnations_;  // incarnations that tried to join while stopping
   bool done_ = false;
   wire::Stop outcome_;
   Time started_{}, next_report_{}, next_stop_{}, stop_deadline_{}, latecomers_until_{};

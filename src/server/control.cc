@@ -10,8 +10,8 @@
 #include <atomic>
 
 #include "base/log.h"
+#include "base/reported.h"
 #include "base/strings.h"
-#include "base/told.h"
 
 namespace sluice::server {
 namespace {
@@ -34,7 +34,7 @@ void Control::OnStart(Time now, transport::Network& network) {
 
 void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
                         transport::Network& network) {
-  if (membership_.OnMessage(now, from, message, network)) return Act(now, network);
+  if (membership_.OnMessage(now, from, message, network)) return AfterMembershipChange(now, network);
   if (from == membership_.scheduler() && requests_.OnAnswer(message, &completions_))
     return RunCompletions(now, network);
   if (from == membership_.scheduler() && leaving_ && std::holds_alternative<wire::Ack>(message.body) &&
@@ -49,14 +49,14 @@ void Control::OnMessage(Time now, transport::PeerId from, wire::Message message,
   if (std::holds_alternative<wire::SetOptimizer>(message.body)) return OnSetOptimizer(message);
 }
 
-void Control::Act(Time now, transport::Network& network) {
+void Control::AfterMembershipChange(Time now, transport::Network& network) {
   if (membership_.state() == membership::State::kStopped && !leaving_)
     return BeginLeaving(now, *membership_.stop(), network);
   if (start_ && membership_.server_threads() > 0 && !leaving_) return Start(now, network);
-  if (membership_.state() != membership::State::kMember || membership_.epoch() == told_epoch_) return;
-  told_epoch_ = membership_.epoch();
+  if (membership_.state() != membership::State::kMember || membership_.epoch() == sent_epoch_) return;
+  sent_epoch_ = membership_.epoch();
   for (const ShardHandle& handle : shards_) {
-    handle.loop->Post([shard = handle.shard, rank = membership_.rank(), epoch = told_epoch_,
+    handle.loop->Post([shard = handle.shard, rank = membership_.rank(), epoch = sent_epoch_,
                        roster = membership_.roster()](Time, transport::Network& shard_network) {
       shard->SetMembership(rank, epoch, roster, shard_network);
     });
@@ -129,7 +129,7 @@ void Control::OnAnnounce(const wire::Message& message) {
   uint32_t num_shards = static_cast<uint32_t>(shards_.size()) * membership_.options().num_servers;
   for (const wire::KeyEntry& entry : entries) {
     if (const std::string why = plan::InvalidReason(entry, num_shards); !why.empty()) {
-      LOG(ERROR) << WrapLogged("the scheduler announced an unsound key and it is ignored: " + why);
+      LOG(ERROR) << WrapLogged("the scheduler announced an invalid key, which is ignored: " + why);
       return;
     }
   }
@@ -160,7 +160,7 @@ void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& net
   outcome_ = std::move(outcome);
   if (outcome_.reason == wire::Stop::Reason::kFailed) {
     const std::string what = "the job stops: " + outcome_.message;
-    LOG(ERROR) << WrapLogged(membership_.told_to_stop() ? ToldBy("the scheduler", what) : what);
+    LOG(ERROR) << WrapLogged(membership_.stopped_by_scheduler() ? ReportedBy("the scheduler", what) : what);
   }
   membership_.Leave();
   requests_.FailAll(EndedBecause(), &completions_);
@@ -178,7 +178,7 @@ void Control::BeginLeaving(Time now, wire::Stop outcome, transport::Network& net
 
 void Control::OnRefused(Time now, transport::PeerId peer, transport::Network& network) {
   membership_.OnRefused(peer);
-  Act(now, network);
+  AfterMembershipChange(now, network);
 }
 
 void Control::OnTimer(Time now, transport::Network& network) {
@@ -189,7 +189,7 @@ void Control::OnTimer(Time now, transport::Network& network) {
     for (const std::string& line : reports_.Take(now)) LOG(INFO) << WrapLogged(line);
     requests_.Repeat(now, membership_, network);
     RunCompletions(now, network);
-    return Act(now, network);
+    return AfterMembershipChange(now, network);
   }
   if (now >= leave_deadline_) {
     network.Disconnect(membership_.scheduler());

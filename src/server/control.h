@@ -61,7 +61,8 @@ class Control final : public transport::Machine {
   size_t NumDead() const { return membership_.NumDead(); }
 
  private:
-  void Act(Time now, transport::Network& network);  // is called whenever membership_ may have changed
+  void AfterMembershipChange(Time now,
+                             transport::Network& network);  // is called whenever membership_ may have changed
   void Start(Time now, transport::Network& network);
   void OnAnnounce(const wire::Message& message);
   void OnSetOptimizer(const wire::Message& message);
@@ -81,7 +82,7 @@ class Control final : public transport::Machine {
   std::vector<ShardHandle> shards_;
   StartShards start_;  // null once the shards run
   const PostToSelf self_;
-  uint64_t told_epoch_ = 0;                      // the last epoch that the shards have received
+  uint64_t sent_epoch_ = 0;                      // the last epoch that the shards have received
   std::map<uint32_t, uint64_t> last_optimizer_;  // by store: id of the request that set the newest optimiser
   bool leaving_ = false;
   bool done_ = false;

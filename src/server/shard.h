@@ -97,7 +97,7 @@ class Shard final : public transport::Machine {
 
   // receive/
   bool IsMember(const wire::Sender& sender) const;
-  void CopyCheckedFrames(wire::Message& message);
+  void CopyLeasedFrames(wire::Message& message);
   Result<Part*> FindPart(const wire::PartRef& ref, Key** key);
   void OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network);
   Status ValidatePush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);
@@ -137,8 +137,8 @@ class Shard final : public transport::Machine {
   const UpdateRule& NewestRule(uint32_t store) const;
   // The parts of this shard whose next round closes together with that of `part`: the part alone, or all
   // parts of the key when the update needs norms (sync modes only).
-  std::span<Part> ClosingWith(Key& key, Part& part) const;
-  std::span<const Part> ClosingWith(const Key& key, const Part& part) const;
+  std::span<Part> PartsClosingWith(Key& key, Part& part) const;
+  std::span<const Part> PartsClosingWith(const Key& key, const Part& part) const;
   void CloseRounds(Key& key, Part& part);
   enum class Closed : uint8_t { kNothing, kPart, kKey };
   Closed CloseNext(Key& key, Part& part);

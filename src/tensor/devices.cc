@@ -84,7 +84,7 @@ std::shared_ptr<Device> Devices::Get(Context context) {
                ? MakeGpuDevice(context.id)
                : MakeCpuDevice(context.id, {fixed ? options_.threads_per_cpu_context : ThreadsOfNext()},
                                options_.multiplies_bfloat16, options_.memory);
-  if (options_.stand_in) device = options_.stand_in(std::move(device));
+  if (options_.wrap_device) device = options_.wrap_device(std::move(device));
   const std::shared_ptr<Device> made = device;
   Share();
   return made;

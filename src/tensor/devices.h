@@ -58,7 +58,7 @@ struct DevicesOptions {
   std::shared_ptr<Allocator> memory = HeapAllocator();  // of arrays on cpu(i)
   // Wraps or replaces each device that is made; tests and benchmarks use it
   // to watch streams. Null: no wrapping.
-  std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> stand_in = nullptr;
+  std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> wrap_device = nullptr;
 };
 
 class Devices {

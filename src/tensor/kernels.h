@@ -139,7 +139,7 @@ struct RecurrentOutputs {
   float *outputs, *hidden, *cell;
 };
 // The gradients by the RecurrentOutputs; null stands for zeros.
-struct RecurrentHeads {
+struct RecurrentOutputGradients {
   const float *outputs, *hidden, *cell;
 };
 // The gradients by the weights, by the biases, and by the states before the
@@ -287,7 +287,7 @@ class Kernels {
   // The biases in `inputs` are not read. Afterwards `kept` holds the gradients of the gates in place of their
   // values; RecurrentBackwardInput computes grad_x from them.
   virtual void RecurrentBackward(const RecurrentShape& shape, const RecurrentInputs& inputs,
-                                 const RecurrentHeads& heads, float* kept, float* work,
+                                 const RecurrentOutputGradients& heads, float* kept, float* work,
                                  const RecurrentGradients& to) = 0;
   virtual void RecurrentBackwardInput(const RecurrentShape& shape, const RecurrentInputs& inputs,
                                       const float* kept, float* work, float* grad_x) = 0;

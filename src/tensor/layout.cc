@@ -8,7 +8,7 @@ namespace sluice::internal {
 namespace {
 
 // True when both layouts put the elements in the same order: one channel, one pixel, or no image.
-bool LiesBothWays(const PlanesShape& planes) {
+bool LayoutsCoincide(const PlanesShape& planes) {
   return planes.channels <= 1 || planes.size <= 1 || planes.batch == 0;
 }
 
@@ -24,7 +24,7 @@ PlanesShape PlanesOf(const Shape& shape) {
 NDArray EmptyIn(ImageLayout layout, const Shape& shape, Context context) {
   NDArray array = NDArray::Empty(shape, context);
   const PlanesShape planes = PlanesOf(shape);
-  if (layout == ImageLayout::kChannelsLast && !LiesBothWays(planes)) {
+  if (layout == ImageLayout::kChannelsLast && !LayoutsCoincide(planes)) {
     array.storage()->image = planes;
     array.storage()->layout = layout;
   }
@@ -43,7 +43,7 @@ ImageLayout LayoutOf(const NDArray& array) {
 
 NDArray InLayout(const NDArray& array, ImageLayout layout) {
   const PlanesShape planes = PlanesOf(array.shape());
-  if (LayoutOf(array) == layout || LiesBothWays(planes)) return array;
+  if (LayoutOf(array) == layout || LayoutsCoincide(planes)) return array;
   NDArray copy = EmptyIn(layout, array.shape(), array.context());
   const NDArray inputs[] = {array}, outputs[] = {copy};
   Launch("reorder", array.context(), inputs, outputs,

@@ -164,15 +164,15 @@ class BestSoFar {
   bool Take(const FitStatus& status) {
     if (!status.test) return false;
     if (best_.metric != status.judge.metric) best_ = {.metric = status.judge.metric};  // not comparable
-    ++best_.epochs_since;
+    ++best_.evaluations_since;
     const double score = status.judge.higher_is_better ? status.test->score : -status.test->score;
     if (!std::isfinite(status.test->loss) || !std::isfinite(score) || !(score > best_.score + min_delta_))
       return false;
     best_.score = score;
-    best_.epochs_since = 0;
+    best_.evaluations_since = 0;
     return true;
   }
-  int64_t epochs_since() const { return best_.epochs_since; }
+  int64_t evaluations_since() const { return best_.evaluations_since; }
 
   std::string Memory() const { return best_.ToText(); }
   void Recall(const std::string& who, const std::string& memory) {
@@ -238,7 +238,7 @@ class EarlyStopper final : public Callback {
   void OnEpoch(const FitStatus& status) override { best_.Take(status); }
   bool NeedsTestSet() const override { return true; }
   bool MayStop() const override { return true; }
-  bool WantsStop() const override { return best_.epochs_since() >= patience_; }
+  bool WantsStop() const override { return best_.evaluations_since() >= patience_; }
   std::string name() const override { return "StopEarly"; }
   std::string Memory() const override { return best_.Memory(); }
   void Recall(const std::string& memory) override { best_.Recall(name(), memory); }

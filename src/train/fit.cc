@@ -63,7 +63,7 @@ class FitRun {
          OptimizerConfig optimizer, std::shared_ptr<KVStore> store, const FitOptions& options)
       : net_(net),
         test_(std::move(test)),
-        store_(train::StoreOrOwn(std::move(store))),
+        store_(train::StoreOrDefault(std::move(store))),
         options_(Checked(options)),
         loader_(std::move(train), LoaderOptions()),
         criterion_(train::LossFor(options.loss, data(), "Fit")),
@@ -202,7 +202,7 @@ class FitRun {
       evaluation_.reset();
       if (test_ != nullptr && evaluates) {
         EvaluateNow();
-        SayEvaluation(StrCat("step ", StepsDone()));
+        PrintEvaluation(StrCat("step ", StepsDone()));
       }
       Tell(&Callback::OnStep);
     }
@@ -231,7 +231,7 @@ class FitRun {
     const std::string score = judge_.is_loss ? "" : StrCat(judge_.metric, " ", epoch_.score(), " ");
     progress_.Say(StrCat(head, " loss ", loss, " ", score, static_cast<int64_t>(report_.images_per_sec), " ",
                          options_.samples, "/s"));
-    if (test_ != nullptr) SayEvaluation(head);
+    if (test_ != nullptr) PrintEvaluation(head);
     if (epoch_.samples() > 0 && !std::isfinite(loss) && !std::exchange(diverged_, true)) {
       const std::string why =
           StrCat("the loss of epoch ", next_.epoch, " is ", loss,
@@ -242,7 +242,7 @@ class FitRun {
     Tell(&Callback::OnEpoch);
   }
 
-  void SayEvaluation(const std::string& head) {
+  void PrintEvaluation(const std::string& head) {
     progress_.Say(StrCat(head, " test ", judge_.metric, " ", report_.test_score,
                          options_.top_k > 1 ? StrCat(" top-", options_.top_k, " ", report_.test_top_k) : ""));
   }

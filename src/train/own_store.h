@@ -7,7 +7,7 @@
 
 namespace sluice::train {
 
-inline std::shared_ptr<KVStore> StoreOrOwn(std::shared_ptr<KVStore> store) {
+inline std::shared_ptr<KVStore> StoreOrDefault(std::shared_ptr<KVStore> store) {
   return store != nullptr ? std::move(store) : kvstore::MakeLocalStore("device", /*threads=*/1);
 }
 

@@ -74,7 +74,7 @@ void AddOptimizer(const OptimizerConfig& config, Traits* traits) {
 }
 
 // Adds what decides after which steps the workers meet at barriers.
-void AddMeetings(const FitOptions& options, Traits* traits) {
+void AddBarriers(const FitOptions& options, Traits* traits) {
   traits->insert(traits->end(), {{"num_epochs", StrCat(options.num_epochs)},
                                  {"num_steps", StrCat(options.num_steps)},
                                  {"eval_steps", StrCat(options.eval_steps)},
@@ -108,7 +108,7 @@ void RequireSameRun(const FitOptions& options, const OptimizerConfig& optimizer,
   AddData(options, batching, &traits);
   traits.insert(traits.end(), more.begin(), more.end());
   AddOptimizer(optimizer, &traits);
-  if (!StoreType::Parse(store.type()).async || may_stop) AddMeetings(options, &traits);
+  if (!StoreType::Parse(store.type()).async || may_stop) AddBarriers(options, &traits);
   RequireAlike("Fit", traits, store);
 }
 

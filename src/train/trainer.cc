@@ -43,7 +43,7 @@ void RequireValid(const TrainerOptions& options, const std::string& store) {
 Trainer::Trainer(nn::ParameterDict parameters, OptimizerConfig optimizer, std::shared_ptr<KVStore> store,
                  TrainerOptions options)
     : config_(Resolved(std::move(optimizer))),
-      store_(train::StoreOrOwn(std::move(store))),
+      store_(train::StoreOrDefault(std::move(store))),
       options_(options) {
   RequireValid(options_, store_->type());
   for (const auto& parameter : parameters) {

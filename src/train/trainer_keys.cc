@@ -118,7 +118,7 @@ void Trainer::StartWith(nn::Parameter& parameter, Tracked* tracked) {
     } else {
       local_update_->AddConstant(parameter.name(), data);
     }
-    BringWeights(parameter);
+    BroadcastWeights(parameter);
   }
   if (tracked == nullptr) return;
   tracked->has_key = true;
@@ -193,7 +193,7 @@ void Trainer::RequireSums() {
 }
 
 // Brings rank 0's values to all workers as a sum: rank 0 pushes its values and the others push -0.
-void Trainer::BringWeights(nn::Parameter& parameter) {
+void Trainer::BroadcastWeights(nn::Parameter& parameter) {
   const std::vector<NDArray>& data = parameter.list_data();
   const NDArray& value = data.front();
   NDArray mine = NDArray::Empty(value.shape(), value.context(), value.dtype());

@@ -214,16 +214,16 @@ Result<HostChoice> ChooseOnInterface(const std::string& wanted, const std::vecto
               StrJoin(names));
 }
 
-Result<HostChoice> ChooseHost(const HostPreferences& wishes) {
-  if (!wishes.node_host.empty()) {
-    auto host = NumericHost(wishes.node_host, "this node's host", "DMLC_NODE_HOST");
+Result<HostChoice> ChooseHost(const HostPreferences& preferences) {
+  if (!preferences.node_host.empty()) {
+    auto host = NumericHost(preferences.node_host, "this node's host", "DMLC_NODE_HOST");
     if (!host) return host.failure();
     return Chosen(std::move(host).value(), "DMLC_NODE_HOST");
   }
-  if (!wishes.interface.empty()) {
-    return ChooseOnInterface(wishes.interface, LocalAddresses(), IsIpv6(wishes.scheduler_host));
+  if (!preferences.interface.empty()) {
+    return ChooseOnInterface(preferences.interface, LocalAddresses(), IsIpv6(preferences.scheduler_host));
   }
-  return ChooseByRoute(wishes.scheduler_host);
+  return ChooseByRoute(preferences.scheduler_host);
 }
 
 }  // namespace sluice::transport

@@ -44,7 +44,7 @@ struct HostChoice {
 };
 // Chooses the address that this node announces. The failure for a wrong interface lists those that
 // exist; the failure for a scheduler's host that cannot be resolved or reached names it.
-Result<HostChoice> ChooseHost(const HostPreferences& wishes);
+Result<HostChoice> ChooseHost(const HostPreferences& preferences);
 
 // Returns the numeric address at the other end of the TCP connection `fd`; "nobody" when it has closed.
 std::string PeerHost(int fd);

@@ -45,7 +45,7 @@ Limits LimitsOfShards() {
   return limits;
 }
 
-bool PayloadTravelsInside(const Message& message) {
+bool IsPayloadInline(const Message& message) {
   return !message.payload.empty() && message.payload.size() <= kSmallPayload &&
          PayloadBytes(message) <= kSmallPayload;
 }

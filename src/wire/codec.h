@@ -39,7 +39,7 @@ Limits LimitsOfShards();
 
 // A payload of at most this many bytes, all frames together, travels inside the envelope.
 inline constexpr size_t kSmallPayload = 256;
-bool PayloadTravelsInside(const Message& message);
+bool IsPayloadInline(const Message& message);
 
 // Returns the envelope frame of `message`, with the payload if that travels inside. The frame's bytes lie in
 // `memory`. Another `version` has one use: to send a peer of that version an ErrorReply that says why it is

@@ -66,7 +66,7 @@ void ToWire(const Register& in, pb::Register* out) {
   out->set_num_servers(in.num_servers);
   for (const std::string& address : in.shard_addresses) out->add_shard_addresses(address);
   out->set_server_threads(in.server_threads);
-  out->set_offered_server_threads(in.offered_server_threads);
+  out->set_default_server_threads(in.default_server_threads);
   out->set_heartbeat_ms(in.heartbeat_ms);
 }
 bool FromWire(const pb::Register& in, Checker& checker, Register* out) {
@@ -75,7 +75,7 @@ bool FromWire(const pb::Register& in, Checker& checker, Register* out) {
   out->num_workers = in.num_workers();
   out->num_servers = in.num_servers();
   out->server_threads = in.server_threads();
-  out->offered_server_threads = in.offered_server_threads();
+  out->default_server_threads = in.default_server_threads();
   out->heartbeat_ms = in.heartbeat_ms();
   if (out->requested_rank < -1) return checker.Reject("requested rank is ", out->requested_rank);
   return checker.Enum(in.role(), Role::kWorker, "role", &out->role) &&

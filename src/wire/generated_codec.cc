@@ -14,7 +14,7 @@
 
 #include "envelope.pb.h"
 #include "wire/convert.h"
-#include "wire/inside.h"
+#include "wire/inline_payload.h"
 
 namespace sluice::wire {
 namespace {
@@ -84,8 +84,8 @@ void HeaderToWire(const Message& message, uint32_t version, pb::Envelope* out) {
   out->set_epoch(message.epoch);
 }
 
-void LeasedToWire(const LeasedFrames& lent, pb::Envelope* out) {
-  for (const LeasedFrame& frame : lent) {
+void LeasedFramesToWire(const LeasedFrames& leased, pb::Envelope* out) {
+  for (const LeasedFrame& frame : leased) {
     pb::LeasedFrame* written = out->add_leased_payload();
     written->set_index(frame.index);
     written->set_lease(frame.lease);
@@ -100,13 +100,13 @@ void LeasedToWire(const LeasedFrames& lent, pb::Envelope* out) {
 bool LeasedFromWire(const pb::Envelope& envelope, Checker& checker, LeasedFrames* out) {
   const Limits& limits = checker.limits();
   const auto count = static_cast<size_t>(envelope.leased_payload_size());
-  if (!checker.Count(count, limits.max_payload_frames, "lent payload frames")) return false;
+  if (!checker.Count(count, limits.max_payload_frames, "leased payload frames")) return false;
   out->reserve(count);
   for (const pb::LeasedFrame& frame : envelope.leased_payload()) {
     if (frame.index() >= limits.max_payload_frames || (!out->empty() && frame.index() <= out->back().index))
-      return checker.Reject("lent payload frame ", frame.index(), " is out of order");
+      return checker.Reject("leased payload frame ", frame.index(), " is out of order");
     if (frame.length() > limits.max_frame_bytes)
-      return checker.Reject("a lent payload frame has ", frame.length(), " bytes; at most ",
+      return checker.Reject("a leased payload frame has ", frame.length(), " bytes; at most ",
                             limits.max_frame_bytes, " are accepted");
     out->push_back({frame.index(), frame.lease(), frame.segment(), frame.offset(), frame.length()});
   }
@@ -128,10 +128,10 @@ Frame EncodeGenerated(const Message& message, uint32_t version, const std::share
   Arena arena(OnStack(arena_block));
   auto* envelope = Arena::CreateMessage<pb::Envelope>(&arena);
   HeaderToWire(message, version, envelope);
-  if (PayloadTravelsInside(message)) {
+  if (IsPayloadInline(message)) {
     for (const Frame& frame : message.payload) envelope->add_small_payload(frame.data(), frame.size());
   }
-  LeasedToWire(message.leased, envelope);
+  LeasedFramesToWire(message.leased, envelope);
   for (const uint32_t size : message.packed) envelope->add_packed_payload(size);
   BodyToWire(message.body, envelope);
   const size_t size = envelope->ByteSizeLong();
@@ -175,7 +175,7 @@ Result<Message> DecodeGenerated(Bytes bytes, const Limits& limits, const std::sh
   }
   PartList<Bytes> inside;
   for (const std::string& data : envelope->small_payload()) inside.push_back(AsBytes(data));
-  message.payload = CopyInside(inside, memory);
+  message.payload = CopyInlinePayload(inside, memory);
   return message;
 }
 

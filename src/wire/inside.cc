@@ -1,8 +1,7 @@
-#include "wire/inside.h"
-
 #include <cstring>
 
 #include "base/pool_allocator.h"
+#include "wire/inline_payload.h"
 
 namespace sluice::wire {
 
@@ -10,7 +9,7 @@ Block TakeBlock(size_t size, const std::shared_ptr<Allocator>& memory) {
   return std::allocate_shared_for_overwrite<std::byte[]>(MemoryOf<std::byte>(memory), size);
 }
 
-Frames CopyInside(const PartList<Bytes>& payload, const std::shared_ptr<Allocator>& memory) {
+Frames CopyInlinePayload(const PartList<Bytes>& payload, const std::shared_ptr<Allocator>& memory) {
   size_t total = 0;
   for (const Bytes bytes : payload) total += bytes.size();
   const Block block = TakeBlock(total, memory);

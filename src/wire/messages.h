@@ -41,7 +41,7 @@ struct Register {
   uint32_t num_servers = 0;
   std::vector<std::string> shard_addresses;  // servers: one per key-owning thread; empty: none runs yet
   uint32_t server_threads = 0;               // servers: key-owning threads as configured; 0: not configured
-  uint32_t offered_server_threads = 0;       // servers: the number for this machine if none is configured
+  uint32_t default_server_threads = 0;       // servers: the number for this machine if none is configured
   uint32_t heartbeat_ms = 0;                 // the interval of the node's heartbeats; 0: unknown
   bool operator==(const Register&) const = default;
 };
@@ -239,7 +239,7 @@ struct StorePart {
 // Has one payload frame per part, and is answered by Ack.
 struct Store {
   // kRows: weights of a row-sparse key; frames with weights or states of such a key begin with the row ids
-  // (kvstore/rows/frame.h). kWeight: the weight of a dense key, set outside of any round.
+  // (kvstore/rows/row_frame.h). kWeight: the weight of a dense key, set outside of any round.
   enum class Purpose : uint8_t { kInit, kState, kRows, kWeight };
   Purpose purpose = Purpose::kInit;
   PartList<StorePart> parts;

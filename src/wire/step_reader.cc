@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "envelope.pb.h"
-#include "wire/inside.h"
+#include "wire/inline_payload.h"
 #include "wire/step_codec.h"
 
 namespace sluice::wire {
@@ -258,10 +258,10 @@ bool ReadSender(Bytes sender, Sender* out) {
          has_role;
 }
 
-bool ReadLeased(Bytes lent, const Limits& limits, LeasedFrames* out) {
+bool ReadLeased(Bytes leased, const Limits& limits, LeasedFrames* out) {
   using Field = pb::LeasedFrame;
   LeasedFrame frame;
-  const bool read = ForEachField(lent, [&frame](uint32_t tag, Reader& in) {
+  const bool read = ForEachField(leased, [&frame](uint32_t tag, Reader& in) {
     switch (tag) {
       case Tag(Field::kIndexFieldNumber, kVarint):
         return in.Varint(&frame.index);
@@ -370,7 +370,7 @@ class EnvelopeReader {
 bool DecodeStep(Bytes bytes, const Limits& limits, const std::shared_ptr<Allocator>& memory, Message* out) {
   EnvelopeReader reader(limits, out);
   if (!reader.Read(bytes)) return false;
-  if (!reader.inside().empty()) out->payload = CopyInside(reader.inside(), memory);
+  if (!reader.inside().empty()) out->payload = CopyInlinePayload(reader.inside(), memory);
   return true;
 }
 

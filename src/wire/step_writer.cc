@@ -13,7 +13,7 @@
 
 #include "envelope.pb.h"
 #include "wire/convert.h"
-#include "wire/inside.h"
+#include "wire/inline_payload.h"
 #include "wire/step_codec.h"
 
 namespace sluice::wire {
@@ -157,7 +157,7 @@ void WriteLeased(const LeasedFrame& frame, BackwardWriter& out) {
 void WritePayload(const Message& message, BackwardWriter& out) {
   WriteNumbers(pb::Envelope::kPackedPayloadFieldNumber, message.packed, std::identity(), out);
   Backwards(message.leased, [&](const LeasedFrame& frame) { WriteLeased(frame, out); });
-  if (!PayloadTravelsInside(message)) return;
+  if (!IsPayloadInline(message)) return;
   Backwards(message.payload, [&](const Frame& frame) {
     const uint8_t* end = out.at();
     out.Raw(frame.bytes());
@@ -186,7 +186,7 @@ constexpr size_t kBytesOfPart = 26;  // key, part and slot: 5 each; version: 10;
 constexpr size_t kBytesOfLeased = 53, kBytesOfPacked = 5;
 constexpr size_t kBytesOfInside = 3;  // tag and length of a payload frame inside
 size_t MostBytes(const Message& message, size_t parts) {
-  const size_t inside = PayloadTravelsInside(message) ? message.payload.size() : 0;
+  const size_t inside = IsPayloadInline(message) ? message.payload.size() : 0;
   return kFixedBytes + kBytesOfPart * parts + kBytesOfLeased * message.leased.size() +
          kBytesOfPacked * message.packed.size() + kBytesOfInside * inside + (inside > 0 ? kSmallPayload : 0);
 }

@@ -15,7 +15,7 @@ namespace sluice::worker {
 namespace {
 
 // What an operation waits for of which no part has been sent.
-constexpr const char* kEarlier = "earlier operations";
+constexpr const char* kEarlierOperations = "earlier operations";
 
 // Whether messages about the operation name its round.
 bool HasRound(const Operation& op) {
@@ -82,7 +82,8 @@ void Client::AfterMembership(Time, NetworkRef network) {
   if (membership_.state() == membership::State::kStopped && !failure_) {
     const wire::Stop& stop = *membership_.stop();
     const bool failed = stop.reason == wire::Stop::Reason::kFailed;
-    if (failed && membership_.told_to_stop() && options_.on_told) options_.on_told(stop.message);
+    if (failed && membership_.stopped_by_scheduler() && options_.on_job_failed)
+      options_.on_job_failed(stop.message);
     FailAll(Failure{failed ? ErrorCode::kUnavailable : ErrorCode::kCancelled, stop.message});
     // A shard may be dead, and messages that are queued for it would delay the end of this process.
     if (failed) DisconnectShards(network);
@@ -153,7 +154,7 @@ std::string Client::WaitingFor(const Operation& op) const {
   });
   std::vector<std::string> names;
   for (const uint32_t server : servers) names.push_back(StrCat("server ", server));
-  return names.empty() ? kEarlier : StrCat(StrJoin(names), " to answer");
+  return names.empty() ? kEarlierOperations : StrCat(StrJoin(names), " to answer");
 }
 
 std::string Client::Describe(const Operation& op) const {
@@ -190,17 +191,17 @@ void Client::Expire(Time now) {
       for (const PartSequencer& sequencer : key->sequencers) {
         for (const PartOpPtr& part : sequencer.ops()) {
           if (part->op.get() == &op) break;
-          if (const std::string whom = WaitingFor(*part->op); whom != kEarlier)
-            return StrCat(kEarlier, ", which wait for ", whom);
+          if (const std::string whom = WaitingFor(*part->op); whom != kEarlierOperations)
+            return StrCat(kEarlierOperations, ", which wait for ", whom);
         }
       }
     }
-    return std::string(kEarlier);
+    return std::string(kEarlierOperations);
   };
   std::vector<std::string> whom;  // collected before any of the operations ends
   for (const auto& op : expired) {
     whom.push_back(WaitingFor(*op));
-    if (whom.back() == kEarlier) whom.back() = behind(*op);
+    if (whom.back() == kEarlierOperations) whom.back() = behind(*op);
   }
   for (size_t i = 0; i < expired.size(); ++i) {
     const auto& op = expired[i];
@@ -219,7 +220,8 @@ void Client::ReportWaits(Time now) {
   next_report_ = Time::max();
   for (const auto& [number, op] : operations_) {
     const std::string whom = now < op->opened + membership::WaitReports::kFirst ? "" : WaitingFor(*op);
-    if (whom == kEarlier) {  // the earlier operations are reported; look again when they may be done
+    if (whom ==
+        kEarlierOperations) {  // the earlier operations are reported; look again when they may be done
       next_report_ = now + membership::WaitReports::kFirst;
       continue;
     }

@@ -34,7 +34,7 @@ struct ClientOptions {
   size_t cache_bytes = kCacheBytes;  // with more bytes of weights, non-temporal copies deliver values
   Tracer* tracer = nullptr;          // must outlive the client; null: none
   // Called once, on the loop, when the scheduler reports that the job has failed; may be null.
-  std::function<void(const std::string& why)> on_told = nullptr;
+  std::function<void(const std::string& why)> on_job_failed = nullptr;
   // Takes the lines that report for what this worker has waited, for how long and in which
   // operations; null: they go to the log.
   std::function<void(const std::string& line)> on_waiting = nullptr;
@@ -102,7 +102,7 @@ struct StoreRowsArgs {
   uint32_t key = 0;
   uint32_t slot = 0;
   uint64_t num_updates = 0;
-  Frame source;  // kvstore/rows/frame.h
+  Frame source;  // kvstore/rows/row_frame.h
   std::shared_ptr<const RowExtents> extents;
 };
 
@@ -241,7 +241,7 @@ class Client final : public transport::Machine {
     uint32_t server = 0;  // the server's rank
     OutstandingRequests requests;
     Lane pushes, pulls;
-    Lane& LaneOf(const PartOp& part) { return part.Carries() ? pushes : pulls; }
+    Lane& LaneOf(const PartOp& part) { return part.HasPayload() ? pushes : pulls; }
   };
 
   const KeyState* Find(uint32_t key) const { return key < keys_.size() ? keys_[key].get() : nullptr; }
@@ -375,7 +375,6 @@ class Client final : public transport::Machine {
   uint64_t bytes_copied_ = 0;
   uint64_t weight_bytes_ = 0;  // bytes of the weights of all dense keys
   bool batching_ = false;      // RunAsBatch is running: Start sends nothing
-  LogLimiter limiter_{5, 10s};
   // Completions run at the end of a call, when the client's state is consistent. The spare
   // vector is empty; its memory is reused.
   std::vector<membership::ControlRequests::Completion> completions_, spare_completions_;

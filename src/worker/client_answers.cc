@@ -32,7 +32,7 @@ void Client::OnAck(Time now, uint32_t shard, uint64_t id) {
   if (request == nullptr) return;  // a late answer: the request has ended
   NoteArrival(now, shard, *request);
   for (const PartOpPtr& part : request->parts) {
-    if (part->finished || !part->Carries()) continue;
+    if (part->finished || !part->HasPayload()) continue;
     Acknowledge(now, *part);
     if (!part->WantsAnswer()) Finish(part);
   }
@@ -81,7 +81,7 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
 
 bool Client::NeedsRound(const Operation& op, const KeyOp& key_op, uint64_t round) {
   const bool of_rounds = op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0) ||
-                         op.kind == OpKind::kPullRows || op.GoesAlone();
+                         op.kind == OpKind::kPullRows || op.IsExclusive();
   return of_rounds && key_op.round >= round;
 }
 
@@ -190,7 +190,7 @@ void Client::Finish(const PartOpPtr& part) {
   part->finished = true;
   ReleaseInFlight(*part);
   PartSequencer& sequencer = Find(part->ref.key)->sequencers[part->ref.part];
-  sequencer.Sweep();
+  sequencer.DropFinished();
   Release(sequencer);
   Operation& op = *part->op;
   if (op.finished) return;
@@ -255,7 +255,7 @@ void Client::FinishOperation(Operation& op, const Status& status) {
     KeyState* key = Find(key_op.key);
     if (key == nullptr) continue;
     for (PartSequencer& sequencer : key->sequencers) {
-      sequencer.Sweep();
+      sequencer.DropFinished();
       Release(sequencer);
     }
   }

@@ -149,7 +149,7 @@ void Client::OnDeclared(Time now, const std::vector<wire::KeyEntry>& entries, st
     pending->ids.push_back(entry.id);
     const std::string why = plan::InvalidReason(entry, static_cast<uint32_t>(shards_.size()));
     if (!why.empty())
-      return pending->done(Fail(ErrorCode::kDataLoss, "the scheduler sent an unsound key table: ", why));
+      return pending->done(Fail(ErrorCode::kDataLoss, "the scheduler sent an invalid key table: ", why));
   }
   if (entries.empty()) return pending->done(pending->ids);
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -242,7 +242,7 @@ void Client::Flush(Time now, Time deadline, worker::Done done, NetworkRef networ
 void Client::CheckFlushed(Time now) {
   if (flushes_.empty()) return;
   const auto missing =
-      std::ranges::find_if(operations_, [](const auto& entry) { return entry.second->Carries(); });
+      std::ranges::find_if(operations_, [](const auto& entry) { return entry.second->HasPayload(); });
   for (FlushCall& call : flushes_) {
     if (missing != operations_.end() && now < call.deadline) continue;
     Status status;

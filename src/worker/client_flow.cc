@@ -87,7 +87,7 @@ std::vector<std::shared_ptr<Operation>> Client::SplitPerKey(Operation& op) const
     one->divisor = op.divisor;
     one->opened = op.opened;
     one->deadline = op.deadline;
-    if (const KeyState* key = Find(one->only().key); key != nullptr && op.Carries()) {
+    if (const KeyState* key = Find(one->only().key); key != nullptr && op.HasPayload()) {
       const size_t bytes = PushedBytes(op, *key);
       one->source = op.source.Slice(offset, bytes);
       offset += bytes;
@@ -112,7 +112,7 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
     parts += key.parts.size();
     if (op->IsPush()) key_op.round = ++key.pushed;
     if (key.pushed == 0 || op->slot > 0 ||
-        !compression::IsOfWeights(op->compression.weights, key.entry.spec.dtype))
+        !compression::CanEncodeWeights(op->compression.weights, key.entry.spec.dtype))
       op->compression.weights = Compression::kNone;
     op->one_state = op->kind == OpKind::kPull && op->slot == 0 && key.entry.mode == wire::SyncMode::kAsync;
   }
@@ -123,8 +123,11 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
   for (const KeyOp& key_op : op->keys) {
-    for (PartSequencer& sequencer : Find(key_op.key)->sequencers) Release(sequencer);
-    if (op->IsPush()) tracer_.OnStage(now, Stage::kQueue, key_op.key, key_op.round, op->source.size());
+    KeyState& key = *Find(key_op.key);
+    for (PartSequencer& sequencer : key.sequencers) Release(sequencer);
+    if (!op->IsPush()) continue;
+    const size_t bytes = op->keys.size() == 1 ? op->source.size() : PushedBytes(*op, key);
+    tracer_.OnStage(now, Stage::kQueue, key_op.key, key_op.round, bytes);
   }
   if (!batching_) FlushShards(now, network);
 }
@@ -149,7 +152,7 @@ std::string Client::MismatchReason(const Operation& op, const KeyOp& key_op, con
   const auto unlike = [](size_t given, size_t expected) {
     return given == expected ? "" : StrCat(given, " bytes were given, the key has ", expected);
   };
-  if (op.Carries()) {
+  if (op.HasPayload()) {
     if (std::string why = unlike(source, op.IsPush() ? PushedBytes(op, key) : total); !why.empty())
       return why;
   }
@@ -179,7 +182,7 @@ void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, const P
       if (op->IsPush()) AddHorizonProbe(now, key, i, op->keys[key_index].round);
       if (op->kind == OpKind::kSet) AddVersionProbe(now, key, i, op->keys[key_index].round);
       const size_t bytes = op->WantsVersion() ? 0 : static_cast<size_t>(planned.length) * width;
-      source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->Carries() ? bytes : 0;
+      source.bytes = op->IsPush() ? PushedBytes(*op, key, planned) : op->HasPayload() ? bytes : 0;
       PartOp& part = part_ops[op->parts_left++];
       part.key_index = key_index;
       part.source = source;

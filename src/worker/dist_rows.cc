@@ -7,7 +7,7 @@
 
 #include "base/strings.h"
 #include "kvstore/row_calls.h"
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "sluice/error.h"
 #include "wire/codec.h"
 #include "worker/dist_store.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "kvstore/row_calls.h"
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "sluice/error.h"
 #include "worker/dist_store.h"
 #include "worker/row_extents.h"

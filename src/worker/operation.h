@@ -66,7 +66,7 @@ struct Extent {
 
 // Where the data of each part of a call on a row-sparse key lies.
 struct RowExtents {
-  std::vector<Extent> sources;       // by part: a push's ids and rows (kvstore/rows/frame.h), a pull's ids
+  std::vector<Extent> sources;  // by part: a push's ids and rows (kvstore/rows/row_frame.h), a pull's ids
   std::vector<Extent> destinations;  // by part: a pull's rows; 0 bytes: nothing is wanted of that part
 };
 
@@ -93,17 +93,17 @@ struct Operation {
   double divisor = 1;
   uint32_t exponent = 0;
   GradientCompression compression;         // encoding of a push's source, and of the weights that are wanted
-  Frame source;                            // what is sent (Carries); for several keys one behind the other
+  Frame source;                            // what is sent (HasPayload); for several keys one behind the other
   std::shared_ptr<const RowExtents> rows;  // row-sparse keys only
   KeptFrames kept;                         // leased values that wait to be adopted together
   Time opened{}, deadline = Time::max();
   Callback done;
 
   bool IsPush() const { return kind == OpKind::kPush || kind == OpKind::kPushPull; }
-  bool Carries() const { return kind != OpKind::kPull && kind != OpKind::kPullRows && !WantsVersion(); }
+  bool HasPayload() const { return kind != OpKind::kPull && kind != OpKind::kPullRows && !WantsVersion(); }
   bool WantsVersion() const { return kind == OpKind::kVersion || kind == OpKind::kAwaitSet; }
   // Whether nothing that was issued later on the key is sent before this operation has ended.
-  bool GoesAlone() const { return kind == OpKind::kSet || kind == OpKind::kAwaitSet; }
+  bool IsExclusive() const { return kind == OpKind::kSet || kind == OpKind::kAwaitSet; }
   bool WantsValue() const {
     return kind == OpKind::kPushPull || kind == OpKind::kPull || kind == OpKind::kPullRows;
   }
@@ -136,9 +136,9 @@ struct PartOp {
 
   const KeyOp& key_op() const { return op->keys[key_index]; }
   uint64_t round() const { return key_op().round; }
-  bool Carries() const { return op->Carries(); }
+  bool HasPayload() const { return op->HasPayload(); }
   // Bytes that it adds to its message, or else to the answer.
-  size_t bytes() const { return Carries() ? source.bytes : destination.bytes; }
+  size_t bytes() const { return HasPayload() ? source.bytes : destination.bytes; }
   bool WantsValue() const { return op->WantsValue(); }
   bool WantsAnswer() const { return WantsValue() || op->WantsVersion(); }
 };

@@ -7,18 +7,18 @@ PartOps PartSequencer::Release() {
   bool first = true, answer_pending = false;
   for (const PartOpPtr& op : ops_) {
     if (op->finished) continue;
-    if (op->Carries() && answer_pending) break;
-    if (op->op->GoesAlone() && !first) break;
+    if (op->HasPayload() && answer_pending) break;
+    if (op->op->IsExclusive() && !first) break;
     first = false;
     if (op->WantsAnswer()) answer_pending = true;
     if (!op->released) ready.push_back(op);
     op->released = true;
-    if (op->op->GoesAlone()) break;
+    if (op->op->IsExclusive()) break;
   }
   return ready;
 }
 
-void PartSequencer::Sweep() {
+void PartSequencer::DropFinished() {
   ops_.EraseIf([](const PartOpPtr& op) { return op->finished; });
 }
 

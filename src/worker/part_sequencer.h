@@ -15,7 +15,7 @@ class PartSequencer {
   // in order, and marks them released.
   PartOps Release();
   // Drops finished operations.
-  void Sweep();
+  void DropFinished();
   // Returns the sent operations that a value answers which has arrived in reply to `request`: all that want
   // this value, and the push of that request even if it wants no value any more (Client::DetachPush).
   PartOps AnsweredBy(const wire::ValuePart& value, const wire::Values& of, uint64_t request) const;

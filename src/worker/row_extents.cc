@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "wire/codec.h"
 
 namespace sluice::worker {

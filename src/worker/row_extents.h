@@ -3,14 +3,14 @@
 
 #include <vector>
 
-#include "kvstore/rows/batch.h"
+#include "kvstore/rows/row_batch.h"
 #include "worker/operation.h"
 
 namespace sluice::worker {
 
 std::vector<Extent> ExtentsOfIds(const kvstore::RowBatch& batch);
 std::vector<Extent> ExtentsOfRows(const kvstore::RowBatch& batch, size_t row_bytes);
-// Extents of frames with ids and rows (kvstore/rows/frame.h).
+// Extents of frames with ids and rows (kvstore/rows/row_frame.h).
 std::vector<Extent> ExtentsOfFrames(const kvstore::RowBatch& batch, size_t row_bytes);
 // The number of rows of one part that fit a frame together with their ids; at least 1.
 size_t RowsOfFrame(size_t row_bytes);

@@ -1,6 +1,6 @@
 """Which lines of the job's processes the terminal shows; their logs have all of them.
 
-An error is shown once, by the process that found it. What another process was told of it (src/base/told.h) is left out, and so is the
+An error is shown once, by the process that found it. What another process was told of it (src/base/reported.h) is left out, and so is the
 error that a process ends with where another one has ended with the same words.
 """
 import re

@@ -58,7 +58,7 @@ NDArray ScalarQuotient(const NDArray& a, float scalar, bool divides_scalar) {
 
 // Throws Error(kFailedPrecondition) while the tape records, or when `array` is a recorded result whose graph
 // no Backward has freed.
-void RequireOffTape(std::string_view what, const NDArray& array) {
+void RequireNotRecorded(std::string_view what, const NDArray& array) {
   const internal::AutogradNode* node = array.node().get();
   if (!autograd::IsRecording() && (node == nullptr || node->is_variable || node->freed)) return;
   throw Error(ErrorCode::kFailedPrecondition,
@@ -71,7 +71,7 @@ void RequireOffTape(std::string_view what, const NDArray& array) {
 // Calls run(kernels, a, b, n), which writes to a.
 template <typename Run>
 void InPlace(std::string_view what, NDArray& a, const NDArray& b, Run run) {
-  RequireOffTape(what, a);
+  RequireNotRecorded(what, a);
   RequireTogether(what, {&a, &b});
   if (a.shape() != b.shape()) ThrowInvalid(what, StrCat("shapes ", a.shape(), " and ", b.shape(), " differ"));
   LaunchOn(what, a.context(), {a, b}, {a}, [run, pa = DataOf(a), pb = DataOf(b), n = a.size()](Kernels& k) {
@@ -82,7 +82,7 @@ void InPlace(std::string_view what, NDArray& a, const NDArray& b, Run run) {
 // Calls run(kernels, a, n), which writes to a.
 template <typename Run>
 void InPlace(std::string_view what, NDArray& a, Run run) {
-  RequireOffTape(what, a);
+  RequireNotRecorded(what, a);
   RequireTogether(what, {&a});
   LaunchOn(what, a.context(), {a}, {a},
            [run, pa = DataOf(a), n = a.size()](Kernels& k) { run(k, pa.get(), n); });

@@ -18,8 +18,8 @@ constexpr size_t Bytes(int64_t elements) {
 
 // How an axis lies in memory: there are `outer` rows, and each holds the positions of the axis one after
 // another, with `inner` elements per position.
-struct AxisOf {
-  AxisOf(const Shape& shape, size_t axis, ImageLayout layout) {
+struct AxisStrides {
+  AxisStrides(const Shape& shape, size_t axis, ImageLayout layout) {
     for (size_t i = 0; i < axis; ++i) outer *= shape[i];
     for (size_t i = axis + 1; i < shape.ndim(); ++i) inner *= shape[i];
     if (layout == ImageLayout::kChannelsLast && axis == 1) outer *= std::exchange(inner, 1);
@@ -62,7 +62,7 @@ Cut CutOf(std::span<const NDArray> parts, size_t axis) {
   Cut cut;
   const auto lie_last = [](const NDArray& part) { return LayoutOf(part) == ImageLayout::kChannelsLast; };
   if (std::ranges::any_of(parts, lie_last)) cut.layout = LayoutAlong(axis, ImageLayout::kChannelsLast);
-  const AxisOf along(first, axis, cut.layout);
+  const AxisStrides along(first, axis, cut.layout);
   cut.outer = along.outer;
   int64_t extent = 0;
   for (const NDArray& part : parts) {
@@ -81,7 +81,7 @@ Cut CutOf(std::span<const NDArray> parts, size_t axis) {
 }
 
 // The backward of Concat: copies each part's piece of `grad` to its gradient.
-void CutUp(const Cut& cut, const NDArray& grad, std::vector<NDArray>& to) {
+void ConcatBackward(const Cut& cut, const NDArray& grad, std::vector<NDArray>& to) {
   const NDArray whole = InLayout(grad, cut.layout);
   for (size_t i = 0; i < cut.pieces.size(); ++i) {
     const Piece& piece = cut.pieces[i];
@@ -141,8 +141,9 @@ NDArray Concat(std::span<const NDArray> parts, size_t axis) {
              for (const auto& [part, offset, width] : blocks)
                k.CopyBlocks(part, Bytes(width), to + offset, Bytes(row), Bytes(width), outer);
            });
-  Record(out, parts,
-         [cut = std::move(cut)](const NDArray& grad, std::vector<NDArray>& to) { CutUp(cut, grad, to); });
+  Record(out, parts, [cut = std::move(cut)](const NDArray& grad, std::vector<NDArray>& to) {
+    ConcatBackward(cut, grad, to);
+  });
   return out;
 }
 
@@ -153,7 +154,7 @@ NDArray Slice(const NDArray& x, size_t axis, int64_t begin, int64_t end) {
   if (begin < 0 || end < begin || end > shape[axis])
     ThrowInvalid("Slice", StrCat("[", begin, ", ", end, ") is no part of axis ", axis, " of ", shape));
   const ImageLayout layout = LayoutAlong(axis, LayoutOf(x));
-  const AxisOf along(shape, axis, layout);
+  const AxisStrides along(shape, axis, layout);
   const int64_t outer = along.outer, row = shape[axis] * along.inner, width = (end - begin) * along.inner,
                 offset = begin * along.inner;
   const Context context = x.context();

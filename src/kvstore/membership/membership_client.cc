@@ -62,7 +62,7 @@ void Client::SendRegister(Time now, transport::Network& network, uint64_t challe
                                    .num_servers = options_.num_servers,
                                    .shard_addresses = shard_addresses_,
                                    .server_threads = server ? options_.server_threads : 0,
-                                   .offered_server_threads = server ? options_.offered_server_threads : 0,
+                                   .default_server_threads = server ? options_.default_server_threads : 0,
                                    .heartbeat_ms = Milliseconds(options_.heartbeat_interval)},
                     0, challenge));
 }
@@ -103,7 +103,7 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
     // of this identity, and the scheduler asks whether this process lives.
     if (state_ == State::kJoining && message.id != 0) SendRegister(now, network, message.id);
   } else if (const auto* ack = std::get_if<wire::HeartbeatAck>(&message.body)) {
-    if (ack->asked_to_end && !std::exchange(asked_to_end_, true) && options_.on_asked_to_end)
+    if (ack->asked_to_end && !std::exchange(end_announced_, true) && options_.on_asked_to_end)
       options_.on_asked_to_end();
     if (state_ == State::kMember && message.epoch > epoch_)
       network.Send(scheduler_, Make(wire::GetMembership{}));
@@ -113,7 +113,7 @@ bool Client::OnMessage(Time now, transport::PeerId from, const wire::Message& me
     if (!stop->roster.empty()) Adopt(stop->roster, message.epoch);
     if (state_ == State::kStopped) return true;
     stop_ = *stop;
-    told_to_stop_ = true;
+    stopped_by_scheduler_ = true;
     state_ = State::kStopped;
   } else if (const auto* error = std::get_if<wire::ErrorReply>(&message.body);
              error != nullptr && message.in_reply_to == 0 && state_ == State::kJoining) {
@@ -132,8 +132,8 @@ void Client::OnRefused(transport::PeerId peer) {
 }
 
 void Client::AskToEnd(transport::Network& network) {
-  asks_to_end_ = true;
-  if (state_ == State::kMember && !leaving_) network.Send(scheduler_, Make(wire::Heartbeat{asks_to_end_}));
+  was_signalled_ = true;
+  if (state_ == State::kMember && !leaving_) network.Send(scheduler_, Make(wire::Heartbeat{was_signalled_}));
 }
 
 void Client::OnTimer(Time now, transport::Network& network) {
@@ -158,7 +158,7 @@ void Client::OnTimer(Time now, transport::Network& network) {
   if (state_ == State::kJoining && now >= next_register_) SendRegister(now, network);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat_interval;
-    network.Send(scheduler_, Make(wire::Heartbeat{asks_to_end_}));
+    network.Send(scheduler_, Make(wire::Heartbeat{was_signalled_}));
   }
 }
 
@@ -169,7 +169,7 @@ void Client::ReportMissing(Time now) {
     LOG(WARNING) << WrapLogged("no answer yet from " + SchedulerText());
   } else {
     report_pause_ = std::min(2 * report_pause_, kLongestReportPause);
-    if (options_.says_missing && !missing_.empty()) {
+    if (options_.logs_missing && !missing_.empty()) {
       LOG(INFO) << WrapLogged(StrCat("waiting for ", missing_, " to join, for ",
                                      std::llround(ToSeconds(now - started_)), " s so far; gives up after ",
                                      ToSeconds(options_.rendezvous_timeout),

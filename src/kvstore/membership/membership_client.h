@@ -25,12 +25,12 @@ struct Options {
   uint32_t num_servers = 1;
   std::vector<std::string> shard_addresses;  // a server's, if its threads run already
   uint32_t server_threads = 0;               // servers: configured key-owning threads; 0: not configured
-  uint32_t offered_server_threads = 1;       // servers: the number that this server offers
+  uint32_t default_server_threads = 1;       // servers: the number that this server offers
   Duration heartbeat_interval = 1s;
   Duration heartbeat_timeout = 10s;
   Duration rendezvous_timeout = std::chrono::minutes(10);
   // Whether missing nodes are logged while the job is not complete; false when a launcher reports them.
-  bool says_missing = true;
+  bool logs_missing = true;
   // Called once, when a worker of the job was asked to end; may be null.
   std::function<void()> on_asked_to_end;
 };
@@ -65,7 +65,7 @@ class Client {
   void SetShardAddresses(Time now, std::vector<std::string> addresses, transport::Network& network);
   const std::optional<wire::Stop>& stop() const { return stop_; }
   // True when the scheduler sent stop(), false when this process detected the failure itself.
-  bool told_to_stop() const { return told_to_stop_; }
+  bool stopped_by_scheduler() const { return stopped_by_scheduler_; }
   uint32_t rank() const { return rank_; }
   uint64_t epoch() const { return epoch_; }
   // Servers and workers, by role and rank.
@@ -104,11 +104,11 @@ class Client {
   transport::PeerId scheduler_;
   State state_ = State::kJoining;
   std::optional<wire::Stop> stop_;
-  bool told_to_stop_ = false;
+  bool stopped_by_scheduler_ = false;
   bool leaving_ = false;
-  bool asks_to_end_ = false;
-  bool asked_to_end_ = false;  // a worker was asked to end, and on_asked_to_end was called
-  bool heard_ = false;         // whether the scheduler has ever sent anything
+  bool was_signalled_ = false;
+  bool end_announced_ = false;  // a worker was asked to end, and on_asked_to_end was called
+  bool heard_ = false;          // whether the scheduler has ever sent anything
   bool welcomed_ = false;
   bool scheduler_is_dead_ = false;
   uint32_t rank_ = 0;

@@ -86,7 +86,7 @@ struct RowPlaces {
 
   uint32_t PartOf(int64_t row) const {
     const uint64_t block = static_cast<uint64_t>(row) / parts;
-    const auto part = static_cast<uint32_t>(static_cast<uint64_t>(row) - block * parts) + TurnOf(block);
+    const auto part = static_cast<uint32_t>(static_cast<uint64_t>(row) - block * parts) + RotationOf(block);
     return part < parts ? part : part - parts;
   }
   // The index of a row within its part; it ascends with the rows of the part.
@@ -95,7 +95,7 @@ struct RowPlaces {
   bool operator==(const RowPlaces&) const = default;
 
  private:
-  uint32_t TurnOf(uint64_t block) const {
+  uint32_t RotationOf(uint64_t block) const {
     if ((block + 1) * parts > static_cast<uint64_t>(rows)) return 0;  // the last block, when it is not whole
     return static_cast<uint32_t>((MixBits(block) >> 32) * parts >> 32);
   }

@@ -1,6 +1,5 @@
-#include "kvstore/rows/frame.h"
-
 #include "base/strings.h"
+#include "kvstore/rows/row_frame.h"
 
 namespace sluice::kvstore {
 

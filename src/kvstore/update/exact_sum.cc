@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "kvstore/update/expansion.h"
+#include "kvstore/update/binary_expansion.h"
 #include "kvstore/update/sum.h"
 
 namespace sluice::kvstore {

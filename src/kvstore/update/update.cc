@@ -25,8 +25,8 @@ constexpr size_t kBlock = 2048;
 // The block size when the weight is written with non-temporal stores. While such a
 // block is written, the processor does not prefetch the next one by itself; blocks
 // are short so that the next one can be fetched whole before (Blocks::FetchNext).
-constexpr size_t kBlockAround = 256;
-static_assert(kBlock % compression::kAligned == 0 && kBlockAround % compression::kAligned == 0);
+constexpr size_t kNonTemporalBlock = 256;
+static_assert(kBlock % compression::kAligned == 0 && kNonTemporalBlock % compression::kAligned == 0);
 
 Optimizer::Step StepOf(const Optimizer& optimizer, const UpdateInput& input) {
   Optimizer::Step step;
@@ -102,7 +102,7 @@ class Blocks {
  public:
   Blocks(const UpdateRule& rule, const UpdateInput& in, std::span<const std::shared_ptr<Buffer>> slots)
       : dtype_(in.spec->dtype),
-        around_(in.non_temporal && !rule.updater && stored_as_computed()),
+        non_temporal_(in.non_temporal && !rule.updater && stored_as_computed()),
         reads_weight_(rule.optimizer != nullptr),
         reads_gradients_(!rule.needs_norms()),
         slots_(slots) {
@@ -137,7 +137,7 @@ class Blocks {
   }
   // Writes values from other memory.
   void Write(const Compute* values, size_t first, size_t n, std::byte* new_weight) const {
-    if (around_) {
+    if (non_temporal_) {
       NonTemporalCopyPiece(new_weight + first * sizeof(Compute), reinterpret_cast<const std::byte*>(values),
                            n * sizeof(Compute));
     } else {
@@ -146,11 +146,11 @@ class Blocks {
   }
   // The size of a block. It is always kBlock with an
   // updater, which receives the same blocks in every round.
-  size_t size() const { return around_ ? kBlockAround : kBlock; }
+  size_t size() const { return non_temporal_ ? kNonTemporalBlock : kBlock; }
   // Prefetches what the block from `first` on will read,
   // before the last block is written with non-temporal stores.
   void FetchNext(const UpdateInput& in, const std::byte* weight, size_t first, size_t end) {
-    if (!around_ || first == end) return;
+    if (!non_temporal_ || first == end) return;
     const size_t n = std::min(size(), end - first), width = SizeOf(dtype_);
     if (reads_weight_) FetchLines(weight + first * width, n * width);
     for (Compute* const state : std::span(States(first), slots_.size()))
@@ -181,10 +181,10 @@ class Blocks {
 
  private:
   bool stored_as_computed() const { return SizeOf(dtype_) == sizeof(Compute); }
-  bool in_place() const { return master_ == nullptr && stored_as_computed() && !around_; }
+  bool in_place() const { return master_ == nullptr && stored_as_computed() && !non_temporal_; }
 
   const DType dtype_;
-  const bool around_;
+  const bool non_temporal_;
   const bool reads_weight_, reads_gradients_;
   const std::span<const std::shared_ptr<Buffer>> slots_;
   InlineVector<Compute*, 4> states_;

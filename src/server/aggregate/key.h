@@ -18,8 +18,8 @@ struct Key {
   std::vector<Part> parts;                // the parts on this shard, in ascending order
   std::map<uint32_t, size_t> local;       // part number -> index in `parts`
   size_t initialised_parts = 0;           // number of initialised entries of `parts`
-  bool awaits_set = false;                // some waiter may wait for worker 0 to set a part (Waiter::of_set)
-  uint64_t reported_round = 0;            // the last round in the log, which all parts here have closed
+  bool awaits_set = false;      // some waiter may wait for worker 0 to set a part (Waiter::awaits_set)
+  uint64_t reported_round = 0;  // the last round in the log, which all parts here have closed
 
   // In async modes a push is applied when all its parts on this shard have arrived, in
   // the order of the worker's rounds.

@@ -95,7 +95,7 @@ std::vector<uint32_t> Round::Missing(const std::set<uint32_t>& live) const {
   return missing;
 }
 
-bool Part::IsNewer(uint32_t slot, Request by) {
+bool Part::AcceptIfNewer(uint32_t slot, Request by) {
   Request& last = stored_by[slot];
   if (last.incarnation == by.incarnation && by.id <= last.id) return false;
   last = by;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/inline_vector.h"
-#include "kvstore/rows/table.h"
+#include "kvstore/rows/row_table.h"
 #include "kvstore/update/exact_sum.h"
 #include "kvstore/update/update.h"
 #include "server/reply/reply_batcher.h"
@@ -43,7 +43,7 @@ inline constexpr size_t kKeptSums = size_t{256} << 20;
 struct Contribution {
   compression::Encoded encoded() const { return {gradient.data(), gradient.size(), compression, scale}; }
   // The time at which the lease is to be returned; Time::max() when the memory is not leased.
-  Time return_at() const { return gradient.leased() ? came + kMaxLeaseTime : Time::max(); }
+  Time return_at() const { return gradient.leased() ? arrived_at + kMaxLeaseTime : Time::max(); }
   // Replaces a leased gradient by a copy when return_at() has passed. Returns the new return_at().
   Time ReturnLease(Time now) {
     if (now >= return_at()) gradient = gradient.ToOwned();
@@ -54,8 +54,8 @@ struct Contribution {
   uint64_t samples = 0;
   double divisor = 1;
   Compression compression = Compression::kNone;
-  Time came{};      // time of arrival
-  float scale = 1;  // 2^exponent of the push
+  Time arrived_at{};  // time of arrival
+  float scale = 1;    // 2^exponent of the push
 };
 
 // The addends of a round.
@@ -105,7 +105,7 @@ struct Waiter {
   // Whether both wait for the same value in the same form, on behalf of the same worker.
   bool AsksFor(const Waiter& other) const {
     return rank == other.rank && slot == other.slot && want_data == other.want_data &&
-           of_set == other.of_set && as == other.as;
+           awaits_set == other.awaits_set && as == other.as;
   }
 
   uint32_t rank = 0;
@@ -114,12 +114,12 @@ struct Waiter {
   bool want_data = true;
   // The request waits for worker 0 to set the weight: in sync modes the weight of version min_version, in
   // async modes until worker 0 has set it min_version times.
-  bool of_set = false;
+  bool awaits_set = false;
   transport::PeerId peer;
   uint64_t request_id = 0;
-  Compression as = Compression::kNone;  // encoding in which the weight is wanted
-  size_t share = ReplyBatcher::kShare;  // most bytes of values in one message of the answer
-  Frame ids = {};                       // row-sparse keys: ids of the rows that are wanted
+  Compression as = Compression::kNone;             // encoding in which the weight is wanted
+  size_t share = ReplyBatcher::kMostMessageBytes;  // most bytes of values in one message of the answer
+  Frame ids = {};                                  // row-sparse keys: ids of the rows that are wanted
   // The value is available, but the answer is deferred until the peer has room.
   bool deferred = false;
   // The value of a deferred answer for an async key of several parts: all
@@ -149,7 +149,7 @@ struct Part {
   std::map<uint32_t, Request> stored_by;
   static constexpr uint32_t kWeight = UINT32_MAX;  // key of stored_by for the weight
   // Whether `by` is newer than the last request that stored the slot; if so it becomes the last one.
-  bool IsNewer(uint32_t slot, Request by);
+  bool AcceptIfNewer(uint32_t slot, Request by);
   uint64_t sets = 0;                    // how often worker 0 has set the weight outside a round
   std::optional<uint64_t> set_version;  // the version for which it was set last
   int64_t num_updates = 0;              // the optimiser's updates; saved and loaded together with its states

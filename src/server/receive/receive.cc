@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/strings.h"
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "server/shard.h"
 
 namespace sluice::server {
@@ -27,13 +27,14 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
   if (std::holds_alternative<wire::Heartbeat>(message.body)) return;  // only authenticates a new connection
   if (!IsMember(message.sender)) {
     ++counters_[Counter::kUnknownSenders];
-    if (uint64_t swallowed = 0; limiter_.Allow(now, &swallowed)) {
+    if (uint64_t suppressed = 0; limiter_.Allow(now, &suppressed)) {
       LOG(WARNING) << WrapLogged(StrCat("dropped ", wire::Describe(message),
-                                        ": its sender is no living worker of the job", KeptBack(swallowed)));
+                                        ": its sender is no living worker of the job",
+                                        SuppressedText(suppressed)));
     }
     return;
   }
-  CopyCheckedFrames(message);
+  CopyLeasedFrames(message);
   if (!std::holds_alternative<wire::Push>(message.body)) Flush(network);
   Handle(now, from, message, network);
   update_queue_.MayWait() ? update_queue_.StartHelpers() : Flush(network);
@@ -42,7 +43,7 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
 // A worker may change leased memory after the shard has checked it, so leased frames are copied first. Two
 // kinds stay in place, since no value in them is checked: uncompressed gradients of dense keys, which are
 // only added up, and values for dense keys, which are copied when they are stored.
-void Shard::CopyCheckedFrames(wire::Message& message) {
+void Shard::CopyLeasedFrames(wire::Message& message) {
   const auto* push = std::get_if<wire::Push>(&message.body);
   const auto adds_up = [&](size_t i) {
     const uint32_t key = push->parts[i].ref.key;
@@ -109,7 +110,7 @@ Status Shard::ValidatePush(const wire::Push& push, size_t i, Bytes bytes, Key** 
                               : compression::InvalidReason({bytes.data(), bytes.size(), push.compression},
                                                            spec.dtype, (*part)->length);
   if (!why.empty()) return refuse(ErrorCode::kInvalidArgument, why);
-  if (!compression::IsOfWeights(push.values, spec.dtype)) {
+  if (!compression::CanEncodeWeights(push.values, spec.dtype)) {
     return refuse(ErrorCode::kInvalidArgument, Name(spec.dtype), " weights do not travel as ",
                   Name(push.values));
   }
@@ -201,7 +202,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
     // kVersion for slot 1 asks for the number of updates, which a part has even without states. It is asked
     // for with a slot of its own because waiters are kept by slot.
     const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
-    const bool of_set = pull.want == wire::Pull::Want::kSet;
+    const bool awaits_set = pull.want == wire::Pull::Want::kSet;
     if (wanted.slot > std::max(part.value()->num_states(), least)) {
       ++counters_[Counter::kRejected];
       return SendError(
@@ -210,7 +211,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
                part.value()->num_states(), " optimiser states, state ", wanted.slot, " was asked for"),
           network);
     }
-    if (!compression::IsOfWeights(pull.values, key->entry.spec.dtype)) {
+    if (!compression::CanEncodeWeights(pull.values, key->entry.spec.dtype)) {
       ++counters_[Counter::kRejected];
       return SendError(
           sender,
@@ -223,13 +224,13 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
                         .slot = wanted.slot,
                         .min_version = wanted.min_version,
                         .want_data = pull.want == wire::Pull::Want::kValue,
-                        .of_set = of_set,
+                        .awaits_set = awaits_set,
                         .peer = sender.peer,
                         .request_id = sender.request_id,
                         .as = pull.values};
     if (AnswerOrWait(now, *key, *part.value(), waiter)) continue;
-    key->awaits_set |= of_set;
-    if (of_set || worker_0_left_) FailUnsatisfiable(*key, network);
+    key->awaits_set |= awaits_set;
+    if (awaits_set || worker_0_left_) FailUnsatisfiable(*key, network);
   }
 }
 
@@ -311,7 +312,7 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
 // A set for a version that is no longer the current one comes too late: a later round has
 // started from the weight as it was.
 void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by) {
-  if (version < VersionFor(key, part, 0) || !part.IsNewer(Part::kWeight, by)) return;
+  if (version < VersionFor(key, part, 0) || !part.AcceptIfNewer(Part::kWeight, by)) return;
   std::memcpy(part.weight->Next(), value.data(), value.size());
   part.weight->Publish();
   part.set_version = version;
@@ -320,7 +321,7 @@ void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value
 }
 
 void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by) {
-  if (!part.IsNewer(state.slot, by)) return;
+  if (!part.AcceptIfNewer(state.slot, by)) return;
   if (state.slot > 0 && part.rows != nullptr) {
     StoreRows(part, state.slot, frame);
   } else if (state.slot > 0) {
@@ -351,7 +352,7 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
         StoreState(*part, store.parts[i], message.payload[i], by);
         break;
       case wire::Store::Purpose::kRows:
-        if (part->IsNewer(Part::kWeight, by)) StoreRows(*part, 0, message.payload[i]);
+        if (part->AcceptIfNewer(Part::kWeight, by)) StoreRows(*part, 0, message.payload[i]);
         break;
       case wire::Store::Purpose::kWeight:
         SetWeight(*key, *part, store.parts[i].version, message.payload[i], by);

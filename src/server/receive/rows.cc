@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "server/shard.h"
 #include "wire/codec.h"
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
-#include "kvstore/rows/frame.h"
+#include "kvstore/rows/row_frame.h"
 #include "server/shard.h"
 
 namespace sluice::server {
@@ -31,7 +31,7 @@ uint64_t Shard::VersionFor(const Key& key, const Part& part, uint32_t rank) {
 }
 
 bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const {
-  if (waiter.of_set)
+  if (waiter.awaits_set)
     return key.async() ? part.sets >= waiter.min_version
                        : part.version > waiter.min_version || part.set_version == waiter.min_version;
   if (!key.async()) return part.initialised && part.version >= waiter.min_version;
@@ -215,7 +215,7 @@ std::string Shard::UnsatisfiableReason(const Key& key, const Part& part, const W
   const auto name = [&] { return wire::ToString(key.entry.spec); };
   if (worker_0_left_ && !part.initialised)
     return StrCat("worker 0 has left the job and has not initialised key ", name(), ": nobody else does");
-  if (!waiter.of_set) return {};
+  if (!waiter.awaits_set) return {};
   const bool pushed = !key.async() && !part.rounds.empty() && part.rounds.front().Has(0);
   if (!worker_0_left_ && !(pushed && waiter.min_version == part.version)) return {};
   const std::string set = StrCat("worker ", waiter.rank, " has set the weight of key ", name());
@@ -230,7 +230,7 @@ void Shard::FailUnsatisfiable(Key& key, transport::Network& network) {
   for (Part& part : key.parts) {
     std::erase_if(part.waiters, [&](const Waiter& waiter) {
       const std::string why = UnsatisfiableReason(key, part, waiter);
-      key.awaits_set |= waiter.of_set && why.empty();
+      key.awaits_set |= waiter.awaits_set && why.empty();
       if (why.empty()) return false;
       ++counters_[Counter::kRejected];
       SendError({waiter.rank, waiter.peer, waiter.request_id}, Fail(ErrorCode::kFailedPrecondition, why),
@@ -241,14 +241,14 @@ void Shard::FailUnsatisfiable(Key& key, transport::Network& network) {
 }
 
 std::string Shard::MissingText(const Key& key, const Part& part, const Waiter& waiter) const {
-  return waiter.of_set ? "worker 0 to set it as well" : MissingText(key, part);
+  return waiter.awaits_set ? "worker 0 to set it as well" : MissingText(key, part);
 }
 
 std::string Shard::MissingText(const Key& key, const Part& part) const {
   if (!part.initialised) return "worker 0 to initialise the key";
   if (key.async()) return "this worker's own push";
   std::set<uint32_t> missing;
-  for (const Part& one : ClosingWith(key, part)) {
+  for (const Part& one : PartsClosingWith(key, part)) {
     const auto of_part = one.rounds.empty() ? std::vector<uint32_t>(live_.begin(), live_.end())
                                             : one.rounds.front().Missing(live_);
     missing.insert(of_part.begin(), of_part.end());

@@ -15,7 +15,7 @@ class ReplyBatcher {
   // the version alone, and `frame` is empty. Values of one message have at most `share` bytes together; a
   // larger value has a message of its own.
   void Add(transport::PeerId peer, uint64_t request_id, const wire::ValuePart& part, bool has_data,
-           Frame frame, Compression as = Compression::kNone, size_t share = kShare);
+           Frame frame, Compression as = Compression::kNone, size_t share = kMostMessageBytes);
   // Sends all messages through `send(peer, in_reply_to, Values, frames)` and forgets them.
   template <typename SendFn>
   void Flush(SendFn&& send) {
@@ -32,9 +32,9 @@ class ReplyBatcher {
   // ShareOf is the `share` for answers to a push of `pushed_bytes`: as many bytes, within these bounds. A
   // worker makes its pushes as large as its link allows, so answers of that size suit the link as well, also
   // when the pushes are compressed and the values are not.
-  static constexpr size_t kShare = 1 << 20, kLeastShare = 128 << 10;
+  static constexpr size_t kMostMessageBytes = 1 << 20, kLeastMessageBytes = 128 << 10;
   static size_t ShareOf(uint64_t pushed_bytes) {
-    return std::clamp<uint64_t>(pushed_bytes, kLeastShare, kShare);
+    return std::clamp<uint64_t>(pushed_bytes, kLeastMessageBytes, kMostMessageBytes);
   }
   static constexpr size_t kMaxFrames = 1024;
 

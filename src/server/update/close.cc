@@ -5,12 +5,11 @@
 // SetMembership. Rounds of a part close in order. After Update the part's version names the new
 // weight, although the update may still wait in the UpdateQueue, whose helpers then write the weight;
 // the queue runs before any reply is sent.
-#include "kvstore/rows/close.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "base/strings.h"
+#include "kvstore/rows/update_rows.h"
 #include "server/shard.h"
 
 namespace sluice::server {
@@ -80,7 +79,7 @@ void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closi
     // Gradients that arrive by a socket keep other cores busy with receiving, so that helpers would compete
     // with them. Only updates with leased gradients are shared with the helpers.
     const bool shared_out =
-        closing.leased && update_queue_.worthwhile() && !rule.updater && !rule.needs_norms();
+        closing.leased && update_queue_.has_helpers() && !rule.updater && !rule.needs_norms();
     if (shared_out) {
       update_queue_.Add({closing.part, &rule, input, closing.gradients, old, fresh});
     } else {
@@ -100,17 +99,17 @@ void Shard::UpdateTables(const Key& key, const UpdateRule& rule, std::span<const
   }
 }
 
-std::span<const Part> Shard::ClosingWith(const Key& key, const Part& part) const {
+std::span<const Part> Shard::PartsClosingWith(const Key& key, const Part& part) const {
   const bool whole = !key.async() && RuleFor(key, part.version + 1).needs_norms();
   return whole ? std::span<const Part>(key.parts) : std::span<const Part>(&part, 1);
 }
-std::span<Part> Shard::ClosingWith(Key& key, Part& part) const {
-  const auto parts = ClosingWith(std::as_const(key), std::as_const(part));
+std::span<Part> Shard::PartsClosingWith(Key& key, Part& part) const {
+  const auto parts = PartsClosingWith(std::as_const(key), std::as_const(part));
   return {parts.size() == 1 ? &part : key.parts.data(), parts.size()};
 }
 
 Shard::Closed Shard::CloseNext(Key& key, Part& part) {
-  const std::span<Part> parts = ClosingWith(key, part);
+  const std::span<Part> parts = PartsClosingWith(key, part);
   const bool ready = std::all_of(parts.begin(), parts.end(), [&](const Part& one) {
     return one.version == part.version && !one.rounds.empty() && one.rounds.front().Complete(live_);
   });

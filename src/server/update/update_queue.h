@@ -35,7 +35,7 @@ class UpdateQueue {
     const std::byte* old;
     std::byte* fresh;
   };
-  bool worthwhile() const { return !helpers_.empty(); }
+  bool has_helpers() const { return !helpers_.empty(); }
   void Add(Update update);
   void StartHelpers();  // wakes helpers if there is enough to do
   // Carries out all updates. Throws the first exception of a shared one when all have ended, and that of an

@@ -60,7 +60,7 @@ int TeamOf(const CpuShare& share) {
 
 // Makes the calling thread's malloc arena: a thread's first allocation maps 64 MiB. If that happened later,
 // it could take the memory that onednn.cc has just found to be free for generated code.
-void TakeArena() {
+void MakeMallocArena() {
   void* volatile some = std::malloc(1);  // volatile keeps the compiler from removing the pair of calls
   std::free(some);
 }
@@ -72,7 +72,7 @@ void SetTeam(const CpuShare& share) {
   omp_set_num_threads(threads);
 #pragma omp parallel num_threads(threads)
   {
-    TakeArena();
+    MakeMallocArena();
     if (!share.cores.empty()) BindThisThread(share.cores);
   }
 }
@@ -81,7 +81,7 @@ void SetTeam(const CpuShare& share) {
 // `share`; throws Error(kResourceExhausted) if not. Without threads libgomp would end the
 // process, and without memory for its generated code oneDNN would write through a null pointer.
 // SetTeam then starts the threads that are reserved.
-ThreadReservation RoomFor(int id, const CpuShare& share) {
+ThreadReservation ReserveResources(int id, const CpuShare& share) {
   const std::string what_for = StrCat("computing on cpu(", id, ")");
   ThreadReservation threads(TeamOf(share), what_for);
   ReserveMemory(kLeastMemory, what_for);
@@ -133,7 +133,7 @@ class CpuDevice final : public Device {
         kernels_(MakeCpuKernels(multiplies_bfloat16)),
         id_(id),
         share_(share),
-        stream_(id, share, RoomFor(id, share), records_) {}
+        stream_(id, share, ReserveResources(id, share), records_) {}
   Stream& stream() override { return stream_; }
   const std::shared_ptr<Allocator>& allocator() override { return allocator_; }
   const std::shared_ptr<Allocator>& records() override { return records_; }

@@ -70,8 +70,8 @@ void ScatterRows(const EmbeddingShape& s, const std::vector<int64_t>& ids, const
   }
 }
 
-void CountWords(const EmbeddingShape& s, const std::vector<int64_t>& ids, int64_t steps,
-                std::vector<int64_t>* counts) {
+void CountIds(const EmbeddingShape& s, const std::vector<int64_t>& ids, int64_t steps,
+              std::vector<int64_t>* counts) {
   for (size_t bag = 0; bag < counts->size(); ++bag) {
     const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(bag) * steps;
     (*counts)[bag] = steps - std::count(begin, begin + steps, s.padding);

@@ -19,8 +19,8 @@ void ScatterRows(const EmbeddingShape& shape, const std::vector<int64_t>& ids, c
                  float* grad_weight, int64_t first, int64_t last);
 
 // Counts the ids of each bag that are not padding.
-void CountWords(const EmbeddingShape& shape, const std::vector<int64_t>& ids, int64_t steps,
-                std::vector<int64_t>* counts);
+void CountIds(const EmbeddingShape& shape, const std::vector<int64_t>& ids, int64_t steps,
+              std::vector<int64_t>* counts);
 // Computes out[i] of Kernels::EmbeddingBag for i in [first, last).
 void MeanRows(const EmbeddingShape& shape, const std::vector<int64_t>& ids,
               const std::vector<int64_t>& counts, const float* weight, float* out, int64_t first,

@@ -68,30 +68,30 @@ class CpuKernels final : public Kernels {
 
   void Dense(const DenseShape& s, const float* x, const float* weight, const float* bias,
              float* out) override {
-    onednn_.Multiply({false, true, s.rows, s.units, s.in, Here(s.arithmetic), bias != nullptr}, x, weight,
-                     bias, out);
+    onednn_.Multiply({false, true, s.rows, s.units, s.in, SupportedArithmetic(s.arithmetic), bias != nullptr},
+                     x, weight, bias, out);
   }
   void DenseBackward(const DenseShape& s, const float* x, const float* weight, const float* grad,
                      float* grad_x, float* grad_weight, float* grad_bias) override {
     if (grad_weight != nullptr && s.rows == 0)
       std::memset(grad_weight, 0, static_cast<size_t>(s.units * s.in) * sizeof(float));
     if (grad_weight != nullptr && s.rows > 0)
-      onednn_.Multiply({true, false, s.units, s.in, s.rows, Here(s.arithmetic)}, grad, x, nullptr,
-                       grad_weight);
+      onednn_.Multiply({true, false, s.units, s.in, s.rows, SupportedArithmetic(s.arithmetic)}, grad, x,
+                       nullptr, grad_weight);
     if (grad_bias != nullptr) cpu::SumRows(grad, grad_bias, s.rows, s.units);
     if (grad_x != nullptr && s.rows > 0)
-      onednn_.Multiply({false, false, s.rows, s.in, s.units, Here(s.arithmetic)}, grad, weight, nullptr,
-                       grad_x);
+      onednn_.Multiply({false, false, s.rows, s.in, s.units, SupportedArithmetic(s.arithmetic)}, grad, weight,
+                       nullptr, grad_x);
   }
   void Conv(const ConvShape& shape, const float* x, const float* weight, const float* bias,
             const std::optional<ActivationShape>& after, float* out) override {
     if (shape.batch == 0) return;
     if (after && LosesNanInOneDnn(*after)) {
-      onednn_.Conv(Here(shape), x, weight, bias, std::nullopt, out);
+      onednn_.Conv(SupportedArithmetic(shape), x, weight, bias, std::nullopt, out);
       return Activation(*after, out, out,
                         shape.batch * shape.out_channels * shape.out_height() * shape.out_width());
     }
-    onednn_.Conv(Here(shape), x, weight, bias, after, out);
+    onednn_.Conv(SupportedArithmetic(shape), x, weight, bias, after, out);
   }
   void ConvBackward(const ConvShape& shape, const float* x, const float* weight, const float* grad,
                     float* grad_x, float* grad_weight, float* grad_bias) override {
@@ -100,7 +100,8 @@ class CpuKernels final : public Kernels {
       grad_bias = nullptr;
     }
     if (shape.batch > 0)
-      return onednn_.ConvBackward(Here(shape), x, weight, grad, grad_x, grad_weight, grad_bias);
+      return onednn_.ConvBackward(SupportedArithmetic(shape), x, weight, grad, grad_x, grad_weight,
+                                  grad_bias);
     const auto elements = static_cast<size_t>(shape.out_channels * (shape.in_channels / shape.groups) *
                                               shape.window.height * shape.window.width);
     if (grad_weight != nullptr) std::memset(grad_weight, 0, elements * sizeof(float));
@@ -282,16 +283,16 @@ class CpuKernels final : public Kernels {
 
   void Recurrent(const RecurrentShape& shape, const RecurrentInputs& inputs, const RecurrentOutputs& outputs,
                  float* kept, float* work) override {
-    recurrent_.Forward(Here(shape), inputs, outputs, kept, work);
+    recurrent_.Forward(SupportedArithmetic(shape), inputs, outputs, kept, work);
   }
   void RecurrentBackward(const RecurrentShape& shape, const RecurrentInputs& inputs,
-                         const RecurrentHeads& heads, float* kept, float* work,
+                         const RecurrentOutputGradients& heads, float* kept, float* work,
                          const RecurrentGradients& to) override {
-    recurrent_.Backward(Here(shape), inputs, heads, kept, work, to);
+    recurrent_.Backward(SupportedArithmetic(shape), inputs, heads, kept, work, to);
   }
   void RecurrentBackwardInput(const RecurrentShape& shape, const RecurrentInputs& inputs, const float* kept,
                               float* work, float* grad_x) override {
-    recurrent_.BackwardInput(Here(shape), inputs, kept, work, grad_x);
+    recurrent_.BackwardInput(SupportedArithmetic(shape), inputs, kept, work, grad_x);
   }
   void SequenceLengths(DType id_type, const void* ids, int64_t n, int64_t steps, double padding,
                        int32_t* lengths) override {
@@ -302,7 +303,7 @@ class CpuKernels final : public Kernels {
   void ReadBags(const EmbeddingShape& s, const void* ids, int64_t n, int64_t steps) {
     cpu::ReadRowNumbers(s, ids, n * steps, &row_numbers_);
     bag_counts_.resize(static_cast<size_t>(n));
-    cpu::CountWords(s, row_numbers_, steps, &bag_counts_);
+    cpu::CountIds(s, row_numbers_, steps, &bag_counts_);
   }
   // Calls do_columns(first, last) in parallel for all columns of a gradient to which `n` ids add. The rows
   // are not divided, so every element is summed by one thread, in the order of the ids.
@@ -315,10 +316,12 @@ class CpuKernels final : public Kernels {
   static bool LosesNanInOneDnn(const ActivationShape& a) {
     return a.kind == ActivationKind::kRelu || (a.kind == ActivationKind::kLeakyRelu && a.alpha == 0);
   }
-  Arithmetic Here(Arithmetic wanted) const { return multiplies_bfloat16_ ? wanted : Arithmetic::kFloat32; }
+  Arithmetic SupportedArithmetic(Arithmetic wanted) const {
+    return multiplies_bfloat16_ ? wanted : Arithmetic::kFloat32;
+  }
   template <typename Shape>
-  Shape Here(Shape shape) const {
-    shape.arithmetic = Here(shape.arithmetic);
+  Shape SupportedArithmetic(Shape shape) const {
+    shape.arithmetic = SupportedArithmetic(shape.arithmetic);
     return shape;
   }
   // The number of pieces of `size` elements that are worth a thread.

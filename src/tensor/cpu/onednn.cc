@@ -43,7 +43,7 @@ constexpr size_t kMostCode = size_t{16} << 20;
 
 // Returns the element of `map` at `key`; makes it from `arguments` if there is none.
 template <typename Map, typename... Args>
-auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... arguments) {
+auto& FindOrMake(Map& map, const typename Map::key_type& key, const Args&... arguments) {
   auto found = map.find(key);
   if (found == map.end()) {
     if (map.size() == kMostPrimitives) map.clear();
@@ -54,7 +54,7 @@ auto& MadeOnce(Map& map, const typename Map::key_type& key, const Args&... argum
 }
 
 // Computes a product with k = 0, which is zero (plus the bias, and `out` itself if it adds).
-void AddNothing(const ProductShape& s, const float* bias, float* out) {
+void EmptyProduct(const ProductShape& s, const float* bias, float* out) {
   if (!s.adds) std::memset(out, 0, static_cast<size_t>(s.m * s.n) * sizeof(float));
   for (int64_t row = 0; row < s.m && bias != nullptr; ++row, out += s.n) Combine(1, out, 1, bias, out, s.n);
 }
@@ -93,7 +93,7 @@ void OneDnn::Conv(const ConvShape& shape, const float* x, const float* weight, c
                   const std::optional<ActivationShape>& after, float* out) {
   FitTeam();
   const bool has_bias = bias != nullptr;
-  MadeOnce(forward_, {shape, has_bias, after}, *engine_, shape, has_bias, after).Run(x, weight, bias, out);
+  FindOrMake(forward_, {shape, has_bias, after}, *engine_, shape, has_bias, after).Run(x, weight, bias, out);
   engine_->stream.wait();
 }
 
@@ -102,24 +102,25 @@ void OneDnn::ConvBackward(const ConvShape& shape, const float* x, const float* w
   FitTeam();
   const bool has_bias = grad_bias != nullptr;
   if (grad_weight != nullptr) {
-    MadeOnce(backward_weights_, {shape, has_bias}, *engine_, shape, has_bias)
+    FindOrMake(backward_weights_, {shape, has_bias}, *engine_, shape, has_bias)
         .Run(x, grad, grad_weight, grad_bias);
   }
-  if (grad_x != nullptr) MadeOnce(backward_data_, shape, *engine_, shape).Run(weight, grad, grad_x);
+  if (grad_x != nullptr) FindOrMake(backward_data_, shape, *engine_, shape).Run(weight, grad, grad_x);
   engine_->stream.wait();
 }
 
 void OneDnn::Multiply(const ProductShape& s, const float* a, const float* b, const float* bias, float* out) {
   if (s.m == 0 || s.n == 0) return;
-  if (s.k == 0) return AddNothing(s, bias, out);  // oneDNN rejects this shape
+  if (s.k == 0) return EmptyProduct(s, bias, out);  // oneDNN rejects this shape
   FitTeam();
-  MadeOnce(products_, s, *engine_, s).Run(a, b, bias, out);
+  FindOrMake(products_, s, *engine_, s).Run(a, b, bias, out);
   engine_->stream.wait();
 }
 
 void OneDnn::Run(int algorithm, const float* x, float* out, int64_t n) {
   FitTeam();
-  Eltwise& eltwise = MadeOnce(eltwise_, {algorithm, n}, *engine_, static_cast<dnnl::algorithm>(algorithm), n);
+  Eltwise& eltwise =
+      FindOrMake(eltwise_, {algorithm, n}, *engine_, static_cast<dnnl::algorithm>(algorithm), n);
   engine_->Point(eltwise.src, x);
   engine_->Point(eltwise.dst, out);
   eltwise.arguments.Execute(eltwise.run, engine_->stream);

@@ -181,8 +181,9 @@ void Recurrent::Step(const RecurrentShape& s, const RecurrentInputs& in, int64_t
   });
 }
 
-void Recurrent::Backward(const RecurrentShape& s, const RecurrentInputs& in, const RecurrentHeads& heads,
-                         float* kept, float* work, const RecurrentGradients& to) {
+void Recurrent::Backward(const RecurrentShape& s, const RecurrentInputs& in,
+                         const RecurrentOutputGradients& heads, float* kept, float* work,
+                         const RecurrentGradients& to) {
   ReadLengths(s, in.lengths);
   const Work w(s, work);
   CopyOrZero(heads.hidden, w.hidden, States(s));
@@ -193,8 +194,8 @@ void Recurrent::Backward(const RecurrentShape& s, const RecurrentInputs& in, con
   if (to.cell != nullptr) CopyOrZero(w.cell, to.cell, States(s));
 }
 
-void Recurrent::StepBackward(const RecurrentShape& s, const RecurrentInputs& in, const RecurrentHeads& heads,
-                             int64_t p, float* kept, float* work) {
+void Recurrent::StepBackward(const RecurrentShape& s, const RecurrentInputs& in,
+                             const RecurrentOutputGradients& heads, int64_t p, float* kept, float* work) {
   const Kept k(s, kept);
   const Work w(s, work);
   const int64_t n = s.hidden, time = TimeOf(s, p);

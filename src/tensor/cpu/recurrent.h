@@ -21,8 +21,9 @@ class Recurrent {
   explicit Recurrent(OneDnn& onednn) : onednn_(onednn) {}
   void Forward(const RecurrentShape& shape, const RecurrentInputs& inputs, const RecurrentOutputs& outputs,
                float* kept, float* work);
-  void Backward(const RecurrentShape& shape, const RecurrentInputs& inputs, const RecurrentHeads& heads,
-                float* kept, float* work, const RecurrentGradients& to);
+  void Backward(const RecurrentShape& shape, const RecurrentInputs& inputs,
+                const RecurrentOutputGradients& heads, float* kept, float* work,
+                const RecurrentGradients& to);
   void BackwardInput(const RecurrentShape& shape, const RecurrentInputs& inputs, const float* kept,
                      float* work, float* grad_x);
 
@@ -31,8 +32,8 @@ class Recurrent {
   bool Runs(int64_t row, int64_t time) const { return time < lengths_[static_cast<size_t>(row)]; }
   void Step(const RecurrentShape& shape, const RecurrentInputs& inputs, int64_t position, float* kept,
             float* products);
-  void StepBackward(const RecurrentShape& shape, const RecurrentInputs& inputs, const RecurrentHeads& heads,
-                    int64_t position, float* kept, float* work);
+  void StepBackward(const RecurrentShape& shape, const RecurrentInputs& inputs,
+                    const RecurrentOutputGradients& heads, int64_t position, float* kept, float* work);
   void WeightGradients(const RecurrentShape& shape, const RecurrentInputs& inputs, float* kept, float* work,
                        const RecurrentGradients& to);
   // Calls copy(runs, batch_first, time_first) for every sequence and step, in parallel: whether the sequence

@@ -29,7 +29,7 @@ std::optional<std::deque<Position>> ParsePositions(const std::string& text) {
 
 std::string Best::ToText() const {
   std::ostringstream text;
-  text << std::hexfloat << score << ' ' << epochs_since;
+  text << std::hexfloat << score << ' ' << evaluations_since;
   if (metric != "accuracy") text << ' ' << metric;
   return text.str();
 }
@@ -42,7 +42,7 @@ std::optional<Best> Best::Parse(const std::string& text) {
   best.score = std::strtod(parts[0].c_str(), &end);
   const auto since = ParseInt(parts[1]);
   if (parts[0].empty() || *end != 0 || !since || *since < 0) return std::nullopt;
-  best.epochs_since = *since;
+  best.evaluations_since = *since;
   if (parts.size() > 2) best.metric = StrJoin(std::vector(parts.begin() + 2, parts.end()), " ");
   const bool is_share = best.score >= 0 && best.score <= 1;
   const bool fits = best.metric == "accuracy" ? is_share : std::isfinite(best.score);

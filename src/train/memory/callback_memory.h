@@ -19,7 +19,7 @@ std::optional<std::deque<Position>> ParsePositions(const std::string& text);
 // The best test score so far, negated where lower is better, and how many evaluations came after it.
 struct Best {
   double score = -std::numeric_limits<double>::infinity();  // -infinity before the first finite score
-  int64_t epochs_since = 0;
+  int64_t evaluations_since = 0;
   std::string metric = "accuracy";  // the metric of the score
 
   // Writes the score as hexadecimal digits, so that Parse returns it to the last bit.

@@ -221,7 +221,7 @@ class Chart {
 
 using Column = std::pair<std::string, std::function<std::string(const CurvePoint&)>>;
 
-std::vector<Column> Columns(const ReportWords& words) {
+std::vector<Column> Columns(const ReportLabels& words) {
   const auto text = [](const std::optional<double>& value) { return value ? Number(*value) : "&ndash;"; };
   std::vector<Column> columns = {
       {"epoch", [](const CurvePoint& p) { return StrCat(p.epoch); }},
@@ -236,7 +236,7 @@ std::vector<Column> Columns(const ReportWords& words) {
   return columns;
 }
 
-std::string Table(const ReportWords& words, const std::vector<CurvePoint>& points) {
+std::string Table(const ReportLabels& words, const std::vector<CurvePoint>& points) {
   const std::vector<Column> columns = Columns(words);
   std::string table = "<table><tr>";
   for (const auto& [name, text] : columns) table += StrCat("<th>", Escaped(name), "</th>");
@@ -247,7 +247,7 @@ std::string Table(const ReportWords& words, const std::vector<CurvePoint>& point
   return table + "</tr>\n</table>\n";
 }
 
-std::string Charts(const ReportWords& words, const std::vector<CurvePoint>& points) {
+std::string Charts(const ReportLabels& words, const std::vector<CurvePoint>& points) {
   const std::string samples = Escaped(words.samples);
   const Line lines[] = {
       {"train", "#1f77b4", [](const CurvePoint& p) { return std::optional(p.train_loss); }},
@@ -298,11 +298,11 @@ std::optional<CurvePoint> FromJson(const Json& json) {
     const auto value = found->get<int64_t>();
     return value < 0 || value > kMostSteps ? std::nullopt : std::optional(value);
   };
-  bool sound = true;
+  bool valid = true;
   const auto optional = [&](const char* name) {
     const auto found = json.find(name);
     const auto value = found == json.end() ? std::nullopt : NumberFrom(*found);
-    sound = sound && (found == json.end() || value);
+    valid = valid && (found == json.end() || value);
     return value;
   };
   // `before` is the name in older files, whose only score was the accuracy.
@@ -321,7 +321,7 @@ std::optional<CurvePoint> FromJson(const Json& json) {
                          number("learning_rate"),
                          number("images_per_sec"),
                          json.value("within", false)};
-  return sound ? std::optional(point) : std::nullopt;
+  return valid ? std::optional(point) : std::nullopt;
 }
 
 // Whether `point` can come after `before`: steps ascend, and an epoch has several points only within it.
@@ -336,7 +336,7 @@ constexpr const char* kStyle =
 
 }  // namespace
 
-std::string ReportHtml(const ReportWords& words, const std::vector<CurvePoint>& points) {
+std::string ReportHtml(const ReportLabels& words, const std::vector<CurvePoint>& points) {
   Json data = Json::array();
   for (const CurvePoint& point : points) data.push_back(ToJson(point));
   return StrCat(

@@ -18,13 +18,13 @@ struct CurvePoint {
   bool operator==(const CurvePoint&) const = default;
 };
 
-struct ReportWords {
+struct ReportLabels {
   std::string title;
   std::string metric = "accuracy";  // the name of the score; empty: there is none, and none is drawn
   std::string samples = "images";   // what the samples are called
 };
 // Returns the report as HTML. `points` are in ascending order of steps.
-std::string ReportHtml(const ReportWords& words, const std::vector<CurvePoint>& points);
+std::string ReportHtml(const ReportLabels& words, const std::vector<CurvePoint>& points);
 // Returns the points of a report that ReportHtml made; nullopt for any other text.
 std::optional<std::vector<CurvePoint>> PointsOf(const std::string& html);
 

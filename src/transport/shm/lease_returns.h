@@ -62,7 +62,7 @@ class LeaseReturnsView {
     auto mapping = ShmMapping::Of(fd, sizeof(LeaseReturnsLayout));
     if (!mapping) return mapping.failure();
     if (mapping.value()->bytes().size() != sizeof(LeaseReturnsLayout))
-      return Fail(ErrorCode::kInvalidArgument, "a lease board of ", mapping.value()->bytes().size(),
+      return Fail(ErrorCode::kInvalidArgument, "a lease returns of ", mapping.value()->bytes().size(),
                   " bytes");
     return std::make_shared<const LeaseReturnsView>(std::move(mapping).value());
   }

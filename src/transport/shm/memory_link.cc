@@ -23,9 +23,9 @@ constexpr int kBurst = 256;
 
 class LinkLease final : public Lease {
  public:
-  LinkLease(std::shared_ptr<const ShmMapping> of, std::shared_ptr<LeaseReturns> board,
+  LinkLease(std::shared_ptr<const ShmMapping> of, std::shared_ptr<LeaseReturns> returns,
             std::shared_ptr<const FileDescriptor> socket, uint64_t number)
-      : Lease(std::move(of)), returns_(std::move(board)), socket_(std::move(socket)), number_(number) {}
+      : Lease(std::move(of)), returns_(std::move(returns)), socket_(std::move(socket)), number_(number) {}
   ~LinkLease() override { returns_->Return(number_); }
 
  private:
@@ -36,14 +36,14 @@ class LinkLease final : public Lease {
 
 }  // namespace
 
-MemoryLink::MemoryLink(FileDescriptor socket, std::shared_ptr<LeaseReturns> board,
-                       std::shared_ptr<const LeaseReturnsView> theirs, std::shared_ptr<SharedHeap> heap,
+MemoryLink::MemoryLink(FileDescriptor socket, std::shared_ptr<LeaseReturns> returns,
+                       std::shared_ptr<const LeaseReturnsView> peer_returns, std::shared_ptr<SharedHeap> heap,
                        std::shared_ptr<Allocator> records)
-    : returns_(std::move(board)),
+    : returns_(std::move(returns)),
       heap_(std::move(heap)),
       records_(std::move(records)),
       socket_(std::make_shared<const FileDescriptor>(std::move(socket))),
-      peer_returns_(std::move(theirs)),
+      peer_returns_(std::move(peer_returns)),
       leased_out_(64) {}
 
 bool MemoryLink::SendReturns() {
@@ -114,34 +114,34 @@ void MemoryLink::Collect() {
   while (first_ != next_ && !At(first_).out) ++first_;
 }
 
-Result<Frame> MemoryLink::OpenLease(const wire::LeasedFrame& lent) {
+Result<Frame> MemoryLink::OpenLease(const wire::LeasedFrame& leased) {
   const auto refuse = [](const auto&... why) {
-    return Fail(ErrorCode::kInvalidArgument, "a payload frame in memory that was lent: ", why...);
+    return Fail(ErrorCode::kInvalidArgument, "a payload frame in memory that was leased: ", why...);
   };
-  if (lent.lease < expected_) return refuse("it was given back already");
+  if (leased.lease < expected_) return refuse("it was returned already");
   // The leases in between were lost. At most kMaxLeases are returned, since a bad peer may name any number.
-  const uint64_t lost = std::min(lent.lease - expected_, kMaxLeases);
-  for (uint64_t lease = lent.lease - lost; lease != lent.lease; ++lease) returns_->Return(lease);
-  expected_ = lent.lease + 1;
-  auto found = mapped_.find(lent.segment);
+  const uint64_t lost = std::min(leased.lease - expected_, kMaxLeases);
+  for (uint64_t lease = leased.lease - lost; lease != leased.lease; ++lease) returns_->Return(lease);
+  expected_ = leased.lease + 1;
+  auto found = mapped_.find(leased.segment);
   if (found == mapped_.end()) {
     Read();  // the segment's record was sent before the message
-    found = mapped_.find(lent.segment);
+    found = mapped_.find(leased.segment);
   }
   std::string why;
   if (found == mapped_.end()) {
-    why = StrCat("segment ", lent.segment, " has not come");
+    why = StrCat("segment ", leased.segment, " has not come");
   } else if (const Bytes all = found->second.mapping->bytes();
-             lent.offset > all.size() || lent.length > all.size() - lent.offset) {
-    why = StrCat(lent.length, " bytes at ", lent.offset, " of ", all.size());
+             leased.offset > all.size() || leased.length > all.size() - leased.offset) {
+    why = StrCat(leased.length, " bytes at ", leased.offset, " of ", all.size());
   } else {
     auto held = std::allocate_shared<LinkLease>(MemoryOf<LinkLease>(records_), found->second.mapping,
-                                                returns_, socket_, lent.lease);
-    return Frame::Leased(all.subspan(lent.offset, lent.length), std::move(held));
+                                                returns_, socket_, leased.lease);
+    return Frame::Leased(all.subspan(leased.offset, leased.length), std::move(held));
   }
-  returns_->Return(lent.lease);
+  returns_->Return(leased.lease);
   if (found == mapped_.end() && full_)
-    return Fail(ErrorCode::kResourceExhausted, "no room to map memory that was lent");
+    return Fail(ErrorCode::kResourceExhausted, "no room to map memory that was leased");
   return refuse(why);
 }
 
@@ -208,7 +208,7 @@ bool MemoryLink::HandleControl(const Record& record, FileDescriptor descriptor) 
 bool MemoryLink::StopMapping(const std::string& why) {
   if (std::exchange(full_, true)) return true;
   LOG(WARNING) << WrapLogged(
-      StrCat("memory that a peer lends cannot be mapped: ", why, "; its payloads travel by messages"));
+      StrCat("memory that a peer leases cannot be mapped: ", why, "; its payloads travel by messages"));
   return SendControl(Kind::kCannotMap);
 }
 

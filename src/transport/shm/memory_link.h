@@ -25,17 +25,18 @@ class MemoryLink {
   // The most that is leased to a peer at once; frames beyond it travel in messages, and count as queued.
   static constexpr uint64_t kMaxLeasedBytes = uint64_t{1} << 30;
 
-  // `socket`: one end of a pair; the peer has the other end. `board`: where this end writes its returns.
-  // `theirs`: the peer's returns; null when they are to come by the socket. `records`: the leases' allocator.
-  MemoryLink(FileDescriptor socket, std::shared_ptr<LeaseReturns> board,
-             std::shared_ptr<const LeaseReturnsView> theirs, std::shared_ptr<SharedHeap> heap,
+  // `socket`: one end of a pair; the peer has the other end. `returns`: where this end writes its returns.
+  // `peer_returns`: the peer's returns; null when they are to come by the socket. `records`: the leases'
+  // allocator.
+  MemoryLink(FileDescriptor socket, std::shared_ptr<LeaseReturns> returns,
+             std::shared_ptr<const LeaseReturnsView> peer_returns, std::shared_ptr<SharedHeap> heap,
              std::shared_ptr<Allocator> records);
 
   // Sends the peer the descriptor of this end's returns; false when that fails.
   bool SendReturns();
   bool open() const { return open_; }
   bool ready() const { return open_ && peer_can_map_ && peer_returns_ != nullptr; }  // frames can be leased
-  bool met() const { return peer_returns_ != nullptr; }                              // the peer has answered
+  bool peer_answered() const { return peer_returns_ != nullptr; }                    // the peer has answered
   int fd() const { return socket_->get(); }
 
   // Leases `frame`, the message's payload frame number `index`, and holds it until the lease is returned.
@@ -46,10 +47,10 @@ class MemoryLink {
   void Collect();
   uint64_t leased_bytes() const { return leased_bytes_; }
 
-  // Returns a frame on the memory of the peer that `lent` names. Fails with kInvalidArgument when that is not
-  // the peer's memory or the lease was returned already; with kResourceExhausted when this process could not
-  // map the memory: the peer has been notified and is to send the payload again in a message.
-  Result<Frame> OpenLease(const wire::LeasedFrame& lent);
+  // Returns a frame on the memory of the peer that `leased` names. Fails with kInvalidArgument when that is
+  // not the peer's memory or the lease was returned already; with kResourceExhausted when this process could
+  // not map the memory: the peer has been notified and is to send the payload again in a message.
+  Result<Frame> OpenLease(const wire::LeasedFrame& leased);
 
   // Wakes the peer, which may wait for its memory, unless a message was sent to it since the last return.
   void WakeIfReturned();
@@ -65,7 +66,7 @@ class MemoryLink {
     bool out = false;
   };
   // A segment of the peer.
-  struct Borrowed {
+  struct PeerSegment {
     std::shared_ptr<const ShmMapping> mapping;
     uint64_t bytes = 0;
   };
@@ -103,7 +104,7 @@ class MemoryLink {
   uint64_t gone_ = 0;                             // the heap's gone() of which the peer has been notified
 
   // Leases from the peer.
-  std::unordered_map<uint64_t, Borrowed> mapped_;  // by the segment's number
+  std::unordered_map<uint64_t, PeerSegment> mapped_;  // by the segment's number
   uint64_t mapped_bytes_ = 0;
   uint64_t expected_ = 1;  // the next lease's number
   bool full_ = false;      // this process can map no more

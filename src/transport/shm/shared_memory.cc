@@ -57,7 +57,7 @@ SharedMemory::SharedMemory(std::shared_ptr<SharedHeap> heap, bool bound, std::sh
   const Token secret = RandomToken();
   std::copy_n(secret.begin(), secret_.size(), secret_.begin());
   if (!DropWithoutSecret(rendezvous_.get(), sizeof(Token), secret_))
-    VLOG(1) << "the door for shared memory is open to the noise of strangers: " << std::strerror(errno);
+    VLOG(1) << "datagrams without the secret are not filtered: " << std::strerror(errno);
 }
 
 wire::MemoryOffer SharedMemory::OfferTo(PeerId peer) {
@@ -71,16 +71,16 @@ wire::MemoryOffer SharedMemory::OfferTo(PeerId peer) {
 Status SharedMemory::Accept(PeerId peer, const wire::MemoryOffer& offer) {
   if (offer.rendezvous.empty()) return Fail(ErrorCode::kUnavailable, offer.why);
   // kUnavailable, not kResourceExhausted: another request would not help while this process lacks resources.
-  auto board = LeaseReturns::Make();
-  if (!board) return Fail(ErrorCode::kUnavailable, board.failure().message);
+  auto returns = LeaseReturns::Make();
+  if (!returns) return Fail(ErrorCode::kUnavailable, returns.failure().message);
   auto pair = MakeSocketPair();
   if (!pair) return Fail(ErrorCode::kUnavailable, pair.failure().message);
-  auto& [mine, theirs] = pair.value();
-  const int descriptors[] = {theirs.get(), board.value()->fd()};
+  auto& [mine, peer_returns] = pair.value();
+  const int descriptors[] = {peer_returns.get(), returns.value()->fd()};
   if (Status status = SendTo(offer.rendezvous, AsBytes(offer.token), descriptors); !status) return status;
   Forget(peer);
   links_[peer] =
-      std::make_unique<MemoryLink>(std::move(mine), std::move(board).value(), nullptr, heap_, records_);
+      std::make_unique<MemoryLink>(std::move(mine), std::move(returns).value(), nullptr, heap_, records_);
   changed_ = true;
   return Status::Ok();
 }
@@ -91,29 +91,29 @@ void SharedMemory::ReadRendezvous() {
   for (int i = 0; i < kBurst; ++i) {
     Received received;
     if (ReceiveRecord(rendezvous_.get(), request, &received) == Arrival::kNothing) return;
-    auto& [socket, board] = received.descriptors;
-    if (const Status status = AcceptRequest(Bytes(request).first(received.bytes), std::move(socket), board);
+    auto& [socket, returns] = received.descriptors;
+    if (const Status status = AcceptRequest(Bytes(request).first(received.bytes), std::move(socket), returns);
         !status)
-      VLOG(1) << "shared memory is not shared with who knocked: " << status.failure().message;
+      VLOG(1) << "a request for shared memory is refused: " << status.failure().message;
   }
 }
 
-Status SharedMemory::AcceptRequest(Bytes request, FileDescriptor socket, const FileDescriptor& board) {
+Status SharedMemory::AcceptRequest(Bytes request, FileDescriptor socket, const FileDescriptor& returns) {
   Token token;
-  if (request.size() != token.size() || !socket.valid() || !board.valid())
+  if (request.size() != token.size() || !socket.valid() || !returns.valid())
     return Fail(ErrorCode::kInvalidArgument, "that is no token and two descriptors");
   std::memcpy(token.data(), request.data(), token.size());
   const auto offer = offers_.find(token);
-  if (offer == offers_.end()) return Fail(ErrorCode::kPermissionDenied, "nobody was given its token");
+  if (offer == offers_.end()) return Fail(ErrorCode::kPermissionDenied, "its token was given to no peer");
   if (UserOf(socket.get()) != geteuid()) return Fail(ErrorCode::kPermissionDenied, "it runs as another user");
   const PeerId peer = offer->second;
   offers_.erase(offer);
-  auto theirs = LeaseReturnsView::Of(board);
-  if (!theirs) return theirs.failure();
+  auto peer_returns = LeaseReturnsView::Of(returns);
+  if (!peer_returns) return peer_returns.failure();
   auto mine = LeaseReturns::Make();
   if (!mine) return mine.failure();
   auto link = std::make_unique<MemoryLink>(std::move(socket), std::move(mine).value(),
-                                           std::move(theirs).value(), heap_, records_);
+                                           std::move(peer_returns).value(), heap_, records_);
   if (!link->SendReturns()) return Fail(ErrorCode::kUnavailable, "it has gone again");
   Forget(peer);
   links_[peer] = std::move(link);
@@ -130,16 +130,16 @@ uint64_t SharedMemory::LeaseOut(PeerId peer, wire::Message* message) {
   for (uint32_t i = 0; link.ready() && i < message->payload.size(); ++i) {
     Frame& frame = message->payload[i];
     if (frame.size() < heap_->min_leased_bytes()) continue;
-    auto lent = link.LeaseOut(i, frame);
-    if (!lent && !heap_->Find(frame.bytes())) {
+    auto leased = link.LeaseOut(i, frame);
+    if (!leased && !heap_->Find(frame.bytes())) {
       auto copy = std::allocate_shared<Buffer>(MemoryOf<Buffer>(records_), frame.size(), copies_);
       std::memcpy(copy->data(), frame.data(), frame.size());
       copied += frame.size();
-      lent = link.LeaseOut(i, Frame::Of(std::move(copy)));
-      if (lent) ++counters_.copied;
+      leased = link.LeaseOut(i, Frame::Of(std::move(copy)));
+      if (leased) ++counters_.copied;
     }
-    if (!lent) continue;
-    message->leased.push_back(*lent);
+    if (!leased) continue;
+    message->leased.push_back(*leased);
     ++counters_.leased;
   }
   link.MarkNotified();
@@ -163,14 +163,14 @@ Status SharedMemory::OpenLeases(PeerId peer, wire::Message* message) {
   wire::Frames all;
   auto rest = message->payload.begin();
   Status status;
-  for (const wire::LeasedFrame& lent : message->leased) {
-    while (all.size() < lent.index && rest != message->payload.end()) all.push_back(std::move(*rest++));
-    auto frame = found->second->OpenLease(lent);  // also after a failure, so that each lease is returned
+  for (const wire::LeasedFrame& leased : message->leased) {
+    while (all.size() < leased.index && rest != message->payload.end()) all.push_back(std::move(*rest++));
+    auto frame = found->second->OpenLease(leased);  // also after a failure, so that each lease is returned
     if (!frame) {
       status = frame.failure();
-    } else if (all.size() != lent.index) {
-      status =
-          Fail(ErrorCode::kInvalidArgument, "payload frame ", lent.index, " in lent memory, of ", all.size());
+    } else if (all.size() != leased.index) {
+      status = Fail(ErrorCode::kInvalidArgument, "payload frame ", leased.index, " in leased memory, of ",
+                    all.size());
     } else {
       all.push_back(std::move(frame).value());
       ++counters_.leases_opened;
@@ -212,7 +212,7 @@ void SharedMemory::Read() {
     link->Collect();
     if (link->open()) continue;
     closed.push_back(peer);
-    if (!link->met()) refused_.push_back(peer);
+    if (!link->peer_answered()) refused_.push_back(peer);
   }
   for (const PeerId peer : closed) Forget(peer);
   ReadDraining();

@@ -72,7 +72,7 @@ class SharedMemory {
  private:
   using Token = std::array<char, 16>;
   void ReadRendezvous();
-  Status AcceptRequest(Bytes request, FileDescriptor socket, const FileDescriptor& board);
+  Status AcceptRequest(Bytes request, FileDescriptor socket, const FileDescriptor& returns);
   void ReadDraining();
 
   const std::shared_ptr<SharedHeap> heap_;

@@ -139,7 +139,7 @@ Status SendTo(const std::string& name, Bytes record, std::span<const int> descri
   if (Send(sender.get(), &address.address, address.size, record, descriptors)) return Status::Ok();
   if (errno == ECONNREFUSED)
     return Fail(ErrorCode::kUnavailable, "it runs on another host or in another network namespace");
-  if (errno == EAGAIN) return Fail(ErrorCode::kResourceExhausted, "too many wait at its door");
+  if (errno == EAGAIN) return Fail(ErrorCode::kResourceExhausted, "too many requests wait there");
   return Unavailable("its socket for shared memory");
 }
 

@@ -5,7 +5,7 @@
 namespace sluice::transport {
 
 std::string_view SimNetwork::NameOf(uint32_t loop) const {
-  return loop < loops_.size() ? std::string_view(loops_[loop]->name()) : "nobody yet";
+  return loop < loops_.size() ? std::string_view(loops_[loop]->name()) : "no loop yet";
 }
 
 void SimNetwork::Log(Fate fate, uint32_t from, uint32_t to, const wire::Message* message) {
@@ -22,8 +22,8 @@ void SimNetwork::Log(Fate fate, uint32_t from, uint32_t to, const wire::Message*
 
 std::string SimNetwork::LogText() const {
   static constexpr std::string_view kFates[] = {
-      "sent",   "arrived", "dropped", "cut off", "over the bound", "nobody there", "refused",
-      "starts", "task",    "timer",   "crashes", "ends",           "hangs up",     "has room"};
+      "sent",   "arrived", "dropped", "cut off", "over the bound", "no receiver", "refused",
+      "starts", "task",    "timer",   "crashes", "ends",           "hangs up",    "has room"};
   std::string text =
       StrCat("seed ", options_.seed, ", ", counters_.steps, " steps, ", counters_.delivered, " delivered, ",
              counters_.dropped, " dropped, ", counters_.duplicated, " duplicated\n");

@@ -167,7 +167,7 @@ void SimNetwork::Act(const Event& event) {
   if (event.kind == EventKind::kArrival) return Arrive(event.subject);
   if (event.kind == EventKind::kClosed) return Close(event.subject);
   if (event.kind == EventKind::kRoom)
-    return TellOfRoom(event.subject, static_cast<uint8_t>(event.generation));
+    return ReportRoom(event.subject, static_cast<uint8_t>(event.generation));
   SimLoop& loop = *loops_[event.subject];
   if (loop.ended()) return;
   EndBurst(loop);
@@ -252,7 +252,7 @@ bool SimNetwork::HasRoom(const SimLoop::Peer& peer) {
   return false;
 }
 
-void SimNetwork::TakeOff(uint32_t connection, uint8_t side, uint64_t bytes) {
+void SimNetwork::SubtractInFlight(uint32_t connection, uint8_t side, uint64_t bytes) {
   Connection& c = connections_[connection];
   c.in_flight[side] -= bytes;
   if (!c.without_room[side] || c.in_flight[side] > options_.room_bytes / 2) return;
@@ -260,7 +260,7 @@ void SimNetwork::TakeOff(uint32_t connection, uint8_t side, uint64_t bytes) {
   Push(now_, EventKind::kRoom, connection, side);
 }
 
-void SimNetwork::TellOfRoom(uint32_t connection, uint8_t side) {
+void SimNetwork::ReportRoom(uint32_t connection, uint8_t side) {
   const Connection& c = connections_[connection];
   SimLoop& loop = *loops_[c.loop[side]];
   if (loop.ended()) return;
@@ -293,7 +293,7 @@ void SimNetwork::Send(SimLoop& loop, PeerId peer, wire::Message message) {
   const bool known = peer.value != 0 && peer.value <= loop.peers_.size();
   if (!known || !connections_[loop.peers_[peer.value - 1].connection].open) {
     ++counters_.dropped;
-    return Log(Fate::kNobody, loop.index_, loop.index_, &message);
+    return Log(Fate::kNoReceiver, loop.index_, loop.index_, &message);
   }
   const SimLoop::Peer to = loop.peers_[peer.value - 1];
   Connection& connection = connections_[to.connection];
@@ -322,7 +322,7 @@ void SimNetwork::Dispatch(uint32_t connection, uint8_t side, wire::Message messa
   const bool drop = rng_.Chance(faults.drop), duplicate = rng_.Chance(faults.duplicate);
   if (drop) {
     ++counters_.dropped;
-    TakeOff(connection, side, wire::PayloadBytes(message));
+    SubtractInFlight(connection, side, wire::PayloadBytes(message));
     return Log(Fate::kDropped, c.loop[side], c.loop[1 - side], &message);
   }
   if (duplicate) {
@@ -337,7 +337,7 @@ SimNetwork::Departure SimNetwork::Transmit(uint32_t from, uint32_t to, const wir
   SimHost& host = hosts_[loops_[from]->host_];
   const SimHost& other = hosts_[loops_[to]->host_];
   if (&host == &other || !(host.transmit.limited() || other.receive.limited())) return {0, now_, now_};
-  const uint64_t outside = wire::PayloadTravelsInside(message) ? 0 : wire::PayloadBytes(message);
+  const uint64_t outside = wire::IsPayloadInline(message) ? 0 : wire::PayloadBytes(message);
   const uint64_t bytes = wire::EncodeEnvelope(message).size() + outside;
   const Time last = host.transmit.Pass(now_, bytes);
   return {bytes, last - host.transmit.TimeOf(bytes), last};
@@ -382,12 +382,12 @@ void SimNetwork::Arrive(uint32_t slot) {
   const uint32_t from = c.loop[side], to = c.loop[1 - side];
   SimLoop& loop = *loops_[to];
   wire::Message& message = flight.message;
-  TakeOff(flight.connection, side, wire::PayloadBytes(message));
+  SubtractInFlight(flight.connection, side, wire::PayloadBytes(message));
 
   const bool cut = IsCut(from, to);
   if (cut || loop.ended() || !c.open) {
     ++counters_.dropped;
-    return Log(cut ? Fate::kCut : Fate::kNobody, from, to, &message);
+    return Log(cut ? Fate::kCut : Fate::kNoReceiver, from, to, &message);
   }
   if (const Status status = Check(&message); !status.ok()) {
     ++counters_.refused;

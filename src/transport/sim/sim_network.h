@@ -136,7 +136,7 @@ class SimNetwork {
     kDropped,
     kCut,
     kOverflow,
-    kNobody,
+    kNoReceiver,
     kRefused,
     kStarted,
     kTask,
@@ -202,8 +202,8 @@ class SimNetwork {
   void End(SimLoop& loop);
   void Close(uint32_t connection);
   bool HasRoom(const SimLoop::Peer& peer);
-  void TakeOff(uint32_t connection, uint8_t side, uint64_t bytes);  // subtracts from in_flight
-  void TellOfRoom(uint32_t connection, uint8_t side);
+  void SubtractInFlight(uint32_t connection, uint8_t side, uint64_t bytes);  // subtracts from in_flight
+  void ReportRoom(uint32_t connection, uint8_t side);
   template <typename Call>
   void CallMachine(SimLoop& loop, Call&& call);
   void Push(Time time, EventKind kind, uint32_t subject, uint64_t generation = 0);

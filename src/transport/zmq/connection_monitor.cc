@@ -28,7 +28,7 @@ constexpr Duration kPausePerConnection = 20us;
 constexpr Duration kPauseNearLimit = 1ms;
 // How many more descriptors are reserved when the soft limit is below the hard one.
 constexpr uint64_t kMoreDescriptors = 64;
-constexpr Duration kOneAfterTheOther = 1s;  // the longest pause between two refusals of one series
+constexpr Duration kMaxRefusalGap = 1s;  // the longest pause between two refusals of one series
 constexpr Duration kPauseOfRaises = 100ms, kPauseOfReports = 1s;
 constexpr Duration kPauseOfWarnings = 10s;
 
@@ -59,7 +59,7 @@ ConnectionMonitor::ConnectionMonitor(void* context, ZmqSocket* socket, const Ing
       patience_(patience),
       on_closed_(std::move(on_closed)),
       ingress_limiter_(limits) {
-  const std::string address = StrCat("inproc://door-", reinterpret_cast<uintptr_t>(socket->native()));
+  const std::string address = StrCat("inproc://connections-", reinterpret_cast<uintptr_t>(socket->native()));
   constexpr int kEvents =
       ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
   if (zmq_socket_monitor(socket->native(), address.c_str(), kEvents) != 0) {
@@ -96,7 +96,7 @@ void ConnectionMonitor::OnEvent(uint16_t what, int connection, std::string_view 
   if (what == ZMQ_EVENT_ACCEPT_FAILED) {  // `connection` is then an errno
     if (!MeansNoDescriptor(connection)) return;
     // Only recorded: while a connection waits to be accepted, half a million of these events come per second.
-    if (!refusals_ || now - refusals_->last > kOneAfterTheOther) refusals_ = {now, now, connection};
+    if (!refusals_ || now - refusals_->last > kMaxRefusalGap) refusals_ = {now, now, connection};
     refusals_->last = now;
     refusals_->error = connection;
     return;
@@ -119,7 +119,7 @@ void ConnectionMonitor::OnEvent(uint16_t what, int connection, std::string_view 
 // the descriptors by connecting, which must not end the job: connections that bring no message are cut soon.
 // So a shortage is first a warning, and an error only after patience_.
 void ConnectionMonitor::ReportRefusals(Time now) {
-  if (!refusals_ || now < next_refusal_report_ || now - refusals_->last > kOneAfterTheOther) return;
+  if (!refusals_ || now < next_refusal_report_ || now - refusals_->last > kMaxRefusalGap) return;
   const std::string why = DescriptorShortage(refusals_->error);  // slow: may inspect every descriptor
   next_refusal_report_ = now + (why.empty() ? kPauseOfRaises : kPauseOfReports);
   if (why.empty()) return;

@@ -8,7 +8,7 @@ void IngressLimiter::OnMessage(int connection, uint64_t wire_bytes) {
   const auto it = connections_.find(connection);
   if (it == connections_.end()) return;
   it->second.delivered += wire_bytes;
-  it->second.heard = true;
+  it->second.has_sent_message = true;
 }
 
 uint64_t IngressLimiter::Outstanding(const Connection& connection, Time now) const {
@@ -26,12 +26,12 @@ std::vector<IngressLimiter::Excess> IngressLimiter::FindExcess(Time now, bool al
     const uint64_t bytes = Outstanding(connection, now);
     if (bytes > limits_.max_unread || (all_read && bytes > limits_.max_partial)) {
       cut.push_back({id, bytes});
-    } else if (!connection.heard) {
+    } else if (!connection.has_sent_message) {
       unauthenticated.push_back({id, bytes});
     }
     connection.received = received(id);
     const uint64_t now_outstanding = Outstanding(connection, now);
-    if (!connection.heard) unauthenticated_bytes += now_outstanding;
+    if (!connection.has_sent_message) unauthenticated_bytes += now_outstanding;
     if (now_outstanding > limits_.max_partial) near_limit_ = true;
   }
   if (unauthenticated_bytes > limits_.max_unauthenticated) near_limit_ = true;

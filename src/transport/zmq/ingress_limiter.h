@@ -53,9 +53,9 @@ class IngressLimiter {
  private:
   struct Connection {
     Time accepted{};
-    uint64_t delivered = 0;  // bytes of messages that were read
-    uint64_t received = 0;   // at the last call of FindExcess
-    bool heard = false;      // it has brought a message
+    uint64_t delivered = 0;         // bytes of messages that were read
+    uint64_t received = 0;          // at the last call of FindExcess
+    bool has_sent_message = false;  // it has brought a message
   };
   uint64_t Outstanding(const Connection& connection, Time now) const;
   void CutUnauthenticated(std::vector<Excess> unauthenticated, std::vector<Excess>* cut) const;

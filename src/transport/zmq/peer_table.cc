@@ -4,7 +4,7 @@
 
 namespace sluice::transport {
 
-void PeerTable::OnHeard(PeerId peer, int connection, bool open) {
+void PeerTable::OnMessage(PeerId peer, int connection, bool open) {
   if (IsReachedBy(peer, connection)) return;
   const auto [it, is_new] = entries_.try_emplace(peer.value);
   Entry& entry = it->second;

@@ -19,12 +19,12 @@ class PeerTable {
   explicit PeerTable(size_t max_gone) : max_gone_(max_gone) {}
 
   // `peer`, perhaps a new one, has sent a message by `connection`, which is still open or (!open) has closed.
-  void OnHeard(PeerId peer, int connection, bool open);
+  void OnMessage(PeerId peer, int connection, bool open);
   void OnClosed(int connection);
   bool IsReachedBy(PeerId peer, int connection) const;  // as far as is known
   // Returns the peers that have left since the last call and have not come back.
   std::vector<PeerId> TakeGone();
-  bool HaveGone() const { return !newly_gone_.empty(); }  // peers have left; some may be back already
+  bool HasNewlyGone() const { return !newly_gone_.empty(); }  // peers have left; some may be back already
   // While more than `max_gone` peers are gone: removes the one that has been gone longest and returns it.
   std::optional<PeerId> Forget();
   size_t size() const { return entries_.size(); }

@@ -71,13 +71,13 @@ void Poller::SetAlarm(Time when) {
       << "timerfd: errno " << errno;
 }
 
-void Poller::AlarmRang() {
+void Poller::OnAlarm() {
   uint64_t count;
   [[maybe_unused]] const ssize_t drained = read(alarm_fd_, &count, sizeof count);
   alarm_ = Time::max();
 }
 
-void Poller::Forget() {
+void Poller::UnwatchAll() {
   for (const Input& input : watched_) Remove(input.fd);
   watched_.clear();
   ++generation_;

@@ -36,20 +36,20 @@ class Poller {
   void Watch(const std::vector<Input>& inputs);
   // Stops watching all descriptors. Must be called before one of them is closed, because its number may be
   // reused at once.
-  void Forget();
+  void UnwatchAll();
   static constexpr int kMaxReady = 64;
   // Waits for a descriptor, the alarm or Wake. Returns how many of these are ready, at most kMaxReady; -1
   // when a signal came.
   int Sleep() { return Await(-1); }
-  int Look() { return Await(0); }  // as Sleep, without waiting
-  // To be called after Sleep or Look with the result: calls `on_readable(tag)` for the inputs that can be
+  int Poll() { return Await(0); }  // as Sleep, without waiting
+  // To be called after Sleep or Poll with the result: calls `on_readable(tag)` for the inputs that can be
   // read and that were not forgotten since.
   template <typename OnReadable>
   void Report(int count, OnReadable&& on_readable) {
     for (int i = 0; i < count; ++i) {
       const uint64_t name = events_[static_cast<size_t>(i)].data.u64;
       if (name == kAlarm) {
-        AlarmRang();
+        OnAlarm();
       } else if (name != kWake && name >> 32 == generation_) {
         on_readable(watched_[static_cast<uint32_t>(name)].tag);
       }
@@ -60,7 +60,7 @@ class Poller {
   static constexpr uint64_t kWake = 0, kAlarm = 1;  // names of generation 0, which no input has
 
   int Await(int timeout_ms);
-  void AlarmRang();
+  void OnAlarm();
   void CloseAll();
   void Add(int fd, uint32_t events, uint64_t name) const;
   void Remove(int fd) const;

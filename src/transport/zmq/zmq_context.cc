@@ -24,9 +24,9 @@ namespace {
 constexpr size_t kMaxSecret = 200;  // PLAIN carries 255 bytes
 // ZAP: version, request id, domain, address, routing id, mechanism, user, password.
 constexpr size_t kZapFrames = 8;
-// Descriptors of a context, its I/O threads and gatekeeper_, before any connection.
+// Descriptors of a context, its I/O threads and zap_thread_, before any connection.
 constexpr uint64_t kOwnDescriptors = 24;
-constexpr int kOwnThreads = 2;  // ZeroMQ's reaper, gatekeeper_
+constexpr int kOwnThreads = 2;  // ZeroMQ's reaper, zap_thread_
 // PLAIN requires that both texts are non-empty.
 constexpr const char* kUserPrefix = "job:";
 constexpr const char* kPasswordPrefix = "secret:";
@@ -51,19 +51,19 @@ ZmqContext::ZmqContext(ZmqContextOptions options)
   }
   // When ZeroMQ gets no descriptor or thread, it goes on without an error or ends the process.
   ReserveDescriptors(kOwnDescriptors, "the network");
-  // Held to the end of this constructor: the first socket starts the threads.
+  // QueuedFrame to the end of this constructor: the first socket starts the threads.
   const ThreadReservation threads(options.io_threads + kOwnThreads, "the network");
   native_ = zmq_ctx_new();
   if (native_ == nullptr) throw Error(ErrorCode::kResourceExhausted, "out of memory for a ZeroMQ context");
   zmq_ctx_set(native_, ZMQ_IO_THREADS, options.io_threads);
   zmq_ctx_set(native_, ZMQ_MAX_SOCKETS,
-              std::min(ZmqSocket::kMostOfAContext, zmq_ctx_get(native_, ZMQ_SOCKET_LIMIT)));
+              std::min(ZmqSocket::kMaxSockets, zmq_ctx_get(native_, ZMQ_SOCKET_LIMIT)));
   try {
     // Bound before any other socket exists: libzmq fails the handshakes while there is no handler.
     auto socket = std::make_shared<ZmqSocket>(native_, ZMQ_REP);
     socket->Set(ZMQ_LINGER, 0);
     socket->Bind("inproc://zeromq.zap.01");
-    gatekeeper_ = StartThread("the network's handshakes", [this, socket = std::move(socket)]() mutable {
+    zap_thread_ = StartThread("the network's handshakes", [this, socket = std::move(socket)]() mutable {
       BlockSignals();
       SetThreadName("zap");
       AnswerHandshakes(socket->native());
@@ -77,7 +77,7 @@ ZmqContext::ZmqContext(ZmqContextOptions options)
 
 ZmqContext::~ZmqContext() {
   zmq_ctx_shutdown(native_);  // its receive ends with ETERM
-  gatekeeper_.join();
+  zap_thread_.join();
   while (zmq_ctx_term(native_) != 0 && zmq_errno() == EINTR) {
   }
 }
@@ -92,11 +92,11 @@ void ZmqContext::AnswerHandshakes(void* socket) {
                           SameSecret(user_, request[6]) & SameSecret(password_, request[7]);
     if (!admitted) {
       refused_.fetch_add(1, std::memory_order_relaxed);
-      uint64_t swallowed = 0;
-      if (limiter.Allow(SteadyClock().Now(), &swallowed)) {
+      uint64_t suppressed = 0;
+      if (limiter.Allow(SteadyClock().Now(), &suppressed)) {
         LOG(WARNING) << WrapLogged(StrCat("refused a connection from ", request[3],
                                           ": it does not have this job's id and secret",
-                                          KeptBack(swallowed)));
+                                          SuppressedText(suppressed)));
       }
     }
     SendTexts(socket, {"1.0", request[1], admitted ? "200" : "400", admitted ? "OK" : "refused", "", ""});

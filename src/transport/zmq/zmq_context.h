@@ -44,7 +44,7 @@ class ZmqContext {
   std::string password_;
   void* native_ = nullptr;
   std::atomic<uint64_t> refused_ = 0;
-  std::thread gatekeeper_;
+  std::thread zap_thread_;
 };
 
 // Compares in a time that depends on the lengths only.

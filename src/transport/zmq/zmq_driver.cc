@@ -2,7 +2,8 @@
 // the sockets, shared memory, connections. Run repeats it on the loop's thread; DriveUntil does so on a
 // caller's thread, and PostOrRun runs only the tasks there. Invariants: the machine and the sockets are used
 // only by the thread that holds lock_, which the loop's thread releases only to sleep. An exception in a
-// caller's thread is kept in thrown_ and ends the loop on the loop's own thread. ZmqLoop is the only user.
+// caller's thread is kept in caller_exception_ and ends the loop on the loop's own thread. ZmqLoop is the
+// only user.
 #include "transport/zmq/zmq_driver.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ constexpr int kBurst = 32;
 // Passes that end with work left, until all channels are polled again.
 constexpr unsigned kBusyPasses = 4;
 // How long the sockets of a failed loop linger for the messages that its machine sends at the end.
-constexpr Duration kLastWords = 500ms;
+constexpr Duration kFailureLinger = 500ms;
 
 }  // namespace
 
@@ -70,7 +71,7 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
   const RoutingId* to = peer->dealer ? nullptr : &peer->routing_id;
   wire::Join(&message);
   if (shared_) options_.traffic->OnCopied(shared_->LeaseOut(id, &message));
-  const bool inside = wire::PayloadTravelsInside(message);
+  const bool inside = wire::IsPayloadInline(message);
   if (!inside) options_.traffic->OnCopied(wire::Pack(&message, memory_));
   const Frame envelope = wire::EncodeEnvelope(message, wire::kProtocolVersion, memory_);
   if (inside) message.payload.clear();
@@ -86,7 +87,7 @@ void ZmqDriver::Send(PeerId id, wire::Message message) {
 }
 
 bool ZmqDriver::Post(Loop::Task&& task) {
-  const bool taken = outside_.With([&](Outside& o) {
+  const bool taken = outside_.With([&](CrossThreadState& o) {
     if (!o.closed) o.tasks.push_back(std::move(task));
     return !o.closed;
   });
@@ -102,13 +103,13 @@ bool ZmqDriver::PostOrRun(Loop::Task&& task) {
   }
   bool ran = false;
   try {
-    if (thrown_ == nullptr) {
+    if (caller_exception_ == nullptr) {
       RunTasks();
       ran = true;
       task(Now(), *this);
     }
   } catch (...) {
-    thrown_ = std::current_exception();
+    caller_exception_ = std::current_exception();
   }
   if (!ran) running_.push_back(std::move(task));
   UnlockLoop();
@@ -120,7 +121,7 @@ void ZmqDriver::DriveUntil(const std::function<bool()>& done, Time deadline) {
   if (caller_drives_ || !up_) return lock_.Unlock();
   caller_drives_ = true;
   try {
-    while (up_ && !stop_ && thrown_ == nullptr && !done() && Now() < deadline) {
+    while (up_ && !stop_ && caller_exception_ == nullptr && !done() && Now() < deadline) {
       RunOnce();
       if (machine_->Done()) break;
       if (!Idle()) {
@@ -133,7 +134,7 @@ void ZmqDriver::DriveUntil(const std::function<bool()>& done, Time deadline) {
       SleepOn(&caller_poller_);
     }
   } catch (...) {
-    thrown_ = std::current_exception();
+    caller_exception_ = std::current_exception();
   }
   caller_drives_ = false;
   up_ ? UnlockLoop() : lock_.Unlock();
@@ -142,7 +143,7 @@ void ZmqDriver::DriveUntil(const std::function<bool()>& done, Time deadline) {
 // A socket that was used may have something to read that its descriptor does not signal again (see the
 // header), so each one is asked before lock_ is released, and the loop's thread is woken if there is work.
 void ZmqDriver::UnlockLoop() {
-  bool wake = stop_ || thrown_ != nullptr || channels_changed_ || machine_->Done();
+  bool wake = stop_ || caller_exception_ != nullptr || channels_changed_ || machine_->Done();
   for (Channel* channel : channels_) {
     if (!channel->drained) channel->drained = !channel->socket.Readable();
     wake = wake || !channel->drained;
@@ -157,11 +158,12 @@ void ZmqDriver::UnlockLoop() {
 
 bool ZmqDriver::Join(Duration timeout) {
   return outside_.Await(
-      timeout, [](const Outside& o) { return o.ended; }, [](Outside&, bool ended) { return ended; });
+      timeout, [](const CrossThreadState& o) { return o.ended; },
+      [](CrossThreadState&, bool ended) { return ended; });
 }
 
 std::string ZmqDriver::failure() const {
-  return outside_.With([](const Outside& o) { return o.failure; });
+  return outside_.With([](const CrossThreadState& o) { return o.failure; });
 }
 
 ZmqCounters ZmqDriver::counters() const {
@@ -202,7 +204,7 @@ void ZmqDriver::ThreadMain() {
 
 void ZmqDriver::Run() {
   while (!stop_) {
-    if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+    if (caller_exception_ != nullptr) std::rethrow_exception(caller_exception_);
     RunOnce();
     if (machine_->Done()) return;
     Idle() ? Sleep() : PollBusy(&poller_);
@@ -211,7 +213,7 @@ void ZmqDriver::Run() {
 
 void ZmqDriver::RunOnce() {
   RunTasks();
-  if (room_wakeup_->TakeWoken()) TellOfRoom();
+  if (room_wakeup_->TakeWoken()) ReportRoom();
   Time now = Now();
   if (machine_->NextTimer() <= now) machine_->OnTimer(now, *this);
   if (machine_->Done()) return;
@@ -243,7 +245,7 @@ void ZmqDriver::RunTasks() {
 
 void ZmqDriver::TakeTasks() {
   if (!tasks_waiting_.exchange(false)) return;
-  outside_.With([&](Outside& o) {
+  outside_.With([&](CrossThreadState& o) {
     std::ranges::move(o.tasks, std::back_inserter(running_));
     o.tasks.clear();
   });
@@ -254,7 +256,7 @@ void ZmqDriver::TakeTasks() {
 void ZmqDriver::RebuildPollSet() {
   if (!channels_changed_) return;
   channels_changed_ = false;
-  for (Poller* poller : {&caller_poller_, &poller_}) poller->Forget();
+  for (Poller* poller : {&caller_poller_, &poller_}) poller->UnwatchAll();
   channels_.clear();
   if (router_) channels_.push_back(router_.get());
   std::erase_if(peers_, [](const auto& entry) { return entry.second->dealer && !entry.second->open; });
@@ -303,7 +305,7 @@ void ZmqDriver::SleepOn(Poller* poller) {
 // other channels and shared memory.
 void ZmqDriver::PollBusy(Poller* poller) {
   if (++busy_passes_ % kBusyPasses == 0 && (channels_.size() > 1 || shared_))
-    DispatchReady(poller, poller->Look());
+    DispatchReady(poller, poller->Poll());
 }
 
 void ZmqDriver::DispatchReady(Poller* poller, int ready) {
@@ -320,7 +322,7 @@ void ZmqDriver::CheckConnections() {
     ++counters_.cut;
     Warn(nullptr, who);
   }
-  if (!peer_table_.HaveGone()) return;
+  if (!peer_table_.HasNewlyGone()) return;
   if (router_->socket.Readable()) router_->drained = false;
   if (!router_->drained) return;  // the last messages of these peers are delivered before OnClosed
   for (const PeerId peer : peer_table_.TakeGone()) machine_->OnClosed(Now(), peer, *this);
@@ -354,15 +356,15 @@ void ZmqDriver::ReadBurst(Channel* channel, Time* now) {
 }
 
 void ZmqDriver::Warn(const Peer* peer, const std::string& what) {
-  uint64_t swallowed = 0;
-  if (!log_.Allow(Now(), &swallowed)) return;
-  LOG(WARNING) << WrapLogged(
-      StrCat(options_.name, ": ", peer == nullptr ? "" : peer->name + ": ", what, KeptBack(swallowed)));
+  uint64_t suppressed = 0;
+  if (!log_.Allow(Now(), &suppressed)) return;
+  LOG(WARNING) << WrapLogged(StrCat(options_.name, ": ", peer == nullptr ? "" : peer->name + ": ", what,
+                                    SuppressedText(suppressed)));
 }
 
 void ZmqDriver::End(const std::string& failure) {
   const bool in_order = failure.empty() && machine_->Done();
-  const Duration last_words = failure.empty() ? Duration::zero() : kLastWords;
+  const Duration last_words = failure.empty() ? Duration::zero() : kFailureLinger;
   Linger(in_order ? std::min(options_.linger, machine_->Linger()) : last_words);
   // OnEnd runs before Post refuses tasks, so a caller whose Post returns false finds the machine at rest.
   try {
@@ -371,10 +373,10 @@ void ZmqDriver::End(const std::string& failure) {
     LOG(ERROR) << WrapLogged(StrCat(options_.name, ", while it ends: ", WithLimits(e)));
   }
   if (!failure.empty() && options_.on_failure) options_.on_failure(failure);
-  outside_.With([](Outside& o) { o.closed = true; });
+  outside_.With([](CrossThreadState& o) { o.closed = true; });
   tasks_waiting_ = true;
   RunTasks();
-  for (Poller* poller : {&caller_poller_, &poller_}) poller->Forget();
+  for (Poller* poller : {&caller_poller_, &poller_}) poller->UnwatchAll();
   channels_.clear();
   peers_.clear();
   connection_monitor_.reset();
@@ -387,7 +389,7 @@ void ZmqDriver::End(const std::string& failure) {
   room_wakeup_->Detach();
   lock_.Unlock();
   caller_poller_.Wake();
-  outside_.Notify([&](Outside& o) {
+  outside_.Notify([&](CrossThreadState& o) {
     o.ended = true;
     o.failure = failure;
   });

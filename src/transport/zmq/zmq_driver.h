@@ -68,13 +68,13 @@ class ZmqDriver final : private Network {
     std::unique_ptr<Channel> monitor;  // of the dealer, until its first handshake
     std::shared_ptr<QueuedByteCounter> queue;
     bool open = true;
-    int bad = 0;                           // bad messages since the peer was last muted
-    int request_attempts = 0;              // link requests that found its rendezvous socket full
-    Time tried_since{}, next_complaint{};  // while a dealer has no connection: its start, the next warning
+    int bad = 0;                         // bad messages since the peer was last muted
+    int request_attempts = 0;            // link requests that found its rendezvous socket full
+    Time tried_since{}, next_warning{};  // while a dealer has no connection: its start, the next warning
     Time muted_until{};
   };
   // What other threads write or read.
-  struct Outside {
+  struct CrossThreadState {
     std::vector<Loop::Task> tasks;
     bool closed = false;  // Post returns false
     bool ended = false;
@@ -105,14 +105,14 @@ class ZmqDriver final : private Network {
   bool IsKnown(const Multipart& parts) const;  // the sender has sent by the same connection before
   Peer* SenderOf(const Channel& channel, const Multipart& parts);
   Peer* Admit(const Multipart& parts);
-  void TellOfRoom();
+  void ReportRoom();
 
   // zmq_delivery.cc
   void Deliver(Time now, Channel* channel, Multipart::State state, Multipart* parts);
   void Reject(Peer* peer, Bytes envelope, const Failure& failure);
 
   // zmq_memory.cc
-  wire::Message Own(wire::Body body) const;  // a message to another loop rather than its machine
+  wire::Message LoopMessage(wire::Body body) const;  // a message to another loop rather than its machine
   bool OnMemoryMessage(Peer* peer, const wire::Message& message);
   void AcceptMemory(Peer* peer, const wire::Message& message, const wire::MemoryOffer& offer);
   void ReportNotShared(const Peer& peer, const std::string& reason);
@@ -163,9 +163,9 @@ class ZmqDriver final : private Network {
   unsigned busy_passes_ = 0;
   std::vector<Loop::Task> running_;  // tasks taken from outside_; after one throws, the rest run at the end
   size_t next_running_ = 0;          // the first of running_ that has not run
-  std::exception_ptr thrown_;        // by a call in a caller's thread; ends the loop
-  bool caller_drives_ = false;       // a thread is in DriveUntil; it holds lock_ or sleeps
-  bool up_ = false;                  // from the machine's OnStart to the end of the loop
+  std::exception_ptr caller_exception_;  // by a call in a caller's thread; ends the loop
+  bool caller_drives_ = false;           // a thread is in DriveUntil; it holds lock_ or sleeps
+  bool up_ = false;                      // from the machine's OnStart to the end of the loop
   Rng chance_;
   LogLimiter log_{5, 10s};
 
@@ -177,7 +177,7 @@ class ZmqDriver final : private Network {
   std::atomic<bool> sleeping_ = false;
   std::atomic<bool> stop_ = false;
   AtomicCounters counters_;
-  Guarded<Outside> outside_;
+  Guarded<CrossThreadState> outside_;
   std::thread thread_;  // last: it uses all of the above
 };
 

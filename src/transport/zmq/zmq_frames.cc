@@ -1,8 +1,8 @@
 // Converts between frames and zmq_msg_t. A frame of at least TrafficCounters::kCopyBelow bytes is passed to
-// ZeroMQ as a Held, which keeps the frame alive and counts its bytes as queued until ZeroMQ releases it on an
-// I/O thread; smaller frames are copied. A received payload frame owns its zmq_msg_t.
-// Invariant: a multipart is read to its end, also when it exceeds the limits, so that the next call begins
-// with a new one. Called by ZmqDriver under its lock; no function blocks.
+// ZeroMQ as a QueuedFrame, which keeps the frame alive and counts its bytes as queued until ZeroMQ releases
+// it on an I/O thread; smaller frames are copied. A received payload frame owns its zmq_msg_t. Invariant: a
+// multipart is read to its end, also when it exceeds the limits, so that the next call begins with a new one.
+// Called by ZmqDriver under its lock; no function blocks.
 #include "transport/zmq/zmq_frames.h"
 
 #include <zmq.h>
@@ -18,28 +18,29 @@ namespace sluice::transport {
 namespace {
 
 // A frame while ZeroMQ holds it.
-class Held {
+class QueuedFrame {
  public:
   // The object lives until Release.
-  static Held* Make(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<QueuedByteCounter>& queue,
-                    uint64_t counted, const Frame& frame) {
-    return new (memory->Allocate(sizeof(Held))) Held(memory, queue, counted, frame);
+  static QueuedFrame* Make(const std::shared_ptr<Allocator>& memory,
+                           const std::shared_ptr<QueuedByteCounter>& queue, uint64_t counted,
+                           const Frame& frame) {
+    return new (memory->Allocate(sizeof(QueuedFrame))) QueuedFrame(memory, queue, counted, frame);
   }
   // The function that ZeroMQ calls on one of its threads.
   static void Release(void*, void* held) {
-    const std::shared_ptr<Allocator> memory = std::move(static_cast<Held*>(held)->memory_);
-    static_cast<Held*>(held)->~Held();
-    memory->Deallocate(held, sizeof(Held));
+    const std::shared_ptr<Allocator> memory = std::move(static_cast<QueuedFrame*>(held)->memory_);
+    static_cast<QueuedFrame*>(held)->~QueuedFrame();
+    memory->Deallocate(held, sizeof(QueuedFrame));
   }
   Bytes bytes() const { return frame_.bytes(); }
 
  private:
-  Held(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<QueuedByteCounter>& queue,
-       uint64_t counted, const Frame& frame)
+  QueuedFrame(const std::shared_ptr<Allocator>& memory, const std::shared_ptr<QueuedByteCounter>& queue,
+              uint64_t counted, const Frame& frame)
       : memory_(memory), queue_(queue), counted_(counted), frame_(frame) {
     queue_->Add(counted_);
   }
-  ~Held() { queue_->Remove(counted_); }
+  ~QueuedFrame() { queue_->Remove(counted_); }
 
   std::shared_ptr<Allocator> memory_;
   const std::shared_ptr<QueuedByteCounter> queue_;
@@ -64,12 +65,12 @@ bool SendOrClose(void* socket, zmq_msg_t* msg, bool more, SendResult* sent) {
   return sent->reached;
 }
 
-bool SendHeld(void* socket, Held* held, bool more, SendResult* sent) {
+bool SendHeld(void* socket, QueuedFrame* held, bool more, SendResult* sent) {
   zmq_msg_t msg;
   // ZeroMQ does not write to the bytes that it sends.
   void* data = const_cast<std::byte*>(held->bytes().data());
-  if (zmq_msg_init_data(&msg, data, held->bytes().size(), &Held::Release, held) != 0) {
-    Held::Release(data, held);
+  if (zmq_msg_init_data(&msg, data, held->bytes().size(), &QueuedFrame::Release, held) != 0) {
+    QueuedFrame::Release(data, held);
     throw std::bad_alloc();
   }
   return SendOrClose(socket, &msg, more, sent);
@@ -114,7 +115,7 @@ SendResult SendMultipart(void* socket, const RoutingId* to, const Frame& envelop
   const auto send = [&](const Frame& frame, bool hand_over, bool more) {
     if (!hand_over) return SendCopy(socket, frame.bytes(), more, &sent);
     const uint64_t counted = queue->TakeDeferred() + (is_small(frame) ? 0 : frame.size());
-    return SendHeld(socket, Held::Make(memory, queue, counted, frame), more, &sent);
+    return SendHeld(socket, QueuedFrame::Make(memory, queue, counted, frame), more, &sent);
   };
   const bool deferred_enough = queue->deferred() > QueuedByteCounter::kMaxDeferred;
   if (!send(envelope, deferred_enough || !is_small(envelope), !payload.empty())) return sent;

@@ -12,7 +12,7 @@ constexpr int kMaxRequestAttempts = 100;
 
 }  // namespace
 
-wire::Message ZmqDriver::Own(wire::Body body) const {
+wire::Message ZmqDriver::LoopMessage(wire::Body body) const {
   wire::Message message;
   message.job = options_.job;
   message.sender.role = options_.role;
@@ -26,7 +26,7 @@ bool ZmqDriver::OnMemoryMessage(Peer* peer, const wire::Message& message) {
     const bool shares = shared_ && !peer->dealer;
     if (shares) ReadMemory();  // makes room in the rendezvous socket's queue
     wire::MemoryOffer none{{}, {}, "it shares none"};
-    Send(peer->id, Own(shares ? shared_->OfferTo(peer->id) : std::move(none)));
+    Send(peer->id, LoopMessage(shares ? shared_->OfferTo(peer->id) : std::move(none)));
     return true;
   }
   const auto* offer = std::get_if<wire::MemoryOffer>(&message.body);
@@ -43,7 +43,7 @@ void ZmqDriver::AcceptMemory(Peer* peer, const wire::Message& message, const wir
     VLOG(1) << options_.name << " shares memory with " << peer->name;
   } else if (status.failure().code == ErrorCode::kResourceExhausted &&
              ++peer->request_attempts < kMaxRequestAttempts) {
-    Send(peer->id, Own(wire::GetMemory{}));
+    Send(peer->id, LoopMessage(wire::GetMemory{}));
   } else {
     ReportNotShared(*peer, status.failure().message);
   }
@@ -64,7 +64,7 @@ void ZmqDriver::ReadMemory() {
   channels_changed_ = channels_changed_ || shared_->changed();
   for (const PeerId id : shared_->TakeRefused()) {
     if (const Peer* peer = Find(id); peer != nullptr && peer->dealer)
-      ReportNotShared(*peer, "it let nobody in: it runs as another user, or has no room for more");
+      ReportNotShared(*peer, "it refused the request: it runs as another user, or has no room for more");
   }
 }
 

@@ -76,9 +76,9 @@ void ZmqDriver::Bind() {
   socket.Set(ZMQ_ROUTER_MANDATORY, 1);  // a send to a peer that is gone fails
   socket.Set(ZMQ_ROUTER_HANDOVER, 1);   // a peer may reconnect before its old connection is found dead
   socket.Set(ZMQ_RCVHWM, kMaxUnread);   // then ZeroMQ stops reading from that peer; nothing is dropped
-  constexpr Duration kLonger = 5s;
+  constexpr Duration kPatienceMargin = 5s;
   connection_monitor_ = std::make_unique<ConnectionMonitor>(
-      context_->native(), &socket, IngressLimitsOf(options_), options_.handshake_timeout + kLonger,
+      context_->native(), &socket, IngressLimitsOf(options_), options_.handshake_timeout + kPatienceMargin,
       [this](int connection) { peer_table_.OnClosed(connection); });
   for (const std::string& address : options_.bind) {
     ValidateAddress(address).OrThrow();
@@ -97,10 +97,11 @@ void ZmqDriver::Bind() {
 // available, and as many more as there are connections are reserved if the limits allow it.
 void ZmqDriver::ReserveDescriptorsForConnections() {
   // A connection has a mailbox, two for its monitor until the handshake, TCP, shared memory, lease returns.
-  constexpr uint64_t kOfEach = 6;
+  constexpr uint64_t kDescriptorsPerConnection = 6;
   const uint64_t connections = ++connected_;
   if (!std::has_single_bit(connections)) return;
-  ReserveDescriptors(kOfEach, "one more connection", kOfEach * (connections + 1));
+  ReserveDescriptors(kDescriptorsPerConnection, "one more connection",
+                     kDescriptorsPerConnection * (connections + 1));
 }
 
 PeerId ZmqDriver::Connect(const std::string& address) {
@@ -126,7 +127,7 @@ PeerId ZmqDriver::Connect(const std::string& address) {
   VLOG(2) << options_.name << " connects to " << address;
   channels_changed_ = true;
   const PeerId id = Add(std::move(peer))->id;
-  if (shared_) Send(id, Own(wire::GetMemory{}));
+  if (shared_) Send(id, LoopMessage(wire::GetMemory{}));
   return id;
 }
 
@@ -147,13 +148,13 @@ void ZmqDriver::Watch(Peer* peer) {
   peer->monitor->socket.Set(ZMQ_LINGER, 0);
   peer->monitor->socket.Connect(address);
   peer->tried_since = Now();
-  peer->next_complaint = peer->tried_since + options_.connect_patience;
+  peer->next_warning = peer->tried_since + options_.connect_patience;
 }
 
 void ZmqDriver::OnNoConnection(Peer* peer) {
   const Time now = Now();
-  if (now < peer->next_complaint) return;
-  peer->next_complaint = now + options_.connect_patience;
+  if (now < peer->next_warning) return;
+  peer->next_warning = now + options_.connect_patience;
   const bool ipc = peer->name.starts_with("ipc://");
   if (DescriptorsAreUsedUp())
     throw Error(ErrorCode::kResourceExhausted,
@@ -241,7 +242,7 @@ ZmqDriver::Peer* ZmqDriver::SenderOf(const Channel& channel, const Multipart& pa
   if (channel.peer != nullptr) return channel.peer;
   const auto known = by_routing_id_.find(parts.from);
   Peer* peer = known == by_routing_id_.end() ? Admit(parts) : Find(known->second);
-  peer_table_.OnHeard(peer->id, parts.connection, connection_monitor_->IsOpen(parts.connection));
+  peer_table_.OnMessage(peer->id, parts.connection, connection_monitor_->IsOpen(parts.connection));
   return peer;
 }
 
@@ -279,7 +280,7 @@ bool ZmqDriver::HasRoom(PeerId id) {
 
 // Calls OnRoom for the peers whose queue is short enough, and for peers that are gone: what was queued for
 // those has been released, or they are not even known any more.
-void ZmqDriver::TellOfRoom() {
+void ZmqDriver::ReportRoom() {
   std::vector<PeerId> told;
   std::erase_if(without_room_, [&](PeerId id) {
     const Peer* peer = Find(id);

@@ -20,7 +20,7 @@ void ThrowIfLimited(const std::string& what, int error) {
   if (!MeansNoDescriptor(error)) return;
   if (!DescriptorsAreUsedUp()) {
     throw Error(ErrorCode::kResourceExhausted,
-                StrCat(what, ": a process has at most ", ZmqSocket::kMostOfAContext,
+                StrCat(what, ": a process has at most ", ZmqSocket::kMaxSockets,
                        " sockets; fewer servers, or SLUICE_SERVER_THREADS, take fewer of them"));
   }
   throw Error(ErrorCode::kResourceExhausted, StrCat(what, ": ", DescriptorLimitText()));

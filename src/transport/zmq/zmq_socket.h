@@ -12,7 +12,7 @@ namespace sluice::transport {
 
 class ZmqSocket {
  public:
-  static constexpr int kMostOfAContext = 16384;  // sockets
+  static constexpr int kMaxSockets = 16384;  // sockets
 
   // Throws Error(kResourceExhausted); Bind and Connect do, too, when a limit of the system is reached.
   ZmqSocket(void* context, int type);

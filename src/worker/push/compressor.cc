@@ -34,7 +34,7 @@ struct Compressor::Kept {
 
 // Whether there is no residual worth sending: none at all, or one that a push without compression has sent
 // and that consists of nothing but rounding errors of a 16-bit float.
-bool Compressor::KeepsNothing() const {
+bool Compressor::ResidualIsNegligible() const {
   constexpr float kRounding = 16;  // half of the distance between the largest fp16 numbers
   if (kept_ == nullptr) return true;
   return switched_off_ && last_.Succeeded() &&
@@ -46,7 +46,7 @@ Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const 
                                           const collective::HostWork& host_work) {
   const DType dtype = gradient.dtype();
   const bool applies = compression::Applies(how, dtype);
-  if (!applies && KeepsNothing()) {
+  if (!applies && ResidualIsNegligible()) {
     kept_ = nullptr;
     encoded_ = NDArray();
     return {gradient, {}, exponent};

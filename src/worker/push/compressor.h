@@ -44,7 +44,7 @@ class Compressor {
 
  private:
   struct Kept;
-  bool KeepsNothing() const;
+  bool ResidualIsNegligible() const;
 
   Label what_;
   std::shared_ptr<const std::vector<size_t>> parts_;

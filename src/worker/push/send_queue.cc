@@ -43,7 +43,7 @@ PartOps SendQueue::NextBatch(size_t most_bytes, size_t most_of_one_pull) {
       Take();
       continue;
     }
-    const bool one_pull = !batch.empty() && !next->Carries() && next->op == batch.back()->op &&
+    const bool one_pull = !batch.empty() && !next->HasPayload() && next->op == batch.back()->op &&
                           next->op->keys.size() == 1 && next->op->kind != OpKind::kPullRows &&
                           (next->op->one_state || bytes + next->bytes() <= most_of_one_pull);
     if (!batch.empty() && !one_pull &&

@@ -36,7 +36,7 @@ TEST(Memory, OfTheBestIsReadAgain) {
   const auto best = Best::Parse(Best{0.1 + 0.2, 4}.ToText());
   ASSERT_TRUE(best);
   EXPECT_EQ(best->score, 0.1 + 0.2);
-  EXPECT_EQ(best->epochs_since, 4);
+  EXPECT_EQ(best->evaluations_since, 4);
   ASSERT_TRUE(Best::Parse(Best().ToText()));
   EXPECT_EQ(Best::Parse(Best().ToText())->score, Best().score);
   const auto error = Best::Parse(Best{-12.5, 3, "rmse of it"}.ToText());

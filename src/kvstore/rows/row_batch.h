@@ -38,7 +38,7 @@ RowBatch MakeBatch(std::span<const int64_t> named, const plan::RowPlaces& places
 bool SumRows(DType dtype, std::span<const std::byte* const> rows, size_t elements, std::byte* out,
              uint32_t exponent = 0);
 
-// Writes a push's frame for a part (kvstore/rows/frame.h), RowFrame::BytesOf
+// Writes a push's frame for a part (kvstore/rows/row_frame.h), RowFrame::BytesOf
 // bytes, to `to`. Each row is the sum of the rows at the call's positions,
 // which `at` returns, divided by 2^exponent. Returns as SumRows.
 bool WriteFrame(const RowBatch& batch, uint32_t part, DType dtype, size_t elements,

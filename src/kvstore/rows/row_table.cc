@@ -1,4 +1,4 @@
-#include "kvstore/rows/table.h"
+#include "kvstore/rows/row_table.h"
 
 #include <tsl/robin_map.h>
 

@@ -4,7 +4,7 @@
 // code relies on round-to-nearest and must not be compiled with reassociation (-ffast-math).
 // Most blocks of gradients hold magnitudes that float64 sums exactly (Magnitudes): these are
 // summed first and cut once. All functions are pure; ExactSum calls them on its caller's thread.
-#include "kvstore/update/expansion.h"
+#include "kvstore/update/binary_expansion.h"
 
 #include <algorithm>
 #include <array>

@@ -10,6 +10,6 @@ using Block = std::shared_ptr<std::byte[]>;
 Block TakeBlock(size_t size, const std::shared_ptr<Allocator>& memory);
 
 // Returns copies of the frames of `payload`, which share one block from `memory`.
-Frames CopyInside(const PartList<Bytes>& payload, const std::shared_ptr<Allocator>& memory);
+Frames CopyInlinePayload(const PartList<Bytes>& payload, const std::shared_ptr<Allocator>& memory);
 
 }  // namespace sluice::wire

@@ -2,7 +2,7 @@
 // named more than once, and writes the frames that a push sends. All functions are
 // pure. Stores call them on the caller's thread and in the work that they enqueue;
 // sums run in the order of the call's positions, so results are reproducible.
-#include "kvstore/rows/batch.h"
+#include "kvstore/rows/row_batch.h"
 
 #include <algorithm>
 #include <array>

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-inline std::string ToldBy(std::string_view who, std::string_view what) {
+inline std::string ReportedBy(std::string_view who, std::string_view what) {
   return StrCat("told by ", who, ": ", what);
 }
 

@@ -2,7 +2,7 @@
 // by a priority queue; the gradients of each row are summed in rank order, and rows
 // are gathered into blocks that UpdatePart updates like a dense part. The thread
 // that owns the table calls it: a shard's, or the context's of a local store.
-#include "kvstore/rows/close.h"
+#include "kvstore/rows/update_rows.h"
 
 #include <algorithm>
 #include <queue>

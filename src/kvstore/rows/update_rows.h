@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "kvstore/rows/frame.h"
-#include "kvstore/rows/table.h"
+#include "kvstore/rows/row_frame.h"
+#include "kvstore/rows/row_table.h"
 #include "kvstore/update/update.h"
 
 namespace sluice::kvstore {
