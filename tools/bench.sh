@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the tables of docs/benchmarks.md. `bench.sh training` (tools/bench_train.py has more flags): training beside
+# Prints the tables of docs/benchmarks.md and docs/benchmarks/. `bench.sh training` (tools/bench_train.py has more flags): training beside
 # PyTorch's, updates, allocations, where a step goes by tools/profile_step.py. `bench.sh stores` (tools/bench_stores.py
 # has more flags): pushing and pulling over every transport, beside what the machine gives and beside other programs, and how
 # long a job takes to start. `bench.sh network`: overlap and compression on hosts with links of 1 Gbit/s (needs root).

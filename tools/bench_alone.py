@@ -178,7 +178,7 @@ def accuracy(args):
            for dtype in ("float32", "bfloat16")))
 
 
-# What LeNet's gradients, summed over a batch of 64, take to arrive: docs/benchmarks.md.
+# What LeNet's gradients, summed over a batch of 64, take to arrive: docs/benchmarks/compression.md.
 COMPRESSIONS = (("none",), ("fp16",), ("bf16",), ("2bit", "--gc-threshold", 0.5), ("2bit", "--gc-threshold", 2), ("2bit", "--gc-threshold", 4), ("1bit", "--gc-threshold", 0),
                 ("topk", "--gc-ratio", 0.01), ("topk", "--gc-ratio", 0.1))
 

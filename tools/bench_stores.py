@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the tables of docs/benchmarks.md that are about pushing and pulling, in markdown: stores over every transport, beside
+"""Prints the tables of docs/benchmarks.md and docs/benchmarks/ that are about pushing and pulling, in markdown: stores over every transport, beside
 what the machine gives without them and beside other programs of their kind.
 
 Raw figures and the store's come from one job each. Rows of a transport that this build has not are left out. Needs `make programs`.

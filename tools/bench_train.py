@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the tables of docs/benchmarks.md that are about training, in markdown: beside PyTorch where it is installed.
+"""Prints the tables of docs/benchmarks.md and docs/benchmarks/ that are about training, in markdown: beside PyTorch where it is installed.
 
 A ratio is the median of pairs: Sluice, PyTorch, Sluice, PyTorch, ..., each a process of its own with warm-up steps that do
 not count. PyTorch's settings (memory layout, threads pinned or not, how they wait; for DDP pinning and bucket size) are

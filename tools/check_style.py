@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds what a reader of the code may rely on: formatting, short functions, comments that are sentences.
+"""Holds what a reader may rely on: formatting, short functions, comments that are sentences, documents that fit a window.
 
 Usage: tools/check_style.py [ROOT]      exit code 1 and a line for each finding
 
@@ -15,6 +15,8 @@ import sys
 
 LONGEST_FUNCTION = 60  # lines
 WIDEST_COMMENT = 110   # columns: the formatter leaves comments as they are
+WIDEST_OF_DOCUMENTS = 120
+NOT_OURS = {".git", ".cache", "build", "data", "logs"}  # at the top, and not tracked
 TABLES = {"src/wire/convert_body.cc"}  # a case for every message
 CODE = ("src", "include", "examples", "bench", "tests")
 FORMATTER = "clang-format-14"
@@ -45,6 +47,16 @@ def comments(name, lines):
             yield f"{name}:{number}: a comment of {len(line)} columns; at most {WIDEST_COMMENT}"
 
 
+def wide_documents(root):
+    for path in sorted(root.rglob("*.md")):
+        name = path.relative_to(root)
+        if name.parts[0] in NOT_OURS:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if len(line) > WIDEST_OF_DOCUMENTS:
+                yield f"{name}:{number}: a line of {len(line)} characters; at most {WIDEST_OF_DOCUMENTS}"
+
+
 def unformatted(root):
     if shutil.which(FORMATTER) is None:
         why = f"formatting is not looked at: there is no {FORMATTER} (tools/install_deps.sh --tests)"
@@ -57,7 +69,7 @@ def unformatted(root):
 
 
 def findings(root):
-    found = []
+    found = list(wide_documents(root))
     for path in sources(root):
         name, lines = path.relative_to(root), path.read_text(encoding="utf-8").split("\n")
         found += comments(name, lines)

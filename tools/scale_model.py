@@ -181,7 +181,7 @@ def print_efficiency():
 
 
 def print_measured():
-    """LeNet on 2 workers and 2 servers with 1 Gbit/s: docs/benchmarks.md, where a step alone ends its backward after 16.1 ms."""
+    """LeNet on 2 workers and 2 servers with 1 Gbit/s: docs/benchmarks/training.md, where a step alone ends its backward after 16.1 ms."""
     job, network = Job(2, 2, 125e6 * 1448 / 1538), Network(LENET, 16.1e-3)
     rows = [(name, f"{1e3 * network.seconds / efficiency(network, job, overlap):.1f}", measured)
             for name, overlap, measured in (("with overlap and priorities", True, "26.1"), ("without", False, "33.2"))]

@@ -12,8 +12,8 @@ namespace sluice::testing {
 namespace {
 
 // LeNet's keys, in the order of the layers. `forward` is the time in a step at which forward needs the key,
-// `before_end` how long before the end of backward its gradient is written, both in ms (docs/benchmarks.md,
-// "Overlap of a step").
+// `before_end` how long before the end of backward its gradient is written, both in ms
+// (docs/benchmarks/training.md, "Overlap of a step").
 struct Layer {
   int64_t elements;
   double forward, before_end;

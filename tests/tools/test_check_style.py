@@ -54,6 +54,10 @@ class CheckStyle(unittest.TestCase):
         self.assertIn("a comment of 111 columns", self.found("// " + "x" * 108 + "\n")[0])
         self.assertEqual(self.found("// Often, and " + "x" * 90 + "\n"), [])
 
+    def test_wide_lines_of_documents_are_found(self):
+        self.assertEqual(self.found("x" * 120 + "\n", "a.md"), [])
+        self.assertEqual(self.found("short\n" + "x" * 121 + "\n", "a.md"), ["a.md:2: a line of 121 characters; at most 120"])
+
     @unittest.skipUnless(HAS_FORMATTER, f"there is no {check_style.FORMATTER}")
     def test_what_is_not_formatted_is_found(self):
         (self.root / "src/a.cc").write_text("int  a;\n")

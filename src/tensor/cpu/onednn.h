@@ -27,7 +27,7 @@ class OneDnn {
   ~OneDnn();
   // MultipliesBFloat16: whether oneDNN has products of bfloat16 here (it needs AVX-512).
   // MultipliesBFloat16Fast: whether they are faster than those of float32, as with AMX and on AMD's Zen 4.
-  // Other processors start their dot products of bfloat16 at too low a rate (docs/benchmarks.md).
+  // Other processors start their dot products of bfloat16 at too low a rate (docs/benchmarks/training.md).
   static bool MultipliesBFloat16();
   static bool MultipliesBFloat16Fast();
   // Images are channels-last. `after`, an activation for which
