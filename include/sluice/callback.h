@@ -1,7 +1,7 @@
 // Callbacks of a training run, for example to save checkpoints, to stop the run or to draw its curves.
 //
 //   options.callbacks = {SaveEvery("run/lenet", {.steps = 500, .keep = 2}), KeepBest("run/lenet-best"),
-//                        StopEarly({.patience = 3}), WriteReport("run/lenet.html")};
+//                        StopEarly({.patience = 3}), WriteReport("run/lenet.html", "LeNet")};
 //
 // All workers of a job list the same callbacks, and only those of rank 0 are called. Fit passes rank 0's
 // decision to stop on to all workers.
