@@ -18,7 +18,7 @@ IDENTIFIERS = {
     "LeaseBoard": "LeaseReturns", "TakeBack": "RestoreOwnBuffer", "BringHome": "CopyToOwnBuffer", "SideBySide": "ContiguousView", "ThisProcess": "ForkGuard",
     "Handover": "CallBatch", "HandOver": "Submit", "CopyAround": "NonTemporalCopy", "kCachedBytes": "kCacheBytes", "cached_bytes": "cache_bytes",
     "CompletesOnce": "ScopedCompleter", "CompleteUnasked": "CompleteAbandoned",
-    "OfKey": "KeyOp", "OfKeys": "KeyOps", "OneEach": "SplitPerKey", "PartFlow": "PartSequencer", "NextLane": "PickLane",
+    "OfKey": "PerKeyOp", "OfKeys": "PerKeyOps", "OneEach": "SplitPerKey", "PartFlow": "PartSequencer", "NextLane": "PickLane",
     "AddWindowPull": "AddHorizonProbe", "AddVersionPull": "AddVersionProbe", "WindowIndex": "RoundHorizonIndex",
     "min_round": "min_version", "asked_version": "requested_version",
     "BundleArgs": "SmallKeyBatchArgs", "OpenBundle": "OpenBatch", "ReadyExecutor": "DependencyExecutor", "Pace": "IssueThrottle",

@@ -12,7 +12,7 @@
 #include "collective/reducer.h"
 #include "kvstore/rows/row_table.h"
 #include "kvstore/states_file.h"
-#include "kvstore/store_base.h"
+#include "kvstore/store_common.h"
 #include "kvstore/update_array.h"
 
 namespace sluice::kvstore {

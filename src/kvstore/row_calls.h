@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kvstore/rows/row_batch.h"
-#include "kvstore/store_base.h"
+#include "kvstore/store_common.h"
 
 namespace sluice::kvstore {
 

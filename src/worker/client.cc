@@ -185,7 +185,7 @@ void Client::Expire(Time now) {
   // Names what the earlier operations wait for: those that precede the
   // operation in the sequencers of its parts.
   const auto behind = [&](const Operation& op) {
-    for (const KeyOp& key_op : op.keys) {
+    for (const PerKeyOp& key_op : op.keys) {
       const KeyState* key = Find(key_op.key);
       if (key == nullptr) continue;
       for (const PartSequencer& sequencer : key->sequencers) {

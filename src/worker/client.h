@@ -63,11 +63,11 @@ struct PullArgs {
   Compression weights = Compression::kNone;
 };
 // One operation on several small keys, sent in few messages. It ends when it has ended for all keys, and
-// fails when it fails for one of them; the others go on. KeyOp::callback reports the end of each key.
+// fails when it fails for one of them; the others go on. PerKeyOp::callback reports the end of each key.
 struct SmallKeyBatchArgs {
   OpKind kind = OpKind::kPush;  // or kPushPull, kPull
   // Keys of one part each, no key twice. The client fills in the rounds.
-  KeyOps keys{MemoryOf<KeyOp>(HeapAllocator())};
+  PerKeyOps keys{MemoryOf<PerKeyOp>(HeapAllocator())};
   Frame source;  // pushes: the uncompressed gradients, one behind the other
   int priority = 0;
   uint64_t samples = 0;
@@ -78,7 +78,7 @@ struct SmallKeyBatchArgs {
 struct PushRowsArgs {
   uint32_t key = 0;
   Frame source;
-  std::shared_ptr<const RowExtents> extents;
+  std::shared_ptr<const RowByteRanges> byte_ranges;
   int priority = 0;
   uint64_t samples = 0;
   double divisor = 1;
@@ -88,7 +88,7 @@ struct PullRowsArgs {
   uint32_t key = 0;
   Frame ids;
   Destination destination;
-  std::shared_ptr<const RowExtents> extents;
+  std::shared_ptr<const RowByteRanges> byte_ranges;
   int priority = 0;
   uint32_t slot = 0;  // 0: the weight after this worker's last push; i: any version of the i-th state
 };
@@ -103,7 +103,7 @@ struct StoreRowsArgs {
   uint32_t slot = 0;
   uint64_t num_updates = 0;
   Frame source;  // kvstore/rows/row_frame.h
-  std::shared_ptr<const RowExtents> extents;
+  std::shared_ptr<const RowByteRanges> byte_ranges;
 };
 
 class Client final : public transport::Machine {
@@ -249,7 +249,7 @@ class Client final : public transport::Machine {
   // Calls use(PartOp&) for each part of the operation that has not finished.
   template <typename Use>
   void ForPartsOf(const Operation& op, Use&& use) const {
-    for (const KeyOp& key_op : op.keys) {
+    for (const PerKeyOp& key_op : op.keys) {
       const KeyState* key = Find(key_op.key);
       if (key == nullptr) continue;
       for (const PartSequencer& sequencer : key->sequencers) {
@@ -285,9 +285,9 @@ class Client final : public transport::Machine {
   void Start(Time now, std::shared_ptr<Operation> op, NetworkRef network);
   // Why an operation cannot be carried out; nullopt: it can.
   std::optional<Failure> ImpossibleReason(const Operation& op) const;
-  std::optional<Failure> ImpossibleReason(const Operation& op, const KeyOp& key_op) const;
+  std::optional<Failure> ImpossibleReason(const Operation& op, const PerKeyOp& key_op) const;
   // Why the operation does not fit the key, for which it has `source` bytes to send; empty: it fits.
-  static std::string MismatchReason(const Operation& op, const KeyOp& key_op, const KeyState& key,
+  static std::string MismatchReason(const Operation& op, const PerKeyOp& key_op, const KeyState& key,
                                     size_t source);
   // Bytes of the largest frame of the operation. No part of a key is longer than its first one.
   static size_t LargestFrame(const Operation& op, const KeyState& key);
@@ -318,7 +318,7 @@ class Client final : public transport::Machine {
   void OnAck(Time now, uint32_t shard, uint64_t id);
   void OnValues(Time now, uint32_t shard, const wire::Message& message);
   void FailFromRound(KeyState& key, uint64_t round, const Failure& failure);
-  static bool NeedsRound(const Operation& op, const KeyOp& key_op, uint64_t round);
+  static bool NeedsRound(const Operation& op, const PerKeyOp& key_op, uint64_t round);
   void OnShardError(Time now, uint32_t shard, uint64_t id, const Failure& failure, NetworkRef network);
   void SplitUnfinished(std::shared_ptr<Operation> op);
   void ResendSeparately(Time now, uint32_t shard, const PartOps& parts, NetworkRef network);

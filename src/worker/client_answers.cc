@@ -79,7 +79,7 @@ void Client::OnValues(Time now, uint32_t shard, const wire::Message& message) {
   }
 }
 
-bool Client::NeedsRound(const Operation& op, const KeyOp& key_op, uint64_t round) {
+bool Client::NeedsRound(const Operation& op, const PerKeyOp& key_op, uint64_t round) {
   const bool of_rounds = op.IsPush() || (op.kind == OpKind::kPull && op.slot == 0) ||
                          op.kind == OpKind::kPullRows || op.IsExclusive();
   return of_rounds && key_op.round >= round;
@@ -216,7 +216,7 @@ void Client::DetachPush(const std::shared_ptr<Operation>& op) {
     if (part.acked) return;
     if (push == nullptr) {
       push = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
-      for (const KeyOp& key_op : op->keys)
+      for (const PerKeyOp& key_op : op->keys)
         push->keys.push_back({.key = key_op.key, .round = key_op.round, .destination = {}});
       push->priority = op->priority;
       push->samples = op->samples;
@@ -243,7 +243,7 @@ void Client::FinishOperation(Operation& op, const Status& status) {
   op.finished = true;
   op.source = Frame();
   op.kept.clear();
-  for (KeyOp& key_op : op.keys) QueueCallback(key_op.callback, status);
+  for (PerKeyOp& key_op : op.keys) QueueCallback(key_op.callback, status);
   QueueCallback(op.done, status);
   if (status.ok()) return;
   // The rest of a failed operation must not block later operations on the same parts.
@@ -251,7 +251,7 @@ void Client::FinishOperation(Operation& op, const Status& status) {
     part.finished = true;
     ReleaseInFlight(part);
   });
-  for (const KeyOp& key_op : op.keys) {
+  for (const PerKeyOp& key_op : op.keys) {
     KeyState* key = Find(key_op.key);
     if (key == nullptr) continue;
     for (PartSequencer& sequencer : key->sequencers) {

@@ -73,7 +73,7 @@ void Client::Batch(Time now, SmallKeyBatchArgs args, Time deadline, Callback don
   if (args.kind != OpKind::kPush) op->deadline = deadline;
   op->done = std::move(done);
   if (args.kind == OpKind::kPull && !args.latest)
-    for (KeyOp& key_op : op->keys) key_op.round = PushedRound(key_op.key);
+    for (PerKeyOp& key_op : op->keys) key_op.round = PushedRound(key_op.key);
   Start(now, std::move(op), network);
   RunCompletions(now, network);
 }
@@ -81,7 +81,7 @@ void Client::Batch(Time now, SmallKeyBatchArgs args, Time deadline, Callback don
 void Client::PushRows(Time now, PushRowsArgs args, Callback done, NetworkRef network) {
   auto op = NewOperation(OpKind::kPush, args.key);
   op->source = std::move(args.source);
-  op->rows = std::move(args.extents);
+  op->rows = std::move(args.byte_ranges);
   op->exponent = args.exponent;
   op->priority = args.priority;
   op->samples = args.samples;
@@ -94,7 +94,7 @@ void Client::PushRows(Time now, PushRowsArgs args, Callback done, NetworkRef net
 void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Callback done, NetworkRef network) {
   auto op = NewOperation(OpKind::kPullRows, args.key);
   op->source = std::move(args.ids);
-  op->rows = std::move(args.extents);
+  op->rows = std::move(args.byte_ranges);
   op->only().destination = std::move(args.destination);
   op->priority = args.priority;
   op->deadline = deadline;
@@ -110,7 +110,7 @@ void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Callback don
   op->slot = args.slot;
   op->only().round = args.num_updates;
   op->source = std::move(args.source);
-  op->rows = std::move(args.extents);
+  op->rows = std::move(args.byte_ranges);
   op->deadline = deadline;
   op->done = std::move(done);
   Start(now, std::move(op), network);

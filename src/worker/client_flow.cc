@@ -53,12 +53,12 @@ size_t Client::PushedBytes(const Operation& op, const KeyState& key) {
 
 std::optional<Failure> Client::ImpossibleReason(const Operation& op) const {
   if (failure_) return failure_;
-  for (const KeyOp& key_op : op.keys)
+  for (const PerKeyOp& key_op : op.keys)
     if (auto why = ImpossibleReason(op, key_op)) return why;
   return std::nullopt;
 }
 
-std::optional<Failure> Client::ImpossibleReason(const Operation& op, const KeyOp& key_op) const {
+std::optional<Failure> Client::ImpossibleReason(const Operation& op, const PerKeyOp& key_op) const {
   const KeyState* key = Find(key_op.key);
   if (key == nullptr)
     return Fail(ErrorCode::kNotFound, "key number ", key_op.key, " has not been initialised");
@@ -79,7 +79,7 @@ std::vector<std::shared_ptr<Operation>> Client::SplitPerKey(Operation& op) const
   const auto ends = std::make_shared<Ends>(Ends{op.keys.size(), Status::Ok(), std::move(op.done)});
   std::vector<std::shared_ptr<Operation>> each;
   size_t offset = 0;
-  for (KeyOp& key_op : op.keys) {
+  for (PerKeyOp& key_op : op.keys) {
     const auto& one = each.emplace_back(NewOperation(op.kind, key_op.key));
     one->only() = std::move(key_op);
     one->priority = op.priority;
@@ -107,7 +107,7 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
     return;
   }
   size_t parts = 0;
-  for (KeyOp& key_op : op->keys) {
+  for (PerKeyOp& key_op : op->keys) {
     KeyState& key = *Find(key_op.key);
     parts += key.parts.size();
     if (op->IsPush()) key_op.round = ++key.pushed;
@@ -122,7 +122,7 @@ void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) 
   op->rows != nullptr ? AppendRows(now, op, part_ops) : AppendParts(now, op, part_ops);
   if (op->parts_left == 0) return FinishOperation(*op, Status::Ok());
   Open(op);
-  for (const KeyOp& key_op : op->keys) {
+  for (const PerKeyOp& key_op : op->keys) {
     KeyState& key = *Find(key_op.key);
     for (PartSequencer& sequencer : key.sequencers) Release(sequencer);
     if (!op->IsPush()) continue;
@@ -137,7 +137,7 @@ void Client::FlushShards(Time now, NetworkRef network) {
   for (uint32_t i = 0; i < num_shards(); ++i) FlushShard(now, (rank() + i) % num_shards(), network);
 }
 
-std::string Client::MismatchReason(const Operation& op, const KeyOp& key_op, const KeyState& key,
+std::string Client::MismatchReason(const Operation& op, const PerKeyOp& key_op, const KeyState& key,
                                    size_t source) {
   if (const size_t largest = LargestFrame(op, key); largest > wire::kMostFrameBytes)
     return StrCat("one of its parts takes ", largest, " bytes, and at most ", wire::kMostFrameBytes,
@@ -162,8 +162,8 @@ std::string Client::MismatchReason(const Operation& op, const KeyOp& key_op, con
 size_t Client::LargestFrame(const Operation& op, const KeyState& key) {
   if (op.rows != nullptr) {
     size_t largest = 0;
-    for (const auto* extents : {&op.rows->sources, &op.rows->destinations})
-      for (const Extent& extent : *extents) largest = std::max(largest, extent.bytes);
+    for (const auto* byte_ranges : {&op.rows->sources, &op.rows->destinations})
+      for (const ByteRange& byte_range : *byte_ranges) largest = std::max(largest, byte_range.bytes);
     return largest;
   }
   if (key.parts.empty() || op.WantsVersion()) return 0;
@@ -173,7 +173,7 @@ size_t Client::LargestFrame(const Operation& op, const KeyState& key) {
 }
 
 void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops) {
-  Extent source;
+  ByteRange source;
   for (uint32_t key_index = 0; key_index < op->keys.size(); ++key_index) {
     KeyState& key = *Find(op->keys[key_index].key);
     const size_t width = ElementBytes(*op, key.entry.spec.dtype);
@@ -196,7 +196,7 @@ void Client::AppendParts(Time now, const std::shared_ptr<Operation>& op, const P
 void Client::AppendRows(Time now, const std::shared_ptr<Operation>& op, const PartOpArray& part_ops) {
   KeyState& key = *Find(op->only().key);
   for (uint32_t i = 0; i < key.parts.size(); ++i) {
-    Extent destination;
+    ByteRange destination;
     if (op->IsPush()) {
       AddHorizonProbe(now, key, i, op->only().round);
     } else if (op->WantsValue()) {

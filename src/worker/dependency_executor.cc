@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/pool_allocator.h"
-#include "kvstore/store_base.h"
+#include "kvstore/store_common.h"
 #include "worker/operation.h"
 
 namespace sluice::worker {

@@ -11,7 +11,7 @@
 #include "sluice/error.h"
 #include "wire/codec.h"
 #include "worker/dist_store.h"
-#include "worker/row_extents.h"
+#include "worker/row_byte_ranges.h"
 
 namespace sluice::worker {
 namespace {
@@ -21,8 +21,8 @@ using kvstore::RowBatch;
 
 // Throws kResourceExhausted when a frame is too large. A push cannot be split: it is one round of each part,
 // and all rows of a part are sent in one frame.
-void RequireFrames(const Key& key, const RowBatch& batch, const std::vector<Extent>& frames) {
-  const auto largest = std::ranges::max_element(frames, {}, &Extent::bytes);
+void RequireFrames(const Key& key, const RowBatch& batch, const std::vector<ByteRange>& frames) {
+  const auto largest = std::ranges::max_element(frames, {}, &ByteRange::bytes);
   if (largest->bytes <= wire::kMostFrameBytes) return;
   const auto part = static_cast<uint32_t>(largest - frames.begin());
   throw Error(ErrorCode::kResourceExhausted,
@@ -38,32 +38,33 @@ struct PulledRows {
   PulledRows(std::span<const int64_t> ids, uint32_t first, const plan::RowPlaces& places, size_t row_bytes)
       : first(first),
         batch(kvstore::MakeBatch(ids, places)),
-        extents(std::make_shared<RowExtents>()),
+        byte_ranges(std::make_shared<RowByteRanges>()),
         row_bytes(row_bytes) {
-    extents->sources = ExtentsOfIds(batch);
-    extents->destinations = ExtentsOfRows(batch, row_bytes);
-    delivered = std::make_shared<Buffer>(BytesOf(extents->destinations));
+    byte_ranges->sources = ByteRangesOfIds(batch);
+    byte_ranges->destinations = ByteRangesOfRows(batch, row_bytes);
+    delivered = std::make_shared<Buffer>(BytesOf(byte_ranges->destinations));
   }
   PullRowsArgs Args(uint32_t key, int priority) const {
-    return {key, IdFrames(batch, extents->sources), {delivered->bytes(), delivered}, extents, priority};
+    return {
+        key, IdFrames(batch, byte_ranges->sources), {delivered->bytes(), delivered}, byte_ranges, priority};
   }
   void SpreadTo(const HostRows& outs) const {
-    for (uint32_t part = 0; part < extents->destinations.size(); ++part) {
-      kvstore::SpreadRows(batch, part, row_bytes, delivered->data() + extents->destinations[part].offset,
+    for (uint32_t part = 0; part < byte_ranges->destinations.size(); ++part) {
+      kvstore::SpreadRows(batch, part, row_bytes, delivered->data() + byte_ranges->destinations[part].offset,
                           [&](uint32_t i) { return outs.At(first + i); });
     }
   }
 
   uint32_t first;  // position of the first row in the call
   RowBatch batch;
-  std::shared_ptr<RowExtents> extents;
+  std::shared_ptr<RowByteRanges> byte_ranges;
   std::shared_ptr<Buffer> delivered;
   size_t row_bytes;
 };
 
-bool Fit(const std::vector<Extent>& extents) {
-  return std::ranges::all_of(extents,
-                             [](const Extent& extent) { return extent.bytes <= wire::kMostFrameBytes; });
+bool Fit(const std::vector<ByteRange>& byte_ranges) {
+  return std::ranges::all_of(
+      byte_ranges, [](const ByteRange& byte_range) { return byte_range.bytes <= wire::kMostFrameBytes; });
 }
 
 // Divides the rows of a pull: into one piece if its answers fit frames, else into pieces that do, even
@@ -72,7 +73,7 @@ std::vector<PulledRows> PiecesOf(std::span<const int64_t> ids, const plan::RowPl
                                  size_t row_bytes) {
   std::vector<PulledRows> pieces;
   pieces.emplace_back(ids, 0, places, row_bytes);
-  if (const RowExtents& all = *pieces.front().extents; Fit(all.sources) && Fit(all.destinations))
+  if (const RowByteRanges& all = *pieces.front().byte_ranges; Fit(all.sources) && Fit(all.destinations))
     return pieces;
   pieces.clear();
   const size_t most = RowsOfFrame(row_bytes);
@@ -101,7 +102,7 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
   struct Work {
     RowBatch batch;
     HostRows gradients;
-    std::shared_ptr<const RowExtents> extents;
+    std::shared_ptr<const RowByteRanges> byte_ranges;
     std::shared_ptr<Buffer> frames;
     DType dtype;
     size_t row_elements;
@@ -111,25 +112,25 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
     void operator()() const {
       *exponent = kvstore::WriteFrames(
           batch, dtype, row_elements, [this](uint32_t i) { return gradients.At(i); },
-          [this](uint32_t part) { return frames->data() + extents->sources[part].offset; });
+          [this](uint32_t part) { return frames->data() + byte_ranges->sources[part].offset; });
     }
   };
   const auto row_elements = static_cast<size_t>(state.places.row_elements);
   RowBatch batch = kvstore::MakeBatch(ids, state.places);
-  const auto extents = std::make_shared<RowExtents>();
-  extents->sources = ExtentsOfFrames(batch, row_elements * SizeOf(state.shape.dtype));
-  RequireFrames(key, batch, extents->sources);
-  const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources), options_.memory);
+  const auto byte_ranges = std::make_shared<RowByteRanges>();
+  byte_ranges->sources = ByteRangesOfFrames(batch, row_elements * SizeOf(state.shape.dtype));
+  RequireFrames(key, batch, byte_ranges->sources);
+  const auto frames = std::make_shared<Buffer>(BytesOf(byte_ranges->sources), options_.memory);
   const auto work =
-      std::make_shared<const Work>(Work{std::move(batch), HostRows::ToRead(gradients), extents, frames,
+      std::make_shared<const Work>(Work{std::move(batch), HostRows::ToRead(gradients), byte_ranges, frames,
                                         state.shape.dtype, row_elements, std::make_shared<uint32_t>(0)});
   ++state.round;
   const Event summed = options_.host_work(work->gradients.context(), state.push.single,
                                           work->gradients.Readable(), [work] { (*work)(); });
   work->gradients.AddReaders(summed);
   Trace(summed, Stage::kReduce, state, frames->size());
-  const auto args = std::make_shared<const PushRowsArgs>(
-      PushRowsArgs{state.id, Frame::Of(frames), extents, options.priority, options.samples, options.divisor});
+  const auto args = std::make_shared<const PushRowsArgs>(PushRowsArgs{
+      state.id, Frame::Of(frames), byte_ranges, options.priority, options.samples, options.divisor});
   auto call = [args, exponent = work->exponent](Client& client, Time now, transport::Network& network,
                                                 const EventCompleter& end) {
     PushRowsArgs summed_args = *args;

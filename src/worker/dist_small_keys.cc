@@ -33,7 +33,7 @@ DistStore::SmallKeys DistStore::SmallOf(OpKind kind, const Found& states, const 
   SmallKeys small;
   if (compression_.type != Compression::kNone || Weights() != Compression::kNone) return small;
   small.common = {.kind = kind,
-                  .keys = KeyOps(MemoryOf<KeyOp>(records_)),
+                  .keys = PerKeyOps(MemoryOf<PerKeyOp>(records_)),
                   .source = {},
                   .priority = options.priority,
                   .samples = options.samples,

@@ -199,16 +199,16 @@ NDArray DistStore::Source(KeyState& state, const std::vector<NDArray>& values) {
   return state.merged.AsInContext(OnHost(state.merged) ? state.merged.context() : cpu_pinned(0));
 }
 
-Compressor::Outgoing DistStore::Outgoing(KeyState& state, const std::vector<NDArray>& values,
-                                         const PushOptions& options) {
+Compressor::EncodedGradient DistStore::EncodedGradient(KeyState& state, const std::vector<NDArray>& values,
+                                                       const PushOptions& options) {
   const NDArray source = Source(state, values);
   const uint32_t exponent = collective::ExponentOfSum(state.shape.dtype, values.size());
   const bool by_samples = optimizer_ != nullptr && optimizer_->config().normalize_by_samples;
   const double scale = by_samples ? static_cast<double>(options.samples) : options.divisor;
   // A push without samples has no effect, so the residual must not be sent with it.
-  Compressor::Outgoing outgoing =
+  Compressor::EncodedGradient outgoing =
       options.uncompressed || scale == 0
-          ? Compressor::Outgoing{source, {}, exponent}
+          ? Compressor::EncodedGradient{source, {}, exponent}
           : state.compressor.Compress(compression_, source, exponent, scale, options_.host_work);
   if (!outgoing.bytes.SharesStorage(source))
     Trace(ReadyToRead(outgoing.bytes), Stage::kCompress, state, static_cast<uint64_t>(outgoing.bytes.size()));
@@ -292,7 +292,7 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
       continue;
     }
     SubmitIfAdopting(entries[i].arrays, calls);
-    const auto [sent, how, exponent] = Outgoing(state, entries[i].arrays, options);
+    const auto [sent, how, exponent] = EncodedGradient(state, entries[i].arrays, options);
     // The read ends when the last holder of the frame has released it, possibly
     // long after the acknowledgement.
     const Event read = Event::Make(state.push.single, nullptr, records_);
@@ -379,7 +379,7 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
       continue;
     }
     SubmitIfAdopting(sources[i].arrays, calls);
-    const auto [sent, how, exponent] = Outgoing(state, sources[i].arrays, options);
+    const auto [sent, how, exponent] = EncodedGradient(state, sources[i].arrays, options);
     NDArray target = Target(state, targets[i].arrays);
     Events after = PendingUses(target);
     after.push_back(ReadyToRead(sent));

@@ -13,7 +13,7 @@
 
 #include "collective/reducer.h"
 #include "kvstore/states_file.h"
-#include "kvstore/store_base.h"
+#include "kvstore/store_common.h"
 #include "worker/call_batch.h"
 #include "worker/client.h"
 #include "worker/pull/adoption_budget.h"
@@ -115,8 +115,8 @@ class DistStore final : public KVStore {
   // scaled by collective::ExponentOfSum. Counts the key's round.
   NDArray Source(KeyState& state, const std::vector<NDArray>& values);
   // Returns what is sent of Source(): the array, or its encoding.
-  Compressor::Outgoing Outgoing(KeyState& state, const std::vector<NDArray>& values,
-                                const PushOptions& options);
+  Compressor::EncodedGradient EncodedGradient(KeyState& state, const std::vector<NDArray>& values,
+                                              const PushOptions& options);
   // The encoding of pulled weights. A key without an optimiser holds gradients, which are not rounded.
   Compression Weights() const { return optimizer_ == nullptr ? Compression::kNone : compression_.weights; }
   // Returns the array into which the value is pulled: the first output in host memory, else state.staging.

@@ -10,7 +10,7 @@
 #include "kvstore/rows/row_frame.h"
 #include "sluice/error.h"
 #include "worker/dist_store.h"
-#include "worker/row_extents.h"
+#include "worker/row_byte_ranges.h"
 
 namespace sluice::worker {
 namespace {
@@ -77,18 +77,22 @@ void DistStore::PullRowStates(const KeyState& key, uint32_t slot, std::span<cons
   while (!ids.empty()) {
     const auto piece = ids.first(std::min(ids.size(), RowsOfFrame(each)));
     const RowBatch batch = kvstore::MakeBatch(piece, key.places);
-    const auto extents = std::make_shared<RowExtents>();
-    extents->sources = ExtentsOfIds(batch);
-    extents->destinations = ExtentsOfRows(batch, each);
-    const auto delivered = std::make_shared<Buffer>(BytesOf(extents->destinations));
-    const auto args = std::make_shared<const PullRowsArgs>(PullRowsArgs{
-        key.id, IdFrames(batch, extents->sources), {delivered->bytes(), delivered}, extents, 0, slot});
+    const auto byte_ranges = std::make_shared<RowByteRanges>();
+    byte_ranges->sources = ByteRangesOfIds(batch);
+    byte_ranges->destinations = ByteRangesOfRows(batch, each);
+    const auto delivered = std::make_shared<Buffer>(BytesOf(byte_ranges->destinations));
+    const auto args = std::make_shared<const PullRowsArgs>(PullRowsArgs{key.id,
+                                                                        IdFrames(batch, byte_ranges->sources),
+                                                                        {delivered->bytes(), delivered},
+                                                                        byte_ranges,
+                                                                        0,
+                                                                        slot});
     Await("pull of rows' states", Timeout(),
           [args, timeout = Timeout()](Client& client, Time now, transport::Network& network, Done done) {
             client.PullRows(now, *args, DeadlineOf(now, timeout), std::move(done), network);
           });
     for (uint32_t part = 0; part < key.places.parts; ++part) {
-      kvstore::SpreadRows(batch, part, each, delivered->data() + extents->destinations[part].offset,
+      kvstore::SpreadRows(batch, part, each, delivered->data() + byte_ranges->destinations[part].offset,
                           [to, each](uint32_t i) { return to + i * each; });
     }
     to += piece.size() * each;
@@ -104,16 +108,16 @@ void DistStore::StoreRows(const KeyState& key, uint32_t slot, uint64_t num_updat
   while (!ids.empty()) {
     const auto piece = ids.first(std::min(ids.size(), RowsOfFrame(each)));
     const RowBatch batch = kvstore::MakeBatch(piece, key.places);
-    const auto extents = std::make_shared<RowExtents>();
-    extents->sources = ExtentsOfFrames(batch, each);
-    const auto frames = std::make_shared<Buffer>(BytesOf(extents->sources));
+    const auto byte_ranges = std::make_shared<RowByteRanges>();
+    byte_ranges->sources = ByteRangesOfFrames(batch, each);
+    const auto frames = std::make_shared<Buffer>(BytesOf(byte_ranges->sources));
     for (uint32_t part = 0; part < key.places.parts; ++part) {
       kvstore::WriteFrame(
           batch, part, dtype, row_elements, [from, each](uint32_t i) { return from + i * each; },
-          frames->data() + extents->sources[part].offset);
+          frames->data() + byte_ranges->sources[part].offset);
     }
     const auto args = std::make_shared<const StoreRowsArgs>(
-        StoreRowsArgs{key.id, slot, num_updates, Frame::Of(frames), extents});
+        StoreRowsArgs{key.id, slot, num_updates, Frame::Of(frames), byte_ranges});
     Await("store of rows", Timeout(),
           [args, timeout = Timeout()](Client& client, Time now, transport::Network& network, Done done) {
             client.StoreRows(now, *args, DeadlineOf(now, timeout), std::move(done), network);

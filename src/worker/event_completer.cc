@@ -1,7 +1,7 @@
 #include "worker/event_completer.h"
 
 #include "base/strings.h"
-#include "kvstore/store_base.h"
+#include "kvstore/store_common.h"
 #include "sluice/error.h"
 
 namespace sluice::worker {

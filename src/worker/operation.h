@@ -1,4 +1,4 @@
-// Operations of the client: what one call asks for (Operation), per key (KeyOp) and per part (PartOp).
+// Operations of the client: what one call asks for (Operation), per key (PerKeyOp) and per part (PartOp).
 #pragma once
 
 #include <cstdint>
@@ -60,42 +60,42 @@ enum class OpKind : uint8_t {
 };
 
 // Bytes within a source or a destination.
-struct Extent {
+struct ByteRange {
   size_t offset = 0, bytes = 0;
 };
 
 // Where the data of each part of a call on a row-sparse key lies.
-struct RowExtents {
-  std::vector<Extent> sources;  // by part: a push's ids and rows (kvstore/rows/row_frame.h), a pull's ids
-  std::vector<Extent> destinations;  // by part: a pull's rows; 0 bytes: nothing is wanted of that part
+struct RowByteRanges {
+  std::vector<ByteRange> sources;  // by part: a push's ids and rows (kvstore/rows/row_frame.h), a pull's ids
+  std::vector<ByteRange> destinations;  // by part: a pull's rows; 0 bytes: nothing is wanted of that part
 };
 
 // One key of an operation.
-struct KeyOp {
+struct PerKeyOp {
   uint32_t key = 0;
   uint64_t round = 0;  // the push's round, or the smallest version to be pulled
   Destination destination;
   Callback callback = nullptr;  // called at the end of this key in a small-key batch; else null
 };
-using KeyOps = std::vector<KeyOp, MemoryOf<KeyOp>>;
+using PerKeyOps = std::vector<PerKeyOp, MemoryOf<PerKeyOp>>;
 
 // One call on one key, or on several (SmallKeyBatchArgs).
 struct Operation {
   explicit Operation(const std::shared_ptr<Allocator>& records)
-      : keys(MemoryOf<KeyOp>(records)), kept(MemoryOf<Frame>(records)) {}
+      : keys(MemoryOf<PerKeyOp>(records)), kept(MemoryOf<Frame>(records)) {}
 
   OpKind kind = OpKind::kPush;
   const char* name = nullptr;  // in messages; null: the name of `kind`
-  KeyOps keys;
+  PerKeyOps keys;
   int priority = 0;
   uint32_t slot = 0;
   uint64_t samples = 0;
   double divisor = 1;
   uint32_t exponent = 0;
-  GradientCompression compression;         // encoding of a push's source, and of the weights that are wanted
-  Frame source;                            // what is sent (HasPayload); for several keys one behind the other
-  std::shared_ptr<const RowExtents> rows;  // row-sparse keys only
-  KeptFrames kept;                         // leased values that wait to be adopted together
+  GradientCompression compression;  // encoding of a push's source, and of the weights that are wanted
+  Frame source;                     // what is sent (HasPayload); for several keys one behind the other
+  std::shared_ptr<const RowByteRanges> rows;  // row-sparse keys only
+  KeptFrames kept;                            // leased values that wait to be adopted together
   Time opened{}, deadline = Time::max();
   Callback done;
 
@@ -109,7 +109,7 @@ struct Operation {
   }
 
   // The key of an operation on one key.
-  KeyOp& only() { return keys[0]; }
+  PerKeyOp& only() { return keys[0]; }
 
   uint64_t number = 0;  // key of Client::operations_
   size_t parts_left = 0;
@@ -125,7 +125,7 @@ struct PartOp {
   uint32_t key_index = 0;  // index in op->keys
   wire::PartRef ref;
   uint32_t shard = 0;
-  Extent source, destination;
+  ByteRange source, destination;
   uint64_t order = 0;     // order of issue
   uint64_t request = 0;   // id of the message with which it was sent
   bool released = false;  // has been moved to its shard's queue, and perhaps sent
@@ -134,7 +134,7 @@ struct PartOp {
   bool acked = false;    // the shard has received the push
   bool finished = false;
 
-  const KeyOp& key_op() const { return op->keys[key_index]; }
+  const PerKeyOp& key_op() const { return op->keys[key_index]; }
   uint64_t round() const { return key_op().round; }
   bool HasPayload() const { return op->HasPayload(); }
   // Bytes that it adds to its message, or else to the answer.

@@ -218,14 +218,15 @@ TEST(SimPressureOfRows, RowsComeAtTheLinksPace) {
     std::vector<int64_t> ids(2048);
     std::iota(ids.begin(), ids.end(), first);
     const kvstore::RowBatch batch = kvstore::MakeBatch(ids, places);
-    const auto extents = std::make_shared<worker::RowExtents>();
+    const auto byte_ranges = std::make_shared<worker::RowByteRanges>();
     for (uint32_t part = 0; part < places.parts; ++part) {
-      extents->sources.push_back({batch.part_begin[part] * 8, batch.RowsOf(part) * 8});
-      extents->destinations.push_back({batch.part_begin[part] * kWidth * 4, batch.RowsOf(part) * kWidth * 4});
+      byte_ranges->sources.push_back({batch.part_begin[part] * 8, batch.RowsOf(part) * 8});
+      byte_ranges->destinations.push_back(
+          {batch.part_begin[part] * kWidth * 4, batch.RowsOf(part) * kWidth * 4});
     }
     const auto& out = landed.emplace_back(std::make_shared<Buffer>(ids.size() * kWidth * 4));
     worker::PullRowsArgs args{
-        0, Frame::Copy(std::as_bytes(std::span(batch.ids))), {out->bytes(), out}, extents};
+        0, Frame::Copy(std::as_bytes(std::span(batch.ids))), {out->bytes(), out}, byte_ranges};
     ++open;
     cluster.OnWorker(0, [args, &open](worker::Client& client, Time now, transport::Network& network) {
       client.PullRows(

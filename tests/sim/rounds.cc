@@ -69,14 +69,14 @@ std::vector<std::vector<float>> RowSums(uint32_t workers, int rounds) {
   return after;
 }
 
-// Returns extents for the parts of a batch, one behind the other without gaps.
+// Returns byte_ranges for the parts of a batch, one behind the other without gaps.
 std::vector<worker::Extent> Lay(const kvstore::RowBatch& batch, uint32_t parts, size_t bytes_each) {
-  std::vector<worker::Extent> extents;
+  std::vector<worker::Extent> byte_ranges;
   for (uint32_t part = 0; part < parts; ++part) {
-    const size_t offset = extents.empty() ? 0 : extents.back().offset + extents.back().bytes;
-    extents.push_back({offset, batch.RowsOf(part) * bytes_each});
+    const size_t offset = byte_ranges.empty() ? 0 : byte_ranges.back().offset + byte_ranges.back().bytes;
+    byte_ranges.push_back({offset, batch.RowsOf(part) * bytes_each});
   }
-  return extents;
+  return byte_ranges;
 }
 
 std::shared_ptr<Buffer> Floats(int64_t n) {
@@ -119,15 +119,15 @@ class Script {
 
   worker::PushRowsArgs PushOfRows(uint32_t w, uint32_t key, const plan::RowPlaces& places, int round) const {
     const kvstore::RowBatch batch = kvstore::MakeBatch(RowsPushed(w, round), places);
-    auto extents = std::make_shared<worker::RowExtents>();
-    extents->sources = Lay(batch, places.parts, kvstore::RowFrame::BytesOf(1, kRowBytes));
+    auto byte_ranges = std::make_shared<worker::RowByteRanges>();
+    byte_ranges->sources = Lay(batch, places.parts, kvstore::RowFrame::BytesOf(1, kRowBytes));
     const std::vector<float> row(3, static_cast<float>(w + 1));
     const auto at = [&row](uint32_t) { return reinterpret_cast<const std::byte*>(row.data()); };
     auto frames = std::make_shared<Buffer>(kvstore::RowFrame::BytesOf(batch.size(), kRowBytes));
     for (uint32_t part = 0; part < places.parts; ++part)
       kvstore::WriteFrame(batch, part, DType::kFloat32, 3, at,
-                          frames->data() + extents->sources[part].offset);
-    return {.key = key, .source = Frame::Of(frames), .extents = extents};
+                          frames->data() + byte_ranges->sources[part].offset);
+    return {.key = key, .source = Frame::Of(frames), .byte_ranges = byte_ranges};
   }
 
   // Pushes a few rows and pulls others, some of which no worker has pushed.
@@ -144,16 +144,16 @@ class Script {
     std::vector<int64_t> wanted = RowsPushed((w + 1) % static_cast<uint32_t>(workers_.size()), round);
     wanted.push_back(kTable[0] - 1 - round % 50);
     const auto batch = std::make_shared<kvstore::RowBatch>(kvstore::MakeBatch(wanted, places));
-    auto extents = std::make_shared<worker::RowExtents>();
-    extents->sources = Lay(*batch, places.parts, sizeof(int64_t));
-    extents->destinations = Lay(*batch, places.parts, kRowBytes);
+    auto byte_ranges = std::make_shared<worker::RowByteRanges>();
+    byte_ranges->sources = Lay(*batch, places.parts, sizeof(int64_t));
+    byte_ranges->destinations = Lay(*batch, places.parts, kRowBytes);
     const auto rows = std::make_shared<Buffer>(batch->size() * kRowBytes);
     client.PullRows(
         now,
         {.key = key,
          .ids = Frame::Copy(std::as_bytes(std::span(batch->ids))),
          .destination = {rows->bytes(), rows},
-         .extents = extents},
+         .byte_ranges = byte_ranges},
         Time::max(), [this, w, batch, rows](const Status& status) { RowsLanded(w, *batch, *rows, status); },
         network);
   }
@@ -309,7 +309,7 @@ class Script {
       return client.Batch(now, std::move(args), Time::max(), landed, network);
     }
     worker::SmallKeyBatchArgs pull{.kind = worker::OpKind::kPull, .source = {}};
-    for (worker::KeyOp& key_op : args.keys)
+    for (worker::PerKeyOp& key_op : args.keys)
       pull.keys.push_back({.key = key_op.key, .destination = std::exchange(key_op.destination, {})});
     client.Batch(
         now, std::move(args), Time::max(),

@@ -33,7 +33,7 @@ void Shard::ReturnLeases(Time now) {
     for (Part& part : key->parts)
       for (Round& round : part.rounds) note(round.ReturnLeases(now));
     for (auto& [rank, pushes] : key->pushes)
-      for (Key::Staged& staged : pushes.staged)
+      for (Key::StagedPush& staged : pushes.staged)
         for (auto& contribution : staged.parts)
           if (contribution) note(contribution->ReturnLease(now));
   }
@@ -72,7 +72,7 @@ Result<Shard::Admission> Shard::AdmitAsync(const Sender& sender, Key& key, Part&
   if (!index) return index.failure();
   if (!index.value()) return Admission::kRepeat;
   if (pushes.staged.size() <= *index.value()) pushes.staged.resize(*index.value() + 1);
-  Key::Staged& staged = pushes.staged[*index.value()];
+  Key::StagedPush& staged = pushes.staged[*index.value()];
   if (staged.parts.empty()) staged.parts.resize(key.parts.size());
   auto& place = staged.parts[key.local.at(part.ref.part)];
   if (place && options_.deduplicate) return Admission::kRepeat;

@@ -23,13 +23,13 @@ struct Key {
 
   // In async modes a push is applied when all its parts on this shard have arrived, in
   // the order of the worker's rounds.
-  struct Staged {
+  struct StagedPush {
     std::vector<std::optional<Contribution>> parts;  // by local index
     size_t arrived = 0;                              // number of parts that have arrived
   };
   struct WorkerPushes {
-    uint64_t applied = 0;       // number of rounds applied
-    std::deque<Staged> staged;  // staged[i] is round applied + 1 + i
+    uint64_t applied = 0;           // number of rounds applied
+    std::deque<StagedPush> staged;  // staged[i] is round applied + 1 + i
   };
   std::map<uint32_t, WorkerPushes> pushes;  // by worker rank
   // Async modes: for each worker with pinned answers (Waiter::pinned), the one state that they

@@ -156,7 +156,7 @@ void Shard::CloseRounds(Key& key, Part& part) {
 void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
   bool applied = false;
   while (!pushes.staged.empty() && pushes.staged.front().arrived == key.parts.size()) {
-    const Key::Staged push = std::move(pushes.staged.front());
+    const Key::StagedPush push = std::move(pushes.staged.front());
     pushes.staged.pop_front();
     std::vector<Closing> closings;
     for (size_t i = 0; i < key.parts.size(); ++i) {

@@ -44,7 +44,7 @@ MemoryLink::MemoryLink(FileDescriptor socket, std::shared_ptr<LeaseReturns> retu
       records_(std::move(records)),
       socket_(std::make_shared<const FileDescriptor>(std::move(socket))),
       peer_returns_(std::move(peer_returns)),
-      leased_out_(64) {}
+      outstanding_leases_(64) {}
 
 bool MemoryLink::SendReturns() {
   return SendControl(Kind::kReturns, 0, returns_->fd());
@@ -87,11 +87,11 @@ std::optional<wire::LeasedFrame> MemoryLink::LeaseOut(uint32_t index, const Fram
   const auto place = room() ? heap_->Find(frame.bytes()) : std::nullopt;
   AnnounceGoneSegments();
   if (!place || !AnnounceSegment(*place)) return std::nullopt;
-  if (next_ - first_ == leased_out_.size()) {
-    std::vector<LeasedOut> larger(2 * leased_out_.size());
+  if (next_ - first_ == outstanding_leases_.size()) {
+    std::vector<OutstandingLease> larger(2 * outstanding_leases_.size());
     for (uint64_t lease = first_; lease != next_; ++lease)
       larger[lease & (larger.size() - 1)] = std::move(At(lease));
-    leased_out_ = std::move(larger);
+    outstanding_leases_ = std::move(larger);
   }
   const uint64_t lease = next_++;
   At(lease) = {frame, true};
@@ -107,7 +107,7 @@ void MemoryLink::Collect() {
     if (!lease) break;
     ++collected_;
     if (*lease < first_ || *lease >= next_ || !At(*lease).out) continue;
-    LeasedOut& given = At(*lease);
+    OutstandingLease& given = At(*lease);
     leased_bytes_ -= given.frame.size();
     given = {};
   }
@@ -216,7 +216,7 @@ bool MemoryLink::StopMapping(const std::string& why) {
 // stays open until it is no longer watched and the frames leased from the peer are gone.
 void MemoryLink::Close() {
   open_ = false;
-  leased_out_.assign(leased_out_.size(), {});
+  outstanding_leases_.assign(outstanding_leases_.size(), {});
   first_ = next_;
   leased_bytes_ = 0;
   mapped_.clear();

@@ -61,7 +61,7 @@ class MemoryLink {
   void Read();
 
  private:
-  struct LeasedOut {
+  struct OutstandingLease {
     Frame frame;
     bool out = false;
   };
@@ -82,7 +82,9 @@ class MemoryLink {
   bool AnnounceSegment(const SharedHeap::Location& place);
   void AnnounceGoneSegments();
   bool StopMapping(const std::string& why);
-  LeasedOut& At(uint64_t lease) { return leased_out_[lease & (leased_out_.size() - 1)]; }
+  OutstandingLease& At(uint64_t lease) {
+    return outstanding_leases_[lease & (outstanding_leases_.size() - 1)];
+  }
   void Close();
 
   const std::shared_ptr<LeaseReturns> returns_;
@@ -96,7 +98,7 @@ class MemoryLink {
 
   // Leases to the peer: numbers first_ to next_ - 1, some of which have been returned.
   std::shared_ptr<const LeaseReturnsView> peer_returns_;
-  std::vector<LeasedOut> leased_out_;  // a ring; its size is a power of two
+  std::vector<OutstandingLease> outstanding_leases_;  // a ring; its size is a power of two
   uint64_t first_ = 1, next_ = 1;
   uint64_t collected_ = 0;  // returns read
   uint64_t leased_bytes_ = 0;

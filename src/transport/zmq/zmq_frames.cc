@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/pool_allocator.h"
-#include "transport/zmq/traffic.h"
+#include "transport/zmq/traffic_counters.h"
 
 namespace sluice::transport {
 namespace {

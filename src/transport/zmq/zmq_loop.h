@@ -12,7 +12,7 @@
 
 #include "transport/shm/shared_heap.h"
 #include "transport/transport.h"
-#include "transport/zmq/traffic.h"
+#include "transport/zmq/traffic_counters.h"
 #include "transport/zmq/zmq_context.h"
 #include "wire/codec.h"
 

@@ -41,9 +41,9 @@ bool Compressor::ResidualIsNegligible() const {
          std::ranges::all_of(kept_->values, [](float value) { return std::abs(value) <= kRounding; });
 }
 
-Compressor::Outgoing Compressor::Compress(const GradientCompression& how, const NDArray& gradient,
-                                          uint32_t exponent, double scale,
-                                          const collective::HostWork& host_work) {
+Compressor::EncodedGradient Compressor::Compress(const GradientCompression& how, const NDArray& gradient,
+                                                 uint32_t exponent, double scale,
+                                                 const collective::HostWork& host_work) {
   const DType dtype = gradient.dtype();
   const bool applies = compression::Applies(how, dtype);
   if (!applies && ResidualIsNegligible()) {

@@ -22,7 +22,7 @@ class Compressor {
   Compressor(Label what, std::vector<size_t> parts);
 
   // What a push sends.
-  struct Outgoing {
+  struct EncodedGradient {
     NDArray bytes;
     GradientCompression how;  // the encoding of `bytes`; kNone: elements
     uint32_t exponent = 0;    // multiplies elements that are not encoded by 2^exponent
@@ -35,8 +35,8 @@ class Compressor {
   // `scale` is what the round divides by: the number of samples or the divisor, above 0. The threshold of
   // 2bit and the magnitude 1 of 1bit are meant for the scale of the first push. When the scale of a push
   // differs, for example in a smaller last batch, they and the residual are multiplied by the ratio.
-  Outgoing Compress(const GradientCompression& how, const NDArray& gradient, uint32_t exponent, double scale,
-                    const collective::HostWork& host_work);
+  EncodedGradient Compress(const GradientCompression& how, const NDArray& gradient, uint32_t exponent,
+                           double scale, const collective::HostWork& host_work);
   // Whether there is no residual, and the last push was not compressed.
   bool Idle() const { return kept_ == nullptr; }
   // `done` ends the push of what Compress has returned last.

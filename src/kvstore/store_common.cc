@@ -1,7 +1,7 @@
 // What local and distributed stores share: KVStore::Broadcast, the checks of a call's keys and arrays,
 // and the list of outstanding operations. The functions run on the thread of the store's caller; the
 // callbacks of WhenAll and OutstandingOperations run on the threads that complete the events.
-#include "kvstore/store_base.h"
+#include "kvstore/store_common.h"
 
 #include <algorithm>
 #include <atomic>

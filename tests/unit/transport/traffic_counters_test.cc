@@ -1,4 +1,4 @@
-#include "transport/zmq/traffic.h"
+#include "transport/zmq/traffic_counters.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,7 @@
 // What every store checks and keeps the same way.
-#include "kvstore/store_base.h"
-
 #include <gmock/gmock.h>
 
+#include "kvstore/store_common.h"
 #include "unit/expect_error.h"
 
 namespace sluice::kvstore {
