@@ -1,6 +1,7 @@
 // A server's shard: one thread with one socket, and the parts of keys that it owns. A gradient passes
 // through four steps, each of which has a folder:
-//   receive/    checks a message against the key table; acknowledges and drops repeated pushes
+//   keys/       the keys' parts of this shard, and the rule that updates each key
+//   receive/    checks a message against the keys; acknowledges and drops repeated pushes
 //   aggregate/  keeps the frames as they came, by round and worker
 //   update/     closes a round in one pass, once all live workers have pushed it
 //   reply/      answers the requests that wait for the new version, without copying the weight
@@ -17,7 +18,7 @@
 #include "base/log.h"
 #include "base/non_temporal_copy.h"
 #include "base/pool_allocator.h"
-#include "server/aggregate/key.h"
+#include "server/keys/shard_keys.h"
 #include "server/reply/reply_batcher.h"
 #include "server/shard_counters.h"
 #include "server/update/update_queue.h"
@@ -41,7 +42,7 @@ class Shard final : public transport::Machine {
  public:
   explicit Shard(ShardOptions options)
       : options_(std::move(options)),
-        own_rule_{.optimizer = nullptr, .updater = options_.updater},
+        keys_(options_.updater, options_.thread),
         update_queue_(options_.helpers) {}
 
   void OnStart(Time, transport::Network&) override {}
@@ -57,15 +58,12 @@ class Shard final : public transport::Machine {
   std::string DumpState(Time now) const override;
 
   // --- From the control machine ---
-  // Adds new keys and ignores known ones. The entries must be valid (plan::InvalidReason). Fails at the first
-  // key that does not fit its store's update rule (ValidateRule); the keys before it have been added.
-  Status AddKeys(const std::vector<wire::KeyEntry>& entries);
-  // This optimiser updates each key of `store` from the key's round in `first_rounds` on (from round 1 when
-  // the map does not name the key), in async modes from now on. A repeat changes nothing. Fails with
-  // kFailedPrecondition when the server has an updater of its own, with kInvalidArgument when the config is
-  // invalid, and when a key does not fit the optimiser (ValidateRule).
+  // As ShardKeys::Add and ShardKeys::SetOptimizer.
+  Status AddKeys(const std::vector<wire::KeyEntry>& entries) { return keys_.Add(entries); }
   Status SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds,
-                      uint32_t store = 0);
+                      uint32_t store = 0) {
+    return keys_.SetOptimizer(config, first_rounds, store);
+  }
   // Sets this server's rank and the workers that are alive. Closes rounds that waited only for workers that
   // no longer live, and refuses waiting requests that can no longer be answered.
   void SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire::NodeInfo>& roster,
@@ -84,36 +82,19 @@ class Shard final : public transport::Machine {
     transport::PeerId peer;
     uint64_t request_id;
   };
-  struct ConfiguredRule {
-    std::map<uint32_t, uint64_t> first_rounds;
-    UpdateRule rule;
-    uint64_t FirstRound(uint32_t key) const {
-      const auto it = first_rounds.find(key);
-      return it == first_rounds.end() ? 1 : it->second;
-    }
-  };
 
   void Handle(Time now, transport::PeerId from, wire::Message& message, transport::Network& network);
 
   // receive/
   bool IsMember(const wire::Sender& sender) const;
   void CopyLeasedFrames(wire::Message& message);
-  Result<Part*> FindPart(const wire::PartRef& ref, Key** key);
   void OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network);
-  Status ValidatePush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part);
   void OnPull(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnPullRows(Time now, const Sender& sender, const wire::Message& message, transport::Network& network);
-  Status ValidatePullRows(const Sender& sender, const wire::RowsPart& wanted, Bytes ids, Key** key,
-                          Part** part);
   void OnGetRowIds(const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
-  Status ValidateStore(const Sender& sender, const wire::Store& store, size_t i, Bytes bytes, Key** key,
-                       Part** part);
-  Status ValidateStoreRows(const wire::Store& store, size_t i, Bytes bytes, const Key& key, Part& part) const;
   static void StoreRows(Part& part, uint32_t slot, const Frame& frame);
-  Status ValidateState(const Key& key, Part& part, const wire::StorePart& state) const;
-  Status ValidateSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const;
   void StoreValue(Key& key, Part& part, const Frame& value);
   void SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by);
   static void StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by);
@@ -133,8 +114,6 @@ class Shard final : public transport::Machine {
                                Contribution contribution);
 
   // update/
-  const UpdateRule& RuleFor(const Key& key, uint64_t round) const;
-  const UpdateRule& NewestRule(uint32_t store) const;
   // The parts of this shard whose next round closes together with that of `part`: the part alone, or all
   // parts of the key when the update needs norms (sync modes only).
   std::span<Part> PartsClosingWith(Key& key, Part& part) const;
@@ -156,13 +135,8 @@ class Shard final : public transport::Machine {
   void UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings);
   void UpdateTables(const Key& key, const UpdateRule& rule, std::span<const Closing> closings) const;
   UpdateInput InputOf(const Key& key, const UpdateRule& rule, const Closing& closing) const;
-  void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const;
-  void Prune(std::vector<ConfiguredRule>* set, uint32_t store) const;
 
   // reply/
-  // The version with which a pull's min_version is compared: sync: the part's; async: the number of rounds of
-  // worker `rank` that have been applied to the key.
-  static uint64_t VersionFor(const Key& key, const Part& part, uint32_t rank);
   bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
   static bool WaitsForPinned(const Key& key, const Part& part, const Waiter& waiter);
   // Answers at once when the waiter is ready and its peer has room, and returns true. Otherwise
@@ -191,19 +165,14 @@ class Shard final : public transport::Machine {
   void SendError(const Sender& to, const Failure& failure, transport::Network& network);
 
   const ShardOptions options_;
-  const UpdateRule own_rule_;  // for stores without an optimiser: the program's updater, else assignment
-  // This shard's number among all shards of the job.
-  uint32_t index() const { return rank_ * options_.shards_per_server + options_.thread; }
-
   uint32_t rank_ = 0;  // the server's rank
   uint64_t epoch_ = 0;
-  std::map<uint32_t, uint64_t> incarnations_;                   // by rank; workers that are not dead
-  std::set<uint32_t> live_;                                     // ranks of live workers
-  uint32_t num_workers_ = 1;                                    // all workers of the job, dead ones too
-  bool worker_0_left_ = false;                                  // worker 0 has finished without an error
-  std::vector<std::unique_ptr<Key>> keys_;                      // by id; null where this shard has no part
-  std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // by store; in the order of SetOptimizer
-  UpdateQueue update_queue_;                                    // empty when the loop is idle
+  std::map<uint32_t, uint64_t> incarnations_;  // by rank; workers that are not dead
+  std::set<uint32_t> live_;                    // ranks of live workers
+  uint32_t num_workers_ = 1;                   // all workers of the job, dead ones too
+  bool worker_0_left_ = false;                 // worker 0 has finished without an error
+  ShardKeys keys_;
+  UpdateQueue update_queue_;  // empty when the loop is idle
   ReplyBatcher replies_;
   // deferred_ lists for each peer the parts whose values the peer gets once it has room; every deferred
   // waiter belongs to one of these parts. The answer is made only then, so a deferred one takes no memory

@@ -28,11 +28,10 @@ void Shard::ReturnLeases(Time now) {
   if (now < next_return_) return;
   next_return_ = Time::max();
   const auto note = [&](Time next) { next_return_ = std::min(next_return_, next); };
-  for (const auto& key : keys_) {
-    if (key == nullptr) continue;
-    for (Part& part : key->parts)
+  for (Key& key : keys_.all()) {
+    for (Part& part : key.parts)
       for (Round& round : part.rounds) note(round.ReturnLeases(now));
-    for (auto& [rank, pushes] : key->pushes)
+    for (auto& [rank, pushes] : key.pushes)
       for (Key::StagedPush& staged : pushes.staged)
         for (auto& contribution : staged.parts)
           if (contribution) note(contribution->ReturnLease(now));
@@ -53,7 +52,7 @@ Result<Shard::Admission> Shard::AdmitSync(const Sender& sender, Key& key, Part& 
   Round& open = part.rounds[*index.value()];
   if (open.Has(sender.rank) && options_.deduplicate) return Admission::kRepeat;
   if (const auto divisor = open.divisor();
-      divisor && *divisor != contribution.divisor && !RuleFor(key, round).normalizes_by_samples()) {
+      divisor && *divisor != contribution.divisor && !keys_.RuleFor(key, round).normalizes_by_samples()) {
     return Fail(ErrorCode::kInvalidArgument, "push of key ", wire::ToString(key.entry.spec), " for round ",
                 round, ": worker ", sender.rank, " divides by ", contribution.divisor, ", another worker by ",
                 *divisor, "; the divisor must be the same on all workers (or use normalize_by_samples)");

@@ -8,21 +8,10 @@
 #include <cmath>
 
 #include "base/strings.h"
-#include "kvstore/rows/row_frame.h"
+#include "server/receive/validate.h"
 #include "server/shard.h"
 
 namespace sluice::server {
-namespace {
-
-std::string InvalidRowPushReason(const wire::Push& push, size_t i, Bytes bytes, const Key& key) {
-  if (push.compression != Compression::kNone) return StrCat("rows do not travel as ", Name(push.compression));
-  if (push.parts[i].want_value) return "a push of rows is answered without a value";
-  const size_t row_bytes = static_cast<size_t>(key.places->row_elements) * SizeOf(key.entry.spec.dtype);
-  return kvstore::InvalidRowsReason(bytes, row_bytes, *key.places, push.parts[i].ref.part);
-}
-
-}  // namespace
-
 void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, transport::Network& network) {
   if (std::holds_alternative<wire::Heartbeat>(message.body)) return;  // only authenticates a new connection
   if (!IsMember(message.sender)) {
@@ -46,14 +35,13 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
 void Shard::CopyLeasedFrames(wire::Message& message) {
   const auto* push = std::get_if<wire::Push>(&message.body);
   const auto adds_up = [&](size_t i) {
-    const uint32_t key = push->parts[i].ref.key;
-    return push->compression == Compression::kNone && key < keys_.size() && keys_[key] != nullptr &&
-           !keys_[key]->places;
+    const Key* key = keys_.Find(push->parts[i].ref.key);
+    return push->compression == Compression::kNone && key != nullptr && !key->places;
   };
   const auto* store = std::get_if<wire::Store>(&message.body);
   const auto is_stored = [&](size_t i) {
-    const uint32_t key = store->parts[i].ref.key;
-    return key < keys_.size() && keys_[key] != nullptr && !keys_[key]->places;
+    const Key* key = keys_.Find(store->parts[i].ref.key);
+    return key != nullptr && !key->places;
   };
   for (size_t i = 0; i < message.payload.size(); ++i) {
     Frame& frame = message.payload[i];
@@ -82,65 +70,12 @@ bool Shard::IsMember(const wire::Sender& sender) const {
   return it != incarnations_.end() && it->second == sender.incarnation;
 }
 
-Result<Part*> Shard::FindPart(const wire::PartRef& ref, Key** key) {
-  if (ref.key >= keys_.size() || keys_[ref.key] == nullptr) {
-    return Fail(ErrorCode::kNotFound, "shard ", index(), " has no key with id ", ref.key);
-  }
-  *key = keys_[ref.key].get();
-  Part* part = (*key)->Find(ref.part);
-  if (part == nullptr) {
-    return Fail(ErrorCode::kNotFound, "part ", ref.part, " of key ", wire::ToString((*key)->entry.spec),
-                " is not on shard ", index());
-  }
-  return part;
-}
-
-Status Shard::ValidatePush(const wire::Push& push, size_t i, Bytes bytes, Key** key, Part** part) {
-  const Result<Part*> found = FindPart(push.parts[i].ref, key);
-  if (!found) return found.failure();
-  *part = found.value();
-  const wire::KeySpec& spec = (*key)->entry.spec;
-  const auto refuse = [&](ErrorCode code, const auto&... why) {
-    return Fail(code, "push of key ", wire::ToString(spec), ", part ", push.parts[i].ref.part, ": ", why...);
-  };
-  if (!(*part)->initialised)
-    return refuse(ErrorCode::kFailedPrecondition, "the key has not been initialised");
-  const std::string why = (*key)->places
-                              ? InvalidRowPushReason(push, i, bytes, **key)
-                              : compression::InvalidReason({bytes.data(), bytes.size(), push.compression},
-                                                           spec.dtype, (*part)->length);
-  if (!why.empty()) return refuse(ErrorCode::kInvalidArgument, why);
-  if (!compression::CanEncodeWeights(push.values, spec.dtype)) {
-    return refuse(ErrorCode::kInvalidArgument, Name(spec.dtype), " weights do not travel as ",
-                  Name(push.values));
-  }
-  if (push.parts[i].round == 0) return refuse(ErrorCode::kInvalidArgument, "rounds count from 1");
-  if (!(push.divisor > 0) || std::isinf(push.divisor))
-    return refuse(ErrorCode::kInvalidArgument, "the divisor is ", push.divisor);
-  if (!IsFloating(spec.dtype) && push.divisor != 1) {
-    return refuse(ErrorCode::kInvalidArgument, "a ", Name(spec.dtype), " key cannot be divided by ",
-                  push.divisor);
-  }
-  const bool scales = spec.dtype == DType::kFloat16 && push.compression == Compression::kNone;
-  if (push.exponent > (scales ? wire::kMostExponent : 0)) {
-    return refuse(ErrorCode::kInvalidArgument, "the exponent of a ", Name(spec.dtype), " gradient as ",
-                  Name(push.compression), " is ", push.exponent);
-  }
-  const UpdateRule& rule = RuleFor(**key, push.parts[i].round);
-  if ((*key)->async() && !rule.optimizer && !rule.updater) {
-    return refuse(
-        ErrorCode::kFailedPrecondition,
-        "an async store without optimiser would assign whatever comes last; call SetOptimizer first");
-  }
-  return Status::Ok();
-}
-
 void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network) {
   const auto& push = std::get<wire::Push>(message.body);
   for (size_t i = 0; i < push.parts.size(); ++i) {
     Key* key = nullptr;
     Part* part = nullptr;
-    if (Status status = ValidatePush(push, i, message.payload[i].bytes(), &key, &part); !status) {
+    if (Status status = ValidatePush(keys_, push, i, message.payload[i].bytes(), &key, &part); !status) {
       ++counters_[Counter::kRejected];
       return SendError(sender, status.failure(), network);
     }
@@ -150,7 +85,7 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
   bool all_answered = true;  // every part was answered with its value at once, which implies the Ack
   for (size_t i = 0; i < push.parts.size(); ++i) {
     const wire::PushPart& pushed = push.parts[i];
-    Key* key = keys_[pushed.ref.key].get();
+    Key* key = keys_.Find(pushed.ref.key);
     Part* part = key->Find(pushed.ref.part);
     Frame& frame = message.payload[i];
     counters_[Counter::kBytesIn] += frame.size();
@@ -184,41 +119,12 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
   const auto& pull = std::get<wire::Pull>(message.body);
   for (const wire::PullPart& wanted : pull.parts) {
     Key* key = nullptr;
-    const Result<Part*> part = FindPart(wanted.ref, &key);
-    if (!part) {
+    Part* part = nullptr;
+    if (Status status = ValidatePull(keys_, pull.want, pull.values, wanted, &key, &part); !status) {
       ++counters_[Counter::kRejected];
-      return SendError(sender, part.failure(), network);
+      return SendError(sender, status.failure(), network);
     }
-    if (key->places && pull.want != wire::Pull::Want::kVersion) {
-      ++counters_[Counter::kRejected];
-      return SendError(sender,
-                       Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
-                            " is row-sparse: its rows are pulled, never all of it"),
-                       network);
-    }
-    // States exist from the first update on; before it they are created here, as zeros.
-    if (wanted.slot > 0)
-      PrepareStates(RuleFor(*key, part.value()->version + 1), key->entry.spec, *part.value());
-    // kVersion for slot 1 asks for the number of updates, which a part has even without states. It is asked
-    // for with a slot of its own because waiters are kept by slot.
-    const size_t least = pull.want == wire::Pull::Want::kVersion ? 1 : 0;
     const bool awaits_set = pull.want == wire::Pull::Want::kSet;
-    if (wanted.slot > std::max(part.value()->num_states(), least)) {
-      ++counters_[Counter::kRejected];
-      return SendError(
-          sender,
-          Fail(ErrorCode::kNotFound, "key ", wire::ToString(key->entry.spec), " has ",
-               part.value()->num_states(), " optimiser states, state ", wanted.slot, " was asked for"),
-          network);
-    }
-    if (!compression::CanEncodeWeights(pull.values, key->entry.spec.dtype)) {
-      ++counters_[Counter::kRejected];
-      return SendError(
-          sender,
-          Fail(ErrorCode::kInvalidArgument, "pull of key ", wire::ToString(key->entry.spec), ": ",
-               Name(key->entry.spec.dtype), " weights do not travel as ", Name(pull.values)),
-          network);
-    }
     ++counters_[Counter::kPulls];
     const Waiter waiter{.rank = sender.rank,
                         .slot = wanted.slot,
@@ -228,7 +134,7 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
                         .peer = sender.peer,
                         .request_id = sender.request_id,
                         .as = pull.values};
-    if (AnswerOrWait(now, *key, *part.value(), waiter)) continue;
+    if (AnswerOrWait(now, *key, *part, waiter)) continue;
     key->awaits_set |= awaits_set;
     if (awaits_set || worker_0_left_) FailUnsatisfiable(*key, network);
   }
@@ -240,60 +146,6 @@ void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
     for (const auto& [name, count] : options_.process_counters()) stats.counters[name] += count;
   }
   Send(sender.peer, sender.request_id, std::move(stats), {}, network);
-}
-
-Status Shard::ValidateStore(const Sender& sender, const wire::Store& store, size_t i, Bytes bytes, Key** key,
-                            Part** part) {
-  const wire::StorePart& stored = store.parts[i];
-  const Result<Part*> found = FindPart(stored.ref, key);
-  if (!found) return found.failure();
-  *part = found.value();
-  const wire::KeySpec& spec = (*key)->entry.spec;
-  if ((*key)->places) return ValidateStoreRows(store, i, bytes, **key, **part);
-  if (store.purpose == wire::Store::Purpose::kRows) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec),
-                " is not row-sparse, but rows came");
-  }
-  const bool sets = store.purpose == wire::Store::Purpose::kWeight;
-  const bool init = store.purpose == wire::Store::Purpose::kInit;
-  const size_t expected = init || sets       ? (*part)->length * SizeOf(spec.dtype)
-                          : stored.slot == 0 ? 0
-                                             : SlotBytes(spec.dtype, (*part)->length);
-  if (bytes.size() != expected) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), ", part ", stored.ref.part, ": ",
-                bytes.size(), " bytes came to be stored, the part has ", expected);
-  }
-  if (sets) return ValidateSet(sender, **key, **part, stored.version);
-  return init ? Status::Ok() : ValidateState(**key, **part, stored);
-}
-
-// Worker 0 sets the weight of the version that its last push has made, so that version must be available.
-Status Shard::ValidateSet(const Sender& sender, const Key& key, const Part& part, uint64_t version) const {
-  const auto refuse = [&](const auto&... why) {
-    return Fail(ErrorCode::kFailedPrecondition, "set of key ", wire::ToString(key.entry.spec), ": ", why...);
-  };
-  if (sender.rank != 0) return refuse("worker ", sender.rank, " wants to, but worker 0's weights count");
-  if (!part.initialised) return refuse("the key has not been initialised");
-  if (const uint64_t there = VersionFor(key, part, sender.rank); version > there)
-    return refuse("version ", version, " is not there, the last one is ", there);
-  return Status::Ok();
-}
-
-Status Shard::ValidateState(const Key& key, Part& part, const wire::StorePart& state) const {
-  const UpdateRule& rule = RuleFor(key, part.version + 1);
-  PrepareStates(rule, key.entry.spec, part);
-  const auto refuse = [&](const auto&... why) {
-    return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec), ": ", why...);
-  };
-  if (!rule.optimizer || state.slot > part.num_states()) {
-    return refuse("optimiser state ", state.slot, " was to be loaded, but its optimiser has ",
-                  part.num_states(), "; call SetOptimizer first");
-  }
-  if (state.version > kvstore::kMaxUpdates) {
-    return refuse("the state's number of updates is ", state.version, "; it must be at most ",
-                  kvstore::kMaxUpdates);
-  }
-  return Status::Ok();
 }
 
 void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
@@ -312,7 +164,7 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
 // A set for a version that is no longer the current one comes too late: a later round has
 // started from the weight as it was.
 void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by) {
-  if (version < VersionFor(key, part, 0) || !part.AcceptIfNewer(Part::kWeight, by)) return;
+  if (version < key.VersionFor(part, 0) || !part.AcceptIfNewer(Part::kWeight, by)) return;
   std::memcpy(part.weight->Next(), value.data(), value.size());
   part.weight->Publish();
   part.set_version = version;
@@ -335,13 +187,14 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
   Key* key = nullptr;
   Part* part = nullptr;
   for (size_t i = 0; i < store.parts.size(); ++i) {
-    if (Status status = ValidateStore(sender, store, i, message.payload[i].bytes(), &key, &part); !status) {
+    if (Status status = ValidateStore(keys_, sender.rank, store, i, message.payload[i].bytes(), &key, &part);
+        !status) {
       ++counters_[Counter::kRejected];
       return SendError(sender, status.failure(), network);
     }
   }
   for (size_t i = 0; i < store.parts.size(); ++i) {
-    key = keys_[store.parts[i].ref.key].get();
+    key = keys_.Find(store.parts[i].ref.key);
     part = key->Find(store.parts[i].ref.part);
     const Part::Request by{message.sender.incarnation, sender.request_id};
     switch (store.purpose) {

@@ -24,19 +24,13 @@ constexpr size_t kAtOnce = size_t{4} << 20;
 
 }  // namespace
 
-uint64_t Shard::VersionFor(const Key& key, const Part& part, uint32_t rank) {
-  if (!key.async()) return part.version;
-  const auto it = key.pushes.find(rank);
-  return it == key.pushes.end() ? 0 : it->second.applied;
-}
-
 bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const {
   if (waiter.awaits_set)
     return key.async() ? part.sets >= waiter.min_version
                        : part.version > waiter.min_version || part.set_version == waiter.min_version;
   if (!key.async()) return part.initialised && part.version >= waiter.min_version;
   return key.initialised_parts == key.parts.size() && !WaitsForPinned(key, part, waiter) &&
-         VersionFor(key, part, waiter.rank) >= waiter.min_version;
+         key.VersionFor(part, waiter.rank) >= waiter.min_version;
 }
 
 // Whether answers that show an earlier state of the key are still to be sent to the waiter's worker.
@@ -82,7 +76,7 @@ void Shard::DeferAnswer(Key& key, Part& part, Waiter& waiter) {
   std::weak_ptr<const uint64_t>& of_rank = key.pinned[waiter.rank];
   auto state = of_rank.lock();
   if (state == nullptr) of_rank = state = std::make_shared<const uint64_t>(part.version);
-  waiter.pinned = {part.weight->Share(waiter.as), VersionFor(key, part, waiter.rank), std::move(state)};
+  waiter.pinned = {part.weight->Share(waiter.as), key.VersionFor(part, waiter.rank), std::move(state)};
 }
 
 bool Shard::AnswerSomeDeferred() {
@@ -96,7 +90,7 @@ bool Shard::AnswerSomeDeferred() {
 }
 
 void Shard::AnswerDeferred(transport::PeerId peer, const wire::PartRef& ref) {
-  Key& key = *keys_[ref.key];
+  Key& key = *keys_.Find(ref.key);
   Part& part = *key.Find(ref.part);
   std::erase_if(part.waiters, [&](const Waiter& waiter) {
     if (!waiter.deferred || waiter.peer != peer) return false;
@@ -114,7 +108,7 @@ void Shard::OnRoom(Time, transport::PeerId peer, transport::Network& network) {
 
 void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   wire::ValuePart value{part.ref, waiter.slot, part.version};
-  if (waiter.slot == 0) value.version = VersionFor(key, part, waiter.rank);
+  if (waiter.slot == 0) value.version = key.VersionFor(part, waiter.rank);
   if (waiter.pinned) value.version = waiter.pinned->version;
   // A frame of the weight itself is read when it is sent, and Flush runs the queue before. States and
   // rounded weights are read here, so the waiting updates must run first.
@@ -178,9 +172,7 @@ void Shard::OnTimer(Time now, transport::Network& network) {
   ReturnLeases(now);
   if (now < next_status_at_) return;
   next_status_at_ = Time::max();
-  for (const auto& key : keys_) {
-    if (key != nullptr) SendStatusUpdates(now, *key, key->parts, network);
-  }
+  for (Key& key : keys_.all()) SendStatusUpdates(now, key, key.parts, network);
   // A pass over all keys is made at most every kFirstStatus, and serves many waiters.
   if (next_status_at_ < Time::max()) next_status_at_ = std::max(next_status_at_, now + kFirstStatus);
 }

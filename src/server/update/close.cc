@@ -1,5 +1,5 @@
 // Shard's update step: a round closes when all live workers have pushed it (sync modes), or a push is
-// applied when all its parts on this shard have arrived (async modes). Also the optimisers of the stores.
+// applied when all its parts on this shard have arrived (async modes).
 //
 // Runs on the shard's loop, called by the aggregate step and, when the membership changes, by
 // SetMembership. Rounds of a part close in order. After Update the part's version names the new
@@ -14,28 +14,8 @@
 
 namespace sluice::server {
 
-const UpdateRule& Shard::RuleFor(const Key& key, uint64_t round) const {
-  const UpdateRule* rule = &own_rule_;
-  if (const auto set = optimizers_.find(key.entry.spec.store); set != optimizers_.end()) {
-    for (const ConfiguredRule& configured : set->second)
-      if (key.async() || configured.FirstRound(key.entry.id) <= round) rule = &configured.rule;
-  }
-  return *rule;
-}
-
-const UpdateRule& Shard::NewestRule(uint32_t store) const {
-  const auto set = optimizers_.find(store);
-  return set == optimizers_.end() ? own_rule_ : set->second.back().rule;
-}
-
-void Shard::PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) const {
-  const Optimizer* optimizer = rule.updater ? nullptr : rule.optimizer.get();
-  if (part.rows != nullptr) return part.rows->FitStates(optimizer);
-  kvstore::FitStates(optimizer, spec.dtype, part.length, &part.states);
-}
-
 void Shard::Update(Key& key, std::span<const Closing> closings) {
-  const UpdateRule& rule = RuleFor(key, closings.front().part->version + 1);
+  const UpdateRule& rule = keys_.RuleFor(key, closings.front().part->version + 1);
   const bool by_samples = rule.normalizes_by_samples();
   for (const Closing& closing : closings) ++closing.part->version;
   // No worker had a sample: the round closes and the weight stays as it is.
@@ -100,7 +80,7 @@ void Shard::UpdateTables(const Key& key, const UpdateRule& rule, std::span<const
 }
 
 std::span<const Part> Shard::PartsClosingWith(const Key& key, const Part& part) const {
-  const bool whole = !key.async() && RuleFor(key, part.version + 1).needs_norms();
+  const bool whole = !key.async() && keys_.RuleFor(key, part.version + 1).needs_norms();
   return whole ? std::span<const Part>(key.parts) : std::span<const Part>(&part, 1);
 }
 std::span<Part> Shard::PartsClosingWith(Key& key, Part& part) const {
@@ -171,44 +151,6 @@ void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
   }
   if (!applied) return;
   for (Part& part : key.parts) AnswerWaiters(key, part);
-}
-
-Status Shard::SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds,
-                           uint32_t store) {
-  if (options_.updater) {
-    return Fail(ErrorCode::kFailedPrecondition,
-                "this server updates with a function of its own; SetOptimizer has no place there");
-  }
-  if (const std::string why = InvalidReason(config); !why.empty())
-    return Fail(ErrorCode::kInvalidArgument, why);
-  if (const auto set = optimizers_.find(store); set != optimizers_.end()) {
-    const ConfiguredRule& newest = set->second.back();
-    if (newest.first_rounds == first_rounds && newest.rule.optimizer->config() == Resolved(config))
-      return Status::Ok();  // a repeated request
-  }
-  const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
-  for (const auto& key : keys_) {
-    if (key == nullptr || key->entry.spec.store != store) continue;
-    if (Status status = ValidateRule(rule, key->entry); !status) return status;
-  }
-  std::vector<ConfiguredRule>& set = optimizers_[store];
-  Prune(&set, store);
-  set.push_back({first_rounds, rule});
-  return Status::Ok();
-}
-
-// Drops the optimisers that are never needed again: those whose successor governs the open round of every
-// part. Async keys always use the newest one.
-void Shard::Prune(std::vector<ConfiguredRule>* set, uint32_t store) const {
-  const auto replaced_by = [&](const ConfiguredRule& next) {
-    return std::all_of(keys_.begin(), keys_.end(), [&](const auto& key) {
-      return key == nullptr || key->entry.spec.store != store || key->async() ||
-             std::all_of(key->parts.begin(), key->parts.end(), [&](const Part& part) {
-               return next.FirstRound(key->entry.id) <= part.version + 1;
-             });
-    });
-  };
-  while (set->size() >= 2 && replaced_by((*set)[1])) set->erase(set->begin());
 }
 
 }  // namespace sluice::server

@@ -1,7 +1,8 @@
 // What every store checks and keeps the same way.
+#include "kvstore/store_common.h"
+
 #include <gmock/gmock.h>
 
-#include "kvstore/store_common.h"
 #include "unit/expect_error.h"
 
 namespace sluice::kvstore {

@@ -41,6 +41,13 @@ struct Key {
     const auto it = local.find(part);
     return it == local.end() ? nullptr : &parts[it->second];
   }
+  // The version with which a pull's min_version is compared: sync: the part's; async: the number of rounds of
+  // worker `rank` that have been applied to the key.
+  uint64_t VersionFor(const Part& part, uint32_t rank) const {
+    if (!async()) return part.version;
+    const auto it = pushes.find(rank);
+    return it == pushes.end() ? 0 : it->second.applied;
+  }
   bool async() const { return entry.mode == wire::SyncMode::kAsync; }
 };
 

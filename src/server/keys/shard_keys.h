@@ -1,0 +1,69 @@
+// What a shard knows of the job's keys: its parts of each, and the rule by which each key is updated.
+//
+// Thread safety: one thread, that of the shard's loop.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <ranges>
+#include <vector>
+
+#include "server/keys/key.h"
+
+namespace sluice::server {
+
+class ShardKeys {
+ public:
+  // `updater` is the server program's own; null: stores without an optimiser assign the sum. `shard`: as for
+  // SetShard.
+  ShardKeys(ServerUpdater updater, uint32_t shard);
+
+  // This shard's number among all shards of the job: keys that are added from here on have its parts here.
+  void SetShard(uint32_t shard) { shard_ = shard; }
+  uint32_t shard() const { return shard_; }
+
+  // Adds new keys and ignores known ones. The entries must be valid (plan::InvalidReason). Fails at the first
+  // key that does not fit its store's update rule (ValidateRule); the keys before it have been added.
+  Status Add(const std::vector<wire::KeyEntry>& entries);
+  // Returns null when this shard has no part of the key, or does not know it.
+  Key* Find(uint32_t id) const { return id < keys_.size() ? keys_[id].get() : nullptr; }
+  // Finds a part of this shard and its key. Fails with kNotFound, and names what there is not.
+  Result<Part*> FindPart(const wire::PartRef& ref, Key** key) const;
+  // All keys of which this shard has a part, by id.
+  auto all() const {
+    return keys_ | std::views::filter([](const auto& key) { return key != nullptr; }) |
+           std::views::transform([](const auto& key) -> Key& { return *key; });
+  }
+
+  // This optimiser updates each key of `store` from the key's round in `first_rounds` on (from round 1 when
+  // the map does not name the key), in async modes from now on. A repeat changes nothing. Fails with
+  // kFailedPrecondition when the server has an updater of its own, with kInvalidArgument when the config is
+  // invalid, and when a key does not fit the optimiser (ValidateRule).
+  Status SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds,
+                      uint32_t store);
+  // The rule that updates `key` in `round`. The reference is valid until SetOptimizer.
+  const UpdateRule& RuleFor(const Key& key, uint64_t round) const;
+
+ private:
+  struct ConfiguredRule {
+    std::map<uint32_t, uint64_t> first_rounds;
+    UpdateRule rule;
+    uint64_t FirstRound(uint32_t key) const {
+      const auto it = first_rounds.find(key);
+      return it == first_rounds.end() ? 1 : it->second;
+    }
+  };
+  const UpdateRule& NewestRule(uint32_t store) const;
+  void Prune(std::vector<ConfiguredRule>* set, uint32_t store) const;
+  std::unique_ptr<Key> MakeKey(const wire::KeyEntry& entry) const;
+
+  const UpdateRule own_rule_;  // for stores without an optimiser: the program's updater, else assignment
+  uint32_t shard_;
+  std::vector<std::unique_ptr<Key>> keys_;                      // by id; null where this shard has no part
+  std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // by store; in the order of SetOptimizer
+};
+
+// Makes the part's states those of the rule's optimiser; new states begin as zeros.
+void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part);
+
+}  // namespace sluice::server

@@ -1,0 +1,29 @@
+// Checks a worker's message against the shard's keys before it changes anything. What comes is a worker's
+// word: whatever passes here is safe to add up, to store or to answer.
+//
+// Each function finds the key and the part that part `i` of the message names. A failure names the key, what
+// was given and what is accepted; the shard answers it with ErrorReply. Thread safety: the shard's loop.
+#pragma once
+
+#include "server/keys/shard_keys.h"
+
+namespace sluice::server {
+
+// `bytes`: the payload frame of the part.
+Status ValidatePush(const ShardKeys& keys, const wire::Push& push, size_t i, Bytes bytes, Key** key,
+                    Part** part);
+
+// `as`: the compression that the values are to come in. States that are asked for, and that do not exist yet,
+// are made.
+Status ValidatePull(const ShardKeys& keys, wire::Pull::Want want, Compression as,
+                    const wire::PullPart& wanted, Key** key, Part** part);
+
+// Worker `rank` pulls the rows `ids` by the request `request_id`. Also bounds what pulls that wait may keep.
+Status ValidatePullRows(const ShardKeys& keys, uint32_t rank, uint64_t request_id,
+                        const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part);
+
+// `rank`: the worker that stores. States that are to be stored, and that do not exist yet, are made.
+Status ValidateStore(const ShardKeys& keys, uint32_t rank, const wire::Store& store, size_t i, Bytes bytes,
+                     Key** key, Part** part);
+
+}  // namespace sluice::server
