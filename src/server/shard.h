@@ -1,6 +1,5 @@
-// A server's shard: one thread with one socket, and the parts of keys that it owns. A gradient passes
+// A server's shard: one thread with one socket, and the parts of keys that it owns (keys/). A gradient passes
 // through four steps, each of which has a folder:
-//   keys/       the keys' parts of this shard, and the rule that updates each key
 //   receive/    checks a message against the keys; acknowledges and drops repeated pushes
 //   aggregate/  keeps the frames as they came, by round and worker
 //   update/     closes a round in one pass, once all live workers have pushed it
