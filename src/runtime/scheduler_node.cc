@@ -34,7 +34,7 @@ void WritePort(int fd, const std::string& address) {
 
 // Writes `text` as a line. Returns false when there is no
 // reader: one that needs only the port closes the pipe after it.
-bool Tell(int fd, const std::string& text) {
+bool WriteLine(int fd, const std::string& text) {
   if (fd < 0) return false;
   const std::string line = text + "\n";
   return write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
@@ -42,7 +42,7 @@ bool Tell(int fd, const std::string& text) {
 
 void WriteComplete(int fd) {
   if (fd < 0) return;
-  if (!Tell(fd, "complete")) VLOG(1) << "nobody listens at SLUICE_PORT_FD";
+  if (!WriteLine(fd, "complete")) VLOG(1) << "nobody listens at SLUICE_PORT_FD";
   close(fd);
 }
 
@@ -59,9 +59,9 @@ scheduler::Options OptionsOf(const JobConfig& config) {
   options.rendezvous_timeout = config.rendezvous_timeout;
   options.process_counters = ProcessCounters;
   options.on_joined = [fd = config.port_fd](const wire::NodeInfo& node) {
-    Tell(fd, StrCat("joined ", wire::Name(node.role), " ", node.rank));
+    WriteLine(fd, StrCat("joined ", wire::Name(node.role), " ", node.rank));
   };
-  options.on_waiting = [fd = config.port_fd] { return Tell(fd, "waiting"); };
+  options.on_waiting = [fd = config.port_fd] { return WriteLine(fd, "waiting"); };
   options.on_complete = [fd = config.port_fd] { WriteComplete(fd); };
   return options;
 }

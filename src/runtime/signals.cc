@@ -199,11 +199,11 @@ void SignalWatcher::Run() {
     if (ready == 0) continue;
     uint64_t count = 0;
     if (read(wake_fd_, &count, sizeof count) == sizeof count) on_signal_(0);
-    if (const int number = NextSignal()) Hear(number);
+    if (const int number = NextSignal()) OnSignalRead(number);
   }
 }
 
-void SignalWatcher::Hear(int number) {
+void SignalWatcher::OnSignalRead(int number) {
   const Time now = SteadyClock().Now();
   const bool ends = number == SIGINT || number == SIGTERM;
   if (ends && stop_request_.IsSame(number, now)) return;

@@ -55,7 +55,7 @@ class SignalWatcher {
 
  private:
   void Run();
-  void Hear(int number);
+  void OnSignalRead(int number);
 
   const std::function<void(int)> on_signal_, on_wait_;
   const Duration grace_;

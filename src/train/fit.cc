@@ -102,7 +102,7 @@ class FitRun {
     store_->WaitAll();
     const bool evaluated = next_.step == 0 ? report_.epochs > 0 : evaluation_.has_value();
     if (!evaluated && leader() && test_ != nullptr) EvaluateNow();
-    Tell(&Callback::OnEnd);
+    CallCallbacks(&Callback::OnEnd);
     AwaitLeader();
     return report_;
   }
@@ -204,7 +204,7 @@ class FitRun {
         EvaluateNow();
         PrintEvaluation(StrCat("step ", StepsDone()));
       }
-      Tell(&Callback::OnStep);
+      CallCallbacks(&Callback::OnStep);
     }
     if (evaluates) AwaitLeader();
   }
@@ -239,7 +239,7 @@ class FitRun {
       if (options_.quiet) LOG(WARNING) << WrapLogged(why);
       progress_.Say(WrapMessage("warning: " + why));
     }
-    Tell(&Callback::OnEpoch);
+    CallCallbacks(&Callback::OnEpoch);
   }
 
   void PrintEvaluation(const std::string& head) {
@@ -249,7 +249,7 @@ class FitRun {
 
   // Calls this method of all callbacks, on rank 0; those that save come last. The time that they take is not
   // counted in the samples per second.
-  void Tell(void (Callback::*moment)(const FitStatus&)) {
+  void CallCallbacks(void (Callback::*moment)(const FitStatus&)) {
     if (!leader() || options_.callbacks.empty()) return;
     const Time before = SteadyClock().Now();
     if (rates_->config().learning_rate != trainer_->base_learning_rate()) {  // a callback has set it

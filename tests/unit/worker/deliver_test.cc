@@ -32,11 +32,11 @@ class Array final : public Adopter {
   Frame adopted_;
 };
 
-class Landing : public ClientHarness {
+class Delivery : public ClientHarness {
  protected:
   static constexpr int64_t kPart = 4;
 
-  Landing() {
+  Delivery() {
     AddKey(EntryOf(0, {0}, kPart));
     AddKey(EntryOf(1, {0, 0}, kPart));
   }
@@ -66,7 +66,7 @@ class Landing : public ClientHarness {
   std::weak_ptr<std::vector<float>> last_;
 };
 
-TEST_F(Landing, WhatIsLentIsAdopted) {
+TEST_F(Delivery, WhatIsLentIsAdopted) {
   Array array(kPart);
   Answer(PullInto(0, &array).at(0), 0, {Lent(3)});
   EXPECT_TRUE(outcome_.Succeeded());
@@ -78,7 +78,7 @@ TEST_F(Landing, WhatIsLentIsAdopted) {
   EXPECT_TRUE(last_.expired()) << "nobody else holds it";
 }
 
-TEST_F(Landing, WhatCameInAMessageIsCopied) {
+TEST_F(Delivery, WhatCameInAMessageIsCopied) {
   Array array(kPart);
   Answer(PullInto(0, &array).at(0), 0, {Lent(3)});
   Answer(PullInto(0, &array).at(0), 0, {FrameOf(std::vector<float>(kPart, 4))});
@@ -90,7 +90,7 @@ TEST_F(Landing, WhatCameInAMessageIsCopied) {
 }
 
 // Parts that cannot be mapped side by side.
-TEST_F(Landing, PartsThatDoNotFitTogetherAreCopied) {
+TEST_F(Delivery, PartsThatDoNotFitTogetherAreCopied) {
   Array array(2 * kPart);
   const Sent request = PullInto(1, &array).at(0);
   Answer(request, 1, {Lent(6)}, 1);
@@ -104,7 +104,7 @@ TEST_F(Landing, PartsThatDoNotFitTogetherAreCopied) {
   EXPECT_EQ(client.bytes_copied(), 2 * kPart * sizeof(float));
 }
 
-TEST_F(Landing, PartsOfWhichSomeAreLentAreCopied) {
+TEST_F(Delivery, PartsOfWhichSomeAreLentAreCopied) {
   for (const bool lent_first : {true, false}) {
     Array array(2 * kPart);
     const Sent request = PullInto(1, &array).at(0);
@@ -116,7 +116,7 @@ TEST_F(Landing, PartsOfWhichSomeAreLentAreCopied) {
   }
 }
 
-TEST_F(Landing, WhatWasKeptGoesBackWhenThePullFails) {
+TEST_F(Delivery, WhatWasKeptGoesBackWhenThePullFails) {
   Array array(2 * kPart);
   const Sent request = PullInto(1, &array).at(0);
   Answer(request, 1, {Lent(6)});
@@ -126,7 +126,7 @@ TEST_F(Landing, WhatWasKeptGoesBackWhenThePullFails) {
 }
 
 // Somebody else's array may have it, too.
-TEST_F(Landing, TwoPullsShareALoan) {
+TEST_F(Delivery, TwoPullsShareALoan) {
   Array one(kPart), other(kPart);
   const Sent first = PullInto(0, &one).at(0);
   PullInto(0, &other);
