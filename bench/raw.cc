@@ -61,7 +61,7 @@ LoopFigures ZmqLoop(RawOptions options, Echo echo) {
     options.message_bytes = std::min(options.message_bytes, kMessage);
     return ZmqBothWays(options, Window(options), echo);
   }
-  const size_t share = options.call_bytes / options.receivers;
+  const size_t share = std::max<size_t>(options.call_bytes / options.receivers, 1);
   options.message_bytes = std::min(share, kMessage);
   const size_t under_way =
       options.calls * options.receivers * ((share + options.message_bytes - 1) / options.message_bytes);

@@ -79,8 +79,7 @@ void Client::OnWelcome(const wire::Welcome& welcome, uint64_t epoch) {
   missing_ = welcome.missing;
   server_threads_ = welcome.server_threads;
   if (welcome.state == wire::Welcome::State::kWaiting) return;
-  roster_ = welcome.roster;
-  epoch_ = epoch;
+  Adopt(welcome.roster, epoch);  // unless a later epoch's roster has overtaken it
   state_ = State::kMember;
   VLOG(1) << "joined as " << wire::Name(options_.role) << ' ' << rank_ << ", membership epoch " << epoch_;
 }

@@ -35,7 +35,9 @@ bool PeerTable::IsReachedBy(PeerId peer, int connection) const {
 std::vector<PeerId> PeerTable::TakeGone() {
   std::erase_if(newly_gone_, [this](PeerId peer) {
     const auto it = entries_.find(peer.value);
-    return it == entries_.end() || it->second.connection >= 0;
+    if (it == entries_.end()) return true;
+    it->second.listed = false;
+    return it->second.connection >= 0;
   });
   return std::exchange(newly_gone_, {});
 }
@@ -43,7 +45,7 @@ std::vector<PeerId> PeerTable::TakeGone() {
 void PeerTable::Leave(PeerId peer, Entry* entry) {
   entry->connection = -1;
   entry->in_gone = gone_.insert(gone_.end(), peer);
-  newly_gone_.push_back(peer);
+  if (!std::exchange(entry->listed, true)) newly_gone_.push_back(peer);
 }
 
 // Removes the peer from its connection, or from gone_, before the caller gives it a new place.

@@ -33,6 +33,7 @@ class PeerTable {
   struct Entry {
     int connection = -1;                  // -1: gone
     std::list<PeerId>::iterator in_gone;  // its place in gone_; valid while gone
+    bool listed = false;                  // in newly_gone_
   };
   void Leave(PeerId peer, Entry* entry);
   void Return(Entry* entry);

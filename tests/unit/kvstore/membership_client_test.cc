@@ -145,6 +145,19 @@ TEST_F(MembershipClient, MessagesCarryRankIncarnationAndEpoch) {
   EXPECT_EQ(message.in_reply_to, 12u);
 }
 
+// The network may let a later message overtake an earlier one.
+TEST_F(MembershipClient, ALaterRosterIsNotReplacedByAnEarlierWelcome) {
+  std::vector<wire::NodeInfo> later = Roster();
+  later.front().state = wire::NodeState::kDead;
+  Deliver(wire::Membership{later}, 8);
+  Join(7);
+  EXPECT_EQ(client_.state(), State::kMember);
+  EXPECT_EQ(client_.rank(), 1u);
+  EXPECT_EQ(client_.epoch(), 8u);
+  EXPECT_EQ(client_.roster(), later);
+  EXPECT_EQ(client_.NumDead(), 1u);
+}
+
 TEST_F(MembershipClient, HeartbeatsFromTheFirstMomentOn) {
   RunUntil(3500ms);
   EXPECT_EQ(Count<wire::Heartbeat>(), 3u);

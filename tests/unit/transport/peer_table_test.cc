@@ -58,6 +58,17 @@ TEST_F(PeerTableTest, WhoHasLeftIsToldOnceUnlessBack) {
   EXPECT_EQ(table.TakeGone(), std::vector{Id(2)});
 }
 
+TEST_F(PeerTableTest, WhoLeavesTwiceIsToldOnce) {
+  table.OnMessage(Id(1), 1, true);
+  table.OnClosed(1);
+  table.OnMessage(Id(1), 2, true);
+  table.OnClosed(2);
+  EXPECT_EQ(table.TakeGone(), std::vector{Id(1)});
+  table.OnMessage(Id(1), 3, true);
+  table.OnClosed(3);
+  EXPECT_EQ(table.TakeGone(), std::vector{Id(1)});
+}
+
 TEST_F(PeerTableTest, WhoComesBackBeforeItsConnectionWasFoundBrokenIsThere) {
   table.OnMessage(Id(1), 1, true);
   table.OnMessage(Id(1), 2, true);
