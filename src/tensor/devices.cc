@@ -86,7 +86,12 @@ std::shared_ptr<Device> Devices::Get(Context context) {
                                options_.multiplies_bfloat16, options_.memory);
   if (options_.wrap_device) device = options_.wrap_device(std::move(device));
   const std::shared_ptr<Device> made = device;
-  Share();
+  try {
+    Share();
+  } catch (...) {
+    devices_.erase(context);  // a device with no share of the threads is none
+    throw;
+  }
   return made;
 }
 

@@ -37,6 +37,31 @@ TEST(DevicesTest, MakesEachContextOnce) {
   EXPECT_NE(devices.Get(cpu(0))->allocator(), devices.Get(cpu(1))->allocator());
 }
 
+// A device whose system gives it no more threads.
+class WithoutThreads final : public Device {
+ public:
+  explicit WithoutThreads(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  Stream& stream() override { return device_->stream(); }
+  const std::shared_ptr<Allocator>& allocator() override { return device_->allocator(); }
+  const std::shared_ptr<Allocator>& records() override { return device_->records(); }
+  Kernels& kernels() override { return device_->kernels(); }
+  void SetShare(const CpuShare&) override { throw Error(ErrorCode::kResourceExhausted, "no more threads"); }
+
+ private:
+  const std::shared_ptr<Device> device_;
+};
+
+TEST(DevicesTest, AContextThatCannotHaveItsShareIsMadeAnew) {
+  int made = 0;
+  Devices devices({.cpu_threads = 2, .wrap_device = [&made](std::shared_ptr<Device> device) {
+                     return ++made == 1 ? std::make_shared<WithoutThreads>(std::move(device)) : device;
+                   }});
+  EXPECT_THAT(ErrorOf(ErrorCode::kResourceExhausted, [&] { devices.Get(cpu(0)); }),
+              HasSubstr("no more threads"));
+  EXPECT_NE(devices.Get(cpu(0)), nullptr);
+  EXPECT_EQ(made, 2);
+}
+
 // The size of its team, after all that is enqueued.
 int ThreadsOf(Devices& devices, Context context) {
   int threads = 0;
