@@ -155,12 +155,10 @@ void Scheduler::OnDeclare(Time now, const Member& member, const wire::Message& m
   // relay that announced them first may still be unacknowledged.
   relay.body = wire::AnnounceKeys{answer.entries};
   relay.answer = std::move(answer);
-  relay.requester = member.peer;
+  relay.requester = member.info.incarnation;
   relay.request_id = message.id;
-  const auto repeated = std::find_if(relays_.begin(), relays_.end(), [&](const auto& entry) {
-    return entry.second.requester == member.peer && entry.second.request_id == message.id;
-  });
-  if (repeated != relays_.end()) return SendStillWaiting(repeated->second, network);
+  if (const Relay* repeated = FindRelay(member, message.id))
+    return SendStillWaiting(member, *repeated, network);
   counters_["keys"] += keys_.entries().size() - known;
   StartRelay(now, std::move(relay), network);
 }
@@ -198,20 +196,18 @@ void Scheduler::OnSetOptimizer(Time now, const Member& member, const wire::Messa
                   message.id);
     }
   }
-  const std::pair answered(message.sender.incarnation, message.id);
+  const std::pair answered(member.info.incarnation, message.id);
   if (const auto it = answered_.find(answered); it != answered_.end()) {
     return Send(member.peer, it->second, network, message.id);
   }
-  for (const auto& [id, relay] : relays_) {
-    if (relay.requester == member.peer && relay.request_id == message.id)
-      return SendStillWaiting(relay, network);
-  }
+  if (const Relay* repeated = FindRelay(member, message.id))
+    return SendStillWaiting(member, *repeated, network);
   VLOG(1) << "optimiser " << Name(request.config.kind) << ", learning rate "
           << rule.optimizer->config().learning_rate;
   Relay relay;
   relay.body = request;
   relay.answer = wire::Ack{};
-  relay.requester = member.peer;
+  relay.requester = member.info.incarnation;
   relay.request_id = message.id;
   StartRelay(now, std::move(relay), network);
 }
@@ -255,9 +251,16 @@ uint64_t Scheduler::StartRelay(Time now, Relay relay, transport::Network& networ
   return id;
 }
 
+const Scheduler::Relay* Scheduler::FindRelay(const Member& member, uint64_t request_id) const {
+  const auto it = std::ranges::find_if(relays_, [&](const auto& entry) {
+    return entry.second.requester == member.info.incarnation && entry.second.request_id == request_id;
+  });
+  return it == relays_.end() ? nullptr : &it->second;
+}
+
 // Answers a repeated request with the names of the servers that have not acknowledged the relay yet.
-void Scheduler::SendStillWaiting(const Relay& relay, transport::Network& network) {
-  Send(relay.requester,
+void Scheduler::SendStillWaiting(const Member& member, const Relay& relay, transport::Network& network) {
+  Send(member.peer,
        wire::StillWaiting{std::string(wire::BodyName(relay.body)),
                           MissingAcks(relay.acked) + " to acknowledge"},
        network, relay.request_id);
@@ -278,15 +281,15 @@ void Scheduler::OnServerAck(const Member& member, uint64_t relay_id, transport::
   relay.acked[member.info.rank] = true;
   if (!std::all_of(relay.acked.begin(), relay.acked.end(), [](const auto& entry) { return entry.second; }))
     return;
-  Send(relay.requester, relay.answer, network, relay.request_id);
+  for (const Member& worker : roster_.members()) {
+    if (worker.info.incarnation == relay.requester)
+      Send(worker.peer, relay.answer, network, relay.request_id);
+  }
   if (const auto* set = std::get_if<wire::SetOptimizer>(&relay.body)) {
     if (std::holds_alternative<wire::Ack>(relay.answer)) OnOptimizerSet(set->store, network);
-    for (const Member& worker : roster_.members()) {
-      if (worker.peer != relay.requester) continue;
-      const std::pair key(worker.info.incarnation, relay.request_id);
-      answered_[key] = relay.answer;
-      answered_order_.push_back(key);
-    }
+    const std::pair key(relay.requester, relay.request_id);
+    answered_[key] = relay.answer;
+    answered_order_.push_back(key);
     while (answered_order_.size() > kAnswersKept) {
       answered_.erase(answered_order_.front());
       answered_order_.pop_front();

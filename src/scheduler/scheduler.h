@@ -69,7 +69,7 @@ class Scheduler final : public transport::Machine {
   struct Relay {
     wire::Body body;                 // AnnounceKeys or SetOptimizer
     std::map<uint32_t, bool> acked;  // by server rank
-    transport::PeerId requester;
+    uint64_t requester = 0;  // the worker's incarnation: a worker that connects again has another peer
     uint64_t request_id = 0;
     wire::Body answer;
     Time next_repeat{};
@@ -109,7 +109,9 @@ class Scheduler final : public transport::Machine {
   void OnServerAck(const Member& member, uint64_t relay_id, transport::Network& network);
 
   uint64_t StartRelay(Time now, Relay relay, transport::Network& network);
-  void SendStillWaiting(const Relay& relay, transport::Network& network);
+  // The relay of the same request of the same worker; null: it has none.
+  const Relay* FindRelay(const Member& member, uint64_t request_id) const;
+  void SendStillWaiting(const Member& member, const Relay& relay, transport::Network& network);
   void SendRelay(Time now, uint64_t id, Relay& relay, transport::Network& network);
   Time NextSilence() const;
   void BroadcastMembership(transport::Network& network);

@@ -239,6 +239,28 @@ TEST_F(SchedulerTest, TheOptimiserGoesToAllServersAndIsAnsweredOnce) {
   EXPECT_TRUE(again[0].Is<wire::Ack>());
 }
 
+TEST_F(SchedulerTest, AWorkerThatConnectsAgainIsAnsweredOnItsNewConnection) {
+  JoinAll();
+  const wire::SetOptimizer request{.config = {.learning_rate = 0.5}};
+  const auto relayed = Deliver(kWorker0, request, 31);
+  const transport::PeerId reconnected{999};
+  wire::Message repeat;
+  repeat.sender = {Role::kWorker, 0, kWorker0.incarnation()};
+  repeat.id = 31;
+  repeat.body = request;
+  scheduler_.OnMessage(now_, reconnected, repeat, network_);
+  const auto told = network_.Take();
+  ASSERT_EQ(told.size(), 1u);  // the servers are not asked a second time
+  EXPECT_EQ(told[0].to, reconnected);
+  EXPECT_TRUE(told[0].Is<wire::StillWaiting>());
+  const auto answered = AckBoth(relayed.at(0).message.id);
+  ASSERT_EQ(answered.size(), 1u);
+  EXPECT_EQ(answered[0].to, reconnected);
+  EXPECT_EQ(answered[0].message.in_reply_to, 31u);
+  scheduler_.OnMessage(now_, reconnected, repeat, network_);  // the answer was lost
+  EXPECT_TRUE(network_.Take().at(0).Is<wire::Ack>());
+}
+
 TEST_F(SchedulerTest, WhoAwaitsAnOptimiserIsAnsweredWhenOneStandsOnEveryServer) {
   JoinAll();
   const auto waiting = Deliver(kWorker1, wire::AwaitOptimizer{}, 5);
