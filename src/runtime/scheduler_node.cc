@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "runtime/nodes.h"
+#include "runtime/post_once.h"
 #include "runtime/process.h"
 #include "runtime/signals.h"
 #include "scheduler/scheduler.h"
@@ -95,12 +96,15 @@ int RunSchedulerNode(const JobConfig& config) {
   options.bind_reason = config.behind_service ? "DMLC_USE_KUBERNETES" : "DMLC_PS_ROOT_URI";
   options.bind_advice = "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT choose another (port 0: any free one)";
   transport::ZmqLoop loop(context, machine, options);
+  const PostOnce post_dump;
   const auto on_signal = [&](int number) {
-    loop.Post([&, number](Time now, transport::Network& network) {
-      if (number == SIGUSR1) {
+    if (number == SIGUSR1) {
+      post_dump(loop, [machine](Time now) {
         LOG(WARNING) << "state of the scheduler:\n" << machine->DumpState(now);
-        return;
-      }
+      });
+      return;
+    }
+    loop.Post([&, number](Time now, transport::Network& network) {
       signal = number;
       machine->FailJob(now, StrCat("the scheduler was ended by ", SignalName(number)), network);
     });

@@ -17,6 +17,7 @@
 #include "base/strings.h"
 #include "base/threads.h"
 #include "runtime/nodes.h"
+#include "runtime/post_once.h"
 #include "runtime/process.h"
 #include "runtime/server_program.h"
 #include "runtime/signals.h"
@@ -31,6 +32,7 @@ struct ShardThread {
   std::string address;  // the address that workers connect to
   std::shared_ptr<server::Shard> machine;
   std::unique_ptr<transport::ZmqLoop> loop;
+  PostOnce post_dump = {};
 };
 
 // The port of key-owning thread `thread` of `threads`: from SLUICE_SERVER_PORT on,
@@ -119,7 +121,7 @@ class ShardThreads {
   }
   void Dump() {
     for (ShardThread& shard : shards_) {
-      shard.loop->Post([machine = shard.machine](Time now, transport::Network&) {
+      shard.post_dump(*shard.loop, [machine = shard.machine](Time now) {
         LOG(WARNING) << "state of a server shard:\n" << machine->DumpState(now);
       });
     }
@@ -272,13 +274,16 @@ int RunServerNode(const JobConfig& config, const ServerOptions& server, HeldSign
   // post to it; the loop uses them, so that it is stopped first.
   const LoopStopper stops_first{*loop};
   started.set_value(&*loop);
+  const PostOnce post_dump;
   const auto on_signal = [&](int number) {
-    loop->Post([&, number](Time now, transport::Network& network) {
-      if (number == SIGUSR1) {
+    if (number == SIGUSR1) {
+      post_dump(*loop, [&](Time now) {
         shards.Dump();
         LOG(WARNING) << "state of the server:\n" << control->DumpState(now);
-        return;
-      }
+      });
+      return;
+    }
+    loop->Post([&, number](Time now, transport::Network& network) {
       signal = number;
       control->Fail(now, StrCat("the server was ended by ", SignalName(number)), network);
     });

@@ -177,7 +177,7 @@ void WorkerNode::AskToEnd() {
 }
 
 bool WorkerNode::Dump() {
-  return loop_->Post([client = client_](Time now, transport::Network&) {
+  return post_dump_(*loop_, [client = client_](Time now) {
     LOG(WARNING) << "state of the worker:\n" << client->DumpState(now);
   });
 }

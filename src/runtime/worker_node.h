@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/job_config.h"
+#include "runtime/post_once.h"
 #include "sluice/kvstore.h"
 #include "sluice/store_type.h"
 #include "transport/zmq/zmq_loop.h"
@@ -94,6 +95,7 @@ class WorkerNode {
   const std::shared_ptr<worker::Client> client_;
   const std::shared_ptr<transport::TrafficCounters> traffic_ = std::make_shared<transport::TrafficCounters>();
   std::shared_ptr<transport::ZmqLoop> loop_;
+  const PostOnce post_dump_;
   const Event joined_ = Event::Make("joining the job");
   std::mutex mutex_;
   // Guarded by mutex_. All stores are kept even when the program
