@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <mutex>
 #include <new>
 
 namespace sluice {
@@ -56,7 +55,7 @@ void* PoolAllocator::Allocate(size_t size) {
   if (size > (size_t{1} << 62)) return from_->Allocate(size);
   const auto [block, of] = Place(size);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (Free* free = kept_[of]; free != nullptr) {
       kept_[of] = free->next;
       kept_bytes_ -= block;
@@ -69,7 +68,7 @@ void* PoolAllocator::Allocate(size_t size) {
 void PoolAllocator::Deallocate(void* data, size_t size) noexcept {
   const auto [block, of] = Place(size);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (kept_bytes_ + block <= max_kept_) {
       kept_[of] = new (data) Free{kept_[of]};
       kept_bytes_ += block;

@@ -42,8 +42,8 @@ class PoolAllocator final : public Allocator {
   const std::shared_ptr<Allocator> from_;
   const size_t max_kept_;
   QuickMutex mutex_;
-  std::array<Free*, kClasses> kept_{};  // free blocks by size class; guarded by mutex_
-  size_t kept_bytes_ = 0;               // guarded by mutex_
+  std::array<Free*, kClasses> kept_ SLUICE_GUARDED_BY(mutex_){};  // free blocks by size class
+  size_t kept_bytes_ SLUICE_GUARDED_BY(mutex_) = 0;
 };
 
 // A standard allocator, for std::allocate_shared and containers, whose memory comes from an

@@ -5,19 +5,21 @@
 
 #include <atomic>
 
+#include "base/mutex.h"
+
 namespace sluice {
 
-class QuickMutex {
+class SLUICE_CAPABILITY("mutex") QuickMutex {
  public:
   QuickMutex() = default;
   QuickMutex(const QuickMutex&) = delete;
   QuickMutex& operator=(const QuickMutex&) = delete;
 
-  void lock() {  // named as std::lock_guard requires
+  void lock() SLUICE_ACQUIRE() {
     int found = kFree;
     if (!state_.compare_exchange_strong(found, kTaken, std::memory_order_acquire)) Await();
   }
-  void unlock() {
+  void unlock() SLUICE_RELEASE() {
     if (state_.exchange(kFree, std::memory_order_release) == kAwaited) state_.notify_one();
   }
 

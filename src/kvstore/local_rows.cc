@@ -23,7 +23,7 @@ plan::RowPlaces PlacesOf(const KeyShape& table) {
 }  // namespace
 
 void LocalStore::InitRowSparse(const Key& key, const Shape& shape, DType dtype, const RowInit& init) {
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   RequireTable(key, shape, dtype, init);
   const wire::KeySpec spec{.name = key, .dtype = dtype, .shape = shape, .rows = init};
   RequireNew(key, spec);
@@ -39,7 +39,7 @@ void LocalStore::InitRowSparse(const Key& key, const Shape& shape, DType dtype, 
 void LocalStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
                                const PushOptions& options) {
   outstanding_.Check();
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   KeyState& state = Find("PushRowSparse", key);
   const std::vector<int64_t> ids = ReadIds("PushRowSparse", key, state.shape, gradients);
   RequireDivisor("PushRowSparse", key, state.shape.dtype, options);
@@ -107,7 +107,7 @@ void LocalStore::UpdateRowsByFunction(const Key& key, KeyState& state, std::span
 
 void LocalStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int) {
   outstanding_.Check();
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   KeyState& state = Find("RowSparsePull", key);
   const std::vector<int64_t> ids = ReadIds("RowSparsePull", key, state.shape, outs);
   struct Work {
@@ -134,7 +134,7 @@ void LocalStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& out
 
 NDArray LocalStore::RowSparseIds(const Key& key) {
   outstanding_.Check();
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   KeyState& state = Find("RowSparseIds", key);
   RequireRowSparse("RowSparseIds", key, state.shape);
   state.rows_used.WaitQuietly(timeout_);
@@ -144,7 +144,7 @@ NDArray LocalStore::RowSparseIds(const Key& key) {
 
 void LocalStore::SetRowSparse(const Key& key, const RowSparse& rows) {
   outstanding_.Check();
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   KeyState& state = Find("SetRowSparse", key);
   const std::vector<int64_t> ids = ReadIds("SetRowSparse", key, state.shape, {rows});
   RequireOnce("SetRowSparse", key, MakeBatch(ids, PlacesOf(state.shape)));

@@ -58,7 +58,7 @@ void LocalStore::RequireNew(const Entries& entries) const {
 }
 
 void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   RequireValues(keys, values);
   std::vector<Values> lists;
   for (const NDArray& value : values) lists.push_back({value});
@@ -153,10 +153,10 @@ void LocalStore::RunUpdater(const Key& key, const NDArray& gradient, NDArray& we
   }
 }
 
-std::unique_lock<std::mutex> LocalStore::Lock() {
+Mutex& LocalStore::MutexForCall() {
   if (updating_ == std::this_thread::get_id())
     throw Error(ErrorCode::kFailedPrecondition, "an updater may not call the store that calls it");
-  return std::unique_lock(mutex_);
+  return mutex_;
 }
 
 void LocalStore::PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options) {
@@ -200,7 +200,7 @@ void LocalStore::PushAll(const Entries& entries, const PushOptions& options) {
 void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
                       const PushOptions& options) {
   outstanding_.Check();
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   const auto entries = Join("Push", keys, values);
   RequirePush("Push", entries, options);
   PushAll(entries, options);
@@ -216,7 +216,7 @@ void LocalStore::PullAll(const Entries& entries) {
 
 void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int) {
   outstanding_.Check();
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   const auto entries = Join("Pull", keys, outs);
   RequirePull("Pull", entries);
   PullAll(entries);
@@ -225,7 +225,7 @@ void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& o
 void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
                           const std::vector<Values>& outs, const PushOptions& options) {
   outstanding_.Check();
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   const auto sources = Join("PushPull", keys, values);
   const auto targets = Join("PushPull", keys, outs.empty() ? values : outs);
   RequirePush("PushPull", sources, options);
@@ -236,7 +236,7 @@ void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values
 
 void LocalStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
   outstanding_.Check();
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   const std::vector<Values> lists = OneArrayPerKey("Set", keys, values);
   const auto entries = Join("Set", keys, lists);
   for (const auto& entry : entries) RequireFit("Set", entry.key, Find("Set", entry.key).shape, entry.arrays);
@@ -244,12 +244,12 @@ void LocalStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& v
 }
 
 uint64_t LocalStore::NumUpdates(const Key& key) {
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   return static_cast<uint64_t>(Find("NumUpdates", key).num_updates);
 }
 
 void LocalStore::SetOptimizer(const OptimizerConfig& config) {
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
   for (const auto& [key, state] : keys_) ValidateRule(rule, state.spec).OrThrow();
   rule_ = rule;
@@ -267,7 +267,7 @@ void LocalStore::SetGradientCompression(const GradientCompression& compression) 
 }
 
 void LocalStore::SetUpdater(Updater updater) {
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   updater_ = std::move(updater);
 }
 
@@ -284,7 +284,7 @@ StateLayout LocalStore::LayoutOf(const std::string& text, const KeyShape& shape)
 
 void LocalStore::SaveOptimizerStates(const std::string& path) {
   WaitAll(kDefaultTimeout);
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   std::vector<StateLayout> layouts;
   std::map<std::string, KeyStates> saved;
   for (const auto& [text, state] : ByText()) {
@@ -306,7 +306,7 @@ KeyStates LocalStore::StatesOfArray(KeyState& state) const {
 
 void LocalStore::LoadOptimizerStates(const std::string& path) {
   WaitAll(kDefaultTimeout);
-  const auto lock = Lock();
+  const MutexLock lock(MutexForCall());
   std::vector<StateLayout> layouts;
   for (const auto& [text, state] : ByText()) layouts.push_back(LayoutOf(text, state->shape));
   auto loaded = LoadStates(path, *rule_.optimizer, layouts);

@@ -6,9 +6,9 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "collective/reducer.h"
 #include "kvstore/rows/row_table.h"
 #include "kvstore/states_file.h"
@@ -87,49 +87,53 @@ class LocalStore final : public KVStore {
     // The origin of the values that are pulled (tensor/origin.h).
     std::shared_ptr<const void> origin = std::make_shared<char>();
   };
-  // Locks mutex_. Throws Error(kFailedPrecondition) when an
-  // updater calls the store: its thread holds the lock already.
-  std::unique_lock<std::mutex> Lock();
-  KeyState& Find(const std::string& what, const Key& key);
-  void RequireNew(const Key& key, const wire::KeySpec& spec) const;
-  void RequireNew(const Entries& entries) const;
+  // Returns mutex_ for a call of the store. Throws Error(kFailedPrecondition)
+  // when an updater makes the call: its thread holds the lock already.
+  Mutex& MutexForCall() SLUICE_RETURN_CAPABILITY(mutex_);
+  KeyState& Find(const std::string& what, const Key& key) SLUICE_REQUIRES(mutex_);
+  void RequireNew(const Key& key, const wire::KeySpec& spec) const SLUICE_REQUIRES(mutex_);
+  void RequireNew(const Entries& entries) const SLUICE_REQUIRES(mutex_);
   // The input of the update by a push; nullopt when the optimiser
   // normalises by samples and the push has none, so that nothing changes.
-  std::optional<UpdateInput> NextUpdate(KeyState& state, const PushOptions& options) const;
-  void RequirePush(const std::string& what, const Entries& entries, const PushOptions& options);
-  void RequirePull(const std::string& what, const Entries& entries);
+  std::optional<UpdateInput> NextUpdate(KeyState& state, const PushOptions& options) const
+      SLUICE_REQUIRES(mutex_);
+  void RequirePush(const std::string& what, const Entries& entries, const PushOptions& options)
+      SLUICE_REQUIRES(mutex_);
+  void RequirePull(const std::string& what, const Entries& entries) SLUICE_REQUIRES(mutex_);
   // PushAll and PullAll expect arguments that RequirePush and RequirePull have checked.
-  void PushAll(const Entries& entries, const PushOptions& options);
-  void PullAll(const Entries& entries);
-  void RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight);
-  void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
-  void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values);
+  void PushAll(const Entries& entries, const PushOptions& options) SLUICE_REQUIRES(mutex_);
+  void PullAll(const Entries& entries) SLUICE_REQUIRES(mutex_);
+  void RunUpdater(const Key& key, const NDArray& gradient, NDArray& weight) SLUICE_REQUIRES(mutex_);
+  void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options)
+      SLUICE_REQUIRES(mutex_);
+  void PlaceByLoad(KeyState& state, const std::vector<NDArray>& values) SLUICE_REQUIRES(mutex_);
   // The sum of `values` divided by 2^exponent. A single value is returned as it is.
-  NDArray Merge(KeyState& state, const std::vector<NDArray>& values, uint32_t exponent);
-  void FitStates(KeyState& state) const;
-  void AddUpdate(KeyState& state, const NDArray& gradient, uint32_t exponent, const PushOptions& options);
-  void EnqueueAdded();
-  std::vector<std::pair<std::string, KeyState*>> ByText();
+  NDArray Merge(KeyState& state, const std::vector<NDArray>& values, uint32_t exponent)
+      SLUICE_REQUIRES(mutex_);
+  void FitStates(KeyState& state) const SLUICE_REQUIRES(mutex_);
+  void AddUpdate(KeyState& state, const NDArray& gradient, uint32_t exponent, const PushOptions& options)
+      SLUICE_REQUIRES(mutex_);
+  void EnqueueAdded() SLUICE_REQUIRES(mutex_);
+  std::vector<std::pair<std::string, KeyState*>> ByText() SLUICE_REQUIRES(mutex_);
   static StateLayout LayoutOf(const std::string& text, const KeyShape& shape);
-  KeyStates StatesOfArray(KeyState& state) const;
+  KeyStates StatesOfArray(KeyState& state) const SLUICE_REQUIRES(mutex_);
   // local_rows.cc
   void UpdateRowsByFunction(const Key& key, KeyState& state, std::span<const int64_t> ids,
-                            const std::vector<RowSparse>& gradients);
+                            const std::vector<RowSparse>& gradients) SLUICE_REQUIRES(mutex_);
   // StatesOfTable and SetStatesOfTable expect that no operation on the table is in progress.
-  KeyStates StatesOfTable(KeyState& state) const;
-  void SetStatesOfTable(KeyState& state, const KeyStates& loaded) const;
+  KeyStates StatesOfTable(KeyState& state) const SLUICE_REQUIRES(mutex_);
+  void SetStatesOfTable(KeyState& state, const KeyStates& loaded) const SLUICE_REQUIRES(mutex_);
 
   const std::string type_;
   std::atomic<Duration> timeout_ = kNoLimit;
   std::atomic<std::thread::id> updating_;  // the thread that runs the updater
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  const std::unique_ptr<collective::Reducer> reducer_;
-  std::map<Key, KeyState> keys_;
-  UpdateRule rule_;
-  Updater updater_;
-  std::vector<PendingUpdate> added_;  // updates of the call in progress
-  std::vector<Label> added_names_;    // their names in messages
+  Mutex mutex_;
+  const std::unique_ptr<collective::Reducer> reducer_ SLUICE_GUARDED_BY(mutex_);
+  std::map<Key, KeyState> keys_ SLUICE_GUARDED_BY(mutex_);
+  UpdateRule rule_ SLUICE_GUARDED_BY(mutex_);
+  Updater updater_ SLUICE_GUARDED_BY(mutex_);
+  std::vector<PendingUpdate> added_ SLUICE_GUARDED_BY(mutex_);  // updates of the call in progress
+  std::vector<Label> added_names_ SLUICE_GUARDED_BY(mutex_);    // their names in messages
   OutstandingOperations outstanding_;
 };
 

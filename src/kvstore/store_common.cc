@@ -70,7 +70,7 @@ Entries Join(const std::string& what, const std::vector<Key>& keys,
   }
   Entries result;
   if (!HaveRepeats(keys)) {
-    for (size_t i = 0; i < keys.size(); ++i) result.entries_.emplace_back(keys[i], values[i]);
+    for (size_t i = 0; i < keys.size(); ++i) result.entries_.push_back({keys[i], values[i]});
     return result;
   }
   std::map<Key, std::vector<size_t>> places;
@@ -79,12 +79,12 @@ Entries Join(const std::string& what, const std::vector<Key>& keys,
     const std::vector<size_t>& of_key = places.at(keys[i]);
     if (of_key.front() != i) continue;
     if (of_key.size() == 1) {
-      result.entries_.emplace_back(keys[i], values[i]);
+      result.entries_.push_back({keys[i], values[i]});
       continue;
     }
     auto& arrays = *result.joined_.emplace_back(std::make_unique<std::vector<NDArray>>());
     for (const size_t place : of_key) arrays.insert(arrays.end(), values[place].begin(), values[place].end());
-    result.entries_.emplace_back(keys[i], arrays);
+    result.entries_.push_back({keys[i], arrays});
   }
   return result;
 }
@@ -188,7 +188,7 @@ void OutstandingOperations::Add(Label what, const Event& event) {
     if (error != nullptr) ends->failed = true;
     --ends->missing;
   });
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Operations that succeeded are removed when the oldest
   // has succeeded, and otherwise before the list would grow.
   if (!events_.empty() && (events_.front().second.Succeeded() || events_.size() == events_.capacity()))
@@ -214,7 +214,7 @@ void OutstandingOperations::Check() {
   if (!ends_->failed.exchange(false)) return;
   std::optional<std::pair<Label, Event>> failed;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = std::ranges::find_if(
         events_, [](const auto& entry) { return entry.second.Done() && entry.second.error() != nullptr; });
     if (it == events_.end()) return;
@@ -241,8 +241,8 @@ void AwaitAll(const std::vector<Event>& events, Duration timeout,
   const auto left = [end] { return std::max<Duration>(end - std::chrono::steady_clock::now(), 1ms); };
   // The newest event comes first: when it is done, most others
   // are too, and every wait that blocks costs a wake-up.
-  for (const Event& event : events | std::views::reverse) {
-    if (!event.DoneWithin(left())) break;
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (!event->DoneWithin(left())) break;
   }
   for (const Event& event : events) {
     event.WaitQuietly(left());
@@ -253,7 +253,7 @@ void AwaitAll(const std::vector<Event>& events, Duration timeout,
 void OutstandingOperations::Wait(Duration timeout) {
   std::vector<Event> all;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [what, event] : events_) all.push_back(event);
   }
   AwaitAll(all, timeout, [this](const Event& event) {

@@ -5,11 +5,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "sluice/error.h"
 #include "sluice/kvstore.h"
 #include "tensor/stream.h"
@@ -106,9 +106,8 @@ class OutstandingOperations {
     std::atomic<size_t> missing = 0;
   };
   const std::shared_ptr<Ends> ends_ = std::make_shared<Ends>();
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  std::vector<std::pair<Label, Event>> events_;
+  Mutex mutex_;
+  std::vector<std::pair<Label, Event>> events_ SLUICE_GUARDED_BY(mutex_);
 };
 
 // For Barrier: the ranks, sorted and each once. Throws

@@ -38,8 +38,8 @@ constexpr Duration kLeaveTimeout = 5s;
 thread_local bool runs_at_end = false;
 
 struct DefaultSlot {
-  std::mutex mutex;
-  std::shared_ptr<Runtime> runtime;  // guarded by mutex
+  Mutex mutex;
+  std::shared_ptr<Runtime> runtime SLUICE_GUARDED_BY(mutex);
 };
 DefaultSlot& Slot() {
   static DefaultSlot slot;
@@ -67,7 +67,7 @@ std::shared_ptr<Allocator> Runtime::memory() const {
 
 Runtime::~Runtime() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     node_ = nullptr;  // the node's loop calls watcher_->Wake()
   }
   watcher_.reset();  // only the watcher's thread starts at_end_
@@ -75,7 +75,7 @@ Runtime::~Runtime() {
 }
 
 std::shared_ptr<Runtime> Runtime::Default() {
-  const std::lock_guard lock(Slot().mutex);
+  const MutexLock lock(Slot().mutex);
   if (Slot().runtime == nullptr) {
     Slot().runtime = std::make_shared<Runtime>(JobConfig::FromEnv(Env::FromProcess(), CoreCount()));
   }
@@ -83,7 +83,7 @@ std::shared_ptr<Runtime> Runtime::Default() {
 }
 
 void Runtime::SetDefault(std::shared_ptr<Runtime> runtime) {
-  const std::lock_guard lock(Slot().mutex);
+  const MutexLock lock(Slot().mutex);
   std::swap(Slot().runtime, runtime);
 }
 
@@ -95,7 +95,7 @@ std::shared_ptr<WorkerNode> Runtime::Node() {
   }
   std::shared_ptr<WorkerNode> node;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (finished_) {
       throw Error(ErrorCode::kFailedPrecondition,
                   "this worker has left its job (Finish): what needs the job comes before that");
@@ -116,17 +116,17 @@ std::shared_ptr<WorkerNode> Runtime::Node() {
 }
 
 bool Runtime::AsksToEnd() {
-  const std::lock_guard lock(termination_mutex_);
+  const MutexLock lock(termination_mutex_);
   return stop_request_.number != 0 && on_termination_;
 }
 
 std::shared_ptr<WorkerNode> Runtime::NodeIfAny() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return node_;
 }
 
 void Runtime::Forget(const std::shared_ptr<WorkerNode>& node) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (node_ != node) return;
   scheduler_reason_ = node->scheduler_reason();
   node_ = nullptr;
@@ -138,13 +138,13 @@ bool Runtime::HasJoined() {
 }
 
 bool Runtime::FailedByScheduler(const std::string& failure) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::string told = node_ ? node_->scheduler_reason() : scheduler_reason_;
   return !told.empty() && failure.find(told) != std::string::npos;
 }
 
 void Runtime::TraceWith(worker::Tracer* tracer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   tracer_ = tracer;
 }
 
@@ -167,7 +167,7 @@ void Runtime::Finish() {
   // within the heartbeat timeout, and a living one may be busy.
   node->Leave(wire::Leave::Outcome::kFinished, "", timeout);
   Forget(node);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   finished_ = true;
 }
 
@@ -179,10 +179,12 @@ void Runtime::Leave(const std::string& why) {
 }
 
 void Runtime::Dump() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {
+  if (!mutex_.try_lock()) {
     LOG(WARNING) << "state of the worker: it begins to join its job";
-  } else if (node_ == nullptr) {
+    return;
+  }
+  const MutexLock lock(mutex_, std::adopt_lock);
+  if (node_ == nullptr) {
     LOG(WARNING) << "state of the worker: it has joined no job";
   } else if (!node_->Dump()) {
     LOG(WARNING) << "state of the worker: its part in the job has ended";
@@ -192,7 +194,7 @@ void Runtime::Dump() {
 void Runtime::OnTermination(std::function<void(int)> call) {
   std::optional<int> asked;
   {
-    const std::lock_guard lock(termination_mutex_);
+    const MutexLock lock(termination_mutex_);
     on_termination_ = call;
     asked = asked_to_end_;
   }
@@ -205,7 +207,7 @@ bool Runtime::ProgramHandlesEnd(int number) {
   std::function<void(int)> call;
   bool is_first = false;
   {
-    const std::lock_guard lock(termination_mutex_);
+    const MutexLock lock(termination_mutex_);
     if (number != 0) {
       const Time now = SteadyClock().Now();
       if (on_termination_ && stop_request_.IsSame(number, now)) return true;
@@ -223,8 +225,10 @@ bool Runtime::ProgramHandlesEnd(int number) {
                                     "later, ends it at once"))
               << std::endl;
     // When mutex_ is locked, the worker is joining; Node() asks later.
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock() && node_ != nullptr) node_->AskToEnd();
+    if (mutex_.try_lock()) {
+      const MutexLock lock(mutex_, std::adopt_lock);
+      if (node_ != nullptr) node_->AskToEnd();
+    }
   }
   if (!is_first) return true;
   try {
@@ -264,9 +268,9 @@ void Runtime::EndIfCalled(int status, void* runtime) {
 // Ends the process at once, after it has notified the job. The training
 // thread may be anywhere; unfinished files exist only under temporary names
 // or none, and HeldFileNames waits up to 2 s until none has a temporary name.
+// mutex_ stays locked until the end, so that no other thread joins a job meanwhile.
 void Runtime::EndNow(int status, const std::string& why) {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock() && node_ != nullptr) {
+  if (mutex_.try_lock() && node_ != nullptr) {
     try {
       node_->Leave(wire::Leave::Outcome::kFailed, why, 1s);
     } catch (const std::exception&) {  // the job has failed already

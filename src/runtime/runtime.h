@@ -5,11 +5,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "runtime/job_config.h"
 #include "runtime/signals.h"
 #include "runtime/worker_node.h"
@@ -58,7 +58,7 @@ class Runtime {
   void RunAtEnd(const std::function<void(int)>& call, int number);
   static void EndIfCalled(int status, void* runtime);
   [[noreturn]] void EndBy(int number);
-  [[noreturn]] void EndNow(int status, const std::string& why);
+  [[noreturn]] void EndNow(int status, const std::string& why) SLUICE_NOT_ANALYSED;
   bool AsksToEnd();
   void Dump();
   std::shared_ptr<WorkerNode> NodeIfAny();
@@ -67,18 +67,19 @@ class Runtime {
   const JobConfig config_;
   // The memory of this worker's arrays where other processes may read them; null otherwise.
   const std::shared_ptr<transport::SharedHeap> heap_;
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  worker::Tracer* tracer_ = nullptr;
-  std::shared_ptr<WorkerNode> node_;
-  bool finished_ = false;
-  std::string scheduler_reason_;  // the scheduler's reason from the last node that was forgotten
+  Mutex mutex_;
+  worker::Tracer* tracer_ SLUICE_GUARDED_BY(mutex_) = nullptr;
+  std::shared_ptr<WorkerNode> node_ SLUICE_GUARDED_BY(mutex_);
+  bool finished_ SLUICE_GUARDED_BY(mutex_) = false;
+  // The scheduler's reason from the last node that was forgotten.
+  std::string scheduler_reason_ SLUICE_GUARDED_BY(mutex_);
 
-  std::mutex termination_mutex_;
-  // Guarded by termination_mutex_.
-  std::function<void(int)> on_termination_;
-  std::optional<int> asked_to_end_;  // the signal that asked for the end first; 0 when another worker asked
-  StopRequest stop_request_;         // the last signal that asked this process to end
+  Mutex termination_mutex_;
+  std::function<void(int)> on_termination_ SLUICE_GUARDED_BY(termination_mutex_);
+  // The signal that asked for the end first; 0 when another worker asked.
+  std::optional<int> asked_to_end_ SLUICE_GUARDED_BY(termination_mutex_);
+  // The last signal that asked this process to end.
+  StopRequest stop_request_ SLUICE_GUARDED_BY(termination_mutex_);
 
   std::atomic<int> ended_by_ = 0;
   // Runs on_termination_ while watcher_ receives more signals. The watcher's thread alone starts it.

@@ -18,12 +18,12 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <mutex>
 #include <utility>
 
 #include "base/check.h"
 #include "base/executor.h"
 #include "base/limits.h"
+#include "base/mutex.h"
 #include "base/strings.h"
 #include "base/threads.h"
 #include "sluice/error.h"
@@ -37,10 +37,10 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1};
 // The state of the handlers. There is one for the process, because the kernel installs handlers
 // for a process. The pipe is made once and never closed, because a handler may run at any moment.
 struct Handling {
-  std::mutex mutex;
-  int holders = 0;                                       // guarded by mutex
-  std::array<bool, kSignals.size()> taken = {};          // guarded by mutex
-  std::array<struct sigaction, kSignals.size()> before;  // guarded by mutex; set where `taken`
+  Mutex mutex;
+  int holders SLUICE_GUARDED_BY(mutex) = 0;
+  std::array<bool, kSignals.size()> taken SLUICE_GUARDED_BY(mutex) = {};
+  std::array<struct sigaction, kSignals.size()> before SLUICE_GUARDED_BY(mutex);  // set where `taken`
   std::atomic<int> read_end = -1, write_end = -1;
   std::atomic<pid_t> owner = 0;
 };
@@ -73,7 +73,7 @@ bool IsIgnored(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
 }
 
-void Install(size_t i, HeldSignals::Programs handlers) {
+void Install(size_t i, HeldSignals::Programs handlers) SLUICE_REQUIRES(handling.mutex) {
   struct sigaction action {};
   SLUICE_CHECK(sigaction(kSignals[i], nullptr, &action) == 0);
   if (IsOurs(action)) {
@@ -90,7 +90,7 @@ void Install(size_t i, HeldSignals::Programs handlers) {
   SLUICE_CHECK(sigaction(kSignals[i], &action, nullptr) == 0);
 }
 
-void Remove(size_t i) {
+void Remove(size_t i) SLUICE_REQUIRES(handling.mutex) {
   // This handler stays: a request for the state (SIGUSR1)
   // must not end a process that is about to end anyway.
   if (kSignals[i] == SIGUSR1 && IsDefault(handling.before[i])) return;
@@ -110,7 +110,7 @@ int NextSignal() {
 }  // namespace
 
 HeldSignals::HeldSignals(Programs handlers) {
-  const std::lock_guard lock(handling.mutex);
+  const MutexLock lock(handling.mutex);
   if (handling.owner.load() != getpid()) {  // the first object of this process
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
@@ -137,7 +137,7 @@ HeldSignals::HeldSignals(Programs handlers) {
 }
 
 HeldSignals::~HeldSignals() {
-  const std::lock_guard lock(handling.mutex);
+  const MutexLock lock(handling.mutex);
   if (--handling.holders > 0) return;
   for (size_t i = 0; i < kSignals.size(); ++i) Remove(i);
   while (const int number = NextSignal()) {

@@ -44,7 +44,10 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
       tracer_(tracer),
       heap_(HeapOf(config, std::move(heap))),
       client_(std::make_shared<worker::Client>(ClientOptionsOf(
-          config, tracer, [told = scheduler_reason_](const std::string& why) { told->Set(why); },
+          config, tracer,
+          [told = scheduler_reason_](const std::string& why) {
+            told->With([&](std::string& reason) { reason = why; });
+          },
           std::move(on_asked_to_end)))) {
   AwaitSchedulerHostName(config);
   KeepMessageMemory();
@@ -101,7 +104,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const StoreType& type) {
       options, client_, loop_,
       type.on_devices ? collective::MakeDeviceReducer(host_work)
                       : collective::MakeHostReducer(config_.reduction_threads, host_work));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stores_.push_back(store);
   return store;
 }
@@ -109,7 +112,7 @@ std::shared_ptr<KVStore> WorkerNode::MakeStore(const StoreType& type) {
 void WorkerNode::Flush(Duration timeout) {
   std::vector<std::shared_ptr<worker::DistStore>> stores;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stores = stores_;
   }
   for (const auto& store : stores) store->Flush(timeout);

@@ -5,10 +5,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
+#include "base/mutex.h"
 #include "runtime/job_config.h"
 #include "runtime/post_once.h"
 #include "sluice/kvstore.h"
@@ -57,7 +58,9 @@ class WorkerNode {
   wire::Counters OwnStats(Duration timeout);
   // The scheduler's reason for the job's failure; empty when the job
   // has not failed, or when this worker detected the failure itself.
-  std::string scheduler_reason() const { return scheduler_reason_->Get(); }
+  std::string scheduler_reason() const {
+    return scheduler_reason_->With([](const std::string& reason) { return reason; });
+  }
   // Call it when this worker was asked to end: the other
   // workers are notified. Does nothing when the job is over.
   void AskToEnd();
@@ -67,23 +70,6 @@ class WorkerNode {
   transport::ZmqLoop& loop() { return *loop_; }
 
  private:
-  // Thread-safe.
-  class StopReason {
-   public:
-    void Set(const std::string& why) {
-      const std::lock_guard lock(mutex_);
-      why_ = why;
-    }
-    std::string Get() const {
-      const std::lock_guard lock(mutex_);
-      return why_;
-    }
-
-   private:
-    mutable std::mutex mutex_;
-    std::string why_;
-  };
-
   // Runs `task` on the loop; throws Error(kCancelled) when the loop has ended.
   void Post(std::function<void(Time, transport::Network&)> task);
 
@@ -91,16 +77,16 @@ class WorkerNode {
   worker::Tracer* const tracer_;
   const std::shared_ptr<transport::SharedHeap> heap_;  // null when memory is not shared
   std::atomic<uint32_t> stores_made_ = 0;
-  const std::shared_ptr<StopReason> scheduler_reason_ = std::make_shared<StopReason>();
+  // Empty, or why the scheduler has ended the job. The client on its loop sets it.
+  const std::shared_ptr<Guarded<std::string>> scheduler_reason_ = std::make_shared<Guarded<std::string>>();
   const std::shared_ptr<worker::Client> client_;
   const std::shared_ptr<transport::TrafficCounters> traffic_ = std::make_shared<transport::TrafficCounters>();
   std::shared_ptr<transport::ZmqLoop> loop_;
   const PostOnce post_dump_;
   const Event joined_ = Event::Make("joining the job");
-  std::mutex mutex_;
-  // Guarded by mutex_. All stores are kept even when the program
-  // has released them: Flush waits for what they pushed.
-  std::vector<std::shared_ptr<worker::DistStore>> stores_;
+  Mutex mutex_;
+  // All stores are kept even when the program has released them: Flush waits for what they pushed.
+  std::vector<std::shared_ptr<worker::DistStore>> stores_ SLUICE_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice::runtime

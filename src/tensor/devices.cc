@@ -23,8 +23,8 @@ namespace {
 
 // Holds the default devices: with the tape, the only global state of the tensor library.
 struct DefaultSlot {
-  std::mutex mutex;
-  std::shared_ptr<Devices> devices;  // guarded by mutex
+  Mutex mutex;
+  std::shared_ptr<Devices> devices SLUICE_GUARDED_BY(mutex);
 };
 DefaultSlot& Slot() {
   static DefaultSlot slot;
@@ -75,7 +75,7 @@ std::string Context::ToString() const {
 Devices::Devices(const DevicesOptions& options) : cores_(CoresOfProcess()), options_(options) {}
 
 std::shared_ptr<Device> Devices::Get(Context context) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::shared_ptr<Device>& device = devices_[context];
   if (device != nullptr) return device;
   if (context.id < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("there is no context ", context));
@@ -128,24 +128,24 @@ void Devices::Share() {
 }
 
 void Devices::SetCpuThreads(int threads) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   options_.cpu_threads = threads;
   Share();
 }
 
 void Devices::BindThreads() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   options_.binds_threads = true;
   Share();
 }
 
 void Devices::SetMultipliesBFloat16(std::optional<bool> multiplies) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   options_.multiplies_bfloat16 = multiplies;
 }
 
 void Devices::SetMemory(std::shared_ptr<Allocator> memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   options_.memory = std::move(memory);
 }
 
@@ -158,14 +158,14 @@ void Devices::SetThreadsPerCpuContext(int threads) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("SetThreadsPerCpuContext: ", threads, " threads; at least 1 is needed"));
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   options_.threads_per_cpu_context = threads;
 }
 
 void Devices::DrainAll() {
   std::vector<std::shared_ptr<Device>> devices;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [context, device] : devices_) {
       if (device != nullptr) devices.push_back(device);
     }
@@ -174,7 +174,7 @@ void Devices::DrainAll() {
 }
 
 std::shared_ptr<Devices> Devices::Default() {
-  const std::lock_guard lock(Slot().mutex);
+  const MutexLock lock(Slot().mutex);
   DrainAtExit();  // after Slot() has made the slot, so that the handler runs before the slot is destroyed
   if (Slot().devices == nullptr) Slot().devices = std::make_shared<Devices>();
   return Slot().devices;
@@ -183,7 +183,7 @@ std::shared_ptr<Devices> Devices::Default() {
 void Devices::DrainDefault() {
   std::shared_ptr<Devices> devices;
   {
-    const std::lock_guard lock(Slot().mutex);
+    const MutexLock lock(Slot().mutex);
     devices = Slot().devices;
   }
   if (devices != nullptr) devices->DrainAll();
@@ -196,7 +196,7 @@ void Devices::OnDeviceThread() {
 void Devices::SetDefault(std::shared_ptr<Devices> devices) {
   std::shared_ptr<Devices> old;
   {
-    const std::lock_guard lock(Slot().mutex);
+    const MutexLock lock(Slot().mutex);
     old = std::exchange(Slot().devices, std::move(devices));
   }
 }

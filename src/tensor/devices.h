@@ -7,11 +7,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/mutex.h"
 #include "sluice/context.h"
 #include "tensor/kernels.h"
 #include "tensor/stream.h"
@@ -102,17 +102,15 @@ class Devices {
   static void SetDefault(std::shared_ptr<Devices> devices);
 
  private:
-  // mutex_ is held in these.
-  void Share();
-  int CpuThreads() const;
-  int ThreadsOfNext() const;
-  CpuShare ShareOf(int context, int contexts) const;
+  void Share() SLUICE_REQUIRES(mutex_);
+  int CpuThreads() const SLUICE_REQUIRES(mutex_);
+  int ThreadsOfNext() const SLUICE_REQUIRES(mutex_);
+  CpuShare ShareOf(int context, int contexts) const SLUICE_REQUIRES(mutex_);
 
   const std::vector<int> cores_;  // the cores that the process may use
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  DevicesOptions options_;
-  std::map<Context, std::shared_ptr<Device>> devices_;
+  Mutex mutex_;
+  DevicesOptions options_ SLUICE_GUARDED_BY(mutex_);
+  std::map<Context, std::shared_ptr<Device>> devices_ SLUICE_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <vector>
@@ -43,9 +42,9 @@ struct Event::State {
   static constexpr size_t kFew = 2;
   using Few = InlineVector<Listener, kFew>;
   using More = std::vector<Listener, MemoryOf<Listener>>;
-  // Guarded by mutex. Callbacks in the order of OnDone: first `few`, then `more`.
-  Few few;
-  More more;
+  // Callbacks in the order of OnDone: first `few`, then `more`.
+  Few few SLUICE_GUARDED_BY(mutex);
+  More more SLUICE_GUARDED_BY(mutex);
 };
 
 namespace {
@@ -142,7 +141,7 @@ void Event::Complete(std::exception_ptr error) const {
   State::Few few;
   std::optional<State::More> more;
   {
-    const std::lock_guard lock(state->mutex);
+    const MutexLock lock(state->mutex);
     SLUICE_CHECK(state->done == 0) << state->what << " completed twice";
     state->error = std::move(error);
     few = std::move(state->few);
@@ -159,7 +158,7 @@ void Event::Complete(std::exception_ptr error) const {
 
 void Event::OnDone(Callback callback) const {
   if (state_ != nullptr) {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (!Done()) {
       State::Listener listener{std::move(callback), quiet_};
       state_->few.size() < State::kFew ? state_->few.push_back(std::move(listener))

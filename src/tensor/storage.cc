@@ -24,12 +24,12 @@ void ThrowNoArray(std::string_view call, std::string_view which) {
 }
 
 Event Storage::LastWrite() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return write_;
 }
 
 void Storage::AddUses(Events* events) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Event& read : reads_) {
     if (!read.Done()) events->push_back(read.Quietly());
   }
@@ -37,7 +37,7 @@ void Storage::AddUses(Events* events) {
 }
 
 void Storage::AddRead(const Event& event) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Stream* stream = event.stream();
   reads_.EraseIf(
       [&](const Event& read) { return read.Done() || (stream != nullptr && read.stream() == stream); });
@@ -46,32 +46,32 @@ void Storage::AddRead(const Event& event) {
 
 void Storage::SetWrite(const Event& event) {
   writes.fetch_add(1, std::memory_order_relaxed);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   write_ = event;
   reads_.clear();
 }
 
 void Storage::SetOrigin(const std::shared_ptr<const void>& origin) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (origin_ != origin) origin_ = origin;
   origin_writes_ = writes.load(std::memory_order_relaxed);
 }
 
 std::shared_ptr<const void> Storage::origin() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return origin_writes_ == writes.load(std::memory_order_relaxed) ? origin_ : nullptr;
 }
 
 void Storage::Adopt(Frame frame) {
   SLUICE_CHECK(frame.size() == size()) << frame.size() << " bytes for an array of " << size();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // The cast is safe: Launch and MutableHostBytes call CopyToOwnBuffer before anything is written.
   data_.store(const_cast<std::byte*>(frame.data()), std::memory_order_relaxed);
   std::swap(leased_, frame);
 }
 
 MutableBytes Storage::RestoreOwnBuffer() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   data_.store(own_.data(), std::memory_order_relaxed);
   leased_ = Frame();
   return own_.bytes();
@@ -84,7 +84,7 @@ void Storage::CopyToOwnBuffer() {
 }
 
 Frame Storage::leased() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return leased_;
 }
 

@@ -6,7 +6,6 @@
 #include <concepts>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <ranges>
 #include <string_view>
 
@@ -70,12 +69,12 @@ struct Storage final : Adopter {
   Buffer own_;
   std::atomic<std::byte*> data_;
   QuickMutex mutex_;
-  // Guarded by mutex_.
-  Frame leased_;
-  Event write_;
-  InlineVector<Event, 4> reads_;  // since the last write; the last one of each stream
-  std::shared_ptr<const void> origin_;
-  uint32_t origin_writes_ = 0;  // `writes` when origin_ was set
+  Frame leased_ SLUICE_GUARDED_BY(mutex_);
+  Event write_ SLUICE_GUARDED_BY(mutex_);
+  // The reads since the last write; the last one of each stream.
+  InlineVector<Event, 4> reads_ SLUICE_GUARDED_BY(mutex_);
+  std::shared_ptr<const void> origin_ SLUICE_GUARDED_BY(mutex_);
+  uint32_t origin_writes_ SLUICE_GUARDED_BY(mutex_) = 0;  // `writes` when origin_ was set
 };
 
 // The arrays of a call, written as a list or given as a range of NDArray. It holds pointers, so it is valid

@@ -26,7 +26,7 @@ SharedHeap::~SharedHeap() = default;
 void* SharedHeap::Allocate(size_t size) {
   if (size >= options_.min_leased_bytes && size <= SIZE_MAX - kPage) {
     const size_t bytes = RoundedUp(size);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto& [address, arena] : arenas_) {
       if (std::byte* data = Take(&arena, bytes)) return data;
     }
@@ -66,7 +66,7 @@ SharedHeap::Arena* SharedHeap::Grow(size_t bytes) {
 void SharedHeap::Deallocate(void* data, size_t size) noexcept {
   std::shared_ptr<ShmSegment> unused;  // unmapped after mutex_ is released
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = ArenaOf(data);
     if (it == arenas_.end()) return heap_->Deallocate(data, size);
     Arena& arena = arenas_.at(it->first);
@@ -102,7 +102,7 @@ SharedHeap::Arenas::const_iterator SharedHeap::ArenaOf(const void* data) const {
 }
 
 std::optional<SharedHeap::Location> SharedHeap::Find(Bytes bytes) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = ArenaOf(bytes.data());
   if (it == arenas_.end()) return std::nullopt;
   const auto offset = static_cast<size_t>(bytes.data() - it->first);
@@ -111,7 +111,7 @@ std::optional<SharedHeap::Location> SharedHeap::Find(Bytes bytes) const {
 }
 
 bool SharedHeap::Has(uint64_t number) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return numbers_.contains(number);
 }
 

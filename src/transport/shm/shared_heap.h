@@ -8,11 +8,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 
 #include "base/buffer.h"
+#include "base/mutex.h"
 #include "transport/shm/segment.h"
 
 namespace sluice::transport {
@@ -54,20 +54,18 @@ class SharedHeap final : public Allocator {
     size_t used = 0;
   };
   using Arenas = std::map<const std::byte*, Arena>;  // by address
-  // The caller holds mutex_.
-  Arenas::const_iterator ArenaOf(const void* data) const;
-  std::byte* Take(Arena* arena, size_t bytes);
-  Arena* Grow(size_t bytes);
+  Arenas::const_iterator ArenaOf(const void* data) const SLUICE_REQUIRES(mutex_);
+  std::byte* Take(Arena* arena, size_t bytes) SLUICE_REQUIRES(mutex_);
+  Arena* Grow(size_t bytes) SLUICE_REQUIRES(mutex_);
 
   const Options options_;
   const std::shared_ptr<Allocator> heap_ = HeapAllocator();
   std::atomic<uint64_t> gone_ = 0;
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  Arenas arenas_;
-  std::set<uint64_t> numbers_;
-  uint64_t last_number_ = 0;
-  bool failed_ = false;  // the lack of shared memory has been logged
+  mutable Mutex mutex_;
+  Arenas arenas_ SLUICE_GUARDED_BY(mutex_);
+  std::set<uint64_t> numbers_ SLUICE_GUARDED_BY(mutex_);
+  uint64_t last_number_ SLUICE_GUARDED_BY(mutex_) = 0;
+  bool failed_ SLUICE_GUARDED_BY(mutex_) = false;  // the lack of shared memory has been logged
 };
 
 }  // namespace sluice::transport

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Holds which mutex guards what: Clang's thread safety analysis of the code that uses base/mutex.h.
+
+Usage: tools/check_locks.py [ROOT]      exit code 1 and a line for each finding
+
+It needs clang (tools/install_deps.sh --tests). Without it the analysis is left out with a line that says so; with SLUICE_LABS=required
+(`make ci`) that is a finding. A std::mutex is a finding in any case: the analysis does not see it.
+"""
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+COMPILER = "clang++"
+FLAGS = ("-fsyntax-only", "-std=c++20", "-Isrc", "-Iinclude", "-Wno-everything", "-Wthread-safety")
+MAY_USE_STD = {  # the file: why
+    "src/base/mutex.h": "wraps it",
+    "src/base/guarded.h": "waits on a condition variable; its data is private",
+    "src/transport/zmq/loop_lock.h": "wraps it; who holds the lock depends on the thread",
+}
+STD_LOCKS = re.compile(r"\bstd::(mutex|lock_guard|unique_lock|scoped_lock)\b")
+
+
+def sources(root, suffix):
+    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in sorted((root / "src").rglob(suffix))}
+
+
+def plain_mutexes(files):
+    for name, text in files.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if name not in MAY_USE_STD and STD_LOCKS.search(line.split("//")[0]):
+                yield f"{name}:{number}: {STD_LOCKS.search(line)[0]} is not analysed; use Mutex and MutexLock (base/mutex.h)"
+
+
+def units(root):
+    """The .cc files that take a lock, or include a header with data that a mutex guards."""
+    guarded = [name.removeprefix("src/") for name, text in sources(root, "*.h").items() if "SLUICE_GUARDED_BY(" in text]
+    includes = tuple(f'#include "{name}"' for name in guarded)
+    return [name for name, text in sources(root, "*.cc").items()
+            if "MutexLock" in text or "SLUICE_GUARDED_BY(" in text or any(line in text for line in includes)]
+
+
+def analysed(root, name):
+    ran = subprocess.run([COMPILER, *FLAGS, name], cwd=root, capture_output=True, text=True, check=False)
+    return [line for line in ran.stderr.splitlines() if re.match(r"\S+?:\d+:\d+: (warning|error|fatal error):", line)]
+
+
+def findings(root):
+    found = [*plain_mutexes(sources(root, "*.h")), *plain_mutexes(sources(root, "*.cc"))]
+    if shutil.which(COMPILER) is None:
+        why = f"locks are not analysed: there is no {COMPILER} (tools/install_deps.sh --tests)"
+        print(why)
+        return found + ([why] if os.environ.get("SLUICE_LABS") == "required" else [])
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for lines in pool.map(lambda name: analysed(root, name), units(root)):
+            found += lines
+    return list(dict.fromkeys(found))  # a header's findings come with each file that includes it
+
+
+def main(arguments):
+    found = findings((pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parents[1]).resolve())
+    for line in found:
+        print(line)
+    print(f"check_locks: {len(found)} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
