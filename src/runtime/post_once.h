@@ -1,5 +1,5 @@
-// Posts a task to a loop unless the one that it posted before still waits to run. SIGUSR1 may come faster than a
-// loop logs its state; one task for each signal would keep the loop from its messages. Thread-safe.
+// Posts a task to a loop unless the one that it posted before still waits to run. SIGUSR1 may come faster
+// than a loop logs its state; one task for each signal would keep the loop from its messages. Thread-safe.
 #pragma once
 
 #include <atomic>
