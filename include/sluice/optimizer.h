@@ -165,9 +165,9 @@ class Optimizer {
   size_t num_slots() const { return slot_names().size(); }
   double LearningRate(int64_t t) const;  // without lr_mult
 
-  // Writes the updated weight to `new_weight`, which may be `weight`, and updates slots[i] in place. 16-bit
-  // weights are passed as float. If needs_norms(), Measure has updated the states, and Update does not read
-  // the gradient.
+  // Writes the updated weight to `new_weight`, which may be `weight`, and updates slots[i] in place. Two
+  // arrays may be the same, but may not overlap at different elements. 16-bit weights are passed as float. If
+  // needs_norms(), Measure has updated the states, and Update does not read the gradient.
   virtual void Update(const Step& step, const float* weight, float* new_weight, const float* gradient,
                       float* const* slots, size_t n) const = 0;
   virtual void Update(const Step& step, const double* weight, double* new_weight, const double* gradient,

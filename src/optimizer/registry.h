@@ -13,12 +13,10 @@ namespace sluice {
 struct OptimizerRow {
   OptimizerKind kind;
   std::string_view name;
-  std::unique_ptr<const Optimizer> (*make)(const OptimizerConfig&);
+  std::unique_ptr<const Optimizer> (*make)(const OptimizerConfig&);  // takes what Resolved() returns
   bool reads_momentum;
   double learning_rate, momentum, epsilon;  // used for fields that are kUnset in OptimizerConfig
 };
-
-inline constexpr OptimizerKind kLastOptimizerKind = OptimizerKind::kSignum;
 
 std::span<const OptimizerRow> OptimizerRows();  // in the order of the kinds
 // Returns null if `kind` is not one of the enumerators, since kinds come from the network too.

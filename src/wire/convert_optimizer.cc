@@ -104,7 +104,7 @@ bool FromWire(const pb::Optimizer& in, Checker& checker, OptimizerConfig* out) {
     *field = value;
     return checker.Finite(value, what);
   };
-  return checker.Enum(in.kind(), kLastOptimizerKind, "optimizer", &out->kind) &&
+  return checker.Enum(in.kind(), OptimizerRows().back().kind, "optimizer", &out->kind) &&
          number(in.learning_rate(), "learning_rate", &out->learning_rate) &&
          number(in.momentum(), "momentum", &out->momentum) && number(in.wd(), "wd", &out->wd) &&
          number(in.clip_gradient(), "clip_gradient", &out->clip_gradient) &&
