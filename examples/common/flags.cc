@@ -14,7 +14,28 @@
 #include "common/text.h"
 #include "sluice/flags.h"
 #include "sluice/ndarray.h"
+#include "sluice/optimizer.h"
 #include "sluice/store_type.h"
+
+namespace sluice::examples {
+namespace {
+
+// Returns a text that gflags may keep a pointer to.
+const char* OptimizerHelp() {
+  static const std::string help = StrCat("Optimiser: ", StrJoin(TrainingOptimizers()), ".");
+  return help.c_str();
+}
+
+}  // namespace
+
+std::vector<std::string> TrainingOptimizers() {
+  std::vector<std::string> names;
+  for (const std::string_view name : OptimizerNames())
+    if (name != Name(OptimizerKind::kAccumulate)) names.emplace_back(name);
+  return names;
+}
+
+}  // namespace sluice::examples
 
 DEFINE_string(
     kv_store, "local",
@@ -37,13 +58,12 @@ DEFINE_int64(
     "Train exactly this many steps in place of epochs, steps before --load-epoch or --resume included; -1: "
     "epochs count.");
 DEFINE_string(lr, "",
-              "Learning rate. Empty: the optimiser's own, 0.001 for adam, adamw, rmsprop and lamb, 0.01 for "
-              "adagrad and signum, 0.1 for ftrl, sgd and nag, where the program has no better one "
+              "Learning rate. Empty: the program's own for this optimiser, or the optimiser's "
               "(docs/examples.md); async stores take one that converges for their number of workers.");
 DEFINE_double(lr_factor, 0.1, "What the learning rate is multiplied by at each of --lr-step-epochs.");
 DEFINE_string(lr_step_epochs, "",
               "Epochs of the data after which the learning rate drops, for example 10,15.");
-DEFINE_string(optimizer, "sgd", "Optimiser: sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb, signum.");
+DEFINE_string(optimizer, "sgd", sluice::examples::OptimizerHelp());
 DEFINE_string(
     mom, "",
     "Momentum of sgd, nag, rmsprop and signum. Empty: 0.9; in async stores of several workers, where "

@@ -64,6 +64,9 @@ void RequireAtLeast(const std::string& flag, int64_t value, int64_t least);
 void RequireBetween(const std::string& flag, int64_t value, int64_t least, int64_t most);
 void RequireOneOf(const std::string& flag, const std::string& value, const std::vector<std::string>& choices);
 
+// Returns the values that --optimizer takes: all names but accumulate, which has no learning rate.
+std::vector<std::string> TrainingOptimizers();
+
 // What distinguishes one training program from the others.
 struct Program {
   std::string usage;                  // the first line of --help

@@ -68,12 +68,8 @@ void SetRate(const std::map<std::string, double>& rates, int workers, OptimizerC
 
 OptimizerConfig MakeOptimizer(const std::map<std::string, double>& rates, const LoadedCheckpoint& start,
                               const SamplerConfig& sampler, int workers) {
-  const auto kind = OptimizerKindOf(FLAGS_optimizer);
-  if (!kind || *kind == OptimizerKind::kAccumulate) {  // kAccumulate has no learning rate
-    Refuse("optimizer", StrCat("is '", FLAGS_optimizer,
-                               "'; it takes sgd, nag, adam, adamw, adagrad, rmsprop, ftrl, lamb or signum"));
-  }
-  OptimizerConfig config{.kind = *kind, .wd = FLAGS_wd};
+  RequireOneOf("optimizer", FLAGS_optimizer, TrainingOptimizers());
+  OptimizerConfig config{.kind = *OptimizerKindOf(FLAGS_optimizer), .wd = FLAGS_wd};
   SetRate(rates, workers, &config);
   config.multi_precision = WeightType() != DType::kFloat32;
   for (const double epoch : LrStepEpochs()) {

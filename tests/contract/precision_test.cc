@@ -56,20 +56,15 @@ class Precision : public ::testing::TestWithParam<std::string> {
 };
 
 std::vector<OptimizerConfig> Optimizers() {
-  using K = OptimizerKind;
-  std::vector<OptimizerConfig> configs = {
-      {.learning_rate = 1e-4, .momentum = 0.75, .wd = 0.5},
-      {.kind = K::kNag, .learning_rate = 1e-4, .momentum = 0.75, .wd = 0.5},
-      {.kind = K::kAdam, .learning_rate = 1e-4},
-      {.kind = K::kAdamW, .learning_rate = 1e-4, .wd = 0.5},
-      {.kind = K::kAdaGrad, .learning_rate = 1e-4},
-      {.kind = K::kRmsProp, .learning_rate = 1e-4},
-      {.kind = K::kRmsProp, .learning_rate = 1e-4, .centered = true},
-      {.kind = K::kFtrl, .learning_rate = 1e-2},
-      {.kind = K::kLamb, .learning_rate = 1e-4, .wd = 0.5},
-      {.kind = K::kSignum, .learning_rate = 1e-4, .momentum = 0.75, .wd_lh = 0.5},
-      {.kind = K::kAccumulate, .rescale_grad = 1e-4},
-  };
+  const OptimizerConfig centered{.kind = OptimizerKind::kRmsProp, .learning_rate = 1e-4, .centered = true};
+  std::vector<OptimizerConfig> configs = {centered};
+  for (const std::string_view name : OptimizerNames()) {
+    configs.push_back({.kind = *OptimizerKindOf(name), .learning_rate = 1e-4, .momentum = 0.75, .wd = 0.5});
+    OptimizerConfig& config = configs.back();
+    if (config.kind == OptimizerKind::kFtrl) config.learning_rate = 1e-2;
+    if (config.kind == OptimizerKind::kSignum) config.wd_lh = 0.5;
+    if (config.kind == OptimizerKind::kAccumulate) config.rescale_grad = 1e-4;
+  }
   for (OptimizerConfig& config : configs) config.multi_precision = true;
   return configs;
 }

@@ -53,10 +53,12 @@ std::vector<OptimizerConfig> Optimizers() {
   const auto config = [](OptimizerKind kind, double momentum) {
     return OptimizerConfig{.kind = kind, .learning_rate = kRate, .momentum = momentum};
   };
-  std::vector<OptimizerConfig> configs = {
-      config(OptimizerKind::kSgd, kMomentum), config(OptimizerKind::kNag, kMomentum),
-      config(OptimizerKind::kRmsProp, kMomentum), config(OptimizerKind::kSignum, kMomentum)};
-  for (const std::string_view name : OptimizerNames()) configs.push_back(config(*OptimizerKindOf(name), 0));
+  std::vector<OptimizerConfig> configs;
+  for (const std::string_view name : OptimizerNames()) {
+    const OptimizerKind kind = OptimizerKindOf(name).value();
+    configs.push_back(config(kind, 0));
+    if (ReadsMomentum(kind)) configs.push_back(config(kind, kMomentum));
+  }
   configs.push_back(config(OptimizerKind::kRmsProp, kMomentum));
   configs.back().centered = true;
   return configs;

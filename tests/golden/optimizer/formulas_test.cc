@@ -63,14 +63,15 @@ std::map<std::string, OptimizerConfig> Configs() {
   sgd.kind = rich.kind = OptimizerKind::kAccumulate;
   configs["accumulate"] = sgd;
   configs["accumulate rich"] = rich;
-  for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kAdaGrad, OptimizerKind::kRmsProp,
-                          OptimizerKind::kFtrl, OptimizerKind::kLamb, OptimizerKind::kSignum}) {
+  for (const std::string_view name : OptimizerNames()) {
+    const OptimizerKind kind = OptimizerKindOf(name).value();
+    if (configs.contains(std::string(name))) continue;  // those above
     sgd.kind = rich.kind = kind;
     sgd.momentum = 0;
     // Steps that are all alike round the same way each time, if they round.
     sgd.learning_rate = rich.learning_rate = kind == OptimizerKind::kSignum ? 0x1p-7 : 0.01;
-    configs[std::string(Name(kind))] = sgd;
-    configs[StrCat(Name(kind), " rich")] = rich;
+    configs[std::string(name)] = sgd;
+    configs[StrCat(name, " rich")] = rich;
   }
   rich.kind = sgd.kind = OptimizerKind::kRmsProp;
   sgd.centered = rich.centered = true;

@@ -72,7 +72,7 @@ KeyEntry RandomMessages::Entry() {
 
 OptimizerConfig RandomMessages::Optimizer() {
   OptimizerConfig config;
-  config.kind = Enum(OptimizerKind::kSignum);
+  config.kind = Enum(OptimizerKindOf(OptimizerNames().back()).value());
   for (double* field :
        {&config.learning_rate, &config.momentum, &config.epsilon, &config.wd, &config.clip_gradient,
         &config.rescale_grad, &config.beta1, &config.beta2, &config.rho, &config.lambda1, &config.beta,
