@@ -68,8 +68,8 @@ std::map<std::string, OptimizerConfig> Configs() {
     if (configs.contains(std::string(name))) continue;  // those above
     sgd.kind = rich.kind = kind;
     sgd.momentum = 0;
-    // Steps that are all alike round the same way each time, if they round.
-    sgd.learning_rate = rich.learning_rate = kind == OptimizerKind::kSignum ? 0x1p-7 : 0.01;
+    // A power of two, because steps that are all alike round the same way each time, if they round.
+    sgd.learning_rate = rich.learning_rate = 0x1p-7;
     configs[std::string(name)] = sgd;
     configs[StrCat(name, " rich")] = rich;
   }

@@ -166,7 +166,7 @@ TEST(Values, OutOfRangeAreRefused) {
       DeclareKeys{.keys = {KeySpec{.store = 65536}}},
       AwaitOptimizer{65536},
       SetOptimizer{.store = 65536},
-      SetOptimizer{.config = {.kind = static_cast<OptimizerKind>(10)}},
+      SetOptimizer{.config = {.kind = static_cast<OptimizerKind>(OptimizerNames().size())}},
       SetOptimizer{.config = {.learning_rate = kInf}},
       SetOptimizer{.config = {.rho = kInf}},
       SetOptimizer{.config = {.lambda1 = kInf}},
