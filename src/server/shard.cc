@@ -23,9 +23,9 @@ void Shard::SetMembership(uint32_t rank, uint64_t epoch, const std::vector<wire:
     incarnations_[node.rank] = node.incarnation;
     if (node.state == wire::NodeState::kAlive) live_.insert(node.rank);
   }
-  for (Key& key : keys_.all()) {
+  for (ShardKey& key : keys_.all()) {
     if (!key.async()) {
-      for (Part& part : key.parts) CloseRounds(key, part);
+      for (ShardPart& part : key.parts) CloseRounds(key, part);
     }
     FailUnsatisfiable(key, network);
   }
@@ -38,14 +38,14 @@ std::string Shard::DumpState(Time) const {
   for (const auto& [name, value] : counters()) text += StrCat("  ", name, " ", value, "\n");
   constexpr size_t kShown = 100;
   size_t shown = 0;
-  for (const Key& key : keys_.all()) {
-    for (const Part& part : key.parts) {
-      if (part.rounds.empty() && part.waiters.empty()) continue;
+  for (const ShardKey& key : keys_.all()) {
+    for (const ShardPart& part : key.parts) {
+      if (part.rounds.empty() && part.pending.empty()) continue;
       if (++shown > kShown) return text + "  ...\n";
       text += StrCat("  key ", wire::ToString(key.entry.spec), " part ", part.ref.part, " version ",
                      part.version);
       text += StrCat(", round ", part.version + 1, " waits for ", MissingText(key, part));
-      for (const Waiter& waiter : part.waiters)
+      for (const PendingRequest& waiter : part.pending)
         text += waiter.deferred
                     ? StrCat("; an answer to worker ", waiter.rank, " waits for room on its connection")
                     : StrCat("; worker ", waiter.rank, " waits for round ", waiter.min_version);

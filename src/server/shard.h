@@ -24,6 +24,12 @@
 
 namespace sluice::server {
 
+// In a job with more workers than this, a round does not keep all its pushes until it closes: whenever it
+// has kept this many they are added up.
+inline constexpr uint32_t kMostKept = 32;
+// Bytes of freed sums that a shard keeps for the next rounds.
+inline constexpr size_t kKeptSums = size_t{256} << 20;
+
 struct ShardOptions {
   uint64_t job = 0;
   uint64_t incarnation = 0;
@@ -93,10 +99,12 @@ class Shard final : public transport::Machine {
   void OnGetRowIds(const Sender& sender, const wire::Message& message, transport::Network& network);
   void OnStore(const Sender& sender, wire::Message& message, transport::Network& network);
   void OnGetStats(const Sender& sender, transport::Network& network);
-  static void StoreRows(Part& part, uint32_t slot, const Frame& frame);
-  void StoreValue(Key& key, Part& part, const Frame& value);
-  void SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by);
-  static void StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by);
+  static void StoreRows(ShardPart& part, uint32_t slot, const Frame& frame);
+  void StoreValue(ShardKey& key, ShardPart& part, const Frame& value);
+  void SetWeight(ShardKey& key, ShardPart& part, uint64_t version, const Frame& value,
+                 ShardPart::StoreRequest by);
+  static void StoreState(ShardPart& part, const wire::StorePart& state, const Frame& frame,
+                         ShardPart::StoreRequest by);
 
   // aggregate/
   enum class Admission : uint8_t { kNew, kRepeat };
@@ -106,58 +114,61 @@ class Shard final : public transport::Machine {
   void NoteLease(const Contribution& contribution);
   // Whether pushes of the key are added up before their round closes, so that memory does not
   // grow with the number of workers.
-  bool SumsEarly(const Key& key) const { return num_workers_ > kMostKept && !key.places; }
-  Result<Admission> AdmitSync(const Sender& sender, Key& key, Part& part, uint64_t round,
+  bool SumsEarly(const ShardKey& key) const { return num_workers_ > kMostKept && !key.places; }
+  Result<Admission> AdmitSync(const Sender& sender, ShardKey& key, ShardPart& part, uint64_t round,
                               Contribution contribution);
-  Result<Admission> AdmitAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
+  Result<Admission> AdmitAsync(const Sender& sender, ShardKey& key, ShardPart& part, uint64_t round,
                                Contribution contribution);
 
   // update/
   // The parts of this shard whose next round closes together with that of `part`: the part alone, or all
   // parts of the key when the update needs norms (sync modes only).
-  std::span<Part> PartsClosingWith(Key& key, Part& part) const;
-  std::span<const Part> PartsClosingWith(const Key& key, const Part& part) const;
-  void CloseRounds(Key& key, Part& part);
+  std::span<ShardPart> PartsClosingWith(ShardKey& key, ShardPart& part) const;
+  std::span<const ShardPart> PartsClosingWith(const ShardKey& key, const ShardPart& part) const;
+  void CloseRounds(ShardKey& key, ShardPart& part);
   enum class Closed : uint8_t { kNothing, kPart, kKey };
-  Closed CloseNext(Key& key, Part& part);
-  void ApplyStaged(Key& key, Key::WorkerPushes& pushes);
+  Closed CloseNext(ShardKey& key, ShardPart& part);
+  void ApplyStaged(ShardKey& key, ShardKey::WorkerPushes& pushes);
   // One round of one part that closes.
   struct Closing {
-    Part* part;
+    ShardPart* part;
     Gradients gradients;  // in rank order; unused where `summed` is set
     double divisor;
     uint64_t samples;
     const std::byte* summed = nullptr;  // the sum of the gradients; null: they are not added up yet
     bool leased = false;                // some gradients lie in the memory of the workers that sent them
   };
-  void Update(Key& key, std::span<const Closing> closings);
-  void UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings);
-  void UpdateTables(const Key& key, const UpdateRule& rule, std::span<const Closing> closings) const;
-  UpdateInput InputOf(const Key& key, const UpdateRule& rule, const Closing& closing) const;
+  void Update(ShardKey& key, std::span<const Closing> closings);
+  void UpdateArrays(ShardKey& key, const UpdateRule& rule, std::span<const Closing> closings);
+  void UpdateTables(const ShardKey& key, const UpdateRule& rule, std::span<const Closing> closings) const;
+  kvstore::UpdateInput InputOf(const ShardKey& key, const UpdateRule& rule, const Closing& closing) const;
 
   // reply/
-  bool Ready(const Key& key, const Part& part, const Waiter& waiter) const;
-  static bool WaitsForPinned(const Key& key, const Part& part, const Waiter& waiter);
+  bool Ready(const ShardKey& key, const ShardPart& part, const PendingRequest& waiter) const;
+  static bool WaitsForPinned(const ShardKey& key, const ShardPart& part, const PendingRequest& waiter);
   // Answers at once when the waiter is ready and its peer has room, and returns true. Otherwise
   // keeps the waiter and returns false.
-  bool AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter);
-  bool HasRoom(const Waiter& waiter) const;
-  void DeferAnswer(Key& key, Part& part, Waiter& waiter);
+  bool AnswerOrWait(Time now, ShardKey& key, ShardPart& part, PendingRequest waiter);
+  bool HasRoom(const PendingRequest& waiter) const;
+  void DeferAnswer(ShardKey& key, ShardPart& part, PendingRequest& waiter);
   // Makes some of the deferred answers whose peers have room now. False: there are none.
   bool AnswerSomeDeferred();
   void AnswerDeferred(transport::PeerId peer, const wire::PartRef& ref);
-  void Answer(const Key& key, Part& part, const Waiter& waiter);
-  Frame ReadRows(const Part& part, const Waiter& waiter) const;
-  void AnswerWaiters(Key& key, Part& part);
-  void KeepWaiting(Time now, Part& part, Waiter waiter);
+  void Answer(const ShardKey& key, ShardPart& part, const PendingRequest& waiter);
+  Frame ReadRows(const ShardPart& part, const PendingRequest& waiter) const;
+  void AnswerWaiters(ShardKey& key, ShardPart& part);
+  void KeepWaiting(Time now, ShardPart& part, PendingRequest waiter);
   // Sends StillWaiting for the waiters whose next status message is due, and lowers next_status_at_ to the
   // earliest time at which another one is due.
-  void SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts, transport::Network& network);
+  void SendStatusUpdates(Time now, const ShardKey& key, std::vector<ShardPart>& parts,
+                         transport::Network& network);
   // Names what the waiter waits for: "worker 1, worker 2".
-  std::string MissingText(const Key& key, const Part& part, const Waiter& waiter) const;
-  std::string MissingText(const Key& key, const Part& part) const;  // the same for the part's next version
-  std::string UnsatisfiableReason(const Key& key, const Part& part, const Waiter& waiter) const;
-  void FailUnsatisfiable(Key& key, transport::Network& network);
+  std::string MissingText(const ShardKey& key, const ShardPart& part, const PendingRequest& waiter) const;
+  std::string MissingText(const ShardKey& key,
+                          const ShardPart& part) const;  // the same for the part's next version
+  std::string UnsatisfiableReason(const ShardKey& key, const ShardPart& part,
+                                  const PendingRequest& waiter) const;
+  void FailUnsatisfiable(ShardKey& key, transport::Network& network);
   void Flush(transport::Network& network);
   void Send(transport::PeerId to, uint64_t in_reply_to, wire::Body body, wire::Frames frames,
             transport::Network& network);
@@ -183,7 +194,7 @@ class Shard final : public transport::Machine {
   };
   std::map<transport::PeerId, std::set<wire::PartRef, BeforePart>> deferred_;
   std::set<transport::PeerId> without_room_;
-  Time next_status_at_ = Time::max();  // at or before the earliest Waiter::next_status_at
+  Time next_status_at_ = Time::max();  // at or before the earliest PendingRequest::next_status_at
   Time next_return_ = Time::max();     // at or before the earliest Contribution::return_at
   size_t weight_bytes_ = 0;            // of all dense parts here
   // Memory for the sums of rounds (SumsEarly); the next round reuses what a round has freed.

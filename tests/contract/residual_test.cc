@@ -11,7 +11,7 @@
 namespace sluice::testing {
 namespace {
 
-// Two pulls of one key wait for weights in different types. Neither replaces the other's waiter; both end.
+// Two pulls of one key wait for weights in different types. Neither replaces the other; both end.
 TEST(WhatCompressionKeeps, PullsInTwoFormsDoNotWaitForEachOther) {
   Job({.type = "dist_sync", .workers = 2}).Run([](KVStore& kv) {
     kv.Init(kKey, Filled(kv, kShape, 0));

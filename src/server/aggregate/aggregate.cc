@@ -28,18 +28,18 @@ void Shard::ReturnLeases(Time now) {
   if (now < next_return_) return;
   next_return_ = Time::max();
   const auto note = [&](Time next) { next_return_ = std::min(next_return_, next); };
-  for (Key& key : keys_.all()) {
-    for (Part& part : key.parts)
+  for (ShardKey& key : keys_.all()) {
+    for (ShardPart& part : key.parts)
       for (Round& round : part.rounds) note(round.ReturnLeases(now));
     for (auto& [rank, pushes] : key.pushes)
-      for (Key::StagedPush& staged : pushes.staged)
+      for (ShardKey::StagedPush& staged : pushes.staged)
         for (auto& contribution : staged.parts)
           if (contribution) note(contribution->ReturnLease(now));
   }
 }
 
-Result<Shard::Admission> Shard::AdmitSync(const Sender& sender, Key& key, Part& part, uint64_t round,
-                                          Contribution contribution) {
+Result<Shard::Admission> Shard::AdmitSync(const Sender& sender, ShardKey& key, ShardPart& part,
+                                          uint64_t round, Contribution contribution) {
   const auto index = RoundHorizonIndex(round, part.version, key.entry.spec);
   if (!index) return index.failure();
   if (!index.value()) return Admission::kRepeat;
@@ -64,14 +64,14 @@ Result<Shard::Admission> Shard::AdmitSync(const Sender& sender, Key& key, Part& 
   return Admission::kNew;
 }
 
-Result<Shard::Admission> Shard::AdmitAsync(const Sender& sender, Key& key, Part& part, uint64_t round,
-                                           Contribution contribution) {
-  Key::WorkerPushes& pushes = key.pushes[sender.rank];
+Result<Shard::Admission> Shard::AdmitAsync(const Sender& sender, ShardKey& key, ShardPart& part,
+                                           uint64_t round, Contribution contribution) {
+  ShardKey::WorkerPushes& pushes = key.pushes[sender.rank];
   const auto index = RoundHorizonIndex(round, pushes.applied, key.entry.spec);
   if (!index) return index.failure();
   if (!index.value()) return Admission::kRepeat;
   if (pushes.staged.size() <= *index.value()) pushes.staged.resize(*index.value() + 1);
-  Key::StagedPush& staged = pushes.staged[*index.value()];
+  ShardKey::StagedPush& staged = pushes.staged[*index.value()];
   if (staged.parts.empty()) staged.parts.resize(key.parts.size());
   auto& place = staged.parts[key.local.at(part.ref.part)];
   if (place && options_.deduplicate) return Admission::kRepeat;

@@ -12,8 +12,8 @@ namespace sluice::server {
 ShardKeys::ShardKeys(ServerUpdater updater, uint32_t shard)
     : own_rule_{.optimizer = nullptr, .updater = std::move(updater)}, shard_(shard) {}
 
-std::unique_ptr<Key> ShardKeys::MakeKey(const wire::KeyEntry& entry) const {
-  auto key = std::make_unique<Key>();
+std::unique_ptr<ShardKey> ShardKeys::MakeKey(const wire::KeyEntry& entry) const {
+  auto key = std::make_unique<ShardKey>();
   key->entry = entry;
   if (entry.spec.rows) key->places = plan::PlacesOf(entry);
   key->all_parts = plan::PartsOf(entry);
@@ -21,7 +21,7 @@ std::unique_ptr<Key> ShardKeys::MakeKey(const wire::KeyEntry& entry) const {
     const plan::Part& planned = key->all_parts[i];
     if (planned.shard != shard_) continue;
     key->local[i] = key->parts.size();
-    Part& part = key->parts.emplace_back();
+    ShardPart& part = key->parts.emplace_back();
     part.ref = {entry.id, i};
     part.offset = planned.offset;
     part.length = static_cast<size_t>(planned.length);
@@ -37,7 +37,7 @@ Status ShardKeys::Add(const std::vector<wire::KeyEntry>& entries) {
   for (const wire::KeyEntry& entry : entries) {
     if (Status status = ValidateRule(NewestRule(entry.spec.store), entry); !status) return status;
     if (Find(entry.id) != nullptr) continue;  // announced again
-    std::unique_ptr<Key> key = MakeKey(entry);
+    std::unique_ptr<ShardKey> key = MakeKey(entry);
     if (key->parts.empty()) continue;
     if (keys_.size() <= entry.id) keys_.resize(entry.id + 1);
     keys_[entry.id] = std::move(key);
@@ -45,10 +45,10 @@ Status ShardKeys::Add(const std::vector<wire::KeyEntry>& entries) {
   return Status::Ok();
 }
 
-Result<Part*> ShardKeys::FindPart(const wire::PartRef& ref, Key** key) const {
+Result<ShardPart*> ShardKeys::FindPart(const wire::PartRef& ref, ShardKey** key) const {
   *key = Find(ref.key);
   if (*key == nullptr) return Fail(ErrorCode::kNotFound, "shard ", shard_, " has no key with id ", ref.key);
-  Part* part = (*key)->Find(ref.part);
+  ShardPart* part = (*key)->Find(ref.part);
   if (part == nullptr) {
     return Fail(ErrorCode::kNotFound, "part ", ref.part, " of key ", wire::ToString((*key)->entry.spec),
                 " is not on shard ", shard_);
@@ -56,7 +56,7 @@ Result<Part*> ShardKeys::FindPart(const wire::PartRef& ref, Key** key) const {
   return part;
 }
 
-const UpdateRule& ShardKeys::RuleFor(const Key& key, uint64_t round) const {
+const UpdateRule& ShardKeys::RuleFor(const ShardKey& key, uint64_t round) const {
   const UpdateRule* rule = &own_rule_;
   if (const auto set = optimizers_.find(key.entry.spec.store); set != optimizers_.end()) {
     for (const ConfiguredRule& configured : set->second)
@@ -84,7 +84,7 @@ Status ShardKeys::SetOptimizer(const OptimizerConfig& config,
       return Status::Ok();  // announced again
   }
   const UpdateRule rule{.optimizer = Optimizer::Create(config), .updater = nullptr};
-  for (const Key& key : all()) {
+  for (const ShardKey& key : all()) {
     if (key.entry.spec.store != store) continue;
     if (Status status = ValidateRule(rule, key.entry); !status) return status;
   }
@@ -98,9 +98,9 @@ Status ShardKeys::SetOptimizer(const OptimizerConfig& config,
 // part. Async keys always use the newest one.
 void ShardKeys::Prune(std::vector<ConfiguredRule>* set, uint32_t store) const {
   const auto replaced_by = [&](const ConfiguredRule& next) {
-    return std::ranges::all_of(all(), [&](const Key& key) {
+    return std::ranges::all_of(all(), [&](const ShardKey& key) {
       return key.entry.spec.store != store || key.async() ||
-             std::ranges::all_of(key.parts, [&](const Part& part) {
+             std::ranges::all_of(key.parts, [&](const ShardPart& part) {
                return next.FirstRound(key.entry.id) <= part.version + 1;
              });
     });
@@ -108,7 +108,7 @@ void ShardKeys::Prune(std::vector<ConfiguredRule>* set, uint32_t store) const {
   while (set->size() >= 2 && replaced_by((*set)[1])) set->erase(set->begin());
 }
 
-void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part) {
+void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, ShardPart& part) {
   const Optimizer* optimizer = rule.updater ? nullptr : rule.optimizer.get();
   if (part.rows != nullptr) return part.rows->FitStates(optimizer);
   kvstore::FitStates(optimizer, spec.dtype, part.length, &part.states);

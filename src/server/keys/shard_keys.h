@@ -8,9 +8,13 @@
 #include <ranges>
 #include <vector>
 
-#include "server/keys/key.h"
+#include "kvstore/update/update.h"
+#include "server/keys/shard_key.h"
 
 namespace sluice::server {
+
+using kvstore::UpdateRule;
+using kvstore::ValidateRule;
 
 class ShardKeys {
  public:
@@ -26,13 +30,13 @@ class ShardKeys {
   // key that does not fit its store's update rule (ValidateRule); the keys before it have been added.
   Status Add(const std::vector<wire::KeyEntry>& entries);
   // Returns null when this shard has no part of the key, or does not know it.
-  Key* Find(uint32_t id) const { return id < keys_.size() ? keys_[id].get() : nullptr; }
+  ShardKey* Find(uint32_t id) const { return id < keys_.size() ? keys_[id].get() : nullptr; }
   // Finds a part of this shard and its key. Fails with kNotFound, and names what there is not.
-  Result<Part*> FindPart(const wire::PartRef& ref, Key** key) const;
+  Result<ShardPart*> FindPart(const wire::PartRef& ref, ShardKey** key) const;
   // All keys of which this shard has a part, by id.
   auto all() const {
     return keys_ | std::views::filter([](const auto& key) { return key != nullptr; }) |
-           std::views::transform([](const auto& key) -> Key& { return *key; });
+           std::views::transform([](const auto& key) -> ShardKey& { return *key; });
   }
 
   // This optimiser updates each key of `store` from the key's round in `first_rounds` on (from round 1 when
@@ -42,7 +46,7 @@ class ShardKeys {
   Status SetOptimizer(const OptimizerConfig& config, const std::map<uint32_t, uint64_t>& first_rounds,
                       uint32_t store);
   // The rule that updates `key` in `round`. The reference is valid until SetOptimizer.
-  const UpdateRule& RuleFor(const Key& key, uint64_t round) const;
+  const UpdateRule& RuleFor(const ShardKey& key, uint64_t round) const;
 
  private:
   struct ConfiguredRule {
@@ -55,15 +59,15 @@ class ShardKeys {
   };
   const UpdateRule& NewestRule(uint32_t store) const;
   void Prune(std::vector<ConfiguredRule>* set, uint32_t store) const;
-  std::unique_ptr<Key> MakeKey(const wire::KeyEntry& entry) const;
+  std::unique_ptr<ShardKey> MakeKey(const wire::KeyEntry& entry) const;
 
   const UpdateRule own_rule_;  // for stores without an optimiser: the program's updater, else assignment
   uint32_t shard_;
-  std::vector<std::unique_ptr<Key>> keys_;                      // by id; null where this shard has no part
+  std::vector<std::unique_ptr<ShardKey>> keys_;                 // by id; null where this shard has no part
   std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // by store; in the order of SetOptimizer
 };
 
 // Makes the part's states those of the rule's optimiser; new states begin as zeros.
-void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, Part& part);
+void PrepareStates(const UpdateRule& rule, const wire::KeySpec& spec, ShardPart& part);
 
 }  // namespace sluice::server

@@ -35,12 +35,12 @@ void Shard::OnMessage(Time now, transport::PeerId from, wire::Message message, t
 void Shard::CopyLeasedFrames(wire::Message& message) {
   const auto* push = std::get_if<wire::Push>(&message.body);
   const auto adds_up = [&](size_t i) {
-    const Key* key = keys_.Find(push->parts[i].ref.key);
+    const ShardKey* key = keys_.Find(push->parts[i].ref.key);
     return push->compression == Compression::kNone && key != nullptr && !key->places;
   };
   const auto* store = std::get_if<wire::Store>(&message.body);
   const auto is_stored = [&](size_t i) {
-    const Key* key = keys_.Find(store->parts[i].ref.key);
+    const ShardKey* key = keys_.Find(store->parts[i].ref.key);
     return key != nullptr && !key->places;
   };
   for (size_t i = 0; i < message.payload.size(); ++i) {
@@ -73,8 +73,8 @@ bool Shard::IsMember(const wire::Sender& sender) const {
 void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, transport::Network& network) {
   const auto& push = std::get<wire::Push>(message.body);
   for (size_t i = 0; i < push.parts.size(); ++i) {
-    Key* key = nullptr;
-    Part* part = nullptr;
+    ShardKey* key = nullptr;
+    ShardPart* part = nullptr;
     if (Status status = ValidatePush(keys_, push, i, message.payload[i].bytes(), &key, &part); !status) {
       ++counters_[Counter::kRejected];
       return SendError(sender, status.failure(), network);
@@ -85,8 +85,8 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
   bool all_answered = true;  // every part was answered with its value at once, which implies the Ack
   for (size_t i = 0; i < push.parts.size(); ++i) {
     const wire::PushPart& pushed = push.parts[i];
-    Key* key = keys_.Find(pushed.ref.key);
-    Part* part = key->Find(pushed.ref.part);
+    ShardKey* key = keys_.Find(pushed.ref.key);
+    ShardPart* part = key->Find(pushed.ref.part);
     Frame& frame = message.payload[i];
     counters_[Counter::kBytesIn] += frame.size();
     Contribution contribution{std::move(frame), push.samples, push.divisor, push.compression, now, scale};
@@ -103,12 +103,12 @@ void Shard::OnPush(Time now, const Sender& sender, wire::Message& message, trans
       all_answered = false;
       continue;
     }
-    const Waiter waiter{.rank = sender.rank,
-                        .min_version = pushed.round,
-                        .peer = sender.peer,
-                        .request_id = sender.request_id,
-                        .as = push.values,
-                        .share = share};
+    const PendingRequest waiter{.rank = sender.rank,
+                                .min_version = pushed.round,
+                                .peer = sender.peer,
+                                .request_id = sender.request_id,
+                                .as = push.values,
+                                .share = share};
     if (!AnswerOrWait(now, *key, *part, waiter)) all_answered = false;
   }
   if (!all_answered) Send(sender.peer, sender.request_id, wire::Ack{}, {}, network);
@@ -118,22 +118,22 @@ void Shard::OnPull(Time now, const Sender& sender, const wire::Message& message,
                    transport::Network& network) {
   const auto& pull = std::get<wire::Pull>(message.body);
   for (const wire::PullPart& wanted : pull.parts) {
-    Key* key = nullptr;
-    Part* part = nullptr;
+    ShardKey* key = nullptr;
+    ShardPart* part = nullptr;
     if (Status status = ValidatePull(keys_, pull.want, pull.values, wanted, &key, &part); !status) {
       ++counters_[Counter::kRejected];
       return SendError(sender, status.failure(), network);
     }
     const bool awaits_set = pull.want == wire::Pull::Want::kSet;
     ++counters_[Counter::kPulls];
-    const Waiter waiter{.rank = sender.rank,
-                        .slot = wanted.slot,
-                        .min_version = wanted.min_version,
-                        .want_data = pull.want == wire::Pull::Want::kValue,
-                        .awaits_set = awaits_set,
-                        .peer = sender.peer,
-                        .request_id = sender.request_id,
-                        .as = pull.values};
+    const PendingRequest waiter{.rank = sender.rank,
+                                .slot = wanted.slot,
+                                .min_version = wanted.min_version,
+                                .want_data = pull.want == wire::Pull::Want::kValue,
+                                .awaits_set = awaits_set,
+                                .peer = sender.peer,
+                                .request_id = sender.request_id,
+                                .as = pull.values};
     if (AnswerOrWait(now, *key, *part, waiter)) continue;
     key->awaits_set |= awaits_set;
     if (awaits_set || worker_0_left_) FailUnsatisfiable(*key, network);
@@ -148,7 +148,7 @@ void Shard::OnGetStats(const Sender& sender, transport::Network& network) {
   Send(sender.peer, sender.request_id, std::move(stats), {}, network);
 }
 
-void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
+void Shard::StoreValue(ShardKey& key, ShardPart& part, const Frame& value) {
   if (part.initialised) return;  // a repeat, or a restarted worker
   part.weight.emplace(value.size(), options_.memory);
   weight_bytes_ += value.size();
@@ -158,13 +158,14 @@ void Shard::StoreValue(Key& key, Part& part, const Frame& value) {
   ++key.initialised_parts;
   // An async key can be pulled once all its parts here are initialised, so this part may have been what
   // waiters of the other parts waited for.
-  for (Part& each : key.parts) AnswerWaiters(key, each);
+  for (ShardPart& each : key.parts) AnswerWaiters(key, each);
 }
 
 // A set for a version that is no longer the current one comes too late: a later round has
 // started from the weight as it was.
-void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value, Part::Request by) {
-  if (version < key.VersionFor(part, 0) || !part.AcceptIfNewer(Part::kWeight, by)) return;
+void Shard::SetWeight(ShardKey& key, ShardPart& part, uint64_t version, const Frame& value,
+                      ShardPart::StoreRequest by) {
+  if (version < key.VersionFor(part, 0) || !part.AcceptIfNewer(ShardPart::kWeight, by)) return;
   std::memcpy(part.weight->Next(), value.data(), value.size());
   part.weight->Publish();
   part.set_version = version;
@@ -172,7 +173,8 @@ void Shard::SetWeight(Key& key, Part& part, uint64_t version, const Frame& value
   AnswerWaiters(key, part);
 }
 
-void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& frame, Part::Request by) {
+void Shard::StoreState(ShardPart& part, const wire::StorePart& state, const Frame& frame,
+                       ShardPart::StoreRequest by) {
   if (!part.AcceptIfNewer(state.slot, by)) return;
   if (state.slot > 0 && part.rows != nullptr) {
     StoreRows(part, state.slot, frame);
@@ -184,8 +186,8 @@ void Shard::StoreState(Part& part, const wire::StorePart& state, const Frame& fr
 
 void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Network& network) {
   const auto& store = std::get<wire::Store>(message.body);
-  Key* key = nullptr;
-  Part* part = nullptr;
+  ShardKey* key = nullptr;
+  ShardPart* part = nullptr;
   for (size_t i = 0; i < store.parts.size(); ++i) {
     if (Status status = ValidateStore(keys_, sender.rank, store, i, message.payload[i].bytes(), &key, &part);
         !status) {
@@ -196,7 +198,7 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
   for (size_t i = 0; i < store.parts.size(); ++i) {
     key = keys_.Find(store.parts[i].ref.key);
     part = key->Find(store.parts[i].ref.part);
-    const Part::Request by{message.sender.incarnation, sender.request_id};
+    const ShardPart::StoreRequest by{message.sender.incarnation, sender.request_id};
     switch (store.purpose) {
       case wire::Store::Purpose::kInit:
         StoreValue(*key, *part, message.payload[i]);
@@ -205,7 +207,7 @@ void Shard::OnStore(const Sender& sender, wire::Message& message, transport::Net
         StoreState(*part, store.parts[i], message.payload[i], by);
         break;
       case wire::Store::Purpose::kRows:
-        if (part->AcceptIfNewer(Part::kWeight, by)) StoreRows(*part, 0, message.payload[i]);
+        if (part->AcceptIfNewer(ShardPart::kWeight, by)) StoreRows(*part, 0, message.payload[i]);
         break;
       case wire::Store::Purpose::kWeight:
         SetWeight(*key, *part, store.parts[i].version, message.payload[i], by);

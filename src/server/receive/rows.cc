@@ -19,8 +19,8 @@ constexpr size_t kMostIds = 32768;  // ids in one answer to GetRowIds
 void Shard::OnPullRows(Time now, const Sender& sender, const wire::Message& message,
                        transport::Network& network) {
   const auto& pull = std::get<wire::PullRows>(message.body);
-  Key* key = nullptr;
-  Part* part = nullptr;
+  ShardKey* key = nullptr;
+  ShardPart* part = nullptr;
   for (size_t i = 0; i < pull.parts.size(); ++i) {
     if (Status status = ValidatePullRows(keys_, sender.rank, sender.request_id, pull.parts[i],
                                          message.payload[i].bytes(), &key, &part);
@@ -32,20 +32,20 @@ void Shard::OnPullRows(Time now, const Sender& sender, const wire::Message& mess
   for (size_t i = 0; i < pull.parts.size(); ++i) {
     part = keys_.FindPart(pull.parts[i].ref, &key).value();
     ++counters_[Counter::kPulls];
-    Waiter waiter{.rank = sender.rank,
-                  .slot = pull.parts[i].slot,
-                  .min_version = pull.parts[i].min_version,
-                  .peer = sender.peer,
-                  .request_id = sender.request_id,
-                  .ids = message.payload[i]};
+    PendingRequest waiter{.rank = sender.rank,
+                          .slot = pull.parts[i].slot,
+                          .min_version = pull.parts[i].min_version,
+                          .peer = sender.peer,
+                          .request_id = sender.request_id,
+                          .ids = message.payload[i]};
     AnswerOrWait(now, *key, *part, std::move(waiter));
   }
 }
 
 void Shard::OnGetRowIds(const Sender& sender, const wire::Message& message, transport::Network& network) {
   const auto& wanted = std::get<wire::GetRowIds>(message.body);
-  Key* key = nullptr;
-  const Result<Part*> part = keys_.FindPart(wanted.ref, &key);
+  ShardKey* key = nullptr;
+  const Result<ShardPart*> part = keys_.FindPart(wanted.ref, &key);
   if (!part || !key->places) {
     ++counters_[Counter::kRejected];
     return SendError(sender,
@@ -62,7 +62,7 @@ void Shard::OnGetRowIds(const Sender& sender, const wire::Message& message, tran
   Send(sender.peer, sender.request_id, std::move(answer), {}, network);
 }
 
-void Shard::StoreRows(Part& part, uint32_t slot, const Frame& frame) {
+void Shard::StoreRows(ShardPart& part, uint32_t slot, const Frame& frame) {
   kvstore::RowTable& table = *part.rows;
   const size_t each = slot == 0 ? table.row_bytes() : table.state_bytes();
   const kvstore::RowFrame rows(frame.bytes(), each);

@@ -21,17 +21,17 @@ struct Waiting {
   size_t pulls = 0, bytes = 0;  // `bytes`: of the ids that are kept
 };
 // Counts the pulls that wait on the part, without those of the given request, which its repeat replaces.
-Waiting WaitingBeside(const Part& part, uint32_t rank, uint64_t request_id) {
+Waiting WaitingBeside(const ShardPart& part, uint32_t rank, uint64_t request_id) {
   Waiting waiting;
-  for (const Waiter& waiter : part.waiters) {
-    if (waiter.rank == rank && waiter.request_id == request_id) continue;
+  for (const PendingRequest& pending : part.pending) {
+    if (pending.rank == rank && pending.request_id == request_id) continue;
     ++waiting.pulls;
-    waiting.bytes += waiter.ids.size();
+    waiting.bytes += pending.ids.size();
   }
   return waiting;
 }
 
-std::string InvalidRowPushReason(const wire::Push& push, size_t i, Bytes bytes, const Key& key) {
+std::string InvalidRowPushReason(const wire::Push& push, size_t i, Bytes bytes, const ShardKey& key) {
   if (push.compression != Compression::kNone) return StrCat("rows do not travel as ", Name(push.compression));
   if (push.parts[i].want_value) return "a push of rows is answered without a value";
   const size_t row_bytes = static_cast<size_t>(key.places->row_elements) * SizeOf(key.entry.spec.dtype);
@@ -39,7 +39,7 @@ std::string InvalidRowPushReason(const wire::Push& push, size_t i, Bytes bytes, 
 }
 
 // Worker 0 sets the weight of the version that its last push has made, so that version must be available.
-Status ValidateSet(uint32_t rank, const Key& key, const Part& part, uint64_t version) {
+Status ValidateSet(uint32_t rank, const ShardKey& key, const ShardPart& part, uint64_t version) {
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kFailedPrecondition, "set of key ", wire::ToString(key.entry.spec), ": ", why...);
   };
@@ -50,7 +50,8 @@ Status ValidateSet(uint32_t rank, const Key& key, const Part& part, uint64_t ver
   return Status::Ok();
 }
 
-Status ValidateState(const ShardKeys& keys, const Key& key, Part& part, const wire::StorePart& state) {
+Status ValidateState(const ShardKeys& keys, const ShardKey& key, ShardPart& part,
+                     const wire::StorePart& state) {
   const UpdateRule& rule = keys.RuleFor(key, part.version + 1);
   PrepareStates(rule, key.entry.spec, part);
   const auto refuse = [&](const auto&... why) {
@@ -68,7 +69,7 @@ Status ValidateState(const ShardKeys& keys, const Key& key, Part& part, const wi
 }
 
 Status ValidateStoreRows(const ShardKeys& keys, const wire::Store& store, size_t i, Bytes bytes,
-                         const Key& key, Part& part) {
+                         const ShardKey& key, ShardPart& part) {
   const wire::StorePart& stored = store.parts[i];
   const auto refuse = [&](const auto&... why) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key.entry.spec), ", part ",
@@ -91,9 +92,9 @@ Status ValidateStoreRows(const ShardKeys& keys, const wire::Store& store, size_t
 
 }  // namespace
 
-Status ValidatePush(const ShardKeys& keys, const wire::Push& push, size_t i, Bytes bytes, Key** key,
-                    Part** part) {
-  const Result<Part*> found = keys.FindPart(push.parts[i].ref, key);
+Status ValidatePush(const ShardKeys& keys, const wire::Push& push, size_t i, Bytes bytes, ShardKey** key,
+                    ShardPart** part) {
+  const Result<ShardPart*> found = keys.FindPart(push.parts[i].ref, key);
   if (!found) return found.failure();
   *part = found.value();
   const wire::KeySpec& spec = (*key)->entry.spec;
@@ -133,8 +134,8 @@ Status ValidatePush(const ShardKeys& keys, const wire::Push& push, size_t i, Byt
 }
 
 Status ValidatePull(const ShardKeys& keys, wire::Pull::Want want, Compression as,
-                    const wire::PullPart& wanted, Key** key, Part** part) {
-  const Result<Part*> found = keys.FindPart(wanted.ref, key);
+                    const wire::PullPart& wanted, ShardKey** key, ShardPart** part) {
+  const Result<ShardPart*> found = keys.FindPart(wanted.ref, key);
   if (!found) return found.failure();
   *part = found.value();
   const wire::KeySpec& spec = (*key)->entry.spec;
@@ -145,7 +146,7 @@ Status ValidatePull(const ShardKeys& keys, wire::Pull::Want want, Compression as
   // States exist from the first update on; before it they are created here, as zeros.
   if (wanted.slot > 0) PrepareStates(keys.RuleFor(**key, (*part)->version + 1), spec, **part);
   // kVersion for slot 1 asks for the number of updates, which a part has even without states. It is asked
-  // for with a slot of its own because waiters are kept by slot.
+  // for with a slot of its own because pending requests are kept by slot.
   const size_t least = want == wire::Pull::Want::kVersion ? 1 : 0;
   if (wanted.slot > std::max((*part)->num_states(), least)) {
     return Fail(ErrorCode::kNotFound, "key ", wire::ToString(spec), " has ", (*part)->num_states(),
@@ -159,8 +160,8 @@ Status ValidatePull(const ShardKeys& keys, wire::Pull::Want want, Compression as
 }
 
 Status ValidatePullRows(const ShardKeys& keys, uint32_t rank, uint64_t request_id,
-                        const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part) {
-  const Result<Part*> found = keys.FindPart(wanted.ref, key);
+                        const wire::RowsPart& wanted, Bytes ids, ShardKey** key, ShardPart** part) {
+  const Result<ShardPart*> found = keys.FindPart(wanted.ref, key);
   if (!found) return found.failure();
   *part = found.value();
   const auto refuse = [&](ErrorCode code, const auto&... why) {
@@ -191,9 +192,9 @@ Status ValidatePullRows(const ShardKeys& keys, uint32_t rank, uint64_t request_i
 }
 
 Status ValidateStore(const ShardKeys& keys, uint32_t rank, const wire::Store& store, size_t i, Bytes bytes,
-                     Key** key, Part** part) {
+                     ShardKey** key, ShardPart** part) {
   const wire::StorePart& stored = store.parts[i];
-  const Result<Part*> found = keys.FindPart(stored.ref, key);
+  const Result<ShardPart*> found = keys.FindPart(stored.ref, key);
   if (!found) return found.failure();
   *part = found.value();
   const wire::KeySpec& spec = (*key)->entry.spec;
@@ -206,7 +207,7 @@ Status ValidateStore(const ShardKeys& keys, uint32_t rank, const wire::Store& st
   const bool init = store.purpose == wire::Store::Purpose::kInit;
   const size_t expected = init || sets       ? (*part)->length * SizeOf(spec.dtype)
                           : stored.slot == 0 ? 0
-                                             : SlotBytes(spec.dtype, (*part)->length);
+                                             : kvstore::SlotBytes(spec.dtype, (*part)->length);
   if (bytes.size() != expected) {
     return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(spec), ", part ", stored.ref.part, ": ",
                 bytes.size(), " bytes came to be stored, the part has ", expected);

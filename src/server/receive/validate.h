@@ -10,20 +10,20 @@
 namespace sluice::server {
 
 // `bytes`: the payload frame of the part.
-Status ValidatePush(const ShardKeys& keys, const wire::Push& push, size_t i, Bytes bytes, Key** key,
-                    Part** part);
+Status ValidatePush(const ShardKeys& keys, const wire::Push& push, size_t i, Bytes bytes, ShardKey** key,
+                    ShardPart** part);
 
 // `as`: the compression that the values are to come in. States that are asked for, and that do not exist yet,
 // are made.
 Status ValidatePull(const ShardKeys& keys, wire::Pull::Want want, Compression as,
-                    const wire::PullPart& wanted, Key** key, Part** part);
+                    const wire::PullPart& wanted, ShardKey** key, ShardPart** part);
 
 // Worker `rank` pulls the rows `ids` by the request `request_id`. Also bounds what pulls that wait may keep.
 Status ValidatePullRows(const ShardKeys& keys, uint32_t rank, uint64_t request_id,
-                        const wire::RowsPart& wanted, Bytes ids, Key** key, Part** part);
+                        const wire::RowsPart& wanted, Bytes ids, ShardKey** key, ShardPart** part);
 
 // `rank`: the worker that stores. States that are to be stored, and that do not exist yet, are made.
 Status ValidateStore(const ShardKeys& keys, uint32_t rank, const wire::Store& store, size_t i, Bytes bytes,
-                     Key** key, Part** part);
+                     ShardKey** key, ShardPart** part);
 
 }  // namespace sluice::server

@@ -24,7 +24,7 @@ constexpr size_t kAtOnce = size_t{4} << 20;
 
 }  // namespace
 
-bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const {
+bool Shard::Ready(const ShardKey& key, const ShardPart& part, const PendingRequest& waiter) const {
   if (waiter.awaits_set)
     return key.async() ? part.sets >= waiter.min_version
                        : part.version > waiter.min_version || part.set_version == waiter.min_version;
@@ -34,20 +34,20 @@ bool Shard::Ready(const Key& key, const Part& part, const Waiter& waiter) const 
 }
 
 // Whether answers that show an earlier state of the key are still to be sent to the waiter's worker.
-bool Shard::WaitsForPinned(const Key& key, const Part& part, const Waiter& waiter) {
+bool Shard::WaitsForPinned(const ShardKey& key, const ShardPart& part, const PendingRequest& waiter) {
   if (key.pinned.empty() || waiter.slot > 0 || !waiter.want_data) return false;
   const auto it = key.pinned.find(waiter.rank);
   const auto state = it == key.pinned.end() ? nullptr : it->second.lock();
   return state != nullptr && *state != part.version;
 }
 
-bool Shard::HasRoom(const Waiter& waiter) const {
+bool Shard::HasRoom(const PendingRequest& waiter) const {
   return !waiter.want_data || (replies_.bytes() < kAtOnce && !without_room_.contains(waiter.peer));
 }
 
-bool Shard::AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter) {
+bool Shard::AnswerOrWait(Time now, ShardKey& key, ShardPart& part, PendingRequest waiter) {
   bool deferred = false;  // a waiter for the same value is deferred
-  for (Waiter& known : part.waiters) {
+  for (PendingRequest& known : part.pending) {
     if (!known.deferred || !known.AsksFor(waiter)) continue;
     deferred = true;
     if (known.request_id != waiter.request_id) continue;
@@ -68,7 +68,7 @@ bool Shard::AnswerOrWait(Time now, Key& key, Part& part, Waiter waiter) {
   return false;
 }
 
-void Shard::DeferAnswer(Key& key, Part& part, Waiter& waiter) {
+void Shard::DeferAnswer(ShardKey& key, ShardPart& part, PendingRequest& waiter) {
   ++counters_[Counter::kAnswersDeferred];
   waiter.deferred = true;
   deferred_[waiter.peer].insert(part.ref);
@@ -90,15 +90,15 @@ bool Shard::AnswerSomeDeferred() {
 }
 
 void Shard::AnswerDeferred(transport::PeerId peer, const wire::PartRef& ref) {
-  Key& key = *keys_.Find(ref.key);
-  Part& part = *key.Find(ref.part);
-  std::erase_if(part.waiters, [&](const Waiter& waiter) {
+  ShardKey& key = *keys_.Find(ref.key);
+  ShardPart& part = *key.Find(ref.part);
+  std::erase_if(part.pending, [&](const PendingRequest& waiter) {
     if (!waiter.deferred || waiter.peer != peer) return false;
     if (waiter.slot <= part.num_states()) Answer(key, part, waiter);
     return true;
   });
   if (std::erase_if(key.pinned, [](const auto& of_rank) { return of_rank.second.expired(); }) > 0)
-    for (Part& each : key.parts) AnswerWaiters(key, each);
+    for (ShardPart& each : key.parts) AnswerWaiters(key, each);
 }
 
 void Shard::OnRoom(Time, transport::PeerId peer, transport::Network& network) {
@@ -106,7 +106,7 @@ void Shard::OnRoom(Time, transport::PeerId peer, transport::Network& network) {
   Flush(network);
 }
 
-void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
+void Shard::Answer(const ShardKey& key, ShardPart& part, const PendingRequest& waiter) {
   wire::ValuePart value{part.ref, waiter.slot, part.version};
   if (waiter.slot == 0) value.version = key.VersionFor(part, waiter.rank);
   if (waiter.pinned) value.version = waiter.pinned->version;
@@ -133,7 +133,7 @@ void Shard::Answer(const Key& key, Part& part, const Waiter& waiter) {
   replies_.Add(waiter.peer, waiter.request_id, value, waiter.want_data, std::move(frame), as, waiter.share);
 }
 
-Frame Shard::ReadRows(const Part& part, const Waiter& waiter) const {
+Frame Shard::ReadRows(const ShardPart& part, const PendingRequest& waiter) const {
   const kvstore::RowTable& table = *part.rows;
   const size_t rows = waiter.ids.size() / sizeof(int64_t);
   const size_t each = waiter.slot == 0 ? table.row_bytes() : table.state_bytes();
@@ -146,11 +146,12 @@ Frame Shard::ReadRows(const Part& part, const Waiter& waiter) const {
   return Frame::Of(read);
 }
 
-void Shard::AnswerWaiters(Key& key, Part& part) {
-  if (part.waiters.empty()) return;
-  auto waiting = std::partition(part.waiters.begin(), part.waiters.end(),
-                                [&](Waiter& waiter) { return waiter.deferred || !Ready(key, part, waiter); });
-  for (auto it = waiting; it != part.waiters.end(); ++it) {
+void Shard::AnswerWaiters(ShardKey& key, ShardPart& part) {
+  if (part.pending.empty()) return;
+  auto waiting = std::partition(part.pending.begin(), part.pending.end(), [&](PendingRequest& waiter) {
+    return waiter.deferred || !Ready(key, part, waiter);
+  });
+  for (auto it = waiting; it != part.pending.end(); ++it) {
     if (!HasRoom(*it)) {
       DeferAnswer(key, part, *it);
       std::swap(*it, *waiting++);
@@ -158,31 +159,31 @@ void Shard::AnswerWaiters(Key& key, Part& part) {
       Answer(key, part, *it);
     }
   }
-  part.waiters.erase(waiting, part.waiters.end());
+  part.pending.erase(waiting, part.pending.end());
 }
 
-void Shard::KeepWaiting(Time now, Part& part, Waiter waiter) {
+void Shard::KeepWaiting(Time now, ShardPart& part, PendingRequest waiter) {
   waiter.next_status_at = now + kFirstStatus;
   waiter.pause = kFirstStatus;
   next_status_at_ = std::min(next_status_at_, waiter.next_status_at);
-  part.AddWaiter(waiter);
+  part.AddPending(waiter);
 }
 
 void Shard::OnTimer(Time now, transport::Network& network) {
   ReturnLeases(now);
   if (now < next_status_at_) return;
   next_status_at_ = Time::max();
-  for (Key& key : keys_.all()) SendStatusUpdates(now, key, key.parts, network);
+  for (ShardKey& key : keys_.all()) SendStatusUpdates(now, key, key.parts, network);
   // A pass over all keys is made at most every kFirstStatus, and serves many waiters.
   if (next_status_at_ < Time::max()) next_status_at_ = std::max(next_status_at_, now + kFirstStatus);
 }
 
-void Shard::SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts,
+void Shard::SendStatusUpdates(Time now, const ShardKey& key, std::vector<ShardPart>& parts,
                               transport::Network& network) {
   // The requests that have had their status message: one message is for all parts of the key.
   std::set<std::pair<transport::PeerId, uint64_t>> told;
-  for (Part& part : parts) {
-    for (Waiter& waiter : part.waiters) {
+  for (ShardPart& part : parts) {
+    for (PendingRequest& waiter : part.pending) {
       if (now >= waiter.next_status_at) {
         waiter.pause = std::min(2 * waiter.pause, kLongestPause);
         waiter.next_status_at = now + waiter.pause;
@@ -203,7 +204,8 @@ void Shard::SendStatusUpdates(Time now, const Key& key, std::vector<Part>& parts
 // Why the waiter can never be answered; empty while it can. A worker that has set the weight before a round
 // (sync modes) waits in vain once worker 0 has pushed that round without setting it: its own value would be
 // lost silently. The round itself may still close, since its result does not depend on the set.
-std::string Shard::UnsatisfiableReason(const Key& key, const Part& part, const Waiter& waiter) const {
+std::string Shard::UnsatisfiableReason(const ShardKey& key, const ShardPart& part,
+                                       const PendingRequest& waiter) const {
   const auto name = [&] { return wire::ToString(key.entry.spec); };
   if (worker_0_left_ && !part.initialised)
     return StrCat("worker 0 has left the job and has not initialised key ", name(), ": nobody else does");
@@ -217,10 +219,10 @@ std::string Shard::UnsatisfiableReason(const Key& key, const Part& part, const W
                 "the same two steps");
 }
 
-void Shard::FailUnsatisfiable(Key& key, transport::Network& network) {
+void Shard::FailUnsatisfiable(ShardKey& key, transport::Network& network) {
   if (!std::exchange(key.awaits_set, false) && !worker_0_left_) return;
-  for (Part& part : key.parts) {
-    std::erase_if(part.waiters, [&](const Waiter& waiter) {
+  for (ShardPart& part : key.parts) {
+    std::erase_if(part.pending, [&](const PendingRequest& waiter) {
       const std::string why = UnsatisfiableReason(key, part, waiter);
       key.awaits_set |= waiter.awaits_set && why.empty();
       if (why.empty()) return false;
@@ -232,15 +234,16 @@ void Shard::FailUnsatisfiable(Key& key, transport::Network& network) {
   }
 }
 
-std::string Shard::MissingText(const Key& key, const Part& part, const Waiter& waiter) const {
+std::string Shard::MissingText(const ShardKey& key, const ShardPart& part,
+                               const PendingRequest& waiter) const {
   return waiter.awaits_set ? "worker 0 to set it as well" : MissingText(key, part);
 }
 
-std::string Shard::MissingText(const Key& key, const Part& part) const {
+std::string Shard::MissingText(const ShardKey& key, const ShardPart& part) const {
   if (!part.initialised) return "worker 0 to initialise the key";
   if (key.async()) return "this worker's own push";
   std::set<uint32_t> missing;
-  for (const Part& one : PartsClosingWith(key, part)) {
+  for (const ShardPart& one : PartsClosingWith(key, part)) {
     const auto of_part = one.rounds.empty() ? std::vector<uint32_t>(live_.begin(), live_.end())
                                             : one.rounds.front().Missing(live_);
     missing.insert(of_part.begin(), of_part.end());

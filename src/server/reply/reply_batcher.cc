@@ -9,7 +9,7 @@ void ReplyBatcher::Add(transport::PeerId peer, uint64_t request_id, const wire::
   const size_t bytes = frame.size();
   MakeRoom();
   const size_t place = PlaceOf(peer, request_id, has_data, as);
-  OpenMessage* open = WithRoom(newest_[place], bytes, share);
+  OpenMessage* open = WithRoom(newest_[place], bytes, std::min(share, kMostMessageBytes));
   if (open == nullptr) {
     open = &open_.emplace_back(OpenMessage{peer, request_id, {}, {}, 0, newest_[place], place});
     open->values.has_data = has_data;

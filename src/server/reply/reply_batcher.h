@@ -12,8 +12,8 @@ namespace sluice::server {
 class ReplyBatcher {
  public:
   // Adds a value that answers `request_id` of `peer`, encoded as `as`. With has_data false the answer is
-  // the version alone, and `frame` is empty. Values of one message have at most `share` bytes together; a
-  // larger value has a message of its own.
+  // the version alone, and `frame` is empty. Values of one message have at most `share` bytes together, and
+  // at most kMostMessageBytes; a larger value has a message of its own.
   void Add(transport::PeerId peer, uint64_t request_id, const wire::ValuePart& part, bool has_data,
            Frame frame, Compression as = Compression::kNone, size_t share = kMostMessageBytes);
   // Sends all messages through `send(peer, in_reply_to, Values, frames)` and forgets them.

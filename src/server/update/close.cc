@@ -14,7 +14,7 @@
 
 namespace sluice::server {
 
-void Shard::Update(Key& key, std::span<const Closing> closings) {
+void Shard::Update(ShardKey& key, std::span<const Closing> closings) {
   const UpdateRule& rule = keys_.RuleFor(key, closings.front().part->version + 1);
   const bool by_samples = rule.normalizes_by_samples();
   for (const Closing& closing : closings) ++closing.part->version;
@@ -25,8 +25,9 @@ void Shard::Update(Key& key, std::span<const Closing> closings) {
   key.places ? UpdateTables(key, rule, closings) : UpdateArrays(key, rule, closings);
 }
 
-UpdateInput Shard::InputOf(const Key& key, const UpdateRule& rule, const Closing& closing) const {
-  const Part& part = *closing.part;
+kvstore::UpdateInput Shard::InputOf(const ShardKey& key, const UpdateRule& rule,
+                                    const Closing& closing) const {
+  const ShardPart& part = *closing.part;
   const double divisor =
       rule.normalizes_by_samples() ? static_cast<double>(closing.samples) : closing.divisor;
   return {.spec = &key.entry.spec,
@@ -41,16 +42,16 @@ UpdateInput Shard::InputOf(const Key& key, const UpdateRule& rule, const Closing
           .updates_per_step = key.async() ? num_workers_ : 1};
 }
 
-void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closing> closings) {
+void Shard::UpdateArrays(ShardKey& key, const UpdateRule& rule, std::span<const Closing> closings) {
   Optimizer::Norms norms;
   for (const Closing& closing : closings) {
     PrepareStates(rule, key.entry.spec, *closing.part);
     if (rule.needs_norms())
-      MeasurePart(rule, InputOf(key, rule, closing), closing.part->weight->data(),
-                  closing.part->states.arrays, &norms);
+      kvstore::MeasurePart(rule, InputOf(key, rule, closing), closing.part->weight->data(),
+                           closing.part->states.arrays, &norms);
   }
   for (const Closing& closing : closings) {
-    UpdateInput input = InputOf(key, rule, closing);
+    kvstore::UpdateInput input = InputOf(key, rule, closing);
     input.norms = norms;
     VersionedWeight& weight = *closing.part->weight;
     const std::byte* old = weight.data();
@@ -63,13 +64,14 @@ void Shard::UpdateArrays(Key& key, const UpdateRule& rule, std::span<const Closi
     if (shared_out) {
       update_queue_.Add({closing.part, &rule, input, closing.gradients, old, fresh});
     } else {
-      UpdatePart(rule, input, old, fresh, closing.part->states.arrays);
+      kvstore::UpdatePart(rule, input, old, fresh, closing.part->states.arrays);
     }
     weight.Publish();
   }
 }
 
-void Shard::UpdateTables(const Key& key, const UpdateRule& rule, std::span<const Closing> closings) const {
+void Shard::UpdateTables(const ShardKey& key, const UpdateRule& rule,
+                         std::span<const Closing> closings) const {
   for (const Closing& closing : closings) {
     kvstore::RowTable& table = *closing.part->rows;
     std::vector<kvstore::RowFrame> frames;
@@ -79,23 +81,23 @@ void Shard::UpdateTables(const Key& key, const UpdateRule& rule, std::span<const
   }
 }
 
-std::span<const Part> Shard::PartsClosingWith(const Key& key, const Part& part) const {
+std::span<const ShardPart> Shard::PartsClosingWith(const ShardKey& key, const ShardPart& part) const {
   const bool whole = !key.async() && keys_.RuleFor(key, part.version + 1).needs_norms();
-  return whole ? std::span<const Part>(key.parts) : std::span<const Part>(&part, 1);
+  return whole ? std::span<const ShardPart>(key.parts) : std::span<const ShardPart>(&part, 1);
 }
-std::span<Part> Shard::PartsClosingWith(Key& key, Part& part) const {
+std::span<ShardPart> Shard::PartsClosingWith(ShardKey& key, ShardPart& part) const {
   const auto parts = PartsClosingWith(std::as_const(key), std::as_const(part));
   return {parts.size() == 1 ? &part : key.parts.data(), parts.size()};
 }
 
-Shard::Closed Shard::CloseNext(Key& key, Part& part) {
-  const std::span<Part> parts = PartsClosingWith(key, part);
-  const bool ready = std::all_of(parts.begin(), parts.end(), [&](const Part& one) {
+Shard::Closed Shard::CloseNext(ShardKey& key, ShardPart& part) {
+  const std::span<ShardPart> parts = PartsClosingWith(key, part);
+  const bool ready = std::all_of(parts.begin(), parts.end(), [&](const ShardPart& one) {
     return one.version == part.version && !one.rounds.empty() && one.rounds.front().Complete(live_);
   });
   if (!ready) return Closed::kNothing;
   InlineVector<Closing, 1> closings;
-  for (Part& one : parts) {
+  for (ShardPart& one : parts) {
     if (one.update_waits) update_queue_.Run();  // the update of the round before uses one.closed
     one.closed = std::move(one.rounds.front());
     one.rounds.pop_front();
@@ -105,14 +107,14 @@ Shard::Closed Shard::CloseNext(Key& key, Part& part) {
                         sum, one.closed.HasLeased()});
   }
   Update(key, closings);
-  for (Part& one : parts)
+  for (ShardPart& one : parts)
     if (!one.update_waits) one.closed.Clear();
   counters_[Counter::kRoundsClosed] += parts.size();
-  for (Part& one : parts) AnswerWaiters(key, one);
+  for (ShardPart& one : parts) AnswerWaiters(key, one);
   return parts.size() == 1 ? Closed::kPart : Closed::kKey;
 }
 
-void Shard::CloseRounds(Key& key, Part& part) {
+void Shard::CloseRounds(ShardKey& key, ShardPart& part) {
   bool closed = false, others = false;
   for (Closed now; (now = CloseNext(key, part)) != Closed::kNothing;) {
     closed = true;
@@ -120,12 +122,12 @@ void Shard::CloseRounds(Key& key, Part& part) {
   }
   // Where all parts of a key close together, this part may have been the last one that the others waited for.
   while (std::exchange(others, false)) {
-    for (Part& other : key.parts)
+    for (ShardPart& other : key.parts)
       while (CloseNext(key, other) != Closed::kNothing) others = true;
   }
   if (!closed || !VLOG_IS_ON(1)) return;
   uint64_t everywhere = part.version;
-  for (const Part& other : key.parts) everywhere = std::min(everywhere, other.version);
+  for (const ShardPart& other : key.parts) everywhere = std::min(everywhere, other.version);
   if (everywhere > key.reported_round) {
     VLOG(1) << "round " << everywhere << " of " << wire::ToString(key.entry.spec) << " closed, "
             << live_.size() << (live_.size() == 1 ? " worker" : " workers");
@@ -133,10 +135,10 @@ void Shard::CloseRounds(Key& key, Part& part) {
   }
 }
 
-void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
+void Shard::ApplyStaged(ShardKey& key, ShardKey::WorkerPushes& pushes) {
   bool applied = false;
   while (!pushes.staged.empty() && pushes.staged.front().arrived == key.parts.size()) {
-    const Key::StagedPush push = std::move(pushes.staged.front());
+    const ShardKey::StagedPush push = std::move(pushes.staged.front());
     pushes.staged.pop_front();
     std::vector<Closing> closings;
     for (size_t i = 0; i < key.parts.size(); ++i) {
@@ -150,7 +152,7 @@ void Shard::ApplyStaged(Key& key, Key::WorkerPushes& pushes) {
     applied = true;
   }
   if (!applied) return;
-  for (Part& part : key.parts) AnswerWaiters(key, part);
+  for (ShardPart& part : key.parts) AnswerWaiters(key, part);
 }
 
 }  // namespace sluice::server

@@ -43,7 +43,7 @@ size_t BytesOf(const UpdateQueue::Update& update) {
 }
 
 void Do(const UpdateQueue::Update& update, size_t begin, size_t end) {
-  UpdateInput input = update.input;
+  kvstore::UpdateInput input = update.input;
   input.gradients = update.gradients;
   kvstore::UpdateRange(*update.rule, input, update.old, update.fresh, update.part->states.arrays, begin, end);
 }
@@ -54,89 +54,92 @@ void Do(const UpdateQueue::Update& update, size_t begin, size_t end) {
 class UpdateQueue::SharedWork {
  public:
   void Put(const Update& update) {
-    state_.With([&](State& state) {
+    progress_.With([&](Progress& progress) {
       for (size_t begin = 0; begin < update.input.length; begin += kPieceElements)
-        state.pieces.push_back({&update, begin, std::min(begin + kPieceElements, update.input.length)});
-      left_ = state.pieces.size();
+        progress.pieces.push_back({&update, begin, std::min(begin + kPieceElements, update.input.length)});
+      left_ = progress.pieces.size();
     });
   }
   // Takes and runs pieces until none is left.
   void Work() {
-    struct Closes {
-      SharedWork& board;
-      ~Closes() { board.Close(); }
+    struct FinishesPiece {
+      SharedWork& work;
+      ~FinishesPiece() { work.FinishPiece(); }
     };
     while (const std::optional<Piece> piece = Take()) {
-      const Closes closes{*this};
+      const FinishesPiece finishes{*this};
       try {
         Do(*piece->update, piece->begin, piece->end);
       } catch (...) {  // out of memory, on any thread: Run rethrows it on the shard's thread
-        state_.With([](State& state) {
-          if (state.failure == nullptr) state.failure = std::current_exception();
+        progress_.With([](Progress& progress) {
+          if (progress.failure == nullptr) progress.failure = std::current_exception();
         });
       }
     }
   }
   std::exception_ptr TakeFailure() {
-    return state_.With([](State& state) { return std::exchange(state.failure, nullptr); });
+    return progress_.With([](Progress& progress) { return std::exchange(progress.failure, nullptr); });
   }
   // Marks the helper as at work. False: it is at work already and needs no new task.
-  bool Call(size_t helper) {
-    return state_.With([&](State& state) {
-      state.at_work.resize(std::max(state.at_work.size(), helper + 1));
-      return std::exchange(state.at_work[helper], 1) == 0;
+  bool StartHelping(size_t helper) {
+    return progress_.With([&](Progress& progress) {
+      progress.at_work.resize(std::max(progress.at_work.size(), helper + 1));
+      return std::exchange(progress.at_work[helper], 1) == 0;
     });
   }
   // The task of a helper: runs pieces until no more come for a while (kLooks).
   void Help(size_t helper) {
     do {
       Work();
-    } while (PollFor([this] { return left_ > 0; }) || !Leave(helper));
+    } while (PollFor([this] { return left_ > 0; }) || !StopHelping(helper));
   }
   // Waits until every piece that a thread has taken is done.
   void AwaitDone() {
-    const auto done = [](const State& state) { return state.open == 0; };
-    if (PollFor([this] { return open_ == 0; })) return;
-    while (!state_.Await(kPatience, done, [](State&, bool in_time) { return in_time; }))
+    const auto done = [](const Progress& progress) { return progress.running == 0; };
+    if (PollFor([this] { return running_ == 0; })) return;
+    while (!progress_.Await(kPatience, done, [](Progress&, bool in_time) { return in_time; }))
       LOG(WARNING) << "a helper has had a piece of an update for long";  // also after a pause of the process
   }
   size_t left() const { return left_; }
   void Clear() {
-    state_.With([&](State& state) {
-      state.pieces.clear();
+    progress_.With([&](Progress& progress) {
+      progress.pieces.clear();
       left_ = 0;
     });
   }
 
  private:
-  struct State {
+  struct Progress {
     std::deque<Piece> pieces;
-    size_t open = 0;             // number of pieces that are taken and not done yet
+    size_t running = 0;          // number of pieces that are taken and not done yet
     std::vector<char> at_work;   // by helper
     std::exception_ptr failure;  // the first exception since TakeFailure
   };
   std::optional<Piece> Take() {
-    return state_.With([&](State& state) -> std::optional<Piece> {
-      if (state.pieces.empty()) return std::nullopt;
-      const Piece piece = state.pieces.front();
-      state.pieces.pop_front();
-      left_ = state.pieces.size();
-      open_ = ++state.open;
+    return progress_.With([&](Progress& progress) -> std::optional<Piece> {
+      if (progress.pieces.empty()) return std::nullopt;
+      const Piece piece = progress.pieces.front();
+      progress.pieces.pop_front();
+      left_ = progress.pieces.size();
+      running_ = ++progress.running;
       return piece;
     });
   }
-  void Close() {
-    if (state_.With([&](State& state) { return (open_ = --state.open) == 0; })) state_.Notify([](State&) {});
+  void FinishPiece() {
+    if (progress_.With([&](Progress& progress) { return (running_ = --progress.running) == 0; }))
+      progress_.Notify([](Progress&) {});
   }
-  bool Leave(size_t helper) {
-    return state_.With([&](State& state) {
-      if (state.pieces.empty()) state.at_work[helper] = 0;
-      return state.pieces.empty();
+  // Marks the helper as no longer at work. False: there are pieces again.
+  bool StopHelping(size_t helper) {
+    return progress_.With([&](Progress& progress) {
+      if (progress.pieces.empty()) progress.at_work[helper] = 0;
+      return progress.pieces.empty();
     });
   }
 
-  Guarded<State> state_;
-  std::atomic<size_t> left_ = 0, open_ = 0;  // copies of pieces.size() and open, polled without the lock
+  Guarded<Progress> progress_;
+  std::atomic<size_t> left_ = 0,
+                      running_ = 0;  // copies of pieces.size() and running, polled without the lock
 };
 
 UpdateQueue::UpdateQueue(Helpers helpers)
@@ -158,7 +161,7 @@ void UpdateQueue::StartHelpers() {
   for (; shared_ < waiting_.size(); ++shared_) shared_work_->Put(waiting_[shared_]);
   const size_t wanted = std::min(helpers_.size(), shared_work_->left() * kPieceBytes / kBytesPerHelper);
   for (size_t i = 0; i < wanted; ++i) {
-    if (shared_work_->Call(i)) helpers_[i]->Post([board = shared_work_, i] { board->Help(i); });
+    if (shared_work_->StartHelping(i)) helpers_[i]->Post([work = shared_work_, i] { work->Help(i); });
   }
 }
 

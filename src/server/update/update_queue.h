@@ -12,7 +12,7 @@
 
 #include "base/executor.h"
 #include "kvstore/update/update.h"
-#include "server/aggregate/part.h"
+#include "server/keys/shard_keys.h"
 
 namespace sluice::server {
 
@@ -27,10 +27,10 @@ class UpdateQueue {
 
   // An update of one part. Its rule needs neither norms nor the program's own updater.
   struct Update {
-    // At most one update of a part waits: Part::closed keeps its gradients, and is cleared when it is done.
-    Part* part;
+    // At most one update of a part waits. ShardPart::closed keeps its gradients until it is done.
+    ShardPart* part;
     const UpdateRule* rule;  // must stay valid until Run
-    UpdateInput input;
+    kvstore::UpdateInput input;
     Gradients gradients;
     const std::byte* old;
     std::byte* fresh;

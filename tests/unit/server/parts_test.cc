@@ -1,8 +1,8 @@
-// The shard's small parts on their own: rounds, weights, replies.
+// A shard's small classes by themselves: rounds, weights, parts, replies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/aggregate/part.h"
+#include "server/keys/shard_part.h"
 #include "server/reply/reply_batcher.h"
 #include "tensor/types/half.h"
 
@@ -99,18 +99,18 @@ TEST(VersionedWeight, IsRoundedOnceForAVersion) {
   EXPECT_EQ(weight.Share().size(), 16u);
 }
 
-TEST(Part, ARepeatTakesItsWaitersPlace) {
-  Part part;
-  part.AddWaiter({.rank = 1, .request_id = 5, .next_status_at = Time{} + 1s});
-  part.AddWaiter({.rank = 2, .request_id = 6});
-  part.AddWaiter({.rank = 1, .slot = 1, .request_id = 7});
-  part.AddWaiter({.rank = 1, .request_id = 5, .next_status_at = Time{} + 9s});
-  ASSERT_EQ(part.waiters.size(), 3u);
-  EXPECT_EQ(part.waiters[0].next_status_at, Time{} + 1s);
-  part.AddWaiter({.rank = 1, .request_id = 8, .next_status_at = Time{} + 9s});
-  ASSERT_EQ(part.waiters.size(), 3u);
-  EXPECT_EQ(part.waiters[0].request_id, 8u);
-  EXPECT_EQ(part.waiters[0].next_status_at, Time{} + 9s);
+TEST(ShardPart, ARepeatReplacesItsPendingRequest) {
+  ShardPart part;
+  part.AddPending({.rank = 1, .request_id = 5, .next_status_at = Time{} + 1s});
+  part.AddPending({.rank = 2, .request_id = 6});
+  part.AddPending({.rank = 1, .slot = 1, .request_id = 7});
+  part.AddPending({.rank = 1, .request_id = 5, .next_status_at = Time{} + 9s});
+  ASSERT_EQ(part.pending.size(), 3u);
+  EXPECT_EQ(part.pending[0].next_status_at, Time{} + 1s);
+  part.AddPending({.rank = 1, .request_id = 8, .next_status_at = Time{} + 9s});
+  ASSERT_EQ(part.pending.size(), 3u);
+  EXPECT_EQ(part.pending[0].request_id, 8u);
+  EXPECT_EQ(part.pending[0].next_status_at, Time{} + 9s);
 }
 
 TEST(ReplyBatcher, GroupByPeerAndRequest) {

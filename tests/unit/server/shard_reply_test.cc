@@ -133,7 +133,7 @@ TEST(ShardReply, OneWordForAllPartsOfAKey) {
   EXPECT_EQ(harness.RunFor(100ms).size(), 1u);
 }
 
-TEST(ShardReply, OneWaiterPerWorkerAndSlot) {
+TEST(ShardReply, OnePendingRequestPerWorkerAndSlot) {
   ShardHarness harness(2);
   const uint32_t key = harness.AddKey(std::vector<float>{0});
   harness.Push<float>(0, key, 1, {1});
@@ -166,7 +166,7 @@ TEST(ShardReply, BeforeInitAPullWaitsForIt) {
   }
 }
 
-// Else each of 2^32 would be one more waiter.
+// Else each of 2^32 would be one more pending request.
 TEST(ShardReply, NoVersionIsWaitedForOfAStateThatThereIsNot) {
   ShardHarness harness(1);
   const uint32_t key = harness.AddKey(std::vector<float>{3, 4});
@@ -222,23 +222,23 @@ TEST(ShardReply, WorkerZeroIsNotToldThatItWaitsForItself) {
   }
 }
 
-TEST(ShardReply, OneLookAtAllKeysTellsManyWaiters) {
-  constexpr size_t kWaiters = 1000;
+TEST(ShardReply, OnePassOverAllKeysServesManyRequests) {
+  constexpr size_t kRequests = 1000;
   ShardHarness harness(2);
   std::vector<uint32_t> keys;
-  for (size_t i = 0; i < kWaiters; ++i) keys.push_back(harness.AddKey(std::vector<float>{1}));
+  for (size_t i = 0; i < kRequests; ++i) keys.push_back(harness.AddKey(std::vector<float>{1}));
   for (const uint32_t key : keys) {  // each at a time of its own
     harness.now += 10us;
     harness.Pull(1, key, 1);
   }
   const Time end = harness.now + 200ms;
-  int looks = 0;
-  for (; harness.shard.NextTimer() <= end; ++looks) {
+  int passes = 0;
+  for (; harness.shard.NextTimer() <= end; ++passes) {
     harness.now = std::max(harness.now, harness.shard.NextTimer());
     harness.shard.OnTimer(harness.now, harness.network);
   }
-  EXPECT_LE(looks, 10);
-  EXPECT_GE(harness.network.Take().size(), kWaiters);
+  EXPECT_LE(passes, 10);
+  EXPECT_GE(harness.network.Take().size(), kRequests);
 }
 
 }  // namespace

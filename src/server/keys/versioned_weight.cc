@@ -1,4 +1,4 @@
-#include "server/update/versioned_weight.h"
+#include "server/keys/versioned_weight.h"
 
 #include "compression/codec.h"
 

@@ -1,9 +1,8 @@
-// Round and Part: the contributions of a round by worker rank, and the requests that wait on a part.
+// Round: the contributions of a round by worker rank.
 //
-// Plain containers without a thread or a clock of their own: the shard that owns them calls them on
-// its loop. A round keeps either the gradients themselves or, once SumKept was called, their sum
-// and the gradients that came later.
-#include "server/aggregate/part.h"
+// It keeps either the gradients themselves or, once SumKept was called, their sum and the gradients that came
+// later. It has no thread and no clock of its own: Aggregator calls it, on the shard's loop.
+#include "server/keys/round.h"
 
 #include <algorithm>
 
@@ -93,35 +92,6 @@ std::vector<uint32_t> Round::Missing(const std::set<uint32_t>& live) const {
   std::copy_if(live.begin(), live.end(), std::back_inserter(missing),
                [this](uint32_t rank) { return !Has(rank); });
   return missing;
-}
-
-bool Part::AcceptIfNewer(uint32_t slot, Request by) {
-  Request& last = stored_by[slot];
-  if (last.incarnation == by.incarnation && by.id <= last.id) return false;
-  last = by;
-  return true;
-}
-
-Waiter* Part::FindEquivalent(const Waiter& waiter) {
-  for (Waiter& known : waiters) {
-    if (!known.AsksFor(waiter) || known.pinned.has_value() != waiter.pinned.has_value()) continue;
-    if (rows != nullptr && waiter.want_data && known.request_id != waiter.request_id) continue;  // other rows
-    return &known;
-  }
-  return nullptr;
-}
-
-void Part::AddWaiter(Waiter waiter) {
-  Waiter* const known = FindEquivalent(waiter);
-  if (known == nullptr) {
-    waiters.push_back(std::move(waiter));
-    return;
-  }
-  if (known->request_id == waiter.request_id) {
-    waiter.next_status_at = known->next_status_at;
-    waiter.pause = known->pause;
-  }
-  *known = std::move(waiter);
 }
 
 }  // namespace sluice::server
