@@ -4,13 +4,17 @@
 #include "server/keys/shard_keys.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/strings.h"
 
 namespace sluice::server {
 
-ShardKeys::ShardKeys(ServerUpdater updater, uint32_t shard)
-    : own_rule_{.optimizer = nullptr, .updater = std::move(updater)}, shard_(shard) {}
+ShardKeys::ShardKeys(ServerUpdater updater, uint32_t shard, std::shared_ptr<Allocator> memory)
+    : own_rule_{.optimizer = nullptr, .updater = std::move(updater)},
+      shard_(shard),
+      memory_(std::move(memory)) {}
 
 std::unique_ptr<ShardKey> ShardKeys::MakeKey(const wire::KeyEntry& entry) const {
   auto key = std::make_unique<ShardKey>();
@@ -56,6 +60,17 @@ Result<ShardPart*> ShardKeys::FindPart(const wire::PartRef& ref, ShardKey** key)
   return part;
 }
 
+bool ShardKeys::InitialiseWeight(ShardKey& key, ShardPart& part, const Frame& value) {
+  if (part.initialised) return false;
+  part.weight.emplace(value.size(), memory_);
+  weight_bytes_ += value.size();
+  std::memcpy(part.weight->Next(), value.data(), value.size());
+  part.weight->Publish();
+  part.initialised = true;
+  ++key.initialised_parts;
+  return true;
+}
+
 const UpdateRule& ShardKeys::RuleFor(const ShardKey& key, uint64_t round) const {
   const UpdateRule* rule = &own_rule_;
   if (const auto set = optimizers_.find(key.entry.spec.store); set != optimizers_.end()) {
@@ -63,6 +78,15 @@ const UpdateRule& ShardKeys::RuleFor(const ShardKey& key, uint64_t round) const 
       if (key.async() || configured.FirstRound(key.entry.id) <= round) rule = &configured.rule;
   }
   return *rule;
+}
+
+std::span<const ShardPart> ShardKeys::PartsClosingWith(const ShardKey& key, const ShardPart& part) const {
+  const bool whole = !key.async() && RuleFor(key, part.version + 1).needs_norms();
+  return whole ? std::span<const ShardPart>(key.parts) : std::span<const ShardPart>(&part, 1);
+}
+std::span<ShardPart> ShardKeys::PartsClosingWith(ShardKey& key, ShardPart& part) const {
+  const auto parts = PartsClosingWith(std::as_const(key), std::as_const(part));
+  return {parts.size() == 1 ? &part : key.parts.data(), parts.size()};
 }
 
 const UpdateRule& ShardKeys::NewestRule(uint32_t store) const {

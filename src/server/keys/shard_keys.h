@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <ranges>
+#include <span>
 #include <vector>
 
 #include "kvstore/update/update.h"
@@ -19,8 +20,8 @@ using kvstore::ValidateRule;
 class ShardKeys {
  public:
   // `updater` is the server program's own; null: stores without an optimiser assign the sum. `shard`: as for
-  // SetShard.
-  ShardKeys(ServerUpdater updater, uint32_t shard);
+  // SetShard. `memory`: for the weights.
+  ShardKeys(ServerUpdater updater, uint32_t shard, std::shared_ptr<Allocator> memory);
 
   // This shard's number among all shards of the job: keys that are added from here on have its parts here.
   void SetShard(uint32_t shard) { shard_ = shard; }
@@ -39,6 +40,11 @@ class ShardKeys {
            std::views::transform([](const auto& key) -> ShardKey& { return *key; });
   }
 
+  // Gives a part of a dense key its first weight. Returns false, and changes nothing, when it has one: the
+  // request is a repeat, or that of a restarted worker.
+  bool InitialiseWeight(ShardKey& key, ShardPart& part, const Frame& value);
+  size_t weight_bytes() const { return weight_bytes_; }  // of all dense parts here
+
   // This optimiser updates each key of `store` from the key's round in `first_rounds` on (from round 1 when
   // the map does not name the key), in async modes from now on. A repeat changes nothing. Fails with
   // kFailedPrecondition when the server has an updater of its own, with kInvalidArgument when the config is
@@ -47,6 +53,10 @@ class ShardKeys {
                       uint32_t store);
   // The rule that updates `key` in `round`. The reference is valid until SetOptimizer.
   const UpdateRule& RuleFor(const ShardKey& key, uint64_t round) const;
+  // The parts of this shard whose next round closes together with that of `part`: the part alone, or all
+  // parts of the key when the update needs norms (sync modes only).
+  std::span<ShardPart> PartsClosingWith(ShardKey& key, ShardPart& part) const;
+  std::span<const ShardPart> PartsClosingWith(const ShardKey& key, const ShardPart& part) const;
 
  private:
   struct ConfiguredRule {
@@ -63,6 +73,8 @@ class ShardKeys {
 
   const UpdateRule own_rule_;  // for stores without an optimiser: the program's updater, else assignment
   uint32_t shard_;
+  const std::shared_ptr<Allocator> memory_;
+  size_t weight_bytes_ = 0;
   std::vector<std::unique_ptr<ShardKey>> keys_;                 // by id; null where this shard has no part
   std::map<uint32_t, std::vector<ConfiguredRule>> optimizers_;  // by store; in the order of SetOptimizer
 };

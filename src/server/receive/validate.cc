@@ -1,6 +1,6 @@
-// The checks of a worker's message, one function for each kind: receive.cc and rows.cc call them for every
-// part before they act on the first. They read the shard's keys, and change nothing but this: states that a
-// message asks for, or brings, are made (PrepareStates), since their number is the optimiser's.
+// The checks of a worker's message, one function for each kind: Shard calls them for every part before it
+// acts on the first. They read the shard's keys, and change nothing but this: states that a message asks for,
+// or brings, are made (PrepareStates), since their number is the optimiser's.
 #include "server/receive/validate.h"
 
 #include <algorithm>
@@ -91,6 +91,27 @@ Status ValidateStoreRows(const ShardKeys& keys, const wire::Store& store, size_t
 }
 
 }  // namespace
+
+size_t CopyLeasedFrames(const ShardKeys& keys, wire::Message* message) {
+  const auto* push = std::get_if<wire::Push>(&message->body);
+  const auto adds_up = [&](size_t i) {
+    const ShardKey* key = keys.Find(push->parts[i].ref.key);
+    return push->compression == Compression::kNone && key != nullptr && !key->places;
+  };
+  const auto* store = std::get_if<wire::Store>(&message->body);
+  const auto is_stored = [&](size_t i) {
+    const ShardKey* key = keys.Find(store->parts[i].ref.key);
+    return key != nullptr && !key->places;
+  };
+  size_t copied = 0;
+  for (size_t i = 0; i < message->payload.size(); ++i) {
+    Frame& frame = message->payload[i];
+    if (!frame.leased() || (push != nullptr && adds_up(i)) || (store != nullptr && is_stored(i))) continue;
+    frame = frame.ToOwned();
+    copied += frame.size();
+  }
+  return copied;
+}
 
 Status ValidatePush(const ShardKeys& keys, const wire::Push& push, size_t i, Bytes bytes, ShardKey** key,
                     ShardPart** part) {
@@ -189,6 +210,14 @@ Status ValidatePullRows(const ShardKeys& keys, uint32_t rank, uint64_t request_i
                   " bytes of row ids already, and ", ids.size(), " more came; at most ", kMostWaitingBytes,
                   " are kept: pull fewer rows before their round has closed");
   return Status::Ok();
+}
+
+Result<ShardPart*> ValidateGetRowIds(const ShardKeys& keys, const wire::GetRowIds& wanted) {
+  ShardKey* key = nullptr;
+  Result<ShardPart*> part = keys.FindPart(wanted.ref, &key);
+  if (!part || key->places) return part;
+  return Fail(ErrorCode::kInvalidArgument, "key ", wire::ToString(key->entry.spec),
+              " is not row-sparse: it has no list of rows");
 }
 
 Status ValidateStore(const ShardKeys& keys, uint32_t rank, const wire::Store& store, size_t i, Bytes bytes,

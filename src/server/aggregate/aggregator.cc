@@ -1,7 +1,9 @@
-// Shard's aggregate step: keeps pushes until their round closes, and returns the leases
-// of those that are kept for long.
+#include "server/aggregate/aggregator.h"
+
+#include <optional>
+#include <utility>
+
 #include "base/strings.h"
-#include "server/shard.h"
 
 namespace sluice::server {
 namespace {
@@ -20,53 +22,33 @@ Result<std::optional<size_t>> RoundHorizonIndex(uint64_t round, uint64_t closed,
 
 }  // namespace
 
-void Shard::NoteLease(const Contribution& contribution) {
-  next_return_ = std::min(next_return_, contribution.return_at());
-}
-
-void Shard::ReturnLeases(Time now) {
-  if (now < next_return_) return;
-  next_return_ = Time::max();
-  const auto note = [&](Time next) { next_return_ = std::min(next_return_, next); };
-  for (ShardKey& key : keys_.all()) {
-    for (ShardPart& part : key.parts)
-      for (Round& round : part.rounds) note(round.ReturnLeases(now));
-    for (auto& [rank, pushes] : key.pushes)
-      for (ShardKey::StagedPush& staged : pushes.staged)
-        for (auto& contribution : staged.parts)
-          if (contribution) note(contribution->ReturnLease(now));
-  }
-}
-
-Result<Shard::Admission> Shard::AdmitSync(const Sender& sender, ShardKey& key, ShardPart& part,
-                                          uint64_t round, Contribution contribution) {
+Result<Admission> Aggregator::AdmitSync(uint32_t rank, ShardKey& key, ShardPart& part, uint64_t round,
+                                        Contribution&& contribution) {
+  NoteReturn(contribution.return_at());
   const auto index = RoundHorizonIndex(round, part.version, key.entry.spec);
   if (!index) return index.failure();
   if (!index.value()) return Admission::kRepeat;
-  // The update of this part's last round has not run yet, and uses part.closed.
-  if (part.update_waits) update_queue_.Run();
   while (part.rounds.size() <= *index.value()) {
     part.closed.Clear();  // an update that threw leaves its gradients here
     part.rounds.push_back(std::exchange(part.closed, {}));
   }
   Round& open = part.rounds[*index.value()];
-  if (open.Has(sender.rank) && options_.deduplicate) return Admission::kRepeat;
+  if (open.Has(rank) && deduplicate_) return Admission::kRepeat;
   if (const auto divisor = open.divisor();
       divisor && *divisor != contribution.divisor && !keys_.RuleFor(key, round).normalizes_by_samples()) {
     return Fail(ErrorCode::kInvalidArgument, "push of key ", wire::ToString(key.entry.spec), " for round ",
-                round, ": worker ", sender.rank, " divides by ", contribution.divisor, ", another worker by ",
+                round, ": worker ", rank, " divides by ", contribution.divisor, ", another worker by ",
                 *divisor, "; the divisor must be the same on all workers (or use normalize_by_samples)");
   }
-  open.Add(sender.rank, std::move(contribution));
-  if (SumsEarly(key) && open.kept() >= kMostKept && !open.Complete(live_))
+  open.Add(rank, std::move(contribution));
+  if (SumsEarly(key) && open.kept() >= kMostKept && !open.Complete(workers_.live()))
     open.SumKept(key.entry.spec.dtype, part.length, sums_memory_);
-  CloseRounds(key, part);
   return Admission::kNew;
 }
 
-Result<Shard::Admission> Shard::AdmitAsync(const Sender& sender, ShardKey& key, ShardPart& part,
-                                           uint64_t round, Contribution contribution) {
-  ShardKey::WorkerPushes& pushes = key.pushes[sender.rank];
+Result<Admission> Aggregator::AdmitAsync(ShardKey::WorkerPushes& pushes, ShardKey& key, ShardPart& part,
+                                         uint64_t round, Contribution&& contribution) {
+  NoteReturn(contribution.return_at());
   const auto index = RoundHorizonIndex(round, pushes.applied, key.entry.spec);
   if (!index) return index.failure();
   if (!index.value()) return Admission::kRepeat;
@@ -74,11 +56,31 @@ Result<Shard::Admission> Shard::AdmitAsync(const Sender& sender, ShardKey& key, 
   ShardKey::StagedPush& staged = pushes.staged[*index.value()];
   if (staged.parts.empty()) staged.parts.resize(key.parts.size());
   auto& place = staged.parts[key.local.at(part.ref.part)];
-  if (place && options_.deduplicate) return Admission::kRepeat;
+  if (place && deduplicate_) return Admission::kRepeat;
   if (!place) ++staged.arrived;
   place = std::move(contribution);
-  ApplyStaged(key, pushes);
   return Admission::kNew;
+}
+
+ClosingRound Aggregator::TakeRound(const ShardKey& key, ShardPart& part) const {
+  Round& round = part.closed = std::move(part.rounds.front());
+  part.rounds.pop_front();
+  const std::byte* const sum =
+      SumsEarly(key) ? round.TakeSum(key.entry.spec.dtype, part.length, sums_memory_) : nullptr;
+  return {&part, round.gradients(), round.divisor().value_or(1), round.samples(), sum, round.HasLeased()};
+}
+
+void Aggregator::ReturnLeases(Time now) {
+  if (now < next_return_) return;
+  next_return_ = Time::max();
+  for (ShardKey& key : keys_.all()) {
+    for (ShardPart& part : key.parts)
+      for (Round& round : part.rounds) NoteReturn(round.ReturnLeases(now));
+    for (auto& [rank, pushes] : key.pushes)
+      for (ShardKey::StagedPush& staged : pushes.staged)
+        for (auto& contribution : staged.parts)
+          if (contribution) NoteReturn(contribution->ReturnLease(now));
+  }
 }
 
 }  // namespace sluice::server

@@ -1,0 +1,56 @@
+#include "server/reply/status_updates.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "server/reply/wait_conditions.h"
+
+namespace sluice::server {
+namespace {
+
+// A request gets its first status message after kFirstStatus, which is longer than a training round usually
+// takes; the pauses after that double, up to kLongestPause.
+constexpr Duration kFirstStatus = 100ms;
+constexpr Duration kLongestPause = 2s;
+
+}  // namespace
+
+void StatusUpdates::Schedule(Time now, PendingRequest* request) {
+  request->next_status_at = now + kFirstStatus;
+  request->pause = kFirstStatus;
+  next_ = std::min(next_, request->next_status_at);
+}
+
+void StatusUpdates::SendDue(Time now, transport::Network& network) {
+  if (now < next_) return;
+  next_ = Time::max();
+  for (ShardKey& key : keys_.all()) SendDue(now, key, network);
+  // A pass over all keys is made at most every kFirstStatus, and serves many requests.
+  if (next_ < Time::max()) next_ = std::max(next_, now + kFirstStatus);
+}
+
+void StatusUpdates::SendDue(Time now, ShardKey& key, transport::Network& network) {
+  // The requests that have had their status message: one message is for all parts of the key.
+  std::set<std::pair<transport::PeerId, uint64_t>> told;
+  for (ShardPart& part : key.parts) {
+    for (PendingRequest& request : part.pending) {
+      if (now >= request.next_status_at) {
+        request.pause = std::min(2 * request.pause, kLongestPause);
+        request.next_status_at = now + request.pause;
+        const bool for_itself = request.rank == 0 && !part.initialised;  // its own first values are in flight
+        const bool for_others = !request.deferred && !for_itself && !WaitsForPinned(key, part, request);
+        if (for_others && told.emplace(request.peer, request.request_id).second) {
+          ++counters_[Counter::kStatusUpdates];
+          sender_.Send(request.peer, request.request_id,
+                       wire::StillWaiting{wire::ToString(key.entry.spec),
+                                          MissingText(keys_, workers_, key, part, request)},
+                       {}, network);
+        }
+      }
+      next_ = std::min(next_, request.next_status_at);
+    }
+  }
+}
+
+}  // namespace sluice::server
