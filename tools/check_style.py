@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 LONGEST_FUNCTION = 60  # lines
+LONGEST_UNEXPLAINED = 100  # lines: a longer .cc opens with what it owns, its invariants and its callers
 WIDEST_COMMENT = 110   # columns: the formatter leaves comments as they are
 WIDEST_OF_DOCUMENTS = 120
 NOT_OURS = {".git", ".cache", "build", "data", "logs"}  # at the top, and not tracked
@@ -47,6 +48,12 @@ def comments(name, lines):
             yield f"{name}:{number}: a comment of {len(line)} columns; at most {WIDEST_COMMENT}"
 
 
+def unexplained(name, lines):
+    """A .cc file that is long and does not open with a comment."""
+    if name.suffix == ".cc" and len(lines) > LONGEST_UNEXPLAINED and not lines[0].startswith("//"):
+        yield f"{name}:1: a file of {len(lines)} lines opens with a comment: what it owns, its invariants, its callers"
+
+
 def wide_documents(root):
     for path in sorted(root.rglob("*.md")):
         name = path.relative_to(root)
@@ -71,8 +78,9 @@ def unformatted(root):
 def findings(root):
     found = list(wide_documents(root))
     for path in sources(root):
-        name, lines = path.relative_to(root), path.read_text(encoding="utf-8").split("\n")
+        name, lines = path.relative_to(root), path.read_text(encoding="utf-8").splitlines()
         found += comments(name, lines)
+        found += unexplained(name, lines)
         if name.parts[0] != "tests" and str(name) not in TABLES:
             found += long_functions(name, lines)
     return found + unformatted(root)

@@ -47,12 +47,18 @@ class CheckStyle(unittest.TestCase):
     def test_classes_namespaces_and_tables_may_be_long(self):
         for head, tail in (("namespace {", "}  // namespace"), ("class C {", "};"), ("enum class E {", "};"), ("const int kTable[] = {", "};")):
             with self.subTest(head=head):
-                self.assertEqual(self.found(f"{head}\n{body(100)}\n{tail}\n"), [])
+                self.assertEqual(self.found(f"// What it is.\n{head}\n{body(100)}\n{tail}\n"), [])
 
     def test_comments_are_looked_at(self):
         self.assertIn("src/a.cc:2: a comment begins with 'Of'", self.found("int a;\nint b;  // Of the other.\n")[0])
         self.assertIn("a comment of 111 columns", self.found("// " + "x" * 108 + "\n")[0])
         self.assertEqual(self.found("// Often, and " + "x" * 90 + "\n"), [])
+
+    def test_a_long_file_opens_with_a_comment(self):
+        self.assertEqual(self.found("int a;\n" * 100), [])
+        self.assertEqual(self.found("int a;\n" * 101, "src/a.h"), [])
+        (self.root / "src/a.h").unlink()
+        self.assertIn("src/a.cc:1: a file of 101 lines opens with a comment", self.found("int a;\n" * 101)[0])
 
     def test_wide_lines_of_documents_are_found(self):
         self.assertEqual(self.found("x" * 120 + "\n", "a.md"), [])

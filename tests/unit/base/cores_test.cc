@@ -1,3 +1,6 @@
+// Tests base/cores.h: how many cores this process may use, by its affinity and by quotas of control groups
+// (v1 and v2). Each test builds the files of a control group in a folder of its own; none reads the
+// machine's.
 #include "base/cores.h"
 
 #include <gtest/gtest.h>

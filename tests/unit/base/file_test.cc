@@ -1,3 +1,5 @@
+// Tests base/file.h: files are written whole or not at all, whatever fails on the way, and readers see one
+// whole version.
 #include "base/file.h"
 
 #include <gtest/gtest.h>

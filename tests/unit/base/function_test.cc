@@ -1,3 +1,5 @@
+// Tests the callables and labels of base/ (inline_function.h, function_ref.h, label.h): they allocate
+// nothing, and hold, move and destroy exactly what they were given.
 #include <gtest/gtest.h>
 
 #include <array>

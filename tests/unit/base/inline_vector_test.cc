@@ -1,3 +1,5 @@
+// Tests base/inline_vector.h: a vector whose first elements lie inside it constructs, moves and destroys each
+// element once. std::vector is the reference.
 #include "base/inline_vector.h"
 
 #include <gmock/gmock.h>

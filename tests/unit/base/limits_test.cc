@@ -1,3 +1,5 @@
+// Tests base/limits.h: a process that runs out of descriptors, threads, stacks or memory gets an error that
+// names the limit. Limits are lowered in forked children, so that no other test meets them.
 #include "base/limits.h"
 
 #include <fcntl.h>

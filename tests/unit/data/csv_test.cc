@@ -1,3 +1,5 @@
+// Tests data/csv.h: numbers and labels of CSV files, and an error with line and column for each line that is
+// not one.
 #include "data/csv.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests the DataLoader: batches depend on seed, epoch and workers alone, never on threads, prefetch or a
+// restart. Datasets are made of numbers that name sample and epoch.
 #include <gtest/gtest.h>
 
 #include <algorithm>

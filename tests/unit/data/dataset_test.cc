@@ -1,3 +1,4 @@
+// Tests the datasets in memory and the views on them: Take, Select, Concat and InMemory.
 #include "sluice/dataset.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests the synthetic digits: each is a function of seed, subset and index, and they are hard enough to tell
+// networks apart.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Tests data/idx.h: MNIST's files, plain and gzipped, under each of their usual names. Damaged files and
+// those that would fill memory are refused.
 #include "data/idx.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Tests the readers of pictures: decoded JPEG and PNG pictures, and folders of them. Pillow made the expected
+// pixels (tests/golden/images).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

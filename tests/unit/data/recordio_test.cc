@@ -1,3 +1,5 @@
+// Tests data/recordio.h: records as MXNet's im2rec writes them, and an error with file, record and byte for
+// each field that is wrong.
 #include "data/recordio.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Tests data/safetensors: the bytes of the format, and a refusal of every file that does not keep to it.
 #include "data/safetensors/safetensors.h"
 
 #include <gtest/gtest.h>

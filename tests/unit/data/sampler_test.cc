@@ -1,3 +1,5 @@
+// Tests sluice/sampler.h: the order of an epoch's samples and each worker's share of them. Shares are
+// compared with the splitting rule written out, frequencies with their expectation.
 #include <gtest/gtest.h>
 
 #include <algorithm>

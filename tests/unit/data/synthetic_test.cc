@@ -1,3 +1,5 @@
+// Tests sluice/synthetic.h: synthetic pictures and texts are functions of seed, subset and index, with even
+// classes.
 #include "sluice/synthetic.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests sluice/transforms.h: each transform's formula, and that samples are the same on any number of threads
+// and workers. Resizing is compared with PyTorch's (tests/golden/images).
 #include "sluice/transforms.h"
 
 #include <gmock/gmock.h>

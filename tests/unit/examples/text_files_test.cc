@@ -1,3 +1,5 @@
+// Tests examples/common/text.h: files of texts, their vocabulary, and a vectorizer that is saved with the
+// parameters.
 #include "text_files.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests kvstore/update/exact_sum.h: a sum in any order and grouping has the same bits, those of the exact sum
+// rounded once. The reference adds in 128-bit integers.
 #include "kvstore/update/exact_sum.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests kvstore/membership: how a node registers, sends heartbeats, hears of others and leaves. The test
+// plays the scheduler, in virtual time.
 #include "kvstore/membership/membership_client.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests kvstore/plan: which shard has which part of a key. Random keys are checked for what every placement
+// must keep: parts join without gaps, and shards have even loads.
 #include "kvstore/plan/placement.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests the activations, forward and backward, against formulas in float64 and their limits far from zero.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// Tests the blocks that hold others: Sequential, Lambda, Concurrent and Residual, their gradients and their
+// parameters' names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// Tests convolutions and transposed ones against formulas in float64, at their edges, and with options that
+// cannot be.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// Tests dropout: masks are what Philox says for seed, step, layer and sample, however a batch is cut.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

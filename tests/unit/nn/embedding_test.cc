@@ -1,3 +1,5 @@
+// Tests Embedding, EmbeddingBag and SequenceMean against formulas in float64, and parameters that several
+// layers share.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// Tests the initialisers: moments of what they draw, and that values depend on seed and name alone.
 #include "sluice/initializer.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests Dense and Flatten against formulas in float64, and what all layers share: decay, biases, errors that
+// name the layer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

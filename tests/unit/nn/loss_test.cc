@@ -1,3 +1,5 @@
+// Tests the losses, forward and backward, against formulas in float64, with weights, labels of every type and
+// scores that overflow naive formulas.
 #include "sluice/loss.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests the metrics by counts and means that are written out by hand, over several devices and types of
+// labels.
 #include "sluice/metric.h"
 
 #include <gmock/gmock.h>

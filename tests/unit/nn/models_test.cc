@@ -1,3 +1,5 @@
+// Tests the models: names, shapes and numbers of parameters as published, the same gradient on one device or
+// many, and that each learns.
 #include "sluice/models.h"
 
 #include <gmock/gmock.h>

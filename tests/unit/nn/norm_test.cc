@@ -1,3 +1,4 @@
+// Tests BatchNorm and LayerNorm against formulas in float64, and the running statistics against the formula.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// Tests Parameter and ParameterDict: values on every context, deferred shapes, gradients, and errors that
+// name the parameter.
 #include "sluice/parameter.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Tests pooling, forward and backward, against formulas in float64, and at extreme extents.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// Tests SplitData, SplitAndLoad and SplitByWorkLoad: slices cover the batch in order, on the contexts they
+// are meant for.
 #include "sluice/split.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests OptimizerConfig and the registry: defaults as MXNet has them, refusals that name field and value, and
+// the edges of each formula. golden_test compares whole runs.
 #include <gmock/gmock.h>
 
 #include <array>

@@ -1,3 +1,4 @@
+// Tests the learning-rate schedules against their formulas, and their warm-up.
 #include "optimizer/schedule.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Tests runtime/job_config.h: what each environment variable of a job means, its default, and the error for
+// each bad value.
 #include "runtime/job_config.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Tests runtime/signals.h: which signals a process that plays a role takes, and that the program's own
+// handlers and its children have theirs. Signals are raised in forked children.
 #include "runtime/signals.h"
 
 #include <gtest/gtest.h>

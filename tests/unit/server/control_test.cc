@@ -1,3 +1,5 @@
+// Tests server/control.h: what a server says to scheduler, workers and its shards. The test plays all three,
+// in virtual time.
 #include "server/control.h"
 
 #include <gmock/gmock.h>

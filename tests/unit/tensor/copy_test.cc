@@ -1,3 +1,4 @@
+// Tests NDArray::CopyTo: between contexts, views and types, with each rounding done once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

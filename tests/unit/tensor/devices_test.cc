@@ -1,3 +1,4 @@
+// Tests tensor/devices.h: contexts and the threads they share, and that arrays may outlive both.
 #include "tensor/devices.h"
 
 #include <gmock/gmock.h>

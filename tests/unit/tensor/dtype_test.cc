@@ -1,3 +1,5 @@
+// Tests tensor/types: float16 and bfloat16 round to nearest even. All 65,536 values and each tie between
+// neighbours are tried.
 #include "sluice/dtype.h"
 
 #include <gtest/gtest.h>

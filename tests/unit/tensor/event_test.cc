@@ -1,3 +1,4 @@
+// Tests Event: it completes once, with a value or an error, and wakes each waiter and callback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// Tests NDArray: values of every type, views, arithmetic in float32, and errors for what does not fit.
 #include "sluice/ndarray.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Tests tensor/stream.h: a stream runs its work in order, and a failure skips exactly what depends on it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

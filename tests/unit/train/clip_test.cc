@@ -1,3 +1,4 @@
+// Tests clipping by the global norm, alone and in a Trainer. The reference is the definition in float64.
 #include "sluice/clip.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Tests SaveParameters and LoadParameters: bits and types come back on every context, and a file that does
+// not fit the model changes nothing.
 #include "sluice/parameters_file.h"
 
 #include <gmock/gmock.h>

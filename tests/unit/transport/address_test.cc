@@ -1,3 +1,5 @@
+// Tests transport/address.h: which addresses are valid, and which one a node takes from DMLC_INTERFACE, its
+// host name or its route.
 #include "transport/address.h"
 
 #include <gtest/gtest.h>

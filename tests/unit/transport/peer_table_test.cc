@@ -1,3 +1,5 @@
+// Tests transport/zmq/peer_table.h: which peers are remembered, for how long, and who is told that one has
+// left.
 #include "transport/zmq/peer_table.h"
 
 #include <gtest/gtest.h>

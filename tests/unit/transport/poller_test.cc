@@ -1,3 +1,4 @@
+// Tests transport/zmq/poller.h on pipes: what is ready, wake-ups from other threads, and the alarm.
 #include "transport/zmq/poller.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Tests transport/sim: the simulated network is decided by its seed, and each fault happens as often as
+// asked. tests/contract compares it with the real one.
 #include "transport/sim/sim_network.h"
 
 #include <gtest/gtest.h>

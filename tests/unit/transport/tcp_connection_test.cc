@@ -1,3 +1,5 @@
+// Tests transport/zmq/tcp_connection.h: connections that are found, read and cut by their descriptors, among
+// others that must be left alone.
 #include "transport/zmq/tcp_connection.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// Tests transport/zmq/zmq_frames.h: messages as they leave and arrive on real sockets, and what they cost.
 #include "transport/zmq/zmq_frames.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Tests the ZeroMQ loop on real sockets: what it copies, bounds and promises beyond the contract that
+// tests/contract has for all loops.
 #include "transport/zmq/zmq_loop.h"
 
 #include <gtest/gtest.h>

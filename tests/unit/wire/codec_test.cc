@@ -1,3 +1,5 @@
+// Tests wire/codec.h: every body arrives as it was sent, and bytes cut or damaged anywhere never crash.
+// tests/golden has the bytes.
 #include "wire/codec.h"
 
 #include <gmock/gmock.h>

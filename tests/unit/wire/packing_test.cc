@@ -1,3 +1,5 @@
+// Tests wire/packing.h: small frames of a message travel as one, and those that lie one behind the other do
+// without a copy.
 #include "wire/packing.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Makes messages of every body with random fields, from a seed, for the tests of the codec and the fuzzers.
 #include "unit/wire/random_message.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Tests transport/shm/contiguous_view.h: pieces of several segments appear one behind the other without a
+// copy, for as long as somebody reads them.
 #include "transport/shm/contiguous_view.h"
 
 #include <fcntl.h>

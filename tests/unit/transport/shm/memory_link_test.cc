@@ -1,3 +1,5 @@
+// Tests transport/shm/memory_link.h: leases of memory between two ends, which the test plays both. Whatever a
+// peer says that it may not is refused, or ends the link.
 #include "transport/shm/memory_link.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// Tests transport/shm/segment.h: memory that is shared by its descriptor, sealed, bounded, and a failure
+// where there is none.
 #include "transport/shm/segment.h"
 
 #include <fcntl.h>

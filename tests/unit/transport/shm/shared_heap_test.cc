@@ -1,3 +1,5 @@
+// Tests transport/shm/shared_heap.h: blocks do not overlap, large ones have a segment of their own, and freed
+// neighbours join.
 #include "transport/shm/shared_heap.h"
 
 #include <gtest/gtest.h>
