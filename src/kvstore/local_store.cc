@@ -62,7 +62,7 @@ void LocalStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& 
   RequireValues(keys, values);
   std::vector<Values> lists;
   for (const NDArray& value : values) lists.push_back({value});
-  const auto entries = Join("Init", keys, lists);
+  const auto entries = GroupByKey("Init", keys, lists);
   RequireNew(entries);  // all keys or none
   for (const auto& entry : entries) {
     const NDArray& value = entry.arrays.front();
@@ -201,7 +201,7 @@ void LocalStore::Push(const std::vector<Key>& keys, const std::vector<Values>& v
                       const PushOptions& options) {
   outstanding_.Check();
   const MutexLock lock(MutexForCall());
-  const auto entries = Join("Push", keys, values);
+  const auto entries = GroupByKey("Push", keys, values);
   RequirePush("Push", entries, options);
   PushAll(entries, options);
 }
@@ -217,7 +217,7 @@ void LocalStore::PullAll(const Entries& entries) {
 void LocalStore::Pull(const std::vector<Key>& keys, const std::vector<Values>& outs, int) {
   outstanding_.Check();
   const MutexLock lock(MutexForCall());
-  const auto entries = Join("Pull", keys, outs);
+  const auto entries = GroupByKey("Pull", keys, outs);
   RequirePull("Pull", entries);
   PullAll(entries);
 }
@@ -226,8 +226,8 @@ void LocalStore::PushPull(const std::vector<Key>& keys, const std::vector<Values
                           const std::vector<Values>& outs, const PushOptions& options) {
   outstanding_.Check();
   const MutexLock lock(MutexForCall());
-  const auto sources = Join("PushPull", keys, values);
-  const auto targets = Join("PushPull", keys, outs.empty() ? values : outs);
+  const auto sources = GroupByKey("PushPull", keys, values);
+  const auto targets = GroupByKey("PushPull", keys, outs.empty() ? values : outs);
   RequirePush("PushPull", sources, options);
   if (!outs.empty()) RequirePull("PushPull", targets);
   PushAll(sources, options);
@@ -238,7 +238,7 @@ void LocalStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& v
   outstanding_.Check();
   const MutexLock lock(MutexForCall());
   const std::vector<Values> lists = OneArrayPerKey("Set", keys, values);
-  const auto entries = Join("Set", keys, lists);
+  const auto entries = GroupByKey("Set", keys, lists);
   for (const auto& entry : entries) RequireFit("Set", entry.key, Find("Set", entry.key).shape, entry.arrays);
   for (const auto& entry : entries) entry.arrays.front().CopyTo(&keys_.at(entry.key).weight);
 }

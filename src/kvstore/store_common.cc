@@ -29,7 +29,7 @@ const NDArray& KVStore::Of(const NDArray* out, const char* call, const Key& key)
 void KVStore::Broadcast(const std::vector<Key>& keys, const std::vector<NDArray>& values,
                         const std::vector<Values>& outs) {
   kvstore::RequireValues(keys, values);
-  kvstore::Join("Broadcast", keys, outs);
+  kvstore::GroupByKey("Broadcast", keys, outs);
   for (size_t i = 0; i < keys.size(); ++i)
     kvstore::RequireFit("Broadcast", keys[i], {values[i].shape(), values[i].dtype()}, outs[i]);
   Init(keys, values);
@@ -56,8 +56,8 @@ bool HaveRepeats(const std::vector<Key>& keys) {
 
 }  // namespace
 
-Entries Join(const std::string& what, const std::vector<Key>& keys,
-             const std::vector<KVStore::Values>& values) {
+Entries GroupByKey(const std::string& what, const std::vector<Key>& keys,
+                   const std::vector<KVStore::Values>& values) {
   if (keys.size() != values.size()) {
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat(what, ": ", Counted(static_cast<int64_t>(keys.size()), "key"), " and arrays for ",
@@ -82,7 +82,7 @@ Entries Join(const std::string& what, const std::vector<Key>& keys,
       result.entries_.push_back({keys[i], values[i]});
       continue;
     }
-    auto& arrays = *result.joined_.emplace_back(std::make_unique<std::vector<NDArray>>());
+    auto& arrays = *result.grouped_.emplace_back(std::make_unique<std::vector<NDArray>>());
     for (const size_t place : of_key) arrays.insert(arrays.end(), values[place].begin(), values[place].end());
     result.entries_.push_back({keys[i], arrays});
   }
@@ -165,18 +165,18 @@ void RequireFit(const std::string& what, const Key& key, const KeyShape& expecte
 }
 
 void WhenAll(const Events& events, WhenAllDone then, const std::shared_ptr<Allocator>& records) {
-  struct Join {
+  struct Countdown {
     std::atomic<size_t> left;
     std::atomic<bool> failed = false;
     std::exception_ptr error;  // written by the callback that sets `failed`
     WhenAllDone then;
   };
-  auto join = std::allocate_shared<Join>(MemoryOf<Join>(records));
-  join->left = events.size() + 1;
-  join->then = std::move(then);
-  const auto one_done = [join](const std::exception_ptr& error) {
-    if (error != nullptr && !join->failed.exchange(true)) join->error = error;
-    if (join->left.fetch_sub(1) == 1) join->then(join->error);
+  auto countdown = std::allocate_shared<Countdown>(MemoryOf<Countdown>(records));
+  countdown->left = events.size() + 1;
+  countdown->then = std::move(then);
+  const auto one_done = [countdown](const std::exception_ptr& error) {
+    if (error != nullptr && !countdown->failed.exchange(true)) countdown->error = error;
+    if (countdown->left.fetch_sub(1) == 1) countdown->then(countdown->error);
   };
   for (const Event& event : events) event.OnDone(one_done);
   one_done(nullptr);

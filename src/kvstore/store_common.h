@@ -30,18 +30,18 @@ class Entries {
   size_t size() const { return entries_.size(); }
 
  private:
-  friend Entries Join(const std::string& what, const std::vector<Key>& keys,
-                      const std::vector<KVStore::Values>& values);
+  friend Entries GroupByKey(const std::string& what, const std::vector<Key>& keys,
+                            const std::vector<KVStore::Values>& values);
   InlineVector<Entry, 1> entries_;
-  std::vector<std::unique_ptr<std::vector<NDArray>>> joined_;  // the arrays of keys that are repeated
+  std::vector<std::unique_ptr<std::vector<NDArray>>> grouped_;  // the arrays of keys that are repeated
 };
 
-// Checks that keys and values pair up and that no list is empty; joins the arrays of a repeated key, in
+// Checks that keys and values pair up and that no list is empty; puts the arrays of a repeated key together, in
 // the order of first appearance. Throws Error(kInvalidArgument) with a message that begins with `what`.
-Entries Join(const std::string& what, const std::vector<Key>& keys,
-             const std::vector<KVStore::Values>& values);
+Entries GroupByKey(const std::string& what, const std::vector<Key>& keys,
+                   const std::vector<KVStore::Values>& values);
 
-// One array for each key, as lists for Join. Throws Error(kInvalidArgument)
+// One array for each key, as lists for GroupByKey. Throws Error(kInvalidArgument)
 // with a message that begins with `what` when a key is repeated.
 std::vector<KVStore::Values> OneArrayPerKey(const std::string& what, const std::vector<Key>& keys,
                                             const std::vector<NDArray>& values);

@@ -9,7 +9,7 @@ void DistStore::Set(const std::vector<Key>& keys, const std::vector<NDArray>& va
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
   const std::vector<Values> lists = kvstore::OneArrayPerKey("Set", keys, values);
-  const auto entries = kvstore::Join("Set", keys, lists);
+  const auto entries = kvstore::GroupByKey("Set", keys, lists);
   const Found states = FindAll("Set", entries);
   CallBatch calls = NewCallBatch(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {

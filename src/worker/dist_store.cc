@@ -112,7 +112,7 @@ void DistStore::Init(const std::vector<Key>& keys, const std::vector<NDArray>& v
   kvstore::RequireValues(keys, values);
   std::vector<Values> lists;
   for (const NDArray& value : values) lists.push_back({value});
-  const auto entries = kvstore::Join("Init", keys, lists);
+  const auto entries = kvstore::GroupByKey("Init", keys, lists);
   std::vector<InitArgs> args;
   for (const auto& entry : entries) {
     kvstore::RequireName(entry.key);
@@ -279,7 +279,7 @@ void DistStore::Push(const std::vector<Key>& keys, const std::vector<Values>& va
                      const PushOptions& options) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
-  const auto entries = kvstore::Join("Push", keys, values);
+  const auto entries = kvstore::GroupByKey("Push", keys, values);
   const Found states = FindAll("Push", entries);
   for (size_t i = 0; i < entries.size(); ++i)
     kvstore::RequireDivisor("Push", entries[i].key, states[i]->shape.dtype, options);
@@ -335,7 +335,7 @@ void DistStore::PullAll(const std::string& what, const std::vector<Key>& keys,
                         const std::vector<Values>& outs, int priority, bool latest) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
-  const auto entries = kvstore::Join(what, keys, outs);
+  const auto entries = kvstore::GroupByKey(what, keys, outs);
   const Found states = FindAll(what, entries);
   SmallKeys small = SmallOf(OpKind::kPull, states, {.priority = priority});
   small.common.latest = latest;
@@ -361,8 +361,8 @@ void DistStore::PushPull(const std::vector<Key>& keys, const std::vector<Values>
                          const std::vector<Values>& outs, const PushOptions& options) {
   outstanding_.Check();
   const std::lock_guard lock(mutex_);
-  const auto sources = kvstore::Join("PushPull", keys, values);
-  const auto targets = kvstore::Join("PushPull", keys, outs.empty() ? values : outs);
+  const auto sources = kvstore::GroupByKey("PushPull", keys, values);
+  const auto targets = kvstore::GroupByKey("PushPull", keys, outs.empty() ? values : outs);
   const Found states = FindAll("PushPull", sources);
   for (size_t i = 0; i < sources.size(); ++i) {
     kvstore::RequireFit("PushPull", targets[i].key, states[i]->shape, targets[i].arrays);

@@ -46,7 +46,7 @@ class ControlRequests {
   std::string Describe() const;  // one line for each open request
 
  private:
-  struct Open {
+  struct Unanswered {
     const std::string& whom() const { return waiting_for.empty() ? request.whom : waiting_for; }
 
     Request request;
@@ -55,7 +55,7 @@ class ControlRequests {
   };
   static Completion End(Done done, Result<wire::Body> answer);
 
-  std::map<uint64_t, Open> open_;  // by message id
+  std::map<uint64_t, Unanswered> unanswered_;  // by message id
 };
 
 // The id of a node's `number`-th barrier of all workers
