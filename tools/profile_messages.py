@@ -48,7 +48,7 @@ SERVER = (
     ("payload leased out, or packed", ("SharedMemory::LeaseOut(", "wire::Pack("), ()),
     ("handed to libzmq", ("transport::SendMultipart(",), ()),
 )
-PARTS, KEYS = ("worker::Deliver(",), ("DistStore::Issue(", "DistStore::AddToBatch(")  # called once for each
+PARTS, KEYS = ("worker::Deliver(",), ("Issuer::Issue(", "SmallKeys::Add(")  # called once for each
 LOADS = {"40 keys of 4 KiB, one call": (4 << 10, 40, "--calls=1"), "64 KiB": (64 << 10, 64), "1 MiB": (1 << 20, 16)}
 SYSTEM_CALLS = ("sendmsg", "sendto", "write", "recvmsg", "recvfrom", "read", "epoll_wait", "poll", "futex", "getpid")
 

@@ -36,8 +36,9 @@ class Entries {
   std::vector<std::unique_ptr<std::vector<NDArray>>> grouped_;  // the arrays of keys that are repeated
 };
 
-// Checks that keys and values pair up and that no list is empty; puts the arrays of a repeated key together, in
-// the order of first appearance. Throws Error(kInvalidArgument) with a message that begins with `what`.
+// Checks that keys and values pair up and that no list is empty; puts the arrays of a repeated key
+// together, in the order of first appearance. Throws Error(kInvalidArgument) with a message that begins
+// with `what`.
 Entries GroupByKey(const std::string& what, const std::vector<Key>& keys,
                    const std::vector<KVStore::Values>& values);
 

@@ -13,7 +13,7 @@
 #include "tensor/stream.h"
 #include "transport/address.h"
 #include "worker/dependency_executor.h"
-#include "worker/dist_store.h"
+#include "worker/store/dist_store.h"
 
 namespace sluice::runtime {
 namespace {

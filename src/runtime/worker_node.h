@@ -16,7 +16,7 @@
 #include "sluice/store_type.h"
 #include "transport/zmq/zmq_loop.h"
 #include "worker/client.h"
-#include "worker/dist_store.h"
+#include "worker/store/dist_store.h"
 
 namespace sluice::runtime {
 

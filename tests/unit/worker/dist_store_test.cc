@@ -1,4 +1,4 @@
-#include "worker/dist_store.h"
+#include "worker/store/dist_store.h"
 
 #include <gmock/gmock.h>
 

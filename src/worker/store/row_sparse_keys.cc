@@ -1,8 +1,10 @@
-// DistStore: InitRowSparse, PushRowSparse and RowSparsePull.
+// RowSparseKeys: pushes and pulls of rows.
 //
-// Called by the program's threads, which read the ids of the rows here and then return as for
-// dense keys. The rows themselves are gathered or spread by host_work, when the arrays are
-// ready or the values have arrived.
+// DistStore calls this on the program's threads, with its mutex held. Push and Pull read the ids of the rows
+// here and then return, as for dense keys. The rows themselves are gathered or spread by host_work, when the
+// arrays are ready or the values have arrived.
+#include "worker/store/row_sparse_keys.h"
+
 #include <algorithm>
 
 #include "base/strings.h"
@@ -10,8 +12,8 @@
 #include "kvstore/rows/row_frame.h"
 #include "sluice/error.h"
 #include "wire/codec.h"
-#include "worker/dist_store.h"
 #include "worker/row_byte_ranges.h"
+#include "worker/store/row_tables.h"
 
 namespace sluice::worker {
 namespace {
@@ -85,19 +87,11 @@ std::vector<PulledRows> PiecesOf(std::span<const int64_t> ids, const plan::RowPl
 
 }  // namespace
 
-void DistStore::InitRowSparse(const Key& key, const Shape& shape, DType dtype, const RowInit& init) {
-  outstanding_.Check();
-  kvstore::RequireTable(key, shape, dtype, init);
-  Declare({{{key, dtype, shape, options_.number, init}, Frame()}});
-}
-
-void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& gradients,
-                              const PushOptions& options) {
-  outstanding_.Check();
-  const std::lock_guard lock(mutex_);
-  KeyState& state = Find("PushRowSparse", key);
-  const std::vector<int64_t> ids = kvstore::ReadIds("PushRowSparse", key, state.shape, gradients);
-  kvstore::RequireDivisor("PushRowSparse", key, state.shape.dtype, options);
+void RowSparseKeys::Push(const Key& key, const std::vector<RowSparse>& gradients,
+                         const PushOptions& options) {
+  StoreKey& table = keys_.Find("PushRowSparse", key);
+  const std::vector<int64_t> ids = kvstore::ReadIds("PushRowSparse", key, table.shape, gradients);
+  kvstore::RequireDivisor("PushRowSparse", key, table.shape.dtype, options);
 
   struct Work {
     RowBatch batch;
@@ -115,37 +109,35 @@ void DistStore::PushRowSparse(const Key& key, const std::vector<RowSparse>& grad
           [this](uint32_t part) { return frames->data() + byte_ranges->sources[part].offset; });
     }
   };
-  const auto row_elements = static_cast<size_t>(state.places.row_elements);
-  RowBatch batch = kvstore::MakeBatch(ids, state.places);
+  const auto row_elements = static_cast<size_t>(table.places.row_elements);
+  RowBatch batch = kvstore::MakeBatch(ids, table.places);
   const auto byte_ranges = std::make_shared<RowByteRanges>();
-  byte_ranges->sources = ByteRangesOfFrames(batch, row_elements * SizeOf(state.shape.dtype));
+  byte_ranges->sources = ByteRangesOfFrames(batch, row_elements * SizeOf(table.shape.dtype));
   RequireFrames(key, batch, byte_ranges->sources);
-  const auto frames = std::make_shared<Buffer>(BytesOf(byte_ranges->sources), options_.memory);
+  const auto frames = std::make_shared<Buffer>(BytesOf(byte_ranges->sources), context_.options().memory);
   const auto work =
       std::make_shared<const Work>(Work{std::move(batch), HostRows::ToRead(gradients), byte_ranges, frames,
-                                        state.shape.dtype, row_elements, std::make_shared<uint32_t>(0)});
-  ++state.round;
-  const Event summed = options_.host_work(work->gradients.context(), state.push.single,
-                                          work->gradients.Readable(), [work] { (*work)(); });
+                                        table.shape.dtype, row_elements, std::make_shared<uint32_t>(0)});
+  ++table.round;
+  const Event summed = context_.options().host_work(work->gradients.context(), table.push.single,
+                                                    work->gradients.Readable(), [work] { (*work)(); });
   work->gradients.AddReaders(summed);
-  Trace(summed, Stage::kReduce, state, frames->size());
+  context_.Trace(summed, Stage::kReduce, table.id, table.round, frames->size());
   const auto args = std::make_shared<const PushRowsArgs>(PushRowsArgs{
-      state.id, Frame::Of(frames), byte_ranges, options.priority, options.samples, options.divisor});
+      table.id, Frame::Of(frames), byte_ranges, options.priority, options.samples, options.divisor});
   auto call = [args, exponent = work->exponent](Client& client, Time now, transport::Network& network,
                                                 const EventCompleter& end) {
     PushRowsArgs summed_args = *args;
     summed_args.exponent = *exponent;
     client.PushRows(now, std::move(summed_args), end, network);
   };
-  CallBatch calls = NewCallBatch(1);
-  Issue(state.push.single, state, {summed}, std::move(call), calls);
+  CallBatch calls = issuer_.NewCallBatch(1);
+  issuer_.Issue(table.push.single, table, {summed}, std::move(call), calls);
 }
 
-void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs, int priority) {
-  outstanding_.Check();
-  const std::lock_guard lock(mutex_);
-  KeyState& state = Find("RowSparsePull", key);
-  const std::vector<int64_t> ids = kvstore::ReadIds("RowSparsePull", key, state.shape, outs);
+void RowSparseKeys::Pull(const Key& key, const std::vector<RowSparse>& outs, int priority) {
+  StoreKey& table = keys_.Find("RowSparsePull", key);
+  const std::vector<int64_t> ids = kvstore::ReadIds("RowSparsePull", key, table.shape, outs);
 
   struct Work {
     std::vector<PulledRows> pieces;
@@ -155,23 +147,40 @@ void DistStore::RowSparsePull(const Key& key, const std::vector<RowSparse>& outs
       for (const PulledRows& piece : pieces) piece.SpreadTo(outs);
     }
   };
-  const size_t row_bytes = static_cast<size_t>(state.places.row_elements) * SizeOf(state.shape.dtype);
+  const size_t row_bytes = static_cast<size_t>(table.places.row_elements) * SizeOf(table.shape.dtype);
   const auto work =
-      std::make_shared<Work>(Work{PiecesOf(ids, state.places, row_bytes), HostRows::ToWrite(outs)});
-  CallBatch calls = NewCallBatch(work->pieces.size());
+      std::make_shared<Work>(Work{PiecesOf(ids, table.places, row_bytes), HostRows::ToWrite(outs)});
+  CallBatch calls = issuer_.NewCallBatch(work->pieces.size());
   Events after = work->outs.Writable();
   for (const PulledRows& piece : work->pieces) {
-    const auto args = std::make_shared<const PullRowsArgs>(piece.Args(state.id, priority));
-    auto call = [args, timeout = Timeout()](Client& client, Time now, transport::Network& network,
-                                            const EventCompleter& end) {
+    const auto args = std::make_shared<const PullRowsArgs>(piece.Args(table.id, priority));
+    auto call = [args, timeout = context_.Timeout()](Client& client, Time now, transport::Network& network,
+                                                     const EventCompleter& end) {
       client.PullRows(now, *args, DeadlineOf(now, timeout), end, network);
     };
-    after.push_back(Issue(state.pull.single, state, {}, std::move(call), calls));
+    after.push_back(issuer_.Issue(table.pull.single, table, {}, std::move(call), calls));
   }
   const Event spread =
-      options_.host_work(work->outs.context(), state.pull.single, after, [work] { (*work)(); });
+      context_.options().host_work(work->outs.context(), table.pull.single, after, [work] { (*work)(); });
   work->outs.Deliver(spread);
-  Trace(spread, Stage::kBroadcast, state, ids.size() * row_bytes);
+  context_.Trace(spread, Stage::kBroadcast, table.id, table.round, ids.size() * row_bytes);
+}
+
+NDArray RowSparseKeys::Ids(const Key& key) {
+  StoreKey& table = keys_.Find("RowSparseIds", key);
+  kvstore::RequireRowSparse("RowSparseIds", key, table.shape);
+  table.issued.WaitQuietly(context_.Timeout());
+  return kvstore::SortedIds(RowIds(context_, table));
+}
+
+void RowSparseKeys::Set(const Key& key, const RowSparse& rows) {
+  StoreKey& table = keys_.Find("SetRowSparse", key);
+  const std::vector<int64_t> ids = kvstore::ReadIds("SetRowSparse", key, table.shape, {rows});
+  kvstore::RequireOnce("SetRowSparse", key, kvstore::MakeBatch(ids, table.places));
+  if (context_.rank() != 0) return;
+  const kvstore::HostRows host = kvstore::HostRows::ToRead({rows});
+  host.WaitToRead();
+  if (!ids.empty()) StoreRows(context_, table, 0, 0, ids, host.At(0));
 }
 
 }  // namespace sluice::worker

@@ -1,0 +1,222 @@
+// DenseKeys: one call at a time, key by key.
+//
+// DistStore calls this on the program's threads, with its mutex held. A call returns as soon as its
+// operations are issued: each becomes a read of the pushed array and a write of the pulled one, so later
+// uses of the arrays wait. A key's operation goes into the call's small-key batch (SmallKeys) or is issued
+// by itself (Issuer). An error is thrown by the next call on the store (StoreContext::outstanding) and by
+// uses of the array.
+#include "worker/store/dense_keys.h"
+
+#include <algorithm>
+
+#include "tensor/access.h"
+#include "tensor/origin.h"
+#include "worker/store/small_keys.h"
+
+namespace sluice::worker {
+namespace {
+
+AdoptionBudget::Amount RoomIn(uint64_t shards) {
+  return {std::min(kMostAdoptedParts * shards, kMostMappedParts), kMostAdoptedBytes * shards};
+}
+
+// Called before the bytes of `arrays` are used. That may wait for a pull into an adopting array, and the
+// pull may not have been submitted yet: it is then in `calls`.
+void SubmitIfAdopting(const std::vector<NDArray>& arrays, CallBatch& calls) {
+  if (std::ranges::any_of(arrays, Adopts)) calls.Submit();
+}
+
+PushArgs ArgsOf(const StoreKey& key, const GradientCompression& how, Frame source, uint32_t exponent,
+                const PushOptions& options) {
+  return {.key = key.id,
+          .compression = how,
+          .source = std::move(source),
+          .priority = options.priority,
+          .exponent = exponent,
+          .samples = options.samples,
+          .divisor = options.divisor};
+}
+
+}  // namespace
+
+DenseKeys::DenseKeys(StoreContext& context, const StoreSettings& settings, KeyTable& keys, Issuer& issuer,
+                     std::unique_ptr<collective::Reducer> reducer)
+    : context_(context),
+      settings_(settings),
+      keys_(keys),
+      issuer_(issuer),
+      arrays_(context, std::move(reducer)),
+      adoption_budget_(RoomIn(context.client().client->num_shards())) {}
+
+Compressor::EncodedGradient DenseKeys::Encode(StoreKey& key, const std::vector<NDArray>& values,
+                                              const PushOptions& options) {
+  const NDArray source = arrays_.Source(key, values);
+  const uint32_t exponent = collective::ExponentOfSum(key.shape.dtype, values.size());
+  const Optimizer* optimizer = settings_.optimizer.get();
+  const bool by_samples = optimizer != nullptr && optimizer->config().normalize_by_samples;
+  const double scale = by_samples ? static_cast<double>(options.samples) : options.divisor;
+  // A push without samples has no effect, so the residual must not be sent with it.
+  Compressor::EncodedGradient outgoing =
+      options.uncompressed || scale == 0 ? Compressor::EncodedGradient{source, {}, exponent}
+                                         : key.compressor.Compress(settings_.compression, source, exponent,
+                                                                   scale, context_.options().host_work);
+  if (!outgoing.bytes.SharesStorage(source))
+    context_.Trace(ReadyToRead(outgoing.bytes), Stage::kCompress, key.id, key.round,
+                   static_cast<uint64_t>(outgoing.bytes.size()));
+  if (!options.uncompressed) outgoing.how.weights = settings_.Weights();
+  return outgoing;
+}
+
+Destination DenseKeys::DestinationIn(NDArray& target, const StoreKey& key, bool kept, CallBatch& calls) {
+  Adopter* adopter = context_.options().adopts && !kept ? AdopterOf(target) : nullptr;
+  if (adopter != nullptr && adoption_budget_.Reserve(target.storage(), {key.parts, key.bytes})) {
+    LetAdopt(target);
+    return {{}, target.storage(), adopter};
+  }
+  SubmitIfAdopting({target}, calls);
+  return {MutableHostBytes(target), target.storage(), nullptr};
+}
+
+void DenseKeys::Push(const std::vector<Key>& keys, const std::vector<Values>& values,
+                     const PushOptions& options) {
+  const auto entries = kvstore::GroupByKey("Push", keys, values);
+  const FoundKeys found = keys_.FindAll("Push", entries);
+  for (size_t i = 0; i < entries.size(); ++i)
+    kvstore::RequireDivisor("Push", entries[i].key, found[i]->shape.dtype, options);
+  SmallKeys small(context_, settings_, arrays_, OpKind::kPush, found, options);
+  CallBatch calls = issuer_.NewCallBatch(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    StoreKey& key = *found[i];
+    if (const auto* values = &entries[i].arrays; small.Accept(key, values, nullptr))
+      small.Add(key.push, key, values, nullptr, calls);
+    else
+      PushOne(key, *values, options, calls);
+  }
+}
+
+void DenseKeys::PushOne(StoreKey& key, const std::vector<NDArray>& values, const PushOptions& options,
+                        CallBatch& calls) {
+  SubmitIfAdopting(values, calls);
+  const auto [sent, how, exponent] = Encode(key, values, options);
+  // The read ends when the last holder of the frame has released it, possibly
+  // long after the acknowledgement.
+  const Event read = Event::Make(key.push.single, nullptr, context_.records());
+  const PushArgs args = ArgsOf(key, how, HostFrame(sent, read, context_.records()), exponent, options);
+  auto call = [args](Client& client, Time now, transport::Network& network, const EventCompleter& end) {
+    client.Push(now, args, end, network);
+  };
+  const Event done = issuer_.Issue(key.push.single, key, {ReadyToRead(sent)}, std::move(call), calls);
+  AddReader(sent, read);
+  key.compressor.Sent(done);
+}
+
+void DenseKeys::Pull(const std::string& what, const std::vector<Key>& keys, const std::vector<Values>& outs,
+                     int priority, bool latest) {
+  const auto entries = kvstore::GroupByKey(what, keys, outs);
+  const FoundKeys found = keys_.FindAll(what, entries);
+  SmallKeys small(context_, settings_, arrays_, OpKind::kPull, found, {.priority = priority}, latest);
+  CallBatch calls = issuer_.NewCallBatch(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    StoreKey& key = *found[i];
+    if (const auto* outs = &entries[i].arrays; small.Accept(key, nullptr, outs))
+      small.Add(key.pull, key, nullptr, outs, calls);
+    else
+      PullOne(key, *outs, priority, latest, calls);
+    for (const NDArray& out : entries[i].arrays) SetOrigin(out, key.origin);
+  }
+}
+
+void DenseKeys::PullOne(StoreKey& key, const std::vector<NDArray>& outs, int priority, bool latest,
+                        CallBatch& calls) {
+  NDArray target = DeviceArrays::Target(key, outs);
+  if (outs.size() > 1) SubmitIfAdopting(outs, calls);
+  const PullArgs args{.key = key.id,
+                      .destination = DestinationIn(target, key, outs.size() > 1, calls),
+                      .priority = priority,
+                      .slot = 0,
+                      .latest = latest,
+                      .weights = settings_.Weights()};
+  auto call = [args, timeout = context_.Timeout()](Client& client, Time now, transport::Network& network,
+                                                   const EventCompleter& end) {
+    client.Pull(now, args, DeadlineOf(now, timeout), end, network);
+  };
+  const Event done = issuer_.Issue(key.pull.single, key, PendingUses(target), std::move(call), calls);
+  SetWriter(target, done);
+  arrays_.Broadcast(key, target, done, outs);
+}
+
+void DenseKeys::PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                         const std::vector<Values>& outs, const PushOptions& options) {
+  const auto sources = kvstore::GroupByKey("PushPull", keys, values);
+  const auto targets = kvstore::GroupByKey("PushPull", keys, outs.empty() ? values : outs);
+  const FoundKeys found = keys_.FindAll("PushPull", sources);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    kvstore::RequireFit("PushPull", targets[i].key, found[i]->shape, targets[i].arrays);
+    kvstore::RequireDivisor("PushPull", sources[i].key, found[i]->shape.dtype, options);
+  }
+  SmallKeys small(context_, settings_, arrays_, OpKind::kPushPull, found, options);
+  CallBatch calls = issuer_.NewCallBatch(sources.size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    StoreKey& key = *found[i];
+    const auto *values = &sources[i].arrays, *outs = &targets[i].arrays;
+    if (small.Accept(key, values, outs))
+      small.Add(key.push_pull, key, values, outs, calls);
+    else
+      PushPullOne(key, *values, *outs, options, calls);
+    for (const NDArray& out : *outs) SetOrigin(out, key.origin);
+  }
+}
+
+void DenseKeys::PushPullOne(StoreKey& key, const std::vector<NDArray>& values,
+                            const std::vector<NDArray>& outs, const PushOptions& options, CallBatch& calls) {
+  SubmitIfAdopting(values, calls);
+  const auto [sent, how, exponent] = Encode(key, values, options);
+  NDArray target = DeviceArrays::Target(key, outs);
+  Events after = PendingUses(target);
+  after.push_back(ReadyToRead(sent));
+  const Event read = Event::Make(key.push_pull.single, nullptr, context_.records());
+  const PushArgs push = ArgsOf(key, how, HostFrame(sent, read, context_.records()), exponent, options);
+  const bool kept = outs.size() > 1 || sent.SharesStorage(target);
+  if (kept) SubmitIfAdopting(outs, calls);
+  const Destination destination = DestinationIn(target, key, kept, calls);
+  auto call = [push, destination, timeout = context_.Timeout()](
+                  Client& client, Time now, transport::Network& network, const EventCompleter& end) {
+    client.PushPull(now, push, destination, DeadlineOf(now, timeout), end, network);
+  };
+  static_assert(Call::kFits<decltype(call)>);
+  const Event done = issuer_.Issue(key.push_pull.single, key, std::move(after), std::move(call), calls);
+  if (!sent.SharesStorage(target)) AddReader(sent, read);
+  key.compressor.Sent(done);
+  SetWriter(target, done);
+  arrays_.Broadcast(key, target, done, outs);
+}
+
+void DenseKeys::Set(const std::vector<Key>& keys, const std::vector<NDArray>& values) {
+  const std::vector<Values> lists = kvstore::OneArrayPerKey("Set", keys, values);
+  const auto entries = kvstore::GroupByKey("Set", keys, lists);
+  const FoundKeys found = keys_.FindAll("Set", entries);
+  CallBatch calls = issuer_.NewCallBatch(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) SetOne(*found[i], entries[i].arrays.front(), calls);
+}
+
+// The value is read in place, as that of a push, until the servers have it. Only worker 0 sends one.
+void DenseKeys::SetOne(StoreKey& key, const NDArray& value, CallBatch& calls) {
+  const auto call_with = [&](Frame source) {
+    return [args = SetArgs{key.id, std::move(source)}, timeout = context_.Timeout()](
+               Client& client, Time now, transport::Network& network, const EventCompleter& end) {
+      client.Set(now, args, DeadlineOf(now, timeout), end, network);
+    };
+  };
+  if (context_.rank() != 0) {
+    issuer_.Issue(key.set, key, {}, call_with({}), calls);
+    return;
+  }
+  const NDArray sent = OnHost(value) ? value : value.AsInContext(cpu_pinned(0));
+  SubmitIfAdopting({sent}, calls);
+  const Event read = Event::Make(key.set, nullptr, context_.records());
+  Frame source = HostFrame(sent, read, context_.records());
+  issuer_.Issue(key.set, key, {ReadyToRead(sent)}, call_with(std::move(source)), calls);
+  AddReader(sent, read);
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,57 @@
+// KeyTable has the keys that this worker has initialised in a store, with what the store remembers of each.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/inline_vector.h"
+#include "kvstore/plan/placement.h"
+#include "kvstore/store_common.h"
+#include "worker/push/compressor.h"
+
+namespace sluice::worker {
+
+struct CallName {
+  explicit CallName(const std::string& call) : single(call), batched(call + " and others") {}
+
+  Label single;   // "push of key w"
+  Label batched;  // the name of a small-key batch whose first key this is
+};
+
+struct StoreKey {
+  explicit StoreKey(const wire::KeyEntry& entry);
+
+  uint32_t id;
+  CallName push, push_pull, pull;
+  Label set;
+  kvstore::KeyShape shape;
+  plan::RowPlaces places;  // row-sparse keys only
+  Compressor compressor;
+  NDArray merged;                 // the sum over this machine's devices
+  uint64_t bytes = 0, parts = 0;  // dense keys only
+  uint32_t shard = 0;             // the shard of the first part of a dense key
+  NDArray staging;                // target of a pull of which no output is in host memory
+  Event issued;                   // the last operation has been submitted to the client; keeps program order
+  uint64_t round = 0;             // the last round pushed
+  std::shared_ptr<const void> origin = std::make_shared<char>();  // marks pulled values (tensor/origin.h)
+};
+using FoundKeys = InlineVector<StoreKey*, 8>;  // the keys of a call
+
+// Thread safety: one thread at a time.
+class KeyTable {
+ public:
+  // Adds the keys that the servers have made. A key that is known stays as it is.
+  void Add(const std::vector<wire::KeyEntry>& entries);
+  // Throws Error(kFailedPrecondition) when the key has not been initialised.
+  StoreKey& Find(const std::string& what, const Key& key);
+  // Returns the keys of the entries. Throws when one has not been initialised or its arrays do not fit.
+  FoundKeys FindAll(const std::string& what, const kvstore::Entries& entries);
+  const std::map<Key, StoreKey>& keys() const { return keys_; }
+
+ private:
+  std::map<Key, StoreKey> keys_;
+};
+
+}  // namespace sluice::worker

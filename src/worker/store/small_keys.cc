@@ -1,0 +1,70 @@
+#include "worker/store/small_keys.h"
+
+#include "tensor/access.h"
+
+namespace sluice::worker {
+namespace {
+
+bool IsSmall(const StoreKey& key) {
+  return key.parts == 1 && key.bytes <= SmallKeyBatch::kMostKeyBytes && key.compressor.Idle();
+}
+
+bool AtRest(const std::vector<NDArray>* arrays, const auto& at_rest) {
+  if (arrays == nullptr) return true;
+  const NDArray& array = arrays->front();
+  return arrays->size() == 1 && OnHost(array) && !Adopts(array) && at_rest(array);
+}
+
+bool Written(const NDArray& array) {
+  return ReadyToRead(array).Succeeded();
+}
+
+bool Unused(const NDArray& array) {
+  return PendingUses(array).empty();
+}
+
+}  // namespace
+
+SmallKeys::SmallKeys(StoreContext& context, const StoreSettings& settings, DeviceArrays& arrays, OpKind kind,
+                     const FoundKeys& keys, const PushOptions& options, bool latest)
+    : context_(context), arrays_(arrays) {
+  if (settings.compression.type != Compression::kNone || settings.Weights() != Compression::kNone) return;
+  common_ = {.kind = kind,
+             .keys = PerKeyOps(MemoryOf<PerKeyOp>(context.records())),
+             .source = {},
+             .priority = options.priority,
+             .samples = options.samples,
+             .divisor = options.divisor,
+             .latest = latest};
+  for (const StoreKey* key : keys) {
+    if (!IsSmall(*key)) continue;
+    ++keys_;
+    bytes_ += key->bytes;
+  }
+  if (keys_ > 1) timeout_ = context.Timeout();
+}
+
+bool SmallKeys::Accept(const StoreKey& key, const std::vector<NDArray>* values,
+                       const std::vector<NDArray>* outs) const {
+  return keys_ > 1 && IsSmall(key) && key.issued.Succeeded() && AtRest(values, Written) &&
+         AtRest(outs, Unused);
+}
+
+void SmallKeys::Add(const CallName& what, StoreKey& key, const std::vector<NDArray>* values,
+                    const std::vector<NDArray>* outs, CallBatch& calls) {
+  SmallKeyBatch* batch = calls.BatchOf(key.shard, key.bytes);
+  if (batch == nullptr) {
+    const Event done = context_.MakeEnd(what.batched, calls.may_run_inline());
+    context_.outstanding().Add(what.batched, done);
+    batch = &calls.Open(key.shard, SmallKeyBatch(common_, keys_, bytes_, context_.sent(), done), timeout_);
+  }
+  const std::byte* gradient = values == nullptr ? nullptr : HostBytes(arrays_.Source(key, *values)).data();
+  if (outs == nullptr) return batch->Add(key.id, key.bytes, gradient);
+  NDArray target = outs->front();
+  const Event delivered = context_.MakeEnd(what.single, calls.may_run_inline());
+  batch->Add(key.id, key.bytes, gradient, {MutableHostBytes(target), target.storage(), nullptr}, delivered);
+  SetWriter(target, delivered);
+  arrays_.Broadcast(key, target, delivered, *outs);
+}
+
+}  // namespace sluice::worker
