@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/simd.h"
 #include "base/strings.h"
-#include "kvstore/local_store.h"
+#include "kvstore/local/local_store.h"
 #include "sluice/error.h"
 #include "sluice/flags.h"
 #include "tensor/access.h"

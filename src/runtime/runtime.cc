@@ -21,7 +21,7 @@
 #include "base/strings.h"
 #include "base/threads.h"
 #include "base/tool_names.h"
-#include "kvstore/local_store.h"
+#include "kvstore/local/local_store.h"
 #include "runtime/nodes.h"
 #include "runtime/process.h"
 #include "sluice/error.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "kvstore/local_store.h"
+#include "kvstore/local/local_store.h"
 
 namespace sluice::train {
 

@@ -13,7 +13,7 @@
 
 #include "base/strings.h"
 #include "collective/reducer.h"
-#include "kvstore/local_store.h"
+#include "kvstore/local/local_store.h"
 #include "runtime/process.h"
 #include "tensor/devices.h"
 

@@ -19,7 +19,7 @@
 #include <sstream>
 
 #include "collective/reducer.h"
-#include "kvstore/local_store.h"
+#include "kvstore/local/local_store.h"
 #include "sluice/autograd.h"
 #include "sluice/loss.h"
 #include "sluice/models.h"

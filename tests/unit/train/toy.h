@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kvstore/local_store.h"
+#include "kvstore/local/local_store.h"
 #include "sluice/autograd.h"
 #include "sluice/parameter.h"
 

@@ -1,0 +1,54 @@
+// LocalDenseKeys carries out the calls on the dense keys of a LocalStore.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/reducer.h"
+#include "kvstore/local/local_context.h"
+#include "kvstore/local/local_key_table.h"
+
+namespace sluice::kvstore {
+
+// The methods are those of KVStore. Each checks all its arguments before it changes anything.
+//
+// Thread safety: one thread at a time.
+class LocalDenseKeys {
+ public:
+  using Values = KVStore::Values;
+
+  LocalDenseKeys(LocalContext& context, const LocalSettings& settings, LocalKeyTable& keys,
+                 std::unique_ptr<collective::Reducer> reducer)
+      : context_(context), settings_(settings), keys_(keys), reducer_(std::move(reducer)) {}
+
+  void Init(const std::vector<Key>& keys, const std::vector<NDArray>& values);
+  void Push(const std::vector<Key>& keys, const std::vector<Values>& values, const PushOptions& options);
+  void Pull(const std::vector<Key>& keys, const std::vector<Values>& outs);
+  void PushPull(const std::vector<Key>& keys, const std::vector<Values>& values,
+                const std::vector<Values>& outs, const PushOptions& options);
+  void Set(const std::vector<Key>& keys, const std::vector<NDArray>& values);
+
+ private:
+  void RequireNew(const Entries& entries) const;
+  void RequirePush(const std::string& what, const Entries& entries, const PushOptions& options);
+  void RequirePull(const std::string& what, const Entries& entries);
+  // PushAll and PullAll expect arguments that RequirePush and RequirePull have checked.
+  void PushAll(const Entries& entries, const PushOptions& options);
+  void PullAll(const Entries& entries);
+  void PushOne(const Key& key, const std::vector<NDArray>& values, const PushOptions& options);
+  void PlaceByLoad(LocalKey& state, const std::vector<NDArray>& values);
+  // The sum of `values` divided by 2^exponent. A single value is returned as it is.
+  NDArray Merge(LocalKey& state, const std::vector<NDArray>& values, uint32_t exponent);
+  void AddUpdate(LocalKey& state, const NDArray& gradient, uint32_t exponent, const PushOptions& options);
+  void EnqueueAdded();
+
+  LocalContext& context_;
+  const LocalSettings& settings_;
+  LocalKeyTable& keys_;
+  const std::unique_ptr<collective::Reducer> reducer_;
+  std::vector<PendingUpdate> added_;  // updates of the call in progress
+  std::vector<Label> added_names_;    // their names in messages
+};
+
+}  // namespace sluice::kvstore
