@@ -26,8 +26,8 @@ WORKER = (
     ("the call: checks, events, arrays, bundles", ("DistStore::PushPull(",),
      (("DistStore::PushPull(", "CallBatch::Submit("), ("DistStore::PushPull(", "CallBatch::~CallBatch("),
       ("CallBatch::Add(", "ClientLoop::Submit("))),
-    ("operations and parts", ("Client::Start(",), (("Client::Start(", "Client::FlushShards("),)),
-    ("batches and requests", ("Client::FlushShard(",), (("Client::SendBatch(", "ZmqDriver::Send("),)),
+    ("operations and parts", ("KeyedOperations::Start(",), (("KeyedOperations::Start(", "ConnectionTable::Flush("),)),
+    ("batches and requests", ("ShardConnection::Flush(",), (("ShardConnection::Send(", "ZmqDriver::Send("),)),
     ("envelope written", ("wire::EncodeEnvelope(",), ()),
     ("payload leased out, or packed", ("SharedMemory::LeaseOut(", "wire::Pack("), ()),
     ("handed to libzmq", ("transport::SendMultipart(",), ()),
@@ -35,8 +35,8 @@ WORKER = (
     ("envelope read", ("wire::DecodeEnvelope(", "wire::Unpack("), ()),
     ("payload leased", ("SharedMemory::OpenLeases(", "SharedMemory::Collect("), ()),
     ("values landed: a copy, or adopted", ("worker::Deliver(", "worker::DeliverKept("), ()),
-    ("answers to ends of operations", ("Client::OnValues(", "Client::OnAck(", "Client::RunCompletions("),
-     (("Client::OnValues(", "worker::Deliver("), ("Client::DeliverAll(", "worker::DeliverKept("))),
+    ("answers to ends of operations", ("ShardAnswers::OnValues(", "ShardAnswers::OnAck(", "CompletionQueue::Run("),
+     (("ShardAnswers::OnValues(", "worker::Deliver("), ("OpenOperations::DeliverAll(", "worker::DeliverKept("))),
 )
 SERVER = (
     ("taken from libzmq", ("transport::ReceiveMultipart(",), ()),

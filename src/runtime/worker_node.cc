@@ -59,7 +59,7 @@ WorkerNode::WorkerNode(const JobConfig& config, worker::Tracer* tracer,
   options.traffic = traffic_;
   loop_ = std::make_shared<transport::ZmqLoop>(context, client_, options);
   Post([client = client_, joined = joined_](Time, transport::Network&) {
-    client->WhenJoined([joined](const Status& status) { joined.Complete(status.AsException()); });
+    client->session().WhenJoined([joined](const Status& status) { joined.Complete(status.AsException()); });
   });
 }
 
@@ -121,7 +121,7 @@ void WorkerNode::Flush(Duration timeout) {
 void WorkerNode::Leave(wire::Leave::Outcome outcome, const std::string& message, Duration timeout) {
   const Event left = Event::Make("leaving the job");
   Post([client = client_, left, outcome, message, timeout](Time now, transport::Network& network) {
-    client->Leave(
+    client->session().Leave(
         now, {outcome, message}, DeadlineOf(now, timeout),
         [left](const Status& status) { left.Complete(status.AsException()); }, network);
   });
@@ -152,10 +152,10 @@ std::map<std::string, wire::Counters> WorkerNode::Stats(Duration timeout) {
   Post([=, client = client_](Time now, transport::Network& network) {
     const uint32_t shards_per_server = std::max(client->num_shards() / num_servers, 1u);
     gathered->left = 1 + client->num_shards();
-    client->GetSchedulerStats(now, now + timeout, take("scheduler"), network);
+    client->requests().GetSchedulerStats(now, now + timeout, take("scheduler"), network);
     for (uint32_t shard = 0; shard < client->num_shards(); ++shard) {
-      client->GetShardStats(now, shard, now + timeout, take(StrCat("server ", shard / shards_per_server)),
-                            network);
+      client->requests().GetShardStats(now, shard, now + timeout,
+                                       take(StrCat("server ", shard / shards_per_server)), network);
     }
   });
   gathered->done.Wait(timeout + 1s);
@@ -176,7 +176,7 @@ wire::Counters WorkerNode::OwnStats(Duration timeout) {
 }
 
 void WorkerNode::AskToEnd() {
-  loop_->Post([client = client_](Time, transport::Network& network) { client->AskToEnd(network); });
+  loop_->Post([client = client_](Time, transport::Network& network) { client->session().AskToEnd(network); });
 }
 
 bool WorkerNode::Dump() {

@@ -42,7 +42,7 @@ class WorkerNode {
   // Makes a distributed store. Throws Error(kResourceExhausted)
   // when this worker has made wire::Limits().max_stores already.
   std::shared_ptr<KVStore> MakeStore(const StoreType& type);
-  int rank() const { return static_cast<int>(client_->rank()); }
+  int rank() const { return static_cast<int>(client_->session().rank()); }
   // Returns when the servers have everything that the stores pushed, and throws the first
   // failure that no store has thrown yet. Reads that no caller waited for end with an error.
   void Flush(Duration timeout);

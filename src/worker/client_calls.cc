@@ -1,5 +1,5 @@
 // Client: the calls on keys and values. Each makes an Operation, starts it
-// (client_flow.cc) and runs completions.
+// (KeyedOperations) and runs completions.
 //
 // The client's loop calls everything here. Operations are allocated from the client's pool of
 // records. A call that waits for versions (AwaitRounds, PullUpdates, Set on other workers than
@@ -8,15 +8,8 @@
 
 namespace sluice::worker {
 
-std::shared_ptr<Operation> Client::NewOperation(OpKind kind, uint32_t key) const {
-  auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
-  op->kind = kind;
-  op->keys.push_back({.key = key, .round = 0, .destination = {}});
-  return op;
-}
-
 std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Callback done) const {
-  auto op = NewOperation(kind, args.key);
+  auto op = open_.New(kind, args.key);
   op->exponent = args.exponent;
   op->compression = args.compression;
   op->source = std::move(args.source);
@@ -27,16 +20,13 @@ std::shared_ptr<Operation> Client::NewPush(OpKind kind, PushArgs args, Callback 
   return op;
 }
 
-void Client::RunAsBatch(Time now, NetworkRef network, FunctionRef<void()> calls) {
-  batching_ = true;
-  calls();
-  batching_ = false;
-  FlushShards(now, network);
+void Client::Start(Time now, std::shared_ptr<Operation> op, NetworkRef network) {
+  operations_.Start(now, std::move(op), network);
+  completions_.Run(now, network);
 }
 
 void Client::Push(Time now, PushArgs args, Callback done, NetworkRef network) {
   Start(now, NewPush(OpKind::kPush, std::move(args), std::move(done)), network);
-  RunCompletions(now, network);
 }
 
 void Client::PushPull(Time now, PushArgs args, Destination destination, Time deadline, Callback done,
@@ -45,27 +35,25 @@ void Client::PushPull(Time now, PushArgs args, Destination destination, Time dea
   op->only().destination = std::move(destination);
   op->deadline = deadline;
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::Pull(Time now, PullArgs args, Time deadline, Callback done, NetworkRef network) {
-  auto op = NewOperation(OpKind::kPull, args.key);
+  auto op = open_.New(OpKind::kPull, args.key);
   op->only().destination = std::move(args.destination);
   op->priority = args.priority;
   op->slot = args.slot;
   op->compression.weights = args.weights;
   op->deadline = deadline;
   op->done = std::move(done);
-  if (!args.latest) op->only().round = PushedRound(args.key);
+  if (!args.latest) op->only().round = keys_.PushedRound(args.key);
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::Batch(Time now, SmallKeyBatchArgs args, Time deadline, Callback done, NetworkRef network) {
   auto op = std::allocate_shared<Operation>(MemoryOf<Operation>(records_), records_);
   op->kind = args.kind;
   op->keys = std::move(args.keys);
-  bytes_copied_ += args.source.size();
+  open_.CountCopied(args.source.size());
   op->source = std::move(args.source);
   op->priority = args.priority;
   op->samples = args.samples;
@@ -73,13 +61,12 @@ void Client::Batch(Time now, SmallKeyBatchArgs args, Time deadline, Callback don
   if (args.kind != OpKind::kPush) op->deadline = deadline;
   op->done = std::move(done);
   if (args.kind == OpKind::kPull && !args.latest)
-    for (PerKeyOp& key_op : op->keys) key_op.round = PushedRound(key_op.key);
+    for (PerKeyOp& key_op : op->keys) key_op.round = keys_.PushedRound(key_op.key);
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::PushRows(Time now, PushRowsArgs args, Callback done, NetworkRef network) {
-  auto op = NewOperation(OpKind::kPush, args.key);
+  auto op = open_.New(OpKind::kPush, args.key);
   op->source = std::move(args.source);
   op->rows = std::move(args.byte_ranges);
   op->exponent = args.exponent;
@@ -88,11 +75,10 @@ void Client::PushRows(Time now, PushRowsArgs args, Callback done, NetworkRef net
   op->divisor = args.divisor;
   op->done = std::move(done);
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Callback done, NetworkRef network) {
-  auto op = NewOperation(OpKind::kPullRows, args.key);
+  auto op = open_.New(OpKind::kPullRows, args.key);
   op->source = std::move(args.ids);
   op->rows = std::move(args.byte_ranges);
   op->only().destination = std::move(args.destination);
@@ -100,13 +86,12 @@ void Client::PullRows(Time now, PullRowsArgs args, Time deadline, Callback done,
   op->deadline = deadline;
   op->done = std::move(done);
   op->slot = args.slot;
-  if (args.slot == 0) op->only().round = PushedRound(args.key);
+  if (args.slot == 0) op->only().round = keys_.PushedRound(args.key);
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Callback done, NetworkRef network) {
-  auto op = NewOperation(args.slot == 0 ? OpKind::kRows : OpKind::kState, args.key);
+  auto op = open_.New(args.slot == 0 ? OpKind::kRows : OpKind::kState, args.key);
   op->slot = args.slot;
   op->only().round = args.num_updates;
   op->source = std::move(args.source);
@@ -114,13 +99,12 @@ void Client::StoreRows(Time now, StoreRowsArgs args, Time deadline, Callback don
   op->deadline = deadline;
   op->done = std::move(done);
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::Set(Time now, SetArgs args, Time deadline, Callback done, NetworkRef network) {
-  const bool sets = rank() == 0;
-  auto op = NewOperation(sets ? OpKind::kSet : OpKind::kAwaitSet, args.key);
-  if (KeyState* key = Find(args.key); key != nullptr) {
+  const bool sets = session_.rank() == 0;
+  auto op = open_.New(sets ? OpKind::kSet : OpKind::kAwaitSet, args.key);
+  if (DeclaredKey* key = keys_.Find(args.key); key != nullptr) {
     const bool async = key->entry.mode == wire::SyncMode::kAsync;
     ++key->sets;
     op->only().round = sets || !async ? key->pushed : key->sets;
@@ -129,21 +113,19 @@ void Client::Set(Time now, SetArgs args, Time deadline, Callback done, NetworkRe
   if (!sets) op->deadline = deadline;
   op->done = std::move(done);
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::AwaitRounds(Time now, uint32_t key, Time deadline, Callback done, NetworkRef network) {
-  auto op = NewOperation(OpKind::kVersion, key);
+  auto op = open_.New(OpKind::kVersion, key);
   op->name = "wait for the rounds";
-  op->only().round = PushedRound(key);
+  op->only().round = keys_.PushedRound(key);
   op->deadline = deadline;
   op->done = std::move(done);
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done, NetworkRef network) {
-  auto op = NewOperation(OpKind::kVersion, key);
+  auto op = open_.New(OpKind::kVersion, key);
   op->name = "number of updates";
   op->slot = 1;  // asks for the version of a state, which every part has, even without states
   op->deadline = deadline;
@@ -152,19 +134,17 @@ void Client::PullUpdates(Time now, uint32_t key, Time deadline, UpdatesDone done
     done(status.ok() ? Result<uint64_t>(none ? 0 : op->lowest_version) : Result<uint64_t>(status.failure()));
   };
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 void Client::StoreState(Time now, uint32_t key, uint32_t slot, uint64_t num_updates, Frame source,
                         Time deadline, Callback done, NetworkRef network) {
-  auto op = NewOperation(OpKind::kState, key);
+  auto op = open_.New(OpKind::kState, key);
   op->slot = slot;
   op->only().round = num_updates;
   op->source = std::move(source);
   op->deadline = deadline;
   op->done = std::move(done);
   Start(now, std::move(op), network);
-  RunCompletions(now, network);
 }
 
 }  // namespace sluice::worker

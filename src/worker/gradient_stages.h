@@ -3,9 +3,9 @@
 //   reduce     The gradients of this machine's devices are summed.        collective/, dependency_executor.h
 //   compress   The sum is encoded if a compression is set; the residual   push/compressor.h
 //              is kept for the next push.
-//   queue      The parts of the sum wait in the queues of their shards,   part_sequencer.h, push/send_queue.h
-//              by priority.
-//   push       Parts are sent without a copy; small parts share a         push/outstanding_requests.h
+//   queue      The parts of the sum wait in the queues of their shards,   operations/keyed_operations.h
+//              by priority.                                               connection/send_queue.h
+//   push       Parts are sent without a copy; small parts share a         connection/shard_connection.h
 //              message. The small keys of one call are copied into        small_key_batch.h
 //              one block.
 //   wait       The shard has the parts. The round closes when all live    server/

@@ -111,7 +111,7 @@ struct Operation {
   // The key of an operation on one key.
   PerKeyOp& only() { return keys[0]; }
 
-  uint64_t number = 0;  // key of Client::operations_
+  uint64_t number = 0;  // its key in OpenOperations
   size_t parts_left = 0;
   bool finished = false;                 // `done` has been queued; later answers are ignored
   bool one_state = false;                // a pull of async weights: each shard answers from one state

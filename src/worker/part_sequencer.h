@@ -17,7 +17,7 @@ class PartSequencer {
   // Drops finished operations.
   void DropFinished();
   // Returns the sent operations that a value answers which has arrived in reply to `request`: all that want
-  // this value, and the push of that request even if it wants no value any more (Client::DetachPush).
+  // this value, and the push of that request even if it wants no value any more (OpenOperations::DetachPush).
   PartOps AnsweredBy(const wire::ValuePart& value, const wire::Values& of, uint64_t request) const;
   bool empty() const { return ops_.empty(); }
   const PartOps& ops() const { return ops_; }

@@ -62,7 +62,7 @@ TEST(SimDeath, IsCountedOnEveryRole) {
     options.faults = {.drop = 0.05, .duplicate = 0.05, .reorder = 0.1};
     SimCluster cluster(options);
     ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
-    for (uint32_t w = 0; w < options.workers; ++w) EXPECT_EQ(cluster.client(w).NumDead(), 0u);
+    for (uint32_t w = 0; w < options.workers; ++w) EXPECT_EQ(cluster.client(w).session().NumDead(), 0u);
     is_server ? cluster.KillServer(victim) : cluster.KillWorker(victim);
     cluster.network().RunFor(options.heartbeat_timeout + 3s);
     const std::string name = StrCat(is_server ? "server " : "worker ", victim);
@@ -70,9 +70,9 @@ TEST(SimDeath, IsCountedOnEveryRole) {
     EXPECT_NE(cluster.scheduler().outcome().message.find(name), std::string::npos);
     for (uint32_t w = 0; w < options.workers; ++w) {
       if (!is_server && w == victim) continue;
-      EXPECT_EQ(cluster.client(w).NumDead(), 1u) << "worker " << w;
-      ASSERT_TRUE(cluster.client(w).failure()) << "worker " << w;
-      EXPECT_NE(cluster.client(w).failure()->message.find(name), std::string::npos);
+      EXPECT_EQ(cluster.client(w).session().NumDead(), 1u) << "worker " << w;
+      ASSERT_TRUE(cluster.client(w).session().failure()) << "worker " << w;
+      EXPECT_NE(cluster.client(w).session().failure()->message.find(name), std::string::npos);
     }
     for (uint32_t s = 0; s < options.servers; ++s) {
       if (is_server && s == victim) continue;
@@ -89,9 +89,10 @@ TEST(SimDeath, OfTheScheduler) {
   cluster.KillScheduler();
   cluster.network().RunFor(options.heartbeat_timeout);
   for (uint32_t w = 0; w < options.workers; ++w) {
-    ASSERT_TRUE(cluster.client(w).failure().has_value());
-    EXPECT_NE(cluster.client(w).failure()->message.find("the scheduler at sim://0"), std::string::npos);
-    EXPECT_EQ(cluster.client(w).NumDead(), 1u);
+    ASSERT_TRUE(cluster.client(w).session().failure().has_value());
+    EXPECT_NE(cluster.client(w).session().failure()->message.find("the scheduler at sim://0"),
+              std::string::npos);
+    EXPECT_EQ(cluster.client(w).session().NumDead(), 1u);
   }
   for (uint32_t s = 0; s < options.servers; ++s) {
     EXPECT_TRUE(cluster.control(s).Done()) << "it still sends leave messages to the dead";
@@ -117,7 +118,7 @@ TEST(SimEnd, AJobWhoseWorkersAllLeaveEndsInOrder) {
   size_t left = 0;
   for (uint32_t w = 0; w < options.workers; ++w) {
     cluster.OnWorker(w, [&](worker::Client& client, Time now, transport::Network& network) {
-      client.Leave(
+      client.session().Leave(
           now, {}, now + 5s, [&](const Status& status) { left += status.ok() ? 1 : 0; }, network);
     });
   }
@@ -134,7 +135,7 @@ std::vector<std::string> LeaveAll(SimCluster& cluster, const SimClusterOptions& 
   std::vector<std::string> heard(options.workers, "nothing");
   for (uint32_t w = 0; w < options.workers; ++w) {
     cluster.OnWorker(w, [&heard, &options, w](worker::Client& client, Time now, transport::Network& network) {
-      client.Leave(
+      client.session().Leave(
           now, {}, now + options.heartbeat_timeout + 5s,
           [&heard, w](const Status& status) { heard[w] = status.ok() ? "ok" : status.failure().message; },
           network);
@@ -179,13 +180,13 @@ TEST(SimDeath, AWorkerThatFailsTakesTheJobWithItAtOnce) {
   SimCluster cluster(options);
   ASSERT_TRUE(RunRounds(cluster, {.rounds = 3}).completed);
   cluster.OnWorker(0, [](worker::Client& client, Time now, transport::Network& network) {
-    client.Leave(
+    client.session().Leave(
         now, {wire::Leave::Outcome::kFailed, "out of data"}, now + 5s, [](const Status&) {}, network);
   });
   cluster.network().RunFor(2s);
-  ASSERT_TRUE(cluster.client(1).failure().has_value());
-  EXPECT_NE(cluster.client(1).failure()->message.find("worker 0"), std::string::npos);
-  EXPECT_NE(cluster.client(1).failure()->message.find("out of data"), std::string::npos);
+  ASSERT_TRUE(cluster.client(1).session().failure().has_value());
+  EXPECT_NE(cluster.client(1).session().failure()->message.find("worker 0"), std::string::npos);
+  EXPECT_NE(cluster.client(1).session().failure()->message.find("out of data"), std::string::npos);
 }
 
 TEST(SimBarrier, ADeadlineNamesWhoIsMissing) {
@@ -195,7 +196,7 @@ TEST(SimBarrier, ADeadlineNamesWhoIsMissing) {
   std::string heard;
   for (const uint32_t w : {0u, 2u}) {
     cluster.OnWorker(w, [&](worker::Client& client, Time now, transport::Network& network) {
-      client.Barrier(
+      client.requests().Barrier(
           now, {.id = "b", .group = wire::Barrier::Group::kWorkers, .ranks = {}}, now + 5s,
           [&](const Status& status) { heard = status.ok() ? "ok" : status.failure().message; }, network);
     });
@@ -229,7 +230,7 @@ TEST(SimBarrier, OfAllWorkersAndServersHoldsUnderFaults) {
       constexpr auto kAll = wire::Barrier::Group::kAll;
       if (node < options.workers) {
         cluster.OnWorker(node, [passed](worker::Client& client, Time now, transport::Network& network) {
-          client.Barrier(now, {.id = "", .group = kAll, .ranks = {}}, now + 600s, passed, network);
+          client.requests().Barrier(now, {.id = "", .group = kAll, .ranks = {}}, now + 600s, passed, network);
         });
       } else {
         cluster.OnServer(node - options.workers,

@@ -74,7 +74,7 @@ class Pressure {
   }
   void SetOptimizer(const OptimizerConfig& config) {
     Call(0, [=, this](worker::Client& client, Time now, transport::Network& network) {
-      client.SetOptimizer(now, config, 0, Time::max(), Done(), network);
+      client.requests().SetOptimizer(now, config, 0, Time::max(), Done(), network);
     });
     AwaitAll("set optimizer");
   }

@@ -39,8 +39,8 @@ TEST(SimReturn, DuringTheRendezvousTheNewProcessHasTheRankAndTheJobIsExact) {
     cluster.StartWorker(2);
     const RoundsResult result = RunRounds(cluster, {.rounds = 5});
     ASSERT_TRUE(result.completed) << "seed " << seed << ": " << result.mismatch << result.log;
-    EXPECT_EQ(cluster.client(1).rank(), 1u);
-    EXPECT_EQ(cluster.client(1).NumDead(), 0u);
+    EXPECT_EQ(cluster.client(1).session().rank(), 1u);
+    EXPECT_EQ(cluster.client(1).session().NumDead(), 0u);
   }
 }
 
@@ -54,10 +54,11 @@ TEST(SimReturn, TwoLivingProcessesOfOneIdentityEndWithOneAndTheOtherKnowsWhy) {
     cluster.StartWorker(1);
     const worker::Client& second = cluster.client(1);
     cluster.network().RunFor(15s);
-    ASSERT_NE(first.failure().has_value(), second.failure().has_value()) << "seed " << seed;
-    const worker::Client& replaced = first.failure() ? first : second;
-    EXPECT_NE(replaced.failure()->message.find("replaced by worker 1"), std::string::npos)
-        << replaced.failure()->message;
+    ASSERT_NE(first.session().failure().has_value(), second.session().failure().has_value())
+        << "seed " << seed;
+    const worker::Client& replaced = first.session().failure() ? first : second;
+    EXPECT_NE(replaced.session().failure()->message.find("replaced by worker 1"), std::string::npos)
+        << replaced.session().failure()->message;
     EXPECT_EQ(cluster.scheduler().NumDead(), 0u);
   }
 }
@@ -73,11 +74,11 @@ TEST(SimReturn, ToACompleteJobIsADeathHeardOfLongBeforeTheTimeout) {
     cluster.network().RunFor(20s);
     EXPECT_EQ(cluster.scheduler().NumDead(), 1u) << "seed " << seed;
     for (const uint32_t w : {0u, 1u, 2u}) {
-      ASSERT_TRUE(cluster.client(w).failure()) << "seed " << seed << ", worker " << w;
-      const std::string& why = cluster.client(w).failure()->message;
+      ASSERT_TRUE(cluster.client(w).session().failure()) << "seed " << seed << ", worker " << w;
+      const std::string& why = cluster.client(w).session().failure()->message;
       EXPECT_NE(why.find("worker 1 (host sim, pid 1) is dead: a new process"), std::string::npos) << why;
     }
-    for (const uint32_t w : {0u, 2u}) EXPECT_EQ(cluster.client(w).NumDead(), 1u);
+    for (const uint32_t w : {0u, 2u}) EXPECT_EQ(cluster.client(w).session().NumDead(), 1u);
     for (uint32_t s = 0; s < options.servers; ++s) EXPECT_EQ(cluster.control(s).NumDead(), 1u);
   }
 }
@@ -97,7 +98,7 @@ TEST(SimReturn, BelatedMessagesOfAFormerProcessDisturbNobody) {
     ASSERT_TRUE(cluster.Join()) << "seed " << seed << cluster.network().LogText();
     cluster.network().RunFor(10s);
     EXPECT_EQ(cluster.scheduler().NumDead(), 0u) << "seed " << seed;
-    EXPECT_FALSE(cluster.client(1).failure()) << cluster.client(1).failure()->message;
+    EXPECT_FALSE(cluster.client(1).session().failure()) << cluster.client(1).session().failure()->message;
   }
 }
 

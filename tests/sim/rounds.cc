@@ -134,7 +134,7 @@ class Script {
   void PushRows(uint32_t w, Client& client, Time now, transport::Network& network) {
     const uint32_t key = workers_[w].row_key;
     const int round = workers_[w].round;
-    const plan::RowPlaces places = plan::PlacesOf(client.entry(key));
+    const plan::RowPlaces places = plan::PlacesOf(client.keys().entry(key));
     client.PushRows(
         now, PushOfRows(w, key, places, round),
         [this](const Status& status) {
@@ -206,14 +206,14 @@ class Script {
     if (w != 0) return ReachBarrier(w);
     OptimizerConfig config;
     config.kind = options_.optimizer;
-    client.SetOptimizer(now, config, 0, Time::max(), on_set, network);
+    client.requests().SetOptimizer(now, config, 0, Time::max(), on_set, network);
   }
 
   void ReachBarrier(uint32_t w) {
     cluster_.OnWorker(w, [this, w](Client& client, Time now, transport::Network& network) {
       wire::Barrier barrier;
       barrier.id = "start";
-      client.Barrier(
+      client.requests().Barrier(
           now, barrier, Time::max(),
           [this, w](const Status& status) {
             if (!status) return Mismatch(StrCat("barrier failed: ", status.failure().message));
@@ -243,7 +243,7 @@ class Script {
     if (options_.rows) PushRows(w, client, now, network);
     if (options_.bundled) return PushBundle(w, client, now, network);
     for (const uint32_t key : worker.keys) {
-      const int64_t n = client.entry(key).spec.shape.size();
+      const int64_t n = client.keys().entry(key).spec.shape.size();
       auto gradient = Floats(n);
       for (int64_t i = 0; i < n; ++i) gradient->as<float>()[i] = Pushed(w, worker.round, i);
       std::shared_ptr<Values>& out = worker.values[key];
@@ -252,7 +252,7 @@ class Script {
       const GradientCompression how = CompressionOf(w);
       const worker::PushArgs push{.key = key,
                                   .compression = how,
-                                  .source = EncodedAs(how, Frame::Of(gradient), client.entry(key)),
+                                  .source = EncodedAs(how, Frame::Of(gradient), client.keys().entry(key)),
                                   .priority = static_cast<int>(key)};
       const worker::Destination destination = options_.in_place
                                                   ? worker::Destination{gradient->bytes(), gradient}
@@ -278,7 +278,7 @@ class Script {
     const int round = workers_[w].round;
     if (w != 0 && (static_cast<uint32_t>(round / options_.sets) + w) % 2 == 0) return;
     for (const uint32_t key : workers_[w].keys) {
-      const int64_t n = client.entry(key).spec.shape.size();
+      const int64_t n = client.keys().entry(key).spec.shape.size();
       const auto weight = Floats(n);
       for (int64_t i = 0; i < n; ++i) weight->as<float>()[i] = static_cast<float>(SetTo(round, i));
       const auto done = [this](const Status& status) {
@@ -293,7 +293,7 @@ class Script {
     worker::SmallKeyBatchArgs args{.kind = worker::OpKind::kPush, .source = {}};
     std::vector<float> gradients;
     for (const uint32_t key : worker.keys) {
-      const int64_t n = client.entry(key).spec.shape.size();
+      const int64_t n = client.keys().entry(key).spec.shape.size();
       for (int64_t i = 0; i < n; ++i) gradients.push_back(Pushed(w, worker.round, i));
       std::shared_ptr<Values>& out = worker.values[key];
       out = std::make_shared<Values>(Floats(n));

@@ -158,7 +158,7 @@ bool SimCluster::Join(Duration deadline) {
   size_t joined = 0;
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
     OnWorker(worker, [&joined](worker::Client& client, Time, transport::Network&) {
-      client.WhenJoined([&joined](const Status& status) { joined += status.ok() ? 1 : 0; });
+      client.session().WhenJoined([&joined](const Status& status) { joined += status.ok() ? 1 : 0; });
     });
   }
   return network_.RunUntil([&] { return joined == options_.workers; }, network_.now() + deadline);

@@ -164,7 +164,7 @@ class Training {
                       {.key = worker.keys[k],
                        .compression = options_.compression,
                        .source = EncodedAs(options_.compression, Frame::Copy(value->bytes()),
-                                           client.entry(worker.keys[k])),
+                                           client.keys().entry(worker.keys[k])),
                        .priority = options_.overlap ? -static_cast<int>(k) : 0},
                       {value->bytes(), value}, Time::max(), on_landed, net);
     });

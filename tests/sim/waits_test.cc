@@ -90,23 +90,25 @@ class Waits : public ::testing::Test {
     return [this](worker::Client& client, Time now, Time deadline, transport::Network& network,
                   worker::Done done) {
       client.PushPull(now, {.key = 0, .source = Frame::Copy(std::as_bytes(std::span(values_)))},
-                      {std::as_writable_bytes(std::span(out_[client.rank()])), nullptr}, deadline, done,
-                      network);
+                      {std::as_writable_bytes(std::span(out_[client.session().rank()])), nullptr}, deadline,
+                      done, network);
     };
   }
   static Call Barrier() {
     return
         [](worker::Client& client, Time now, Time deadline, transport::Network& network, worker::Done done) {
-          client.Barrier(now, {.id = "b", .group = wire::Barrier::Group::kWorkers, .ranks = {}, .text = {}},
-                         deadline, done, network);
+          client.requests().Barrier(
+              now, {.id = "b", .group = wire::Barrier::Group::kWorkers, .ranks = {}, .text = {}}, deadline,
+              done, network);
         };
   }
   // Worker 0 sets the optimiser; the other workers wait for that.
   static Call Optimizer() {
     return
         [](worker::Client& client, Time now, Time deadline, transport::Network& network, worker::Done done) {
-          if (client.rank() == 0) return client.SetOptimizer(now, {}, 0, deadline, done, network);
-          client.AwaitOptimizer(now, 0, deadline, done, network);
+          if (client.session().rank() == 0)
+            return client.requests().SetOptimizer(now, {}, 0, deadline, done, network);
+          client.requests().AwaitOptimizer(now, 0, deadline, done, network);
         };
   }
 

@@ -16,14 +16,15 @@ void ControlCalls::SetOptimizer(const OptimizerConfig& config, Duration timeout)
     context_.Await(
         "SetOptimizer", timeout,
         [config, timeout, store](Client& client, Time now, transport::Network& network, worker::Done done) {
-          client.SetOptimizer(now, config, store, DeadlineOf(now, timeout), std::move(done), network);
+          client.requests().SetOptimizer(now, config, store, DeadlineOf(now, timeout), std::move(done),
+                                         network);
         });
   } else if (context_.options().mode == wire::SyncMode::kAsync) {
     // Async servers refuse pushes before the optimiser is set.
     context_.Await(
         "SetOptimizer", timeout,
         [timeout, store](Client& client, Time now, transport::Network& network, worker::Done done) {
-          client.AwaitOptimizer(now, store, DeadlineOf(now, timeout), std::move(done), network);
+          client.requests().AwaitOptimizer(now, store, DeadlineOf(now, timeout), std::move(done), network);
         });
   }
 }
@@ -66,7 +67,7 @@ std::string ControlCalls::WaitIn(wire::Barrier barrier, const std::string& membe
   context_.Await(
       "barrier", timeout,
       [barrier, text, timeout](Client& client, Time now, transport::Network& network, worker::Done done) {
-        client.Agree(
+        client.requests().Agree(
             now, barrier, DeadlineOf(now, timeout),
             [text, done = std::move(done)](const Result<std::string>& result) {
               if (result) *text = result.value();
@@ -81,7 +82,7 @@ int ControlCalls::NumDeadNodes() {
   const auto dead = std::make_shared<size_t>(0);
   context_.Await("NumDeadNodes", context_.Timeout(),
                  [dead](Client& client, Time, transport::Network&, const worker::Done& done) {
-                   *dead = client.NumDead();
+                   *dead = client.session().NumDead();
                    done(Status::Ok());
                  });
   return static_cast<int>(*dead);
@@ -90,7 +91,7 @@ int ControlCalls::NumDeadNodes() {
 void ControlCalls::Flush(Duration timeout) {
   context_.Await("leaving the job", timeout,
                  [timeout](Client& client, Time now, transport::Network& network, worker::Done done) {
-                   client.Flush(now, DeadlineOf(now, timeout), std::move(done), network);
+                   client.session().Flush(now, DeadlineOf(now, timeout), std::move(done), network);
                  });
   context_.outstanding().CheckAllBut(ErrorCode::kCancelled);
 }

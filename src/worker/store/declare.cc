@@ -40,7 +40,7 @@ std::vector<wire::KeyEntry> Declare(const StoreContext& context, const std::vect
                       now, mode, args, DeadlineOf(now, timeout),
                       [made, done, &client](const Result<std::vector<uint32_t>>& result) {
                         if (result)
-                          for (const uint32_t id : result.value()) made->push_back(client.entry(id));
+                          for (const uint32_t id : result.value()) made->push_back(client.keys().entry(id));
                         done(result ? Status::Ok() : Status(result.failure()));
                       },
                       network);

@@ -61,7 +61,7 @@ std::vector<int64_t> RowIds(const StoreContext& context, const StoreKey& key) {
       context.Await("list of rows", context.Timeout(),
                     [answer, first, ref = wire::PartRef{key.id, part}, timeout = context.Timeout()](
                         Client& client, Time now, transport::Network& network, Done done) {
-                      client.GetRowIds(
+                      client.requests().GetRowIds(
                           now, ref, first, DeadlineOf(now, timeout),
                           [answer, done](Time, transport::Network&, const Result<wire::Body>& body) {
                             const auto* listed = body ? std::get_if<wire::RowIds>(&body.value()) : nullptr;

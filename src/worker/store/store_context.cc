@@ -28,7 +28,7 @@ StoreContext::StoreContext(DistStoreOptions options, std::shared_ptr<Client> cli
       loop_driver_(std::make_shared<DrivenLoop>(client_.loop)),
       records_(std::make_shared<PoolAllocator>(kKeptRecords)),
       sent_(std::make_shared<PoolAllocator>(kKeptRecords, options_.memory)),
-      rank_(static_cast<int>(client_.client->rank())),
+      rank_(static_cast<int>(client_.client->session().rank())),
       timeout_(Bounded(options_.timeout)) {}
 
 void StoreContext::SetTimeout(std::chrono::milliseconds timeout) {

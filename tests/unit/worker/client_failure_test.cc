@@ -265,7 +265,7 @@ TEST_F(ClientFailure, ARefusedMessageIsSentAgainOperationByOperation) {
 }
 
 TEST_F(ClientFailure, ABarriersDeadlineNamesWhoIsMissing) {
-  client.Barrier(now, {.id = "b7"}, now + 10s, outcome_.Record(), network);
+  client.requests().Barrier(now, {.id = "b7"}, now + 10s, outcome_.Record(), network);
   const Sent barrier = ToScheduler();
   FromScheduler(wire::StillWaiting{"b7", "worker 1"}, barrier.message.id);
   RunFor(1s);
@@ -313,7 +313,7 @@ TEST_F(ClientFailure, AnUnsoundKeyTableIsRefused) {
   EXPECT_EQ(init(wire::KeyTable{}).code, ErrorCode::kDataLoss);
   EXPECT_EQ(init(wire::Ack{}).code, ErrorCode::kDataLoss);
   EXPECT_EQ(init(wire::KeyTable{{EntryOf(9, {2}, 1)}}).code, ErrorCode::kDataLoss);  // there is no shard 2
-  EXPECT_FALSE(client.Knows(9));
+  EXPECT_EQ(client.keys().Find(9), nullptr);
 }
 
 TEST_F(ClientFailure, WhatDoesNotFitTheKeyIsRefusedWithoutAMessage) {
@@ -353,8 +353,8 @@ TEST_F(ClientFailure, AStopFailsEverythingThatIsOpenAndAllThatFollows) {
   std::optional<Failure> stats;
   Push(0, gradient_, &push);
   Pull(0, &weight_, &pull);
-  client.Barrier(now, {.id = "b"}, Time::max(), barrier.Record(), network);
-  client.GetShardStats(
+  client.requests().Barrier(now, {.id = "b"}, Time::max(), barrier.Record(), network);
+  client.requests().GetShardStats(
       now, 1, Time::max(),
       [&](Time, transport::Network&, const Result<wire::Body>& answer) { stats = answer.failure(); },
       network);
@@ -369,8 +369,8 @@ TEST_F(ClientFailure, AStopFailsEverythingThatIsOpenAndAllThatFollows) {
   EXPECT_EQ(pull.calls, 1);
   EXPECT_THAT(weight_, Each(-1));
   Push(0, gradient_, &later_push);
-  client.Barrier(now, {.id = "c"}, Time::max(), later_barrier.Record(), network);
-  client.WhenJoined(joined.Record());
+  client.requests().Barrier(now, {.id = "c"}, Time::max(), later_barrier.Record(), network);
+  client.session().WhenJoined(joined.Record());
   for (Outcome* outcome : {&later_push, &later_barrier, &joined})
     EXPECT_THAT(outcome->Error(), HasSubstr("worker 1 died"));
   RunFor(60s);

@@ -18,7 +18,7 @@ TEST_F(ClientFlow, ARestartedWorkerGoesOnAtTheServersVersion) {
   Outcome pushed, set;
   Push(0, FrameOf({1, 1}), &pushed);
   EXPECT_EQ(ToShards().at(0).As<wire::Push>().parts.at(0).round, 42u);
-  client.SetOptimizer(now, {}, 0, Time::max(), set.Record(), network);
+  client.requests().SetOptimizer(now, {}, 0, Time::max(), set.Record(), network);
   EXPECT_EQ(ToScheduler().As<wire::SetOptimizer>().first_rounds, (std::map<uint32_t, uint64_t>{{0, 43}}));
 }
 

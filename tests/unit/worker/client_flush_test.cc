@@ -19,7 +19,7 @@ class ClientFlush : public ClientHarness {
     AddKey(EntryOf(1, {1}, 2));
   }
   void Flush(Outcome* outcome, Duration timeout = 60s) {
-    client.Flush(now, now + timeout, outcome->Record(), network);
+    client.session().Flush(now, now + timeout, outcome->Record(), network);
   }
 
   const Frame gradient_ = FrameOf({1, 2});
@@ -128,7 +128,7 @@ TEST_F(ClientFlush, AStopOfTheJobEndsIt) {
 
 TEST_F(ClientFlush, OthersThanWorkerZeroWaitForTheOptimiser) {
   Outcome set;
-  client.AwaitOptimizer(now, 0, now + 10s, set.Record(), network);
+  client.requests().AwaitOptimizer(now, 0, now + 10s, set.Record(), network);
   const Sent request = ToScheduler();
   EXPECT_TRUE(request.Is<wire::AwaitOptimizer>());
   FromScheduler(wire::StillWaiting{"optimiser", "worker 0 to set the optimiser"}, request.message.id);

@@ -14,7 +14,7 @@ class ClientLeaving : public ClientHarness {
   ClientLeaving() { AddKey(EntryOf(0, {0}, 2)); }
   // Begins to leave in good order; what the scheduler gets when the servers have answered.
   Sent LeaveMessage() {
-    client.Leave(now, {}, Time::max(), outcome_.Record(), network);
+    client.session().Leave(now, {}, Time::max(), outcome_.Record(), network);
     const auto asked = ToShards();
     EXPECT_EQ(asked.size(), 2u);
     for (const Sent& question : asked) {
@@ -27,7 +27,8 @@ class ClientLeaving : public ClientHarness {
   void FailToo() {
     EXPECT_FALSE(client.Done());
     network.Take();
-    client.Leave(now, {wire::Leave::Outcome::kFailed, "as all"}, Time::max(), second_.Record(), network);
+    client.session().Leave(now, {wire::Leave::Outcome::kFailed, "as all"}, Time::max(), second_.Record(),
+                           network);
     EXPECT_TRUE(ToScheduler().Is<wire::Leave>());
     EXPECT_TRUE(client.Done());
   }
@@ -56,7 +57,7 @@ TEST_F(ClientLeaving, WhoseGoodbyeIsNotAnsweredRepeatsItAndTakesTheEndOfAllForTh
 }
 
 TEST_F(ClientLeaving, NobodyLeavesAsIfAllWereWellWhileAServerDoesNotAnswer) {
-  client.Leave(now, {}, Time::max(), outcome_.Record(), network);
+  client.session().Leave(now, {}, Time::max(), outcome_.Record(), network);
   FromShard(1, ToShards().at(1).message.id, wire::Stats{});
   EXPECT_THAT(network.Take(), IsEmpty());  // no leave message yet
   RunFor(1s);
@@ -68,12 +69,13 @@ TEST_F(ClientLeaving, NobodyLeavesAsIfAllWereWellWhileAServerDoesNotAnswer) {
 }
 
 TEST_F(ClientLeaving, AServerThatNeverAnswersTheLeavingIsNamed) {
-  client.Leave(now, {}, now + 5s, outcome_.Record(), network);
+  client.session().Leave(now, {}, now + 5s, outcome_.Record(), network);
   RunFor(5s);
   EXPECT_THAT(outcome_.Error(),
               HasSubstr("leaving the job was not done by its deadline: waiting for server 0"));
   EXPECT_FALSE(client.Done());
-  client.Leave(now, {wire::Leave::Outcome::kFailed, "no answer"}, Time::max(), second_.Record(), network);
+  client.session().Leave(now, {wire::Leave::Outcome::kFailed, "no answer"}, Time::max(), second_.Record(),
+                         network);
   FromScheduler(wire::Ack{}, ToScheduler().message.id);
   EXPECT_TRUE(client.Done());
 }
@@ -93,7 +95,8 @@ TEST_F(ClientLeaving, ASchedulerThatDiesBeforeItHearsTheGoodbyeIsADeath) {
 TEST_F(ClientLeaving, LeavingEndsWhatIsStillOpen) {
   Pull(0, &weight_, &second_);
   ToShards();
-  client.Leave(now, {wire::Leave::Outcome::kFailed, "no more"}, Time::max(), outcome_.Record(), network);
+  client.session().Leave(now, {wire::Leave::Outcome::kFailed, "no more"}, Time::max(), outcome_.Record(),
+                         network);
   EXPECT_EQ(second_.calls, 0);  // the answer may still come
   FromScheduler(wire::Ack{}, ToScheduler().message.id);
   EXPECT_TRUE(outcome_.Succeeded());

@@ -1,4 +1,4 @@
-// Operations on several keys: Client::SmallKeyBatch.
+// Operations on several keys: Client::Batch.
 #include <gmock/gmock.h>
 
 #include "unit/worker/client_harness.h"

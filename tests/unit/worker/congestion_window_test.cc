@@ -1,4 +1,4 @@
-#include "worker/push/congestion_window.h"
+#include "worker/connection/congestion_window.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which parts share a message, and how many.
-#include "worker/push/send_queue.h"
+#include "worker/connection/send_queue.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "worker/push/outstanding_requests.h"
+#include "worker/connection/outstanding_requests.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "worker/push/send_queue.h"
+#include "worker/connection/send_queue.h"
 
 #include <algorithm>
 

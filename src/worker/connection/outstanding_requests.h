@@ -29,8 +29,8 @@ class OutstandingRequests {
     request.next_repeat = std::max(request.next_repeat, now + timeout_);
   }
   void Erase(uint64_t id) { open_.erase(id); }
-  // Returns the ids of the requests that are due for a repeat, and sets the time of their next one: after 2,
-  // 4, then always 8 times `timeout`. Drops finished requests.
+  // Returns the ids of the requests that are due for a repeat, and sets the time of their next one: after
+  // 2, 4, then always 8 times `timeout`. Drops finished requests.
   std::vector<uint64_t> Due(Time now);
   Time NextTimer() const { return next_; }
   size_t size() const { return open_.size(); }

@@ -19,9 +19,9 @@ class SendQueue {
   size_t size() const { return size_; }
   // Takes the parts of the next message. They have the same kind, number of samples, divisor, exponent and
   // compression, and belong to one operation if they pull rows. They have at most `most_bytes` together, or
-  // one part has more. The parts of one pull of one key may have `most_of_one_pull`, since its values arrive
-  // one after the other anyway, and stay together whatever their size when all must show one state. Finished
-  // parts are dropped. The result is empty only if the queue is empty afterwards.
+  // one part has more. The parts of one pull of one key may have `most_of_one_pull`, since its values
+  // arrive one after the other anyway, and stay together whatever their size when all must show one state.
+  // Finished parts are dropped. The result is empty only if the queue is empty afterwards.
   PartOps NextBatch(size_t most_bytes, size_t most_of_one_pull);
 
   // The priority of the next part; the queue must not be empty.
