@@ -9,7 +9,6 @@
 #include <initializer_list>
 #include <memory>
 #include <new>
-#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -47,7 +46,6 @@ class InlineVector {
   T* data() { return data_; }
   const T* data() const { return data_; }
   size_t size() const { return size_; }
-  size_t capacity() const { return capacity_; }
   bool empty() const { return size_ == 0; }
   T* begin() { return data_; }
   T* end() { return data_ + size_; }
@@ -55,15 +53,11 @@ class InlineVector {
   const T* end() const { return data_ + size_; }
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
-  const T& at(size_t i) const {
-    if (i >= size_) throw std::out_of_range("InlineVector::at");
-    return data_[i];
-  }
   const T& front() const { return data_[0]; }
   T& back() { return data_[size_ - 1]; }
   const T& back() const { return data_[size_ - 1]; }
-  bool operator==(const InlineVector& other) const {
-    return std::equal(begin(), end(), other.begin(), other.end());
+  friend bool operator==(const InlineVector& a, const InlineVector& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
 
   void reserve(size_t capacity) {
