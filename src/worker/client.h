@@ -125,9 +125,8 @@ class Client final : public transport::Machine {
   // The keys that this worker has declared.
   const DeclaredKeys& keys() const { return keys_; }
   uint32_t num_shards() const { return connections_.size(); }
-  uint64_t bytes_copied() const {
-    return open_.bytes_copied();
-  }  // to destinations, and into small-key batches
+  // Bytes copied to destinations, and into small-key batches.
+  uint64_t bytes_copied() const { return open_.bytes_copied(); }
 
   // --- Keys and values (client_calls.cc) ---
   // Every `done` is called exactly once. A call that is not done by `deadline` fails with kDeadlineExceeded

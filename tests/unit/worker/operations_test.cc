@@ -35,7 +35,7 @@ class OperationsTest : public ::testing::Test {
     op->source = Frame::Copy(std::vector<std::byte>(source_bytes));
     return op;
   }
-  std::string WhyNot(const Operation& op) const {
+  std::string ReasonAgainst(const Operation& op) const {
     const std::optional<Failure> failure = ImpossibleReason(op, keys_);
     return failure ? failure->message : "";
   }
@@ -45,17 +45,18 @@ class OperationsTest : public ::testing::Test {
 
 TEST_F(OperationsTest, AnOperationOfAnUnknownKeyIsImpossible) {
   keys_.Add(EntryOf(2));
-  EXPECT_THAT(WhyNot(*On(OpKind::kPush, 1, 32)), HasSubstr("key number 1 has not been initialised"));
-  EXPECT_THAT(WhyNot(*On(OpKind::kPush, 3, 32)), HasSubstr("key number 3 has not been initialised"));
-  EXPECT_EQ(WhyNot(*On(OpKind::kPush, 2, 32)), "");
+  EXPECT_THAT(ReasonAgainst(*On(OpKind::kPush, 1, 32)), HasSubstr("key number 1 has not been initialised"));
+  EXPECT_THAT(ReasonAgainst(*On(OpKind::kPush, 3, 32)), HasSubstr("key number 3 has not been initialised"));
+  EXPECT_EQ(ReasonAgainst(*On(OpKind::kPush, 2, 32)), "");
 }
 
 TEST_F(OperationsTest, ASourceHasTheBytesOfItsEncoding) {
   keys_.Add(EntryOf(0));
-  EXPECT_EQ(WhyNot(*On(OpKind::kPush, 0, 28)), "push of key key0: 28 bytes were given, the key has 32");
+  EXPECT_EQ(ReasonAgainst(*On(OpKind::kPush, 0, 28)),
+            "push of key key0: 28 bytes were given, the key has 32");
   const auto half = On(OpKind::kPush, 0, 16);
   half->compression.type = Compression::kFloat16;
-  EXPECT_EQ(WhyNot(*half), "");
+  EXPECT_EQ(ReasonAgainst(*half), "");
   EXPECT_EQ(PushedBytes(*half, *keys_.Find(0)), 16u);
   EXPECT_EQ(PushedBytes(*half, *keys_.Find(0), keys_.Find(0)->parts[1]), 8u);
 }
@@ -70,12 +71,12 @@ TEST_F(OperationsTest, AfterARefusedRoundWhatNeedsItIsImpossible) {
     op->only().destination.bytes = std::as_writable_bytes(std::span(weight));
     return op;
   };
-  EXPECT_EQ(WhyNot(*On(OpKind::kPush, 0, 32)), "refused");  // its round is a later one
-  EXPECT_EQ(WhyNot(*pull(5)), "refused");
-  EXPECT_EQ(WhyNot(*pull(4)), "");
+  EXPECT_EQ(ReasonAgainst(*On(OpKind::kPush, 0, 32)), "refused");  // its round is a later one
+  EXPECT_EQ(ReasonAgainst(*pull(5)), "refused");
+  EXPECT_EQ(ReasonAgainst(*pull(4)), "");
   auto state = pull(5);
   state->slot = 1;
-  EXPECT_EQ(WhyNot(*state), "");
+  EXPECT_EQ(ReasonAgainst(*state), "");
 }
 
 TEST_F(OperationsTest, NextRoundsAreThoseOfOneStore) {
