@@ -11,7 +11,7 @@ RUN_FLAGS ?= --network lenet --kv-store dist_sync --num-epochs 5
 # Targets share build folders, and tests share the cores: `make -j` must not mix them.
 .NOTPARALLEL:
 
-.PHONY: run check test ci bench soak format build programs configure deps test-deps test-release test-asan test-tsan test-fuzz clean
+.PHONY: run check test ci bench soak format build programs configure deps test-deps test-release test-tidy test-asan test-tsan test-fuzz clean
 
 build: configure
 	@cmake --build build -j $(JOBS)
@@ -35,10 +35,10 @@ check: build
 # summary says why.
 test: test-deps build test-release
 
-# What must hold before a change lands (.ci/run): nothing is skipped, and sanitizers and fuzzers find nothing.
+# What must hold before a change lands (.ci/run): nothing is skipped; clang-tidy, sanitizers and fuzzers find nothing.
 ci: export SLUICE_LABS = required
 ci: LEFT_OUT =
-ci: test test-asan test-tsan test-fuzz
+ci: test test-tidy test-asan test-tsan test-fuzz
 	@tools/test_report.py build/tests.xml build/asan/tests.xml build/tsan/tests.xml
 
 # $(call ctest,FOLDER,ARGUMENTS,VARIABLES): the tests of a build; the summary ends the output, whatever comes of them.
@@ -51,6 +51,11 @@ ctest = rm -f $(1)/tests.xml; \
 LEFT_OUT = -LE bench
 test-release: build
 	@$(call ctest,build,-j $$(($(JOBS) + 1)) $(LEFT_OUT))
+
+# What changed, for three minutes at most; tools/check_tidy.py --all takes an hour of a core.
+TIDY_SECONDS ?= 180
+test-tidy: test-deps configure
+	@tools/check_tidy.py --seconds $(TIDY_SECONDS)
 
 test-asan: test-deps
 	@cmake --preset asan >/dev/null

@@ -5,7 +5,7 @@
 #   tools/install_deps.sh --tests      and to run every test: fuzzers, PyTorch as an independent reference, sshd,
 #                                      MPI, Slurm and Grid Engine (whose services Debian starts, where it does such things);
 #                                      who may not install goes on without what tests are skipped without
-#   tools/install_deps.sh --develop    and to change it: linting, profiling
+#   tools/install_deps.sh --develop    and to change it: golden images, profiling
 #
 # docs/design/dependencies.md says what each is for.
 set -euo pipefail
@@ -16,10 +16,10 @@ build=(build-essential cmake ninja-build ccache pkg-config git python3
   libdnnl-dev ocl-icd-opencl-dev zlib1g-dev libpng-dev libturbojpeg0-dev nlohmann-json3-dev robin-map-dev
   libgtest-dev libgmock-dev)
 tests=(python3-torch python3-numpy libopenblas0-openmp python3-kubernetes procps)
-# For hosts of tests/cluster/labs.py, fuzzers and formatting, which `make ci` alone insists on.
-labs=(clang clang-format libclang-rt-14-dev iproute2 iptables libnetfilter-queue1 openssh-server openssh-client rsync tcsh fish
+# For hosts of tests/cluster/labs.py, fuzzers, formatting and clang-tidy, which `make ci` alone insists on.
+labs=(clang clang-format clang-tidy libclang-rt-14-dev iproute2 iptables libnetfilter-queue1 openssh-server openssh-client rsync tcsh fish
   openmpi-bin mpich slurmctld slurmd slurm-client munge gridengine-master gridengine-exec gridengine-client)
-develop=(clang-tidy python3-pil python3-mpi4py valgrind strace)
+develop=(python3-pil python3-mpi4py valgrind strace)
 
 case "${1:-}" in
   "") packages=("${build[@]}") ;;

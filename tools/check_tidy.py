@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Holds that clang-tidy (version 14, .clang-tidy) finds nothing in src/. A wrong finding gets a NOLINT(check) with its name.
+
+Usage: tools/check_tidy.py [FILE ...]        the .cc files named
+       tools/check_tidy.py                   those that differ from origin/main, or else that the last 20 commits changed
+       tools/check_tidy.py --all             all of src/: about an hour of a core
+       tools/check_tidy.py --seconds N ...   starts no file after N seconds, and says how many were left
+
+Exit code 1 and a line for each finding. A header is looked at through the .cc beside it, or else one that includes it. The build folder
+must be configured: it says how a file is compiled. Without clang-tidy (tools/install_deps.sh --tests) a line says so; with
+SLUICE_LABS=required (`make ci`) that is a finding.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import check_commits
+import check_headers
+
+TIDY = "clang-tidy"
+COMMITS = 20
+FINDING = re.compile(r"^(\S+?):(\d+):\d+: (?:warning|error|fatal error): (.*)$", re.MULTILINE)
+# Headers that Clang 14 cannot compile; what includes them is not looked at.
+NOT_FOR_CLANG = {"src/server/keys/shard_keys.h": "Clang 14 does not know GCC 12's std::views"}
+
+
+def changed(root):
+    """Files that differ from upstream in the working tree; if none does, those of the last commits."""
+    base = (check_commits.git(root, "merge-base", check_commits.UPSTREAM, "HEAD") or "").strip()
+    new = (check_commits.git(root, "ls-files", "--others", "--exclude-standard") or "").splitlines()
+    differs = (check_commits.git(root, "diff", "--name-only", base) or "").splitlines() if base else []
+    if not differs + new:
+        log = check_commits.git(root, "log", f"--max-count={COMMITS}", "--name-only", "--format=") or ""
+        differs = list(dict.fromkeys(log.split()))
+    return differs + new
+
+
+def units(root, names):
+    """The .cc files of src/ through which the named files are looked at, each once."""
+    sources = {str(path.relative_to(root)) for path in (root / "src").rglob("*.cc")}
+    found = []
+    for name in names:
+        if name.endswith(".h") and name.startswith(check_headers.FOLDERS) and (root / name).is_file():
+            beside, include = name.removesuffix(".h") + ".cc", f'#include "{name.split("/", 1)[1]}"'
+            name = beside if beside in sources else next((one for one in sorted(sources) if include in (root / one).read_text(encoding="utf-8")), "")
+        if name in sources and name not in found:
+            found.append(name)
+    return found
+
+
+def reason_to_skip(headers, name):
+    """Why a file cannot be looked at; None if it can."""
+    comes_with = set(headers.includes(name)).union(*map(headers.closure, headers.includes(name)))
+    return next((f"includes {header}: {why}" for header, why in NOT_FOR_CLANG.items() if header in comes_with), None)
+
+
+def tidied(root, build, name):
+    ran = subprocess.run([TIDY, "-p", str(build), "--quiet", name], cwd=root, capture_output=True, text=True, check=False)
+    lines = [f"{path.removeprefix(f'{root}/')}:{line}: {what}" for path, line, what in FINDING.findall(ran.stdout)]
+    if ran.returncode != 0 and not lines:
+        lines = [f"{name}: {TIDY} failed: {ran.stderr.strip()[-300:]}"]
+    return lines
+
+
+def findings(root, names, build=None, seconds=float("inf")):
+    if shutil.which(TIDY) is None:
+        why = f"{TIDY} is not run: it is not there (tools/install_deps.sh --tests)"
+        print(why)
+        return [why] if os.environ.get("SLUICE_LABS") == "required" else []
+    build, headers, ends = build or root / "build", check_headers.Headers(root), time.monotonic() + seconds
+    if not (build / "compile_commands.json").is_file():
+        return [f"{build}/compile_commands.json is not there; `make configure` makes it"]
+    skipped = {name: why for name, why in ((name, reason_to_skip(headers, name)) for name in names) if why}
+    for name, why in skipped.items():
+        print(f"{name} is not looked at; it {why}")
+    looked_at = [name for name in names if name not in skipped]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(lambda name: tidied(root, build, name) if time.monotonic() < ends else None, looked_at))
+    left = results.count(None)
+    if left:
+        print(f"{left} of {len(looked_at)} files were left after {seconds:.0f} seconds; tools/check_tidy.py without --seconds looks at all")
+    return list(dict.fromkeys(line for lines in results for line in lines or []))  # a header's come with each file that includes it
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description="Runs clang-tidy over the files of src/ that changed.")
+    parser.add_argument("files", nargs="*", metavar="FILE")
+    parser.add_argument("--all", action="store_true", help="look at all of src/")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no file after so many seconds")
+    options = parser.parse_args(arguments)
+    root = pathlib.Path(__file__).resolve().parents[1]
+    names = sorted(str(path.relative_to(root)) for path in (root / "src").rglob("*.cc")) if options.all else options.files or changed(root)
+    names = units(root, names)
+    found = findings(root, names, seconds=options.seconds)
+    for line in found:
+        print(line)
+    print(f"check_tidy: {len(names)} files, {len(found)} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
