@@ -4,7 +4,7 @@
 Usage: tools/check_tidy.py [FILE ...]        the .cc files named
        tools/check_tidy.py                   those that differ from origin/main, or else that the last 20 commits changed
        tools/check_tidy.py --all             all of src/: about an hour of a core
-       tools/check_tidy.py --seconds N ...   starts no file after N seconds, and says how many were left
+       tools/check_tidy.py --most N ...      the first N of these, the last changed ones first, and says how many were left
 
 Exit code 1 and a line for each finding. A header is looked at through the .cc beside it, or else one that includes it. The build folder
 must be configured: it says how a file is compiled. Without clang-tidy (tools/install_deps.sh --tests) a line says so; with
@@ -18,7 +18,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 import check_commits
 import check_headers
@@ -31,14 +30,16 @@ NOT_FOR_CLANG = {"src/server/keys/shard_keys.h": "Clang 14 does not know GCC 12'
 
 
 def changed(root):
-    """Files that differ from upstream in the working tree; if none does, those of the last commits."""
+    """Files that differ from upstream, the last changed ones first; if none does, those of the last commits."""
     base = (check_commits.git(root, "merge-base", check_commits.UPSTREAM, "HEAD") or "").strip()
-    new = (check_commits.git(root, "ls-files", "--others", "--exclude-standard") or "").splitlines()
-    differs = (check_commits.git(root, "diff", "--name-only", base) or "").splitlines() if base else []
-    if not differs + new:
-        log = check_commits.git(root, "log", f"--max-count={COMMITS}", "--name-only", "--format=") or ""
-        differs = list(dict.fromkeys(log.split()))
-    return differs + new
+    differs = [("ls-files", "--others", "--exclude-standard"), ("diff", "--name-only", "HEAD")]
+    if base:
+        differs.append(("log", f"{base}..HEAD", "--name-only", "--format="))
+    last = [("log", f"--max-count={COMMITS}", "--name-only", "--format=")]
+    for commands in (differs, last):
+        if names := [name for command in commands for name in (check_commits.git(root, *command) or "").split("\n") if name]:
+            break
+    return list(dict.fromkeys(names))
 
 
 def units(root, names):
@@ -68,36 +69,36 @@ def tidied(root, build, name):
     return lines
 
 
-def findings(root, names, build=None, seconds=float("inf")):
+def findings(root, names, build=None, most=None):
     if shutil.which(TIDY) is None:
         why = f"{TIDY} is not run: it is not there (tools/install_deps.sh --tests)"
         print(why)
         return [why] if os.environ.get("SLUICE_LABS") == "required" else []
-    build, headers, ends = build or root / "build", check_headers.Headers(root), time.monotonic() + seconds
+    build, headers = build or root / "build", check_headers.Headers(root)
     if not (build / "compile_commands.json").is_file():
         return [f"{build}/compile_commands.json is not there; `make configure` makes it"]
     skipped = {name: why for name, why in ((name, reason_to_skip(headers, name)) for name in names) if why}
     for name, why in skipped.items():
         print(f"{name} is not looked at; it {why}")
-    looked_at = [name for name in names if name not in skipped]
+    names = [name for name in names if name not in skipped]
+    looked_at = names[:most]
+    if len(looked_at) < len(names):
+        print(f"{len(names) - len(looked_at)} of {len(names)} files were left; tools/check_tidy.py without --most looks at all")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda name: tidied(root, build, name) if time.monotonic() < ends else None, looked_at))
-    left = results.count(None)
-    if left:
-        print(f"{left} of {len(looked_at)} files were left after {seconds:.0f} seconds; tools/check_tidy.py without --seconds looks at all")
-    return list(dict.fromkeys(line for lines in results for line in lines or []))  # a header's come with each file that includes it
+        results = list(pool.map(lambda name: tidied(root, build, name), looked_at))
+    return list(dict.fromkeys(line for lines in results for line in lines))  # a header's come with each file that includes it
 
 
 def main(arguments):
     parser = argparse.ArgumentParser(description="Runs clang-tidy over the files of src/ that changed.")
     parser.add_argument("files", nargs="*", metavar="FILE")
     parser.add_argument("--all", action="store_true", help="look at all of src/")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no file after so many seconds")
+    parser.add_argument("--most", type=int, metavar="N", help="look at the first N files")
     options = parser.parse_args(arguments)
     root = pathlib.Path(__file__).resolve().parents[1]
     names = sorted(str(path.relative_to(root)) for path in (root / "src").rglob("*.cc")) if options.all else options.files or changed(root)
     names = units(root, names)
-    found = findings(root, names, seconds=options.seconds)
+    found = findings(root, names, most=options.most)
     for line in found:
         print(line)
     print(f"check_tidy: {len(names)} files, {len(found)} findings")

@@ -64,12 +64,14 @@ class CheckTidy(unittest.TestCase):
             self.assertEqual(check_tidy.findings(self.root, [name]), [])
         self.assertEqual(said.call_args[0][0], "src/a.cc is not looked at; it includes src/hard.h: too new")
 
-    def test_no_file_is_begun_when_the_time_is_over(self):
-        name = self.write("src/a.cc", "nonsense\n")
+    def test_no_more_files_than_asked_for_are_looked_at(self):
+        self.needs_tidy()
+        names = [self.write("src/a.cc", "int G() { return 1; }\n"), self.write("src/b.cc", "nonsense\n")]
         self.configure()
-        with mock.patch("builtins.print") as said, mock.patch.object(check_tidy.shutil, "which", lambda name: name):
-            self.assertEqual(check_tidy.findings(self.root, [name], seconds=0), [])
-        self.assertIn("1 of 1 files were left after 0 seconds", said.call_args[0][0])
+        self.assertTrue(check_tidy.findings(self.root, names))
+        with mock.patch("builtins.print") as said:
+            self.assertEqual(check_tidy.findings(self.root, names, most=1), [])
+        self.assertIn("1 of 2 files were left", said.call_args[0][0])
 
     def test_a_header_is_looked_at_through_a_file_that_includes_it(self):
         self.write("src/a.h", "")
@@ -91,7 +93,7 @@ class CheckTidy(unittest.TestCase):
         self.git("commit", "-q", "-m", "The rest")
         self.assertEqual(set(check_tidy.changed(self.root)), {".clang-tidy", "src/old.cc", "src/new.cc", "src/edited.cc"})
         with mock.patch.object(check_tidy, "COMMITS", 2):
-            self.assertEqual(set(check_tidy.changed(self.root)), {".clang-tidy", "src/edited.cc"})
+            self.assertEqual(check_tidy.changed(self.root), [".clang-tidy", "src/edited.cc"])
         self.git("update-ref", "refs/remotes/origin/main", "HEAD~2")
         self.write("src/edited.cc", "int a;\n")
         self.write("src/untracked.cc", "")
