@@ -5,7 +5,7 @@
 //   std::vector<Event> events_ SLUICE_GUARDED_BY(mutex_);
 //   void Grow() SLUICE_REQUIRES(mutex_);
 //
-// Code that reads events_ or calls Grow without the lock fails in `make ci` (tools/check_locks.sh).
+// Code that reads events_ or calls Grow without the lock fails in `make ci` (tools/check_locks.py).
 // Guarded<T> (base/guarded.h) is simpler where all data behind one mutex is one object.
 #pragma once
 

@@ -32,7 +32,7 @@ class PoolAllocator final : public Allocator {
   struct Free {
     Free* next;
   };
-  static constexpr size_t kClasses = 4 * 64;
+  static constexpr size_t kClasses = 4 * 64;  // NOLINT(bugprone-implicit-widening-of-multiplication-result)
   struct BlockPlace {
     size_t block, size_class;
   };

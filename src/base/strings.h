@@ -36,7 +36,7 @@ const T& Written(const T& value) {
 }
 template <std::floating_point T>
 T Written(const T& value) {
-  return value == value ? value : std::numeric_limits<T>::quiet_NaN();
+  return value == value ? value : std::numeric_limits<T>::quiet_NaN();  // NOLINT(misc-redundant-expression)
 }
 }  // namespace internal
 
