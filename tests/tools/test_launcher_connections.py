@@ -18,7 +18,7 @@ from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from launcher import addresses, agent_port, bootstrap, channel, hosts, members, supervisor  # noqa: E402
+from launcher import addresses, agent_port, bootstrap, channel, events, hosts, members, supervisor  # noqa: E402
 from launcher.errors import Interrupted, UsageError  # noqa: E402
 from launcher.launchers import tools  # noqa: E402
 
@@ -224,7 +224,7 @@ class RemoteHost(unittest.TestCase):
     def test_an_agent_more_than_there_are_places_is_sent_away(self):
         runner = supervisor.Supervisor(types.SimpleNamespace(log_dir=None, grace=None), None, f"sluice-test-{os.getpid()}", None)
         self.addCleanup(shutil.rmtree, runner.log_dir)
-        runner.events.put(supervisor.HostIsHere(self.host))
+        runner.events.put(events.HostIsHere(self.host))
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertIsNone(runner.next_event(time.monotonic() + 0.2))
         self.assertIn("one more agent has come from h", said.getvalue())

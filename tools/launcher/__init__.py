@@ -5,6 +5,7 @@ python_version  imported first: ends the process where Python is too old for the
 guard         the process that the user starts: passes signals on, and cleans up should the runner be killed
 runner        a second process, which runs the job; it cleans up should the guard be killed
 command_line  arguments -> Job and Launcher
+events        the signals that both know, and what the supervisor's queue holds
 job           what to run: programs, roles, environment, the job's secret; environment, hostfile, programs: parts of it
 launchers     ways to bring a job to its hosts, a file each
 supervisor    runs a job: starts its processes on hosts, watches them, tells who failed first, stops the rest

@@ -5,6 +5,7 @@ Either of the two outlives the other, also a kill -9 of it, and kills what came 
 import contextlib
 import json
 import os
+import pathlib
 import secrets
 import signal
 import subprocess
@@ -12,13 +13,13 @@ import sys
 import tempfile
 import time
 
-from . import descendants, limits, runner
+from . import descendants, limits
+from .events import QUESTION, STOPS
 from .messages import say
 
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LAST_WISH = 6.0            # seconds
-AFTER_TERM = 2.0           # seconds for mpirun, say, to tidy up
-QUESTION = signal.SIGUSR1  # scheduler, servers and workers answer it with their state
+RUNNER = pathlib.Path(__file__).with_name("runner.py")  # a program: it imports all the rest
+LAST_WISH = 6.0   # seconds
+AFTER_TERM = 2.0  # seconds for mpirun, say, to tidy up
 
 
 def put_in_order():
@@ -95,7 +96,7 @@ def guard(arguments):
     for descriptor in (life, to_guard):
         os.set_inheritable(descriptor, True)
     # It has what the user gave, also a descriptor: -H <(...).
-    with subprocess.Popen([sys.executable, runner.__file__, logs_name, str(to_guard), str(life), *arguments], start_new_session=True, close_fds=False) as process:
+    with subprocess.Popen([sys.executable, str(RUNNER), logs_name, str(to_guard), str(life), *arguments], start_new_session=True, close_fds=False) as process:
         os.close(to_guard)
         os.close(life)
         while process.poll() is None:

@@ -4,9 +4,7 @@ import signal
 import threading
 
 from . import descendants
-from .guard import STOPS
-
-GUARD_IS_GONE = 0  # in place of a signal's number
+from .events import GUARD_IS_GONE, STOPS
 
 
 def leave(number):

@@ -7,14 +7,12 @@ import signal
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
 
 from . import descendants
 from .addresses import is_own
 from .errors import Interrupted, LaunchError, UsageError
-from .guard import QUESTION
+from .events import GUARD_IS_GONE, NEWS, QUESTION, Failed, HostIsHere, HostIsLost
 from .hosts import FAREWELL, LocalHost
-from .lifeline import GUARD_IS_GONE
 from .members import Member, Output
 from .messages import say
 from .processes import Spec
@@ -24,7 +22,6 @@ PORT_DEADLINE = 30.0   # seconds for the scheduler to bind
 BLAME_WINDOW = 1.0     # within which other ends belong to the first
 STOP_GRACE = 5.0       # between SIGTERM and SIGKILL, unless --grace says
 FINISH_GRACE = 15.0    # for the rest to end once the workers are done or a server has ended
-NEWS = "news"          # of the rendezvous, an event
 
 
 class Flag:
@@ -38,23 +35,6 @@ class Flag:
 
     def is_set(self):
         return self._is_set
-
-
-@dataclass
-class HostIsHere:
-    host: object
-
-
-@dataclass
-class HostIsLost:
-    host: object
-    why: str
-
-
-@dataclass
-class Failed:
-    """A host, or all of them, will not come, or what brought them has ended."""
-    why: str
 
 
 def refuse_what_was_passed_over(used):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ..environment import shell_line
 from ..errors import LaunchError, UsageError
+from ..events import Failed, HostIsHere
 from ..job import gpus_of, ports_of, threads_of
 from ..messages import say
 from ..placement import over_hosts
 from ..rendezvous import listed
-from ..supervisor import Failed, HostIsHere
 
 HERE = "this machine"
 REPORT = 10.0         # seconds between lines that say what is waited for

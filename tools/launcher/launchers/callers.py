@@ -4,11 +4,11 @@ import os
 
 from .. import addresses, agent_port, placement
 from ..errors import UsageError
+from ..events import HostIsHere, HostIsLost
 from ..hosts import RemoteHost
 from ..job import ROOT
 from ..messages import say
 from ..rendezvous import listed
-from ..supervisor import HostIsHere, HostIsLost
 from .base import Launcher
 
 AGENT = os.path.join(ROOT, "tools", "launcher", "agent.py")

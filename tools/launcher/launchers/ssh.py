@@ -8,11 +8,11 @@ import time
 from .. import bootstrap
 from ..channel import Channel, Closed
 from ..errors import UsageError
+from ..events import Failed, HostIsHere, HostIsLost
 from ..hosts import RemoteHost
 from ..messages import say
 from ..placement import over_hosts
-from ..supervisor import Failed, HostIsLost
-from .base import HostIsHere, Launcher, names_missing
+from .base import Launcher, names_missing
 
 AT_ONCE = 8            # logins that are under way: sshd refuses more (MaxStartups)
 TRIES = 5              # of a connection that is cut while it begins

@@ -10,8 +10,8 @@ import threading
 import time
 
 from ..errors import Interrupted, UsageError
+from ..events import Failed
 from ..messages import say
-from ..supervisor import Failed
 
 KEPT = 8        # lines of a program, from each end
 LOOK = 0.2      # seconds between looks whether the user ends the job

@@ -17,9 +17,9 @@ import xml.etree.ElementTree
 
 from ..environment import HIDDEN, without_passwords
 from ..errors import Interrupted, UsageError
+from ..events import Failed
 from ..agent_port import TOKEN
 from ..messages import say
-from ..supervisor import Failed
 from .callers import Callers
 from .tools import ANSWER, GLANCE, PARTING, unless_ended
 
