@@ -111,6 +111,15 @@ bool Adopts(const NDArray& array) {
   return array.storage()->adopts;
 }
 
+void SetOrigin(const NDArray& array, const std::shared_ptr<const void>& origin) {
+  internal::Storage& storage = *array.storage();
+  if (BytesOf(array) == storage.size()) storage.SetOrigin(origin);
+}
+
+std::shared_ptr<const void> OriginOf(const NDArray& array) {
+  return array.storage()->origin();
+}
+
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work) {
   return Devices::Default()->Get(context)->stream().Enqueue(std::move(what), after, std::move(work));
 }

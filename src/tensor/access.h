@@ -1,6 +1,7 @@
-// Access to arrays from outside the tensor library, for stores and transports: the bytes of arrays, and the
-// events after which they may be read or written. A read or write "from outside" is one that does not go
-// through Launch (storage.h), such as the network sending from an array's memory or receiving into it.
+// Access to arrays from outside the tensor library, for stores and transports: the bytes of arrays, the
+// events after which they may be read or written, and where their values came from. A read or write "from
+// outside" is one that does not go through Launch (storage.h), such as the network sending from an array's
+// memory or receiving into it.
 #pragma once
 
 #include "base/adopter.h"
@@ -47,6 +48,15 @@ Adopter* AdopterOf(const NDArray& array);
 void LetAdopt(NDArray& array);
 // Whether `array` is marked so. A caller that must not wait tests it before it calls the functions above.
 bool Adopts(const NDArray& array);
+
+// An array's origin is the key of the store that its present value was pulled from. A store sets it when it
+// issues the pull; the next write to the array makes it invalid.
+//
+// Notes that the last write issued to `array` brings a value of `origin`, a pointer that identifies a
+// store's key: it is compared and never dereferenced. Does nothing for a view of a part of a storage.
+void SetOrigin(const NDArray& array, const std::shared_ptr<const void>& origin);
+// Returns the origin, or null if none was set, or if a write to the array's storage has been issued since.
+std::shared_ptr<const void> OriginOf(const NDArray& array);
 
 // Enqueues `work` on the stream of `context`, after `after` (Stream::Enqueue).
 Event EnqueueOn(Context context, Label what, std::span<const Event> after, Stream::Work work);

@@ -43,7 +43,7 @@ struct Storage final : Adopter {
   // The number of writes issued so far; views share it. The tape compares it to find out whether an array
   // that it keeps has been overwritten (autograd/node.h).
   std::atomic<uint32_t> writes = 0;
-  // SetOrigin notes the origin of the value that the last write issued brings (tensor/origin.h).
+  // SetOrigin notes the origin of the value that the last write issued brings (tensor/access.h).
   // origin() returns null once another write has been issued.
   void SetOrigin(const std::shared_ptr<const void>& origin);
   std::shared_ptr<const void> origin();

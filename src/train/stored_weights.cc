@@ -1,7 +1,6 @@
 #include "train/stored_weights.h"
 
 #include "tensor/access.h"
-#include "tensor/origin.h"
 
 namespace sluice {
 

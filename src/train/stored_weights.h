@@ -1,7 +1,7 @@
 // Finds weights that the program has written since the Trainer's last pull or own update. Every write
 // of an array is counted (tensor/access.h), so a comparison with the count noted then finds them.
 // Another pull of the same key from the same store is no change, since the origin of the value stays
-// the same (tensor/origin.h).
+// the same (tensor/access.h).
 #pragma once
 
 #include <cstdint>

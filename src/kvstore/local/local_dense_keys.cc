@@ -11,7 +11,6 @@
 #include "base/strings.h"
 #include "sluice/error.h"
 #include "tensor/access.h"
-#include "tensor/origin.h"
 
 namespace sluice::kvstore {
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "tensor/access.h"
-#include "tensor/origin.h"
 #include "worker/store/small_keys.h"
 
 namespace sluice::worker {

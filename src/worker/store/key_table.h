@@ -35,7 +35,7 @@ struct StoreKey {
   NDArray staging;                // target of a pull of which no output is in host memory
   Event issued;                   // the last operation has been submitted to the client; keeps program order
   uint64_t round = 0;             // the last round pushed
-  std::shared_ptr<const void> origin = std::make_shared<char>();  // marks pulled values (tensor/origin.h)
+  std::shared_ptr<const void> origin = std::make_shared<char>();  // marks pulled values (tensor/access.h)
 };
 using FoundKeys = InlineVector<StoreKey*, 8>;  // the keys of a call
 
